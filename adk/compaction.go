@@ -92,8 +92,8 @@ func hasResponse(e *session.Event) bool {
 	return false
 }
 
-// compactInRun compacts the session of an invocation that is under way, and moves the handle to the result. Compactions
-// that write nothing may take [Options.CompactionTimeout] in all for one invocation.
+// compactInRun compacts the session of a running invocation, and moves the handle to the result. For one invocation,
+// the compactions that write nothing may take [Options.CompactionTimeout] in all.
 func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocation string) {
 	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < inRunFrom(c.config) {
 		return

@@ -40,7 +40,7 @@ func WithHistoryPage(ctx context.Context, before string, limit int) context.Cont
 
 type historyKey struct{}
 
-// historyMark is in the contexts of [WithHistory].
+// historyMark is the value in contexts of [WithHistory].
 type historyMark struct {
 	before string
 	limit  int

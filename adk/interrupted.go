@@ -15,8 +15,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// closeInterrupted answers the calls of interrupted invocations, if a message of the user begins another one. The handle
-// may be older than the calls: the message may have waited for the run that made them. If it fails, the run goes on without.
+// closeInterrupted answers the calls of interrupted invocations, if a message of the user begins a new invocation. The
+// handle may be older than the calls: the message may have waited for the run that made them. If it fails, the run
+// continues anyway.
 func (s *Service) closeInterrupted(ctx context.Context, handle *Session, message *session.Event) {
 	if s.keepInterrupted || message.Author != userAuthor || message.InvocationID == "" || message.Content == nil {
 		return
@@ -46,14 +47,15 @@ func answers(e *session.Event, c fold.Call) bool {
 	})
 }
 
-// withdrawInterrupted takes answers of interrupted calls that a view shows out of sight, if an event has the late answers.
+// withdrawInterrupted hides the recorded answers of interrupted calls that a view shows, if an event has the late
+// answers.
 func (s *Service) withdrawInterrupted(ctx context.Context, handle *Session, v fold.View, late *patch.Event) error {
 	return s.patchNewest(ctx, handle, v, store.PatchOptions{AllowOrphans: true, AllowPinned: true}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		return compaction.ReopenCalls(v, late)
 	})
 }
 
-// newest returns the newest view of a handle's session that this process can have without asking a wrapped service.
+// newest returns the newest view of a handle's session that this process can get without asking a wrapped service.
 func (s *Service) newest(ctx context.Context, handle *Session) (fold.View, error) {
 	v, err := s.store.RecentView(ctx, handle.key)
 	if err == nil {
@@ -62,8 +64,8 @@ func (s *Service) newest(ctx context.Context, handle *Session) (fold.View, error
 	return v, err
 }
 
-// patchNewest logs the patches that plan makes of the session's view v, the newest one as far as is known, and moves the
-// session to the view that they give. If another patch comes first, plan is asked again.
+// patchNewest logs the patches that plan makes of v, the newest view known, and moves the session to the view after
+// them. If another patch was logged first, plan is called again.
 func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View, opts store.PatchOptions, plan func(fold.View) ([]*patch.PatchEvent, error)) error {
 	for {
 		patches, err := plan(v)
@@ -88,7 +90,7 @@ func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View,
 	}
 }
 
-// isHeld reports whether a run is known to be under way: the plugin watches it, or another process has its lease.
+// isHeld reports whether a run is known to be active: the plugin watches it, or another process has its lease.
 func (r *runs) isHeld(ctx context.Context, key store.Key, invocation string) bool {
 	if r == nil || invocation == "" {
 		return false

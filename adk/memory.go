@@ -18,7 +18,7 @@ import (
 // Limits of what [Service.Memory] returns.
 const (
 	memoryEntries = 10
-	memoryRunes   = 800 // of each
+	memoryRunes   = 800 // of each event
 )
 
 // Memory returns a memory service that searches the logs of all sessions that a user has with an app in this service,
@@ -33,7 +33,7 @@ func (s *Service) Memory() memory.Service { return logMemory{s} }
 
 type logMemory struct{ sessions *Service }
 
-// AddSessionToMemory reports whether the session is there.
+// AddSessionToMemory fails if the session does not exist, and adds nothing.
 func (m logMemory) AddSessionToMemory(ctx context.Context, sess session.Session) error {
 	if isNil(sess) {
 		return errNoSession
@@ -79,7 +79,7 @@ func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) 
 	return out, nil
 }
 
-// searchUser searches the sessions of a user, but for one. A session that cannot be read is left out.
+// searchUser searches the sessions of a user except one. It leaves out sessions that cannot be read.
 func (s *Service) searchUser(ctx context.Context, app, user string, except store.Key, search recall.Search) ([]recall.Hit[store.Key], error) {
 	leaveOut := func(key store.Key, err error) bool {
 		if ctx.Err() != nil || !s.store.CanLeaveOut(err) {

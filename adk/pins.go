@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pins returns the ids of the visible events that ADK looks for in a session when it
-// decides who goes on, and with what. A summary is not one of them, so they stay raw:
+// pins returns the ids of the visible events that ADK looks for when it decides which agent continues, and with what.
+// Events with these ids are never summarised:
 //
 //   - the newest event of each agent. The runner hands a message to the author of the
 //     newest event that is not the user's, or, where that agent cannot be addressed, of
@@ -65,10 +65,10 @@ func (p pinning) requests(waiting []fold.Call) {
 	for _, c := range waiting {
 		goesOn[p.view.At(c.Index).InvocationID()] = true
 	}
-	newest, awaits := "", map[string]bool{} // awaits: the invocations that have asked the user's side
+	newest, awaits := "", map[string]bool{} // awaits: the invocations that asked the user's side
 	for _, e := range p.view.Entries() {
 		if id := e.Event.InvocationID(); !e.Summary && id != "" {
-			newest = id // other invocations may stand between a question and its answer
+			newest = id // other invocations may come between a question and its answer
 			awaits[id] = awaits[id] || len(e.Event.LongRunningToolIDs()) > 0
 		}
 	}
@@ -79,13 +79,12 @@ func (p pinning) requests(waiting []fold.Call) {
 		case goesOn[id] || id == newest && awaits[id]:
 			p.pinned[i] = p.pinned[i] || e.Event.Author() == userAuthor || len(e.Event.LongRunningToolIDs()) > 0 || isOutput(e.Event)
 		case id == newest:
-			p.pinned[i] = p.pinned[i] || isOutput(e.Event) // it may yet ask
+			p.pinned[i] = p.pinned[i] || isOutput(e.Event) // its invocation may ask later
 		}
 	}
 }
 
-// confirmed pins the calls that pinned requests for confirmation are about. Their responses
-// stay with them.
+// confirmed pins the calls that pinned requests for confirmation are about. The calls' responses stay with them.
 func (p pinning) confirmed() {
 	at := map[string]int{} // the newest call of an id so far
 	for _, c := range p.view.Calls() {
@@ -113,7 +112,7 @@ func confirms(e *patch.Event, part int) string {
 	return call.ID
 }
 
-// isOutput reports whether the event says what a workflow node returned.
+// isOutput reports whether the event has the output of a workflow node.
 func isOutput(e *patch.Event) bool {
 	if _, ok := e.Field("output"); ok {
 		return true
@@ -152,8 +151,8 @@ func (p pinning) scopes() {
 	}
 }
 
-// endsTask reports whether the event is what ADK takes for the end of a task: the first
-// response of finish_task in it says that all went well.
+// endsTask reports whether ADK takes the event for the end of a task: its first response of finish_task reports
+// success.
 func endsTask(e *patch.Event) bool {
 	const name, success = "finish_task", "Task completed."
 	for _, p := range e.Parts() {

@@ -48,7 +48,7 @@ func (s *Service) restoreCalls(ctx context.Context, handle *Session, v fold.View
 	})
 }
 
-// callsInSight reports whether each response in an event has its call in a view.
+// callsInSight reports whether a view shows the call of each response in an event.
 func callsInSight(v fold.View, e *patch.Event) bool {
 	var missing []patch.FunctionPart
 	for p := range e.FunctionParts() {
@@ -68,8 +68,8 @@ func callsInSight(v fold.View, e *patch.Event) bool {
 	return len(missing) == 0
 }
 
-// showRestored moves the session to the view after calls came back. Inside a workflow's node
-// those are added to what it shows that it does not show anyway.
+// showRestored moves the session to the view after calls came back. Inside a workflow's node, it adds the calls that
+// the session does not show yet.
 func (s *Session) showRestored(done store.Committed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

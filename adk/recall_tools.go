@@ -100,7 +100,7 @@ func (s *Service) RecallTools(opts RecallOptions) ([]tool.Tool, error) {
 	return []tool.Tool{search, read}, nil
 }
 
-// functionTool is what ADK asks of a tool that is a function.
+// functionTool is what ADK requires of a function tool.
 type functionTool interface {
 	tool.Tool
 	Declaration() *genai.FunctionDeclaration
@@ -108,14 +108,13 @@ type functionTool interface {
 	Run(ctx agent.Context, args any) (map[string]any, error)
 }
 
-// annotatingTool is the search tool. In requests of agents that have it, each summary says which records it
-// stands for.
+// annotatingTool is the search tool. It adds to requests of its agent, for each summary, which records that represents.
 type annotatingTool struct {
 	functionTool
 	of *recallTools
 }
 
-// ProcessRequest adds the tool to a request, and the notes.
+// ProcessRequest adds the tool and these notes to a request.
 func (n annotatingTool) ProcessRequest(ctx agent.Context, req *model.LLMRequest) error {
 	if err := n.functionTool.ProcessRequest(ctx, req); err != nil {
 		return err
@@ -150,7 +149,7 @@ type recallTools struct {
 	opts    RecallOptions
 }
 
-// recallSpent counts the tokens that the tools have added to each turn.
+// recallSpent counts the tokens that the tools added in each turn.
 type recallSpent struct {
 	mu    sync.Mutex
 	spent cache.Cache[turn, int]
@@ -259,8 +258,7 @@ func (r *recallTools) search(ctx agent.Context, args searchArgs) (out searchResu
 	return out, nil
 }
 
-// fit cuts the text of a result until the result takes no more than so many tokens, and reports
-// whether anything was left.
+// fit cuts a result's text until the result takes at most the given tokens. It reports whether any text is left.
 func (i *recallItem) fit(tokens int) bool {
 	text := i.Text
 	for room := patch.EstimateTextTokens(text); tokensOf(i) > tokens; {
@@ -273,7 +271,7 @@ func (i *recallItem) fit(tokens int) bool {
 	return true
 }
 
-// authorOf is who said what was found, as far as it says anything.
+// authorOf names the author of a found event, as far as known.
 func authorOf(h recall.Hit[store.Key]) string {
 	author, _ := recall.Page(h.Event.Author(), 0, maxAuthor/patch.RunesPerToken)
 	return author
@@ -321,7 +319,7 @@ func (r *recallTools) find(ctx context.Context, in agent.InvocationContext, key 
 	case ok:
 		return hit, recall.Reading(hit.Event), nil
 	}
-	if i := strings.LastIndexByte(handle, '/'); i > 0 { // a part of it
+	if i := strings.LastIndexByte(handle, '/'); i > 0 { // a part of the event
 		part, numberErr := strconv.Atoi(handle[i+1:])
 		if hit, ok, err = r.event(ctx, in, key, handle[:i]); err != nil {
 			return hit, "", err
@@ -372,8 +370,8 @@ func noSuch(handle string) error {
 	return fmt.Errorf("%w: there is nothing to read by the handle %.80q; take one that %s returned", patch.ErrInvalid, handle, recall.SearchTool)
 }
 
-// session returns the key of the session that runs a tool, and the invocation. A tool's context
-// does not tell these itself; the one that it was made of does.
+// session returns the key and the invocation of the session that runs a tool. A tool's context lacks both; the context
+// that it was made from has them.
 func (r *recallTools) session(ctx agent.Context) (store.Key, agent.InvocationContext, error) {
 	if in := ctx.WithICDelta(nil); in != nil {
 		if key, ok := r.service.keyOf(in.Session()); ok {
@@ -383,7 +381,7 @@ func (r *recallTools) session(ctx agent.Context) (store.Key, agent.InvocationCon
 	return store.Key{}, nil, fmt.Errorf("%w: the session %q that runs the tool is not one that this service keeps", patch.ErrInvalid, ctx.SessionID())
 }
 
-// lookup is a search of what an agent would see were nothing compacted, and does not.
+// lookup returns a search of the events that an agent does not see but would see without compaction.
 func (r *recallTools) lookup(ctx agent.InvocationContext) recall.Search {
 	branch, scope := ctx.Branch(), ctx.IsolationScope()
 	return recall.Search{Hidden: true, Represented: true, Redact: r.service.redact, Sees: func(ofBranch, ofScope string) bool {
@@ -391,14 +389,14 @@ func (r *recallTools) lookup(ctx agent.InvocationContext) recall.Search {
 	}}
 }
 
-// inBranch reports whether an agent that runs in a branch is shown the events of another one, as
-// ADK does: those of its own, of the branches that lead to it, and of none.
+// inBranch reports whether ADK shows an agent in the branch own the events of the branch of: its own branch, those that
+// lead to it, and no branch.
 func inBranch(own, of string) bool {
 	return own == "" || of == "" || own == of || strings.HasPrefix(own, of+".")
 }
 
-// take reserves tokens for the result of a call from the rest of its invocation's budget. It returns how many,
-// 0 if too few are left, and a function that returns the tokens that the result does not use.
+// take reserves tokens for the result of a call, from the rest of its invocation's budget. It returns how many, 0 if
+// too few are left, and a function that returns the unused tokens.
 func (r *recallTools) take(ctx agent.InvocationContext, key store.Key) (tokens int, giveBack func(result any)) {
 	all, of := &r.service.recallSpent, turn{key, ctx.InvocationID()}
 	add := func(tokens int) (spent int) {

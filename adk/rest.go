@@ -70,7 +70,7 @@ const maxBody = 1 << 16
 
 var errMediaType = errors.New("the content type is not application/json")
 
-// change rewinds or forks a session, and returns the id of the one to show.
+// change rewinds or forks a session, and returns the id of the session to show.
 func (s *Service) change(w http.ResponseWriter, r *http.Request, what string, key store.Key) (id string, err error) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return "", errMediaType
@@ -110,7 +110,8 @@ type forkBody struct {
 	Before    string `json:"forkBeforeInvocationId"`
 }
 
-// decodeBody decodes a request's body, one JSON object without other fields than those of into. No body is an empty one.
+// decodeBody decodes a request's body, one JSON object with no other fields than those of into. A missing body counts
+// as {}.
 func decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
 	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	in.DisallowUnknownFields()
@@ -126,7 +127,7 @@ func decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
 	return fmt.Errorf("%w: body: %w", patch.ErrInvalid, err)
 }
 
-// checkPage reports whether there is a session whose history has an event, or only the former if the id is "".
+// checkPage reports whether the session exists and, unless the id is "", its history has the event.
 func (s *Service) checkPage(ctx context.Context, key store.Key, before string) error {
 	v, err := s.store.View(ctx, key)
 	if err == nil && before != "" {

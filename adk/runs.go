@@ -62,18 +62,19 @@ const (
 	// A lease is taken for leaseTTL and extended every leaseBeat while its holder runs, so it ends soon after the process.
 	leaseTTL, leaseBeat = 30 * time.Second, 10 * time.Second
 
-	// runPoll is how often a run that waits for another process asks.
+	// runPoll is how often a run that waits for another process checks its lease.
 	runPoll = 200 * time.Millisecond
 
-	// createTime is how long after a Get that found no session a Create may return one that another call has created.
+	// createTime is how long after a Get that found no session a Create may return the session that another call
+	// created.
 	createTime = time.Minute
 
 	// maxClaimed is how many of the newest invocations are checked for a lease before a session is compacted.
 	maxClaimed = 8
 )
 
-// runs tracks which invocation is under way in each session, as far as events and the plugin show it, and enforces
-// the [RunPolicy]. A nil *runs tracks none and refuses none. It is safe for use by any number of goroutines.
+// runs tracks which invocation is active in each session, as far as events and the plugin show it, and enforces the
+// [RunPolicy]. A nil *runs tracks and refuses nothing. It is safe for use by any number of goroutines.
 type runs struct {
 	policy   RunPolicy
 	compacts bool // running invocations take leases, so that other processes do not compact their sessions
@@ -82,17 +83,17 @@ type runs struct {
 
 	mu sync.Mutex
 
-	// seen has what is known of sessions. The cache drops those that are idle while many others are used, which does no
-	// harm: it is read soon after it was noted.
+	// seen is what is known of sessions. The cache may drop idle sessions, which does no harm: entries are read soon
+	// after they are written.
 	seen cache.Cache[store.Key, *seen]
 
-	// alone has the runs beside which the policy allows no other run in the session.
+	// alone has the runs that exclude other runs from their session, by the policy.
 	alone map[store.Key]*run
 
-	// watched has the invocations whose ends the plugin will report.
+	// watched has the invocations whose end the plugin will report.
 	watched map[runID]bool
 
-	// held has the leases that are held, and until when they are extended.
+	// held has the leases held, with the time until which each is extended.
 	held    map[heldLease]time.Time
 	beating bool // a timer extends them
 }
@@ -142,10 +143,9 @@ func newRuns(opts Options, compacts bool, log storage.Storage) *runs {
 	return &runs{policy: opts.Runs, compacts: compacts, log: log, logger: opts.Logger, alone: map[store.Key]*run{}, held: map[heldLease]time.Time{}, watched: map[runID]bool{}}
 }
 
-// enter notes that the invocation of an event is under way, and returns its run, nil if it has none. It is called
-// before the event is visible, so that compaction, here and in another process, leaves the invocation alone. An event
-// that waited, or that was made while another run was under way, gets the time at which it may be appended: a wrapped
-// service may order events by their times.
+// enter records that the invocation of an event is active, and returns its run, or nil if the event has no invocation.
+// It is called before the event is visible, so that no process compacts the invocation. An event that waited, or was
+// made during another run, gets the time at which it may be appended: a wrapped service may order events by time.
 func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*run, error) {
 	if r == nil || e.InvocationID == "" {
 		return nil, nil
@@ -181,8 +181,8 @@ func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*r
 	}
 }
 
-// begin returns the run of an invocation, and whether its leases are to be taken, for the first time or again; or
-// else the run that it must not join.
+// begin returns the run of an invocation, and whether its leases are due to be taken or taken again. If the invocation
+// must not run now, it returns the other run that prevents it.
 func (r *runs) begin(key store.Key, invocation string) (own, other *run, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,8 +204,7 @@ func (r *runs) begin(key store.Key, invocation string) (own, other *run, due boo
 	return own, nil, due
 }
 
-// wasDuringAnother reports whether the last run of a session that appended alone, and has ended, was under way at a
-// time.
+// wasDuringAnother reports whether the session's last exclusive run, which has ended, was active at a time.
 func (r *runs) wasDuringAnother(key store.Key, at time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,8 +247,8 @@ func (r *runs) find(key store.Key, invocation string) *run {
 	return &run{invocation: invocation}
 }
 
-// endWith has a run end with the context of its runner, of which the service otherwise learns only by the plugin: after
-// an error of a model there is no final response. A context that is not a runner's may end after each append.
+// endWith ends a run with its runner's context. Without the plugin, nothing else shows the end after a model's error:
+// there is no final response. A context that is not a runner's may end after each append.
 func (r *runs) endWith(ctx context.Context, key store.Key, own *run) {
 	if _, ok := ctx.(agent.InvocationContext); !ok {
 		return
@@ -261,8 +260,8 @@ func (r *runs) endWith(ctx context.Context, key store.Key, own *run) {
 	}
 }
 
-// mayAppend takes the lease that lets a run append alone, if the policy asks for it, and reports whether no other process
-// holds it. An error does not refuse the run: the log is checked at the append.
+// mayAppend takes the lease for exclusive appends, if the policy requires it, and reports whether no other process
+// holds it. An error does not refuse the run, since the append checks the log.
 func (r *runs) mayAppend(ctx context.Context, key store.Key) bool {
 	if r.policy == ConcurrentRuns {
 		return true
@@ -308,7 +307,7 @@ func (r *runs) isWatched(key store.Key, invocation string) bool {
 	return r.watched[runID{key, invocation}]
 }
 
-// end notes that an invocation has ended, and releases its leases. seems says that only its final response was seen:
+// end records that an invocation has ended, and releases its leases. seems says that only its final response was seen:
 // if the invocation continues, its next append takes the leases again.
 func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems bool) {
 	if r == nil || invocation == "" {
@@ -332,7 +331,7 @@ func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems 
 	}
 }
 
-// leave lets other runs append, if the invocation was the one that appended alone.
+// leave lets other runs append, if the invocation was the exclusive one.
 func (r *runs) leave(ctx context.Context, key store.Key, invocation string) {
 	r.mu.Lock()
 	own := r.alone[key]
@@ -349,7 +348,7 @@ func (r *runs) leave(ctx context.Context, key store.Key, invocation string) {
 	}
 }
 
-// live returns the id of the invocation that is under way, or "".
+// live returns the id of the active invocation, or "".
 func (r *runs) live(key store.Key) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -359,8 +358,8 @@ func (r *runs) live(key store.Key) string {
 	return ""
 }
 
-// append appends an event of a run. The log is the judge: where another run has appended since, whose
-// process did not ask for the lease or holds it by now, the event is refused.
+// append appends an event of a run. The log decides: the event is refused if another run has appended since, even if
+// that run's process never took the lease or holds it by now.
 func (r *runs) append(ctx context.Context, key store.Key, own *run, opts store.AppendOptions, log func(store.AppendOptions) (store.Committed, error)) (store.Committed, error) {
 	if own == nil || r.policy == ConcurrentRuns {
 		return log(opts)
@@ -395,7 +394,7 @@ func (r *runs) append(ctx context.Context, key store.Key, own *run, opts store.A
 	}
 }
 
-// advanceSeq notes that a run has seen a record, and returns the newest one that it has.
+// advanceSeq records that a run has seen a record, and returns the newest seq that it has seen.
 func (r *runs) advanceSeq(own *run, seq uint64) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -403,7 +402,7 @@ func (r *runs) advanceSeq(own *run, seq uint64) uint64 {
 	return own.seq
 }
 
-// take takes a lease, and has it extended until it is released, or leaseTime is over.
+// take takes a lease, and extends it until it is released or leaseTime is over.
 func (r *runs) take(ctx context.Context, key store.Key, name string) (held bool, err error) {
 	if held, err = r.lease(ctx, key, name, leaseTTL); err != nil || !held {
 		return false, err
@@ -431,7 +430,7 @@ func (r *runs) isFree(ctx context.Context, key store.Key, name string) bool {
 	return free && err == nil
 }
 
-// lease is [store.Store.Lease]. An error is logged, and does no harm: leases only save work.
+// lease is [store.Store.Lease]. An error is only logged, since leases only save work.
 func (r *runs) lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error) {
 	held, err = r.log.Lease(ctx, key, name, ttl)
 	if err != nil && ctx.Err() == nil {
@@ -440,7 +439,7 @@ func (r *runs) lease(ctx context.Context, key store.Key, name string, ttl time.D
 	return held, err
 }
 
-// beat extends the leases that are held, and again until none is.
+// beat extends the held leases, and repeats this until none is held.
 func (r *runs) beat() {
 	r.mu.Lock()
 	maps.DeleteFunc(r.held, func(_ heldLease, until time.Time) bool { return !time.Now().Before(until) })
@@ -485,8 +484,7 @@ func (r *runs) claim(ctx context.Context, key store.Key, v fold.View) (done func
 	return func() { r.release(ctx, key, compactLease) }, true
 }
 
-// newestInvocations returns the ids of the invocations that the newest visible events belong
-// to.
+// newestInvocations returns the ids of the invocations of the newest visible events.
 func newestInvocations(v fold.View, most int) []string {
 	var ids []string
 	seen := map[string]bool{"": true}

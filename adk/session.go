@@ -22,21 +22,21 @@ type Session struct {
 
 	mu        sync.RWMutex
 	stored    storage.Session
-	selection *selection     // nil: all that is visible
-	history   session.Events // if not nil, what is shown until the session moves on
+	selection *selection     // nil: show all visible events
+	history   session.Events // if not nil, shown until the session moves on
 
-	// frozen, if not nil, is what is shown while nodes run: see grow.
+	// frozen, if not nil, is shown while nodes run: see grow.
 	frozen []*patch.Event
 
 	// hasAppended says that something was appended.
 	hasAppended bool
 
-	// overlay is state that this session shows and its stored form does not: what was
-	// set, and temp: keys. Values that are a patch.Value are shown as its Any gives them.
+	// overlay is state that this session shows but the log lacks: values from Set, and temp: keys. A patch.Value is
+	// shown as its Any.
 	overlay map[string]any
 
-	// typed has values that were appended through this session and that do not come back with their Go
-	// types. They are shown where their key has the value that was logged.
+	// typed has values appended through this session that would come back with other Go types. Each is shown while its
+	// key has the logged value.
 	typed map[string]typedValue
 }
 
@@ -99,8 +99,7 @@ func (s *Session) View() fold.View {
 	return s.stored.View
 }
 
-// advance moves the session to a view that a write of its own gave, unless another has
-// moved it further.
+// advance moves the session to the view after its own write, unless the session is already at a later view.
 func (s *Session) advance(v fold.View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +118,8 @@ func (s *Session) advanceLocked(v fold.View) {
 	}
 }
 
-// appended moves the session to the view after an event of its own was logged, and to the shared scopes as they
-// were found after it, if the event changes them. It reports whether that was its first.
+// appended moves the session to the view after its own event. If the event changes shared scopes, the session gets
+// shared, their values after it. It reports whether this was the session's first event.
 func (s *Session) appended(done store.Committed, e *session.Event, logged *patch.Event, shared map[string]patch.Value) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,7 +47,7 @@ func (s state) Set(key string, value any) error {
 	return nil
 }
 
-// All yields what was there when the iteration began.
+// All yields the state as of the beginning of the iteration.
 func (s state) All() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		s.session.mu.RLock()
@@ -61,8 +61,8 @@ func (s state) All() iter.Seq2[string, any] {
 	}
 }
 
-// withoutTemp returns a state without its temp: keys: they may hold what cannot be
-// stored. It returns m itself if there are none.
+// withoutTemp returns a state without its temp: keys, which may hold values that cannot be stored. It returns m itself
+// if there are none.
 func withoutTemp(m map[string]any) map[string]any {
 	for key := range m {
 		if convert.IsTemp(key) {

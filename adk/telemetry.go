@@ -27,7 +27,7 @@ const (
 	opFold   = "fold_session"
 )
 
-// telemetry reports what the service does, as docs/ADK.md lists.
+// telemetry reports the spans and metrics listed in docs/ADK.md.
 type telemetry struct {
 	tracer    trace.Tracer
 	duration  metric.Float64Histogram
@@ -70,7 +70,7 @@ func newTelemetry(of Telemetry) (*telemetry, error) {
 	return t, nil
 }
 
-// operation is one that is under way.
+// operation is a running operation.
 type operation struct {
 	*telemetry
 	name  string
@@ -90,7 +90,7 @@ func sessionAttributes(key store.Key) []attribute.KeyValue {
 	}
 }
 
-// folded says what a session shows that was got.
+// folded reports the size of the view that a session shows.
 func (o operation) folded(ctx context.Context, v fold.View) {
 	o.visible.Record(ctx, int64(v.Len()))
 	o.span.SetAttributes(
@@ -98,7 +98,7 @@ func (o operation) folded(ctx context.Context, v fold.View) {
 		attribute.Int("patchlog.visible_events", v.Len()))
 }
 
-// logged says which records were acknowledged.
+// logged reports the acknowledged records.
 func (o operation) logged(ctx context.Context, records []patch.Record) {
 	for _, r := range records {
 		kind := "event"
@@ -129,7 +129,7 @@ func (o operation) end(ctx context.Context, err error) {
 	o.span.End()
 }
 
-// errorTypes are the values of error.type. Of several that match the first is meant.
+// errorTypes are the values of error.type. The first match counts.
 var errorTypes = []struct {
 	err  error
 	name string

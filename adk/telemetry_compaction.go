@@ -86,8 +86,8 @@ func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Ke
 	span.End(trace.WithTimestamp(end))
 }
 
-// triggerOfADK is the name that ADK's own compaction has for what a trigger
-// does, so that both can be watched together. It has none for tiers and for clearing.
+// triggerOfADK returns the name of a trigger in ADK's own compaction, so that both can be watched together. For tiers
+// and clearing, which ADK lacks, it returns the trigger's own name.
 func triggerOfADK(t compaction.Trigger) string {
 	switch t {
 	case compaction.ByInterval:

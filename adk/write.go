@@ -107,22 +107,22 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 	return first, nil
 }
 
-// makeRoom brings back the calls that an event answers, if they are not in sight, and withdraws what was recorded in the place
-// of its answers. The handle may be older than both: a tool that takes long answers to a session in which others go on.
+// makeRoom brings back hidden calls that an event answers, and withdraws recorded answers that the event replaces. The
+// handle may be older than both: while a long-running tool worked, others may have written to the session.
 func (s *Service) makeRoom(ctx context.Context, handle *Session, answer *patch.Event) error {
 	v, err := s.newest(ctx, handle)
 	if err != nil {
 		return err
 	}
-	// Where a summary by hand leaves no room for the call, the answer is logged all the same.
+	// If a summary by hand leaves no room for the call, log the answer anyway.
 	if err := s.restoreCalls(ctx, handle, v, answer); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
 		return err
 	}
 	return s.withdrawInterrupted(ctx, handle, v, answer)
 }
 
-// sharedAfter returns the scopes that sessions share as they are after an event that changes them, or nil if it
-// does not: if the append was a retry, another session may have changed them since.
+// sharedAfter returns the shared scopes after an event that changes them, or nil if it changes none. After a retry,
+// another session may have changed them since.
 func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Event) map[string]patch.Value {
 	for range e.SharedChanges() {
 		found, err := s.store.Get(context.WithoutCancel(ctx), handle.key, storage.Newest)
@@ -151,8 +151,7 @@ func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, patches 
 	})
 }
 
-// patching logs patches made from the session's view, and moves the session to the view
-// that they give.
+// patching logs patches made from the session's view, and moves the session to the view after them.
 func (s *Service) patching(ctx context.Context, sess session.Session, doing string, log func(context.Context, store.Key, fold.View) (store.Committed, error)) (done store.Committed, err error) {
 	handle, err := handleOf(sess)
 	if err != nil {
@@ -202,7 +201,7 @@ func (s *Service) RawEvents(ctx context.Context, sess session.Session, fromSeq u
 	}
 }
 
-// current returns the session as one of this package's, if it is still there.
+// current returns the session as this package's type, if it still exists.
 func (s *Service) current(ctx context.Context, sess session.Session) (*Session, error) {
 	handle, err := handleOf(sess)
 	if err != nil {
@@ -238,7 +237,7 @@ func (s *Session) sameCreation(creation string) error {
 	return nil
 }
 
-// handleOf returns the session as one of this package's.
+// handleOf returns the session as this package's type.
 func handleOf(sess session.Session) (*Session, error) {
 	s, own := sess.(*Session)
 	switch {

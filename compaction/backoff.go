@@ -8,29 +8,30 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 )
 
-// backoff is the state of a session whose passes failed. The log must have the record with a seq before the compactor
-// retries.
+// backoff is the state of a session whose passes failed. The compactor retries once the log has the record with a given
+// seq.
 type backoff struct {
 	creation string            // of the session; a session that was created again has no backoff
 	failures int               // in a row
-	nextCall uint64            // seq from which on the summarizer is called
-	nextPass uint64            // seq from which on a pass is tried
-	skipped  map[string]uint64 // by event id, the seq until which its window is skipped
+	nextCall uint64            // the summarizer is called once the log has this seq
+	nextPass uint64            // a pass is tried once the log has this seq
+	skipped  map[string]uint64 // event id → the seq until which its window is skipped
 	noBlanks uint64            // seq of the newest patch when no blank summary could be reverted
 }
 
 const (
-	// maxRemembered is the most sessions with a backoff. One more clears all.
+	// maxRemembered is the most sessions with a backoff. At one more, all are dropped.
 	maxRemembered = 1 << 16
 
-	// maxBackoff is the most records that a session has to grow by before a retry.
+	// maxBackoff is the most records by which a session must grow before a retry.
 	maxBackoff = 64
 
 	// A window is skipped after maxVetoes vetoes in a row.
 	maxVetoes = 3
 )
 
-// waits reports whether a session has to grow before the next pass, and before the next call of the summarizer.
+// waits reports whether the session must grow before the next pass (rests), and before the next call of the summarizer
+// (backsOff).
 func (c *Compactor[K]) waits(key K, v fold.View) (rests, backsOff bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +76,7 @@ func (c *Compactor[K]) failed(key K, v fold.View, p *pass[K], err error) {
 	c.backoff[key] = b
 }
 
-// succeeded records a pass that was logged.
+// succeeded resets the backoff after a logged pass.
 func (c *Compactor[K]) succeeded(p *pass[K]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A pass pays under two conditions. Its immediate cost is at most a tenth (risk) of the session's cost so far, plus the
-// balance of earlier passes: so a session that ends with the next turn is hardly dearer than without compaction. And it
-// breaks even within horizon turns, or removes half of the prompt behind its first change. A pass that costs no more than
-// Trifle always pays.
+// A pass pays if two conditions hold. Its immediate cost is at most a tenth (risk) of the session's cost so far, plus
+// the balance of earlier passes; so a session that ends with the next turn costs hardly more than without compaction.
+// And it breaks even within horizon turns, or removes half of the prompt behind its first change. A pass that costs at
+// most Trifle always pays.
 //
 // A pass that does not pay is made if the prompt has at least large tokens, or if the trigger's count is forced times its
 // limit.
@@ -80,8 +80,8 @@ func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, work
 	return b, saved >= from-saved
 }
 
-// spent returns the cost of the session so far without compaction, and the savings since the newest summary, less the
-// cost of that summary.
+// spent returns the cost of the session so far without compaction. earned is the savings since the newest summary,
+// minus that summary's cost.
 func (s *shape) spent() (spent, earned float64) {
 	prefix, visible, unread := 0, 0, 0 // tokens of the log, of the visible log, and of the events that no prompt had yet
 	for i, e := range s.entries {
@@ -89,7 +89,7 @@ func (s *shape) spent() (spent, earned float64) {
 		if e.Summary {
 			l := LineageOf(e.Event)
 			logged := max(l.Tokens, tokens)
-			turns := float64(l.Events / 2) // about every second event is a model's
+			turns := float64(l.Events / 2) // about every second event is the model's
 			spent += price.Fresh*float64(logged) + turns*price.Cached*(float64(prefix)+float64(logged)/2)
 			prefix, visible = prefix+logged, visible+tokens
 			earned = -price.Fresh * float64(tokens)
@@ -105,8 +105,8 @@ func (s *shape) spent() (spent, earned float64) {
 	return spent, earned
 }
 
-// leftOfEvents is the size of summaries relative to their events, besides leastAim: in 730 passes over recorded and
-// synthetic sessions 21 to 28 % from 800 tokens on, and up to half of smaller windows.
+// leftOfEvents is the estimated size of summaries relative to their events, besides leastAim. In 730 passes over
+// recorded and synthetic sessions it was 21 to 28 % for windows from 800 tokens on, and up to half for smaller windows.
 const leftOfEvents = 0.25
 
 // saves estimates the tokens that summaries of a window save.

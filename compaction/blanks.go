@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// revertBlanks reverts visible summaries that were erased, so that the rest of their events is summarised again. The visible
-// log grows by at most a summarizer's input limit. Since every plan is preceded by it, other blanks follow later.
+// revertBlanks reverts visible summaries that were erased, so that their remaining events are summarised again. The
+// visible log grows by at most a summarizer's input limit; the next plan reverts further blanks.
 func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fold.View, error) {
 	if len(blanks.Visible(v, nil)) == 0 {
 		return v, nil
@@ -49,7 +49,7 @@ func (c *Compactor[K]) records(ctx context.Context, key K, seqs []uint64) (out [
 			if err != nil {
 				return nil, err
 			}
-			if len(seqs) == 0 || r.Seq != seqs[0] { // read the next one from its own seq
+			if len(seqs) == 0 || r.Seq != seqs[0] { // read the record at its own seq
 				break
 			}
 			out, seqs = append(out, r), seqs[1:]

@@ -34,8 +34,8 @@ func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 	return s.clear(slices.DeleteFunc(results, func(r result) bool { return x.stays[r.Index] }))
 }
 
-// clear returns patches that clear results, given in order: a splice for each event of which
-// any is cleared, the first for the first event.
+// clear returns patches that clear results, given in order: one splice for each event with such results, in the events'
+// order.
 func (s *shape) clear(results []result) ([]*patch.PatchEvent, error) {
 	var patches []*patch.PatchEvent
 	for len(results) > 0 {
@@ -60,8 +60,8 @@ func (s *shape) clear(results []result) ([]*patch.PatchEvent, error) {
 // placeholder is the response of a cleared result.
 var placeholder = json.RawMessage(`{"result":"` + ClearedResult + `"}`)
 
-// clearParts returns the event with the results of the given parts cleared, under a new
-// id; nil if there is nothing to clear.
+// clearParts returns the event with the results in the given parts cleared, under a new id, or nil if there is nothing
+// to clear.
 func clearParts(entry fold.Entry, parts []int) (*patch.Event, error) {
 	_, all, err := contentOf(entry.Event)
 	if err != nil {
@@ -94,7 +94,7 @@ func clearParts(entry fold.Entry, parts []int) (*patch.Event, error) {
 	return entry.Event.StandIn(uuid.NewString(), entry.Seq, cleared)
 }
 
-// contentOf returns the members of an event's content, and the parts among them.
+// contentOf returns the members of an event's content, and the content's parts.
 func contentOf(e *patch.Event) (content map[string]json.RawMessage, parts []json.RawMessage, err error) {
 	if err = e.Decode("content", &content); err == nil {
 		err = json.Unmarshal(content["parts"], &parts)
@@ -118,7 +118,7 @@ func isShort(response []byte) bool { return len(response) <= len(placeholder) }
 type result struct {
 	Index int // of the event
 	Part  int // of the event's content
-	saves int // estimated savings in tokens; 0 if clearing skips the result, as it does the user's answers
+	saves int // estimated savings in tokens; 0 if the result must not be cleared, like the user's answers
 }
 
 // results returns the results of visible calls, in order.
@@ -149,8 +149,8 @@ func (s *shape) clearable(cfg Config) *selection {
 	return s.selection(cfg, func(int) bool { return false })
 }
 
-// clearing returns the window over the results that can be cleared, if that saves at least
-// [Config.ClearAfter] tokens; the tokens that it saves; and the tokens that stay in any case.
+// clearing returns the window over the results that can be cleared, if that saves at least [Config.ClearAfter] tokens.
+// saved is the tokens that it saves, held the tokens that stay in any case.
 func (s *shape) clearing(cfg Config) (w *Window, saved, held int) {
 	if s.sum(s.raw) < cfg.ClearAfter { // the rest is expensive
 		return nil, 0, 0

@@ -35,7 +35,7 @@ type Compactor[K comparable] struct {
 	cfg  Config
 	opts Options[K]
 
-	// Calls of the user's functions that were given up.
+	// Abandoned calls of the user's functions.
 	summarizing, fallingBack, preparing, approving pending
 
 	mu      sync.Mutex
@@ -220,7 +220,7 @@ func (c *Compactor[K]) attempt(ctx context.Context, key K, view fold.View, run R
 	return p, next, err
 }
 
-// errGrown: the log has got a record that the window does not fit.
+// errGrown: the log has a new record that the window does not fit.
 var errGrown = errors.New("the log has grown meanwhile")
 
 // overtaken reports whether the pass failed because another writer changed the log.
@@ -228,7 +228,7 @@ func overtaken(err error) bool {
 	return errors.Is(err, fold.ErrConflict) || errors.Is(err, errGrown)
 }
 
-// gaveUp reports whether the caller cancelled. A deadline that passed is a failure of the summarizer instead.
+// gaveUp reports whether the caller cancelled. An expired deadline counts as a failure of the summarizer instead.
 func gaveUp(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // ended counts, logs and reports an attempt, and returns the error for the caller.

@@ -75,7 +75,7 @@ type Config struct {
 	Redact *redact.Redactor
 
 	limits   limits
-	fallback Summarizer // [Extractive], but in tests
+	fallback Summarizer // [Extractive], except in tests
 }
 
 // limits are the constants of compaction. Tests make them smaller.
@@ -135,7 +135,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// isNil reports whether v is nil, or something that is nil in an interface.
+// isNil reports whether v is nil, or an interface that holds a nil value.
 func isNil(v any) bool {
 	rv := reflect.ValueOf(v)
 	switch rv.Kind() {
@@ -147,7 +147,7 @@ func isNil(v any) bool {
 	return false
 }
 
-// withDefaults fills what is zero and has a default.
+// withDefaults replaces zero values by their defaults.
 func (c Config) withDefaults() Config {
 	c.EventRetentionSize = cmp.Or(c.EventRetentionSize, DefaultRetention)
 	c.PromptTemplate = cmp.Or(c.PromptTemplate, DefaultPromptTemplate)

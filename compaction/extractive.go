@@ -54,7 +54,8 @@ func (r Request) input() extractive.Input {
 	return in
 }
 
-// To an answer with less than one token in shortAnswer of its events, the whole summary of Extractive is appended.
+// An answer with less than one token in shortAnswer of its events' tokens gets the whole summary of Extractive
+// appended.
 const shortAnswer = 40
 
 // also returns facts that a model's answer lacks, under a heading: the user's short limits, rows, and used identifiers; for

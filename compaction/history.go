@@ -12,7 +12,7 @@ import (
 // recordSeq yields records in order.
 type recordSeq = iter.Seq2[patch.Record, error]
 
-// history reads the log that a view is of.
+// history reads the log of a view.
 type history struct {
 	view    fold.View
 	records func(from uint64) recordSeq
@@ -44,8 +44,8 @@ func eventsOf(all []logged) []*patch.Event {
 	return events
 }
 
-// original returns the event as it was logged, before its results were cleared or shortened. seq
-// is the seq of e's record. e itself is the original if no patch of this log gave it the origin that it names.
+// original returns the event as it was logged, before its results were cleared or shortened. seq is the seq of e's
+// record. If no patch of this log gave e the origin that it names, e is the original.
 func (h history) original(e *patch.Event, seq uint64) (logged, error) {
 	for at := (logged{event: e, seq: seq}); ; {
 		o, ok := at.event.Origin()
@@ -88,10 +88,10 @@ func (h history) originals(s *shape, w *Window) (map[int]logged, error) {
 	return all, nil
 }
 
-// shownAgain returns, in order, the raw events of the last n invocations before a group of a
-// window, of the group's branch and scope, that only summaries hide. It leaves out events that a user removed.
+// shownAgain returns, in order, the raw events of the last n invocations before a group of a window. They are of the
+// group's branch and scope, and only summaries hide them. Events that a user removed are left out.
 func (h history) shownAgain(g Group, n int) ([]logged, error) {
-	hides := false // whether a summary of the group's stands before it
+	hides := false // whether a summary of the group's branch and scope stands before the group
 	for _, e := range h.view.Entries() {
 		hides = hides || e.Index < g.Indices[0] && e.Summary && groupOf(e.Event) == g.key()
 	}
@@ -115,8 +115,8 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 	}
 }
 
-// covered returns, in order, the raw events that the summaries of a group cover, as they were logged. told are those of
-// the summaries that another writer than [Extractive] wrote, or that do not say which records they cover.
+// covered returns, in order, the raw events that the summaries of a group cover, as they were logged. told are the
+// summaries not written by [Extractive], or that do not say which records they cover.
 func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err error) {
 	from, to := uint64(0), uint64(0)
 	for _, i := range g.Indices {
@@ -136,8 +136,8 @@ func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err 
 	return eventsOf(events), told, err
 }
 
-// represented returns, in order, the raw events of a group's branch and scope in the records [from, to] that only summaries
-// hide. It leaves out copies of events, and events that a visible copy replaces.
+// represented returns, in order, the raw events of a group's branch and scope in the records [from, to] that only
+// summaries hide. It leaves out copies of events, and events that a visible copy replaces.
 func (h history) represented(g Group, from, to uint64) (events []logged, err error) {
 	places, err := h.view.Places()
 	if err != nil {
@@ -168,8 +168,8 @@ func (h history) represented(g Group, from, to uint64) (events []logged, err err
 	return events, nil
 }
 
-// lastInvocations returns the events of the last n invocations, and whether events has older ones, so that the first of
-// the n is complete. An event without invocation id belongs to the invocation before it.
+// lastInvocations returns the events of the last n invocations. whole reports that events has older ones too, so the
+// first of the n is complete. An event without invocation id belongs to the invocation before it.
 func lastInvocations(events []logged, n int) (last []logged, whole bool) {
 	seen := map[string]bool{}
 	invocations := make([]string, len(events))

@@ -97,15 +97,15 @@ func vetoed(err error) error {
 	return fmt.Errorf("%w: %w", ErrVetoed, err)
 }
 
-// A function of the caller's is not called while maxGivenUp abandoned calls of it have not returned.
+// A caller's function is not called while maxGivenUp abandoned calls of it have not returned.
 const maxGivenUp = 4
 
 // pending counts the abandoned calls of a function that have not returned. The compactor's mutex guards it.
 type pending struct{ givenUp int }
 
-// await calls a function of the caller's, for at most five minutes and nine tenths of the time until the context's deadline,
-// so that time is left for the fallback. It abandons a call that does not return in time. A panic is an error that matches
-// panicked. busy is the error if too many calls were abandoned.
+// await calls a caller's function. It waits at most five minutes, and at most nine tenths of the time until the
+// context's deadline, so that time is left for the fallback. Then it abandons the call. A panic is an error that
+// matches panicked. busy is the error if too many calls were abandoned.
 func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pending, panicked, busy error, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	c.mu.Lock()
@@ -147,7 +147,7 @@ func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pendin
 		return r.value, ended(r.err)
 	case <-ctx.Done():
 	}
-	// It may have returned at the last moment.
+	// The call may have returned at the last moment.
 	select {
 	case r := <-out:
 		return r.value, ended(r.err)

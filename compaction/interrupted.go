@@ -104,8 +104,8 @@ func ReopenCalls(v fold.View, late ...*patch.Event) (patches []*patch.PatchEvent
 			}
 		}
 	}
-	ahead := maps.Clone(answered)                         // of which the call is not found yet
-	for i := v.Len() - 1; i >= 0 && len(ahead) > 0; i-- { // an answer stands behind its call
+	ahead := maps.Clone(answered)                         // answered calls that are not found yet
+	for i := v.Len() - 1; i >= 0 && len(ahead) > 0; i-- { // an answer comes after its call
 		var gone, left []int
 		for p := range v.At(i).FunctionParts() {
 			at := p.Index
@@ -141,7 +141,7 @@ func isInterrupted(e *patch.Event) bool {
 	return e.Decode("customMetadata", &metadata) == nil && metadata[InterruptedKey] == true
 }
 
-// grouped gives patches their author and, if they are several, a common group.
+// grouped sets the author of patches and, if there are several, a common group.
 func grouped(patches []*patch.PatchEvent, author string, newID func() string) []*patch.PatchEvent {
 	group := ""
 	if len(patches) > 1 {

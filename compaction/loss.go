@@ -30,7 +30,7 @@ type Loss struct {
 // given, only of the summaries at these indices. history is the view's history, from [fold.View.History] or a store's
 // History. Losses takes time linear in the history's length.
 func Losses(v fold.View, history []fold.Entry, indices ...int) []Loss {
-	parts := map[int][]*patch.Event{} // by the index of the visible event that stands for them
+	parts := map[int][]*patch.Event{} // by the index of the visible event that replaces them
 	for _, e := range history {
 		parts[e.Index] = append(parts[e.Index], e.Event)
 	}

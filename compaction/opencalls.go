@@ -20,17 +20,17 @@ func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 }
 
 // openCalls reports which events stay because of open calls. A call is open until it is answered. Only the user's side
-// answers a long-running call or a request to the user: the response of the tool itself is a placeholder. A call that a
-// request is about is open until the request is answered and the call has returned since, and the request stays as long as
-// the call. Of unanswered calls of completed invocations, the newest few stay. waiting are the calls that wait for the user's
-// side and stay, the last first.
+// answers a long-running call or a request to the user: the tool's own response is a placeholder. If a request is about
+// a call, the call is open until the request is answered and the call has returned after that; the request stays as
+// long as the call. Of the unanswered calls of completed invocations, only the newest few stay. waiting are the calls
+// that stay because they wait for the user's side, the last first.
 func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting []fold.Call) {
 	stays = make([]bool, len(s.entries))
 	byID := map[string]int{} // the newest call of an id so far
 	pending := make([]bool, len(calls))
 	unanswered := make([]bool, len(calls))
 	pendingAbout := map[int]int{}  // calls by the pending request about them
-	answeredAbout := map[int]int{} // calls that have not returned since, by the answered request about them
+	answeredAbout := map[int]int{} // calls that have not returned since the answer, by the answered request about them
 	anyAsks := slices.ContainsFunc(calls, asksUser)
 	for i, c := range calls {
 		isRequest := asksUser(c)
@@ -43,7 +43,7 @@ func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting 
 				switch {
 				case pending[i]:
 					pendingAbout[i] = about
-					unanswered[about] = false // it goes when the request goes
+					unanswered[about] = false // the call goes when the request goes
 				case !slices.ContainsFunc(calls[about].Responses, func(r int) bool { return r >= c.Responses[answer] }):
 					unanswered[about] = true
 					answeredAbout[i] = about
@@ -81,7 +81,7 @@ func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting 
 			stays[c.Index] = true
 		}
 	}
-	for changed := true; changed; { // one that stays may be asked about in turn
+	for changed := true; changed; { // an event that stays may make another one stay
 		changed = false
 		for i, about := range answeredAbout {
 			if stays[calls[about].Index] && !stays[calls[i].Index] {
@@ -100,7 +100,7 @@ func (s *shape) inActiveInvocation(c fold.Call) bool {
 
 func asksUser(c fold.Call) bool { return records.IsRequest(c.Name) }
 
-// subjectOf returns the id of the call that a request to the user is about, or "".
+// subjectOf returns the id of the call about which a request asks the user, or "".
 func (s *shape) subjectOf(c fold.Call) string {
 	if c.Name != records.RequestConfirmation && c.Name != records.RequestCredential {
 		return ""

@@ -22,14 +22,14 @@ type pass[K comparable] struct {
 	shape   *shape
 	window  *Window
 	history history
-	logged  map[int]logged // events of the window with cleared results as they were logged, by visible index
+	logged  map[int]logged // by visible index: the events of the window with cleared results, as they were logged
 	done    func()         // releases the claim
 	start   time.Time
 
 	backsOff  bool  // the summarizer failed, and must not be called yet
 	overLimit bool  // the prompt is so large that the fallback may write the summary
-	answered  bool  // an answer of the summarizer is used
-	failure   error // of the summarizer, before the fallback was called
+	answered  bool  // an answer of the summarizer was accepted
+	failure   error // the summarizer's error before the fallback was called
 
 	about Written
 }
@@ -85,7 +85,7 @@ type writer int
 
 const (
 	bySummarizer writer = iota
-	byQuoting           // the text of the events, which is short
+	byQuoting           // the summary is the text of the events, which is short
 	byFallback
 )
 
@@ -94,15 +94,15 @@ type groupRequest struct {
 	Request
 	group   Group
 	context []logged // shown, but not covered
-	source  *source  // has the identifiers that the summary may have
+	source  *source  // the source whose identifiers the summary may have
 	keep    string   // text that the summary must end with
 	quote   string   // the text of the events if it is short, or ""
 	pays    bool     // the quote is shorter than the events
 
 	by      writer
-	refused error  // the invention that the writer is asked to correct, once
+	refused error  // the refusal for inventions that the writer must correct, once
 	summary string // verified
-	model   string // that wrote it
+	model   string // the model that wrote the summary
 }
 
 // request returns the requests for the groups of the window.
@@ -150,7 +150,7 @@ func (p *pass[K]) request(ctx context.Context) (all []*groupRequest, err error) 
 	return all, nil
 }
 
-// summarise returns the answer of the writer to a request.
+// summarise has the request's writer write an answer.
 func (p *pass[K]) summarise(ctx context.Context, r *groupRequest) (Response, error) {
 	if r.by == bySummarizer && p.backsOff {
 		r.by = r.instead()
@@ -199,7 +199,7 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 	invents := invented(err) > 0
 	switch {
 	case err == nil:
-		r.model = extractiveModel // a quote is of the events too
+		r.model = extractiveModel // a quote, too, is made from the events
 		if r.by != byQuoting {
 			r.model = summaries.Clean(resp.Model)
 			p.about.Model = r.model
@@ -232,8 +232,8 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 	case r.quote != "" && (r.pays || !p.overLimit) && (errors.Is(err, errTooLong) || invents):
 		r.by = byQuoting
 		return nil
-	case (p.overLimit || invents) && ctx.Err() == nil: // the session does not wait if an answer invents
-		p.failure, p.backsOff = err, true // it is not called again in this pass
+	case (p.overLimit || invents) && ctx.Err() == nil: // when an answer invents, do not wait
+		p.failure, p.backsOff = err, true // do not call the summarizer again in this pass
 		r.by, r.refused = r.instead(), nil
 		return nil
 	}
@@ -250,7 +250,7 @@ func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, pat
 		for _, q := range patches {
 			out.TokensAfter += q.NewEvents()[0].EstimatedTokens()
 		}
-		slices.Reverse(patches) // the patch of w.Span comes first and describes the pass, as for other triggers
+		slices.Reverse(patches) // the patch of w.Span comes first and describes the pass
 		out.EventsAfter = len(patches)
 	} else {
 		for _, r := range requests {
@@ -275,7 +275,7 @@ func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, pat
 	if err != nil {
 		return nil, nil, fmt.Errorf("patch: %w", err)
 	}
-	if len(patches) > 1 { // a revert of one reverts all
+	if len(patches) > 1 { // so that reverting one patch reverts all
 		for i, q := range patches {
 			patches[i] = q.WithGroup(out.PatchID)
 		}
@@ -284,7 +284,7 @@ func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, pat
 	return summaries, patches, err
 }
 
-// patch logs the patches of the pass, if they are approved, and returns the view after them.
+// patch logs the patches of the pass if Approve allows them, and returns the view after them.
 func (p *pass[K]) patch(ctx context.Context, requests []*groupRequest) (fold.View, error) {
 	v := p.shape.view
 	summaries, patches, err := p.draft(requests)
@@ -297,7 +297,7 @@ func (p *pass[K]) patch(ctx context.Context, requests []*groupRequest) (fold.Vie
 	// Waiting calls may be hidden: planning keeps the newest ones.
 	done, err := p.c.log.ApplyPatch(ctx, p.key, patches, fold.PatchOptions{On: v, AllowWaiting: true})
 	if errors.Is(err, fold.ErrOrphanedCall) {
-		// A plan splits no call from its response, unless the response was logged after the view was read.
+		// A plan separates no call from its response. But the response may have been logged after the view was read.
 		if now, viewErr := p.c.log.View(ctx, p.key); viewErr == nil && now.Seq() > v.Seq() {
 			err = fmt.Errorf("%w: %w", errGrown, err)
 		}

@@ -118,8 +118,8 @@ func (s *shape) plan(cfg Config) Decision {
 	return d
 }
 
-// byInterval returns the window over the raw events, if enough invocations have some. The running invocation does not
-// count, and its events stay.
+// byInterval returns the window over the raw events, if enough invocations have raw events. The running invocation does
+// not count, and its events stay.
 func (s *shape) byInterval(cfg Config) (*Window, string) {
 	if cfg.CompactionInterval == 0 {
 		return nil, ""
@@ -150,7 +150,7 @@ func (s *shape) byInterval(cfg Config) (*Window, string) {
 	return nil, fmt.Sprintf("%d of %d invocations%s", waiting, cfg.CompactionInterval, later)
 }
 
-// limited says that the limit of a pass's input ends a window, or returns "".
+// limited returns the reason if the input limit of a pass ends the window, or "".
 func (x *selection) limited(w *Window, cfg Config) string {
 	if end := w.Start + w.Count; end == len(x.entries) || x.stays[end] || x.attached[end] {
 		return ""
@@ -178,8 +178,8 @@ func (s *shape) byClearing(cfg Config) (*Window, string) {
 	return nil, fmt.Sprintf("clearing old results of tools would save %d of %d tokens%s", saved, cfg.ClearAfter, later)
 }
 
-// byInvocation returns the window over the older events of the running invocation, if its raw
-// events have more than InvocationTokens, and half of that can be covered.
+// byInvocation returns the window over the older events of the running invocation, if its raw events have more tokens
+// than InvocationTokens, and half of that can be covered.
 func (s *shape) byInvocation(cfg Config) (*Window, string) {
 	takes := s.sum(s.inRunning)
 	if cfg.InvocationTokens == 0 || takes == 0 {
@@ -200,8 +200,9 @@ func (s *shape) byInvocation(cfg Config) (*Window, string) {
 	return nil, fmt.Sprintf("the running invocation takes %d of %d tokens%s", takes, cfg.InvocationTokens, later)
 }
 
-// byTokens returns the window over the older events, if the prompt reaches the threshold and a sixteenth of the threshold
-// can be covered. Else a tail that alone reaches the threshold would cost a call after every event.
+// byTokens returns the window over the older events, if the prompt reaches the threshold and a sixteenth of the
+// threshold can be covered. Without the second condition, a tail that alone reaches the threshold would cause a call
+// after every event.
 func (s *shape) byTokens(cfg Config) (*Window, string) {
 	limit := cfg.TokenThreshold
 	if limit == 0 {
@@ -215,7 +216,7 @@ func (s *shape) byTokens(cfg Config) (*Window, string) {
 	all := s.selection(cfg, func(i int) bool { return i >= tail || newest(i) })
 	w, x := all.window(ByTokens, cfg)
 	reason := fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", s.prompt, limit)
-	if can := x.sum(x.covers); w == nil || can < worthwhile(limit) { // without what has to wait for the next window
+	if can := x.sum(x.covers); w == nil || can < worthwhile(limit) { // excludes events that must wait for the next window
 		return nil, fmt.Sprintf("%s, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it", reason, can)
 	}
 	can := all.sum(all.covers)
@@ -226,8 +227,8 @@ func (s *shape) byTokens(cfg Config) (*Window, string) {
 	return nil, reason + ", and what can go makes a pass " + why
 }
 
-// due reports whether a pass is made: because it pays, a limit requires it (anyway), or the caller does ([Run.Force]). why
-// is the reason if it is not.
+// due reports whether a pass is made: because it pays, because a limit requires it (anyway), or because the caller does
+// ([Run.Force]). why is the reason if no pass is made.
 func (s *shape) due(w *Window, saved int, cfg Config, anyway bool) (bool, string) {
 	if anyway || s.run.Force {
 		return true, ""
@@ -238,7 +239,7 @@ func (s *shape) due(w *Window, saved int, cfg Config, anyway bool) (bool, string
 // worthwhile returns the least savings, a sixteenth of a token threshold, that are worth a call of the summarizer.
 func worthwhile(threshold int) int { return threshold/16 + min(1, threshold%16) }
 
-// byTiers returns the window over summaries of one level, if enough stand side by side.
+// byTiers returns the window over summaries of one level, if enough are adjacent.
 func (s *shape) byTiers(cfg Config) (*Window, string) {
 	k := cfg.limits.Summaries
 	if w := s.tierMerge(s.chains(), k); w != nil {

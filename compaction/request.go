@@ -90,16 +90,16 @@ Facts:
 // maxPartRunes is the length at which a part is cut in a prompt.
 const maxPartRunes = 4_000
 
-// Under briefTokens the text of the events is the summary, since an answer would hardly be shorter. A later merge condenses
-// it.
+// Under briefTokens, the text of the events is the summary, since an answer would hardly be shorter. A later merge
+// condenses it.
 const briefTokens = 32
 
-// Under shortTokens the text of the events is the summary if the answer is too long or invents. If the fallback may write,
-// it is only if it is shorter than the events.
+// Under shortTokens, the text of the events becomes the summary if the answer is too long or invents. If the fallback
+// may write instead, the text must also be shorter than the events.
 const shortTokens = 128
 
-// The aim for the length of a summary: a part of the tokens that it replaces, and at least leastAim tokens. Facts
-// may take more, up to [maxAnswer].
+// The aim for the length of a summary: a fraction of the tokens that it replaces, but at least leastAim tokens. A list
+// of facts may take more, up to [maxAnswer].
 const (
 	aimOfEvents    = 0.12
 	aimOfSummaries = 0.4
@@ -124,8 +124,8 @@ func (p *pass[K]) shown(i int) logged {
 	return logged{event: e.Event, seq: e.Seq}
 }
 
-// representedTokens returns the visible tokens of a group. If they are few because results were cleared, it returns at least
-// briefTokens, so that a summarizer is called for the results.
+// representedTokens returns the visible tokens of a group, but at least briefTokens if results were cleared, so that a
+// summarizer is called for these.
 func (p *pass[K]) representedTokens(g Group) int {
 	visible, logged := p.shape.at(g.Indices), tokensOf(p.events(g))
 	if logged > visible && logged >= briefTokens {
@@ -134,7 +134,7 @@ func (p *pass[K]) representedTokens(g Group) int {
 	return visible
 }
 
-// ask sets the aim of the request, redacts the request, and makes the prompt.
+// ask sets the aim of the request, redacts the request, and builds the prompt.
 func (r *Request) ask(cfg Config) (err error) {
 	covered := tokensOf(r.Events)
 	for _, events := range []*[]*patch.Event{&r.Events, &r.Raw, &r.Told, &r.Before} {
@@ -153,7 +153,7 @@ func (r *Request) ask(cfg Config) (err error) {
 	template, conversation := cfg.PromptTemplate, transcriptOf(*r, cfg.limits.Input)
 	if template == DefaultPromptTemplate {
 		r.Instructions = DefaultInstructions
-		conversation = strings.ReplaceAll(conversation, "</conversation", `<\/conversation`) // so that the transcript cannot end itself
+		conversation = strings.ReplaceAll(conversation, "</conversation", `<\/conversation`) // the transcript must not contain its end tag
 		if r.Merge {
 			template = updateTemplate
 		}
@@ -164,7 +164,7 @@ func (r *Request) ask(cfg Config) (err error) {
 	return nil
 }
 
-// words returns the number of words that the prompt asks for. Small windows get a larger part.
+// words returns the number of words that the prompt asks for, in proportion more for small windows.
 func (r Request) words() int {
 	tokens := r.AimTokens
 	if !r.Merge {
@@ -187,7 +187,7 @@ func (s *shape) maxAnswer(w *Window, g Group, cfg Config) int {
 	if w.Merge {
 		return min(longestMerged(covered), cfg.limits.Summary)
 	}
-	// A small group gets a part of what the window saves on the others, so that it does not block them.
+	// A small group gets part of what the window saves on the other groups, so that it does not block these.
 	least := min(leastAim, w.Tokens/(4*len(w.Groups)))
 	return min(max(covered*3/4, least), cfg.limits.Summary)
 }
@@ -201,7 +201,8 @@ func longestMerged(tokens int) int {
 	return tokens * 3 / 4
 }
 
-// wordForWord returns the text of all events of a request. It is cut if names and ids are longer than the text.
+// wordForWord returns the text of all events of a request. It cuts the text where names and ids would be longer than
+// the text.
 func wordForWord(r Request) string {
 	if !r.Merge {
 		return strings.TrimSpace(fitting(r.Events, 2*shortTokens*tokens.Token))
@@ -262,8 +263,8 @@ func fitting(events []*patch.Event, limit tokens.Size) string {
 	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s", text[:begin], utf8.RuneCountInString(text[begin:len(text)-len(rest)]), rest)
 }
 
-// reserve reserves room for the text that must be kept, at most half of the answer, and returns
-// the text cut to that room.
+// reserve reserves room for the text that must be kept, at most half of the answer, and returns the text cut to that
+// room.
 func (r *Request) reserve(keep string) string {
 	keep = cutRunes(keep, r.MaxTokens/2*patch.RunesPerToken)
 	if keep == "" {

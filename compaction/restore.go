@@ -35,7 +35,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 	}
 	h := history{view: on, records: func(from uint64) recordSeq { return log.RawEvents(ctx, key, from) }}
 	parts := map[callName][]part{} // calls and responses, in the log's order
-	origins := map[string]string{} // of events that stand in the place of others, by id
+	origins := map[string]string{} // event id → id of the event that it replaces
 	for r, err := range h.records(1) {
 		if err != nil {
 			return nil, err
@@ -68,7 +68,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 			known := copies[p.event.ID()]
 			if known == nil {
 				known = &copied{part: p, at: summary + 1, of: p.event.ID()}
-				for n := 0; n < len(origins) && origins[known.of] != ""; n++ { // what is said may go in a circle
+				for n := 0; n < len(origins) && origins[known.of] != ""; n++ { // names of origins may form a cycle
 					known.of = origins[known.of]
 				}
 				copies[p.event.ID()] = known
@@ -81,7 +81,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 
 // callName identifies a call and its responses.
 type callName struct {
-	id, name string // the name only where there is no id
+	id, name string // name only if there is no id
 }
 
 func nameOf(p patch.FunctionPart) callName {
@@ -136,12 +136,12 @@ func unpairedResponses(v fold.View) map[int][]callName {
 type part struct {
 	event    *patch.Event
 	seq      uint64
-	index    int // among the events of its record
+	index    int // in its record
 	response bool
 }
 
-// hiddenCall returns, of the calls and responses of one name, the newest call that a summary
-// hides, with those of its responses that one hides, and the index of the call's summary.
+// hiddenCall returns the newest call of a name that a summary hides, with its responses that a summary hides, and the
+// index of the call's summary.
 func (h history) hiddenCall(places *fold.Places, parts []part) (hidden []part, summary int, err error) {
 	for i, p := range slices.Backward(parts) {
 		if p.response {
@@ -172,8 +172,8 @@ func (h history) hiddenCall(places *fold.Places, parts []part) (hidden []part, s
 	return nil, -1, nil
 }
 
-// summaryOf returns the index of the visible summary that stands for a hidden event, or -1:
-// compaction took the event out, or took out the summary that did, and so on.
+// summaryOf returns the index of the visible summary that represents a hidden event, or -1. That summary replaced the
+// event, or replaced another summary that represents it.
 func (h history) summaryOf(places *fold.Places, of part) (int, error) {
 	for seq, index := of.seq, of.index; ; {
 		place, ok := places.Of(seq, index)
@@ -204,7 +204,7 @@ func (h history) standIn(by patch.Record, of group) (seq uint64, index int, err 
 	if index = find(by); index >= 0 || by.Patch.Group() == "" {
 		return by.Seq, index, nil
 	}
-	first := by.Seq // a group is logged in one go
+	first := by.Seq // all patches of a group are logged together
 	for first > 1 {
 		r, err := h.record(first - 1)
 		if err != nil {
@@ -229,16 +229,15 @@ func (h history) standIn(by patch.Record, of group) (seq uint64, index int, err 
 	return 0, -1, nil
 }
 
-// copied is an event of which a copy comes back.
+// copied is an event of which a copy becomes visible again.
 type copied struct {
 	part
-	at    int    // a visible index, the summary's next
-	of    string // the id of the event as it was logged, which a history has
+	at    int    // the visible index of the copy: just after the summary
+	of    string // the id of the event as it was logged
 	names []callName
 }
 
-// recalling returns the patches that put the copies in, from the end of the log, so that
-// none shifts the next.
+// recalling returns the patches that insert the copies, from the end of the log, so that no patch shifts the next.
 func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, error) {
 	var all []*copied
 	for _, c := range copies {
@@ -263,10 +262,10 @@ func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, er
 		}
 		patches = append(patches, patch.NewSplice(at, 0, here...).WithState(patch.Keep).WithBase(on.PatchSeq()))
 	}
-	return grouped(patches, patch.CompactionAuthor, uuid.NewString), nil // a call may come back in one place, and its response in another
+	return grouped(patches, patch.CompactionAuthor, uuid.NewString), nil // a call and its response may return at different places
 }
 
-// copy returns a copy of the event that has nothing but some of its calls, or of its responses.
+// copy returns a copy of the event with only some of its calls or responses.
 func (c *copied) copy() (*patch.Event, error) {
 	var indices []int
 	for p := range c.event.FunctionParts() {
@@ -277,9 +276,9 @@ func (c *copied) copy() (*patch.Event, error) {
 	return withParts(c.event, indices, map[string]any{"recalled": c.of})
 }
 
-// withParts returns a copy of an event, with an id of its own, that has only some parts of its content. Of the other fields
-// it has those that say whose the parts are, and where an answer is to go: the node of a workflow, or in the metadata the
-// task of a remote agent. own, if not nil, stands in its metadata, with the id.
+// withParts returns a copy of an event under a new id, with only some parts of its content. It keeps only fields that
+// say whose the parts are, and where an answer goes: the node of a workflow, or the metadata with the task of a remote
+// agent. own, if not nil, is put into the metadata, with the event's id.
 func withParts(e *patch.Event, indices []int, own map[string]any) (*patch.Event, error) {
 	fields, err := fieldsOf(e)
 	if err != nil {

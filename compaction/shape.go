@@ -26,7 +26,7 @@ type Run struct {
 	Force bool
 }
 
-// group is a branch, without the suffixes of its runs, and an isolation scope. A summary is of one group.
+// group is a branch, without the suffixes of its runs, and an isolation scope. A summary covers one group.
 type group struct {
 	branch string
 	scope  string
@@ -39,19 +39,19 @@ func groupOf(e *patch.Event) group {
 // key returns the group of the events and of their summary.
 func (g Group) key() group { return group{records.BranchWithoutRuns(g.Branch), g.Scope} }
 
-// shape is a visible log with the sums that planning needs, whatever the trigger. It is immutable. All slices are by
+// shape is a visible log with the sums that planning needs for every trigger. It is immutable. All slices are by
 // visible index.
 type shape struct {
 	view     fold.View
 	entries  []fold.Entry
-	tokens   []int // of the events before each, and of all
+	tokens   []int // total tokens of the events before each index; the last element counts all
 	prompt   int   // tokens that the prompt takes, measured or estimated
 	measured bool
 	pinned   map[string]bool // by event id
 	run      Run
 
-	// invocation numbers the invocations in the order of their first events. An event without invocation id belongs to the
-	// invocation before it; if the user said it, it begins one. Summaries have noInvocation.
+	// invocation numbers the invocations in the order of their first events. An event without invocation id belongs to
+	// the invocation before it, except that a message of the user begins a new invocation. Summaries have noInvocation.
 	invocation []int32
 	running    int32 // the number of the running invocation, or noInvocation
 	newest     int32 // the number of the last raw event's invocation
@@ -104,7 +104,7 @@ func newShape(v fold.View, run Run) *shape {
 	return s
 }
 
-// raw reports whether the event is one that no summary stands for yet.
+// raw reports whether the event is not a summary.
 func (s *shape) raw(i int) bool { return !s.entries[i].Summary }
 
 // inRunning reports whether the event belongs to the running invocation.
@@ -133,7 +133,7 @@ func (s *shape) at(indices []int) (n int) {
 	return n
 }
 
-// tail returns the index from which on there are n raw events that say something.
+// tail returns the index of the n-th raw event with content, counted from the end.
 func (s *shape) tail(n int) int {
 	i := len(s.entries)
 	for i > 0 && n > 0 {
@@ -145,8 +145,9 @@ func (s *shape) tail(n int) int {
 	return i
 }
 
-// retained returns whether an event stays because of [Config.RetainInvocations]. These invocations stay whole if they have
-// at most the given tokens. Else the user's last question stays, and their last events of so many tokens, and over is true.
+// retained reports whether an event stays because of [Config.RetainInvocations]. These invocations stay whole if they
+// have at most the given tokens. Otherwise, over is true, and the user's last question stays, with the last events up
+// to that many tokens.
 func (s *shape) retained(cfg Config, most int) (holds func(i int) bool, over bool) {
 	newest, question := map[int32]bool{}, -1
 	for i := len(s.entries) - 1; i >= 0; i-- {
@@ -187,17 +188,17 @@ type selection struct {
 	// stays are the events that no summary may cover.
 	stays []bool
 
-	// last is, for each event, the last event that is tied to it by calls and responses:
-	// itself for most. Tied events are covered together or not at all.
+	// last is, for each event, the last event tied to it by calls and responses, mostly itself. Tied events are covered
+	// together or not at all.
 	last []int32
 
-	// attached reports of an event that an event that stays stands between it and its last. Such an event is not part of a
-	// window's span; it goes when its last goes. attachedTo has these events by their last.
+	// attached reports, for each event, that an event that stays lies between it and its last. An attached event is
+	// outside a window's span; it is removed together with its last. attachedTo has the attached events by their last.
 	attached   []bool
 	attachedTo map[int][]int
 }
 
-// selection selects the raw events that a summary may cover. holds reports which events the trigger leaves alone.
+// selection selects the raw events that a summary may cover. holds reports which events the trigger excludes.
 func (s *shape) selection(cfg Config, holds func(i int) bool) *selection {
 	calls := s.view.Calls()
 	stays, _ := s.openCalls(calls, cfg)
@@ -217,7 +218,7 @@ func (s *shape) tied(stays []bool, last []int32) *selection {
 		stays[i] = stays[i] || stays[of]
 	}
 	x := &selection{shape: s, stays: stays, last: last, attached: make([]bool, len(stays)), attachedTo: map[int][]int{}}
-	// From the end: an attached event divides its run, and so attaches earlier events that are tied to later ones.
+	// From the end: an attached event splits the span, which may attach earlier events tied to later ones.
 	end := len(stays)
 	for i := end - 1; i >= 0; i-- {
 		if stays[i] {
@@ -234,8 +235,8 @@ func (s *shape) tied(stays []bool, last []int32) *selection {
 // covers reports whether a window may hold the event.
 func (x *selection) covers(i int) bool { return !x.stays[i] }
 
-// held returns the number of tokens of the raw events that stay. No pass removes them from the prompt, so they do not
-// justify a pass that does not pay.
+// held returns the number of tokens of the raw events that stay. No pass removes them, so they do not justify a pass
+// that does not pay.
 func (x *selection) held() int { return x.sum(func(i int) bool { return x.stays[i] && x.raw(i) }) }
 
 // isRecord reports whether the event is a compaction record of a foreign log, whose text no model sees. It stays as it is

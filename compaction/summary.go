@@ -23,8 +23,8 @@ func (p *pass[K]) summary(r *groupRequest) (*patch.Event, error) {
 	})
 }
 
-// metadata returns the custom metadata of a summary: its lineage, and as ranges of seqs the records that its summarizer was
-// shown as context. An erasure of one of these erases the summary.
+// metadata returns the custom metadata of a summary: its lineage, and the records (ranges of seqs) that its summarizer
+// was shown as context. Erasing one of these records erases the summary.
 func (p *pass[K]) metadata(r *groupRequest) map[string]any {
 	lineage := p.lineage(r.group)
 	lineage.Model = r.model
@@ -62,7 +62,7 @@ func (s *shape) author(g Group) string {
 }
 
 // compaction returns ADK's record of a group's summary: the least and the greatest time of the covered events, and the
-// visible events in between that it does not cover.
+// visible events in between that the summary does not cover.
 func (s *shape) compaction(w *Window, g Group, text string) *patch.EventCompaction {
 	gone := map[int]bool{}
 	for _, span := range w.spans() {
@@ -104,9 +104,9 @@ func (p *pass[K]) lineage(g Group) Lineage {
 	return l
 }
 
-// patches returns the patches that replace a window by summaries, in the order in which they apply: from the end of the log,
-// so that none shifts the next. A summary takes the position of its last event. Behind later events of its branch and scope
-// a model would take it for newer than these.
+// patches returns the patches that replace a window by summaries, from the end of the log, so that no patch shifts the
+// next. A summary takes the position of its last event. After later events of its branch and scope, a model would take
+// it for newer than these.
 func (w *Window) patches(summaries []*patch.Event) (out []*patch.PatchEvent) {
 	spans := w.spans()
 	for n := len(spans) - 1; n >= 0; n-- {

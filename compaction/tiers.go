@@ -2,13 +2,13 @@ package compaction
 
 import "slices"
 
-// chain is summaries of one branch and isolation scope, in order, with no raw event between them.
+// chain holds summaries of one branch and isolation scope, in order, with no raw event between them.
 type chain struct {
 	indices []int
 	lineage []Lineage
 
-	// levels are those of the summaries, each raised to the highest level behind it, so they never rise along the
-	// chain. In the log a lower level can stand before a higher one, if an open call between them was covered later.
+	// levels are the levels of the summaries, each raised to the highest level after it, so they never rise along the
+	// chain. In the log, a lower level can precede a higher one if an open call between them was covered later.
 	levels []int
 }
 
@@ -47,7 +47,7 @@ func (c *chain) setLevels(k int) {
 	}
 }
 
-// runs yields the stretches [from, to) of one level, the lowest level first.
+// runs yields the ranges [from, to) of equal level, the lowest level first.
 func (c *chain) runs(yield func(from, to int) bool) {
 	to := len(c.levels)
 	for to > 0 {
@@ -62,7 +62,8 @@ func (c *chain) runs(yield func(from, to int) bool) {
 	}
 }
 
-// tierMerge returns a window over the oldest k adjacent summaries of the lowest level that has so many, or nil.
+// tierMerge returns a window over the oldest k adjacent summaries of the lowest level with k adjacent summaries, or
+// nil.
 func (s *shape) tierMerge(chains []*chain, k int) *Window {
 	var best *chain
 	var at int
@@ -80,8 +81,9 @@ func (s *shape) tierMerge(chains []*chain, k int) *Window {
 	return s.merge(ByTiers, best.indices[at:at+k])
 }
 
-// forcedMerge returns a window over fewer than k summaries: adjacent ones of the lowest level that has two; failing that, the
-// two of the lowest levels. It returns nil if no merge brings the prompt under the threshold or is worth a call.
+// forcedMerge returns a window over fewer than k summaries: adjacent summaries of the lowest level that has two; if no
+// level has, the two of the lowest levels. It returns nil if no merge brings the prompt under the threshold or is worth
+// a call.
 func (s *shape) forcedMerge(chains []*chain, k, threshold int) *Window {
 	var best []int
 	lowest := 0

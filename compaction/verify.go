@@ -14,10 +14,10 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// errDeclined: the summarizer declined. Nothing is written, and it is not a failure.
+// errDeclined: the summarizer declined. Nothing is written, and this is no failure.
 var errDeclined = errors.New("declined")
 
-// errTooLong: the summarizer's answer is refused for its length alone.
+// errTooLong: the only fault of the summarizer's answer is its length.
 var errTooLong = fmt.Errorf("%w: it is too long", ErrRefusedAnswer)
 
 // answer returns the text of a summarizer's answer, or the reason to refuse it.
@@ -43,8 +43,8 @@ func answer(r Response, maxTokens int) (string, error) {
 	return text, nil
 }
 
-// An answer with more than maxUnknown identifiers that do not occur in its source is refused. Fewer are only reported, since
-// they are an unusual spelling more often than an invention.
+// An answer with more than maxUnknown identifiers that do not occur in its source is refused. Up to maxUnknown are only
+// reported, since they are more often an unusual spelling than an invention.
 const maxUnknown = 2
 
 // Bounds on the invented identifiers that an error or a prompt names.
@@ -71,7 +71,7 @@ func (e *inventionError) Error() string {
 // Is reports whether target is [ErrRefusedAnswer].
 func (e *inventionError) Is(target error) bool { return target == ErrRefusedAnswer }
 
-// source has the identifiers that a summary may have.
+// source holds the identifiers that a summary may have.
 type source struct {
 	about func() *identifiers.Index // of the events
 	shown func() *identifiers.Index // of the prompt
@@ -96,7 +96,7 @@ func (s *source) compare(text string) identifiers.Comparison {
 	return c
 }
 
-// corrected returns the request for another answer, after one that was refused for inventions.
+// corrected returns the request for another answer after an answer was refused for inventions.
 func (r Request) corrected(refused error) Request {
 	if of := (*inventionError)(nil); errors.As(refused, &of) {
 		r.Invented = of.Names

@@ -20,8 +20,8 @@ func (s *shape) invocations(counts func(i int) bool) int {
 	return len(seen)
 }
 
-// window returns the oldest stretch that can be covered, within the summarizer's input limit, or nil. It also returns the
-// selection without the events that turned out not to be coverable, so that they do not count as waiting.
+// window returns the oldest stretch that can be covered, within the summarizer's input limit, or nil. It also returns
+// the selection without the events that proved impossible to cover, so that they do not count as waiting.
 func (x *selection) window(by Trigger, cfg Config) (*Window, *selection) {
 	for {
 		oldest, refused := x.windows(by, cfg)
@@ -36,15 +36,15 @@ func (x *selection) window(by Trigger, cfg Config) (*Window, *selection) {
 	}
 }
 
-// windows returns the oldest window, and the events that cannot be covered: without them in front of a window, or
-// without a summary in their place, a model's API would refuse the log.
+// windows returns the oldest window, and the events that cannot be covered: if these were removed, or replaced by a
+// summary, a model's API would refuse the log.
 func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []int) {
 	for start := 0; start < len(x.entries); {
 		if x.stays[start] || x.attached[start] {
 			start++
 			continue
 		}
-		end, alone := start, start // from alone on, nothing is attached
+		end, alone := start, start // before alone, events may be attached
 		for ; end < len(x.entries) && !x.stays[end] && !x.attached[end]; end++ {
 			if x.attachedTo[end] != nil {
 				alone = end + 1
@@ -74,7 +74,7 @@ func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []i
 }
 
 // reach returns the end of a window from start. The window has as many closed units as the limit allows, and at least
-// one. If that is not the whole run, it ends with a whole invocation, if it has one.
+// one. If it does not reach end, it stops after the last whole invocation, if it contains one.
 func (x *selection) reach(start, end int, limit int) int {
 	tokens, fits, whole := 0, start, start
 	closed := int32(start)
@@ -101,8 +101,9 @@ func (x *selection) reach(start, end int, limit int) int {
 	return end
 }
 
-// leaving returns the end of a window that the input limit ends at to. If the events from there to end are of fewer
-// invocations than the interval, the window ends earlier, at the last border of invocations that leaves enough of them.
+// leaving returns the end of a window that the input limit ends at to. If the events from there to end have fewer
+// invocations than the interval, the window ends earlier, at the last boundary between invocations that leaves enough
+// of them.
 func (x *selection) leaving(start, to, end, interval int) int {
 	left := map[int32]bool{}
 	for i := end - 1; i > start && to < end; i-- {
@@ -123,8 +124,8 @@ func shownTokens(e *patch.Event) int {
 	return records.LoggedTokens(e) + (runes+patch.RunesPerToken-1)/patch.RunesPerToken
 }
 
-// covering returns the window over [start, end) and the events attached to it. gone are the stretches that no summary
-// replaces.
+// covering returns the window over [start, end) and the events attached to it. gone are the spans removed without a
+// summary in their place.
 func (x *selection) covering(by Trigger, start, end int) (w *Window, gone []Span) {
 	w = &Window{Trigger: by, Span: Span{start, end - start}}
 	var indices []int
@@ -171,7 +172,7 @@ func (s *shape) fill(w *Window, indices []int) {
 		}
 		groups[g].Indices = append(groups[g].Indices, i)
 	}
-	// A group without text needs no summary.
+	// A group without text gets no summary.
 	w.Groups = slices.DeleteFunc(groups, func(g Group) bool {
 		return !slices.ContainsFunc(g.Indices, func(i int) bool { return transcript.Shows(s.entries[i].Event) })
 	})
@@ -180,8 +181,8 @@ func (s *shape) fill(w *Window, indices []int) {
 	})
 }
 
-// isAccepted reports whether a model's API accepts the log without the given spans: no function call comes first, or
-// directly after a summary of role model, where it did not before.
+// isAccepted reports whether a model's API accepts the log without the given spans: their removal must not put a
+// function call first, or directly after a summary of role model.
 func (s *shape) isAccepted(w *Window, gone []Span) bool {
 	if len(gone) == 0 {
 		return true
@@ -217,7 +218,8 @@ func (s *shape) modelSummary(i int) bool {
 	return s.entries[i].Summary && s.entries[i].Event.Role() == "model"
 }
 
-// hasFunctionPart reports whether an event has a function response, or else a call. It decodes no content.
+// hasFunctionPart reports whether an event has a function response (if response is set) or a call. It decodes no
+// content.
 func hasFunctionPart(e *patch.Event, response bool) bool {
 	for p := range e.FunctionParts() {
 		if p.Response == response {

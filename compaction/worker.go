@@ -89,7 +89,7 @@ func (w *Worker[K]) Notify(key K) bool {
 	return false
 }
 
-// push enqueues a session and starts a goroutine if fewer than parallel run. The mutex is held.
+// push enqueues a session, and starts a goroutine if fewer than parallel run. The caller holds the mutex.
 func (w *Worker[K]) push(key K) {
 	w.state[key] = queued
 	w.queue = append(w.queue, key)

@@ -83,7 +83,7 @@ func (a appending) Draft(d *write.Draft) error {
 	return nil
 }
 
-// follow adds the patch that is to follow an event, the newest one.
+// follow adds the patch that follows an event, which is the newest one.
 func (a appending) follow(d *write.Draft, r patch.Record) error {
 	if a.opts.Follow == nil {
 		return nil

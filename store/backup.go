@@ -39,7 +39,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	return fromBackend(Key{}, err)
 }
 
-// checkCopy verifies what a copy holds.
+// checkCopy verifies a copy.
 func (s *Store) checkCopy(ctx context.Context, made backend.Backend) error {
 	opts := s.opts
 	opts.ReadOnly, opts.CacheBytes = true, -1
@@ -52,7 +52,7 @@ func (s *Store) checkCopy(ctx context.Context, made backend.Backend) error {
 		switch {
 		case err != nil:
 			return err
-		case p.Err == errUnfinished: // the next Erase finishes it, here and there
+		case p.Err == errUnfinished: // the next Erase finishes it, in the store and in the copy
 		case p.Seq != 0:
 			return &CorruptError{p.Key, p.Seq, p.Err}
 		default:

@@ -10,23 +10,22 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// handle is a session in use or cached: its writer and its newest view. Readers
-// take no lock: they load the view, and find it nil or the newest that this store has
-// committed or read.
+// handle is a session in use or cached: its writer and its newest view. Readers take no lock. They load the view, which
+// is nil or the newest one that this store has committed or read.
 type handle struct {
 	*write.Session // has the lock, held while someone writes or reads the view from the storage
 	store          *Store
 	key            Key
 	newest         atomic.Pointer[write.State]
 
-	size     atomic.Int64 // about how many bytes the view takes
+	size     atomic.Int64 // estimated bytes of the view
 	snapshot atomic.Pointer[snapshotMark]
-	queued   atomic.Bool // for a new one
+	queued   atomic.Bool // a snapshot is queued
 
 	// Guarded by the cache's lock.
 	users   int
-	counted int64         // the size that the cache's total has
-	idle    *list.Element // in the cache's list while there is a view and no users
+	counted int64         // the size counted in the cache's total
+	idle    *list.Element // in the cache's list if there is a view and no user
 }
 
 func (s *Store) newHandle(key Key) *handle {
@@ -35,8 +34,8 @@ func (s *Store) newHandle(key Key) *handle {
 	return h
 }
 
-// snapshotMark says where a session's newest snapshot stands. The handle outlives the
-// session: one that is created again has no snapshot yet.
+// snapshotMark says where a session's newest snapshot is. A handle outlives its session: if the session is created
+// again, it has no snapshot yet.
 type snapshotMark struct {
 	creation string
 	seq      uint64
@@ -92,7 +91,7 @@ func (h *handle) Drop() {
 	h.size.Store(0)
 }
 
-// dropSeen is Drop, unless there is a newer view than the one that was seen.
+// dropSeen is Drop, unless the view in memory is newer than the one that was seen.
 func (h *handle) dropSeen(seen write.State) {
 	if c := h.newest.Load(); c != nil && c.View.Creation() == seen.View.Creation() && c.View.Seq() == seen.View.Seq() {
 		if h.newest.CompareAndSwap(c, nil) {
@@ -101,17 +100,16 @@ func (h *handle) dropSeen(seen write.State) {
 	}
 }
 
-// cache has one handle for each session in use, and keeps the others, the least
-// recently used one the shortest, within a number of bytes. None counts for more than half
-// of them: the last used one is always kept, and beside small ones a large one is, which
-// else would be read again at each call.
+// cache has one handle for each session in use. It also keeps unused handles, within a number of bytes, and evicts the
+// least recently used first. A handle counts for at most half of these bytes, so even a large handle stays while it is
+// the last used, or beside small ones. Otherwise it would be read again at each call.
 type cache struct {
 	mu      sync.Mutex
 	store   *Store
 	limit   int64
 	total   int64
 	handles map[Key]*handle
-	idle    *list.List // of handles without users, the last used first
+	idle    *list.List // handles without users, the most recently used first
 }
 
 // acquire returns the session's handle. The caller must release it.
@@ -134,7 +132,7 @@ func (c *cache) acquire(key Key) *handle {
 func (c *cache) release(h *handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	size := min(h.size.Load(), max(c.limit/2, 1)) // rounded down, so that two large ones fit
+	size := min(h.size.Load(), max(c.limit/2, 1)) // rounded down, so that two large handles fit
 	c.total += size - h.counted
 	h.counted = size
 	if h.users--; h.users == 0 {

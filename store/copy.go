@@ -61,7 +61,7 @@ func (s *Store) CopyFrom(ctx context.Context, key Key, from *Store, opts CopyOpt
 	return done, err
 }
 
-// extendLineage notes that a copy has more records of its source.
+// extendLineage records that a copy has more records of its source.
 func (s *Store) extendLineage(ctx context.Context, key Key, lineage []erase.Ancestor) error {
 	for {
 		head, m, err := s.headAndMeta(ctx, key)
@@ -92,7 +92,7 @@ func (s *Store) extendLineage(ctx context.Context, key Key, lineage []erase.Ance
 	}
 }
 
-// copying reads what a copy of a session takes, and plans it.
+// copying reads the data for a copy of a session, and plans the copy.
 func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incoming, error) {
 	head, m, err := s.closedHead(ctx, key)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incomi
 	}
 	var shared []patch.Change
 	if !opts.NoShared {
-		scopes, err := s.withScopes(ctx, key) // after the log: what its records share is among them
+		scopes, err := s.withScopes(ctx, key) // after the log: they must include the shared values of its records
 		if err != nil {
 			return nil, err
 		}

@@ -26,8 +26,8 @@ func (s *Store) newSession(ctx context.Context, h *handle, m meta) (*write.Creat
 	return c, err
 }
 
-// create creates a session with the records that a plan adds to an empty log; a dry run only drafts that. The session's
-// lock is held for the last commit alone.
+// create creates a session with the records that a plan adds to an empty log; a dry run only drafts them. The session's
+// lock is held for the last commit only.
 func (s *Store) create(ctx context.Context, key Key, m meta, shared []patch.Change, p write.Plan, dry bool) (*write.Creation, error) {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
@@ -49,10 +49,10 @@ func (s *Store) create(ctx context.Context, key Key, m meta, shared []patch.Chan
 	return c, c.Commit(ctx)
 }
 
-// abandonedAfter is the age from which on a staged session is taken for one whose program has ended.
+// abandonedAfter is the age from which on a staged session counts as abandoned by its program.
 const abandonedAfter = 24 * time.Hour
 
-// dropStaged removes sessions that programs have staged that ended before they were created.
+// dropStaged removes staged sessions whose programs ended before creating them.
 func (s *Store) dropStaged(ctx context.Context, after time.Duration) {
 	page, err := s.backend.List(ctx, write.StagedPrefix, "", listPage)
 	for _, l := range page {

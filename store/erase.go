@@ -247,7 +247,7 @@ func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptio
 	return out, err
 }
 
-// userErasing returns the erasing of a user. The shared keys whose values become null are added to shared.
+// userErasing prepares the erasure of a user. It adds the shared keys whose values become null to shared.
 func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string) *erase.User {
 	prefix := prefixOf("user", app, user)
 	return &erase.User{Log: s.erasing(), Options: o,
@@ -277,8 +277,8 @@ func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string)
 	}
 }
 
-// eraseHidden erases the events of one session that were hidden before a time, and keeps their summaries. It returns
-// how many events it erased, or would, and whether it did anything: it may only finish an earlier erase.
+// eraseHidden erases the events of one session that were hidden before a time, and keeps their summaries. events is how
+// many it erased, or would erase. did reports any change: it may only finish an earlier erasure.
 func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reason string, dryRun bool) (events int, did bool, err error) {
 	o, err := s.eraseOptions(EraseOptions{Author: erase.Retention, Reason: reason, Values: patch.KeepValues, Summaries: patch.KeepSummaries, DryRun: dryRun})
 	if err != nil {
@@ -298,7 +298,7 @@ func (s *Store) finishErasures(ctx context.Context, key Key, calls bool) error {
 	if err != nil || len(did) > 0 {
 		return err
 	}
-	head, err := s.head(ctx, key) // another process has finished them
+	head, err := s.head(ctx, key) // another process may have finished them
 	if c := write.CountsOf(head); err == nil && (c.Open > 0 || calls && c.Calls > 0) {
 		err = fmt.Errorf("session %s: %w: its head counts %d open receipts and %d calls of erasures, and the log has none", key, ErrCorrupt, c.Open, c.Calls)
 	}
@@ -346,8 +346,9 @@ var outOfReach = []string{
 	"keys of all state, session names, and values of shared state (app:, user:) other than those that are said to be null",
 }
 
-// eraseShared sets the shared values with the prefixes that which selects to null, unless they are null, and returns their keys.
-// which gets a value, or the error of an unreadable one. A value that is written meanwhile is read again.
+// eraseShared sets shared values to null, and returns their keys. It takes the values with the prefixes that which
+// selects and that are not null. which gets a value, or the error of an unreadable one. If a value is written
+// meanwhile, it is read again.
 func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(patch.Value, error) bool, dryRun bool) ([]string, error) {
 	data, err := receipt.Null.MarshalBinary()
 	if err != nil {
@@ -385,7 +386,7 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 	}
 }
 
-// erasing returns the store as the erase package uses it.
+// erasing returns the store in the form that package erase uses.
 func (s *Store) erasing() erase.Log { return erase.Log{Config: &s.writing, Store: eraseLog{s}} }
 
 type eraseLog struct{ *Store }

@@ -81,7 +81,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 	return buf.Flush()
 }
 
-// addErased adds to what receipts say of the events of a log that one of them stands there.
+// addErased adds an erased event to the data of the receipt that its mark names.
 func addErased(by map[string]patch.Erasure, seq uint64, e *patch.Event) {
 	if id, ok := e.ErasedBy(); ok {
 		of := by[id]
@@ -90,7 +90,7 @@ func addErased(by map[string]patch.Erasure, seq uint64, e *patch.Event) {
 	}
 }
 
-// exportReceipts writes receipts as they are of the records that were written.
+// exportReceipts writes the receipts, limited to the records that were written.
 func (s *Store) exportReceipts(ctx context.Context, key Key, write func(patch.Record) error, erased map[string]patch.Erasure) error {
 	if len(erased) == 0 {
 		return nil

@@ -54,7 +54,7 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 	}
 }
 
-// fork makes a fork of a session that was found with the given head.
+// fork forks a session that was read with the given head.
 func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, newKey Key, at *uint64) (Session, error) {
 	last := head.Last
 	if at != nil {
@@ -64,8 +64,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	}
 	h := s.cache.acquire(newKey)
 	defer s.cache.release(h)
-	// What is copied is nowhere to be seen before the last commit, which alone needs the
-	// session's lock.
+	// The copied records are invisible until the last commit, so only that needs the session's lock.
 	c, err := s.newSession(ctx, h, meta{s.opts.Now().UTC(), m.initial, erase.Descend(head.Creation, m.lineage, last)})
 	if err != nil {
 		return Session{}, err
@@ -100,8 +99,8 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	return session, err
 }
 
-// copyLog gives a new session the records of another log, up to the one with the given seq, or all if that is
-// [newest], and receipts of what was erased of them.
+// copyLog gives a new session the records of another log, up to the given seq, or all if that is [newest]. It adds
+// receipts for the erased content of these records.
 func (s *Store) copyLog(ctx context.Context, c *write.Creation, from Key, head backend.Head, last uint64) error {
 	var erased receipt.Marks
 	view := c.View

@@ -9,8 +9,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// decodePage decodes the records that should have the given seqs: at least one, and as many as fill a page when they are
-// decompressed. If one is damaged, it returns the error with the records before it, and page.raw ends with the damaged one.
+// decodePage decodes the records that should have the given seqs: at least one, and as many as fill a page after
+// decompression. If a record is damaged, it returns the error with the records before it, and page.raw ends with the
+// damaged record.
 func decodePage(key Key, raw []backend.Record, seqs []uint64) (page, error) {
 	size := 0
 	for i, r := range raw {

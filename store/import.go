@@ -43,16 +43,14 @@ type ImportOptions struct {
 // [ImportOptions.MaxBytes] says otherwise.
 const DefaultImportBytes = 256 << 20
 
-// What the records read may take of the memory that an import may have. The rest is for what takes
-// memory while one of them is read or written.
+// The share of an import's memory for the records that were read. The rest is for reading or writing one of them.
 const (
 	importTimes = 7
 	importMore  = 28 << 20
 )
 
-// importWeight returns about how many bytes an import holds for a record at most: the record, its
-// completed copy if it needs one, its places in lists and indexes, and what of it is garbage. It is
-// fitted to measurements, which tests repeat.
+// importWeight estimates the most bytes that an import holds for a record: the record, its completed copy if it needs
+// one, its entries in lists and indexes, and garbage. The factors are fitted to measurements, which tests repeat.
 func importWeight(r patch.Record) int64 {
 	const (
 		perRecord  = 310
@@ -93,8 +91,8 @@ type Imported struct {
 
 const progressEvery = 256
 
-// maxLine returns how long the line of a record may be: longer than its byte form, which may have most bytes,
-// since field names and escapes are spelled out.
+// maxLine returns the longest allowed line of a record. It exceeds the record's byte form, since field names and
+// escapes are spelled out.
 func maxLine(most int) int { return 2*most + 64<<10 }
 
 // Import reads a file of the text form into a session, all of it or nothing. It creates the session if it does not
@@ -131,10 +129,10 @@ func (t *Text) Import(ctx context.Context, s *Store, key Key) (Imported, error) 
 type incoming struct {
 	name    string // what errors call it
 	meta    meta   // of a session that is created for the log; the zero time is the call's
-	begins  bool   // whether a session that is there must begin with the same state
+	begins  bool   // an existing session must begin with the same state
 	records []patch.Record
 	add     func(d *write.Draft) error
-	added   int // how many records the newest draft adds
+	added   int // the number of records that the newest draft adds
 }
 
 func (p *incoming) Offered() []patch.Record { return p.records }
@@ -148,7 +146,7 @@ func (p *incoming) Draft(d *write.Draft) error {
 	return err
 }
 
-// importInto adds a log to a session, which it creates if it is not there. A dry run only drafts that.
+// importInto adds a log to a session, which it creates if it does not exist. A dry run only drafts that.
 func (s *Store) importInto(ctx context.Context, key Key, p *incoming, dry bool) (Imported, error) {
 	for gone := ""; ; {
 		head, m, err := s.headAndMeta(ctx, key)
@@ -192,7 +190,7 @@ func (s *Store) importNew(ctx context.Context, key Key, p *incoming, dry bool) (
 	return Imported{Committed: Committed{Records: c.Records, View: c.View}, Created: true, Added: len(c.Records)}, nil
 }
 
-// add adds what a draft's log lacks of the text.
+// add adds the text's records that a draft's log lacks.
 func (t *Text) add(d *write.Draft) error {
 	match := d.Match
 	if t.hasPatch {
@@ -217,12 +215,12 @@ func (t *Text) add(d *write.Draft) error {
 			return t.at(i, fmt.Errorf("%w: its seq is %d, but its place in session %s is %d", ErrInvalid, want, d.Label(), rec.Seq))
 		}
 	}
-	// The shared scopes may have moved on since the file was made.
+	// The shared scopes may have changed since the file was written.
 	return cmp.Or(t.receipts(d), d.Share(nil))
 }
 
-// eraseCovered makes blank what receipts cover that are open in the file: it was written while an erasing was under way,
-// and elsewhere such a receipt counts as closed.
+// eraseCovered blanks the content covered by receipts that are open in the file. The file was written during an
+// erasure, and in the new session such a receipt counts as closed.
 func (t *Text) eraseCovered() {
 	for i, r := range t.records {
 		if r.Seq = uint64(i) + 1; !receipt.Is(r) {
@@ -247,8 +245,8 @@ func (t *Text) differs(i int) error {
 	return t.at(i, fmt.Errorf("%w: the file has a patch in it, and its record %d is not the one that is there", ErrConflict, i+1))
 }
 
-// receipts refuses what says that it was erased where no receipt says so, and a receipt by which what
-// was there before would be erased: that takes an [Store.Erase].
+// receipts refuses erased content without a receipt, and a receipt that would erase records already in the session: for
+// these, use [Store.Erase].
 func (t *Text) receipts(d *write.Draft) error {
 	added := map[uint64]int{}
 	for _, i := range d.Missing {
@@ -340,7 +338,7 @@ func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, erro
 	}
 }
 
-// limited is a reader that fails where its input goes on beyond a limit.
+// limited is a reader that fails if its input exceeds a limit.
 type limited struct {
 	r     io.Reader
 	left  int64
@@ -349,7 +347,7 @@ type limited struct {
 
 func (l *limited) Read(p []byte) (int, error) {
 	if int64(len(p)) > l.left {
-		p = p[:l.left+1] // one more tells
+		p = p[:l.left+1] // one more byte shows it
 	}
 	n, err := l.r.Read(p)
 	if l.left -= int64(n); l.left < 0 {
@@ -358,12 +356,12 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// at says which line an error is about.
+// at adds to an error the line that it is about.
 func (t *Text) at(i int, err error) error {
 	return &patch.LineError{File: t.opts.Name, Line: t.lines[i], Err: err}
 }
 
-// atDuplicate says which line an error is about, if it is about an id.
+// atDuplicate adds to an error about an id the line with that id.
 func (t *Text) atDuplicate(err error) error {
 	var dup *DuplicateIDError
 	if errors.As(err, &dup) {

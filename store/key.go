@@ -82,9 +82,8 @@ func ParseKey(s string) (Key, error) {
 	return k, k.Validate()
 }
 
-// Names in a backend are the parts, each with NUL escaped and ended by NUL 1. So the
-// names of an app's, or a user's, sessions have a prefix in common that no other name
-// has, and sort by part.
+// Names in a backend are the parts of a key, each with NUL escaped and ended by NUL 1. So all names of an app's or a
+// user's sessions have a prefix that no other name has, and names sort by part.
 func (k Key) name() string {
 	return prefixOf(k.App, k.User, k.Session)
 }

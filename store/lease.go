@@ -20,7 +20,7 @@ func (s *Store) Lease(ctx context.Context, key Key, name string, ttl time.Durati
 	return held, fromBackend(key, err)
 }
 
-// lease is Lease by the backend's leases. If it has none, no other store can use the storage. Errors are the backend's.
+// lease is Lease on the backend. If that has no leases, no other store can use the storage. Errors are the backend's.
 func (s *Store) lease(ctx context.Context, name string, ttl time.Duration) (held bool, err error) {
 	if l, ok := s.backend.(backend.Leaser); ok {
 		return l.Lease(ctx, name, s.owner, ttl)

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
-// meta is what a session's meta record says.
+// meta is a session's decoded meta record.
 type meta struct {
 	created time.Time
 	initial map[string]patch.Value // keys of the session itself
@@ -24,7 +24,7 @@ type meta struct {
 
 const metaVersion = 2
 
-// metaForm is how it is stored: an array.
+// metaForm is its stored form: an array.
 type metaForm struct {
 	Version              uint64
 	Seconds, Nanoseconds int64  // of the time of creation, since 1970
@@ -45,7 +45,7 @@ func encodeMeta(m meta) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// encodeState writes a state as one value's byte form: an object.
+// encodeState encodes a state as one value: an object.
 func encodeState(state map[string]patch.Value) ([]byte, error) {
 	object, err := patch.NewValue(state)
 	if err != nil {
@@ -69,8 +69,8 @@ func decodeMeta(data []byte) (meta, error) {
 	return meta{time.Unix(form.Seconds, form.Nanoseconds).UTC(), object.Members(), form.Lineage}, nil
 }
 
-// splitState sorts a state that a caller gives into the session's own keys and those
-// that go to a shared scope. Keys with prefix temp: are dropped.
+// splitState splits a caller's state into the session's own keys and the keys of shared scopes. Keys with prefix temp:
+// are dropped.
 func splitState(state map[string]any) (own map[string]patch.Value, shared []patch.Change, err error) {
 	if n := len(state); n > patch.MaxStateKeys {
 		return nil, nil, fmt.Errorf("%w: an initial state of %d keys; it has at most %d", ErrTooLarge, n, patch.MaxStateKeys)

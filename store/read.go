@@ -15,8 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// A page is what one read transaction copies out: enough to make reading fast, little
-// enough to make the transaction short.
+// A page is the part of a log that one read transaction copies: large enough for speed, small enough for a short
+// transaction.
 const (
 	pageRecords = 512
 	pageBytes   = 1 << 20
@@ -63,7 +63,7 @@ func (s *Store) Records(ctx context.Context, key Key, v fold.View, seqs []uint64
 		for rest := seqs; err == nil && len(rest) > 0; {
 			var p page
 			p, err = s.read(ctx, key, v.Creation(), rest)
-			for _, r := range p.records { // those before a damaged one can be read
+			for _, r := range p.records { // the records before a damaged one
 				if !yield(r, nil) {
 					return
 				}
@@ -114,7 +114,7 @@ func metaOf(key Key, head backend.Head) (meta, error) {
 	return m, nil
 }
 
-// closedHead is headAndMeta, after finishing the receipts in the session that are open.
+// closedHead is headAndMeta after finishing open receipts of the session.
 func (s *Store) closedHead(ctx context.Context, key Key) (backend.Head, meta, error) {
 	head, m, err := s.headAndMeta(ctx, key)
 	if err == nil && write.CountsOf(head).Open > 0 {
@@ -125,7 +125,7 @@ func (s *Store) closedHead(ctx context.Context, key Key) (backend.Head, meta, er
 	return head, m, err
 }
 
-// head returns a session's head. Every read of a session by its key begins with it.
+// head returns a session's head. Every read of a session begins with it.
 func (s *Store) head(ctx context.Context, key Key) (backend.Head, error) {
 	if err := key.Validate(); err != nil {
 		return backend.Head{}, err
@@ -134,14 +134,14 @@ func (s *Store) head(ctx context.Context, key Key) (backend.Head, error) {
 	return news.Head, fromBackend(key, err)
 }
 
-// page is a stretch of a log, as one read transaction copied it out.
+// page is a part of a log, copied by one read transaction.
 type page struct {
 	records []patch.Record
 	raw     []backend.Record // as they are stored
 }
 
-// pages yields the records from one seq to another, or to the log's end if last is [newest], a
-// page at a time. At the log's end it yields an error if the records from the first on do not make the head's chain.
+// pages yields the records from one seq to another, or to the log's end if last is [newest], page by page. At the log's
+// end it yields an error if the records from the first on do not make the head's chain.
 func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[page, error] {
 	var before *backend.Chain
 	if from <= 1 {
@@ -153,12 +153,12 @@ func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, las
 // maxRechecks limits how often a log is read again under a new head.
 const maxRechecks = 3
 
-// pagesAfter is pages with the log's chain before the first of the records, or nil if that is
-// not known. Records of the log that were read already are given, ascending.
+// pagesAfter is pages with the log's chain before the first of the records, or nil if that is unknown. given are
+// records of the log that were read already, in order.
 //
-// The head may be one server's, and the records those of another that took over and has lost the
-// log's end. So records that do not make the head's chain are damage only if the head, read again, is the same; else
-// the error matches [errOtherLog]. If records were erased meanwhile, some were read before that, some after it.
+// After a failover, the head may be one server's, and the records another's, which has lost the log's end. So records
+// that do not make the head's chain are damage only if the head, read again, is unchanged. Otherwise the error matches
+// [errOtherLog]. If records were erased during the read, the chain is not checked.
 func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, given []backend.Record, next, last uint64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
 		end := min(last, head.Last)
@@ -171,7 +171,7 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 			for _, r := range p.raw {
 				chain = chain.Add(recordform.Checksum(r.Data))
 			}
-			if len(p.records) > 0 && !yield(p, nil) { // what comes before damage can be read
+			if len(p.records) > 0 && !yield(p, nil) { // the records before damage can be read
 				return
 			}
 			if err != nil {
@@ -197,8 +197,8 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 	}
 }
 
-// readGiven returns a page of records from one seq to another: of the given ones, if they have the first, or by
-// [Store.read].
+// readGiven returns a page of records from one seq to another. It uses the given records if they include the first, and
+// otherwise [Store.read].
 func (s *Store) readGiven(ctx context.Context, key Key, creation string, given []backend.Record, from, to uint64) (page, error) {
 	i, _ := slices.BinarySearchFunc(given, from, func(r backend.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
 	n := 0
@@ -236,7 +236,7 @@ func (s *Store) read(ctx context.Context, key Key, creation string, seqs []uint6
 	}
 }
 
-// headOfCreation returns the head of a session that must have been created under an id.
+// headOfCreation returns the head of a session, which must have the given creation id.
 func (s *Store) headOfCreation(ctx context.Context, key Key, creation string) (backend.Head, error) {
 	head, err := s.head(ctx, key)
 	if err == nil && head.Creation != creation {
@@ -255,7 +255,7 @@ func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint6
 	return p.records, err
 }
 
-// pickRaw is pick, and returns the records as they are stored too.
+// pickRaw is pick, but also returns the records in stored form.
 func (s *Store) pickRaw(ctx context.Context, key Key, creation string, seqs []uint64) (all page, err error) {
 	for len(seqs) > 0 {
 		p, err := s.read(ctx, key, creation, seqs)

@@ -19,14 +19,14 @@ import (
 // replayed is a view that was read from the storage.
 type replayed struct {
 	view     fold.View
-	snapshot uint64        // the seq that it was read from on; 0 is the first record
-	chain    backend.Chain // of the log up to there
-	head     backend.Head  // that the log was read by
+	snapshot uint64        // reading began after this seq
+	chain    backend.Chain // of the log up to snapshot
+	head     backend.Head  // the head of the log as read
 
 	invocations []string // see [write.State]
 }
 
-// note notes the invocations of records of the log.
+// note collects the invocations of records of the log.
 func (r *replayed) note(records []patch.Record) {
 	for _, rec := range records {
 		if rec.Event != nil && rec.Event.InvocationID() != "" {
@@ -37,9 +37,9 @@ func (r *replayed) note(records []patch.Record) {
 
 const newest = ^uint64(0)
 
-// replay reads the session's view at a seq, or its newest if seq is newest: from the
-// snapshot if there is one that will do, else from the first record. It returns the shared values that shared asks for
-// too, as they were when the log was looked at.
+// replay reads the session's view at a seq, or its newest if seq is newest. It begins at a usable snapshot, or else at
+// the first record. It also returns the shared values that shared asks for, as of the moment when the log's end was
+// read.
 func (s *Store) replay(ctx context.Context, key Key, seq uint64, shared scopesQuery) (replayed, backend.Fetched, error) {
 	for try := 0; ; try++ {
 		if r, news, err := s.replayOnce(ctx, key, seq, shared); !errors.Is(err, errOtherLog) || try == maxRechecks {
@@ -79,14 +79,14 @@ func (s *Store) replayOnce(ctx context.Context, key Key, seq uint64, shared scop
 	if ctx.Err() != nil || errors.Is(unfit, ErrClosed) || errors.Is(unfit, ErrNotFound) { // deleted meanwhile
 		return replayed{}, news, unfit
 	}
-	// A snapshot is a cache: whatever is wrong with it, the log has the answer.
+	// A snapshot is only a cache: if it is unusable, read the log.
 	s.opts.Logger.Warn("patchlog: a snapshot is not usable; reading the log from its first record", "session", key.String(), "error", unfit)
 	r = empty
 	err = s.foldUpTo(ctx, key, head, &r, seq, nil)
 	return r, news, err
 }
 
-// fromSnapshot returns the view of the snapshot that a cold read gave, or the empty one if it gave none.
+// fromSnapshot returns the view of the snapshot from a cold read, or the empty view if there is none.
 func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, news backend.Fetched) (replayed, error) {
 	kept := news.Snapshot
 	if kept.Err != nil || kept.Data == nil {
@@ -109,11 +109,11 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, news 
 	return r, err
 }
 
-// foldUpTo folds the records that follow the view, up to the one with the given seq, or to the
-// log's end if that is [newest]. If it fails, r.view has the records before the error.
+// foldUpTo folds the records that follow the view, up to the given seq, or to the log's end if that is [newest]. If it
+// fails, r.view has the records before the error.
 //
-// A snapshot of records that a server has lost that took over is found by the log's chain. It
-// takes reading the log to its end. Records that were read already are given.
+// If a failover lost records that a snapshot includes, the log's chain shows that, but only once the log is read to its
+// end. given are records that were read already.
 func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *replayed, last uint64, given []backend.Record) error {
 	before, end := (*backend.Chain)(nil), last
 	switch at := r.view.Seq(); {
@@ -137,8 +137,8 @@ func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *rep
 	return nil
 }
 
-// foldRecords folds records that follow the view. What reverts among them bring back is
-// read from the log of the session with the given key and creation.
+// foldRecords folds records that follow the view. Records that reverts among them restore are read from the log of the
+// session with the given key and creation.
 func (s *Store) foldRecords(ctx context.Context, key Key, creation string, v fold.View, records []patch.Record) (fold.View, error) {
 	for len(records) > 0 {
 		next, err := v.Apply(records...)
@@ -159,8 +159,8 @@ func (s *Store) foldRecords(ctx context.Context, key Key, creation string, v fol
 	return v, nil
 }
 
-// withRecords calls do with a view that has the supplied records. While do fails for want of others, withRecords reads
-// them and calls do again.
+// withRecords calls do with a view that has the supplied records. While do fails because it needs further records,
+// withRecords reads these and calls do again.
 func (s *Store) withRecords(ctx context.Context, key Key, v fold.View, supplied []patch.Record, do func(fold.View) error) error {
 	hand := map[uint64]patch.Record{}
 	for _, r := range supplied {
@@ -183,9 +183,8 @@ func (s *Store) withRecords(ctx context.Context, key Key, v fold.View, supplied 
 	}
 }
 
-// newest returns the session's view, and the shared values that shared asks for, as
-// they are at a moment after the call began: one look at the backend gives what the view in
-// memory lacks, or all of it. locked says that the caller holds the handle's lock.
+// newest returns the session's view, and the shared values that shared asks for, as of a moment after the call began.
+// One Fetch gives what the view in memory lacks, or all of it. locked says that the caller holds the handle's lock.
 func (s *Store) newest(ctx context.Context, h *handle, locked bool, shared scopesQuery) (write.State, backend.Fetched, error) {
 	for {
 		c, news, err := s.lastSeen(ctx, h, locked, shared)
@@ -211,12 +210,12 @@ func (s *Store) newest(ctx context.Context, h *handle, locked bool, shared scope
 	}
 }
 
-// advance returns the view after what is new, and publishes it.
+// advance returns the view with the new records, and publishes it.
 func (s *Store) advance(ctx context.Context, h *handle, c write.State, news backend.Fetched) (write.State, error) {
 	head, v := news.Head, c.View
 	switch {
 	case head.Creation != v.Creation() || head.Edition != v.Edition() || head.Last < v.Seq() || head.Last == v.Seq() && head.Chain != c.Chain:
-		return c, errOtherLog // a server that took over may have lost acknowledged records
+		return c, errOtherLog // a failover may have lost acknowledged records
 	case head.Token == c.Token:
 		return c, nil
 	}
@@ -230,7 +229,7 @@ func (s *Store) advance(ctx context.Context, h *handle, c write.State, news back
 		r.chain = r.chain.Add(recordform.Checksum(raw.Data))
 	}
 	r.view, err = s.foldRecords(ctx, h.key, head.Creation, v, p.records)
-	if err == nil { // the records that one look does not return, and the head's chain
+	if err == nil { // check the records beyond one Fetch, and the head's chain
 		r.snapshot = r.view.Seq()
 		err = s.foldUpTo(ctx, h.key, head, &r, newest, nil)
 	}
@@ -242,8 +241,8 @@ func (s *Store) advance(ctx context.Context, h *handle, c write.State, news back
 	return next, nil
 }
 
-// lastSeen returns the session's state from memory, which may be out of date. Without one it reads it, with the shared values
-// that shared asks for: then it returns what it fetched.
+// lastSeen returns the session's state from memory, which may be out of date. If there is none, it reads the state,
+// with the shared values that shared asks for, and also returns what it fetched.
 func (s *Store) lastSeen(ctx context.Context, h *handle, locked bool, shared scopesQuery) (write.State, backend.Fetched, error) {
 	c := h.newest.Load()
 	if c == nil && !locked {

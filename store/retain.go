@@ -50,7 +50,7 @@ const (
 )
 
 const (
-	usedRecords = 32          // the number of last records that tell the last use
+	usedRecords = 32          // how many of the last records are searched for the last use
 	retainLease = "retain"    // not the name of a session
 	retainTime  = time.Minute // the lease is extended for each session
 )
@@ -195,7 +195,7 @@ func (s *Store) used(ctx context.Context, key Key, head backend.Head, created ti
 		if err != nil {
 			return latest, err
 		}
-		if at := records.Envelope(r).Timestamp(); at.After(latest) && !receipt.Is(r) { // to erase is not to use
+		if at := records.Envelope(r).Timestamp(); at.After(latest) && !receipt.Is(r) { // an erasure is no use
 			latest = at
 		}
 	}

@@ -66,8 +66,8 @@ func (s *Store) Rewind(ctx context.Context, key Key, invocationID string, opts U
 	return s.commitOrDraft(ctx, key, creation, p, opts.DryRun)
 }
 
-// firstOf finds the first event of an invocation, and of which creation of the session it is: of the given one, if that is
-// not empty.
+// firstOf finds the first event of an invocation, and the creation id of the session that has it. If creation is not
+// empty, the session must have that id.
 func (s *Store) firstOf(ctx context.Context, key Key, creation, invocationID string) (_ string, seq uint64, err error) {
 	if invocationID == "" {
 		return "", 0, fmt.Errorf("%w: the invocation to rewind to has no id", ErrInvalid)
@@ -89,7 +89,7 @@ func (s *Store) firstOf(ctx context.Context, key Key, creation, invocationID str
 	return head.Creation, seqs[0], nil
 }
 
-// undoing is the plan to log patches that are made from the newest view.
+// undoing is the plan to log patches made from the newest view.
 type undoing struct {
 	store   *Store
 	opts    UndoOptions

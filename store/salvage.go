@@ -142,14 +142,14 @@ func Salvage(ctx context.Context, from *io.SectionReader, to *Store, opts Salvag
 	return v.out, v.writeShared(ctx)
 }
 
-// salvaging is a run of Salvage.
+// salvaging is one run of Salvage.
 type salvaging struct {
 	*salvage.File
 	store *Store
 	out   Salvaged
 }
 
-// free returns the key with a mark, or the next free key of it with a number.
+// free returns the key with a mark, or with the first number after it that gives a free key.
 func (v *salvaging) free(ctx context.Context, key Key, mark string) (Key, error) {
 	base := key.Session
 	for n := 1; ; n++ {

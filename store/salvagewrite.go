@@ -44,7 +44,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 			return err
 		}
 	}
-	next := uint64(1) // the seq that follows
+	next := uint64(1) // the next expected seq
 	for i, r := range slices.Concat(l.Records, l.Spare) {
 		rec, form, ok := v.Read(l, r)
 		if !ok {
@@ -112,7 +112,7 @@ func (v *salvaging) meta(l *salvage.Log) *meta {
 		return nil
 	}
 	receipt.NullInitial(m.initial, l.Receipts)
-	m.lineage = erase.Descend(creation, m.lineage, newest) // its forks are forks of what is written
+	m.lineage = erase.Descend(creation, m.lineage, newest) // forks of the old session count as forks of the new one
 	return &m
 }
 
@@ -122,7 +122,7 @@ type salvagedWriter struct {
 	log  *salvage.Log
 	out  SalvagedSession
 	mark string // of the session's key
-	meta *meta  // of its first part
+	meta *meta  // of the session's first part
 
 	part   *SalvagedPart // nil before the first one
 	made   *write.Creation
@@ -155,7 +155,7 @@ func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bo
 func (w *salvagedWriter) add(rec patch.Record, form []byte) error {
 	view := w.made.View
 	next, err := view.Apply(rec)
-	if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) { // of this part, which is the log's beginning
+	if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) { // the part is the log's beginning, so it has them
 		next, err = view.WithRecords(w.read(need.Seqs)).Apply(rec)
 	}
 	if err != nil {
@@ -218,8 +218,8 @@ func (w *salvagedWriter) end(ctx context.Context) error {
 	return nil
 }
 
-// withoutView returns the record for a log without the beginning, where it gets another seq. A patch becomes an event
-// without effect that has the patch's text.
+// withoutView returns the record for a log that lacks its beginning, where the record gets another seq. A patch becomes
+// an event without effect that has the patch's text.
 func withoutView(rec patch.Record, place uint64) (patch.Record, []byte, error) {
 	if p := rec.Patch; p != nil {
 		text, err := rec.MarshalJSON()

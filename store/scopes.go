@@ -12,8 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// scope is the values of one shared scope, that of an app or of a user, as they were at one of its versions. It is
-// immutable; nil has no values.
+// scope holds the values of one shared scope, an app's or a user's, at one of its versions. It is immutable; nil has no
+// values.
 type scope struct {
 	version backend.Token
 	values  map[string]patch.Value
@@ -34,7 +34,7 @@ func (s *scope) all() iter.Seq2[string, patch.Value] {
 	return maps.All(s.values)
 }
 
-// with returns the scope after those of the changes that are of its kind.
+// with returns the scope after the changes that are of its kind.
 func (s *scope) with(changes []patch.Change, kind statekey.Scope) *scope {
 	next := &scope{values: maps.Collect(s.all())}
 	for _, c := range changes {
@@ -45,8 +45,8 @@ func (s *scope) with(changes []patch.Change, kind statekey.Scope) *scope {
 	return next
 }
 
-// scopeCache keeps the values of shared scopes, so that a read of a session looks at their versions alone. When they
-// take more than limit, all are dropped.
+// scopeCache keeps the values of shared scopes, so that a read of a session needs only their versions. If they exceed
+// limit, all are dropped.
 type scopeCache struct {
 	mu     sync.Mutex
 	limit  int
@@ -54,15 +54,15 @@ type scopeCache struct {
 	scopes map[string]*scope // by their names in the backend
 }
 
-// scopesQuery asks for the shared scopes of a session, as far as they are not those in the cache. The zero value asks for
-// none.
+// scopesQuery asks for the shared scopes of a session, except those whose cached version is current. The zero value
+// asks for none.
 type scopesQuery struct {
 	key    Key
 	names  []string // of the app's and the user's scope
 	cached []*scope
 }
 
-// scopePrefixes are the prefixes of the names that a session's shared values have.
+// scopePrefixes returns the prefixes of the names of a session's shared values.
 func scopePrefixes(key Key) []string {
 	return []string{prefixOf("app", key.App), prefixOf("user", key.App, key.User)}
 }
@@ -78,7 +78,7 @@ func (c *scopeCache) ask(key Key) scopesQuery {
 	return q
 }
 
-// query returns a backend's query that asks for the scopes too.
+// query returns a backend's query extended by the scopes.
 func (q scopesQuery) query(of backend.Query) backend.Query {
 	of.Shared = q.names
 	for _, s := range q.cached {
@@ -91,7 +91,7 @@ func (q scopesQuery) query(of backend.Query) backend.Query {
 	return of
 }
 
-// session returns a session with the scopes that the answer to a query gives.
+// session returns a session with the scopes from the answer to a query.
 func (c *scopeCache) session(q scopesQuery, v fold.View, news backend.Fetched) (Session, error) {
 	scopes := make([]*scope, len(q.names))
 	for i, name := range q.names {

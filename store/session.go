@@ -108,7 +108,7 @@ func (s *Store) Get(ctx context.Context, key Key) (Session, error) {
 	return s.scopes.session(shared, c.View, news)
 }
 
-// withScopes returns a session without a view, with the state that it shares with others.
+// withScopes returns a session without a view, with its shared state.
 func (s *Store) withScopes(ctx context.Context, key Key) (Session, error) {
 	shared := s.scopes.ask(key)
 	news, err := s.backend.Fetch(ctx, shared.query(backend.Query{}))

@@ -13,7 +13,7 @@ import (
 
 // snapshotter writes snapshots in the background, one at a time.
 type snapshotter struct {
-	turn    chan struct{} // holds a token while one is written
+	turn    chan struct{} // holds a token while a snapshot is written
 	mu      sync.Mutex
 	closed  bool
 	writing sync.WaitGroup
@@ -42,7 +42,7 @@ func (s *Store) maybeSnapshot(h *handle, v fold.View) {
 	if n.closed {
 		return
 	}
-	s.cache.acquire(h.key) // gives this handle: it is in use
+	s.cache.acquire(h.key) // returns this handle, since it is in use
 	n.writing.Go(func() {
 		n.turn <- struct{}{}
 		s.writeSnapshot(h)

@@ -184,7 +184,7 @@ type Info struct {
 	Compacted     time.Time `json:"compacted,omitzero"` // of the newest compaction; zero if there is none
 }
 
-// infoOf is what a session's head says.
+// infoOf decodes a session's head.
 func infoOf(key Key, head backend.Head) Info {
 	c := write.CountsOf(head)
 	return Info{Key: key, Creation: head.Creation, Created: c.Created, Seq: head.Last,
@@ -236,7 +236,7 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 	}
 }
 
-// listAll yields the sessions that a listing gives page by page, or its error.
+// listAll yields the sessions of a listing that is read page by page, or its error.
 func listAll(after string, page func(after string) ([]backend.Listed, error)) iter.Seq2[backend.Listed, error] {
 	return func(yield func(backend.Listed, error) bool) {
 		for {
@@ -268,7 +268,7 @@ func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
 	return infoOf(key, head), nil
 }
 
-// listedInfo returns at least the key, if that is known, where there is an error.
+// listedInfo decodes a listed session. With an error it still returns the key, if known.
 func listedInfo(l backend.Listed) (Info, error) {
 	key, err := keyOf(l.Session)
 	if err != nil {
@@ -289,14 +289,14 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 	return s.delete(ctx, key, nil)
 }
 
-// delete deletes a session. If seen is not nil it is the head on which the caller decided to:
-// the error matches [backend.ErrMoved] if the session has been written to since.
+// delete deletes a session. If seen is not nil, it is the head on which the caller based the decision: the error
+// matches [backend.ErrMoved] if the session was written to since.
 func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	for {
 		head := seen
 		if head == nil {
 			now, err := s.head(ctx, key)
-			// Nothing else says what calls of the session have to do in its forks. If it is damaged, they cannot.
+			// Only the session's receipts say what its calls still have to do in forks. A damaged session cannot tell.
 			if err == nil && write.CountsOf(now).Calls > 0 {
 				if err = s.finishErasures(ctx, key, true); err == nil || errors.Is(err, ErrCorrupt) {
 					now, err = s.head(ctx, key)
@@ -318,7 +318,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	}
 }
 
-// deleteSeen deletes a session, unless it has moved on since a head. Errors are the backend's.
+// deleteSeen deletes a session, unless it has moved on since the head seen. Errors are the backend's.
 func (s *Store) deleteSeen(ctx context.Context, key Key, seen *backend.Head) error {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)

@@ -123,12 +123,12 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 	}
 }
 
-// ends reports whether Verify cannot continue after an error: any error that is not about stored data.
+// ends reports whether an error ends Verify: any error that is not about stored data.
 func ends(err error) bool {
 	return !errors.Is(err, ErrCorrupt) && !errors.Is(err, snapshot.ErrUnusable) && !errors.Is(err, errOtherLog) && err != errUnfinished && err != errCallNotDone
 }
 
-// known reports whether the session exists: a damaged name may be of none.
+// known reports whether the session exists; a damaged name may belong to none.
 func (s *Store) known(ctx context.Context, key Key) bool {
 	_, err := s.head(ctx, key)
 	return !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid)
@@ -208,7 +208,7 @@ func (v *verification) log(ctx context.Context) error {
 			return err
 		}
 	}
-	kept, saved, err := s.savedView(ctx, key, head.Creation) // one of a later record is not compared
+	kept, saved, err := s.savedView(ctx, key, head.Creation) // a snapshot of a later record is not compared
 	if err := v.report(0, err); err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (s *Store) savedView(ctx context.Context, key Key, creation string) (data [
 	return kept.Data, saved.Seq(), nil
 }
 
-// index reports ids of a page's records for which the index has another seq, or none.
+// index reports ids of a page's records that the index lacks or has with another seq.
 func (v *verification) index(ctx context.Context, records []patch.Record) error {
 	var ids []string
 	var holders []uint64
@@ -320,13 +320,13 @@ func (v *verification) erasures(ctx context.Context, marks receipt.Marks, initia
 	}
 	for _, r := range marks.Receipts {
 		problem := errUnfinished
-		if !r.IsOpen(v.head.Creation) { // nor one that a fork has inherited
+		if !r.IsOpen(v.head.Creation) { // skip receipts inherited by a fork
 			problem = v.left(ctx, r, initial)
 		}
 		if problem == nil && r.IsCall(v.head.Creation) && !r.Of.Done {
 			problem = errCallNotDone
 		}
-		if errors.Is(problem, ErrCorrupt) && problem != errNotErased { // which was reported
+		if errors.Is(problem, ErrCorrupt) && problem != errNotErased { // the damage was reported already
 			continue
 		}
 		if err := v.report(r.Seq, problem); err != nil {

@@ -14,14 +14,15 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// A watcher looks for what other programs have committed after the shortest of these times, and after twice as long each time that there is nothing, up to the longest.
+// A watcher looks for other programs' commits at the shortest interval; after each look without news it doubles the
+// interval, up to the longest.
 const (
 	minIdle = 100 * time.Millisecond
 	maxIdle = time.Second
 )
 
-// After an error that may pass, a watcher pauses for the shortest of these times, and twice
-// as long after each that follows, up to the longest.
+// After a temporary error, a watcher pauses for the shortest of these times. It doubles the pause after each further
+// error, up to the longest.
 const (
 	minRetry = 100 * time.Millisecond
 	maxRetry = 5 * time.Second
@@ -75,7 +76,7 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 		w := watcher{store: s, key: key, last: max(fromSeq, 1) - 1}
 		var idle, retry time.Duration
 		for {
-			changed := s.changes.next(key) // before looking: what is committed after the look closes it
+			changed := s.changes.next(key) // before looking, so that no commit after the look is missed
 			records, err := w.look(looking)
 			if end := over(); end != nil {
 				yield(patch.Record{}, end)
@@ -108,12 +109,12 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 	}
 }
 
-// lasting reports whether an error is one that does not pass.
+// lasting reports whether an error is permanent.
 func lasting(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed) || errors.Is(err, ErrCorrupt)
 }
 
-// longer returns the time to wait after one that was for nothing.
+// longer returns the time to wait after a wait without result.
 func longer(last, shortest, longest time.Duration) time.Duration {
 	return min(max(2*last, shortest), longest)
 }
@@ -127,19 +128,19 @@ func pause(ctx context.Context, changed <-chan struct{}, most time.Duration) {
 	}
 }
 
-// watcher is where a watch stands in a log.
+// watcher is the position of a watch in a log.
 type watcher struct {
 	store *Store
 	key   Key
-	last  uint64 // the seq of the last record that was read, or that before the first to read
+	last  uint64 // the seq of the last record read, or of the record before the first one to read
 
-	found backend.Head  // of the log as the last look found it; the zero Head before the first look
-	known bool          // whether chain is: where reading began amid the log, once its end is reached
+	found backend.Head  // as of the last look; the zero Head before the first look
+	known bool          // chain is known; if reading began inside the log, only once its end is reached
 	chain backend.Chain // of the log up to last
 }
 
-// look returns what the log has after the last record, as much as one look gives. A look that
-// fails leaves the watcher as it is.
+// look returns the records after the last one, up to the limits of one look. A look that fails does not change the
+// watcher.
 func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	s := w.store
 	news, err := s.backend.Fetch(ctx, backend.Query{Session: w.key.name(), Creation: w.found.Creation, After: w.last, NoMeta: true})
@@ -156,7 +157,7 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	case head.Creation != w.found.Creation:
 		return nil, fmt.Errorf("session %s: %w: it was deleted and created again", w.key, ErrNotFound)
 	}
-	// What was seen before has been erased since, in part: the chain up to it is another one.
+	// Part of what was read was erased since, so the chain up to it has changed.
 	erased := head.Edition > w.found.Edition
 	p, err := decodePage(w.key, news.Records, backend.Range(w.last+1, len(news.Records)))
 	records, chain := p.records, w.chain
@@ -189,10 +190,9 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	return records, nil
 }
 
-// carriesOn returns an error unless the log carries on the one that the last look found. The
-// records just read tell, if the chain with them is known and they are all there are; it is
-// the head's then. Else what has come since the last look must carry its chain on to the
-// head's.
+// carriesOn returns an error unless the log continues the log of the last look. known says that the records just read
+// reach the log's end; then chain must be the head's. Otherwise the chain, with the records since the last look, must
+// give the head's.
 func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, chain backend.Chain) error {
 	s := w.store
 	switch {
@@ -213,8 +213,8 @@ func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, 
 	return nil
 }
 
-// contradicted returns why the log is not the one that was found before. Where it is
-// damaged, reading it from its first record shows that; else it is another log.
+// contradicted returns why the log is not the one found before. If reading it from its first record shows damage, that
+// is the reason; otherwise it is another log.
 func (w *watcher) contradicted(ctx context.Context) error {
 	head, err := w.store.head(ctx, w.key)
 	if err != nil {
