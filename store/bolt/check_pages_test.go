@@ -50,8 +50,8 @@ func fillPages(t *testing.T, n int) (path string) {
 	return path
 }
 
-// pacing is a context that calls step wherever its holder looks whether to go on, while no
-// transaction is open. step is told whether the holder is about to take the writer lock.
+// pacing is a context that calls step whenever its holder checks it, while no transaction is open. step is told whether
+// the holder is about to take the writer lock.
 type pacing struct {
 	context.Context
 	step func(taking bool)
@@ -60,8 +60,8 @@ type pacing struct {
 func (p pacing) Done() <-chan struct{} { p.step(true); return p.Context.Done() }
 func (p pacing) Err() error            { p.step(false); return p.Context.Err() }
 
-// A check goes on while others write, delete and create, as often as they like, and finds
-// nothing wrong then. It never keeps the writer lock from one transaction to the next.
+// Check continues while other calls write, delete and create, however often, and reports nothing wrong. It never keeps
+// the writer lock from one transaction to the next.
 func TestCheckWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	path := fillPages(t, 6000)
@@ -84,7 +84,7 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 			b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 2)}),
 			b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}),
 			stage(b, "staged", uint64(steps-1), longRecords(uint64(steps-1), 1)),
-			// What was staged becomes a session, and one that was there goes.
+			// The staged session becomes visible, and an existing session is deleted.
 			b.Append(ctx, "was "+name, backend.Batch{Creation: name, Create: true, Staged: "staged " + name, ExpectedLast: 1, Records: longRecords(1, 1)}),
 			b.Delete(ctx, "old "+name, "c", nil),
 		))
@@ -106,8 +106,7 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 	testlog.NoError(t, b.Check(ctx))
 }
 
-// What is deleted while a check runs is removed afterwards, and a check that is given up
-// leaves nothing behind.
+// Rows of sessions deleted during a check are removed after it. A cancelled check leaves nothing behind.
 func TestCheckGivenUp(t *testing.T) {
 	b := open(t, fillPages(t, 3000))
 	defer func() { testlog.NoError(t, b.Close()) }()
@@ -133,7 +132,7 @@ func TestCheckGivenUp(t *testing.T) {
 	testlog.NoError(t, b.Check(ctx))
 }
 
-// layout is where the pages of a file stand.
+// layout holds the places of a file's pages.
 type layout struct {
 	file     []byte
 	page     int
@@ -325,7 +324,8 @@ func TestCheckPages(t *testing.T) {
 	}
 }
 
-// A write is refused where the first key of its branch has changed, also if its own key is now before all of the branch's.
+// A write is refused if the first key of its branch has changed, even if its own key is now before all keys of the
+// branch.
 func TestWriteBeforeAllKeys(t *testing.T) {
 	t.Parallel()
 	b, path := openWith(t)
@@ -342,8 +342,8 @@ func TestWriteBeforeAllKeys(t *testing.T) {
 	testlog.NoError(t, open(t, path).Close()) // it opens again
 }
 
-// A leaf that goes on into pages of others is damaged: no write copies it, as bbolt would free those pages, and the file
-// opens again when others have freed them.
+// A leaf whose overflow pages belong to other pages is damaged: no write copies it, since bbolt would then free those
+// pages. The file can be opened again after those pages were freed.
 func TestLeafOverPagesOfOthers(t *testing.T) {
 	t.Parallel()
 	b, path := openWith(t)

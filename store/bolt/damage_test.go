@@ -22,7 +22,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// fill makes a small file with some of everything, which ends where its last page in use does.
+// fill makes a small file with every kind of row. The file ends with its last page in use.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet}))(t)
@@ -67,7 +67,7 @@ func inTime(t *testing.T, what string, f func()) {
 	}
 }
 
-// calls are all that may hang, writers first.
+// calls are all calls that may hang, writers first.
 func calls(b *bolt.Backend) map[string]func() error {
 	return map[string]func() error{
 		"Append":      func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) },
@@ -80,7 +80,7 @@ func calls(b *bolt.Backend) map[string]func() error {
 	}
 }
 
-// isLetGo checks that others may open the file.
+// isLetGo checks that the file's lock is released.
 func isLetGo(t *testing.T, path string) {
 	t.Helper()
 	other, err := bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond, NoSync: true, Logger: quiet})
@@ -92,8 +92,8 @@ func isLetGo(t *testing.T, path string) {
 	}
 }
 
-// While many read and write, the file is overwritten, cut off or emptied. Nothing is promised about
-// answers; the program neither crashes nor hangs.
+// While many goroutines read and write, the file is overwritten, truncated or emptied. The answers may be anything, but
+// the program neither crashes nor hangs.
 func TestReplacedUnderAnOpenFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -175,7 +175,7 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 	}
 }
 
-// A damaged page of data fails the calls that need it, and no other.
+// A damaged page of data fails only the calls that need the page.
 func TestDamagedPageFailsOneCall(t *testing.T) {
 	b, path := openWith(t)
 	if err := b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}); err != nil { // in a page of its own
@@ -202,8 +202,8 @@ func TestDamagedPageFailsOneCall(t *testing.T) {
 	testlog.WantNil(t, b.Close())
 }
 
-// When one of the two meta pages is damaged, opening says so, with both transactions, and
-// Check too; the next commit takes the damaged page's place.
+// If one of the two meta pages is damaged, opening logs this with both transactions, and Check reports it. The next
+// commit overwrites the damaged page.
 func TestDamagedMetaIsReported(t *testing.T) {
 	page := int64(os.Getpagesize())
 	for _, c := range []struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// cached is a file as the system shows it and as it is on disk. When a sync fails, what it
-// was to write counts as written all the same.
+// cached is a file both as the system shows it and as it is on disk. If a sync fails, the system marks its pages as
+// written all the same.
 type cached struct {
 	shown, disk []byte
 	dirty       map[int]bool // pages that a sync writes
@@ -52,8 +52,7 @@ func (c *cached) Sync() error {
 	return nil
 }
 
-// A commit whose last sync failed is on disk once its meta page is rewritten; another sync alone does
-// not get it there.
+// A commit whose last sync failed is on disk once its meta page is rewritten; another sync alone does not write it.
 func TestRewriteMeta(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	fill(t, path)
@@ -90,8 +89,8 @@ func TestRewriteMeta(t *testing.T) {
 	}
 }
 
-// A file that cannot be made durable is not opened, and a store whose commit failed does
-// nothing more until it can.
+// A file that cannot be made durable is not opened. After a failed commit, a store does nothing until the file can be
+// made durable.
 func TestRewriteMetaFails(t *testing.T) {
 	for name, commit := range map[string]func(tx *bbolt.Tx) error{"lost": ways["lost"].commit, "landed": ways["landed"].commit} {
 		t.Run(name, func(t *testing.T) {
@@ -119,8 +118,8 @@ func TestRewriteMetaFails(t *testing.T) {
 	}
 }
 
-// An older copy that is put over the file while a commit fails does not pass for what the
-// commit left: nothing is read from it, and nothing is written over it.
+// If an older copy replaces the file during a failing commit, it is not taken for the commit's result: nothing is read
+// from it or written over it.
 func TestReplacedWhileACommitFails(t *testing.T) {
 	b, path := openWith(t)
 	backup := testlog.Must(os.ReadFile(path))(t)
@@ -147,7 +146,7 @@ func TestReplacedWhileACommitFails(t *testing.T) {
 	closeAndCheck(t, b, path)
 }
 
-// A vacuum that cannot make the name of the new file durable says so, and nothing is read or written until the name is
+// If a vacuum cannot make the new file's name durable, it fails, and nothing is read or written until the name is
 // durable.
 func TestVacuumSyncsTheDirectory(t *testing.T) {
 	first, path := openWith(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// The ids of a session with more of them than are cached of all sessions are read from its rows once, also if a small
-// session is used in turn. Later appends read no row, and an id that is taken is refused. With several such sessions, the
-// cache is emptied.
+// If one session has more ids than the cache's limit for all sessions, its rows are read once, even if a small session
+// is used in between. Later appends read no row, and a taken id is refused. With several such sessions, the cache is
+// emptied.
 func TestAppendToManyIDsReadsRowsOnce(t *testing.T) {
 	defer bolt.SetMaxCachedIDs(64)()
 	const n = 200

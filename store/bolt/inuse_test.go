@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// pagesOf is what a test must know of a file's pages.
+// pagesOf is a file's pages as a test needs them.
 type pagesOf struct {
 	size, list int64            // bytes of a page; the number of the page that lists the free ones
 	free       []int64          // numbers of pages
@@ -75,7 +75,7 @@ func writeAt(t *testing.T, path string, at int64, data ...byte) {
 
 func word(n int64) []byte { return binary.NativeEndian.AppendUint64(nil, uint64(n)) }
 
-// A long record's pages are in use to the last, whichever of them is listed.
+// Opening fails if any page of a long record is on the list of free pages.
 func TestFreePageWithinALongRecord(t *testing.T) {
 	t.Parallel()
 	path, _ := large(t)
@@ -99,8 +99,8 @@ func TestFreePageWithinALongRecord(t *testing.T) {
 	}
 }
 
-// A page that cannot be read costs what is in it: other sessions are listed and read to their
-// ends, and so is what comes before it in its own session.
+// An unreadable page costs only its own rows: other sessions can be listed and read completely, and so can the earlier
+// records of its own session.
 func TestDamagedLeafOfRecords(t *testing.T) {
 	t.Parallel()
 	path, p := large(t)
@@ -143,8 +143,7 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 	}
 }
 
-// What is left of pages after a session is deleted may be joined with what stands beside it. If
-// that is damaged, nothing is deleted.
+// After a deletion, a page may be merged with its sibling. If the sibling is damaged, nothing is deleted.
 func TestDeleteBesideADamagedPage(t *testing.T) {
 	t.Parallel()
 	whole, p := large(t)
@@ -183,8 +182,8 @@ func (p pagesOf) leavesInOrder() (out []int64) {
 	return out
 }
 
-// A file without a list of free pages is refused before bbolt has it, which would follow its pages to
-// make one.
+// A file without a list of free pages is refused before bbolt opens it: bbolt would build a list by following the
+// pages.
 func TestNoListOfFreePages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	testlog.NoError(t, open(t, path).Close())

@@ -18,8 +18,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// Several may read a file at a time, without the right to write it and while nobody
-// writes it; nothing changes in it.
+// Several processes may read a file at a time, without the right to write it and while none writes it. Nothing in the
+// file changes.
 func TestReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "log.db")
@@ -74,8 +74,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// Those that create a file at the same time get the same one, and nothing else is left in
-// the directory. Nobody but its owner may read it.
+// Processes that create a file at the same time get the same file, and leave nothing else in the directory. Only the
+// owner may read it.
 func TestCreatedByMany(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -106,7 +106,7 @@ func TestCreatedByMany(t *testing.T) {
 	}
 }
 
-// A file is opened through a link. A link to a file that is not there, and a circle, are refused.
+// A file can be opened through a link. A dangling link and a cycle of links are refused.
 func TestOpenedThroughALink(t *testing.T) {
 	dir := t.TempDir()
 	link, target, circle := filepath.Join(dir, "link.db"), filepath.Join(t.TempDir(), "data.db"), filepath.Join(dir, "circle")

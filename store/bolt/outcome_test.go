@@ -73,7 +73,7 @@ var ways = map[string]struct {
 	"panics after that": {func(tx *bbolt.Tx) error { _ = tx.Commit(); panic("page 7 already freed") }, true},
 }
 
-// After a failed commit, also one that renames a staged session, the outcome is unknown. The next call reopens the file
+// After a failed commit, even one that renames a staged session, the outcome is unknown. The next call reopens the file
 // and sees the outcome.
 func TestFailedCommit(t *testing.T) {
 	for name, way := range ways {
@@ -116,7 +116,7 @@ func TestFailedCommit(t *testing.T) {
 				if landed != way.landed {
 					t.Errorf("landed: %t, want %t", landed, way.landed)
 				}
-				// It goes on, with another handle.
+				// The store continues with another handle.
 				testlog.NoError(t, b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true}))
 				if len(used) != 2 || used[0] == used[1] {
 					t.Error("the handle that failed is still used")
@@ -128,8 +128,7 @@ func TestFailedCommit(t *testing.T) {
 	}
 }
 
-// Writers that were waiting when a commit failed do not go on with the handle that
-// failed, and each learns what became of its own batch.
+// Writers that waited while a commit failed do not use the failed handle, and each gets the result of its own batch.
 func TestFailedCommitOfMany(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +194,7 @@ func TestFailedCommitOfMany(t *testing.T) {
 	}
 }
 
-// Batches that wait share a commit, and one that is refused hurts none beside it.
+// Waiting batches share a commit. A refused batch does not affect the others.
 func TestSharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, path := openWith(t)
@@ -264,7 +263,7 @@ func TestSharedCommit(t *testing.T) {
 	})
 }
 
-// If the file cannot be opened anew, calls say so, and go on once it can.
+// While the file cannot be opened again, calls fail with that error. Afterwards they succeed.
 func TestReopenFails(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -58,7 +58,7 @@ func TestVacuumKeepsTheMode(t *testing.T) {
 	testlog.NoError(t, b.Close())
 }
 
-// A member of the file's group can vacuum it; the file stays the group's.
+// A member of the file's group can vacuum the file; it keeps the group.
 func TestVacuumByGroupMember(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs to be another user")
@@ -90,7 +90,7 @@ func TestVacuumByGroupMember(t *testing.T) {
 	}
 }
 
-// A bug of this program's own in a transaction is not taken for damage, and keeps no lock.
+// A panic of this program itself in a transaction is not taken for damage, and leaves no lock held.
 func TestPanicOfOurOwn(t *testing.T) {
 	b, path := crowded(t)
 	func() {

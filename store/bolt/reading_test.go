@@ -17,8 +17,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// No read transaction is open while code of the caller runs. With one, commits could not reuse free pages,
-// and a reader that stalls would make the file grow.
+// No read transaction is open while the caller's code runs. Otherwise commits could not reuse free pages, and a reader
+// that stalls would make the file grow.
 func TestNoTransactionWhileCallersRun(t *testing.T) {
 	ctx := context.Background()
 	b := testlog.Must(bolt.Open(filepath.Join(t.TempDir(), "log.db"), bolt.Options{NoSync: true}))(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// A vacuum, whose file counts its transactions anew, does not take an edition back; and while
-// the file is copied, nothing that the copy may still read is replaced.
+// A vacuum, whose new file counts transactions from 1, does not lower an edition. While the file is copied, no record
+// that the copy may still read is replaced.
 func TestReplaceAndVacuum(t *testing.T) {
 	b := testlog.Must(bolt.Open(filepath.Join(t.TempDir(), "a.db"), bolt.Options{NoSync: true}))(t)
 	defer b.Close()

@@ -56,7 +56,7 @@ func (s summing) sum(data []byte) uint32 {
 	return sum.(uint32)
 }
 
-// Whatever a backend holds, it holds after a vacuum, open and opened again.
+// A vacuum keeps all content of a backend, both while it is open and after it is opened again.
 func TestVacuumOfEachCase(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
@@ -74,7 +74,7 @@ func TestVacuumOfEachCase(t *testing.T) {
 	})
 }
 
-// outline returns what a backend holds, snapshots apart.
+// outline returns a backend's content without snapshots.
 func outline(t *testing.T, b backend.Backend) string {
 	t.Helper()
 	var out strings.Builder
@@ -96,7 +96,7 @@ func outline(t *testing.T, b backend.Backend) string {
 	return out.String()
 }
 
-// crowded opens a file with a large session, others beside it, and one that is being staged.
+// crowded opens a file with a large session, several small ones, and a staged one.
 func crowded(t *testing.T) (b *bolt.Backend, path string) {
 	t.Helper()
 	b, path = openWith(t)
@@ -137,7 +137,7 @@ var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
 	},
 }
 
-// interrupting returns a function for checksums that does what others do meanwhile.
+// interrupting returns a checksum function that runs the other calls during the copy.
 func interrupting(t *testing.T, b *bolt.Backend, done *int) func([]byte) uint32 {
 	calls := 0
 	return func([]byte) uint32 {
@@ -152,8 +152,8 @@ func interrupting(t *testing.T, b *bolt.Backend, done *int) func([]byte) uint32 
 	}
 }
 
-// A copy holds what was there when it began, whatever is written, deleted and staged
-// meanwhile; of that nothing is lost, and what was deleted goes in the end.
+// A copy holds the content as of its beginning, whatever is written, deleted and staged meanwhile. The backend loses
+// none of these changes, and removes the deleted rows in the end.
 func TestCopyWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	b, path := crowded(t)
@@ -173,7 +173,7 @@ func TestCopyWhileOthersWrite(t *testing.T) {
 		data := testlog.Must(io.ReadAll(file))(t)
 		to := filepath.Join(t.TempDir(), "copy.db")
 		testlog.NoError(t, os.WriteFile(to, data, 0o600))
-		// It can be gone on with.
+		// The copy can be written to.
 		own := open(t, to)
 		testlog.NoError(t, own.Append(ctx, "a", batch(1)))
 		testlog.NoError(t, own.Append(ctx, "other", backend.Batch{Creation: "o", Create: true, Records: many(0, 1)}))
@@ -191,7 +191,7 @@ func TestCopyWhileOthersWrite(t *testing.T) {
 	finish(t, b, path)
 }
 
-// standsAlone checks that in the directory of a file there is nothing else.
+// standsAlone checks that a file's directory holds nothing else.
 func standsAlone(t *testing.T, path string) {
 	t.Helper()
 	if left := testlog.Must(os.ReadDir(filepath.Dir(path)))(t); len(left) != 1 {
@@ -199,7 +199,7 @@ func standsAlone(t *testing.T, path string) {
 	}
 }
 
-// finish ends what is staged, and checks that nothing of what is deleted is left.
+// finish commits the staged sessions, and checks that no deleted row is left.
 func finish(t *testing.T, b *bolt.Backend, path string) {
 	t.Helper()
 	for _, creation := range []string{"s", "late", "dropped"} {
@@ -219,8 +219,7 @@ func finish(t *testing.T, b *bolt.Backend, path string) {
 	standsAlone(t, path)
 }
 
-// After a vacuum all is there that others wrote meanwhile, and what they were staging goes on;
-// the file is another one, and short.
+// After a vacuum, all concurrent writes are there, and staging continues. The file is a new, short one.
 func TestVacuumWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	b, path := crowded(t)
@@ -263,7 +262,7 @@ func rowKey(numbers ...uint64) (key []byte) {
 	return key
 }
 
-// Records with other checksums than the head's chain has are not those that were written.
+// Records whose checksums do not give the head's chain are reported as damage.
 func TestCopyFollowsTheChain(t *testing.T) {
 	b, path := crowded(t)
 	n := 0
@@ -282,8 +281,8 @@ func TestCopyFollowsTheChain(t *testing.T) {
 	finish(t, b, path)
 }
 
-// Who waits for the file that a vacuum replaces gets the new one, and gets it only when it is
-// let go of.
+// A process that waits for the lock of a file that a vacuum replaces opens the new file, but only after its lock is
+// released.
 func TestVacuumPassesTheLockOn(t *testing.T) {
 	t.Parallel()
 	b, path := crowded(t)
@@ -330,8 +329,7 @@ func TestVacuumPassesTheLockOn(t *testing.T) {
 	testlog.NoError(t, b.Close())
 }
 
-// A vacuum that cannot have its way changes nothing: the store is read only, closed or another
-// file stands at its path.
+// A vacuum that cannot succeed changes nothing: the store is read only or closed, or another file has its path.
 func TestVacuumRefused(t *testing.T) {
 	b, path := crowded(t)
 	want := outline(t, b)
@@ -359,8 +357,7 @@ func TestVacuumRefused(t *testing.T) {
 	standsAlone(t, path)
 }
 
-// A vacuum through a symbolic link replaces what it points to. What a crash has left of another
-// one is removed.
+// A vacuum through a symbolic link replaces the link's target. It removes the draft of a crashed vacuum.
 func TestVacuumThroughALink(t *testing.T) {
 	b, path := crowded(t)
 	testlog.NoError(t, b.Close())
@@ -405,7 +402,7 @@ func TestVacuumAfterAFailedCommit(t *testing.T) {
 	}
 }
 
-// Figures of space say what deleting and a vacuum do.
+// The figures of Space change with deletions and a vacuum.
 func TestSpace(t *testing.T) {
 	b, path := openWith(t)
 	const sessions = 40

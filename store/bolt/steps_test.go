@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// So many rows a commit removes at most.
+// The most rows that a commit removes.
 const mostRemoved = 2048
 
 func many(after uint64, n int) []backend.Record {
@@ -29,7 +29,7 @@ func many(after uint64, n int) []backend.Record {
 	return out
 }
 
-// rowsOf counts the rows that sessions have under their numbers, but for their labels.
+// rowsOf counts the rows under the sessions' numbers, except labels.
 func rowsOf(tx *bbolt.Tx) int {
 	n := 0
 	for _, name := range []string{"records", "snapshots"} {
@@ -43,15 +43,14 @@ func rowsOf(tx *bbolt.Tx) int {
 	return n
 }
 
-// inFile calls f with the file at path, which nobody has open, as bbolt sees it.
+// inFile calls f with the closed file at path as bbolt sees it.
 func inFile(t *testing.T, path string, f func(tx *bbolt.Tx) error) {
 	t.Helper()
 	db := testlog.Must(bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true}))(t)
 	testlog.NoError(t, errors.Join(db.Update(f), db.Close()))
 }
 
-// copies makes a copy of the file after each commit: what a crash leaves that comes
-// then.
+// copies copies the file after each commit: this is what a crash at that moment leaves.
 func copies(t *testing.T, b *bolt.Backend, path string) *[]string {
 	var made []string
 	b.SetCommit(func(tx *bbolt.Tx) error {
@@ -122,8 +121,7 @@ func inFileOpen(t *testing.T, b *bolt.Backend, f func(tx *bbolt.Tx)) {
 	testlog.NoError(t, b.InTx(f))
 }
 
-// While a large session is being removed, who wants to write waits for one commit. No
-// commit removes more than its share.
+// While a large session is being removed, a writer waits for at most one commit. No commit removes more than its share.
 func TestWritersBetweenSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, path := openWith(t)
@@ -186,7 +184,7 @@ func stageAll(t *testing.T, b *bolt.Backend, creation string, n, piece int) {
 	}
 }
 
-// An unlinked number that damage has made a session's is left alone, and found.
+// If damage turned an unlinked number into a session's number, its rows stay, and Check reports it.
 func TestDamagedUnlinkedNumber(t *testing.T) {
 	b, path := openWith(t)
 	testlog.NoError(t, b.Close())

@@ -18,15 +18,14 @@ func TestBackend(t *testing.T) {
 	})
 }
 
-// A faulty backend with nothing planned is as good as the one in it.
+// A faulty backend without planned faults behaves like the backend in it.
 func TestFaultyBackend(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
 		return &storetest.Faulty{Backend: &memory.Backend{}}, nil
 	})
 }
 
-// Read takes as many bytes as it may, to the byte, and a seq without a record ends it,
-// whether it lies before the log or behind it.
+// Read returns up to maxBytes, to the byte. A seq without a record ends it, before the log or after it.
 func TestReadEnds(t *testing.T) {
 	var b memory.Backend
 	ctx := context.Background()

@@ -14,11 +14,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// A connection is lost while the server waits for the session's row on behalf of an append,
-// which it makes later all the same. The store says nothing about it that is not true.
+// A connection is lost while the server waits for the session's row for an append, which it still makes later. The
+// store reports nothing false about the append.
 func TestFenceWhileServerWaits(t *testing.T) { cutWhileServerWaits(t, "", 0) }
 
-// Without a fence it says that it wrote nothing, and the model knows better.
+// Without a fence, the store would report that it wrote nothing, and the model detects that.
 func TestFenceControl(t *testing.T) { cutWhileServerWaits(t, "unfenced", 1) }
 
 func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {

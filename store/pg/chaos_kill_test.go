@@ -26,15 +26,14 @@ func openToKill(dsn, flaw string) (*store.Store, error) {
 	})
 }
 
-// noneLeft waits until the server has noticed that a process is gone, and ended what that had
-// under way.
+// noneLeft waits until the server has noticed that a process is gone, and has ended the process's statements.
 func noneLeft(t testing.TB, dsn string) {
 	t.Helper()
 	waitFor(t, dsn, "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE application_name = '"+kill.AppName+"'")
 }
 
-// A process with 32 clients is killed: nothing is lost that it was told, and whoever makes its
-// calls again lands them once, also beside those that the server has still under way.
+// A process with 32 clients is killed. No acknowledged write is lost, and repeated calls take effect once, even while
+// the server still executes the first tries.
 //
 //	go test -run TestKilled$ -timeout 0 -rounds 2000 -v .
 func TestKilled(t *testing.T) {
@@ -47,7 +46,7 @@ func TestKilled(t *testing.T) {
 	killing.Check(t, few, 25, func() string { return server.Database(t) })
 }
 
-// What acknowledges before it writes is found.
+// The test detects a backend that acknowledges before it writes.
 func TestKilledControl(t *testing.T) {
 	killing.Finds(t, "early", pgtest.New(t))
 }

@@ -259,8 +259,7 @@ func TestLinearizableFailover(t *testing.T) {
 	})
 }
 
-// What the checker is for, it finds: clients that trust news that are old, or writes over what
-// others wrote.
+// The checker detects what it is for: clients that rely on stale reads, or overwrite other clients' writes.
 func TestLinearizableControls(t *testing.T) {
 	for _, flawed := range []string{"stale", "overrun"} {
 		t.Run(flawed, func(t *testing.T) {

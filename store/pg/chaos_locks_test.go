@@ -15,8 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// Sessions whose rows another transaction keeps locked hold up their own writers and nobody
-// else: neither their readers, nor a session that many read, nor its writers.
+// Sessions whose rows another transaction keeps locked delay only their own writers, not their readers, and neither
+// readers nor writers of other sessions.
 func TestSlowSessions(t *testing.T) {
 	for _, slow := range []int{1, 12} { // fewer and more than there are connections
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {

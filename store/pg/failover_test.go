@@ -34,10 +34,9 @@ func pair(t testing.TB) (primary, standby *pgtest.Server, dsn string) {
 	return primary, standby, dsn
 }
 
-// The wait of a commit for its standby is cut short while the standby is away, in each of the
-// three ways, and again for as long as the call tries. The primary then shows the commit, and
-// the standby, which takes over in the end, has not got it: no call may say that it is done.
-// Nor may a repetition, which finds what it wants in the log.
+// A commit's wait for the absent standby is cancelled, in each of three ways, for as long as the call tries. The
+// primary then shows the commit, but the standby, which later takes over, lacks it. No call may report success, nor may
+// a repeated call that finds its records in the log.
 func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
@@ -198,7 +197,7 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	}
 }
 
-// Which notices say that a commit is on the primary only, in whatever language.
+// These notices say that a commit is on the primary only, in any language.
 func TestUnreplicatedNotices(t *testing.T) {
 	for _, c := range []struct {
 		n    pgconn.Notice

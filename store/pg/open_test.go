@@ -101,7 +101,7 @@ func TestRights(t *testing.T) {
 	})
 }
 
-// No error and no log has a password, whatever is wrong.
+// No error and no log contains a password, whatever is wrong.
 func TestPasswords(t *testing.T) {
 	const secret = "s3cr%t"
 	var log bytes.Buffer
@@ -143,7 +143,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// A failure to connect is told once, though the driver tries with and without TLS.
+// A failure to connect is reported once, though the driver tries with and without TLS.
 func TestConnectionFailureOnce(t *testing.T) {
 	_, err := pg.OpenBackend(ctx, "postgres://u@127.0.0.1:1/db?sslmode=prefer", pg.Options{})
 	if refused := new(pgconn.ConnectError); !errors.As(err, &refused) || strings.Count(err.Error(), "dial error") != 1 {
@@ -151,7 +151,7 @@ func TestConnectionFailureOnce(t *testing.T) {
 	}
 }
 
-// A connection string's own words are heard.
+// The connection string's own settings are respected.
 func TestPasswordFile(t *testing.T) {
 	dsn := pgtest.New(t)
 	file := filepath.Join(t.TempDir(), "service")
@@ -199,7 +199,7 @@ func TestOpen(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(pg.OpenBackend(cancelled, dsn, pg.Options{})), context.Canceled, "a context that has ended")
 }
 
-// Check finds what does not fit together.
+// Check finds inconsistencies.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, damage := range []string{
@@ -249,8 +249,7 @@ func TestMetaMissing(t *testing.T) {
 	}
 }
 
-// What a process left behind that did not live to close its backend goes in time, and what
-// is new stays.
+// A later process removes what a crashed process left, after some time, and keeps new rows.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

@@ -105,7 +105,7 @@ const (
 	noneConnected  = "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
 
-// A record that is there already, which the head does not say, refuses the append.
+// An append is refused if the log has a record that the head does not show.
 func TestRecordInTheWay(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
@@ -166,8 +166,7 @@ func hotShared(t *testing.T, dsn string) {
 	}
 }
 
-// Who leaves does so at once, however long the server takes, and learns that the outcome of
-// an append is open.
+// A caller whose context ends returns at once, however slow the server is, and gets ErrUnknown for an append.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -200,7 +199,7 @@ func TestLeave(t *testing.T) {
 	testlog.WantNil(t, testlog.ErrorOf(b.Fence(ctx, "held", h.Creation, h.Token, 9)))
 }
 
-// A server that takes connections and says nothing is waited for as long as the options say.
+// A server that accepts connections but does not answer is waited for as long as the options say.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -224,8 +223,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// A fence waits for an append that holds the row or waits for it, and ends those that come
-// after.
+// A fence waits for an append that holds the row or waits for it. Later appends on the fenced state are refused.
 func TestFenceMeetsAppend(t *testing.T) {
 	t.Parallel()
 	for _, order := range []string{"append first", "fence first"} {
@@ -264,7 +262,7 @@ func TestFenceMeetsAppend(t *testing.T) {
 	}
 }
 
-// A creation that is under way when its fence comes either takes place before or never.
+// A creation that is in flight when its fence arrives takes place before the fence or never.
 func TestFenceMeetsCreate(t *testing.T) {
 	b := open(t, pgtest.New(t), pg.Options{})
 	each(40, func(i int) {
@@ -285,8 +283,8 @@ func TestFenceMeetsCreate(t *testing.T) {
 	testlog.WantNil(t, b.Check(ctx))
 }
 
-// What ends with its connection is unknown if it had been sent, also where the server says
-// goodbye, and reads are made again.
+// If a connection ends after a write was sent, the outcome is unknown, even if the server announced the end. Reads are
+// repeated.
 func TestLostConnection(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
@@ -306,7 +304,7 @@ func TestLostConnection(t *testing.T) {
 	}
 }
 
-// After Close nothing is left: no goroutine and no connection, also of calls that were left.
+// After Close no goroutine and no connection is left, even of abandoned calls.
 func TestLeaks(t *testing.T) {
 	direct := pgtest.New(t)
 	dsn := direct + " application_name=faulty" // which leaks counts
@@ -371,7 +369,7 @@ func TestDeleteMeetsAppend(t *testing.T) {
 	}
 }
 
-// An append changes the session's row in its place, and no index.
+// An append updates the session's row in place, without index changes.
 func TestUpdatesInPlace(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
@@ -391,7 +389,7 @@ func TestUpdatesInPlace(t *testing.T) {
 	}
 }
 
-// An erase, and a fork, end beside another process that never pauses.
+// An erasure and a fork end even while another process keeps writing.
 func TestEraseAndForkWithoutPause(t *testing.T) {
 	dsn := pgtest.New(t)
 	s, other := testlog.Must(store.New(open(t, dsn, pg.Options{}), store.Options{}))(t), testlog.Must(store.New(open(t, dsn, pg.Options{}), store.Options{}))(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// follower follows a session, over whatever errors there are, until an error ends it.
+// follower follows a session, through any number of errors, until an error ends the watch.
 type follower struct {
 	done chan struct{}
 
@@ -60,8 +60,8 @@ func (f *follower) wait(t *testing.T, records, errs int) {
 	t.Fatalf("%d records and errors %v after five minutes, want %d and %d", len(f.seqs), f.errs, records, errs)
 }
 
-// Watchers of a session that several stores write to see its log, each record once and in
-// order, while connections are cut and the server is killed and started again.
+// Watchers of a session that several stores write to get each record once and in order, while connections are cut and
+// the server is killed and restarted.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	const writers, each = 8, 40
@@ -145,7 +145,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Close does not wait for the answer to a watcher's question.
+// Close does not wait for the answer to a watcher's query.
 func TestWatchClose(t *testing.T) {
 	proxy, through := newProxy(t, pgtest.New(t))
 	s := testlog.Must(pg.Open(ctx, through, store.Options{}, pg.Options{StatementTimeout: time.Hour}))(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
-// A text is found where an erase removes it, and nowhere else: not in identities, names of fields and kept keys.
+// A text is found only where an erasure removes it: not in identities, field names and kept keys.
 func TestMatcherFindsWhatAnEraseRemoves(t *testing.T) {
 	const event = `{"id":"secret-id","author":"secret-author","content":{"role":"user","parts":[{"text":"a Secret"},{"inlineData":{"mimeType":"text/plain","data":"Ynl0ZXM="}},
 		{"functionCall":{"name":"kept","args":{"inside":7.50}}}]},"actions":{"stateDelta":{"key":"value"}},"x":{"own":true}}`

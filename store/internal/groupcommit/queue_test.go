@@ -19,7 +19,7 @@ type job struct {
 
 func all(waiting []*job) int { return len(waiting) }
 
-// Many callers are all served once, in groups, and never two groups at a time.
+// All of many callers are served once, in groups, never two groups at a time.
 func TestGroups(t *testing.T) { synctest.Test(t, manyCallers) }
 
 func manyCallers(t *testing.T) {
@@ -74,7 +74,7 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// If the work panics, the panic is the leader's, and no one waits for ever.
+// If the work panics, the leader gets the panic, and no caller waits for ever.
 func TestPanic(t *testing.T) {
 	var l groupcommit.Queue[*job]
 	resource := make(chan struct{}, 1)
@@ -105,8 +105,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// Where work may take long, a caller whose context ends learns what came of it if that is
-// known in a moment, and else leaves, also the one whose turn it is.
+// If work may take long, a caller whose context ends, even the leader, gets the result if it is known within a moment.
+// Otherwise it leaves.
 func TestDetached(t *testing.T) {
 	for _, c := range []struct {
 		work time.Duration
@@ -142,7 +142,7 @@ func TestDetached(t *testing.T) {
 	}
 }
 
-// A panic in work that has a goroutine of its own is the caller's whose turn it was.
+// A panic in work on another goroutine is raised in the leader.
 func TestDetachedPanics(t *testing.T) {
 	l := groupcommit.Queue[*job]{Detached: true}
 	resource := make(chan struct{}, 1)

@@ -48,7 +48,7 @@ func TestWhoGaveUpIsNotServed(t *testing.T) {
 	})
 }
 
-// Who gives up while others work for it waits for their end, and has no error.
+// A caller whose context ends while others work on its item waits for the end of that work, and gets no error.
 func TestGivingUpTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l groupcommit.Queue[*job]
