@@ -83,8 +83,8 @@ func (e *env) views() string {
 	return b.String()
 }
 
-// Every write of a script fails once, in every way; what a client tries again lands
-// once, and in the end all is as without failures.
+// Every write of a script fails once, in every way. The client repeats it, it takes effect once, and the final state is
+// the same as without failures.
 func TestEveryWriteFails(t *testing.T) {
 	var want string
 	onEach(t, func(e *env) {
@@ -126,7 +126,7 @@ func TestEveryWriteFails(t *testing.T) {
 	}
 }
 
-// failOnce does a step whose write fails as planned, and does it again.
+// failOnce makes a step whose write fails as planned, and repeats it.
 func (e *env) failOnce(s step, plan storetest.Plan, want error) {
 	e.Helper()
 	stored, views := e.dump(), e.views()
@@ -163,7 +163,8 @@ func (e *env) failOnce(s step, plan storetest.Plan, want error) {
 	}
 }
 
-// An import without ids returns those that it gave, so that a retry lands once; for groups see [TestGroupFails].
+// An import without ids returns the ids that it generated, so that a retry takes effect once; for groups see
+// [TestGroupFails].
 func TestUnknownOutcomeReturnsRecords(t *testing.T) {
 	noIDs := `{"author":"a"}
 {"patchType":"splice","start":0,"count":0,"replacement":[{"author":"r"}]}
@@ -184,7 +185,7 @@ func TestUnknownOutcomeReturnsRecords(t *testing.T) {
 	}
 }
 
-// When the store asks for the outcome, the index may be what cannot be read.
+// When the store looks for the outcome, the index may be unreadable.
 func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
 	for _, how := range []storetest.Failure{storetest.Lost, storetest.Landed} {
 		onEach(t, func(e *env) {
@@ -203,8 +204,8 @@ func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
 	}
 }
 
-// Records have landed, and are erased before the store looks for them. A session that is there was created with
-// them; of records in a session that was there before it is not known.
+// Records were committed, and erased before the store looks for them. If they created the session, its existence proves
+// the commit; if the session existed before, the outcome stays unknown.
 func TestUnknownOutcomeOfErasedRecords(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		erased := func(k store.Key, id string) func(do func() error) {
@@ -282,9 +283,8 @@ func TestDoneCallsConfirm(t *testing.T) {
 	}
 }
 
-// inGroup does the writes at once, in their order, as one group: behind the append of
-// an event with id "first", which is record 1 more than the log has. plan is what
-// happens to the group's commit.
+// inGroup makes the writes at once, in order, as one group. The group follows the append of an event with id "first",
+// which adds one record to the log. plan is what happens to the group's commit.
 func (e *env) inGroup(plan storetest.Plan, writes ...func()) {
 	e.Helper()
 	e.inGroupWith(plan, nil, writes...)
@@ -513,8 +513,8 @@ func TestGroupWhoseLeaderIsCancelled(t *testing.T) {
 	})
 }
 
-// A panic in the leader of a group is its caller's. The others learn that the commit was not made, or, once it was begun,
-// that its outcome is unknown: they can repeat their calls.
+// If the leader of a group panics, its caller gets the panic. The other callers learn that the commit was not made or,
+// once it was begun, that its outcome is unknown: they can repeat their calls.
 func TestGroupWhoseLeaderPanics(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)

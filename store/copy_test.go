@@ -54,7 +54,7 @@ func TestCopy(t *testing.T) {
 		copies(false, 0, 7, 7)
 		testlog.Equal(e, "the time of creation", infoOf(e, e.store, key).Created, infoOf(e, from, key).Created)
 		e.same("state", fmt.Sprint(e.get().State()), fmt.Sprint(sessionOf(e, from, key).State()))
-		// The source grows, by a change of a shared value too.
+		// The source grows, also by a change of a shared value.
 		e.must(from.AppendEvents(ctx, key, []*patch.Event{sets("more", `{"app:motd":"bye"}`)}, store.AppendOptions{}))
 		copies(false, 1, 7, 8)
 		testlog.Equal(e, "the shared value", e.get().State()["app:motd"], "bye")
@@ -68,7 +68,7 @@ func TestCopy(t *testing.T) {
 			e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, key, from, opts)), store.ErrConflict, "record 9")
 		}
 		e.same("the log", e.dump(), before)
-		// A log longer than a commit, which is staged in part, arrives as a whole.
+		// A log longer than one commit, which is partly staged, arrives complete.
 		long := store.Key{App: "app", User: "user", Session: "long"}
 		add(e.T, from, long, nil, 2000)
 		got := testlog.Must(e.store.CopyFrom(ctx, long, from, store.CopyOptions{}))(e)
@@ -200,7 +200,7 @@ func (e *env) stepped() *stepped {
 	return s
 }
 
-// absentFork checks that nothing of the fork is to be seen.
+// absentFork checks that no part of the fork is visible.
 func (e *env) absentFork() {
 	e.Helper()
 	e.is(testlog.ErrorOf(e.store.Get(ctx, forkKey)), store.ErrNotFound)
@@ -212,8 +212,8 @@ func (e *env) absentFork() {
 	}
 }
 
-// A long log is forked in steps. Between two steps the fork is invisible, and others
-// write, to the session that is being forked too.
+// A long log is forked in steps. Between two steps the fork is invisible, and other sessions and the forked one are
+// written to.
 func TestForkInSteps(t *testing.T) {
 	onSteps(t, func(e *env, s *stepped) {
 		before := e.view()
@@ -246,8 +246,7 @@ func TestForkInSteps(t *testing.T) {
 	})
 }
 
-// Whatever ends a fork before its last step, nothing of it is left, and it can be done
-// again.
+// However a fork fails before its last step, nothing of it is left, and it can be repeated.
 func TestForkCutShort(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   func(e *env, cancel func())
@@ -297,7 +296,8 @@ func TestForkCutShort(t *testing.T) {
 	}
 }
 
-// failedStep checks the error of a fork or an import of which a step failed: nothing of it is there, and that is known.
+// failedStep checks the error of a fork or an import after a failed step: nothing was created, and the error does not
+// call the outcome unknown.
 func (e *env) failedStep(err error) {
 	e.Helper()
 	e.is(err, storetest.ErrInjected)
@@ -305,7 +305,7 @@ func (e *env) failedStep(err error) {
 	e.absentFork()
 }
 
-// A step that fails, in any way, fails the fork; that of the last decides.
+// Any failing step fails the fork; only after the last step can the outcome be unknown.
 func TestForkWhoseStepsFail(t *testing.T) {
 	for _, how := range []storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed} {
 		if testlog.Race && how == storetest.Lost {

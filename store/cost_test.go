@@ -17,7 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// sizes are those of everything on which the cost of a call may depend and mostly should not.
+// sizes are the sizes that the cost of a call may depend on, but mostly should not.
 type sizes struct {
 	log     int // events, of which the last ten are visible, with a summary of the others
 	visible int // more events that are visible
@@ -39,8 +39,8 @@ var grown = map[string]sizes{
 	"last":    {log: 20, visible: 1, initial: 10, shared: 1, others: 1, last: 1 << 18},
 }
 
-// verb is a call of a store whose cost is measured. It may depend on what is named in rows: then the number of calls may
-// not. What is named in calls it may depend on in every way.
+// verb is a call of a store whose cost is measured. Its rows and bytes may depend on the sizes named in rows, but its
+// number of calls may not. On the sizes named in calls, all of its cost may depend.
 type verb struct {
 	name        string
 	cold        bool // nothing of the session is in memory
@@ -163,7 +163,7 @@ func newWorld(t *testing.T, engine string, size sizes, cold bool) (*env, *storet
 	return e, counting
 }
 
-// The cost of each call, in calls of the backend and in rows and bytes, does not depend on what it is not about.
+// The cost of each call, in calls of the backend and in rows and bytes, depends on no unrelated size.
 func TestCosts(t *testing.T) {
 	for _, engine := range []string{"bolt", "memory"} {
 		t.Run(engine, func(t *testing.T) {

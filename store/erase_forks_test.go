@@ -21,7 +21,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// texts are n events that say a secret.
+// texts returns n events that contain a secret.
 func texts(n int) (events []*patch.Event) {
 	for i := range n {
 		events = append(events, said(fmt.Sprint("e", i), fmt.Sprint("secret ", i)))
@@ -29,7 +29,7 @@ func texts(n int) (events []*patch.Event) {
 	return events
 }
 
-// readable returns the sessions that say a text.
+// readable returns the sessions that contain a text.
 func readable(t testing.TB, s *store.Store, text string) (keys []string) {
 	t.Helper()
 	for info, err := range s.List(ctx, store.ListOptions{}) {
@@ -41,8 +41,8 @@ func readable(t testing.TB, s *store.Store, text string) (keys []string) {
 	return keys
 }
 
-// An erase that is killed anywhere, and repeated, succeeds only if no session says what was selected, whatever
-// is done with a fork in between. In between, Verify is never clean.
+// An erase that is killed anywhere, and repeated, succeeds only if no session contains what was selected, whatever
+// happens to a fork in between. Until then, Verify reports a problem.
 func TestKilledEraseWithAFork(t *testing.T) {
 	fork, late := sibling("fork"), sibling("late")
 	for name, between := range map[string]func(s *store.Store) error{
@@ -109,8 +109,8 @@ func TestKilledEraseWithAFork(t *testing.T) {
 	}
 }
 
-// What retention erased in a session, and not in its fork, an erase of the session finds in the fork: by ids, by text,
-// and all.
+// Retention erased events in a session, but not in its fork. An erase of the session finds them in the fork: by ids, by
+// text, and with All.
 func TestEraseWhatRetentionKeptInAFork(t *testing.T) {
 	for name, of := range map[string]store.EraseSelection{"ids": {EventIDs: []string{"e1"}}, "seqs": {Seqs: []uint64{2}}, "text": {Match: "secret 1"}, "all": {All: true}} {
 		s := inMemory(t)
@@ -129,7 +129,7 @@ func TestEraseWhatRetentionKeptInAFork(t *testing.T) {
 	}
 }
 
-// An erase and a fork end beside a writer that never pauses, on each backend.
+// An erase and a fork end despite a writer that never pauses, on each backend.
 func TestWriterWithoutPause(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		createWith(t, e.store, eraseKey, texts(5)...)
@@ -196,8 +196,8 @@ func TestEraseCost(t *testing.T) {
 	}
 }
 
-// A copy in another store is known as one: of an erase of it its forks there are no secret, also what a second copy added.
-// A salvaged session is known to its forks.
+// A copy in another store is known as a copy: erasing it also erases its forks there, including the records of a second
+// copy. A salvaged session is known to its forks.
 func TestLineageOfCopies(t *testing.T) {
 	dir := t.TempDir()
 	from, to := openStore(t, filepath.Join(dir, "from.db"), store.Options{}), inMemory(t)
@@ -226,7 +226,7 @@ func TestLineageOfCopies(t *testing.T) {
 	verified(t, saved)
 }
 
-// A patch that says that it is old hides no longer than it has been in the log.
+// A patch with an old timestamp counts as hiding its events only since it was logged.
 func TestHiddenSinceByTheLog(t *testing.T) {
 	clock := now
 	s := teststore.Memory(t, store.Options{Now: func() time.Time { return clock }})
@@ -241,7 +241,7 @@ func TestHiddenSinceByTheLog(t *testing.T) {
 	testlog.Equal(t, "sessions that say it", readable(t, s, "secret"), nil)
 }
 
-// A file that was exported while an erasing was under way is imported without what that erases.
+// A file exported during an erasure is imported without the content that the erasure covers.
 func TestImportOfAHalfErasedSession(t *testing.T) {
 	faulty := &storetest.Faulty{Backend: new(memory.Backend)}
 	s := quietly(t, faulty)

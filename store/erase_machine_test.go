@@ -19,9 +19,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// machine is sessions of two users that are forks of each other, and processes that erase, fork, patch, retain and delete
-// them at a time. Each call of a backend is a step. A draw says which process makes the next one, and whether it is killed
-// instead. So whatever a test finds, its seed shows again.
+// machine holds sessions of two users that are forks of each other, and processes that concurrently erase, fork, patch,
+// retain and delete them. Each call of a backend is a step. A random draw decides which process makes the next step, or
+// is killed instead. So the seed reproduces each failure.
 type machine struct {
 	*testing.T
 	draw    *rand.Rand
@@ -42,7 +42,7 @@ type eraseCall struct {
 	of    []store.Key // the sessions
 }
 
-// process is one that makes its steps when it is told to.
+// process is a simulated process that makes its steps on command.
 type process struct {
 	ready chan bool // true: it wants to make a step; false: it has ended
 	step  chan error
@@ -71,7 +71,7 @@ func (m *machine) start(do func(s *store.Store)) *process {
 	return p
 }
 
-// run makes all steps of processes, in an order that is drawn, and kills some.
+// run makes all steps of the processes in a random order, and kills some processes.
 func (m *machine) run(processes []*process) {
 	processes = slices.DeleteFunc(processes, func(p *process) bool { return !<-p.ready })
 	for len(processes) > 0 {
@@ -175,7 +175,7 @@ func (m *machine) selects(s *store.Store, keys []store.Key, id string) *eraseCal
 			c.texts, of.EventIDs = append(c.texts, texts[i]), append(of.EventIDs, ids[i])
 		}
 	}
-	// A text that only a summary says, since its event is blank, is not matched in summaries of other sessions.
+	// If only a summary has a text, since the event is blank, the text is not matched in summaries of other sessions.
 	if len(c.texts) > 0 && m.draw.IntN(3) == 0 && m.raw(s)[key.Session+" "+c.texts[0]] {
 		c.texts, of = c.texts[:1], store.EraseSelection{Match: c.texts[0]}
 	}
@@ -184,7 +184,7 @@ func (m *machine) selects(s *store.Store, keys []store.Key, id string) *eraseCal
 	return c
 }
 
-// left returns the texts of calls that sessions say.
+// left returns the selected texts that sessions still contain.
 func (m *machine) left(s *store.Store, calls ...*eraseCall) (left []string) {
 	for _, key := range m.keys(s) {
 		text := exportOf(m, s, key, store.ExportOptions{})
@@ -360,7 +360,7 @@ func TestMachineErase(t *testing.T) {
 	lives(t, n, func(b backend.Backend) backend.Backend { return b })
 }
 
-// Without what makes the order right, text is left: the test would see it.
+// Without the mechanism that makes the order right, text is left: this shows that the test detects it.
 func TestMachineEraseControls(t *testing.T) {
 	for name, flaw := range map[string]func(backend.Backend) backend.Backend{
 		"no looks":   func(b backend.Backend) backend.Backend { return blind{b} },
@@ -381,7 +381,7 @@ func (blind) Relatives(context.Context, string, string, int) ([]backend.Listed, 
 	return nil, nil
 }
 
-// editionless has all logs be of one edition.
+// editionless reports the same edition for all logs.
 type editionless struct{ backend.Backend }
 
 func (b editionless) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {

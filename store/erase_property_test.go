@@ -21,8 +21,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// A draft of before the closing commit never survives, even one that has seen the receipt. That it is the edition by
-// which it is found out shows a backend without: it leaks.
+// A draft made before the closing commit is never committed, even if it has seen the receipt. Only the edition reveals
+// such a draft: a backend without editions leaks the text.
 func TestEraseDraft(t *testing.T) {
 	for name, leaks := range map[string]bool{"edition": false, "no edition": true} {
 		b := backend.Backend(new(memory.Backend))
@@ -58,7 +58,7 @@ func newEraseWorld(t *testing.T, r *rapid.T) *eraseWorld {
 	return w
 }
 
-// open begins anew with what the backend has, as a process does after another was killed.
+// open starts again with the backend's content, like a new process after the old one was killed.
 func (w *eraseWorld) open() {
 	w.store = newStore(w.r, w.backend, store.Options{Snapshots: snapshot.Policy{Every: 3, MinPercent: 1}, Logger: slog.New(slog.DiscardHandler)})
 }
@@ -136,8 +136,8 @@ func (w *eraseWorld) build(r *rapid.T, text func() string) {
 	}
 }
 
-// untilDone calls an erase that is interrupted: a write fails, or nobody knows whether it did, and all that the
-// process would do then; until it is not.
+// untilDone repeats an erase until it is not interrupted. In an interruption a write fails or has an unknown outcome,
+// and so do all later calls of the process.
 func (w *eraseWorld) untilDone(r *rapid.T, erase func() error) {
 	w.t.Helper()
 	for range rapid.IntRange(0, 4).Draw(r, "interruptions") {
@@ -182,7 +182,7 @@ func (w *eraseWorld) keysWith(key store.Key, text string) (n int) {
 	return n
 }
 
-// shows reports whether anything that the store gives of a session has a text.
+// shows reports whether any output of the store about a session contains a text.
 func (w *eraseWorld) shows(key store.Key, text string) bool {
 	var out strings.Builder
 	fmt.Fprintln(&out, exportOf(w.r, w.store, key, store.ExportOptions{}))
@@ -200,8 +200,8 @@ func (w *eraseWorld) shows(key store.Key, text string) bool {
 	return w.records(key, text) > 0 || strings.Contains(out.String(), text)
 }
 
-// After an erase by match with null in place of state values no record, view, state, search result or export of
-// the session, or of another one that has its events, has the text, wherever it was; all else stays.
+// After an erase by match that also sets state values to null, no record, view, state, search result or export has the
+// text, in this session or another one with its events. All other content stays.
 func TestPropertyEraseMatch(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w := newEraseWorld(t, r)

@@ -87,8 +87,8 @@ func verified(t testlog.Failer, s *store.Store) {
 	}
 }
 
-// has returns in which records of a session a text is, and whether its exported form, its
-// snapshot or an index of it has it.
+// has returns which records of a session contain a text, and whether its exported form, its snapshot or an index
+// contains it.
 func has(t testing.TB, s *store.Store, key store.Key, text string) (seqs []uint64) {
 	t.Helper()
 	for _, r := range recordsOf(t, s, key) {
@@ -137,7 +137,7 @@ func whys(e store.Erasure) (all []string) {
 
 var eraseKey = sibling("s")
 
-// What is erased goes with all that stands for it, at any depth, and copies; all else stays.
+// An erased event goes with its copies and with all content that represents it, at any depth; all other content stays.
 func TestEraseCascade(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "initial"}, store.CreateOptions{}))
@@ -186,22 +186,22 @@ func TestEraseCascade(t *testing.T) {
 		verified(t, s)
 		testlog.Equal(t, "receipts", receiptsOf(t, s, eraseKey), []string{"receipt ann"})
 
-		// What a summary was made from is a conflict, as is a patch of a view from before.
+		// Erased summary input is a conflict, and so is a patch of an earlier view.
 		testlog.ErrorIs(t, testlog.ErrorOf(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{On: before})), store.ErrConflict, "a patch on a view from before")
-		// A retry returns what is there.
+		// A retry returns the existing result.
 		again := testlog.Must(s.AppendEvents(ctx, eraseKey, []*patch.Event{testlog.Text("e1", "", "user", "my number is 4711")}, store.AppendOptions{}))(t)
 		if len(again.Records) != 1 || strings.Contains(again.Records[0].Event.String(), "4711") {
 			t.Errorf("a retry of what was erased: %v", again.Records)
 		}
 		testlog.ErrorIs(t, testlog.ErrorOf(s.AppendEvents(ctx, eraseKey, lines(`{"id":"e1","author":"other"}`), store.AppendOptions{})), store.ErrDuplicateID, "another event of the same id")
-		// Taking back works on, and brings nothing back.
+		// Reverts still work, and bring no erased content back.
 		testlog.WantNil(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, "sum2", store.UndoOptions{AllowOrphans: true})))
 		testlog.WantNil(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, "sum", store.UndoOptions{AllowOrphans: true})))
 		testlog.ErrorIs(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, done.Sessions[0].Receipt.ID(), store.UndoOptions{})), store.ErrInvalid, "taking the receipt back")
 		testlog.Equal(t, "records that have it again", has(t, s, eraseKey, "4711"), nil)
 		testlog.Equal(t, "as of record 1", testlog.Must(s.ViewAt(ctx, eraseKey, 1))(t).At(0).Content().String(), `{"parts":[{"text":"[erased]"}],"role":"user"}`)
 		verified(t, s)
-		// With an id that is there nothing else is selected.
+		// If the call's id exists, nothing else is selected.
 		same := testlog.Must(s.Erase(ctx, eraseKey, store.EraseSelection{All: true}, store.EraseOptions{ID: "receipt"}))(t)
 		testlog.Equal(t, "sessions, and records that are left", []int{len(same.Sessions), len(has(t, s, eraseKey, "unrelated"))}, []int{1, 2})
 	})
@@ -294,7 +294,7 @@ func TestEraseMatchOutsideEvents(t *testing.T) {
 	})
 }
 
-// Whoever has no receipt logged may not say that something was erased.
+// A caller that logged no receipt must not report an erasure.
 func TestEraseIsNotForged(t *testing.T) {
 	s := inMemory(t)
 	createWith(t, s, eraseKey, said("e1", "one"))
@@ -319,7 +319,7 @@ func TestEraseIsNotForged(t *testing.T) {
 	verified(t, s)
 }
 
-// What is exported of a session of which something was erased is a whole session elsewhere.
+// The export of a session with erased content can be imported as a complete session.
 func TestExportErased(t *testing.T) {
 	s := inMemory(t)
 	createWith(t, s, eraseKey, said("e1", "one"), said("e2", "two"), said("e3", "three"), said("e4", "four"))
@@ -364,8 +364,7 @@ func logged(t *testing.T, lines ...string) *store.Store {
 	return s
 }
 
-// A log that is not as its receipts say is reported, and an erasing that was cut short is
-// finished by the next.
+// A log that contradicts its receipts is reported, and an interrupted erasure is finished by the next one.
 func TestVerifyErasures(t *testing.T) {
 	blank := said("e1", "one").Blank("r", patch.KeepValues).String()
 	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}, ClosedAt: 2, Session: "SESSION"}).WithID("r").String()
@@ -436,7 +435,7 @@ func visible(v fold.View) string {
 	return strings.Join(ids, " ")
 }
 
-// Visible blank summaries make way for what is left behind them, newest first, as far as there is room.
+// Visible blank summaries are reverted, newest first, as far as there is room for the events behind them.
 func TestEraseReverts(t *testing.T) {
 	for name, c := range map[string]struct {
 		ids   []string
@@ -465,7 +464,8 @@ func sum(id string) *patch.Event {
 	return event(`{"id":%q,"author":"user","content":{"role":"model","parts":[{"text":"told"}]},"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`, id)
 }
 
-// A summary whose summarizer was shown a raw event of before goes with it, and what is merged of that.
+// A summary whose summarizer was shown an earlier raw event is erased with that event, and so are the summaries merged
+// from it.
 func TestEraseShown(t *testing.T) {
 	s := inMemory(t)
 	createWith(t, s, eraseKey, said("a", "one"), said("b", "two"), said("c", "three"))
@@ -498,8 +498,8 @@ func TestEraseContext(t *testing.T) {
 	testlog.Equal(t, "erased", eraseIDs(t, s, eraseKey, store.EraseOptions{Context: true}, "e2"), want)
 }
 
-// What the tools have brought of an erased event goes with it, and so does what stands for that, also
-// if the calls and results were erased before, and the summary kept.
+// Text that tools copied from an erased event is erased with the event, and so is the content that represents that
+// text, even if the calls and results were erased before and the summary was kept.
 func TestEraseBrought(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		t.Run(fmt.Sprint("kept ", kept), func(t *testing.T) { testEraseBrought(t, kept) })
@@ -546,8 +546,8 @@ func eraseIDs(t testing.TB, s *store.Store, key store.Key, opts store.EraseOptio
 
 var keeping = store.EraseOptions{Summaries: patch.KeepSummaries}
 
-// Of one event in several sessions each is judged by itself when it is kept, and all go when it is erased,
-// wherever it is blank already.
+// An event shared by several sessions is judged in each of them when summaries are kept. When it is erased, it is
+// erased in all of them, even where it is blank already.
 func TestEraseWhatWasKeptInForks(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		clock := now
@@ -570,7 +570,7 @@ func TestEraseWhatWasKeptInForks(t *testing.T) {
 	}
 }
 
-// An event of another session with the id of one that is erased, at the same place, stays if it says something else.
+// An event of another session with the id and place of an erased one stays if its content differs.
 func TestEraseSameIDInAFork(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		createWith(t, s, eraseKey, said("a", "secret"))
@@ -691,7 +691,8 @@ func TestVerifyBesideOthers(t *testing.T) {
 	}
 }
 
-// An event that sets a shared value while an erase looks at those is erased too, and its value becomes null like the others.
+// If an event sets a shared value while an erase reads these, the event is erased too, and its value becomes null like
+// the others.
 func TestEraseBesideSharedValues(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
 		must(t)(s.Create(ctx, eraseKey, map[string]any{"app:a": "secret one"}, store.CreateOptions{}))

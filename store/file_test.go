@@ -117,7 +117,7 @@ func (w *fullWriter) Write(p []byte) (int, error) {
 
 var errFull = errors.New("no space left")
 
-// Errors of a backup are those of what failed, and nothing stays behind.
+// A failing backup returns the cause's error, and leaves nothing behind.
 func TestBackupFails(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(filepath.Join(dir, "log.db"), store.Options{})
@@ -177,7 +177,7 @@ func TestVacuumIsNotSeen(t *testing.T) {
 	})
 }
 
-// changing has a record read otherwise than it was written.
+// changing makes a record read differently from how it was written.
 func changing(seq uint64, change func(r *backend.Record)) func(records []backend.Record) []backend.Record {
 	return func(records []backend.Record) []backend.Record {
 		for i := range records {
@@ -219,8 +219,8 @@ func TestDamagedRecord(t *testing.T) {
 	})
 }
 
-// isDamagedAt checks that a record cannot be read, that the error says which, and that
-// what is before it can.
+// isDamagedAt checks that a record cannot be read, that the error names the record, and that the records before it can
+// be read.
 func (e *env) isDamagedAt(how string, seq uint64) {
 	e.Helper()
 	calls := map[string]error{}
@@ -372,8 +372,8 @@ func TestLostEntry(t *testing.T) {
 	})
 }
 
-// A shared value that is damaged or lost is named by what reads it, and by Verify; other
-// apps do not notice, and writing it anew heals it.
+// A damaged or lost shared value is named by calls that read it, and by Verify. Other apps are not affected, and
+// writing the value again repairs it.
 func TestDamagedSharedValue(t *testing.T) {
 	far := store.Key{App: "far", User: "u", Session: "s"}
 	for name, change := range map[string]func(t *testing.T, path string){
@@ -404,7 +404,7 @@ func TestDamagedSharedValue(t *testing.T) {
 	}
 }
 
-// A record with a checksum of its own that is not the one that was written there.
+// A valid record with its own checksum, but not the record that was written there.
 func TestRecordOfAnotherLog(t *testing.T) {
 	onFile(t, func(e *env) {
 		e.create(nil)
@@ -416,7 +416,7 @@ func TestRecordOfAnotherLog(t *testing.T) {
 	})
 }
 
-// An index that turns out wrong while the file is open is not believed.
+// An index that turns out wrong while the file is open is not trusted.
 func TestRetryOverIndexThatGoesWrong(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.opts.Logger = slog.New(slog.DiscardHandler)
@@ -570,7 +570,7 @@ func (e *env) fillTwo() {
 	e.no(e.store.Close())
 }
 
-// A snapshot that is whole and of the right session, but says what the log does not.
+// A valid snapshot of the right session that contradicts the log.
 func TestVerifySnapshotThatDiffers(t *testing.T) {
 	onEachWithSnapshots(t, func(e *env, _ *warnings) {
 		e.anew(snapshot.Policy{Every: -1})
@@ -707,8 +707,8 @@ func fileOf(t *testing.T, state map[string]any, fill func(e *env)) (path string,
 	return path, data
 }
 
-// Before a gap the log is exact. What comes behind it is another session: events as they
-// were, a patch as text.
+// The log before a gap is recovered exactly. The records after the gap become another session: events unchanged, a
+// patch as text.
 func TestSalvageGap(t *testing.T) {
 	var before []patch.Record
 	var fourth string
@@ -848,7 +848,7 @@ func TestSalvageCutFile(t *testing.T) {
 	}
 }
 
-// The error for a file that is in use says so once.
+// The error says once that the file is in use.
 func TestLockedText(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	s := openStore(t, path, store.Options{})
@@ -860,7 +860,7 @@ func TestLockedText(t *testing.T) {
 	}
 }
 
-// Sessions all of whose records were in the lost part of a file are lost; nothing says that they had been deleted.
+// If all of a session's records were in the lost part of a file, the session counts as lost, not as deleted.
 func TestSalvageLostSessions(t *testing.T) {
 	store.Uncompressed(t) // so that the place of a record can be told by its text
 	s := openStore(t, filepath.Join(t.TempDir(), "log.db"), store.Options{})
@@ -891,7 +891,7 @@ func TestSalvageLostSessions(t *testing.T) {
 	}
 }
 
-// Two different records of one seq: the chain says which is the log's.
+// Two different records have one seq: the chain decides which is the log's.
 func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 	var want string
 	path, _ := fileOf(t, nil, func(e *env) {
@@ -1018,7 +1018,7 @@ func TestSalvageKeepsErased(t *testing.T) {
 	}
 }
 
-// A receipt whose key has become that of another session erases nothing there.
+// A receipt whose key now belongs to another session erases nothing there.
 func TestSalvageForeignReceipt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	s := openStore(t, path, store.Options{})

@@ -33,7 +33,7 @@ var (
 
 const goldenForkEvents = 512 // "f1" to "f512"; "f2" is erased
 
-// A database reads as it was written: Go types, ids, shared state, a snapshot.
+// A database can be read with everything that was written: Go types, ids, shared state, a snapshot.
 func TestGoldenFile(t *testing.T) {
 	if *writeGolden {
 		makeGolden(t)
@@ -64,7 +64,7 @@ func TestGoldenFile(t *testing.T) {
 	}
 }
 
-// A fork reads as it was written: sorted ids, a blank and its receipt, and that it is a fork.
+// A fork can be read with everything that was written: sorted ids, a blank and its receipt, and its lineage.
 func TestGoldenFork(t *testing.T) {
 	ctx := context.Background()
 	s := openStore(t, teststore.Unpack(t, goldenDB), store.Options{})
