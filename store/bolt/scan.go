@@ -23,13 +23,13 @@ type Forms struct {
 type Rank uint8
 
 const (
-	Free    Rank = iota // on the list of free pages: of an earlier commit, or of one that failed
+	Free    Rank = iota // on the list of free pages: from an earlier commit or a failed one
 	Unknown             // it is not known whether the page is in use
 	InUse               // reached by the tree
 )
 
-// Scan holds all rows of a file whose checksums are right, also rows that the tree does not lead to. It includes pages of
-// earlier commits, so most rows occur several times, and some are outdated or deleted.
+// Scan holds all rows of a file whose checksums are right, including rows that the tree does not lead to. It also reads
+// pages of earlier commits, so most rows occur several times, and some are outdated or deleted.
 type Scan struct {
 	// Records are ordered by number, seq, rank (the highest first) and offset. Each has the seq of its key.
 	Records []ScannedRecord
@@ -41,15 +41,15 @@ type Scan struct {
 	// ValueNames are the names of shared values in the bucket that has only names.
 	ValueNames []string
 
-	// Pages is the number of pages that the file has, or has room for.
+	// Pages is the number of pages that fit in the file.
 	Pages uint64
-	// BrokenPages is the number of pages in use that cannot be read as pages.
+	// BrokenPages is the number of pages in use that cannot be decoded.
 	BrokenPages int
 	// Unread is the number of bytes that the disk failed to read.
 	Unread int64
 	// Metas is the number of undamaged meta pages, 0 to 2.
 	Metas int
-	// FreeKnown reports that the list of free pages was read, and is that of the newest commit.
+	// FreeKnown reports that the list of free pages of the newest commit was read.
 	FreeKnown bool
 
 	file     io.ReaderAt
@@ -65,7 +65,7 @@ type ScannedRecord struct {
 	Size   uint32
 	Sum    uint32 // the checksum in the form
 	Rank   Rank
-	Sure   bool // the checksum of the row, which covers the session's number, is right
+	Sure   bool // the row's checksum, which covers the session's number, is right
 }
 
 // ScannedEntry is a session's entry.
@@ -108,9 +108,9 @@ const (
 	Disputed                 // only one of its entry and its head exists
 )
 
-// ScanFile finds the rows of a bbolt file in any state, wherever they are. It needs memory for about 40 bytes for each copy of
-// a record, and for the largest form. Its time is linear in the size of the file, whatever the content. The error is the
-// context's.
+// ScanFile finds the rows of a bbolt file in any state, wherever they are. It needs memory for about 40 bytes per copy
+// of a record, plus the largest form. Its time is linear in the file's size, whatever the content. It returns only the
+// context's error.
 func ScanFile(ctx context.Context, file io.ReaderAt, size int64, forms Forms) (*Scan, error) {
 	s := &scanner{
 		src: newSource(file, size), forms: forms,
@@ -152,14 +152,14 @@ func (v ScannedValue) Same(other ScannedValue) bool {
 	return v.Name == other.Name && v.sum == other.sum && v.size == other.size
 }
 
-// Swept reports whether a page that is not free lists a number as that of a deleted session.
+// Swept reports whether a page that is not free lists the number of a deleted session.
 func (s *Scan) Swept(number uint64) bool {
 	rank, ok := s.unlinked[number]
 	return ok && rank > Free
 }
 
-// SweptKnown reports whether the whole list of such numbers was read, so that rows in use under other numbers are of sessions
-// that exist.
+// SweptKnown reports whether the whole list of deleted sessions' numbers was read. If so, rows in use under other
+// numbers are of existing sessions.
 func (s *Scan) SweptKnown() bool { return s.Metas == 0 || s.catalog.unlinked.whole }
 
 // noEnd returns err, or nil for [io.EOF].

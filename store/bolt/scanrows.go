@@ -33,7 +33,7 @@ func (s *scanner) rows(ctx context.Context) error {
 			return err
 		}
 		end := min(at+64<<10, s.src.size)
-		piece, _ := s.src.bytes(at, int(min(end+1, s.src.size)-at)) // a row may begin with the piece's last byte
+		piece, _ := s.src.bytes(at, int(min(end+1, s.src.size)-at)) // a row may begin with the last byte of the piece
 		i := bytes.Index(piece, rowMagic)
 		if i < 0 {
 			at = end
@@ -45,7 +45,8 @@ func (s *scanner) rows(ctx context.Context) error {
 	return nil
 }
 
-// row adds the row whose header is at an offset, and returns the length from there to its end, or 0 if there is no row.
+// row adds the row whose header is at an offset. It returns the length from the offset to the row's end, or 0 if there
+// is no row.
 func (s *scanner) row(at int64) int64 {
 	head, _ := s.src.bytes(at, rowHeader)
 	kind, keyBytes, valueBytes, ok := header(head)
@@ -85,8 +86,8 @@ func (s *scanner) row(at int64) int64 {
 	return int64(rowHeader + valueBytes)
 }
 
-// rank returns the rank of the page that contains an offset. If the page's header has the id of another page, the page
-// was moved: it has the rank of the other page, except that InUse becomes Unknown.
+// rank returns the rank of the page that contains an offset. If the page's header has another page's id, the page was
+// moved: it has that page's rank, except that InUse becomes Unknown.
 func (s *scanner) rank(at int64) Rank {
 	page := at / s.pageSize
 	if page >= int64(len(s.pages)) {
@@ -100,7 +101,7 @@ func (s *scanner) rank(at int64) Rank {
 	return s.pages[page]
 }
 
-// entry adds a session's entry: of its name, or of the label beside its records.
+// entry adds a session's entry, found under its name or in the label beside its records.
 func (s *scanner) entry(name string, entry []byte, at int64, rank Rank) {
 	of, ok := decodeEntry(entry)
 	if !ok {
@@ -112,8 +113,8 @@ func (s *scanner) entry(name string, entry []byte, at int64, rank Rank) {
 	}
 }
 
-// record adds the record of a row. sure reports that the row's checksum is right; if not, the record's own checksum may
-// still be.
+// record adds the record in a row. sure reports that the row's checksum is right; if not, the record's own checksum may
+// still be right.
 func (s *scanner) record(key, row []byte, at int64, rank Rank, sure bool) bool {
 	form := row[rowHeader:]
 	seq, ok := s.forms.Record(form)

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// source reads a file in large pieces. Parts of the file may be unreadable, and crafted content may lead to the same bytes
-// again and again.
+// source reads a file in large pieces. Parts of the file may be unreadable, and crafted content may refer to the same
+// bytes again and again.
 type source struct {
 	file io.ReaderAt
 	size int64
 
-	at     int64 // of piece
+	at     int64 // offset of piece
 	piece  []byte
-	spent  int64 // bytes that have been looked at
+	spent  int64 // bytes read for rows
 	unread int64
 	failed map[int64]bool // blocks that could not be read
 }
@@ -35,7 +35,7 @@ func (s *source) bytes(at int64, n int) ([]byte, bool) {
 	if at >= s.at && at+int64(n) <= s.at+int64(len(s.piece)) {
 		return s.piece[at-s.at:][:n], true
 	}
-	s.at = max(0, at-pieceBytes/8) // the keys and headers of pages stand before their rows
+	s.at = max(0, at-pieceBytes/8) // a page's header and keys come before its rows
 	size := min(pieceBytes+int64(n), s.size-s.at)
 	s.piece = slices.Grow(s.piece[:0], int(size))[:size]
 	s.read(s.piece, s.at)
@@ -69,11 +69,11 @@ func (s *source) read(into []byte, at int64) {
 	}
 }
 
-// maxSpent limits the bytes that are read for rows, as a multiple of the file's size. Rows do not overlap, so only a crafted
-// file needs more than a few.
+// maxSpent limits the bytes read for rows, as a multiple of the file's size. Rows do not overlap, so only a crafted
+// file needs more than a small multiple.
 const maxSpent = 32
 
-// spend reports whether n more bytes may be read for rows, and counts them.
+// spend counts n more bytes read for rows, and reports whether that is within the limit.
 func (s *source) spend(n int) bool {
 	s.spent += int64(n)
 	return s.spent <= maxSpent*s.size

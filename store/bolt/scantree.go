@@ -19,11 +19,11 @@ type catalog struct {
 }
 
 type numbers struct {
-	whole bool // all were read
+	whole bool // all pages below the root were read
 	has   map[uint64]bool
 }
 
-// Standing returns the standing of the session with a number. A staged session counts as gone, unless a later commit may
+// Standing says whether the session with a number exists. A staged session counts as gone, unless a later commit may
 // have finished it.
 func (s *Scan) Standing(number uint64) Standing {
 	said := s.catalog.standing(number)
@@ -72,7 +72,8 @@ func (s *scanner) survey(file io.ReaderAt) {
 	s.out.Pages = t.high
 }
 
-// newest reads the tree below the newest root: of all leaves that hold the buckets, the one of the last transaction.
+// newest reads the tree below the newest root: among the leaves that hold the buckets, the leaf of the last
+// transaction.
 func (t *tree) newest() {
 	root, newest := uint64(0), uint64(0)
 	for id := uint64(2); id < t.high; id++ {
@@ -96,7 +97,7 @@ func (t *tree) newest() {
 	}
 }
 
-// guessPageSize returns the page size with which the most page headers hold their own page's number.
+// guessPageSize returns the page size at which the most pages begin with a header that holds the page's number.
 func (s *scanner) guessPageSize() uint64 {
 	best, most := int64(os.Getpagesize()), 0
 	for size := int64(blockBytes); size <= 64<<10; size *= 2 {
@@ -196,13 +197,13 @@ func (t *tree) catalog(root uint64) (c catalog) {
 	return c
 }
 
-// free reads the list of free pages, and reports whether it is valid.
+// free reads the list of free pages. It reports whether the list is valid.
 func (t *tree) free(current *metaPage) bool {
 	free, err := readFreelist(t.s.src, current)
 	if err != nil || free.id+free.own > t.high {
 		return false
 	}
-	ids := slices.DeleteFunc(free.ids, func(id uint64) bool { return id >= t.high }) // of a file that was cut off
+	ids := slices.DeleteFunc(free.ids, func(id uint64) bool { return id >= t.high }) // beyond the end of a truncated file
 	if slices.ContainsFunc(ids, func(id uint64) bool { return t.pages[id] == InUse }) {
 		return false
 	}

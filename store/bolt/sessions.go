@@ -15,8 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// session is one session's head, of bucketHeads, and its entry, of bucketSessions. Most calls read the head alone: the
-// entry has the initial state, and may be long.
+// session is a session's head, from bucketHeads, and its entry, from bucketSessions. Most calls read only the head,
+// since the entry holds the initial state and may be long.
 type session struct {
 	name     string
 	number   []byte
@@ -25,7 +25,7 @@ type session struct {
 	head     *head
 }
 
-// head is the end of a session's log, with the chain of its records. An append writes the head, and not the entry.
+// head is the end of a session's log, with the chain of its records. An append writes the head, but not the entry.
 type head struct {
 	headFields
 	counts []byte
@@ -39,7 +39,7 @@ type headFields struct {
 	Token        backend.Token
 }
 
-// shown returns a name for a message: with a slash between its parts, each of which ends with NUL 1.
+// shown returns a name for messages: its parts, each of which ends with NUL 1, joined by slashes.
 func shown(name string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(name, "\x00\x01"), "\x00\x01", "/")
 }
@@ -49,12 +49,12 @@ func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 func (s session) id() uint64 { return binary.BigEndian.Uint64(s.number) }
 
-// key is the key of a record. Seq 0 is the label's.
+// key is the key of a record, or of the label if seq is 0.
 func (s session) key(seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 16), s.number...), seq)
 }
 
-// seqOf returns the seq of a record's key, or 0 if it is not of the session.
+// seqOf returns the seq in a record's key, or 0 if the key is not the session's.
 func (s session) seqOf(k []byte) uint64 {
 	if len(k) != 16 || !bytes.HasPrefix(k, s.number) {
 		return 0
@@ -78,8 +78,8 @@ func decodeEntry(entry []byte) (s session, ok bool) {
 	return session{number: entry[:8:8], creation: string(entry[10:end]), meta: entry[end:]}, true
 }
 
-// label is length of the name (2) ‖ name ‖ entry. It precedes the session's first record, so that the records can be named if
-// the pages of names are lost.
+// label is length of the name (2) ‖ name ‖ entry. It precedes the session's first record, so that the records have a
+// name even if the pages of names are lost.
 func (s session) label() []byte {
 	return append(append(binary.BigEndian.AppendUint16(nil, uint16(len(s.name))), s.name...), s.entry()...)
 }
@@ -95,12 +95,12 @@ func decodeLabel(label []byte) (name string, at int, ok bool) {
 
 // encodeHead returns fields ‖ length of the creation id (2) ‖ creation id ‖ counts.
 func (s session) encodeHead() []byte {
-	out, _ := binary.Append(make([]byte, 0, 128), binary.BigEndian, s.head.headFields) // which have a fixed size
+	out, _ := binary.Append(make([]byte, 0, 128), binary.BigEndian, s.head.headFields) // the fields have a fixed size
 	out = append(binary.BigEndian.AppendUint16(out, uint16(len(s.creation))), s.creation...)
 	return append(out, s.head.counts...)
 }
 
-// decodeHead decodes a copy of a head, into a session without its entry.
+// decodeHead decodes a copy of a head. It returns a session without its entry.
 func decodeHead(name string, value []byte) (s session, ok bool) {
 	var h head
 	n, err := binary.Decode(value, binary.BigEndian, &h.headFields)
@@ -125,7 +125,7 @@ func (s session) putEntry(tx *bbolt.Tx) error {
 		tx.Bucket(bucketRecords).Put(key, seal(kindLabel, key, s.label())))
 }
 
-// find returns a session without its meta. Its name is in two buckets; ErrNotFound means in neither.
+// find returns a session without its meta. The name is in two buckets; ErrNotFound means that neither has it.
 func find(tx *bbolt.Tx, name string) (session, error) {
 	row := tx.Bucket(bucketHeads).Get([]byte(name))
 	if value, ok := unseal(kindHead, []byte(name), row); ok {
@@ -136,8 +136,8 @@ func find(tx *bbolt.Tx, name string) (session, error) {
 	return assemble(name, tx.Bucket(bucketSessions).Get([]byte(name)), row)
 }
 
-// assemble returns a session with its meta, by the rows of its entry and its head; nil is a missing row. If the entry is
-// whole, the session is returned with the error.
+// assemble returns a session with its meta, from the rows of its entry and its head; nil is a missing row. If only the
+// head is damaged, it returns the session with the error.
 func assemble(name string, entry, row []byte) (s session, err error) {
 	switch {
 	case entry == nil && row == nil:
@@ -177,7 +177,7 @@ func (s *session) readMeta(tx *bbolt.Tx) error {
 	return err
 }
 
-// findCreated returns a session that must have been created under the given id.
+// findCreated returns a session that must have the given creation id.
 func findCreated(tx *bbolt.Tx, name, creation string) (session, error) {
 	s, err := find(tx, name)
 	if err == nil && s.creation != creation {
@@ -186,7 +186,8 @@ func findCreated(tx *bbolt.Tx, name, creation string) (session, error) {
 	return s, err
 }
 
-// findUnmoved returns a session to write to. It fails with [backend.ErrMoved] unless the head has this last seq and token.
+// findUnmoved returns a session to write to. It fails with [backend.ErrMoved] unless the head has this last seq and
+// this token.
 func findUnmoved(tx *bbolt.Tx, name, creation string, last uint64, token backend.Token) (session, error) {
 	s, err := findCreated(tx, name, creation)
 	switch {
@@ -228,11 +229,11 @@ func setVersion(tx *bbolt.Tx, numbers uint64) error {
 	return errors.Join(meta.Put(keyVersion, number(FileVersion)), meta.Put(keyNumbers, number(numbers)), noteTransaction(tx))
 }
 
-// noteTransaction writes the transaction's number beside the roots of the buckets, by which salvage finds the newest
+// noteTransaction writes the transaction's number beside the roots of the buckets. With it, salvage finds the newest
 // root if both meta pages are lost.
 func noteTransaction(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).SetSequence(uint64(tx.ID())) }
 
-// around returns the last key below the given one, and the first key that is not below it.
+// around returns the last key below the given one, and the first key that is equal or greater.
 func around(c *bbolt.Cursor, key []byte) (before, behind []byte) {
 	if behind, _ = c.Seek(key); behind == nil {
 		before, _ = c.Last()
@@ -242,8 +243,8 @@ func around(c *bbolt.Cursor, key []byte) (before, behind []byte) {
 	return before, behind
 }
 
-// nextKey returns the key after the given one, which a cursor is at or before. It may be in a page of other sessions
-// alone: if that page is damaged there is none, since this session is not.
+// nextKey returns the key after the given one; the cursor is at or before that. The next key may be in a page of other
+// sessions only. If that page is damaged, nextKey returns nil, since this session is undamaged.
 func nextKey(c *bbolt.Cursor, key []byte) (next []byte) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -257,8 +258,8 @@ func nextKey(c *bbolt.Cursor, key []byte) (next []byte) {
 	return next
 }
 
-// headOf returns the session's head as the port has it. It fails if the log does not end with the record that the head
-// says: then the head or the last row is damaged, or of an earlier commit.
+// headOf returns the session's head for the port. It fails if the log does not end with the record that the head names:
+// then the head or the last row is damaged, or from an earlier commit.
 func headOf(tx *bbolt.Tx, s session) (backend.Head, error) {
 	h := backend.Head{Creation: s.creation, Meta: s.meta, Last: s.head.Last, Chain: s.head.Chain, Edition: s.head.Edition, Token: s.head.Token, Counts: s.head.counts}
 	// Keys only: the last record may be long.
@@ -293,7 +294,7 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 				news.Meta = nil
 			}
 			if q.UpTo != 0 {
-				var kept backend.Snapshot // which nothing needs: a page that cannot be read fails no read
+				var kept backend.Snapshot // an unreadable page of the snapshot, which is optional, fails no read
 				if err := b.handle.guard(func() error { kept = s.snapshot(tx); return nil }); err != nil {
 					kept = backend.Snapshot{Err: err}
 				}
@@ -302,7 +303,7 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 				}
 			}
 			if _, most := q.Limits(); known || q.UpTo != 0 {
-				err := b.handle.guard(func() error { // a page that cannot be read ends the records
+				err := b.handle.guard(func() error { // an unreadable page ends the records
 					for r := range s.records(tx, q.Seqs(news.Last, news.Snapshot), most) {
 						news.Records = append(news.Records, r)
 					}
@@ -329,7 +330,7 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 	return news, err
 }
 
-// viewSession calls f with a session that was created under the given id.
+// viewSession calls f with a session that must have the given creation id.
 func (b *Backend) viewSession(ctx context.Context, name, creation string, f func(tx *bbolt.Tx, s session) error) error {
 	return b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
@@ -343,7 +344,7 @@ func (b *Backend) viewSession(ctx context.Context, name, creation string, f func
 // Read implements [backend.Backend].
 func (b *Backend) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) (out []backend.Record, err error) {
 	err = b.viewSession(ctx, name, creation, func(tx *bbolt.Tx, s session) error {
-		// The records before a page that cannot be read can be read.
+		// Records before an unreadable page are still returned.
 		err := b.handle.guard(func() error {
 			for r := range s.records(tx, seqs, maxBytes) {
 				out = append(out, r)
@@ -364,7 +365,7 @@ func (s session) records(tx *bbolt.Tx, seqs []uint64, maxBytes int) iter.Seq[bac
 		c := tx.Bucket(bucketRecords).Cursor()
 		n, size, before := 0, 0, uint64(math.MaxUint64)
 		for _, seq := range seqs {
-			if seq == 0 || seq > s.head.Last { // A step beyond may lead into another session's page.
+			if seq == 0 || seq > s.head.Last { // a cursor step beyond may reach another session's page
 				return
 			}
 			var data []byte
@@ -416,7 +417,7 @@ func (s session) snapshot(tx *bbolt.Tx) backend.Snapshot {
 	return backend.Snapshot{Err: fmt.Errorf("%w: the checksum of the snapshot of session %q", backend.ErrDamaged, shown(s.name))}
 }
 
-// snapshotFields stand before a snapshot's spans, of eight bytes for each seq, and its data.
+// snapshotFields come before a snapshot's spans, two seqs of eight bytes each, and its data.
 type snapshotFields struct {
 	Seq   uint64
 	Chain backend.Chain
@@ -445,7 +446,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (ou
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		for _, n := range names(tx.Bucket(bucketSessions), tx.Bucket(bucketHeads), prefix, after, limit) {
 			l := backend.Listed{Session: n.name}
-			// A page of one session that cannot be read keeps no other from being listed.
+			// An unreadable page of one session must not keep other sessions from being listed.
 			l.Err = b.handle.guard(func() (err error) {
 				value, _ := unseal(kindHead, []byte(n.name), n.rows[1])
 				s, ok := decodeHead(n.name, value)

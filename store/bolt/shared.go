@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// A shared value's name stands in bucketSharedNames too, so that neither is lost alone.
+// A shared value's name is in bucketSharedNames too, so that the loss of one row is noticed.
 
 // putShared writes shared values, and new versions of their scopes.
 func putShared(tx *bbolt.Tx, values []backend.Value) error {
@@ -39,7 +39,7 @@ func putShared(tx *bbolt.Tx, values []backend.Value) error {
 	return nil
 }
 
-// scopeVersion returns the version of a scope, or 0 if it has none that can be read.
+// scopeVersion returns the version of a scope, or 0 if it has no readable version.
 func scopeVersion(tx *bbolt.Tx, scope string) backend.Token {
 	if scope == "" {
 		return 0
@@ -94,7 +94,7 @@ func sharedWith(tx *bbolt.Tx, prefix string) (out []backend.Value) {
 		} else if _, own := unseal(kindName, []byte(n.name), n.rows[1]); own || n.rows[0] != nil && n.rows[1] != nil {
 			v.Err = fmt.Errorf("%w: it is missing, or its checksum is wrong", backend.ErrDamaged)
 		} else {
-			continue // a name that damage has made of another
+			continue // damage has changed the name
 		}
 		out = append(out, v)
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Other writers wait for a commit that removes rows: it removes maxRemoved bytes, of which each row counts for
-// rowOverhead more than it has.
+// Other writers wait for a commit that removes rows. So one commit removes at most maxRemoved bytes, counting
+// rowOverhead extra bytes for each row.
 const (
 	maxRemoved  = 8 << 20
 	rowOverhead = 4 << 10
 )
 
-// Delete implements [backend.Backend]. The session is gone with the first commit, which removes as many rows as a
-// commit may; later commits remove the rest.
+// Delete implements [backend.Backend]. The first commit removes the session, with as many rows as a commit may remove;
+// later commits remove the remaining rows.
 func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backend.Head) error {
 	left := false
 	err := b.update(ctx, func(tx *bbolt.Tx) error {
@@ -58,15 +58,15 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 	return err
 }
 
-// removeRows removes rows under a number until room is used up. If some room is left, no row is.
+// removeRows removes rows under a number until room is used up. If room is left over, all rows were removed.
 func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *int) error {
 	if err := b.handle.paths(tx).check(number, rowBuckets...); err != nil {
 		return err
 	}
 	for _, name := range rowBuckets {
 		bucket := tx.Bucket(name)
-		// First the keys: a cursor loses its place when rows go, and finding it again
-		// leads through all the pages that have become empty.
+		// Collect the keys first: a cursor loses its place when rows are removed, and finding the place again leads
+		// through all pages that became empty.
 		var keys [][]byte
 		for k, v := range rows(bucket, number) {
 			if *room <= 0 {
@@ -87,8 +87,8 @@ func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *int) error {
 // errNothing ends a transaction that has nothing to write.
 var errNothing = errors.New("nothing to write")
 
-// sweep removes the rows of unlinked numbers, some in each commit, so that other writers come in between. Rows that
-// an error, a crash or a copy under way leaves take up room until the next sweep.
+// sweep removes the rows of unlinked numbers, some in each commit, so that other writers get a turn in between. Rows
+// left by an error, a crash or a running copy take up room until the next sweep.
 func (b *Backend) sweep(ctx context.Context) {
 	left := true
 	look := func(tx *bbolt.Tx) error {
@@ -100,7 +100,7 @@ func (b *Backend) sweep(ctx context.Context) {
 	}
 }
 
-// sweepSome removes rows of unlinked numbers, as many as a commit may, and the numbers without rows. It skips numbers
+// sweepSome removes as many rows of unlinked numbers as a commit may, and the numbers without rows. It skips numbers
 // whose checksum is wrong: damage may have turned them into numbers of sessions.
 func (b *Backend) sweepSome(tx *bbolt.Tx) error {
 	if b.removalsPaused.Load() {
@@ -112,7 +112,7 @@ func (b *Backend) sweepSome(tx *bbolt.Tx) error {
 			numbers = append(numbers, bytes.Clone(k))
 		}
 	}
-	if len(numbers) == 0 { // those that are left are damaged
+	if len(numbers) == 0 { // only damaged numbers are left
 		return errNothing
 	}
 	room := maxRemoved

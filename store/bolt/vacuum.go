@@ -15,7 +15,8 @@ import (
 // calls write, then locks out writers, copies the rows written in the meantime, and renames the draft over the file.
 //
 // If the program crashes before the rename, the next vacuum removes the draft. Both files stay locked until the new
-// name is durable, so a process that waits for the old file's lock finds that the file has no name, and opens the new one.
+// name is durable. So a process that waits for the old file's lock then finds that this file has no name, and opens the
+// new one.
 func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (err error) {
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly
@@ -39,7 +40,7 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 		return err
 	}
 	defer func() {
-		if removeErr := os.Remove(draft); !errors.Is(removeErr, fs.ErrNotExist) { // else it was renamed
+		if removeErr := os.Remove(draft); !errors.Is(removeErr, fs.ErrNotExist) { // it does not exist after a rename
 			err = errors.Join(err, removeErr)
 		}
 	}()
@@ -62,11 +63,11 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 	return b.replace(draft, target)
 }
 
-// copyRounds is how often rows are copied while other calls write. Each round copies the rows written during the one
-// before, so that few are left for the last copy, for which writers wait.
+// copyRounds is how often rows are copied while other calls write. Each round copies the rows written during the round
+// before, so that few rows are left for the last copy, for which writers wait.
 const copyRounds = 3
 
-// catchUp copies all rows, the last of them with the writer lock held. If it succeeds, the caller unlocks.
+// catchUp copies all rows, the last ones while it holds the writer lock. If it succeeds, the caller unlocks.
 func (r *reader) catchUp(ctx context.Context) (unlock func(), err error) {
 	for range copyRounds {
 		if _, err := r.copy(ctx); err != nil {
@@ -96,7 +97,7 @@ func (b *Backend) replace(draft, target string) error {
 	if err != nil {
 		return err
 	}
-	if b.opts.NoSync { // else opening has made it durable
+	if b.opts.NoSync { // otherwise opening has made it durable
 		err = h.file.Sync()
 	}
 	b.mu.Lock() // waits for reads
@@ -120,7 +121,7 @@ func (b *Backend) replace(draft, target string) error {
 	h.path = b.path
 	if err := b.opts.syncDir(filepath.Dir(target)); err != nil {
 		// If we wrote now and power failed, the old file could have the name again. b.broken makes the next call reopen
-		// the file, which syncs the folder.
+		// the file, which syncs the directory.
 		b.broken = fmt.Errorf("the name of the new file: %w", err)
 	}
 	if err := old.close(); err != nil {
