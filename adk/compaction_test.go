@@ -71,8 +71,7 @@ func toolLoop(t *testing.T, sessions session.Service, steps int, question string
 
 var inRun = compaction.Config{Enabled: true, TokenThreshold: 800, EventRetentionSize: 2, Summarizer: adk.Summarizer(shortener{})}
 
-// One long invocation is compacted while it runs: the next prompt is the shorter one, and
-// has the question.
+// One long invocation is compacted while it runs: the next prompt is shorter, and contains the question.
 func TestCompactionInsideARun(t *testing.T) {
 	sessions := compacted(t, adk.Options{Compaction: inRun})
 	longest, shorter := 0, 0
@@ -89,8 +88,8 @@ func TestCompactionInsideARun(t *testing.T) {
 	equal(t, "events in the audit log", loggedEvents(t, sessions, get(t, sessions, "s")), 1+2*40+1)
 }
 
-// An agent that is shown the turn that runs alone sees what it was asked, and what it has
-// done since, though that was summarised.
+// An agent that is shown only the running turn sees its question and its work since then, even after that was
+// summarised.
 func TestCompactionInsideATurnShownAlone(t *testing.T) {
 	sessions := compacted(t, adk.Options{Compaction: inRun})
 	alone := func(c *llmagent.Config) { c.IncludeContents = llmagent.IncludeContentsNone }
@@ -109,7 +108,7 @@ func TestCompactionInsideATurnShownAlone(t *testing.T) {
 	}
 }
 
-// It can be left to the background.
+// Compaction can be left to the background.
 func TestNoCompactionInsideARun(t *testing.T) {
 	sessions := compacted(t, adk.Options{Compaction: inRun, CompactionTimeout: -1})
 	prompts := toolLoop(t, sessions, 12, "the question")
@@ -120,8 +119,8 @@ func TestNoCompactionInsideARun(t *testing.T) {
 	}
 }
 
-// A summarizer or a hook that fails, panics, never returns, refuses or takes its time with nothing to say does no harm to a
-// run: the run waits no longer than the timeout in all, and what went wrong can be asked for. What was vetoed is not written.
+// A summarizer or a hook that fails, panics, never returns, refuses, or slowly declines does not harm a run. The run
+// waits no longer than the timeout in all, and LastCompaction reports the failure. After a veto, nothing is written.
 func TestFailuresReachNoRun(t *testing.T) {
 	var release chan struct{}
 	broken := errors.New("broken")
@@ -203,8 +202,8 @@ func TestFailuresReachNoRun(t *testing.T) {
 // long gives an event a text that is too long to be quoted in a summary: a summarizer is asked.
 func long(e *session.Event) { e.Content.Parts[0].Text += strings.Repeat(" word", 120) }
 
-// What the user has just asked is never summarised by the background, though it comes
-// while a summary of what was before is being made.
+// The background never summarises the user's newest question, even if the question arrives while earlier events are
+// summarised.
 func TestBackgroundLeavesTheQuestion(t *testing.T) {
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -244,8 +243,8 @@ func TestBackgroundLeavesTheQuestion(t *testing.T) {
 	no(t, sessions.AppendEvent(t.Context(), run, said("after", "inv10", "app")))
 }
 
-// A message of the user that answers a call begins a run, which reads from the log what
-// was answered: nothing is compacted before that.
+// A message of the user that answers a call begins a run. That run reads the answered request from the log, so nothing
+// is compacted before then.
 func TestAnswerOfTheUserIsLeft(t *testing.T) {
 	cfg := inRun
 	cfg.TokenThreshold = 100
@@ -267,7 +266,7 @@ func TestAnswerOfTheUserIsLeft(t *testing.T) {
 	}
 }
 
-// Inside a workflow's node what a session shows only grows, whatever is patched meanwhile.
+// Inside a workflow's node, a session's list of events only grows, whatever is patched meanwhile.
 func TestSessionGrowsInsideNodes(t *testing.T) {
 	for _, filtered := range []bool{false, true} {
 		t.Run(fmt.Sprint("filtered ", filtered), func(t *testing.T) {
@@ -303,14 +302,13 @@ func TestSessionGrowsInsideNodes(t *testing.T) {
 	}
 }
 
-// cut takes out events from the start, by a session of its own.
+// cut hides events from the start, through another session value.
 func cut(t *testing.T, svc *adk.Service, n int) {
 	t.Helper()
 	no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(0, n).WithState(patch.Keep)}, store.PatchOptions{})))
 }
 
-// Who is shown a summary before it is written sees what will be in the log, and can change
-// nothing in it.
+// Approve sees the summary as it will be logged, and cannot change it.
 func TestApprove(t *testing.T) {
 	var drafts []compaction.ApproveRequest[store.Key]
 	svc := compacted(t, adk.Options{
@@ -348,8 +346,8 @@ func TestApprove(t *testing.T) {
 	equal(t, "patches logged", logged, 1)
 }
 
-// Who is asked before events are summarised sees them, and what it says must be kept is
-// kept. A veto leaves the session as it is, and a focus reaches the summarizer.
+// Prepare sees the events before they are summarised, and the text that it returns is kept. A veto leaves the session
+// unchanged, and a focus reaches the summarizer.
 func TestPrepare(t *testing.T) {
 	var asked []compaction.PrepareRequest[store.Key]
 	var focus string
@@ -388,7 +386,7 @@ func TestPrepare(t *testing.T) {
 	equal(t, "summary", get(t, svc, "s").Events().At(0).Content.Parts[0].Text, "They talked.\nThe gate code must be kept.")
 }
 
-// Who asks for it gets the error that no run gets, and is not made to wait after it.
+// A caller of Compact gets the error that runs do not get, and the next call does not back off.
 func TestCompactOnRequest(t *testing.T) {
 	broken := errors.New("broken")
 	fail := true
@@ -431,7 +429,7 @@ func TestCompactOnRequest(t *testing.T) {
 	cancel()
 	fails(t, errOf(svc.Compact(ctx, sess, adk.CompactOptions{})), context.Canceled)
 
-	// Of a session that is gone nothing is known.
+	// Of a deleted session, nothing is known.
 	no(t, svc.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 	fails(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{})), store.ErrNotFound)
 	if last, ok := svc.LastCompaction(sess); ok && last.Outcome == compaction.Wrote {
@@ -506,8 +504,8 @@ func cleared(prompt []*genai.Content) (gone, whole int) {
 	return gone, whole
 }
 
-// Old results are cleared while one long invocation runs, with no summarizer; calls stay, and
-// people see what the tools returned.
+// Old results are cleared while one long invocation runs, without a summarizer. Calls stay, and the history shows
+// people the results.
 func TestClearingInsideARun(t *testing.T) {
 	cfg := compaction.Config{Enabled: true, ClearAfter: 20, Summarizer: compaction.SummarizerFunc(
 		func(context.Context, compaction.Request) (compaction.Response, error) { panic("asked") })}
@@ -581,7 +579,7 @@ func told(sess session.Session) (texts []string) {
 	return texts
 }
 
-// Who summarises: what the configuration names, else the options' model, else Extractive.
+// The summarizer is the configuration's, or else the options' model, or else Extractive.
 func TestWhoSummarises(t *testing.T) {
 	var models, named atomic.Int32
 	broken := modelFunc(func(context.Context, *model.LLMRequest) responses {

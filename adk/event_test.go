@@ -26,7 +26,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// filled is an event whose every field says something that careless encodings lose.
+// filled is an event whose fields all have values that careless encodings lose.
 func filled() *session.Event {
 	e, n := new(session.Event), int64(0)
 	leaf := func(v reflect.Value) bool {
@@ -57,7 +57,7 @@ func filled() *session.Event {
 	return e
 }
 
-// lossless are events that come back as they are.
+// lossless are events that come back unchanged.
 func lossless() map[string]*session.Event {
 	empty := new(session.Event)
 	emptied(reflect.ValueOf(empty).Elem(), 1)
@@ -123,7 +123,7 @@ type order struct {
 	note  string
 }
 
-// What does not come back with its Go type comes back as its JSON.
+// A value that does not come back with its Go type comes back as its JSON.
 func TestValuesOfOtherTypes(t *testing.T) {
 	seven := 7
 	for _, c := range []struct {
@@ -168,7 +168,7 @@ func TestPartsThatAreNil(t *testing.T) {
 	})
 }
 
-// U+FFFD takes the place of bytes that are not UTF-8, wherever they stand, and a run is told once.
+// U+FFFD replaces bytes that are not UTF-8, wherever they are, and the log warns once per run.
 func TestTextThatIsNotUTF8(t *testing.T) {
 	const bad, good = "half \xed\xa0\xbd \xff", "half \ufffd\ufffd\ufffd \ufffd"
 	event := func(id, text string) *session.Event {
@@ -388,7 +388,7 @@ func setLeaf(v reflect.Value, text func() string, number func() int64, anything 
 	return true
 }
 
-// values are such as stand in an `any`.
+// values are examples of values in an `any`.
 func values(n int64) map[string]any {
 	return map[string]any{
 		"int": int(n), "int64": int64(1<<53 + 1), "uint8": uint8(7), "float": 5.0, "float32": float32(0.1),

@@ -56,7 +56,7 @@ func (s *Service) Over(t *testing.T, opts Options) *Service {
 // WithoutCache returns options of a service of [Wrap] that caches no log.
 func (o Options) WithoutCache() Options { o.cacheBytes = -1; return o }
 
-// SetMissing sets what ADK's service in memory returns for a session that is not there.
+// SetMissing sets the errors that ADK's in-memory service returns for a missing session.
 func SetMissing(t *testing.T, err error) {
 	before, get := missing, func() error { return err }
 	missing = missingErrors{get, get}

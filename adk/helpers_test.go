@@ -68,8 +68,7 @@ func opened(t *testing.T) func(*store.Store, error) *store.Store {
 	}
 }
 
-// onEach runs a test on each backend. Each operation of the service that it gets is on a
-// store that may have been closed and opened again since the last.
+// onEach runs a test on each backend. The store may be closed and opened again between two operations of its service.
 func onEach(t *testing.T, test func(t *testing.T, s service)) {
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) { test(t, service{t, b.make(t)}) })
@@ -105,7 +104,7 @@ func (s service) AppendEvent(ctx context.Context, sess session.Session, e *sessi
 	return s.now().AppendEvent(ctx, sess, e)
 }
 
-// handleCalls are the calls of a service that take a session of its.
+// handleCalls are the calls of a service that take one of its sessions.
 func handleCalls(svc func() *adk.Service) map[string]func(ctx context.Context, s session.Session) error {
 	return map[string]func(ctx context.Context, s session.Session) error{
 		"append": func(ctx context.Context, s session.Session) error {

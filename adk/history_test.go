@@ -41,8 +41,8 @@ func peopleSee(t *testing.T, s session.Service, req session.GetRequest) *adk.Ses
 	return r.Session.(*adk.Session)
 }
 
-// summarised is a session of six messages, of which a summary hides the second to the
-// fifth, and another one that and the first.
+// summarised is a session of six messages. A summary hides the second to the fifth, and another summary hides that one
+// and the first.
 func summarised(t *testing.T, s *adk.Service) {
 	t.Helper()
 	sess := create(t, s, "s", map[string]any{"k": 1})
@@ -76,7 +76,7 @@ func TestHistory(t *testing.T) {
 		for range sess.Events().All() {
 			break
 		}
-		// A patch is not made of the indices of a history.
+		// A patch cannot be made from the indices of a history.
 		err := errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{}))
 		fails(t, err, patch.ErrInvalid)
 		if !strings.Contains(err.Error(), "WithHistory") {
@@ -93,7 +93,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// What a session shows from its first write on is the visible log.
+// From its first write on, a session shows the visible log.
 func TestHistoryEndsWithAWrite(t *testing.T) {
 	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
 		summarised(t, s)
@@ -114,7 +114,7 @@ func TestHistoryEndsWithAWrite(t *testing.T) {
 	})
 }
 
-// A summary that stands for nothing in this log is not taken for the user's words.
+// A summary without events in this log is not taken for the user's words.
 func TestHistoryMarksSummaries(t *testing.T) {
 	s := inMemory(t)
 	sess := create(t, s, "s", nil)
@@ -168,7 +168,7 @@ func TestHistoryOverREST(t *testing.T) {
 	equal(t, "events", base.events[:6], all)
 }
 
-// Only what reads is marked.
+// Only reading requests are marked.
 func TestHistoryHandler(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)
@@ -202,7 +202,7 @@ func (k *kept) AddSessionToMemory(_ context.Context, sess session.Session) error
 	return k.err
 }
 
-// A memory gets the history, whatever session it is handed.
+// A memory gets the history, whatever the session that it is given shows.
 func TestHistoryForMemory(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)
@@ -242,7 +242,7 @@ func TestHistoryForMemory(t *testing.T) {
 	}
 }
 
-// unpicked is a backend from which nothing that is hidden can be read, once it is broken.
+// unpicked is a backend that cannot read hidden records once it is broken.
 type unpicked struct {
 	*memstore.Backend
 	broken bool
@@ -266,8 +266,8 @@ func (c *readCounter) Read(ctx context.Context, name, creation string, seqs []ui
 	return c.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
-// A page of a history reads what it shows, however long the session, however deep the summaries, and however far the page
-// from the end.
+// A page of a history reads only what it shows, however long the session is, however deep the summaries are, and
+// however far the page is from the end.
 func TestHistoryPageReads(t *testing.T) {
 	for _, size := range []int{100, 800} {
 		b := &readCounter{Backend: new(memstore.Backend)}

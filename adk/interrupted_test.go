@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// inTime gives events times one after the other: a base may order them by these.
+// inTime gives events ascending times: a base may order them by time.
 func inTime(from int, events ...*session.Event) []*session.Event {
 	for i, e := range events {
 		e.Timestamp = timed(from+i, "", "").Timestamp
@@ -34,7 +34,7 @@ func dangling(t *testing.T, s *adk.Service) session.Session {
 	return sess
 }
 
-// After a run that died between a call and its result, each later prompt is one that a strict API takes.
+// If a run died between a call and its result, a strict API accepts each later prompt.
 func TestInterruptedCalls(t *testing.T) {
 	compacting := compaction.Config{Enabled: true, CompactionInterval: 3, TokenThreshold: 400, Summarizer: adk.Summarizer(shortener{})}
 	for name, opts := range map[string]adk.Options{
@@ -76,7 +76,7 @@ func TestInterruptedCalls(t *testing.T) {
 	}
 }
 
-// The answer stands beside its call and says what it is. It gives place to a late answer, and can be taken back.
+// The answer is beside its call and says that it is a replacement. A late answer replaces it, and it can be reverted.
 func TestAnswerOfAnInterruptedCall(t *testing.T) {
 	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		sess := create(t, s, "s", nil)
@@ -103,7 +103,7 @@ func TestAnswerOfAnInterruptedCall(t *testing.T) {
 		say(t, s, sess, inTime(9, said("late2", "i1", "app", returning("dead", "order", map[string]any{"ok": true})))...)
 		equal(t, "interrupted", len(ids(get(t, s, "s"))), 7)
 	})
-	// A tool that takes long answers through a handle that is older than what was recorded in its place.
+	// A long-running tool answers through a handle older than the answer recorded in its place.
 	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		slow := create(t, s, "s", nil)
 		say(t, s, slow, inTime(0, said("u1", "i1", "user"), said("c1", "i1", "app", calling("c", "order")))...)
@@ -114,7 +114,7 @@ func TestAnswerOfAnInterruptedCall(t *testing.T) {
 			equal(t, "events", ids(sess), []string{"u1", "c1", "u2", "a2", "late"})
 		}
 	})
-	// A message that has waited comes through a handle that is older than the call.
+	// A message that waited arrives through a handle older than the call.
 	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		waiting := create(t, s, "s", nil)
 		say(t, s, get(t, s, "s"), inTime(0, said("u1", "i1", "user"), said("c1", "i1", "app", calling("c", "order")))...)
@@ -173,7 +173,7 @@ func TestCallsThatAreNotInterrupted(t *testing.T) {
 	}
 }
 
-// A run that is known to go on keeps its calls: one that the plugin watches, or one of another process.
+// A run known to be active keeps its calls: the plugin watches it, or it is another process's.
 func TestCallsOfARunThatGoesOn(t *testing.T) {
 	s := compacted(t, adk.Options{})
 	create(t, s, "s", nil)

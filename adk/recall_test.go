@@ -47,7 +47,7 @@ func TestAgentRecalls(t *testing.T) {
 		})
 		turn := 0
 		code, tank, row := regexp.MustCompile(`locker code is (\S+)`), regexp.MustCompile(`tank holds (\d+) litres`), regexp.MustCompile(`row 0777: (\S+)`)
-		// The model knows only its prompt.
+		// The model knows only what its prompt says.
 		knows := func(prompt []*genai.Content, what *regexp.Regexp) string {
 			text, err := json.Marshal(prompt)
 			no(t, err)
@@ -238,7 +238,7 @@ func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
 			t.Errorf("by handle %q: %v, want %q", handle, got[0], want)
 		}
 	}
-	// In a branch, an agent sees what leads to it.
+	// In a branch, an agent sees the branches that lead to it.
 	sub := func(branch string) []string {
 		var found []string
 		m := replying(func(prompt []*genai.Content) *genai.Part {

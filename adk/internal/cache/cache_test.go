@@ -6,7 +6,7 @@ import (
 	"github.com/patchlog-dev/patchlog/adk/internal/cache"
 )
 
-// What was used last stays, also a value that is larger than the limit, and a cache without room keeps nothing.
+// Recently used values stay, even a value larger than the limit. A cache without room caches nothing.
 func TestCache(t *testing.T) {
 	c := cache.Cache[string, int]{Limit: 10}
 	has := func(key string, want bool) {

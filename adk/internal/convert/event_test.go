@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a newer ADK's types have besides is kept too.
+// Fields that only a newer ADK's types have are kept too.
 func TestFieldsOfNewerVersions(t *testing.T) {
 	type Response struct {
 		Content string `json:"content"`
