@@ -71,7 +71,7 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 		equal(t, "seqs are the same", got.(*adk.Session).View().Creation(), sess.(*adk.Session).View().Creation())
 		equal(t, "time", got.LastUpdateTime().UTC(), timed(4, "", "").Timestamp)
 
-		// A drop-cut of all gives back what the session began with.
+		// Cutting the first event drops its changes: k has its initial value again, and the value of the other event stays.
 		no(t, errOf(s.ApplyPatch(t.Context(), got, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
 		equal(t, "state", stateOf(get(t, s, "s")), map[string]any{"k": "initial", "own": "set", "app:a": "x", "user:u": "shared"})
 		no(t, errOf(s.Revert(t.Context(), got, "cut")))

@@ -128,7 +128,7 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 //     second answer also invents more than two, [Extractive] writes the summary.
 //
 // If the text of the events has less than 32 tokens, this text is the summary and the summarizer is not called. If it
-// has less than 128 tokens, this text is the summary if the answer is too long or invents identifiers.
+// has less than 128 tokens, it replaces an answer that is too long or invents identifiers.
 //
 // After a failure or a refused answer the session stays as it is, and the error is a *[SummarizerError]; there is no
 // error if the summarizer declines. The summarizer is not called again until the session has grown by one record; this

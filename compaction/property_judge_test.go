@@ -591,8 +591,8 @@ func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens 
 	return out
 }
 
-// keepAround lets what is tied over a call that stays stay too: where such a call would
-// then come first, or after a summary of role model, it may not go.
+// keepAround keeps each event before a staying call that has a tied call or response behind that call. Without such
+// events the call could come first, or directly after a summary of role model.
 func keepAround(v fold.View, stays []bool) (changed bool) {
 	last := lastOfTied(v)
 	for _, c := range v.Calls() {

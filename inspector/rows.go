@@ -521,7 +521,7 @@ func (i *Inspector) addLosses(ctx context.Context, b *sessionBody) error {
 	return nil
 }
 
-// tokensTitle returns the exact number of tokens as text.
+// tokensTitle returns an estimated number of tokens as text, not rounded.
 func tokensTitle(n int) string { return tokenCount(n) + ", estimated" }
 
 // timeIn returns a function that formats a time, and returns "" for the zero time.

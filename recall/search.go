@@ -84,7 +84,7 @@ func (f *Finder[K]) Search(ctx context.Context, key K, s Search) ([]Hit[K], erro
 
 // SearchAll searches several sessions and ranks their events together; s.View must be nil. If a session cannot be read,
 // SearchAll calls skip with the error, and leaves the session out if skip returns true. An error from keys ends the
-// search. Indexes that do not fit into the finder's memory limit are built twice.
+// search. An index beyond the finder's memory limit is built twice: to count words, and to rank.
 func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], skip func(K, error) bool, s Search) ([]Hit[K], error) {
 	if err := s.Validate(); err != nil {
 		return nil, err

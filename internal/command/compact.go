@@ -24,7 +24,8 @@ old results of tools are cleared if that saves --clear-after tokens. Then passes
 until nothing is due. A pass reads at most about 50,000 tokens, and no call without its result. The log keeps every
 event, and the state stays.
 
-This command ignores what a pass costs. A service, that is, the library or ADK's adapter, waits until it pays.
+This command ignores what a pass costs. A service (packages compaction and adk) makes a pass only if its
+savings justify its cost.
 
 Gemini writes the summaries if GOOGLE_API_KEY or GEMINI_API_KEY is set; otherwise sentences are selected offline. If the
 summarizer fails, the command fails, and earlier passes stay. With --redact the summarizer reads placeholders in place

@@ -30,13 +30,13 @@ KEY names the session of a file, or selects one session of a patchlog database. 
 the file says; else its app is the format's name, its user is "user", and its id is the file's name.
 
 Importing again adds new records. A session is imported as a whole or not at all. If it exists with another log, it is
-reported and not changed, the others are imported, and the exit code is 1. SOURCE is only read, and may be in use.
+reported and not changed, the other sessions are imported, and the exit code is 1. SOURCE is only read, and may be in use.
 SQLite files need the command patchlog-sqlite. Differences from the source are listed below each session; the table in
 docs/OPERATIONS.md explains them.
 
 ADK's compaction records become summaries where possible; those in lines of events only with --compactions adopt. Values
-that sessions share (app: and user: keys) come with databases and with ADK's sessions. Existing values stay, and
-different ones are reported.
+that sessions share (app: and user: keys) come with databases and with ADK's sessions. Existing values
+stay and different ones are reported, but new records of a patchlog database set the values that they change.
 
 $ patchlog import ~/.claude/projects
 $ patchlog import shop/ada/4711 session.jsonl

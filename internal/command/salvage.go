@@ -25,8 +25,8 @@ must not exist. OLD is not changed; no program should write to it meanwhile.
 
 A session with a gap ends before it. The records behind the gap become the session KEY~from-SEQ, where patches are events
 without effect (customMetadata.patchlog.salvaged). KEY~maybe-deleted may have been deleted, KEY~without-state lost its
-initial state, and salvaged/unknown/session-NUMBER its key. A session about which nothing tells whether it was deleted
-keeps its key and is reported. --leave-out-doubtful skips both.
+initial state, and salvaged/unknown/session-NUMBER its key. If the file does not tell whether a session was deleted,
+the session keeps its key and is reported. --leave-out-doubtful leaves such sessions and KEY~maybe-deleted out.
 
 The exit code is 1 if something is lost or in doubt. With --json each session is a line {"key", "parts", "records",
 "lost", "receiptLost", "endUnknown", "maybeDeleted", "nameless", "stateless", "whole"}, and the last line has the totals.
