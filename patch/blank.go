@@ -20,12 +20,13 @@ const ErasedText = "[erased]"
 
 // erasedMark is the value of erasedKey.
 type erasedMark struct {
-	As      string `json:"as"`      // the id of the marked event or patch
-	Receipt string `json:"receipt"` // the id of the receipt that erased it
+	As      string `json:"as"`      // id of the marked event or patch
+	Receipt string `json:"receipt"` // id of the receipt
 }
 
-// ErasedBy returns the id of the receipt that erased the event, or the patch or some of its events. ok is
-// false if nothing was erased. The mark names its own event, so a copy under another id does not count.
+// ErasedBy returns the id of the receipt under which content of the event or patch was erased. For a patch,
+// content of its events counts. If nothing was erased, ok is false. The erasure mark contains the event's id,
+// so it has no effect in a copy with another id.
 func (e *Envelope) ErasedBy() (receipt string, ok bool) {
 	var m erasedMark
 	if !e.ownMark(erasedKey, &m) || m.As != e.id {
@@ -34,7 +35,8 @@ func (e *Envelope) ErasedBy() (receipt string, ok bool) {
 	return m.Receipt, true
 }
 
-// ownMark decodes customMetadata["patchlog"][key]. It reports false if that is absent or the event has no id.
+// ownMark decodes customMetadata["patchlog"][key]. It returns false if the member is absent or the event has no
+// id.
 func (e *Envelope) ownMark(key string, into any) bool {
 	if e.id == "" || !bytes.Contains(e.json, []byte(`"`+key+`"`)) {
 		return false
@@ -43,8 +45,9 @@ func (e *Envelope) ownMark(key string, into any) bool {
 	return own != nil && stdjson.Unmarshal(own, into) == nil
 }
 
-// Blank returns the record without the content that the receipt with the given id erases. It returns r if that is
-// erased already or if the receipt does not cover r. Seq and ids stay. Receipts are never erased.
+// Blank returns the record without the content that the receipt with the given id erases. It keeps the seq and
+// all ids. If the content is already erased, or the receipt does not cover r, Blank returns r. Receipts are
+// never erased.
 func (e Erasure) Blank(r Record, receipt string) Record {
 	switch {
 	case !e.covers(r.Seq):
@@ -63,7 +66,7 @@ func (e *Event) IsBlank(values ValuePolicy) bool {
 	return ok && (values != NullValues || !e.setsValues())
 }
 
-// setsValues reports whether the event sets a value that is not null.
+// setsValues reports whether the event sets a state key to a value other than null.
 func (e *Event) setsValues() bool {
 	for _, changes := range []func(func(Change) bool){e.Changes(), e.SharedChanges()} {
 		for c := range changes {
@@ -75,26 +78,34 @@ func (e *Event) setsValues() bool {
 	return false
 }
 
-// Blank returns the event after an erasure. It keeps the event's identity, the content's role, the ids and names of
-// function calls and responses, the record handles of recall's tools, the ids of long-running calls, the keys of the
-// state delta with their values or null, a summary's times and excluded events, and patchlog's own notes about the
-// event's origin. Everything else is removed. Content without calls and responses becomes [ErasedText]; in a summary
-// its role becomes user. [Event.ErasedBy] returns the receipt. Blank returns e if it is erased already.
+// Blank returns the event as an erasure leaves it. If the event is already erased, Blank returns e. The blank
+// keeps:
+//
+//   - the event's identity and the content's role
+//   - ids and names of function calls and responses
+//   - handles of records in calls and responses of package recall's tools
+//   - ids of long-running calls
+//   - keys of the state delta, with their values or null
+//   - times and excluded events of a summary
+//   - patchlog's own metadata about the event's origin
+//
+// Everything else is removed. If the content has no function call or response, it becomes [ErasedText]. The
+// content of a summary gets the role user. [Event.ErasedBy] returns the receipt.
 func (e *Event) Blank(receipt string, values ValuePolicy) *Event {
 	return e.blank(receipt, values, e.IsSummary())
 }
 
-// blank is [Event.Blank]; summary says whether the event is a summary.
+// blank implements [Event.Blank]. summary says whether the event is a summary.
 func (e *Event) blank(receipt string, values ValuePolicy, summary bool) *Event {
 	if e.IsBlank(values) {
 		return e
 	}
 	out, err := e.blanked(receipt, values, summary)
-	if err != nil { // a forged record with invalid JSON: nothing can be kept
+	if err != nil { // a forged record with invalid JSON; only its identity can be kept
 		out, err = (&Event{Envelope: Envelope{identity: e.identity}}).blanked(receipt, values, false)
 	}
 	if err != nil {
-		panic("patch: a blank is no event: " + err.Error()) // its identity was validated when it was made or parsed
+		panic("patch: a blank is no event: " + err.Error()) // the identity was validated when the event was made
 	}
 	return out
 }
@@ -146,14 +157,14 @@ func (e *Event) blankContent(summary bool) map[string]any {
 	return content
 }
 
-// Tools of package recall refer to events by handles. A blank keeps the seq and index in each handle, so that erasing
-// the event later finds the copies that these tools made of it.
+// Tools of package recall refer to events by handles. A blank keeps the seq and index in each handle. When the
+// event is erased later, the handles identify the copies that these tools made of it.
 const (
 	recallSearch = "recall_search"
 	recallRead   = "recall_read"
 )
 
-// blankFunction returns the fields that a blank keeps of a call or response.
+// blankFunction returns the fields of a function call or response that a blank keeps.
 func blankFunction(p part, of FunctionPart) map[string]any {
 	function := map[string]any{}
 	if of.ID != "" {
@@ -184,7 +195,8 @@ func blankFunction(p part, of FunctionPart) map[string]any {
 	return function
 }
 
-// placeOf returns the seq in a handle, with ".index" if the handle has an index, or "" if the handle is malformed.
+// placeOf returns the seq in a handle, followed by ".index" if the handle has an index. It returns "" if the
+// handle is malformed.
 func placeOf(handle []byte) string {
 	text := strings.TrimSpace(jsonvalue.Text(handle))
 	if i := strings.LastIndex(text, "/"); i >= 0 {
@@ -220,7 +232,7 @@ func (e *Event) blankActions(values ValuePolicy) map[string]any {
 	return actions
 }
 
-// blankCompaction keeps a summary's times and excluded events.
+// blankCompaction keeps the times and excluded events of a summary.
 func blankCompaction(name string, v []byte) []byte {
 	switch {
 	case (name == "startTimestamp" || name == "endTimestamp") && isTime(v):
@@ -241,7 +253,7 @@ func blankCompaction(name string, v []byte) []byte {
 	return nil
 }
 
-// isTime reports whether a value is a number or an RFC 3339 time.
+// isTime reports whether the value is a number or an RFC 3339 time.
 func isTime(v []byte) bool {
 	if jsonvalue.KindOf(v) == jsonvalue.Number {
 		return true
@@ -250,11 +262,11 @@ func isTime(v []byte) bool {
 	return err == nil
 }
 
-// ownFigures are the numeric fields of patchlog's own metadata.
+// ownFigures lists the numeric fields of patchlog's own metadata.
 var ownFigures = []string{"level", "windows", "passes", "events", "tokens", "from", "to"}
 
-// blankMetadata returns the custom metadata of a blank: the erasure mark, and patchlog's notes about the event's
-// origin.
+// blankMetadata returns the custom metadata of a blank: the erasure mark, and patchlog's own metadata about the
+// event's origin.
 func (e *Envelope) blankMetadata(receipt string) map[string]any {
 	utf8 := func(id string) string { return strings.ToValidUTF8(id, "\uFFFD") } // ids of a patch are not validated until it is logged
 	own := map[string]any{erasedKey: map[string]any{"as": utf8(e.id), "receipt": utf8(receipt)}}
@@ -265,16 +277,16 @@ func (e *Envelope) blankMetadata(receipt string) map[string]any {
 			(name == "recalled" || name == "as") && kind == jsonvalue.String:
 			own[name] = Value{text: v}
 		case name == originKey && kind == jsonvalue.Object && stdjson.Unmarshal(v, &o) == nil:
-			text, _ := stdjson.Marshal(o) // cannot fail: only strings and numbers
+			text, _ := stdjson.Marshal(o) // cannot fail, because o has only strings and numbers
 			own[name] = Value{text: text}
 		}
 	}
 	return map[string]any{OwnMetadata: own}
 }
 
-// Blank returns the patch after an erasure. Its effect on the visible log stays. Event i of the patch is blanked if
-// which(i) is true. Custom metadata and unknown fields are removed. A malformed patch stays malformed.
-// [PatchEvent.ErasedBy] returns the receipt. Blank returns p if nothing is left to erase.
+// Blank returns the patch as an erasure leaves it. The patch changes the visible log as before. Event i of the
+// patch is blanked if which(i) is true. Custom metadata and unknown fields are removed. A malformed patch stays
+// malformed. [PatchEvent.ErasedBy] returns the receipt. If there is nothing to erase, Blank returns p.
 func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int) bool) *PatchEvent {
 	blanked := p.mapEvents(func(i int, e *Event) *Event {
 		if which(i) || e == p.summary && len(deref(p.replacement)) > 0 {
@@ -291,7 +303,7 @@ func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int)
 		return text, err
 	}
 	text, err := metadata(&p.Envelope)
-	if err != nil { // see Event.blank
+	if err != nil { // invalid JSON, as in Event.blank
 		text, err = metadata(&Envelope{identity: p.identity})
 	}
 	if err != nil {
@@ -299,7 +311,7 @@ func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int)
 	}
 	out.json, out.types, out.defect = text, nil, nil
 	if p.validate() != nil && out.validate() == nil {
-		out.json = jsonvalue.With(out.json, "partial", []byte("null")) // valid patches never have this field
+		out.json = jsonvalue.With(out.json, "partial", []byte("null")) // makes the patch malformed, because a valid patch never has this field
 	}
 	return &out
 }

@@ -22,15 +22,17 @@ import (
 //	         replacement, eventId, summaryEvent, base, state, patchId, group, defect
 //	time     nil, or [seconds, nanoseconds] since 1970
 //	json     bytes: the other top-level fields as one compact JSON object
-//	types    [pointer, name, …]: the Go types noted for values in json
+//	types    [pointer, name, …]: the Go types of values in json
 //	index    [flags, role, tokens, functions, longRunning, changes]: see type index
 //	functions [place, isResponse, id, name, …]; longRunning nil or [id, …]; changes [key, from, to, …]
 //	replacement nil or [[event…], …]; summaryEvent nil or [event…]; defect nil or [field, problem, flaw]
 //
-// The other fields of a patch are nil if absent. Decoding trusts the checksum of the frame and does not parse the JSON:
-// data derived from the JSON is stored beside it. [Record.Verify] recomputes that data.
+// Absent fields of a patch are nil. Decoding relies on the checksum of the frame and does not parse the JSON.
+// Data derived from the JSON is therefore stored with it. [Record.Verify] computes this data again and compares
+// it.
 
-// MaxRecordBytes is the maximum size of a record's byte form before compression, whatever the limit of a store.
+// MaxRecordBytes is the maximum size of a record's byte form before compression. A store may have a lower
+// limit.
 const MaxRecordBytes = recordform.MaxBytes
 
 const (
@@ -39,13 +41,14 @@ const (
 
 	identityFields = 6
 	eventFields    = identityFields + 3     // json, types, index
-	patchSize      = identityFields + 4 + 9 // json, types, type, the patch's own fields, defect
+	patchSize      = identityFields + 4 + 9 // json, types, type, the fields that only patches have, defect
 	indexFields    = 6
 )
 
-// AppendRecord appends the record's byte form to dst and returns the extended slice. Equal records have equal bytes. The
-// form includes Go types and a checksum. The error matches [ErrTooLarge] if the form exceeds [MaxRecordBytes], and
-// [ErrInvalid] if the record has neither event nor patch, or a patch with an invalid id or text.
+// AppendRecord appends the record's byte form to dst and returns the extended slice. The form includes Go types
+// and a checksum. Equal records have equal bytes. If the form exceeds [MaxRecordBytes], the error matches
+// [ErrTooLarge]. If the record has neither event nor patch, or its id or another text is invalid, the error
+// matches [ErrInvalid].
 func AppendRecord(dst []byte, r Record) ([]byte, error) {
 	from := len(dst)
 	w := newWriter(recordform.Begin(dst))
@@ -75,10 +78,10 @@ func AppendRecord(dst []byte, r Record) ([]byte, error) {
 	return form, nil
 }
 
-// DecodeRecord reads a record's byte form, compressed or not. It keeps no reference to form. The error matches
-// [ErrCorrupt] if [AppendRecord] did not write the bytes. DecodeRecord does not check the JSON; [Record.Verify] does.
-// Time and memory are linear in the number of bytes, plus the cost of at most 1 MiB of decompressed data. It is safe
-// for concurrent use.
+// DecodeRecord reads a record from its byte form, compressed or not. It does not retain form. If [AppendRecord]
+// did not write the bytes, the error matches [ErrCorrupt]. DecodeRecord does not check the JSON;
+// [Record.Verify] does. Time and memory are linear in the length of form, plus at most 1 MiB of decompressed
+// data. DecodeRecord is safe for concurrent use.
 func DecodeRecord(form []byte) (Record, error) {
 	var rec Record
 	err := readForm(form, func(r *reader) {
@@ -99,9 +102,10 @@ func DecodeRecord(form []byte) (Record, error) {
 	return rec, nil
 }
 
-// Verify checks a record that [DecodeRecord] read from form: it parses the JSON as [ParseRecord] does, recomputes the
-// data derived from it, and compares the result with form. A nil form means the record's own. The error matches
-// [ErrCorrupt]. Only a forged record with a correct checksum, or one written by a faulty program, fails.
+// Verify checks a record that [DecodeRecord] read from form. It parses the record's JSON as [ParseRecord] does,
+// computes the derived data again, and compares the result with form. If form is nil, Verify uses the record's
+// own byte form. The error matches [ErrCorrupt]. Verify fails only if a faulty program wrote the record, or if
+// the record was forged with a correct checksum.
 func (r Record) Verify(form []byte) error {
 	corrupt := func(err error) error { return fmt.Errorf("%w: record %d: %w", ErrCorrupt, r.Seq, err) }
 	text, err := r.MarshalJSON()
@@ -145,7 +149,7 @@ func (r Record) Verify(form []byte) error {
 	return nil
 }
 
-// envelopes returns the envelopes of the record and of the events in it.
+// envelopes returns the envelopes of the record and of the events that its patch adds.
 func (r Record) envelopes() (all []*Envelope) {
 	if r.Patch != nil {
 		all = append(all, &r.Patch.Envelope)
@@ -162,7 +166,7 @@ func (r Record) envelopes() (all []*Envelope) {
 	return all
 }
 
-// checkTypes returns an error unless each noted Go type fits the value at its pointer.
+// checkTypes returns an error unless each noted Go type matches the value at its pointer.
 func (e *Envelope) checkTypes() error {
 	if len(e.types) == 0 {
 		return nil
@@ -178,7 +182,7 @@ func (e *Envelope) checkTypes() error {
 	return nil
 }
 
-// MarshalBinary returns the value's byte form [json, types], with Go types and a checksum.
+// MarshalBinary returns the value's byte form: the array [json, types] with a checksum.
 func (v Value) MarshalBinary() ([]byte, error) {
 	if v.fault != nil {
 		return nil, v.fault
@@ -196,7 +200,7 @@ func (v Value) MarshalBinary() ([]byte, error) {
 	return form, nil
 }
 
-// UnmarshalBinary sets the value from the byte form of [Value.MarshalBinary]. It keeps no reference to form. The error
+// UnmarshalBinary sets the value from the result of [Value.MarshalBinary]. It does not retain form. The error
 // matches [ErrCorrupt].
 func (v *Value) UnmarshalBinary(form []byte) error {
 	var out Value
@@ -211,7 +215,7 @@ func (v *Value) UnmarshalBinary(form []byte) error {
 	return nil
 }
 
-// writer writes MessagePack. After its first error its output is invalid.
+// writer writes MessagePack. After an error, its output is invalid.
 type writer struct {
 	out bytes.Buffer
 	enc *msgpack.Encoder
@@ -353,11 +357,11 @@ func (w *writer) patch(p *PatchEvent) {
 	}
 }
 
-// reader reads the output of a writer. It checks each length against the remaining bytes before it allocates. After its
-// first error it returns zeros.
+// reader reads the output of a writer. Before it allocates memory, it checks the length against the remaining
+// bytes. After an error, it returns zero values.
 type reader struct {
 	body []byte
-	in   bytes.Reader // reads body
+	in   bytes.Reader // reads from body
 	dec  *msgpack.Decoder
 	err  error
 }
@@ -368,7 +372,7 @@ var readers = sync.Pool{New: func() any {
 	return r
 }}
 
-// readForm calls read on the payload of a form, and fails if bytes are left.
+// readForm calls read with a reader of the form's content. It returns an error if read leaves bytes unread.
 func readForm(form []byte, read func(*reader)) error {
 	buf := recordform.Buffer()
 	defer recordform.Release(buf)
@@ -392,11 +396,11 @@ func readForm(form []byte, read func(*reader)) error {
 func (r *reader) fail(err error) {
 	if r.err == nil && err != nil {
 		r.err = err
-		r.in.Reset(nil) // ends the caller's loops
+		r.in.Reset(nil) // makes the next read fail, so that loops end
 	}
 }
 
-// length checks a length against the remaining bytes. -1 means nil.
+// length returns n if at least n bytes remain, and fails otherwise. A length of -1 means nil.
 func (r *reader) length(n int, err error) int {
 	if r.fail(err); r.err == nil && n > r.in.Len() {
 		r.fail(errors.New("a length goes beyond the end"))
@@ -410,18 +414,18 @@ func (r *reader) length(n int, err error) int {
 // array reads an array header and returns the length. Each element takes at least one byte.
 func (r *reader) array() int { return max(0, r.optionalArray()) }
 
-// optionalArray is array, but returns -1 for nil.
+// optionalArray is like array, but returns -1 for nil.
 func (r *reader) optionalArray() int { return r.length(r.dec.DecodeArrayLen()) }
 
-// fields reads an array header and fails unless the length is n.
+// fields reads an array header. It fails unless the length is n.
 func (r *reader) fields(of string, n int) {
 	if got := r.array(); r.err == nil && got != n {
 		r.fail(fmt.Errorf("%d fields in %s, want %d", got, of, n))
 	}
 }
 
-// groups reads an array header and returns the length divided by n. It fails on a remainder, or on more than most
-// groups.
+// groups reads the header of an array that consists of groups of n elements. It returns the number of groups.
+// It fails if a group is incomplete, or if there are more than most groups.
 func (r *reader) groups(of string, n, most int) int {
 	got := r.array()
 	if got%n != 0 || got/n > most {
@@ -443,7 +447,7 @@ func (r *reader) int() int64 {
 	return n
 }
 
-// place reads an integer and fails unless it is in [least, most].
+// place reads an integer. It fails unless the integer is in [least, most].
 func (r *reader) place(least, most int) int {
 	n := r.int()
 	if r.err == nil && (n < int64(least) || n > int64(most)) {
@@ -453,7 +457,7 @@ func (r *reader) place(least, most int) int {
 	return int(n)
 }
 
-// data reads bytes. The result aliases the body.
+// data reads bytes. The result aliases body.
 func (r *reader) data() []byte {
 	n := max(0, r.length(r.dec.DecodeBytesLen()))
 	from := len(r.body) - r.in.Len()
@@ -467,7 +471,7 @@ func (r *reader) data() []byte {
 
 func (r *reader) str() string { return intern(r.data()) }
 
-// null consumes a nil, if it is next, and reports whether it was.
+// null reports whether the next value is nil, and skips it if so. After an error it returns true.
 func (r *reader) null() bool {
 	code, err := r.dec.PeekCode()
 	if r.fail(err); err != nil || code != 0xc0 {
@@ -491,7 +495,7 @@ func (r *reader) envelope() (e Envelope) {
 }
 
 func (r *reader) typeNotes() goTypes {
-	const least = len("/ int") // the minimum size of a note bounds the memory for forged ones to six times their bytes
+	const least = len("/ int") // shortest note; limits the memory for forged notes to six times their bytes
 	n := r.groups("Go types", 2, r.in.Len()/least)
 	if n == 0 {
 		return nil
@@ -509,8 +513,8 @@ func (r *reader) event() *Event {
 	x := &e.index
 	x.flags, x.role = flags(r.place(0, math.MaxUint8)), r.str()
 	x.tokens = r.place(0, math.MaxInt32)
-	// Each index entry has a counterpart in the JSON. Bounding the entries by the JSON's length bounds the memory for
-	// forged entries to a few times both lengths.
+	// Each entry of the index corresponds to text in the JSON. A limit on the number of entries, computed from
+	// the length of the JSON, also limits the memory for forged entries.
 	inJSON := func(least string) int { return len(e.json) / len(least) }
 	if n := r.groups("functions", 4, min(MaxFunctionParts, inJSON(`"functionCall":{}`))); n > 0 {
 		x.functions = make([]FunctionPart, n)
@@ -584,7 +588,7 @@ func (r *reader) patch() *PatchEvent {
 	return p
 }
 
-// intern returns the text as a string, without allocating for the most frequent ones.
+// intern converts text to a string. It does not allocate memory for the most frequent texts.
 func intern(text []byte) string {
 	switch string(text) {
 	case "":

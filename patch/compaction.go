@@ -7,24 +7,25 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// EventCompaction describes the events that a summary event covers, under ADK's JSON names. Times are written in Unix
-// seconds, as by ADK for Python. RFC 3339 times, as by ADK for Go, are read too.
+// EventCompaction describes the events that a summary event covers. Its JSON names are those of ADK. Times are
+// written in Unix seconds, as in ADK for Python. Times in RFC 3339 format, as in ADK for Go, are also read.
 type EventCompaction struct {
-	StartTimestamp   float64 `json:"startTimestamp"` // least time covered, Unix seconds
-	EndTimestamp     float64 `json:"endTimestamp"`   // greatest time covered, Unix seconds
+	StartTimestamp   float64 `json:"startTimestamp"` // earliest time covered, in Unix seconds
+	EndTimestamp     float64 `json:"endTimestamp"`   // latest time covered, in Unix seconds
 	CompactedContent Value   `json:"compactedContent,omitzero"`
 
-	// ExcludedEvents are events with times in the range that the summary does not cover.
+	// ExcludedEvents lists the events in this time range that the summary does not cover.
 	ExcludedEvents []EventRef `json:"excludedEvents,omitempty"`
 }
 
-// EventRef names an event by fields that every store keeps, under ADK's JSON names.
+// EventRef identifies an event by fields that every store keeps. Its JSON names are those of ADK.
 type EventRef struct {
 	InvocationID string  `json:"invocationId"`
 	Timestamp    float64 `json:"timestamp"` // Unix seconds
 }
 
-// parseCompaction parses actions.compaction. It checks the content but keeps its JSON.
+// parseCompaction parses the field actions.compaction. It checks the summary's content but does not store it in
+// the result.
 func parseCompaction(text []byte) (*EventCompaction, error) {
 	var record struct {
 		StartTimestamp, EndTimestamp unixSeconds
@@ -46,7 +47,7 @@ func parseCompaction(text []byte) (*EventCompaction, error) {
 	return c, nil
 }
 
-// unixSeconds is a time in Unix seconds, or by RFC 3339.
+// unixSeconds is a time in Unix seconds. It can be read from a number or from RFC 3339 text.
 type unixSeconds float64
 
 func (s *unixSeconds) UnmarshalJSON(text []byte) error {

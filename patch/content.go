@@ -12,35 +12,36 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
-// The kinds of parts, each with the field that determines it.
+// The kinds of parts. Each comment names the field that determines the kind.
 const (
 	PartEmpty      = "empty"             // none of the fields below
 	PartText       = "text"              // text, or a transcription
-	PartThought    = "thought"           // text, where thought is true
+	PartThought    = "thought"           // text, if the field thought is true
 	PartCall       = "function call"     // functionCall
 	PartResponse   = "function response" // functionResponse
 	PartData       = "data"              // inlineData
 	PartFile       = "file"              // fileData
 	PartCode       = "code"              // executableCode
 	PartCodeResult = "code result"       // codeExecutionResult
-	PartOther      = "other"             // any other, such as toolCall
+	PartOther      = "other"             // any other field, such as toolCall
 )
 
-// Part is a part of a content, or one of several values in it. Fields that do not apply to the kind are zero.
+// Part is a part of a content, or one of several values in the part. Fields that do not apply to the kind are
+// zero.
 type Part struct {
 	Kind     string // one of the kinds above
 	ID       string // connects a call with its response, or code with its result
-	Name     string // the function's name; the display name of data or a file; the field name of another kind
+	Name     string // name of the function, display name of data or a file, or field name of another kind
 	Text     string // a text, a thought, code, or the output of code
-	Thought  bool   // the part is marked as a model's thought; possible with any kind
-	MIMEType string // of data or a file
-	URI      string // of a file
+	Thought  bool   // whether the part is marked as a model's thought; possible with any kind
+	MIMEType string // MIME type of data or a file
+	URI      string // URI of a file
 	DataLen  int    // size of the data in bytes
 
-	Args     Value // of a function call
-	Response Value // of a function response; media data in it is replaced by a note such as "[image/png, 3120 bytes]"
-	Value    Value // of the field that determines the kind, such as the whole function call
-	JSON     Value // the whole part, with its other fields
+	Args     Value // arguments of a function call
+	Response Value // result of a function response; media data is replaced by a note such as "[image/png, 3120 bytes]"
+	Value    Value // the field that determines the kind, such as the whole function call
+	JSON     Value // the whole part
 }
 
 // FunctionPart is a function call or a function response in an event's content.
@@ -51,14 +52,14 @@ type FunctionPart struct {
 	Name     string // the function's name
 }
 
-// Parts yields what the event says: the parts of its content as [Value.Parts] yields them, then transcriptions
-// (inputTranscription, outputTranscription) as texts with the index -1. Everything that reads an event for a model, a
-// person or a search uses Parts.
+// Parts yields all text and data of the event that a model, a person or a search reads. It first yields the
+// parts of the content, as [Value.Parts] does. It then yields the transcriptions (inputTranscription,
+// outputTranscription) as texts with the index -1.
 func (e *Event) Parts() iter.Seq2[int, Part] { return exported(partsOf(e.json)) }
 
-// Parts yields the parts of a content in order, each with its index. A part with several values, such as a text beside
-// a function call, or a function response with an image, is yielded once per value, with the same index. A value that
-// is not a content has no parts.
+// Parts yields the parts of a content in order, each with its index. If a part has several values, Parts yields
+// each value with the same index. An example is a text with a function call, or a function response with an
+// image. If the value is not a content, Parts yields nothing.
 func (v Value) Parts() iter.Seq2[int, Part] { return exported(partsIn(v.text)) }
 
 func exported(parts iter.Seq2[int, part]) iter.Seq2[int, Part] {
@@ -73,15 +74,15 @@ func exported(parts iter.Seq2[int, part]) iter.Seq2[int, Part] {
 
 // part is one value of a part, in JSON.
 type part struct {
-	kind  string // PartText for a thought too
+	kind  string // one of the kinds; PartText also for a thought
 	name  string // the field that determines the kind
-	value []byte // of that field
+	value []byte // value of this field
 	whole []byte // the whole part with its other fields
 
 	thought bool // the part is marked as a thought
 }
 
-// partsOf yields the parts of an event's JSON, then its transcriptions.
+// partsOf yields the parts of an event's JSON, then the transcriptions.
 func partsOf(event []byte) iter.Seq2[int, part] {
 	return func(yield func(int, part) bool) {
 		for name, v := range jsonvalue.Members(event) {
@@ -133,7 +134,7 @@ func partsIn(content []byte) iter.Seq2[int, part] {
 	}
 }
 
-// partKind returns the kind that a field gives a part. A null field counts as absent.
+// partKind returns the kind of a part with the given field. A null field counts as absent.
 func partKind(field string, is jsonvalue.Kind) string {
 	if is == jsonvalue.Null {
 		return PartEmpty
@@ -163,7 +164,7 @@ func partKind(field string, is jsonvalue.Kind) string {
 	return kind
 }
 
-// text returns the text of a member of the part's field, or "" if it is not a string.
+// text returns the text of a member of the part's field. It returns "" if the member is not a string.
 func (p part) text(name string) string { return jsonvalue.Text(jsonvalue.Member(p.value, name)) }
 
 // exported returns the part as a [Part].
@@ -203,7 +204,7 @@ func (p part) function(index int) FunctionPart {
 	return FunctionPart{Index: index, Response: p.kind == PartResponse, ID: p.text("id"), Name: p.text("name")}
 }
 
-// dataLen returns the decoded size of a base64 JSON string.
+// dataLen returns the decoded size of a JSON string in base64.
 func dataLen(quoted []byte) int {
 	if jsonvalue.KindOf(quoted) != jsonvalue.String {
 		return 0
@@ -211,8 +212,8 @@ func dataLen(quoted []byte) int {
 	return base64.RawStdEncoding.DecodedLen(len(bytes.TrimRight([]byte(jsonvalue.Unquote(quoted)), "=")))
 }
 
-// medium is the location of media data in a value: the string "data" of an object with a MIME type, as in inlineData
-// and in the images of MCP and other APIs.
+// medium is the location of media data in a value: the string "data" in an object with a MIME type. Gemini's
+// inlineData has this form, as have images in MCP and other APIs.
 type medium struct {
 	mimeType string
 	from, to int
@@ -255,7 +256,7 @@ func findMedia(c *jsonvalue.Cursor, depth int, found *[]medium) {
 	}
 }
 
-// withoutData returns a value with the data of each medium replaced by a note.
+// withoutData returns a value in which notes replace the media data.
 func withoutData(v []byte) []byte {
 	media := mediaIn(v)
 	if len(media) == 0 {
@@ -272,8 +273,9 @@ func withoutData(v []byte) []byte {
 	return append(out, v[at:]...)
 }
 
-// Text returns a content with one text part. The role is "user" or "model"; an empty role is omitted. If text or role
-// is not UTF-8, functions that write the content, such as [NewEvent], return an error that names the field.
+// Text returns a content with one text part. The role is "user" or "model". An empty role is omitted. If text
+// or role is not UTF-8, functions that write the content, such as [NewEvent], return an error that names the
+// field.
 func Text(role, text string) Value {
 	b := append(jsonvalue.AppendQuote([]byte(`{"parts":[{"text":`), text), `}]`...)
 	if role != "" {
@@ -289,23 +291,29 @@ func Text(role, text string) Value {
 	return v
 }
 
-// RunesPerToken is the number of English letters per estimated token. Other scripts have fewer: see
-// [Event.EstimatedTokens].
+// RunesPerToken is the number of English letters per estimated token. In other scripts, a token has fewer
+// characters; see [Event.EstimatedTokens].
 const RunesPerToken = 4
 
-// DataTokens is the estimate for data or a file: Gemini's count for a small image.
+// DataTokens is the token estimate for a data part or a file. Gemini counts this number for a small image.
 const DataTokens = 258
 
-// EstimatedTokens estimates how many tokens the event takes in a model's prompt. It counts texts and transcriptions,
-// names and arguments of function calls, names and results of function responses, executable code with its output, and
-// the JSON of parts of other kinds. Characters are weighed by kind: an English letter is a quarter of a token, a
-// Chinese character five sixths. Each data part or file, in function results too, counts [DataTokens]. For prose, code
-// and JSON the estimate is within a quarter of a tokenizer's count. It is 0 for an event that says nothing. The whole
-// module uses this estimate. It is computed once, when the event is made.
+// EstimatedTokens estimates how many tokens the event takes in a model's prompt. For prose, code and JSON, the
+// estimate is within 25 % of a tokenizer's count. It includes:
+//
+//   - texts and transcriptions
+//   - names and arguments of function calls
+//   - names and results of function responses
+//   - executable code and its output
+//   - the JSON of parts of other kinds
+//
+// The weight of a character depends on its kind. An English letter counts as a quarter of a token, and a
+// Chinese character as five sixths. Each data part or file counts as [DataTokens], also in a function response.
+// An event without text or data has 0 tokens. The estimate is computed once, when the event is made.
 func (e *Event) EstimatedTokens() int { return e.index.tokens }
 
-// EstimateTextTokens returns what [Event.EstimatedTokens] would be for an event with the
-// given text alone.
+// EstimateTextTokens returns the result of [Event.EstimatedTokens] for an event that consists of the given
+// text.
 func EstimateTextTokens(text string) int { return tokens.Of(text).Tokens() }
 
 // promptSize accumulates the size of an event's parts in a prompt.
@@ -321,7 +329,7 @@ func (s *promptSize) add(p part) {
 		s.media++
 	case PartCall, PartResponse, PartCode, PartCodeResult:
 		for name, v := range jsonvalue.Members(p.value) {
-			if name != "id" && !(p.kind == PartResponse && name == "parts") { // those are yielded as parts
+			if name != "id" && !(p.kind == PartResponse && name == "parts") { // partsIn yields the media of a response separately
 				s.addValue(v)
 			}
 		}
@@ -330,7 +338,7 @@ func (s *promptSize) add(p part) {
 	}
 }
 
-// addValue adds a string's text, or the JSON of another value without media data.
+// addValue adds a string's text, or the JSON of another value without its media data.
 func (s *promptSize) addValue(v []byte) {
 	if jsonvalue.KindOf(v) == jsonvalue.String {
 		s.text += tokens.OfQuoted(v)

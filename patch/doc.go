@@ -1,10 +1,14 @@
-// Package patch defines events, patches and records of a session log, and their JSON and byte forms.
+// Package patch defines the records of a session log: events and patches.
 //
-// An [Event] is one regular event of an agent's session, in the shape of ADK's session event. A [PatchEvent] says
-// how the visible log changes. A [Record] is either, with its seq in the log. All three are immutable and may be
-// shared between goroutines without copying.
+// An [Event] is one event of an agent's session, with the fields of ADK's session event. A [PatchEvent]
+// describes a change of the visible log. The visible log is the list of events that the model sees. A [Record]
+// is an event or a patch with its seq, which is its position in the log. Events, patches and records are
+// immutable. Goroutines may share them without copying.
 //
-// The package checks form ([NewEvent], [ParseEvent], [ParseRecord], [PatchEvent.Validate]), reads and writes records
-// as JSON text ([Decoder], [WriteRecord]) and as bytes for a store ([AppendRecord], [DecodeRecord]), and compares
-// records ([Same]). Package fold applies patches to a log.
+// The package validates records, and reads and writes them in two forms:
+//
+//   - as JSON text, with [ParseRecord], [Decoder] and [WriteRecord]
+//   - as bytes for a store, with [AppendRecord] and [DecodeRecord]
+//
+// [Same] compares two records. Package fold applies patches to a log.
 package patch

@@ -10,79 +10,80 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// ValuePolicy says what an erasure does to the state values that an erased event set.
+// ValuePolicy determines what an erasure does to the state values that an erased event set.
 type ValuePolicy string
 
-// Policies for values.
+// The value policies.
 const (
-	KeepValues ValuePolicy = "keep" // keep them, so the state stays
+	KeepValues ValuePolicy = "keep" // keep them; the state does not change
 	NullValues ValuePolicy = "null" // replace them with null
 )
 
-// SummaryPolicy says what an erasure does to summaries and copies of erased events.
+// SummaryPolicy determines what an erasure does to summaries and copies of the erased events.
 type SummaryPolicy string
 
-// Policies for summaries.
+// The summary policies.
 const (
-	RevertSummaries SummaryPolicy = ""      // erase them, and revert the visible ones
-	BlankSummaries  SummaryPolicy = "blank" // erase them
+	RevertSummaries SummaryPolicy = ""      // erase their content, and revert the visible ones
+	BlankSummaries  SummaryPolicy = "blank" // erase their content
 	KeepSummaries   SummaryPolicy = "keep"  // leave them unchanged
 )
 
-// Span is a range of records: those with seqs From to To.
+// Span is the range of records with seqs from From to To, inclusive.
 type Span struct {
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
 }
 
-// Erasure is the content of a receipt: the records that an erase changed, and its reason. A receipt is a patch of type
-// [Erase]; its author and time tell who erased and when.
+// Erasure is the content of a receipt. It records what an erase removed, and why. A receipt is a patch of type
+// [Erase]. Its author and its time are those of the erase.
 type Erasure struct {
-	// Seqs are the records from which something was erased, ascending and without overlaps.
+	// Seqs lists the records from which content was erased, in ascending order and without overlaps.
 	Seqs []Span
 
-	// EventIndices has an entry for each patch that lost only some of its events: the patch's seq, and
-	// the ascending indices of the erased events among those that it adds. A patch with an empty list
-	// lost only its other fields.
+	// EventIndices has an entry for each patch of which only some events were erased. The key is the patch's
+	// seq. The value contains the indices of the erased events in [PatchEvent.NewEvents], in ascending order.
+	// If the value is empty, only other fields of the patch were erased.
 	EventIndices map[uint64][]int
 
-	// Summaries is the policy for summaries of the erased events.
+	// Summaries is the policy for summaries and copies of the erased events.
 	Summaries SummaryPolicy
 
-	// ClosedAt is 0 until the erasure is complete. Then it is the seq of the last record before the
-	// closing commit: authors of later patches have not seen the erased texts.
+	// ClosedAt is 0 until the erasure is complete. It is then the seq of the last record before the closing
+	// commit. Authors of later patches have not seen the erased content.
 	ClosedAt uint64
 
 	// Values is the policy for state values that the erased events set.
 	Values ValuePolicy
 
-	// Initial has the erased keys of the session's initial state, ascending. Their values are null.
+	// Initial lists the erased keys of the session's initial state, in ascending order. Their values are null.
 	Initial []string
 
 	// Reason is the reason that the author gave.
 	Reason string
 
-	// CallID is the id of the call that logged the receipt, and CallSession the creation id of the call's session.
-	// Session is the creation id of the session in which the receipt was logged; in a fork or another copy of that
-	// session, the receipt counts as closed.
+	// An erase is a call on one session, and it logs receipts in other sessions that contain the records.
+	// CallID is the id of the call, and CallSession is the creation id of the call's session. Session is the
+	// creation id of the session in which this receipt was logged. A fork or another copy of that session
+	// inherits the receipt, which counts as closed there.
 	CallID, CallSession, Session string
 
-	// Seen is the seq of the last record searched for copies and summaries of the selected events.
+	// Seen is the seq of the last record that was searched for copies and summaries of the selected events.
 	Seen uint64
 
-	// Context and MaxGrowth are options of the call, see store.EraseOptions.
+	// Context and MaxGrowth are options of the call; see store.EraseOptions.
 	Context   bool
 	MaxGrowth int
 
-	// ForUser says that the call is part of erasing a user. OfUser says that it is the first of these calls, which
-	// completes last.
+	// ForUser says that the call is part of erasing a user. OfUser says that it is the first of these calls.
+	// The first call completes last.
 	ForUser, OfUser bool
 
-	// Done says that the call is complete in all sessions. It is set only in the call's own session.
+	// Done says that the call is complete in all sessions. It is set only in the call's session.
 	Done bool
 }
 
-// covers reports whether the receipt covers the record with a seq.
+// covers reports whether the receipt covers the record with the given seq.
 func (e Erasure) covers(seq uint64) bool {
 	i, _ := slices.BinarySearchFunc(e.Seqs, seq, func(s Span, seq uint64) int {
 		if s.To < seq {
@@ -93,14 +94,14 @@ func (e Erasure) covers(seq uint64) bool {
 	return i < len(e.Seqs) && e.Seqs[i].From <= seq
 }
 
-// CoversEvent reports whether the receipt covers an event, by the seq of its record and its index among the record's
-// events. The index -1 means the other fields of a patch.
+// CoversEvent reports whether the receipt covers an event. The arguments are the seq of the event's record, and
+// the event's index in [Record.Events]. The index -1 stands for the other fields of a patch.
 func (e Erasure) CoversEvent(seq uint64, index int) bool {
 	some, part := e.EventIndices[seq]
 	return e.covers(seq) && (!part || index < 0 || slices.Contains(some, index))
 }
 
-// The fields of a receipt.
+// Names of a receipt's fields, and descriptions of valid values.
 const (
 	eraseSeqs      = "seqs"
 	eraseWithin    = "within"
@@ -123,8 +124,8 @@ const (
 	wantValues    = `"keep" or "null"`
 )
 
-// NewErase returns a receipt. It documents an erasure and has no other effect: it changes neither the visible log nor
-// the state, has no state policy, and cannot be reverted.
+// NewErase returns a receipt, which documents an erasure. A receipt does not change the visible log or the
+// state, has no state policy, and cannot be reverted.
 func NewErase(e Erasure) *PatchEvent {
 	seqs := make([][]uint64, len(e.Seqs))
 	for i, s := range e.Seqs {
@@ -158,14 +159,14 @@ func NewErase(e Erasure) *PatchEvent {
 		Done        bool          `json:"done,omitzero"`
 	}{seqs, within, e.Summaries, e.Values, e.Initial, e.Reason, e.ClosedAt, e.CallID, e.CallSession, e.Session, e.Seen, e.Context, e.MaxGrowth,
 		e.ForUser, e.OfUser, e.Done}, plainJSON)
-	if p.json = text; err != nil { // a text that is not UTF-8: Validate refuses the patch
+	if p.json = text; err != nil { // text that is not UTF-8; Validate refuses the patch
 		at := jsonError(err)
 		p.defect = &FieldError{at.Field, at.Problem, WrongField}
 	}
 	return p
 }
 
-// Erasure returns the content of a receipt. ok is false unless the patch is a well-formed receipt.
+// Erasure returns the content of a receipt. If the patch is not a well-formed receipt, ok is false.
 func (p *PatchEvent) Erasure() (e Erasure, ok bool) {
 	if p.typ != Erase {
 		return Erasure{}, false
@@ -250,8 +251,8 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 	return e, nil
 }
 
-// ErasureUpTo returns the receipt reduced to the records up to a seq, for a fork of its log at that seq.
-// ok is false unless the patch is a well-formed receipt.
+// ErasureUpTo returns a copy of the receipt that covers only records up to the given seq. A fork of the log at
+// that seq needs such a copy. If the patch is not a well-formed receipt, ok is false.
 func (p *PatchEvent) ErasureUpTo(seq uint64) (receipt *PatchEvent, ok bool) {
 	e, ok := p.Erasure()
 	if !ok {

@@ -7,22 +7,22 @@ import (
 )
 
 var (
-	// ErrInvalid is matched by errors about malformed input: a malformed event or patch, a value that
-	// cannot be stored unchanged, input that is not the text form. The message names the field.
+	// ErrInvalid is matched by errors about invalid input. Examples are a malformed event or patch, a value
+	// that cannot be stored unchanged, and input that is not in the text form. The message names the field.
 	ErrInvalid = errors.New("invalid")
 
-	// ErrCorrupt is matched by errors about stored bytes that differ from those written.
+	// ErrCorrupt is matched by errors about stored bytes that differ from the bytes written.
 	ErrCorrupt = errors.New("corrupt")
 
-	// ErrTooLarge is matched by errors about input over a size limit.
+	// ErrTooLarge is matched by errors about input that exceeds a size limit.
 	ErrTooLarge = errors.New("too large")
 )
 
-// FieldError says that a field of an event or a patch is malformed. It matches [ErrInvalid].
+// FieldError reports a malformed field of an event or a patch. It matches [ErrInvalid].
 type FieldError struct {
-	Field   string // a JSON pointer without its first slash, such as "actions/stateDelta/price"
+	Field   string // a JSON pointer without the first slash, such as "actions/stateDelta/price"
 	Problem string
-	Flaw    Flaw // of a patch; "" in other errors
+	Flaw    Flaw // the flaw of a patch; "" for other errors
 }
 
 func (e *FieldError) Error() string {
@@ -38,7 +38,7 @@ func (e *FieldError) Error() string {
 // Is reports whether target is [ErrInvalid].
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
 
-// within returns the error with its field prefixed by a JSON pointer.
+// within returns the error with the JSON pointer put before its field.
 func (e *FieldError) within(pointer string) *FieldError {
 	field := strings.TrimPrefix(pointer, "/")
 	if field != "" && e.Field != "" {
@@ -55,7 +55,7 @@ func fieldErr(field, format string, args ...any) *FieldError {
 	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// clip returns the start of a text for an error message.
+// clip returns the beginning of a text, for use in an error message.
 func clip[T string | []byte](text T) string {
 	const most = 200
 	if len(text) <= most {

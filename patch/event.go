@@ -12,18 +12,20 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 )
 
-// Prefixes of state keys, as ADK has them.
+// Prefixes of state keys in ADK.
 const (
 	PrefixApp  = statekey.PrefixApp  // shared by all users and sessions of an app
-	PrefixUser = statekey.PrefixUser // shared by all sessions of a user of an app
-	PrefixTemp = statekey.PrefixTemp // for the current invocation; never logged
+	PrefixUser = statekey.PrefixUser // shared by all of a user's sessions in an app
+	PrefixTemp = statekey.PrefixTemp // valid only in the current invocation; never logged
 )
 
-// Event is one regular event of a session: a user's message, a model's turn, a tool's call or result, or a change of
-// state. It is immutable and may be shared between goroutines. The caller owns the results of its methods.
+// Event is one event of a session: a user's message, a model's response, a function call, a function response,
+// or a change of state. It is immutable, and goroutines may share it. The caller owns the results of its
+// methods.
 //
-// [NewEvent] makes events from Go values, [ParseEvent] from JSON. A round trip loses nothing: values of state,
-// arguments and metadata come back deep-equal, JSON with its unknown fields, empty lists and number literals.
+// [NewEvent] makes an event from Go values, and [ParseEvent] makes one from JSON. Writing and reading an event
+// loses nothing. Go values in the state, in arguments and in metadata come back deep-equal. JSON comes back
+// with its unknown fields, empty lists and number literals.
 type Event struct {
 	Envelope
 	index index
@@ -32,7 +34,7 @@ type Event struct {
 // Envelope has the fields and methods that events and patches share.
 type Envelope struct {
 	identity
-	json  []byte // other top-level fields as a compact object, nil if none; in a patch also its malformed fields
+	json  []byte // the other top-level fields as a compact object, or nil; in a patch also its malformed fields
 	types goTypes
 }
 
@@ -46,10 +48,11 @@ type identity struct {
 	timed        bool
 }
 
-// field returns the JSON of a field outside the identity, or of a value nested in it, or nil.
+// field returns the JSON of a top-level field outside the identity, or of a value nested in that field. It
+// returns nil if there is no such value.
 func (e *Envelope) field(names ...string) []byte { return jsonvalue.Member(e.json, names...) }
 
-// value is field, as a [Value].
+// value returns the result of field as a [Value].
 func (e *Envelope) value(names ...string) Value {
 	text := e.field(names...)
 	if len(e.types) == 0 || text == nil {
@@ -65,53 +68,53 @@ func pointerTo(names ...string) (pointer string) {
 	return pointer
 }
 
-// ID returns the event's id, or "" before an event without an id is logged.
+// ID returns the event's id. It is "" if the event has no id yet; a store assigns one when it logs the event.
 func (e *Envelope) ID() string { return e.id }
 
-// InvocationID returns the id of the invocation that the event belongs to.
+// InvocationID returns the id of the event's invocation.
 func (e *Envelope) InvocationID() string { return e.invocationID }
 
 // Author returns "user" or the name of an agent.
 func (e *Envelope) Author() string { return e.author }
 
-// Branch returns the path of agents that the event belongs to, such as agent_1.agent_2.
+// Branch returns the path of agents that produced the event, such as agent_1.agent_2.
 func (e *Envelope) Branch() string { return e.branch }
 
-// IsolationScope returns the scope that restricts which agents see the event; "" means no restriction.
+// IsolationScope returns the scope that limits which agents see the event. If it is "", all agents do.
 func (e *Envelope) IsolationScope() string { return e.scope }
 
-// Timestamp returns the event's time in UTC, or the zero time before an event without a time is logged. Times do not
-// determine order.
+// Timestamp returns the event's time in UTC. It is zero if the event has no time yet; a store sets it when it
+// logs the event. Events are ordered by their position in the log, not by their times.
 func (e *Envelope) Timestamp() time.Time { return e.time }
 
-// Partial reports whether the event is a piece of a stream. Stores accept such events and do not log them.
+// Partial reports whether the event is a fragment of a streamed response. A store accepts a partial event but
+// does not log it.
 func (e *Event) Partial() bool { return e.index.has(isPartial) }
 
-// Role returns the content's role, or "".
+// Role returns the role of the content, or "" if there is none.
 func (e *Event) Role() string { return e.index.role }
 
-// SaysSomething reports whether the event says something to a model or a person: its content has a non-empty part, or
-// it has a transcription. An event that only changes the state does not. [Event.Parts] yields what it says.
+// SaysSomething reports whether the event has text or data for a model or a person: a non-empty part, or a
+// transcription. [Event.Parts] yields them. An event that only changes the state has neither.
 func (e *Event) SaysSomething() bool { return e.index.has(saysSomething) }
 
-// IsSummary reports whether the event has actions.compaction.
+// IsSummary reports whether the event has the field actions.compaction.
 func (e *Event) IsSummary() bool { return e.index.has(isSummary) }
 
-// FunctionParts yields the function calls and responses in the order of the
-// content's parts.
+// FunctionParts yields the function calls and responses in the order of the content's parts.
 func (e *Event) FunctionParts() iter.Seq[FunctionPart] { return slices.Values(e.index.functions) }
 
-// LongRunningToolIDs returns the ids of the event's long-running calls, whose final response comes in a later event.
+// LongRunningToolIDs returns the ids of the event's long-running calls. The final response to a long-running
+// call comes in a later event.
 func (e *Event) LongRunningToolIDs() []string { return slices.Clone(e.index.longRunning) }
 
-// Changes yields the event's changes to the session's own state, in key order: the keys of the state delta without one
-// of the three prefixes.
+// Changes yields the event's changes to the session's own state, in key order. Keys with the prefix app:, user:
+// or temp: are skipped.
 func (e *Event) Changes() iter.Seq[Change] {
 	return e.changes(func(s statekey.Scope) bool { return s == statekey.Session })
 }
 
-// SharedChanges yields the event's changes to shared scopes, in key order: the keys of the state delta with prefix app:
-// or user:.
+// SharedChanges yields the event's changes to shared state, in key order: keys with the prefix app: or user:.
 func (e *Event) SharedChanges() iter.Seq[Change] {
 	return e.changes(func(s statekey.Scope) bool { return s == statekey.App || s == statekey.User })
 }
@@ -130,11 +133,11 @@ func (e *Event) changes(in func(statekey.Scope) bool) iter.Seq[Change] {
 	}
 }
 
-// StateDelta returns the event's state delta with all scopes, or nil if it has none. Values are as [Value.Any]
-// returns them.
+// StateDelta returns the event's state delta with the keys of all scopes, or nil if there is none. The values
+// are those that [Value.Any] returns.
 func (e *Event) StateDelta() map[string]any { return e.value("actions", "stateDelta").anyMap() }
 
-// anyMap returns the members of an object. It returns nil for other values.
+// anyMap returns the members of an object, or nil if v is not an object.
 func (v Value) anyMap() map[string]any {
 	members := v.Members()
 	if members == nil {
@@ -147,10 +150,10 @@ func (v Value) anyMap() map[string]any {
 	return out
 }
 
-// Content returns the event's content, or null if it has none.
+// Content returns the event's content, or null if there is none.
 func (e *Event) Content() Value { return e.value("content").orZero() }
 
-// orZero returns the zero Value for any null.
+// orZero returns the zero Value if v is null in any form, and v otherwise.
 func (v Value) orZero() Value {
 	if v.isNull() {
 		return Value{}
@@ -161,8 +164,8 @@ func (v Value) orZero() Value {
 // CustomMetadata returns the custom metadata, or nil if there is none.
 func (e *Envelope) CustomMetadata() map[string]any { return e.value("customMetadata").anyMap() }
 
-// Compaction returns the event's actions.compaction, or nil if it has none. The error matches [ErrInvalid] if the field
-// has another type.
+// Compaction returns the field actions.compaction, or nil if there is none. If the field does not have the form
+// of an [EventCompaction], the error matches [ErrInvalid].
 func (e *Event) Compaction() (*EventCompaction, error) {
 	if !e.IsSummary() {
 		return nil, nil
@@ -175,8 +178,8 @@ func (e *Event) Compaction() (*EventCompaction, error) {
 	return c, nil
 }
 
-// Fields yields the top-level fields in order, each with its name. It omits the fields of the identity and the
-// well-formed fields of a patch, which have accessors.
+// Fields yields the top-level fields in order, each with its name. It skips fields that have accessors: the
+// fields of the identity, and the well-formed fields of a patch.
 func (e *Envelope) Fields() iter.Seq2[string, Value] {
 	return func(yield func(string, Value) bool) {
 		var types map[string]goTypes
@@ -191,16 +194,17 @@ func (e *Envelope) Fields() iter.Seq2[string, Value] {
 	}
 }
 
-// Field returns the compact JSON text of a field that [Envelope.Fields] yields, such as "content" or "actions". The
+// Field returns the compact JSON of a field that [Envelope.Fields] yields, such as "content" or "actions". The
 // caller owns the bytes.
 func (e *Envelope) Field(name string) (stdjson.RawMessage, bool) {
 	text := e.field(name)
 	return bytes.Clone(text), text != nil
 }
 
-// Decode stores a top-level field in the variable that into points to, as encoding/json does. But each `any` in it gets
-// the Go types that the field was made from, and a number beyond float64 becomes a json.Number. An absent field leaves
-// the variable unchanged. The error matches [ErrInvalid].
+// Decode stores a top-level field in the variable that into points to. It works like encoding/json, with two
+// differences. A value in an `any` gets the Go type from which the field was made. A number in an `any` that
+// exceeds float64 becomes a json.Number. If the field is absent, the variable stays unchanged. The error
+// matches [ErrInvalid].
 func (e *Event) Decode(name string, into any) error {
 	v := e.value(name)
 	if v.text == nil {
@@ -209,15 +213,15 @@ func (e *Event) Decode(name string, into any) error {
 	return decodeTyped(jsonvalue.Step(name), v.text, v.types, into)
 }
 
-// MarshalJSON returns the event in ADK's event JSON: the identity, then the other fields in order. The time is RFC 3339
-// in UTC with nanoseconds.
+// MarshalJSON returns the event as ADK's event JSON: the identity, then the other fields in order. The time is
+// in RFC 3339 format, in UTC, with nanoseconds.
 func (e *Event) MarshalJSON() ([]byte, error) { return e.appendJSON(nil), nil }
 
 func (e *Event) appendJSON(b []byte) []byte {
 	return appendMembers(e.identity.appendJSON(append(b, '{')), e.json)
 }
 
-// appendMembers appends the members of object to the unfinished object in b and closes it.
+// appendMembers appends the members of object to the unfinished object in b, and closes it.
 func appendMembers(b, object []byte) []byte {
 	switch {
 	case object == nil:
@@ -228,7 +232,7 @@ func appendMembers(b, object []byte) []byte {
 	return append(b, object[1:]...)
 }
 
-// nilIfEmpty returns nil for an empty object.
+// nilIfEmpty returns nil if the object is empty, and the object otherwise.
 func nilIfEmpty(object []byte) []byte {
 	if string(object) == "{}" {
 		return nil
@@ -239,7 +243,8 @@ func nilIfEmpty(object []byte) []byte {
 // String returns the event's JSON.
 func (e *Event) String() string { return string(e.appendJSON(nil)) }
 
-// Footprint estimates the memory of the event in bytes. It is larger than [Record.Size], and faster.
+// Footprint estimates the memory of the event in bytes. It is faster than [Record.Size], and its result is
+// larger.
 func (e *Event) Footprint() int {
 	n := int(unsafe.Sizeof(*e)) + len(e.id) + len(e.invocationID) + len(e.author) + len(e.branch) + len(e.scope) + len(e.json)
 	for i := range e.types {
@@ -248,7 +253,7 @@ func (e *Event) Footprint() int {
 	return n + e.index.footprint()
 }
 
-// texts returns the text fields of an identity in writing order.
+// texts returns the text fields of an identity in the order in which they are written.
 func (e *identity) texts() [5]struct{ name, value string } {
 	return [...]struct{ name, value string }{
 		{"id", e.id}, {"invocationId", e.invocationID}, {"author", e.author},

@@ -7,22 +7,23 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// Fields are the fields of a new event for [NewEvent]. Zero fields are omitted.
+// Fields holds the fields of a new event for [NewEvent]. Zero fields are omitted.
 type Fields struct {
-	ID             string // if empty, a UUID is assigned when the event is logged
+	ID             string // if empty, the store assigns a UUID when it logs the event
 	InvocationID   string
 	Author         string
 	Branch         string
 	IsolationScope string
-	Timestamp      time.Time // if zero, the time of the append, unless ZeroTime is set
+	Timestamp      time.Time // if zero, the store sets the time of the append, unless ZeroTime is set
 	ZeroTime       bool      // keeps a zero Timestamp
 
-	// Content is the event's content: a [Value] such as [Text] returns, a map whose values [NewValue] accepts, a
-	// json.RawMessage, or any other value, written as by encoding/json. A value written as null is omitted.
+	// Content is the event's content. It can be a [Value] such as [Text] returns, a map whose values [NewValue]
+	// accepts, or a json.RawMessage. Any other value is written as encoding/json writes it. A value that is
+	// written as null is omitted.
 	Content any
 
-	// UsageMetadata is the model's token counts: any value whose JSON is an object with the fields of Gemini's API.
-	// A value written as null is omitted.
+	// UsageMetadata holds the model's token counts. It can be any value whose JSON is an object with the fields
+	// of Gemini's API. A value that is written as null is omitted.
 	UsageMetadata any
 
 	Partial            bool
@@ -30,12 +31,12 @@ type Fields struct {
 	LongRunningToolIDs []string
 	CustomMetadata     map[string]any
 
-	// Extra has further top-level fields under their JSON names, of the same types as Content. The names are those
-	// of ADK's JSON, not those of Python.
+	// Extra holds additional top-level fields by their JSON names in ADK for Go. A value can have any type that
+	// Content can have.
 	Extra map[string]any
 }
 
-// Actions are the actions of an event. Zero fields are omitted.
+// Actions holds the actions of an event. Zero fields are omitted.
 type Actions struct {
 	StateDelta        map[string]any
 	ArtifactDelta     map[string]int64
@@ -44,24 +45,24 @@ type Actions struct {
 	Escalate          bool
 	Compaction        *EventCompaction
 
-	// Extra has further fields under their JSON names, as in [Fields]. If Compaction is nil, Extra may have
-	// "compaction" with another type whose JSON has the form of an [EventCompaction].
+	// Extra holds additional fields by their JSON names, as in [Fields]. If Compaction is nil, Extra may
+	// contain "compaction". Its value can have any type whose JSON has the form of an [EventCompaction].
 	Extra map[string]any
 }
 
-// Names of the fields above, which Extra must not have.
+// Names of the fields above. Extra must not contain them.
 var (
 	identityNames = []string{"id", "invocationId", "author", "branch", "isolationScope", "timestamp"}
 	fieldNames    = []string{"content", "partial", "actions", "longRunningToolIds", "usageMetadata", "customMetadata"}
 	actionNames   = []string{"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate", "compaction"}
 	patchNames    = []string{"patchType", "start", "count", "replacement", "eventId", "summaryEvent", "patchId", "base", "state"}
 
-	// Field names that other programs use for patches, and for events in database rows. They are refused instead of
-	// kept as unknown fields.
+	// Names that other programs use for fields of patches, and for columns of events in a database. They are
+	// refused, not kept as unknown fields.
 	foreignNames = []string{"patch_type", "event_id", "summary_event", "event_data"}
 )
 
-// eventForm is an event's JSON without its identity, in writing order.
+// eventForm is an event's JSON without its identity, in the order in which fields are written.
 type eventForm struct {
 	Content            any            `json:"content,omitzero"`
 	Partial            bool           `json:"partial,omitzero"`
@@ -82,9 +83,10 @@ type actionsForm struct {
 	Extra             map[string]any   `json:",embed"`
 }
 
-// NewEvent makes an event from Go values, which it copies. It refuses values that would not come back from storage
-// unchanged: an `any` may hold what [NewValue] accepts, or a [Value]. NaN, infinities and text that is not UTF-8
-// are always refused. Structs are written as by encoding/json. The error is a *[FieldError] that names the field.
+// NewEvent makes an event from Go values, which it copies. It refuses a value that would not come back from
+// storage unchanged. An `any` can contain a [Value] or a value that [NewValue] accepts. NaN, infinities and
+// text that is not UTF-8 are always refused. Structs are written as encoding/json writes them. The error is a
+// *[FieldError] that names the field.
 func NewEvent(f Fields) (*Event, error) {
 	for name := range f.Extra {
 		for _, names := range [][]string{identityNames, fieldNames, patchNames, foreignNames, {"seq"}} {
@@ -110,7 +112,7 @@ func NewEvent(f Fields) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"content", "usageMetadata"} { // such as a nil pointer
+	for _, name := range []string{"content", "usageMetadata"} { // v may be a nil pointer, for example
 		if string(jsonvalue.Member(text, name)) == "null" {
 			text = jsonvalue.With(text, name, nil)
 			types = types.without(func(pointer string) bool { return pointer == "/"+name })

@@ -20,16 +20,16 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// goType records the Go type of a value inside an `any` that JSON alone would not restore: an int, a []string, a
-// json.Number. Only values made from Go have such notes.
+// goType records the Go type of a value in an `any`, if JSON alone would not restore this type. Examples are
+// int, []string and json.Number. Only values made from Go have such notes.
 type goType struct {
-	pointer string // JSON pointer inside the event, or inside the value of a Value
-	name    string // as typeName gives it
+	pointer string // JSON pointer to the value, from the event or Value that contains it
+	name    string // result of typeName
 }
 
 type goTypes []goType
 
-// within returns the types noted at and below a pointer, relative to it.
+// within returns the types noted at and below a pointer. Their pointers become relative to it.
 func (t goTypes) within(pointer string) (inside goTypes) {
 	for _, n := range t {
 		if rest, ok := strings.CutPrefix(n.pointer, pointer); ok && (rest == "" || rest[0] == '/') {
@@ -39,7 +39,8 @@ func (t goTypes) within(pointer string) (inside goTypes) {
 	return inside
 }
 
-// byMember returns the types noted inside the object at a pointer, by member name, in one pass.
+// byMember returns the types noted inside the object at a pointer, by the name of the member. It iterates over
+// t once.
 func (t goTypes) byMember(pointer string) map[string]goTypes {
 	members := map[string]goTypes{}
 	for _, n := range t {
@@ -52,7 +53,7 @@ func (t goTypes) byMember(pointer string) map[string]goTypes {
 	return members
 }
 
-// without returns the types whose pointers drop does not match.
+// without returns the types for whose pointers drop returns false.
 func (t goTypes) without(drop func(pointer string) bool) (kept goTypes) {
 	for _, n := range t {
 		if !drop(n.pointer) {
@@ -81,12 +82,12 @@ var baseNames = func() map[reflect.Type]string {
 	return m
 }()
 
-// maxTypeNesting is the maximum number of nested slices and maps in a noted type. Stored bytes can name any type, and
-// reflect never frees a type that it has built.
+// maxTypeNesting is the maximum number of nested slices and maps in a noted type. A limit is necessary because
+// stored bytes can name any type, and reflect never frees a type that it has built.
 const maxTypeNesting = 8
 
-// typeName names a type made of base types, slices and maps with string keys. Other types cannot be restored from JSON
-// and have no name.
+// typeName names a type that consists of base types, slices, and maps with string keys. Other types have no
+// name, because JSON cannot restore them.
 func typeName(t reflect.Type) (string, bool) {
 	prefix := ""
 	for range maxTypeNesting + 1 {
@@ -108,8 +109,8 @@ func typeName(t reflect.Type) (string, bool) {
 	return "", false
 }
 
-// typeByName is the inverse of typeName. An `any` never holds an `any`: reading one would look up the same note
-// forever.
+// typeByName is the inverse of typeName. It refuses the name "any", because reading such a value would look up
+// the same note forever.
 func typeByName(name string) (reflect.Type, bool) {
 	if name == "any" {
 		return nil, false
@@ -133,15 +134,15 @@ func typeNested(name string, most int) (t reflect.Type, ok bool) {
 	return nil, false
 }
 
-// stackPointer has the methods by which a JSON encoder or decoder reports its position.
+// stackPointer contains the methods with which a JSON encoder or decoder reports its position.
 type stackPointer interface {
 	StackPointer() jsontext.Pointer
 	StackDepth() int
 	StackIndex(int) (jsontext.Kind, int64)
 }
 
-// nextPointer returns the pointer to the value that an encoder or decoder comes to next. In an array StackPointer leads
-// to the element before it, or, before the first, to the array.
+// nextPointer returns the pointer to the next value of an encoder or decoder. In an array, StackPointer returns
+// the pointer to the previous element. Before the first element, it returns the pointer to the array.
 func nextPointer(c stackPointer) string {
 	pointer := c.StackPointer()
 	kind, n := c.StackIndex(c.StackDepth())
@@ -154,8 +155,8 @@ func nextPointer(c stackPointer) string {
 	return string(pointer) + "/" + strconv.FormatInt(n, 10)
 }
 
-// plainJSON encodes and decodes as encoding/json does, but refuses text that is not Unicode and repeated keys, and its
-// errors say where.
+// plainJSON encodes and decodes as encoding/json does. In addition it refuses text that is not Unicode, and
+// repeated keys. Its errors contain the position.
 var plainJSON = json.JoinOptions(
 	jsonv1.DefaultOptionsV1(),
 	jsonv1.ReportErrorsWithLegacySemantics(false),
@@ -191,23 +192,23 @@ func readNumber(dec *jsontext.Decoder, n *stdjson.Number) error {
 		return err
 	}
 	*n = stdjson.Number(literal)
-	if jsonvalue.KindOf(literal) == jsonvalue.String { // as encoding/json allows
+	if jsonvalue.KindOf(literal) == jsonvalue.String { // encoding/json also accepts a quoted number
 		*n = stdjson.Number(jsonvalue.Unquote(literal))
 	}
 	return checkNumber(*n)
 }
 
-// goWriter writes Go values as JSON that restores them deep-equal. It notes the Go types that JSON does not restore,
-// and refuses values in an `any` that cannot be restored (structs, errors, maps with other keys than strings), naming
-// the field. Floats in an `any` are written with a point or an exponent.
+// goWriter writes Go values as JSON from which they are restored deep-equal. It notes the Go types that JSON
+// does not restore. In an `any`, it refuses values that cannot be restored: structs, errors, and maps whose
+// keys are not strings. The error names the field. Floats in an `any` are written with a point or an exponent.
 type goWriter struct {
-	event   bool // writing an event, not a value
+	event   bool // whether an event is written, not a value
 	types   goTypes
 	options json.Options
 	within  json.Options // options inside an `any`
 }
 
-// goWriters caches writers, since each caches the encoding of the types that it has written.
+// goWriters caches writers, because a writer caches the encoding of each type that it has written.
 var goWriters = sync.Pool{New: func() any {
 	w := &goWriter{}
 	hooks := json.JoinMarshalers(json.MarshalToFunc(w.any), json.MarshalToFunc(w.value), json.MarshalToFunc(writeNumber))
@@ -216,7 +217,8 @@ var goWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// writeGo returns the JSON of v, an event or a value, and the Go types to note.
+// writeGo returns the JSON of v and the Go types to note. v is an event if event is true, and a value
+// otherwise.
 func writeGo(v any, event bool) ([]byte, goTypes, *FieldError) {
 	w := goWriters.Get().(*goWriter)
 	defer goWriters.Put(w)
@@ -237,14 +239,15 @@ func writeGo(v any, event bool) ([]byte, goTypes, *FieldError) {
 	return text, w.types, nil
 }
 
-// atField reports whether the next value is a field of an event or of its actions, not nested in one.
+// atField reports whether the next value is a field of an event or of its actions. It returns false for a value
+// nested in such a field.
 func (w *goWriter) atField(enc *jsontext.Encoder) bool {
 	depth := enc.StackDepth()
 	return w.event && (depth == 1 || depth == 2 && strings.HasPrefix(string(enc.StackPointer()), "/actions/"))
 }
 
-// maxValueDepth is the maximum nesting depth of a value. With it, a line with an event in a patch's replacement is
-// still accepted by [ParseRecord]. Events as a whole may be nested one level deeper.
+// maxValueDepth is the maximum nesting depth of a value. An event may be nested one level deeper. Even if a
+// patch's replacement contains the event, its line is not nested too deeply for [ParseRecord].
 const maxValueDepth = jsonvalue.MaxDepth - 3
 
 // any writes a value held in an `any`.
@@ -269,7 +272,7 @@ func (w *goWriter) any(enc *jsontext.Encoder, p *any) error {
 	name, ok := typeName(t)
 	switch {
 	case !ok && w.atField(enc):
-		return errors.ErrUnsupported // a field may have any type that encoding/json accepts
+		return errors.ErrUnsupported // a field can have any type that encoding/json supports
 	case !ok:
 		return fmt.Errorf("a value of Go type %s does not come back from storage as it is; "+
 			"use booleans, numbers, strings, slices and maps with string keys", t)
@@ -293,13 +296,13 @@ func (w *goWriter) value(enc *jsontext.Encoder, v Value) error {
 	return enc.WriteValue(v.json())
 }
 
-// writeFloat writes f so that it is read back as a float with the same bits.
+// writeFloat writes f so that reading it gives a float with the same bits.
 func writeFloat[F float32 | float64](enc *jsontext.Encoder, f F) error {
 	bits, x := reflect.TypeFor[F]().Bits(), float64(f)
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return fmt.Errorf("JSON cannot carry the number %v", f)
 	}
-	// Exponents are used where encoding/json uses them.
+	// Like encoding/json, writeFloat uses an exponent for very small and very large numbers.
 	if abs := math.Abs(x); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
 		return enc.WriteValue(strconv.AppendFloat(nil, x, 'e', -1, bits))
 	}
@@ -345,15 +348,15 @@ func jsonError(err error) *FieldError {
 	return fieldErr(strings.TrimPrefix(pointer, "/"), "%s", clip(problem))
 }
 
-// typedReader reads JSON into Go values, and gives each `any` the Go type noted for it.
+// typedReader reads JSON into Go values. A value in an `any` gets the Go type noted for it.
 type typedReader struct {
 	noted   map[string]string // type names by pointer
-	met     int               // number of noted types used so far
+	met     int               // number of notes used so far
 	number  func(literal string) any
 	options json.Options
 }
 
-// typedReaders caches readers, since each caches the decoding of the types that it has read.
+// typedReaders caches readers, because a reader caches the decoding of each type that it has read.
 var typedReaders = sync.Pool{New: func() any {
 	r := &typedReader{}
 	r.options = json.JoinOptions(plainJSON, json.WithUnmarshalers(json.JoinUnmarshalers(json.UnmarshalFromFunc(r.any), json.UnmarshalFromFunc(readNumber))))
@@ -383,8 +386,8 @@ func (r *typedReader) any(dec *jsontext.Decoder, p *any) error {
 	return err
 }
 
-// readTyped decodes text into the variable that into points to. number converts a number in an `any` without a noted
-// type. met is the number of noted types that were used.
+// readTyped decodes text into the variable that into points to. If a number in an `any` has no noted type,
+// readTyped converts it with number. met is the number of notes that were used.
 func readTyped(text []byte, types goTypes, number func(literal string) any, into any) (met int, err error) {
 	r := typedReaders.Get().(*typedReader)
 	defer typedReaders.Put(r)
@@ -399,20 +402,20 @@ func readTyped(text []byte, types goTypes, number func(literal string) any, into
 	return r.met, err
 }
 
-// decodeTyped decodes a field's text for [Event.Decode].
+// decodeTyped decodes the text of a field for [Event.Decode] and [Value.Decode].
 func decodeTyped(field string, text []byte, types goTypes, into any) error {
 	if len(types) == 0 && json.Unmarshal(text, into, plainJSON) == nil {
 		return nil
 	}
-	// There are noted types, or a number beyond float64 in an `any`, or the value does not fit.
+	// There are noted types, a number in an `any` exceeds float64, or the value does not fit the variable.
 	if _, err := readTyped(text, types, numberAsFloat, into); err != nil {
 		return jsonError(err).within("/" + field)
 	}
 	return nil
 }
 
-// numberByKind keeps a literal's kind and value: an integer becomes an int64, a number with point or exponent a
-// float64, and a number that neither can hold a json.Number.
+// numberByKind converts a number and keeps its kind and value. An integer becomes an int64. A number with a
+// point or an exponent becomes a float64. A number that neither type can hold becomes a json.Number.
 func numberByKind(literal string) any {
 	if !strings.ContainsAny(literal, ".eE") && literal != "-0" {
 		if i, err := strconv.ParseInt(literal, 10, 64); err == nil {
@@ -423,7 +426,7 @@ func numberByKind(literal string) any {
 	return numberAsFloat(literal)
 }
 
-// numberAsFloat returns a float64, as Go programs expect, or a json.Number for a number beyond float64.
+// numberAsFloat converts a number to a float64. If the number exceeds float64, it becomes a json.Number.
 func numberAsFloat(literal string) any {
 	f, err := strconv.ParseFloat(literal, 64)
 	if err != nil || math.IsInf(f, 0) {

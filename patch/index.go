@@ -11,14 +11,15 @@ import (
 )
 
 // index holds the properties of an event that the fold, the planner and the store need. It is computed when the
-// event is made, and stored with it, so that a stored event is read without parsing its JSON: see [Record.Verify].
+// event is made, and it is stored with the event. Reading a stored event therefore needs no parsing of its
+// JSON. [Record.Verify] checks a stored index.
 type index struct {
 	flags       flags
-	role        string // of the content
-	tokens      int    // estimated
+	role        string // the content's role
+	tokens      int    // estimated tokens of the event
 	functions   []FunctionPart
 	longRunning []string     // nil only if the field is absent
-	changes     []indexEntry // of the state delta with all scopes, in key order
+	changes     []indexEntry // the state delta's keys in all scopes, in key order
 }
 
 // indexEntry locates the value of a state key in the event's JSON.
@@ -49,7 +50,7 @@ func (x *index) setsState() bool {
 	return slices.ContainsFunc(x.changes, func(c indexEntry) bool { return statekey.ScopeOf(c.key) != statekey.Temp })
 }
 
-// footprint estimates the memory that the index refers to, in bytes.
+// footprint estimates the memory in bytes to which the index refers.
 func (x *index) footprint() int {
 	n := len(x.role)
 	for i := range x.functions {
@@ -64,21 +65,21 @@ func (x *index) footprint() int {
 	return n
 }
 
-// Limits for items of a record that take many times the memory of their text.
+// Limits on items that take many times more memory than text.
 const (
 	MaxReplacements  = 10_000 // events in the replacement of a patch
 	MaxStateKeys     = 10_000 // keys in a state delta, or in an initial state
 	MaxLongRunning   = 10_000 // long-running tool ids of an event
 	MaxFunctionParts = 10_000 // function calls and responses in an event
-	MaxFields        = 1_000  // top-level fields of an event or a patch, beside its identity
+	MaxFields        = 1_000  // top-level fields of an event or a patch, besides its identity
 )
 
-// tooMany returns an error that matches [ErrTooLarge]: a field has more than most items.
+// tooMany returns an error that matches [ErrTooLarge]. It reports that a field has more items than most.
 func tooMany(field, what string, most int) error {
 	return fmt.Errorf("%w: field %q: more than %d %s", ErrTooLarge, field, most, what)
 }
 
-// JSON types of the known fields of an event, and of its actions.
+// JSON types of an event's known fields, and of the known fields of its actions.
 var (
 	fieldKinds = map[string]jsonvalue.Kind{
 		"content": jsonvalue.Object, "actions": jsonvalue.Object, "partial": jsonvalue.Bool,
@@ -90,7 +91,7 @@ var (
 	}
 )
 
-// checkKind refuses a known field with another JSON type than ADK's.
+// checkKind returns an error if a known field's JSON type differs from ADK's.
 func checkKind(kinds map[string]jsonvalue.Kind, within, name string, v []byte) error {
 	if want, known := kinds[name]; known && jsonvalue.KindOf(v) != want && jsonvalue.KindOf(v) != jsonvalue.Null {
 		return fieldErr(within+name, "a value of another type is wanted than %s", clip(v))
@@ -98,8 +99,8 @@ func checkKind(kinds map[string]jsonvalue.Kind, within, name string, v []byte) e
 	return nil
 }
 
-// newIndex computes the index of an event from its checked JSON. It refuses known fields with other JSON types than
-// ADK's.
+// newIndex computes the index of an event from its checked JSON. It returns an error if a known field's JSON
+// type differs from ADK's.
 func newIndex(object []byte) (index, error) {
 	var x index
 	size, fields := promptSize{}, 0
@@ -142,7 +143,7 @@ func newIndex(object []byte) (index, error) {
 	return x, nil
 }
 
-// addActions adds the actions at the cursor.
+// addActions adds the actions object at the cursor to the index.
 func (x *index) addActions(c *jsonvalue.Cursor) error {
 	if c.Kind() != jsonvalue.Object {
 		return nil

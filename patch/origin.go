@@ -8,23 +8,24 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// OwnMetadata is the custom metadata key for patchlog's own data in events and patches.
+// OwnMetadata is the key in custom metadata under which patchlog stores its own data.
 const OwnMetadata = "patchlog"
 
-// Origin names the original of a cleared copy: an event that a patch added in place of another, identical except that
-// tool results are cleared or shortened. docs/FORMAT.md has its JSON.
+// Origin identifies the original of a cleared copy. A cleared copy is an event that a patch put in place of
+// another event. It equals the original, except that its tool results are cleared or shortened. docs/FORMAT.md
+// describes the JSON.
 type Origin struct {
-	CopyID string `json:"as"`     // the id of the copy
-	ID     string `json:"id"`     // of the original
-	Seq    uint64 `json:"seq"`    // of the original's record
-	Tokens int    `json:"tokens"` // estimate for the original
+	CopyID string `json:"as"`     // id of the copy
+	ID     string `json:"id"`     // id of the original
+	Seq    uint64 `json:"seq"`    // seq of the original's record
+	Tokens int    `json:"tokens"` // estimated tokens of the original
 }
 
 // originKey is the key of an event's origin in customMetadata["patchlog"].
 const originKey = "cleared"
 
-// Origin returns the origin of a cleared copy; ok is false for other events. An origin holds only under the event's
-// own id, so copies with another id have none.
+// Origin returns the origin of a cleared copy. If the event is not a cleared copy, ok is false. An origin is
+// valid only for the event id that it names, so a copy with another id has no origin.
 func (e *Event) Origin() (o Origin, ok bool) {
 	if !e.ownMark(originKey, &o) || o.CopyID != e.id {
 		return Origin{}, false
@@ -32,9 +33,10 @@ func (e *Event) Origin() (o Origin, ok bool) {
 	return o, true
 }
 
-// StandIn returns a copy of e to put in its place, with the given id and without a state delta. parts replaces parts
-// of the content, by index, with JSON objects; indices outside the content are ignored. All other fields, and Go
-// types, are kept. seq is the seq of e's record, for [Event.Origin]. Errors are as from [ParseEvent].
+// StandIn returns a copy of e that a patch can put in its place. The copy has the given id and no state delta.
+// Each entry of parts replaces the part of the content at that index with a JSON object. Indices outside the
+// content are ignored. All other fields and their Go types are kept. seq is the seq of e's record;
+// [Event.Origin] of the copy reports it. StandIn returns the same errors as [ParseEvent].
 func (e *Event) StandIn(id string, seq uint64, parts map[int]json.RawMessage) (*Event, error) {
 	origin := Origin{CopyID: id, ID: e.id, Seq: seq, Tokens: e.index.tokens}
 	if o, ok := e.Origin(); ok {
@@ -82,7 +84,7 @@ func (e *Event) StandIn(id string, seq uint64, parts map[int]json.RawMessage) (*
 	return out, nil
 }
 
-// replaceParts returns a content's parts with some replaced.
+// replaceParts returns the parts of a content, with some parts replaced.
 func replaceParts(all []byte, parts map[int]json.RawMessage) []byte {
 	if jsonvalue.KindOf(all) != jsonvalue.Array {
 		return all

@@ -10,9 +10,9 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// ParseEvent makes an event from one object in ADK's event JSON. It keeps unknown fields at any depth, and no reference
-// to text. It refuses repeated keys, text that is not Unicode, known fields of another type than ADK's, and patches.
-// The error is a *[FieldError] that names the field.
+// ParseEvent makes an event from one JSON object in the form of ADK's event JSON. It keeps unknown fields at
+// any depth. It does not retain text. It refuses repeated keys, text that is not Unicode, known fields whose
+// type differs from ADK's, and patches. The error is a *[FieldError] that names the field.
 func ParseEvent(text []byte) (*Event, error) {
 	rec, err := ParseRecord(text)
 	if err != nil {
@@ -27,12 +27,12 @@ func ParseEvent(text []byte) (*Event, error) {
 	return rec.Event, nil
 }
 
-// ParseRecord makes a record from one line of the text form: a patch if it has a string patchType, else an event. Seq
-// is 0 if the line has none.
+// ParseRecord makes a record from one line of the text form. An object with a patchType is a patch, and any
+// other object is an event. If the line has no seq, Seq is 0.
 //
-// A patch with malformed fields is still a record, since a log may hold one: see [PatchEvent.Validate]. Field names of
-// other programs, such as patch_type, and rows of ADK for Python's tables are refused; importers convert these. The
-// error is a *[FieldError].
+// A patch with malformed fields is accepted, because a log may contain one; [PatchEvent.Validate] detects it.
+// ParseRecord refuses field names of other programs, such as patch_type. It also refuses rows of the database
+// tables of ADK for Python. Importers convert both. The error is a *[FieldError].
 func ParseRecord(text []byte) (Record, error) {
 	text, err := jsonvalue.Parse(text)
 	if err != nil {
@@ -48,7 +48,7 @@ func ParseRecord(text []byte) (Record, error) {
 	return rec, nil
 }
 
-// parseChecked parses validated, compact JSON. It keeps no reference to it.
+// parseChecked parses compact JSON that was already validated. It does not retain text.
 func parseChecked(text []byte) (Record, error) {
 	if jsonvalue.KindOf(text) != jsonvalue.Object {
 		return Record{}, fieldErr("", "a record is a JSON object, not %s", clip(text))
@@ -96,8 +96,8 @@ func parseChecked(text []byte) (Record, error) {
 	return rec, rec.Event.checkContent()
 }
 
-// take sets a field of the identity and reports whether the field needs no place in the JSON. An empty id and a null
-// time count as absent; other empty fields stay in the JSON.
+// take stores a field of the identity. It reports whether the field is stored completely, so that the JSON can
+// omit it. An empty id and a null time count as absent. Other empty fields stay in the JSON.
 func (e *identity) take(name string, v []byte) (taken bool, err error) {
 	var field *string
 	switch name {
@@ -131,13 +131,13 @@ func (e *identity) take(name string, v []byte) (taken bool, err error) {
 	return *field != "" || name == "id", nil
 }
 
-// RFC 3339 has only the years 1 to 9999.
+// RFC 3339 supports only the years 1 to 9999.
 var (
 	minTime = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 	maxTime = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
 )
 
-// parseTime reads RFC 3339 text.
+// parseTime parses RFC 3339 text.
 func parseTime(v []byte) (time.Time, error) {
 	var t time.Time
 	switch jsonvalue.KindOf(v) {
@@ -165,7 +165,8 @@ func parseTime(v []byte) (time.Time, error) {
 	return t, nil
 }
 
-// derive computes the event's index. It refuses known fields of another type than ADK's.
+// derive computes the event's index. It returns an error if the identity is invalid or the type of a known
+// field differs from ADK's.
 func (e *Event) derive() error {
 	if err := e.identity.check(); err != nil {
 		return err
@@ -175,7 +176,7 @@ func (e *Event) derive() error {
 	return err
 }
 
-// MaxIDBytes is the maximum length of an id of an event or a patch.
+// MaxIDBytes is the maximum length in bytes of the id of an event or a patch.
 const MaxIDBytes = 1024
 
 func (e *identity) check() *FieldError {
@@ -193,8 +194,8 @@ func (e *identity) check() *FieldError {
 	return nil
 }
 
-// checkContent refuses a content with a known field of another type than ADK's. It is called for new events only;
-// stored ones were checked before.
+// checkContent returns an error if the type of a known field in the content differs from ADK's. It is called
+// only for new events, because stored events were checked when they were made.
 func (e *Event) checkContent() error {
 	if err := contentShape.check(e.field("content")); err != nil {
 		return err.within("/content")

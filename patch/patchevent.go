@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// Type says what a patch does to the visible log V.
+// Type is the type of a patch. It determines how the patch changes the visible log V.
 type Type string
 
 // The types of patches.
@@ -16,35 +16,38 @@ const (
 	Splice         Type = "splice"          // V[:start] ++ replacement ++ V[start+count:]
 	TruncateBefore Type = "truncate_before" // V[i:], where V[i] is the event with the patch's event id
 	Summarise      Type = "summarise"       // V[:start] ++ [summary] ++ V[start+count:]
-	Pin            Type = "pin"             // V stays; the event with the patch's event id is pinned
-	Unpin          Type = "unpin"           // V stays; the event with the patch's event id is unpinned
-	Revert         Type = "revert"          // the events that the patch with the patch id removed replace those that it added
-	Erase          Type = "erase"           // V stays; the patch is the receipt of an erasure: see [Erasure]
+	Pin            Type = "pin"             // V is unchanged; the event with the patch's event id becomes pinned
+	Unpin          Type = "unpin"           // V is unchanged; the event with the patch's event id is no longer pinned
+	Revert         Type = "revert"          // undoes the patch with the patch id: its events are removed, and the events that it removed are restored
+	Erase          Type = "erase"           // V is unchanged; the patch is the receipt of an erasure, see [Erasure]
 )
 
 // CompactionAuthor is the author of the patches that compaction writes.
 const CompactionAuthor = "compaction"
 
-// StatePolicy says whether the state deltas of events that a patch removes still count.
+// StatePolicy determines whether the state deltas of removed events still count.
 type StatePolicy string
 
-// The policies. The zero StatePolicy means the patch type's default: Keep for Summarise, else Drop.
+// The state policies. A patch without a policy uses its type's default: Keep for Summarise, and Drop for other
+// types.
 const (
-	Drop StatePolicy = "drop" // the removed events' deltas no longer count
-	Keep StatePolicy = "keep" // their net delta still counts, at the place where they stood
+	Drop StatePolicy = "drop" // the deltas of the removed events no longer count
+	Keep StatePolicy = "keep" // the net delta of the removed events still counts, at their position
 )
 
-// PatchEvent is a record that says how the visible log changes. It is immutable and
-// may be shared between goroutines. It is never visible itself.
+// PatchEvent is a record that describes a change of the visible log. It is immutable, and goroutines may share
+// it. The patch itself is never visible.
 //
-// [NewSplice], [NewTruncateBefore], [NewSummarise], [NewPin], [NewUnpin], [NewRevert] and [NewErase] make patches,
-// the With methods return changed copies, and [ParseRecord] reads patches from text. A log may hold a malformed patch
-// of another writer: see [PatchEvent.Validate]. Accessors treat a malformed field as absent.
+// [NewSplice], [NewTruncateBefore], [NewSummarise], [NewPin], [NewUnpin], [NewRevert] and [NewErase] make
+// patches. [ParseRecord] reads a patch from text. The With methods return changed copies.
+//
+// A log may contain a malformed patch that another program wrote. [PatchEvent.Validate] detects it. Accessors
+// treat a malformed field as absent.
 type PatchEvent struct {
 	Envelope
 	typ Type
 
-	// Its own fields, see patchFields. nil is absent.
+	// The fields that only patches have; see patchFields. nil means absent.
 	start, count   *int
 	replacement    *[]*Event
 	eventID        *string
@@ -53,11 +56,11 @@ type PatchEvent struct {
 	state          *string
 	patchID, group *string
 
-	defect *FieldError // the first malformed field, nil if none
+	defect *FieldError // the first malformed field, or nil
 }
 
-// NewSplice returns a patch that replaces count visible events from index start on with the given events. A nil event
-// makes the patch malformed and drops all events.
+// NewSplice returns a patch that replaces count visible events, from index start on, with the given events. If
+// an event is nil, the patch is malformed and has no events.
 func NewSplice(start, count int, replacement ...*Event) *PatchEvent {
 	p := &PatchEvent{typ: Splice, start: &start, count: &count}
 	if i := slices.Index(replacement, nil); i >= 0 {
@@ -70,27 +73,28 @@ func NewSplice(start, count int, replacement ...*Event) *PatchEvent {
 	return p
 }
 
-// NewTruncateBefore returns a patch that hides all events before the visible event
-// with the given id.
+// NewTruncateBefore returns a patch that hides all events before the visible event with the given id.
 func NewTruncateBefore(eventID string) *PatchEvent {
 	return &PatchEvent{typ: TruncateBefore, eventID: &eventID}
 }
 
-// NewSummarise returns a patch that replaces count ≥ 1 visible events from index start on with a summary event, and
-// keeps the state that they set.
+// NewSummarise returns a patch that replaces count visible events, from index start on, with a summary event.
+// The count must be at least 1. By default, the state that the removed events set is kept.
 func NewSummarise(start, count int, summary *Event) *PatchEvent {
 	return &PatchEvent{typ: Summarise, start: &start, count: &count, summary: summary}
 }
 
-// NewPin returns a patch that pins the visible event with the given id: patches that would hide it are refused unless
-// their author allows it. A pin changes neither the visible log nor the state, and has no state policy.
+// NewPin returns a patch that pins the visible event with the given id. A store then refuses every patch that
+// would hide the event, unless the caller allows it. A pin does not change the visible log or the state, and it
+// has no state policy.
 func NewPin(eventID string) *PatchEvent { return &PatchEvent{typ: Pin, eventID: &eventID} }
 
 // NewUnpin returns a patch that unpins the visible event with the given id.
 func NewUnpin(eventID string) *PatchEvent { return &PatchEvent{typ: Unpin, eventID: &eventID} }
 
-// NewRevert returns a patch that reverts the patch with the given id: it removes the events that the patch added and
-// restores those that it removed, with their state. A revert can be reverted. It has no state policy.
+// NewRevert returns a patch that reverts the patch with the given id. It removes the events that the patch
+// added, and restores the removed events with their state. A revert has no state policy. A revert can itself be
+// reverted.
 func NewRevert(patchID string) *PatchEvent {
 	return &PatchEvent{typ: Revert, patchID: &patchID}
 }
@@ -101,8 +105,8 @@ func (p *PatchEvent) with(change func(*PatchEvent)) *PatchEvent {
 	return &c
 }
 
-// mapEvents returns the patch with change applied to each of its events, by index, or p if nothing changes. A malformed
-// patch may have both a replacement and a summary.
+// mapEvents applies change to each event of the patch, and returns the new patch. The argument i is the event's
+// index. If nothing changes, mapEvents returns p. A malformed patch may have both a replacement and a summary.
 func (p *PatchEvent) mapEvents(change func(i int, e *Event) *Event) *PatchEvent {
 	out := *p
 	if p.replacement != nil {
@@ -123,7 +127,7 @@ func (p *PatchEvent) mapEvents(change func(i int, e *Event) *Event) *PatchEvent 
 	return &out
 }
 
-// set returns a copy with the named field replaced by change.
+// set returns a copy in which change replaces the named field.
 func (p *PatchEvent) set(name string, change func(*PatchEvent)) *PatchEvent {
 	return p.with(func(p *PatchEvent) {
 		if p.field(name) != nil {
@@ -134,7 +138,7 @@ func (p *PatchEvent) set(name string, change func(*PatchEvent)) *PatchEvent {
 	})
 }
 
-// WithID returns a copy with the given id. Retrying with the same id is safe.
+// WithID returns a copy with the given id. A caller that retries with the same id never logs the patch twice.
 func (p *PatchEvent) WithID(id string) *PatchEvent {
 	return p.set("id", func(p *PatchEvent) { p.id = id })
 }
@@ -149,19 +153,20 @@ func (p *PatchEvent) WithTimestamp(t time.Time) *PatchEvent {
 	return p.set("timestamp", func(p *PatchEvent) { p.time, p.timed = t.Round(0).UTC(), true })
 }
 
-// WithBase returns a copy whose author has seen all patches up to the one with seq base; 0 means none. A store refuses
-// the patch if a newer patch was logged, because its indices may mean other events.
+// WithBase returns a copy with the given base. The base is the seq of the newest patch that the author has
+// seen, or 0 for none. If the log has a newer patch, a store refuses this patch, because its indices may refer
+// to other events.
 func (p *PatchEvent) WithBase(base uint64) *PatchEvent {
 	return p.set("base", func(p *PatchEvent) { p.base = &base })
 }
 
-// WithState returns a copy with the given policy.
+// WithState returns a copy with the given state policy.
 func (p *PatchEvent) WithState(policy StatePolicy) *PatchEvent {
 	return p.set("state", func(p *PatchEvent) { p.state = (*string)(&policy) })
 }
 
-// WithGroup returns a copy in the group with the given id, which the author chooses and which must be new to the log;
-// "" means no group.
+// WithGroup returns a copy that belongs to the group with the given id. The author of the patches chooses the
+// id, which must be new to the log. The id "" means no group.
 func (p *PatchEvent) WithGroup(id string) *PatchEvent {
 	return p.set("group", func(p *PatchEvent) {
 		if p.group = &id; id == "" {
@@ -170,8 +175,8 @@ func (p *PatchEvent) WithGroup(id string) *PatchEvent {
 	})
 }
 
-// WithCustomMetadata returns a copy with a copy of the given metadata; nil removes it. Values must be accepted by
-// [NewValue].
+// WithCustomMetadata returns a copy with the given metadata, which it copies. nil removes the metadata.
+// [NewValue] must accept each value.
 func (p *PatchEvent) WithCustomMetadata(metadata map[string]any) (*PatchEvent, error) {
 	field, types, d := writeGo(map[string]any{"customMetadata": metadata}, false)
 	if d != nil {
@@ -187,21 +192,20 @@ func (p *PatchEvent) WithCustomMetadata(metadata map[string]any) (*PatchEvent, e
 	return out, out.checkFields()
 }
 
-// Type returns the patch type, which may be unknown to this version.
+// Type returns the patch type. It may be a type that this version does not support.
 func (p *PatchEvent) Type() Type { return p.typ }
 
-// Start returns the index of the first visible event that a splice or summarise
-// removes.
+// Start returns the index of the first visible event that a splice or summarise removes.
 func (p *PatchEvent) Start() int { return deref(p.start) }
 
-// Count returns how many visible events a splice or summarise removes.
+// Count returns the number of visible events that a splice or summarise removes.
 func (p *PatchEvent) Count() int { return deref(p.count) }
 
-// EventID returns the id of the event that a truncate_before makes the first visible one, or that a pin or unpin
-// concerns.
+// EventID returns the patch's event id. A truncate_before makes this event the first visible event. A pin or
+// unpin applies to this event.
 func (p *PatchEvent) EventID() string { return deref(p.eventID) }
 
-// PatchID returns the id of the patch that a revert reverts.
+// PatchID returns the id of the patch that a revert reverts. It is "" for other types.
 func (p *PatchEvent) PatchID() string {
 	if p.typ != Revert {
 		return ""
@@ -209,15 +213,15 @@ func (p *PatchEvent) PatchID() string {
 	return deref(p.patchID)
 }
 
-// Group returns the id of the patch's group, or "". Patches of a group are one operation: they are logged in one batch
-// and reverted together.
+// Group returns the id of the patch's group, or "". The patches of a group are logged in one batch and reverted
+// together.
 func (p *PatchEvent) Group() string { return deref(p.group) }
 
-// Base returns the seq of the newest patch that the author has seen. ok is false if the patch has no base.
+// Base returns the seq of the newest patch that the author has seen. If the patch has no base, ok is false.
 func (p *PatchEvent) Base() (seq uint64, ok bool) { return deref(p.base), p.base != nil }
 
-// StatePolicy returns the patch's policy, or the type's default. It is meaningless for types without a policy: revert,
-// pin and unpin.
+// StatePolicy returns the patch's state policy, or the default of its type. The result is meaningless for
+// reverts, pins, unpins and receipts, which have no policy.
 func (p *PatchEvent) StatePolicy() StatePolicy {
 	switch {
 	case p.state != nil:
@@ -229,8 +233,8 @@ func (p *PatchEvent) StatePolicy() StatePolicy {
 	}
 }
 
-// NewEvents returns the events that the patch adds to the visible log: a splice's replacement, or a summarise's
-// summary. The caller owns the slice.
+// NewEvents returns the events that the patch adds to the visible log: the replacement of a splice, or the
+// summary of a summarise. The caller owns the slice.
 func (p *PatchEvent) NewEvents() []*Event {
 	switch {
 	case len(deref(p.replacement)) > 0:
@@ -249,8 +253,8 @@ func deref[T any](v *T) T {
 	return *v
 }
 
-// MarshalJSON returns the patch in the text form: its identity and patchType, its own fields, then the other fields in
-// order.
+// MarshalJSON returns the patch in the text form: the identity, patchType, the fields that only patches have,
+// and the other fields in order.
 func (p *PatchEvent) MarshalJSON() ([]byte, error) {
 	b := p.identity.appendJSON([]byte{'{'})
 	b = jsonvalue.AppendQuote(jsonvalue.AppendKey(b, "patchType"), string(p.typ))

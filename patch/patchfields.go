@@ -10,11 +10,11 @@ import (
 // patchField is a field that only patches have.
 type patchField struct {
 	name string
-	want string                  // describes a valid value, for errors
-	of   func(p *PatchEvent) any // where its value is: a **int, **uint64, **string, **Event or **[]*Event; nil means absent
+	want string                  // description of a valid value, for errors
+	of   func(p *PatchEvent) any // pointer to the value: **int, **uint64, **string, **Event or **[]*Event; nil means absent
 }
 
-// patchFields are the fields in writing order.
+// patchFields lists the fields in the order in which they are written.
 var patchFields = []patchField{
 	{"start", "an integer", func(p *PatchEvent) any { return &p.start }},
 	{"count", "an integer", func(p *PatchEvent) any { return &p.count }},
@@ -43,7 +43,8 @@ func (f patchField) isSet(p *PatchEvent) bool {
 	}
 }
 
-// appendTo appends the field to an unfinished JSON object, if the patch has it.
+// appendTo appends the field to an unfinished JSON object. If the patch does not have the field, appendTo does
+// nothing.
 func (f patchField) appendTo(b []byte, p *PatchEvent) []byte {
 	if !f.isSet(p) {
 		return b
@@ -70,7 +71,7 @@ func (f patchField) appendTo(b []byte, p *PatchEvent) []byte {
 	}
 }
 
-// parse sets the field from its JSON. It returns nil if the JSON is valid.
+// parse sets the field from its JSON. If the JSON is valid, it returns nil.
 func (f patchField) parse(p *PatchEvent, text []byte) *FieldError {
 	wrong := &FieldError{f.name, "want " + f.want + ", not " + clip(text), WrongField}
 	switch v := f.of(p).(type) {
@@ -126,8 +127,8 @@ func nestedEvent(field string, text []byte) (*Event, *FieldError) {
 	return rec.Event, nil
 }
 
-// parsePatch makes a patch from the fields of a checked object. Malformed fields of its own become its defect, not an
-// error.
+// parsePatch makes a patch from the fields of a checked object. If a field that only patches have is malformed,
+// the patch gets a defect. This is not an error.
 func parsePatch(id identity, typ string, fields []byte) (*PatchEvent, error) {
 	p := &PatchEvent{Envelope: Envelope{identity: id, json: fields}, typ: Type(typ)}
 	if err := id.check(); err != nil {
@@ -151,8 +152,8 @@ func parsePatch(id identity, typ string, fields []byte) (*PatchEvent, error) {
 	return p, p.checkFields()
 }
 
-// takeFields moves the patch's own well-formed fields out of its JSON, and sets the defect to the first malformed one.
-// Null fields count as absent and stay in the JSON.
+// takeFields moves the well-formed fields that only patches have out of the patch's JSON. It sets the defect to
+// the first malformed field. A null field counts as absent and stays in the JSON.
 func (p *PatchEvent) takeFields() {
 	p.defect = nil
 	p.json = nilIfEmpty(jsonvalue.Edit(p.json, func(name string, text []byte) []byte {
@@ -170,7 +171,7 @@ func (p *PatchEvent) takeFields() {
 	}))
 }
 
-// checkFields refuses a patch with more than [MaxFields] fields.
+// checkFields returns an error if the patch has more than [MaxFields] fields.
 func (p *PatchEvent) checkFields() error {
 	n := 0
 	for range p.Fields() {

@@ -10,9 +10,10 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// Record is an entry of a session's log: a regular event or a patch, and its seq. Exactly one of Event and Patch is set.
+// Record is an entry of a session's log: an event or a patch, with its seq. Exactly one of Event and Patch is
+// set.
 type Record struct {
-	Seq   uint64 // 1, 2, 3 … in a log; 0 before the record is logged
+	Seq   uint64 // 1, 2, 3 … in a log; 0 if the record is not logged
 	Event *Event
 	Patch *PatchEvent
 }
@@ -28,7 +29,7 @@ func (r Record) ID() string {
 	return ""
 }
 
-// IDs yields all ids of the record: its own, then those of the events inside a patch.
+// IDs yields the id of the record's event or patch, then the ids of the events that the patch adds.
 func (r Record) IDs() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if !yield(r.ID()) || r.Patch == nil {
@@ -53,14 +54,14 @@ func (r Record) Events() []*Event {
 	return nil
 }
 
-// Size returns how many bytes the record takes as JSON, without its seq.
+// Size returns the size of the record's JSON in bytes, without the seq.
 func (r Record) Size() int {
 	r.Seq = 0
 	text, _ := r.MarshalJSON()
 	return len(text)
 }
 
-// MarshalJSON returns the record as a line of the text form, with its seq unless that is 0.
+// MarshalJSON returns the record as one line of the text form. If the seq is 0, it is omitted.
 func (r Record) MarshalJSON() ([]byte, error) {
 	var text []byte
 	var err error
@@ -82,9 +83,10 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return append(b, text[1:]...), nil
 }
 
-// Complete returns the record as it is logged: with ids from newID and the time now where they are missing, and without
-// temp: keys, also in the events inside a patch. A nil newID leaves ids alone, a zero now leaves times alone. Complete
-// does not change r, and returns r itself if nothing changes.
+// Complete returns the record in the form in which a store logs it. It adds missing ids from newID and sets
+// missing times to now. It removes the temp: keys from state deltas. All three changes also apply to the events
+// that a patch adds. If newID is nil, no ids are added. If now is the zero time, no times are set. Complete
+// does not change r. If there is nothing to do, it returns r itself.
 func Complete(r Record, newID func() string, now time.Time) Record {
 	r = r.mapIdentities(func(e identity) identity { return e.completed(newID, now) })
 	if r.Event != nil {
@@ -96,7 +98,8 @@ func Complete(r Record, newID func() string, now time.Time) Record {
 	return r
 }
 
-// mapIdentities returns the record with change applied to its identity and to those of the events inside a patch.
+// mapIdentities applies change to the identity of the record, and to the identities of the events that its
+// patch adds.
 func (r Record) mapIdentities(change func(identity) identity) Record {
 	event := func(e *Event) *Event {
 		id := change(e.identity)
@@ -130,9 +133,9 @@ func (e identity) completed(newID func() string, now time.Time) identity {
 	return e
 }
 
-const stateDelta = "/actions/stateDelta/" // pointer prefix of state keys
+const stateDelta = "/actions/stateDelta/" // prefix of the JSON pointers to state keys
 
-// withoutTemp returns the event without the temp: keys of its state delta.
+// withoutTemp returns the event without the temp: keys in its state delta.
 func (e *Event) withoutTemp() *Event {
 	if !e.index.has(setsTemp) {
 		return e
@@ -141,7 +144,7 @@ func (e *Event) withoutTemp() *Event {
 	c.json = e.lasting()
 	c.types = e.types.without(func(pointer string) bool { return strings.HasPrefix(pointer, stateDelta+PrefixTemp) })
 	if c.derive() != nil {
-		return e // a forged record, invalid before too: see Record.Verify
+		return e // e is a forged record that was already invalid; see Record.Verify
 	}
 	return &c
 }
@@ -169,10 +172,14 @@ func (e *Event) lasting() []byte {
 	})
 }
 
-// Same reports whether offered equals the logged record, so that appending it is a retry. It ignores seqs, the order of
-// keys, temp: keys and Go types. Numbers are compared by kind and value, times as instants. Ids, times and base are
-// compared only if offered has them. A missing replacement equals an empty one. An erased record is compared by its
-// identity only.
+// Same reports whether offered equals the logged record, which makes appending offered a retry.
+//
+//   - Same ignores seqs, the order of keys, temp: keys and Go types.
+//   - Numbers are equal if their kind and value are equal. Times are equal if they are the same instant.
+//   - If offered has no id, no time or no base, the missing field is not compared.
+//   - A missing replacement equals an empty replacement.
+//   - If the logged event was erased, only the identity is compared. If the logged patch was erased, custom
+//     metadata and unknown fields are not compared.
 func Same(logged, offered Record) bool {
 	switch {
 	case logged.Event != nil && offered.Event != nil:

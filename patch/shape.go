@@ -10,11 +10,11 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// shape reads the next value at a cursor and returns what is wrong with it, or nil. Null is always
-// valid, like an absent field.
+// shape reads the next value at a cursor. It returns nil if the value is valid, and otherwise the problem. Null
+// is always valid, like an absent field.
 type shape func(c *jsonvalue.Cursor) *FieldError
 
-// check applies the shape to a checked JSON value; nil is valid.
+// check applies the shape to a checked JSON value. It accepts nil.
 func (s shape) check(v []byte) *FieldError {
 	if v == nil {
 		return nil
@@ -23,9 +23,9 @@ func (s shape) check(v []byte) *FieldError {
 }
 
 var (
-	// contentShape accepts contents whose known fields, at any depth, have the types of Gemini's
-	// API and ADK, so that typed readers can decode it. Unknown fields may be anything. Names are
-	// matched as by encoding/json: exact case first.
+	// contentShape accepts a content whose known fields have the types that Gemini's API and ADK define. This
+	// rule applies at any depth, so that a typed reader can decode the content. Unknown fields can have any
+	// type. Names are matched as in encoding/json: exact case first.
 	contentShape = objectOf(fields{"role": aString, "parts": listOf(partShape)})
 
 	partShape = objectOf(fields{
@@ -70,7 +70,7 @@ var (
 	isBase64 = stringThat("base64", func(text string) bool { return parses(base64.StdEncoding.DecodeString(text)) })
 	isData   = shape(func(c *jsonvalue.Cursor) *FieldError {
 		if c.Kind() == jsonvalue.Array {
-			return bytesShape(c) // checked by encoding/json
+			return bytesShape(c) // encoding/json also decodes an array of numbers
 		}
 		return isBase64(c)
 	})

@@ -21,44 +21,44 @@ import (
 // TextVersion is the version of the text form that [WriteHeader] writes.
 const TextVersion = 1
 
-// DefaultMaxLineBytes is the default of [Decoder.MaxLineBytes]. It suffices for the largest record that stores accept
-// by default, with seq and white space.
+// DefaultMaxLineBytes is the default of [Decoder.MaxLineBytes]. The largest record that stores accept by
+// default fits, including its seq and white space.
 const DefaultMaxLineBytes = 17 << 20
 
-// LineError names the file and line that is not valid text form. It wraps the reason, which matches [ErrInvalid] or
-// [ErrTooLarge], or is the reader's error.
+// LineError reports the file and the line of an error in the text form. It wraps the cause. The cause is an
+// error of the reader, or it matches [ErrInvalid] or [ErrTooLarge].
 type LineError struct {
 	File string
-	Line int // counted from 1
+	Line int // starts at 1
 	Err  error
 }
 
 func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Decoder reads the text form of a log: one JSON object per line, with or without a header line. It is not safe for
-// concurrent use.
+// Decoder reads a log in the text form: one JSON object per line, after an optional header line. It is not safe
+// for concurrent use.
 type Decoder struct {
-	// MaxLineBytes is the maximum length of a line; 0 means [DefaultMaxLineBytes].
+	// MaxLineBytes is the maximum length of a line. If it is 0, the maximum is [DefaultMaxLineBytes].
 	MaxLineBytes int
 
-	Line int // number of the last line that Next read, from 1
+	Line int // number of the last line read, from 1
 
 	r       *bufio.Reader
 	file    string
-	ids     map[[2]uint64]int // line of each id, keyed by 128-bit hashes, since ids may be long and many
+	ids     map[[2]uint64]int // line of each id; the keys are 128-bit hashes, because a file can contain many long ids
 	seeds   [2]maphash.Seed
 	initial map[string]Value
 	header  bool
 	line    []byte // the buffer of readLine
-	pending []byte // the first line, if it was not a header
+	pending []byte // first line, if it is not a header
 	started bool
 	err     error
 }
 
-// NewDecoder returns a decoder that reads r. file is the name in errors.
+// NewDecoder returns a decoder that reads from r. Errors contain file as the name.
 func NewDecoder(r io.Reader, file string) *Decoder {
 	d := &Decoder{r: bufio.NewReaderSize(r, 64<<10), file: file, ids: map[[2]uint64]int{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	if r == nil {
@@ -67,8 +67,8 @@ func NewDecoder(r io.Reader, file string) *Decoder {
 	return d
 }
 
-// InitialState reads the header and returns its initial state. ok is false if there is no header. The caller owns the
-// map.
+// InitialState reads the header and returns the initial state. If there is no header, ok is false. The caller
+// owns the map.
 func (d *Decoder) InitialState() (state map[string]Value, ok bool, err error) {
 	if err := d.start(); err != nil {
 		return nil, false, err
@@ -76,10 +76,13 @@ func (d *Decoder) InitialState() (state map[string]Value, ok bool, err error) {
 	return maps.Clone(d.initial), d.header, nil
 }
 
-// Next returns the next record. A missing id, also of an event inside a patch, is derived from the line's number and
-// content, so that reading a file again gives the same ids. Seq is the line's, or 0. At the end the error is [io.EOF].
-// Any other error is a *[LineError], and later calls return it again. A repeated id is an error, and so is an object
-// without any known field of an event.
+// Next returns the next record. If the line has no seq, Seq is 0.
+//
+// A missing id is derived from the number and content of the line, also for an event that a patch adds. Reading
+// the same file again therefore gives the same ids.
+//
+// At the end, the error is [io.EOF]. Any other error is a *[LineError], and later calls return it again. A
+// repeated id is an error, as is an object without any known field of an event.
 func (d *Decoder) Next() (Record, error) {
 	if err := d.start(); err != nil {
 		return Record{}, err
@@ -113,7 +116,7 @@ func (d *Decoder) Next() (Record, error) {
 	return rec, nil
 }
 
-// hasField reports whether an event has any of the fields of ADK's events.
+// hasField reports whether the event has a field that ADK's events have.
 func (e *Event) hasField() bool {
 	if e.timed || e.id+e.invocationID+e.author+e.branch+e.scope != "" {
 		return true
@@ -126,8 +129,8 @@ func (e *Event) hasField() bool {
 	return false
 }
 
-// knownFields are the names of an event's fields outside its identity, and of identity fields that stay in the JSON if
-// empty.
+// knownFields contains the names of all fields of ADK's events. Names of the identity are included because an
+// empty field of the identity stays in the JSON.
 var knownFields = func() map[string]bool {
 	names := map[string]bool{}
 	for _, name := range slices.Concat(identityNames, fieldNames, []string{
@@ -198,7 +201,7 @@ func (d *Decoder) readHeader(text []byte) (bool, error) {
 	return true, nil
 }
 
-// readLine returns the next line that is not blank, without its newline. It is valid until the next call.
+// readLine returns the next non-blank line without its newline. The result is valid until the next call.
 func (d *Decoder) readLine() ([]byte, error) {
 	most := d.MaxLineBytes
 	if most == 0 {
@@ -235,7 +238,7 @@ func (d *Decoder) readLine() ([]byte, error) {
 // The namespace of derived ids.
 var lineSpace = uuid.MustParse("a3c6a1c4-6d0c-5c9e-8a55-2f1b8e0c7d11")
 
-// fillIDs sets missing ids from the line's number and content.
+// fillIDs derives missing ids from the number and content of the line.
 func (d *Decoder) fillIDs(rec Record, text []byte) Record {
 	complete := true
 	for id := range rec.IDs() {
@@ -258,8 +261,8 @@ func (d *Decoder) fillIDs(rec Record, text []byte) Record {
 	return rec.mapIdentities(func(e identity) identity { return e.completed(next, time.Time{}) })
 }
 
-// WriteHeader writes the header line of the text form. redacted names the patterns that were redacted in the
-// records, such as "card"; decoders ignore it.
+// WriteHeader writes the header line of the text form. redacted lists the names of the redaction patterns that
+// were applied to the records, such as "card". Decoders ignore this list.
 func WriteHeader(w io.Writer, initialState map[string]Value, redacted ...string) error {
 	b := strconv.AppendInt([]byte(`{"patchlog":`), TextVersion, 10)
 	if len(redacted) > 0 {
@@ -279,7 +282,8 @@ func WriteHeader(w io.Writer, initialState map[string]Value, redacted ...string)
 	return writeLine(w, append(b, "}}"...))
 }
 
-// WriteRecord writes one record as a line of the text form, with its seq unless that is 0. It calls w.Write once.
+// WriteRecord writes a record as one line of the text form. A seq of 0 is omitted. WriteRecord calls w.Write
+// once.
 func WriteRecord(w io.Writer, r Record) error {
 	text, err := r.MarshalJSON()
 	if err != nil {

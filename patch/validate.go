@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Flaw is a reason why a patch is malformed or cannot be applied.
+// Flaw is a reason why a patch is malformed, or why it cannot be applied.
 type Flaw string
 
 // Flaws of malformed patches.
@@ -25,17 +25,18 @@ const (
 const (
 	OutOfRange    Flaw = "out of range"
 	EventNotFound Flaw = "event not found"
-	PatchNotFound Flaw = "patch not found" // no applied patch has the id
+	PatchNotFound Flaw = "patch not found" // no applied patch has the patch id
 	RevertBlocked Flaw = "revert blocked"  // a later patch must be reverted first
 )
 
-// Skip is a patch in a log that could not be applied and changed nothing.
+// Skip describes a patch in a log that could not be applied. A skipped patch changes nothing.
 type Skip struct {
 	Seq    uint64
 	Reason Flaw
 }
 
-// The type's own fields, required ones first, and the number of required ones.
+// ownFields lists the specific fields of each type, and how many of them are required. The required fields come
+// first.
 var ownFields = map[Type]struct {
 	fields   []string
 	required int
@@ -46,14 +47,14 @@ var ownFields = map[Type]struct {
 	Pin:            {[]string{"eventId"}, 1},
 	Unpin:          {[]string{"eventId"}, 1},
 	Revert:         {[]string{"patchId"}, 1},
-	Erase:          {nil, 0}, // a receipt's fields are not in patchFields
+	Erase:          {nil, 0}, // the fields of a receipt are not in patchFields
 }
 
-// hasState reports whether patches of the type may have a state policy.
+// hasState reports whether patches of the type can have a state policy.
 func (t Type) hasState() bool { return t == Splice || t == TruncateBefore || t == Summarise }
 
-// Validate reports whether the patch is well-formed. Package fold checks its indices and ids against a log. The error is a
-// *[FieldError].
+// Validate returns an error if the patch is malformed. It does not check whether indices and ids exist in a
+// log; package fold does. The error is a *[FieldError].
 func (p *PatchEvent) Validate() error {
 	if d := p.validate(); d != nil {
 		return d

@@ -6,10 +6,11 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// Value is an immutable JSON value, such as a state value or an event's content. The zero Value is null. It keeps
-// number literals of JSON text and the types of Go values. Values may be shared between goroutines.
+// Value is an immutable JSON value, such as a state value or an event's content. The zero Value is null. A
+// value parsed from JSON keeps its number literals. A value made from Go keeps its Go types. Goroutines may
+// share a Value.
 type Value struct {
-	text  []byte // compact JSON; nil is null
+	text  []byte // compact JSON; nil means null
 	types goTypes
 	fault *FieldError // why the value cannot be written; only [Text] sets it
 }
@@ -26,10 +27,13 @@ func ParseValue(text []byte) (Value, error) {
 	return Value{text: own}, nil
 }
 
-// NewValue converts a Go value made of booleans, numbers, strings, []byte, times, json.Number, slices, maps with string
-// keys, and Values. A map of Values becomes an object. Times are converted to UTC. It keeps no reference to v. It
-// refuses with a *[FieldError] values that would not come back deep-equal: structs, defined types, errors, NaN, and
-// text that is not UTF-8.
+// NewValue converts a Go value. It does not retain v.
+//
+// It accepts booleans, numbers, strings, []byte, times, json.Number, slices, maps with string keys, and Values.
+// A map of Values becomes an object. Times are converted to UTC.
+//
+// It refuses values that would not come back deep-equal: structs, defined types, errors, NaN, infinities, and
+// text that is not UTF-8. The error is a *[FieldError].
 func NewValue(v any) (Value, error) {
 	text, types, err := writeGo(&v, false)
 	if err != nil {
@@ -38,10 +42,15 @@ func NewValue(v any) (Value, error) {
 	return Value{text: text, types: types}, nil
 }
 
-// Any returns the value as a Go value, which the caller owns. A value made from Go is deep-equal to the original. A
-// value parsed from JSON is nil, bool, string, map[string]any, []any, int64 for an integer, float64 for -0 and for a
-// number with point or exponent, or json.Number for a number that neither can hold. A value of a forged record that is
-// not JSON is nil.
+// Any returns the value as a Go value, which the caller owns. If the value was made from Go, the result is
+// deep-equal to the original. If it was parsed from JSON, the result is one of these types:
+//
+//   - nil, bool, string, map[string]any or []any
+//   - int64 for an integer
+//   - float64 for -0, and for a number with a point or an exponent
+//   - json.Number for a number that neither int64 nor float64 can hold
+//
+// If the value comes from a forged record and is not JSON, Any returns nil.
 func (v Value) Any() any {
 	if len(v.types) == 0 {
 		switch jsonvalue.KindOf(v.text) {
@@ -62,8 +71,8 @@ func (v Value) Any() any {
 	return out
 }
 
-// Decode stores the value in the variable that into points to, as [Event.Decode] does. The zero Value leaves it
-// unchanged. The error matches [ErrInvalid].
+// Decode stores the value in the variable that into points to, as [Event.Decode] does. The zero Value does not
+// change the variable. The error matches [ErrInvalid].
 func (v Value) Decode(into any) error {
 	switch {
 	case v.fault != nil:
@@ -74,7 +83,7 @@ func (v Value) Decode(into any) error {
 	return decodeTyped("", v.text, v.types, into)
 }
 
-// MarshalJSON returns the value's JSON text, with numbers as they were written.
+// MarshalJSON returns the value's JSON text. Numbers keep their literals.
 func (v Value) MarshalJSON() ([]byte, error) {
 	if v.fault != nil {
 		return nil, v.fault
@@ -94,15 +103,15 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 // String returns the value's JSON text.
 func (v Value) String() string { return string(v.json()) }
 
-// Clone returns the value with its own copy of the text. Without it, a value of an event's state delta keeps the whole
-// event's JSON in memory.
+// Clone returns the value with its own copy of the JSON text. A value of an event's state delta otherwise keeps
+// the JSON of the whole event in memory.
 func (v Value) Clone() Value {
 	v.text = bytes.Clone(v.text)
 	return v
 }
 
-// Equal reports whether two values are equal. It ignores the order of keys, and compares numbers by kind (with or
-// without point or exponent) and value.
+// Equal reports whether two values are equal. It ignores the order of keys. Numbers are equal if they have the
+// same value, and both or neither have a point or an exponent.
 func (v Value) Equal(o Value) bool { return jsonvalue.Equal(v.json(), o.json()) }
 
 func (v Value) json() []byte {
@@ -115,13 +124,13 @@ func (v Value) json() []byte {
 // isNull reports whether the value is null.
 func (v Value) isNull() bool { return jsonvalue.KindOf(v.text) == jsonvalue.Null }
 
-// Change is a change of one key of the session's state.
+// Change is a change of one key in the session's state.
 type Change struct {
 	Key   string
 	Value Value
 }
 
-// Members returns the members of a value that is an object, or nil.
+// Members returns the members of an object. It returns nil if the value is not an object.
 func (v Value) Members() map[string]Value {
 	if jsonvalue.KindOf(v.text) != jsonvalue.Object {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Emails finds e-mail addresses in ASCII: a name, an @ and a host with a dot. It also matches lookalikes such as
-// git@github.com.
+// Emails finds e-mail addresses in ASCII: a name, an @, and a host name with a dot. It also matches similar
+// texts such as git@github.com.
 func Emails() Pattern { return Pattern{Name: "email", Find: findEmails} }
 
 // The top-level domain has no digits, unless it is in Punycode.
@@ -19,7 +19,7 @@ func findEmails(text string) [][]int {
 		before := text[max(at-longestName, 0):at]
 		name := strings.TrimLeft(before[len(strings.TrimRight(before, digits+letters+"._%+-'")):], ".%+-'")
 		start = at - len(name)
-		if len(name) > 1 && strings.HasSuffix(text[:start], `\`) && strings.IndexByte("nrtbf", name[0]) >= 0 { // an escape
+		if len(name) > 1 && strings.HasSuffix(text[:start], `\`) && strings.IndexByte("nrtbf", name[0]) >= 0 { // the first letter belongs to an escape
 			start++
 		}
 		host := prefixOf(text[at+1:min(at+1+longestHost, len(text))], digits+letters+".-")
@@ -31,12 +31,13 @@ func findEmails(text string) [][]int {
 	})
 }
 
-// Phones finds telephone numbers: international ones, with a + and 9 to 15 digits, and North American ones of ten
-// digits in groups. It does not find other national formats, which cannot be told from other numbers.
+// Phones finds telephone numbers: international numbers with a + and 9 to 15 digits, and North American numbers
+// of ten digits in groups. It does not find other national formats, because other numbers have the same form.
 func Phones() Pattern { return Pattern{Name: "phone", Find: findPhones} }
 
-// Group 1 is an international number, group 2 a North American one. The latter must not be followed by a word
-// character, not even after a dash or a point: it would be part of a longer number.
+// Group 1 is an international number, and group 2 is a North American number. No word character may follow a
+// North American number, not even after a dash or a point. The match would otherwise be part of a longer
+// number.
 var (
 	phone = regexp.MustCompile(`^(?:(\+[1-9](?:[ .()/-]*\d){8,14}\b)|` +
 		`((?:1[ .-])?(?:\([2-9]\d\d\)[ .-]?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4})(?:[^\w.-]|[.-](?:\W|$)|$))`)
@@ -51,7 +52,7 @@ func findPhones(text string) [][]int {
 			return 0, 0, 0
 		}
 		number := text[at:min(at+longest, len(text))]
-		if number[0] == '+' { // a double separator, such as an ellipsis, ends the number
+		if number[0] == '+' { // a double separator, as in an ellipsis, ends the number
 			number = number[:len(number)-len(doubleSeparator.FindString(number))]
 		}
 		if m := phone.FindStringSubmatchIndex(number); m != nil {
@@ -61,7 +62,7 @@ func findPhones(text string) [][]int {
 	})
 }
 
-// IPs finds IPv4 and IPv6 addresses. It also finds program versions with four numbers.
+// IPs finds IPv4 and IPv6 addresses. It also matches program versions with four numbers.
 func IPs() Pattern { return Pattern{Name: "ip", Find: findIPs} }
 
 func findIPs(text string) [][]int {
@@ -82,5 +83,5 @@ func findIPs(text string) [][]int {
 
 func isIP(text string) bool {
 	ip, err := netip.ParseAddr(text)
-	return err == nil && !ip.IsUnspecified() && strings.ContainsAny(text, digits) // not a C++ name such as ab::cd
+	return err == nil && !ip.IsUnspecified() && strings.ContainsAny(text, digits) // excludes C++ names such as ab::cd
 }

@@ -1,9 +1,10 @@
-// Package redact replaces secrets in texts by placeholders: keys and passwords, cards and accounts, e-mail addresses
-// and telephone numbers. It is for data that leaves a log, such as the input of a summarizer, search results, or an
-// export. The log does not change.
+// Package redact replaces secrets in texts with placeholders. Secrets are keys and passwords, card and account
+// numbers, e-mail addresses, and telephone numbers. Use the package for data that leaves a log, such as the
+// input of a summarizer, search results, or an export. The log does not change.
 //
-// It recognises secrets by their form and checksum. It does not find names, postal addresses, passwords in prose, or
-// secrets that are spelled differently, in images, or in archives.
+// The package recognises a secret by its form and its checksum. It does not find names, postal addresses, or
+// passwords in prose. It does not find secrets that are spelled in another way, or that are in images or
+// archives.
 package redact
 
 import (
@@ -21,33 +22,36 @@ import (
 
 // Pattern finds secrets of one kind. Its functions must be safe for concurrent use.
 type Pattern struct {
-	// Name is the name in placeholders: letters from a to z, digits and dashes.
+	// Name is the name in placeholders. It consists of letters from a to z, digits and dashes, and begins with
+	// a letter.
 	Name string
 
-	// Find, if not nil, returns the byte ranges of secrets in a text, in any order, as regexp's
-	// FindAllStringIndex does. It should take time linear in the text.
+	// Find, if not nil, returns the byte ranges of secrets in a text, like regexp's FindAllStringIndex, but in
+	// any order. It should take time linear in the length of the text.
 	Find func(text string) [][]int
 
-	// Is, if not nil, reports whether a whole text is a secret, given the key of its JSON member, such as "password".
+	// Is, if not nil, reports whether a whole text is a secret. The key is the name of the JSON member with
+	// this text, such as "password".
 	Is func(key, text string) bool
 }
 
-// Options of a redactor. The zero value means the defaults.
+// Options configures a redactor. The zero value means the defaults.
 type Options struct {
-	// Patterns are the patterns to use. None means [Default].
+	// Patterns are the patterns to use. If there are none, the redactor uses [Default].
 	Patterns []Pattern
 
-	// Key is a secret key: redactors with the same key make the same placeholders. Whoever has the key can test whether
-	// a placeholder stands for a given card. Empty means a random key: placeholders are then stable only within this
-	// redactor.
+	// Key is a secret key. Redactors with the same key make the same placeholders. A person with the key can
+	// test whether a placeholder stands for a given card number. If Key is empty, the redactor uses a random
+	// key. Placeholders are then stable only within this redactor.
 	Key []byte
 }
 
-// Redactor replaces secrets by placeholders such as [card 3f9a1c07]: the pattern's name, and a number that is the same
-// for equal secrets, whatever their punctuation. The number does not reveal the secret. Redacting twice equals
-// redacting once.
+// Redactor replaces secrets with placeholders such as [card 3f9a1c07]. A placeholder consists of the pattern's
+// name and a number. The number is the same for equal secrets; case and punctuation do not matter. It does not
+// reveal the secret. Redacting a text twice gives the same result as redacting it once.
 //
-// It takes time linear in its input if its patterns do, and is safe for concurrent use. A nil Redactor changes nothing.
+// A redactor takes time linear in its input if its patterns do. It is safe for concurrent use. A nil Redactor
+// changes nothing.
 type Redactor struct {
 	patterns []Pattern
 	key      []byte
@@ -61,7 +65,8 @@ func All() []Pattern { return append(Default(), IPs()) }
 
 var patternName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// New returns a redactor. The error matches [patch.ErrInvalid] if a pattern has no valid name, or neither Find nor Is.
+// New returns a redactor. If a pattern has an invalid name, or has neither Find nor Is, the error matches
+// [patch.ErrInvalid].
 func New(opts Options) (*Redactor, error) {
 	r := &Redactor{patterns: slices.Clone(opts.Patterns), key: slices.Clone(opts.Key)}
 	if len(r.patterns) == 0 {
@@ -82,7 +87,7 @@ func New(opts Options) (*Redactor, error) {
 	return r, nil
 }
 
-// Names returns the names of the redactor's patterns, in their order.
+// Names returns the names of the redactor's patterns, in order.
 func (r *Redactor) Names() []string {
 	if r == nil {
 		return nil
@@ -94,11 +99,12 @@ func (r *Redactor) Names() []string {
 	return names
 }
 
-// Text returns a text with placeholders in place of secrets. If the text is base64 of UTF-8 text, it redacts the
-// decoded text.
+// Text returns a text with placeholders in place of secrets. If the text is the base64 encoding of UTF-8 text
+// and has at least 24 characters, Text also redacts the decoded text.
 func (r *Redactor) Text(text string) string { return r.member("", text) }
 
-// Record returns a record with its texts redacted. Ids, seqs, names of functions, times and structure stay.
+// Record returns a record with its texts redacted. Ids, seqs, names of functions, times and structure do not
+// change.
 func (r *Redactor) Record(record patch.Record) (patch.Record, error) {
 	if r == nil {
 		return record, nil
@@ -138,7 +144,7 @@ func (r *Redactor) State(state map[string]patch.Value) (map[string]patch.Value, 
 	return object.Members(), nil
 }
 
-// member redacts the text of a JSON object's member with the given key.
+// member redacts the text of the JSON member with the given key. The key is "" for other texts.
 func (r *Redactor) member(key, text string) string {
 	if r == nil || text == "" {
 		return text
@@ -158,8 +164,8 @@ func (r *Redactor) member(key, text string) string {
 	return r.found(text)
 }
 
-// found redacts the matches of the patterns in a text. Overlapping matches are replaced together, under the name of the
-// first.
+// found redacts the matches of the patterns in a text. Overlapping matches become one placeholder, with the
+// name of the pattern of the first match.
 func (r *Redactor) found(text string) string {
 	var all [][]int // start, index of the pattern, end
 	for i, p := range r.patterns {
@@ -188,10 +194,10 @@ func (r *Redactor) found(text string) string {
 
 var placeholder = regexp.MustCompile(`^\[[a-z][a-z0-9-]* [0-9a-f]{8}\]$`)
 
-// notInPlain are the characters that do not affect a placeholder.
+// notInPlain matches the characters that do not affect a placeholder.
 var notInPlain = regexp.MustCompile(`[^\pL\pN]+`)
 
-// placeholder returns the placeholder of a secret.
+// placeholder returns the placeholder for a secret.
 func (r *Redactor) placeholder(name, secret string) string {
 	plain := strings.ToLower(notInPlain.ReplaceAllString(secret, ""))
 	sum := hmac.New(sha256.New, r.key)
@@ -199,5 +205,5 @@ func (r *Redactor) placeholder(name, secret string) string {
 	return fmt.Sprintf("[%s %x]", name, sum.Sum(nil)[:4])
 }
 
-// shortestEncoded is the minimum length of a text that is tried as base64.
+// shortestEncoded is the minimum length of a text that is decoded as base64.
 const shortestEncoded = 24

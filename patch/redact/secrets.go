@@ -11,15 +11,16 @@ const (
 	digits  = "0123456789"
 	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-	// A text may hold JSON or URLs. Their escapes are not part of the word after them, and the digits of escapes are
-	// not numbers.
+	// A text may contain JSON or a URL, with escapes. An escape is not part of the word that follows it. The
+	// digits in an escape are not part of a number.
 	digitEscape = `\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}`
 	anyEscape   = `(?:` + digitEscape + `|\\[nrtbf])`
 )
 
-// search calls find at each occurrence of some characters in a text, and returns the byte ranges of secrets. find
-// returns the start and end of a secret, with end 0 if there is none, and the earliest offset where the search
-// continues. The search is linear in the text if find reads a bounded number of bytes past that offset.
+// search calls find at each occurrence of the given characters in a text, and returns the byte ranges of
+// secrets. find returns the start and the end of a secret, and the offset at which the search continues at the
+// earliest. If there is no secret, the end is 0. The search is linear in the length of the text if find reads a
+// bounded number of bytes past that offset.
 func search(text, chars string, find func(at int) (start, end, next int)) (found [][]int) {
 	for at := 0; at < len(text); at++ {
 		i := strings.IndexAny(text[at:], chars)
@@ -41,7 +42,7 @@ func prefixOf(text, chars string) string { return text[:len(text)-len(strings.Tr
 
 var escape = regexp.MustCompile(digitEscape)
 
-// blankEscapes replaces escapes that contain digits with spaces. The length stays.
+// blankEscapes replaces escapes that contain digits with NUL bytes. The length of the text does not change.
 func blankEscapes(text string) string {
 	if !strings.Contains(text, "%") && !strings.Contains(text, `\u`) {
 		return text
@@ -53,19 +54,23 @@ func isWord(c byte) bool { return c == '_' || '0' <= c && c <= '9' || 'a' <= c|0
 
 var escapeBefore = regexp.MustCompile(anyEscape + `$`)
 
-// wordBefore reports whether the offset is preceded by a word character.
+// wordBefore reports whether a word character precedes the offset. The last character of an escape does not
+// count.
 func wordBefore(text string, at int) bool {
 	before := text[max(at-6, 0):at]
 	return at > 0 && isWord(text[at-1]) && !(strings.ContainsAny(before, `\%`) && escapeBefore.MatchString(before))
 }
 
-// wordAfter reports whether a word character is at the offset.
+// wordAfter reports whether there is a word character at the offset.
 func wordAfter(text string, end int) bool { return end < len(text) && isWord(text[end]) }
 
-// Keys finds credentials: keys and tokens of well-known services by their prefix (AWS, GitHub, GitLab, Google, Slack,
-// OpenAI, Anthropic, Stripe, Hugging Face, npm, PyPI, SendGrid and others), JSON web tokens, private keys in PEM,
-// bearer tokens, passwords in URLs, and values assigned to names such as DB_PASSWORD or apiKey, in a text or in a JSON
-// object.
+// Keys finds credentials in texts and in members of JSON objects:
+//
+//   - keys and tokens of well-known services, by their prefix: AWS, GitHub, GitLab, Google, Slack, OpenAI,
+//     Anthropic, Stripe, Hugging Face, npm, PyPI, SendGrid and others
+//   - JSON web tokens, bearer tokens, and private keys in PEM
+//   - passwords in URLs
+//   - values assigned to names such as DB_PASSWORD or apiKey
 func Keys() Pattern { return Pattern{Name: "key", Find: findKeys, Is: namesSecret} }
 
 func findKeys(text string) [][]int {
@@ -84,26 +89,27 @@ func findKeys(text string) [][]int {
 	return found
 }
 
-// token describes keys with fixed prefixes. The last matching group of form is the secret.
+// token describes keys with fixed prefixes. The last group of form is the secret.
 type token struct {
 	prefixes []string
 	form     *regexp.Regexp
-	digit    bool // the secret must contain a digit
+	digit    bool // whether the secret must contain a digit
 }
 
-// wordStart matches the start of a word, or an escape before it.
+// wordStart matches the start of a word, or an escape before the word.
 const wordStart = `(?:\b|` + anyEscape + `)`
 
-// tokenOf returns a token that starts at a word start. rest is the pattern after the prefix.
+// tokenOf returns a token that begins at the start of a word. rest is the pattern after the prefix.
 func tokenOf(prefixes, rest string, digit bool) token {
 	prefix := strings.ReplaceAll(regexp.QuoteMeta(prefixes), " ", "|")
 	return token{strings.Fields(prefixes), regexp.MustCompile(wordStart + "((?:" + prefix + ")" + rest + ")"), digit}
 }
 
-// pemKey is the first line of a private key in PEM, without its last dashes.
+// pemKey is the first line of a private key in PEM, without the last dashes.
 const pemKey = `-----BEGIN (?:-?[^-]){0,53}-?PRIVATE KEY[^-]{0,53}`
 
-// Each form consumes all characters of its kind, so that a longer token does not match and no text is read twice.
+// Each form consumes all characters of its kind. A longer token therefore does not match, and no text is read
+// twice.
 var tokens = []token{
 	tokenOf("AKIA ASIA", `[0-9A-Z]{16}\b`, false),                               // AWS
 	tokenOf("ghp_ gho_ ghu_ ghs_ ghr_", `[0-9A-Za-z]{36,}\b`, false),            // GitHub
@@ -126,17 +132,18 @@ var tokens = []token{
 	tokenOf("AGE-SECRET-KEY-1", `[0-9A-Z]{58,}\b`, false),                       // age
 	tokenOf("bearer Bearer", ` ([\w.~+/=-]{12,})`, true),                        // in HTTP headers
 	tokenOf("basic Basic", ` ([\w.~+/=-]{12,})`, true),                          // in HTTP headers
-	// JSON web tokens. The second alternative skips lookalikes, so that they are read once.
+	// JSON web tokens. The second alternative consumes similar texts, so that each text is read once.
 	{[]string{"eyJ"}, regexp.MustCompile(wordStart + `(?:(eyJ[\w-]{7,}\.[\w-]{10,}(?:\.[\w-]*){0,3})|eyJ[\w-]*)`), false},
-	// Private keys in PEM, and truncated ones, which extend as far as the text looks like a key.
+	// Private keys in PEM, complete or truncated. A truncated key extends as far as the text can be part of a
+	// key.
 	{[]string{"-----BEGIN "}, regexp.MustCompile(`(?s)(` + pemKey + `.*?-----END (?:.{0,59}?-----)?)`), false},
 	{[]string{"-----BEGIN "}, regexp.MustCompile(`(` + pemKey + `(?:-----)?(?:-{0,4}[0-9A-Za-z+/=\\: ,\r\n\t]|-{5,}[0-9A-DF-Za-z+/=\\: ,\r\n\t])*-*(?:E[A-Z ]*$)?)`), false},
 	// Passwords in URLs.
 	{[]string{"://"}, regexp.MustCompile("://[^/ \t\r\n\"'<>\\\\`?#[\\]{}:]*:([^/ \t\r\n\"'<>\\\\`?#[\\]{}]+)@"), false},
 }
 
-// Suffixes of names of secrets, in lower case without punctuation. A vague name counts only if its value looks like a
-// secret.
+// Suffixes of names of secrets, in lower case and without punctuation. With a vague name, a value is a secret
+// only if it looks like a secret.
 var (
 	secretNames = strings.Fields("password passwd passphrase secret apikey accesskey secretkey privatekey accesstoken " +
 		"refreshtoken authtoken sessiontoken bearertoken idtoken apitoken authorization")
@@ -146,7 +153,7 @@ var (
 
 const longestName = 80
 
-// namesSecret reports whether a value is a secret because of its name.
+// namesSecret reports whether the name of a value indicates that the value is a secret.
 func namesSecret(name, value string) bool {
 	plain := strings.ToLower(punctuation.ReplaceAllString(name[:min(len(name), longestName)], ""))
 	isSuffix := func(suffix string) bool { return strings.HasSuffix(plain, suffix) }
@@ -161,10 +168,11 @@ var assignment = regexp.MustCompile("^[=:][=>]?[ \t\"'\\\\`]{0,6}")
 // assigned matches a value without its quotes.
 var assigned = regexp.MustCompile("^[^ \t\r\n\"'`\\\\&,;)<>\\]}|]*")
 
-// findAssigned finds values assigned by = or : to names of secrets, in programs, settings, URLs, headers and JSON. A
-// value that looks like a word, a variable or a call is not a secret.
+// findAssigned finds values that = or : assigns to the name of a secret, in programs, settings, URLs, headers
+// and JSON. A value that looks like a word, a variable or a call is not a secret.
 func findAssigned(text string) [][]int {
-	// A value is judged by its first bytes, so that a text is not read again for each name in it.
+	// Only the first bytes of a value are checked. Otherwise a text with many names would be read again for
+	// each name.
 	const shortestName, mostQuotes, longestAssignment, judged = 5, 4, 8, 256
 	return search(text, "=:", func(at int) (start, end, next int) {
 		nameEnd := max(len(strings.TrimRight(text[:at], " \t\"'\\`")), at-mostQuotes)
@@ -182,9 +190,9 @@ func findAssigned(text string) [][]int {
 	})
 }
 
-// Cards finds payment card numbers: 13 to 19 digits, together or in groups with spaces or dashes, with an issuer's
-// prefix and a correct check digit. A random number with such a prefix and length has a correct check digit in one of
-// ten cases.
+// Cards finds payment card numbers. A card number has 13 to 19 digits, an issuer's prefix, and a correct check
+// digit. Spaces or dashes may separate groups of digits. Of the random numbers with such a prefix and length,
+// one in ten has a correct check digit.
 func Cards() Pattern { return Pattern{Name: "card", Find: findCards} }
 
 var (
@@ -217,30 +225,31 @@ func findCards(text string) [][]int {
 	})
 }
 
-// isCard reports whether a number has the form of a card number and a valid Luhn check digit.
+// isCard reports whether a number has the form of a card number and a correct Luhn check digit.
 func isCard(groups string) bool {
 	number := separators.Replace(groups)
 	sum := 0
 	for i := range number {
 		d := number[len(number)-1-i] - '0'
 		if i%2 == 1 {
-			d = "\x00\x02\x04\x06\x08\x01\x03\x05\x07\x09"[d] // the digit sum of 2*d
+			d = "\x00\x02\x04\x06\x08\x01\x03\x05\x07\x09"[d] // digit sum of 2*d
 		}
 		sum += int(d)
 	}
 	return sum%10 == 0 && cardNumber.MatchString(number)
 }
 
-// IBANs finds international bank account numbers, together or in groups with spaces, by country, length and checksum.
+// IBANs finds international bank account numbers, by country, length and checksum. Spaces may separate groups
+// of four characters.
 func IBANs() Pattern { return Pattern{Name: "iban", Find: findIBANs} }
 
-// ibanLengths are the country codes of the registry with the lengths of their numbers.
+// ibanLengths contains the country codes of the IBAN registry, each with the length of its numbers.
 const ibanLengths = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 " +
 	"EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 " +
 	"LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 " +
 	"RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30 "
 
-// A space that does not separate groups of four stays in the number, which then does not match.
+// A space that does not separate groups of four stays in the number. Such a number does not match.
 var ibanNumber = regexp.MustCompile(`^[A-Za-z]{2}\d\d[0-9A-Za-z]+$`)
 
 func findIBANs(text string) [][]int {
@@ -264,8 +273,8 @@ func findIBANs(text string) [][]int {
 	})
 }
 
-// mod97 returns the remainder of the number that results when the first four characters move to the end and letters
-// become 10 to 35.
+// mod97 moves the first four characters to the end, replaces each letter with a number from 10 to 35, and
+// returns the remainder modulo 97.
 func mod97(number string) (rest int) {
 	for _, c := range number[4:] + number[:4] {
 		value, _ := strconv.ParseInt(string(c), 36, 8)

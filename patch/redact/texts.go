@@ -12,28 +12,34 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// rewriting returns the replacement of a text, or the text itself. name is the key of the member that holds the text,
-// directly or in arrays; it is "" for keys and for texts outside objects.
+// rewriting returns the replacement of a text, or the text itself. name is the key of the JSON member that
+// contains the text, directly or in arrays. For keys, and for texts outside objects, name is "".
 type rewriting func(name, text string) string
 
-// rewriteRecord returns the record with its texts rewritten: contents, arguments, responses, the state, metadata,
-// unknown fields, the author's name, and text files. A number is passed as its literal, and becomes a string if it is
-// rewritten. In data, such as arguments and the state, keys are rewritten too; a key that collides with another of its
-// object gets an apostrophe.
+// rewriteRecord returns the record with its texts rewritten. It rewrites contents, arguments, responses, the
+// state, metadata, unknown fields, the author's name, and text files. A number is passed to rewrite as its
+// literal. If the number is rewritten, it becomes a string. In data, such as arguments and the state, keys are
+// also rewritten. If a new key already exists in the object, an apostrophe is appended.
 //
-// Structure stays: seqs, ids of events, calls, patches and invocations, names of functions, branches, times, roles,
-// indices, pins, groups, patchlog's own metadata except for names cited from summaries, and a receipt except for its
-// reason and its state keys. So a log whose records are rewritten one by one folds as before, with other texts, and
-// receipts still cover the same records.
+// rewriteRecord does not change the structure:
 //
-// A record in which nothing changes is returned unchanged. Other records lose the Go types of their values, as if
-// parsed from JSON. Errors are those of [patch.ParseRecord].
+//   - seqs, times, roles and indices
+//   - ids of events, calls, patches, groups and invocations
+//   - names of functions, and branches
+//   - patchlog's own metadata, except names cited from summaries
+//   - receipts, except their reason and their state keys
+//
+// If each record of a log is rewritten, the log folds as before, with other texts. Receipts still cover the
+// same records.
+//
+// If nothing changes, rewriteRecord returns r. Otherwise the values in the record lose their Go types, as if
+// the record were parsed from JSON. The errors are those of [patch.ParseRecord].
 func rewriteRecord(r patch.Record, rewrite rewriting) (patch.Record, error) {
 	text, err := r.MarshalJSON()
 	if err != nil {
 		return r, err
 	}
-	if _, err := jsonvalue.Parse(text); err != nil { // a forged record may nest without limit
+	if _, err := jsonvalue.Parse(text); err != nil { // the JSON of a forged record may be nested without limit
 		return r, fmt.Errorf("%w: %w", patch.ErrInvalid, err)
 	}
 	w := textWriter{rewrite: rewrite, out: make([]byte, 0, len(text))}
@@ -70,14 +76,14 @@ func rewriteValue(v patch.Value, rewrite rewriting) (patch.Value, error) {
 	return patch.ParseValue(w.out)
 }
 
-// texts tells the free texts of a value from its structure. The zero value is data: all texts and keys are free. For an
-// array it describes each element.
+// texts distinguishes the texts in a value that may be rewritten from its structure. The zero value describes
+// data, in which all texts and keys may be rewritten. For an array, texts describes each element.
 type texts struct {
-	stays   bool        // all of it is structure
-	encoded bool        // base64
-	keys    bool        // its texts are keys of data, and rewritten as such
-	fields  bool        // an object whose keys are field names or ids
-	members textsByName // members of an object; others are data
+	stays   bool        // whether the whole value is structure
+	encoded bool        // whether the text is base64
+	keys    bool        // whether the texts are keys of data, and are rewritten like keys
+	fields  bool        // whether the value is an object whose keys are field names or ids
+	members textsByName // members of an object; other members are data
 }
 
 type textsByName map[string]*texts
@@ -115,7 +121,7 @@ var (
 	filesTexts = textsByName{"inlineData": fileTexts, "fileData": fileTexts}
 )
 
-// fieldsOf describes an object with known fields, of which those named in asTheyAre are structure.
+// fieldsOf describes an object with known fields. The fields named in asTheyAre are structure.
 func fieldsOf(asTheyAre string, known ...textsByName) *texts {
 	all := textsByName{}
 	for _, k := range known {
@@ -134,7 +140,7 @@ type textWriter struct {
 	changed bool
 }
 
-// value reads the cursor's next value, which is the member with the given name, and writes it.
+// value reads the cursor's next value and writes it. name is the key of the member with this value.
 func (w *textWriter) value(c *jsonvalue.Cursor, of *texts, name string) {
 	kind := c.Kind()
 	switch {
@@ -175,7 +181,7 @@ func (w *textWriter) value(c *jsonvalue.Cursor, of *texts, name string) {
 
 func (w *textWriter) object(c *jsonvalue.Cursor, of *texts) {
 	object := *c
-	var keys map[string][]byte // the object's keys, and those written so far; nil until a key changes
+	var keys map[string][]byte // nil until a key changes; then the object's keys and the keys written so far
 	w.out = append(w.out, '{')
 	for c.Enter(); c.More(); {
 		key := string(c.Key())
@@ -203,8 +209,8 @@ func (w *textWriter) text(name, text string) string {
 	return strings.ToValidUTF8(w.rewrite(name, text), "\uFFFD")
 }
 
-// rewriteBase64 decodes a text, rewrites it and encodes it again. It returns its argument if that is not base64 of
-// UTF-8.
+// rewriteBase64 decodes a text, rewrites the result, and encodes it again. If the argument is not the base64
+// encoding of UTF-8 text, rewriteBase64 returns it unchanged.
 func rewriteBase64(name, encoded string, rewrite rewriting) string {
 	text, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || !utf8.Valid(text) {
