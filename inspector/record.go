@@ -342,7 +342,7 @@ func patchState(key store.Key, t *timeline, newest fold.View, rec patch.Record) 
 	var reverts []fact
 	for _, s := range t.steps[rec.Seq:] {
 		if s.Patch != nil && s.Patch.Type == patch.Revert && s.Patch.Applied && s.Patch.Target == rec.ID() {
-			reverts = append(reverts, fact{Text: fmt.Sprintf("taken back by record %d", s.Seq), URL: recordURL(key, s.Seq, "")})
+			reverts = append(reverts, fact{Text: fmt.Sprintf("reverted by record %d", s.Seq), URL: recordURL(key, s.Seq, "")})
 		}
 	}
 	if over := len(reverts) - listedRows; over > 0 {
@@ -351,7 +351,7 @@ func patchState(key store.Key, t *timeline, newest fold.View, rec patch.Record) 
 	text := "Active"
 	switch {
 	case !slices.Contains(standing, rec.ID()):
-		text = "Taken back"
+		text = "Reverted"
 	case len(reverts) > 0:
 		text = "Active again"
 	}

@@ -268,7 +268,7 @@ func TestRecordPatch(t *testing.T) {
 	if !strings.Contains(page, `&amp;seq=2">found A-4711 in`) || !strings.Contains(page, `href="summary?`) {
 		t.Error("the hidden events are not linked")
 	}
-	shows(t, i, 200, []any{"record", "seq", 6}, "-removed user and B-1234?", "Taken back", "taken back by record 7")
+	shows(t, i, 200, []any{"record", "seq", 6}, "-removed user and B-1234?", "Reverted", "reverted by record 7")
 	shows(t, i, 200, []any{"record", "seq", 7}, "patch p6", "+added user", "Active")
 	shows(t, i, 200, []any{"record", "seq", 8}, "skipped: out of range")
 	shows(t, i, 200, []any{"record", "seq", 9}, "Together with record 10")

@@ -442,11 +442,11 @@ func (t *timeline) sentences(first, last uint64) string {
 		return fmt.Sprintf("rewound to the end of turn %d: %s hidden", sum.RewoundTo, present.Counted(sum.Hid, "event"))
 	case of[patch.Revert] == n:
 		if n > 1 {
-			return fmt.Sprintf("took back %s", present.Counted(n, "patch"))
+			return fmt.Sprintf("reverted %s", present.Counted(n, "patch"))
 		}
 		for _, s := range t.steps[:first-1] {
 			if s.Patch != nil && s.Patch.ID == sum.Target {
-				return fmt.Sprintf("took back %s %d", patchWord(s.Patch), s.Seq)
+				return fmt.Sprintf("reverted %s %d", patchWord(s.Patch), s.Seq)
 			}
 		}
 	case of[patch.Pin] == n:

@@ -84,7 +84,7 @@ func TestGroupsOfTheLog(t *testing.T) {
 	shows(t, i, 404, []any{"session", "turn", 9}, "there is no turn 9")
 }
 
-// Records before the first turn are shown with it, and changes that were taken back are not counted.
+// Records before the first turn are shown with it, and changes that were reverted are not counted.
 func TestHeaderBeforeTurns(t *testing.T) {
 	header := strings.Replace(event("h", "system", ""), `"invocationId":"i1"`, `"invocationId":""`, 1)
 	lines := []string{header, event("u", "user", text("question")), event("m", "shop", text("answer"))}
@@ -100,7 +100,7 @@ func TestHeaderBeforeTurns(t *testing.T) {
 		testlog.Must(s.Revert(t.Context(), recordKey, id, store.UndoOptions{}))(t)
 	}
 	if page := ask(t, i, "session").Body.String(); !strings.Contains(page, "· 4 of 4 events</span></p>") {
-		t.Error("changes that were taken back are counted")
+		t.Error("changes that were reverted are counted")
 	}
 }
 
@@ -108,9 +108,9 @@ func TestHeaderBeforeTurns(t *testing.T) {
 func TestSummariesInTheConversation(t *testing.T) {
 	_, i := shownLog(t, Options{}, summed()...)
 	page := shows(t, i, 200, []any{"session"}, "of turn 1 · 5 events", "A-4711 was found, Z-9999<i> too, 77 times", "Not in it: ", "/srv/orders/a.txt", "1 identifier invented", "What it hides")
-	if strings.Contains(page, "Take back") {
-		t.Error("a reader can take it back")
+	if strings.Contains(page, "Revert") {
+		t.Error("a client without write access is offered a revert")
 	}
 	_, i = shownLog(t, Options{Write: true}, summed()...)
-	shows(t, i, 200, []any{"session"}, "Take back")
+	shows(t, i, 200, []any{"session"}, "Revert")
 }

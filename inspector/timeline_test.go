@@ -271,7 +271,7 @@ func TestPageOfALateRevert(t *testing.T) {
 		i.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/session?key=a/u/s", nil))
 		page := w.Body.String()
 		line := testlog.Must(i.timeline(t.Context(), key))(t)
-		if p := line.at(402).Patch; p.Hid != 0 || p.Added != 40 || w.Code != http.StatusOK || !strings.Contains(page, "took back cut 101") {
+		if p := line.at(402).Patch; p.Hid != 0 || p.Added != 40 || w.Code != http.StatusOK || !strings.Contains(page, "reverted cut 101") {
 			t.Errorf("status %d, the revert: %+v", w.Code, p)
 		}
 	})

@@ -54,7 +54,7 @@ var actionKinds = []actionKind{
 	{"summarise", "Summarise by hand", "Summarise", 0, previewChange, applyChange},
 	{"pin", "Pin events", "Pin", 0, previewChange, applyChange},
 	{"unpin", "Unpin events", "Unpin", 0, previewChange, applyChange},
-	{"revert", "Take a patch back", "Take back", 0, previewChange, applyChange},
+	{"revert", "Revert a patch", "Revert", 0, previewChange, applyChange},
 	{"restore", "Restore what a summary hides", "Restore", 0, previewChange, applyChange},
 	{"rewind", "Rewind to before a turn", "Rewind", 0, previewChange, applyChange},
 	{"fork", "Fork the session", "Fork", 0, previewFork, applyFork},
@@ -269,7 +269,7 @@ func (i *Inspector) changeOf(ctx context.Context, a *action) (ops.Change, error)
 	case err != nil:
 		return nil, err
 	case a.name != "rewind" && r.Patch == nil:
-		return nil, &ops.EditError{Problem: fmt.Sprintf("record %d is an event, and only patches can be taken back; cut the event out instead", r.Seq)}
+		return nil, &ops.EditError{Problem: fmt.Sprintf("record %d is an event, and only patches can be reverted; hide the event instead", r.Seq)}
 	case a.name == "revert":
 		return ops.Undo{PatchID: r.ID(), Options: back}, nil
 	case a.name == "restore":
@@ -728,12 +728,12 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 		}
 		again("Preview it so").Allow = &actAllow{"allow_pinned", "Hide pinned events all the same"}
 	case errors.As(err, &blocked):
-		p.Problem = fmt.Sprintf("Record %d, patch %s, depends on the events of this patch. It has to be taken back first.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
+		p.Problem = fmt.Sprintf("Record %d, patch %s, depends on the events of this patch. Revert that record first.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
 		if blocked.AlreadyReverted {
-			p.Problem = fmt.Sprintf("The patch has been taken back already, by record %d, revert %s. Taking that back redoes the patch.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
+			p.Problem = fmt.Sprintf("The patch is already reverted, by record %d, revert %s. If you revert that record, the patch applies again.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
 		}
 		p.Links = append(p.Links, link{recordURL(a.key, blocked.BlockingSeq, ""), fmt.Sprintf("Record %d", blocked.BlockingSeq)})
-		again(fmt.Sprintf("Preview taking record %d back", blocked.BlockingSeq), "act", "revert", "seq", fmt.Sprint(blocked.BlockingSeq))
+		again(fmt.Sprintf("Preview reverting record %d", blocked.BlockingSeq), "act", "revert", "seq", fmt.Sprint(blocked.BlockingSeq))
 	case errors.As(err, &conflict):
 		p.Problem = "Another patch was logged since the preview, perhaps by this form, sent twice. Nothing was written now, since it might do something else than the preview showed."
 		seen, err := i.store.ViewAt(ctx, a.key, a.at)

@@ -117,7 +117,7 @@ func TestErasing(t *testing.T) {
 		return a.get("record?seq=" + seq + "&key=" + url.QueryEscape(a.key.String()))
 	}
 	if strings.Contains(record(a, "9"), "act=revert") {
-		t.Error("who may erase can take back")
+		t.Error("a client with only erase access can revert")
 	}
 	if strings.Contains(record(a, "10"), "act=erase") || strings.Contains(record(a, "6"), "act=erase") || !strings.Contains(record(a, "5"), "act=erase") {
 		t.Error("a receipt or a blank can be erased, or an event not")
@@ -128,7 +128,7 @@ func TestErasing(t *testing.T) {
 	a.says(a.get("record?seq=10&key="+url.QueryEscape(a.key.String())), "reason: request 812", "Erased content cannot be restored")
 	a.says(a.must(200, a.fields("erase", "seq", "6")), "There is nothing to erase")
 	if writing := newActingOn(t, a.store, inspector.Options{Write: true}); strings.Contains(record(writing, "10"), "act=revert") || !strings.Contains(record(writing, "9"), "act=revert") {
-		t.Error("a receipt can be taken back, or a patch not")
+		t.Error("a receipt can be reverted, or a patch cannot")
 	}
 	for p, err := range a.store.Verify(t.Context(), store.VerifyOptions{}) {
 		t.Error(p, err)

@@ -280,7 +280,7 @@ func TestActsOnSelectedEvents(t *testing.T) {
 			// It can be undone with one click.
 			a.must(303, a.form(a.get(a.session()+fmt.Sprintf("&done=9-%d", 8+len(want))), "Undo"))
 			if d := before.Diff(a.view()); len(d.Removed)+len(d.Added)+len(d.StateChanged) > 0 {
-				t.Errorf("taken back, it is not as it was: %+v", d)
+				t.Errorf("after the revert, it is not as before: %+v", d)
 			}
 			for n := range a.view().Len() {
 				if a.view().IsPinned(n) {
@@ -441,7 +441,7 @@ func TestTheSessionOffersActs(t *testing.T) {
 		}
 	}
 	if strings.Contains(of(a, "9", ""), "act=rewind") || strings.Contains(of(a, "1", ""), "act=revert") {
-		t.Error("a patch can be rewound to, or an event taken back")
+		t.Error("a patch can be rewound to, or an event reverted")
 	}
 	readers := newActingOn(t, a.store, inspector.Options{Write: true, Authorize: func(_ *http.Request, _ store.Key, want inspector.Access) bool { return want == inspector.Read }})
 	nobody := newActingOn(t, a.store, inspector.Options{})
@@ -626,15 +626,15 @@ func TestBlockedRevert(t *testing.T) {
 	if !strings.Contains(page, `href="record?key=shop%2Fada%2F4711&amp;seq=10"`) {
 		t.Error("no link to the record")
 	}
-	page = a.must(200, a.form(page, "Preview taking record 10 back"))
+	page = a.must(200, a.form(page, "Preview reverting record 10"))
 	a.must(303, a.form(page, "Do it"))
 	a.must(303, a.form(a.must(200, a.fields("revert", "seq", "9")), "Do it"))
 	if v := a.view(); v.Len() != 8 || v.At(4).ID() != "e4" {
 		t.Errorf("%d events", v.Len())
 	}
 	page = a.must(409, a.fields("revert", "seq", "9"))
-	a.says(page, "has been taken back already, by record 12")
-	a.must(200, a.form(page, "Preview taking record 12 back"))
+	a.says(page, "is already reverted, by record 12")
+	a.must(200, a.form(page, "Preview reverting record 12"))
 	a.says(a.must(422, a.fields("revert", "seq", "3")), "Record 3 is an event")
 	a.must(404, a.fields("revert", "seq", "99"))
 	a.must(400, a.fields("revert"))

@@ -122,7 +122,7 @@ func TestActingInPlace(t *testing.T) {
 	p.Click(back)
 	p.WaitFor("document.querySelector('form.confirm')")
 	p.Follow(func() { p.Click(do) })
-	p.WaitText(".notice", "Took back")
+	p.WaitText(".notice", "Reverted")
 	p.Follow(func() { p.Click(".notice button") })
 	if back := f.newest().Patch; back == nil || back.Type() != patch.Revert {
 		t.Errorf("logged is %v", back)
