@@ -19,62 +19,62 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Limits for shown contents.
+// Limits of the contents on a page. All but foldedAt and nameRunes are in bytes of the page.
 const (
-	foldedAt   = 1_500   // bytes from which a text is folded
-	textBytes  = 200_000 // of the page, per text
-	pageBytes  = 500_000 // of the page, for all contents
-	blockBytes = 400     // of the page, per block besides its text
-	markBytes  = 120     // of the page, per mark
-	classBytes = 40      // of the page, per coloured run
-	lineBytes  = 40      // of a text, counted as one line when folding
-	nameRunes  = 200     // of a name
+	foldedAt   = 1_500   // bytes of a text that is folded
+	textBytes  = 200_000 // for each text
+	pageBytes  = 500_000 // for all contents
+	blockBytes = 400     // for each block, besides its text
+	markBytes  = 120     // for each marked identifier
+	classBytes = 40      // for each coloured run
+	lineBytes  = 40      // bytes of a text that count as one line when folding
+	nameRunes  = 200     // runes of a name
 )
 
-// showing renders the contents of events within a byte budget. It is not safe for concurrent use. The zero value shows
-// nothing.
+// showing renders contents of events within a byte budget. The zero value has no budget and shows nothing. A
+// showing is not safe for concurrent use.
 type showing struct {
-	Left    int                           // approximate bytes of the page that are left
-	Fold    int                           // bytes from which texts are folded; 0 means foldedAt
-	MaxText int                           // approximate maximum bytes of the page per text; 0 means textBytes
+	Left    int                           // approximate bytes of the page left
+	Fold    int                           // texts from this many bytes on are folded; 0 means foldedAt
+	MaxText int                           // approximate maximum of bytes of the page per text; 0 means textBytes
 	Raw     func(seq uint64) template.URL // returns the URL of a raw record; nil means no links
 	Marks   marks
 
-	raw template.URL // URL of the current event's record
+	raw template.URL // of the current event's record
 }
 
 // shownEvent is the content of an event, for the template "content".
 type shownEvent struct {
 	Blocks []block
-	State  []block      // the state delta: keys and values
+	State  []block      // keys and values of the state delta
 	Notes  []block      // other fields, such as usage
-	More   int          // number of parts, keys and notes that are not shown
+	More   int          // number of parts, keys and notes not shown
 	Raw    template.URL // URL of the raw record, or ""
 }
 
-// block is a text or JSON to show. Its texts are escaped for display.
+// block is a text or JSON value on a page. Its texts are escaped for display.
 type block struct {
-	What  string       // kind, such as "function call"; "" for a text
-	Name  string       // of a function or a file
+	What  string       // what it is, such as "function call"; "" for a text
+	Name  string       // name of the function or file
 	Runs  []run        // the text
-	Begin string       // the start of the text, if it is folded
-	Plain bool         // natural language, not code
-	Lines []textLine   // the text as Markdown, instead of Runs
-	Size  int          // of the text in bytes
+	Begin string       // start of the text, if the text is folded
+	Plain bool         // the text is natural language, not code
+	Lines []textLine   // the text as Markdown; replaces Runs
+	Size  int          // of the text, in bytes
 	Cut   bool         // the end of the text is not shown
 	Raw   template.URL // URL of the raw record, or ""
 }
 
-// run is a part of a text with its mark: "", one of the marks, or a colour.
+// run is a part of a text. Mark is the mark of an identifier, the kind of a JSON token, or "".
 type run struct{ Text, Mark string }
 
-// textLine is a line of Markdown: a heading, a list item, a continuation of an item, or other text.
+// textLine is one line of a Markdown text.
 type textLine struct {
-	Kind string // "heading", "item", "sub" or "text"
+	Kind string // "heading"; "item" of a list; "sub", which continues an item; or "text"
 	Runs []run
 }
 
-// lines returns a summary's text as lines of Markdown.
+// lines returns the text of a summary as lines of Markdown.
 func (s *showing) lines(e fold.Entry) (out []textLine) {
 	for _, b := range s.event(e.Event, e.Seq).Blocks {
 		out = append(out, markdown(b.Runs)...)
@@ -82,8 +82,8 @@ func (s *showing) lines(e fold.Entry) (out []textLine) {
 	return slices.DeleteFunc(out, func(l textLine) bool { return len(l.Runs) == 1 && strings.TrimSpace(l.Runs[0].Text) == "" })
 }
 
-// markdown returns a text as lines of Markdown. Headings and items lose their markers; other text is unchanged. A short
-// line that ends in a colon is a heading. An indented line belongs to the item above.
+// markdown splits a text into lines of Markdown. Headings and items lose their markers. A short line that ends
+// in a colon is also a heading. An indented line continues the item above it.
 func markdown(runs []run) []textLine {
 	lines := []textLine{{Kind: "text"}}
 	for _, r := range runs {
@@ -109,17 +109,17 @@ func markdown(runs []run) []textLine {
 	return lines
 }
 
-// headingBytes is the maximum length of a line that a colon makes a heading.
+// headingBytes limits the length of a line that is a heading because it ends in a colon.
 const headingBytes = 40
 
-// The marks of identifiers.
+// Marks of identifiers that a summary lost or invented.
 const (
 	markNotVisible    = "not-visible"
 	markInOtherEvents = "in-other-events"
 	markInvented      = "invented"
 )
 
-// Title describes the run's mark.
+// Title explains the run's mark.
 func (r run) Title() string {
 	switch r.Mark {
 	case markNotVisible:
@@ -132,7 +132,7 @@ func (r run) Title() string {
 	return ""
 }
 
-// marks are the identifiers to mark in texts, and their marks. The zero value marks nothing.
+// marks maps identifiers to their marks. The zero value marks nothing.
 type marks struct {
 	set *identifiers.Set
 	how map[string]string
@@ -146,7 +146,8 @@ func newMarks(how map[string]string) marks {
 	return marks{identifiers.NewSet(ids), how}
 }
 
-// in splits a text into marked and unmarked runs.
+// in splits text into marked and unmarked runs. Identifiers are searched in words, which has the same byte
+// offsets.
 func (m marks) in(text, words string) []run {
 	if len(m.how) == 0 {
 		return []run{{Text: text}}
@@ -166,7 +167,7 @@ func (m marks) in(text, words string) []run {
 	return runs
 }
 
-// event returns the content of an event of the record with the given seq.
+// event returns the content of e, which is an event of the record seq.
 func (s *showing) event(e *patch.Event, seq uint64) shownEvent {
 	if s.Raw != nil {
 		s.raw = s.Raw(seq)
@@ -203,7 +204,7 @@ func (s *showing) event(e *patch.Event, seq uint64) shownEvent {
 	return out
 }
 
-// room takes the bytes of one block from the budget. If they are not left, it counts the block in out.More.
+// room takes the bytes of one block from the budget. If too few are left, room counts the block in out.More.
 func (s *showing) room(out *shownEvent) bool {
 	if s.Left < blockBytes {
 		out.More++
@@ -234,7 +235,7 @@ func (s *showing) part(p patch.Part) block {
 		return s.json(what, name, p.Args.String())
 	case patch.PartResponse:
 		return s.json(what, name, p.Response.String())
-	case patch.PartCode, patch.PartCodeResult: // only one of the two is set
+	case patch.PartCode, patch.PartCodeResult: // either Language or Outcome is set
 		var code struct{ Language, Outcome string }
 		_ = p.Value.Decode(&code)
 		return s.text(what, present.Clip(code.Language+code.Outcome, nameRunes), p.Text)
@@ -249,7 +250,7 @@ func (s *showing) part(p patch.Part) block {
 	}
 }
 
-// dataText describes data by name, type and size.
+// dataText describes inline data by name, type and size.
 func dataText(p patch.Part) string {
 	mimeType := present.Clip(p.MIMEType, nameRunes)
 	if mimeType == "" {
@@ -268,7 +269,7 @@ func (s *showing) text(what, name, text string) block {
 	return s.block(what, name, text, s.Marks.in(text[:end], text[:end]), end)
 }
 
-// json returns a block with JSON. Text that is not JSON is shown unchanged.
+// json returns a block with indented JSON. A text that is not JSON is shown unchanged.
 func (s *showing) json(what, name, text string) block {
 	shown, read := indentJSON(text, s.most())
 	if len(s.Marks.how) > 0 {
@@ -282,7 +283,7 @@ var jsonToken = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(\s*:)?|-?\d[\d.eE+-]*|\b(?
 // coloursBytes is the maximum size of JSON that is coloured.
 const coloursBytes = 20_000
 
-// coloured gives keys, strings, numbers and words of JSON a mark each.
+// coloured splits JSON into runs. It marks keys, strings, numbers and literals.
 func coloured(text string) (runs []run) {
 	last := 0
 	if len(text) > coloursBytes {
@@ -307,7 +308,7 @@ func coloured(text string) (runs []run) {
 	return append(runs, run{Text: text[last:]})
 }
 
-// block returns a block with runs, the text up to index end, as far as the page has room.
+// block returns a block with the runs that fit the page. The runs are the first end bytes of text.
 func (s *showing) block(what, name, text string, runs []run, end int) block {
 	b := block{What: what, Name: name, Size: len(text), Cut: end < len(text), Raw: s.raw}
 	left := s.most()
@@ -335,12 +336,12 @@ func (s *showing) block(what, name, text string, runs []run, end int) block {
 	return b
 }
 
-// most returns how many bytes of the page a text may take.
+// most returns how many bytes of the page the next text may use.
 func (s *showing) most() int { return max(0, min(s.Left, cmp.Or(s.MaxText, textBytes))) }
 
-// lines returns the start of a text for display, and how many bytes of it were read. It keeps line breaks, tabs and
-// blanks, and escapes other invisible characters as [present.Printable] does. cost is the number of bytes on the page,
-// at most most.
+// lines returns the start of a text for display, and how many bytes of the text it used. It keeps line breaks,
+// tabs and spaces, and escapes other invisible characters as [present.Printable] does. cost is the size on the
+// page, at most most bytes.
 func lines(text string, most int) (shown string, cost, read int) {
 	var b strings.Builder
 	for read < len(text) {
@@ -366,7 +367,7 @@ func lines(text string, most int) (shown string, cost, read int) {
 	return b.String(), cost, read
 }
 
-// atRune returns the last rune boundary up to an index.
+// atRune returns the last rune boundary that is not after byte at.
 func atRune(text string, at int) int {
 	if at >= len(text) {
 		return len(text)
@@ -379,12 +380,12 @@ func atRune(text string, at int) int {
 	return at
 }
 
-// maxIndentDepth is the maximum nesting of JSON that is indented, so that lines are not mostly indentation.
+// maxIndentDepth limits the nesting of indented JSON. Deeper JSON would be mostly indentation.
 const maxIndentDepth = 40
 
-// indentJSON returns JSON up to byte most for reading, and how many bytes of it were read. Truncated JSON, JSON nested
-// deeper than [deepest], and other text are not indented. Escapes in strings are decoded, except those of quotes, line
-// breaks and control characters.
+// indentJSON returns the first most bytes of JSON, indented, and how many bytes of text it used. It decodes
+// escapes in strings, except escaped quotes, line breaks and control characters. It returns the text unchanged
+// if the text is truncated, nested deeper than maxIndentDepth, or not JSON.
 func indentJSON(text string, most int) (out string, read int) {
 	var b bytes.Buffer
 	if read = atRune(text, most); read < len(text) || maxNesting(text) > maxIndentDepth || json.Indent(&b, []byte(text), "", "  ") != nil {
@@ -402,7 +403,8 @@ func indentJSON(text string, most int) (out string, read int) {
 	}), read
 }
 
-// maxNesting returns an upper bound for the nesting depth of JSON: it also counts brackets in strings.
+// maxNesting returns an upper bound of the nesting depth. It is not exact, because it also counts brackets in
+// strings.
 func maxNesting(text string) (most int) {
 	depth := 0
 	for _, r := range text {
@@ -419,8 +421,8 @@ func maxNesting(text string) (most int) {
 
 var jsonEscape = regexp.MustCompile(`(\\u[0-9a-fA-F]{4})+|\\.|\\$`)
 
-// withoutEscapes replaces the escapes in JSON by blanks. The length stays, so word boundaries in the result are those
-// of the decoded text.
+// withoutEscapes replaces escapes in JSON by spaces of the same length, so offsets stay and an escape separates
+// words.
 func withoutEscapes(text string) string {
 	return jsonEscape.ReplaceAllStringFunc(text, func(escape string) string { return strings.Repeat(" ", len(escape)) })
 }

@@ -9,37 +9,37 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Limits for a shown difference.
+// Limits of a difference on a page.
 const (
-	diffRows    = 200 // events, and state keys
+	diffRows    = 200 // events, and keys of the state
 	diffContext = 2   // unchanged events on each side of a change
 )
 
-// shownDifference is the difference between two views, limited to the size of a page.
+// shownDifference is the difference of two views, limited to the size of a page.
 type shownDifference struct {
 	Title     string
 	Rows      []present.Row
 	Events    []changedEvent
-	Rest      []changedEvent // after the first ones
+	Rest      []changedEvent // folded on the page
 	More      int            // number of events not shown
-	Same      string         // text if there are none
+	Same      string         // shown if no events differ
 	State     []present.StateRow
 	StateMore int
 	SameState string
 	Pins      []string
 }
 
-// changedEvent is a removed, added, unchanged or changed event.
+// changedEvent is an event of a difference.
 type changedEvent struct {
 	Sign       present.Sign
 	Index      int
 	ID, Author string
-	Text       []present.Piece // with changed words marked
-	URL        template.URL    // of its record; "" if it is not logged yet
+	Text       []present.Piece // changed words are marked
+	URL        template.URL    // URL of the event's record, or "" if it is not logged yet
 	Kind       present.Kind
 }
 
-// changeWords are the words for changes.
+// changeWords names the signs of changes for screen readers.
 var changeWords = map[present.Sign]string{present.Removed: "removed", present.Added: "added", present.Changed: "changed", present.Unchanged: "stays"}
 
 func shownDifferenceOf(key store.Key, title string, d present.Difference, around int) shownDifference {
@@ -65,10 +65,10 @@ func shownDifferenceOf(key store.Key, title string, d present.Difference, around
 	return s
 }
 
-// diffShown is the number of events shown before the fold.
+// diffShown is the number of events that are not folded.
 const diffShown = 12
 
-// fold hides the events of a long difference after the first ones under a line that unfolds them.
+// fold moves all but the first events to Rest, which the page folds.
 func (s *shownDifference) fold() {
 	if len(s.Events) > diffShown {
 		s.Events, s.Rest = s.Events[:diffShown:diffShown], s.Events[diffShown:]
@@ -91,7 +91,7 @@ func (s *shownDifference) markWords() {
 	}
 }
 
-// add adds an event, if there is room.
+// add adds an event, or counts it in More if the page is full.
 func (s *shownDifference) add(key store.Key, c present.Change) {
 	if len(s.Events) == diffRows {
 		s.More++
@@ -105,7 +105,7 @@ func (s *shownDifference) add(key store.Key, c present.Change) {
 	s.Events = append(s.Events, row)
 }
 
-// diffBody is the panel with the difference of a session between two records.
+// diffBody is the panel that compares a session after two records.
 type diffBody struct {
 	Key        string
 	From, To   uint64
@@ -113,7 +113,8 @@ type diffBody struct {
 	Difference shownDifference
 }
 
-// diffPanel compares the session after two records. Without these it shows the effect of the newest patch.
+// diffPanel compares a session after two records. If the request names none, it shows the effect of the newest
+// patch.
 func (i *Inspector) diffPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
 	from, given, err := number(r, "from")
 	if err != nil {
@@ -141,7 +142,7 @@ func (i *Inspector) diffPanel(ctx context.Context, r *http.Request, b *sessionBo
 	return nil
 }
 
-// cutTo returns the first elements of a list, and the number of the others.
+// cutTo returns the first most elements of a list, and how many follow.
 func cutTo[T any](list []T, most int) ([]T, int) {
 	n := min(len(list), most)
 	return list[:n], len(list) - n

@@ -12,21 +12,21 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// fileBody is a session as a file: the session's page and the content of all records.
+// fileBody is the data of a session's HTML file: the session's page, and all records with their contents.
 type fileBody struct {
 	sessionBody
 	Records iter.Seq[fileRow]
 }
 
-// fileRow is a record with the content of its events.
+// fileRow is a record with the contents of its events.
 type fileRow struct {
 	Row    *row
 	Events []shownEvent
 }
 
-// WriteHTML writes a session as one page: its picture, what the model sees, and the log. The page needs no other files
-// and no scripts, and can be printed. A redactor replaces secrets by placeholders. Errors are those of the store and of
-// the writer.
+// WriteHTML writes a session as one HTML page with its picture, the visible log and the raw log. The page needs
+// no other files and no scripts, and can be printed. If by is not nil, it replaces secrets by placeholders.
+// Errors come from the store, the redactor or the writer.
 func WriteHTML(ctx context.Context, s *store.Store, key store.Key, w io.Writer, by *redact.Redactor) error {
 	i, err := New(s, Options{CacheBytes: -1, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

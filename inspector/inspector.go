@@ -32,14 +32,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Access is the access to a session that a request needs.
+// Access is a permission that a request needs for a session.
 type Access int
 
 // Kinds of access.
 const (
-	Read  Access = iota // to see it, or that it exists
-	Write               // to log a patch in it, or to create it
-	Erase               // to erase contents of its events; only if Options.Erase is set
+	Read  Access = iota // to read it; without Read, a session seems not to exist
+	Write               // to log patches in it, or to create it
+	Erase               // to erase contents of its events; needs Options.Erase
 )
 
 // String returns "read", "write" or "erase".
@@ -53,55 +53,56 @@ func (a Access) String() string {
 	return "read"
 }
 
-// Options are options of an inspector. The zero value means an inspector that is read-only, accepts only requests for
+// Options configures an inspector. With the zero value the inspector is read-only, accepts only requests for
 // loopback addresses, and shows every session to every client on this machine.
 type Options struct {
 	// Write allows requests to log patches, and to fork and compact sessions.
 	Write bool
 
-	// Erase allows requests to erase contents of events permanently, as [store.Store.Erase] does. It is independent of
-	// Write. A request needs the accesses [Erase] and [Read] to the session, and to all other sessions with the same
-	// events, such as forks. Otherwise it is refused, without naming these.
+	// Erase allows requests to erase contents of events permanently, as [store.Store.Erase] does. It does not
+	// depend on Write. A request needs [Erase] and [Read] for the session and for every other session with the
+	// same events, such as a fork. If a permission is missing, the request is refused without naming those
+	// other sessions.
 	Erase bool
 
-	// Authorize reports whether a request may have an access to a session. It is called for each session of which a
-	// page would show anything, also in listings and searches. It may be called from several goroutines and should be
-	// fast. A session without read access looks like one that does not exist. nil allows everything.
+	// Authorize reports whether a request has a permission for a session. It is called for each session that a
+	// page, listing or search would include. It must be safe for concurrent use and should be fast. A nil
+	// Authorize allows everything.
 	Authorize func(r *http.Request, key store.Key, want Access) bool
 
-	// Hosts are additional names or addresses, without ports, that requests may name as host, such as
-	// "agents.example.com". Loopback addresses and "localhost" are always allowed. Requests for other hosts are
-	// refused, which prevents DNS rebinding.
+	// Hosts are names or addresses, without ports, that the Host header of a request may have, such as
+	// "agents.example.com". Loopback addresses and "localhost" are always allowed. Other requests are refused,
+	// which prevents DNS rebinding.
 	Hosts []string
 
-	// Token, if not "", must come with each request: once as the query parameter "token", which is then stored in a
-	// cookie; or as a bearer token in an Authorization header.
+	// Token, if not "", is required with each request. A client sends it as a bearer token in the Authorization
+	// header, or once as the query parameter "token"; the inspector then stores it in a cookie.
 	Token string
 
-	// Author returns the author of a request's patches. nil means "inspector".
+	// Author returns the author of the patches that a request logs. A nil Author means "inspector".
 	Author func(r *http.Request) string
 
-	// Compaction configures compaction on request. If it is not Enabled, its non-zero settings override those of
-	// [compaction.DefaultConfig].
+	// Compaction configures compactions that requests start. If its field Enabled is false, its non-zero
+	// settings override those of [compaction.DefaultConfig].
 	Compaction compaction.Config
 
-	// Redact, if not nil, replaces secrets by placeholders in downloads, and in summarizers' input if Compaction has no
-	// redactor of its own. Pages show the log unredacted.
+	// Redact, if not nil, replaces secrets by placeholders in downloads. It also redacts the input of
+	// summarizers if Compaction has no redactor. Pages show the log unredacted.
 	Redact *redact.Redactor
 
-	// Price is the price of a million input tokens. If it is above 0, a session's page shows how much hiding events
-	// saves per prompt.
+	// Price is the price of a million input tokens. If it is positive, a session's page shows how much the
+	// hidden events save per prompt.
 	Price float64
 
-	// CacheBytes is the approximate memory for data of recently viewed sessions, so that viewing them again costs only
-	// what is new. 0 means 64 MiB; a negative value disables the cache.
+	// CacheBytes is the approximate memory for data of recently viewed sessions. When a cached session is
+	// viewed again, only its new records are read. 0 means 64 MiB. A negative value disables the cache.
 	CacheBytes int64
 
-	// Logger logs failures that are not the request's fault. nil means [slog.Default].
+	// Logger logs failures that the client did not cause. A nil Logger means [slog.Default].
 	Logger *slog.Logger
 }
 
-// DefaultCacheBytes is the default of Options.CacheBytes.
+// DefaultCacheBytes is the cache size if Options.CacheBytes is 0.
 const DefaultCacheBytes = 64 << 20
 
 // Validate checks the options. The error matches [patch.ErrInvalid] and names the option.
@@ -135,8 +136,8 @@ type Inspector struct {
 	acting      sync.Map      // by key of a session with a running action: a chan struct{}, closed when it ends
 }
 
-// New returns an inspector of a store, which it does not close. The error matches [patch.ErrInvalid] if the store is
-// nil or the options are invalid.
+// New returns an inspector of the store s. The inspector does not close s. The error matches [patch.ErrInvalid]
+// if s is nil or the options are invalid.
 func New(s *store.Store, opts Options) (*Inspector, error) {
 	if s == nil {
 		return nil, fmt.Errorf("%w: the store is nil", patch.ErrInvalid)
@@ -174,22 +175,23 @@ func overDefaults(c compaction.Config) compaction.Config {
 	return out
 }
 
-// ServeHTTP implements [http.Handler]. The path that the inspector is mounted at must end in a slash and be stripped.
-// All pages are directly below it. A request whose body takes longer than 30 seconds is refused, and its connection
-// closed:
+// ServeHTTP implements [http.Handler]. The inspector must be mounted at a path that ends in a slash, and that
+// path must be stripped. All pages are directly below the path:
 //
 //	mux.Handle("/inspector/", http.StripPrefix("/inspector", i))
+//
+// If the body of a request takes longer than 30 seconds, the request is refused and its connection closed.
 func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) { i.handler.ServeHTTP(w, r) }
 
 //go:embed assets templates
 var files embed.FS
 
-// version is a hash of the assets, so that browsers may cache them.
+// version is a hash of the assets. It is part of their URLs, so browsers can cache them.
 var version = func() string {
 	sum := sha256.New()
-	names, _ := fs.Glob(files, "assets/*") // a valid pattern
+	names, _ := fs.Glob(files, "assets/*") // the pattern is valid
 	for _, name := range names {
-		text, _ := files.ReadFile(name) // embedded
+		text, _ := files.ReadFile(name) // the file is embedded
 		sum.Write(text)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8])
@@ -234,11 +236,11 @@ func assets() http.Handler {
 	})
 }
 
-// handler answers a request. If it returns an error, it must not have written anything.
+// handler answers a request. If it returns an error, it must not have written to w.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// handle answers with an error page if h fails. It ignores the body of a read-only request: parsing a form there could
-// change the page, and store files on the disk.
+// handle calls h and answers with an error page if h fails. Unless the method is POST, it discards the body: a
+// form in the body could change what the page shows, and parsing it could create files on disk.
 func (i *Inspector) handle(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -268,7 +270,7 @@ func badRequest(field, format string, args ...any) error {
 	return &patch.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// key returns the key of the request's session, if the request has the access.
+// key returns the key of the session in the request, if the request has the permission want.
 func (i *Inspector) key(r *http.Request, want Access) (store.Key, error) {
 	text := r.FormValue("key")
 	if text == "" {
@@ -290,7 +292,7 @@ func (i *Inspector) key(r *http.Request, want Access) (store.Key, error) {
 	return key, nil
 }
 
-// may reports whether a request has an access to a session, by the options and then by Authorize.
+// may reports whether the options and Authorize give a request the permission want.
 func (i *Inspector) may(r *http.Request, key store.Key, want Access) bool {
 	if want == Write && !i.opts.Write || want == Erase && !i.opts.Erase {
 		return false
@@ -300,17 +302,17 @@ func (i *Inspector) may(r *http.Request, key store.Key, want Access) bool {
 
 var errForbidden = errors.New("forbidden")
 
-// pageTimeout is the time limit of a page, which includes reading the log.
+// pageTimeout is the time limit of a page, including the time for reading the log.
 const pageTimeout = time.Minute
 
 // explanation is the content of an error page.
 type explanation struct {
-	Text   string // what is wrong
-	Advice string // what to do about it, or ""
+	Text   string // the problem
+	Advice string // what the reader can do, or ""
 	Link   *link  // where to continue, or nil
 }
 
-// advised is an error with its explanation.
+// advised is an error with its own explanation for the error page.
 type advised struct {
 	error
 	explanation
@@ -318,14 +320,14 @@ type advised struct {
 
 func (e *advised) Unwrap() error { return e.error }
 
-// errorRunes is the maximum length of an error's text on a page.
+// errorRunes is the maximum length of an error text on a page.
 const errorRunes = 2_000
 
-// sessionLinkText is the text of a link to the session.
+// sessionLinkText is the text of links to the current session.
 const sessionLinkText = "The session as it is"
 
-// problems are the errors that pages explain; the first match counts. Each has its HTTP status, advice, and the text of
-// a link to the session.
+// problems lists the errors that pages explain. The first match is used. Each has an HTTP status, advice, and
+// the text of a link to the session.
 var problems = []struct {
 	err          error
 	status       int
@@ -370,7 +372,7 @@ func explain(r *http.Request, err error) explanation {
 	if own := (*advised)(nil); errors.As(err, &own) {
 		return own.explanation
 	}
-	// An unknown error's text is for operators, in the log.
+	// The text of an unknown error goes to the log, for operators, and not to the page.
 	e := explanation{Text: "Something failed that should not have.", Advice: "See the log of the program that serves this page."}
 	text, path, pairs := "", "session", []any(nil)
 	for _, p := range problems {
@@ -392,8 +394,8 @@ func explain(r *http.Request, err error) explanation {
 	return e
 }
 
-// Headers of every response. Only the inspector's own scripts run, no other host is contacted, and no other site may
-// frame or read a page.
+// headers are sent with every response. Only the inspector's own scripts run, pages load nothing from other
+// hosts, and other sites can neither frame nor read a page.
 var headers = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -404,15 +406,15 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// tokenCookie returns the cookie's name for a token. It depends on the token, since browsers send cookies to all ports
-// of a host, which may have several inspectors.
+// tokenCookie returns the name of the cookie for a token. The name depends on the token, because browsers send
+// a cookie to all ports of a host, and several inspectors may run on one host.
 func tokenCookie(token string) string {
 	sum := sha256.Sum256([]byte("cookie of " + token))
 	return "patchlog_inspector_" + hex.EncodeToString(sum[:8])
 }
 
-// guard accepts requests for an allowed host, with the token if there is one, and writes only from the inspector's own
-// pages.
+// guard refuses a request if its host is not allowed, if the token is required and missing, or if another site
+// sent a write.
 func guard(opts Options, next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -447,11 +449,12 @@ func knownHost(hosts []string, host string) bool {
 	return name == "localhost" || slices.ContainsFunc(hosts, func(h string) bool { return hostName(h) == name })
 }
 
-// admitted reports whether a request has the token. If not, it answers the request. A request with the token in its
-// address is redirected to the address without it, to keep the token out of the history.
+// admitted reports whether a request has the token. If not, admitted has answered the request. If the token is
+// in the URL, the client is redirected to the URL without it, which keeps the token out of the browser's
+// history.
 func admitted(w http.ResponseWriter, r *http.Request, token string) bool {
 	if given := r.URL.Query().Get("token"); given != "" && sameText(given, token) && r.Method == http.MethodGet {
-		// Neither pages of other sites nor scripts can use it.
+		// Neither scripts nor other sites can use this cookie.
 		http.SetCookie(w, &http.Cookie{
 			Name: tokenCookie(token), Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
 		})
@@ -472,8 +475,8 @@ func admitted(w http.ResponseWriter, r *http.Request, token string) bool {
 	return false
 }
 
-// pageURL returns the relative address of the requested page, since the path that the inspector is mounted at is
-// unknown.
+// pageURL returns the URL of the requested page, relative, because the inspector does not know the path that it
+// is mounted at.
 func pageURL(r *http.Request, query url.Values) string {
 	path := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	if path == "" {
@@ -485,18 +488,19 @@ func pageURL(r *http.Request, query url.Values) string {
 	return "./" + path
 }
 
-// sameText compares texts in constant time.
+// sameText compares two texts in constant time.
 func sameText(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// defaultBodyTimeout is the time limit for receiving a body, which has at most actBytes.
+// defaultBodyTimeout is the time limit for receiving a body.
 const defaultBodyTimeout = 30 * time.Second
 
-// limitBody sets a read deadline for each request's body, whatever the server's limits are. The deadline also applies
-// when the server drains a body that no handler has read. A connection that misses it is closed. The server clears the
-// deadline once the body was read. It has no effect if the ResponseWriter cannot set deadlines.
+// limitBody sets a read deadline for the body of each request, even if the server has none. The deadline also
+// covers a body that no handler reads and the server drains. If the deadline passes, the connection is closed.
+// The server clears the deadline after the body is read. If the ResponseWriter does not support deadlines,
+// limitBody has no effect.
 func (i *Inspector) limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {

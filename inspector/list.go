@@ -8,9 +8,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// list answers with the keys and counts of the sessions that the request may read, as JSON lines. With
-// [Inspector.export] it lets a program read sessions of a store that another process has open, as the command does with
-// --db http://….
+// list answers with one line of JSON per session that the request may read. A line has the session's key and
+// counts. The command with --db http://… uses list and [Inspector.export] to read a store that another process
+// has open.
 func (i *Inspector) list(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/jsonl")
 	lines := json.NewEncoder(w)

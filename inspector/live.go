@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// liveInterval is the minimum time between two notifications to a page, so that followers cost
-	// writers little.
+	// liveInterval is the minimum time between two messages to a page. It bounds the cost that open pages add
+	// to writers.
 	liveInterval = 100 * time.Millisecond
 
-	// liveBeat is the interval of keep-alive messages. They keep proxies from closing the
-	// connection, and detect dead connections.
+	// liveBeat is the interval of keep-alive messages. They keep proxies from closing the connection, and
+	// reveal a dead connection.
 	liveBeat = 20 * time.Second
 )
 
-// live sends server-sent events to a page as the session's log grows: events "records", whose data
-// and id are the last seq. A page that reconnects sends the last id. If the session is deleted or
-// replaced, it sends "gone" and ends.
+// live sends server-sent events to a page while the session's log grows. An event "records" has the last seq as
+// data and as id. After a reconnect the browser sends the last id. If the session is deleted or created again,
+// live sends "gone" and returns.
 func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 	key, err := i.key(r, Read)
 	if err != nil {
@@ -39,7 +39,7 @@ func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Time{}) // the server's limits are for pages; a stream ends when its client leaves or stops reading
+	control.SetReadDeadline(time.Time{}) // the server's read limit is for pages, not for streams
 	send := func(format string, args ...any) error {
 		control.SetWriteDeadline(time.Now().Add(pageTimeout))
 		if _, err := fmt.Fprintf(w, format, args...); err != nil {
@@ -64,10 +64,10 @@ func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 			after = info.Seq
 			err = send("event: records\nid: %d\ndata: %[1]d\n\n", after)
 		default:
-			err = send(":\n\n") // tells the page that it is connected
+			err = send(":\n\n") // a comment, which shows that the connection works
 		}
 		if err != nil {
-			return nil // the client has left
+			return nil // the client has disconnected
 		}
 		select {
 		case <-time.After(liveInterval):

@@ -20,20 +20,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// page is the data of every page. Body is the template's own data.
+// page is the data of every template. Body is the data that the template itself needs.
 type page struct {
 	Title   string
 	Key     *store.Key // of the page's session, or nil
 	Version string
-	Write   bool // the session may be written to
-	Erase   bool // contents of the session may be erased
+	Write   bool // the request may write to the session
+	Erase   bool // the request may erase in the session
 	Body    any
 
-	File  bool         // it is a standalone file, with its style and without a server
-	Style template.CSS // of a standalone file
+	File  bool         // the page is a file: it contains its style and needs no server
+	Style template.CSS // of a file
 }
 
-// part passes a part of a page to a template together with the page.
+// part is a part of a page, together with the page that a template needs too.
 type part struct{ Page, Of any }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
@@ -56,7 +56,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"changeWord": func(sign present.Sign) string { return changeWords[sign] },
 }).ParseFS(files, "templates/*.html"))
 
-// formatTime formats a time.
+// formatTime formats a time as RFC 3339, or as a dash if it is zero.
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -64,8 +64,8 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// query returns an address with parameters, given as alternating names and values. Empty values are
-// left out.
+// query returns a URL with parameters, which are alternating names and values. Parameters with an empty value
+// are omitted.
 func query(path string, pairs ...any) template.URL {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -76,16 +76,16 @@ func query(path string, pairs ...any) template.URL {
 	if len(values) == 0 {
 		return template.URL(path)
 	}
-	return template.URL(path + "?" + values.Encode()) // Encode escapes it
+	return template.URL(path + "?" + values.Encode()) // escaped by Encode
 }
 
-// link is an address with its text.
+// link is a URL with its text.
 type link struct {
 	URL  template.URL
 	Text string
 }
 
-// render answers with a page, from the template with the given name.
+// render answers with the page that a template makes of p.
 func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
 	p.Write, p.Erase = i.opts.Write, i.opts.Erase
 	if p.Key != nil {
@@ -108,11 +108,11 @@ func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, n
 		body = compressed
 	}
 	w.WriteHeader(status)
-	_, _ = body.Write(out.Bytes()) // fails if the client has disconnected
+	_, _ = body.Write(out.Bytes()) // fails only if the client has disconnected
 	return nil
 }
 
-// number parses a parameter that is a non-negative integer. given reports whether it is present.
+// number parses a parameter as a non-negative integer. given is false if the parameter is missing.
 func number(r *http.Request, name string) (n uint64, given bool, err error) {
 	text := r.FormValue(name)
 	if text == "" {
@@ -130,7 +130,7 @@ func wholeNumber(name, text string) (uint64, error) {
 	return n, nil
 }
 
-// export answers with a session as a file: its log or the visible events as text, or both as a page.
+// export answers with a session as a file: the raw log or the visible events as JSON lines, or an HTML page.
 func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 	key, err := i.key(r, Read)
 	if err != nil {
@@ -151,14 +151,14 @@ func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 	if err == nil || !file.begun {
 		return err
 	}
-	// The part sent so far looks like a whole file, so abort the connection.
+	// The client cannot tell a truncated file from a whole one, so abort the connection.
 	if r.Context().Err() == nil {
 		i.opts.Logger.Error("inspector", "path", r.URL.Path, "session", key.String(), "err", fmt.Errorf("the file was cut short: %w", err))
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// download writes a response as a file, with its headers before the first byte.
+// download sends a response as a file. It sets the headers before the first byte.
 type download struct {
 	http.ResponseWriter
 	name  string
@@ -177,8 +177,8 @@ func (d *download) Write(text []byte) (int, error) {
 
 var unsafeInName = regexp.MustCompile(`[^a-zA-Z0-9._-]`)
 
-// fileName returns a file name for a session, of letters, digits, dashes and inner dots, valid on
-// every system.
+// fileName returns a file name for a session that is valid on every system: letters, digits, dashes and inner
+// dots.
 func fileName(key store.Key) string {
 	name := unsafeInName.ReplaceAllString(key.App+"-"+key.User+"-"+key.Session, "-")
 	name = name[:min(len(name), 100)]

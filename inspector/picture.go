@@ -9,47 +9,47 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// Sizes in the picture's own units; its width is always pictureWidth.
+// Sizes in units of the picture.
 const (
 	pictureWidth = 1376.0
 	cellWidth    = 2.2 // narrower cells are merged with their neighbours
-	funnelWidth  = 1.5 // also for funnels
-	turnGap      = 34  // between the numbers of turns
+	funnelWidth  = 1.5 // funnels that are closer are merged
+	turnGap      = 34  // minimum distance between the numbers of turns
 	turnGapPhone = 130
 )
 
-// picture has three parts: the film, which is the raw log with one cell per event, as wide as its tokens; the visible
-// log below it; and funnels from each hidden stretch of the film to the visible event that represents it.
+// picture shows the raw log above the visible log. The raw log is the film: each event is a cell whose width is
+// its tokens. Funnels lead from hidden stretches of the film to the visible events that represent them.
 type picture struct {
 	Label   string
-	Film    []cell // the raw log
-	Seen    []cell // the visible log
+	Film    []cell // cells of the raw log
+	Seen    []cell // cells of the visible log
 	Funnels []funnel
 	Turns   []turnTick
 	Now     float64 // position of the shown record
-	SeenEnd float64 // in percent
-	Margin  float64 // right of the visible log, in percent
+	SeenEnd float64 // right end of the visible log, in percent
+	Margin  float64 // space right of the visible log, in percent
 	Tokens  string
 }
 
-// cell is an event, or adjacent events that are too narrow for cells of their own.
+// cell is an event, or adjacent events that are too narrow for separate cells.
 type cell struct {
 	X, Width      float64
 	Kind          string
 	Hidden, Later bool
-	Seq           uint64 // of the newest record in it
+	Seq           uint64 // of the newest record in the cell
 	Title         string
 
 	events, tokens, hidden int
-	first, last            int // turns
+	first, last            int // turns of the first and the last event
 	kinds                  map[string]float64
 }
 
-// Narrow reports whether the cell has no room for a gap.
+// Narrow reports whether the cell is too narrow for a gap beside it.
 func (c cell) Narrow() bool { return c.Width < 7 }
 
-// funnel leads from a stretch of the film to the cell of its representative, or to a gap between cells if there is
-// none.
+// funnel leads from a stretch of the film to the visible event that represents it. If no event represents the
+// stretch, the funnel leads to a point between visible events.
 type funnel struct {
 	Kind, Path string
 	from, to   float64
@@ -60,7 +60,7 @@ type funnel struct {
 type turnTick struct {
 	Turn  int
 	X     float64 // in percent
-	Minor bool    // left out on a phone
+	Minor bool    // not shown on a phone
 }
 
 // pictureKind returns the CSS class of a kind of entry.
@@ -72,7 +72,8 @@ func pictureKind(k present.Kind) string {
 	return string(k)
 }
 
-// newPicture draws the log as of the view's record, with the targets of its events.
+// newPicture draws the raw log and the view v. targets has the target of each record's event, as [targetsOf]
+// returns it.
 func newPicture(t *timeline, v fold.View, targets []target) *picture {
 	if t.last() == 0 {
 		return nil
@@ -92,17 +93,17 @@ type strip struct {
 	cells           []cell
 }
 
-// newStrip returns a strip for n events with a total of tokens. Each event gets a minimum width.
+// newStrip returns a strip for n events with a total number of tokens. Each event gets a minimum width.
 func newStrip(x, width float64, n, tokens int) *strip {
 	if n == 0 {
 		return &strip{x: x}
 	}
-	least := math.Min(3, width/4/float64(n)) // minimum width; the rest is divided by tokens
+	least := math.Min(3, width/4/float64(n)) // minimum width; the rest is shared by tokens
 	rest := width - least*float64(n)
 	return &strip{x: x, least: least, scale: rest / math.Max(float64(tokens), 1)}
 }
 
-// add adds an event and returns its start and end.
+// add adds an event and returns its left and right end.
 func (s *strip) add(kind string, tokens, turn int, seq uint64, hidden, later bool) (from, to float64) {
 	from, to = s.x, s.x+s.least+float64(tokens)*s.scale
 	s.x = to
@@ -124,7 +125,7 @@ func (s *strip) add(kind string, tokens, turn int, seq uint64, hidden, later boo
 	return from, to
 }
 
-// finish sets the titles of the cells and returns them.
+// finish sets the titles of the cells and returns the cells.
 func (s *strip) finish() []cell {
 	for n := range s.cells {
 		c := &s.cells[n]
@@ -147,8 +148,8 @@ func (s *strip) finish() []cell {
 	return s.cells
 }
 
-// drawSeen draws the visible log and returns the start and end of each event. It is drawn wider than in proportion, so
-// that a small one is visible.
+// drawSeen draws the visible log and returns the left and right end of each event. A small visible log is drawn
+// wider than its share of the tokens, so that it can be seen.
 func (p *picture) drawSeen(t *timeline, v fold.View) (at [][2]float64) {
 	now := t.at(v.Seq())
 	width := pictureWidth * math.Max(0.12, math.Sqrt(float64(now.Visible)/math.Max(float64(now.Raw), 1)))
@@ -176,7 +177,7 @@ func (p *picture) drawFilm(t *timeline, v fold.View, targets []target, seen [][2
 		}
 	}
 	s := newStrip(0, pictureWidth, events, t.at(t.last()).Raw)
-	turn, cut := 0, pictureWidth/2 // position of the gap for removed events
+	turn, cut := 0, pictureWidth/2 // target of the funnels of removed events
 	if len(seen) > 0 {
 		cut = seen[0][0]
 	}
@@ -219,13 +220,14 @@ func (p *picture) drawFilm(t *timeline, v fold.View, targets []target, seen [][2
 	}
 }
 
-// Vertical positions of the film's end and of the visible log's start.
+// Vertical positions of the film's lower edge and of the visible log's upper edge.
 const (
 	filmEnd = 56
 	seenTop = 104
 )
 
-// funnel adds a funnel. It widens the last one instead if both have the same target, or are narrow and adjacent.
+// funnel adds a funnel. If the last funnel has the same target, or both are narrow and adjacent, it widens the
+// last one instead.
 func (p *picture) funnel(kind string, from, to, at, end float64) {
 	if n := len(p.Funnels) - 1; n >= 0 {
 		last := &p.Funnels[n]
@@ -239,7 +241,7 @@ func (p *picture) funnel(kind string, from, to, at, end float64) {
 	p.Funnels = append(p.Funnels, funnel{Kind: kind, from: from, to: to, at: at, end: end})
 }
 
-// tick adds the number of a turn, if there is room.
+// tick adds the number of a turn, if there is space.
 func (p *picture) tick(turn int, x float64) {
 	if n := len(p.Turns); n > 0 && x-p.Turns[n-1].X*pictureWidth/100 < turnGap {
 		return
@@ -248,18 +250,21 @@ func (p *picture) tick(turn int, x float64) {
 	p.Turns = append(p.Turns, turnTick{turn, 100 * x / pictureWidth, !major})
 }
 
-// target says what a model sees in place of an event of the log: the event itself if By is 0; else, for an event hidden
-// by patch By, the visible event at Index, or nothing if Index is -1.
+// target is what the model sees in place of a logged event.
+//
+//	By = 0               the event itself, at Index
+//	By > 0, Index ≥ 0    the visible event at Index, which represents the event that patch By hides
+//	By > 0, Index = -1   nothing: patch By hides the event
 type target struct {
 	Index int
 	By    uint64
-	kind  string // of the visible event
+	kind  string // kind of the visible event that represents the event
 }
 
-// hidden reports whether a model does not see the event itself.
+// hidden reports whether the model does not see the event itself.
 func (t target) hidden() bool { return t.By > 0 || t.Index < 0 }
 
-// targetsOf returns the target of each record's event in a view. Entries of patches are unused.
+// targetsOf returns the target of each record's event in the view v. Elements for patches are unused.
 func targetsOf(t *timeline, v fold.View) ([]target, error) {
 	places, err := v.Places()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Limits for lists of records or events: rows, and runes per row.
+// Limits of lists of records and events: rows, and runes per row.
 const (
 	listedRows = 100
 	lineRunes  = 800
@@ -24,20 +24,20 @@ const (
 // recordBody is the panel of a record.
 type recordBody struct {
 	Seq           uint64
-	Did           string // effect of a patch
-	Blank         []fact // the erasure, if it is erased
-	CanErase      bool   // part of it can still be erased
+	Did           string // effect of the record's patch, in words
+	Blank         []fact // the erasure, if the record is erased
+	CanErase      bool   // the record has content that can be erased
 	CanRewind     bool
-	Before, After uint64 // adjacent records; 0 if there is none
+	Before, After uint64 // seqs of the adjacent records, or 0
 	Facts         []fact
 	Events        []recordEvent
-	More          int // number of the record's events not shown
+	More          int // number of the record's events that are not shown
 	Others        []fact
 	Patch         *recordPatch // nil for an event
 	Raw           template.URL
 }
 
-// fact is a fact with its name, and a link, if there is one.
+// fact is a name with its text. URL is "" if the text is not a link.
 type fact struct {
 	Name, Text string
 	URL        template.URL
@@ -47,25 +47,25 @@ type fact struct {
 type recordEvent struct {
 	Facts   []fact
 	Place   []fact
-	Calls   []fact // links between calls and responses
+	Calls   []fact // links from calls to responses and back
 	Content shownEvent
 }
 
-// recordPatch is the effect of a patch.
+// recordPatch is a patch with its effect.
 type recordPatch struct {
 	Text       string
 	ID         string
 	Applied    bool
 	Reason     patch.Flaw
 	CanRevert  bool
-	Since      []fact // its state in the newest view
+	Since      []fact // whether it is active in the newest view, and which patches reverted it
 	Pass       []string
 	Group      []fact
 	Summary    bool // it added a summary or a cleared copy
 	Difference shownDifference
 }
 
-// recordPanel shows a record with all its events, or with the requested one.
+// recordPanel shows a record with all its events, or with only the event that the request names.
 func (i *Inspector) recordPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
 	seq, _, err := number(r, "seq")
 	if err != nil {
@@ -103,7 +103,7 @@ func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(key), rec.Seq))
-	_, _ = w.Write(append(text, '\n')) // fails if the client has disconnected
+	_, _ = w.Write(append(text, '\n')) // fails only if the client has disconnected
 	return nil
 }
 
@@ -133,7 +133,8 @@ func recordURL(key store.Key, seq uint64, id string) template.URL {
 	return query("record", "key", key, "seq", seq, "id", id)
 }
 
-// recordBody describes a record with all its events, or with the one with the given id unless that is "".
+// recordBody describes a record with all its events. If id is not "", only the event with this id is shown in
+// full.
 func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, rec patch.Record, id string) (recordBody, error) {
 	body := recordBody{
 		Seq: rec.Seq, Before: rec.Seq - 1, Raw: rawURL(key)(rec.Seq),
@@ -182,12 +183,12 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, 
 	return body, nil
 }
 
-// eventFacts returns the fields of an event, its kind and its tokens.
+// eventFacts returns the kind, the fields and the tokens of an event.
 func eventFacts(e fold.Entry) []fact {
 	return append(factsOf("kind", string(present.KindOf(e)), &e.Event.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(e.Event.EstimatedTokens())})
 }
 
-// factsOf returns the fields of an envelope.
+// factsOf returns the fields of an envelope, after the fact named what.
 func factsOf(what, kind string, e *patch.Envelope) []fact {
 	facts := []fact{{Name: what, Text: present.Clip(kind, nameRunes)}}
 	for _, f := range [][2]string{{"id", e.ID()}, {"author", e.Author()}, {"branch", e.Branch()}, {"scope", e.IsolationScope()}, {"invocation", e.InvocationID()}, {"time", formatTime(e.Timestamp())}} {
@@ -198,18 +199,18 @@ func factsOf(what, kind string, e *patch.Envelope) []fact {
 	return facts
 }
 
-// eventPlaces locates the events of a session in its newest view.
+// eventPlaces finds the events of a session in its newest view.
 type eventPlaces struct {
 	key    store.Key
 	line   *timeline
 	view   fold.View
 	places *fold.Places
 
-	before   fold.View // cached: the view before patch hiddenBy
-	hiddenBy uint64    // seq of that patch
+	before   fold.View // cached: the view before the patch hiddenBy
+	hiddenBy uint64    // seq of a patch, or 0
 }
 
-// of describes the place of the event at index in record seq.
+// of says whether the event at index in record seq is visible, or which patch hides it.
 func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) []fact {
 	place, ok := w.places.Of(seq, index)
 	switch {
@@ -234,8 +235,8 @@ func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) []fact {
 	return append(facts, fact{Text: "no visible event represents it"})
 }
 
-// callsOf links a function call to the records of its responses, and a response to the record of its call, in the
-// newest view that shows the event.
+// callsOf links a function call to the records of its responses, and a response to the record of its call.
+// Calls and responses are paired in the newest view that contains the event.
 func (i *Inspector) callsOf(ctx context.Context, w *eventPlaces, seq uint64, index int, e *patch.Event) (out []fact, err error) {
 	place, ok := w.places.Of(seq, index)
 	if !ok || len(slices.Collect(e.FunctionParts())) == 0 {
@@ -270,7 +271,7 @@ func (i *Inspector) callsOf(ctx context.Context, w *eventPlaces, seq uint64, ind
 	return out, nil
 }
 
-// views returns a session's views after two records.
+// views returns the views of a session after records from and to.
 func (i *Inspector) views(ctx context.Context, key store.Key, from, to uint64) (before, after fold.View, err error) {
 	if before, err = i.store.ViewAt(ctx, key, from); err == nil {
 		after, err = i.store.ViewAt(ctx, key, to)
@@ -278,7 +279,7 @@ func (i *Inspector) views(ctx context.Context, key store.Key, from, to uint64) (
 	return before, after, err
 }
 
-// patchBody describes a patch's effect, and whether the patch is active in the newest view.
+// patchBody describes a patch, its effect, and whether it is active in the newest view.
 func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, newest fold.View, rec patch.Record) (*recordPatch, error) {
 	before, after, err := i.views(ctx, key, rec.Seq-1, rec.Seq)
 	if err != nil {
@@ -304,12 +305,12 @@ func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, n
 	return &p, err
 }
 
-// putsInSummary reports whether a patch added a summary.
+// putsInSummary reports whether a patch added a summary or a cleared copy.
 func putsInSummary(p *patch.PatchEvent, added []*patch.Event) bool {
 	return slices.ContainsFunc(added, func(e *patch.Event) bool { return p.Type() == patch.Summarise || isClearedCopy(e) || e.IsSummary() })
 }
 
-// passLines describes the compaction pass that wrote the patch; nil if there is none.
+// passLines describes the compaction pass that wrote a patch. It returns nil if no pass did.
 func passLines(rec patch.Record) []string {
 	written, ok := compaction.WrittenBy(rec.Patch)
 	if !ok {
@@ -325,7 +326,7 @@ func passLines(rec patch.Record) []string {
 	return notes
 }
 
-// patchState says whether an applied patch is active in the newest view, and which patch reverted it.
+// patchState says whether an applied patch is active in the newest view, and which patches reverted it.
 func patchState(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fact, error) {
 	if rec.Patch.Type() == patch.Erase {
 		return []fact{{Text: "Erased content cannot be restored."}}, nil

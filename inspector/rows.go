@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// item is a line of a log: a turn's heading, a row, or a group of rows.
+// item is an element of a list: the heading of a turn, a row, or a group of rows.
 type item struct {
 	ID    string
 	Turn  *turnHead
@@ -30,19 +30,19 @@ type turnHead struct {
 	Time   time.Time
 	N      int // number of rows in the turn
 	Tokens int
-	What   string // what the rows are, such as events
+	What   string // a noun for the rows, such as "event"
 }
 
-// rowGroup is a group of rows that belong together, shown as one line.
+// rowGroup is a group of rows that is shown as one line until it is unfolded.
 type rowGroup struct {
 	Kind  string
 	Text  string
-	Turns string // "Turn 5" or "Turns 5–7", for events
-	By    uint64 // seq of the patch that hides them all; 0 if they are patches
+	Turns string // "Turn 5" or "Turns 5–7" for events, "" for patches
+	By    uint64 // seq of the patch that hides the events; 0 for patches
 	Rows  []*row
 }
 
-// row is a record in the raw log, or a visible event.
+// row is a record of the raw log, or a visible event.
 type row struct {
 	ID      string
 	Seq     uint64
@@ -54,33 +54,33 @@ type row struct {
 	Tokens  int
 	Turn    int
 
-	EventID       string // of an event that a patch added
-	Index         int    // in the visible log; -1 if it is not visible
+	EventID       string // id of an event that a patch added, or ""
+	Index         int    // in the visible log, or -1
 	Hidden        bool
 	Pinned        bool
 	Erased        bool
 	Skipped       bool
-	IsClearedCopy bool // it is a copy with cleared results
+	IsClearedCopy bool // the event is a copy with cleared results
 
 	Patch   *patchStep
 	Summary *shownSummary
 }
 
-// phrase is a piece of an event's content: a text, or a tool's name with its arguments or result.
+// phrase is a piece of an event's content: a text, or a tool's name with its arguments or its result.
 type phrase struct{ Tool, Text string }
 
-// shownSummary is a summary in the conversation.
+// shownSummary is a visible summary.
 type shownSummary struct {
 	Of           string // "turns 1–2 · 40 events"
 	Tokens       string // "62.8k → 2.0k tokens"
 	By           string
 	Text         []textLine
-	More         []textLine // after the first lines
+	More         []textLine // lines that are folded
 	Lost         []fact
 	LostMore     int
 	Invented     int
-	Unknown      int    // number of lost identifiers whose names are not shown
-	Patch        uint64 // seq of the patch that added it
+	Unknown      int    // number of lost identifiers, if their names were not read
+	Patch        uint64 // seq of the patch that added the summary
 	Reversible   bool
 	FirstCovered uint64
 }
@@ -93,7 +93,7 @@ func newRow(kind present.Kind, seq uint64, at time.Time, tokens, turn int) *row 
 	return r
 }
 
-// list collects the items of a log, with a heading per turn and the gaps between rows.
+// list collects the items of a list. It adds a heading per turn, and the time between rows.
 type list struct {
 	items []item
 	last  *row
@@ -156,13 +156,13 @@ func shortTokens(n int) string {
 	return fmt.Sprintf("%.1fM", float64(n)/1e6)
 }
 
-// Limits for the text of a row.
+// Limits of the text of a row.
 const (
 	rowPhrases  = 4
 	phraseRunes = 280
 )
 
-// phrasesOf returns the content of an event, as far as it fits in a row.
+// phrasesOf returns the start of an event's content, which fits in a row.
 func phrasesOf(e *patch.Event) (out []phrase) {
 	for _, p := range e.Parts() {
 		switch {
@@ -185,7 +185,8 @@ func phrasesOf(e *patch.Event) (out []phrase) {
 // membersBytes is the maximum size of a JSON object that a row decodes.
 const membersBytes = 8_000
 
-// members returns a JSON object as text: its only string, or its members.
+// members returns a JSON object as text: its members, or only the value if the object has one member with a
+// usual name such as "output".
 func members(v patch.Value) string {
 	text := v.String()
 	if len(text) > membersBytes {
@@ -215,10 +216,10 @@ func members(v patch.Value) string {
 	return present.Clip(strings.Join(said, " · "), phraseRunes)
 }
 
-// plainJSON makes truncated JSON more readable.
+// plainJSON makes truncated JSON easier to read.
 var plainJSON = strings.NewReplacer(`":"`, ": ", `\n`, " ", `\t`, " ", `\"`, `"`)
 
-// conversationItems sets the visible events as a conversation.
+// conversationItems sets the items of the visible log.
 func (i *Inspector) conversationItems(ctx context.Context, b *sessionBody) error {
 	if err := i.addLosses(ctx, b); err != nil {
 		return err
@@ -238,7 +239,7 @@ func (i *Inspector) conversationItems(ctx context.Context, b *sessionBody) error
 		if p := b.line.at(e.Seq).Patch; p != nil {
 			r.EventID = e.Event.ID()
 			r.ID += fmt.Sprintf("-%x", r.EventID)
-			r.Turn = 0 // a summary belongs to the turns of its events, not to the turn that wrote it
+			r.Turn = 0 // a summary does not belong to the turn that wrote it
 		}
 		if r.IsClearedCopy = isClearedCopy(e.Event) && !e.Summary; r.IsClearedCopy {
 			r.Kind, r.Word = "note", "cleared"
@@ -252,10 +253,10 @@ func (i *Inspector) conversationItems(ctx context.Context, b *sessionBody) error
 	return nil
 }
 
-// summaryLines is the number of lines of a summary shown before the fold.
+// summaryLines is the number of lines of a summary that are not folded.
 const summaryLines = 7
 
-// summary returns a visible summary with its text and losses.
+// summary returns the summary e at index, with its text and what it lost.
 func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSummary {
 	s := &shownSummary{Patch: e.Seq, By: "by hand"}
 	events, tokens, first, last := 0, 0, 0, 0
@@ -307,8 +308,8 @@ func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSumm
 	return s
 }
 
-// logItems returns records of the log as items. Patches of a group, and adjacent events hidden by one
-// patch, become one item.
+// logItems returns the records with the given seqs as items. Patches of a group become one item. So do adjacent
+// events that one patch hides.
 func (i *Inspector) logItems(ctx context.Context, b *sessionBody, seqs []uint64) ([]item, error) {
 	records, err := i.records(ctx, b.Key, seqs)
 	if err != nil {
@@ -373,7 +374,7 @@ func (b *sessionBody) groupOf(rows []*row) *rowGroup {
 	if by > 0 {
 		text = fmt.Sprintf("%s, hidden by the %s at %d", present.Counted(len(rows), "record"), patchWord(b.line.at(by).Patch), by)
 	}
-	from, to := max(first.Turn, 1), max(last.Turn, 1) // records before the first turn belong to it
+	from, to := max(first.Turn, 1), max(last.Turn, 1) // records before the first turn are shown in turn 1
 	g := &rowGroup{Kind: first.Kind, Text: text, By: by, Rows: rows, Turns: fmt.Sprintf("Turn %d", from)}
 	if from != to {
 		g.Turns = fmt.Sprintf("Turns %d–%d", from, to)
@@ -381,7 +382,7 @@ func (b *sessionBody) groupOf(rows []*row) *rowGroup {
 	return g
 }
 
-// patchWord returns a word for a patch.
+// patchWord returns a noun for a patch.
 func patchWord(p *patchStep) string {
 	switch {
 	case p.Summary:
@@ -398,10 +399,10 @@ func patchWord(p *patchStep) string {
 	return string(p.Type)
 }
 
-// sentence describes the effect of a patch.
+// sentence describes the effect of the patch seq.
 func (t *timeline) sentence(seq uint64) string { return t.sentences(seq, seq) }
 
-// sentences describes the combined effect of adjacent patches.
+// sentences describes the combined effect of the patches first to last.
 func (t *timeline) sentences(first, last uint64) string {
 	var sum patchStep
 	sum.RewoundTo = -1
@@ -465,17 +466,17 @@ func (t *timeline) sentences(first, last uint64) string {
 	return present.Clip(string(kind), nameRunes)
 }
 
-// lossLine is what a summary lost, as a line.
+// lossLine lists what a summary lost, in one line.
 type lossLine struct {
 	Names    []fact
 	More     int
 	Invented int
 }
 
-// Limits for reading what summaries lost.
+// Limits of what summaries lost.
 const (
-	lossShown  = 3         // names shown
-	lossTokens = 2_000_000 // tokens of the log
+	lossShown  = 3         // names shown per summary
+	lossTokens = 2_000_000 // tokens of the raw log; in longer logs the losses are not computed
 )
 
 func (t *timeline) lossOf(e fold.Entry) *lossLine {
@@ -484,14 +485,14 @@ func (t *timeline) lossOf(e fold.Entry) *lossLine {
 	return t.notes.losses[lossKey{e.Seq, e.Event.ID()}]
 }
 
-// lossKey identifies a summary: by its id and the record that added it.
+// lossKey identifies a summary by its id and the record that added it.
 type lossKey struct {
 	seq uint64
 	id  string
 }
 
-// addLosses sets what the visible summaries of the page lost. Results are cached. It does nothing if the
-// log is long.
+// addLosses computes what the visible summaries of the page lost, and caches the results. In a long log it does
+// nothing.
 func (i *Inspector) addLosses(ctx context.Context, b *sessionBody) error {
 	var indices []int
 	for n := b.Seen.First; n < b.Seen.Next; n++ {
@@ -524,7 +525,7 @@ func (i *Inspector) addLosses(ctx context.Context, b *sessionBody) error {
 // tokensTitle returns an estimated number of tokens as text, not rounded.
 func tokensTitle(n int) string { return tokenCount(n) + ", estimated" }
 
-// timeIn returns a function that formats a time, and returns "" for the zero time.
+// timeIn returns a function that formats a time. The zero time becomes "".
 func timeIn(layout string) func(time.Time) string {
 	return func(t time.Time) string {
 		if t.IsZero() {
@@ -534,7 +535,7 @@ func timeIn(layout string) func(time.Time) string {
 	}
 }
 
-// timeAgo formats the time since t, or the date if that is long ago.
+// timeAgo formats the time from t to now, or the date of t if that is long ago.
 func timeAgo(now, t time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():

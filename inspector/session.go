@@ -19,18 +19,18 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// pageRows is the number of rows per page; the last page may have up to half as many more.
+// pageRows is the number of rows per page. The last page may have up to half as many more.
 const pageRows = 100
 
-// sessionBody is the page of a session as of a record: its picture, the visible log, and a panel.
+// sessionBody is the page of a session as of record At: its picture, the visible log, and a side panel.
 type sessionBody struct {
 	Key      store.Key
 	At, Last uint64
 	Newest   bool
 	Creation string
 	Edit     bool // events can be selected
-	File     bool // see page
-	First    int  // first visible row, if requested; else -1
+	File     bool // see page.File
+	First    int  // index of the first row, if the request names one; else -1
 
 	Turn, Turns int
 	Time        time.Time // time of record At
@@ -42,39 +42,39 @@ type sessionBody struct {
 
 	status int // HTTP status of the response
 
-	Panel string // the panel's template
-	Title string // for a panel without a tab
+	Panel string // template of the side panel
+	Title string // of a panel without a tab
 	Body  any
-	Open  uint64 // seq of the record that the panel shows
+	Open  uint64 // seq of the record in the panel, or 0
 	Bar   *actPage
 
 	line    *timeline
-	by      *redact.Redactor // redacts texts; nil redacts none
+	by      *redact.Redactor // redacts texts if not nil
 	view    fold.View
 	targets []target
 }
 
-// headline says how much of the log a model sees.
+// headline says how much of the raw log the model sees.
 type headline struct {
 	Visible, Raw string
 	Events       string // "18 of 1,000 events"
 	Did          []string
 	Saved        string
-	Lost         int // lost identifiers of the visible summaries, as counted when they were written
-	LostIndex    int // index of the first summary that lost some
+	Lost         int // identifiers that the visible summaries lost, as compaction counted them
+	LostIndex    int // index of the first summary that lost some, or -1
 }
 
 // notice says what the last action did.
 type notice struct {
 	Text    string
 	Changed template.URL // URL of the difference
-	Undo    []actField   // fields of the undo form; nil if it cannot be undone
+	Undo    []actField   // fields of the undo form; nil if the action cannot be undone
 }
 
 // rows is a page of rows.
 type rows struct {
 	Items            []item
-	First, Next, All int // index of the first row, index after the last row, total number
+	First, Next, All int // index of the first row, index after the last row, number of all rows
 }
 
 // Earlier returns the first row of the previous page, or -1 if there is none.
@@ -93,8 +93,8 @@ func (r rows) Later() int {
 	return r.Next
 }
 
-// cutRows returns the page from a row on, or the last page if from is -1. The start of the last page moves in steps of
-// half a page as the log grows.
+// cutRows returns the page that starts at row from, or the last page if from is -1. As a log grows, the start
+// of the last page moves in steps of half a page.
 func cutRows(from, all int) rows {
 	out := rows{All: all, First: max((all-pageRows)/(pageRows/2)*(pageRows/2), 0)}
 	if out.Next = all; from >= 0 {
@@ -104,7 +104,7 @@ func cutRows(from, all int) rows {
 	return out
 }
 
-// To returns the address of another page of the session that keeps the current settings.
+// To returns the URL of another page of the session. It keeps the record, the selection mode and the position.
 func (b sessionBody) To(path string, pairs ...any) template.URL {
 	all := []any{"key", b.Key, "at", "", "edit", "", "visible", ""}
 	if !b.Newest {
@@ -119,17 +119,17 @@ func (b sessionBody) To(path string, pairs ...any) template.URL {
 	return query(path, append(all, pairs...)...)
 }
 
-// AtRecord returns the address of the session later records later; later may be negative.
+// AtRecord returns the URL of the session as of a record, given relative to record At.
 func (b sessionBody) AtRecord(later int) template.URL {
 	return query("session", "key", b.Key, "at", int(b.At)+later)
 }
 
-// Act returns the address of the preview of an action on a record.
+// Act returns the URL of the preview of an action on a record.
 func (b sessionBody) Act(act string, seq uint64) template.URL {
 	return query("act", "act", act, "key", b.Key, "creation", b.Creation, "at", b.Last, "seq", seq)
 }
 
-// Record returns the seq of the record that the panel's tab opens.
+// Record returns the seq of the record that the tab "Record" opens.
 func (b sessionBody) Record() uint64 {
 	if b.Open > 0 {
 		return b.Open
@@ -137,7 +137,7 @@ func (b sessionBody) Record() uint64 {
 	return max(b.At, 1)
 }
 
-// A panel fills the side panel of a session's page.
+// panel fills the side panel of a session's page.
 type panel func(ctx context.Context, r *http.Request, b *sessionBody) error
 
 // sessionPage answers with a session's page and a panel.
@@ -169,7 +169,8 @@ func (i *Inspector) showSession(w http.ResponseWriter, r *http.Request, b sessio
 	return i.render(w, r, b.status, "session", page{Title: title, Key: &b.Key, Body: b})
 }
 
-// sessionBody returns the session as of the requested record, or the newest, without a panel.
+// sessionBody returns the page of a session as of the record that the request names, or of the newest one. The
+// panel is not filled.
 func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.Key) (b sessionBody, err error) {
 	b = sessionBody{Key: key, Edit: r.FormValue("edit") != "" && (i.may(r, key, Write) || i.may(r, key, Erase)), First: -1}
 	if b.line, err = i.timeline(ctx, key); err != nil {
@@ -205,7 +206,7 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 	return b, err
 }
 
-// fillSession fills in the page of a session as of a record.
+// fillSession fills in the page of a session as of record at.
 func (i *Inspector) fillSession(ctx context.Context, b *sessionBody, at uint64) (err error) {
 	t := b.line
 	if at > t.last() {
@@ -235,8 +236,8 @@ func (i *Inspector) fillSession(ctx context.Context, b *sessionBody, at uint64) 
 	return i.conversationItems(ctx, b)
 }
 
-// headline returns how much of the log a model sees, the changes that are in effect, and the savings at a price per million
-// tokens.
+// headline returns how much of the raw log the model sees, the number of changes that are active, and what they
+// save at a price per million tokens.
 func (t *timeline) headline(v fold.View, price float64) headline {
 	s, events, compactions, cuts, rewinds := t.at(v.Seq()), 0, 0, 0, 0
 	reverted := map[string]bool{}
@@ -261,7 +262,7 @@ func (t *timeline) headline(v fold.View, price float64) headline {
 			h.Did = append(h.Did, present.Counted(times, thing))
 		}
 	}
-	var summarised []uint64 // seqs of the records that added a visible summary
+	var summarised []uint64 // seqs of the patches that added a visible summary
 	for n, e := range v.Entries() {
 		if p := t.at(e.Seq).Patch; e.Summary && p != nil && p.Pass != nil && !slices.Contains(summarised, e.Seq) {
 			summarised = append(summarised, e.Seq)
@@ -276,7 +277,8 @@ func (t *timeline) headline(v fold.View, price float64) headline {
 	return h
 }
 
-// noticeOf describes the records that the request names as just written, in the form "first-last".
+// noticeOf describes what the last action did. The request names the records that the action wrote as
+// "first-last".
 func (i *Inspector) noticeOf(ctx context.Context, r *http.Request, b *sessionBody) (*notice, error) {
 	text := r.FormValue("done")
 	if text == "" || !b.Newest {
@@ -315,10 +317,10 @@ type logBody struct {
 	rows
 	Kind  string
 	Kinds []present.Kind
-	Seqs  []uint64 // of all matching records
+	Seqs  []uint64 // of all records of the kind
 }
 
-// logPanel shows the raw log up to the view's record, or only the records of a kind.
+// logPanel shows the raw log up to record At, or only the records of a kind.
 func (i *Inspector) logPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
 	from, given, err := number(r, "log")
 	if err != nil {
@@ -340,8 +342,8 @@ func (i *Inspector) logPanel(ctx context.Context, r *http.Request, b *sessionBod
 	return err
 }
 
-// kindOfStep returns a record's kind for the filter: a patch of compaction, or one that added a summary, counts as a
-// summary.
+// kindOfStep returns the kind of a record in the filter. Patches of compaction, and patches that added a
+// summary, count as summaries.
 func kindOfStep(s step) present.Kind {
 	if p := s.Patch; p != nil && p.Applied && (p.Type == patch.Summarise || p.Pass != nil) {
 		return present.Summary
@@ -358,7 +360,7 @@ type stateBody struct {
 // stateRow is a key of the state.
 type stateRow struct {
 	Key    string
-	Shared bool // shared with other sessions: it has no history
+	Shared bool // shared with other sessions, and therefore without a history
 	Value  block
 }
 
@@ -382,7 +384,7 @@ func (i *Inspector) figuresPanel(ctx context.Context, _ *http.Request, b *sessio
 	return nil
 }
 
-// sharedValues returns the shared values if the page shows the newest record, else none.
+// sharedValues returns the shared state if the page shows the newest record, and nil otherwise.
 func (i *Inspector) sharedValues(ctx context.Context, b *sessionBody) (map[string]patch.Value, error) {
 	if b.At < b.Last {
 		return nil, nil
@@ -396,7 +398,7 @@ func (i *Inspector) sharedValues(ctx context.Context, b *sessionBody) (map[strin
 	return shared, nil
 }
 
-// turnEnd returns the last record of a turn.
+// turnEnd returns the seq of the last record of a turn.
 func (t *timeline) turnEnd(turn int) (uint64, error) {
 	n := slices.IndexFunc(t.steps, func(s step) bool { return s.Turn > turn })
 	switch {
@@ -408,7 +410,7 @@ func (t *timeline) turnEnd(turn int) (uint64, error) {
 	return t.last(), nil
 }
 
-// stats returns a session's figures as of a record, as 'patchlog stats' shows them.
+// stats returns the figures of 'patchlog stats' as of the view v.
 func (t *timeline) stats(v fold.View, stateKeys int) (rows []present.Row) {
 	stats := present.Stats{Patches: map[patch.Type]int{}}
 	for _, s := range t.steps[:v.Seq()] {
@@ -418,7 +420,7 @@ func (t *timeline) stats(v fold.View, stateKeys int) (rows []present.Row) {
 	}
 	stats.Tokens.Raw = t.at(v.Seq()).Raw
 	stats.Complete(t.info, v, stateKeys)
-	for _, r := range stats.Rows()[1:] { // the first one is the heading
+	for _, r := range stats.Rows()[1:] { // the first row is the heading
 		name := strings.TrimLeft(r.Name, " ")
 		rows = append(rows, present.Row{Name: strings.ToUpper(name[:1]) + name[1:], Text: r.Text})
 	}
@@ -428,7 +430,8 @@ func (t *timeline) stats(v fold.View, stateKeys int) (rows []present.Row) {
 // stateBytes is the approximate maximum size of the state on a page.
 const stateBytes = 300_000
 
-// stateRows returns the state's keys in order, then the shared ones, as many as fit on a page, and their total number.
+// stateRows returns the state in the order of its keys, as much as fits a page, and the number of all keys.
+// shared is merged into the state.
 func stateRows(v fold.View, shared map[string]patch.Value) (rows []stateRow, all int) {
 	values := maps.Collect(v.Values())
 	maps.Copy(values, shared)

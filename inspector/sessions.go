@@ -20,18 +20,18 @@ import (
 
 // listing is a request for the list of sessions.
 type listing struct {
-	Words string // search words, all of which must be in the key; "" means no filter
-	Sort  string // a column; "-" before it reverses the order
+	Words string // search words, all of which a key must contain; "" lists all sessions
+	Sort  string // a column, after "-" for descending order
 	Page  int    // from 1
 }
 
 // listed is a session in the list.
 type listed struct {
 	store.Info
-	Problem string // describes damage; then only the key is known, or not even that
+	Problem string // describes damage; the counts are then missing, and perhaps the key
 }
 
-// Named reports whether the session's key is known.
+// Named reports whether the session's key could be read.
 func (s listed) Named() bool { return s.Key != (store.Key{}) }
 
 // Used returns the time of the session's last activity.
@@ -42,13 +42,13 @@ func (s listed) Visible() float64 {
 	return 100 * float64(s.VisibleTokens) / float64(max(s.Tokens, 1))
 }
 
-// column is a column by which the list can be sorted.
+// column is a column that the list can be sorted by.
 type column struct {
 	name, title string
 	compare     func(a, b listed) int
 }
 
-// columns are the sortable columns.
+// columns are all columns.
 var columns = []column{
 	{"active", "last activity", func(a, b listed) int { return a.Used().Compare(b.Used()) }},
 	{"key", "name", func(a, b listed) int { return cmp.Compare(a.Key.String(), b.Key.String()) }},
@@ -62,25 +62,26 @@ var columns = []column{
 // newestFirst is the default order.
 const newestFirst = "-active"
 
-// sessionsBody is the page of all sessions: those whose keys match the search, then the events that match it.
+// sessionsBody is the page of all sessions. It lists the sessions whose keys match a search, then the events
+// that match.
 type sessionsBody struct {
 	Query      listing
-	All, Found int // readable sessions, and those that match
-	From, To   int // row numbers, from 1
+	All, Found int // number of readable sessions, and of those that match
+	From, To   int // rows on this page, counted from 1
 	Sorts      []sortLink
 	Rows       []listed
-	Pages      []link // to other pages; an empty address means none
+	Pages      []link // to other pages; the URL is "" if there is no such page
 	Find       *searchBody
 	Now        time.Time
 }
 
-// sortLink sorts the list by a column, or reverses the order.
+// sortLink sorts the list by a column. If the list is sorted by it, the link reverses the order.
 type sortLink struct {
 	link
 	Order string // "ascending", "descending" or ""
 }
 
-// longestSearch is the maximum length of a search.
+// longestSearch is the maximum length of a search in bytes.
 const longestSearch = 2000
 
 func parseListing(r *http.Request) (q listing, err error) {
@@ -98,7 +99,7 @@ func parseListing(r *http.Request) (q listing, err error) {
 	return q, nil
 }
 
-// column returns the index of the column that the list is sorted by, or -1 if it is unknown.
+// column returns the index of the column that the list is sorted by, or -1 if there is no such column.
 func (q listing) column() int {
 	return slices.IndexFunc(columns, func(c column) bool { return c.name == strings.TrimPrefix(q.Sort, "-") })
 }
@@ -170,28 +171,29 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		if b.Find = &find; find.Problem != "" && !find.Narrow() && b.Found > 0 {
-			b.Find, status = nil, http.StatusOK // the search was for keys
+			b.Find, status = nil, http.StatusOK // the words were meant for keys
 		}
 	}
 	return i.render(w, r, status, "sessions", page{Title: "Sessions", Body: b})
 }
 
-// listed returns the readable sessions that match, and stores the number of readable ones in all.
+// listed returns the sessions that the request may read and whose keys match q. It sets all to the number of
+// readable sessions.
 func (i *Inspector) listed(ctx context.Context, r *http.Request, q listing, all *int) (found []listed, err error) {
 	words := strings.Fields(strings.ToLower(q.Words))
 	for info, err := range i.store.List(ctx, store.ListOptions{}) {
 		s := listed{Info: info}
 		switch {
-		case errors.Is(err, store.ErrCorrupt): // the other sessions can still be listed
+		case errors.Is(err, store.ErrCorrupt): // list the other sessions
 			s.Problem = problemText(info.Key, err)
 		case err != nil:
 			return nil, err
 		}
 		if !s.Named() && i.opts.Authorize != nil || !i.may(r, s.Key, Read) {
-			continue // a session without a key cannot be authorized
+			continue // Authorize needs a key
 		}
 		*all++
-		// Match both the plain and the escaped key.
+		// Match the plain key and the escaped key.
 		text := strings.ToLower(s.Key.App + "/" + s.Key.User + "/" + s.Key.Session + "\n" + s.Key.String())
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) }) {
 			found = append(found, s)
@@ -200,7 +202,7 @@ func (i *Inspector) listed(ctx context.Context, r *http.Request, q listing, all 
 	return found, nil
 }
 
-// problemText describes a session's problem without its key.
+// problemText returns the text of err without the session's key.
 func problemText(key store.Key, err error) string {
 	text := err.Error()
 	if corrupt := (*store.CorruptError)(nil); errors.As(err, &corrupt) {
@@ -211,21 +213,21 @@ func problemText(key store.Key, err error) string {
 
 // Limits of a search.
 const (
-	searchHits     = 50    // shown results
-	searchSessions = 1_000 // sessions per search
+	searchHits     = 50    // results shown
+	searchSessions = 1_000 // sessions searched
 )
 
-// searchBody is the panel of a search, with the query as typed.
+// searchBody is the panel of a search, with the form as it was sent.
 type searchBody struct {
 	Key, Query, Author, Tool string // Key is "" if all sessions are searched
 	Hidden, Summaries, All   bool
 
-	Searched bool   // a search was made or attempted
+	Searched bool   // the form was sent
 	Problem  string // why there is no result
 	Found    string
-	Damaged  string // sessions that could not be searched
+	Damaged  string // says how many sessions could not be searched
 	Hits     []searchHit
-	Erase    *store.Info // the session in which an erasure by this query can start, or nil
+	Erase    *store.Info // the session where an erasure of the matches can start, or nil
 }
 
 // Narrow reports whether the form has more than a query.
@@ -233,10 +235,10 @@ func (b searchBody) Narrow() bool {
 	return b.Hidden || b.Summaries || b.All || b.Author+b.Tool != ""
 }
 
-// searchHit is a found event.
+// searchHit is an event that was found.
 type searchHit struct {
 	recall.Hit[store.Key]
-	Other bool // it belongs to another session than the page
+	Other bool // the event is in another session than the page's
 }
 
 // Kind returns the event's kind.
@@ -244,7 +246,7 @@ func (h searchHit) Kind() present.Kind {
 	return present.KindOf(fold.Entry{Event: h.Event, Summary: h.Summary})
 }
 
-// Said returns the snippet in pieces.
+// Said returns the snippet, split into pieces at its marks.
 func (h searchHit) Said() []present.Piece { return present.Pieces(h.Snippet.Text, h.Snippet.Marks) }
 
 func readSearch(r *http.Request) searchBody {
@@ -254,7 +256,8 @@ func readSearch(r *http.Request) searchBody {
 	}
 }
 
-// searchPage answers with the search panel of a session, or with the page of all sessions.
+// searchPage answers with the search panel of a session. Without a session it answers with the page of all
+// sessions.
 func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error {
 	if r.FormValue("key") == "" {
 		return i.sessionsPage(w, r)
@@ -272,7 +275,8 @@ func (i *Inspector) searchPanel(ctx context.Context, r *http.Request, b *session
 	return err
 }
 
-// find runs the requested search. The status is that of the page, which shows any problem.
+// find runs the requested search, and returns the HTTP status for the page. If the request is at fault, the
+// page shows why.
 func (i *Inspector) find(ctx context.Context, r *http.Request, session store.Info, b *searchBody) (status int, err error) {
 	if b.Searched = b.Query != "" || b.Narrow(); !b.Searched {
 		return http.StatusOK, nil
@@ -288,13 +292,13 @@ func (i *Inspector) find(ctx context.Context, r *http.Request, session store.Inf
 	if wrong := (*patch.FieldError)(nil); errors.As(err, &wrong) {
 		b.Problem = wrong.Field + ": " + wrong.Problem
 	}
-	for _, text := range []*string{&b.Query, &b.Author, &b.Tool} { // to the maximum length of a form's field
+	for _, text := range []*string{&b.Query, &b.Author, &b.Tool} { // truncate to what the form accepts
 		*text = (*text)[:min(len(*text), recall.MaxQueryBytes)]
 	}
 	return status, nil
 }
 
-// search searches a session, or all readable sessions if session is zero or b.All is set.
+// search searches a session. If session is zero or b.All is set, it searches all readable sessions.
 func (i *Inspector) search(ctx context.Context, r *http.Request, session store.Info, b *searchBody) error {
 	search := recall.Search{Query: b.Query, Hidden: b.Hidden, Limit: searchHits}
 	search.Author, search.Tool, search.Summaries = b.Author, b.Tool, b.Summaries
@@ -347,7 +351,7 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, session store.I
 	if len(hits) == searchHits {
 		b.Found = "the best " + present.Counted(len(hits), "event")
 	}
-	home := session // the session in which an erasure can start
+	home := session // where an erasure can start
 	for _, h := range hits {
 		n := slices.IndexFunc(sessions, func(info store.Info) bool { return info.Key == h.Key })
 		if home.Key == (store.Key{}) && n >= 0 && i.may(r, h.Key, Erase) {

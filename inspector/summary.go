@@ -17,27 +17,27 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Limits for the page of a summary.
+// Limits of the page of a summary.
 const (
 	coveredRows  = 200     // covered events
-	coveredFold  = 600     // bytes of a covered event's text that is not folded
-	coveredText  = 6_000   // bytes of the page per covered event's text
-	coveredBytes = 350_000 // bytes of the page for all of them
-	lossNames    = 500     // identifiers shown per sort
+	coveredFold  = 600     // bytes of a covered event's text that is folded
+	coveredText  = 6_000   // bytes of the page for a covered event's text
+	coveredBytes = 350_000 // bytes of the page for all covered events
+	lossNames    = 500     // identifiers shown per list
 	lossLength   = 120     // runes shown per identifier
 )
 
-// summaryBody is the panel of a summary, or of an event whose results were cleared or shortened.
+// summaryBody is the panel of a summary, or of a cleared copy.
 type summaryBody struct {
 	At       uint64
 	Index    int
-	Seq      uint64 // of the record that added it
-	Before   uint64 // the record before
-	Cleared  bool   // it is a cleared copy, not a summary
+	Seq      uint64 // seq of the record that added it
+	Before   uint64 // seq of the record before Seq
+	Cleared  bool   // the event is a cleared copy
 	Facts    []fact
-	Siblings []fact     // other summaries that the same patch added
+	Siblings []fact     // other events that the same patch added
 	Head     string     // totals
-	Loss     []lostList // the lost names
+	Loss     []lostList // the lost and invented identifiers
 	Text     shownEvent
 	Covered  struct {
 		Rows             []coveredRow
@@ -45,15 +45,15 @@ type summaryBody struct {
 	}
 	Earlier template.URL
 	Later   template.URL
-	URL     template.URL // of its event
+	URL     template.URL // URL of the event's record
 }
 
-// lostList is the lost names of one sort, the most valuable first.
+// lostList lists identifiers of one kind of loss, the most valuable first.
 type lostList struct {
 	What  string
 	Mark  string
 	N     int
-	Names []fact // each links to the event that contains it
+	Names []fact // each with a link to a covered event that contains it
 	More  int
 }
 
@@ -65,7 +65,7 @@ type coveredRow struct {
 	Content shownEvent
 }
 
-// summaryPanel shows a summary or cleared copy: what it covers, and what it lost.
+// summaryPanel shows a summary or a cleared copy: which events it covers, and what it lost.
 func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
 	key := b.Key
 	v, at, err := i.requestedSummary(ctx, r, b)
@@ -105,7 +105,7 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 	}
 	show := showing{Left: textBytes, Fold: textBytes, Raw: rawURL(key), Marks: newMarks(invented)}
 	body.Text = show.event(entry.Event, entry.Seq)
-	body.Text.Notes = nil // the facts include the relevant notes
+	body.Text.Notes = nil // Facts has what is relevant of them
 	for n, b := range body.Text.Blocks {
 		if b.Plain {
 			body.Text.Blocks[n].Lines = markdown(b.Runs)
@@ -121,8 +121,9 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 	return nil
 }
 
-// requestedSummary returns the view and indices that the request names: an index in the page's view, or the summaries
-// and cleared copies that a patch added.
+// requestedSummary returns the view and the indices that the request names. The request names either an index
+// in the page's view, or a patch. Then the indices are those of the summaries and cleared copies that the patch
+// added.
 func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, b *sessionBody) (v fold.View, at []int, err error) {
 	v = b.view
 	id := r.FormValue("patch")
@@ -161,18 +162,18 @@ func summaryURL(key store.Key, at uint64, index, from int) template.URL {
 	return query("summary", "key", key, "at", at, "index", index, "from", begin)
 }
 
-// isClearedCopy reports whether an event is a cleared copy of another one.
+// isClearedCopy reports whether an event is a copy of another event with cleared or shortened results.
 func isClearedCopy(e *patch.Event) bool {
 	_, ok := e.Origin()
 	return ok
 }
 
-// addLoss adds what the summary lost and invented. It sets the marks for names in the covered events (how) and in the
-// summary (invented).
+// addLoss adds what the summary lost and invented. It sets the marks of identifiers: in how for the covered
+// events, in invented for the summary.
 func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, how, invented map[string]string) {
 	b.Head = fmt.Sprintf("It covers %s of %s, about %s → %s tokens. %d of %s can be seen.", present.Counted(doc.Events, "event"), present.Counted(doc.Invocations, "turn"),
 		present.Grouped(doc.Tokens), present.Grouped(doc.Summary.EstimatedTokens()), doc.Identifiers-len(doc.NotVisible), present.Counted(doc.Identifiers, "identifier"))
-	in := map[string]*patch.Event{} // by name, the event that contains it
+	in := map[string]*patch.Event{} // by identifier, the first event that contains it
 	seqs := map[string]uint64{}
 	for _, e := range covered {
 		for _, id := range identifiers.NewIndex(identifiers.Text(e.Event)).Identifiers() {
@@ -204,13 +205,13 @@ func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, how, inven
 	}
 }
 
-// summaryFacts returns what a summary says about its origin.
+// summaryFacts returns the fields of a summary or cleared copy, and what it records about its origin.
 func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 	facts := eventFacts(entry)
 	if cleared {
 		o, _ := entry.Event.Origin()
 		facts = append(facts, fact{Name: "tokens as logged", Text: "about " + present.Grouped(o.Tokens)})
-		if o.Seq > 0 && o.Seq < entry.Seq { // its own claim, which may be wrong
+		if o.Seq > 0 && o.Seq < entry.Seq { // the event's own claim, which may be wrong
 			facts = append(facts, fact{"original", fmt.Sprintf("an event of record %d", o.Seq), recordURL(key, o.Seq, o.ID)})
 		}
 		return facts
@@ -231,7 +232,7 @@ func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 	return facts
 }
 
-// addCovered lists the covered events, as many as fit on a page, with marked identifiers.
+// addCovered lists the covered events that fit a page, with their identifiers marked.
 func (b *summaryBody) addCovered(r *http.Request, key store.Key, covered []fold.Entry, how map[string]string) error {
 	from, _, err := number(r, "from")
 	if err != nil {

@@ -19,17 +19,17 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// step is the effect of a record, and the session's totals after it.
+// step is the effect of a record, with the session's totals after the record.
 type step struct {
 	Seq    uint64
 	Kind   present.Kind
 	Time   time.Time
 	Tokens int // estimate for the record's event; 0 for a patch
 
-	Events  int // visible events after it
-	Visible int // estimated tokens of these
+	Events  int // number of visible events
+	Visible int // estimated tokens of the visible events
 	Raw     int // estimated tokens of all events logged so far
-	Turn    int // number of its invocation, or of the last one that began; 0 before the first
+	Turn    int // turn of the record's invocation, or else the newest turn; 0 before the first turn
 
 	Patch *patchStep // nil for an event
 }
@@ -41,34 +41,34 @@ type patchStep struct {
 	Group   string
 	Target  string // id of the patch that it reverts, or of the event that it pins
 	Applied bool
-	Pass    *compaction.Written // set if compaction logged it
+	Pass    *compaction.Written // set if compaction logged the patch
 
 	Hid, Added             int // numbers of events
 	HidTokens, AddedTokens int
 	Summary, ClearsResults bool // it added a summary; it added cleared copies
-	RewoundTo              int  // the turn that it rewound to the end of; -1 if it is no rewind
+	RewoundTo              int  // the turn to whose end it rewound, or -1
 }
 
-// timeline is the step of each record of a log, in order. It is extended as the log grows; slices that were handed out
-// do not change.
+// timeline has a step for each record of a log. It is extended as the log grows. Copies handed to pages do not
+// change.
 type timeline struct {
-	info  store.Info // of the session, when the first record was read
+	info  store.Info // as of the first read
 	view  fold.View
 	steps []step
-	turns ops.Turns // used only by add
-	held  int64     // approximate bytes of the steps
+	turns ops.Turns // only add uses it
+	held  int64     // approximate memory of the steps in bytes
 	notes *notes
 }
 
-// notes caches data for pages of a session. It is safe for concurrent use.
+// notes caches data for the pages of a session. It is safe for concurrent use.
 type notes struct {
 	mu      sync.Mutex
-	view    fold.View // the view of targets
+	view    fold.View // the view that targets was computed for
 	targets []target
 	losses  map[lossKey]*lossLine
 }
 
-// targets returns the targets of a view's events. They are recomputed only after a patch.
+// targets returns the targets of a view's events. Until a patch is logged, it extends the cached targets.
 func (t *timeline) targets(v fold.View) ([]target, error) {
 	t.notes.mu.Lock()
 	defer t.notes.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *timeline) targets(v fold.View) ([]target, error) {
 	return found, err
 }
 
-// at returns the step of a record, or a zero step for seq 0.
+// at returns the step of a record, or the zero step for seq 0.
 func (t *timeline) at(seq uint64) step {
 	if seq == 0 {
 		return step{}
@@ -108,10 +108,10 @@ func (t *timeline) footprint() int64 {
 	return size
 }
 
-// idBytes is the approximate memory of a map entry keyed by id, without the id.
+// idBytes is the approximate memory of a map entry, without its key.
 const idBytes = 48
 
-// add adds the log's next record. If the view needs records that it does not hold, the error is a
+// add adds the next record of the log. If the view needs records that it has not loaded, the error is a
 // *[fold.MissingRecordsError].
 func (t *timeline) add(r patch.Record) error {
 	after, err := t.view.Apply(r)
@@ -138,7 +138,7 @@ func (t *timeline) add(r patch.Record) error {
 	return nil
 }
 
-// patch fills in the effect of a patch.
+// patch sets the effect of a patch.
 func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	f, err := present.EffectOf(t.view, after, r)
 	if err != nil {
@@ -166,7 +166,7 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	return nil
 }
 
-// footprint returns the approximate memory of a step besides its struct.
+// footprint returns the approximate memory that a step refers to, in bytes.
 func (s *step) footprint() int64 {
 	n := 0
 	if p := s.Patch; p != nil {
@@ -178,7 +178,7 @@ func (s *step) footprint() int64 {
 	return int64(n)
 }
 
-// timelines is an LRU cache of timelines, the last used first.
+// timelines is an LRU cache of timelines. The most recently used one is first.
 type timelines struct {
 	mu     sync.Mutex
 	cached []*cachedTimeline
@@ -186,12 +186,12 @@ type timelines struct {
 
 type cachedTimeline struct {
 	key  store.Key
-	mu   sync.Mutex // held while the timeline is extended
+	mu   sync.Mutex // locked while the timeline is extended
 	line timeline
-	size int64 // as last counted
+	size int64 // in bytes, when it was last used
 }
 
-// timeline returns the session's timeline up to its newest record.
+// timeline returns the session's timeline up to the newest record.
 func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, error) {
 	info, err := i.store.Info(ctx, key)
 	if err != nil {
@@ -205,7 +205,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer i.timelines.count(k, i.opts.CacheBytes)
-	// Erased contents must not be shown from the cache.
+	// Drop the cached timeline if the session was created again, or if contents were erased since.
 	if k.line.info.Creation != info.Creation || k.line.view.Edition() < now.Edition() {
 		start, err := i.store.ViewAt(ctx, key, 0)
 		if err != nil {
@@ -224,7 +224,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 		}
 	}
 	if now.Seq() == k.line.last() {
-		k.line.view = now // it is in the store's memory anyway
+		k.line.view = now // the store caches this view, so share it
 	}
 	handed := k.line
 	handed.steps = handed.steps[:len(handed.steps):len(handed.steps)]
@@ -232,7 +232,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 	return &handed, nil
 }
 
-// extend adds a record, reading the records that the view needs.
+// extend adds a record. It loads the records that the view needs.
 func (i *Inspector) extend(ctx context.Context, key store.Key, t *timeline, r patch.Record) error {
 	err := t.add(r)
 	for range 2 {
@@ -249,7 +249,7 @@ func (i *Inspector) extend(ctx context.Context, key store.Key, t *timeline, r pa
 	return err
 }
 
-// records reads the records with the given ascending seqs; missing ones are left out.
+// records returns the records with the given seqs, which must ascend. Missing records are omitted.
 func (i *Inspector) records(ctx context.Context, key store.Key, seqs []uint64) (found []patch.Record, err error) {
 	if len(seqs) == 0 {
 		return nil, nil
@@ -268,7 +268,7 @@ func (i *Inspector) records(ctx context.Context, key store.Key, seqs []uint64) (
 	return found, nil
 }
 
-// get returns the cached timeline of a session, or a new one, and marks it as last used.
+// get returns the cached timeline of a session, or a new one, and moves it to the front.
 func (t *timelines) get(key store.Key) *cachedTimeline {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -281,8 +281,8 @@ func (t *timelines) get(key store.Key) *cachedTimeline {
 	return k
 }
 
-// count updates the size of a timeline and evicts the least recently used ones, but not the last used. A negative limit
-// disables the cache. The caller holds the timeline's lock.
+// count updates the size of a timeline and evicts the least recently used timelines over the limit. The most
+// recently used one is never evicted, unless a negative limit disables the cache. The caller must hold k.mu.
 func (t *timelines) count(k *cachedTimeline, limit int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -296,7 +296,7 @@ func (t *timelines) count(k *cachedTimeline, limit int64) {
 	}
 }
 
-// blank returns the receipt that erased a record, or nothing.
+// blank says which receipt erased a record. It returns nil if the record is not erased.
 func (t *timeline) blank(key store.Key, r patch.Record) []fact {
 	by, erased := records.Envelope(r).ErasedBy()
 	if !erased {
@@ -314,8 +314,8 @@ func (t *timeline) blank(key store.Key, r patch.Record) []fact {
 	return []fact{{Text: "Erased; the receipt is not in this log"}}
 }
 
-// erasable reports whether a record may have something to erase. A record that was erased with its state values kept
-// can be erased again without them.
+// erasable reports whether a record may have content to erase. If a record was erased but kept its state
+// values, it can be erased again without them.
 func erasable(r patch.Record) bool {
 	if r.Patch != nil {
 		return r.Patch.Type() != patch.Erase

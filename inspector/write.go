@@ -24,25 +24,25 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// action is a requested change of a session, with the state that its author saw. It is previewed, which writes nothing,
-// and then applied to the previewed view.
+// action is a requested change of a session, together with the view that its author saw. A preview writes
+// nothing. Then the action is applied to the previewed view.
 type action struct {
 	*actionKind
 	form    url.Values // validated fields
 	key     store.Key
-	doing   bool              // apply, not preview
-	at, seq uint64            // seq of the view that the author saw; seq of the record that the action is about
-	seqs    []uint64          // seqs of the records to erase; seq is the first
-	spans   []compaction.Span // of the selected events, in the view after at
+	doing   bool              // apply the action, do not preview it
+	at, seq uint64            // seq of the view that the author saw; seq of the record that the action concerns
+	seqs    []uint64          // seqs of the records to erase; seq is the first of them
+	spans   []compaction.Span // the selected events, as spans of the view at
 	author  string
-	may     func(key store.Key, want Access) bool // reports the request's access
+	may     func(key store.Key, want Access) bool // reports the request's permissions
 }
 
 // actionKind is a kind of action. Its functions get the view that the author saw, and fill in the page.
 type actionKind struct {
 	name, title    string
 	confirm        string        // label of the button
-	limit          time.Duration // 0 means pageTimeout
+	limit          time.Duration // time limit; 0 means pageTimeout
 	preview, apply func(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error
 }
 
@@ -62,11 +62,11 @@ var actionKinds = []actionKind{
 	{actErase, "Erase", "Erase for good", longAct, previewErase, applyErase},
 }
 
-// actErase is the name of the kind of action that needs the access Erase.
+// actErase is the name of the action that needs the permission Erase.
 const actErase = "erase"
 
-// act previews an action (GET) or applies it (POST). After an applied action it redirects to the session's page with a
-// notice. Previews and refusals are panels of the session's page.
+// act previews an action (GET) or applies it (POST). After it has applied an action, it redirects to the
+// session's page, which shows a notice. Previews and refusals are panels of the session's page.
 func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 	a, err := i.action(w, r)
 	if err != nil {
@@ -76,7 +76,7 @@ func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 	do := i.previewAct
 	if a.doing {
 		do = i.doAct
-		// A form that is sent twice is applied once: the second request finds that the log has grown.
+		// If a form is sent twice, it is applied once: the second request conflicts with the first.
 		unlock, err := i.lock(r.Context(), a.key)
 		if err != nil {
 			return err
@@ -114,7 +114,7 @@ func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 	return i.showSession(w, r, b)
 }
 
-// lock serialises actions on a session, until unlock is called.
+// lock serialises the actions on a session. The caller must call unlock.
 func (i *Inspector) lock(ctx context.Context, key store.Key) (unlock func(), err error) {
 	done := make(chan struct{})
 	for {
@@ -134,8 +134,8 @@ func (i *Inspector) lock(ctx context.Context, key store.Key) (unlock func(), err
 	}, nil
 }
 
-// previewAct previews on the newest view, to which it moves the selection. An erasure is previewed on the view that the
-// author saw, because it also erases selected events that are now hidden.
+// previewAct previews the action on the newest view, and moves the selection to that view. An erasure is
+// previewed on the view that the author saw, because it also erases selected events that are hidden since.
 func (i *Inspector) previewAct(ctx context.Context, a *action, p *actPage) error {
 	seen, err := i.selected(ctx, a)
 	if err != nil {
@@ -176,7 +176,7 @@ func (i *Inspector) doAct(ctx context.Context, a *action, p *actPage) error {
 	return a.apply(i, ctx, a, v, p)
 }
 
-// selected returns the view that the author saw, with the selected events.
+// selected returns the view that the author saw, and checks that it has the selected events.
 func (i *Inspector) selected(ctx context.Context, a *action) (fold.View, error) {
 	v, err := i.store.ViewAt(ctx, a.key, a.at)
 	if err != nil {
@@ -198,7 +198,8 @@ func (a *action) ids(seen fold.View) (ids []string) {
 	return ids
 }
 
-// move maps the spans to the same events in another view, and returns the ids of events that are hidden there.
+// move maps the spans from the view seen to the view now. It returns the ids of selected events that are hidden
+// in now.
 func (a *action) move(seen, now fold.View) (gone []string) {
 	at := make(map[string]int, now.Len())
 	for n, e := range now.Events() {
@@ -218,7 +219,7 @@ func (a *action) move(seen, now fold.View) (gone []string) {
 	return gone
 }
 
-// merged returns the union of spans in order, with adjacent spans joined.
+// merged returns the union of spans in order. Adjacent spans are joined.
 func merged(spans []compaction.Span) (out []compaction.Span) {
 	slices.SortFunc(spans, func(a, b compaction.Span) int { return a.Start - b.Start })
 	for _, s := range spans {
@@ -231,7 +232,8 @@ func merged(spans []compaction.Span) (out []compaction.Span) {
 	return out
 }
 
-// fields returns the hidden fields of a form for the same action, with some replaced by alternating names and values.
+// fields returns the hidden fields of a form for the same action. Some fields can be replaced, by alternating
+// names and values.
 func (a *action) fields(but ...string) []actField {
 	form := maps.Clone(a.form)
 	for _, name := range []string{"index", "from", "through", "plan"} {
@@ -256,7 +258,7 @@ func (a *action) fields(but ...string) []actField {
 	return fields
 }
 
-// changeOf returns the operation that logs patches.
+// changeOf returns the operation that logs the action's patches.
 func (i *Inspector) changeOf(ctx context.Context, a *action) (ops.Change, error) {
 	orphans := a.form.Get("allow_orphans") != ""
 	if !slices.Contains([]string{"revert", "restore", "rewind"}, a.name) {
@@ -283,7 +285,7 @@ func (i *Inspector) changeOf(ctx context.Context, a *action) (ops.Change, error)
 func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
 	text := a.form.Get("text")
 	if a.name == "summarise" && text == "" {
-		a.form.Set("text", "…") // typed into the preview's form
+		a.form.Set("text", "…") // the preview's form asks for the text
 	}
 	c, err := i.changeOf(ctx, a)
 	if err != nil {
@@ -319,7 +321,7 @@ func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p 
 	return nil
 }
 
-// reuseText says how much of the prompt is unchanged.
+// reuseText says how much of the prompt cache stays valid.
 func reuseText(d fold.Difference) string {
 	if len(d.Removed)+len(d.Added) == 0 {
 		return "The visible log stays as it is, and with it a provider's prompt cache."
@@ -348,7 +350,7 @@ func applyChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *a
 	return nil
 }
 
-// done sets the session's page with a notice as the next page.
+// done makes the session's page with a notice the next page.
 func (p *actPage) done(a *action, records []patch.Record) {
 	if len(records) == 0 {
 		p.notice("Nothing had to be logged.")
@@ -469,24 +471,25 @@ func applyCompact(i *Inspector, ctx context.Context, a *action, v fold.View, p *
 // actBytes is the maximum size of an action's request.
 const actBytes = 1 << 20
 
-// actFields are the fields of an action's request. Each occurs once, except those of a selection.
+// actFields are the fields of an action's request. Each occurs at most once, except index, from, through, and
+// seq.
 var actFields = []string{
-	"act", "key", "creation", // the session that its author saw,
-	"at",                       // the record as of which they saw it,
-	"index", "from", "through", // the selected visible events: single indices, and spans
-	"seq", // the record concerned; an erasure takes several
+	"act", "key", "creation", // creation identifies the session that the author saw
+	"at",                       // seq of the view that the author saw
+	"index", "from", "through", // the selected events: single indices, and spans
+	"seq", // the record that the action concerns; an erasure accepts several
 	"text", "state", "focus", "to", "allow_orphans", "allow_pinned", "values", "reason",
-	"match", "where", // text to erase by, and whether in all sessions
+	"match", "where", // text whose matches are erased, and whether in all sessions
 	"plan", // digest of a previewed erasure
 }
 
-// choices are fields with a fixed set of values.
+// choices are the allowed values of fields that have a fixed set of values.
 var choices = map[string][]string{
 	"where": {"", "everywhere"}, "state": {"", string(patch.Keep), string(patch.Drop)},
 	"allow_orphans": {"", "yes"}, "allow_pinned": {"", "yes"}, "values": {"", string(patch.KeepValues), string(patch.NullValues)},
 }
 
-// action parses a request, which must have the access to write to its session, or to erase in it.
+// action parses a request. The request needs Erase for an erasure, and Write for any other action.
 func (i *Inspector) action(w http.ResponseWriter, r *http.Request) (*action, error) {
 	doing := r.Method == http.MethodPost
 	if doing {
@@ -516,9 +519,9 @@ func (i *Inspector) action(w http.ResponseWriter, r *http.Request) (*action, err
 	return a, a.read(r)
 }
 
-// readForm parses the body of an action's request, whose address must have no fields.
+// readForm parses the body of an action's request. The request's URL must have no parameters.
 func (i *Inspector) readForm(w http.ResponseWriter, r *http.Request) error {
-	r.Body = http.MaxBytesReader(w, r.Body, actBytes) // also applies if the error page reads the body
+	r.Body = http.MaxBytesReader(w, r.Body, actBytes) // the limit also applies if the error page reads the body
 	if r.URL.RawQuery != "" {
 		return badRequest("address", "an act has its fields in the body, not in the address")
 	}
@@ -600,8 +603,7 @@ func (a *action) readSelection() error {
 	return nil
 }
 
-// typed validates a text typed by a person and converts its line breaks to
-// .
+// typed validates a text that a person typed, and changes its line breaks to \n.
 func typed(name, text string) (string, error) {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	if !utf8.ValidString(text) {
@@ -618,12 +620,12 @@ func typed(name, text string) (string, error) {
 // actRows is the maximum number of rows of a list on an action's page.
 const actRows = 200
 
-// actPage is the panel of an action: its preview, or why it is refused.
+// actPage is the panel of an action: its preview, or why it was refused.
 type actPage struct {
 	Heading     string
 	Says        string       // what Confirm does, in a sentence
-	Confirm     *actForm     // nil if the action is refused
-	Next        template.URL // the page that shows the result
+	Confirm     *actForm     // nil if the action was refused or has no effect
+	Next        template.URL // the page that shows the result, or ""
 	Problem     string
 	Notices     []string
 	Lines       []string // details of a problem or notice
@@ -631,7 +633,7 @@ type actPage struct {
 	Differences []shownDifference
 	Links       []link
 	Erased      []actErased
-	Counts      []present.Row // erased items by place
+	Counts      []present.Row // numbers of erased items by kind
 	OutOfReach  []string
 	Forms       []actForm // for other previews
 }
@@ -651,7 +653,7 @@ func (p *actPage) line(format string, args ...any) {
 // actField is a hidden field.
 type actField struct{ Name, Value string }
 
-// actForm is a form with things to tick or type.
+// actForm is a form with a button, and perhaps a checkbox or a text field.
 type actForm struct {
 	Text   string // shown before the form
 	Button string
@@ -678,7 +680,8 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.text }
 
-// refuse fills in the page of a refusal that a person can resolve, or returns the error.
+// refuse fills in the page if the author can resolve the error, for example by another selection. It returns
+// any other error.
 func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error) (status int, _ error) {
 	var (
 		refused  *refusal
@@ -754,7 +757,7 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 	return status, nil
 }
 
-// capital returns a sentence with its first letter in upper case.
+// capital changes the first letter of a sentence to upper case.
 func capital(text string) string {
 	r, size := utf8.DecodeRuneInString(text)
 	return strings.ToUpper(string(r)) + text[size:]

@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// actErased is what an erasure erases in a session.
+// actErased lists what an erasure erases in a session.
 type actErased struct {
 	Key     string
 	Events  []actErasedEvent
@@ -27,11 +27,11 @@ type actErased struct {
 	Initial []string
 }
 
-// actErasedEvent is an event that is erased.
+// actErasedEvent is an event that an erasure erases.
 type actErasedEvent struct {
-	URL  template.URL // of its record
+	URL  template.URL // URL of the event's record
 	Seq  uint64
-	Text string // its content, unless it is erased
+	Text string // content of the event
 	Why  string
 }
 
@@ -80,7 +80,7 @@ func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, 
 	return nil
 }
 
-// countErased counts the erased items by place.
+// countErased counts the erased items by kind.
 func countErased(e store.Erasure) []present.Row {
 	n := map[string]int{}
 	for _, s := range e.Sessions {
@@ -104,7 +104,7 @@ func countErased(e store.Erasure) []present.Row {
 	return rows
 }
 
-// eraseSentence describes the counts, without zeros.
+// eraseSentence describes the counts that are not zero.
 func eraseSentence(counts []present.Row) string {
 	var said []string
 	for _, r := range counts {
@@ -142,7 +142,7 @@ func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p 
 	return nil
 }
 
-// planErase returns what would be erased. It fails unless the request may erase all of it.
+// planErase returns what would be erased. It fails unless the request has the permission for all of it.
 func (i *Inspector) planErase(ctx context.Context, a *action, seen fold.View) (store.Erasure, error) {
 	if len(a.seqs)+len(a.spans) == 0 && a.form.Get("match") == "" {
 		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; tick events of what the model sees or that a search found, or take one of the raw log"}
@@ -165,11 +165,11 @@ func (a *action) erase(seen fold.View, dryRun bool) ops.Erase {
 	}
 }
 
-// planDigest returns a digest of what a plan erases.
+// planDigest returns a digest of what an erasure would erase.
 func planDigest(e store.Erasure) string {
 	type session struct {
 		Key     string
-		Open    uint64 // receipt of an unfinished erasure
+		Open    uint64 // seq of the receipt of an unfinished erasure
 		Events  []store.ErasedEvent
 		Initial []string
 	}
@@ -178,16 +178,16 @@ func planDigest(e store.Erasure) string {
 		all = append(all, session{s.Key.String(), s.Receipt.Seq, s.Events, s.Initial})
 	}
 	all = append(all, session{Initial: e.Shared})
-	text, _ := json.Marshal(all) // cannot fail: only numbers and strings
+	text, _ := json.Marshal(all) // cannot fail: the value has only numbers and strings
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// showErased shows what is erased in the sessions that the request may read.
+// showErased lists what is erased in the sessions that the request may read.
 func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, p *actPage) error {
 	left := actRows
 	for _, s := range e.Sessions {
-		if !a.mayErase(s.Key) { // a fork that was created meanwhile
+		if !a.mayErase(s.Key) { // a fork that was created since the check
 			continue
 		}
 		out := actErased{Key: s.Key.String()}
@@ -212,7 +212,7 @@ func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, 
 		}
 		p.Erased = append(p.Erased, out)
 	}
-	// Damaged sessions that are left out are named only to those who may read them.
+	// Name a damaged session only if the request may read it.
 	for _, text := range e.OutOfReach {
 		if rest, named := strings.CutPrefix(text, "session "); named {
 			name, _, _ := strings.Cut(rest, ",")
@@ -227,7 +227,7 @@ func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, 
 	return nil
 }
 
-// forbidden returns an error that says what is not allowed, and who may do it.
+// forbidden returns an error with the explanation of what is not allowed, and who may do it.
 func forbidden(text, advice string) error {
 	return &advised{errForbidden, explanation{Text: text, Advice: advice}}
 }
