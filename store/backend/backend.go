@@ -1,12 +1,13 @@
 // Package backend is the interface between a store and its storage engine. The engine does not interpret the stored
 // data.
 //
-// A backend holds sessions and shared values. A session has a name, a meta record, a log of records with seqs 1, 2, 3
-// …, and an index of the ids of its records. Names, ids and data are arbitrary bytes, compared byte by byte. A name has
-// 1 to [MaxNameBytes] bytes; an id or a creation id has at most [MaxNameBytes].
+// A backend holds sessions and shared values. A session has a name, a meta record, a log of records, and an index of
+// the ids of its records. The records of a log have the seqs 1, 2, 3 …. Names, ids and data are arbitrary bytes and
+// are compared byte by byte. A name has 1 to [MaxNameBytes] bytes. An id or a creation id has at most [MaxNameBytes].
 //
-// Other programs may write to a backend while it is open. So a commit states, by a [Token], the state on which it was
-// planned. If the session has moved on, the backend refuses the commit, and the caller reads again.
+// Other programs may write to an open backend. A commit therefore includes a [Token], which identifies the state of
+// the session that the commit was planned on. If the session's token has changed since, the backend refuses the
+// commit, and the caller must read the session again.
 package backend
 
 import (
@@ -23,36 +24,36 @@ import (
 	"time"
 )
 
-// MaxNameBytes is the largest length of names and ids.
+// MaxNameBytes is the maximum length of names and ids.
 const MaxNameBytes = 32_000
 
-// Errors of a backend. After any error but ErrUnknown, the call has changed nothing.
+// Errors of a backend. A call that fails has changed nothing, except that after ErrUnknown it may have.
 var (
 	ErrNotFound = errors.New("no such session")
 	ErrExists   = errors.New("session exists")
-	ErrMoved    = errors.New("the log has moved on") // from the state that the caller names
+	ErrMoved    = errors.New("the log has moved on") // the session's last seq, token or edition is not the expected one
 	ErrClosed   = errors.New("closed")
 	ErrLocked   = errors.New("file is locked")
 
 	// ErrReadOnly: the backend was opened for reading.
 	ErrReadOnly = errors.New("opened for reading only")
 
-	// ErrTaken: the log has a record with an id of the batch. Lookup returns its seq.
+	// ErrTaken: the log already has a record with an id of the batch. Lookup returns the record's seq.
 	ErrTaken = errors.New("an id is taken")
 
-	// ErrInvalid: a name or an id has a length that is not allowed, or the records of a batch do not follow each other.
+	// ErrInvalid: a name or an id is too short or too long, or the seqs of a batch are not consecutive.
 	ErrInvalid = errors.New("invalid batch")
 
-	// ErrUnknown: the outcome of the commit is unknown. Until Fence returns, the commit may still take place.
+	// ErrUnknown: it is unknown whether the commit succeeded. Until Fence returns, the commit may still be applied.
 	ErrUnknown = errors.New("outcome unknown")
 
 	// ErrDamaged: stored data is damaged.
 	ErrDamaged = errors.New("damaged")
 
-	// ErrNotDatabase: the file to open is not a patchlog database, damaged or not.
+	// ErrNotDatabase: the file is not a patchlog database, or too damaged to be recognised as one.
 	ErrNotDatabase = errors.New("not a patchlog database")
 
-	// ErrIndex: the session's index of ids is damaged. Its records can still be read.
+	// ErrIndex: the session's id index is damaged. Its records can still be read.
 	ErrIndex = errors.New("the index of ids is damaged")
 )
 
@@ -69,118 +70,135 @@ func (e *UnknownError) Unwrap() error { return e.Cause }
 // Is reports whether target is [ErrUnknown].
 func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
 
-// Backend stores sessions. Its methods may be called from any number of goroutines.
+// Backend stores sessions. Its methods may be called concurrently.
 //
-// A method keeps no slice of its arguments, and the caller owns the slices that it returns.
-// No method holds a transaction open after it has returned. A cancelled context ends a call
-// before its commit point or not at all.
+// A method does not retain slices of its arguments. The caller owns the slices that a method returns. A method closes
+// its transaction before it returns. Cancelling the context can end a call only before the commit point.
 type Backend interface {
-	// Fetch returns a session's head, the records after q.After, and shared values, all as of
-	// one moment after the call began. It fails with ErrNotFound if the session does not
-	// exist, and with ErrDamaged if the session is damaged or it is unclear where its log ends.
+	// Fetch returns a session's head, the records after q.After, and shared values, all as of one moment after the
+	// call began. If the session does not exist, Fetch fails with ErrNotFound. If the session is damaged or the end
+	// of its log cannot be determined, Fetch fails with ErrDamaged.
 	Fetch(ctx context.Context, q Query) (Fetched, error)
 
 	// Append adds the batch to the end of the session's log, atomically and durably, and sets the session's token to
-	// batch.Next. It fails with ErrMoved if the last seq differs from batch.ExpectedLast or the token from
-	// batch.ExpectedToken, and with ErrNotFound if the session does not exist or has another creation id. If
-	// batch.Create is set, it fails with ErrExists if the session exists, and with ErrMoved if the session of
-	// batch.While has another edition. If batch.RequireFreeIDs is set, it fails with ErrTaken if an id of the batch is
-	// in the log, and with ErrIndex if the index is damaged. If a stored record is in the way, it fails with ErrDamaged
-	// and overwrites nothing. An invalid batch fails with ErrInvalid before all other checks.
+	// batch.Next. It fails
 	//
-	// With batch.Staged set, the commit renames the session of that name and of the batch's creation id. ExpectedLast
-	// and ExpectedToken then describe the staged session. If that session does not exist or has moved on, the error is
-	// ErrMoved.
+	//  - with ErrInvalid if the batch is invalid; this check comes first;
+	//  - with ErrNotFound if the session does not exist or has another creation id;
+	//  - with ErrMoved if the session's last seq is not batch.ExpectedLast, or its token is not batch.ExpectedToken;
+	//  - with ErrTaken if batch.RequireFreeIDs is set and the log has a record with an id of the batch, and with
+	//    ErrIndex if it is set and the id index is damaged;
+	//  - with ErrDamaged if a stored record already occupies the place of a new one; nothing is overwritten.
+	//
+	// If batch.Create is set, Append creates the session. It then fails with ErrExists if the session exists, and
+	// with ErrMoved if the session named in batch.While has another edition.
+	//
+	// If batch.Staged is set too, Append renames the session batch.Staged, which must have the batch's creation id.
+	// ExpectedLast and ExpectedToken then describe the staged session. If the staged session does not exist or has
+	// changed, Append fails with ErrMoved.
 	Append(ctx context.Context, session string, batch Batch) error
 
-	// Replace replaces records of the log by others with the same seqs and ids, and appends records, atomically and
-	// durably. It deletes the snapshot, updates the head's chain, increments its edition, and sets its token.
+	// Replace atomically and durably replaces records of the log, without changing their seqs and ids, and appends
+	// records. It also deletes the snapshot, updates the chain in the head, increments the edition and sets the
+	// token.
 	//
-	// make returns the replacement, given the session's head, without Meta. No other commit to the session comes
-	// between that head and this commit. Commits to the session wait while make runs, so make must neither read nor
-	// wait. It may be called again if its replacement was not committed. If make fails, Replace returns that error and
-	// changes nothing. Replace fails with ErrMoved if a stored record, or the meta, is not the old one in the
-	// replacement; and with ErrNotFound, ErrTaken and ErrInvalid as Append does. It may wait for the end of a copy or a
-	// vacuum. Free space may hold the old records until it is reused or returned. A caller may repeat Replace after
-	// ErrUnknown: if the first call was committed, the second fails with ErrMoved or ErrTaken.
+	// Replace calls make with the session's head, without Meta, and commits the replacement that make returns. No
+	// other commit to the session happens in between. Because commits to the session wait for make, make must not
+	// read from the backend or block. Replace may call make again if a replacement was not committed. If make fails,
+	// Replace returns make's error and changes nothing.
+	//
+	// Replace fails with ErrMoved if a stored record differs from its Replaced.Old, or the meta record from OldMeta.
+	// It fails with ErrNotFound, ErrTaken and ErrInvalid as Append does. It may wait until a Copy or a Vacuum ends.
+	// The old records may remain in free space until that space is reused or returned to the file system. A caller
+	// may repeat Replace after ErrUnknown: if the first call was committed, the second fails with ErrMoved or
+	// ErrTaken.
 	Replace(ctx context.Context, session, creation string, make func(Head) (Replacement, error)) error
 
-	// Read returns the records with the given ascending seqs, up to the first seq without a
-	// record and up to maxBytes, but at least one. It fails with ErrNotFound as Append does.
+	// Read returns the records with the given seqs, which must ascend. It stops at the first seq that has no record,
+	// or when the records would exceed maxBytes, but it returns the first record whatever its size. It fails with
+	// ErrNotFound as Append does.
 	Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]Record, error)
 
-	// Lookup returns for each id the seq of the record that has the id, or 0. It fails with ErrNotFound as Append does,
-	// and with ErrIndex if the index is damaged.
+	// Lookup returns, for each id, the seq of the record with the id, or 0. It fails with ErrNotFound as Append does,
+	// and with ErrIndex if the id index is damaged.
 	Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error)
 
-	// PutShared writes shared values atomically and durably. It fails with ErrMoved if a current value differs from the
-	// Old value of its change. A call must not contain a name twice. A caller may repeat it after ErrUnknown. When a
-	// call succeeds, values that were read before are durable too.
+	// PutShared writes shared values atomically and durably. If a current value differs from the Old value of its
+	// change, PutShared fails with ErrMoved. The names of the changes must be distinct. A caller may repeat PutShared
+	// after ErrUnknown. When PutShared succeeds, all values that were read before the call are durable too.
 	PutShared(ctx context.Context, changes []SharedChange) error
 
-	// List returns up to limit sessions whose names begin with prefix and are greater than
-	// after, in name order, without their meta. A damaged session is included, with Err set.
+	// List returns up to limit sessions whose names begin with prefix and sort after the name in after. The sessions
+	// are in name order and have no Meta. A damaged session is included, with Err set.
 	List(ctx context.Context, prefix, after string, limit int) ([]Listed, error)
 
-	// Relatives returns up to limit sessions whose names are greater than after, in name order: the sessions that were
-	// created with this Batch.Family. It also returns the session whose creation id is family if a relative named it in
-	// Batch.While; otherwise it may return or omit that session. A damaged session is included, with Err set.
+	// Relatives returns up to limit sessions that were created with this Batch.Family and whose names sort after the
+	// name in after. The sessions are in name order. The session whose creation id is family is included if a
+	// relative named it in Batch.While; otherwise it may be included or not. A damaged session is included, with Err
+	// set.
 	Relatives(ctx context.Context, family, after string, limit int) ([]Listed, error)
 
-	// Fence settles a commit whose outcome is unknown: after it returns, no batch with this creation id and with seen
-	// as its ExpectedToken can be committed. took reports that no such batch was committed: the session's token was
-	// seen, and is now next, or still seen if no batch can be in flight. Otherwise the session has moved on or is gone.
-	// For a batch that creates the session, seen is 0; if took is true then, the creation id cannot be used again. For
-	// a batch with Staged, session is the staged name. When Fence returns, everything that was read before is durable,
-	// whatever took says.
+	// Fence resolves a commit whose outcome is unknown. After Fence returns, no batch with this creation id and with
+	// seen as its ExpectedToken can be committed.
+	//
+	// If took is true, no such batch was committed. Fence found the token seen and replaced it with next. A backend
+	// that cannot have a batch in flight may leave seen in place. If took is false, another commit has changed the
+	// session, or the session is gone.
+	//
+	// For a batch that creates a session, seen is 0. If took is then true, the creation id cannot be used again. For
+	// a batch with Staged, session is the staged name.
+	//
+	// When Fence returns, with took true or false, everything that was read before the call is durable.
 	Fence(ctx context.Context, session, creation string, seen, next Token) (took bool, err error)
 
-	// PutSnapshot stores the session's snapshot, in place of a snapshot of an earlier or the same seq. The snapshot
-	// need not be durable when PutSnapshot returns. It fails with ErrNotFound as Append does, and with ErrMoved if the
-	// session's edition differs from the snapshot's.
+	// PutSnapshot stores the session's snapshot and replaces a stored snapshot of the same or a lower seq. The
+	// snapshot need not be durable when PutSnapshot returns. PutSnapshot fails with ErrNotFound as Append does, and
+	// with ErrMoved if the edition of the snapshot is not that of the session.
 	PutSnapshot(ctx context.Context, session, creation string, s Snapshot) error
 
-	// Delete removes the session, or fails with ErrNotFound as Append does. If seen is not nil, it fails with ErrMoved
-	// if the session has moved on since that head. If seen has no Token, only another edition counts as moved on. When
-	// Delete returns, a session of the same name can be created; the deleted records may take up space for a while.
-	// Other calls wait no longer than for a write. A caller may repeat Delete after ErrUnknown, since it removes only
-	// the given creation.
+	// Delete removes the session. It fails with ErrNotFound as Append does. If seen is not nil and the session has
+	// changed since that head, Delete fails with ErrMoved. If seen has no Token, only another edition counts as a
+	// change.
+	//
+	// After Delete returns, a session with the same name can be created. The deleted records may use space for a
+	// while. Delete delays other calls no longer than a write does. A caller may repeat Delete after ErrUnknown,
+	// since Delete removes only the session with the given creation id.
 	Delete(ctx context.Context, session, creation string, seen *Head) error
 
-	// Close removes the records of deleted sessions, and releases the backend's resources.
-	// Every later call fails with ErrClosed.
+	// Close removes the records of deleted sessions and releases the backend's resources. Every later call fails with
+	// ErrClosed.
 	Close() error
 }
 
-// Leaser is a backend on a server, with leases for all programs that use the server. Its calls may take long, so a
-// caller whose context ends does not wait for the commit that includes its batch.
+// Leaser is a backend on a server that all its clients share. It grants leases to the clients. Because its calls may
+// be slow, a caller stops waiting for the commit of its batch when the caller's context ends.
 type Leaser interface {
-	// Lease acquires or extends the lease of this name for ttl. held is false if another owner holds an unexpired
-	// lease. A ttl of 0 releases the lease. A negative ttl changes nothing, and held says whether owner could acquire
-	// the lease. The clock is the backend's.
+	// Lease acquires or extends the lease called name for ttl. held is false if another owner has an unexpired lease.
+	// A ttl of 0 releases the lease. If ttl is negative, Lease changes nothing, and held reports whether owner could
+	// acquire the lease. The backend's clock decides when a lease expires.
 	Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error)
 }
 
 // Query is the argument of Fetch.
 type Query struct {
-	// Session is the session's name. "" means no session: the shared values alone.
+	// Session is the session's name. If it is "", Fetch returns only shared values.
 	Session string
-	// Creation is the session's creation id as the caller knows it, or "". After is the last seq that the caller has
-	// read.
+	// Creation is the creation id of the session that the caller has read, or "". After is the seq of the last record
+	// that the caller has read.
 	Creation string
 	After    uint64
 	// NoMeta leaves out the meta record.
 	NoMeta bool
-	// UpTo, if not 0, makes this a cold read of the log up to this seq. Creation and After are then ignored.
+	// UpTo, if not 0, makes this a cold read of the log up to this seq. A cold read ignores Creation and After.
 	UpTo uint64
-	// Shared are prefixes of the names of shared values. Known, if not nil, holds for each prefix the version of the
-	// values that the caller has, or 0.
+	// Shared has prefixes of the names of the shared values to return. Known, if not nil, has for each prefix the
+	// version of the values that the caller has, or 0.
 	Shared []string
 	Known  []Token
 }
 
-// FetchRecords and FetchBytes limit the records that a Fetch returns, except that a Fetch returns at least one record
-// if there are any. ColdRecords and ColdBytes are the limits of a cold read.
+// FetchRecords and FetchBytes limit the records that a Fetch returns. ColdRecords and ColdBytes limit the records
+// that a cold read returns. The first record is returned whatever its size.
 const (
 	FetchRecords = 512
 	FetchBytes   = 1 << 20
@@ -189,7 +207,7 @@ const (
 	ColdBytes   = 8 << 20
 )
 
-// Limits returns the limits of the records that a Fetch returns.
+// Limits returns the limits of the records that Fetch returns for this query.
 func (q Query) Limits() (records, bytes int) {
 	if q.UpTo != 0 {
 		return ColdRecords, ColdBytes
@@ -197,8 +215,8 @@ func (q Query) Limits() (records, bytes int) {
 	return FetchRecords, FetchBytes
 }
 
-// Seqs returns the seqs of the records that a Fetch returns, within the limits. last is the last seq of the log. kept
-// is the snapshot of a cold read.
+// Seqs returns the seqs of the records that Fetch returns for this query, except for the limit in bytes. last is the
+// last seq of the log. kept is the snapshot that a cold read starts from.
 func (q Query) Seqs(last uint64, kept Snapshot) (seqs []uint64) {
 	most, _ := q.Limits()
 	add := func(from, to uint64) {
@@ -217,30 +235,32 @@ func (q Query) Seqs(last uint64, kept Snapshot) (seqs []uint64) {
 	return seqs
 }
 
-// HasKnown reports whether the caller has the values of the query's prefix with this index at this version.
+// HasKnown reports whether the caller has the shared values of the prefix with this index at this version.
 func (q Query) HasKnown(prefix int, version Token) bool {
 	return version != 0 && prefix < len(q.Known) && q.Known[prefix] == version
 }
 
 // Fetched is the result of Fetch.
 type Fetched struct {
-	// Head is the session's head. Its Meta is nil if the query has NoMeta or the session's creation id.
+	// Head is the session's head. Meta is nil if the query has NoMeta set or the session's creation id.
 	Head
-	// Records are the records after the query's After, in order and without a gap, limited by [FetchRecords] and
-	// [FetchBytes]. There are none if the session has another creation id. A cold read, limited by [ColdRecords] and
-	// [ColdBytes], returns the records that the snapshot refers to, and the records after the snapshot up to UpTo. Some
-	// of these may be missing.
+	// Records are the records after the query's After, in order and without a gap, within [FetchRecords] and
+	// [FetchBytes]. If the session's creation id is not the query's, Records is empty.
+	//
+	// For a cold read, Records are the records that the snapshot refers to and the records after the snapshot up to
+	// UpTo, within [ColdRecords] and [ColdBytes]. A cold read may omit some of these records.
 	Records []Record
-	// Snapshot is the session's snapshot, for a cold read. Data is nil if there is none, or only one after UpTo.
+	// Snapshot is the session's snapshot, for a cold read. Data is nil if the session has no snapshot at or before
+	// UpTo.
 	Snapshot Snapshot
-	// Shared are the shared values of each prefix of the query, in name order. A damaged value is included, with Err
-	// set. A prefix has none if the caller has the current version.
+	// Shared has, for each prefix of the query, the shared values in name order. If the caller has the current
+	// version, the values are omitted. A damaged value is included, with Err set.
 	Shared [][]Value
-	// Versions are the versions of the query's prefixes that are scopes, 0 for a prefix without a version.
+	// Versions has, for each prefix of the query, the version of that scope, or 0 if the prefix has no version.
 	Versions []Token
 }
 
-// SnapshotOf returns the snapshot of the session of this creation, with Data nil if there is none.
+// SnapshotOf returns the snapshot of the session with this creation id. Data is nil if there is none.
 func SnapshotOf(ctx context.Context, b Backend, session, creation string) (Snapshot, error) {
 	news, err := b.Fetch(ctx, Query{Session: session, UpTo: math.MaxUint64})
 	switch {
@@ -252,12 +272,12 @@ func SnapshotOf(ctx context.Context, b Backend, session, creation string) (Snaps
 	return news.Snapshot, news.Snapshot.Err
 }
 
-// scopeEnd is the end of a scope in the name of a shared value.
+// scopeEnd ends the scope in the name of a shared value.
 const scopeEnd = "\x00\x01"
 
-// Scope returns the scope of a shared value: its name up to and including the last bytes 0 and 1, or "" without these.
-// Each scope except "" has a version, which changes with each commit that writes one of its values. No scope whose
-// version a caller asks for is a prefix of another.
+// Scope returns the scope of a shared value. The scope is the name up to and including the last two-byte sequence 0,
+// 1, or "" if the name has no such sequence. Each scope except "" has a version, which changes with each commit that
+// writes a value of the scope. Callers ask for the versions only of scopes that are not prefixes of each other.
 func Scope(name string) string {
 	if i := strings.LastIndex(name, scopeEnd); i >= 0 {
 		return name[:i+len(scopeEnd)]
@@ -265,7 +285,7 @@ func Scope(name string) string {
 	return ""
 }
 
-// Scopes returns the scopes of shared values that have a version, each once.
+// Scopes returns the scopes of the values, except "", each once.
 func Scopes(values []Value) (scopes []string) {
 	for _, v := range values {
 		if scope := Scope(v.Name); scope != "" && !slices.Contains(scopes, scope) {
@@ -299,7 +319,7 @@ func SharedOf(ctx context.Context, b Backend, prefix string) ([]Value, error) {
 	return news.Shared[0], nil
 }
 
-// Range returns n seqs from first on.
+// Range returns the n seqs first, first+1, ….
 func Range(first uint64, n int) []uint64 {
 	seqs := make([]uint64, n)
 	for i := range seqs {
@@ -308,24 +328,24 @@ func Range(first uint64, n int) []uint64 {
 	return seqs
 }
 
-// Token is a random number, never 0, that each commit to a session sets. A caller that knows the current token has seen all
-// commits to the session.
+// Token is a random number other than 0. Each commit to a session sets a new token. A caller that has the current
+// token has seen all commits to the session.
 type Token uint64
 
-// Snapshot is an encoded view of a log up to a record.
+// Snapshot is an encoded view of a log as of the record with seq Seq.
 type Snapshot struct {
-	Seq     uint64 // of the record
-	Chain   Chain  // of the log up to it
-	Edition uint64 // of the log; set for PutSnapshot, not by Fetch
-	Spans   []Span // the records that it refers to, in order; set for PutSnapshot, and optionally by Fetch
+	Seq     uint64
+	Chain   Chain  // the chain of the log up to Seq
+	Edition uint64 // the edition of the log; set for PutSnapshot, not by Fetch
+	Spans   []Span // the records that the snapshot refers to, in order; set for PutSnapshot, optionally by Fetch
 	Data    []byte
 	Err     error // from Fetch: the snapshot is damaged, and Data is nil
 }
 
-// Span is the range of seqs from First to Last.
+// Span is the seqs from First to Last, both included.
 type Span struct{ First, Last uint64 }
 
-// Spans returns the spans of seqs that ascend.
+// Spans returns ascending seqs as spans.
 func Spans(seqs []uint64) (spans []Span) {
 	for _, seq := range seqs {
 		if n := len(spans); n > 0 && spans[n-1].Last+1 == seq {
@@ -341,18 +361,17 @@ func Spans(seqs []uint64) (spans []Span) {
 type Head struct {
 	Creation string
 	Meta     []byte
-	Last     uint64 // the seq of the last record, 0 if there is none
+	Last     uint64 // seq of the last record; 0 if the log is empty
 	Token    Token
-	Chain    Chain  // over the checksums of the records up to Last
-	Counts   []byte // of the last commit that set them
+	Chain    Chain  // computed over the checksums of the records up to Last
+	Counts   []byte // set by the last commit that had Counts
 
-	// Edition is incremented by each Replace, so that a reader can tell a replaced record
-	// from a damaged one, or from the log of a server that took over.
+	// Edition is incremented by each Replace. A reader whose cached edition differs must read the log again.
 	Edition uint64
 }
 
-// Moved reports whether a commit came between two heads of one creation. If the first head has no Token, only
-// replacements of records count.
+// Moved reports whether the session has changed between h and now, two heads with the same creation id. If h has no
+// Token, only replaced records count as a change.
 func (h Head) Moved(now Head) bool {
 	if h.Token == 0 {
 		return now.Edition != h.Edition
@@ -363,29 +382,29 @@ func (h Head) Moved(now Head) bool {
 // Batch is a commit to a session.
 type Batch struct {
 	Creation       string   // the session's creation id
-	Create         bool     // the session is new, with Meta; ExpectedLast is 0 unless Staged is set
-	Staged         string   // with Create only: the session to rename, see Append. Long imports and forks stage records in it
+	Create         bool     // create the session with Meta; ExpectedLast is 0 unless Staged is set
+	Staged         string   // with Create only: the session to rename, see Append. Long imports and forks first write their records to a staged session
 	Meta           []byte   // with Create only
-	ExpectedLast   uint64   // the last seq that the caller knows
-	ExpectedToken  Token    // the token that the caller knows; 0 for a new session
+	ExpectedLast   uint64   // the last seq that the caller has seen
+	ExpectedToken  Token    // the token that the caller has seen; 0 for a new session
 	Next           Token    // the session's token after the commit
-	Chain          Chain    // the chain up to ExpectedLast; a backend may ignore it and compute the chain itself
+	Chain          Chain    // the chain up to ExpectedLast; a backend may ignore it and compute the chain
 	Records        []Record // with seqs ExpectedLast+1, ExpectedLast+2, …
-	RequireFreeIDs bool     // refuse ids that the log has; unset if the caller has looked them up
-	Counts         []byte   // stored with the head; nil keeps the current ones
-	Shared         []Value  // written in the same commit
+	RequireFreeIDs bool     // fail if the log has one of the ids; may be unset if the caller has looked the ids up
+	Counts         []byte   // stored with the head; nil keeps the current counts
+	Shared         []Value  // shared values to write in the same commit
 
-	// Family, with Create only, is the key by which [Backend.Relatives] finds the session: the creation id of the
-	// session in which the first records of the family were logged. "" means none.
+	// Family, with Create only, is the key by which [Backend.Relatives] finds the session. It is the creation id of
+	// the session in which the first records of the family were logged. "" means that the session has no family.
 	Family string
 
-	// While, with Create only, is the session from which the new one was copied. If it has another edition when the
-	// batch is committed, Append fails with ErrMoved: a fork must not contain text that was erased from its origin
-	// meanwhile.
+	// While, with Create only, is the session that the new session was copied from. If its edition differs when the
+	// batch is committed, Append fails with ErrMoved. Otherwise a fork could contain text that was erased from its
+	// origin during the copy.
 	While *Unmoved
 }
 
-// CheckName returns [ErrInvalid] if the name or id is shorter than least or longer than [MaxNameBytes].
+// CheckName returns [ErrInvalid] if the name or id is shorter than least bytes or longer than [MaxNameBytes].
 func CheckName(what, name string, least int) error {
 	if len(name) < least || len(name) > MaxNameBytes {
 		return fmt.Errorf("%w: %s of %d bytes; %d to %d are allowed", ErrInvalid, what, len(name), least, MaxNameBytes)
@@ -393,7 +412,7 @@ func CheckName(what, name string, least int) error {
 	return nil
 }
 
-// Validate returns [ErrInvalid] if the batch is not valid for the session.
+// Validate returns [ErrInvalid] if the batch is invalid or the session name is too short or too long.
 func (b Batch) Validate(session string) error {
 	if err := cmp.Or(CheckName("a session name", session, 1), CheckName("a creation id", b.Creation, 0), CheckName("a family", b.Family, 0)); err != nil {
 		return err
@@ -416,22 +435,22 @@ func (b Batch) Validate(session string) error {
 	return nil
 }
 
-// Unmoved is a session and the edition that the caller knows.
+// Unmoved is a session and its edition when the caller read it.
 type Unmoved struct {
 	Session, Creation string
 	Edition           uint64
 }
 
-// Replacement is the change that a Replace makes.
+// Replacement is the change that a Replace commits.
 type Replacement struct {
 	Next          Token      // the session's token after the commit
-	Records       []Replaced // whose seqs ascend
-	OldMeta, Meta []byte     // the current meta and the new one; nil keeps it
-	Appended      []Record   // with seqs Last+1, Last+2, … of the head, added in the same commit
-	Counts        []byte     // stored with the head; nil keeps the current ones
+	Records       []Replaced // in ascending order of Seq
+	OldMeta, Meta []byte     // the current and the new meta record; if Meta is nil, the meta record is not changed
+	Appended      []Record   // records to append in the same commit; their seqs are Last+1, Last+2, … of the head
+	Counts        []byte     // stored with the head; nil keeps the current counts
 }
 
-// Batch returns the batch that adds the appended records to a log with the given head.
+// Batch returns the batch that appends r.Appended to a log with the given head.
 func (r Replacement) Batch(creation string, head Head) Batch {
 	return Batch{Creation: creation, ExpectedLast: head.Last, ExpectedToken: head.Token, Next: r.Next,
 		Records: r.Appended, RequireFreeIDs: true, Counts: r.Counts}
@@ -441,10 +460,11 @@ func (r Replacement) Batch(creation string, head Head) Batch {
 type Replaced struct {
 	Seq         uint64
 	Old, Data   []byte
-	OldSum, Sum uint32 // the checksums of the records, for the chain
+	OldSum, Sum uint32 // checksums of the two versions of the record, for the chain
 }
 
-// After returns the chain of the log after the replacements, without the appended records. head is the current head.
+// After returns the chain of the log after the replacements and before the appended records. head is the current
+// head.
 func (r Replacement) After(head Head) Chain {
 	chain := head.Chain
 	for _, x := range r.Records {
@@ -453,11 +473,11 @@ func (r Replacement) After(head Head) Chain {
 	return chain
 }
 
-// Record is a record of a log as bytes.
+// Record is an encoded record of a log.
 type Record struct {
 	Seq  uint64
-	IDs  []string // all ids of the record; set for Append, not by Read
-	Sum  uint32   // the record's checksum, for the chain, independent of compression; set for Append, not by Read
+	IDs  []string // all ids in the record; set for Append, not by Read
+	Sum  uint32   // the record's checksum for the chain, computed before compression; set for Append, not by Read
 	Data []byte
 	Err  error // from Read: the record is damaged, and Data is nil
 }
@@ -471,13 +491,13 @@ type Value struct {
 
 // SharedChange replaces a shared value.
 type SharedChange struct {
-	Old  *Value // as Fetch returned it; nil if there is none
+	Old  *Value // the value that Fetch returned; nil if there was none
 	Name string
 	Data []byte
 }
 
-// Is reports whether now is the value that the change replaces; nil means no value. Any two damaged values count as
-// equal.
+// Is reports whether now equals the value that the change replaces. nil means that the value does not exist. Any two
+// damaged values are equal.
 func (c SharedChange) Is(now *Value) bool {
 	if c.Old == nil || now == nil {
 		return c.Old == now
@@ -494,32 +514,33 @@ type Listed struct {
 
 // Checker is a backend that can check its own structure.
 type Checker interface {
-	// Check reads everything stored and reports inconsistencies, with ErrDamaged. It does not decode records.
+	// Check reads all stored data and reports inconsistencies as ErrDamaged. It does not decode records.
 	Check(ctx context.Context) error
 }
 
-// Copier is a backend that can be copied while it is written to.
+// Copier is a backend that can be copied while other callers write to it.
 type Copier interface {
-	// Copy copies the backend as of one moment after the call began, without snapshots. It calls use with the copy,
-	// both as a backend opened for reading and as a file, and removes the copy when use returns. sum returns the
-	// checksum that a record carries. If something is missing, or a log does not have its chain, Copy fails with
-	// ErrDamaged and does not call use. Writers wait no longer than for a write, and no lock is held while use runs.
+	// Copy copies the backend, without snapshots, as of one moment after the call began. It then calls use with the
+	// copy, both as a read-only backend and as a file. When use returns, Copy removes the copy. sum returns the
+	// checksum stored in an encoded record. If data is missing, or the records of a log do not match its chain, Copy
+	// fails with ErrDamaged and does not call use. Copy delays writers no longer than a write does, and holds no lock
+	// while use runs.
 	Copy(ctx context.Context, sum func(record []byte) uint32, use func(copy Backend, file io.Reader) error) error
 }
 
-// Vacuum is a backend that can return unused space.
+// Vacuum is a backend that can return unused space to the file system.
 type Vacuum interface {
-	// Vacuum returns unused space to the file system. An interrupted Vacuum loses nothing. On damage that would make
-	// Copy fail, Vacuum fails with ErrDamaged and changes nothing.
+	// Vacuum returns unused space to the file system. If it is interrupted, no data is lost. If the backend has
+	// damage that would make Copy fail, Vacuum fails with ErrDamaged and changes nothing.
 	Vacuum(ctx context.Context, sum func(record []byte) uint32) error
 
-	// Space returns the space that the backend takes up. It may miss part of a concurrent write.
+	// Space returns the space that the backend uses. The result may include only part of a concurrent write.
 	Space(ctx context.Context) (Space, error)
 }
 
-// Space is space in bytes.
+// Space is disk space in bytes.
 type Space struct {
 	File int64 `json:"file"` // the file's length
 	Live int64 `json:"live"` // keys and values: names, records, ids, snapshots and shared values
-	Free int64 `json:"free"` // free pages, which later writes use; the rest are inner pages and gaps
+	Free int64 `json:"free"` // free pages, which later writes reuse; File minus Live and Free is inner pages and gaps
 }

@@ -7,32 +7,33 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Chain is a checksum over the checksums of a log's records, in order. It proves that each record is the one that was
-// written at its place, and can be computed without the records' bodies. [Chain.Replace] also removes the checksum of a
-// replaced record, from which its text could be guessed. The zero value is the chain of an empty log.
+// Chain is a checksum over the checksums of a log's records, in order. It shows whether the log still has the records
+// that were written, each at its seq. Computing it does not need the bodies of the records. [Chain.Replace] replaces
+// the checksum of a record completely, so that the text of an erased record cannot be guessed from the chain. The
+// zero value is the chain of an empty log.
 type Chain struct {
-	// Sum is the CRC32C (Castagnoli) of the checksums, four bytes each, big endian.
+	// Sum is the CRC-32C (Castagnoli) of the checksums. Each checksum is four bytes, big endian.
 	Sum uint32
 }
 
-// Add returns the chain with one more record, whose checksum is given.
+// Add returns the chain after a record with this checksum is appended.
 func (c Chain) Add(sum uint32) Chain {
 	c.Sum = crc32.Update(c.Sum, castagnoli, binary.BigEndian.AppendUint32(nil, sum))
 	return c
 }
 
-// Replace returns the chain after one record is replaced: its checksum changes from old to sum. following is the number
-// of records after it. The time is linear in the number of bits of following.
+// Replace returns the chain after the checksum of one record changes from old to sum. following is the number of
+// records after that record. The time is proportional to the number of bits of following.
 func (c Chain) Replace(following uint64, old, sum uint32) Chain {
-	// The CRCs of two texts of the same length differ by the CRC of the difference of the texts, without the initial and the
-	// final inversion. Here the difference is four bytes, followed by zeros.
+	// CRC is linear: the CRCs of two texts of the same length differ by the CRC of their XOR, computed without the
+	// initial and the final inversion. Here the XOR of the texts is four bytes followed by zeros.
 	differ := ^crc32.Update(^uint32(0), castagnoli, binary.BigEndian.AppendUint32(nil, old^sum))
 	c.Sum ^= timesPower(differ, following)
 	return c
 }
 
-// timesPower returns p x³²ⁿ modulo the polynomial of the CRC: p after n times four bytes of zeros. The highest bit is the
-// coefficient of x⁰.
+// timesPower returns p·x³²ⁿ modulo the CRC polynomial, which is p after n times four zero bytes. The highest bit is
+// the coefficient of x⁰.
 func timesPower(p uint32, n uint64) uint32 {
 	power := uint32(1 << 30) // x
 	for range 5 {
@@ -47,7 +48,7 @@ func timesPower(p uint32, n uint64) uint32 {
 	return p
 }
 
-// times multiplies modulo the polynomial of the CRC.
+// times returns the product of a and b modulo the CRC polynomial.
 func times(a, b uint32) (product uint32) {
 	for ; a != 0; a <<= 1 {
 		if a>>31 != 0 {

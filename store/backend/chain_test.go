@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// The chain is the CRC32C of the checksums in a row, and so depends on their order.
+// The chain is the CRC-32C of all checksums in order.
 func TestChain(t *testing.T) {
 	var chain backend.Chain
 	var row []byte
@@ -25,7 +25,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// The chain with a record replaced is the one that the log has that was written so.
+// The chain after Replace equals the chain of a log that was written with the new record.
 func TestChainReplace(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	for range 300 {

@@ -1,4 +1,4 @@
-// Package memory implements the storage port in memory, for tests, and for sessions that end with the process.
+// Package memory implements [backend.Backend] in memory, for tests and for sessions that end with the process.
 package memory
 
 import (
@@ -14,22 +14,22 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Backend keeps sessions in memory. The zero value is empty and ready.
+// Backend keeps sessions in memory. The zero value is an empty backend that is ready to use.
 type Backend struct {
 	first  sync.Once
 	closed bool // guarded by content.mu
 	*content
 }
 
-// content holds the data of a backend and its peers.
+// content is the data that a backend shares with its peers.
 type content struct {
 	mu       sync.RWMutex
 	open     int // the number of open backends
 	sessions map[string]*session
-	names    []string // of the sessions, in order
+	names    []string // sorted session names
 	shared   map[string][]byte
-	versions map[string]backend.Token // of the scopes of shared values
-	fenced   map[string]bool          // creation ids that cannot be used
+	versions map[string]backend.Token // by scope of the shared values
+	fenced   map[string]bool          // creation ids that can no longer be used
 	gone     deletions
 	leases   map[string]lease
 }
@@ -39,8 +39,8 @@ var (
 	_ backend.Leaser  = (*Backend)(nil)
 )
 
-// Peer returns another backend with the same sessions, like another process on the same database. Each backend must be
-// closed; closing the last one discards the sessions.
+// Peer returns another backend with the same sessions, like another process on the same database. The caller must
+// close each backend. Closing the last backend discards the sessions.
 func (b *Backend) Peer() *Backend {
 	b.lock()
 	defer b.mu.Unlock()
@@ -72,8 +72,8 @@ type lease struct {
 	until time.Time
 }
 
-// deletions are the creation ids of the most recently deleted sessions. A commit with an unknown outcome must be
-// settled before its session's creation id drops out of this list.
+// deletions has the creation ids of the most recently deleted sessions. An unknown outcome must be resolved before
+// the session's creation id is overwritten here.
 type deletions struct {
 	last [1024]string
 	n    int
@@ -101,7 +101,7 @@ type session struct {
 	ids      map[string]uint64
 }
 
-// ready reports whether calls are accepted. The caller holds the lock.
+// ready returns an error if the backend is closed or ctx has ended. The caller has locked content.mu.
 func (b *Backend) ready(ctx context.Context) error {
 	if b.closed {
 		return backend.ErrClosed
@@ -109,7 +109,7 @@ func (b *Backend) ready(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// find returns the session. The caller holds the lock.
+// find returns the session with this name. The caller has locked content.mu.
 func (b *Backend) find(ctx context.Context, name string) (*session, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (b *Backend) find(ctx context.Context, name string) (*session, error) {
 	return s, nil
 }
 
-// findCreated is find for a session that must have been created under the given id.
+// findCreated is find, but returns ErrNotFound if the session has another creation id.
 func (b *Backend) findCreated(ctx context.Context, name, creation string) (*session, error) {
 	s, err := b.find(ctx, name)
 	if err == nil && s.creation != creation {
@@ -225,7 +225,7 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	return nil
 }
 
-// append adds records to the log, all or none.
+// append adds all records to the log, or none.
 func (s *session) append(after uint64, records []backend.Record) error {
 	if uint64(len(s.records)) != after {
 		return backend.ErrMoved

@@ -18,14 +18,14 @@ func TestBackend(t *testing.T) {
 	})
 }
 
-// A faulty backend without planned faults behaves like the backend in it.
+// A Faulty backend with no planned faults behaves like the backend that it wraps.
 func TestFaultyBackend(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
 		return &storetest.Faulty{Backend: &memory.Backend{}}, nil
 	})
 }
 
-// Read returns up to maxBytes, to the byte. A seq without a record ends it, before the log or after it.
+// Read returns records up to exactly maxBytes and stops at a seq without a record, including 0.
 func TestReadEnds(t *testing.T) {
 	var b memory.Backend
 	ctx := context.Background()
@@ -58,7 +58,7 @@ func TestReadEnds(t *testing.T) {
 	}
 }
 
-// Sessions that are created and deleted leave nothing behind.
+// Created and deleted sessions leave no memory in use.
 func TestDeletionsTakeNoMemory(t *testing.T) {
 	b := &memory.Backend{}
 	defer b.Close()
