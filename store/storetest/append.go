@@ -25,7 +25,7 @@ var appendCases = []testCase{
 		s.put("a", extend("c1", 0, 1))
 		s.put("a", extend("c1", 1, 3))
 		s.put("a", sharing(extend("c1", 4, 1), "x", "1", "y", "", "x", "2"))
-		s.put("a", backend.Batch{Creation: "c1", ExpectedLast: 5}) // nothing
+		s.put("a", backend.Batch{Creation: "c1", ExpectedLast: 5}) // an empty batch
 		s.put("a", sharing(extend("c1", 5, 0), "z", "3"))
 	}},
 	{"Append/counts", func(s *suite) {
@@ -33,7 +33,7 @@ var appendCases = []testCase{
 		b := create("c1", 1)
 		b.Counts = []byte("one record")
 		s.put("a", b)
-		s.put("a", extend("c1", 1, 1)) // leaves them
+		s.put("a", extend("c1", 1, 1)) // keeps the counts
 		b = extend("c1", 2, 1)
 		b.Counts = []byte{0, 0xff}
 		s.put("a", b)
@@ -57,7 +57,7 @@ var appendCases = []testCase{
 		b.ExpectedToken, b.Chain = head.Token+1, head.Chain
 		s.refuse(backend.ErrMoved, "a", b)
 		b.ExpectedToken = head.Token
-		s.put("a", b) // nothing but a shared value and a token
+		s.put("a", b) // sets a shared value and the token only
 		s.refuse(backend.ErrMoved, "a", b)
 	}},
 	{"Append/taken", func(s *suite) {

@@ -15,7 +15,7 @@ const (
 	perRoutine = 12
 )
 
-// all runs f in several goroutines and waits for them.
+// all calls f with 0 to n-1, each in a goroutine, and waits for them.
 func all(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -43,7 +43,7 @@ var concurrentCases = []testCase{
 	}},
 	{"Concurrent/one session", func(s *suite) {
 		s.put("a", create("c1", 0))
-		var landed sync.Map // batches, by the seq of their record
+		var landed sync.Map // from the seq of the record to its batch
 		var done atomic.Bool
 		var readers sync.WaitGroup
 		for range 2 {
@@ -125,7 +125,7 @@ var concurrentCases = []testCase{
 		wg.Wait()
 	}},
 	{"Concurrent/cancel", func(s *suite) {
-		// A call that was cancelled has either taken place or done nothing.
+		// A cancelled call has either taken effect completely or changed nothing.
 		s.put("a", create("c1", 0))
 		last := uint64(0)
 		for range 4 * perRoutine {
@@ -148,8 +148,7 @@ var concurrentCases = []testCase{
 	}},
 }
 
-// settle finds out whether a batch took place whose outcome is unknown. It returns nil if it
-// did, and else the error.
+// settle resolves a batch whose outcome is unknown. It returns nil if the batch was committed, and unknown otherwise.
 func (s *suite) settle(name string, b backend.Batch, unknown error) error {
 	s.Helper()
 	took, err := s.Fence(ctx, name, b.Creation, b.ExpectedToken, b.Next+2)
@@ -165,7 +164,7 @@ func (s *suite) settle(name string, b backend.Batch, unknown error) error {
 	return nil
 }
 
-// readWhile reads until done is set: pages have no gap, and the log only grows.
+// readWhile reads until done is set. It checks that a page has no gap and that the log never shrinks.
 func (s *suite) readWhile(done *atomic.Bool) {
 	for before := 0; !done.Load(); {
 		got, err := s.Read(ctx, "a", "c1", backend.Range(1, 2*goroutines*perRoutine), 1<<30)

@@ -8,7 +8,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Cost is what calls of a backend came to. A head, a meta record, a record, a snapshot and a shared value are a row each.
+// Cost is the cost of the calls to a backend. A head, a meta record, a record, a snapshot and a shared value each
+// count as one row.
 type Cost struct {
 	Calls                 int
 	RowsRead, BytesRead   int
@@ -20,7 +21,7 @@ func (c Cost) String() string {
 	return fmt.Sprintf("%d calls %v, read %d rows of %d bytes, wrote %d rows of %d bytes", c.Calls, c.byCall, c.RowsRead, c.BytesRead, c.RowsWritten, c.BytesPut)
 }
 
-// Counting is a backend that counts what goes through it.
+// Counting is a backend that counts the calls to it and the rows that they read and write.
 type Counting struct {
 	backend.Backend
 
@@ -28,7 +29,7 @@ type Counting struct {
 	cost Cost
 }
 
-// Take returns the cost since the last call.
+// Take returns the cost since the previous Take.
 func (c *Counting) Take() Cost {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +38,7 @@ func (c *Counting) Take() Cost {
 	return cost
 }
 
-// call counts a call, and the rows that it read and wrote.
+// call counts a call and the rows that it read and wrote.
 func (c *Counting) call(name string, read, wrote [][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,66 +10,64 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// ErrInjected is why a [Faulty] backend's calls fail.
+// ErrInjected is the default error of a failing call to a [Faulty] backend.
 var ErrInjected = errors.New("injected failure")
 
-// Failure is a way in which a write fails.
+// Failure is how a write fails.
 type Failure int
 
-// The failures.
 const (
-	Refused Failure = iota // the write fails before its commit, and did nothing
-	Lost                   // the outcome is unknown; the write did not take place
-	Landed                 // the outcome is unknown; the write took place
+	Refused Failure = iota // the write fails before its commit and changes nothing
+	Lost                   // the outcome is unknown; the write did not take effect
+	Landed                 // the outcome is unknown; the write took effect
 )
 
 func (f Failure) String() string {
 	return [...]string{"refused", "lost", "landed"}[f]
 }
 
-// Faulty is a backend whose writes, Append, Replace, PutShared and Delete, fail as planned. With nothing
-// planned it does what the backend in it does.
+// Faulty is a backend that fails as planned. The writes that can fail are Append, Replace, PutShared and Delete.
+// Without a plan, Faulty behaves like the backend that it wraps.
 type Faulty struct {
 	backend.Backend
 
 	mu     sync.Mutex
 	plan   Plan
-	writes int // since the plan was made
-	pass   int // calls that do not fail from now on
-	calls  int // calls that fail after those
+	writes int // number of writes under the current plan
+	pass   int // number of next calls that do not fail
+	calls  int // number of calls after these that fail
 }
 
-// Plan says what a [Faulty] backend shall do.
+// Plan is when and how a [Faulty] backend fails.
 type Plan struct {
-	Write   int     // which write fails, counted from 1; 0 for none
-	Failure Failure // how
-	Pass    int     // how many calls after it, reads too, do not fail
-	Then    int     // how many calls after those fail with Err
+	Write   int     // number of the write that fails, from 1; 0 means none
+	Failure Failure // how the write fails
+	Pass    int     // how many calls after the failed write succeed, reads included
+	Then    int     // how many calls after these fail with Err
 	Err     error   // nil means [ErrInjected]
 
 	// Before, if not nil, is called before each write, with the number of the write.
 	Before func(write int)
 
-	// During, if not nil, is called as the write fails: after it took place, or in its
-	// stead.
+	// During, if not nil, is called while the write fails: after the write took effect, or instead of the write.
 	During func()
 }
 
-// Plan replaces what was planned before. The zero Plan heals the backend.
+// Plan replaces the current plan. With the zero Plan, no call fails.
 func (f *Faulty) Plan(p Plan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plan, f.writes, f.pass, f.calls = p, 0, 0, 0
 }
 
-// Writes returns how many writes there were since the plan was made.
+// Writes returns the number of writes under the current plan.
 func (f *Faulty) Writes() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.writes
 }
 
-// later returns the error of a call after the one that failed.
+// later returns the error of a call after the failed write.
 func (f *Faulty) later() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +101,7 @@ func (f *Faulty) write(do func() error) error {
 	case Refused:
 		err = ErrInjected
 	case Landed:
-		err = cmp.Or(do(), err) // what the backend refuses does not land
+		err = cmp.Or(do(), err) // if the backend refuses the write, the write has not taken effect
 	}
 	if plan.During != nil {
 		plan.During()
@@ -124,7 +122,7 @@ func (f *Faulty) Replace(ctx context.Context, session, creation string, make fun
 	return f.write(func() error { return f.Backend.Replace(ctx, session, creation, make) })
 }
 
-// PutShared implements [backend.Backend]. It is a write.
+// PutShared implements [backend.Backend]. A plan counts it as a write.
 func (f *Faulty) PutShared(ctx context.Context, changes []backend.SharedChange) error {
 	return f.write(func() error { return f.Backend.PutShared(ctx, changes) })
 }
@@ -134,7 +132,7 @@ func (f *Faulty) Delete(ctx context.Context, session, creation string, seen *bac
 	return f.write(func() error { return f.Backend.Delete(ctx, session, creation, seen) })
 }
 
-// read makes a call that does not write.
+// read makes a call that is not counted as a write.
 func read[T any](f *Faulty, do func() (T, error)) (T, error) {
 	if err := f.later(); err != nil {
 		var none T
@@ -158,8 +156,8 @@ func (f *Faulty) Lookup(ctx context.Context, session, creation string, ids []str
 	return read(f, func() ([]uint64, error) { return f.Backend.Lookup(ctx, session, creation, ids) })
 }
 
-// PutSnapshot implements [backend.Backend]. It is no write that a plan counts, since a
-// store may write snapshots when it likes.
+// PutSnapshot implements [backend.Backend]. A plan does not count it as a write, because a store may write snapshots
+// at any time.
 func (f *Faulty) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
 	_, err := read(f, func() (struct{}, error) { return struct{}{}, f.Backend.PutSnapshot(ctx, session, creation, kept) })
 	return err

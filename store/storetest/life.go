@@ -27,7 +27,7 @@ var lifeCases = []testCase{
 			s.keep("a", "snapshot")
 			s.put("b", create(fmt.Sprint("c2 ", i), 2))
 			s.remove("a")
-			s.put("a", create(fmt.Sprint("c3 ", i), 3)) // at once, while the old one's rows may still be there
+			s.put("a", create(fmt.Sprint("c3 ", i), 3)) // at once, while the rows of the deleted session may still exist
 			s.check()
 			s.remove("b")
 			s.remove("a")
@@ -37,7 +37,7 @@ var lifeCases = []testCase{
 	{"Delete/create again", func(s *suite) {
 		s.put("a", create("c1", 3))
 		s.remove("a")
-		s.put("a", create("c2", 1)) // its ids are those of before
+		s.put("a", create("c2", 1)) // with the ids of the deleted session's records
 		s.check()
 		s.refuse(backend.ErrNotFound, "a", extend("c1", 3, 1))
 		s.refuse(backend.ErrNotFound, "a", extend("c1", 1, 1))
@@ -55,7 +55,7 @@ var lifeCases = []testCase{
 			s.check()
 		}
 	}},
-	{"Records that were read", func(s *suite) { // stay as they were while others write
+	{"Records that were read", func(s *suite) { // a returned record does not change while other callers write
 		s.put("a", create("c1", 3))
 		kept := s.read("a", "c1", backend.Range(1, 9), 99)
 		s.put("a", extend("c1", 3, 500))
@@ -65,18 +65,18 @@ var lifeCases = []testCase{
 	{"Not found", func(s *suite) {
 		s.put("a", create("c1", 2))
 		s.keep("a", "kept")
-		s.want.shared["x"] = "" // which everyCall puts
+		s.want.shared["x"] = "" // written by everyCall
 		for _, c := range []struct{ name, creation string }{{"b", "c1"}, {"", "c1"}, {"A", "c1"}, {"a\x00", "c1"}, {"a", "c2"}, {"a", "c"}, {"a", "c10"}, {"a", "C1"}, {"a", ""}} {
 			errs := s.everyCall(ctx, c.name, sharing(extend(c.creation, 2, 1), "y", "1"))
 			for _, call := range []string{"Append", "Read", "Lookup", "Replace", "PutSnapshot", "Snapshot", "Delete", "Fetch"} {
 				if c.name == "" && (call == "Append" || call == "Replace" || call == "Fetch") || c.name == "a" && call == "Fetch" {
-					continue // invalid, or not about a creation
+					continue // the call is invalid or does not check the creation id
 				}
 				s.is(errs[call], backend.ErrNotFound, fmt.Sprintf("%s of %q, created as %q", call, c.name, c.creation))
 			}
 			s.check()
 		}
-		s.refuse(backend.ErrNotFound, "a", extend("c2", 7, 1)) // who does not know the session learns that first
+		s.refuse(backend.ErrNotFound, "a", extend("c2", 7, 1)) // a wrong creation id is reported before a wrong seq
 	}},
 	{"Cancelled", func(s *suite) {
 		s.put("a", create("c1", 1))
@@ -99,7 +99,7 @@ var lifeCases = []testCase{
 	}},
 }
 
-// everyCall calls each method but Close and returns the errors.
+// everyCall calls each method except Close and returns the errors.
 func (s *suite) everyCall(ctx context.Context, name string, b backend.Batch) map[string]error {
 	errs := map[string]error{}
 	_, errs["Fetch"] = s.Fetch(ctx, backend.Query{Session: name, Creation: b.Creation, Shared: []string{""}})

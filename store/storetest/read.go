@@ -31,7 +31,7 @@ var readCases = []testCase{
 		want := s.want.sessions["a"]
 		for _, c := range []struct{ records, maxBytes, want int }{
 			{1, 1 << 20, 1}, {10, 1 << 20, 10}, {10, 100, 1}, {10, 199, 1}, {10, 200, 2}, {10, 201, 2}, {10, 999, 9},
-			{10, 1000, 10}, {2, 300, 2}, {3, 200, 2}, {10, 99, 1}, {10, 0, 1}, // at least one
+			{10, 1000, 10}, {2, 300, 2}, {3, 200, 2}, {10, 99, 1}, {10, 0, 1}, // the first record is always returned
 		} {
 			s.sameRecords(s.read("a", "c1", backend.Range(1, c.records), c.maxBytes), want, backend.Range(1, c.want))
 		}
@@ -49,7 +49,7 @@ var readCases = []testCase{
 			{"a", "c1", nil, nil},
 			{"a", "c1", []string{"a", "b", "ab", "abc"}, []uint64{2, 1, 1, 1}},
 			{"a", "c1", []string{"abc", "no", "a", "a", "abcd", "", "ab\x00", "\x00"}, []uint64{1, 0, 2, 2, 0, 3, 3, 0}},
-			{"a", "c1", []string{"id1", "id2"}, []uint64{0, 0}}, // of the other session
+			{"a", "c1", []string{"id1", "id2"}, []uint64{0, 0}}, // ids of another session
 			{"b", "c2", []string{"a", "id2", "id1"}, []uint64{0, 2, 1}},
 		} {
 			got, err := s.Lookup(ctx, c.name, c.creation, c.ids)
@@ -78,11 +78,11 @@ var readCases = []testCase{
 			{"b\xff\xff", "", 99, names[6:7]},
 			{"x", "", 99, nil},
 			{"", "b", 99, names[5:]},
-			{"", "aa", 99, names[3:]}, // after need not be there
+			{"", "aa", 99, names[3:]}, // no session has the name in after
 			{"", "c", 99, nil},
 			{"b", "a", 99, names[4:7]}, // after is below the prefix
 			{"b", "b", 1, names[5:6]},
-			{"a", "b", 99, nil}, // after is above it
+			{"a", "b", 99, nil}, // after is above the prefix
 			{"a", "a\x00\x01", 99, names[3:4]},
 		} {
 			got, err := s.List(ctx, c.prefix, c.after, c.limit)

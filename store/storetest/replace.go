@@ -10,13 +10,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// replacing makes a replacement whatever the session's head.
+// replacing returns a function that returns r for every head.
 func replacing(r backend.Replacement) func(backend.Head) (backend.Replacement, error) {
 	return func(backend.Head) (backend.Replacement, error) { return r, nil }
 }
 
-// replacement makes one that puts data in the place of records, as one who knows the session
-// as it is now.
+// replacement returns a replacement of the records with these seqs, based on the current session.
 func (s *suite) replacement(name string, data string, seqs ...uint64) backend.Replacement {
 	s.Helper()
 	want := s.want.sessions[name]
@@ -30,7 +29,7 @@ func (s *suite) replacement(name string, data string, seqs ...uint64) backend.Re
 	return r
 }
 
-// replace makes a replacement that must be accepted.
+// replace commits a replacement, which must succeed.
 func (s *suite) replace(name string, r backend.Replacement) {
 	s.Helper()
 	before := s.mustHead(name)
@@ -59,7 +58,7 @@ func (s *suite) replace(name string, r backend.Replacement) {
 	}
 }
 
-// replaceRefused makes one that must be refused with the given error, and do nothing.
+// replaceRefused tries a replacement, which must fail with the given error and change nothing.
 func (s *suite) replaceRefused(want error, name, what, creation string, r backend.Replacement) {
 	s.Helper()
 	s.is(s.Replace(ctx, name, creation, replacing(r)), want, "Replace of "+what)
@@ -104,7 +103,7 @@ var replaceCases = []testCase{
 		s.is(s.PutSnapshot(ctx, "a", "c1", late), nil, "PutSnapshot of the log as it is")
 		s.want.sessions["a"].snapshot = "made before"
 		s.check()
-		s.replace("a", s.replacement("a", "")) // of no record: the snapshot alone
+		s.replace("a", s.replacement("a", "")) // no record is replaced, but the snapshot is deleted
 	}},
 	{"Replace/refused", func(s *suite) {
 		s.put("a", create("c1", 3))
@@ -148,7 +147,7 @@ var replaceCases = []testCase{
 		s.put("a", extend("c1", 5, 1))
 		r = s.replacement("a", "again")
 		r.Appended = records(6, 1)
-		s.replace("a", r) // of no record
+		s.replace("a", r) // no record is replaced
 		s.check()
 		taken := s.replacement("a", "never", 1)
 		taken.Appended = records(7, 1)

@@ -7,7 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// oddNames are names that an engine could take for each other, or for its own marks.
+// oddNames are names that an engine could confuse with each other or with its own internal keys.
 var oddNames = []string{
 	"a", "aa", "a\x00", "a\x00a", "a\x01", "a\xff", "\x00", "\x00\x00", "\x00\x01", "\x00\xff", "\x01",
 	"\xff", "\xff\xff", "\xff\x00", "/", "a/b", "\n", "\xc3\x28", "😀", string(big(4000)), string(big(4001)), string(big(backend.MaxNameBytes)),
@@ -19,7 +19,7 @@ var sharedCases = []testCase{
 		s.put("a", create("c1", 0))
 		names := []string{"p", "p\x00", "p\x00q", "pq", "q", "q\xff", "q\xff\xff", "r"}
 		for i := range names {
-			// Not in name order.
+			// The names are not written in name order.
 			name := names[(i*5)%len(names)]
 			s.put("a", sharing(extend("c1", 0, 0), name, "of "+name))
 		}

@@ -7,7 +7,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// look looks as a caller that knows a creation up to a seq, and compares with what the session holds.
+// look fetches as a caller that has read the log of this creation id up to after. It compares the result with the
+// model.
 func (s *suite) look(name, creation string, after uint64, prefixes ...string) backend.Fetched {
 	s.Helper()
 	news, err := s.Fetch(ctx, backend.Query{Session: name, Creation: creation, After: after, Shared: prefixes})
@@ -22,7 +23,7 @@ func (s *suite) look(name, creation string, after uint64, prefixes ...string) ba
 		n = int(min(max(int64(len(want.records))-int64(after), 0), backend.FetchRecords))
 	}
 	s.sameHead(news.Head, want, name)
-	if len(news.Records) > 0 && len(news.Records) < n { // as many bytes as one look should have
+	if len(news.Records) > 0 && len(news.Records) < n { // the limit in bytes must be used up
 		n = len(news.Records)
 	}
 	s.sameRecords(news.Records, want, backend.Range(after+1, n))
@@ -32,7 +33,7 @@ func (s *suite) look(name, creation string, after uint64, prefixes ...string) ba
 	return news
 }
 
-// cold looks as a caller that knows nothing, and compares with what the session holds.
+// cold makes a cold read and compares the result with the model.
 func (s *suite) cold(name string, upTo uint64, snapshot string, wanted ...uint64) {
 	s.Helper()
 	news, err := s.Fetch(ctx, backend.Query{Session: name, UpTo: upTo})
@@ -45,7 +46,7 @@ func (s *suite) cold(name string, upTo uint64, snapshot string, wanted ...uint64
 	}
 }
 
-// fence fences, and says whether the fence must take. It may then give the session another token.
+// fence sets a fence and checks whether it took. A fence that took may have changed the session's token.
 func (s *suite) fence(name, creation string, seen, next backend.Token, want bool) {
 	s.Helper()
 	took, err := s.Fence(ctx, name, creation, seen, next)
@@ -57,8 +58,8 @@ func (s *suite) fence(name, creation string, seen, next backend.Token, want bool
 	}
 }
 
-// refuseFenced appends a batch that was planned before a fence of a session. It must be refused, unless the fence left
-// the token: then no batch can be under way.
+// refuseFenced appends a batch that was planned before a fence. The batch must be refused, unless the fence left the
+// token unchanged. A backend leaves the token only if no batch can be in flight.
 func (s *suite) refuseFenced(fenced, name string, late backend.Batch) {
 	s.Helper()
 	if s.want.sessions[fenced].token != late.ExpectedToken {
@@ -66,7 +67,7 @@ func (s *suite) refuseFenced(fenced, name string, late backend.Batch) {
 	}
 }
 
-// sharingCases are of what lets programs share a backend.
+// sharingCases test the calls that programs need to share a backend.
 var sharingCases = []testCase{
 	{"Fetch", func(s *suite) {
 		s.put("a", create("c1", 0))
@@ -112,13 +113,13 @@ var sharingCases = []testCase{
 		s.put("a", create("c1", 1))
 		late := s.upToDate("a", extend("c1", 1, 1))
 		s.fence("a", "c1", late.ExpectedToken, 7, true)
-		s.fence("a", "c1", late.ExpectedToken, 7, true) // again, since the answer was lost
+		s.fence("a", "c1", late.ExpectedToken, 7, true) // again, as if the answer had been lost
 		s.refuseFenced("a", "a", late)
 		s.put("a", extend("c1", 1, 1))
 		s.fence("a", "c1", late.ExpectedToken, 9, false)
 		s.fence("a", "c0", 7, 9, false)
 		s.fence("b", "c1", 7, 9, false)
-		s.fence("", "", 7, 9, false) // makes the reads of every session durable
+		s.fence("", "", 7, 9, false) // makes all values read before durable
 	}},
 	{"Fence/create", func(s *suite) {
 		s.put("a", create("c2", 2))
@@ -128,13 +129,13 @@ var sharingCases = []testCase{
 		s.fence("b", "c1", 0, 8, true)
 		s.check()
 		s.remove("a")
-		s.put("a", create("c3", 1)) // after the one that was created, and is gone
+		s.put("a", create("c3", 1)) // a session of this name was created and deleted before
 		s.fence("a", "c3", 0, 9, false)
 	}},
 	{"Snapshot", func(s *suite) {
 		s.put("a", create("c1", 5))
 		s.put("b", create("c2", 3))
-		s.check() // none yet
+		s.check() // there is no snapshot yet
 		s.keep("b", string(big(300_000)))
 		put := func(seq uint64, sum uint32, data string) {
 			s.Helper()
@@ -142,7 +143,7 @@ var sharingCases = []testCase{
 			s.is(s.PutSnapshot(ctx, "a", "c1", kept), nil, "PutSnapshot")
 		}
 		put(4, 0, "at 4")
-		put(3, 0, "at 3") // an older one
+		put(3, 0, "at 3") // a lower seq: ignored
 		s.want.sessions["a"].snapshot = "at 4"
 		s.check()
 		put(4, 0xfffffffe, "at 4 again")
@@ -194,7 +195,7 @@ var sharingCases = []testCase{
 		s.put("a", sharing(extend("c1", 0, 1), one+"x", "1", other+"y", "2"))
 		look(other, true, other+"y")
 		look(other, false)
-		known[one] = 1 // another version
+		known[one] = 1 // a version that is not current
 		look(one, true, one+"x")
 		s.put("a", sharing(extend("c1", 1, 1), one+"x", "3"))
 		look(other, false)
@@ -248,14 +249,14 @@ var sharingCases = []testCase{
 			}
 		}
 		lease("l", "first", time.Hour, true)
-		lease("l", "first", time.Hour, true) // longer
+		lease("l", "first", time.Hour, true) // extends the lease
 		lease("l", "second", time.Hour, false)
-		lease("l", "second", 0, false) // not its to give up
+		lease("l", "second", 0, false) // only the owner can release a lease
 		lease("l", "second", time.Hour, false)
 		lease("l", "second", -1, false)
 		lease("l", "first", -1, true)
 		lease("free", "second", -1, true)
-		lease("free", "first", time.Hour, true) // asking has not taken it
+		lease("free", "first", time.Hour, true) // the query with a negative ttl did not acquire the lease
 		lease("other\x00name", "second", time.Hour, true)
 		lease("l", "first", 0, false)
 		lease("l", "second", 50*time.Millisecond, true)

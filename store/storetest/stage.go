@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// rename returns a batch that makes a session of a staged one with n records.
+// rename returns a batch that appends n records to a staged session and renames the session.
 func rename(staged, creation string, after, n int) backend.Batch {
 	b := extend(creation, uint64(after), n)
 	b.Create, b.Staged, b.Meta = true, staged, []byte("meta of "+creation)
@@ -28,7 +28,7 @@ var stageCases = []testCase{
 		s.check()
 		s.put("b", extend("c2", 704, 2))
 		s.put("a", extend("c1", 2, 2))
-		s.put("tmp", create("c3", 1)) // its name is free
+		s.put("tmp", create("c3", 1)) // the staged name can be used again
 		s.put("c", rename("tmp", "c3", 1, 0))
 		s.check()
 		s.remove("b")
@@ -51,7 +51,7 @@ var stageCases = []testCase{
 		s.is(s.Append(cancelled, "b", rename("tmp", "c2", 2, 1)), context.Canceled, "Append that renames")
 		late := s.upToDate("b", rename("tmp", "c2", 2, 1))
 		s.put("b", late)
-		s.refuse(backend.ErrMoved, "c", late) // it is used up
+		s.refuse(backend.ErrMoved, "c", late) // the staged session no longer exists
 	}},
 	{"Staged/fence", func(s *suite) {
 		s.put("tmp", create("c1", 2))
@@ -87,7 +87,7 @@ var stageCases = []testCase{
 			s.replace("a", s.replacement("a", "other", 1))
 			s.refuse(backend.ErrMoved, name, b)
 			unmoved.Edition++
-			s.put("a", extend("c1", head.Last, 1)) // which changes no edition
+			s.put("a", extend("c1", head.Last, 1)) // does not change the edition
 			s.put(name, b)
 			s.check()
 		}
@@ -95,7 +95,7 @@ var stageCases = []testCase{
 	{"Relatives", func(s *suite) {
 		born := func(name, creation, family string, of *backend.Unmoved) {
 			b := create(creation, 1)
-			if name == "f3" { // staged
+			if name == "f3" { // create f3 by renaming a staged session
 				s.put("tmp", create(creation, 3))
 				b = rename("tmp", creation, 3, 1)
 			}

@@ -1,5 +1,5 @@
-// Package storetest tests storage backends: one suite that every backend passes, and a
-// backend that fails on purpose.
+// Package storetest tests storage backends. It has a test suite for all backends, a backend that fails as planned and
+// a backend that counts calls.
 package storetest
 
 import (
@@ -16,13 +16,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Run tests every sentence of the contract of [backend.Backend]. open opens an empty
-// backend for one test. reopen closes it and opens what it has stored anew; it is nil
-// if nothing outlives the backend. An open that wants to check more of what a test
-// leaves behind does so in t.Cleanup; some tests have closed the backend by then.
+// Run tests the contract of [backend.Backend]. open opens an empty backend for one test. reopen closes that backend
+// and opens the same data again. reopen is nil if closing the backend discards the data. open can add checks of the
+// stored data with t.Cleanup; some tests have closed the backend by then.
 //
-// Each test ends with a comparison of all that the backend holds with what was put in,
-// before and after reopening.
+// At the end of each test, Run compares the whole content of the backend with the expected content, before and after
+// reopening.
 func Run(t *testing.T, open func(t *testing.T) (b backend.Backend, reopen func() backend.Backend)) {
 	for _, c := range slices.Concat(appendCases, replaceCases, stageCases, readCases, sharedCases, lifeCases, concurrentCases, sharingCases) {
 		t.Run(c.name, func(t *testing.T) {
@@ -48,7 +47,7 @@ type testCase struct {
 
 var ctx = context.Background()
 
-// suite is one test: a backend, and what it must hold.
+// suite is one test: a backend and its expected content.
 type suite struct {
 	*testing.T
 	backend.Backend
@@ -56,17 +55,17 @@ type suite struct {
 	closed bool // the test has closed the backend
 }
 
-// model is a backend's content, plainly.
+// model is the expected content of a backend.
 type model struct {
 	sessions map[string]*modelSession
 	shared   map[string]string
-	ids      map[string]bool // all that were ever used
+	ids      map[string]bool // all ids ever used
 }
 
 type modelSession struct {
 	creation string
 	family   string
-	token    backend.Token // 0 if it is not known
+	token    backend.Token // 0 if unknown
 	meta     string
 	records  []string
 	sums     []uint32
@@ -86,7 +85,7 @@ func newModel() model {
 	return model{map[string]*modelSession{}, map[string]string{}, map[string]bool{}}
 }
 
-// append does to the model what an accepted batch does.
+// append applies an accepted batch to the model.
 func (m model) append(name string, b backend.Batch) {
 	s := m.sessions[name]
 	if b.Staged != "" {
@@ -118,12 +117,12 @@ func (m model) append(name string, b backend.Batch) {
 	s.token = b.Next
 }
 
-// Append appends a batch as one who knows the session as it is now.
+// Append appends a batch with the session's current token and chain.
 func (s *suite) Append(ctx context.Context, name string, b backend.Batch) error {
 	return s.Backend.Append(ctx, name, s.upToDate(name, b))
 }
 
-// upToDate gives a batch the tokens and the chain that it needs, if it has none.
+// upToDate sets the current tokens and chain of a batch, unless they are set.
 func (s *suite) upToDate(name string, b backend.Batch) backend.Batch {
 	if b.Next == 0 {
 		b.Next = backend.Token(rand.Uint64() | 1)
@@ -138,7 +137,7 @@ func (s *suite) upToDate(name string, b backend.Batch) backend.Batch {
 	return b
 }
 
-// must ends the test if a call failed.
+// must ends the test if the call failed.
 func (s *suite) must(err error, call string, args ...any) {
 	s.Helper()
 	if err != nil {
@@ -149,7 +148,7 @@ func (s *suite) must(err error, call string, args ...any) {
 // head returns a session's head.
 func (s *suite) head(name string) (backend.Head, error) { return backend.HeadOf(ctx, s.Backend, name) }
 
-// mustHead returns the head of a session that is there.
+// mustHead returns the head of an existing session.
 func (s *suite) mustHead(name string) backend.Head {
 	s.Helper()
 	head, err := s.head(name)
@@ -157,7 +156,8 @@ func (s *suite) mustHead(name string) backend.Head {
 	return head
 }
 
-// put appends a batch that must be accepted, and then overwrites its slices: the backend keeps none.
+// put appends a batch, which must succeed. It then overwrites the slices of the batch, since a backend must not
+// retain them.
 func (s *suite) put(name string, b backend.Batch) {
 	s.Helper()
 	b = s.upToDate(name, b)
@@ -176,8 +176,8 @@ func (s *suite) put(name string, b backend.Batch) {
 	}
 }
 
-// refuse appends a batch that must be refused with the given error, or with any if
-// that is nil. That it did nothing shows in check.
+// refuse appends a batch that must fail with the given error, or with any error if want is nil, and must change
+// nothing.
 func (s *suite) refuse(want error, name string, b backend.Batch) {
 	s.Helper()
 	err := s.Append(ctx, name, b)
@@ -190,7 +190,7 @@ func (s *suite) refuse(want error, name string, b backend.Batch) {
 	s.check()
 }
 
-// remove deletes a session that is there.
+// remove deletes an existing session.
 func (s *suite) remove(name string) {
 	s.Helper()
 	s.must(s.Delete(ctx, name, s.want.sessions[name].creation, nil), "Delete %q", name)
@@ -215,7 +215,7 @@ func records(after uint64, n int) []backend.Record {
 	return out
 }
 
-// check compares all that the backend holds with the model.
+// check compares the whole content of the backend with the model.
 func (s *suite) check() {
 	s.Helper()
 	listed, err := s.List(ctx, "", "", 1<<20)
@@ -248,7 +248,7 @@ func (s *suite) check() {
 	s.sameShared(values, slices.Sorted(maps.Keys(s.want.shared)))
 }
 
-// sameListed compares the head that a listing has, without its meta.
+// sameListed compares the head in a listing, which has no Meta.
 func (s *suite) sameListed(l backend.Listed, want *modelSession) {
 	s.Helper()
 	if l.Meta != nil {
@@ -307,7 +307,7 @@ func (s *suite) read(name, creation string, seqs []uint64, maxBytes int) []backe
 	return got
 }
 
-// sameRecords compares with the records of the session that have the seqs.
+// sameRecords compares got with the records of the model that have these seqs.
 func (s *suite) sameRecords(got []backend.Record, want *modelSession, seqs []uint64) {
 	s.Helper()
 	if len(got) != len(seqs) {
@@ -322,7 +322,7 @@ func (s *suite) sameRecords(got []backend.Record, want *modelSession, seqs []uin
 	}
 }
 
-// sameShared compares with the model's shared values of the given names.
+// sameShared compares got with the model's shared values of the given names.
 func (s *suite) sameShared(got []backend.Value, names []string) {
 	s.Helper()
 	var is, should []string
@@ -354,7 +354,7 @@ func clip(data []byte) string {
 	return string(data[:most]) + "…"
 }
 
-// scramble overwrites slices that their owner may overwrite, and appends to them.
+// scramble overwrites slices and appends to them, as their owner may do.
 func scramble(all ...[]byte) {
 	for _, data := range all {
 		copy(data, bytes.Repeat([]byte{'!'}, len(data)))
@@ -362,7 +362,7 @@ func scramble(all ...[]byte) {
 	}
 }
 
-// sharing returns the batch with shared values, given by name and data in turn.
+// sharing returns the batch with shared values; names and data alternate in values.
 func sharing(b backend.Batch, values ...string) backend.Batch {
 	for i := 0; i < len(values); i += 2 {
 		b.Shared = append(b.Shared, backend.Value{Name: values[i], Data: []byte(values[i+1])})
@@ -370,7 +370,7 @@ func sharing(b backend.Batch, values ...string) backend.Batch {
 	return b
 }
 
-// keep stores a snapshot that must be taken.
+// keep stores a snapshot, which must succeed.
 func (s *suite) keep(name, data string) {
 	s.Helper()
 	given, want := []byte(data), s.want.sessions[name]

@@ -15,12 +15,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
-// Selection selects the events of a session that a call erases.
+// Selection selects the content of a session that a call erases.
 type Selection struct {
 	Choose  Choose
-	Matcher Matcher   // of Choose, for events that are blank in the session but not in a relative
+	Matcher Matcher   // finds what Choose selects; used for events that are blank in the session but not in a relative
 	All     bool      // also erase the whole initial state
-	Hidden  time.Time // if not zero: select events hidden since this time or longer, in this session alone
+	Hidden  time.Time // if not zero: select the events hidden since this time or longer, only in this session
 }
 
 // Options of a call.
@@ -33,28 +33,33 @@ type Options struct {
 	DryRun             bool
 	ForUser            bool // the call is part of erasing a user
 
-	// Shared, if not nil, sets the selected shared values to null, or with DryRun only finds them, and returns their keys.
+	// Shared, if not nil, sets the selected shared values to null and returns their keys. With DryRun it only returns
+	// the keys.
 	Shared func(ctx context.Context) ([]string, error)
 
-	// User, for the session from which a user is erased, erases the user's other sessions and shared values. It is called before
-	// the relatives are visited, and noted in the receipt.
+	// User is set for the call that represents the erasure of a user. It erases the user's other sessions and shared
+	// values. It is called before the relatives are visited, and the receipt records that it must be called.
 	User func(ctx context.Context) error
 }
 
-// Call is one erase: of a session, and then of the same records in its relatives.
+// Call is one erase: of a session, and then of the same records in the session's relatives.
 //
-// It is correct because of the order of its commits. Call a session dirty if it still has content to erase, and no open receipt
-// of the call. The receipt of the call's own session is logged first, so that session is never dirty, and [Store.Verify] reports
-// the call until it is done. A fork commits only if its origin still has the edition that was copied, without an open receipt. So
-// only dirty sessions have dirty forks. If a pass over all relatives begins when all known receipts are closed, and finds no
-// dirty session, no session is dirty, and none will be.
+// The order of the commits makes it correct. In this comment, a session is dirty if it still has content to erase and
+// has no open receipt of the call.
+//
+//   - The receipt of the call's own session is logged first, so that session is never dirty. Until the call is done,
+//     [Store.Verify] reports it.
+//   - A fork commits only if its origin still has the edition that was copied and no open receipt. So only dirty
+//     sessions can get new dirty forks.
+//   - Suppose that all known receipts are closed, and that a pass over all relatives then finds no dirty session. Then
+//     no session is dirty, and no session can become dirty.
 type Call struct {
-	// Sessions are the sessions with erased content: the call's own first.
+	// Sessions are the sessions with erased content. The call's own session is first.
 	Sessions []*Erased
-	Earlier  []*Erased // of calls that were finished first
+	Earlier  []*Erased // sessions erased by earlier calls that this call had to finish first
 	Damaged  []Damaged // sessions that cannot be read
-	Shared   []string  // keys of values that Options.Shared returned
-	Matches  int       // the number of events and keys that still match, because state values are kept
+	Shared   []string  // keys returned by Options.Shared
+	Matches  int       // number of events and keys that still match, because state values are kept
 
 	log     Log
 	opts    Options
@@ -63,11 +68,11 @@ type Call struct {
 	own     *Erased
 	found   map[string]*Erased // by creation id
 	resumed bool
-	given   bool          // the caller gave the id, and may have made the call before
-	there   *thereAlready // nil if not
+	given   bool          // the caller supplied the id, so the call may have been made before
+	there   *thereAlready // nil if the call has no receipt yet
 }
 
-// thereAlready is the receipt of a call that was made before.
+// thereAlready is the first receipt of a call that was made before, and its session.
 type thereAlready struct {
 	Session
 	first receipt.Receipt
@@ -79,25 +84,25 @@ type Damaged struct {
 	Err  error
 }
 
-// Erased is the content of a session that is erased.
+// Erased is a session and its erased content.
 type Erased struct {
 	Session
-	Receipt         patch.Record // zero if none was logged
-	Events          []Event      // without those that were blank before
-	Initial         []string     // keys of the initial state, without those that were null before
-	Reverted, Blank []string     // summaries
+	Receipt         patch.Record // the zero Record if no receipt was logged
+	Events          []Event      // events that were not blank before
+	Initial         []string     // keys of the initial state whose values were not null before
+	Reverted, Blank []string     // ids of summaries that were reverted, and of visible blank summaries that were not
 
-	goes    map[fold.Ref]bool // blank or not
+	goes    map[fold.Ref]bool // all content to erase, blank or not
 	visited bool              // visited by a resumed call
 }
 
-// Retention is the author of receipts of one session alone.
+// Retention is the author of receipts that concern only one session.
 const Retention = "retention"
 
 func (c *Call) keeps() bool { return c.opts.Summaries == patch.KeepSummaries }
 
-// Run erases the selection of a call, or with DryRun finds out what it would erase. If the session has a receipt of a call with
-// this id, Run finishes that call and selects nothing.
+// Run erases the selection of a call. With DryRun it only determines what the call would erase. If the session has a
+// receipt of a call with this id, Run finishes that call and selects nothing.
 func Run(ctx context.Context, log Log, name string, sel Selection, opts Options, given bool) (*Call, error) {
 	for earlier, shared := []*Erased(nil), []string(nil); ; {
 		c := newCall(log, sel, opts)
@@ -121,7 +126,8 @@ func (c *Call) call() patch.Erasure {
 	return patch.Erasure{CallID: c.opts.ID, ForUser: c.opts.ForUser, CallSession: c.own.Head.Creation}
 }
 
-// receiptOfCall returns the receipt of the call by which a user's session was erased, or the zero Receipt.
+// receiptOfCall returns the receipt of the call with this id that erased a session as part of erasing a user. Without
+// such a receipt, it returns the zero Receipt.
 func receiptOfCall(ctx context.Context, log Log, name, id string) (receipt.Receipt, Session, error) {
 	s, err := log.Session(ctx, name)
 	if err != nil {
@@ -139,8 +145,8 @@ func receiptOfCall(ctx context.Context, log Log, name, id string) (receipt.Recei
 	return receipt.Of(r[0]), s, nil
 }
 
-// Pending finishes the open receipts in a session and, with calls, the session's own calls, which may have work left in other
-// sessions.
+// Pending finishes the open receipts of a session. If calls is set, it also finishes the session's own calls, which
+// may have work left in other sessions.
 func Pending(ctx context.Context, log Log, name string, calls bool) (did []*Call, err error) {
 	for {
 		l, err := load(ctx, log, name, chooseBy(func(fold.Ref) bool { return false }), patch.KeepValues)
@@ -179,7 +185,7 @@ func optionsOf(r receipt.Receipt) Options {
 		MaxGrowth: r.Of.MaxGrowth, Context: r.Of.Context, ForUser: r.Of.ForUser}
 }
 
-// resume continues a call that has logged its first receipt. user is for a call from which a user is erased.
+// resume continues a call whose first receipt was logged. user replaces Options.User, which a receipt cannot store.
 func resume(ctx context.Context, log Log, s Session, r receipt.Receipt, user func(context.Context) error) (*Call, error) {
 	c := newCall(log, Selection{}, optionsOf(r))
 	if isRunning(ctx, r.Of) {
@@ -203,7 +209,7 @@ func resume(ctx context.Context, log Log, s Session, r receipt.Receipt, user fun
 	return c, c.others(ctx)
 }
 
-// of returns the call's entry of a session.
+// of returns the call's entry for a session and adds one if there is none.
 func (c *Call) of(s Session) *Erased {
 	e := c.found[s.Head.Creation]
 	if e == nil {
@@ -222,10 +228,10 @@ func (c *Call) run(ctx context.Context, name string) error {
 		return err
 	}
 	known := len(c.Shared)
-	if err := c.shared(ctx); err != nil { // a resumed call, which has a receipt, selects nothing
+	if err := c.shared(ctx); err != nil { // shared values must be set to null before the receipt is logged, because a resumed call selects nothing
 		return err
 	}
-	if len(c.Shared) > known && !c.opts.DryRun { // an event may have set one of them since
+	if len(c.Shared) > known && !c.opts.DryRun { // an event may have set one of these values meanwhile
 		return c.run(ctx, name)
 	}
 	alone := !c.sel.Hidden.IsZero()
@@ -247,7 +253,7 @@ func (c *Call) run(ctx context.Context, name string) error {
 	}
 	if !due.any() {
 		if alone || len(c.own.goes)+len(c.initial) == 0 {
-			return c.log.confirm(ctx) // an earlier call may have done it all
+			return c.log.confirm(ctx) // an earlier call may already have erased everything
 		}
 		c.opts.DryRun = true
 		dirty, err := c.looks(ctx)
@@ -255,7 +261,7 @@ func (c *Call) run(ctx context.Context, name string) error {
 		if err != nil || !dirty {
 			return cmp.Or(err, c.log.confirm(ctx))
 		}
-		c.Sessions, c.found = nil, map[string]*Erased{} // visiting finds them again
+		c.Sessions, c.found = nil, map[string]*Erased{} // the visits below find the sessions again
 		c.own = c.of(l.Session)
 		due = c.collect(c.own, l)
 	}
@@ -264,11 +270,11 @@ func (c *Call) run(ctx context.Context, name string) error {
 		return err
 	}
 	c.own.add(due)
-	if err := c.shared(ctx); err != nil { // values that events set before the receipt
+	if err := c.shared(ctx); err != nil { // again, for values that events set before the receipt was logged
 		return err
 	}
 	if !alone && c.opts.User == nil {
-		// A fork that commits from now on is a copy of the erased session.
+		// A fork that commits from now on copies the erased session.
 		relatives, err := c.relatives(ctx)
 		if err != nil {
 			return err
@@ -304,7 +310,8 @@ func (c *Call) selectInitial(initial map[string]patch.Value, selects func(name s
 	}
 }
 
-// running is the context key of the call that is running. Other calls that it finishes must not finish it.
+// running is the context key of the running call. Other calls that the running call finishes must not finish it in
+// turn.
 type running struct {
 	id, session string
 	forUser     bool
@@ -314,7 +321,7 @@ func isRunning(ctx context.Context, of patch.Erasure) bool {
 	return ctx.Value(running{of.CallID, of.CallSession, of.ForUser}) != nil
 }
 
-// others erases in the other sessions, and marks the call done.
+// others erases in the other sessions and marks the call done.
 func (c *Call) others(ctx context.Context) error {
 	ctx = context.WithValue(ctx, running{c.opts.ID, c.own.Head.Creation, c.opts.ForUser}, true)
 	if c.opts.User != nil {
@@ -328,7 +335,7 @@ func (c *Call) others(ctx context.Context) error {
 	return c.markDone(ctx)
 }
 
-// loadOwn reads the call's session, after finishing earlier calls there.
+// loadOwn reads the call's session after it has finished earlier calls there.
 func (c *Call) loadOwn(ctx context.Context, name string) (*loaded, error) {
 	for {
 		c.Matches = 0
@@ -362,7 +369,7 @@ func (c *Call) loadOwn(ctx context.Context, name string) (*loaded, error) {
 	}
 }
 
-// counting returns the selection's choice, and counts the events that would be selected again.
+// counting returns the selection's choice. It also counts the events that a repeated call would select again.
 func (c *Call) counting(r patch.Record) (bool, func(int, *patch.Event) bool) {
 	own, which := c.sel.Choose(r)
 	if c.opts.Values == patch.NullValues {
@@ -380,7 +387,7 @@ func (c *Call) counting(r patch.Record) (bool, func(int, *patch.Event) bool) {
 	}
 }
 
-// due returns the content of a session to erase that is not blank yet.
+// due is the content of a session that must be erased and is not blank yet.
 type due struct {
 	events  []Event
 	initial []string
@@ -391,7 +398,7 @@ func (d due) any() bool { return len(d.events)+len(d.initial) > 0 }
 // collect adds the content to erase in a session that was read.
 func (c *Call) collect(e *Erased, l *loaded) (d due) {
 	if e.Session = l.Session; !c.keeps() {
-		_ = l.scan.Spread(l.view, c.opts.Context) // a view that was read whole has all that this asks for
+		_ = l.scan.Spread(l.view, c.opts.Context) // cannot fail: the view was read completely
 	}
 	for ref := range l.scan.Set {
 		e.goes[ref] = true
@@ -402,7 +409,7 @@ func (c *Call) collect(e *Erased, l *loaded) (d due) {
 		}
 	}
 	if len(l.scan.Events(false)) > 0 && !c.keeps() {
-		l.scan.coverKept() // covered as well, but no reason to log a receipt
+		l.scan.coverKept() // this content is erased too, but is not a reason to log a receipt
 	}
 	for _, event := range l.scan.Events(false) {
 		if event.Why == Selected && e != c.own {
@@ -426,7 +433,7 @@ func (e *Erased) add(d due) {
 	}
 }
 
-// Merge merges the sessions that several calls erased.
+// Merge merges the entries of sessions that several calls erased.
 func Merge(all []*Erased) (merged []*Erased) {
 	for _, e := range all {
 		i := slices.IndexFunc(merged, func(there *Erased) bool { return there.Name == e.Name })
@@ -441,10 +448,10 @@ func Merge(all []*Erased) (merged []*Erased) {
 	return merged
 }
 
-// dirty reports whether the session has, or had, content to erase.
+// dirty reports whether the session has or had content to erase.
 func (e *Erased) dirty() bool { return len(e.Events)+len(e.Initial) > 0 }
 
-// matchElsewhere selects the events that are blank in the call's session, and have the text in a relative.
+// matchElsewhere selects the events that are blank in the call's session but match in a relative.
 func (c *Call) matchElsewhere(ctx context.Context, own *loaded) error {
 	if len(own.scan.Blank) == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(own.Initial)), receipt.IsNull) {
 		return nil
@@ -479,7 +486,7 @@ func (c *Call) matchElsewhere(ctx context.Context, own *loaded) error {
 	return nil
 }
 
-// passes reports whether to skip a session other than the call's: it is gone, or damaged.
+// passes reports whether to skip a session other than the call's own: one that is gone or damaged.
 func (c *Call) passes(name string, err error) bool {
 	if errors.Is(err, patch.ErrCorrupt) {
 		c.Damaged = append(c.Damaged, Damaged{name, err})
@@ -488,7 +495,7 @@ func (c *Call) passes(name string, err error) bool {
 	return c.log.IsGone(err)
 }
 
-// relatives returns the relatives of the call's session, including itself if it has any.
+// relatives returns the relatives of the call's session, and that session itself if it has relatives.
 func (c *Call) relatives(ctx context.Context) (all []Session, err error) {
 	for s, err := range c.log.Relatives(ctx, Family(c.own.Head.Creation, c.own.Lineage)) {
 		if err != nil {
@@ -503,8 +510,8 @@ func (c *Call) relatives(ctx context.Context) (all []Session, err error) {
 	return all, nil
 }
 
-// looks visits all relatives, again and again until a pass finds no dirty session and nothing more to erase. It reports whether
-// any was dirty.
+// looks visits all relatives repeatedly, until a pass finds no dirty session and no more content to erase. It reports
+// whether any session was dirty.
 func (c *Call) looks(ctx context.Context) (dirty bool, err error) {
 	for {
 		c.Damaged = nil
@@ -532,7 +539,8 @@ func (c *Call) looks(ctx context.Context) (dirty bool, err error) {
 	}
 }
 
-// seeds returns the records of a session to erase because they are erased in a relative or in the session itself.
+// seeds returns the records of a session that must be erased because they are erased in a relative or in the session
+// itself.
 func (c *Call) seeds(s Session) map[fold.Ref]bool {
 	seeds := map[fold.Ref]bool{}
 	for _, e := range c.found {
@@ -546,7 +554,7 @@ func (c *Call) seeds(s Session) map[fold.Ref]bool {
 	return seeds
 }
 
-// visit erases in a session, and reports whether it found more than was known.
+// visit erases in a session. It reports whether it found more content to erase than before.
 func (c *Call) visit(ctx context.Context, s Session) (found bool, err error) {
 	for {
 		found, err = c.visitOnce(ctx, s)
@@ -573,7 +581,7 @@ func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error)
 		}
 		creation := l.Head.Creation
 		if creation != s.Head.Creation {
-			return false, nil // it was created again since
+			return false, nil // the session was deleted and created again
 		}
 		if !c.opts.DryRun {
 			if did, err := pending(ctx, c.log, l, false); err != nil {
@@ -583,7 +591,7 @@ func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error)
 			}
 		}
 		more := false
-		for _, r := range l.scan.Receipts { // found by another process, or by an earlier attempt
+		for _, r := range l.scan.Receipts { // receipts of another process or an earlier attempt
 			if r.IsOfCall(c.call(), creation) {
 				for ref := range l.refs(r) {
 					more = more || !seeds[ref]
@@ -606,7 +614,7 @@ func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error)
 		}
 		r, err := c.logReceipt(ctx, e, l, false)
 		if err != nil {
-			e.goes = was // still dirty
+			e.goes = was // the session is still dirty
 			return false, err
 		}
 		e.add(due)
@@ -614,7 +622,7 @@ func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error)
 	}
 }
 
-// planReverts determines the reverts of the closing commit.
+// planReverts determines the reverts that the closing commit would log.
 func (c *Call) planReverts(ctx context.Context, e *Erased, l *loaded) error {
 	if c.opts.Summaries != patch.RevertSummaries || !e.dirty() {
 		return nil
@@ -643,12 +651,12 @@ func (c *Call) reverts(ctx context.Context, l *loaded, goes map[string]bool) (bl
 	}})
 }
 
-// loaded is a session that was read completely, at one edition.
+// loaded is a session that was read completely at one edition.
 type loaded struct {
 	Session
 	view fold.View
 	scan *Scan
-	raw  map[uint64]backend.Record // as they are stored, if they are few
+	raw  map[uint64]backend.Record // the stored records, up to keptBytes in total
 }
 
 func load(ctx context.Context, log Log, name string, choose Choose, values patch.ValuePolicy) (*loaded, error) {
@@ -671,10 +679,10 @@ func load(ctx context.Context, log Log, name string, choose Choose, values patch
 	}
 }
 
-// keptBytes limits the records that are kept in memory so that they need not be read again.
+// keptBytes limits the stored records that are cached, so that they need not be read again.
 const keptBytes = 4 << 20
 
-// stored returns records in their stored form, if they were kept.
+// stored returns cached records, decoded and in their stored form. ok is false if not all of them are cached.
 func (l *loaded) stored(seqs []uint64) (records []patch.Record, raws []backend.Record, ok bool) {
 	for _, seq := range seqs {
 		raw, kept := l.raw[seq]
@@ -704,7 +712,8 @@ func (l *loaded) refs(r receipt.Receipt) map[fold.Ref]bool {
 	return refs
 }
 
-// chooseBy chooses the events for which has says so, and what patches say besides those.
+// chooseBy returns a Choose for the events for which has returns true, and for the other content of patches for which
+// has returns true with index -1.
 func chooseBy(has func(fold.Ref) bool) Choose {
 	return func(r patch.Record) (bool, func(int, *patch.Event) bool) {
 		return r.Patch != nil && has(fold.Ref{Seq: r.Seq, Index: -1}), func(i int, _ *patch.Event) bool {

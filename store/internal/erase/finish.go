@@ -16,17 +16,18 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// Limits of a commit that replaces records, since other writers wait for it.
+// Limits of a commit that replaces records. Other writers wait for such a commit.
 const (
 	maxRecords = 64
 	maxBytes   = 1 << 18
 )
 
-// unknownTries limits the retries after commits with an unknown outcome in a row.
+// unknownTries limits how often in a row a commit with an unknown outcome is tried.
 const unknownTries = 4
 
-// logReceipt logs the call's next receipt in a loaded session. The receipt covers all content to erase there. done is for a call
-// without work in other sessions. It fails with [ErrEdition] if an erasure has committed since.
+// logReceipt logs the call's next receipt in a loaded session. The receipt covers all content to erase there. done
+// marks the call as done, for a call without work in other sessions. If an erasure has committed since the session
+// was loaded, logReceipt fails with [ErrEdition].
 func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) (receipt.Receipt, error) {
 	creation := l.Head.Creation
 	of := c.call()
@@ -63,7 +64,7 @@ func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) 
 		return backend.Replacement{Appended: []backend.Record{raw}, Counts: counted(head, added)}, nil
 	})
 	if errors.Is(err, backend.ErrTaken) || errors.Is(err, backend.ErrUnknown) || errors.Is(err, ErrEdition) {
-		// An earlier try, or another process, may have logged it.
+		// An earlier attempt or another process may have logged the receipt.
 		seqs, lookup := c.log.lookup(ctx, l.Name, creation, r.ID())
 		if lookup != nil || seqs[0] == 0 {
 			return receipt.Receipt{}, cmp.Or(lookup, c.log.Named(l.Name, err))
@@ -73,7 +74,7 @@ func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) 
 			return receipt.Receipt{}, pick
 		}
 		r, raw, err = records[0], raws[0], nil
-		l.raw, l.Head.Edition = map[uint64]backend.Record{}, 0 // discard the records that were read
+		l.raw, l.Head.Edition = map[uint64]backend.Record{}, 0 // the cached records may be out of date
 	} else if err == nil {
 		l.Head.Edition++
 	}
@@ -85,8 +86,8 @@ func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) 
 	return receipt.Of(r), nil
 }
 
-// commit commits a replacement. After an unknown outcome it tries again: a second or a late commit changes nothing. moved reports
-// that the records to replace have changed since they were read.
+// commit commits a replacement. After an unknown outcome it tries again, because a repeated or late commit changes
+// nothing. moved reports that the records to replace have changed since they were read.
 func (c *Call) commit(ctx context.Context, l *loaded, make func(backend.Head) (backend.Replacement, error)) (moved bool, err error) {
 	for n := 1; ; n++ {
 		err := c.log.Replace(ctx, l.Name, l.Head.Creation, make)
@@ -109,7 +110,7 @@ func encode(r patch.Record) (backend.Record, error) {
 	return backend.Record{Seq: r.Seq, Sum: recordform.Checksum(form), Data: write.Compress(form), IDs: write.IDs(r)}, nil
 }
 
-// counted returns a head's counts with what was added.
+// counted returns the head's counts after added is added.
 func counted(head backend.Head, added write.Counts) []byte {
 	c := write.CountsOf(head)
 	c.Visible, c.VisibleTokens = c.Visible+added.Visible, c.VisibleTokens+added.VisibleTokens
@@ -119,25 +120,27 @@ func counted(head backend.Head, added write.Counts) []byte {
 
 // finishing is the work on an open receipt of a session:
 //
-//  1. If patches were logged after the log was read and before the receipt, the log is read again, and the receipt covers the
-//     events that these patches inserted for erased ones. Later patches wait for the receipt.
-//  2. All covered content is replaced by blanks, in bounded commits. If the process ends here, the receipt stays open, and the
-//     next erasure repeats the step, which leaves blanks unchanged.
-//  3. One closing commit marks the receipt as closed, and logs the reverts of blank summaries.
+//  1. Patches may have been logged after the log was read and before the receipt. If so, the log is read again, and the
+//     receipt is extended to the events that these patches inserted for erased ones. Patches after the receipt wait
+//     until the receipt is closed.
+//  2. All covered content is replaced by blanks, in bounded commits. If the process ends here, the receipt stays open.
+//     The next erasure repeats this step, which leaves blanks unchanged.
+//  3. The closing commit marks the receipt as closed and logs the reverts of blank summaries.
 //
-// Each commit makes another edition of the log, so anything planned on an earlier edition conflicts. A commit depends only on the
-// records that it replaces, so other writers do not make it fail. The closing commit also depends on the edition, since it plans
-// reverts.
+// Each commit increments the log's edition, so anything planned on an earlier edition conflicts. A commit depends
+// only on the records that it replaces, so other writers cannot make it fail. The closing commit also depends on the
+// edition, because it plans reverts.
 type finishing struct {
 	*Call
 	e    *Erased
 	r    receipt.Receipt
-	l    *loaded // nil if it must be read
+	l    *loaded // nil if the session must be read
 	goes map[string]bool
 	done bool
 }
 
-// finish completes an open receipt. l is the session as it was read for the receipt, or nil. done also marks the call done.
+// finish completes an open receipt. l is the session as it was read for the receipt, or nil. done also marks the call
+// as done.
 func (c *Call) finish(ctx context.Context, e *Erased, r receipt.Receipt, l *loaded, done bool) error {
 	f := &finishing{Call: c, e: e, r: r, l: l, goes: e.ids(), done: done}
 	if l != nil && l.Head.Edition == 0 {
@@ -153,7 +156,8 @@ func (c *Call) finish(ctx context.Context, e *Erased, r receipt.Receipt, l *load
 	return err
 }
 
-// read reads the session again, and collects the covered content and what derives from it.
+// read reads the session again and collects the covered content and the content derived from it. It reports whether
+// there is derived content that the receipt does not cover.
 func (f *finishing) read(ctx context.Context) (more bool, err error) {
 	l, err := load(ctx, f.log, f.e.Name, chooseBy(f.r.Covers), f.r.Of.Values)
 	if err != nil {
@@ -172,7 +176,7 @@ func (f *finishing) read(ctx context.Context) (more bool, err error) {
 	return len(l.scan.Set) > covered, nil
 }
 
-// note extends the receipt to events that patches inserted since the log was read.
+// note extends the receipt to events that patches inserted after the log was read.
 func (f *finishing) note(ctx context.Context) error {
 	for !f.r.Keeps() && f.r.Of.Seen+1 < f.r.Seq {
 		between, _, err := f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, backend.Range(f.r.Of.Seen+1, int(f.r.Seq-f.r.Of.Seen-1)))
@@ -203,7 +207,8 @@ func (f *finishing) note(ctx context.Context) error {
 	return nil
 }
 
-// change replaces the receipt by another version. If it was changed meanwhile, it is read again.
+// change replaces the receipt by a version with the fields of. If another process has changed the receipt meanwhile,
+// change only reads the receipt again.
 func (f *finishing) change(ctx context.Context, of patch.Erasure, added write.Counts) error {
 	old, err := f.stored(ctx)
 	if err != nil {
@@ -228,7 +233,7 @@ func (f *finishing) change(ctx context.Context, of patch.Erasure, added write.Co
 	return nil
 }
 
-// stored returns the receipt as it is stored.
+// stored returns the receipt in its stored form.
 func (f *finishing) stored(ctx context.Context) (backend.Record, error) {
 	if f.l != nil {
 		if raw, there := f.l.raw[f.r.Seq]; there {
@@ -242,7 +247,7 @@ func (f *finishing) stored(ctx context.Context) (backend.Record, error) {
 	return raws[0], nil
 }
 
-// reread reads the receipt again, and discards the session that was read with it.
+// reread reads the receipt again and discards the loaded session.
 func (f *finishing) reread(ctx context.Context) error {
 	records, _, err := f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, []uint64{f.r.Seq})
 	if err == nil {
@@ -251,7 +256,7 @@ func (f *finishing) reread(ctx context.Context) error {
 	return err
 }
 
-// rewriteReceipt changes the fields of the receipt, and returns the replacement of its stored form.
+// rewriteReceipt changes the fields of the receipt and returns the replacement of its stored form.
 func (f *finishing) rewriteReceipt(of patch.Erasure, old backend.Record) (backend.Replaced, error) {
 	was := f.r.Patch
 	f.r.Patch = patch.NewErase(of).WithID(was.ID()).WithAuthor(was.Author()).WithTimestamp(was.Timestamp())
@@ -266,7 +271,7 @@ func (f *finishing) replaced(old backend.Record, is patch.Record) (backend.Repla
 	return backend.Replaced{Seq: old.Seq, Old: old.Data, Data: raw.Data, OldSum: recordform.Checksum(old.Data), Sum: raw.Sum}, err
 }
 
-// blank replaces all covered records by blanks, and covered values of the initial state by null.
+// blank replaces all covered records by blanks and sets covered values of the initial state to null.
 func (f *finishing) blank(ctx context.Context) error {
 	if err := f.nullInitial(ctx); err != nil {
 		return err
@@ -304,7 +309,7 @@ func (f *finishing) replace(ctx context.Context, r backend.Replacement) (moved b
 	return moved, f.log.Named(f.e.Name, err)
 }
 
-// nullInitial sets values of the initial state to null.
+// nullInitial sets the covered values of the initial state to null.
 func (f *finishing) nullInitial(ctx context.Context) error {
 	for len(f.r.Of.Initial) > 0 {
 		s, err := f.log.Session(ctx, f.e.Name)
@@ -326,7 +331,8 @@ func (f *finishing) nullInitial(ctx context.Context) error {
 	return nil
 }
 
-// changed returns the blanks of the first records, up to the limits of a commit, and the number of records that it looked at.
+// changed returns the blanks of the first records, within the limits of a commit. n is the number of records that it
+// examined.
 func (f *finishing) changed(ctx context.Context, seqs []uint64) (out []backend.Replaced, n int, err error) {
 	seqs = seqs[:min(len(seqs), maxRecords)]
 	var records []patch.Record
@@ -446,7 +452,7 @@ func (f *finishing) closeOnce(ctx context.Context) error {
 	return nil
 }
 
-// markDone marks the call as done in its receipt.
+// markDone marks the call as done in its first receipt.
 func (c *Call) markDone(ctx context.Context) error {
 	of := c.call()
 	of.Session = of.CallSession

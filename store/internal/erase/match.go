@@ -1,5 +1,6 @@
-// Package erase erases events: it finds the content to erase, logs receipts, and replaces records by blanks, in a session and in
-// its relatives.
+// Package erase erases content from sessions. It finds the content to erase, logs receipts and replaces records by
+// blanks, in a session and in its relatives. A relative is a session that shares its first records with another, such
+// as a fork.
 package erase
 
 import (
@@ -11,19 +12,19 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Matcher finds a text in the parts of events, patches and state values that an erasure can remove. Those are the parts
-// that a record has and its blank lacks. A blank keeps state values, so they can still match.
+// Matcher finds a text in content that an erasure can remove from events, patches and state values. This is the
+// content that a record has and its blank does not. If state values are kept, a blank can still match.
 type Matcher struct {
-	Text   string // "" never matches
+	Text   string // "" matches nothing
 	Folded bool   // ignore case
 }
 
-// Event reports whether an erase can remove the text from an event.
+// Event reports whether an erasure can remove the text from an event.
 func (m Matcher) Event(e *patch.Event) bool {
 	return m.removes(e, func() erasable { return e.Blank("", patch.NullValues) })
 }
 
-// Patch reports whether an erase can remove the text from a patch, apart from the events that it inserts.
+// Patch reports whether an erasure can remove the text from a patch, apart from the events that the patch inserts.
 func (m Matcher) Patch(p *patch.PatchEvent) bool {
 	none := func(int) bool { return false }
 	return m.removes(p, func() erasable { return p.Blank("", patch.NullValues, none) })
@@ -35,13 +36,14 @@ type erasable interface {
 	ErasedBy() (receipt string, erased bool)
 }
 
-// removes reports whether the text is in a string that occurs more often in a record than in its blank.
+// removes reports whether an erasure removes an occurrence of the text. Any string that contains the text must occur
+// more often in the record than in its blank.
 func (m Matcher) removes(of erasable, blank func() erasable) bool {
 	says := texts{}
 	return m.Text != "" && says.count(of, 1) && m.in(says) && says.count(blank(), -1) && m.in(says)
 }
 
-// in reports whether one of the texts contains the matcher's text.
+// in reports whether one of the strings contains the text.
 func (m Matcher) in(says texts) bool {
 	for text, n := range says {
 		if n > 0 && m.has(text) {
@@ -51,23 +53,23 @@ func (m Matcher) in(says texts) bool {
 	return false
 }
 
-// texts counts the texts of a JSON value: keys, strings, numbers, and the bytes of parts.
+// texts counts the strings in a JSON value: keys, strings, numbers, and the decoded bytes of parts.
 type texts map[string]int
 
-// count adds n for each text of a record or a value. It returns false if the value cannot be read.
+// count adds n for each string of a record or a value. It returns false if the value cannot be decoded.
 func (t texts) count(of json.Marshaler, n int) bool {
 	text, err := of.MarshalJSON()
 	if err != nil {
 		return false
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber() // as they are written
+	d.UseNumber() // keep the digits of numbers as they are written
 	var value any
 	if d.Decode(&value) != nil {
 		return false
 	}
 	if marked, ok := of.(erasable); ok {
-		if _, erased := marked.ErasedBy(); erased { // an erasure's mark is no text
+		if _, erased := marked.ErasedBy(); erased { // the mark of an erasure is not user text
 			members, _ := value.(map[string]any)
 			metadata, _ := members["customMetadata"].(map[string]any)
 			own, _ := metadata[patch.OwnMetadata].(map[string]any)
@@ -78,7 +80,7 @@ func (t texts) count(of json.Marshaler, n int) bool {
 	return true
 }
 
-// add adds n for each text of a value. name is the member's name.
+// add adds n for each string of a value. name is the name of the enclosing member.
 func (t texts) add(name string, value any, n int) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -96,7 +98,7 @@ func (t texts) add(name string, value any, n int) {
 		t[string(v)] += n
 	case string:
 		t[v] += n
-		if name == "data" { // bytes of a part; Python writes them in the alphabet for URLs
+		if name == "data" { // bytes of a part; Python encodes them with the URL alphabet
 			if data, err := base64.RawStdEncoding.DecodeString(urlAlphabet.Replace(strings.TrimRight(v, "="))); err == nil {
 				t[string(data)] += n
 			}
@@ -106,7 +108,7 @@ func (t texts) add(name string, value any, n int) {
 
 var urlAlphabet = strings.NewReplacer("-", "+", "_", "/")
 
-// fieldNames are field names, which do not count as text, even where user data has a key with the same name.
+// fieldNames are names of fields. They do not count as text, even where user data has a key with such a name.
 var fieldNames = func() map[string]bool {
 	names := map[string]bool{}
 	for name := range strings.FieldsSeq(`

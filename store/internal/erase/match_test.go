@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
-// A text is found only where an erasure removes it: not in identities, field names and kept keys.
+// The matcher finds a text only in content that an erasure removes, not in ids, field names or kept keys.
 func TestMatcherFindsWhatAnEraseRemoves(t *testing.T) {
 	const event = `{"id":"secret-id","author":"secret-author","content":{"role":"user","parts":[{"text":"a Secret"},{"inlineData":{"mimeType":"text/plain","data":"Ynl0ZXM="}},
 		{"functionCall":{"name":"kept","args":{"inside":7.50}}}]},"actions":{"stateDelta":{"key":"value"}},"x":{"own":true}}`

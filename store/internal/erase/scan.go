@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
-// Why an event is erased.
+// Reasons for erasing an event.
 const (
 	Selected  = "selected"
 	StandsFor = "stands for an erased event"
@@ -24,24 +24,25 @@ const (
 	Same      = "same event in another session"
 )
 
-// Choose selects content of a record. own reports whether to erase a patch's content besides its events.
+// Choose selects content of a record. own reports whether to select the content of a patch apart from its events.
+// which reports whether to select the event with an index.
 type Choose func(r patch.Record) (own bool, which func(i int, e *patch.Event) bool)
 
 // Scan collects the content to erase while a log is read.
 type Scan struct {
 	Receipts []receipt.Receipt
-	Set      map[fold.Ref]string // the content to erase, and why; Index is -1 for a patch's content besides its events
-	Blank    map[fold.Ref]bool   // content that is erased already
-	ids      map[fold.Ref]string // of events inside patches, of copies, and of what is in the set
-	puts     map[uint64]int      // the number of events that a patch inserts
+	Set      map[fold.Ref]string // the content to erase and the reason; Index -1 means the content of a patch apart from its events
+	Blank    map[fold.Ref]bool   // content that is already erased
+	ids      map[fold.Ref]string // ids of events in patches, of copies, and of events in Set
+	puts     map[uint64]int      // number of events that a patch inserts, by the patch's seq
 	told     map[fold.Ref]telling
 	copies   []copyOf
-	copied   map[fold.Ref]string // marked copies → the id of the original
+	copied   map[fold.Ref]string // the ids of the originals, by marked copy
 	traces   traces.Traces
-	since    map[fold.Ref]uint64 // see blankSince
+	since    map[fold.Ref]uint64 // cache of blankSince
 
-	latest time.Time            // of the records so far
-	times  map[uint64]time.Time // of patches: the latest time up to them
+	latest time.Time            // the latest time of the records so far
+	times  map[uint64]time.Time // by the seq of a patch: the latest time of the records up to it
 }
 
 // NewScan begins a scan.
@@ -50,22 +51,22 @@ func NewScan() *Scan {
 		told: map[fold.Ref]telling{}, copied: map[fold.Ref]string{}, since: map[fold.Ref]uint64{}, times: map[uint64]time.Time{}}
 }
 
-// copyOf is an event that is a copy of another one, or contains some of its text.
+// copyOf is an event that is a copy of another event or contains some of its text.
 type copyOf struct {
 	ref fold.Ref
-	of  string   // the id of the other event; or
-	at  fold.Ref // its place, if Seq is not 0
+	of  string   // id of the other event; not used if at.Seq is not 0
+	at  fold.Ref // seq and index of the other event
 	why string
 }
 
-// branch identifies events that compaction never summarizes together with other events.
+// branch identifies events that compaction never summarises together with events of another branch.
 type branch struct{ name, scope string }
 
 // telling describes what a summary was made from.
 type telling struct {
 	of      branch
-	windows int         // the number of summaries of raw events merged in it
-	shown   [][2]uint64 // seqs of raw events that its summarizer was shown in addition to the summarised ones
+	windows int         // number of summaries of raw events merged into the summary
+	shown   [][2]uint64 // spans of seqs of raw events that the summarizer was shown, besides the events that it summarised
 }
 
 func tellingOf(e *patch.Event) telling {
@@ -81,7 +82,7 @@ func tellingOf(e *patch.Event) telling {
 	return telling{branch{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}, own.Windows, own.Shown}
 }
 
-// Record adds the next record of the log. values says whether state values are erased.
+// Record adds the next record of the log. values determines whether state values are erased.
 func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
 	if at := records.Envelope(r).Timestamp(); at.After(s.latest) {
 		s.latest = at
@@ -122,7 +123,7 @@ func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
 	}
 }
 
-// copy notes the events that an event was copied from or contains text of.
+// copy records which events e was copied from or contains text of.
 func (s *Scan) copy(ref fold.Ref, e *patch.Event) bool {
 	before := len(s.copies)
 	if o, ok := e.Origin(); ok {
@@ -136,7 +137,8 @@ func (s *Scan) copy(ref fold.Ref, e *patch.Event) bool {
 	return len(s.copies) > before
 }
 
-// coverKept covers blank events again if the newest receipt that covers them kept their summaries.
+// coverKept removes events from Blank if the newest receipt that covers them kept their summaries, so that they are
+// covered again.
 func (s *Scan) coverKept() {
 	for ref := range s.Blank {
 		if ref.Index >= 0 && s.keptAt(ref) {
@@ -154,7 +156,8 @@ func (s *Scan) keptAt(ref fold.Ref) bool {
 	return false
 }
 
-// blankSince returns the seq at which the first receipt that covers an event was closed, or the largest seq.
+// blankSince returns the ClosedAt of the first closed receipt that covers an event. Without such a receipt, it
+// returns the maximum seq.
 func (s *Scan) blankSince(ref fold.Ref) uint64 {
 	at, known := s.since[ref]
 	if !known {
@@ -169,7 +172,8 @@ func (s *Scan) blankSince(ref fold.Ref) uint64 {
 	return at
 }
 
-// unit is a patch or a group of patches. Each event that it inserts stands for all events that it removed.
+// unit is a patch or a group of patches. Each event that the unit inserts stands for all events that the unit
+// removed.
 type unit struct {
 	out  []fold.Cut
 	puts []fold.Ref
@@ -199,16 +203,16 @@ func unitsOf(v fold.View) ([]*unit, error) {
 	return slices.DeleteFunc(all, func(u *unit) bool { return len(u.puts) == 0 }), nil
 }
 
-// Spread adds to the set all content made from content in it, at any depth: events that patches inserted in its place,
-// copies, and summaries whose summarizer was shown a raw event of the set. With context, it also adds summaries whose
-// summarizer was shown a summary of the set. Content made after an event was blank does not derive from that event. v
-// is the view of the log.
+// Spread extends Set to all content made from content in Set, at any depth: events that patches inserted in its
+// place, copies, and summaries whose summarizer was shown a raw event in Set. If context is set, it also adds
+// summaries whose summarizer was shown a summary in Set. Content made after an event was blank does not derive from
+// that event. v is the view of the log.
 func (s *Scan) Spread(v fold.View, context bool) error {
 	units, err := unitsOf(v)
 	if err != nil {
 		return err
 	}
-	places := map[string]fold.Ref{} // of what is in the set, by id
+	places := map[string]fold.Ref{} // the content in Set, by id
 	for ref := range s.Set {
 		places[s.ids[ref]] = ref
 	}
@@ -254,7 +258,7 @@ func (s *Scan) spreadUnit(u *unit, places map[string]fold.Ref, add func(ref fold
 				continue
 			}
 			for _, put := range u.puts {
-				// A replacement of one event names that event.
+				// A copy stands only for its original.
 				if of, says := s.copied[put]; says {
 					if _, goes := places[of]; !goes {
 						continue
@@ -266,8 +270,9 @@ func (s *Scan) spreadUnit(u *unit, places map[string]fold.Ref, add func(ref fold
 	}
 }
 
-// spreadContext adds the summaries of raw events that follow an erased summary of their branch, since their summarizer
-// was shown it. A summarizer that merges summaries is shown no other summary.
+// spreadContext adds the summaries of raw events that follow an erased summary of their branch, because their
+// summarizers were shown the erased summary. The summarizer of a merged summary is shown only the summaries that it
+// merges.
 func (s *Scan) spreadContext(add func(ref fold.Ref, why string, of fold.Ref)) {
 	first := map[branch]fold.Ref{}
 	for ref := range s.Set {
@@ -283,13 +288,13 @@ func (s *Scan) spreadContext(add func(ref fold.Ref, why string, of fold.Ref)) {
 	}
 }
 
-// Event is an event to erase.
+// Event is an event to erase, and the reason.
 type Event struct {
 	fold.Ref
 	ID, Why string
 }
 
-// Events returns the content in the set, in the order of the log. Without blank, it leaves out blank content.
+// Events returns the content in Set, in log order. If blank is false, blank content is omitted.
 func (s *Scan) Events(blank bool) (events []Event) {
 	for ref, why := range s.Set {
 		if blank || !s.Blank[ref] {
@@ -326,8 +331,8 @@ func (s *Scan) Cover(of *patch.Erasure, events []Event) {
 	}
 }
 
-// chooseHidden selects the events that were hidden at the given time by patches with a time up to it. A patch's time
-// counts as no earlier than that of any record before it.
+// chooseHidden selects the events that were hidden by patches with a time up to at. The time of a patch counts as at
+// least the time of every record before it.
 func (s *Scan) chooseHidden(v fold.View, at time.Time) error {
 	since, err := v.HiddenSince()
 	for ref, by := range since {

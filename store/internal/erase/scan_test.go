@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
-// With an event goes what was put into the log for it, at any depth, and with context what a summarizer was shown beside it.
+// Spread adds the content derived from an erased event at any depth and, with context, later summaries of the branch.
 func TestScanSpreads(t *testing.T) {
 	summary := func(id, own string) string {
 		return `"summaryEvent":{"id":"` + id + `","content":{"parts":[{"text":"short"}]},"customMetadata":{"patchlog":{` + own + `}}}`
@@ -51,8 +51,7 @@ func TestScanSpreads(t *testing.T) {
 	}
 }
 
-// Sessions have the records in common that the lineage of one says are the other's, or those of a session that both descend
-// from.
+// Two sessions share the records that one inherited from the other, or that both inherited from a common ancestor.
 func TestCommon(t *testing.T) {
 	root := erase.Session{Head: backend.Head{Creation: "root"}}
 	child := func(of erase.Session, creation string, at uint64) erase.Session {

@@ -16,20 +16,20 @@ type Ancestor struct {
 	Seq      uint64
 }
 
-// Session is a session's head and its decoded meta.
+// Session is a session's head and decoded meta record.
 type Session struct {
 	Name    string
 	Head    backend.Head
 	Initial map[string]patch.Value
-	Lineage []Ancestor // the oldest first
+	Lineage []Ancestor // oldest ancestor first
 	Err     error      // if not nil, the session is damaged, and only Name is set
 }
 
-// everything is the seq of a session's own entry in its lineage.
+// everything is the Seq of a session as its own ancestor.
 const everything = ^uint64(0)
 
-// Common returns the number of first records that two sessions share. They are related if they began with the same
-// initial state.
+// Common returns the number of first records that two sessions share. related reports whether both sessions have a
+// common ancestor, and so began with the same initial state.
 func Common(a, b Session) (n uint64, related bool) {
 	of := map[string]uint64{a.Head.Creation: everything}
 	for _, x := range a.Lineage {
@@ -43,12 +43,12 @@ func Common(a, b Session) (n uint64, related bool) {
 	return n, related
 }
 
-// Descend returns the lineage of a copy of a session's records up to a seq.
+// Descend returns the lineage of a copy of a session's records up to seq.
 func Descend(creation string, lineage []Ancestor, seq uint64) []Ancestor {
 	return append(Cut(lineage, seq), Ancestor{creation, seq})
 }
 
-// Cut returns a lineage limited to the records up to a seq.
+// Cut returns a lineage limited to the records up to seq.
 func Cut(lineage []Ancestor, seq uint64) (cut []Ancestor) {
 	for _, x := range lineage {
 		cut = append(cut, Ancestor{x.Creation, min(x.Seq, seq)})
@@ -56,7 +56,7 @@ func Cut(lineage []Ancestor, seq uint64) (cut []Ancestor) {
 	return cut
 }
 
-// Family returns the key of a session's relatives: the creation id of the oldest session in its lineage.
+// Family returns the key of a session's relatives. The key is the creation id of the oldest session in the lineage.
 func Family(creation string, lineage []Ancestor) string {
 	if len(lineage) > 0 {
 		return lineage[0].Creation
@@ -70,9 +70,9 @@ type Log struct {
 	Store
 }
 
-// Store is what an erasure needs from a store besides its backend. Names are the backend's. IsGone reports whether an
-// error says that the session does not exist or was created again. The error of a damaged session matches
-// [patch.ErrCorrupt].
+// Store has the operations of a store that an erasure needs besides the backend. Session names are those of the
+// backend. If a session is damaged, the error matches [patch.ErrCorrupt]. IsGone reports whether an error means that
+// the session does not exist or was created again.
 type Store interface {
 	Session(ctx context.Context, name string) (Session, error)
 	IsGone(err error) bool
@@ -80,23 +80,23 @@ type Store interface {
 	// Relatives yields the sessions of a family, including damaged ones.
 	Relatives(ctx context.Context, family string) iter.Seq2[Session, error]
 
-	// Read calls each with all records of a session's log, in order, and returns their view. The error matches
-	// [ErrEdition] if records were erased meanwhile.
+	// Read calls each with every record of a session's log, in order, and returns the view. If records are erased
+	// meanwhile, the error matches [ErrEdition].
 	Read(ctx context.Context, s Session, each func(patch.Record, backend.Record)) (fold.View, error)
 
 	// Pick returns records, both decoded and in their stored form.
 	Pick(ctx context.Context, name, creation string, seqs []uint64) ([]patch.Record, []backend.Record, error)
 
-	// Replace is [backend.Backend.Replace], with its errors. Afterwards the session's views are read anew.
+	// Replace is [backend.Backend.Replace], with the same errors. After it, views of the session are read again.
 	Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error
 
 	// Named adds the names of the store and the session to an error of the backend.
 	Named(name string, err error) error
 
-	// ResumeUser does what [Options.User] does, for a call that was interrupted.
+	// ResumeUser does the work of [Options.User] for a call that was interrupted.
 	ResumeUser(ctx context.Context, name string, opts Options) error
 
-	// Meta returns a session's encoded meta record with the given initial state.
+	// Meta returns the encoded meta record of a session, with the initial state in s.
 	Meta(s Session) ([]byte, error)
 }
 
@@ -109,5 +109,5 @@ func (l Log) lookup(ctx context.Context, name, creation string, ids ...string) (
 // confirm makes everything that was read durable.
 func (l Log) confirm(ctx context.Context) error { return l.Named("", write.Confirm(ctx, l.Backend)) }
 
-// ErrEdition: records were erased, or receipts logged, since the session was read.
+// ErrEdition: since the session was read, records were erased or receipts were logged.
 var ErrEdition = write.ErrOtherLog

@@ -11,28 +11,28 @@ import (
 
 // User erases all sessions of a user.
 //
-// The first session with content to erase has a call whose receipt is marked as erasing a user. Before that call visits
-// its relatives, each other session makes a call with the same id, and the shared values of the sessions become null.
-// So after a crash, one call is still open and will be resumed.
+// The first session with content to erase gets a call whose receipt is marked as erasing a user. Before that call
+// visits its relatives, every other session makes a call with the same id, and the shared values of the user become
+// null. If we crash meanwhile, the marked call is not done, and a later call resumes it.
 type User struct {
 	Log      Log
 	Sessions func(ctx context.Context) iter.Seq2[Session, error]
 	Options  Options
-	Given    bool // the caller gave the id
+	Given    bool // the caller supplied the id
 
-	// Calls are the calls that were made, even if Run fails.
+	// Calls are the calls made so far, even if Run fails.
 	Calls []*Call
 
-	// Shared sets the user's shared values to null, or with DryRun only finds them.
+	// Shared sets the user's shared values to null. With DryRun it only finds them.
 	Shared func(ctx context.Context) error
 }
 
-// All selects everything.
+// All selects all content.
 var All = Selection{All: true, Choose: func(patch.Record) (bool, func(int, *patch.Event) bool) {
 	return true, func(int, *patch.Event) bool { return true }
 }}
 
-// Run erases the sessions. If there is a marked receipt with the given id, Run finishes that call and selects nothing.
+// Run erases the sessions. If a marked receipt with the given id exists, Run finishes that call and selects nothing.
 func (u *User) Run(ctx context.Context) error {
 	marked, s, err := u.marked(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (u *User) marked(ctx context.Context) (receipt.Receipt, Session, error) {
 	return receipt.Receipt{}, Session{}, nil
 }
 
-// Others makes the calls of all sessions except one, and then erases the shared values.
+// Others makes the calls of all sessions except the session called but. It then erases the shared values.
 func (u *User) Others(ctx context.Context, but string) error {
 	for s, err := range u.Sessions(ctx) {
 		if err == nil && s.Name != but {
@@ -96,7 +96,7 @@ func (u *User) Others(ctx context.Context, but string) error {
 // call makes the call of one session, unless the session is gone or damaged.
 func (u *User) call(ctx context.Context, s Session, o Options, given bool) (*Call, error) {
 	at, c, err := len(u.Calls), newCall(u.Log, All, o), s.Err
-	u.Calls = append(u.Calls, c) // before the calls that this one makes
+	u.Calls = append(u.Calls, c) // added now, so that it precedes the calls made by this call
 	if err == nil {
 		c, err = Run(ctx, u.Log, s.Name, All, o, given)
 		u.Calls[at] = c

@@ -1,4 +1,4 @@
-// Package receipt reads receipts of erasures, and finds their marks in a log. It does no I/O.
+// Package receipt decodes the receipts of erasures and finds the marks of erased content in a log. It does no I/O.
 package receipt
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Receipt is a receipt's record with its decoded content, limited to the records before it.
+// Receipt is a receipt's record and its decoded content, limited to the records before the receipt.
 type Receipt struct {
 	patch.Record
 	Of patch.Erasure
@@ -41,13 +41,14 @@ func Of(r patch.Record) Receipt {
 	return Receipt{r, e}
 }
 
-// Covers reports whether the receipt covers an event or, with index -1, a patch's content besides its events.
+// Covers reports whether the receipt covers an event. The index -1 means the content of a patch apart from its
+// events.
 func (r Receipt) Covers(ref fold.Ref) bool { return r.Of.CoversEvent(ref.Seq, ref.Index) }
 
-// Keeps reports whether summaries of the erased events stay as they are.
+// Keeps reports whether the erasure keeps the summaries of erased events.
 func (r Receipt) Keeps() bool { return r.Of.Summaries == patch.KeepSummaries }
 
-// IsOpen reports whether the receipt was logged in the session with this creation id, and its erasure is not complete.
+// IsOpen reports whether the receipt was logged in the session with this creation id and is not closed.
 func (r Receipt) IsOpen(creation string) bool { return r.Of.Session == creation && r.Of.ClosedAt == 0 }
 
 // IsCall reports whether this is the first receipt of a call on the session with this creation id.
@@ -55,13 +56,13 @@ func (r Receipt) IsCall(creation string) bool {
 	return r.Of.Session == creation && r.Of.CallSession == creation && r.ID() == ID(r.Of, 0)
 }
 
-// IsOfCall reports whether the receipt belongs to the given call, and was logged in the session with this creation id.
+// IsOfCall reports whether the receipt belongs to the given call and was logged in the session with this creation id.
 func (r Receipt) IsOfCall(call patch.Erasure, creation string) bool {
 	return r.Of.CallID == call.CallID && r.Of.ForUser == call.ForUser && r.Of.CallSession == call.CallSession && r.Of.Session == creation
 }
 
-// ID derives the id of a call's receipt in a session, the n-th after the first. Every process derives the same id, so a
-// log has that receipt once. No other session and no other call has a receipt with this id.
+// ID derives the id of receipt n, from 0, of a call in a session. Every process derives the same id, so a log
+// contains the receipt at most once. The ids differ between sessions and between calls.
 func ID(of patch.Erasure, n int) string {
 	name := fmt.Sprintf("%q %t %q %q %d", of.CallID, of.ForUser, of.CallSession, of.Session, n)
 	return uuid.NewSHA1(receiptSpace, []byte(name)).String()
@@ -69,7 +70,8 @@ func ID(of patch.Erasure, n int) string {
 
 var receiptSpace = uuid.MustParse("5a0e6f0e-6e0b-4c55-9c0f-7f1f4c7d0b4e")
 
-// Blank returns a record without the content that the receipts erase, or the record itself if nothing is left to erase.
+// Blank returns the record without the content that the receipts erase. If nothing is left to erase, it returns r
+// itself.
 func Blank(r patch.Record, receipts []Receipt) patch.Record {
 	for _, receipt := range receipts {
 		if r.Seq < receipt.Seq {
@@ -79,8 +81,8 @@ func Blank(r patch.Record, receipts []Receipt) patch.Record {
 	return r
 }
 
-// NullInitial sets to null the values of a session's initial state that the receipts erase. changed reports whether any
-// of these was not null.
+// NullInitial sets the values of a session's initial state that the receipts erase to null. changed reports whether
+// any of them was not null before.
 func NullInitial(initial map[string]patch.Value, receipts []Receipt) (changed bool) {
 	for _, r := range receipts {
 		for _, name := range r.Of.Initial {
@@ -92,7 +94,7 @@ func NullInitial(initial map[string]patch.Value, receipts []Receipt) (changed bo
 	return changed
 }
 
-// Null is the value null.
+// Null is the JSON value null.
 var Null = func() patch.Value {
 	v, err := patch.ParseValue([]byte("null"))
 	if err != nil {
@@ -104,7 +106,7 @@ var Null = func() patch.Value {
 // IsNull reports whether a value is null.
 func IsNull(v patch.Value) bool { return v.Any() == nil }
 
-// Covered returns the seqs of the records that the receipts cover, in order.
+// Covered returns the seqs of the records that the receipts cover, in ascending order.
 func Covered(receipts ...Receipt) (seqs []uint64) {
 	for _, r := range receipts {
 		for _, s := range r.Of.Seqs {
@@ -117,15 +119,15 @@ func Covered(receipts ...Receipt) (seqs []uint64) {
 	return slices.Compact(seqs)
 }
 
-// Marks collects the marks of erased content in a log, and the log's receipts.
+// Marks collects the receipts of a log and the marks of its erased content.
 type Marks struct {
 	Receipts []Receipt
-	blanks   []Mark // in the order of the log
+	blanks   []Mark // in log order
 }
 
-// Mark names erased content, and the receipt that erased it.
+// Mark is erased content and the id of the receipt that erased it.
 type Mark struct {
-	fold.Ref // Index is -1 for a patch's content besides its events
+	fold.Ref // Index -1 means the content of a patch apart from its events
 	Receipt  string
 }
 
@@ -146,7 +148,8 @@ func (s *Marks) Add(r patch.Record) {
 	}
 }
 
-// WithoutReceipt returns the marks whose receipt is missing or does not cover them, one for each record and receipt.
+// WithoutReceipt returns the marks whose receipt is missing or does not cover them. It returns one mark for each
+// record and receipt.
 func (s *Marks) WithoutReceipt() (marks []Mark) {
 	receipts := s.byID()
 	for _, b := range s.blanks {
@@ -160,7 +163,7 @@ func (s *Marks) WithoutReceipt() (marks []Mark) {
 	return marks
 }
 
-// MissingReceipts returns the ids of receipts that a mark names and the log lacks.
+// MissingReceipts returns the ids of receipts that marks refer to and that the log does not have.
 func (s *Marks) MissingReceipts() (ids []string) {
 	receipts := s.byID()
 	for _, b := range s.blanks {

@@ -16,7 +16,7 @@ func erasing(of patch.Erasure, id string, seq uint64) patch.Record {
 	return patch.Record{Seq: seq, Patch: patch.NewErase(of).WithID(id)}
 }
 
-// A receipt says of records before it alone which are erased, and of a session whether it is its own.
+// A receipt covers only records before it, and is open only in the session that it was logged in.
 func TestReceipt(t *testing.T) {
 	of := patch.Erasure{CallID: "call", CallSession: "c1", Session: "c1", Seqs: []patch.Span{{From: 2, To: 3}, {From: 5, To: 9}}, EventIndices: map[uint64][]int{3: {1}}}
 	r := receipt.Of(erasing(of, "", 7))
@@ -37,7 +37,7 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// What receipts cover becomes blank, with a mark that names the receipt; blanks of which none says so are found.
+// Covered content becomes blank and names its receipt; blanks without a covering receipt are found.
 func TestMarks(t *testing.T) {
 	records := []patch.Record{{Seq: 1, Event: testlog.Text("e1", "i", "user", "secret")}, {Seq: 2, Event: testlog.Text("e2", "i", "user", "secret")}}
 	r := receipt.Of(erasing(patch.Erasure{CallID: "call", Session: "c", Seqs: []patch.Span{{From: 1, To: 1}}}, "r", 3))

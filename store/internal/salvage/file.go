@@ -1,4 +1,5 @@
-// Package salvage finds the records of each session in a bbolt file in any state, and decides which of them were its log.
+// Package salvage recovers the sessions in a bbolt file that may be damaged. It finds the records of each session and
+// determines which of them belong to the session's log.
 package salvage
 
 import (
@@ -13,15 +14,15 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
-// File is a file that was scanned.
+// File is a scanned file.
 type File struct {
 	*bolt.Scan
 
-	// Deleted counts the sessions, and DeletedRecords their records, that [File.Logs] omits because they were deleted
-	// or never finished.
+	// Deleted counts the sessions that [File.Logs] omits because they were deleted or never completely created.
+	// DeletedRecords counts the records of these sessions.
 	Deleted, DeletedRecords int
 
-	receipts map[uint32]bool // checksums of receipts
+	receipts map[uint32]bool // by checksum: whether the record is a receipt
 }
 
 // Scan scans a file.
@@ -45,8 +46,7 @@ func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 	return v, err
 }
 
-// Read reads a record of a log and blanks the content that later receipts cover. It also returns the record's byte
-// form.
+// Read reads a record of a log and erases the content that later receipts cover. It also returns the encoded record.
 func (v *File) Read(l *Log, r bolt.ScannedRecord) (rec patch.Record, form []byte, ok bool) {
 	if rec, form, ok = v.read(r); !ok {
 		return rec, nil, false
@@ -59,7 +59,7 @@ func (v *File) Read(l *Log, r bolt.ScannedRecord) (rec patch.Record, form []byte
 	return rec, form, err == nil
 }
 
-// read reads a record, and checks that the same record is still there.
+// read reads a record and checks that it is the record that was scanned.
 func (v *File) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
 	form, err := v.Scan.Read(r)
 	if err != nil || recordform.Checksum(form) != r.Sum {
@@ -73,9 +73,11 @@ func (v *File) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
 	return rec, form, err == nil
 }
 
-// erase applies the erasures of a log. Free pages may hold a record from before its erasure. Where both a record and
-// its blank are found, erase takes the blank. It also collects the receipts, by which [File.Read] blanks the other
-// records. It does so even if the chain fits: the chain may be of a commit before the erasure was complete.
+// erase applies the erasures of a log.
+//
+// Free pages may have a record from before its erasure. If both a record and its blank are found, erase chooses the
+// blank. It also collects the receipts, so that [File.Read] can erase content in the other records. This is needed
+// even if the records match the chain, because the chain may be from before the end of the erasure.
 func (v *File) erase(l *Log) {
 	for _, r := range slices.Concat(l.Records, l.Spare) {
 		if !v.receipts[r.Sum] || slices.Contains(l.foreign, r.Seq) {
@@ -86,7 +88,7 @@ func (v *File) erase(l *Log) {
 		}
 	}
 	for at, choices := range l.choices {
-		blanks := map[string]bolt.ScannedRecord{} // by the record's id
+		blanks := map[string]bolt.ScannedRecord{} // by record id
 		for _, r := range choices {
 			rec, _, ok := v.read(r)
 			if !ok {

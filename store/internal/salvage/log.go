@@ -18,24 +18,24 @@ type Log struct {
 	Name     string // set if Named
 	Named    bool
 	Entry    *bolt.ScannedEntry
-	Records  []bolt.ScannedRecord // at first all copies, in the end one for each seq
+	Records  []bolt.ScannedRecord // first all copies of all records, finally one record for each seq
 	Spare    []bolt.ScannedRecord // rejected copies that may be the right ones
 	Doubt    bool                 // the session may have been deleted
-	Says     bool                 // something in the file says that it was deleted, or was never finished
-	Last     uint64               // seq of the log's last record
+	Says     bool                 // the file has evidence that the session was deleted or never completely created
+	Last     uint64               // seq of the last record of the log
 	Ended    bool                 // Last is known
-	Receipts []receipt.Receipt    // of erasures
+	Receipts []receipt.Receipt    // receipts of erasures
 
 	entries  []bolt.ScannedEntry
 	heads    []bolt.ScannedHead
-	head     *bolt.ScannedHead            // the head that says where the log ends, or nil
+	head     *bolt.ScannedHead            // the head that determines where the log ends, or nil
 	choices  map[int][]bolt.ScannedRecord // by index in Records: all candidates, if there are several
-	foreign  []uint64                     // seqs of records that may be of another session
-	doubtful []patch.Span                 // in each span, a chain shows that some record is wrong
+	foreign  []uint64                     // seqs of records that may belong to another session
+	doubtful []patch.Span                 // spans of seqs; in each span, at least one record may be wrong
 }
 
-// Logs returns the sessions to write, those that certainly exist first. isName reports whether a string is the name of a
-// session, and isStaged whether it is the name of an unfinished one.
+// Logs returns the sessions to write. Sessions that certainly exist come first. isName reports whether a string is a
+// valid session name. isStaged reports whether it is the name of a staged session.
 func (v *File) Logs(ctx context.Context, isName, isStaged func(string) bool) ([]*Log, error) {
 	byNumber := map[uint64]*Log{}
 	of := func(number uint64) *Log {
@@ -61,7 +61,7 @@ func (v *File) Logs(ctx context.Context, isName, isStaged func(string) bool) ([]
 		}
 		l.Records = v.Records[start:end:end]
 	}
-	newest := map[string]uint64{} // session by name
+	newest := map[string]uint64{} // number of the newest session, by name
 	for _, l := range byNumber {
 		l.identify(isName)
 		if l.Named {
@@ -102,13 +102,13 @@ func (l *Log) order() int {
 	return 0
 }
 
-// identify determines the session's name, and keeps the entry and the heads with that name.
+// identify determines the session's name and keeps only the entry and the heads with that name.
 func (l *Log) identify(isName func(string) bool) {
 	if len(l.entries) > 0 {
 		l.Name, l.Named = l.entries[0].Name, true
 		l.Entry = &l.entries[0]
 	}
-	if len(l.heads) > 0 && (l.Entry == nil || l.heads[0].Rank > l.Entry.Rank) { // a failed commit may have left another name for the number
+	if len(l.heads) > 0 && (l.Entry == nil || l.heads[0].Rank > l.Entry.Rank) { // a failed commit may have left another name for the session number
 		l.Name, l.Named, l.Entry = l.heads[0].Name, true, nil
 		if i := slices.IndexFunc(l.entries, func(e bolt.ScannedEntry) bool { return e.Name == l.Name }); i >= 0 {
 			l.Entry = &l.entries[i]
@@ -134,8 +134,8 @@ func (l *Log) rank() (rank bolt.Rank) {
 	return rank
 }
 
-// unheld reports whether each page with records of the log is free, or may be. If the directory lists such a session,
-// the directory's page may be of an earlier commit.
+// unheld reports whether all pages with records of the log are free, or may be free. If the directory nevertheless
+// lists the session, the directory page may be of an earlier commit.
 func (v *File) unheld(l *Log) bool {
 	rank := l.rank()
 	switch {
@@ -144,7 +144,7 @@ func (v *File) unheld(l *Log) bool {
 	case len(l.heads) == 0 || l.heads[0].Last == 0:
 	case v.BrokenPages == 0 || l.heads[0].Rank < bolt.InUse || l.Entry == nil || l.Entry.Rank < bolt.InUse:
 		rank = bolt.Free
-	} // else the records were in the broken pages
+	} // otherwise the records were in the broken pages
 	return rank == bolt.Free || rank == bolt.Unknown && !v.FreeKnown
 }
 
@@ -158,10 +158,10 @@ func (l *Log) anyFree() bool {
 	return false
 }
 
-// deleted reports whether the session was certainly deleted. It sets Doubt and Says if it may have been. newest is the
-// highest number of a session with the same name.
+// deleted reports whether the session was certainly deleted. If the session may have been deleted, deleted sets Doubt
+// and Says. newest is the highest number of a session with the same name.
 func (v *File) deleted(l *Log, newest uint64) bool {
-	recreated := l.Named && newest > l.Number // a name has one session at a time
+	recreated := l.Named && newest > l.Number // only one session at a time can have the name
 	switch v.Standing(l.Number) {
 	case bolt.There:
 		l.Doubt, l.Says = recreated || v.unheld(l), recreated
@@ -169,7 +169,7 @@ func (v *File) deleted(l *Log, newest uint64) bool {
 	case bolt.Disputed:
 		l.Doubt = true
 		return false
-	case bolt.Later: // the creating commit is missing, or never took place
+	case bolt.Later: // the commit that created the session is missing or failed
 		l.Doubt = recreated || v.Metas == 2
 		l.Says = l.Doubt
 		return false
@@ -182,14 +182,14 @@ func (v *File) deleted(l *Log, newest uint64) bool {
 	if recreated || v.Swept(l.Number) {
 		return true
 	}
-	// Rows of unknown rank are from a part of the tree that cannot be read. Rows in use may be of a deleted session
-	// whose rows are not removed yet. Or their page is of an earlier commit; then other pages of the session are on the
-	// list of free pages.
+	// Rows of unknown rank are in a part of the tree that cannot be read. Rows in use may belong to a deleted session
+	// whose rows are not removed yet. Or the page of these rows is of an earlier commit; other pages of the session
+	// are then in the free list.
 	l.Doubt = v.unheld(l) || l.anyFree() || !v.FreeKnown || !v.SweptKnown()
 	return false
 }
 
-// choose keeps one record for each seq, and determines where the log ends.
+// choose keeps one record for each seq and determines where the log ends.
 func (l *Log) choose() {
 	l.end()
 	var chosen []bolt.ScannedRecord
@@ -216,7 +216,7 @@ func sameRecord(a, b bolt.ScannedRecord) bool { return a.Sum == b.Sum && a.Size 
 // judge determines which records may be wrong.
 func (l *Log) judge() {
 	l.prefer()
-	proved := l.head != nil && l.prove() // whether the records up to the head's last are proved right
+	proved := l.head != nil && l.prove() // the chain proves that the records up to head.Last are right
 	switch {
 	case proved:
 		l.doubtful = nil
@@ -237,14 +237,14 @@ func (l *Log) judge() {
 		return
 	}
 	last := l.Records[n-1].Seq
-	if l.head != nil && (l.head.Rank > bolt.Free || l.Records[n-1].Rank == bolt.Free) { // the log should have no record after the head's last
+	if l.head != nil && (l.head.Rank > bolt.Free || l.Records[n-1].Rank == bolt.Free) { // there should be no record after head.Last
 		l.doubtful = append(l.doubtful, patch.Span{From: l.Last + 1, To: last})
 	}
 	l.Last = last
 }
 
-// prefer chooses, among several records with one seq, the record whose row checksum is right. If none is right, it
-// notes the seq in foreign: the session's number in the key may be wrong.
+// prefer chooses, among several records with the same seq, one with a valid row checksum. If no checksum is valid,
+// prefer adds the seq to foreign, because the session number in the row's key may be wrong.
 func (l *Log) prefer() {
 	for i, r := range l.Records {
 		sure := 0
@@ -262,13 +262,13 @@ func (l *Log) prefer() {
 		if !r.Sure {
 			l.foreign = append(l.foreign, r.Seq)
 		}
-		if !r.Sure || sure > 1 || sure == 0 && l.choices[i] != nil { // any candidate may be the right one
+		if !r.Sure || sure > 1 || sure == 0 && l.choices[i] != nil { // any of the candidates may be right
 			l.doubtful = append(l.doubtful, patch.Span{From: r.Seq, To: r.Seq})
 		}
 	}
 }
 
-// unite sorts the doubtful spans, and joins adjacent ones.
+// unite sorts the doubtful spans and joins adjacent and overlapping ones.
 func (l *Log) unite() {
 	slices.SortFunc(l.doubtful, func(a, b patch.Span) int { return cmp.Compare(a.From, b.From) })
 	var united []patch.Span
@@ -282,7 +282,7 @@ func (l *Log) unite() {
 	l.doubtful = united
 }
 
-// InDoubt reports whether a record may be wrong.
+// InDoubt reports whether the record with this seq may be wrong.
 func (l *Log) InDoubt(seq uint64) bool {
 	i, found := slices.BinarySearchFunc(l.doubtful, seq, func(s patch.Span, seq uint64) int { return cmp.Compare(s.From, seq) })
 	return found || i > 0 && seq <= l.doubtful[i-1].To
@@ -290,7 +290,7 @@ func (l *Log) InDoubt(seq uint64) bool {
 
 // end determines where the log ends.
 func (l *Log) end() {
-	if len(l.heads) > 0 { // of heads with equal rank, the highest seq is first
+	if len(l.heads) > 0 { // heads with equal rank are in descending order of Last
 		l.head = &l.heads[0]
 		l.Last, l.Ended = l.head.Last, true
 		return
@@ -305,13 +305,15 @@ func (l *Log) end() {
 	}
 }
 
-// maxTries limits the combinations of candidates that are tried. maxTriedRecords limits the records read for that.
+// maxTries limits the combinations of candidates that are tried. maxTriedRecords limits the records whose checksums
+// are added for these tries.
 const (
 	maxTries        = 4096
 	maxTriedRecords = 1 << 24
 )
 
-// prove looks for a combination of candidates whose chain is that of the log's head, and reports whether there is one.
+// prove looks for a combination of candidates that has the chain of the log's head. It reports whether there is such
+// a combination.
 func (l *Log) prove() bool {
 	places := slices.Sorted(maps.Keys(l.choices))
 	turns := make([]int, len(places))
@@ -326,7 +328,7 @@ func (l *Log) prove() bool {
 			l.Records[places[i]] = choices[turns[i]]
 			carry = turns[i] == 0
 		}
-		if !slices.ContainsFunc(turns, func(n int) bool { return n > 0 }) { // all have been tried
+		if !slices.ContainsFunc(turns, func(n int) bool { return n > 0 }) { // all combinations have been tried
 			return false
 		}
 	}
@@ -336,7 +338,7 @@ func (l *Log) prove() bool {
 	return false
 }
 
-// fits reports whether the log has every record up to a head, and these have the head's chain.
+// fits reports whether the log has every record up to head.Last and these records have the head's chain.
 func (l *Log) fits(head bolt.ScannedHead) bool {
 	chain, next := backend.Chain{}, uint64(1)
 	for _, r := range l.Records {
@@ -354,9 +356,9 @@ func (l *Log) fits(head bolt.ScannedHead) bool {
 	return next == head.Last+1 && chain == head.Chain
 }
 
-// stretches finds the spans of records between two heads whose chains the records do not match.
+// stretches finds the spans of records between two heads that do not match the chain.
 func (l *Log) stretches() {
-	marks := map[uint64]bolt.ScannedHead{} // of the highest rank
+	marks := map[uint64]bolt.ScannedHead{} // by Last, the head with the highest rank
 	for _, h := range l.heads {
 		if _, there := marks[h.Last]; !there && h.Last > 0 {
 			marks[h.Last] = h
@@ -368,7 +370,7 @@ func (l *Log) stretches() {
 		if r.Seq < next {
 			continue
 		}
-		if r.Seq > next { // a gap: continue at the next head
+		if r.Seq > next { // after a gap, continue at the next head
 			l.doubtful = append(l.doubtful, doubtful...)
 			doubtful, known = nil, false
 			if h, ok := marks[r.Seq-1]; ok {
@@ -384,9 +386,9 @@ func (l *Log) stretches() {
 		case !ok:
 		case !known:
 			chain, known, from = h.Chain, true, next
-		case chain == h.Chain: // the chain vouches for all records since the last head that fitted
+		case chain == h.Chain: // the chain proves all records since the previous matching head
 			doubtful, from = nil, next
-		default: // a failed commit may have left a head that fits nothing: try the next
+		default: // the head may come from a failed commit; try the next head
 			doubtful = []patch.Span{{From: from, To: r.Seq}}
 		}
 	}

@@ -14,7 +14,7 @@ func scanned(seq uint64, sum uint32) bolt.ScannedRecord {
 	return bolt.ScannedRecord{Number: 1, Seq: seq, Sum: sum, Rank: bolt.InUse, Sure: true}
 }
 
-// headAt returns a head whose chain is that of records with the given sums.
+// headAt returns a head with the chain of records with these checksums.
 func headAt(sums ...uint32) bolt.ScannedHead {
 	h := bolt.ScannedHead{Number: 1, Name: "s", Last: uint64(len(sums)), Rank: bolt.InUse}
 	for _, sum := range sums {
@@ -23,15 +23,15 @@ func headAt(sums ...uint32) bolt.ScannedHead {
 	return h
 }
 
-// The chain of a head says which of several copies of a record is the right one, which records are in doubt, and where the
-// log ends.
+// With the chain of a head, judge chooses between copies of a record, finds doubtful records and determines the end
+// of the log.
 func TestJudge(t *testing.T) {
 	unsure := scanned(2, 22)
 	unsure.Sure = false
 	for name, c := range map[string]struct {
 		records []bolt.ScannedRecord
 		heads   []bolt.ScannedHead
-		sums    []uint32 // that are chosen
+		sums    []uint32 // of the chosen records
 		doubt   []patch.Span
 		spare   int
 		last    uint64
@@ -69,15 +69,15 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Sessions come with those first that are sure to have been there; of a name the newest session is taken, and staged ones are
-// left out.
+// Sessions that certainly exist come first. If several sessions have a name, the newest is returned. Staged sessions
+// are omitted.
 func TestLogs(t *testing.T) {
 	scan := &bolt.Scan{FreeKnown: true}
 	for number, name := range map[uint64]string{1: "a", 2: "a", 3: "staged", 4: "b"} {
 		scan.Entries = append(scan.Entries, bolt.ScannedEntry{Number: number, Name: name, Rank: bolt.InUse})
 		scan.Heads = append(scan.Heads, bolt.ScannedHead{Number: number, Name: name, Last: 1, Chain: backend.Chain{}.Add(uint32(number)), Rank: bolt.InUse})
 	}
-	for number := uint64(1); number <= 5; number++ { // of the fifth nothing says the name
+	for number := uint64(1); number <= 5; number++ { // no entry or head names session 5
 		scan.Records = append(scan.Records, bolt.ScannedRecord{Number: number, Seq: 1, Sum: uint32(number), Rank: bolt.InUse, Sure: true})
 	}
 	v := &File{Scan: scan}
@@ -93,16 +93,16 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// Rows in use may be of a deleted session if the list of deleted sessions, whose rows are still to be removed, cannot be read.
+// If the list of deleted sessions cannot be read, rows in use may belong to a deleted session.
 func TestLogsInDoubt(t *testing.T) {
-	for metas, doubt := range []bool{false, true, true} { // without a whole meta page, nothing says what is in use
+	for metas, doubt := range []bool{false, true, true} { // without a complete meta page, no page is known to be in use
 		v := &File{Scan: &bolt.Scan{Metas: metas, FreeKnown: true, Entries: []bolt.ScannedEntry{{Number: 1, Name: "a", Rank: bolt.InUse}}, Records: []bolt.ScannedRecord{scanned(1, 11)}}}
 		logs := testlog.Must(v.Logs(t.Context(), func(string) bool { return true }, func(string) bool { return false }))(t)
 		testlog.Equal(t, "in doubt", []bool{logs[0].Doubt, logs[0].Says}, []bool{doubt, false})
 	}
 }
 
-// A session of which only the name is found is lost or was deleted.
+// A session whose name is found without records is in doubt: its records are lost, or it was deleted.
 func TestLogsWithoutRecords(t *testing.T) {
 	v := &File{Scan: &bolt.Scan{Metas: 2, FreeKnown: true, Entries: []bolt.ScannedEntry{{Number: 1, Name: "s", Rank: bolt.InUse}}, Heads: []bolt.ScannedHead{headAt(11, 22)}}}
 	logs := testlog.Must(v.Logs(t.Context(), func(string) bool { return true }, func(string) bool { return false }))(t)

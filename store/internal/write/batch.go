@@ -14,19 +14,19 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// batch holds encoded records, and the data that is committed with them.
+// batch holds encoded records and the data that is committed with them.
 type batch struct {
-	Counts Counts // of the log including the records
+	Counts Counts // counts of the log including the records
 
 	records     []backend.Record
 	shared      []backend.Value
-	size        int               // of the records, in bytes
+	size        int               // total size of the records in bytes
 	invocations []string          // see [State]
-	taken       map[string]uint64 // ids of the log and of earlier batches of the group, as far as they were looked up → seq
-	indexed     map[string]bool   // ids of groups and invocations that records of this batch take
+	taken       map[string]uint64 // ids that are taken in the log or by earlier batches of the write group, with their seqs; has only ids that were looked up
+	indexed     map[string]bool   // index ids of patch groups and invocations that records of this batch take
 }
 
-// add adds a record, whose seq is set.
+// add encodes and adds a record, whose seq is set.
 func (b *batch) add(s *Session, r patch.Record) error {
 	data, err := patch.AppendRecord(nil, r)
 	if err != nil {
@@ -39,7 +39,7 @@ func (b *batch) add(s *Session, r patch.Record) error {
 	return b.share(s, slices.Collect(records.SharedChanges(r)))
 }
 
-// put adds a record in its byte form.
+// put adds an encoded record.
 func (b *batch) put(r patch.Record, data []byte) {
 	raw := backend.Record{Seq: r.Seq, Sum: recordform.Checksum(data), Data: data}
 	for id := range r.IDs() {
@@ -57,7 +57,7 @@ func (b *batch) put(r patch.Record, data []byte) {
 	b.size += len(data)
 }
 
-// index gives a record the index entry of a group or an invocation, if it is the first record of that.
+// index adds an index id of a patch group or an invocation to a record, unless an earlier record has taken the id.
 func (b *batch) index(raw *backend.Record, id string) {
 	if b.taken[id] != 0 || b.indexed[id] {
 		return
@@ -68,7 +68,7 @@ func (b *batch) index(raw *backend.Record, id string) {
 	raw.IDs, b.indexed[id] = append(raw.IDs, id), true
 }
 
-// undo removes what was added since an earlier copy of the batch, and returns that copy.
+// undo removes the records added since earlier, a copy of the batch, and returns earlier.
 func (b *batch) undo(earlier batch) batch {
 	for _, raw := range b.records[min(len(earlier.records), len(b.records)):] {
 		for _, id := range raw.IDs {
@@ -97,8 +97,9 @@ func (b *batch) share(s *Session, changes []patch.Change) error {
 	return nil
 }
 
-// The index of ids also has entries for the first patch of a group, so that no other call logs the group, and for the
-// first event of an invocation, to which a rewind goes. Their ids are longer than any id of a record.
+// The id index has two kinds of entries besides the ids of records. The entry of a patch group refers to the first
+// patch of the group and prevents another call from logging the same group. The entry of an invocation refers to its
+// first event, which is the target of a rewind. The ids of these entries are longer than the id of any record.
 var (
 	groupMark      = strings.Repeat("\x00", patch.MaxIDBytes+1)
 	invocationMark = strings.Repeat("\x01", patch.MaxIDBytes+1)
@@ -106,16 +107,16 @@ var (
 
 func groupIndex(group string) string { return groupMark + group }
 
-// InvocationIndex returns the id that the first event of an invocation takes in the index of ids.
+// InvocationIndex returns the index id of the first event of an invocation.
 func InvocationIndex(invocation string) string {
-	sum := sha256.Sum256([]byte(invocation)) // it may have any length
+	sum := sha256.Sum256([]byte(invocation)) // an invocation id can have any length
 	return invocationMark + string(sum[:])
 }
 
-// maxInvocations limits the invocations remembered as present in the index.
+// maxInvocations limits the invocations that are cached as present in the index.
 const maxInvocations = 8
 
-// WithInvocation returns the last invocations with one more.
+// WithInvocation returns the most recent invocations, including this one.
 func WithInvocation(last []string, invocation string) []string {
 	if slices.Contains(last, invocation) {
 		return last
@@ -123,7 +124,7 @@ func WithInvocation(last []string, invocation string) []string {
 	return append(slices.Clone(last[max(0, len(last)-maxInvocations+1):]), invocation)
 }
 
-// IDs returns all ids that a record may take in the index.
+// IDs returns all ids that a record can take in the id index.
 func IDs(r patch.Record) []string {
 	ids := slices.Collect(r.IDs())
 	switch {
@@ -143,18 +144,18 @@ func idsOf(records []patch.Record) (ids []string) {
 	return slices.Compact(ids)
 }
 
-// Compress compresses a record. It is a variable for tests that look for texts in a file.
+// Compress compresses a record. It is a variable so that tests that search a file for texts can replace it.
 var Compress = recordform.Compress
 
-// CompressAll compresses records. Their seqs are set, and the uncompressed records fit the limits.
+// CompressAll compresses the data of the records.
 func CompressAll(records []backend.Record) {
 	Each(len(records), func(i int) { records[i].Data = Compress(records[i].Data) })
 }
 
-// worthwhile is the least number of items for a goroutine.
+// worthwhile is the minimum number of items per goroutine.
 const worthwhile = 16
 
-// Each calls do with 0 to n-1, from several goroutines if there are enough calls.
+// Each calls do with 0 to n-1. If n is large, the calls are spread over several goroutines.
 func Each(n int, do func(i int)) {
 	workers := max(1, min(runtime.GOMAXPROCS(0), n/worthwhile))
 	var others sync.WaitGroup

@@ -16,29 +16,29 @@ import (
 // request is a plan that waits for its session's lock.
 type request struct {
 	ctx        context.Context
-	creation   string // that the session must have, or ""
+	creation   string // required creation id of the session, or "" for any
 	plan       Plan
-	completed  []patch.Record // what the plan offers, with ids and times
-	supplied   []patch.Record // records of the log that the plan asked for; suppliedOf is the log's creation id
+	completed  []patch.Record // the plan's offered records, with ids and times filled in
+	supplied   []patch.Record // records that the plan asked for, read from the log with creation id suppliedOf
 	suppliedOf string
 
-	// Set when the turn is over.
+	// Set when the request is done:
 	result fold.Committed
 	err    error
 
-	// Of the last try:
-	triedOn fold.View // without the records that other requests of the group add
+	// Set by the last attempt:
+	triedOn fold.View // the view without records from other requests of the write group
 	draft   *Draft
-	refusal error // by the plan
+	refusal error // error returned by the plan
 }
 
-// errAbandoned: the leader of this commit panicked, in a plan or in the backend.
+// errAbandoned: a plan or the backend panicked in the goroutine that led this commit.
 var errAbandoned = errors.New("abandoned: a call that shared the commit panicked")
 
-// Limits of a group of writes that share a batch.
+// Limits of a write group, the requests that share a batch.
 const (
 	maxGroup      = 1024
-	maxGroupBytes = 16 << 20 // in memory
+	maxGroupBytes = 16 << 20 // memory used by the events
 )
 
 var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(r *request) int {
@@ -51,12 +51,12 @@ var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(r *request) int {
 	return size
 })
 
-// lead writes one group of the session's requests. The caller holds the session's lock.
+// lead commits one write group of the session's requests. The caller has locked the session.
 //
-// The group is drafted on the view in memory, without looking up the ids that it takes. The backend refuses the batch
-// if the log has moved on or has one of the ids; then the group is drafted again, on the newest view or with the ids
-// looked up. The group is also drafted again with the ids looked up before a request is refused whose records may be in
-// the log.
+// The group is first drafted on the cached view, without looking up ids. If the log has changed, the backend refuses
+// the batch, and lead drafts the group again on the newest view. If the log has one of the ids, the backend also
+// refuses the batch, and lead drafts the group again with the ids looked up. A request whose records may be in the
+// log is refused only after the ids were looked up.
 func (s *Session) lead(ctx context.Context, requests []*request) {
 	ctx, done := whileAnyWaits(ctx, requests)
 	defer done()
@@ -76,7 +76,7 @@ func (s *Session) lead(ctx context.Context, requests []*request) {
 		case err == nil:
 			g.succeed()
 			return
-		case errors.Is(err, backend.ErrUnknown): // whose cause may be one of the others
+		case errors.Is(err, backend.ErrUnknown): // the cause may be ErrMoved or another error below
 		case errors.Is(err, errLaterView):
 			now, err := s.Newest(ctx, true)
 			if err != nil {
@@ -95,7 +95,7 @@ func (s *Session) lead(ctx context.Context, requests []*request) {
 				return
 			case !now.sameLog(base):
 				continue
-			case err == errNothing: // all are refused by the newest view, or have nothing to log
+			case err == errNothing: // every request is refused on the newest view or has nothing to log
 				g.succeed()
 				return
 			}
@@ -105,7 +105,8 @@ func (s *Session) lead(ctx context.Context, requests []*request) {
 	}
 }
 
-// whileAnyWaits returns a context for the work on a group. It outlives its leader: it ends when no caller waits.
+// whileAnyWaits returns a context for the work of a write group. The context outlives the leader's own context and
+// ends when no caller waits.
 func whileAnyWaits(ctx context.Context, requests []*request) (all context.Context, done func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	waiting := new(atomic.Int64)
@@ -132,24 +133,24 @@ func failAll(requests []*request, err error) {
 	}
 }
 
-// group holds the drafts of one batch.
+// group has the drafts of the requests that share one batch.
 type group struct {
 	session  *Session
 	base     State
-	requests []*request // those that have a draft
-	lookUp   bool       // ids are looked up; otherwise the backend refuses ids that the log has
+	requests []*request // the requests that have a draft
+	lookUp   bool       // ids are looked up; if false, the backend refuses ids that the log has
 
-	// Including what the group adds so far:
+	// Including the drafts so far:
 	view  fold.View
 	added []patch.Record
 	batch batch
 
-	// confirms: a request is told that its records are in the log already, though it adds nothing itself. Before that,
-	// what was read is made durable: see "Crashes and unknown outcomes" in write.go.
+	// confirms is set if a request adds nothing because the log already has its records. Before such a request is
+	// answered, the records that were read must be durable. See "Crashes and unknown outcomes" in write.go.
 	confirms bool
 }
 
-// draftGroup drafts requests on a state, in their order. A request without a draft has its error in err.
+// draftGroup drafts requests on a state, in their order. If a request cannot be drafted, r.err has the reason.
 func (s *Session) draftGroup(ctx context.Context, base State, requests []*request, lookUp bool) *group {
 	g := &group{session: s, base: base, lookUp: lookUp, view: base.View}
 	g.batch = batch{Counts: base.Counts, invocations: base.Invocations, taken: map[string]uint64{}}
@@ -157,7 +158,7 @@ func (s *Session) draftGroup(ctx context.Context, base State, requests []*reques
 	for _, r := range requests {
 		r.triedOn, r.draft, r.refusal = base.View, nil, nil
 		if r.err = g.admit(r); r.err == nil {
-			r.err = errAbandoned // unless it is told otherwise
+			r.err = errAbandoned // replaced when the commit ends
 			g.requests = append(g.requests, r)
 			if lookUp {
 				ids = append(ids, idsOf(r.completed)...)
@@ -188,7 +189,7 @@ func (g *group) admit(r *request) error {
 	return g.session.Named(fold.CheckUnique(r.completed))
 }
 
-// lookup returns the seqs of the log's records that have these ids. An id that no record has is left out.
+// lookup returns the seqs of the log's records that have these ids. Unused ids are omitted.
 func (s *Session) lookup(ctx context.Context, creation string, ids []string) (map[string]uint64, error) {
 	taken := map[string]uint64{}
 	if len(ids) == 0 {
@@ -203,7 +204,7 @@ func (s *Session) lookup(ctx context.Context, creation string, ids []string) (ma
 	return taken, s.Named(err)
 }
 
-// draft drafts a request's plan on the view with the earlier drafts, and adds the draft to the group.
+// draft drafts a request's plan on the view that includes the earlier drafts, and adds the draft to the group.
 func (g *group) draft(ctx context.Context, r *request) error {
 	d := &Draft{ctx: ctx, session: g.session, offered: r.plan.Offered(), Records: r.completed, lookUp: g.lookUp, stored: g.base.View.Seq(), batch: g.batch}
 	d.batch.records, d.batch.shared, d.batch.indexed = nil, nil, nil
@@ -226,13 +227,14 @@ func (g *group) draft(ctx context.Context, r *request) error {
 	return nil
 }
 
-// refusesOffered reports whether a refused plan offered records, which may be in the log already.
+// refusesOffered reports whether a plan with offered records was refused. The log may already have these records.
 func (g *group) refusesOffered() bool {
 	return slices.ContainsFunc(g.requests, func(r *request) bool { return r.refusal != nil && len(r.completed) > 0 })
 }
 
-// commit makes the group's batch durable and publishes its view, or confirms what was read. It returns the backend's
-// errors. If it panics, the outcome is unknown to all callers, so the view in memory is dropped.
+// commit commits the group's batch and publishes its view. If the batch is empty and confirms is set, commit only
+// makes the records that were read durable. It returns the backend's errors. If it panics, the outcome is unknown to
+// all callers, so commit drops the cached view.
 func (g *group) commit(ctx context.Context) (err error) {
 	ended := false
 	defer func() {
@@ -276,8 +278,8 @@ func (g *group) succeed() {
 	}
 }
 
-// succeedLater is succeed for a commit that was found in the log with later records. now is a view that includes all of
-// these. It returns the refused requests, which must be drafted again.
+// succeedLater sets the results after a commit that is in the log and followed by later records. now is a view that
+// includes them all. succeedLater returns the refused requests, which must be drafted again.
 func (g *group) succeedLater(now fold.View, err error) (refused []*request) {
 	for _, r := range g.requests {
 		if r.refusal != nil {
@@ -289,8 +291,7 @@ func (g *group) succeedLater(now fold.View, err error) (refused []*request) {
 	return refused
 }
 
-// fail gives all requests the backend's error of the group's commit, even those that were refused or had nothing to
-// add.
+// fail sets the backend's error for all requests, including those that were refused or had nothing to add.
 func (g *group) fail(err error) {
 	for _, r := range g.requests {
 		if r.err = g.session.Named(err); errors.Is(err, backend.ErrUnknown) {
@@ -299,24 +300,24 @@ func (g *group) fail(err error) {
 	}
 }
 
-// Put commits a batch and publishes next, the state after it. Put sets the token and the chain of next. The caller
-// holds the session's lock. The errors are the backend's.
+// Put commits a batch and publishes next, the state after the batch. Put sets the token and the chain of next. The
+// caller has locked the session. The errors are the backend's.
 func (s *Session) Put(ctx context.Context, next State, b backend.Batch) error {
 	next.Counts = next.Counts.At(next.View)
 	b.Counts = next.Counts.Encode()
-	defer s.Wake() // whatever comes of it
+	defer s.Wake() // even if the commit fails
 	err := s.append(ctx, &b)
 	switch {
 	case err == nil:
 		next.Token, next.Chain = b.Next, chainOf(b.Chain, b.Records)
 		s.Publish(next)
 	case !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrTaken):
-		s.Drop() // what is in memory may no longer be what is stored
+		s.Drop() // the cached state may differ from the stored one
 	}
 	return err
 }
 
-// append commits a batch with a new token, and resolves an unknown outcome.
+// append commits a batch with a new token and resolves an unknown outcome.
 func (s *Session) append(ctx context.Context, b *backend.Batch) error {
 	b.Next = backend.NewToken()
 	CompressAll(b.Records)
@@ -327,7 +328,7 @@ func (s *Session) append(ctx context.Context, b *backend.Batch) error {
 	return err
 }
 
-// chainOf extends a log's chain by records.
+// chainOf returns the chain after the records are appended.
 func chainOf(chain backend.Chain, records []backend.Record) backend.Chain {
 	for _, r := range records {
 		chain = chain.Add(r.Sum)

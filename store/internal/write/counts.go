@@ -10,21 +10,21 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
-// Counts are figures about a session's log. Each commit stores them with the session's head, so that a listing reads no
-// logs.
+// Counts are statistics of a session's log. Each commit stores the counts in the session's head, so that a listing
+// need not read logs.
 type Counts struct {
-	Visible       int // events
+	Visible       int // number of visible events
 	VisibleTokens int
 	Tokens        int       // of all events, as they were logged
-	Created       time.Time // of the session; not of what it logs
-	Active        time.Time // the newest time of a record other than a receipt: an erasure is no activity
-	Compacted     time.Time // of the newest patch of a compaction
-	Open          int       // receipts of erasures that are not closed
-	Calls         int       // erasures called on this session that may have work left in other sessions
-	patched       bool      // patches were added since the visible tokens were counted
+	Created       time.Time // when the session was created
+	Active        time.Time // the latest time of a record, receipts excluded: an erasure is no activity
+	Compacted     time.Time // the latest time of a patch of a compaction
+	Open          int       // number of erasure receipts that are not closed
+	Calls         int       // number of erasures called on this session that may have work left in other sessions
+	patched       bool      // a patch was added since VisibleTokens was computed
 }
 
-// Add counts the next record.
+// Add counts a record that is appended.
 func (c *Counts) Add(r patch.Record) {
 	if p := r.Patch; p != nil {
 		c.patched = true
@@ -43,8 +43,8 @@ func (c *Counts) Add(r patch.Record) {
 	}
 }
 
-// At returns the counts for a view of the log. Tokens of the visible log are counted again only after a patch: an event
-// just adds its own.
+// At returns the counts for a view of the log. It counts the tokens of the visible log again only if a patch was
+// added.
 func (c Counts) At(v fold.View) Counts {
 	c.Visible = v.Len()
 	if c.patched {
@@ -56,8 +56,8 @@ func (c Counts) At(v fold.View) Counts {
 	return c
 }
 
-// Encode writes the counts as varints: first the numbers, then two for each time. These are the seconds since 1970, and
-// the nanoseconds plus one, or 0 for no time.
+// Encode encodes the counts as varints: first the numbers, then two varints for each time. The first is the seconds
+// since 1970. The second is the nanoseconds plus one, or 0 for the zero time.
 func (c *Counts) Encode() []byte {
 	out := make([]byte, 0, 48)
 	for _, n := range c.numbers() {
@@ -79,7 +79,7 @@ func (c *Counts) numbers() []*int {
 
 func (c *Counts) times() []*time.Time { return []*time.Time{&c.Created, &c.Active, &c.Compacted} }
 
-// CountsOf decodes the counts in a head. It returns zero counts if they cannot be read.
+// CountsOf decodes the counts in a head. Counts that cannot be decoded are 0.
 func CountsOf(head backend.Head) (c Counts) {
 	data := head.Counts
 	next := func() (n int64) {

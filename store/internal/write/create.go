@@ -14,19 +14,19 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Least size of a commit of staged records.
+// Minimum size of a commit of staged records.
 const (
 	stageRecords = 512
 	stageBytes   = 1 << 20
 )
 
-// Creation is a session that is to be created: a draft on an empty log. If one commit cannot hold all records, the
-// first ones are staged: they are committed to a session that no listing shows ([backend.Batch.Staged]), and the last
-// commit renames that session. If we crash before the last commit, no reader has seen the session, and a later call
-// removes the staged records. If we crash after it, the session is complete.
+// Creation is a session that is being created: a draft on an empty log. If one commit cannot hold all records, the
+// first records are staged. They are committed to a session that no listing shows ([backend.Batch.Staged]), and the
+// last commit renames that session. If we crash before the last commit, no reader has seen the session, and a later
+// call removes the staged records. If we crash after the last commit, the session is complete.
 type Creation struct {
 	Draft
-	ID     string // the creation id
+	ID     string // creation id
 	Meta   []byte
 	Family string           // see [backend.Batch.Family]
 	While  *backend.Unmoved // the session that is copied, or nil
@@ -36,20 +36,20 @@ type Creation struct {
 	// StagedMeta is the meta record of the staged session.
 	StagedMeta []byte
 
-	begun bool   // records may be staged
-	last  uint64 // the seq of the last staged record
+	begun bool   // the staged session may exist
+	last  uint64 // seq of the last staged record
 	token backend.Token
 	chain backend.Chain
 }
 
-// NewCreation begins to create the session. The caller calls Drop when it is done.
+// NewCreation starts the creation of the session. The caller must call Drop at the end.
 func (s *Session) NewCreation(ctx context.Context, created time.Time, initial map[string]patch.Value) *Creation {
 	c := &Creation{ID: uuid.NewString()}
 	c.Draft = Draft{Draft: fold.Draft{View: fold.New(c.ID, initial)}, batch: batch{Counts: Counts{Created: created}}, ctx: ctx, session: s, isNew: true, stage: c.Stage}
 	return c
 }
 
-// Plan has a plan draft the session's records. With dry, no record is staged.
+// Plan drafts the session's records with p. If dry is set, no records are staged.
 func (c *Creation) Plan(p Plan, shared []patch.Change, dry bool) error {
 	s := c.session
 	if len(c.Meta) > s.MaxRecordBytes {
@@ -74,7 +74,7 @@ func (c *Creation) Copy(r patch.Record, data []byte, after fold.View) {
 	c.put(r, data)
 }
 
-// Stage stages the draft's records if there are enough for a commit.
+// Stage stages the draft's records if there are enough of them for a commit.
 func (c *Creation) Stage() error {
 	if len(c.records) < stageRecords && c.size < stageBytes {
 		return nil
@@ -82,7 +82,7 @@ func (c *Creation) Stage() error {
 	return c.StageAll()
 }
 
-// StageAll stages the draft's records. If the outcome of the commit is unknown, the caller drops all staged records.
+// StageAll stages the draft's records. If it fails, the caller must drop all staged records.
 func (c *Creation) StageAll() error {
 	s := c.session
 	b := backend.Batch{Creation: c.ID, ExpectedLast: c.last, ExpectedToken: c.token, Next: backend.NewToken(), Chain: c.chain, Records: c.records, RequireFreeIDs: true}
@@ -103,11 +103,11 @@ func (c *Creation) StageAll() error {
 	return nil
 }
 
-// Count returns the number of added records, and how many of these are not staged.
+// Count returns the number of added records and the number of those that are not staged.
 func (c *Creation) Count() (all, unstaged int) { return int(c.last) + len(c.records), len(c.records) }
 
 // Commit makes the last commit, which makes the session visible with all its records, and publishes its view. The
-// caller holds the session's lock.
+// caller has locked the session.
 func (c *Creation) Commit(ctx context.Context) error {
 	b := backend.Batch{Creation: c.ID, Create: true, ExpectedLast: c.last, ExpectedToken: c.token, Chain: c.chain,
 		Meta: c.Meta, Records: slices.Clone(c.records), Shared: c.shared, Family: c.Family, While: c.While, RequireFreeIDs: true}
@@ -121,14 +121,14 @@ func (c *Creation) Commit(ctx context.Context) error {
 
 func (c *Creation) stagedName() string { return StagedPrefix + c.ID }
 
-// Drop removes the staged records. After the last commit it does nothing.
+// Drop deletes the staged session. After a successful Commit it does nothing.
 func (c *Creation) Drop() {
 	if c.begun {
 		_ = c.session.Backend.Delete(context.WithoutCancel(c.ctx), c.stagedName(), c.ID, nil)
 	}
 }
 
-// Names of staged sessions begin with StagedPrefix and are below StagedEnd. No other session has such a name.
+// Names of staged sessions begin with StagedPrefix and sort below StagedEnd. Other sessions have no such names.
 const (
 	StagedPrefix = "\x00\x02"
 	StagedEnd    = "\x00\x03"

@@ -13,27 +13,27 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Draft holds the records that a plan would write. It is based on the log and on the earlier drafts of the group. A
-// [fold.Draft] judges it in memory; only ids are looked up. Each record is encoded when it is added, so that a record
-// that is too large is refused at once.
+// Draft has the records that a plan would write, based on the log and on the earlier drafts of the write group. The
+// embedded [fold.Draft] validates the records in memory; only ids are looked up in the backend. Each record is
+// encoded when it is added, so that a record over the size limit is refused at once.
 type Draft struct {
 	fold.Draft
 	batch
 
-	Records []patch.Record // of the call, as they are or will be logged
-	Missing []int          // indices of the records that the log lacks
-	Logged  bool           // some of the plan's records are in the log already
+	Records []patch.Record // the call's records, as they are or will be logged
+	Missing []int          // indices of the records that the log does not have
+	Logged  bool           // the log already has some of the records
 
 	ctx     context.Context
 	session *Session
-	stored  uint64         // the seq of the last stored record; later records are in Supplied
-	offered []patch.Record // as the caller gave them
-	lookUp  bool           // ids are looked up; otherwise the backend refuses ids that the log has
+	stored  uint64         // seq of the last stored record; the drafted records after it are in Supplied
+	offered []patch.Record // the records as the caller passed them
+	lookUp  bool           // ids are looked up; if false, the backend refuses ids that the log has
 	isNew   bool
 	stage   func() error // called after each record of a new session
 }
 
-// Match sorts the call's records into those that are in the log and those that are missing. See [fold.Match].
+// Match divides the call's records into those that the log has and those that are missing. See [fold.Match].
 func (d *Draft) Match() error {
 	log, err := d.logged(d.Records)
 	if err != nil {
@@ -46,9 +46,9 @@ func (d *Draft) Match() error {
 	return err
 }
 
-// logged returns the records with the call's ids in the log and in earlier drafts.
+// logged returns the records, in the log and in earlier drafts, that have ids of the call's records.
 func (d *Draft) logged(call []patch.Record) (log fold.Logged, err error) {
-	seqs := map[uint64][]string{} // to ids
+	seqs := map[uint64][]string{} // from the seq to the ids
 	for _, r := range call {
 		for id := range r.IDs() {
 			if at := d.taken[id]; at != 0 {
@@ -73,7 +73,7 @@ func (d *Draft) logged(call []patch.Record) (log fold.Logged, err error) {
 	return log, err
 }
 
-// heldGroups returns which groups of a call are in the log or in earlier drafts.
+// heldGroups returns which patch groups of a call are in the log or in earlier drafts.
 func (d *Draft) heldGroups(call []patch.Record) (log fold.Logged) {
 	log.Groups = map[string]bool{}
 	for _, r := range call {
@@ -84,8 +84,8 @@ func (d *Draft) heldGroups(call []patch.Record) (log fold.Logged) {
 	return log
 }
 
-// read returns records of the log or of earlier drafts, by ascending seq. A shared backend may return records that are
-// newer than the view. Then the commit fails because the log has moved, and the plan is drafted again.
+// read returns records of the log or of earlier drafts, in the order of their seqs. A shared backend may return
+// records that are newer than the view. The commit then fails with ErrMoved, and the plan is drafted again.
 func (d *Draft) read(seqs []uint64) (records []patch.Record, err error) {
 	var stored []uint64
 	added := d.addedBefore()
@@ -105,13 +105,14 @@ func (d *Draft) read(seqs []uint64) (records []patch.Record, err error) {
 	return records, err
 }
 
-// addedBefore returns the records that earlier drafts add, if this draft has added none.
+// addedBefore returns the records of earlier drafts. It must be called before this draft adds a record.
 func (d *Draft) addedBefore() []patch.Record {
 	return d.Supplied[len(d.Supplied)-int(d.View.Seq()-d.stored):]
 }
 
-// MatchPrefix is Match for a plan whose order matters: either the log or the offered records must be a prefix of the
-// other. differs returns the error for a logged record that differs from the offered one.
+// MatchPrefix is Match for a plan whose records must be in order: either the log must be a prefix of the offered
+// records, or the reverse. If a logged record differs from the offered one, MatchPrefix returns the error that
+// differs returns.
 func (d *Draft) MatchPrefix(differs func(i int) error) error {
 	d.Records, d.Missing = slices.Clone(d.Records), nil
 	common := min(len(d.offered), int(min(d.View.Seq(), math.MaxInt)))
@@ -135,12 +136,12 @@ func (d *Draft) MatchPrefix(differs func(i int) error) error {
 	return nil
 }
 
-// Append adds the missing record with this index without judging it.
+// Append adds the missing record with this index. Appending an event needs no validation against the view.
 func (d *Draft) Append(i int) error {
 	return d.all(func() error { return d.Draft.Append(&d.Records[i]) })
 }
 
-// Patches judges and adds the missing patches.
+// Patches validates and adds the missing patches.
 func (d *Draft) Patches(opts fold.PatchOptions) error {
 	if len(d.Missing) > 0 && d.Counts.Open > 0 {
 		return ErrReceiptOpen
@@ -149,7 +150,8 @@ func (d *Draft) Patches(opts fold.PatchOptions) error {
 	return d.all(func() error { return d.Draft.Patches(log, opts, d.Records, d.Missing) })
 }
 
-// Propose judges patches that the plan itself made, as one change, and adds them. It returns them as they are logged.
+// Propose validates patches that the plan itself made, as one change, and adds them. It returns the patches as they
+// are logged.
 func (d *Draft) Propose(opts fold.CheckOptions, proposed ...patch.Record) ([]patch.Record, error) {
 	if d.Counts.Open > 0 {
 		return nil, ErrReceiptOpen
@@ -179,19 +181,20 @@ func (d *Draft) Share(changes []patch.Change) error {
 	return d.share(d.session, changes)
 }
 
-// IsNew reports whether the session is yet to be created.
+// IsNew reports whether the session does not exist yet.
 func (d *Draft) IsNew() bool { return d.isNew }
 
-// Err returns the context's error. A plan with many records calls it to stop early.
+// Err returns the context's error. A plan with many records calls it in order to stop early.
 func (d *Draft) Err() error { return d.ctx.Err() }
 
-// Label is the session's name for people.
+// Label returns the session's name for messages.
 func (d *Draft) Label() string { return d.session.Label }
 
-// ErrReceiptOpen: an erasure of the session must be finished first. The patch's author may have seen the text to erase.
+// ErrReceiptOpen: an erasure of the session must be finished before a patch is logged, because the patch may quote
+// the text to erase.
 var ErrReceiptOpen = fmt.Errorf("%w: an erasing of the session is not finished", fold.ErrConflict)
 
-// all calls add, which adds records to the fold's draft. If add fails, no record stays.
+// all calls add, which adds records to the embedded fold.Draft. If add or the encoding fails, all restores the draft.
 func (d *Draft) all(add func() error) error {
 	before, encoded := d.Draft, d.batch
 	err := add()

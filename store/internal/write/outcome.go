@@ -16,21 +16,28 @@ import (
 var (
 	errNotWritten = errors.New("the commit failed and wrote nothing")
 
-	// errLaterView: the log has the records of the commit, and later ones by other writers. Another process may have
-	// logged the same records before this call, so the view planned for the commit may be out of date.
+	// errLaterView: the log has the records of the commit and later records by other writers. The view that was
+	// planned for the commit may be out of date, because another process may have logged the same records before.
 	errLaterView = errors.New("the log has the records, and later ones")
 )
 
-// Errors that leave the outcome unknown.
+// Errors after which the outcome is still unknown.
 var (
-	errGone  = errors.New("the session has been deleted since")         // and so have the records that could show the outcome
-	errBlank = errors.New("what is in its place has been erased since") // and so has the proof of who wrote it
+	errGone  = errors.New("the session has been deleted since")         // the records that could show the outcome are gone
+	errBlank = errors.New("what is in its place has been erased since") // the text that could prove who wrote the record is gone
 )
 
-// resolve finds out whether a failed commit of a batch took place. It first sets a fence, after which the commit can no
-// longer take place. The error is nil if the commit took place and is durable: a failover may lose what a read has
-// shown, but not what precedes the fence, which is a commit. The error is errLaterView if others wrote since. Only
-// appends need resolve: the caller can repeat a delete, a change of shared values or a step of an erasure.
+// resolve finds out whether a failed commit took effect. It first sets a fence, so that the commit cannot take effect
+// later. It returns
+//
+//   - nil if the commit took effect and is durable;
+//   - errLaterView if, in addition, other writers have committed since;
+//   - an error that matches errNotWritten if the commit did not take effect;
+//   - an error that matches [backend.ErrUnknown] otherwise.
+//
+// A failover can lose records that were only read, but not records before the fence, because the fence is a commit.
+// Only appends use resolve. Deletions, changes of shared values and steps of an erasure are simply repeated by their
+// callers.
 func (s *Session) resolve(ctx context.Context, b backend.Batch, failure error) error {
 	name := s.Name
 	if b.Staged != "" {
@@ -54,9 +61,9 @@ func (s *Session) resolve(ctx context.Context, b backend.Batch, failure error) e
 	return &backend.UnknownError{Cause: fmt.Errorf("%w; and asking failed: %w", CauseOf(failure), err)}
 }
 
-// landed returns nil if the log has a batch, errLaterView if others wrote since, and errNotWritten if the log does not
-// have it. It is called when the log's token differs from the batch's: a later commit may have written some of the ids,
-// or all of them with other content, or have deleted the session with the batch.
+// landed checks whether the log has a batch. It returns nil if so, errLaterView if other writers have committed
+// since, and errNotWritten if the log does not have the batch. It must also recognise a later commit that took some
+// of the ids, took all ids with other content, or deleted the session.
 func (s *Session) landed(ctx context.Context, b backend.Batch) error {
 	found, err := s.Backend.Fetch(ctx, backend.Query{Session: s.Name, NoMeta: true})
 	switch head := found.Head; {
@@ -66,7 +73,7 @@ func (s *Session) landed(ctx context.Context, b backend.Batch) error {
 		return errGone
 	case err != nil:
 		return err
-	case b.Create: // nothing else makes a session of this creation
+	case b.Create: // only this batch creates a session with this creation id
 		return nil
 	case len(b.Records) == 0:
 		return errNotWritten
@@ -95,14 +102,14 @@ func (s *Session) landed(ctx context.Context, b backend.Batch) error {
 	return errLaterView
 }
 
-// Confirm makes a commit that adds nothing: when it returns, everything that was read before survives a failover. A
-// call that finds its work already done calls it before it reports success.
+// Confirm makes an empty commit. When it returns, everything that was read before survives a failover. A call that
+// finds its work already done must call Confirm before it reports success.
 func Confirm(ctx context.Context, b backend.Backend) error {
 	_, err := b.Fence(ctx, "", "", backend.NewToken(), backend.NewToken())
 	return err
 }
 
-// CauseOf returns the cause of a failed commit without the unknown-outcome error around it.
+// CauseOf returns the cause of a failed commit without the [backend.UnknownError] around it.
 func CauseOf(failure error) error {
 	var unknown *backend.UnknownError
 	if errors.As(failure, &unknown) {

@@ -1,55 +1,69 @@
-// Package write adds records to sessions' logs. There is no other way to add one.
+// Package write adds records to the logs of sessions. All writes go through this package.
 //
-// # From a call to the bytes
+// # Path of a write
 //
 //	Store.AppendEvents, ApplyPatch, Revert …   make a Plan
-//	Session.Commit                             queues it (groupcommit.Queue)
-//	Session.lead                               takes the group of all plans that wait
-//	group.draft                                has each plan make a Draft on the newest view, behind the drafts before it
-//	    fold.Match, fold.Draft                 find retries, judge patches, give the view after them: pure
-//	    batch.add                              encodes what the draft adds, with its ids and shared values
-//	group.commit                               hands the group's batch to the backend
-//	backend.Append                             commits it; on bbolt with the batches of other sessions
-//	Session.publish                            shows the view to readers, then the callers return
+//	Session.Commit                             queues the plan (groupcommit.Queue)
+//	Session.lead                               takes all waiting plans as a write group
+//	group.draft                                lets each plan make a Draft on the newest view, after the earlier drafts
+//	    fold.Match, fold.Draft                 detect retries, validate patches and compute the next view, without I/O
+//	    batch.add                              encodes the records of the draft, with their ids and shared values
+//	group.commit                               passes the group's batch to the backend
+//	backend.Append                             commits the batch; on bbolt, together with batches of other sessions
+//	Session.Publish                            shows the view to readers; then the callers return
 //
-// Read draft.go, batch.go, commit.go and outcome.go in this order. create.go makes new sessions by the same drafts.
+// Read draft.go, batch.go, commit.go and outcome.go in this order. create.go creates sessions with the same drafts.
 //
-// # Two ways of waiting
+// # Two queues
 //
-// Writers of one session must be judged one after the other, each on the view that the writer before leaves. The
-// session's queue does that: the caller that gets the session's lock drafts all waiting plans, and they share one
-// batch. So 256 writers of one session make a few batches, not 256 that depend on each other. Writers of different
-// sessions are judged in parallel, and meet only at the storage. A commit costs two syncs or a round trip however much
-// it holds, so a backend groups the batches of all sessions. Both queues are needed. Without the session's queue, each
-// append to a session waits for a commit of its own. Without the backend's queue, each session does.
+// Writes to one session must be validated one after the other, each on the view after the previous write. The
+// session's queue does this. The caller that gets the session's lock drafts all waiting plans, and the plans share
+// one batch. So 256 concurrent writes to one session need a few commits instead of 256.
+//
+// Writes to different sessions are validated in parallel. Only the backend orders them. A commit costs two syncs or a
+// network round trip, whatever its size, so the backend commits batches of several sessions together.
+//
+// Both queues are needed. Without the session's queue, each append to a session would wait for its own commit.
+// Without the backend's queue, each session would wait for its own commit.
 //
 // # Locks
 //
-// A caller holds at most one session's lock (Session.Lock), and holds no other lock of the store while it waits for it.
-// The lock is held while a group is drafted and committed, while a view is read from the storage, and during an
-// erasure's commit and a deletion. Readers of a cached view take no session lock. A holder of the session's lock may
-// briefly take the locks of the cache, of the queue of snapshots and of the watchers, in any order but one at a time,
-// except that the queue of snapshots takes the cache's lock. The backend's own locks are innermost.
+// A caller locks at most one session at a time (Session.Lock). While it waits for that lock, it holds no other lock
+// of the store. The session is locked
 //
-// A plan may need records of the log that the view lacks, such as those that a revert restores. They are read under the
-// caller's context with no lock held; then the plan waits for the lock again.
+//   - while a write group is drafted and committed,
+//   - while a view is read from the storage by a writer,
+//   - during a commit of an erasure, and
+//   - during a deletion.
+//
+// Readers of a cached view do not lock the session. A caller that has locked the session may briefly lock the cache,
+// the snapshot queue and the watchers, in any order, but only one of them at a time. As an exception, the snapshot
+// queue locks the cache while it is locked itself. The backend's own locks are always taken last.
+//
+// A plan may need records of the log that the view does not have, such as the records that a revert restores. These
+// records are read with the caller's context and without a lock. Then the plan waits for the session's lock again.
 //
 // # Publication
 //
-// A view is published after its batch is committed, and before any caller of the group returns, so every later read has
-// the acknowledged records. It never replaces a view of a later record, so a slow reader of the storage does not undo a
-// commit. If a commit fails with an unknown outcome, the view is dropped, and the next caller reads the storage.
+// A view is published after its batch is committed and before any caller of the write group returns. So every later
+// read includes the acknowledged records. A published view is never replaced by a view of an earlier record, so a
+// slow reader cannot undo a commit in the cache. If the outcome of a commit is unknown, the cached view is dropped,
+// and the next caller reads the storage.
 //
 // # Crashes and unknown outcomes
 //
-// A batch is one commit of the backend: after a crash the log has all of its records or none, with their ids, shared
-// values and counts. If we crash before the commit, nothing was written. If we crash after it, before the callers
-// return, the records are in the log; a caller that repeats its call with the same ids learns that from Match.
+// A batch is one commit of the backend. After a crash the log has either all its records, ids, shared values and
+// counts or none of them. If we crash before the commit, nothing was written. If we crash after the commit but before
+// the callers return, the records are in the log. A caller that repeats its call with the same ids then learns this
+// from Match.
 //
-// A commit that fails may have taken place, or may yet. outcome.go finds out: a fence first rules out a late commit,
-// then the log shows whether the records are there. The caller gets [backend.ErrUnknown] only if the storage cannot
-// tell. A failover may lose records that a read has shown, but no acknowledged ones. So a call that finds its work
-// already done, and commits nothing, makes a fence, which is a commit, before it returns.
+// A commit that returned an error may have taken effect, or may take effect later. resolve in outcome.go finds out: a
+// fence first prevents a late commit, then the log shows whether the records are there. The caller gets
+// [backend.ErrUnknown] only if the storage does not answer this question.
+//
+// A failover may lose records that were read but never acknowledged. A call that finds its work already done and
+// commits nothing therefore sets a fence before it returns. The fence is a commit, so records that were read before
+// it survive a failover.
 package write
 
 import (
@@ -66,14 +80,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
-// State is a session's view, with what the head says about the log.
+// State is a session's view and the data of the head that belongs to it.
 type State struct {
 	View   fold.View
 	Token  backend.Token
 	Chain  backend.Chain
 	Counts Counts
 
-	// Invocations are the most recent invocations known to be in the index of ids.
+	// Invocations are the most recent invocations that are known to be in the id index.
 	Invocations []string
 }
 
@@ -82,19 +96,20 @@ func (s State) sameLog(other State) bool {
 	return s.Token == other.Token && s.View.Creation() == other.View.Creation()
 }
 
-// Log reads a session and holds its view.
+// Log reads a session and caches its view.
 type Log interface {
-	// State returns the view in memory, which may be out of date, or else reads it. The caller holds the session's
-	// lock.
+	// State returns the cached state, which may be out of date, or reads the state if none is cached. The caller has
+	// locked the session.
 	State(ctx context.Context) (State, error)
 
-	// Newest returns a state as of a moment after the call began. locked says that the caller holds the session's lock.
+	// Newest returns a state as of a moment after the call began. locked reports whether the caller has locked the
+	// session.
 	Newest(ctx context.Context, locked bool) (State, error)
 
-	// Records reads records with ascending seqs.
+	// Records reads the records with these seqs, which must ascend.
 	Records(ctx context.Context, creation string, seqs []uint64) ([]patch.Record, error)
 
-	// Publish shows a committed state to readers, unless they have a later one. Drop forgets the view in memory.
+	// Publish caches a committed state for readers, unless a later state is cached. Drop removes the cached view.
 	Publish(State)
 	Drop()
 
@@ -105,17 +120,17 @@ type Log interface {
 	Named(error) error
 }
 
-// Config is what all sessions of a store share.
+// Config is shared by all sessions of a store.
 type Config struct {
 	Backend        backend.Backend
-	Remote         bool // a commit may take long, so a caller whose context ends does not wait for it
+	Remote         bool // commits may be slow, so a caller stops waiting for a commit when its context ends
 	MaxRecordBytes int
 	NewID          func() string
 	Now            func() time.Time
 	Logger         *slog.Logger
 }
 
-// Complete sets the missing ids and times of records.
+// Complete returns the records with missing ids and times filled in.
 func (c *Config) Complete(records []patch.Record) []patch.Record {
 	if len(records) == 0 {
 		return nil
@@ -128,24 +143,24 @@ func (c *Config) Complete(records []patch.Record) []patch.Record {
 	return out
 }
 
-// Session writes one session.
+// Session writes to one session.
 type Session struct {
 	*Config
 	Log
-	Name   string                       // in the backend
-	Label  string                       // for people
-	Shared func(stateKey string) string // the name of a shared value in the backend
+	Name   string                       // the session's name in the backend
+	Label  string                       // the session's name for messages
+	Shared func(stateKey string) string // returns the name of a shared value in the backend
 
-	lock  chan struct{} // holds a token while it is held
+	lock  chan struct{} // has one element while the session is locked
 	queue groupcommit.Queue[*request]
 }
 
-// NewSession returns the writer of a session.
+// NewSession returns a Session for the session called name.
 func NewSession(c *Config, log Log, name, label string, shared func(string) string) *Session {
 	return &Session{Config: c, Log: log, Name: name, Label: label, Shared: shared, lock: make(chan struct{}, 1), queue: groupcommit.Queue[*request]{Detached: c.Remote}}
 }
 
-// Lock takes the session's lock.
+// Lock locks the session, or returns the error of ctx if ctx ends first.
 func (s *Session) Lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -158,35 +173,35 @@ func (s *Session) Lock(ctx context.Context) error {
 	}
 }
 
-// Unlock releases it.
+// Unlock unlocks the session.
 func (s *Session) Unlock() { <-s.lock }
 
-// Plan says what a call wants to log.
+// Plan is a write that a call wants to make.
 type Plan interface {
-	// Offered returns the records that the caller gave, which may be in the log already.
+	// Offered returns the caller's records. The log may already have some of them.
 	Offered() []patch.Record
 
-	// Draft adds records to a draft, or returns an error, depending on the draft's view. If the error is a
-	// *[fold.MissingRecordsError], the plan is drafted again with these records. Draft may be called any number of
-	// times, and must neither wait nor read, because other writers of the session wait for it.
+	// Draft adds records to d, or returns an error, depending on the view of d. If the error is a
+	// *[fold.MissingRecordsError], Draft is called again with these records supplied. Draft may be called any number
+	// of times. Other writers of the session wait for Draft, so it must not block or read from the backend.
 	Draft(d *Draft) error
 }
 
-// Commit logs what a plan wants. The session must have this creation id, unless it is "".
+// Commit logs the records of a plan. If creation is not "", the session must have that creation id.
 func (s *Session) Commit(ctx context.Context, creation string, p Plan) (fold.Committed, error) {
-	// Completed once: if the outcome stays unknown, the caller must know the ids.
+	// Filled in once, so that the caller gets the ids even if the outcome stays unknown.
 	r := &request{ctx: ctx, creation: creation, plan: p, completed: s.Complete(p.Offered())}
 	for {
 		completed := r.completed
 		switch err := s.queue.Do(ctx, s.lock, r, fitting, func(group []*request) { s.lead(ctx, group) }); {
-		case errors.Is(err, groupcommit.ErrBegun): // the leader still uses the request
+		case errors.Is(err, groupcommit.ErrBegun): // the leader may still use the request
 			return fold.Committed{Records: completed}, s.Named(&backend.UnknownError{Cause: ctx.Err()})
 		case err != nil:
 			return fold.Committed{}, err
 		}
 		again, err := s.supply(r, r.err)
 		if again == nil {
-			// The group's work has its own context, which may have ended because this caller's did.
+			// The group's work has its own context, which may have ended because the context of this caller ended.
 			if own := ctx.Err(); own != nil && errors.Is(err, context.Canceled) && !errors.Is(err, own) {
 				err = fmt.Errorf("%w: %w", own, err)
 			}
@@ -196,7 +211,7 @@ func (s *Session) Commit(ctx context.Context, creation string, p Plan) (fold.Com
 	}
 }
 
-// Preview drafts a plan on the newest view, and commits nothing.
+// Preview drafts a plan on the newest view without committing it.
 func (s *Session) Preview(ctx context.Context, creation string, p Plan) (fold.Committed, error) {
 	r := &request{ctx: ctx, creation: creation, plan: p, completed: s.Complete(p.Offered())}
 	for {
@@ -204,7 +219,7 @@ func (s *Session) Preview(ctx context.Context, creation string, p Plan) (fold.Co
 		if err != nil {
 			return fold.Committed{}, err
 		}
-		base.Counts = Counts{} // a preview does not know of open receipts
+		base.Counts = Counts{} // a preview ignores open receipts
 		s.draftGroup(ctx, base, []*request{r}, true)
 		if err = r.err; r.draft != nil {
 			err = r.refusal
@@ -227,7 +242,8 @@ func (s *Session) supply(r *request, err error) (again *request, _ error) {
 		return nil, err
 	}
 	again = &request{ctx: r.ctx, creation: r.creation, plan: r.plan, completed: r.completed, suppliedOf: r.triedOn.Creation()}
-	// A plan supplies its own records. Records supplied before are kept: the error names only what one record needs.
+	// Seqs above triedOn are records of the plan itself. The error names only the records that one step needs, so
+	// records that were supplied earlier are kept.
 	logged := slices.DeleteFunc(slices.Clone(need.Seqs), func(seq uint64) bool { return seq > r.triedOn.Seq() })
 	if r.suppliedOf == again.suppliedOf {
 		for _, given := range r.supplied {
@@ -239,12 +255,12 @@ func (s *Session) supply(r *request, err error) (again *request, _ error) {
 		}
 	}
 	again.supplied, err = s.Records(r.ctx, again.suppliedOf, logged)
-	if err != nil && !errors.Is(err, ErrOtherLog) { // the next try will find that too
+	if err != nil && !errors.Is(err, ErrOtherLog) { // the next attempt detects this too
 		return nil, err
 	}
 	return again, nil
 }
 
-// ErrOtherLog: the log is not the one that was read before. Another server, which lacks records, has taken over, the
-// session was created again, or records were erased.
+// ErrOtherLog: the log is not the one that was read before. A server without the latest records has taken over, the
+// session was deleted and created again, or records were erased.
 var ErrOtherLog = errors.New("the log is not the one that was read before")

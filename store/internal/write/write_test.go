@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// cached is a log whose only writer is the test: what was published is the newest.
+// cached is a log with only one writer, the test. Its cached state is therefore always the newest.
 type cached struct {
 	backend backend.Backend
 	state   write.State
@@ -30,7 +30,7 @@ func (c *cached) Named(err error) error                      { return err }
 
 func (c *cached) Newest(ctx context.Context, _ bool) (write.State, error) {
 	head, err := backend.HeadOf(ctx, c.backend, "s")
-	c.state.Token = head.Token // which a fence sets
+	c.state.Token = head.Token // a fence may have changed the token
 	return c.state, err
 }
 
@@ -87,7 +87,7 @@ func TestSession(t *testing.T) {
 	c.Drop()
 
 	said := func(id, text string) events { return events{{Event: testlog.Text(id, "inv", "user", text)}} }
-	for range 2 { // the second time it is a retry, which is looked up
+	for range 2 { // the second append is a retry and looks the id up
 		done, err := s.Commit(ctx, "", said("a", "text"))
 		testlog.NoError(t, err)
 		testlog.Equal(t, "seq", done.Records[0].Seq, 1)
@@ -116,7 +116,7 @@ func TestSession(t *testing.T) {
 	if _, err = s.Commit(ctx, "", held); !errors.Is(err, patch.ErrInvalid) {
 		t.Errorf("a group that is held: %v", err)
 	}
-	// The revert needs the event that it restores, which is read and supplied.
+	// The revert needs the record of the event that it restores; Commit reads and supplies it.
 	back := patches{events{{Patch: patch.NewRevert("cut").WithID("back")}}, fold.PatchOptions{}}
 	done, err := s.Commit(ctx, "", back)
 	testlog.NoError(t, err)
