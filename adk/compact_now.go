@@ -11,23 +11,30 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// ErrCompactionOff: the options do not switch compaction on.
+// ErrCompactionOff is the error of [Service.Compact] if [Options.Compaction] does not enable compaction.
 var ErrCompactionOff = errors.New("compaction is off")
 
 // CompactOptions are options of [Service.Compact].
 type CompactOptions struct {
-	// Focus says what summaries should keep above all, in a few words, as
-	// [compaction.Run.Focus] does.
+	// Focus describes in a few words what summaries should preserve above all, as [compaction.Run.Focus] does.
 	Focus string
 }
 
-// Compact compacts a session now, if a trigger fires, pass by pass until none does, and returns the passes that it
-// wrote; the session then shows the new view. Unlike automatic compaction, it does not back off after failures. Its
-// error is a *[compaction.SummarizerError], an error that matches [compaction.ErrVetoed], or the store's error; the
-// passes written before the error are returned with it. It returns no passes and no error if there is nothing to do, if
-// a summarizer declines, if an invocation of the session runs in another process, or if the session is being compacted
-// already. The user's message of an invocation that runs in this process stays visible. The error matches
-// [ErrCompactionOff] if compaction is off.
+// Compact compacts a session now. It runs passes until no trigger fires, and returns the passes that it wrote. Then
+// sess shows the new view. Unlike automatic compaction, Compact does not back off after failures.
+//
+// Compact returns no passes and no error in the following cases:
+//
+//   - No trigger fires.
+//   - The summarizer declines.
+//   - Another process runs an invocation of the session.
+//   - The session is already being compacted.
+//
+// If an invocation of the session runs in this process, its user's message stays visible.
+//
+// If Compact fails, it returns the passes that it wrote before the failure. The error is a
+// *[compaction.SummarizerError], an error that matches [compaction.ErrVetoed], or an error of the store. If
+// compaction is off, the error matches [ErrCompactionOff].
 func (s *Service) Compact(ctx context.Context, sess session.Session, opts CompactOptions) ([]compaction.Written, error) {
 	if s.compacting == nil {
 		return nil, fmt.Errorf("compact: %w", ErrCompactionOff)
@@ -46,8 +53,10 @@ func (s *Service) Compact(ctx context.Context, sess session.Session, opts Compac
 	return written, nil
 }
 
-// LastCompaction returns this service's last attempt to compact a session, automatic or by [Service.Compact]. ok is
-// false if there was no attempt, or if the service no longer remembers it: it remembers some thousands of sessions.
+// LastCompaction returns the last attempt of this service to compact a session, whether automatic or by
+// [Service.Compact]. ok is false if there was no attempt. It is also false if the service has dropped the attempt:
+// the service remembers the attempts of several thousand sessions, and drops those that were not used for the longest
+// time.
 func (s *Service) LastCompaction(sess session.Session) (a compaction.Attempt[store.Key], ok bool) {
 	handle, err := handleOf(sess)
 	if err != nil || s.compacting == nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// compacting is a service's automatic compaction, described in docs/ADK.md. nil means off.
+// compacting implements a service's automatic compaction, which docs/ADK.md describes. It is nil if compaction is
+// off.
 type compacting struct {
 	log    compactedLog
 	worker *compaction.Worker[store.Key]
@@ -26,7 +27,7 @@ type compacting struct {
 	inRun      *compaction.Compactor[store.Key] // nil: compact only in the background
 	timeout    time.Duration
 	last       cache.Cache[store.Key, compaction.Attempt[store.Key]]
-	waited     cache.Cache[turn, time.Duration] // time spent per invocation on compactions that wrote nothing
+	waited     cache.Cache[turn, time.Duration] // time spent on compactions that wrote nothing, per invocation
 }
 
 func newCompacting(s storage.Storage, t *telemetry, runs *runs, cfg compaction.Config, opts Options) (*compacting, error) {
@@ -60,20 +61,20 @@ func newCompacting(s storage.Storage, t *telemetry, runs *runs, cfg compaction.C
 	return c, err
 }
 
-// notify has a session compacted in the background, if a trigger fires.
+// notify queues a session for background compaction. The worker compacts the session if a trigger fires.
 func (c *compacting) notify(key store.Key) {
 	if c != nil {
 		c.worker.Notify(key)
 	}
 }
 
-// afterAppend compacts the session of a run at once, if the event calls for it. first says that the event is the first
-// appended through the handle.
+// afterAppend compacts the session during a run, if the appended event allows it. first reports whether the event is
+// the first one appended through the handle.
 func (c *compacting) afterAppend(ctx context.Context, handle *Session, e *session.Event, first bool) {
 	if c == nil {
 		return
 	}
-	// A resumed run reads the request that the user answers from the log after this.
+	// If a run resumes with the user's answer, ADK reads the answered request from the log after this append.
 	resumes := first && e.Author == userAuthor
 	if c.inRun != nil && hasResponse(e) && !inNode(e) && !resumes {
 		c.compactInRun(ctx, handle, e.InvocationID)
@@ -92,8 +93,8 @@ func hasResponse(e *session.Event) bool {
 	return false
 }
 
-// compactInRun compacts the session of a running invocation, and moves the handle to the result. For one invocation,
-// the compactions that write nothing may take [Options.CompactionTimeout] in all.
+// compactInRun compacts the session of a running invocation and moves the handle to the result. The compactions of
+// one invocation that write nothing may take [Options.CompactionTimeout] in total.
 func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocation string) {
 	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < inRunFrom(c.config) {
 		return
@@ -101,7 +102,7 @@ func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocati
 	waiting := turn{handle.key, invocation}
 	waited, _ := c.waited.Get(waiting)
 	left := c.timeout - waited
-	if left <= c.timeout/10 { // too little time is left for another call
+	if left <= c.timeout/10 { // too little time for another attempt
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, left)
@@ -125,13 +126,13 @@ func (c *compacting) show(ctx context.Context, handle *Session) {
 	}
 }
 
-// compactedLog is a storage that reports logged compactions.
+// compactedLog is a storage that reports logged patches to telemetry.
 type compactedLog struct {
 	storage.Storage
 	telemetry *telemetry
 }
 
-// ApplyPatch is as [store.Store.ApplyPatch].
+// ApplyPatch logs patches by ApplyNewest, and reports the operation to telemetry.
 func (l compactedLog) ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (done store.Committed, err error) {
 	ctx, op := l.telemetry.start(ctx, opPatch, key)
 	defer func() { op.end(ctx, err) }()

@@ -12,7 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// config returns the compaction configuration completed from the other options. The error matches [patch.ErrInvalid].
+// config returns the compaction configuration, with defaults from the other options. The error matches
+// [patch.ErrInvalid].
 func (o Options) config() (compaction.Config, error) {
 	cfg := o.Compaction
 	isNil := reflect.ValueOf(o.Model)
@@ -38,8 +39,8 @@ func (o Options) config() (compaction.Config, error) {
 	return cfg, err
 }
 
-// newInRun returns the compactor for inside runs, which compacts by tokens and by clearing if these are set. It returns
-// nil if compaction happens only in the background.
+// newInRun returns the compactor that compacts during runs. This compactor has no interval trigger. newInRun returns
+// nil if sessions are compacted only in the background.
 func (c *compacting) newInRun(log compaction.Log[store.Key], opts compaction.Options[store.Key]) (*compaction.Compactor[store.Key], error) {
 	cfg := c.config
 	if c.timeout < 0 || inRunFrom(cfg) == 0 {
@@ -49,7 +50,7 @@ func (c *compacting) newInRun(log compaction.Log[store.Key], opts compaction.Opt
 	return compaction.New(log, cfg, opts)
 }
 
-// inRunFrom returns the least size of a prompt that can start a compaction inside a run; 0 means none.
+// inRunFrom returns the smallest number of prompt tokens at which a compaction can start during a run. 0 means never.
 func inRunFrom(cfg compaction.Config) (least int) {
 	for _, n := range []int{cfg.TokenThreshold, cfg.InvocationTokens, cfg.ClearAfter} {
 		if n > 0 && (least == 0 || n < least) {

@@ -1,33 +1,52 @@
-// Package adk runs agents built on Google's Agent Development Kit for Go on patchlog.
+// Package adk connects agents written with Google's Agent Development Kit for Go (ADK) to patchlog.
 //
-// NewService returns a session.Service over a store. Use it in runner.Config, or in ADK's REST server, in place of
-// session.InMemoryService:
+// [NewService] returns a session.Service that keeps its sessions in a patchlog store. Pass it to runner.Config or to
+// ADK's REST server, where you would pass session.InMemoryService:
 //
 //	db, err := store.Open("sessions.db", store.Options{})
 //	sessions, err := adk.NewService(db, adk.Options{Compaction: compaction.DefaultConfig()})
 //	r, err := runner.New(runner.Config{AppName: "app", Agent: agent, SessionService: sessions})
 //	...
-//	sessions.Close(ctx) // before db
+//	sessions.Close(ctx) // before db.Close
 //
-// Wrap returns such a service over another session.Service, which keeps the sessions.
+// [Wrap] returns a [Service] whose sessions stay in another session.Service.
 //
-// A [Session] shows the visible log and the state replayed from it. Patches hide events from the model: see
-// [Service.ApplyPatch], [Service.Preview], [Service.Revert] and [Service.Rewind]. The audit log keeps every event until
-// it is erased; [Service.RawEvents] and [Service.ViewAt] read this log. An append goes to the end of the log, even if
-// others have appended meanwhile. An event id is used once in a session, so appending an event again is safe. Go values
-// in the state keep their types (see [NewEvent]).
+// # Sessions
 //
-// With [Options.Compaction] sessions are compacted in the background after each turn, and during long turns.
-// [Service.Plugin] reports the ends of turns exactly. Compaction keeps the events that ADK needs to continue a session.
-// A summarizer's failure never fails a run: [Service.Compact] returns it, and [Service.LastCompaction] and
-// [Options.Observe] report it. If a user may answer a request that was summarised, call [Service.RestoreCalls] before
-// the runner's Run.
+// Every session has an audit log. The log contains events and patches, and only grows. A patch changes which events
+// the model sees. The events that the model sees are the session's visible log.
 //
-// With the tools of [Service.RecallTools] an agent finds hidden events. [Service.Memory] is a memory service over the
-// logs. Models see the visible log; [WithHistory], [HistoryHandler] and [Service.HistoryMemory] show people the
-// history, with the original events in place of summaries. [Service.RESTHandler] adds routes that rewind and fork
-// sessions to ADK's REST API.
+// A [Session] shows the visible log, and the state computed from it. [Service.ApplyPatch], [Service.Preview],
+// [Service.Revert] and [Service.Rewind] work with patches. [Service.RawEvents] and [Service.ViewAt] read the audit
+// log. The audit log keeps hidden events until [Service.Erase] erases them.
 //
-// docs/ADK.md is the integration guide: what differs from ADK's own services, sessions in
-// other services, compaction beside ADK's own, spans and metrics.
+// An append adds its event at the end of the log, even if other writers have appended in the meantime. An event id
+// occurs only once in a session, so appending the same event again changes nothing. Go values in the state keep their
+// types, as [NewEvent] describes.
+//
+// # Compaction
+//
+// Compaction replaces old events by summaries. If [Options.Compaction] enables it, the service compacts a session in
+// the background after each turn, and also during long turns. Compaction keeps the events that ADK needs to continue
+// the session.
+//
+// A run never fails because a summarizer failed. The failure is reported by [Service.LastCompaction] and
+// [Options.Observe], and returned by [Service.Compact].
+//
+// Add [Service.Plugin] to the runner, so that the service learns exactly when a turn ends. If a user may answer a
+// request that a summary hides, call [Service.RestoreCalls] before the runner's Run.
+//
+// # Hidden events
+//
+// An agent with the tools of [Service.RecallTools] can search and read hidden events. [Service.Memory] returns an ADK
+// memory service that searches the logs.
+//
+// People usually want to read the original events instead of summaries. This history is available from [WithHistory],
+// [HistoryHandler] and [Service.HistoryMemory]. [Service.RESTHandler] adds routes to ADK's REST API that rewind and
+// fork sessions.
+//
+// # More
+//
+// docs/ADK.md is the integration guide. It describes the differences from ADK's own services, sessions in other
+// services, the use with ADK's own compaction, and the spans and metrics.
 package adk

@@ -12,9 +12,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// messageError is an error with the message of ADK's own services, which existing programs may look for. It matches the
-// error that it wraps. For a missing session it also matches the error of ADK's in-memory service, if this version of
-// ADK defines one.
+// messageError is an error with the text of ADK's own services, because existing programs may compare this text. It
+// matches the wrapped error. For a missing session, it also matches the error of ADK's in-memory service, if this
+// version of ADK has one.
 type messageError struct {
 	message string
 	error
@@ -29,7 +29,7 @@ func (e *messageError) Unwrap() []error {
 	return []error{e.error}
 }
 
-// missingErrors return the errors of ADK's in-memory service for a missing session, or nil.
+// missingErrors contains functions that return the errors of ADK's in-memory service for a missing session, or nil.
 type missingErrors struct{ get, delete func() error }
 
 var missing = missingErrors{
@@ -46,7 +46,7 @@ func withMessage(err error, format string, args ...any) error {
 	return &messageError{fmt.Sprintf(format, args...), err}
 }
 
-// requestKey returns the key of a request's session. It refuses a request without app, user or session id.
+// requestKey returns the key of a request's session. It rejects a request without an app, user or session id.
 func requestKey(app, user, id string) (store.Key, error) {
 	if app == "" || user == "" || id == "" {
 		return store.Key{}, withMessage(patch.ErrInvalid, "app_name, user_id, session_id are required, got app_name: %q, user_id: %q, session_id: %q", app, user, id)
@@ -54,7 +54,7 @@ func requestKey(app, user, id string) (store.Key, error) {
 	return store.Key{App: app, User: user, Session: id}, nil
 }
 
-// createError adds a message to an error of creating a session.
+// createError adds context to an error of Create.
 func createError(err error, id string) error {
 	if errors.Is(err, store.ErrExists) {
 		return withMessage(err, "session %s already exists", id)
@@ -62,7 +62,7 @@ func createError(err error, id string) error {
 	return fmt.Errorf("create session: %w", err)
 }
 
-// getError adds a message to an error of getting a session.
+// getError adds context to an error of Get.
 func getError(err error, id string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return withMessage(err, "session %s not found", id)
@@ -70,7 +70,7 @@ func getError(err error, id string) error {
 	return fmt.Errorf("get session: %w", err)
 }
 
-// appendError adds a message to an error of appending an event.
+// appendError adds context to an error of AppendEvent.
 func appendError(err error, e *session.Event) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return withMessage(err, "session not found, cannot apply event")

@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// eventList presents events of the log as ADK's events. It is immutable.
+// eventList presents events of the log as ADK events. It is immutable.
 type eventList struct {
 	len     int
 	at      func(i int) *patch.Event
@@ -30,7 +30,7 @@ func listOf(events []*patch.Event, convert func(*patch.Event) *session.Event) ev
 
 func (l eventList) Len() int { return l.len }
 
-// At returns the event with index i, or nil if there is none.
+// At returns the event at index i, or nil if i is out of range.
 func (l eventList) At(i int) *session.Event {
 	if i < 0 || i >= l.len {
 		return nil
@@ -50,15 +50,16 @@ func (l eventList) All() iter.Seq[*session.Event] {
 
 var _ session.Events = eventList{}
 
-// selection is what a filtered session shows: the visible events that the filter chose, and all events logged since.
+// selection is the list of events that a filtered session shows: the visible events that matched the filter, and all
+// events logged after the Get.
 type selection struct {
-	chosen map[uint64]bool // by seq of the record that added the event
-	since  uint64          // records with a higher seq were logged since
+	chosen map[uint64]bool // the matching events, by the seq of the record that added the event
+	since  uint64          // seq of the view of the Get; records above it were logged later
 	events []*patch.Event
-	view   fold.View // the view that the events are from
+	view   fold.View // the view from which events was computed
 }
 
-// selectEvents selects those of the last n visible events whose time is not before t.
+// selectEvents returns those of the last n visible events whose time is not before t.
 func selectEvents(v fold.View, n int, t time.Time) *selection {
 	s := &selection{chosen: map[uint64]bool{}, since: v.Seq(), view: v}
 	for i := max(v.Len()-n, 0); i < v.Len(); i++ {
@@ -84,10 +85,11 @@ func (s *selection) advance(v fold.View) {
 	s.view = v
 }
 
-// grow keeps the current list of shown events, and adds those of the session's own records. While a workflow's node
-// runs, ADK inserts the node's input into the list at the index that was the end when the node began, so the list must
-// not become shorter. A session shows new events only after an append, and a running node appends, so it is enough to
-// check the author of each append. If the view shortens an event, its short copy is added. The caller holds the lock.
+// grow freezes the list of shown events and appends the events of the session's own records. While a workflow node
+// runs, ADK inserts the node's input into the list, at the index where the list ended when the node began. So the
+// list must not become shorter. The list changes only at an append, and a running node appends events, so appended
+// decides by the event whether a node runs. If the log shortened an event, grow appends the shortened copy. The
+// caller holds the lock.
 func (s *Session) grow(records []patch.Record, after fold.View) {
 	if s.frozen == nil {
 		if list, ok := s.events().(eventList); ok {
@@ -107,7 +109,8 @@ func (s *Session) grow(records []patch.Record, after fold.View) {
 	}
 }
 
-// inPlaceOf returns what a view shows for a record's event that was just appended: the event or its replacement.
+// inPlaceOf returns the event that a view shows for a record that was just appended: the record's event, or its
+// replacement.
 func inPlaceOf(r patch.Record, v fold.View) *patch.Event {
 	for i := v.Len() - 1; i >= 0 && v.Entry(i).Seq > r.Seq; i-- {
 		if o, ok := v.At(i).Origin(); ok && o.ID == r.ID() {
@@ -117,24 +120,25 @@ func inPlaceOf(r patch.Record, v fold.View) *patch.Event {
 	return r.Event
 }
 
-// inNode reports whether an event comes from inside a workflow's node, or from an agent with its own branch or scope.
-// The runner also makes a node for the agent that it runs, whose path is only the agent's name; that node does not
-// count.
+// inNode reports whether an event comes from a workflow node, or from an agent with its own branch or isolation
+// scope. The runner also creates a node for the agent that it runs. The path of that node is only the agent's name,
+// so inNode reports false for it.
 func inNode(e *session.Event) bool {
 	return e.Branch != "" || e.IsolationScope != "" || e.NodeInfo != nil && strings.ContainsAny(e.NodeInfo.Path, "/@")
 }
 
-// decoder converts events of a log to ADK's events, and identifies the service that made a session.
+// decoder converts events of the log to ADK events. Each service has one decoder, which also identifies the service
+// that returned a session.
 type decoder struct {
 	logger  *slog.Logger
-	decoded cache.Cache[*patch.Event, *session.Event] // only this decoder holds the decoded events; callers get copies
-	warned  cache.Cache[*patch.Event, bool]           // events that were logged as unreadable
+	decoded cache.Cache[*patch.Event, *session.Event] // decoded events; they stay inside the decoder, and callers get copies
+	warned  cache.Cache[*patch.Event, bool]           // events for which a warning about unreadable fields was logged
 }
 
-// maxDecodedBytes is roughly the memory of one generation of decoded events.
+// maxDecodedBytes is the approximate memory of one generation of the cache of decoded events.
 const maxDecodedBytes = 32 << 20
 
-// event returns a copy of an event of the log as ADK's event, which the caller owns.
+// event converts an event of the log to an ADK event. The result is a copy that the caller owns.
 func (d *decoder) event(p *patch.Event) *session.Event {
 	e, ok := d.decoded.Get(p)
 	if !ok {
@@ -150,7 +154,8 @@ func (d *decoder) event(p *patch.Event) *session.Event {
 	return convert.CopyEvent(e)
 }
 
-// ownEvents are the ADK events that a session has returned. The same event is returned each time.
+// ownEvents contains the ADK events that a session has returned, so that the session returns the same pointer each
+// time.
 type ownEvents struct {
 	decoder *decoder
 
@@ -169,7 +174,7 @@ func (o *ownEvents) event(p *patch.Event) *session.Event {
 	return e
 }
 
-// keep drops the events that a view does not have, if there are many.
+// keep removes the events that are not in v, if there are many of them.
 func (o *ownEvents) keep(v fold.View) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -19,37 +19,41 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// WithHistory returns a context with which [Service.Get] returns a session whose Events are its history, for people to
-// read: the visible log with each summary replaced by the events that it covers, as in [store.Store.History]. A summary
-// that covers no event of this log, such as a summary by another program, stays, with the author "summary" and the role
-// of a model. Events that cuts, splices and rewinds hid are not in the history. The state is that of an ordinary Get,
-// and the request's filters apply to the history.
+// WithHistory returns a context for [Service.Get]. With this context, Get returns a session whose Events are its
+// history, which is meant for people. The history is the visible log, with each summary replaced by the events that
+// it covers, as in [store.Store.History]. The history does not contain events that were hidden by cuts, splices or
+// rewinds.
 //
-// After the first append or patch through the session, Events is the visible log, since a model should see that log.
-// Indices into a history are not indices into the view, so [Service.ApplyPatch] and [Service.Preview] refuse a session
-// that shows its history.
+// A summary may cover no event of this log, for example if another program wrote the summary. Such a summary stays in
+// the history, with the author "summary" and the role of a model. The state is that of an ordinary Get. The request's
+// filters apply to the history.
+//
+// After the first append or patch through the session, Events returns the visible log again, because an agent that
+// continues the session should see the visible log. Indices into a history are not indices into the view. So
+// [Service.ApplyPatch] and [Service.Preview] refuse a session that shows its history.
 func WithHistory(ctx context.Context) context.Context { return WithHistoryPage(ctx, "", 0) }
 
-// WithHistoryPage is [WithHistory] for a page of the history: at most limit events, the last before the event with the
-// id before. If before is "", the page ends with the last event; limit 0 means no limit. To get the preceding page,
-// pass the id of this page's first event. If the history does not have the event, such as after a rewind, [Service.Get]
-// fails with [fold.ErrEventNotFound].
+// WithHistoryPage is like [WithHistory], but for one page of the history. The page has at most limit events, and ends
+// before the event whose id is before. If before is "", the page ends with the last event. If limit is 0, the number
+// of events is not limited. To get the preceding page, pass the id of the first event of this page. If the history
+// does not contain the event, for example after a rewind, [Service.Get] fails with [fold.ErrEventNotFound].
 func WithHistoryPage(ctx context.Context, before string, limit int) context.Context {
 	return context.WithValue(ctx, historyKey{}, historyMark{before, limit})
 }
 
 type historyKey struct{}
 
-// historyMark is the value in contexts of [WithHistory].
+// historyMark is the value that WithHistoryPage adds to a context.
 type historyMark struct {
 	before string
 	limit  int
 }
 
-// HistoryHandler returns a handler that serves GET requests with a context of [WithHistory]. So ADK's REST API and
-// developer UI show people the history of a session, while runs use the visible log. Requests for /run_live, which are
-// runs, and requests with other methods go to next unchanged. The query parameters before and limit are those of
-// [WithHistoryPage]. Put the handler around a server, or into a launcher's router:
+// HistoryHandler returns a handler that adds the effect of [WithHistory] to GET requests, and passes them to next.
+// Then ADK's REST API and developer UI show the history of a session to people, while runs still use the visible log.
+// Requests with other methods go to next unchanged. So do requests for /run_live, which are runs. The query
+// parameters before and limit select a page, as in [WithHistoryPage]. Put the handler around a server, or into the
+// router of a launcher:
 //
 //	router.Use(adk.HistoryHandler)
 func HistoryHandler(next http.Handler) http.Handler {
@@ -67,9 +71,10 @@ func HistoryHandler(next http.Handler) http.Handler {
 	})
 }
 
-// HistoryMemory returns a memory service whose AddSessionToMemory passes the session's newest history to base in place
-// of the given session, which shows summaries. AddSessionToMemory adds nothing and fails if the history cannot be read,
-// with [store.ErrNotFound] if the service has no such session. SearchMemory is base's. base must not be nil.
+// HistoryMemory returns a memory service that adds the histories of sessions to another memory service, base. Its
+// AddSessionToMemory reads the session's current history and passes the history to base, since the given session may
+// show summaries. If it cannot read the history, it adds nothing and returns an error. The error matches
+// [store.ErrNotFound] if this service has no such session. SearchMemory calls base. base must not be nil.
 func (s *Service) HistoryMemory(base memory.Service) memory.Service { return historyMemory{base, s} }
 
 type historyMemory struct {
@@ -77,7 +82,7 @@ type historyMemory struct {
 	sessions *Service
 }
 
-// AddSessionToMemory adds the session's history.
+// AddSessionToMemory passes the session's history to the underlying memory service.
 func (m historyMemory) AddSessionToMemory(ctx context.Context, sess session.Session) error {
 	if isNil(sess) {
 		return errNoSession
@@ -92,7 +97,7 @@ func (m historyMemory) AddSessionToMemory(ctx context.Context, sess session.Sess
 // summaryAuthor is the author of a summary in a history.
 const summaryAuthor = "summary"
 
-// readHistory returns the history of a session that was got for a request, as its events.
+// readHistory returns the history of a session as ADK events, limited by the request's filters and the page.
 func (s *Service) readHistory(ctx context.Context, mark historyMark, handle *Session, req *session.GetRequest) (session.Events, error) {
 	limit := max(mark.limit, 0)
 	if n := req.NumRecentEvents; limit == 0 || n > 0 && n < limit {
@@ -122,8 +127,9 @@ func (s *Service) readHistory(ctx context.Context, mark historyMark, handle *Ses
 	}), nil
 }
 
-// historyPage returns the last entries of a session's history before the event with an id, all if limit is 0. Of a call
-// that [compaction.RestoreCalls] restored, only the original is shown, wherever it is.
+// historyPage returns the last limit entries of a session's history before the event whose id is before. A limit of 0
+// returns all entries. If [compaction.RestoreCalls] restored a call, the history contains both the original and a
+// copy. historyPage leaves out the copy, even if the original is on another page.
 func (s *Service) historyPage(ctx context.Context, handle *Session, before string, limit int) ([]fold.Entry, error) {
 	v, limit := handle.stored.View, cmp.Or(limit, math.MaxInt)
 	var page []fold.Entry
@@ -159,7 +165,7 @@ func (s *Service) historyPage(ctx context.Context, handle *Session, before strin
 	}
 }
 
-// refuseHistory refuses a patch whose author has seen a history.
+// refuseHistory returns an error if the session shows its history.
 func refuseHistory(sess session.Session) error {
 	s, ok := sess.(*Session)
 	if !ok {

@@ -15,18 +15,18 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// closeInterrupted answers the calls of interrupted invocations, if a message of the user begins a new invocation. The
-// handle may be older than the calls: the message may have waited for the run that made them. If it fails, the run
-// continues anyway.
+// closeInterrupted answers the open calls of interrupted invocations if a message of the user begins a new
+// invocation. It reads the newest view, because the message may have waited for the run that made the calls. An error
+// is only logged, so the run continues.
 func (s *Service) closeInterrupted(ctx context.Context, handle *Session, message *session.Event) {
 	if s.keepInterrupted || message.Author != userAuthor || message.InvocationID == "" || message.Content == nil {
 		return
 	}
 	v, err := s.newest(ctx, handle)
 	if n := v.Len(); err != nil || n == 0 || v.At(n-1).InvocationID() == message.InvocationID {
-		return // after an error, the append reports why
+		return // if newest failed, the append reports the error
 	}
-	held := map[string]bool{} // by invocation
+	held := map[string]bool{} // known answers of isHeld, by invocation
 	err = s.patchNewest(ctx, handle, v, store.PatchOptions{}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		return compaction.CloseCalls(v, uuid.NewString, func(c fold.Call) bool {
 			invocation := v.At(c.Index).InvocationID()
@@ -47,15 +47,15 @@ func answers(e *session.Event, c fold.Call) bool {
 	})
 }
 
-// withdrawInterrupted hides the recorded answers of interrupted calls that a view shows, if an event has the late
-// answers.
+// withdrawInterrupted hides the recorded answers of interrupted calls in a view if the late event answers these
+// calls.
 func (s *Service) withdrawInterrupted(ctx context.Context, handle *Session, v fold.View, late *patch.Event) error {
 	return s.patchNewest(ctx, handle, v, store.PatchOptions{AllowOrphans: true, AllowPinned: true}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		return compaction.ReopenCalls(v, late)
 	})
 }
 
-// newest returns the newest view of a handle's session that this process can get without asking a wrapped service.
+// newest returns the newest view of a handle's session that is available without a request to a wrapped service.
 func (s *Service) newest(ctx context.Context, handle *Session) (fold.View, error) {
 	v, err := s.store.RecentView(ctx, handle.key)
 	if err == nil {
@@ -64,8 +64,8 @@ func (s *Service) newest(ctx context.Context, handle *Session) (fold.View, error
 	return v, err
 }
 
-// patchNewest logs the patches that plan makes of v, the newest view known, and moves the session to the view after
-// them. If another patch was logged first, plan is called again.
+// patchNewest logs the patches that plan returns for v, the newest known view, and moves the session to the view
+// after them. If another patch was logged first, it calls plan again with a newer view.
 func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View, opts store.PatchOptions, plan func(fold.View) ([]*patch.PatchEvent, error)) error {
 	for {
 		patches, err := plan(v)
@@ -75,13 +75,13 @@ func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View,
 		opts.On = v
 		done, err := s.store.ApplyNewest(ctx, handle.key, patches, opts)
 		switch {
-		case errors.Is(err, fold.ErrConflict): // another patch was logged meanwhile
+		case errors.Is(err, fold.ErrConflict): // another patch was logged first
 			if v, err = s.newest(ctx, handle); err != nil {
 				return err
 			}
 			continue
 		case errors.Is(err, fold.ErrUnknownPatch):
-			return nil // the log takes no patches, but it takes events
+			return nil // the log accepts no patches, but it accepts events
 		case err != nil:
 			return err
 		}
@@ -90,7 +90,8 @@ func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View,
 	}
 }
 
-// isHeld reports whether a run is known to be active: the plugin watches it, or another process has its lease.
+// isHeld reports whether a run is known to be active, because the plugin watches it or another process holds its
+// lease.
 func (r *runs) isHeld(ctx context.Context, key store.Key, invocation string) bool {
 	if r == nil || invocation == "" {
 		return false

@@ -16,42 +16,49 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Revert undoes a patch and all patches of its group, as [store.Store.Revert] does; a summary by compaction is such a
-// patch. The events that it hid are visible again, and their state changes apply again. Afterwards sess shows the new
-// view. The patch's id is in [store.Committed] and in [Service.RawEvents]. A revert is a patch with its own id and can
-// be reverted. After a refusal nothing was written; errors are as for [store.Store.Revert].
+// Revert undoes a patch and all other patches of its group, as [store.Store.Revert] does. Compaction writes such
+// groups. The events that the patches hid become visible again, and their state changes take effect again. Afterwards
+// sess shows the new view.
+//
+// [store.Committed] contains the ids of logged patches; [Service.RawEvents] also finds them. A revert is a patch with
+// its own id, so it can be reverted. A refused Revert writes nothing. The errors are those of [store.Store.Revert].
 func (s *Service) Revert(ctx context.Context, sess session.Session, patchID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		return s.store.Revert(ctx, key, patchID, on, strings.HasPrefix(patchID, compaction.InterruptedPrefix))
 	})
 }
 
-// Rewind restores the session as it was before an invocation: it hides the events from the invocation's first event on,
-// and their state changes; the audit log keeps them. A rewind is one durable commit or none, and [Service.Revert]
-// undoes all of it. Shared scopes stay as they are. Afterwards sess shows the new view. Errors are as for
-// [store.Store.Rewind]. The error matches [store.ErrConflict] if a patch was logged after the session's view.
+// Rewind restores the session as it was before an invocation. It hides the events from the first event of the
+// invocation on, and undoes their state changes. The audit log keeps the events. The shared scopes do not change. All
+// patches of a rewind are logged in one durable commit, or none is. [Service.Revert] of one of them undoes the whole
+// rewind. Afterwards sess shows the new view.
+//
+// The error matches [store.ErrConflict] if a patch was logged after the session's view. Other errors are as for
+// [store.Store.Rewind].
 func (s *Service) Rewind(ctx context.Context, sess session.Session, invocationID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "rewind", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		return s.store.Rewind(ctx, key, invocationID, on)
 	})
 }
 
-// ForkOptions are options of [Service.Fork]. The zero value copies the whole log, under a new id.
+// ForkOptions are options of [Service.Fork]. The zero value copies the whole log to a session with a generated id.
 type ForkOptions struct {
-	// SessionID is the new session's id; "" means a new one.
+	// SessionID is the id of the new session. If it is "", Fork generates an id.
 	SessionID string
 
-	// At, if not nil, is the seq of the last record that the new session has.
+	// At, if not nil, is the seq of the last record to copy.
 	At *uint64
 
-	// BeforeInvocation, if not "", ends the new session before the first event of an invocation.
+	// BeforeInvocation, if not "", is the id of an invocation. Fork copies the records before its first event.
 	BeforeInvocation string
 }
 
-// Fork creates a session of the same user with the initial state and the log of sess, as [store.Store.Fork] does. After
-// that the two are independent. Over a wrapped service it copies the events one by one, without their app: and user:
-// keys; if At is within the patches of one call, none of these is copied. It fails with [store.ErrExists] if the new
-// session exists.
+// Fork creates a session of the same user with the initial state and the log of sess, as [store.Store.Fork] does.
+// After Fork, changes of one session do not affect the other. It fails with [store.ErrExists] if the new session
+// exists.
+//
+// Over a wrapped service, Fork copies the events one by one, without their app: and user: keys. If At is between
+// patches that one call logged, Fork copies none of these patches.
 func (s *Service) Fork(ctx context.Context, sess session.Session, opts ForkOptions) (*Session, error) {
 	handle, err := s.current(ctx, sess)
 	if err != nil {
@@ -74,7 +81,7 @@ func (s *Service) Fork(ctx context.Context, sess session.Session, opts ForkOptio
 	return s.open(forked), nil
 }
 
-// seqBefore returns the seq before the first event of an invocation.
+// seqBefore returns the seq of the record before the first event of an invocation.
 func (s *Service) seqBefore(ctx context.Context, handle *Session, invocation string) (*uint64, error) {
 	for r, err := range s.store.RawEvents(ctx, handle.key, 1) {
 		if err != nil {
@@ -88,9 +95,10 @@ func (s *Service) seqBefore(ctx context.Context, handle *Session, invocation str
 	return nil, fmt.Errorf("session %s: %w: no event belongs to invocation %q", handle.key, fold.ErrEventNotFound, invocation)
 }
 
-// Erase erases events and what was made from them, as [store.Store.Erase] does. It cannot be undone. Afterwards sess
-// shows the new view; get other Session values of the same session again. Over a wrapped service, which cannot change
-// its events, the error matches [errors.ErrUnsupported].
+// Erase erases the content of events, and of everything that was derived from them, as [store.Store.Erase] does. An
+// erase cannot be undone. Afterwards sess shows the new view. Other Session values of the same session still show the
+// erased content; replace them by calling Get. A wrapped service cannot erase content, so there the error matches
+// [errors.ErrUnsupported].
 func (s *Service) Erase(ctx context.Context, sess session.Session, selection store.EraseSelection, opts store.EraseOptions) (store.Erasure, error) {
 	handle, err := s.current(ctx, sess)
 	if err != nil {
@@ -107,22 +115,22 @@ func (s *Service) Erase(ctx context.Context, sess session.Session, selection sto
 	return erased, err
 }
 
-// ListPageRequest says which sessions to list.
+// ListPageRequest selects the sessions that [Service.ListPage] returns.
 type ListPageRequest struct {
 	AppName   string
-	UserID    string // "" means all users
-	PageSize  int    // 0 means 100
-	PageToken string // the previous response's NextPageToken; "" means the first page
+	UserID    string // "" selects all users
+	PageSize  int    // maximum number of sessions; 0 means 100
+	PageToken string // NextPageToken of the previous response; "" selects the first page
 }
 
-// ListPageResponse is a page of a listing.
+// ListPageResponse is one page of sessions.
 type ListPageResponse struct {
 	Sessions      []store.Info
 	NextPageToken string // "" if this is the last page
 }
 
-// ListPage lists sessions page by page, in the order of user and session ids. Unlike [Service.List] it returns no state
-// and reads no events. Sessions that cannot be read are left out, with a warning to the logger.
+// ListPage lists sessions page by page, ordered by user id and session id. Unlike [Service.List], it reads no events
+// and returns no state. ListPage leaves out sessions that cannot be read, and logs a warning for each.
 func (s *Service) ListPage(ctx context.Context, req *ListPageRequest) (*ListPageResponse, error) {
 	switch {
 	case req == nil:

@@ -15,25 +15,28 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Limits of what [Service.Memory] returns.
+// Limits on the results of [Service.Memory].
 const (
 	memoryEntries = 10
-	memoryRunes   = 800 // of each event
+	memoryRunes   = 800 // per event
 )
 
-// Memory returns a memory service that searches the logs of all sessions that a user has with an app in this service,
-// by the words of their events ([recall.Finder]). Nothing has to be added, and events of deleted sessions are no longer
-// found. ADK's load_memory and preload_memory work with it.
+// Memory returns a memory service that searches the logs of a user's sessions. The search covers all sessions that
+// the user has with one app in this service. It finds events by their words ([recall.Finder]). Sessions need not be
+// added to this memory service, and events of deleted sessions are not found. ADK's load_memory and preload_memory
+// tools work with it.
 //
-// SearchMemory returns up to ten events, the best first. Each has a piece of at most 800 characters of the event's
-// text, and the session and record in its CustomMetadata. A search by an agent leaves out the agent's own session. It
-// does not find events that were cut by hand or rewound, nor summaries, but finds the events that a summary covers.
-// AddSessionToMemory adds nothing; it fails with [store.ErrNotFound] if the service has no such session.
+// SearchMemory returns up to ten events, ordered by relevance. Each entry contains at most 800 characters of the
+// event's text. Its CustomMetadata names the session and the record. If an agent searches, its own session is left
+// out. SearchMemory finds events that a summary covers. It finds neither summaries nor events that were rewound or
+// cut by hand.
+//
+// AddSessionToMemory adds nothing. It fails with [store.ErrNotFound] if the service has no such session.
 func (s *Service) Memory() memory.Service { return logMemory{s} }
 
 type logMemory struct{ sessions *Service }
 
-// AddSessionToMemory fails if the session does not exist, and adds nothing.
+// AddSessionToMemory only checks that the session exists.
 func (m logMemory) AddSessionToMemory(ctx context.Context, sess session.Session) error {
 	if isNil(sess) {
 		return errNoSession
@@ -79,7 +82,7 @@ func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) 
 	return out, nil
 }
 
-// searchUser searches the sessions of a user except one. It leaves out sessions that cannot be read.
+// searchUser searches the sessions of a user, except one session. It skips sessions that cannot be read.
 func (s *Service) searchUser(ctx context.Context, app, user string, except store.Key, search recall.Search) ([]recall.Hit[store.Key], error) {
 	leaveOut := func(key store.Key, err error) bool {
 		if ctx.Err() != nil || !s.store.CanLeaveOut(err) {
@@ -103,7 +106,7 @@ func (s *Service) searchUser(ctx context.Context, app, user string, except store
 	return s.finder.SearchAll(ctx, keys, leaveOut, search)
 }
 
-// isNil reports whether a session is nil, or a nil *[Session].
+// isNil reports whether a session is nil or a nil *[Session].
 func isNil(sess session.Session) bool {
 	own, ok := sess.(*Session)
 	return sess == nil || ok && own == nil

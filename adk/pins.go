@@ -10,22 +10,19 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pins returns the ids of the visible events that ADK looks for when it decides which agent continues, and with what.
-// Events with these ids are never summarised:
+// pins returns the ids of the visible events that ADK searches for when it decides which agent continues, and with
+// what input. Compaction never summarises these events:
 //
-//   - the newest event of each agent. The runner hands a message to the author of the
-//     newest event that is not the user's, or, where that agent cannot be addressed, of
-//     the newest one before it that can.
-//   - where the user is being asked something that compaction lets stay, and in the newest invocation, which may be
-//     one that goes on after an answer: that request, the call that it is about with its
-//     responses, the user's messages and what workflow nodes returned. A run that is
-//     resumed is rebuilt from these. Did it see that the user has confirmed a call, but
-//     not that the call has returned, it would make the call again.
-//   - of each isolation scope the end of its task, lest later messages go to a task that
-//     is over; or, while the task is open, the call that began it, which is what its agent
-//     is told first.
+//   - The newest event of each agent. The runner passes a message to the author of the newest event that is not the
+//     user's. If that agent cannot receive messages, the runner tries the authors of earlier events.
+//   - Events of invocations that wait for the user, and of the newest invocation: the request, the call that it is about,
+//     the responses of the call, the user's messages, and the outputs of workflow nodes. ADK rebuilds a resumed run from
+//     these events. If it found the user's confirmation of a call but not the response, it would execute the call again.
+//   - For each isolation scope, the event that ended its task. Without this event, later messages would go to the ended
+//     task. If the task is open, the call that began the task is pinned, because it is the first input of the task's
+//     agent.
 //
-// They are bounded by the number of agents, by MaxWaitingCalls, and by the number of scopes.
+// Their number is bounded by the numbers of agents and scopes, and by MaxWaitingCalls.
 func pins(v fold.View, cfg compaction.Config) []string {
 	p := pinning{view: v, pinned: map[int]bool{}}
 	p.agents()
@@ -65,10 +62,10 @@ func (p pinning) requests(waiting []fold.Call) {
 	for _, c := range waiting {
 		goesOn[p.view.At(c.Index).InvocationID()] = true
 	}
-	newest, awaits := "", map[string]bool{} // awaits: the invocations that asked the user's side
+	newest, awaits := "", map[string]bool{} // awaits: the invocations that asked the user
 	for _, e := range p.view.Entries() {
 		if id := e.Event.InvocationID(); !e.Summary && id != "" {
-			newest = id // other invocations may come between a question and its answer
+			newest = id // assigned each time, since another invocation may come between a request and its answer
 			awaits[id] = awaits[id] || len(e.Event.LongRunningToolIDs()) > 0
 		}
 	}
@@ -79,14 +76,15 @@ func (p pinning) requests(waiting []fold.Call) {
 		case goesOn[id] || id == newest && awaits[id]:
 			p.pinned[i] = p.pinned[i] || e.Event.Author() == userAuthor || len(e.Event.LongRunningToolIDs()) > 0 || isOutput(e.Event)
 		case id == newest:
-			p.pinned[i] = p.pinned[i] || isOutput(e.Event) // its invocation may ask later
+			p.pinned[i] = p.pinned[i] || isOutput(e.Event) // this invocation may still ask the user
 		}
 	}
 }
 
-// confirmed pins the calls that pinned requests for confirmation are about. The calls' responses stay with them.
+// confirmed pins the calls that pinned requests for confirmation are about. Compaction keeps the responses of these
+// calls too.
 func (p pinning) confirmed() {
-	at := map[string]int{} // the newest call of an id so far
+	at := map[string]int{} // index of the newest call with an id so far
 	for _, c := range p.view.Calls() {
 		if c.Name == toolconfirmation.FunctionCallName && p.pinned[c.Index] {
 			if i, ok := at[confirms(p.view.At(c.Index), c.Part)]; ok {
@@ -99,7 +97,7 @@ func (p pinning) confirmed() {
 	}
 }
 
-// confirms returns the id of the call that a request for confirmation is about, or "".
+// confirms returns the id of the call that a request for confirmation is about. It returns "" if there is none.
 func confirms(e *patch.Event, part int) string {
 	var content *genai.Content
 	if err := e.Decode("content", &content); err != nil || content == nil || part >= len(content.Parts) {
@@ -112,7 +110,7 @@ func confirms(e *patch.Event, part int) string {
 	return call.ID
 }
 
-// isOutput reports whether the event has the output of a workflow node.
+// isOutput reports whether the event contains the output of a workflow node.
 func isOutput(e *patch.Event) bool {
 	if _, ok := e.Field("output"); ok {
 		return true
@@ -151,8 +149,8 @@ func (p pinning) scopes() {
 	}
 }
 
-// endsTask reports whether ADK takes the event for the end of a task: its first response of finish_task reports
-// success.
+// endsTask reports whether ADK treats the event as the end of a task: the event contains a response of finish_task
+// that reports success.
 func endsTask(e *patch.Event) bool {
 	const name, success = "finish_task", "Task completed."
 	for _, p := range e.Parts() {

@@ -9,14 +9,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Plugin returns a plugin for runner.PluginConfig that tells the service when a run begins and ends, in success or
-// failure, for [Options.Runs] and compaction. Without the plugin, automatic compaction takes an agent's final response
-// as the end of a turn, and counts the newest invocation as running until the next invocation begins. With the plugin,
-// the invocation that has just ended can be compacted too, and the service notices failed runs.
+// Plugin returns a plugin for runner.PluginConfig. It informs the service when a run begins and when it ends, even if
+// the run fails. The service uses this for [Options.Runs] and for compaction.
 //
-// The plugin changes no event. It does nothing if compaction is off and Options.Runs is [ConcurrentRuns]. If processes
-// share a storage, the end of a run waits until the run's lease is released. Closing the plugin does not close the
-// service.
+// Without the plugin, an agent's final response starts automatic compaction. Compaction then treats the newest
+// invocation as running until the next invocation begins. With the plugin, an invocation can be compacted as soon as
+// it has ended, and the service also learns that a run has failed.
+//
+// The plugin does not change events. It does nothing if compaction is off and Options.Runs is [ConcurrentRuns]. If
+// processes share a database, the end of a run waits until the run's lease is released. Closing the plugin does not
+// close the service.
 func (s *Service) Plugin() *plugin.Plugin {
 	cfg := plugin.Config{Name: "patchlog"}
 	if s.runs != nil {
@@ -33,11 +35,11 @@ func (s *Service) Plugin() *plugin.Plugin {
 			}
 		}
 	}
-	p, _ := plugin.New(cfg) // it has no reason to fail
+	p, _ := plugin.New(cfg) // cfg is valid, so New does not fail
 	return p
 }
 
-// keyOf returns the key of a session, if it is one of the service's.
+// keyOf returns the key of a session. ok is false if this service did not return the session.
 func (s *Service) keyOf(sess session.Session) (store.Key, bool) {
 	handle, ok := sess.(*Session)
 	if !ok || handle == nil || handle.given.decoder != s.decoder {

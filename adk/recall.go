@@ -13,10 +13,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// RestoreCalls makes calls that summaries hide visible again, if msg answers them ([compaction.RestoreCalls]).
-// [Service.AppendEvent] also does so, but a runner looks for the call earlier, to find the agent that made it and the
-// invocation to resume. So if sessions are compacted, call RestoreCalls before each Run whose message has a function
-// response. Afterwards sess shows the new view. If there is no call to restore, nothing is written.
+// RestoreCalls makes hidden calls visible again if summaries hide them and msg answers them, as
+// [compaction.RestoreCalls] does. Call it before each Run whose message contains a function response, if sessions are
+// compacted. [Service.AppendEvent] also restores such calls, but too late for the runner. The runner searches for the
+// call before it appends the message, to find the agent that made the call and the invocation to resume.
+//
+// Afterwards sess shows the new view. If no call must be restored, RestoreCalls writes nothing.
 func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *genai.Content) error {
 	handle, err := handleOf(sess)
 	if err != nil {
@@ -38,7 +40,7 @@ func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *g
 	return nil
 }
 
-// restoreCalls brings back the calls that an event answers, if a view does not show them.
+// restoreCalls makes the calls that an event answers visible again, if v does not show them.
 func (s *Service) restoreCalls(ctx context.Context, handle *Session, v fold.View, e *patch.Event) error {
 	if callsInSight(v, e) {
 		return nil
@@ -48,7 +50,7 @@ func (s *Service) restoreCalls(ctx context.Context, handle *Session, v fold.View
 	})
 }
 
-// callsInSight reports whether a view shows the call of each response in an event.
+// callsInSight reports whether v shows the call of each response in an event.
 func callsInSight(v fold.View, e *patch.Event) bool {
 	var missing []patch.FunctionPart
 	for p := range e.FunctionParts() {
@@ -68,8 +70,8 @@ func callsInSight(v fold.View, e *patch.Event) bool {
 	return len(missing) == 0
 }
 
-// showRestored moves the session to the view after calls came back. Inside a workflow's node, it adds the calls that
-// the session does not show yet.
+// showRestored moves the session to the view after calls were restored. While a workflow node runs, it also adds the
+// restored calls to the frozen list of events.
 func (s *Session) showRestored(done store.Committed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,18 +21,21 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// RESTHandler returns a handler that adds routes to ADK's REST API, next. Each route responds with a session, in the
-// JSON that ADK's own session route has; next writes it:
+// RESTHandler returns a handler that adds three routes to ADK's REST API. next is the handler of this API:
 //
 //	POST …/apps/{app}/users/{user}/sessions/{session}/rewind   {"rewindBeforeInvocationId": "…"}
 //	POST …/apps/{app}/users/{user}/sessions/{session}/fork     {"sessionId": "…", "forkBeforeInvocationId": "…"}
 //	GET  …/apps/{app}/users/{user}/sessions/{session}/history?before={event}&limit={events}
 //
-// The routes call [Service.Rewind], [Service.Fork] (both fields of its body are optional) and [WithHistoryPage]. As with
-// ADK's routes, any client that reaches them can use them on every session, so authenticate in front of the handler. A
-// body must be JSON, with the content type of JSON, so that a page of another site cannot send it without permission. The
-// status of a refusal is 400, 404, 409, 413 or 415. All other requests go to next. Put the handler around a server, or
-// into a launcher's router:
+// The routes call [Service.Rewind], [Service.Fork] and [WithHistoryPage]. Both fields of the fork's body are
+// optional. A successful request responds with a session: next handles it like ADK's own GET of that session. A
+// failed request responds with status 400, 404, 409, 413, 415 or 500. All other requests go to next.
+//
+// Like ADK's routes, these routes do not authenticate clients: a client that can connect can change every session. So
+// put authentication in front of the handler. A body must have the content type application/json, because a browser
+// does not send this type to another site without permission.
+//
+// Put the handler around a server, or into the router of a launcher:
 //
 //	router.Use(sessions.RESTHandler)
 func (s *Service) RESTHandler(next http.Handler) http.Handler {
@@ -65,12 +68,12 @@ func (s *Service) RESTHandler(next http.Handler) http.Handler {
 
 var sessionRoute = regexp.MustCompile(`^(.*)/apps/([^/]+)/users/([^/]+)/sessions/([^/]+)/(rewind|fork|history)$`)
 
-// maxBody is the most bytes that a request of [Service.RESTHandler] may have.
+// maxBody is the maximum size of a request body in bytes.
 const maxBody = 1 << 16
 
 var errMediaType = errors.New("the content type is not application/json")
 
-// change rewinds or forks a session, and returns the id of the session to show.
+// change rewinds or forks a session. It returns the id of the session to show.
 func (s *Service) change(w http.ResponseWriter, r *http.Request, what string, key store.Key) (id string, err error) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return "", errMediaType
@@ -110,8 +113,8 @@ type forkBody struct {
 	Before    string `json:"forkBeforeInvocationId"`
 }
 
-// decodeBody decodes a request's body, one JSON object with no other fields than those of into. A missing body counts
-// as {}.
+// decodeBody decodes a request body into a struct. The body must be one JSON object that contains only the struct's
+// fields. A missing body is decoded as {}.
 func decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
 	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	in.DisallowUnknownFields()
@@ -127,7 +130,8 @@ func decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
 	return fmt.Errorf("%w: body: %w", patch.ErrInvalid, err)
 }
 
-// checkPage reports whether the session exists and, unless the id is "", its history has the event.
+// checkPage returns an error if the session does not exist, or if its history does not contain the event before. An
+// empty before is not checked.
 func (s *Service) checkPage(ctx context.Context, key store.Key, before string) error {
 	v, err := s.store.View(ctx, key)
 	if err == nil && before != "" {
@@ -136,7 +140,7 @@ func (s *Service) checkPage(ctx context.Context, key store.Key, before string) e
 	return err
 }
 
-// withHistory returns a request with a context of [WithHistoryPage].
+// withHistory returns a request with the context of [WithHistoryPage].
 func withHistory(r *http.Request) (*http.Request, error) {
 	query := r.URL.Query()
 	limit, err := strconv.Atoi(cmp.Or(query.Get("limit"), "0"))
@@ -146,7 +150,7 @@ func withHistory(r *http.Request) (*http.Request, error) {
 	return r.WithContext(WithHistoryPage(r.Context(), query.Get("before"), limit)), nil
 }
 
-// statusOf returns the HTTP status of a refusal.
+// statusOf returns the HTTP status for an error.
 func statusOf(err error) int {
 	var long *http.MaxBytesError
 	for _, s := range []struct {

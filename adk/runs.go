@@ -21,25 +21,26 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// RunPolicy says what happens if a run of a session begins while another run is in progress.
+// RunPolicy determines what happens if a run of a session begins while another run of the session is in progress.
 type RunPolicy int
 
 const (
-	// ConcurrentRuns lets both runs append to the log, in the order of arrival, as ADK's services do.
+	// ConcurrentRuns allows both runs to append to the log, in order of arrival. ADK's own services do the same.
 	ConcurrentRuns RunPolicy = iota
 
-	// RefuseSecondRun fails the first append of a second run with a *[RunningError].
+	// RefuseSecondRun makes the first append of the second run fail with a *[RunningError].
 	RefuseSecondRun
 
-	// WaitForRun makes the first append of a second run wait until the first run has ended, or the append's context
-	// ends. The waiting event gets the time at which it is appended.
+	// WaitForRun makes the first append of the second run wait until the first run has ended. If the context of the
+	// append ends first, the append fails with a *[RunningError]. The event that waited gets the time at which it is
+	// appended.
 	WaitForRun
 )
 
-// RunningError says which run of a session is in progress. It matches [store.ErrConflict].
+// RunningError reports that another run of a session is in progress. It matches [store.ErrConflict].
 type RunningError struct {
 	Key        store.Key
-	Invocation string // "" if it is not known
+	Invocation string // the run in progress; "" if its id is unknown
 }
 
 func (e *RunningError) Error() string {
@@ -49,64 +50,67 @@ func (e *RunningError) Error() string {
 // Is reports whether target is [store.ErrConflict].
 func (e *RunningError) Is(target error) bool { return target == store.ErrConflict }
 
-// Names of leases: of the run that appends alone, and of a session that is being compacted.
+// Names of leases. oneRunLease is the lease of a run that excludes other runs. compactLease is the lease of a process
+// that compacts a session.
 const (
 	oneRunLease  = "one run"
 	compactLease = "compact"
 )
 
 const (
-	// leaseTime is how long an invocation counts as running after an append.
+	// leaseTime is how long a run keeps its leases. An append that finds less than half of this time left renews it.
+	// So a run counts as ended after five to ten minutes without an append.
 	leaseTime = 10 * time.Minute
 
-	// A lease is taken for leaseTTL and extended every leaseBeat while its holder runs, so it ends soon after the process.
+	// A lease expires leaseTTL after it was last extended, and its holder extends it every leaseBeat. So the leases
+	// of a process that dies expire soon.
 	leaseTTL, leaseBeat = 30 * time.Second, 10 * time.Second
 
-	// runPoll is how often a run that waits for another process checks its lease.
+	// runPoll is how often a waiting run checks whether a run of another process has ended.
 	runPoll = 200 * time.Millisecond
 
-	// createTime is how long after a Get that found no session a Create may return the session that another call
-	// created.
+	// createTime limits the time between a Get that found no session and a Create that may return the session that
+	// another call created.
 	createTime = time.Minute
 
 	// maxClaimed is how many of the newest invocations are checked for a lease before a session is compacted.
 	maxClaimed = 8
 )
 
-// runs tracks which invocation is active in each session, as far as events and the plugin show it, and enforces the
-// [RunPolicy]. A nil *runs tracks and refuses nothing. It is safe for use by any number of goroutines.
+// runs tracks the active invocation of each session and enforces the [RunPolicy]. It learns about runs from appended
+// events and from the plugin. A nil *runs tracks nothing and refuses nothing. It is safe for concurrent use.
 type runs struct {
 	policy   RunPolicy
-	compacts bool // running invocations take leases, so that other processes do not compact their sessions
+	compacts bool // take a lease for each run, so that other processes do not compact its session
 	log      storage.Storage
 	logger   *slog.Logger
 
 	mu sync.Mutex
 
-	// seen is what is known of sessions. The cache may drop idle sessions, which does no harm: entries are read soon
-	// after they are written.
+	// seen contains the runs seen in each session. The cache may evict an entry of an idle session without harm,
+	// because entries are read soon after they are written.
 	seen cache.Cache[store.Key, *seen]
 
-	// alone has the runs that exclude other runs from their session, by the policy.
+	// alone contains, for each session, the run that excludes other runs under the policy.
 	alone map[store.Key]*run
 
-	// watched has the invocations whose end the plugin will report.
+	// watched contains the invocations whose end the plugin will report.
 	watched map[runID]bool
 
-	// held has the leases held, with the time until which each is extended.
+	// held contains the leases of this process, each with the time at which extending it stops.
 	held    map[heldLease]time.Time
-	beating bool // a timer extends them
+	beating bool // a timer is set that extends the leases
 }
 
-// seen is what is known of the runs of a session.
+// seen contains what is known about the runs of one session.
 type seen struct {
-	newest       *run      // of the newest event, until it ends
-	began, ended time.Time // of the last run that appended alone
-	missed       int       // Gets that found no session, each until a Create has followed
-	missedAt     time.Time // the newest of them
+	newest       *run      // the run of the newest event, or nil if that run has ended
+	began, ended time.Time // times of the last exclusive run that has ended
+	missed       int       // number of Gets that found no session, less the Creates that followed
+	missedAt     time.Time // time of the newest of these Gets
 }
 
-// of returns what is known of a session. The mutex is held.
+// of returns the entry of a session. The caller holds the mutex.
 func (r *runs) of(key store.Key) *seen {
 	s, ok := r.seen.Get(key)
 	if !ok {
@@ -126,14 +130,14 @@ type heldLease struct {
 	name string
 }
 
-// run is an invocation that appends to a session.
+// run is an invocation that appends to a session. An exclusive run is one that excludes other runs of its session.
 type run struct {
 	invocation string
-	began      time.Time     // if it appends alone
-	seq        uint64        // of the newest record that it has seen, if it appends alone
-	until      time.Time     // when it counts as ended, and its leases end, unless it appends before
-	ended      chan struct{} // closed when it no longer appends alone
-	forget     func() bool   // stops waiting for the end of its context; nil before it began
+	began      time.Time     // only of an exclusive run
+	seq        uint64        // seq of the newest record that an exclusive run has seen
+	until      time.Time     // when the run counts as ended, unless an append renews it
+	ended      chan struct{} // closed when the run is no longer exclusive
+	forget     func() bool   // cancels endWith; nil if endWith was not called
 }
 
 func newRuns(opts Options, compacts bool, log storage.Storage) *runs {
@@ -143,9 +147,12 @@ func newRuns(opts Options, compacts bool, log storage.Storage) *runs {
 	return &runs{policy: opts.Runs, compacts: compacts, log: log, logger: opts.Logger, alone: map[store.Key]*run{}, held: map[heldLease]time.Time{}, watched: map[runID]bool{}}
 }
 
-// enter records that the invocation of an event is active, and returns its run, or nil if the event has no invocation.
-// It is called before the event is visible, so that no process compacts the invocation. An event that waited, or was
-// made during another run, gets the time at which it may be appended: a wrapped service may order events by time.
+// enter records that the invocation of an event is active, and returns its run. It returns nil if the event has no
+// invocation. enter runs before the event is visible, so that no process compacts the invocation.
+//
+// If the event had to wait, or its timestamp is from the time of an earlier exclusive run, enter sets its timestamp
+// to the current time. Otherwise a wrapped service that orders events by time could put the event among those of the
+// earlier run.
 func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*run, error) {
 	if r == nil || e.InvocationID == "" {
 		return nil, nil
@@ -181,8 +188,8 @@ func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*r
 	}
 }
 
-// begin returns the run of an invocation, and whether its leases are due to be taken or taken again. If the invocation
-// must not run now, it returns the other run that prevents it.
+// begin returns the run of an invocation. due reports whether its leases must be taken or renewed. If the policy
+// excludes the invocation now, begin returns the other run, which is in progress.
 func (r *runs) begin(key store.Key, invocation string) (own, other *run, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,7 +211,7 @@ func (r *runs) begin(key store.Key, invocation string) (own, other *run, due boo
 	return own, nil, due
 }
 
-// wasDuringAnother reports whether the session's last exclusive run, which has ended, was active at a time.
+// wasDuringAnother reports whether the session's last exclusive run that has ended was active at the given time.
 func (r *runs) wasDuringAnother(key store.Key, at time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +219,7 @@ func (r *runs) wasDuringAnother(key store.Key, at time.Time) bool {
 	return !at.Before(s.began) && at.Before(s.ended)
 }
 
-// miss notes that a Get found no session.
+// miss records that a Get found no session.
 func (r *runs) miss(key store.Key) {
 	if r == nil || r.policy == ConcurrentRuns {
 		return
@@ -223,7 +230,7 @@ func (r *runs) miss(key store.Key) {
 	s.missed, s.missedAt = s.missed+1, time.Now()
 }
 
-// takeMiss reports whether a Get found no session a short time ago, and no Create has followed yet.
+// takeMiss reports whether a Get recently found no session and no Create has followed. It consumes that miss.
 func (r *runs) takeMiss(key store.Key) bool {
 	if r == nil {
 		return false
@@ -239,7 +246,8 @@ func (r *runs) takeMiss(key store.Key) bool {
 	return missed
 }
 
-// find returns the run of an invocation, if it is the newest of its session, or else a new one. The mutex is held.
+// find returns the run of an invocation if the run is the session's newest, and otherwise a new run. The caller holds
+// the mutex.
 func (r *runs) find(key store.Key, invocation string) *run {
 	if own := r.of(key).newest; own != nil && own.invocation == invocation {
 		return own
@@ -247,8 +255,9 @@ func (r *runs) find(key store.Key, invocation string) *run {
 	return &run{invocation: invocation}
 }
 
-// endWith ends a run with its runner's context. Without the plugin, nothing else shows the end after a model's error:
-// there is no final response. A context that is not a runner's may end after each append.
+// endWith ends a run when the runner's context ends. After an error of the model there is no final response, so
+// without the plugin, only the context shows the end of the run. Contexts of other types are ignored, because such a
+// context may end after each append.
 func (r *runs) endWith(ctx context.Context, key store.Key, own *run) {
 	if _, ok := ctx.(agent.InvocationContext); !ok {
 		return
@@ -260,8 +269,8 @@ func (r *runs) endWith(ctx context.Context, key store.Key, own *run) {
 	}
 }
 
-// mayAppend takes the lease for exclusive appends, if the policy requires it, and reports whether no other process
-// holds it. An error does not refuse the run, since the append checks the log.
+// mayAppend reports whether no other process excludes this run. If the policy requires exclusive runs, it takes the
+// lease. If the lease cannot be read, mayAppend reports true, because the append checks the log anyway.
 func (r *runs) mayAppend(ctx context.Context, key store.Key) bool {
 	if r.policy == ConcurrentRuns {
 		return true
@@ -270,7 +279,7 @@ func (r *runs) mayAppend(ctx context.Context, key store.Key) bool {
 	return held || err != nil
 }
 
-// advance makes a run the newest one of its session, and takes its lease if that is due.
+// advance makes a run the session's newest run. If due, it takes the lease of the run.
 func (r *runs) advance(ctx context.Context, key store.Key, own *run, due bool) {
 	r.mu.Lock()
 	s := r.of(key)
@@ -286,7 +295,7 @@ func (r *runs) advance(ctx context.Context, key store.Key, own *run, due bool) {
 	_, _ = r.take(ctx, key, compaction.RunLease(own.invocation))
 }
 
-// watch notes that the plugin will report the end of an invocation.
+// watch records that the plugin will report the end of an invocation.
 func (r *runs) watch(key store.Key, invocation string) {
 	if r == nil {
 		return
@@ -307,8 +316,8 @@ func (r *runs) isWatched(key store.Key, invocation string) bool {
 	return r.watched[runID{key, invocation}]
 }
 
-// end records that an invocation has ended, and releases its leases. seems says that only its final response was seen:
-// if the invocation continues, its next append takes the leases again.
+// end records that an invocation has ended, and releases its leases. seems means that only the final response was
+// seen. Then the invocation may still continue, and its next append takes the leases again.
 func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems bool) {
 	if r == nil || invocation == "" {
 		return
@@ -331,7 +340,7 @@ func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems 
 	}
 }
 
-// leave lets other runs append, if the invocation was the exclusive one.
+// leave allows other runs to append, if the invocation's run was the exclusive one.
 func (r *runs) leave(ctx context.Context, key store.Key, invocation string) {
 	r.mu.Lock()
 	own := r.alone[key]
@@ -358,8 +367,8 @@ func (r *runs) live(key store.Key) string {
 	return ""
 }
 
-// append appends an event of a run. The log decides: the event is refused if another run has appended since, even if
-// that run's process never took the lease or holds it by now.
+// append appends an event of a run. The log decides whether an exclusive run may append: append refuses the event if
+// another run has appended in the meantime. This works even if the other run's process did not take the lease.
 func (r *runs) append(ctx context.Context, key store.Key, own *run, opts store.AppendOptions, log func(store.AppendOptions) (store.Committed, error)) (store.Committed, error) {
 	if own == nil || r.policy == ConcurrentRuns {
 		return log(opts)
@@ -394,7 +403,7 @@ func (r *runs) append(ctx context.Context, key store.Key, own *run, opts store.A
 	}
 }
 
-// advanceSeq records that a run has seen a record, and returns the newest seq that it has seen.
+// advanceSeq records that a run has seen the record with the given seq, and returns the newest seq that it has seen.
 func (r *runs) advanceSeq(own *run, seq uint64) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -402,7 +411,7 @@ func (r *runs) advanceSeq(own *run, seq uint64) uint64 {
 	return own.seq
 }
 
-// take takes a lease, and extends it until it is released or leaseTime is over.
+// take takes a lease. beat then extends the lease until it is released, for at most leaseTime.
 func (r *runs) take(ctx context.Context, key store.Key, name string) (held bool, err error) {
 	if held, err = r.lease(ctx, key, name, leaseTTL); err != nil || !held {
 		return false, err
@@ -416,7 +425,7 @@ func (r *runs) take(ctx context.Context, key store.Key, name string) (held bool,
 	return true, nil
 }
 
-// release releases a lease, even if the context has ended. After an error the lease expires.
+// release releases a lease, even if ctx has ended. If this fails, the lease expires.
 func (r *runs) release(ctx context.Context, key store.Key, name string) {
 	r.mu.Lock()
 	delete(r.held, heldLease{key, name})
@@ -430,7 +439,8 @@ func (r *runs) isFree(ctx context.Context, key store.Key, name string) bool {
 	return free && err == nil
 }
 
-// lease is [store.Store.Lease]. An error is only logged, since leases only save work.
+// lease calls [store.Store.Lease] and logs an error. Callers may ignore the error, because leases only avoid
+// duplicate work.
 func (r *runs) lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error) {
 	held, err = r.log.Lease(ctx, key, name, ttl)
 	if err != nil && ctx.Err() == nil {
@@ -439,7 +449,7 @@ func (r *runs) lease(ctx context.Context, key store.Key, name string, ttl time.D
 	return held, err
 }
 
-// beat extends the held leases, and repeats this until none is held.
+// beat extends all held leases. It schedules itself again until no lease is held.
 func (r *runs) beat() {
 	r.mu.Lock()
 	maps.DeleteFunc(r.held, func(_ heldLease, until time.Time) bool { return !time.Now().Before(until) })
@@ -454,7 +464,7 @@ func (r *runs) beat() {
 	}
 }
 
-// extend extends a lease that is held.
+// extend extends one lease.
 func (r *runs) extend(l heldLease) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseBeat)
 	defer cancel()
@@ -465,12 +475,12 @@ func (r *runs) extend(l heldLease) {
 		delete(r.held, l)
 	}
 	r.mu.Unlock()
-	if !wanted && held { // it was released meanwhile
+	if !wanted && held { // the lease was released while it was being extended
 		_, _ = r.log.Lease(ctx, l.key, l.name, 0)
 	}
 }
 
-// claim takes a session's compaction lease. ok is false if another process holds it, or runs one of the
+// claim takes a session's compaction lease. ok is false if another process holds the lease, or runs one of the
 // session's newest invocations.
 func (r *runs) claim(ctx context.Context, key store.Key, v fold.View) (done func(), ok bool) {
 	for _, id := range newestInvocations(v, maxClaimed) {
@@ -484,7 +494,7 @@ func (r *runs) claim(ctx context.Context, key store.Key, v fold.View) (done func
 	return func() { r.release(ctx, key, compactLease) }, true
 }
 
-// newestInvocations returns the ids of the invocations of the newest visible events.
+// newestInvocations returns the ids of the newest visible invocations, at most most of them.
 func newestInvocations(v fold.View, most int) []string {
 	var ids []string
 	seen := map[string]bool{"": true}

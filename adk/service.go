@@ -26,72 +26,79 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Options of a service. The zero value means the defaults.
+// Options are the options of a [Service]. The zero value selects the defaults.
 type Options struct {
-	// Compaction says when and how sessions are compacted; see docs/ADK.md. In its zero value compaction is off. Apps
-	// with different configurations need different services, which may share one store.
+	// Compaction configures when and how sessions are compacted. docs/ADK.md describes it. The zero value turns
+	// compaction off. If apps need different configurations, create a service for each app. The services may share a
+	// store.
 	Compaction compaction.Config
 
-	// Model writes the summaries if Compaction.Summarizer is nil. Set it to the root agent's model, for example, which
-	// ADK does not expose. nil means [compaction.Extractive]. [Options.Validate] refuses a Model if compaction is off.
+	// Model writes the summaries if Compaction.Summarizer is nil. The root agent's model is a usual choice; ADK has
+	// no function that returns it. If both are nil, [compaction.Extractive] writes the summaries. [Options.Validate]
+	// rejects a Model if compaction is off.
 	Model model.LLM
 
-	// Prepare, Approve and Observe are those of [compaction.Options]. They may be called from several goroutines at
-	// once, while a run waits. ctx ends after five minutes, or after nine tenths of CompactionTimeout; they should
-	// return soon after that. A veto or failure does not fail a run. The functions get events of the log, which are
-	// immutable; [SessionEvent] converts them to ADK's type.
+	// Prepare, Approve and Observe are the functions of the same names in [compaction.Options]. They may be called
+	// concurrently, and a run may be waiting for them. Prepare and Approve must return within five minutes. During a
+	// run they must return within nine tenths of what remains of CompactionTimeout. The context of a call ends at
+	// that time. A veto or an error does not fail the run. The functions receive events of the log, which are
+	// immutable. [SessionEvent] converts such an event to ADK's type.
 	Prepare func(ctx context.Context, p compaction.PrepareRequest[store.Key]) (keep string, err error)
 	Approve func(ctx context.Context, d compaction.ApproveRequest[store.Key]) error
 	Observe func(context.Context, compaction.Attempt[store.Key])
 
-	// CompactionTimeout is how long an invocation may wait, in total, for compactions of its session that write
-	// nothing; 0 means [DefaultCompactionTimeout]. With a negative value, sessions are compacted only in the
-	// background.
+	// CompactionTimeout limits how long one invocation waits for compactions. Only compactions that write nothing
+	// count, and their times are added up. 0 means [DefaultCompactionTimeout]. A negative value disables compaction
+	// during runs, so sessions are compacted only in the background.
 	CompactionTimeout time.Duration
 
-	// MaxResultTokens is how many estimated tokens a tool's result may take in a prompt. The session shows a longer
-	// result shortened ([recall.Shorten]): its beginning, its end, and a handle with which the tools of
-	// [Service.RecallTools] read all of it. The log keeps the whole result. 0 means [DefaultMaxResultTokens] if
-	// compaction is on, and no limit otherwise; a negative value means no limit. The minimum is
+	// MaxResultTokens limits the estimated tokens of a tool result in a prompt. The session shows a longer result in
+	// a shortened form ([recall.Shorten]): its beginning, its end, and a handle. With the handle, the tools of
+	// [Service.RecallTools] read the whole result. The log keeps the whole result. 0 means [DefaultMaxResultTokens]
+	// if compaction is on, and no limit if compaction is off. A negative value means no limit. The smallest limit is
 	// [recall.MinResultTokens].
 	MaxResultTokens int
 
 	// Redact, if not nil, replaces secrets by placeholders in the results of [Service.RecallTools] and
-	// [Service.Memory]. It also does so in requests to summarizers, unless Compaction.Redact is set. Sessions, their
-	// state and their events keep the secrets.
+	// [Service.Memory]. It is also the default of Compaction.Redact, which redacts the prompts of summarizers.
+	// Sessions, with their state and events, are not redacted.
 	Redact *redact.Redactor
 
-	// Runs says what happens if a run of a session begins while another run is in progress. Processes that share a
-	// storage coordinate by leases, and the log refuses an append after another run's events. [Service.Plugin] reports
-	// the end of a run. Without the plugin, a run counts as ended after its agent's final response, at the end of the
-	// runner's context, or ten minutes after its last event.
+	// Runs is the policy for a run that begins while another run of the session is in progress. Processes that share
+	// a database coordinate by leases. In addition, the log rejects an append of one run after events of another run.
+	//
+	// [Service.Plugin] reports the end of each run. Without the plugin, a run counts as ended in three cases: its
+	// agent has given its final response, the runner's context has ended, or the run has appended no event for five
+	// to ten minutes.
 	Runs RunPolicy
 
-	// KeepInterruptedCalls leaves calls of interrupted runs without a response. By default, when the user's message
-	// begins an invocation, the service answers the open calls of earlier invocations with "interrupted: no result was
-	// recorded", since models refuse prompts with unanswered calls. Each answer is a logged splice with
-	// [compaction.InterruptedKey] in its custom metadata. [Service.Revert] undoes it, and a late response replaces it.
-	// Some calls stay open in any case: long-running calls, requests to the user, calls that a request to the user is
-	// about, open tasks, and calls of runs that are known to go on.
+	// KeepInterruptedCalls leaves the open calls of interrupted invocations open. By default, the service answers
+	// them when a user's message begins a new invocation, because models reject prompts with unanswered calls. The
+	// answer is "interrupted: no result was recorded".
+	//
+	// Each answer is a splice in the log, with [compaction.InterruptedKey] in its custom metadata. [Service.Revert]
+	// undoes the answer, and a late response replaces it.
+	//
+	// The service never answers the following calls: long-running calls, requests to the user, calls that a request
+	// to the user is about, calls of open tasks, and calls of invocations that are known to be running.
 	KeepInterruptedCalls bool
 
-	// Logger gets warnings for operators. nil means [slog.Default].
+	// Logger receives warnings for operators. nil means [slog.Default].
 	Logger *slog.Logger
 
-	// Telemetry gets the spans and metrics that docs/ADK.md lists.
+	// Telemetry configures the spans and metrics that docs/ADK.md lists.
 	Telemetry Telemetry
 
-	cacheBytes int // below 0, Wrap caches no log
+	cacheBytes int // negative: Wrap caches no log
 }
 
-// DefaultMaxResultTokens is the default of [Options.MaxResultTokens] where sessions are compacted.
+// DefaultMaxResultTokens is the default of [Options.MaxResultTokens] if compaction is on.
 const DefaultMaxResultTokens = 8_000
 
 // DefaultCompactionTimeout is the default of [Options.CompactionTimeout].
 const DefaultCompactionTimeout = 10 * time.Second
 
-// Validate reports whether the options make sense. The error matches [patch.ErrInvalid]
-// and names the option at fault.
+// Validate checks the options. The error matches [patch.ErrInvalid] and names the invalid option.
 func (o Options) Validate() error {
 	if _, err := o.config(); err != nil {
 		return err
@@ -105,9 +112,9 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Service is a [session.Service] over a store, or over another session.Service (see [Wrap]). It is safe for use by any
-// number of goroutines. Its errors wrap the errors of the store or of the other service, and name the session. Errors
-// that ADK's in-memory service also has use its wording.
+// Service is a [session.Service] over a store, or over another session.Service (see [Wrap]). It is safe for
+// concurrent use. Its errors wrap the errors of the store or of the other service, and name the session. If ADK's
+// in-memory service has the same error, the text is ADK's.
 type Service struct {
 	store      storage.Storage
 	logger     *slog.Logger
@@ -117,17 +124,18 @@ type Service struct {
 
 	redact      *redact.Redactor
 	finder      *recall.Finder[store.Key]
-	shorten     func(fold.View, patch.Record) (*patch.PatchEvent, error) // for [store.AppendOptions]; nil: no limit
+	shorten     func(fold.View, patch.Record) (*patch.PatchEvent, error) // used as Follow of [store.AppendOptions]; nil: no limit
 	recallSpent recallSpent
 	runs        *runs
-	mended      cache.Cache[turn, bool] // invocations of which a text was mended, with a warning
+	mended      cache.Cache[turn, bool] // invocations with a repaired string, about which a warning was logged
 
 	keepInterrupted bool
 }
 
-// NewService returns a service over a store, which the caller closes after the service's last use and, where compaction
-// is on, after [Service.Close]. The error matches [patch.ErrInvalid] if s is nil or the options are invalid; or it is
-// the error of a telemetry provider that cannot create an instrument.
+// NewService returns a service over a store. The caller closes the store after the last use of the service. If
+// compaction is on, the caller calls [Service.Close] before it closes the store. The error matches [patch.ErrInvalid]
+// if s is nil or an option is invalid. NewService also returns the error of a telemetry provider that cannot create
+// an instrument.
 func NewService(s *store.Store, opts Options) (*Service, error) {
 	if s == nil {
 		return nil, fmt.Errorf("%w: the store is nil", patch.ErrInvalid)
@@ -135,16 +143,17 @@ func NewService(s *store.Store, opts Options) (*Service, error) {
 	return newService(storage.InStore{Store: s}, opts)
 }
 
-// Wrap returns a service over another session service, the base, such as ADK's in memory, on SQL or on Vertex AI. The
-// base keeps the sessions and is the audit log. The patches of a call are stored as one event without content, which
-// ADK ignores. docs/ADK.md lists the guarantees.
+// Wrap returns a service over another session service, the base. Examples of a base are ADK's services in memory, on
+// SQL and on Vertex AI. The base keeps the sessions and serves as their audit log. Wrap stores the patches of one
+// ApplyPatch or Revert as one event without content, which ADK ignores. docs/ADK.md lists the guarantees.
 //
-// A custom base may ignore the filters of Get, and its List may return only names: the service applies the filters, and
-// reads the listed sessions. The service passes neither temp: keys nor partial events to the base. examples/keyvalue
-// has a custom base.
+// A custom base may ignore the filters of Get, because the service applies them. Its List may return sessions without
+// state, because the service reads each listed session. The service never passes temp: keys or partial events to the
+// base. examples/keyvalue contains a custom base.
 //
-// The caller closes the base, after the service's last use and, where compaction is on, after [Service.Close]. The
-// error matches [patch.ErrInvalid] if base is nil or itself a *Service; other errors are as for [NewService].
+// The caller closes the base after the last use of the service. If compaction is on, the caller calls [Service.Close]
+// before it closes the base. The error matches [patch.ErrInvalid] if base is nil or is itself a *Service. Other
+// errors are as for [NewService].
 func Wrap(base session.Service, opts Options) (*Service, error) {
 	switch v := reflect.ValueOf(base); {
 	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
@@ -155,7 +164,6 @@ func Wrap(base session.Service, opts Options) (*Service, error) {
 	return newService(wrap.New(base, cmp.Or(opts.Logger, slog.Default()), min(opts.cacheBytes, 0)), opts)
 }
 
-// newService returns a service over a storage.
 func newService(s storage.Storage, opts Options) (*Service, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -198,16 +206,18 @@ func newService(s storage.Storage, opts Options) (*Service, error) {
 	return svc, nil
 }
 
-// shortenAbove has results of more than maxTokens shown shortened, if that is above 0.
+// shortenAbove makes sessions show results of more than maxTokens tokens in shortened form. It does nothing if
+// maxTokens is not positive.
 func (s *Service) shortenAbove(maxTokens int) {
 	if maxTokens > 0 {
 		s.shorten = recall.Shortener(maxTokens, uuid.NewString, func(r patch.Record) string { return s.store.Handle(r.Seq, 0, r.Event) })
 	}
 }
 
-// Close ends background compaction: it accepts no more sessions, and waits until all queued and running compactions are
-// done. If ctx ends first, Close cancels them and returns ctx's error. The service can be used after Close, without
-// background compaction. Close does nothing if compaction is off. The caller closes the store after Close.
+// Close ends background compaction. It accepts no more sessions and waits until all queued and running compactions
+// are done. If ctx ends first, Close cancels the compactions and returns the error of ctx. After Close, the service
+// still works, but without background compaction. Close does nothing if compaction is off. Close does not close the
+// store.
 func (s *Service) Close(ctx context.Context) error {
 	if s.compacting == nil {
 		return nil
@@ -215,11 +225,14 @@ func (s *Service) Close(ctx context.Context) error {
 	return s.compacting.worker.Close(ctx)
 }
 
-// Create creates a session. A request without an id gets a new id. Keys of the initial state with prefix app: or user:
-// go to the shared scopes; keys with prefix temp: are dropped. Values are converted as by [NewEvent]. The time of
-// creation is that of ADK's platform clock. Create fails with [store.ErrExists] if the session exists, with one
-// exception. ADK's runner calls Get and, if there is no session, Create. If [Options.Runs] lets only one run append at
-// a time, such a Create without a state returns the session that another call created between these two calls.
+// Create creates a session. If the request has no session id, Create generates one. The initial state's keys with the
+// prefix app: or user: go to the shared scopes. Keys with the prefix temp: are dropped. Values are converted as by
+// [NewEvent]. The creation time comes from ADK's platform clock.
+//
+// Create fails with [store.ErrExists] if the session exists. There is an exception for runners that create missing
+// sessions: such a runner calls Get first, and Create if there is no session. If [Options.Runs] is [RefuseSecondRun]
+// or [WaitForRun], another runner may have created the session between the two calls. Then a Create without a state
+// returns the existing session.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	if req == nil {
 		return nil, errNoRequest
@@ -228,7 +241,7 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 		return nil, withMessage(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
-	own := *req // with what a newer ADK asks besides
+	own := *req // a copy that keeps fields added by newer versions of ADK
 	var mended bool
 	if own.State, mended = convert.Plain(withoutTemp(req.State)); mended {
 		s.logger.Warn(convert.BadText, "session", key.String())
@@ -243,8 +256,8 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 	return &session.CreateResponse{Session: s.open(stored)}, nil
 }
 
-// Get returns a session with its newest view. A filter in the request (NumRecentEvents, After) selects events and does
-// not change the state. With a context of [WithHistory] the session shows its history. It fails with
+// Get returns a session with its newest view. The request's filters (NumRecentEvents, After) select events and do not
+// change the state. With a context from [WithHistory], the session shows its history. The error matches
 // [store.ErrNotFound] if there is no such session.
 func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
 	if req == nil {
@@ -276,9 +289,10 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 	return &session.GetResponse{Session: handle}, nil
 }
 
-// List returns the sessions of an app, of one user or, without a user id, of all users. They have their state and, as
-// with ADK's own services, no events. List makes the newest view of each session. A damaged session is left out, with a
-// warning to the logger. If only damaged sessions were found, List returns an error.
+// List returns the sessions of a user. If the request has no user id, it returns the sessions of all users of the
+// app. The sessions have their state but no events, as with ADK's own services. List computes the newest view of each
+// session, so it is slower than [Service.ListPage]. List leaves out damaged sessions and logs a warning for each. It
+// returns an error if every session is damaged.
 func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.ListResponse, error) {
 	if req == nil {
 		return nil, errNoRequest
@@ -294,7 +308,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 			handle, err = s.get(ctx, info.Key, session.GetRequest{})
 		}
 		switch {
-		case errors.Is(err, store.ErrNotFound): // deleted meanwhile
+		case errors.Is(err, store.ErrNotFound): // deleted while List was running
 			continue
 		case errors.Is(err, store.ErrCorrupt):
 			damage = err
@@ -312,8 +326,8 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 	return out, nil
 }
 
-// Delete removes a session with its whole log. The shared scopes stay as they are. A missing session is an error only
-// if it is an error for ADK's in-memory service.
+// Delete removes a session and its whole log. The shared scopes remain. Delete returns an error for a missing session
+// only if ADK's in-memory service does.
 func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error {
 	if req == nil {
 		return errNoRequest
@@ -337,7 +351,6 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 
 var errNoRequest = fmt.Errorf("%w: the request is nil", patch.ErrInvalid)
 
-// get reads a session.
 func (s *Service) get(ctx context.Context, key store.Key, filter session.GetRequest) (handle *Session, err error) {
 	ctx, op := s.telemetry.start(ctx, opFold, key)
 	defer func() { op.end(ctx, err) }()
@@ -349,7 +362,7 @@ func (s *Service) get(ctx context.Context, key store.Key, filter session.GetRequ
 	return s.open(stored), nil
 }
 
-// open makes a session of one that was read.
+// open returns a Session for a session that was read from the storage.
 func (s *Service) open(stored storage.Session) *Session {
 	return &Session{key: stored.Key, given: ownEvents{decoder: s.decoder, given: map[*patch.Event]*session.Event{}}, stored: stored, overlay: map[string]any{}, typed: map[string]typedValue{}}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Session is a session that a [Service] returned: a view of its log, and an overlay of state that is never stored. An
-// append or a patch through the Session updates its view. It is safe for use by any number of goroutines.
+// Session is a session that a [Service] returned. It consists of a view of the log, and of an overlay of state that
+// is never stored. An append or a patch through the Session updates its view. It is safe for concurrent use.
 type Session struct {
 	key   store.Key
 	given ownEvents
@@ -23,20 +23,20 @@ type Session struct {
 	mu        sync.RWMutex
 	stored    storage.Session
 	selection *selection     // nil: show all visible events
-	history   session.Events // if not nil, shown until the session moves on
+	history   session.Events // if not nil, shown until the next append or patch
 
-	// frozen, if not nil, is shown while nodes run: see grow.
+	// frozen, if not nil, contains the events shown while workflow nodes run: see grow.
 	frozen []*patch.Event
 
-	// hasAppended says that something was appended.
+	// hasAppended reports whether an event was appended through this Session.
 	hasAppended bool
 
-	// overlay is state that this session shows but the log lacks: values from Set, and temp: keys. A patch.Value is
-	// shown as its Any.
+	// overlay is state that is not in the log: values from Set, and temp: keys. If a value is a patch.Value, callers
+	// get its Any.
 	overlay map[string]any
 
-	// typed has values appended through this session that would come back with other Go types. Each is shown while its
-	// key has the logged value.
+	// typed contains values appended through this Session that would return from the log with other Go types. A value
+	// is shown as long as the log has the corresponding logged value.
 	typed map[string]typedValue
 }
 
@@ -45,26 +45,31 @@ type typedValue struct {
 	logged patch.Value
 }
 
-// ID returns the session's id.
+// ID returns the session id.
 func (s *Session) ID() string { return s.key.Session }
 
-// AppName returns the name of the app.
+// AppName returns the app name.
 func (s *Session) AppName() string { return s.key.App }
 
-// UserID returns the id of the user.
+// UserID returns the user id.
 func (s *Session) UserID() string { return s.key.User }
 
-// Events returns the visible log of the session's view: what the model should see. A session from a Get with a filter
-// shows the selected events and those logged since. A session from List shows only events logged since. A session from
-// a Get with [WithHistory] first shows its history. The returned list never changes, and At returns nil for an index
-// out of range. Each Session has its own copies of the events, so only its callers see a change of them.
+// Events returns the visible log of the session's view, which is what the model should see. Three kinds of sessions
+// show other events:
+//
+//   - A session from a Get with a filter shows the selected events, and the events logged later.
+//   - A session from List shows only events logged later.
+//   - A session from a Get with [WithHistory] shows its history until the first append or patch through it.
+//
+// The returned list does not change. Its At returns nil for an index out of range. Each Session has its own copies of
+// the events, so a caller that changes an event does not affect other Sessions.
 func (s *Session) Events() session.Events {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.events()
 }
 
-// events returns what is shown. The lock is held.
+// events implements Events. The caller holds the lock.
 func (s *Session) events() session.Events {
 	switch {
 	case s.history != nil:
@@ -78,28 +83,31 @@ func (s *Session) events() session.Events {
 	return eventList{v.Len(), v.At, v.Events(), s.given.event}
 }
 
-// State returns the session's state. A key's value comes from the overlay, else from the state replayed from the log,
-// else from the shared scopes as they were at the Get of the session, or at its last append that changed them. The
-// state changes with the session's view. Set writes only to the overlay: to store a value, put it into an event's state
-// delta. Get returns [session.ErrStateKeyNotExist] if the key does not exist.
+// State returns the session's state. A key is looked up in the overlay, then in the state replayed from the log, then
+// in the shared scopes. The shared scopes are as of the Get, or as of the session's last append that changed them.
+// The replayed state changes with the session's view.
+//
+// Set writes only to the overlay. To store a value, append an event with the value in its state delta. Get returns
+// [session.ErrStateKeyNotExist] if the key does not exist.
 func (s *Session) State() session.State { return state{s} }
 
-// LastUpdateTime returns the time of the last appended event, visible or not, or the time of creation if there is no
-// event.
+// LastUpdateTime returns the time of the last appended event, even if the event is hidden. If there is no event, it
+// returns the creation time.
 func (s *Session) LastUpdateTime() time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.stored.Updated
 }
 
-// View returns the session's view, without a filter's effect. Apply patches made from it with [Service.ApplyPatch].
+// View returns the session's view. Filters do not affect it. Patches for [Service.ApplyPatch] are made from this
+// view.
 func (s *Session) View() fold.View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.stored.View
 }
 
-// advance moves the session to the view after its own write, unless the session is already at a later view.
+// advance moves the session to the view after its own write, unless the session already has a later view.
 func (s *Session) advance(v fold.View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +126,8 @@ func (s *Session) advanceLocked(v fold.View) {
 	}
 }
 
-// appended moves the session to the view after its own event. If the event changes shared scopes, the session gets
-// shared, their values after it. It reports whether this was the session's first event.
+// appended moves the session to the view after its own event. shared, if not nil, is the content of the shared scopes
+// after an event that changed them. The result reports whether this event was the session's first.
 func (s *Session) appended(done store.Committed, e *session.Event, logged *patch.Event, shared map[string]patch.Value) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,18 +10,18 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// state is the state of a session, as [Session.State] says.
+// state implements [Session.State].
 type state struct{ session *Session }
 
-// Get returns the value of a key, the caller's own unless it was put in by Set, or
-// session.ErrStateKeyNotExist.
+// Get returns the value of a key, or session.ErrStateKeyNotExist. A value read from the log is a copy. A value from
+// Set, or a value that the session keeps with its Go type, is not copied.
 func (s state) Get(key string) (any, error) {
 	s.session.mu.RLock()
 	defer s.session.mu.RUnlock()
 	return s.get(key)
 }
 
-// get is Get. The lock is held.
+// get implements Get. The caller holds the lock.
 func (s state) get(key string) (any, error) {
 	if value, ok := s.session.overlay[key]; ok {
 		if own, ok := value.(patch.Value); ok {
@@ -39,7 +39,7 @@ func (s state) get(key string) (any, error) {
 	return value.Any(), nil
 }
 
-// Set puts a value into the overlay. It never fails.
+// Set stores a value in the overlay. It always returns nil.
 func (s state) Set(key string, value any) error {
 	s.session.mu.Lock()
 	defer s.session.mu.Unlock()
@@ -47,7 +47,7 @@ func (s state) Set(key string, value any) error {
 	return nil
 }
 
-// All yields the state as of the beginning of the iteration.
+// All yields the state as of the start of the iteration.
 func (s state) All() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		s.session.mu.RLock()
@@ -61,8 +61,8 @@ func (s state) All() iter.Seq2[string, any] {
 	}
 }
 
-// withoutTemp returns a state without its temp: keys, which may hold values that cannot be stored. It returns m itself
-// if there are none.
+// withoutTemp returns m without its temp: keys, whose values may have types that cannot be stored. If m has no such
+// key, it returns m itself.
 func withoutTemp(m map[string]any) map[string]any {
 	for key := range m {
 		if convert.IsTemp(key) {

@@ -12,20 +12,20 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Summarizer returns a summarizer that uses any of ADK's models. The model gets the prompt as its only message, and no
-// tools, schemas, limits or instructions of the agent. The agent's callbacks are not called, and the answer is not
+// Summarizer returns a summarizer that calls an ADK model. The request contains the prompt as its only message, and
+// none of the agent's tools, schemas, limits or instructions. The agent's callbacks are not called. The answer is not
 // streamed.
 //
-// If the answer is marked as interrupted or as an error, is incomplete, or has no text, the error matches
-// [compaction.ErrRefusedAnswer]. An error that the model returns is passed on unchanged. If llm is nil, [NewService]
-// refuses the summarizer, and Summarize returns an error that matches [patch.ErrInvalid].
+// The error matches [compaction.ErrRefusedAnswer] if the answer reports an interruption or an error, is incomplete,
+// or has no text. If the model itself returns an error, Summarize returns this error unchanged. If llm is nil,
+// [NewService] rejects the summarizer, and Summarize returns an error that matches [patch.ErrInvalid].
 func Summarizer(llm model.LLM) compaction.Summarizer { return summarizer{llm} }
 
 type summarizer struct{ llm model.LLM }
 
 var errNoModel = fmt.Errorf("%w summarizer: the model is nil", patch.ErrInvalid)
 
-// Summarize asks the model.
+// Summarize sends the prompt to the model.
 func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 	if s.llm == nil {
 		return compaction.Response{}, errNoModel
@@ -75,7 +75,7 @@ func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (comp
 		}
 	}
 	if content == nil {
-		// Without one, the answer would pass for a summarizer that declines.
+		// A response without content would mean that the summarizer declines, so an error is needed here.
 		if err := ctx.Err(); err != nil {
 			return failed(err)
 		}

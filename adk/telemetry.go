@@ -20,14 +20,14 @@ import (
 
 const scope = "github.com/patchlog-dev/patchlog/adk"
 
-// Operations, by the names of their spans.
+// Names of operations, which are also the names of their spans.
 const (
 	opAppend = "append_event"
 	opPatch  = "apply_patch"
 	opFold   = "fold_session"
 )
 
-// telemetry reports the spans and metrics listed in docs/ADK.md.
+// telemetry reports the spans and metrics that docs/ADK.md lists.
 type telemetry struct {
 	tracer    trace.Tracer
 	duration  metric.Float64Histogram
@@ -38,13 +38,13 @@ type telemetry struct {
 	compaction compactionMetrics
 }
 
-// Telemetry has the OpenTelemetry providers; nil means the global providers.
+// Telemetry selects the OpenTelemetry providers. A nil provider means the global provider.
 type Telemetry struct {
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 }
 
-// newTelemetry makes the instruments.
+// newTelemetry creates the instruments.
 func newTelemetry(of Telemetry) (*telemetry, error) {
 	if of.TracerProvider == nil {
 		of.TracerProvider = otel.GetTracerProvider()
@@ -70,7 +70,7 @@ func newTelemetry(of Telemetry) (*telemetry, error) {
 	return t, nil
 }
 
-// operation is a running operation.
+// operation is an operation in progress.
 type operation struct {
 	*telemetry
 	name  string
@@ -90,7 +90,7 @@ func sessionAttributes(key store.Key) []attribute.KeyValue {
 	}
 }
 
-// folded reports the size of the view that a session shows.
+// folded reports the size of a view.
 func (o operation) folded(ctx context.Context, v fold.View) {
 	o.visible.Record(ctx, int64(v.Len()))
 	o.span.SetAttributes(
@@ -98,7 +98,7 @@ func (o operation) folded(ctx context.Context, v fold.View) {
 		attribute.Int("patchlog.visible_events", v.Len()))
 }
 
-// logged reports the acknowledged records.
+// logged reports the records of a successful write.
 func (o operation) logged(ctx context.Context, records []patch.Record) {
 	for _, r := range records {
 		kind := "event"
@@ -113,7 +113,7 @@ func (o operation) logged(ctx context.Context, records []patch.Record) {
 	}
 }
 
-// end ends the operation, which failed if err is not nil.
+// end ends the operation. If err is not nil, the operation has failed.
 func (o operation) end(ctx context.Context, err error) {
 	attrs := []attribute.KeyValue{attribute.String("patchlog.operation", o.name)}
 	if err != nil {
@@ -129,7 +129,7 @@ func (o operation) end(ctx context.Context, err error) {
 	o.span.End()
 }
 
-// errorTypes are the values of error.type. The first match counts.
+// errorTypes maps errors to values of error.type. The first match applies.
 var errorTypes = []struct {
 	err  error
 	name string

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// compactionMetrics are what is measured of compaction.
+// compactionMetrics contains the instruments for compaction.
 type compactionMetrics struct {
 	attempts metric.Int64Counter
 	saved    metric.Int64Counter
@@ -32,13 +32,13 @@ func newCompactionMetrics(meter metric.Meter) (m compactionMetrics, err error) {
 	return m, errors.Join(errs[:]...)
 }
 
-// compacted reports an attempt to compact, which has just ended.
+// compacted reports an attempt to compact that has just ended.
 func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Key]) {
 	const prefix = "gen_ai.compaction."
 	kind := []attribute.KeyValue{attribute.String(prefix+"outcome", string(a.Outcome))}
 	const operation = "compact_events"
 	name := operation
-	if a.Trigger != "" { // it is empty if the session could not be read
+	if a.Trigger != "" { // empty if the session could not be read
 		name += " " + triggerOfADK(a.Trigger)
 		kind = append(kind,
 			attribute.String(prefix+"trigger", triggerOfADK(a.Trigger)),
@@ -86,8 +86,8 @@ func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Ke
 	span.End(trace.WithTimestamp(end))
 }
 
-// triggerOfADK returns the name of a trigger in ADK's own compaction, so that both can be watched together. For tiers
-// and clearing, which ADK lacks, it returns the trigger's own name.
+// triggerOfADK returns the name that ADK's own compaction uses for a trigger, so that dashboards can combine both.
+// ADK has no tiers and no clearing, so for these it returns patchlog's name.
 func triggerOfADK(t compaction.Trigger) string {
 	switch t {
 	case compaction.ByInterval:

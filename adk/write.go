@@ -17,26 +17,31 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// AppendEvent appends an event to the end of the session's log. When AppendEvent returns no error, the event is
-// durable, and the session shows the event, its state changes, and all events that were logged meanwhile. temp: keys go
-// to the session's overlay and are not logged. A partial event is accepted and ignored. An event without an id gets the
-// id under which it is logged, even if the outcome is unknown. If compaction is on, the session may be compacted before
-// AppendEvent returns; a failure of the compaction is no error of AppendEvent.
+// AppendEvent appends an event to the end of the session's log. When AppendEvent returns nil, the event is durable.
+// The session then shows the event, its state changes, and all events that other writers logged before it.
 //
-// The session shows a tool's long result shortened, as [Options.MaxResultTokens] says; the log has the whole result.
+// The event's temp: keys go to the session's overlay and are not logged. A partial event is accepted and ignored. If
+// the event has no id, AppendEvent sets the id under which the event is logged, even if the outcome of the write is
+// unknown.
 //
-// If an event answers a call that a summary hides, AppendEvent makes the call visible again (see
-// [Service.RestoreCalls]).
+// AppendEvent has these further effects:
 //
-// If a message begins an invocation, AppendEvent answers the open calls of interrupted invocations (see
-// [Options.KeepInterruptedCalls]).
+//   - If the event contains a long tool result, the session shows the result in shortened form, and the log keeps the whole
+//     result. See [Options.MaxResultTokens].
+//   - If the event answers a call that a summary hides, AppendEvent makes the call visible again. See
+//     [Service.RestoreCalls].
+//   - If the event is a user's message that begins an invocation, AppendEvent answers the open calls of interrupted
+//     invocations. See [Options.KeepInterruptedCalls].
+//   - If compaction is on, AppendEvent may compact the session before it returns. AppendEvent does not return the errors of
+//     the compaction.
 //
-// While a workflow node runs, the session's list of events only grows, since the node relies on indices into it.
-// Patches logged meanwhile show after the first event that is not from a node, or after the next Get.
+// While a workflow node runs, the session's list of events only grows, because the node relies on indices into the
+// list. Patches that are logged in the meantime take effect at the first event that no node appended, or at the next
+// Get.
 //
-// sess must be a [Session] of a Service. If the session was deleted since, even if it was created again, the error
-// matches [store.ErrNotFound]. Other errors are as for [store.Store.AppendEvents] and [NewEvent]. Retrying with the
-// same event is safe.
+// sess must be a [Session] of a Service. If the session was deleted, the error matches [store.ErrNotFound], even if a
+// session with the same id was created later. Other errors are as for [store.Store.AppendEvents] and [NewEvent].
+// Retrying with the same event is safe.
 func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *session.Event) error {
 	switch {
 	case sess == nil:
@@ -67,12 +72,12 @@ func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *sess
 	return nil
 }
 
-// isFinal reports whether an event is its agent's final response. ADK's own method panics on a part that is nil.
+// isFinal reports whether an event is its agent's final response. ADK's IsFinalResponse panics on a nil part.
 func isFinal(e *session.Event) bool {
 	return (e.Content == nil || !slices.Contains(e.Content.Parts, nil)) && e.IsFinalResponse()
 }
 
-// append reports whether the event was the first that was appended through the session.
+// append logs an event of a run. first reports whether it was the first event appended through the session.
 func (s *Service) append(ctx context.Context, handle *Session, run *run, e *session.Event) (first bool, err error) {
 	ctx, op := s.telemetry.start(ctx, opAppend, handle.key)
 	defer func() { op.end(ctx, err) }()
@@ -107,22 +112,24 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 	return first, nil
 }
 
-// makeRoom brings back hidden calls that an event answers, and withdraws recorded answers that the event replaces. The
-// handle may be older than both: while a long-running tool worked, others may have written to the session.
+// makeRoom prepares the log for an event with function responses. It makes the answered calls visible again, and
+// hides the recorded answers of interrupted calls that the event replaces. Both need the newest view: while a
+// long-running tool worked, other writers may have written to the session.
 func (s *Service) makeRoom(ctx context.Context, handle *Session, answer *patch.Event) error {
 	v, err := s.newest(ctx, handle)
 	if err != nil {
 		return err
 	}
-	// If a summary by hand leaves no room for the call, log the answer anyway.
+	// A summary that a user wrote may leave no valid place for the call. Then the answer is logged without the call.
 	if err := s.restoreCalls(ctx, handle, v, answer); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
 		return err
 	}
 	return s.withdrawInterrupted(ctx, handle, v, answer)
 }
 
-// sharedAfter returns the shared scopes after an event that changes them, or nil if it changes none. After a retry,
-// another session may have changed them since.
+// sharedAfter returns the shared scopes after an event that changes them. It returns nil if the event changes no
+// shared key. It reads the scopes instead of applying the event: after a retry, another session may have changed
+// them.
 func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Event) map[string]patch.Value {
 	for range e.SharedChanges() {
 		found, err := s.store.Get(context.WithoutCancel(ctx), handle.key, storage.Newest)
@@ -135,12 +142,15 @@ func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Eve
 	return nil
 }
 
-// ApplyPatch logs patches made from the session's view, all of them or none. A patch without a base gets the view's
-// base, so it is refused as a conflict if another patch was logged since. ApplyPatch sets opts.On to the session's
-// view. When it returns no error, the patches are durable and the session shows the new view. After a refusal nothing
-// was written and the session is unchanged; Get returns the newest view. Errors are as for [store.Store.ApplyPatch].
-// The error matches [patch.ErrInvalid] if the session shows its history ([WithHistory]), whose indices differ from the
-// view's.
+// ApplyPatch logs patches that were made from the session's view. It logs all of them or none. A patch without a base
+// gets the base of the session's view, so the patch is refused as a conflict if another patch was logged later.
+// ApplyPatch sets opts.On to the session's view.
+//
+// When ApplyPatch returns nil, the patches are durable and the session shows the new view. If it refuses the patches,
+// it writes nothing and the session does not change. Call Get for the newest view.
+//
+// Errors are as for [store.Store.ApplyPatch]. The error also matches [patch.ErrInvalid] if the session shows its
+// history ([WithHistory]), because indices into a history are not indices into the view.
 func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return s.patching(ctx, sess, "apply patch", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		if err := refuseHistory(sess); err != nil {
@@ -151,7 +161,7 @@ func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, patches 
 	})
 }
 
-// patching logs patches made from the session's view, and moves the session to the view after them.
+// patching calls log with the session's view, and moves the session to the view after the logged patches.
 func (s *Service) patching(ctx context.Context, sess session.Session, doing string, log func(context.Context, store.Key, fold.View) (store.Committed, error)) (done store.Committed, err error) {
 	handle, err := handleOf(sess)
 	if err != nil {
@@ -167,7 +177,7 @@ func (s *Service) patching(ctx context.Context, sess session.Session, doing stri
 	return done, nil
 }
 
-// Preview returns what [Service.ApplyPatch] would do. It writes nothing and does not change the session.
+// Preview returns the result that [Service.ApplyPatch] would have. It writes nothing and does not change the session.
 func (s *Service) Preview(ctx context.Context, sess session.Session, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Preview, error) {
 	handle, err := handleOf(sess)
 	if err == nil {
@@ -184,8 +194,8 @@ func (s *Service) Preview(ctx context.Context, sess session.Session, patches []*
 	return preview, nil
 }
 
-// RawEvents yields the session's audit log from a seq on: every record, including patches and hidden events, as
-// [store.Store.RawEvents] does. [SessionEvent] converts a record's event to an ADK event.
+// RawEvents yields the records of the session's audit log from fromSeq on, as [store.Store.RawEvents] does. The
+// records include patches and hidden events. [SessionEvent] converts a record's event to an ADK event.
 func (s *Service) RawEvents(ctx context.Context, sess session.Session, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		handle, err := s.current(ctx, sess)
@@ -201,7 +211,7 @@ func (s *Service) RawEvents(ctx context.Context, sess session.Session, fromSeq u
 	}
 }
 
-// current returns the session as this package's type, if it still exists.
+// current returns sess as a *Session. It fails if the session was deleted, even if it was created again.
 func (s *Service) current(ctx context.Context, sess session.Session) (*Session, error) {
 	handle, err := handleOf(sess)
 	if err != nil {
@@ -237,7 +247,7 @@ func (s *Session) sameCreation(creation string) error {
 	return nil
 }
 
-// handleOf returns the session as this package's type.
+// handleOf returns sess as a *Session.
 func handleOf(sess session.Session) (*Session, error) {
 	s, own := sess.(*Session)
 	switch {

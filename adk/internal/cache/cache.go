@@ -1,12 +1,13 @@
-// Package cache keeps recently used values.
+// Package cache provides a bounded cache of recently used values.
 package cache
 
 import "sync"
 
-// Cache keeps values in two generations. When the young generation is full, it becomes the old one, and the entries of
-// the previous old one that were not used since are dropped. It is safe for use by any number of goroutines.
+// Cache is a map with two generations. New entries go to the young generation. When it is full, it becomes the old
+// generation, and the previous old generation is dropped. A use of an old entry moves the entry to the young
+// generation. Cache is safe for concurrent use.
 type Cache[K comparable, V any] struct {
-	Limit int // of a generation, in the unit of Put's size; 0 means 4096, and below 0 nothing is cached
+	Limit int // maximum size of a generation, in the unit of Put's size; 0 means 4096, and a negative Limit disables the cache
 
 	mu         sync.Mutex
 	size       int // of the young generation
@@ -31,7 +32,7 @@ func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
 	return s.value, ok
 }
 
-// Put caches a value. A value larger than a generation becomes a generation of its own.
+// Put stores a value. A value larger than Limit gets a generation to itself.
 func (c *Cache[K, V]) Put(key K, v V, size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +56,7 @@ func (c *Cache[K, V]) putLocked(key K, s sized[V]) {
 	c.young[key] = s
 }
 
-// Remove drops the value of a key.
+// Remove removes a key.
 func (c *Cache[K, V]) Remove(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

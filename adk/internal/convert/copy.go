@@ -13,16 +13,17 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// CopyEvent returns an event that shares nothing changeable with e. The event must come from the log.
+// CopyEvent returns a deep copy of e. e must come from the log.
 func CopyEvent(e *session.Event) *session.Event {
 	c := *e
 	copier{}.own(reflect.ValueOf(&c).Elem(), 0)
 	return &c
 }
 
-// Plain returns a copy of an event or a state that can be stored as JSON. A value inside an `any` that would come back
-// changed is replaced by what its JSON says, and bytes that are not UTF-8 by U+FFFD. mended reports whether there were
-// such bytes. Plain returns v itself if JSON cannot carry it.
+// Plain returns a copy of an event or of a state in a form that can be stored as JSON. Inside an any, a value that
+// would not return from storage unchanged is replaced by the value of its JSON. In strings, U+FFFD replaces each byte
+// that is not UTF-8, and mended reports whether there were such bytes. If v contains itself or is nested too deeply,
+// Plain returns v.
 func Plain[T any](v T) (plain T, mended bool) {
 	plain = v
 	c := copier{dynamic: plainValue, mended: &mended}
@@ -32,8 +33,9 @@ func Plain[T any](v T) (plain T, mended bool) {
 	return plain, mended
 }
 
-// plainValue returns what the JSON of v says, or an error's text. If v comes back from storage unchanged, it returns v,
-// or a copy in which only texts were mended. If JSON cannot carry v, it returns v. It is a copier's dynamic.
+// plainValue is the dynamic function of Plain's copier. It returns v, or a copy with repaired strings, if the result
+// returns from storage unchanged. Otherwise it returns the value of v's JSON, or the text of an error. If v has no
+// JSON encoding, it returns v. ok is false if v contains itself.
 func plainValue(c copier, v any, depth int) (plain any, ok bool) {
 	if _, err := patch.NewValue(v); err == nil {
 		return v, true
@@ -50,7 +52,7 @@ func plainValue(c copier, v any, depth int) (plain any, ok bool) {
 		return own.Interface(), true
 	}
 	value, err := patch.NewValue(typedJSON(own, 0))
-	if err != nil { // encode v as encoding/json does, like ADK's SQL service
+	if err != nil { // encode v like encoding/json, which ADK's SQL service also uses
 		if value, err = patch.NewValue(encoded(own.Interface())); err != nil {
 			return v, true
 		}
@@ -58,26 +60,27 @@ func plainValue(c copier, v any, depth int) (plain any, ok bool) {
 	return untyped(value).Any(), true
 }
 
-// Unicode returns s with U+FFFD for each byte that is not UTF-8, as encoding/json writes it.
+// Unicode returns s with U+FFFD in place of each byte that is not UTF-8, as in encoding/json.
 func Unicode(s string) string { return string([]rune(s)) }
 
-// BadText is the warning about a text of a model, a tool or the user that is not UTF-8.
+// BadText is the warning about a string that is not UTF-8. The string may come from a model, a tool or the user.
 const BadText = "patchlog: a text is not UTF-8; U+FFFD takes the place of the bytes at fault"
 
-// copier copies what a shallow copy of a value still shares with the original.
+// copier turns a shallow copy into a deep copy.
 type copier struct {
-	// dynamic, if not nil, replaces a value in an `any` that is neither a map[string]any nor an []any, and reports
-	// whether it could; see own. Texts are then mended too.
+	// dynamic, if not nil, replaces values of type any. It is not called for booleans, strings, finite float64
+	// values, map[string]any and []any. ok is false if it cannot replace the value; see own. If dynamic is set, the
+	// copier also repairs strings.
 	dynamic func(c copier, v any, depth int) (any, bool)
 
-	mended *bool // if not nil, set if a text was mended
+	mended *bool // if not nil, set to true if a string was repaired
 }
 
-// maxCopyDepth is deeper than any event is nested.
+// maxCopyDepth is greater than the depth of any event.
 const maxCopyDepth = 4096
 
-// own copies everything that an addressable value refers to, and puts the copies into the value. It reports false if
-// something is nested deeper than any event, or contains itself.
+// own copies everything that an addressable value refers to, and stores the copies in the value. It returns false if
+// a value contains itself or is nested deeper than maxCopyDepth.
 func (c copier) own(v reflect.Value, depth int) bool {
 	if depth++; depth > maxCopyDepth {
 		return false
@@ -118,7 +121,7 @@ func (c copier) own(v reflect.Value, depth int) bool {
 		if v.IsNil() {
 			return true
 		}
-		if m, ok := v.Interface().(map[string]any); ok && c.dynamic == nil { // most maps; a clone is faster
+		if m, ok := v.Interface().(map[string]any); ok && c.dynamic == nil { // the common case; a clone is faster
 			m = maps.Clone(m)
 			for key, value := range m {
 				if value != nil && c.refers(reflect.TypeOf(value)) {
@@ -133,7 +136,7 @@ func (c copier) own(v reflect.Value, depth int) bool {
 		m := reflect.MakeMapWithSize(v.Type(), v.Len())
 		key, elem := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
 		keys := v.MapKeys()
-		if key.Kind() == reflect.String && c.dynamic != nil { // if keys become equal, the last one stays
+		if key.Kind() == reflect.String && c.dynamic != nil { // if repaired keys become equal, the last one is kept
 			slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		}
 		for _, k := range keys {
@@ -151,7 +154,7 @@ func (c copier) own(v reflect.Value, depth int) bool {
 	return true
 }
 
-// ownElements is own for the elements of an array or a slice.
+// ownElements applies own to the elements of an array or a slice.
 func (c copier) ownElements(v reflect.Value, depth int) bool {
 	if !c.refers(v.Type().Elem()) {
 		return true
@@ -164,7 +167,7 @@ func (c copier) ownElements(v reflect.Value, depth int) bool {
 	return true
 }
 
-// ownDynamic is own for an interface that is not nil.
+// ownDynamic applies own to an interface value that is not nil.
 func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 	switch x := v.Interface().(type) {
 	case bool:
@@ -174,7 +177,7 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 		if f, ok := x.(float64); ok && f-f == 0 { // neither NaN nor infinite
 			return true
 		}
-		if c.dynamic == nil || v.NumMethod() > 0 { // here another value may not fit
+		if c.dynamic == nil || v.NumMethod() > 0 { // a replacement may not implement the interface
 			break
 		}
 		plain, ok := c.dynamic(c, x, depth)
@@ -201,8 +204,9 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 
 var referringFields, textFields sync.Map // reflect.Type of a struct → []int
 
-// referring returns the indices of a struct's fields that the copier may have to change: fields by which a copy of the
-// struct shares something, and texts if they are mended. Callers cannot change unexported fields.
+// referring returns the indices of the struct fields that the copier may have to change. These are the fields through
+// which copies of the struct share data, and, if strings are repaired, the fields that contain strings. Unexported
+// fields are left out, because callers cannot change them.
 func (c copier) referring(t reflect.Type) []int {
 	known := &referringFields
 	if c.dynamic != nil {
@@ -221,7 +225,7 @@ func (c copier) referring(t reflect.Type) []int {
 	return indices
 }
 
-// refers reports whether the copier may have to change a value of the type.
+// refers reports whether the copier may have to change values of type t.
 func (c copier) refers(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:

@@ -1,4 +1,4 @@
-// Package convert converts between ADK's events and events of the log.
+// Package convert converts between ADK events and events of the log.
 package convert
 
 import (
@@ -13,8 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Event converts an event of ADK to one of the log, as adk.NewEvent says. mended reports whether a text in e is not
-// UTF-8.
+// Event implements adk.NewEvent. mended reports whether a string in e was not valid UTF-8.
 func Event(e *session.Event) (p *patch.Event, mended bool, err error) {
 	if e == nil {
 		return nil, false, fmt.Errorf("%w: the event is nil", patch.ErrInvalid)
@@ -22,14 +21,14 @@ func Event(e *session.Event) (p *patch.Event, mended bool, err error) {
 	if p, err = patch.NewEvent(eventFields(e)); err == nil {
 		return p, false, nil
 	}
-	// A value in it may come back changed, such as the function call inside a request for confirmation, or a text that
-	// is not UTF-8.
+	// The log cannot keep some value of e exactly, such as the function call inside a request for confirmation, or a
+	// string that is not UTF-8. So convert a copy in which such values are replaced.
 	plain, mended := Plain(*e)
 	p, err = patch.NewEvent(eventFields(&plain))
 	return p, mended, err
 }
 
-// SessionEvent converts an event of the log to one of ADK, as adk.SessionEvent says.
+// SessionEvent implements adk.SessionEvent.
 func SessionEvent(p *patch.Event) (*session.Event, error) {
 	if p == nil {
 		return nil, fmt.Errorf("%w: the event is nil", patch.ErrInvalid)
@@ -48,7 +47,7 @@ func SessionEvent(p *patch.Event) (*session.Event, error) {
 		field := reflect.ValueOf(e).Elem().FieldByIndex(index)
 		if value.Decode(field.Addr().Interface()) != nil {
 			field.SetZero()
-			errs = append(errs, p.Decode(name, reflect.New(field.Type()).Interface())) // its error names the field
+			errs = append(errs, p.Decode(name, reflect.New(field.Type()).Interface())) // the error of p.Decode names the field
 		}
 	}
 	if len(errs) > 0 {
@@ -57,7 +56,7 @@ func SessionEvent(p *patch.Event) (*session.Event, error) {
 	return e, nil
 }
 
-// eventFields returns the fields of an ADK event that the log knows.
+// eventFields returns the fields of an ADK event in the form that package patch accepts.
 func eventFields(e *session.Event) patch.Fields {
 	f := patch.Fields{
 		ID: e.ID, InvocationID: e.InvocationID, Author: e.Author,
@@ -81,13 +80,13 @@ func eventFields(e *session.Event) patch.Fields {
 	return f
 }
 
-// field is a field of an event under its JSON name.
+// field is an event's field with its JSON name.
 type field struct {
 	name    string
 	pointer any
 }
 
-// addTo adds a nonzero field to extra.
+// addTo adds the field to extra, unless the field is zero.
 func (f field) addTo(extra map[string]any) map[string]any {
 	if reflect.ValueOf(f.pointer).Elem().IsZero() {
 		return extra
@@ -99,8 +98,8 @@ func (f field) addTo(extra map[string]any) map[string]any {
 	return extra
 }
 
-// extraFields returns the fields that the log keeps without knowing their meaning: all fields of ADK's type except
-// those in [eventFields]. So no field of a newer ADK is lost.
+// extraFields returns the fields that the log stores without interpreting them. These are all fields of ADK's types
+// except those that [eventFields] sets by name. So the fields of newer ADK versions are kept too.
 func extraFields(e *session.Event) []field {
 	return append(fieldsOf(e, moreOfEvent), fieldsOf(&e.LLMResponse, moreOfResponse)...)
 }
@@ -114,7 +113,7 @@ var (
 		"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate")
 )
 
-// decodedFields has the index of each field of ADK's events, by its JSON name.
+// decodedFields maps the JSON names of the fields of ADK's event to their indices.
 var decodedFields = func() map[string][]int {
 	all := map[string][]int{}
 	for _, f := range structOf(reflect.TypeFor[session.Event]()).fields {
@@ -123,7 +122,7 @@ var decodedFields = func() map[string][]int {
 	return all
 }()
 
-// moreFields returns the JSON fields of a struct, without those of embedded structs and without those named in but.
+// moreFields returns the JSON fields of a struct, except the fields of embedded structs and the fields named in but.
 func moreFields(t reflect.Type, but ...string) (fields []jsonField) {
 	for _, f := range structOf(t).fields {
 		if len(f.index) == 1 && !slices.Contains(but, f.name) {
@@ -133,7 +132,7 @@ func moreFields(t reflect.Type, but ...string) (fields []jsonField) {
 	return fields
 }
 
-// fieldsOf returns fields of the struct that a pointer points to.
+// fieldsOf returns the given fields of the struct to which pointer points.
 func fieldsOf(pointer any, fields []jsonField) []field {
 	v := reflect.ValueOf(pointer).Elem()
 	out := make([]field, len(fields))

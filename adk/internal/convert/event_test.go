@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Fields that only a newer ADK's types have are kept too.
+// Fields that only the types of a newer ADK have are kept too.
 func TestFieldsOfNewerVersions(t *testing.T) {
 	type Response struct {
 		Content string `json:"content"`

@@ -16,8 +16,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// jsonOf converts a value of ADK's types to a form that package patch encodes without loss: durations keep every
-// nanosecond, empty lists and maps stay, and values of each `any` keep their Go types.
+// jsonOf converts a value of an ADK type to a form that package patch encodes without loss. Durations keep every
+// nanosecond, empty lists and maps are kept, and values of type any keep their Go types.
 func jsonOf(v any) any { return typedJSON(reflect.ValueOf(v), 0) }
 
 func typedJSON(v reflect.Value, depth int) any {
@@ -88,7 +88,7 @@ func typedJSON(v reflect.Value, depth int) any {
 	return encoded(v.Interface())
 }
 
-// encoded returns the JSON that encoding/json writes for v, or v itself on an error.
+// encoded returns the JSON of v as encoding/json writes it. If that fails, it returns v.
 func encoded(v any) any {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -101,13 +101,13 @@ func encoded(v any) any {
 	return v
 }
 
-// untyped returns a value without its recorded Go types.
+// untyped returns v without the Go types recorded in it.
 func untyped(v patch.Value) patch.Value {
-	v, _ = patch.ParseValue([]byte(v.String())) // which is JSON
+	v, _ = patch.ParseValue([]byte(v.String())) // a Value's String is JSON
 	return v
 }
 
-// durationText writes d as seconds, as protocol buffers' JSON does, with every nanosecond.
+// durationText formats d in seconds, as the JSON of protocol buffers does, with every nanosecond.
 func durationText(d time.Duration) string {
 	sign, u := "", uint64(d)
 	if d < 0 {
@@ -119,7 +119,7 @@ func durationText(d time.Duration) string {
 
 // jsonStruct describes how encoding/json encodes a struct.
 type jsonStruct struct {
-	ownJSON bool // its own MarshalJSON loses nothing
+	ownJSON bool // use the struct's own MarshalJSON, which loses nothing
 	fields  []jsonField
 }
 
@@ -155,7 +155,7 @@ func structOf(t reflect.Type) jsonStruct {
 			name = f.Name
 		}
 		if f.Type == reflect.TypeFor[time.Duration]() && t.PkgPath() == genaiPath {
-			s.ownJSON = false // it rounds durations
+			s.ownJSON = false // genai's MarshalJSON rounds durations
 		}
 		s.fields = append(s.fields, jsonField{name, f.Index, strings.Contains(options, "omit")})
 	}

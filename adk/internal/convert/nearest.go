@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Nearest converts an event of ADK that JSON cannot carry. It keeps the identity, the content and the actions; text
-// replaces values without JSON.
+// Nearest converts an ADK event that contains values without a JSON encoding. It keeps the ids, the author, the
+// branch, the time, the content and the actions. Text replaces the values that JSON cannot encode.
 func Nearest(e *session.Event) *patch.Event {
 	c := session.Event{
 		ID: e.ID, InvocationID: e.InvocationID, Author: e.Author, Branch: e.Branch, IsolationScope: e.IsolationScope,
@@ -21,20 +21,20 @@ func Nearest(e *session.Event) *patch.Event {
 	textCopier.own(reflect.ValueOf(&c).Elem(), 0)
 	p, _, err := Event(&c)
 	if err != nil {
-		p, _ = patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // JSON can carry this id
+		p, _ = patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // JSON can encode an event with only an id
 	}
 	return p
 }
 
-// textCopier copies values so that JSON can carry them.
+// textCopier makes copies that JSON can encode.
 var textCopier = copier{dynamic: textValue}
 
-// textValue returns a value that JSON can carry: v itself, what its JSON says, or its text.
-// It is a copier's dynamic.
+// textValue is the dynamic function of textCopier. It returns v if JSON can encode v, and otherwise the value of v's
+// JSON, or text.
 func textValue(_ copier, v any, depth int) (any, bool) {
 	plain, ok := plainValue(copier{dynamic: plainValue}, v, depth)
 	if !ok {
-		return fmt.Sprintf("%T", v), true // it contains itself
+		return fmt.Sprintf("%T", v), true // v contains itself
 	}
 	if _, err := patch.NewValue(plain); err == nil || reflect.ValueOf(plain).Kind() == reflect.String {
 		return plain, true
@@ -42,7 +42,7 @@ func textValue(_ copier, v any, depth int) (any, bool) {
 	return fmt.Sprint(plain), true
 }
 
-// Value converts a value of a base's state. If JSON cannot carry it, the result is its text.
+// Value converts a value of a base's state. If JSON cannot encode v, the result contains text instead.
 func Value(v any) patch.Value {
 	value, err := patch.NewValue(v)
 	if err != nil {

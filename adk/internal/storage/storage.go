@@ -1,5 +1,5 @@
-// Package storage is the interface between package adk's service and its sessions, which are in a store or in another
-// session service.
+// Package storage defines the interface between package adk's service and the place where its sessions are kept: a
+// store or another session service.
 package storage
 
 import (
@@ -21,34 +21,36 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Storage holds a service's sessions. Methods that [store.Store] has too behave the same, including their errors.
+// Storage keeps the sessions of a service. A method that [store.Store] also has behaves in the same way and returns
+// the same errors.
 type Storage interface {
 	View(ctx context.Context, key store.Key) (fold.View, error)
 	ViewAt(ctx context.Context, key store.Key, seq uint64) (fold.View, error)
 
-	// RecentView is View, and RawEvents is [store.Store.RawEvents], except that they may lack records newer than the
-	// storage's last answer about the session.
+	// RecentView and RawEvents are like View and [store.Store.RawEvents]. But they may lack records that were added
+	// after the storage last read the session.
 	RecentView(ctx context.Context, key store.Key) (fold.View, error)
 	RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error]
 
-	// Create is [store.Store.Create] with a creation time. A session without an id gets one.
+	// Create is like [store.Store.Create], with a creation time. It generates an id for a session without one.
 	Create(ctx context.Context, req *session.CreateRequest, created time.Time) (Session, error)
-	// Get is [store.Store.Get]. A storage that knows a session's other events may read only those that a filter asks
-	// for.
+	// Get is like [store.Store.Get]. If the storage has the session's other events in its cache, it may read only the
+	// events that match the filter.
 	Get(ctx context.Context, key store.Key, filter session.GetRequest) (Session, error)
 	HistoryPage(ctx context.Context, key store.Key, v fold.View, before string, limit int) ([]fold.Entry, error)
 	List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error]
 	Info(ctx context.Context, key store.Key) (store.Info, error)
 	Delete(ctx context.Context, key store.Key) error
 
-	// Append is [store.Store.AppendEvents] of one event to the session of that creation. from is the ADK event that e
-	// was made from, without temp: keys; Append does not keep it.
+	// Append is like [store.Store.AppendEvents], for one event. from is the ADK event that was converted to e,
+	// without its temp: keys. Append does not keep from.
 	Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error)
 	ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
-	// ApplyNewest is ApplyPatch for patches made from a view that was read just before.
+	// ApplyNewest is like ApplyPatch, for patches made from a view that was read directly before.
 	ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
 	Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Preview, error)
-	// Revert and Rewind are those of [store.Store], with the user as author, who has seen the view on.
+	// Revert and Rewind are like the methods of [store.Store]. The patches have the author "user", and the base of
+	// the view on.
 	Revert(ctx context.Context, key store.Key, patchID string, on fold.View, allowOrphans bool) (store.Committed, error)
 	Rewind(ctx context.Context, key store.Key, invocationID string, on fold.View) (store.Committed, error)
 	Lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error)
@@ -58,32 +60,33 @@ type Storage interface {
 
 	recall.Log[store.Key]
 
-	// CanLeaveOut reports whether a search over sessions may skip a session whose read gave this error.
+	// CanLeaveOut reports whether a search over several sessions may skip a session that could not be read because of
+	// err.
 	CanLeaveOut(err error) bool
 
-	// Handle names an event for [recall.ReadTool], by its record and its index in that record. The name is valid as
-	// long as the session exists.
+	// Handle returns a name for an event, for use with [recall.ReadTool]. The event is given by the seq of its record
+	// and by its index in that record. The name is valid until the session is deleted.
 	Handle(seq uint64, index int, e *patch.Event) string
 }
 
-// UserAuthor is the author of the user's events, of summaries, and of reverts and rewinds.
+// UserAuthor is the author of the user's events, of summaries, of reverts and of rewinds.
 const UserAuthor = "user"
 
-// IDHandle is the prefix of a handle that names an event by its id.
+// IDHandle is the prefix of a handle that contains an event's id.
 const IDHandle = "id="
 
-// Newest is the filter of a caller that needs only a session's end.
+// Newest is the filter for callers that need only the newest events of a session.
 var Newest = session.GetRequest{NumRecentEvents: 8}
 
-// Session is a session as a storage read it.
+// Session is a session that was read from a storage.
 type Session struct {
 	Key     store.Key
 	View    fold.View
-	Shared  map[string]patch.Value // with prefix app: or user:
-	Updated time.Time              // the time of the newest event appended, visible or not, or of the creation
+	Shared  map[string]patch.Value // keys with prefix app: or user:
+	Updated time.Time              // time of the last appended event, even if hidden; the creation time if there is none
 }
 
-// State is [store.Session.State].
+// State is like [store.Session.State].
 func (s Session) State() map[string]any {
 	state := s.View.State()
 	for key, value := range s.Shared {
@@ -92,7 +95,7 @@ func (s Session) State() map[string]any {
 	return state
 }
 
-// Value is [store.Session.Value].
+// Value is like [store.Session.Value].
 func (s Session) Value(key string) (value patch.Value, ok bool) {
 	if value, ok = s.Shared[key]; !ok && convert.IsOwn(key) {
 		return s.View.Value(key)
@@ -103,12 +106,12 @@ func (s Session) Value(key string) (value patch.Value, ok bool) {
 // InStore is a storage on a store.
 type InStore struct{ *store.Store }
 
-// RecentView returns the newest view: the store has it cached, or needs one read.
+// RecentView returns the newest view. If the view is not cached, the store reads it.
 func (s InStore) RecentView(ctx context.Context, key store.Key) (fold.View, error) {
 	return s.View(ctx, key)
 }
 
-// Create creates the session, with a new id if the request has none.
+// Create creates the session. If the request has no id, Create generates one.
 func (s InStore) Create(ctx context.Context, req *session.CreateRequest, created time.Time) (Session, error) {
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	if key.Session == "" {
@@ -118,44 +121,46 @@ func (s InStore) Create(ctx context.Context, req *session.CreateRequest, created
 	return s.stored(ctx, found, err)
 }
 
-// Get reads the whole session: the view is cached, or folded from a snapshot, so a filter would save nothing.
+// Get ignores the filter. The view is cached, or computed from a snapshot, so reading fewer events would not be
+// faster.
 func (s InStore) Get(ctx context.Context, key store.Key, _ session.GetRequest) (Session, error) {
 	found, err := s.Store.Get(ctx, key)
 	return s.stored(ctx, found, err)
 }
 
-// Fork is [store.Store.Fork], and returns the new session.
+// Fork is like [store.Store.Fork].
 func (s InStore) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (Session, error) {
 	found, err := s.Store.Fork(ctx, key, newKey, opts)
 	return s.stored(ctx, found, err)
 }
 
-// Append appends the event; the log does not need from.
+// Append appends the event. It does not use the ADK event.
 func (s InStore) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, _ *session.Event) (store.Committed, error) {
 	return s.Store.AppendEvents(ctx, key, []*patch.Event{e}, opts)
 }
 
-// ApplyNewest is [store.Store.ApplyPatch], which reads no more than it needs.
+// ApplyNewest calls [store.Store.ApplyPatch], which reads only the records that it needs.
 func (s InStore) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return s.Store.ApplyPatch(ctx, key, patches, opts)
 }
 
-// Revert is [store.Store.Revert].
+// Revert calls [store.Store.Revert].
 func (s InStore) Revert(ctx context.Context, key store.Key, patchID string, on fold.View, allowOrphans bool) (store.Committed, error) {
 	return s.Store.Revert(ctx, key, patchID, store.UndoOptions{On: on, Author: UserAuthor, AllowOrphans: allowOrphans})
 }
 
-// Rewind is [store.Store.Rewind].
+// Rewind calls [store.Store.Rewind].
 func (s InStore) Rewind(ctx context.Context, key store.Key, invocationID string, on fold.View) (store.Committed, error) {
 	return s.Store.Rewind(ctx, key, invocationID, store.UndoOptions{On: on, Author: UserAuthor})
 }
 
-// CanLeaveOut reports whether the error says that the session is damaged, or was deleted.
+// CanLeaveOut reports whether the session is damaged or was deleted.
 func (s InStore) CanLeaveOut(err error) bool {
 	return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound)
 }
 
-// Handle names an event by the seq of its record, which never changes, and by its index if that is not 0.
+// Handle returns the seq of the record, followed by the index if the index is not 0. The seq of a record never
+// changes.
 func (s InStore) Handle(seq uint64, index int, _ *patch.Event) string {
 	if index == 0 {
 		return strconv.FormatUint(seq, 10)
@@ -163,7 +168,7 @@ func (s InStore) Handle(seq uint64, index int, _ *patch.Event) string {
 	return fmt.Sprintf("%d.%d", seq, index)
 }
 
-// stored converts a session that the store returned, or passes on the store's error.
+// stored converts the result of a store's method.
 func (s InStore) stored(ctx context.Context, found store.Session, err error) (Session, error) {
 	if err != nil {
 		return Session{}, err
@@ -172,18 +177,18 @@ func (s InStore) stored(ctx context.Context, found store.Session, err error) (Se
 	if out.Updated, err = s.lastUpdate(ctx, found.Key, found.View); err != nil {
 		return Session{}, err
 	}
-	found.View = fold.View{} // the rest of found is its shared scopes
+	found.View = fold.View{} // without its view, Values returns only the shared scopes
 	out.Shared = found.Values()
 	return out, nil
 }
 
-// lastUpdate returns the time of the newest regular event, hidden or not, or of the session's creation. It reads the
-// log from its end, a few records at a time.
+// lastUpdate returns the time of the newest regular event, even if hidden, or the creation time of the session. It
+// reads the log backwards.
 func (s InStore) lastUpdate(ctx context.Context, key store.Key, v fold.View) (time.Time, error) {
 	if n := v.Len(); n > 0 && v.Entry(n-1).Seq == v.Seq() && v.Seq() != v.PatchSeq() {
 		return v.At(n - 1).Timestamp(), nil
 	}
-	const few = 8 // records at a time
+	const few = 8 // records per read
 	for last := v.Seq(); last > 0; last -= min(last, few) {
 		var seqs []uint64
 		for seq := last - min(last, few) + 1; seq <= last; seq++ {

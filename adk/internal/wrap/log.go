@@ -26,39 +26,39 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// baseLog presents a session of a base as a log. Each of the base's events is a record; an event that carries patches
-// is a record for each. Patches whose events are missing are records that the fold skips. The user of a baseLog holds
-// the session's lock.
+// baseLog presents a session of a base as a log. An event of the base is one record. An event that carries patches is
+// one record per patch. If the patches do not apply, their records are placeholders, which the fold skips. The caller
+// of every method holds the session's lock.
 type baseLog struct {
 	key    store.Key
 	logger *slog.Logger
 
 	base session.Session // as last read from the base; nil: not read yet
 
-	// hasUpdates says that the base updated base.LastUpdateTime for events appended through it.
+	// hasUpdates reports whether the base sets base.LastUpdateTime to the time of an event appended through it.
 	hasUpdates bool
 
 	creation string
-	empty    fold.View // without records
+	empty    fold.View // the view without records
 
-	order   []string        // the ids of the base's events
-	items   map[string]item // by id; the first event of an id counts
+	order   []string        // ids of the base's events
+	items   map[string]item // by id; if an id occurs twice, its first event
 	records []patch.Record
-	ids     map[string]uint64 // id → seq of the record that has the id
+	ids     map[string]uint64 // id → seq of the first record that contains the id
 	view    fold.View
-	skipped map[string]bool // the items whose patches do not apply
+	skipped map[string]bool // ids of items whose patches do not apply
 
-	updated time.Time // of the newest event that carries no patches
-	newest  time.Time // the greatest time of an event
+	updated time.Time // time of the newest event that carries no patches
+	newest  time.Time // the latest time of any event
 	size    int
 }
 
-// copy returns the part that a reader needs without the session's lock.
+// copy returns the fields that a reader needs after it has released the session's lock.
 func (l *baseLog) copy() baseLog {
 	return baseLog{key: l.key, creation: l.creation, empty: l.empty, view: l.view, records: l.records, updated: l.updated}
 }
 
-// item is an event of a base as the log has it: an event or patches.
+// item is the log's form of an event of the base: an event or patches.
 type item struct {
 	event   *patch.Event
 	patches *portable.Patches
@@ -70,7 +70,8 @@ type listed struct {
 	event *session.Event
 }
 
-// eventsOf lists a base's events. An id that the log cannot carry is replaced by one computed from the event.
+// eventsOf returns the events of a base's session. If the log cannot store an event's id, eventsOf replaces it by an
+// id computed from the event.
 func eventsOf(s session.Session) (list []listed) {
 	for e := range s.Events().All() {
 		if e == nil {
@@ -86,8 +87,8 @@ func eventsOf(s session.Session) (list []listed) {
 	return list
 }
 
-// extend adds the base's new events. If it is unclear which are new, it changes nothing and reports false. all says
-// that the base gave all events, not only the last ones.
+// extend adds the events that are new in the base. If it cannot tell which events are new, it changes nothing and
+// returns false. all means that from contains all events of the session, and not only the newest ones.
 func (l *baseLog) extend(from session.Session, all bool) bool {
 	if !l.isOf(from) {
 		return false
@@ -96,7 +97,7 @@ func (l *baseLog) extend(from session.Session, all bool) bool {
 	if len(l.order)+len(given) == 0 && isBare(l.creation) && l.creation != bareCreation(from, given) {
 		return false
 	}
-	follows := func(n int) bool { // the first n of given are the last n of the log
+	follows := func(n int) bool { // reports whether the first n events of given are the last n of the log
 		return slices.EqualFunc(l.order[len(l.order)-n:], given[:n], func(id string, e listed) bool { return id == e.id })
 	}
 	overlap := min(len(l.order), len(given))
@@ -113,21 +114,21 @@ func (l *baseLog) extend(from session.Session, all bool) bool {
 		}
 	}
 	if slices.ContainsFunc(given[overlap:], func(e listed) bool { _, there := l.items[e.id]; return there }) {
-		return false // events of equal time have another order
+		return false // the base has changed the order of events with equal times
 	}
 	l.base = from
 	l.add(given[overlap:], nil)
 	return true
 }
 
-// isOf reports whether the creation id of a base's session allows that it is the log's session.
+// isOf reports whether from can be the log's session, judging by the creation id.
 func (l *baseLog) isOf(from session.Session) bool {
 	said, _ := originOf(from.State())
 	return said == l.creation || said == "" && isBare(l.creation)
 }
 
-// rebuild reads the base's events anew, but keeps the log's form of known events: a base may not keep the types of Go
-// values.
+// rebuild replaces the log by the events of from. Events that the log already had keep their form, because the base
+// may not preserve Go types.
 func (l *baseLog) rebuild(from session.Session, edition uint64) {
 	given := eventsOf(from)
 	creation, initial := originOf(from.State())
@@ -144,7 +145,7 @@ func (l *baseLog) rebuild(from session.Session, edition uint64) {
 	l.add(given, before)
 }
 
-// add adds events of the base. An event in before keeps that form.
+// add adds events of the base. An event whose id is in before keeps the form in before.
 func (l *baseLog) add(list []listed, before map[string]item) {
 	for _, e := range list {
 		it, ok := before[e.id]
@@ -154,13 +155,13 @@ func (l *baseLog) add(list []listed, before map[string]item) {
 				l.logger.Warn("patchlog: an event has values that JSON cannot carry; the session shows their text", "session", l.key.String(), "event", e.id, "error", err)
 			}
 		}
-		delete(before, e.id) // a second event with the id may have another content
+		delete(before, e.id) // a second event with this id may have other content
 		l.addItem(e.id, e.event.Timestamp, it)
 	}
 	l.fold()
 }
 
-// addItem adds an item. The caller folds the view afterwards.
+// addItem adds an item. Afterwards, the caller updates the view by calling fold.
 func (l *baseLog) addItem(id string, at time.Time, it item) {
 	l.order = append(l.order, id)
 	if _, twice := l.items[id]; !twice {
@@ -198,7 +199,7 @@ func (l *baseLog) addRecord(r patch.Record) {
 	}
 }
 
-// upTo returns the records up to a seq; nil means all.
+// upTo returns the records up to seq. nil selects all records.
 func (l *baseLog) upTo(seq *uint64) ([]patch.Record, error) {
 	switch {
 	case seq == nil:
@@ -209,10 +210,10 @@ func (l *baseLog) upTo(seq *uint64) ([]patch.Record, error) {
 	return l.records[:*seq], nil
 }
 
-// whole returns the view with its records supplied.
+// whole returns the view together with its records.
 func (l *baseLog) whole() fold.View { return l.view.WithRecords(l.records[:l.view.Seq()]) }
 
-// fold folds the records that the view lacks.
+// fold brings the view up to date with the records.
 func (l *baseLog) fold() {
 	v, err := l.whole().Apply(l.records[l.view.Seq():]...)
 	if err != nil {
@@ -221,8 +222,9 @@ func (l *baseLog) fold() {
 	l.view = v
 }
 
-// draft judges patches as a store does. It returns them as they would be logged, and the view after them. missing are
-// the indices of patches that the log lacks. The session must be the one that the author saw.
+// draft checks patches as a store does. drafted contains the patches in the form in which they would be logged, and
+// after is the view after them. missing contains the indices of the patches that are not yet in the log. draft fails
+// if the author of the patches saw another session.
 func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (drafted []patch.Record, missing []int, after fold.View, err error) {
 	after = l.view
 	if err := l.checkCreation(opts.On.Creation()); err != nil {
@@ -259,7 +261,7 @@ func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (d
 	return drafted, missing, d.View, err
 }
 
-// logged returns what the log already has of a call.
+// logged returns the records of the log that have an id used by call, and the groups in the log.
 func (l *baseLog) logged(call []patch.Record) fold.Logged {
 	log := fold.Logged{Records: map[string]patch.Record{}, Groups: map[string]bool{}}
 	for _, r := range call {
@@ -277,8 +279,8 @@ func (l *baseLog) logged(call []patch.Record) fold.Logged {
 	return log
 }
 
-// checkSeen reports whether the author of a patch, who saw the view on, saw all current patches, and the events in
-// their current order.
+// checkSeen returns an error unless the author of a patch, who saw the view on, saw all current patches and the
+// events in their current order.
 func (l *baseLog) checkSeen(on fold.View) error {
 	switch {
 	case on.PatchSeq() < l.view.PatchSeq():
@@ -294,8 +296,9 @@ func (l *baseLog) checkSeen(on fold.View) error {
 	return nil
 }
 
-// patchEvent returns the event that carries patches which apply to the session. Its time is after all events. Its
-// author is the user, since ADK continues with the agent that is the author of the newest event not by the user.
+// patchEvent returns an event that carries patches. The patches must apply to the session. The event's time is later
+// than that of every other event. Its author is the user, because ADK continues with the author of the newest event
+// that is not the user's.
 func (l *baseLog) patchEvent(ctx context.Context, id string, patches []*patch.PatchEvent) (*session.Event, item, error) {
 	said, err := portable.New(l.whole(), patches...)
 	if err != nil {
@@ -324,7 +327,7 @@ func (l *baseLog) patchEvent(ctx context.Context, id string, patches []*patch.Pa
 	return e, item{patches: &said}, nil
 }
 
-// resembles reports whether two items may be the same event, whose id a base has changed.
+// resembles reports whether two items can be the same event under different ids. Some bases change ids.
 func (it item) resembles(other item) bool {
 	if it.event == nil || other.event == nil {
 		return it.event == other.event && slices.Equal(it.patches.IDs(), other.patches.IDs())
@@ -334,7 +337,7 @@ func (it item) resembles(other item) bool {
 		a.Timestamp().Truncate(time.Microsecond).Equal(b.Timestamp().Truncate(time.Microsecond))
 }
 
-// checkCreation returns an error if the session has another creation.
+// checkCreation returns an error unless creation can be the creation id of this session.
 func (l *baseLog) checkCreation(creation string) error {
 	first, bare := strings.CutPrefix(creation, barePrefix)
 	_, there := l.items[first]
@@ -344,8 +347,8 @@ func (l *baseLog) checkCreation(creation string) error {
 	return fmt.Errorf("session %s: %w: it was created again since", l.key, store.ErrNotFound)
 }
 
-// barePrefix begins the creation of a session that was created without the wrapper and has no creation id. After it
-// comes the first event or, if there was none, emptyMark and the time of creation.
+// barePrefix is the start of the creation id of a session that was created without the wrapper. After it comes the id
+// of the session's first event. If the session had no event, emptyMark and the creation time come instead.
 const (
 	barePrefix = "first event "
 	emptyMark  = "none at "
@@ -362,8 +365,8 @@ func isBare(creation string) bool { return strings.HasPrefix(creation, barePrefi
 
 func wasEmpty(creation string) bool { return strings.HasPrefix(creation, barePrefix+emptyMark) }
 
-// SameSession reports whether two creations, seen at different times, may be of one session. Two sessions without
-// events are the same only if their times of creation are equal.
+// SameSession reports whether two creation ids, read at different times, can belong to the same session. Two sessions
+// without events are the same only if their creation times are equal.
 func SameSession(seen, now string) bool {
 	return seen == now || isBare(seen) && isBare(now) && !(wasEmpty(seen) && wasEmpty(now))
 }
@@ -372,7 +375,8 @@ func (l *baseLog) stored() storage.Session {
 	return storage.Session{Key: l.key, View: l.view, Shared: valuesOf(l.base.State().All(), convert.IsShared), Updated: l.updated}
 }
 
-// withOrigin returns the state for a new session in a base.
+// withOrigin returns the state with which a session is created in a base. It adds a creation id and the initial state
+// to the given state.
 func withOrigin(state map[string]any) map[string]any {
 	all, own := map[string]any{}, map[string]any{}
 	for key, value := range state {
@@ -385,7 +389,7 @@ func withOrigin(state map[string]any) map[string]any {
 	return all
 }
 
-// originOf returns the creation id and the initial state stored in a base's state; "" if there is none.
+// originOf returns the creation id and the initial state that withOrigin added. creation is "" if there is none.
 func originOf(state session.State) (creation string, initial map[string]patch.Value) {
 	said, _ := state.Get(portable.StateKey)
 	origin, _ := said.(map[string]any)
@@ -394,8 +398,8 @@ func originOf(state session.State) (creation string, initial map[string]patch.Va
 	return creation, valuesOf(maps.All(own), convert.IsOwn)
 }
 
-// bareInitial is the initial state of a session created without the wrapper, as far as it is known: the keys that no
-// event sets.
+// bareInitial returns an approximation of the initial state of a session that was created without the wrapper. It
+// contains the keys that no event sets.
 func bareInitial(state session.State, given []listed) map[string]patch.Value {
 	set := map[string]bool{}
 	for _, e := range given {
@@ -406,7 +410,7 @@ func bareInitial(state session.State, given []listed) map[string]patch.Value {
 	return valuesOf(state.All(), func(key string) bool { return convert.IsOwn(key) && !set[key] })
 }
 
-// valuesOf returns the values of a base's state whose keys satisfy keep.
+// valuesOf returns the entries of a base's state whose keys satisfy keep.
 func valuesOf(state iter.Seq2[string, any], keep func(key string) bool) map[string]patch.Value {
 	values := map[string]patch.Value{}
 	for key, value := range state {
@@ -417,8 +421,8 @@ func valuesOf(state iter.Seq2[string, any], keep func(key string) bool) map[stri
 	return values
 }
 
-// itemOf reads an event of a base. lossy, if not nil, says what the log cannot carry. An event with content is never
-// read as patches, so no content is lost.
+// itemOf converts an event of a base. If the log cannot store some of the event's values, lossy describes them. An
+// event with content is never interpreted as patches, so that no content is lost.
 func itemOf(l listed) (it item, lossy error) {
 	if said, ok := l.event.CustomMetadata[portable.MetadataKey].(string); ok && l.event.Content == nil {
 		patches := portable.Parse(l.id, said)

@@ -1,5 +1,5 @@
-// Package wrap keeps sessions in another session service, the base. The base's events are the log; the patches of one
-// call are one more event.
+// Package wrap keeps sessions in another session service, the base. The events of the base are the log. The patches
+// of one call are stored as one additional event.
 package wrap
 
 import (
@@ -26,8 +26,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// New returns a storage over a session service. cacheBytes limits the cache; 0 means the default, and below 0 there is
-// no cache.
+// New returns a storage over a session service. cacheBytes limits the cache. 0 means the default, and a negative
+// value disables the cache.
 func New(base session.Service, logger *slog.Logger, cacheBytes int) *Storage {
 	b := &Storage{service: base, logger: logger, logs: cache.Cache[store.Key, *baseLog]{Limit: cmp.Or(cacheBytes, maxLogBytes)}}
 	for i := range b.locks {
@@ -36,23 +36,24 @@ func New(base session.Service, logger *slog.Logger, cacheBytes int) *Storage {
 	return b
 }
 
-// maxLogBytes is about how much memory a generation of cached logs takes.
+// maxLogBytes is the approximate memory of one generation of cached logs.
 const maxLogBytes = 32 << 20
 
-// Storage is a storage on a session service.
+// Storage is a storage over a session service.
 type Storage struct {
 	service session.Service
 	logger  *slog.Logger
-	Forgot  func(store.Key) // called for each session that is gone
+	Forgot  func(store.Key) // called for each session that was deleted
 	locks   keyLocks
 	logs    cache.Cache[store.Key, *baseLog]
 
-	// edition counts rebuilt logs. The views of a log have its edition, so that the finder indexes a rebuilt log again.
+	// edition counts rebuilds of logs. Each rebuilt log gets a new edition, which is also the edition of its views.
+	// So the finder notices that its index is outdated.
 	edition atomic.Uint64
 }
 
-// with calls do with a session as it is in the base, holding the session's lock. If the rest is known, the filter in
-// req limits what is read from the base.
+// with reads a session from the base and calls do, while it holds the session's lock. If the session is cached, the
+// filter in req limits what is read.
 func (b *Storage) with(ctx context.Context, key store.Key, req session.GetRequest, do func(*baseLog) error) error {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
@@ -70,7 +71,7 @@ func (b *Storage) with(ctx context.Context, key store.Key, req session.GetReques
 	return do(l)
 }
 
-// look returns a copy of a session's log, updated from the base, for use without the session's lock.
+// look updates a session's log from the base and returns a copy, which is used without the session's lock.
 func (b *Storage) look(ctx context.Context, key store.Key) (now baseLog, err error) {
 	err = b.with(ctx, key, storage.Newest, func(l *baseLog) error {
 		now = l.copy()
@@ -79,8 +80,8 @@ func (b *Storage) look(ctx context.Context, key store.Key) (now baseLog, err err
 	return now, err
 }
 
-// known is look, but reuses the log as last read if serves accepts it. So a caller that has just called look gets
-// record after record without reading the base.
+// known returns a copy of the cached log if serves accepts it, and otherwise calls look. So a caller that has just
+// called look can read many records without requests to the base.
 func (b *Storage) known(ctx context.Context, key store.Key, serves func(*baseLog) bool) (baseLog, error) {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
@@ -94,15 +95,15 @@ func (b *Storage) known(ctx context.Context, key store.Key, serves func(*baseLog
 	return b.look(ctx, key)
 }
 
-// readAll is a request for all events of a session.
+// readAll requests all events of a session.
 var readAll = session.GetRequest{}
 
-// cache keeps a log for the next call.
+// cache stores a log in the cache.
 func (b *Storage) cache(l *baseLog) {
-	b.logs.Put(l.key, l, 1<<10+2*l.size) // the base has its own copy of the events
+	b.logs.Put(l.key, l, 1<<10+2*l.size) // times 2, because the base's session has its own copy of the events
 }
 
-// forget drops the cached data of a deleted session.
+// forget removes a deleted session from the caches.
 func (b *Storage) forget(key store.Key) {
 	b.logs.Remove(key)
 	b.Forgot(key)
@@ -132,9 +133,9 @@ func (b *Storage) read(ctx context.Context, l *baseLog, req session.GetRequest) 
 	return nil
 }
 
-// unchanged reports whether the base has nothing new. It reads only events that are not before the newest update:
-// anything appended since is among them, or has changed the session's time of update. An SQL database finds these much
-// faster than it sorts all events for the newest.
+// unchanged reports whether the base has no new events. It requests only the events that are not earlier than the
+// last update time. A new event is either among them or has changed the session's update time. An SQL database
+// answers this request much faster than a request for the newest events, for which it sorts all events.
 func (b *Storage) unchanged(ctx context.Context, l *baseLog) bool {
 	at := l.base.LastUpdateTime()
 	if !l.hasUpdates {
@@ -153,8 +154,8 @@ func (b *Storage) unchanged(ctx context.Context, l *baseLog) bool {
 	return true
 }
 
-// asNotFound wraps err with [store.ErrNotFound] if the base does not list the session: session services
-// have no common error for a missing session.
+// asNotFound makes err match [store.ErrNotFound] if the base does not list the session. This check is needed because
+// session services have no common error for a missing session.
 func (b *Storage) asNotFound(ctx context.Context, key store.Key, err error) error {
 	if there, listErr := b.exists(ctx, key); there || listErr != nil {
 		return err
@@ -173,7 +174,7 @@ func (b *Storage) exists(ctx context.Context, key store.Key) (bool, error) {
 	return false, nil
 }
 
-// Create creates the session in the base, with its creation id and its initial state.
+// Create creates the session in the base, with a creation id and the initial state.
 func (b *Storage) Create(ctx context.Context, req *session.CreateRequest, _ time.Time) (out storage.Session, err error) {
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	value, err := patch.NewValue(req.State)
@@ -209,7 +210,7 @@ func reserved(key string) error {
 	return &patch.FieldError{Field: key, Problem: "this key is patchlog's own; take another"}
 }
 
-// Get reads the session. The base may apply the filter if the rest of the session is known.
+// Get reads the session. If the session is cached, the base applies the filter.
 func (b *Storage) Get(ctx context.Context, key store.Key, filter session.GetRequest) (out storage.Session, err error) {
 	err = b.with(ctx, key, filter, func(l *baseLog) error {
 		out = l.stored()
@@ -218,7 +219,8 @@ func (b *Storage) Get(ctx context.Context, key store.Key, filter session.GetRequ
 	return out, err
 }
 
-// Fork copies a session's events into a new session. It omits keys of shared scopes, which the events have set already.
+// Fork copies a session's events into a new session. It drops app: and user: keys, because the original events have
+// already set them.
 func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (out storage.Session, err error) {
 	var events []*session.Event
 	var initial map[string]any
@@ -239,7 +241,7 @@ func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.Fo
 				break
 			}
 			own := convert.CopyEvent(e.event)
-			own.Timestamp = own.Timestamp.UTC() // SQLite orders times as text
+			own.Timestamp = own.Timestamp.UTC() // SQLite compares times as text
 			maps.DeleteFunc(own.Actions.StateDelta, func(key string, _ any) bool { return convert.IsShared(key) })
 			events = append(events, own)
 		}
@@ -265,12 +267,12 @@ func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.Fo
 	return storage.Session{}, errors.Join(err, b.Delete(context.WithoutCancel(ctx), newKey))
 }
 
-// Erase is not supported.
+// Erase always fails.
 func (b *Storage) Erase(context.Context, store.Key, store.EraseSelection, store.EraseOptions) (store.Erasure, error) {
 	return store.Erasure{}, errCannotErase
 }
 
-// List yields the base's sessions in the order of their keys, without seqs and creations.
+// List yields the base's sessions ordered by key. Seq and Creation are not set.
 func (b *Storage) List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		resp, err := b.service.List(ctx, &session.ListRequest{AppName: opts.App, UserID: opts.User})
@@ -294,7 +296,7 @@ func (b *Storage) List(ctx context.Context, opts store.ListOptions) iter.Seq2[st
 	}
 }
 
-// Info reads the end of the session.
+// Info reads the newest events of the session.
 func (b *Storage) Info(ctx context.Context, key store.Key) (store.Info, error) {
 	l, err := b.look(ctx, key)
 	return store.Info{Key: key, Creation: l.creation, Created: l.updated, Seq: l.view.Seq()}, err
@@ -326,7 +328,7 @@ func (b *Storage) RecentView(ctx context.Context, key store.Key) (fold.View, err
 	return l.view, err
 }
 
-// ViewAt folds the session's records up to a seq.
+// ViewAt folds the session's records up to seq.
 func (b *Storage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.View, err error) {
 	l, err := b.look(ctx, key)
 	if err != nil {
@@ -347,7 +349,7 @@ func (b *Storage) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) 
 	})
 }
 
-// Records yields records of a view, for the finder.
+// Records yields the records of a view with the given seqs. The finder calls it.
 func (b *Storage) Records(ctx context.Context, key store.Key, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
 	return yieldFrom(ctx, 1, func() (out []patch.Record, err error) {
 		records, err := b.recordsOf(ctx, key, v)
@@ -358,7 +360,8 @@ func (b *Storage) Records(ctx context.Context, key store.Key, v fold.View, seqs 
 	})
 }
 
-// HistoryPage supplies the view's records to the view, and looks the event up among them.
+// HistoryPage returns a page of a view's history. It passes the view's records, and the seq of the record that
+// contains before, to the view.
 func (b *Storage) HistoryPage(ctx context.Context, key store.Key, v fold.View, before string, limit int) ([]fold.Entry, error) {
 	records, err := b.recordsOf(ctx, key, v)
 	if err != nil {
@@ -380,7 +383,7 @@ func (b *Storage) recordsOf(ctx context.Context, key store.Key, v fold.View) ([]
 	return l.records[:v.Seq()], nil
 }
 
-// yieldFrom yields the records that read returns, from a seq on.
+// yieldFrom yields the records that read returns, beginning at seq.
 func yieldFrom(ctx context.Context, seq uint64, read func() ([]patch.Record, error)) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		records, err := read()
@@ -395,27 +398,27 @@ func yieldFrom(ctx context.Context, seq uint64, read func() ([]patch.Record, err
 	}
 }
 
-// Lease always reports the lease as held: a base has no leases.
+// Lease always reports that the lease is held, because a base has no leases.
 func (b *Storage) Lease(context.Context, store.Key, string, time.Duration) (bool, error) {
 	return true, nil
 }
 
-// Base returns the service that is wrapped.
+// Base returns the wrapped service.
 func (b *Storage) Base() session.Service { return b.service }
 
-// Cached returns how many sessions are cached.
+// Cached returns the number of cached sessions.
 func (b *Storage) Cached() int { return b.logs.Len() }
 
-// CanLeaveOut returns true: any error may be the session's alone.
+// CanLeaveOut returns true, because any error may concern only one session.
 func (b *Storage) CanLeaveOut(error) bool { return true }
 
-// Handle names an event by its id: seqs in a base may change.
+// Handle returns the event's id, because the seqs of a base's records may change.
 func (b *Storage) Handle(_ uint64, _ int, e *patch.Event) string { return storage.IDHandle + e.ID() }
 
 var _ storage.Storage = (*Storage)(nil)
 
-// keyLocks are locks of sessions, for writers in this process. A few sessions share each lock.
-type keyLocks [1024]chan struct{} // full while it is held
+// keyLocks contains the locks of sessions within this process. Several sessions share a lock.
+type keyLocks [1024]chan struct{} // a channel is full while its lock is held
 
 var lockSeed = maphash.MakeSeed()
 
@@ -429,7 +432,7 @@ func (k *keyLocks) lock(ctx context.Context, key store.Key) (unlock func(), err 
 	}
 }
 
-// compareKeys orders the sessions of an app.
+// compareKeys orders the sessions of an app by user and session id.
 func compareKeys(a, b store.Key) int {
 	return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Session, b.Session))
 }

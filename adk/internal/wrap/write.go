@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// maxStale is how often a write is retried because another writer was faster.
+	// maxStale is how often a write is retried after another writer was first.
 	maxStale = 8
 
-	// settleTime is how long the outcome of a write is looked for after its caller's context ended.
+	// settleTime limits how long a write checks its outcome after the caller's context has ended.
 	settleTime = time.Second
 )
 
-// write appends the event that plan makes from the session as last read, or nothing if plan returns none. If the base
-// refuses the event because another writer was faster, plan is called again.
+// write appends the event that plan returns to the base. If plan returns nil, write does nothing. If the append fails
+// because another writer was first, write reads the session and calls plan again.
 func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.Event, item, error)) error {
 	for tries := 0; ; tries++ {
 		e, it, err := plan()
@@ -36,7 +36,7 @@ func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.E
 		}
 		known, id, at := len(l.order), e.ID, e.Timestamp
 		if err = b.service.AppendEvent(ctx, l.base, e); err == nil {
-			l.hasUpdates = l.base.LastUpdateTime().Equal(e.Timestamp) // the base may have rounded it
+			l.hasUpdates = l.base.LastUpdateTime().Equal(e.Timestamp) // false if the base has rounded the time
 			l.addItem(id, at, it)
 			l.fold()
 			return nil
@@ -49,7 +49,7 @@ func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.E
 			return fmt.Errorf("%w: %w", readErr, err)
 		case readErr == nil && landed:
 			return nil
-		case readErr != nil, ctx.Err() != nil, // the write may still be in flight
+		case readErr != nil, ctx.Err() != nil, // the write may still be in progress
 			slices.ContainsFunc(added, func(id string) bool { return it.resembles(l.items[id]) }): // the base may have changed the id
 			return fmt.Errorf("session %s: %w: %w", l.key, store.ErrOutcomeUnknown, errors.Join(err, readErr))
 		case len(added) == 0 || tries == maxStale:
@@ -58,7 +58,7 @@ func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.E
 	}
 }
 
-// readAfterFailure reads the session after a write has failed, even if the context is done.
+// readAfterFailure reads the session after a failed write, even if the caller's context has ended.
 func (b *Storage) readAfterFailure(ctx context.Context, l *baseLog) error {
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
@@ -68,8 +68,8 @@ func (b *Storage) readAfterFailure(ctx context.Context, l *baseLog) error {
 	return b.read(ctx, l, readAll)
 }
 
-// Append appends an event to the base. If results in it are long, it then appends a patch that shortens them in the
-// view.
+// Append appends an event to the base. If Follow returns a patch that shortens the event's results, Append then
+// appends this patch too.
 func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error) {
 	if _, there := from.Actions.StateDelta[portable.StateKey]; there {
 		return store.Committed{}, reserved(portable.StateKey)
@@ -95,7 +95,7 @@ func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOp
 			if last := l.view.Seq(); opts.IfSeq != nil && *opts.IfSeq != last {
 				return nil, item{}, &store.SeqError{Expected: *opts.IfSeq, Last: last}
 			}
-			to := convert.CopyEvent(from) // the base may change it, even if it refuses it
+			to := convert.CopyEvent(from) // the base may change the event, even if it rejects the event
 			to.ID, to.Timestamp = r.Event.ID(), r.Event.Timestamp()
 			return to, item{event: r.Event}, nil
 		})
@@ -111,10 +111,10 @@ func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOp
 	return out, err
 }
 
-// follow appends the patch that follows an appended event. If it cannot, the event stays unshortened.
+// follow appends the patch that patchOf returns for an appended event. After an error, the event remains unshortened.
 func (b *Storage) follow(ctx context.Context, l *baseLog, id string, patchOf func(fold.View, patch.Record) (*patch.PatchEvent, error)) {
 	i, ok := l.view.Find(id)
-	if !ok { // the event is hidden already
+	if !ok { // the event is already hidden
 		return
 	}
 	p, err := patchOf(l.view, patch.Record{Seq: l.view.Entry(i).Seq, Event: l.view.At(i)})
@@ -126,7 +126,7 @@ func (b *Storage) follow(ctx context.Context, l *baseLog, id string, patchOf fun
 	}
 }
 
-// log appends an event with the patches that plan makes from the session as last read. It returns their records.
+// log appends an event that carries the patches returned by plan. It returns the records of the patches.
 func (b *Storage) log(ctx context.Context, l *baseLog, opts store.PatchOptions, plan func() ([]*patch.PatchEvent, error)) (records []patch.Record, err error) {
 	id := uuid.NewString()
 	err = b.write(ctx, l, func() (*session.Event, item, error) {
@@ -144,7 +144,7 @@ func (b *Storage) log(ctx context.Context, l *baseLog, opts store.PatchOptions, 
 		}
 		return l.patchEvent(ctx, id, patches)
 	})
-	// If a base does not refuse stale writers, another writer's patch may come first.
+	// If the base does not detect stale writers, another writer's patch may have been appended first.
 	if err == nil && l.items[id].patches != nil && b.read(ctx, l, storage.Newest) == nil && l.skipped[id] {
 		err = errOvertaken
 	}
@@ -164,7 +164,7 @@ var (
 	errReordered = fmt.Errorf("%w: the wrapped service gives the session's events in another order than the patch's author saw them; look again and make it anew", store.ErrConflict)
 )
 
-// patching calls log for a session that was read with the given filter.
+// patching reads a session with the filter req and calls log.
 func (b *Storage) patching(ctx context.Context, key store.Key, req session.GetRequest, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
 	err = b.with(ctx, key, req, func(l *baseLog) error {
 		out.Records, err = b.log(ctx, l, opts, func() ([]*patch.PatchEvent, error) {
@@ -184,12 +184,12 @@ func (b *Storage) ApplyPatch(ctx context.Context, key store.Key, patches []*patc
 	return b.patching(ctx, key, readAll, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
 }
 
-// ApplyNewest is ApplyPatch, but reads only the newest events.
+// ApplyNewest is like ApplyPatch, but reads only the newest events.
 func (b *Storage) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return b.patching(ctx, key, storage.Newest, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
 }
 
-// Preview drafts the patches.
+// Preview checks the patches like ApplyPatch, and writes nothing.
 func (b *Storage) Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (out store.Preview, err error) {
 	err = b.with(ctx, key, readAll, func(l *baseLog) error {
 		drafted, missing, after, err := l.draft(opts, patches)
@@ -230,7 +230,7 @@ func (b *Storage) Rewind(ctx context.Context, key store.Key, invocationID string
 	})
 }
 
-// undo appends an event that carries patches made from the newest view.
+// undo appends an event that carries the patches which plan returns for the newest view.
 func (b *Storage) undo(ctx context.Context, key store.Key, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (store.Committed, error) {
 	return b.patching(ctx, key, readAll, opts, func(l *baseLog) ([]*patch.PatchEvent, error) {
 		patches, err := plan(l)
