@@ -8,25 +8,24 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 )
 
-// backoff is the state of a session whose passes failed. The compactor retries once the log has the record with a given
-// seq.
+// backoff is the retry state of a session whose passes failed. A retry waits until the log has grown to a given seq.
 type backoff struct {
-	creation string            // of the session; a session that was created again has no backoff
-	failures int               // in a row
-	nextCall uint64            // the summarizer is called once the log has this seq
-	nextPass uint64            // a pass is tried once the log has this seq
-	skipped  map[string]uint64 // event id → the seq until which its window is skipped
+	creation string            // creation id of the session; a recreated session has no backoff
+	failures int               // number of failures in a row
+	nextCall uint64            // the summarizer is not called before the log has this seq
+	nextPass uint64            // no pass is attempted before the log has this seq
+	skipped  map[string]uint64 // event id → seq at which its window is no longer skipped
 	noBlanks uint64            // seq of the newest patch when no blank summary could be reverted
 }
 
 const (
-	// maxRemembered is the most sessions with a backoff. At one more, all are dropped.
+	// maxRemembered is the maximum number of sessions with a backoff. Beyond it, all backoffs are discarded.
 	maxRemembered = 1 << 16
 
-	// maxBackoff is the most records by which a session must grow before a retry.
+	// maxBackoff is the maximum number of records that a retry waits for.
 	maxBackoff = 64
 
-	// A window is skipped after maxVetoes vetoes in a row.
+	// maxVetoes is the number of vetoes in a row after which a window is skipped.
 	maxVetoes = 3
 )
 
@@ -54,7 +53,7 @@ func (c *Compactor[K]) skipped(key K, v fold.View) []string {
 	return slices.Collect(maps.Keys(b.skipped))
 }
 
-// failed records a failed pass. p is nil if the pass failed before it had a window.
+// failed records a failed pass. If the pass failed before a window was planned, p is nil.
 func (c *Compactor[K]) failed(key K, v fold.View, p *pass[K], err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +90,7 @@ func (c *Compactor[K]) succeeded(p *pass[K]) {
 	}
 }
 
-// backOff counts a failure.
+// backOff counts a failure and delays the next call of the summarizer.
 func (b *backoff) backOff(v fold.View) {
 	b.failures++
 	b.nextCall = v.Seq() + min(maxBackoff, uint64(1)<<min(b.failures-1, 30))

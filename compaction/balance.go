@@ -9,13 +9,15 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A pass pays if two conditions hold. Its immediate cost is at most a tenth (risk) of the session's cost so far, plus
-// the balance of earlier passes; so a session that ends with the next turn costs hardly more than without compaction.
-// And it breaks even within horizon turns, or removes half of the prompt behind its first change. A pass that costs at
-// most Trifle always pays.
+// Limits that decide whether a pass is made.
 //
-// A pass that does not pay is made if the prompt has at least large tokens, or if the trigger's count is forced times its
-// limit.
+// A pass that costs at most Trifle always pays. Any other pass pays if both of these conditions hold:
+//
+//   - Its immediate cost is at most a tenth (risk) of the session's cost so far, plus the net savings of earlier passes. So a session that ends with the next turn costs hardly more than without compaction.
+//   - It breaks even within horizon turns, or removes half of the prompt after the first changed token.
+//
+// Even if a pass does not pay, a large prompt or a trigger's value reached forced times over can require the pass.
+// docs/COMPACTION.md lists these cases under "Cost".
 const (
 	risk    = 0.1
 	horizon = 20
@@ -23,9 +25,9 @@ const (
 	forced  = 4
 )
 
-// PricedSummarizer is a [Summarizer] whose calls cost money. Price returns the cost of a token that it reads and of a
-// token that it writes, relative to the price of an uncached input token. Other summarizers count as free. The interval
-// and clearing triggers wait until their savings exceed the cost; see docs/COMPACTION.md.
+// PricedSummarizer is a [Summarizer] whose calls cost money. Price returns the cost of one token read and of one token
+// written, relative to an uncached input token. Other summarizers count as free. With a PricedSummarizer, the interval
+// trigger fires only if the pass pays or [Run.Force] is set. See "Cost" in docs/COMPACTION.md.
 type PricedSummarizer interface {
 	Summarizer
 	Price() (read, written float64)
@@ -38,7 +40,8 @@ func priceOf(s Summarizer) (read, written float64) {
 	return 0, 0
 }
 
-// pays reports whether a pass over a window pays if it saves the given tokens, and why if it does not.
+// pays reports whether a pass over a window pays. saved is the number of tokens that the pass saves. If the pass does
+// not pay, the string is the reason.
 func (s *shape) pays(w *Window, saved int, cfg Config) (bool, string) {
 	b, worksOff := s.balance(w, saved, cfg)
 	spent, earned := s.spent()
@@ -53,8 +56,9 @@ func (s *shape) pays(w *Window, saved int, cfg Config) (bool, string) {
 	return true, ""
 }
 
-// balance returns the cost and savings of a pass, and whether it removes half of the prompt behind its first change. That
-// part of the prompt leaves the model's cache, and the summarizer reads and writes tokens.
+// balance returns the cost and savings of a pass. The prompt from the first changed token on leaves the model's cache,
+// and the summarizer reads and writes tokens. worksOff reports whether the pass removes half of that part of the
+// prompt.
 func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, worksOff bool) {
 	first := w.Start
 	if len(w.EarlierSpans) > 0 {
@@ -80,16 +84,16 @@ func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, work
 	return b, saved >= from-saved
 }
 
-// spent returns the cost of the session so far without compaction. earned is the savings since the newest summary,
+// spent estimates the cost of the session so far without compaction. earned is the savings since the newest summary
 // minus that summary's cost.
 func (s *shape) spent() (spent, earned float64) {
-	prefix, visible, unread := 0, 0, 0 // tokens of the log, of the visible log, and of the events that no prompt had yet
+	prefix, visible, unread := 0, 0, 0 // tokens of the log, of the visible log, and of the events that no prompt contained yet
 	for i, e := range s.entries {
 		tokens := s.between(i, i+1)
 		if e.Summary {
 			l := LineageOf(e.Event)
 			logged := max(l.Tokens, tokens)
-			turns := float64(l.Events / 2) // about every second event is the model's
+			turns := float64(l.Events / 2) // about every second event is by the model
 			spent += price.Fresh*float64(logged) + turns*price.Cached*(float64(prefix)+float64(logged)/2)
 			prefix, visible = prefix+logged, visible+tokens
 			earned = -price.Fresh * float64(tokens)
@@ -105,11 +109,12 @@ func (s *shape) spent() (spent, earned float64) {
 	return spent, earned
 }
 
-// leftOfEvents is the estimated size of summaries relative to their events, besides leastAim. In 730 passes over
-// recorded and synthetic sessions it was 21 to 28 % for windows from 800 tokens on, and up to half for smaller windows.
+// leftOfEvents estimates the size of a summary as a fraction of its events, added to leastAim tokens. In 730 passes
+// over recorded and synthetic sessions, the measured fraction was 21 to 28 % for windows of 800 tokens or more, and up
+// to half for smaller windows.
 const leftOfEvents = 0.25
 
-// saves estimates the tokens that summaries of a window save.
+// saves estimates how many tokens the summaries of a window save.
 func (s *shape) saves(w *Window, cfg Config) int {
 	left := 0
 	for _, g := range w.Groups {
@@ -119,10 +124,11 @@ func (s *shape) saves(w *Window, cfg Config) int {
 	return w.Tokens - left
 }
 
-// PromptTokens returns the number of tokens of a prompt made from the visible log. It is the newest measurement
-// (usageMetadata.promptTokenCount) of a visible event that is not a summary and was logged after the newest patch, plus
-// the estimate ([patch.Event.EstimatedTokens]) of that event and the later events, which were not in the measured
-// prompt. Without such a measurement tokens is the estimate of the whole visible log, and measured is false.
+// PromptTokens returns the number of tokens of a prompt made from the visible log. It uses the newest measurement
+// (usageMetadata.promptTokenCount) of a visible event that is not a summary and was logged after the newest patch. It
+// adds the estimate ([patch.Event.EstimatedTokens]) for the measured event and all later events, which were not part of
+// the measured prompt. If there is no such measurement, tokens is the estimate for the whole visible log, and measured
+// is false.
 func PromptTokens(v fold.View) (tokens int, measured bool) {
 	entries := make([]fold.Entry, 0, v.Len())
 	for _, e := range v.Entries() {

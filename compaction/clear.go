@@ -14,18 +14,25 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// ClearedResult replaces a cleared tool result.
+// ClearedResult is the text that replaces a cleared tool result.
 const ClearedResult = "[old tool result cleared]"
 
-// ClearToolResults returns patches that replace the results of all function responses of the visible log, except the
-// last keepLast, by [ClearedResult]. It uses no model. Each patch is a splice that keeps the state. A response keeps
-// its call id and name. Its event gets a new id and keeps its place and all other fields. Three kinds of responses are
-// not changed: short responses; responses that an open long-running call may still need; and responses in an event that
-// also has a response without a visible call, since a patch may not insert such an event. Apply the patches to v in one
-// call, in their order; there are none if there is nothing to clear. [fold.View.History] and later summaries use the
-// original results. keepLast below 0 counts as 0.
+// ClearToolResults returns patches that replace the results of all visible function responses, except the last
+// keepLast, with [ClearedResult]. It uses no model. A negative keepLast counts as 0.
 //
-// The error is nil unless an event cannot be rebuilt with its new content.
+// Each patch is a splice that keeps the state and replaces one event. The new event has a new id and the position and
+// all other fields of the old event. Its responses keep their call ids and names. [fold.View.History] and later
+// summaries use the original results.
+//
+// The following responses are not changed:
+//
+//   - short responses
+//   - responses in pinned events
+//   - responses that an open call may still need
+//   - responses in an event that also has a response without a visible call, because no patch may insert such an event
+//
+// Apply the patches to v in one call, in the returned order. If there is nothing to clear, there are no patches. The
+// error is not nil only if an event cannot be rebuilt with its new content.
 func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 	s := newShape(v, Run{})
 	x := s.clearable(Config{})
@@ -34,8 +41,7 @@ func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 	return s.clear(slices.DeleteFunc(results, func(r result) bool { return x.stays[r.Index] }))
 }
 
-// clear returns patches that clear results, given in order: one splice for each event with such results, in the events'
-// order.
+// clear returns patches that clear the given results, which are in log order. Each patch is a splice for one event.
 func (s *shape) clear(results []result) ([]*patch.PatchEvent, error) {
 	var patches []*patch.PatchEvent
 	for len(results) > 0 {
@@ -57,11 +63,11 @@ func (s *shape) clear(results []result) ([]*patch.PatchEvent, error) {
 	return patches, nil
 }
 
-// placeholder is the response of a cleared result.
+// placeholder replaces the response of a cleared result.
 var placeholder = json.RawMessage(`{"result":"` + ClearedResult + `"}`)
 
-// clearParts returns the event with the results in the given parts cleared, under a new id, or nil if there is nothing
-// to clear.
+// clearParts returns a copy of the event with a new id and with the results in the given parts cleared. It returns nil
+// if there is nothing to clear.
 func clearParts(entry fold.Entry, parts []int) (*patch.Event, error) {
 	_, all, err := contentOf(entry.Event)
 	if err != nil {
@@ -114,14 +120,14 @@ func fieldsOf(e *patch.Event) (fields map[string]json.RawMessage, err error) {
 // isShort reports whether a result is at most as long as the placeholder.
 func isShort(response []byte) bool { return len(response) <= len(placeholder) }
 
-// result is a function's result in a visible log.
+// result is a function response in a visible log.
 type result struct {
-	Index int // of the event
-	Part  int // of the event's content
-	saves int // estimated savings in tokens; 0 if the result must not be cleared, like the user's answers
+	Index int // visible index of the event
+	Part  int // index in the event's content
+	saves int // estimated savings in tokens; 0 if the result must not be cleared, such as a user's answer
 }
 
-// results returns the results of visible calls, in order.
+// results returns the responses to visible calls, in order.
 func (s *shape) results() []result {
 	unpaired := unpairedResponses(s.view)
 	var results []result
@@ -143,16 +149,16 @@ func (s *shape) results() []result {
 	return results
 }
 
-// clearable selects the events whose results may be cleared.
+// clearable returns the events whose results may be cleared.
 func (s *shape) clearable(cfg Config) *selection {
 	cfg.limits.WaitingCalls = math.MaxInt
 	return s.selection(cfg, func(int) bool { return false })
 }
 
-// clearing returns the window over the results that can be cleared, if that saves at least [Config.ClearAfter] tokens.
-// saved is the tokens that it saves, held the tokens that stay in any case.
+// clearing returns the window over the results that can be cleared, if clearing them saves at least [Config.ClearAfter]
+// tokens. saved is the savings. held is the number of tokens that must stay.
 func (s *shape) clearing(cfg Config) (w *Window, saved, held int) {
-	if s.sum(s.raw) < cfg.ClearAfter { // the rest is expensive
+	if s.sum(s.raw) < cfg.ClearAfter { // the rest of the function is expensive
 		return nil, 0, 0
 	}
 	results := s.results()

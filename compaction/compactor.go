@@ -15,27 +15,27 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Log gives a [Compactor] access to sessions by key. A *store.Store is a Log, with store.Key as K.
+// Log gives a [Compactor] access to sessions by key. *store.Store implements Log with store.Key as K.
 type Log[K comparable] interface {
 	// View returns the session's newest view.
 	View(ctx context.Context, key K) (fold.View, error)
 
-	// RawEvents yields the records of the session's log from fromSeq on.
+	// RawEvents yields the records of the session's log, starting at fromSeq.
 	RawEvents(ctx context.Context, key K, fromSeq uint64) iter.Seq2[patch.Record, error]
 
-	// ApplyPatch logs patches that were made from the view opts.On, all of them or none. The error matches
-	// [fold.ErrConflict] if another patch was logged after that view.
+	// ApplyPatch logs either all of the patches or none. The patches were planned on the view opts.On. If another patch
+	// was logged after that view, the error matches [fold.ErrConflict].
 	ApplyPatch(ctx context.Context, key K, patches []*patch.PatchEvent, opts fold.PatchOptions) (fold.Committed, error)
 }
 
-// Compactor compacts the sessions of a log by one configuration. It is safe for use by any number of goroutines. If two
-// compactors or goroutines compact a session at once, one writes; the other sees a conflict and stops.
+// Compactor compacts the sessions of a log with one configuration. It is safe for concurrent use. If two compactors or
+// goroutines compact the same session at once, one writes and the other stops with a conflict.
 type Compactor[K comparable] struct {
 	log  Log[K]
 	cfg  Config
 	opts Options[K]
 
-	// Abandoned calls of the user's functions.
+	// Abandoned calls, by function.
 	summarizing, fallingBack, preparing, approving pending
 
 	mu      sync.Mutex
@@ -43,67 +43,67 @@ type Compactor[K comparable] struct {
 	stats   Stats
 }
 
-// Options of a [Compactor]. The zero value means the defaults.
+// Options are options of a [Compactor]. The zero value means the defaults.
 type Options[K comparable] struct {
-	// Run, if not nil, returns information that a session's log does not have, such as the running invocation, in
-	// addition to the [Run] of a call. It is called after the view was read, so it can tell for each invocation in the
-	// view whether it is running.
+	// Run, if not nil, returns information that the session's log does not contain, such as the running invocation. The
+	// result is combined with the [Run] argument of [Compactor.Compact]. The compactor calls Run after it has read the
+	// view.
 	Run func(key K, v fold.View) Run
 
-	// Claim, if not nil, is called before a window of a session is summarised, with the view that it was planned on. If
-	// ok is false, the session is not compacted now, for example because another process compacts it or runs an
-	// invocation whose events must stay. If ok is true, done is called when the pass has ended.
+	// Claim, if not nil, is called before each pass with the view that the pass was planned on. If ok is false, the
+	// pass is cancelled. For example, another process may be compacting the session. If ok is true, the compactor calls
+	// done when the pass has ended.
 	Claim func(ctx context.Context, key K, v fold.View) (done func(), ok bool)
 
-	// Prepare, if not nil, is called before each summary is made, but not before tool results are cleared. It returns
-	// text to keep, or "". The summary ends with this text, word for word, up to half of the summary's limit. An error
-	// is a veto, as with Approve.
+	// Prepare, if not nil, is called before each summary is written, and not before tool results are cleared. It
+	// returns text to keep, or "". The summary ends with this text, which is cut to half of the summary's size limit.
+	// An error vetoes the pass, as with Approve.
 	Prepare func(ctx context.Context, p PrepareRequest[K]) (keep string, err error)
 
-	// Approve, if not nil, is called before a pass is logged. If it returns an error, nothing is written, the session
-	// is retried as after a failure, and the attempt's error matches [ErrVetoed]. Approve may be called from several
-	// goroutines at once. A call that takes longer than five minutes is abandoned, and the pass fails.
+	// Approve, if not nil, is called before a pass is logged. If it returns an error, nothing is written, and the
+	// attempt's error matches [ErrVetoed]. The pass is retried as after a failure. Approve must be safe for concurrent
+	// use. If a call takes more than five minutes, it is abandoned and the pass fails.
 	Approve func(ctx context.Context, d ApproveRequest[K]) error
 
-	// Observe, if not nil, is called after each attempt, by the goroutine that compacts.
+	// Observe, if not nil, is called after each attempt in the goroutine that compacts.
 	Observe func(context.Context, Attempt[K])
 
-	// Logger gets one line for each failure. nil means [slog.Default].
+	// Logger logs one line per failure. nil means [slog.Default].
 	Logger *slog.Logger
 }
 
-// Outcome is how an attempt to compact ended.
+// Outcome is the result of an attempt to compact.
 type Outcome string
 
 // The outcomes.
 const (
 	Wrote    Outcome = "wrote"    // a patch was logged
 	Declined Outcome = "declined" // the summarizer returned no text and no error
-	Conflict Outcome = "conflict" // meanwhile another patch was logged, or an answer to a call in the window
-	Vetoed   Outcome = "vetoed"   // [Options.Prepare or Approve returned an error, which is in Attempt.Err
-	Failed   Outcome = "failed"   // nothing was written; Attempt.Err says why
+	Conflict Outcome = "conflict" // another patch, or an answer to a call in the window, was logged during the attempt
+	Vetoed   Outcome = "vetoed"   // [Options.Prepare] or [Options.Approve] returned an error; see Attempt.Err
+	Failed   Outcome = "failed"   // nothing was written; see Attempt.Err
 )
 
-// Attempt says how one pass of compaction went.
+// Attempt describes one attempted pass of compaction.
 type Attempt[K comparable] struct {
 	Key     K
 	Outcome Outcome
-	Written *Written // if Outcome is Wrote
+	Written *Written // nil unless Outcome is Wrote
 
-	// Err is why the pass failed or was vetoed. If Outcome is Wrote, Err is why [Extractive] wrote the summary in place
-	// of the summarizer, or nil.
+	// Err is the reason if the pass failed or was vetoed. If Outcome is Wrote, Err is nil, or the reason why
+	// [Extractive] replaced the summarizer.
 	Err error
 
 	Trigger  Trigger
-	Duration time.Duration // including the calls of the summarizer
+	Duration time.Duration // including the summarizer's calls
 
-	// Lost is Written.Lost. Invented counts the identifiers that do not occur in the events, in all answers, even
-	// refused answers.
+	// Lost is equal to Written.Lost. Invented counts identifiers in the answers that do not occur in the events,
+	// including refused answers.
 	Lost, Invented int
 }
 
-// New returns a compactor of the log's sessions. The error matches [patch.ErrInvalid] if the log is nil or the
-// configuration is invalid ([Config.Validate]).
+// New returns a compactor for the log's sessions. If the log is nil or [Config.Validate] fails, the error matches
+// [patch.ErrInvalid].
 func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], error) {
 	if isNil(log) {
 		return nil, fmt.Errorf("%w: the log is nil", patch.ErrInvalid)
@@ -117,33 +117,33 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 	return &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}, stats: Stats{}}, nil
 }
 
-// MaybeCompact compacts a session if a trigger fires, pass by pass until none does, and returns the passes that it
-// wrote. Use it if no invocation of the session is running, or if [Options.Run] names the running invocation.
+// MaybeCompact runs passes on a session until no trigger fires, and returns the passes that it wrote. If an invocation
+// of the session may be running, [Options.Run] must name that invocation.
 //
 // A summarizer's answer is refused unless it
 //
 //   - is complete and not empty, and calls no function;
 //   - has at most 2,500 estimated tokens, and at most three quarters of the tokens of the events that it replaces;
-//   - invents at most two identifiers. A summarizer that invents more gets the list and may answer once more; if the
-//     second answer also invents more than two, [Extractive] writes the summary.
+//   - invents at most two identifiers. If it invents more, the summarizer gets the list of these identifiers and may answer once more. If the second answer also invents more than two, [Extractive] writes the summary.
 //
-// If the text of the events has less than 32 tokens, this text is the summary and the summarizer is not called. If it
-// has less than 128 tokens, it replaces an answer that is too long or invents identifiers.
+// If the text of the events has fewer than 32 tokens, this text becomes the summary, and the summarizer is not called.
+// If the text has fewer than 128 tokens, it replaces an answer that is too long or invents identifiers.
 //
-// After a failure or a refused answer the session stays as it is, and the error is a *[SummarizerError]; there is no
-// error if the summarizer declines. The summarizer is not called again until the session has grown by one record; this
-// number doubles with each failure in a row, up to 64. But if the prompt is a fifth over its threshold, [Extractive]
-// writes the summary. If Extractive's answer is refused too, the window is skipped until the session has grown by 64
+// After a failure or a refused answer, the session is unchanged and the error is a *[SummarizerError]. If the
+// summarizer declines, the error is nil. The summarizer is called again after the session has grown by one record. This
+// number doubles with each failure in a row, up to 64. If the prompt is a fifth over its threshold, [Extractive] writes
+// the summary instead. If Extractive's answer is also refused, the window is skipped until the session has grown by 64
 // records.
 //
-// If a patch, or an answer to a call in the window, is logged while the summary is written, MaybeCompact writes nothing
-// and stops without error. Other errors come from the log. MaybeCompact also returns the passes that were written
-// before an error.
+// If another patch or an answer to a call in the window is logged while the summary is written, MaybeCompact writes
+// nothing more and returns no error. Other errors come from the log. Together with an error, MaybeCompact returns the
+// passes that it had written before the error.
 func (c *Compactor[K]) MaybeCompact(ctx context.Context, key K) ([]Written, error) {
 	return c.Compact(ctx, key, Run{})
 }
 
-// Compact is [Compactor.MaybeCompact] with information that the log does not have, such as the running invocation.
+// Compact is like [Compactor.MaybeCompact], with information that the log does not contain, such as the running
+// invocation.
 func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, error) {
 	if !c.cfg.Enabled {
 		return nil, nil
@@ -190,9 +190,9 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 	}
 }
 
-// attempt makes the next pass over a session, if one is due: it plans a window, requests a
-// summary of each of its groups, has these written, verifies the answers, and logs the patches. An
-// answer that is refused may be written again, or by another writer. A panic on the way is an error.
+// attempt runs the next pass over a session if a pass is due. It plans a window, obtains a verified summary for each
+// group, and logs the patches. If an answer is refused, the same writer or another one may write it again. A panic is
+// returned as an error.
 func (c *Compactor[K]) attempt(ctx context.Context, key K, view fold.View, run Run) (p *pass[K], next fold.View, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -220,7 +220,7 @@ func (c *Compactor[K]) attempt(ctx context.Context, key K, view fold.View, run R
 	return p, next, err
 }
 
-// errGrown: the log has a new record that the window does not fit.
+// errGrown means that a record logged during the pass makes the window invalid.
 var errGrown = errors.New("the log has grown meanwhile")
 
 // overtaken reports whether the pass failed because another writer changed the log.
@@ -228,10 +228,10 @@ func overtaken(err error) bool {
 	return errors.Is(err, fold.ErrConflict) || errors.Is(err, errGrown)
 }
 
-// gaveUp reports whether the caller cancelled. An expired deadline counts as a failure of the summarizer instead.
+// gaveUp reports whether the caller cancelled ctx. An expired deadline counts as a failure of the summarizer.
 func gaveUp(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// ended counts, logs and reports an attempt, and returns the error for the caller.
+// ended counts, logs and reports an attempt. It returns the error for the caller.
 func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error {
 	switch {
 	case err == nil:
@@ -283,14 +283,13 @@ func (c *Compactor[K]) panicked(ctx context.Context, key K, err error) {
 // Stats counts attempts by their outcomes. [Options.Observe] gets each attempt.
 type Stats map[Outcome]uint64
 
-// count counts an attempt.
 func (c *Compactor[K]) count(a Attempt[K]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats[a.Outcome]++
 }
 
-// Stats returns the counts of the attempts so far.
+// Stats returns the number of attempts so far, by outcome.
 func (c *Compactor[K]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,81 +22,87 @@ const (
 	DefaultClearAfter        = 20_000
 )
 
-// Config has the triggers and the limits of compaction. In the zero Config compaction is off; [DefaultConfig] is a good
-// start. The triggers are CompactionInterval, TokenThreshold, InvocationTokens and ClearAfter; 0 switches a trigger
-// off.
+// Config has the triggers and limits of compaction. In the zero Config, compaction is off. [DefaultConfig] returns a
+// configuration for most sessions. The triggers are CompactionInterval, TokenThreshold, InvocationTokens and
+// ClearAfter. A value of 0 switches a trigger off.
 type Config struct {
 	// Enabled switches compaction on.
 	Enabled bool
 
-	// CompactionInterval is a trigger: when this many invocations have raw events, that is, events not yet summarised,
-	// these are summarised. The running invocation and those that RetainInvocations keeps do not count.
+	// CompactionInterval is a trigger. It fires when this many invocations have raw events, which are events that are
+	// not summaries. The running invocation and the invocations that RetainInvocations keeps do not count.
 	CompactionInterval int
 
-	// OverlapSize is how many whole invocations before a window are shown to the summarizer again, for context.
+	// OverlapSize is the number of whole invocations before a window that the summarizer sees again for context.
 	OverlapSize int
 
-	// TokenThreshold is a trigger: when the prompt has this many tokens, and at least a sixteenth as many can be
-	// summarised, the session is compacted, also during an invocation. [PromptTokens] measures the prompt.
+	// TokenThreshold is a trigger. It fires when the prompt has this many tokens and at least a sixteenth as many can
+	// be summarised. It can fire during an invocation. [PromptTokens] measures the prompt.
 	TokenThreshold int
 
-	// EventRetentionSize is how many of the last raw events with content stay when TokenThreshold or InvocationTokens
-	// compacts; events between them stay too. 0 means [DefaultRetention].
+	// EventRetentionSize is the number of newest raw events with content that TokenThreshold and InvocationTokens leave
+	// visible. Events without content among them also stay. 0 means [DefaultRetention].
 	EventRetentionSize int
 
-	// RetainInvocations is how many of the newest invocations with text CompactionInterval and TokenThreshold leave
-	// raw. InvocationTokens ignores it. The limit for these invocations is 8,000 estimated tokens, or half of
-	// TokenThreshold if TokenThreshold is due and that is less. Above the limit, only the user's last message in them
-	// stays, and their last events up to the limit; then CompactionInterval counts as 1. 0 is ADK's behaviour.
+	// RetainInvocations is the number of newest invocations with content that CompactionInterval and TokenThreshold
+	// leave raw. InvocationTokens ignores RetainInvocations.
+	//
+	// These invocations may have 8,000 estimated tokens. For TokenThreshold, the limit is half of TokenThreshold if
+	// that is less. Above the limit, only the user's last message in these invocations and their last events up to the
+	// limit stay, and one invocation is enough for CompactionInterval. With 0, no invocation is kept, as in ADK.
 	RetainInvocations int
 
-	// InvocationTokens is a trigger: how many estimated tokens the raw events of the running invocation may take. When
-	// they take that many, the older ones are summarised during the run, as soon as these have at least half as many
-	// tokens. It needs [Run.Invocation].
+	// InvocationTokens is a trigger. It fires during an invocation when the raw events of the running invocation have
+	// this many estimated tokens, and at least half as many can be summarised. It needs [Run.Invocation].
 	InvocationTokens int
 
-	// ClearAfter is a trigger: when clearing old tool results would save this many estimated tokens, all of them are
-	// cleared at once, without a summarizer. The last three results and pinned events stay. See [ClearToolResults].
+	// ClearAfter is a trigger. It fires when clearing old tool results would save this many estimated tokens. Then all
+	// old results are cleared in one pass, without a summarizer. The last three results and pinned events are not
+	// cleared. See [ClearToolResults].
 	ClearAfter int
 
-	// PromptTemplate is the prompt for the summarizer, with [TranscriptPlaceholder] for the transcript and
-	// [WordCountPlaceholder] for the length in words. "" means [DefaultPromptTemplate], with [DefaultInstructions].
+	// PromptTemplate is the template of the summarizer's prompt. It contains [TranscriptPlaceholder] for the transcript
+	// and may contain [WordCountPlaceholder] for the length in words. "" means [DefaultPromptTemplate] with
+	// [DefaultInstructions].
 	PromptTemplate string
 
-	// Summarizer writes the summaries; nil means [Extractive]. If it fails, declines, or its answer is refused, the
-	// session stays as it is until the prompt is a fifth larger than TokenThreshold (or than [DefaultTokenThreshold] if
-	// TokenThreshold is 0); then [Extractive] writes the summary. If two answers invent identifiers, Extractive writes
-	// the summary at once. A call may take at most five minutes, and at most nine tenths of the time until the
-	// context's deadline.
+	// Summarizer writes the summaries. nil means [Extractive].
+	//
+	// If the summarizer fails or declines, or its answer is refused, the pass writes nothing, and the summarizer is
+	// called again later. Once the prompt is a fifth larger than TokenThreshold, [Extractive] writes the summary
+	// instead. If TokenThreshold is 0, the limit is a fifth above [DefaultTokenThreshold]. If two answers in a row
+	// invent identifiers, Extractive writes the summary at once. [Compactor.MaybeCompact] has the details.
+	//
+	// A call may take five minutes, or nine tenths of the time until the context's deadline if that is less.
 	Summarizer Summarizer
 
-	// Redact, if not nil, replaces secrets by placeholders in requests to summarizers, so summaries contain the
-	// placeholders. The log keeps the secrets.
+	// Redact, if not nil, replaces secrets with placeholders in requests to summarizers. So the summaries contain the
+	// placeholders, and the log still contains the secrets.
 	Redact *redact.Redactor
 
 	limits   limits
 	fallback Summarizer // [Extractive], except in tests
 }
 
-// limits are the constants of compaction. Tests make them smaller.
+// limits are the fixed limits of compaction. Tests use smaller ones.
 type limits struct {
-	Input        int // tokens of events that one summary covers, unless they cannot be divided
-	Summaries    int // adjacent summaries of one level that are merged
-	OpenCalls    int // open calls of completed invocations that stay
-	WaitingCalls int // calls of completed invocations that wait for the user's side and stay
-	Results      int // newest tool results that are never cleared
-	Trifle       int // uncached input tokens that a pass may always cost
-	Summary      int // estimated tokens of a summary
-	Turn         int // estimated tokens of the newest invocations that stay raw
+	Input        int // tokens of events that one summary covers; exceeded only if the events cannot be divided
+	Summaries    int // number of adjacent summaries of one level that are merged
+	OpenCalls    int // number of open calls of completed invocations that stay
+	WaitingCalls int // number of calls of completed invocations that wait for the user and stay
+	Results      int // number of newest tool results that are never cleared
+	Trifle       int // cost, in uncached input tokens, that any pass may have
+	Summary      int // maximum estimated tokens of a summary
+	Turn         int // maximum estimated tokens of the newest invocations that stay raw
 
-	Call time.Duration // of a summarizer or hook
+	Call time.Duration // timeout of a call of a summarizer or hook
 }
 
 var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000, Summary: 2_500, Turn: 8_000, Call: 5 * time.Minute}
 
-// DefaultConfig returns the configuration that ADK users know: every five invocations, with an overlap of two, by the
-// [Extractive] summarizer. It keeps the newest invocation raw. It also limits a single long invocation, clears old tool
-// results, and limits the prompt of any session.
+// DefaultConfig returns ADK's usual configuration with additional limits. It summarises every five invocations with an
+// overlap of two, using [Extractive], and keeps the newest invocation raw. It also limits long invocations and the
+// prompt, and clears old tool results.
 func DefaultConfig() Config {
 	return Config{
 		Enabled: true, CompactionInterval: DefaultInterval, OverlapSize: DefaultOverlap, RetainInvocations: DefaultRetainInvocations,
@@ -105,8 +111,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports whether the configuration makes sense. The error matches
-// [patch.ErrInvalid] and names the field at fault.
+// Validate checks the configuration. The error matches [patch.ErrInvalid] and names the invalid field.
 func (c Config) Validate() error {
 	bad := func(field, problem string, args ...any) error {
 		return &patch.FieldError{Field: "Config." + field, Problem: fmt.Sprintf(problem, args...)}
@@ -135,7 +140,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// isNil reports whether v is nil, or an interface that holds a nil value.
+// isNil reports whether v is nil or contains a nil pointer, function or map.
 func isNil(v any) bool {
 	rv := reflect.ValueOf(v)
 	switch rv.Kind() {
@@ -147,7 +152,7 @@ func isNil(v any) bool {
 	return false
 }
 
-// withDefaults replaces zero values by their defaults.
+// withDefaults replaces zero values with their defaults.
 func (c Config) withDefaults() Config {
 	c.EventRetentionSize = cmp.Or(c.EventRetentionSize, DefaultRetention)
 	c.PromptTemplate = cmp.Or(c.PromptTemplate, DefaultPromptTemplate)

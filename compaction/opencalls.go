@@ -8,29 +8,32 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// WaitingCalls returns the visible calls that wait for the user's side and that compaction keeps: long-running calls
-// and requests to the user that the user's side has not answered. Compaction keeps all such calls of the running and
-// the newest invocation, and the newest eight such calls of earlier invocations. Callers that resume runs should put
-// the ids of the events with these calls into [Run.Pinned]. Older calls are summarised as unanswered; [RestoreCalls]
-// restores them when their response arrives.
+// WaitingCalls returns the visible calls that wait for the user and that compaction keeps. A call waits if it is a
+// long-running call or a request to the user, and the user has not answered it. Compaction keeps all such calls of the
+// running and the newest invocation, and the newest eight of earlier invocations. It summarises older calls as
+// unanswered, and [RestoreCalls] restores them when their response arrives. Callers that resume runs should put the ids
+// of the events with the returned calls into [Run.Pinned].
 func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 	_, waiting := newShape(v, run).openCalls(v.Calls(), cfg.withDefaults())
 	slices.Reverse(waiting)
 	return waiting
 }
 
-// openCalls reports which events stay because of open calls. A call is open until it is answered. Only the user's side
-// answers a long-running call or a request to the user: the tool's own response is a placeholder. If a request is about
-// a call, the call is open until the request is answered and the call has returned after that; the request stays as
-// long as the call. Of the unanswered calls of completed invocations, only the newest few stay. waiting are the calls
-// that stay because they wait for the user's side, the last first.
+// openCalls reports which events stay because of open calls.
+//
+// An ordinary call is open until it has a response. A long-running call or a request to the user is open until the user
+// responds, because the tool's own response is only a placeholder. If a request is about a call, that call is open
+// until the request is answered and the call has then returned. The request stays as long as that call.
+//
+// Of the open calls of completed invocations, only the newest few stay. waiting has the staying calls that wait for the
+// user, the last call first.
 func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting []fold.Call) {
 	stays = make([]bool, len(s.entries))
-	byID := map[string]int{} // the newest call of an id so far
+	byID := map[string]int{} // the newest call of each id so far
 	pending := make([]bool, len(calls))
 	unanswered := make([]bool, len(calls))
-	pendingAbout := map[int]int{}  // calls by the pending request about them
-	answeredAbout := map[int]int{} // calls that have not returned since the answer, by the answered request about them
+	pendingAbout := map[int]int{}  // pending request → the call that it is about
+	answeredAbout := map[int]int{} // answered request → the call that it is about and that has not returned since
 	anyAsks := slices.ContainsFunc(calls, asksUser)
 	for i, c := range calls {
 		isRequest := asksUser(c)
@@ -43,7 +46,7 @@ func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting 
 				switch {
 				case pending[i]:
 					pendingAbout[i] = about
-					unanswered[about] = false // the call goes when the request goes
+					unanswered[about] = false // the call is removed together with the request
 				case !slices.ContainsFunc(calls[about].Responses, func(r int) bool { return r >= c.Responses[answer] }):
 					unanswered[about] = true
 					answeredAbout[i] = about
@@ -57,7 +60,7 @@ func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting 
 	kept, keptWaiting := 0, 0
 	for i, c := range slices.Backward(calls) {
 		active := s.inActiveInvocation(c)
-		if about, ok := pendingAbout[i]; ok { // the call is summarised when the request is
+		if about, ok := pendingAbout[i]; ok { // the call is summarised together with the request
 			active = active || s.inActiveInvocation(calls[about])
 		}
 		switch {
@@ -81,7 +84,7 @@ func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting 
 			stays[c.Index] = true
 		}
 	}
-	for changed := true; changed; { // an event that stays may make another one stay
+	for changed := true; changed; { // a staying event can make another event stay
 		changed = false
 		for i, about := range answeredAbout {
 			if stays[calls[about].Index] && !stays[calls[i].Index] {
@@ -100,7 +103,7 @@ func (s *shape) inActiveInvocation(c fold.Call) bool {
 
 func asksUser(c fold.Call) bool { return records.IsRequest(c.Name) }
 
-// subjectOf returns the id of the call about which a request asks the user, or "".
+// subjectOf returns the id of the call that a request is about, or "".
 func (s *shape) subjectOf(c fold.Call) string {
 	if c.Name != records.RequestConfirmation && c.Name != records.RequestCredential {
 		return ""

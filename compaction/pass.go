@@ -15,21 +15,21 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pass is a running pass of compaction.
+// pass is one pass of compaction while it runs.
 type pass[K comparable] struct {
 	c       *Compactor[K]
 	key     K
 	shape   *shape
 	window  *Window
 	history history
-	logged  map[int]logged // by visible index: the events of the window with cleared results, as they were logged
+	logged  map[int]logged // by visible index: the window's events with cleared results, in their logged form
 	done    func()         // releases the claim
 	start   time.Time
 
-	backsOff  bool  // the summarizer failed, and must not be called yet
+	backsOff  bool  // the summarizer failed and must not be called yet
 	overLimit bool  // the prompt is so large that the fallback may write the summary
 	answered  bool  // an answer of the summarizer was accepted
-	failure   error // the summarizer's error before the fallback was called
+	failure   error // the summarizer's error that led to the fallback
 
 	about Written
 }
@@ -61,7 +61,7 @@ func (c *Compactor[K]) plan(ctx context.Context, key K, v fold.View, run Run) (*
 	if p.window == nil || p.backsOff && !p.overLimit {
 		return nil, nil
 	}
-	// A log with a patch of unknown type accepts no patch, so a summary would be wasted.
+	// A log with a patch of unknown type accepts no patches. Check this before paying for a summary.
 	if err := v.Check(patch.NewSplice(p.window.Start, p.window.Count), fold.CheckOptions{AllowOrphans: true}); err != nil {
 		return nil, err
 	}
@@ -80,27 +80,27 @@ func (c *Compactor[K]) plan(ctx context.Context, key K, v fold.View, run Run) (*
 	return p, nil
 }
 
-// writer identifies the writer of a group's summary.
+// writer identifies what writes a group's summary.
 type writer int
 
 const (
 	bySummarizer writer = iota
-	byQuoting           // the summary is the text of the events, which is short
+	byQuoting           // the short text of the events is the summary
 	byFallback
 )
 
-// groupRequest is the request for the summary of one group of a window.
+// groupRequest is the request for one group's summary.
 type groupRequest struct {
 	Request
 	group   Group
-	context []logged // shown, but not covered
-	source  *source  // the source whose identifiers the summary may have
-	keep    string   // text that the summary must end with
+	context []logged // events that are shown but not covered
+	source  *source  // the texts whose identifiers the summary may use
+	keep    string   // text that must end the summary
 	quote   string   // the text of the events if it is short, or ""
 	pays    bool     // the quote is shorter than the events
 
 	by      writer
-	refused error  // the refusal for inventions that the writer must correct, once
+	refused error  // the first refusal for invented identifiers, to be corrected by the same writer
 	summary string // verified
 	model   string // the model that wrote the summary
 }
@@ -150,7 +150,7 @@ func (p *pass[K]) request(ctx context.Context) (all []*groupRequest, err error) 
 	return all, nil
 }
 
-// summarise has the request's writer write an answer.
+// summarise asks the writer of the request for an answer.
 func (p *pass[K]) summarise(ctx context.Context, r *groupRequest) (Response, error) {
 	if r.by == bySummarizer && p.backsOff {
 		r.by = r.instead()
@@ -182,8 +182,8 @@ func (r *groupRequest) instead() writer {
 	return byFallback
 }
 
-// verify accepts an answer as the summary of a group, chooses the writer of the next answer, or returns the
-// error that ends the pass. failure is the error of the writer.
+// verify checks an answer. It accepts the answer as the group's summary, selects the writer of the next answer, or
+// returns the error that ends the pass. failure is the writer's error.
 func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, failure error) error {
 	text, err := resp.Text, failure
 	if err == nil && r.by != byQuoting {
@@ -199,7 +199,7 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 	invents := invented(err) > 0
 	switch {
 	case err == nil:
-		r.model = extractiveModel // a quote, too, is made from the events
+		r.model = extractiveModel // quotes come from the events too
 		if r.by != byQuoting {
 			r.model = summaries.Clean(resp.Model)
 			p.about.Model = r.model
@@ -232,7 +232,7 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 	case r.quote != "" && (r.pays || !p.overLimit) && (errors.Is(err, errTooLong) || invents):
 		r.by = byQuoting
 		return nil
-	case (p.overLimit || invents) && ctx.Err() == nil: // when an answer invents, do not wait
+	case (p.overLimit || invents) && ctx.Err() == nil: // do not wait after an invention
 		p.failure, p.backsOff = err, true // do not call the summarizer again in this pass
 		r.by, r.refused = r.instead(), nil
 		return nil
@@ -240,7 +240,7 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 	return &SummarizerError{Trigger: p.window.Trigger, Start: p.window.Start, Count: p.window.Count, Err: err}
 }
 
-// draft returns the summaries of the pass, and its patches in the order in which they apply.
+// draft returns the pass's summaries, and its patches in the order in which they must be applied.
 func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, patches []*patch.PatchEvent, err error) {
 	w, out := p.window, &p.about
 	if w.Trigger == ByClearing {
@@ -275,7 +275,7 @@ func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, pat
 	if err != nil {
 		return nil, nil, fmt.Errorf("patch: %w", err)
 	}
-	if len(patches) > 1 { // so that reverting one patch reverts all
+	if len(patches) > 1 { // group the patches, so that Revert of one patch reverts all
 		for i, q := range patches {
 			patches[i] = q.WithGroup(out.PatchID)
 		}
@@ -284,7 +284,7 @@ func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, pat
 	return summaries, patches, err
 }
 
-// patch logs the patches of the pass if Approve allows them, and returns the view after them.
+// patch logs the patches of the pass if Approve allows them. It returns the view after the patches.
 func (p *pass[K]) patch(ctx context.Context, requests []*groupRequest) (fold.View, error) {
 	v := p.shape.view
 	summaries, patches, err := p.draft(requests)
@@ -294,10 +294,10 @@ func (p *pass[K]) patch(ctx context.Context, requests []*groupRequest) (fold.Vie
 	if err != nil {
 		return v, err
 	}
-	// Waiting calls may be hidden: planning keeps the newest ones.
+	// Planning keeps the newest waiting calls, so the patches may hide older ones.
 	done, err := p.c.log.ApplyPatch(ctx, p.key, patches, fold.PatchOptions{On: v, AllowWaiting: true})
 	if errors.Is(err, fold.ErrOrphanedCall) {
-		// A plan separates no call from its response. But the response may have been logged after the view was read.
+		// A plan never separates a call from its response. This response must have been logged after the view was read.
 		if now, viewErr := p.c.log.View(ctx, p.key); viewErr == nil && now.Seq() > v.Seq() {
 			err = fmt.Errorf("%w: %w", errGrown, err)
 		}

@@ -13,82 +13,85 @@ type Trigger string
 
 // The triggers.
 const (
-	ByInterval Trigger = "interval" // enough invocations are not summarised yet
-	ByClearing Trigger = "clearing" // old results of tools take too much
+	ByInterval Trigger = "interval" // enough invocations are not yet summarised
+	ByClearing Trigger = "clearing" // old tool results take too many tokens
 	ByTokens   Trigger = "tokens"   // the prompt is too large
 	ByTiers    Trigger = "tiers"    // enough summaries of one level are adjacent
 )
 
-// Span is a stretch [Start, Start+Count) of a visible log.
+// Span is the range [Start, Start+Count) of visible indices.
 type Span struct {
 	Start int `json:"start"`
 	Count int `json:"count"`
 }
 
-// Window is the part of a visible log that one pass of compaction covers.
+// Window is the part of a visible log that one pass covers.
 type Window struct {
 	Trigger Trigger `json:"trigger"`
 
-	// Span is the last span of the window. Each group has one summary, which takes the position of the group's last
-	// event, in Span or in one of EarlierSpans.
+	// Span is the last span of the window. Each group gets one summary at the position of the group's last event. That
+	// position may also be in one of EarlierSpans.
 	Span
 
-	// EarlierSpans are earlier spans of the window, in order: calls whose last response is in Span, with all events
-	// that must move together with them; or, in a merge, summaries of the same branch between summaries of other
-	// branches.
+	// EarlierSpans are the earlier spans of the window, in order. They contain calls whose last response is in Span,
+	// and the events that must be covered together with these calls. In a merge, they contain summaries of the same
+	// branch as Span that are separated from Span by summaries of other branches. If Trigger is [ByClearing], they
+	// contain events with results to clear.
 	EarlierSpans []Span `json:"earlierSpans"`
 
-	// Results is the number of tool results to clear if the trigger is [ByClearing]. Then each span has one event with
-	// such results. The events stay, with the results replaced, and Groups is empty.
+	// Results is the number of tool results to clear if Trigger is [ByClearing], or 0. Each span then has one event
+	// with such results. The events stay with their results replaced, and Groups is empty.
 	Results int `json:"results"`
 	results []result
 
-	// Merge says that the events are summaries.
+	// Merge reports whether the window's events are summaries.
 	Merge bool `json:"merge"`
 
-	// Groups are the events by branch and isolation scope, in the order of their last events. Each group gets one
-	// summary.
+	// Groups divides the events by branch and isolation scope, in the order of the groups' last events. Each group gets
+	// one summary.
 	Groups []Group `json:"groups"`
 
-	// Invocations are the ids of the raw events' invocations, in order.
+	// Invocations are the invocation ids of the raw events, in order.
 	Invocations []string `json:"invocations"`
 
-	// Tokens is the estimate for all the events.
+	// Tokens is the estimated size of all events in the window.
 	Tokens int `json:"tokens"`
 }
 
-// spans returns EarlierSpans and Span, in order.
+// spans returns EarlierSpans followed by Span.
 func (w *Window) spans() []Span { return append(slices.Clone(w.EarlierSpans), w.Span) }
 
 // Group is the part of a window that one summary covers.
 type Group struct {
 	Branch  string `json:"branch"` // without the run's suffix, unless all events belong to one run
 	Scope   string `json:"scope"`
-	Indices []int  `json:"indices"` // of the visible events, in order
+	Indices []int  `json:"indices"` // visible indices of the events, in order
 }
 
 // Decision is the result of [Plan].
 type Decision struct {
-	// Window is the next pass, or nil if there is nothing to do.
+	// Window is the next pass, or nil if no pass is due.
 	Window *Window `json:"window,omitzero"`
 
-	// Reason says why this window was chosen, or why there is nothing to do.
+	// Reason explains why the window was chosen, or why no pass is due.
 	Reason string `json:"reason"`
 
-	// PromptTokens and Measured are the size of the prompt and whether it was measured ([PromptTokens]). They are
-	// zero if compaction is off.
+	// PromptTokens is the size of the prompt. Measured reports whether the size was measured rather than estimated; see
+	// [PromptTokens]. Without compaction, both are zero.
 	PromptTokens int  `json:"promptTokens"`
 	Measured     bool `json:"measured"`
 }
 
-// Plan returns the next pass over a view, if one is due, and the reason. It is pure: the same view, config and run give
-// the same decision. After a window is applied, Plan on the new view returns the next pass. The passes end, since each
-// leaves fewer raw events, uncleared tool results or summaries.
+// Plan returns the next pass over a view, if one is due, and the reason. Plan is pure: the same view, config and run
+// always give the same decision. After the pass, Plan on the new view returns the next pass. The passes end, because
+// each one leaves fewer raw events, uncleared tool results or summaries.
 //
-// docs/COMPACTION.md has the rules. The interval trigger is checked first, then clearing, the token triggers, and
-// merging. The oldest events are compacted first. A window never has an open call, a pinned event, or the user's
-// message of the running invocation. A call and its response are both in a window or both outside. The error is as for
-// [Config.Validate].
+// Triggers are checked in this order: interval, clearing, tokens, tiers. The oldest events are compacted first. A
+// window never contains a recent open call, a pinned event, or the user's newest message of the running invocation.
+// Except when tool results are cleared, a call and its response are either both in a window or both outside.
+// docs/COMPACTION.md has all rules.
+//
+// The error is that of [Config.Validate].
 func Plan(v fold.View, cfg Config, run Run) (Decision, error) {
 	if err := cfg.Validate(); err != nil {
 		return Decision{}, err
@@ -118,8 +121,8 @@ func (s *shape) plan(cfg Config) Decision {
 	return d
 }
 
-// byInterval returns the window over the raw events, if enough invocations have raw events. The running invocation does
-// not count, and its events stay.
+// byInterval returns the window over the oldest raw events if enough invocations have raw events. The running
+// invocation does not count, and its events stay.
 func (s *shape) byInterval(cfg Config) (*Window, string) {
 	if cfg.CompactionInterval == 0 {
 		return nil, ""
@@ -130,7 +133,7 @@ func (s *shape) byInterval(cfg Config) (*Window, string) {
 		interval = 1
 	}
 	holds := func(i int) bool { return s.inRunning(i) || newest(i) }
-	// This count is an upper bound: it includes events that have to stay, which take longer to find.
+	// This count is an upper bound: it includes events that must stay, which are more expensive to find.
 	waiting, later := s.invocations(func(i int) bool { return !holds(i) }), ""
 	if waiting >= interval {
 		w, x := s.selection(cfg, holds).window(ByInterval, cfg)
@@ -150,7 +153,7 @@ func (s *shape) byInterval(cfg Config) (*Window, string) {
 	return nil, fmt.Sprintf("%d of %d invocations%s", waiting, cfg.CompactionInterval, later)
 }
 
-// limited returns the reason if the input limit of a pass ends the window, or "".
+// limited returns the reason if the input limit ends the window, or "".
 func (x *selection) limited(w *Window, cfg Config) string {
 	if end := w.Start + w.Count; end == len(x.entries) || x.stays[end] || x.attached[end] {
 		return ""
@@ -158,7 +161,7 @@ func (x *selection) limited(w *Window, cfg Config) string {
 	return fmt.Sprintf("; one pass reads at most about %d tokens, and no call without its result", cfg.limits.Input)
 }
 
-// byClearing returns the window over old results of tools, if clearing them saves enough.
+// byClearing returns the window over old tool results if clearing them saves enough.
 func (s *shape) byClearing(cfg Config) (*Window, string) {
 	if cfg.ClearAfter == 0 {
 		return nil, ""
@@ -178,8 +181,8 @@ func (s *shape) byClearing(cfg Config) (*Window, string) {
 	return nil, fmt.Sprintf("clearing old results of tools would save %d of %d tokens%s", saved, cfg.ClearAfter, later)
 }
 
-// byInvocation returns the window over the older events of the running invocation, if its raw events have more tokens
-// than InvocationTokens, and half of that can be covered.
+// byInvocation returns the window over the older events of the running invocation. It requires that the raw events of
+// that invocation have InvocationTokens tokens, and that at least half of InvocationTokens can be covered.
 func (s *shape) byInvocation(cfg Config) (*Window, string) {
 	takes := s.sum(s.inRunning)
 	if cfg.InvocationTokens == 0 || takes == 0 {
@@ -200,9 +203,9 @@ func (s *shape) byInvocation(cfg Config) (*Window, string) {
 	return nil, fmt.Sprintf("the running invocation takes %d of %d tokens%s", takes, cfg.InvocationTokens, later)
 }
 
-// byTokens returns the window over the older events, if the prompt reaches the threshold and a sixteenth of the
-// threshold can be covered. Without the second condition, a tail that alone reaches the threshold would cause a call
-// after every event.
+// byTokens returns the window over the older events. It requires that the prompt reaches the threshold, and that a
+// sixteenth of the threshold can be covered. Without the second condition, a tail of the threshold's size would cause a
+// summarizer call after every event.
 func (s *shape) byTokens(cfg Config) (*Window, string) {
 	limit := cfg.TokenThreshold
 	if limit == 0 {
@@ -216,7 +219,7 @@ func (s *shape) byTokens(cfg Config) (*Window, string) {
 	all := s.selection(cfg, func(i int) bool { return i >= tail || newest(i) })
 	w, x := all.window(ByTokens, cfg)
 	reason := fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", s.prompt, limit)
-	if can := x.sum(x.covers); w == nil || can < worthwhile(limit) { // excludes events that must wait for the next window
+	if can := x.sum(x.covers); w == nil || can < worthwhile(limit) { // x excludes the events that no window can cover yet
 		return nil, fmt.Sprintf("%s, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it", reason, can)
 	}
 	can := all.sum(all.covers)
@@ -227,8 +230,8 @@ func (s *shape) byTokens(cfg Config) (*Window, string) {
 	return nil, reason + ", and what can go makes a pass " + why
 }
 
-// due reports whether a pass is made: because it pays, because a limit requires it (anyway), or because the caller does
-// ([Run.Force]). why is the reason if no pass is made.
+// due reports whether a pass is made. A pass is made if it pays, if a limit requires it (anyway), or if the caller
+// requires it ([Run.Force]). why is the reason if no pass is made.
 func (s *shape) due(w *Window, saved int, cfg Config, anyway bool) (bool, string) {
 	if anyway || s.run.Force {
 		return true, ""
@@ -236,10 +239,10 @@ func (s *shape) due(w *Window, saved int, cfg Config, anyway bool) (bool, string
 	return s.pays(w, saved, cfg)
 }
 
-// worthwhile returns the least savings, a sixteenth of a token threshold, that are worth a call of the summarizer.
+// worthwhile returns the smallest savings that are worth a summarizer call: a sixteenth of the threshold.
 func worthwhile(threshold int) int { return threshold/16 + min(1, threshold%16) }
 
-// byTiers returns the window over summaries of one level, if enough are adjacent.
+// byTiers returns the window over adjacent summaries of one level, if there are enough.
 func (s *shape) byTiers(cfg Config) (*Window, string) {
 	k := cfg.limits.Summaries
 	if w := s.tierMerge(s.chains(), k); w != nil {
@@ -248,7 +251,7 @@ func (s *shape) byTiers(cfg Config) (*Window, string) {
 	return nil, ""
 }
 
-// byMerging returns a window over summaries, if the prompt reaches the threshold and no raw events can be covered.
+// byMerging returns a window over summaries if the prompt reaches the threshold and no raw events can be covered.
 func (s *shape) byMerging(cfg Config) (*Window, string) {
 	limit := cfg.TokenThreshold
 	if limit == 0 || s.prompt < limit {

@@ -13,24 +13,24 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// maxFocus is how many runes of [Run.Focus] a summarizer is told.
+// maxFocus is the maximum number of runes of [Run.Focus] that a summarizer gets.
 const maxFocus = 1_000
 
-// Placeholders in a [Config.PromptTemplate]. TranscriptPlaceholder is required. WordCountPlaceholder stands for the
-// number of words that the summary should have.
+// Placeholders in a [Config.PromptTemplate]. TranscriptPlaceholder is required. WordCountPlaceholder is replaced with
+// the number of words that the summary should have.
 const (
 	TranscriptPlaceholder = "{conversation_history}"
 	WordCountPlaceholder  = "{summary_words}"
 )
 
-// DefaultPromptTemplate is the template of [DefaultConfig]: the transcript between tags, and the task after it.
-// [DefaultInstructions] are the rules for the summary.
+// DefaultPromptTemplate is the template of [DefaultConfig]. It has the transcript between tags, followed by the task.
+// [DefaultInstructions] has the rules for the summary.
 const DefaultPromptTemplate = transcriptBegin + TranscriptPlaceholder + transcriptEnd + `
 Write the summary that will stand in the place of these lines, by your rules, in the language of the conversation. Write
 about ` + WordCountPlaceholder + ` words or fewer, not counting Facts, and nothing but the summary.
 `
 
-// updateTemplate replaces DefaultPromptTemplate if summaries are merged.
+// updateTemplate is used instead of DefaultPromptTemplate when summaries are merged.
 const updateTemplate = transcriptBegin + TranscriptPlaceholder + transcriptEnd + `
 These lines are earlier summaries of one conversation, the oldest first. Write one summary in their place, by your rules,
 in the language of the conversation. Keep the goal, and every wish, limit, decision and fact that still holds; where a
@@ -40,7 +40,7 @@ about ` + WordCountPlaceholder + ` words or fewer, not counting Facts, and nothi
 
 const transcriptBegin, transcriptEnd = "<conversation>\n", "</conversation>\n"
 
-// DefaultInstructions are the [Request.Instructions] that go with [DefaultPromptTemplate].
+// DefaultInstructions are the [Request.Instructions] for [DefaultPromptTemplate].
 const DefaultInstructions = `You keep the memory of an assistant whose conversation has grown too long. You are given a part of it,
 one line for each message, tool call and tool result. The assistant will see your summary instead of these lines, and must
 be able to go on with its work from it alone.
@@ -90,23 +90,23 @@ Facts:
 // maxPartRunes is the length at which a part is cut in a prompt.
 const maxPartRunes = 4_000
 
-// Under briefTokens, the text of the events is the summary, since an answer would hardly be shorter. A later merge
-// condenses it.
+// briefTokens is the size below which the text of the events is the summary. An answer would hardly be shorter, and a
+// later merge condenses the text.
 const briefTokens = 32
 
-// Under shortTokens, the text of the events becomes the summary if the answer is too long or invents. If the fallback
-// may write instead, the text must also be shorter than the events.
+// shortTokens is the size below which the text of the events replaces an answer that is too long or invents
+// identifiers. If the fallback may write instead, the text must also be shorter than the events.
 const shortTokens = 128
 
-// The aim for the length of a summary: a fraction of the tokens that it replaces, but at least leastAim tokens. A list
-// of facts may take more, up to [maxAnswer].
+// Desired length of a summary: a fraction of the tokens that it replaces, and at least leastAim tokens. A list of facts
+// may be longer, up to [maxAnswer].
 const (
 	aimOfEvents    = 0.12
 	aimOfSummaries = 0.4
 	leastAim       = 48
 )
 
-// events returns the events of a group as a summarizer sees them.
+// events returns the events of a group in the form that a summarizer sees.
 func (p *pass[K]) events(g Group) []*patch.Event {
 	events := make([]*patch.Event, len(g.Indices))
 	for n, i := range g.Indices {
@@ -115,7 +115,7 @@ func (p *pass[K]) events(g Group) []*patch.Event {
 	return events
 }
 
-// shown returns the visible event with index i as it was logged, before its results were cleared.
+// shown returns the visible event with index i as it was logged, before any of its results were cleared.
 func (p *pass[K]) shown(i int) logged {
 	if o, ok := p.logged[i]; ok {
 		return o
@@ -124,8 +124,8 @@ func (p *pass[K]) shown(i int) logged {
 	return logged{event: e.Event, seq: e.Seq}
 }
 
-// representedTokens returns the visible tokens of a group, but at least briefTokens if results were cleared, so that a
-// summarizer is called for these.
+// representedTokens returns the visible tokens of a group. If results were cleared and the logged events have
+// briefTokens, it returns at least briefTokens, so that the summarizer is called.
 func (p *pass[K]) representedTokens(g Group) int {
 	visible, logged := p.shape.at(g.Indices), tokensOf(p.events(g))
 	if logged > visible && logged >= briefTokens {
@@ -134,7 +134,7 @@ func (p *pass[K]) representedTokens(g Group) int {
 	return visible
 }
 
-// ask sets the aim of the request, redacts the request, and builds the prompt.
+// ask redacts the request, sets its desired length, and builds the prompt.
 func (r *Request) ask(cfg Config) (err error) {
 	covered := tokensOf(r.Events)
 	for _, events := range []*[]*patch.Event{&r.Events, &r.Raw, &r.Told, &r.Before} {
@@ -149,11 +149,11 @@ func (r *Request) ask(cfg Config) (err error) {
 	}
 	aim := min(int(share*float64(covered)), cfg.limits.Summary*2/3)
 	r.AimTokens = min(r.MaxTokens, max(leastAim, aim))
-	// Placeholders are replaced in one pass, since the transcript may contain them.
+	// Replace all placeholders at once, because the transcript may contain placeholders.
 	template, conversation := cfg.PromptTemplate, transcriptOf(*r, cfg.limits.Input)
 	if template == DefaultPromptTemplate {
 		r.Instructions = DefaultInstructions
-		conversation = strings.ReplaceAll(conversation, "</conversation", `<\/conversation`) // the transcript must not contain its end tag
+		conversation = strings.ReplaceAll(conversation, "</conversation", `<\/conversation`) // the transcript must not contain its own end tag
 		if r.Merge {
 			template = updateTemplate
 		}
@@ -164,7 +164,7 @@ func (r *Request) ask(cfg Config) (err error) {
 	return nil
 }
 
-// words returns the number of words that the prompt asks for, in proportion more for small windows.
+// words returns the number of words that the prompt asks for. It is proportionally larger for small windows.
 func (r Request) words() int {
 	tokens := r.AimTokens
 	if !r.Merge {
@@ -181,19 +181,20 @@ func tokensOf(events []*patch.Event) int {
 	return n
 }
 
-// maxAnswer returns the limit for the summary of a group, in tokens.
+// maxAnswer returns the maximum size of a group's summary, in tokens.
 func (s *shape) maxAnswer(w *Window, g Group, cfg Config) int {
 	covered := s.at(g.Indices)
 	if w.Merge {
 		return min(longestMerged(covered), cfg.limits.Summary)
 	}
-	// A small group gets part of what the window saves on the other groups, so that it does not block these.
+	// A small group may use part of the tokens that the window saves elsewhere. Otherwise it would block the whole
+	// window.
 	least := min(leastAim, w.Tokens/(4*len(w.Groups)))
 	return min(max(covered*3/4, least), cfg.limits.Summary)
 }
 
-// longestMerged returns the limit for a summary of summaries of the given tokens. With
-// three quarters, a fact can survive all tiers.
+// longestMerged returns the maximum size of a summary that merges summaries of the given total size. With three
+// quarters, a fact can survive all tiers.
 func longestMerged(tokens int) int {
 	if tokens < briefTokens {
 		return tokens
@@ -201,8 +202,8 @@ func longestMerged(tokens int) int {
 	return tokens * 3 / 4
 }
 
-// wordForWord returns the text of all events of a request. It cuts the text where names and ids would be longer than
-// the text.
+// wordForWord returns the text of all events of a request. If names and ids would be longer than the text, the text is
+// cut.
 func wordForWord(r Request) string {
 	if !r.Merge {
 		return strings.TrimSpace(fitting(r.Events, 2*shortTokens*tokens.Token))
@@ -214,7 +215,7 @@ func wordForWord(r Request) string {
 	return strings.Join(texts, "\n")
 }
 
-// summariesBefore returns the visible summaries of a group's branch before its events.
+// summariesBefore returns the visible summaries of a group's branch and scope before the group's events.
 func (s *shape) summariesBefore(g Group) []*patch.Event {
 	var out []*patch.Event
 	for _, e := range s.entries[:g.Indices[0]] {
@@ -235,10 +236,9 @@ func transcriptOf(r Request, maxTokens int) string {
 	return b.String()
 }
 
-// fitting is a transcript of at most a size: long arguments and results are cut
-// first, then texts too, so that something of each event is shown as long as there is
-// room; then the middle of the whole is left out, up to the end of a line, so that no part of a
-// line passes for a turn.
+// fitting returns a transcript of at most the given size. First it cuts long arguments and results. Then it also cuts
+// texts, so that as many events as possible remain. Last it removes the middle of the transcript, up to the end of a
+// line, so that no partial line looks like a message.
 func fitting(events []*patch.Event, limit tokens.Size) string {
 	text := ""
 	for most := maxPartRunes; most >= 100; most /= 2 {
@@ -263,8 +263,7 @@ func fitting(events []*patch.Event, limit tokens.Size) string {
 	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s", text[:begin], utf8.RuneCountInString(text[begin:len(text)-len(rest)]), rest)
 }
 
-// reserve reserves room for the text that must be kept, at most half of the answer, and returns the text cut to that
-// room.
+// reserve cuts the text to keep to at most half of the answer, and reserves that room. It returns the cut text.
 func (r *Request) reserve(keep string) string {
 	keep = cutRunes(keep, r.MaxTokens/2*patch.RunesPerToken)
 	if keep == "" {
@@ -275,7 +274,7 @@ func (r *Request) reserve(keep string) string {
 	return keep
 }
 
-// inFocus puts the focus before a prompt.
+// inFocus prepends the focus to a prompt.
 func inFocus(focus, prompt string) string {
 	if focus == "" {
 		return prompt
@@ -283,7 +282,7 @@ func inFocus(focus, prompt string) string {
 	return "Above all, keep what concerns this: " + focus + "\n\n" + prompt
 }
 
-// focusOf returns a focus for the prompt: one line, of at most maxFocus runes.
+// focusOf returns the focus as one line of at most maxFocus runes.
 func focusOf(text string) string {
 	return cutRunes(strings.Join(strings.Fields(summaries.Clean(text)), " "), maxFocus)
 }

@@ -8,25 +8,25 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Run has information that a session's log does not have. In the zero Run no invocation is running.
+// Run has information that a session's log does not contain. In the zero Run, no invocation is running.
 type Run struct {
-	// Invocation is the id of the invocation that is running, or "". The user's newest message in it stays visible, and
-	// the interval trigger does not summarise its events.
+	// Invocation is the id of the running invocation, or "". The user's newest message in the running invocation stays
+	// visible. The interval trigger does not summarise that invocation's events.
 	Invocation string
 
-	// Pinned are ids of events that stay raw.
+	// Pinned are the ids of events that stay raw.
 	Pinned []string
 
-	// Focus says in a few words what summaries should keep above all. Summarizers get the first 1,000 runes, in the prompt and as
-	// [Request.Focus]. [Extractive] and [Plan] ignore it.
+	// Focus describes in a few words what summaries should keep above all. Summarizers get its first 1,000 runes, in
+	// the prompt and as [Request.Focus]. [Extractive] and [Plan] ignore Focus.
 	Focus string
 
-	// Force compacts the session even if a pass costs more than it saves, or the session has not grown since a failure.
-	// No window is skipped.
+	// Force compacts the session even if a pass does not pay, or if the session has not grown since a failure. No
+	// window is skipped.
 	Force bool
 }
 
-// group is a branch, without the suffixes of its runs, and an isolation scope. A summary covers one group.
+// group is a branch without its run suffixes, and an isolation scope. A summary covers one group.
 type group struct {
 	branch string
 	scope  string
@@ -36,25 +36,25 @@ func groupOf(e *patch.Event) group {
 	return group{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
 }
 
-// key returns the group of the events and of their summary.
+// key returns the group that the events and their summary belong to.
 func (g Group) key() group { return group{records.BranchWithoutRuns(g.Branch), g.Scope} }
 
-// shape is a visible log with the sums that planning needs for every trigger. It is immutable. All slices are by
+// shape is a visible log with the values that planning needs for every trigger. It is immutable. Slices are indexed by
 // visible index.
 type shape struct {
 	view     fold.View
 	entries  []fold.Entry
-	tokens   []int // total tokens of the events before each index; the last element counts all
-	prompt   int   // tokens that the prompt takes, measured or estimated
+	tokens   []int // total tokens of the events before each index; the last element is the total of all events
+	prompt   int   // measured or estimated tokens of the prompt
 	measured bool
 	pinned   map[string]bool // by event id
 	run      Run
 
 	// invocation numbers the invocations in the order of their first events. An event without invocation id belongs to
-	// the invocation before it, except that a message of the user begins a new invocation. Summaries have noInvocation.
+	// the previous event's invocation, but a user message without id begins a new one. Summaries have noInvocation.
 	invocation []int32
 	running    int32 // the number of the running invocation, or noInvocation
-	newest     int32 // the number of the last raw event's invocation
+	newest     int32 // the number of the invocation of the last raw event
 }
 
 const noInvocation = -1
@@ -112,7 +112,7 @@ func (s *shape) inRunning(i int) bool {
 	return s.running != noInvocation && s.invocation[i] == s.running
 }
 
-// between returns the number of tokens of the events in [from, to).
+// between returns the number of tokens of the events [from, to).
 func (s *shape) between(from, to int) int { return s.tokens[to] - s.tokens[from] }
 
 // sum returns the number of tokens of the events for which counts is true.
@@ -133,7 +133,7 @@ func (s *shape) at(indices []int) (n int) {
 	return n
 }
 
-// tail returns the index of the n-th raw event with content, counted from the end.
+// tail returns the index of the n-th raw event with content, counting from the end.
 func (s *shape) tail(n int) int {
 	i := len(s.entries)
 	for i > 0 && n > 0 {
@@ -145,9 +145,9 @@ func (s *shape) tail(n int) int {
 	return i
 }
 
-// retained reports whether an event stays because of [Config.RetainInvocations]. These invocations stay whole if they
-// have at most the given tokens. Otherwise, over is true, and the user's last question stays, with the last events up
-// to that many tokens.
+// retained returns a function that reports whether [Config.RetainInvocations] keeps an event. The newest invocations
+// stay whole if they have at most the given number of tokens. Otherwise over is true, and only the user's last question
+// and the last events up to that many tokens stay.
 func (s *shape) retained(cfg Config, most int) (holds func(i int) bool, over bool) {
 	newest, question := map[int32]bool{}, -1
 	for i := len(s.entries) - 1; i >= 0; i-- {
@@ -171,7 +171,8 @@ func (s *shape) retained(cfg Config, most int) (holds func(i int) bool, over boo
 	return func(i int) bool { return newest[s.invocation[i]] && (i >= tail || i == question) }, true
 }
 
-// liveQuestion returns the index of the running invocation's newest message of the user, function responses aside, or -1.
+// liveQuestion returns the index of the user's newest message in the running invocation, or -1. Messages with only
+// function responses do not count.
 func (s *shape) liveQuestion() int {
 	for i := len(s.entries) - 1; i >= 0; i-- {
 		if s.inRunning(i) && isQuestion(s.entries[i].Event) {
@@ -185,20 +186,20 @@ func (s *shape) liveQuestion() int {
 type selection struct {
 	*shape
 
-	// stays are the events that no summary may cover.
+	// stays marks the events that no summary may cover.
 	stays []bool
 
-	// last is, for each event, the last event tied to it by calls and responses, mostly itself. Tied events are covered
-	// together or not at all.
+	// last has for each event the last event that calls and responses tie to it. For most events, that is the event
+	// itself. Tied events are covered together or not at all.
 	last []int32
 
-	// attached reports, for each event, that an event that stays lies between it and its last. An attached event is
-	// outside a window's span; it is removed together with its last. attachedTo has the attached events by their last.
+	// attached marks the events with a staying event between them and their last. An attached event is outside a
+	// window's span and is removed together with its last. attachedTo maps each last to the events attached to it.
 	attached   []bool
 	attachedTo map[int][]int
 }
 
-// selection selects the raw events that a summary may cover. holds reports which events the trigger excludes.
+// selection returns the raw events that a summary may cover. holds reports which events the trigger excludes.
 func (s *shape) selection(cfg Config, holds func(i int) bool) *selection {
 	calls := s.view.Calls()
 	stays, _ := s.openCalls(calls, cfg)
@@ -209,7 +210,7 @@ func (s *shape) selection(cfg Config, holds func(i int) bool) *selection {
 	return s.tied(stays, ties.Last(len(s.entries), calls))
 }
 
-// tied returns the selection without the events that stay, and without the events tied to these.
+// tied returns the selection without the staying events and the events tied to them.
 func (s *shape) tied(stays []bool, last []int32) *selection {
 	for i, of := range last {
 		stays[of] = stays[of] || stays[i]
@@ -218,7 +219,7 @@ func (s *shape) tied(stays []bool, last []int32) *selection {
 		stays[i] = stays[i] || stays[of]
 	}
 	x := &selection{shape: s, stays: stays, last: last, attached: make([]bool, len(stays)), attachedTo: map[int][]int{}}
-	// From the end: an attached event splits the span, which may attach earlier events tied to later ones.
+	// Go backwards: an attached event splits the span, which may attach earlier events to later ones.
 	end := len(stays)
 	for i := end - 1; i >= 0; i-- {
 		if stays[i] {
@@ -232,15 +233,15 @@ func (s *shape) tied(stays []bool, last []int32) *selection {
 	return x
 }
 
-// covers reports whether a window may hold the event.
+// covers reports whether a window may contain the event.
 func (x *selection) covers(i int) bool { return !x.stays[i] }
 
-// held returns the number of tokens of the raw events that stay. No pass removes them, so they do not justify a pass
+// held returns the number of tokens of the raw events that stay. No pass can remove them, so they must not force a pass
 // that does not pay.
 func (x *selection) held() int { return x.sum(func(i int) bool { return x.stays[i] && x.raw(i) }) }
 
-// isRecord reports whether the event is a compaction record of a foreign log, whose text no model sees. It stays as it is
-// until it is adopted.
+// isRecord reports whether the event is ADK's record of a compaction and has no other content. It stays until package
+// adkrecord adopts it.
 func isRecord(e *patch.Event) bool {
 	if e.SaysSomething() {
 		return false
@@ -249,7 +250,7 @@ func isRecord(e *patch.Event) bool {
 	return ok
 }
 
-// isQuestion reports whether the event is a message of the user that has more than function responses.
+// isQuestion reports whether the event is a user message with more than function responses.
 func isQuestion(e *patch.Event) bool {
 	return e.Author() == "user" && e.SaysSomething() && !onlyResponses(e)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// summary returns the event that replaces a group of a window.
+// summary returns the event that replaces a group of the window.
 func (p *pass[K]) summary(r *groupRequest) (*patch.Event, error) {
 	g := r.group
 	return patch.NewEvent(patch.Fields{
@@ -23,8 +23,8 @@ func (p *pass[K]) summary(r *groupRequest) (*patch.Event, error) {
 	})
 }
 
-// metadata returns the custom metadata of a summary: its lineage, and the records (ranges of seqs) that its summarizer
-// was shown as context. Erasing one of these records erases the summary.
+// metadata returns the custom metadata of a summary: its lineage, and the seq ranges of the records that its summarizer
+// saw as context. Erasing one of these records also erases the summary.
 func (p *pass[K]) metadata(r *groupRequest) map[string]any {
 	lineage := p.lineage(r.group)
 	lineage.Model = r.model
@@ -47,10 +47,10 @@ func (p *pass[K]) metadata(r *groupRequest) map[string]any {
 	return metadata
 }
 
-// author returns the author of a group's summary: the common author of its events, or else the
-// user. For an agent that sees only the running turn, ADK searches backwards for the newest event
-// of another author. A summary of the agent's own events by another author would end that search,
-// and hide the question from the agent.
+// author returns the author of a group's summary. It is the author of the group's events, or "user" if they have
+// several authors. For an agent that sees only the running turn, ADK searches backwards for the newest event of another
+// author. If a summary of the agent's own events had another author, the search would stop at the summary, and the
+// agent would not see the question.
 func (s *shape) author(g Group) string {
 	author := s.entries[g.Indices[0]].Event.Author()
 	for _, i := range g.Indices {
@@ -61,8 +61,8 @@ func (s *shape) author(g Group) string {
 	return author
 }
 
-// compaction returns ADK's record of a group's summary: the least and the greatest time of the covered events, and the
-// visible events in between that the summary does not cover.
+// compaction returns ADK's compaction record for a group's summary. The record has the earliest and latest times of the
+// covered events. It excludes the visible events in that range that the summary does not cover.
 func (s *shape) compaction(w *Window, g Group, text string) *patch.EventCompaction {
 	gone := map[int]bool{}
 	for _, span := range w.spans() {
@@ -87,7 +87,7 @@ func (s *shape) compaction(w *Window, g Group, text string) *patch.EventCompacti
 	return c
 }
 
-// lineage returns the lineage of the summary of a group.
+// lineage returns the lineage of a group's summary.
 func (p *pass[K]) lineage(g Group) Lineage {
 	if p.window.Merge {
 		var of []Lineage
@@ -104,9 +104,9 @@ func (p *pass[K]) lineage(g Group) Lineage {
 	return l
 }
 
-// patches returns the patches that replace a window by summaries, from the end of the log, so that no patch shifts the
-// next. A summary takes the position of its last event. After later events of its branch and scope, a model would take
-// it for newer than these.
+// patches returns the patches that replace a window with summaries. The last span comes first, so no patch shifts the
+// indices of the next. A summary takes the position of the last event that it covers. Placed after later events of its
+// branch and scope, it would look newer than these events.
 func (w *Window) patches(summaries []*patch.Event) (out []*patch.PatchEvent) {
 	spans := w.spans()
 	for n := len(spans) - 1; n >= 0; n-- {

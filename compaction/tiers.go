@@ -2,17 +2,17 @@ package compaction
 
 import "slices"
 
-// chain holds summaries of one branch and isolation scope, in order, with no raw event between them.
+// chain is a sequence of summaries of one branch and isolation scope, with no raw event between them.
 type chain struct {
 	indices []int
 	lineage []Lineage
 
-	// levels are the levels of the summaries, each raised to the highest level after it, so they never rise along the
-	// chain. In the log, a lower level can precede a higher one if an open call between them was covered later.
+	// levels are the levels of the summaries, each raised to the highest level after it. So levels never rise along the
+	// chain. In the log, a lower level can precede a higher one if an open call between the two was summarised late.
 	levels []int
 }
 
-// chains returns the chains of the visible log, the oldest first.
+// chains returns the chains of the visible log, oldest first.
 func (s *shape) chains() []*chain {
 	var all []*chain
 	var current map[group]*chain
@@ -47,7 +47,7 @@ func (c *chain) setLevels(k int) {
 	}
 }
 
-// runs yields the ranges [from, to) of equal level, the lowest level first.
+// runs yields the ranges [from, to) of equal level, lowest level first.
 func (c *chain) runs(yield func(from, to int) bool) {
 	to := len(c.levels)
 	for to > 0 {
@@ -62,8 +62,8 @@ func (c *chain) runs(yield func(from, to int) bool) {
 	}
 }
 
-// tierMerge returns a window over the oldest k adjacent summaries of the lowest level with k adjacent summaries, or
-// nil.
+// tierMerge finds the lowest level with k adjacent summaries, and returns a window over the oldest k of them. It
+// returns nil if there is no such level.
 func (s *shape) tierMerge(chains []*chain, k int) *Window {
 	var best *chain
 	var at int
@@ -81,15 +81,15 @@ func (s *shape) tierMerge(chains []*chain, k int) *Window {
 	return s.merge(ByTiers, best.indices[at:at+k])
 }
 
-// forcedMerge returns a window over fewer than k summaries: adjacent summaries of the lowest level that has two; if no
-// level has, the two of the lowest levels. It returns nil if no merge brings the prompt under the threshold or is worth
-// a call.
+// forcedMerge returns a window over fewer than k summaries. It takes the adjacent summaries of the lowest level that
+// has two. If no level has two, it takes the last two summaries of a chain. It returns nil if no merge brings the
+// prompt under the threshold or is worth a summarizer call.
 func (s *shape) forcedMerge(chains []*chain, k, threshold int) *Window {
 	var best []int
 	lowest := 0
 	offer := func(level int, indices []int) {
 		saved := s.at(indices)
-		saved -= longestMerged(saved) // at least, or the answer is refused
+		saved -= longestMerged(saved) // minimum savings, since a longer answer is refused
 		worth := s.prompt-saved < threshold || saved >= worthwhile(threshold)
 		if worth && (best == nil || level < lowest) {
 			best, lowest = indices, level

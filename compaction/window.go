@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// invocations returns the number of invocations with a raw event for which counts is true.
+// invocations returns the number of invocations that have a raw event for which counts is true.
 func (s *shape) invocations(counts func(i int) bool) int {
 	seen := map[int32]bool{}
 	for i, number := range s.invocation {
@@ -20,8 +20,8 @@ func (s *shape) invocations(counts func(i int) bool) int {
 	return len(seen)
 }
 
-// window returns the oldest stretch that can be covered, within the summarizer's input limit, or nil. It also returns
-// the selection without the events that proved impossible to cover, so that they do not count as waiting.
+// window returns the oldest window within the summarizer's input limit, or nil. It also returns the selection without
+// the events that turned out to be impossible to cover, so these events do not count as waiting.
 func (x *selection) window(by Trigger, cfg Config) (*Window, *selection) {
 	for {
 		oldest, refused := x.windows(by, cfg)
@@ -36,22 +36,22 @@ func (x *selection) window(by Trigger, cfg Config) (*Window, *selection) {
 	}
 }
 
-// windows returns the oldest window, and the events that cannot be covered: if these were removed, or replaced by a
-// summary, a model's API would refuse the log.
+// windows returns the oldest window, and the events that cannot be covered. An event cannot be covered if a model's API
+// would refuse the log after its removal.
 func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []int) {
 	for start := 0; start < len(x.entries); {
 		if x.stays[start] || x.attached[start] {
 			start++
 			continue
 		}
-		end, alone := start, start // before alone, events may be attached
+		end, alone := start, start // events before alone may have attached events
 		for ; end < len(x.entries) && !x.stays[end] && !x.attached[end]; end++ {
 			if x.attachedTo[end] != nil {
 				alone = end + 1
 			}
 		}
-		// Behind the oldest window, only windows with attached events, and windows behind a summary of role model, can be
-		// refused. The others are not built, since that is expensive.
+		// After the oldest window, only two kinds of windows can be refused: windows with attached events, and windows
+		// after a summary of role model. The loop skips all other windows, because they are expensive to build.
 		for start < end && (oldest == nil || start < alone || x.modelSummary(start-1)) {
 			to := x.reach(start, end, cfg.limits.Input)
 			if by == ByInterval {
@@ -73,8 +73,8 @@ func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []i
 	return oldest, refused
 }
 
-// reach returns the end of a window from start. The window has as many closed units as the limit allows, and at least
-// one. If it does not reach end, it stops after the last whole invocation, if it contains one.
+// reach returns the end of a window that begins at start. The window takes as many closed units as fit within the
+// limit, and at least one. If the window does not reach end, it stops after its last whole invocation, if it has one.
 func (x *selection) reach(start, end int, limit int) int {
 	tokens, fits, whole := 0, start, start
 	closed := int32(start)
@@ -85,7 +85,7 @@ func (x *selection) reach(start, end int, limit int) int {
 		}
 		closed = max(closed, x.last[i])
 		if int(closed) > i {
-			continue // a call's response is still to come
+			continue // a response to a call in the window follows
 		}
 		if tokens > limit && fits > start {
 			if whole > start {
@@ -101,8 +101,8 @@ func (x *selection) reach(start, end int, limit int) int {
 	return end
 }
 
-// leaving returns the end of a window that the input limit ends at to. If the events from there to end have fewer
-// invocations than the interval, the window ends earlier, at the last boundary between invocations that leaves enough
+// leaving returns the end of a window that the input limit ends at to. If fewer than interval invocations would remain
+// between to and end, the window ends earlier. It then ends at the last boundary between invocations that leaves enough
 // of them.
 func (x *selection) leaving(start, to, end, interval int) int {
 	left := map[int32]bool{}
@@ -115,7 +115,7 @@ func (x *selection) leaving(start, to, end, interval int) int {
 	return to
 }
 
-// shownTokens estimates the size of an event in a transcript: its content, and on each line the author and the call id.
+// shownTokens estimates the size of an event in a transcript: its content, and the author and call id of each line.
 func shownTokens(e *patch.Event) int {
 	runes := len(e.Author()) + len(": \n")
 	for p := range e.FunctionParts() {
@@ -124,8 +124,8 @@ func shownTokens(e *patch.Event) int {
 	return records.LoggedTokens(e) + (runes+patch.RunesPerToken-1)/patch.RunesPerToken
 }
 
-// covering returns the window over [start, end) and the events attached to it. gone are the spans removed without a
-// summary in their place.
+// covering returns the window over [start, end) and the events attached to it. gone has the spans that are removed
+// without a summary in their place.
 func (x *selection) covering(by Trigger, start, end int) (w *Window, gone []Span) {
 	w = &Window{Trigger: by, Span: Span{start, end - start}}
 	var indices []int
@@ -145,7 +145,7 @@ func (x *selection) covering(by Trigger, start, end int) (w *Window, gone []Span
 	return w, gone
 }
 
-// fill sets the groups, invocations and tokens of a window with the given events, in order.
+// fill sets the groups, invocations and tokens of a window from its events. indices is in ascending order.
 func (s *shape) fill(w *Window, indices []int) {
 	var groups []Group
 	at := map[group]int{}
@@ -181,8 +181,8 @@ func (s *shape) fill(w *Window, indices []int) {
 	})
 }
 
-// isAccepted reports whether a model's API accepts the log without the given spans: their removal must not put a
-// function call first, or directly after a summary of role model.
+// isAccepted reports whether a model's API accepts the log after the given spans are removed. It would refuse a
+// function call that comes first, or directly after a summary of role model.
 func (s *shape) isAccepted(w *Window, gone []Span) bool {
 	if len(gone) == 0 {
 		return true
@@ -218,8 +218,8 @@ func (s *shape) modelSummary(i int) bool {
 	return s.entries[i].Summary && s.entries[i].Event.Role() == "model"
 }
 
-// hasFunctionPart reports whether an event has a function response (if response is set) or a call. It decodes no
-// content.
+// hasFunctionPart reports whether an event has a function response (if response is true) or a function call (if it is
+// false). It decodes no content.
 func hasFunctionPart(e *patch.Event, response bool) bool {
 	for p := range e.FunctionParts() {
 		if p.Response == response {
@@ -229,7 +229,7 @@ func hasFunctionPart(e *patch.Event, response bool) bool {
 	return false
 }
 
-// spansOf returns the stretches of adjacent indices, which ascend.
+// spansOf returns the spans of adjacent indices. indices is in ascending order.
 func spansOf(indices []int) []Span {
 	var spans []Span
 	for _, i := range indices {

@@ -9,15 +9,15 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Limits of a [Worker]: sessions in its queue, and sessions that it compacts at once.
+// Limits of a [Worker].
 const (
-	workerQueue    = 1024 // sessions that wait
-	workerParallel = 2    // sessions that are compacted at once
+	workerQueue    = 1024 // maximum number of queued sessions
+	workerParallel = 2    // maximum number of sessions compacted at once
 )
 
-// Worker compacts sessions in the background. After each invocation, call [Worker.Notify] with its session. One
-// goroutine at a time compacts a session. The Compactor logs and counts failures; the caller of Notify never sees them.
-// A Worker is safe for use by any number of goroutines.
+// Worker compacts sessions in the background. After each invocation, call [Worker.Notify] with the session's key. At
+// most one goroutine compacts a given session at a time. The Compactor logs and counts failures; Notify does not report
+// them. A Worker is safe for concurrent use.
 type Worker[K comparable] struct {
 	compactor *Compactor[K]
 	parallel  int
@@ -25,13 +25,13 @@ type Worker[K comparable] struct {
 
 	ctx    context.Context // cancelled when the context of Close ends
 	cancel context.CancelFunc
-	idle   sync.WaitGroup // of the goroutines that compact
+	idle   sync.WaitGroup // waits for the compacting goroutines
 
 	mu      sync.Mutex
 	closed  bool
-	running int // goroutines
+	running int // number of compacting goroutines
 	queue   []K
-	state   map[K]stage // of the sessions that wait or run
+	state   map[K]stage // of each queued or running session
 	stats   WorkerStats
 }
 
@@ -41,7 +41,7 @@ type stage int
 const (
 	queued stage = iota + 1
 	runs
-	runningAndQueued // notified while it runs
+	runningAndQueued // notified while running
 )
 
 // WorkerStats counts the notifications of a worker and the passes of its compactor.
@@ -49,15 +49,15 @@ type WorkerStats struct {
 	Attempts Stats
 
 	Notified uint64 // calls of Notify
-	Merged   uint64 // calls of Notify for a session that was queued already
+	Merged   uint64 // calls of Notify for a session that was already queued
 	Dropped  uint64 // calls of Notify that returned false
-	Ended    uint64 // sessions that were processed
-	Waiting  int    // sessions that wait now
-	Running  int    // sessions that are being compacted now
+	Ended    uint64 // compactions that ended
+	Waiting  int    // sessions in the queue
+	Running  int    // sessions being compacted
 }
 
-// NewWorker returns a worker that compacts two sessions at once and queues up to 1,024. The error
-// matches [patch.ErrInvalid] if the compactor is nil. The worker has goroutines only while there is work.
+// NewWorker returns a worker that compacts two sessions at once and queues up to 1,024. If the compactor is nil, the
+// error matches [patch.ErrInvalid]. An idle worker has no goroutines.
 func NewWorker[K comparable](c *Compactor[K]) (*Worker[K], error) {
 	if c == nil {
 		return nil, fmt.Errorf("%w: the compactor is nil", patch.ErrInvalid)
@@ -67,8 +67,8 @@ func NewWorker[K comparable](c *Compactor[K]) (*Worker[K], error) {
 	return w, nil
 }
 
-// Notify enqueues a session that has grown, and returns at once. It returns false if the queue is full or the worker is
-// closed. After a full queue, a later Notify compacts the session.
+// Notify queues a session for compaction and returns at once. It returns false if the queue is full or the worker is
+// closed. A session that a full queue rejected is compacted after a later Notify.
 func (w *Worker[K]) Notify(key K) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +89,7 @@ func (w *Worker[K]) Notify(key K) bool {
 	return false
 }
 
-// push enqueues a session, and starts a goroutine if fewer than parallel run. The caller holds the mutex.
+// push queues a session. If fewer than w.parallel goroutines run, push starts one. The caller holds the mutex.
 func (w *Worker[K]) push(key K) {
 	w.state[key] = queued
 	w.queue = append(w.queue, key)
@@ -100,7 +100,7 @@ func (w *Worker[K]) push(key K) {
 	}
 }
 
-// run compacts sessions until none waits.
+// run compacts sessions until the queue is empty.
 func (w *Worker[K]) run() {
 	defer w.idle.Done()
 	for {
@@ -141,8 +141,8 @@ func (w *Worker[K]) compact(key K) {
 	if w.ctx.Err() != nil {
 		return
 	}
-	// The compactor has logged, counted and reported its failures. A panic that arrives here comes
-	// from Options.Observe or from the log.
+	// The compactor has already logged and reported its own failures. A panic that arrives here comes from
+	// Options.Observe or from the log.
 	defer func() {
 		if p := recover(); p != nil {
 			w.compactor.panicked(w.ctx, key, &panicError{ErrPanic, p, debug.Stack()})
@@ -151,7 +151,7 @@ func (w *Worker[K]) compact(key K) {
 	_, _ = w.compactor.MaybeCompact(w.ctx, key)
 }
 
-// Stats returns the counters and how many sessions wait and run.
+// Stats returns the counters and the current numbers of queued and running sessions.
 func (w *Worker[K]) Stats() WorkerStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,9 +161,9 @@ func (w *Worker[K]) Stats() WorkerStats {
 	return s
 }
 
-// Close refuses new sessions and waits until all queued and running compactions are done. If ctx ends first, Close
-// cancels them, waits until they have stopped, and returns ctx's error; summaries written until then stay. Further
-// calls of Close wait as well.
+// Close rejects new sessions and waits until all queued and running compactions have ended. If ctx ends first, Close
+// cancels the compactions, waits until they have stopped, and returns ctx's error. Summaries written before that
+// remain. Further calls of Close wait too.
 func (w *Worker[K]) Close(ctx context.Context) error {
 	w.mu.Lock()
 	w.closed = true
