@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// revertBlanks reverts visible summaries that were erased, so that their remaining events are summarised again. The
-// visible log grows by at most a summarizer's input limit; the next plan reverts further blanks.
+// revertBlanks reverts visible summaries whose content was erased, so that their remaining events are summarised again.
+// The visible log grows by at most a summarizer's input limit. The next pass reverts further blanks.
 func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fold.View, error) {
 	if len(blanks.Visible(v, nil)) == 0 {
 		return v, nil
@@ -41,7 +41,7 @@ func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fo
 	return done.View, err
 }
 
-// records reads records of a log, whose seqs ascend.
+// records reads the records with the given seqs, which are in ascending order.
 func (c *Compactor[K]) records(ctx context.Context, key K, seqs []uint64) (out []patch.Record, err error) {
 	for len(seqs) > 0 {
 		n := len(out)
@@ -49,7 +49,7 @@ func (c *Compactor[K]) records(ctx context.Context, key K, seqs []uint64) (out [
 			if err != nil {
 				return nil, err
 			}
-			if len(seqs) == 0 || r.Seq != seqs[0] { // read the record at its own seq
+			if len(seqs) == 0 || r.Seq != seqs[0] { // not adjacent: start again at seqs[0]
 				break
 			}
 			out, seqs = append(out, r), seqs[1:]

@@ -97,8 +97,8 @@ type Attempt[K comparable] struct {
 	Trigger  Trigger
 	Duration time.Duration // including the summarizer's calls
 
-	// Lost is equal to Written.Lost. Invented counts identifiers in the answers that do not occur in the events,
-	// including refused answers.
+	// Lost is equal to Written.Lost. Invented is Written.Invented plus the number of invented identifiers in the
+	// refused answer that Err describes, if any.
 	Lost, Invented int
 }
 

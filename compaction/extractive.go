@@ -9,15 +9,15 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Extractive is a [Summarizer] that needs no model and no network: it selects text from the events, as
-// docs/COMPACTION.md describes, and writes no text of its own. It is safe for concurrent use.
+// Extractive is a [Summarizer] that uses no model and no network. It selects text from the events as described in
+// docs/COMPACTION.md, and composes no text itself. It is safe for concurrent use.
 //
-// An answer has at most [Request.MaxTokens]. Extractive has fixed budgets for sentences and for facts, and ignores
-// AimTokens, Focus and Prompt. It does not repeat facts of a summary in Before. If MaxTokens is too small, or if the
-// events have no text, it declines. It fails only if ctx ends or an event is nil.
+// An answer has at most [Request.MaxTokens] tokens. Extractive ignores AimTokens, Focus and Prompt, because it has
+// fixed budgets for sentences and facts. It does not repeat the facts of summaries in Before. If MaxTokens is too small
+// or the events have no text, it declines. It fails only if ctx has ended or an event is nil.
 type Extractive struct{}
 
-// extractiveModel is the [Response.Model] of Extractive.
+// extractiveModel is the [Response.Model] of [Extractive].
 const extractiveModel = "extractive"
 
 var _ Summarizer = Extractive{}
@@ -37,7 +37,7 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	return Response{Text: text, Model: extractiveModel}, nil
 }
 
-// input returns the input of package extractive for a request.
+// input converts a request to the input of package extractive.
 func (r Request) input() extractive.Input {
 	in := extractive.Input{Events: r.Events, Max: r.MaxTokens}
 	if r.Merge {
@@ -54,12 +54,12 @@ func (r Request) input() extractive.Input {
 	return in
 }
 
-// An answer with less than one token in shortAnswer of its events' tokens gets the whole summary of Extractive
-// appended.
+// shortAnswer is the ratio of events' tokens to answer's tokens above which Extractive's whole summary is appended to
+// the answer.
 const shortAnswer = 40
 
-// also returns facts that a model's answer lacks, under a heading: the user's short limits, rows, and used identifiers; for
-// an answer that is far too short, the whole summary of Extractive.
+// also returns facts that a model's answer lacks, under a heading: the user's short rules, rows, and used identifiers.
+// If the answer is far too short, it returns Extractive's whole summary.
 func (r *groupRequest) also(answer string) string {
 	in := r.input()
 	says := patch.EstimateTextTokens(answer)
@@ -76,5 +76,5 @@ func (r *groupRequest) also(answer string) string {
 
 const (
 	alsoRoom  = 4     // tokens of the heading
-	leastAlso = 1_000 // tokens below which a window is small enough for any answer
+	leastAlso = 1_000 // below this many tokens of events, any answer is long enough
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// recordSeq yields records in order.
+// recordSeq yields records in log order.
 type recordSeq = iter.Seq2[patch.Record, error]
 
 // history reads the log of a view.
@@ -18,7 +18,7 @@ type history struct {
 	records func(from uint64) recordSeq
 }
 
-// record returns the record with a seq, or a zero record if the log has none.
+// record returns the record with the given seq, or a zero record if the log has none.
 func (h history) record(seq uint64) (patch.Record, error) {
 	for r, err := range h.records(seq) {
 		if err == nil && r.Seq != seq {
@@ -29,11 +29,11 @@ func (h history) record(seq uint64) (patch.Record, error) {
 	return patch.Record{}, nil
 }
 
-// logged is an event as it was logged, and the seq of its record.
+// logged is an event in its logged form, and the seq of its record.
 type logged struct {
 	event    *patch.Event
 	seq      uint64
-	inserted bool // by a patch
+	inserted bool // a patch inserted the event
 }
 
 func eventsOf(all []logged) []*patch.Event {
@@ -44,8 +44,8 @@ func eventsOf(all []logged) []*patch.Event {
 	return events
 }
 
-// original returns the event as it was logged, before its results were cleared or shortened. seq is the seq of e's
-// record. If no patch of this log gave e the origin that it names, e is the original.
+// original returns e as it was logged before its results were cleared or shortened. seq is the seq of e's record. If e
+// names an origin but no patch of this log inserted e, e itself is the original.
 func (h history) original(e *patch.Event, seq uint64) (logged, error) {
 	for at := (logged{event: e, seq: seq}); ; {
 		o, ok := at.event.Origin()
@@ -69,7 +69,7 @@ func (h history) original(e *patch.Event, seq uint64) (logged, error) {
 	}
 }
 
-// originals returns the originals of a window's events with cleared results, by visible index.
+// originals returns the originals of the window's events that have cleared results, by visible index.
 func (h history) originals(s *shape, w *Window) (map[int]logged, error) {
 	all := map[int]logged{}
 	for _, g := range w.Groups {
@@ -88,10 +88,10 @@ func (h history) originals(s *shape, w *Window) (map[int]logged, error) {
 	return all, nil
 }
 
-// shownAgain returns, in order, the raw events of the last n invocations before a group of a window. They are of the
-// group's branch and scope, and only summaries hide them. Events that a user removed are left out.
+// shownAgain returns, in order, the raw events of the last n invocations before a group of a window. It selects the
+// events of the group's branch and scope that only summaries hide. Events that a user removed are not among them.
 func (h history) shownAgain(g Group, n int) ([]logged, error) {
-	hides := false // whether a summary of the group's branch and scope stands before the group
+	hides := false // whether a summary of the group's branch and scope precedes the group
 	for _, e := range h.view.Entries() {
 		hides = hides || e.Index < g.Indices[0] && e.Summary && groupOf(e.Event) == g.key()
 	}
@@ -99,7 +99,7 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 		return nil, nil
 	}
 	end := h.view.Entry(g.Indices[0]).Seq - 1
-	for width := uint64(63); ; width *= 4 { // the last invocations are a small part of a long log
+	for width := uint64(63); ; width *= 4 { // read backwards: the last invocations are a small part of a long log
 		from := uint64(1)
 		if end > width {
 			from = end - width
@@ -115,8 +115,8 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 	}
 }
 
-// covered returns, in order, the raw events that the summaries of a group cover, as they were logged. told are the
-// summaries not written by [Extractive], or that do not say which records they cover.
+// covered returns, in order, the raw events that the summaries of a group cover, in their logged form. told are the
+// summaries that [Extractive] did not write, or that do not name the records that they cover.
 func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err error) {
 	from, to := uint64(0), uint64(0)
 	for _, i := range g.Indices {
@@ -137,7 +137,7 @@ func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err 
 }
 
 // represented returns, in order, the raw events of a group's branch and scope in the records [from, to] that only
-// summaries hide. It leaves out copies of events, and events that a visible copy replaces.
+// summaries hide. It omits copies of events, and events with a visible copy.
 func (h history) represented(g Group, from, to uint64) (events []logged, err error) {
 	places, err := h.view.Places()
 	if err != nil {
@@ -168,8 +168,8 @@ func (h history) represented(g Group, from, to uint64) (events []logged, err err
 	return events, nil
 }
 
-// lastInvocations returns the events of the last n invocations. whole reports that events has older ones too, so the
-// first of the n is complete. An event without invocation id belongs to the invocation before it.
+// lastInvocations returns the events of the last n invocations. An event without invocation id belongs to the previous
+// event's invocation. whole reports whether events also has older invocations, so that the first of the n is complete.
 func lastInvocations(events []logged, n int) (last []logged, whole bool) {
 	seen := map[string]bool{}
 	invocations := make([]string, len(events))

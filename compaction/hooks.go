@@ -14,22 +14,22 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// ErrVetoed: [Options.Prepare] or [Options.Approve] returned an error.
+// ErrVetoed means that [Options.Prepare] or [Options.Approve] returned an error.
 var ErrVetoed = errors.New("vetoed")
 
-// PrepareRequest has the events that one summary is about to cover.
+// PrepareRequest describes a summary that is about to be written.
 type PrepareRequest[K comparable] struct {
 	Key     K
 	View    fold.View // the view that the pass was planned on
 	Trigger Trigger
 
-	// Events are the events that the summary will cover, as they were logged: raw events of one
-	// branch and isolation scope, or, if Merge is set, summaries. The callee owns the slice.
+	// Events are the events that the summary will cover, in their logged form. They are raw events of one branch and
+	// isolation scope, or summaries if Merge is set. The callee owns the slice.
 	Events []*patch.Event
 	Merge  bool
 }
 
-// prepare calls Options.Prepare for events, and returns the text that must be kept.
+// prepare calls Options.Prepare for events. It returns the text that the summary must contain.
 func (p *pass[K]) prepare(ctx context.Context, events []*patch.Event) (keep string, err error) {
 	if p.c.opts.Prepare == nil {
 		return "", nil
@@ -48,31 +48,31 @@ func (p *pass[K]) prepare(ctx context.Context, events []*patch.Event) (keep stri
 	return strings.TrimSpace(summaries.Clean(keep)), nil
 }
 
-// ApproveRequest has the patches that a pass of compaction is about to log.
+// ApproveRequest describes a pass that is about to be logged.
 type ApproveRequest[K comparable] struct {
 	Key K
 
-	// View is the view that the pass was planned on. Events may have been appended since.
+	// View is the view that the pass was planned on. Events may have been appended to the log after this view.
 	View fold.View
 
-	// Summaries are the events that will replace the covered events. There are none if the covered events have no text
-	// (such as state changes), or if the pass clears tool results.
+	// Summaries are the new summaries. There are none if the pass clears tool results, or if the covered events have no
+	// text.
 	Summaries []SummaryDraft
 
-	// Patches are logged in this order, all or none.
+	// Patches are the patches of the pass, in the order in which they are logged. Either all or none are logged.
 	Patches []*patch.PatchEvent
 
 	// Written describes the pass. Its Duration excludes the time for approval and logging.
 	Written Written
 }
 
-// SummaryDraft is a summary that is about to be logged, and the events that it covers.
+// SummaryDraft is a summary that is about to be logged, with the events that it covers.
 type SummaryDraft struct {
 	Event  *patch.Event
-	Events []*patch.Event // raw events as they were logged, or summaries if the pass merges some
+	Events []*patch.Event // raw events in their logged form, or summaries if the pass merges summaries
 }
 
-// approve calls Options.Approve for patches.
+// approve calls Options.Approve for the pass.
 func (p *pass[K]) approve(ctx context.Context, summaries []*patch.Event, patches []*patch.PatchEvent) error {
 	if p.c.opts.Approve == nil {
 		return nil
@@ -97,15 +97,16 @@ func vetoed(err error) error {
 	return fmt.Errorf("%w: %w", ErrVetoed, err)
 }
 
-// A caller's function is not called while maxGivenUp abandoned calls of it have not returned.
+// maxGivenUp is the number of abandoned calls of a caller's function at which the function is not called again. Calls
+// that have returned since do not count.
 const maxGivenUp = 4
 
-// pending counts the abandoned calls of a function that have not returned. The compactor's mutex guards it.
+// pending counts a function's abandoned calls that have not returned. The compactor's mutex guards it.
 type pending struct{ givenUp int }
 
-// await calls a caller's function. It waits at most five minutes, and at most nine tenths of the time until the
-// context's deadline, so that time is left for the fallback. Then it abandons the call. A panic is an error that
-// matches panicked. busy is the error if too many calls were abandoned.
+// await calls a caller's function in a goroutine. It waits five minutes, or nine tenths of the time until ctx's
+// deadline if that is less. The rest of the time is for the fallback. After the timeout, it abandons the call. A panic
+// is returned as an error that matches panicked. If too many calls were abandoned, the error matches busy.
 func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pending, panicked, busy error, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	c.mu.Lock()
@@ -124,7 +125,7 @@ func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pendin
 		value T
 		err   error
 	}
-	ended := func(err error) error { // names the timeout in the error of a call that noticed it itself
+	ended := func(err error) error { // adds the timeout to the error of a call that ended because of it
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && caller.Err() == nil {
 			return fmt.Errorf("after %v%s: %w", timeout, why, err)
 		}
@@ -147,7 +148,7 @@ func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pendin
 		return r.value, ended(r.err)
 	case <-ctx.Done():
 	}
-	// The call may have returned at the last moment.
+	// The call may have returned just before the timeout.
 	select {
 	case r := <-out:
 		return r.value, ended(r.err)

@@ -14,26 +14,28 @@ import (
 )
 
 const (
-	// InterruptedKey is the key in the custom metadata of events that [CloseCalls] inserts.
+	// InterruptedKey is a key in the custom metadata of the events that [CloseCalls] inserts.
 	InterruptedKey = "patchlog_interrupted"
 
-	// InterruptedPrefix begins the ids of the patches of [CloseCalls]. Reverting such a patch leaves its calls without
+	// InterruptedPrefix is the prefix of the ids of [CloseCalls]'s patches. Reverting such a patch leaves calls without
 	// a response, which a store refuses without AllowOrphans.
 	InterruptedPrefix = "interrupted-"
 
 	interruptedAnswer = "interrupted: no result was recorded"
 )
 
-// RunLease returns the name of the lease that a process holds while it runs the invocation ([store.Store.Lease]).
+// RunLease returns the name of the lease ([store.Store.Lease]) that a process holds while it runs the invocation.
 //
 // [store.Store.Lease]: https://pkg.go.dev/github.com/patchlog-dev/patchlog/store#Store.Lease
 func RunLease(invocation string) string { return "run " + invocation }
 
-// CloseCalls returns patches that answer the calls that ended runs left open, since model APIs refuse prompts with
-// unanswered calls. The answer, "interrupted: no result was recorded", follows directly after the event with the call.
-// The patches are a group, the last event first. These calls stay open: calls that the user's side answers, calls that
-// a request to the user is about, calls of open tasks, and calls for which leave returns true. newID returns ids. If a
-// result arrives later, [ReopenCalls] hides the answer.
+// CloseCalls returns patches that answer the calls that ended runs left open, because model APIs refuse prompts with
+// unanswered calls. Each patch inserts the answer "interrupted: no result was recorded" directly after the event with
+// the call. The patches form a group, and the patch of the last event comes first. newID returns ids.
+//
+// The following calls stay open: calls that the user must answer, calls that a request to the user is about, calls of
+// open tasks, and calls for which leave returns true. If a result arrives later, [ReopenCalls] hides the inserted
+// answer.
 func CloseCalls(v fold.View, newID func() string, leave func(fold.Call) bool) ([]*patch.PatchEvent, error) {
 	open := slices.DeleteFunc(interruptedCalls(v), leave)
 	var patches []*patch.PatchEvent
@@ -65,8 +67,8 @@ func CloseCalls(v fold.View, newID func() string, leave func(fold.Call) bool) ([
 	return grouped(patches, "patchlog", newID), nil
 }
 
-// interruptedCalls returns the visible calls without a response, except those that the user's side or the end of a task
-// answers.
+// interruptedCalls returns the visible calls without a response, except those that the user or the end of a task will
+// answer.
 func interruptedCalls(v fold.View) (open []fold.Call) {
 	var requests []string
 	for _, c := range v.Calls() {
@@ -105,7 +107,7 @@ func ReopenCalls(v fold.View, late ...*patch.Event) (patches []*patch.PatchEvent
 		}
 	}
 	ahead := maps.Clone(answered)                         // answered calls that are not found yet
-	for i := v.Len() - 1; i >= 0 && len(ahead) > 0; i-- { // an answer comes after its call
+	for i := v.Len() - 1; i >= 0 && len(ahead) > 0; i-- { // an answer follows its call
 		var gone, left []int
 		for p := range v.At(i).FunctionParts() {
 			at := p.Index
@@ -135,13 +137,13 @@ func ReopenCalls(v fold.View, late ...*patch.Event) (patches []*patch.PatchEvent
 	return grouped(patches, "patchlog", uuid.NewString), nil
 }
 
-// isInterrupted reports whether an event is one of [CloseCalls].
+// isInterrupted reports whether [CloseCalls] made the event.
 func isInterrupted(e *patch.Event) bool {
 	var metadata map[string]any
 	return e.Decode("customMetadata", &metadata) == nil && metadata[InterruptedKey] == true
 }
 
-// grouped sets the author of patches and, if there are several, a common group.
+// grouped sets the author of the patches. If there are several, it also gives them a common group.
 func grouped(patches []*patch.PatchEvent, author string, newID func() string) []*patch.PatchEvent {
 	group := ""
 	if len(patches) > 1 {

@@ -5,25 +5,25 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Lineage describes the origin of a summary. Summaries that patchlog writes have it in customMetadata["patchlog"].
+// Lineage describes the origin of a summary. patchlog writes it to customMetadata["patchlog"] of its summaries.
 type Lineage struct {
-	// Level is 1 for a summary of raw events; merging gives the next level.
+	// Level is 1 for a summary of raw events. Merging four summaries of one level gives a summary of the next level.
 	Level int `json:"level"`
 
-	// Windows is how many summaries of raw events were merged into the summary, or 1 without a merge.
+	// Windows is the number of summaries of raw events that were merged into this summary, or 1 without a merge.
 	Windows int `json:"windows"`
 
-	// Passes is the largest number of summarisations that a fact of the summary has passed through.
+	// Passes is the largest number of summarisations that any fact in the summary has passed through.
 	Passes int `json:"passes"`
 
-	// Events is how many raw events the summary covers.
+	// Events is the number of raw events that the summary covers.
 	Events int `json:"events"`
 
-	// Tokens is the size of these events as logged; 0 if unknown.
+	// Tokens is the size of these events when they were logged, or 0 if unknown.
 	Tokens int `json:"tokens,omitzero"`
 
-	// From and To are the seqs of the first and the last record with these events, in this log; 0 if unknown. Other
-	// summaries may cover events between them.
+	// From and To are the seqs of the first and last record with covered events in this log, or 0 if unknown. Other
+	// summaries may cover events between From and To.
 	From uint64 `json:"from,omitzero"`
 	To   uint64 `json:"to,omitzero"`
 
@@ -31,8 +31,8 @@ type Lineage struct {
 	Model string `json:"model,omitempty"`
 }
 
-// LineageOf returns the lineage of a summary. A summary without lineage, such as one made by hand, counts as one window of
-// raw events.
+// LineageOf returns the lineage of a summary. If the summary has none, for example because a user wrote it, LineageOf
+// returns the lineage of one window of raw events.
 func LineageOf(summary *patch.Event) Lineage {
 	if l, ok := ParseLineage(summary); ok {
 		return l
@@ -40,8 +40,7 @@ func LineageOf(summary *patch.Event) Lineage {
 	return Lineage{Level: 1, Windows: 1, Passes: 1}
 }
 
-// ParseLineage returns the lineage in a summary's custom metadata, and whether there is one, as in all summaries that
-// patchlog writes.
+// ParseLineage returns the lineage in a summary's custom metadata, and whether there is a valid one.
 func ParseLineage(summary *patch.Event) (l Lineage, ok bool) {
 	if summary == nil {
 		return l, false
@@ -50,7 +49,7 @@ func ParseLineage(summary *patch.Event) (l Lineage, ok bool) {
 	return l, summaries.DecodeOwnMetadata(text, &l) && l.Level > 0 && l.Windows > 0 && l.Passes > 0
 }
 
-// Metadata returns the lineage as custom metadata for a summary.
+// Metadata returns the lineage as custom metadata of a summary.
 func (l Lineage) Metadata() map[string]any {
 	own := map[string]any{"level": l.Level, "windows": l.Windows, "passes": l.Passes, "events": l.Events}
 	if l.Tokens > 0 {
@@ -65,7 +64,7 @@ func (l Lineage) Metadata() map[string]any {
 	return map[string]any{patch.OwnMetadata: own}
 }
 
-// Add returns the lineage of a summary that covers the events of both lineages. Its level is l's.
+// Add returns the lineage of a summary that covers the events of l and other. It keeps l's level.
 func (l Lineage) Add(other Lineage) Lineage {
 	l.Windows += other.Windows
 	l.Events += other.Events
@@ -78,8 +77,8 @@ func (l Lineage) Add(other Lineage) Lineage {
 	return l
 }
 
-// levelOf returns the level of a summary of the given number of windows, where k summaries of
-// one level make one of the next.
+// levelOf returns the level of a summary that merges the given number of windows, if k summaries of a level are merged
+// into one of the next.
 func levelOf(windows, k int) int {
 	level := 1
 	for ; windows >= k; windows /= k {
@@ -88,7 +87,7 @@ func levelOf(windows, k int) int {
 	return level
 }
 
-// merged returns the lineage of the summary that the given ones are merged into.
+// merged returns the lineage of a summary that merges summaries with the given lineages.
 func merged(of []Lineage, k int) Lineage {
 	var l Lineage
 	for _, o := range of {

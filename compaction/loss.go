@@ -9,28 +9,28 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Loss compares a visible summary with the raw events that it covers, at any depth. Identifiers are in the order of the
-// events, each once.
+// Loss compares a visible summary with the raw events that it covers, directly or through other summaries. Each
+// identifier is listed once, in the order of the events.
 type Loss struct {
-	Index   int          `json:"index"` // of the summary in the visible log
+	Index   int          `json:"index"` // visible index of the summary
 	Summary *patch.Event `json:"summary,omitzero"`
 
-	Events      int `json:"events"` // raw events
+	Events      int `json:"events"` // number of raw events
 	Invocations int `json:"invocations"`
-	Tokens      int `json:"tokens"` // estimated, of the events
+	Tokens      int `json:"tokens"` // estimated tokens of the raw events
 
-	Identifiers   int      `json:"identifiers"`   // identifiers that the events have
+	Identifiers   int      `json:"identifiers"`   // number of identifiers in the events
 	NotVisible    []string `json:"notVisible"`    // identifiers of the events that do not occur in the visible log
-	InOtherEvents []string `json:"inOtherEvents"` // identifiers of the events that occur in other visible events and not in the summary
-	Invented      []string `json:"invented"`      // identifiers of the summary that occur nowhere in the session's history
-	Numbers       []string `json:"numbers"`       // numbers of the summary that do not occur in the events: sums, counts and the like
+	InOtherEvents []string `json:"inOtherEvents"` // identifiers of the events that occur in other visible events but not in the summary
+	Invented      []string `json:"invented"`      // identifiers of the summary that do not occur in the session's history
+	Numbers       []string `json:"numbers"`       // numbers of the summary that do not occur in the events, such as sums and counts
 }
 
-// Losses returns the loss of each visible summary that covers events, in the order of the visible log; if indices are
-// given, only of the summaries at these indices. history is the view's history, from [fold.View.History] or a store's
-// History. Losses takes time linear in the history's length.
+// Losses returns the loss of each visible summary that covers events, in visible order. If indices are given, it
+// returns only the losses of the summaries at these visible indices. history is the view's history, as returned by
+// [fold.View.History] or a store's History. The running time is linear in the length of history.
 func Losses(v fold.View, history []fold.Entry, indices ...int) []Loss {
-	parts := map[int][]*patch.Event{} // by the index of the visible event that replaces them
+	parts := map[int][]*patch.Event{} // by the index of the visible event that replaces the events
 	for _, e := range history {
 		parts[e.Index] = append(parts[e.Index], e.Event)
 	}
@@ -63,7 +63,7 @@ func Losses(v fold.View, history []fold.Entry, indices ...int) []Loss {
 		}
 	})
 	inHistory := identifiers.NewSet(invented).Occurring(func(yield func(string) bool) {
-		for _, e := range history { // and its transcript, which is in a summarizer's prompt
+		for _, e := range history { // a summarizer's prompt contains the transcript, so search it too
 			if e.Index >= 0 && !(yield(identifiers.Text(e.Event)) && yield(transcript.Of([]*patch.Event{e.Event}, 0))) {
 				return
 			}

@@ -15,26 +15,26 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// RestoreCalls returns patches that make hidden calls visible again, if a summary hides them and an event answers them.
-// A model's API refuses a response without its call, and a resumed run looks for the call. answers are events that are
-// about to be appended to the view's session; answers that the view shows already count too. Apply the patches to the
-// view in one call, in their order. There is no patch for a response whose call is visible or not hidden by a summary:
-// a call that a user cut by hand stays hidden.
+// RestoreCalls returns patches that make hidden calls visible again when their responses arrive. A model's API refuses
+// a response without its call, and a resumed run looks for the call. answers are the events that are about to be
+// appended to the view's session. Responses that are already visible count too. Only calls that a summary hides are
+// restored, so a call that a user removed stays hidden.
 //
-// For each event with answered calls, a patch inserts a copy directly after the summary that covers it. So the copy
-// follows a turn of the user, as a model's API demands for a call. Copies of earlier responses to the calls, such as a
-// placeholder, come next. Each copy has a new id, only these calls or responses, and the fields that say who called and
-// where the answer goes; it has no text and no state changes. The summaries stay, since reverting them would show
-// everything that they cover.
+// For each event with answered calls, a patch inserts a copy directly after the summary that covers the event. There
+// the copy follows a message in role user, as a model's API requires for a call. Copies of earlier responses to the
+// calls, such as placeholders, follow. Each copy has a new id and contains only these calls or responses, without text
+// or state changes. It keeps the fields that name the caller and the destination of an answer. The summaries stay,
+// because reverting them would show everything that they cover.
 //
-// RestoreCalls reads the log only if there is a call to look for, and then a few times.
+// Apply the patches to the view in one call, in the returned order. RestoreCalls reads the log only if a call is
+// missing.
 func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.View, answers ...*patch.Event) ([]*patch.PatchEvent, error) {
 	wanted, err := unanswerable(on, answers)
 	if err != nil || len(wanted) == 0 {
 		return nil, err
 	}
 	h := history{view: on, records: func(from uint64) recordSeq { return log.RawEvents(ctx, key, from) }}
-	parts := map[callName][]part{} // calls and responses, in the log's order
+	parts := map[callName][]part{} // calls and responses, in log order
 	origins := map[string]string{} // event id → id of the event that it replaces
 	for r, err := range h.records(1) {
 		if err != nil {
@@ -58,7 +58,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 	if err != nil {
 		return nil, err
 	}
-	copies := map[string]*copied{} // by the id of the event
+	copies := map[string]*copied{} // by event id
 	for name := range wanted {
 		hidden, summary, err := h.hiddenCall(places, parts[name])
 		if err != nil {
@@ -68,7 +68,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 			known := copies[p.event.ID()]
 			if known == nil {
 				known = &copied{part: p, at: summary + 1, of: p.event.ID()}
-				for n := 0; n < len(origins) && origins[known.of] != ""; n++ { // names of origins may form a cycle
+				for n := 0; n < len(origins) && origins[known.of] != ""; n++ { // origins may form a cycle
 					known.of = origins[known.of]
 				}
 				copies[p.event.ID()] = known
@@ -81,7 +81,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 
 // callName identifies a call and its responses.
 type callName struct {
-	id, name string // name only if there is no id
+	id, name string // set only if there is no id
 }
 
 func nameOf(p patch.FunctionPart) callName {
@@ -91,7 +91,7 @@ func nameOf(p patch.FunctionPart) callName {
 	return callName{name: p.Name}
 }
 
-// unanswerable returns the calls that are not visible, and have a response that is visible or about to be.
+// unanswerable returns the calls that are not visible but have a response that is visible or in answers.
 func unanswerable(v fold.View, answers []*patch.Event) (map[callName]bool, error) {
 	then := v
 	for _, e := range answers {
@@ -109,7 +109,8 @@ func unanswerable(v fold.View, answers []*patch.Event) (map[callName]bool, error
 	return wanted, nil
 }
 
-// unpairedResponses returns the call names of the responses without a visible call, by the indices of their events.
+// unpairedResponses returns the call names of the responses without a visible call, by the visible indices of their
+// events.
 func unpairedResponses(v fold.View) map[int][]callName {
 	type answer struct {
 		index int
@@ -132,16 +133,16 @@ func unpairedResponses(v fold.View) map[int][]callName {
 	return unpaired
 }
 
-// part is a call or a response: its event, and the seq of the record that it came with.
+// part is a call or a response, with its event and the seq of its record.
 type part struct {
 	event    *patch.Event
 	seq      uint64
-	index    int // in its record
+	index    int // index of the event in its record
 	response bool
 }
 
-// hiddenCall returns the newest call of a name that a summary hides, with its responses that a summary hides, and the
-// index of the call's summary.
+// hiddenCall returns the newest call of a name that a summary hides, the responses to this call that a summary hides,
+// and the visible index of the call's summary.
 func (h history) hiddenCall(places *fold.Places, parts []part) (hidden []part, summary int, err error) {
 	for i, p := range slices.Backward(parts) {
 		if p.response {
@@ -172,8 +173,8 @@ func (h history) hiddenCall(places *fold.Places, parts []part) (hidden []part, s
 	return nil, -1, nil
 }
 
-// summaryOf returns the index of the visible summary that represents a hidden event, or -1. That summary replaced the
-// event, or replaced another summary that represents it.
+// summaryOf returns the index of the visible summary that represents a hidden event, directly or through other
+// summaries. It returns -1 if there is none.
 func (h history) summaryOf(places *fold.Places, of part) (int, error) {
 	for seq, index := of.seq, of.index; ; {
 		place, ok := places.Of(seq, index)
@@ -193,8 +194,8 @@ func (h history) summaryOf(places *fold.Places, of part) (int, error) {
 	}
 }
 
-// standIn returns the summary of a branch and scope that a patch put in, or another patch of
-// its group; its index is -1 if there is none.
+// standIn returns the summary of the given branch and scope that a patch, or another patch of the same group, inserted.
+// If there is none, index is -1.
 func (h history) standIn(by patch.Record, of group) (seq uint64, index int, err error) {
 	find := func(r patch.Record) int {
 		return slices.IndexFunc(r.Events(), func(e *patch.Event) bool {
@@ -229,15 +230,16 @@ func (h history) standIn(by patch.Record, of group) (seq uint64, index int, err 
 	return 0, -1, nil
 }
 
-// copied is an event of which a copy becomes visible again.
+// copied is an event whose copy becomes visible.
 type copied struct {
 	part
-	at    int    // the visible index of the copy: just after the summary
-	of    string // the id of the event as it was logged
+	at    int    // visible index of the copy, directly after the summary
+	of    string // id of the event in its logged form
 	names []callName
 }
 
-// recalling returns the patches that insert the copies, from the end of the log, so that no patch shifts the next.
+// recalling returns the patches that insert the copies. The last position comes first, so no patch shifts the indices
+// of the next.
 func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, error) {
 	var all []*copied
 	for _, c := range copies {
@@ -262,10 +264,10 @@ func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, er
 		}
 		patches = append(patches, patch.NewSplice(at, 0, here...).WithState(patch.Keep).WithBase(on.PatchSeq()))
 	}
-	return grouped(patches, patch.CompactionAuthor, uuid.NewString), nil // a call and its response may return at different places
+	return grouped(patches, patch.CompactionAuthor, uuid.NewString), nil // a call and its response may be inserted at different positions
 }
 
-// copy returns a copy of the event with only some of its calls or responses.
+// copy returns a copy of the event that contains only the calls or responses in c.names.
 func (c *copied) copy() (*patch.Event, error) {
 	var indices []int
 	for p := range c.event.FunctionParts() {
@@ -276,9 +278,9 @@ func (c *copied) copy() (*patch.Event, error) {
 	return withParts(c.event, indices, map[string]any{"recalled": c.of})
 }
 
-// withParts returns a copy of an event under a new id, with only some parts of its content. It keeps only fields that
-// say whose the parts are, and where an answer goes: the node of a workflow, or the metadata with the task of a remote
-// agent. own, if not nil, is put into the metadata, with the event's id.
+// withParts returns a copy of an event with a new id and only some parts of its content. The copy keeps only the fields
+// that identify the parts' author and the destination of an answer, such as a workflow node, or metadata about the task
+// of a remote agent. If own is not nil, it becomes part of the metadata, together with the new id.
 func withParts(e *patch.Event, indices []int, own map[string]any) (*patch.Event, error) {
 	fields, err := fieldsOf(e)
 	if err != nil {
@@ -329,8 +331,8 @@ func withParts(e *patch.Event, indices []int, own map[string]any) (*patch.Event,
 	return patch.ParseEvent(text)
 }
 
-// WithoutRestored returns a history ([fold.View.History]) without copies by [RestoreCalls] whose original event is in
-// the history. It reuses the slice: the caller must not use history afterwards.
+// WithoutRestored returns history ([fold.View.History]) without the copies made by [RestoreCalls] whose original event
+// is also in history. It reuses the slice, so the caller must not use history afterwards.
 func WithoutRestored(history []fold.Entry) []fold.Entry {
 	has := map[string]bool{}
 	for _, e := range history {
@@ -339,7 +341,7 @@ func WithoutRestored(history []fold.Entry) []fold.Entry {
 	return slices.DeleteFunc(history, func(e fold.Entry) bool { return has[RestoredFrom(e.Event)] })
 }
 
-// RestoredFrom returns the id of the event that e is a copy of, if [RestoreCalls] made e, or "".
+// RestoredFrom returns the id of the event that e is a copy of. If [RestoreCalls] did not make e, it returns "".
 func RestoredFrom(e *patch.Event) string {
 	var own struct {
 		Recalled string `json:"recalled"`

@@ -14,13 +14,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// errDeclined: the summarizer declined. Nothing is written, and this is no failure.
+// errDeclined means that the summarizer declined. Nothing is written, and the attempt does not count as failed.
 var errDeclined = errors.New("declined")
 
-// errTooLong: the only fault of the summarizer's answer is its length.
+// errTooLong means that the summarizer's answer is valid except for its length.
 var errTooLong = fmt.Errorf("%w: it is too long", ErrRefusedAnswer)
 
-// answer returns the text of a summarizer's answer, or the reason to refuse it.
+// answer returns the text of a summarizer's answer, or the reason why the answer is refused.
 func answer(r Response, maxTokens int) (string, error) {
 	refuse := func(format string, args ...any) (string, error) {
 		return "", fmt.Errorf("%w: %s", ErrRefusedAnswer, fmt.Sprintf(format, args...))
@@ -43,21 +43,21 @@ func answer(r Response, maxTokens int) (string, error) {
 	return text, nil
 }
 
-// An answer with more than maxUnknown identifiers that do not occur in its source is refused. Up to maxUnknown are only
-// reported, since they are more often an unusual spelling than an invention.
+// maxUnknown is the number of identifiers that may be missing from the source of an accepted answer. So few are more
+// often an unusual spelling than an invention, and are only reported.
 const maxUnknown = 2
 
-// Bounds on the invented identifiers that an error or a prompt names.
+// Limits on the invented identifiers in an error or a prompt.
 const (
 	maxNames     = 32
 	maxNameRunes = 120
 )
 
-// inventionError: an answer had identifiers that occur neither in the events nor in the
-// prompt. It matches [ErrRefusedAnswer].
+// inventionError means that an answer contains identifiers that occur neither in the events nor in the prompt. It
+// matches [ErrRefusedAnswer].
 type inventionError struct {
-	Count int      // of the identifiers
-	Names []string // of the first of them, long ones cut
+	Count int      // number of invented identifiers
+	Names []string // the first of them, cut if long
 }
 
 func (e *inventionError) Error() string {
@@ -71,10 +71,10 @@ func (e *inventionError) Error() string {
 // Is reports whether target is [ErrRefusedAnswer].
 func (e *inventionError) Is(target error) bool { return target == ErrRefusedAnswer }
 
-// source holds the identifiers that a summary may have.
+// source has the identifiers that a summary may contain.
 type source struct {
-	about func() *identifiers.Index // of the events
-	shown func() *identifiers.Index // of the prompt
+	about func() *identifiers.Index // identifiers of the events
+	shown func() *identifiers.Index // identifiers of the prompt
 }
 
 func newSource(req Request) *source {
@@ -86,8 +86,8 @@ func newSource(req Request) *source {
 	}
 }
 
-// compare compares a text with the events. Identifiers of the prompt, such as those of earlier summaries, are not
-// inventions.
+// compare compares a text with the events. Identifiers that occur in the prompt, for example in an earlier summary, do
+// not count as invented.
 func (s *source) compare(text string) identifiers.Comparison {
 	c := identifiers.Compare(identifiers.NewIndex(text), s.about())
 	if len(c.Invented) > 0 {
@@ -96,7 +96,7 @@ func (s *source) compare(text string) identifiers.Comparison {
 	return c
 }
 
-// corrected returns the request for another answer after an answer was refused for inventions.
+// corrected returns the request for another answer after an answer with invented identifiers.
 func (r Request) corrected(refused error) Request {
 	if of := (*inventionError)(nil); errors.As(refused, &of) {
 		r.Invented = of.Names
@@ -125,7 +125,7 @@ func quoted(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-// named returns the first names, long ones cut.
+// named returns the first names, and cuts long ones.
 func named(names []string) (to []string) {
 	for _, n := range names[:min(len(names), maxNames)] {
 		if utf8.RuneCountInString(n) > maxNameRunes {
@@ -136,7 +136,7 @@ func named(names []string) (to []string) {
 	return to
 }
 
-// invented returns how many identifiers an error is about.
+// invented returns the number of invented identifiers that an error reports.
 func invented(err error) int {
 	if of := (*inventionError)(nil); errors.As(err, &of) {
 		return of.Count

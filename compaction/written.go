@@ -9,20 +9,20 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Written describes a logged pass of compaction. The pass's first patch has the description in
-// customMetadata["patchlog"]; [WrittenBy] reads it.
+// Written describes a logged pass. The first patch of the pass has this description in customMetadata["patchlog"].
+// [WrittenBy] returns it.
 type Written struct {
 	PatchID      string  `json:"-"`
 	Trigger      Trigger `json:"trigger"`
-	Merged       bool    `json:"merged"`       // the pass replaced summaries, not raw events
-	Level        int     `json:"level"`        // the highest Lineage.Level of the new summaries; 0 if results were cleared
-	EventsBefore int     `json:"eventsBefore"` // visible events that were replaced
-	EventsAfter  int     `json:"eventsAfter"`  // summaries that replaced them
-	TokensBefore int     `json:"tokensBefore"` // estimated, of the replaced events
-	TokensAfter  int     `json:"tokensAfter"`  // estimated, of the summaries
-	Ratio        float64 `json:"ratio"`        // TokensAfter over TokensBefore; 0 if TokensBefore is 0
+	Merged       bool    `json:"merged"`       // whether the pass replaced summaries instead of raw events
+	Level        int     `json:"level"`        // highest Lineage.Level of the new summaries; 0 if results were cleared
+	EventsBefore int     `json:"eventsBefore"` // number of visible events that were replaced
+	EventsAfter  int     `json:"eventsAfter"`  // number of visible events that replaced them
+	TokensBefore int     `json:"tokensBefore"` // estimated tokens of the replaced events
+	TokensAfter  int     `json:"tokensAfter"`  // estimated tokens of the events that replaced them
+	Ratio        float64 `json:"ratio"`        // TokensAfter divided by TokensBefore; 0 if TokensBefore is 0
 	Model        string  `json:"model,omitempty"`
-	UsedFallback bool    `json:"usedFallback,omitzero"` // [Extractive] wrote a summary in place of the summarizer
+	UsedFallback bool    `json:"usedFallback,omitzero"` // whether [Extractive] wrote a summary instead of the summarizer
 
 	// Duration includes the calls of the summarizer.
 	Duration time.Duration `json:"-"`
@@ -30,16 +30,17 @@ type Written struct {
 	// Usage is the token usage of the summarizer's calls.
 	Usage Usage `json:"usage"`
 
-	// Identifiers counts the identifiers of the covered events, or of the merged summaries; Lost counts the identifiers
-	// of these that no new summary has. [Losses] names them.
+	// Identifiers is the number of identifiers in the covered events, or in the merged summaries. Lost is the number of
+	// them that the new summaries do not contain. [Losses] lists them.
 	Identifiers int `json:"identifiers"`
 	Lost        int `json:"lost"`
 
-	// Invented counts the identifiers in a model's answers that do not occur in the events.
+	// Invented is the number of identifiers in a model's accepted answers that occur neither in the events nor in the
+	// prompt.
 	Invented int `json:"invented,omitzero"`
 }
 
-// Usage adds up the tokens that a summarizer's calls reported.
+// Usage is the total of the tokens that a summarizer's calls reported.
 type Usage struct {
 	Calls        int `json:"calls"`
 	PromptTokens int `json:"promptTokens"`
@@ -52,7 +53,7 @@ func (u *Usage) add(t Tokens) {
 	u.AnswerTokens += t.Answer
 }
 
-// verified adds the comparison of a summary with its source.
+// verified adds the result of comparing a summary with its source.
 func (w *Written) verified(c identifiers.Comparison) {
 	w.Identifiers += c.Identifiers
 	w.Lost += len(c.Lost)
@@ -61,7 +62,7 @@ func (w *Written) verified(c identifiers.Comparison) {
 // writtenMetadata is the custom metadata of a pass's first patch.
 type writtenMetadata struct {
 	Written
-	DurationMs int64 `json:"durationMs"` // until the summaries were there
+	DurationMs int64 `json:"durationMs"` // until the summaries were written
 }
 
 // metadata returns the custom metadata of the pass's first patch.
@@ -74,8 +75,8 @@ func (w Written) metadata() (map[string]any, error) {
 	return map[string]any{patch.OwnMetadata: own}, err
 }
 
-// WrittenBy returns the description of the pass that logged a patch, and whether the patch has one: the first patch of
-// each pass has. Duration does not include the time for logging.
+// WrittenBy returns the description of the pass that logged p, and whether p has one. Only the first patch of a pass
+// has a description. Its Duration excludes the time for logging.
 func WrittenBy(p *patch.PatchEvent) (Written, bool) {
 	if p == nil {
 		return Written{}, false

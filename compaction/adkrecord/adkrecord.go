@@ -1,6 +1,5 @@
-// Package adkrecord reads ADK's compaction records, which claim a range of times. It reports
-// what such a record stands for, makes a summary of patchlog's of it, and computes the events
-// that a model should see of a log with such records.
+// Package adkrecord reads ADK's compaction records. ADK's record covers a range of times. The package reports which
+// events a record covers, converts records to patchlog summaries, and computes the events that a model should see.
 package adkrecord
 
 import (
@@ -8,19 +7,17 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// IsCompactionEvent reports whether the event is a summary that says what it stands for:
-// one with actions.compaction, or, as some versions of ADK write it, with
-// customMetadata["_adk_compaction"].
+// IsCompactionEvent reports whether the event has a compaction record. ADK writes it to actions.compaction. Some
+// versions of ADK write it to customMetadata["_adk_compaction"].
 func IsCompactionEvent(e *patch.Event) bool {
 	_, ok := summaries.CompactionOf(e)
 	return ok
 }
 
-// CompactionOf returns the compaction record of a summary event, and whether it has one. A record of another shape
-// than [patch.EventCompaction]'s does not count. A nil event has none.
+// CompactionOf returns the compaction record of a summary event, and whether the event has one. A record that is not of
+// [patch.EventCompaction]'s form does not count. A nil event has no record.
 func CompactionOf(e *patch.Event) (patch.EventCompaction, bool) { return summaries.CompactionOf(e) }
 
-// InCompactedRange reports whether the event's time lies in the range that a compaction
-// record of a foreign log claims, both ends included, and the record does not exclude it.
-// patchlog itself never decides by time what a summary stands for.
+// InCompactedRange reports whether the event's time is in the closed range of an ADK compaction record, and the record
+// does not exclude the event. For its own summaries, patchlog never decides by time which events a summary covers.
 func InCompactedRange(e *patch.Event, c patch.EventCompaction) bool { return summaries.InRange(e, c) }

@@ -14,17 +14,16 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Adoption is how the compaction records of a foreign log become summaries.
+// Adoption is the plan to convert ADK's compaction records to summaries.
 type Adoption struct {
-	// Patches put a summary in the place of what each record stands for, and cut the
-	// record. They are to be applied in one go, in their order, to the view that they
-	// were made from.
+	// Patches replace the events that each record covers with a summary, and remove the record. Apply them in one call,
+	// in this order, to the view that they were planned on.
 	Patches []*patch.PatchEvent
 
-	// Adopted are the ids of the records that the patches take over.
+	// Adopted are the ids of the records that the patches convert.
 	Adopted []string
 
-	// NotAdopted are the records that stay as they are.
+	// NotAdopted are the records that are not changed.
 	NotAdopted []UnadoptedRecord
 }
 
@@ -36,23 +35,24 @@ type UnadoptedRecord struct {
 
 // Options are the options of [Adopt].
 type Options struct {
-	// Records are the ids of the events to look at; nil means all. One that is no record is
-	// passed over.
+	// Records are the ids of the events to convert. nil means all. Ids of events without a compaction record are
+	// ignored.
 	Records []string
 
-	// NewID gives the ids that are needed, in an order that the view and the other options
-	// decide. nil means random UUIDs.
+	// NewID returns new ids. The order of its calls depends only on the view and the other options. nil means random
+	// UUIDs.
 	NewID func() string
 }
 
-// Adopt plans how the compaction records in a view's visible log, such as ADK writes
-// (see [IsCompactionEvent]), become summaries: for each, the visible raw events before it
-// whose times lie in its range are summarised by its compacted content, under a new id,
-// and the record is cut; both keep the state. Summaries of earlier records whose ranges lie
-// in a record's go with the events. A record whose events do not stand side by
-// side, or of which nothing is left, or whose summary would split a function call from
-// its response, is left as it is, with the reason. Summaries that say their [compaction.Lineage]
-// are no records.
+// Adopt plans the conversion of ADK's compaction records (see [IsCompactionEvent]) in a visible log to summaries.
+//
+// For each record, one patch replaces the visible raw events before the record whose times are in its range with a
+// summary. The summary has the record's compacted content and a new id. A second patch removes the record. Both patches
+// keep the state. Summaries of earlier records whose ranges are within the record's range are replaced too.
+//
+// A record is not changed if its events are not adjacent, if no such event is visible, or if the summary would separate
+// a function call from its response. NotAdopted then has the reason. Summaries with a [compaction.Lineage] are not
+// converted.
 func Adopt(v fold.View, opts Options) Adoption {
 	if opts.NewID == nil {
 		opts.NewID = uuid.NewString
@@ -72,7 +72,7 @@ func Adopt(v fold.View, opts Options) Adoption {
 	return out
 }
 
-// records returns the ids of the visible events that are records of a foreign log.
+// records returns the ids of the visible events that are to be converted.
 func (o Options) records(v fold.View) []string {
 	var ids []string
 	for _, e := range v.Events() {
@@ -86,7 +86,7 @@ func (o Options) records(v fold.View) []string {
 	return ids
 }
 
-// adopt returns the patches that take over one record, and the view after them.
+// adopt returns the patches that convert one record, and the view after them.
 func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View, error) {
 	at, _ := v.Find(id)
 	said := v.At(at)
@@ -131,14 +131,14 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 	return o.logged(v, id, base, patch.NewSummarise(start, count, summary), patch.NewSplice(at-count+1, 1).WithState(patch.Keep))
 }
 
-// coveredBy returns the indices of the visible events that the record at an index stands for.
+// coveredBy returns the indices of the visible events that the record at index at covers.
 func coveredBy(claim summaries.Claim, v fold.View, at int) (covered []int) {
 	for i, e := range v.Events() {
 		if i == at {
 			break
 		}
 		_, ours := compaction.ParseLineage(e)
-		superseded := ours && summaries.Supersedes(claim.EventCompaction, e) // an earlier record's
+		superseded := ours && summaries.Supersedes(claim.EventCompaction, e) // the summary of an earlier record
 		raw := !v.Entry(i).Summary && claim.Covers(e) && (ours || !IsCompactionEvent(e))
 		if superseded || raw {
 			covered = append(covered, i)
@@ -147,8 +147,7 @@ func coveredBy(claim summaries.Claim, v fold.View, at int) (covered []int) {
 	return covered
 }
 
-// logged returns the patches of a record's adoption as they are to be logged, and the view
-// after them.
+// logged returns the patches of one record's conversion in the form in which they are logged, and the view after them.
 func (o Options) logged(v fold.View, id string, base uint64, patches ...*patch.PatchEvent) ([]*patch.PatchEvent, fold.View, error) {
 	before, about := v, map[string]any{patch.OwnMetadata: map[string]any{"adopted": id}}
 	for i, p := range patches {
@@ -167,7 +166,7 @@ func (o Options) logged(v fold.View, id string, base uint64, patches ...*patch.P
 	return patches, v, nil
 }
 
-// summaryOf returns the text of a record's content if it can be a summary.
+// summaryOf returns the text of a record's content, or an error if the content cannot be a summary.
 func summaryOf(content patch.Value) (string, error) {
 	thoughts := false
 	for _, p := range content.Parts() {

@@ -9,17 +9,16 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// FilterEventsForLLM returns what a model should see of a foreign log that holds
-// compaction records (see [IsCompactionEvent]): each record becomes an event of role user
-// with the texts of its compacted content and nothing else, at the place where the first
-// event that it stands for stood, or its own if there is none. What it stands for is left
-// out: the events before it whose times lie in its range and that it does not exclude. A
-// record whose range lies within a later record's is left out too, and so is nil. A call and its responses are
-// left out together or not at all; a record without text stands for nothing. Events and
-// their order are else as they were; a log without records comes back as it is.
+// FilterEventsForLLM returns the events that a model should see of a log with ADK's compaction records (see
+// [IsCompactionEvent]). Each record becomes an event of role user with only the text of its compacted content. It takes
+// the position of the first event that it covers, or keeps its position if it covers none.
 //
-// It is for logs that patchlog has not folded: in a [fold.View] a patch has put the
-// summary in the events' place already, whatever their times are.
+// A record covers the events before it whose times are in its range, except those that it excludes. Covered events are
+// left out. A call and its responses are either all left out or all kept. A record whose range is within a later
+// record's range is also left out. A record without text is left out and covers nothing. Nil events are left out.
+//
+// All other events stay unchanged, in their order. Use FilterEventsForLLM only for logs that patchlog has not folded.
+// In a [fold.View], patches have already replaced the events with their summary.
 func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 	if slices.Contains(events, nil) {
 		events = slices.DeleteFunc(slices.Clone(events), func(e *patch.Event) bool { return e == nil })
@@ -40,7 +39,7 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 	}
 	tied := tiedEvents(events)
 	covered := make([]bool, len(events))
-	shown := map[int][]*patch.Event{} // before the event with this index
+	shown := map[int][]*patch.Event{} // by the index of the event that they precede
 	for _, r := range slices.Backward(claims) {
 		if covered[r.at] {
 			continue
@@ -81,7 +80,7 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 	return out
 }
 
-// tiedEvents returns the indices of events that calls and their responses tie together.
+// tiedEvents returns the groups of indices of events that are tied by calls and responses.
 func tiedEvents(events []*patch.Event) [][]int {
 	var records []patch.Record
 	for i, e := range events {
@@ -89,7 +88,7 @@ func tiedEvents(events []*patch.Event) [][]int {
 	}
 	v, err := fold.New("", nil).Apply(records...)
 	if err != nil {
-		return nil // events alone always fold
+		return nil // cannot happen: a log of events always folds
 	}
 	byLast := map[int32][]int{}
 	for i, last := range ties.Last(len(events), v.Calls()) {
@@ -104,7 +103,7 @@ func tiedEvents(events []*patch.Event) [][]int {
 	return tied
 }
 
-// compactedEvent is a record as an event that a model sees; nil if it cannot be one.
+// compactedEvent returns a record as an event for a model, or nil if it cannot be one.
 func compactedEvent(r *patch.Event, text string) *patch.Event {
 	e, err := patch.NewEvent(patch.Fields{
 		ID: r.ID(), InvocationID: r.InvocationID(), Author: r.Author(), Branch: r.Branch(),

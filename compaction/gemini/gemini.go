@@ -27,53 +27,52 @@ import (
 // DefaultModel is the default of [Options.Model].
 const DefaultModel = "gemini-3.8-flash"
 
-// Sizes of what a model may write.
+// Limits on answers.
 const (
-	// thinkingTokens is room for a model's thoughts, which count against the limit on its
-	// output. Not all models can be told not to think.
+	// thinkingTokens is the room for a model's thoughts, which count as output. Some models always think.
 	thinkingTokens = 8192
 
-	// modelTokensPerToken is the most tokens of a model in one estimated token: an estimated token
-	// is four runes, and in some scripts each rune is a token of the model.
+	// modelTokensPerToken is the maximum number of model tokens in one estimated token. An estimated token is four
+	// runes, and in some scripts each rune is a token of the model.
 	modelTokensPerToken = 4
 
-	// maxOutputTokens is the most that Gemini models take as a limit.
+	// maxOutputTokens is the largest output limit that Gemini models accept.
 	maxOutputTokens = 65536
 
-	// maxAnswerBytes is how much of an answer is read.
+	// maxAnswerBytes is the maximum number of bytes that are read of an answer.
 	maxAnswerBytes = 4 << 20
 
-	// maxAPIErrorRunes is how much of an error from outside is shown.
+	// maxAPIErrorRunes is the maximum length of an external error text.
 	maxAPIErrorRunes = 500
 )
 
-// ErrNoAPIKey: neither the options nor the environment have a key for the Gemini API.
+// ErrNoAPIKey means that neither the options nor the environment contain a key for the Gemini API.
 var ErrNoAPIKey = errors.New("no API key")
 
-// Options are the options of [New]. A zero field means its default.
+// Options are options of [New]. A zero field means its default.
 type Options struct {
-	// APIKey is the key for the Gemini API. The default is the environment variable GOOGLE_API_KEY, or else
-	// GEMINI_API_KEY.
+	// APIKey is the key for the Gemini API. The default is the environment variable GOOGLE_API_KEY, or GEMINI_API_KEY
+	// if that is not set.
 	APIKey string
 
-	// Model names the model; the default is [DefaultModel].
+	// Model is the name of the model. The default is [DefaultModel].
 	Model string
 
-	// ThinkingLevel is how much the model thinks before it writes. The default is low for [DefaultModel]; any other
-	// model uses its own default. A model without thinking levels responds with an error if the level is set.
+	// ThinkingLevel limits how much the model thinks before it writes. For [DefaultModel], the default is low. Other
+	// models use their own default. A model without thinking levels returns an error if ThinkingLevel is set.
 	ThinkingLevel genai.ThinkingLevel
 
-	// BaseURL is the address of the API, for proxies and tests, such as "https://proxy.example/gemini/". The default is
-	// the environment variable GOOGLE_GEMINI_BASE_URL if set, else Google's address.
+	// BaseURL is the address of the API, such as "https://proxy.example/gemini/". The default is the environment
+	// variable GOOGLE_GEMINI_BASE_URL, or Google's address if that is not set.
 	BaseURL string
 
-	// HTTPClient sends the requests; [New] copies it. The default is a new client. Unless the client has CheckRedirect,
-	// redirects are not followed, since they would send the key to another server.
+	// HTTPClient sends the requests. [New] copies it. The default is a new client. Unless CheckRedirect is set,
+	// redirects are not followed, because they would send the key to another server.
 	HTTPClient *http.Client
 }
 
-// Validate returns an error that names an invalid field and matches [patch.ErrInvalid]. Only [New] reports a missing
-// key.
+// Validate checks the options. The error matches [patch.ErrInvalid] and names the invalid field. Validate does not
+// check for a missing key; [New] does.
 func (o Options) Validate() error {
 	bad := func(field, problem string, args ...any) error {
 		return &patch.FieldError{Field: "gemini.Options." + field, Problem: fmt.Sprintf(problem, args...)}
@@ -93,12 +92,13 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// notInModelName keeps a name from becoming another path or a query.
+// notInModelName reports whether r is not allowed in a model's name. Such a character could change the path or query of
+// the URL.
 func notInModelName(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune(`?&#%\`, r)
 }
 
-// Summarizer is a [compaction.Summarizer] that asks a Gemini model. It is safe for concurrent use.
+// Summarizer is a [compaction.Summarizer] that calls a Gemini model. It is safe for concurrent use.
 type Summarizer struct {
 	client   *genai.Client
 	apiKey   string
@@ -108,12 +108,11 @@ type Summarizer struct {
 
 var _ compaction.PricedSummarizer = (*Summarizer)(nil)
 
-// Price says that a token costs the summarizer as much as the agent.
+// Price implements [compaction.PricedSummarizer] for a model with the same prices as the agent's model.
 func (g *Summarizer) Price() (read, written float64) { return price.Read, price.Written }
 
-// New returns a summarizer that asks a Gemini model through the Gemini API, whatever the environment says about other
-// backends. New sends no request; ctx is only for making the client. The error matches [ErrNoAPIKey] if there is no
-// key.
+// New returns a summarizer. It always uses the Gemini API, even if the environment selects another backend. New sends
+// no request and uses ctx only to create the client. If there is no key, the error matches [ErrNoAPIKey].
 func New(ctx context.Context, opts Options) (*Summarizer, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -142,20 +141,25 @@ func New(ctx context.Context, opts Options) (*Summarizer, error) {
 	return g, nil
 }
 
-// retries are the SDK's: after a connection that breaks and after the statuses 408, 429, 500, 502,
-// 503 and 504 it waits about one second, then two.
+// retries configures the SDK's retries. After a broken connection or status 408, 429, 500, 502, 503 or 504, the SDK
+// waits about one second before the first retry and two before the second.
 var retries = &genai.HTTPRetryOptions{Attempts: genai.Ptr[int32](3)}
 
-// Summarize sends req.Instructions to the model as its system instruction and req.Prompt as the only message, without
-// tools, and returns the answer. The request's output limit leaves room for req.MaxTokens in any script, and for
-// thinking; the compactor checks the length of the answer.
+// Summarize sends req.Instructions to the model as its system instruction and req.Prompt as the only message, and
+// returns the answer. The model gets no tools. The output limit leaves room for req.MaxTokens in any script, and for
+// thinking. The compactor checks the length of the answer.
 //
-// A request that fails for a temporary reason (a broken connection, or status 408, 429, 500, 502, 503 or 504) is
-// retried at most twice, with backoff. If the service asks to wait up to a minute, the retry comes no sooner.
+// If a request fails with a broken connection or with status 408, 429, 500, 502, 503 or 504, it is retried at most
+// twice, with backoff. If the service asks for a wait of at most a minute, the retry waits at least that long.
 //
-// The error matches [compaction.ErrRefusedAnswer] if the service's answer is unusable: the prompt or the answer was
-// blocked, or the answer has no candidate, is empty, is cut off, or is not the API's JSON. It wraps a genai.APIError if
-// the service reported an error, and ctx's error if ctx ended. Its text never holds the API key.
+// The error matches [compaction.ErrRefusedAnswer] if the service's answer is unusable:
+//
+//   - the prompt or the answer was blocked;
+//   - the answer has no candidate, is empty, or is cut off;
+//   - the answer is not the API's JSON.
+//
+// If the service reported an error, the error wraps a genai.APIError. If ctx ended, the error wraps ctx's error. The
+// error text never contains the API key.
 func (g *Summarizer) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 	var resp compaction.Response
 	answer, err := g.client.Models.GenerateContent(ctx, g.model, genai.Text(req.Prompt), g.generationConfig(req))
@@ -171,8 +175,8 @@ func (g *Summarizer) Summarize(ctx context.Context, req compaction.Request) (com
 	return resp, nil
 }
 
-// transport reads the body of an answer to its end, or to maxAnswerBytes. A connection that breaks
-// in the middle of an answer is then an error of the transport, which is retried.
+// transport reads the body of an answer to its end, or up to maxAnswerBytes. If the connection breaks during an answer,
+// the error is then an error of the transport, which is retried.
 type transport struct{ base http.RoundTripper }
 
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -196,11 +200,11 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// maxWait is the longest wait that a service may ask for. One that asks for more gets no further request in this call.
+// maxWait is the longest requested wait that is respected. A longer request is ignored, and the SDK's backoff applies.
 const maxWait = time.Minute
 
-// toldToWait returns how long the service asks to wait before the next request: by the header Retry-After, in seconds
-// or as a date, or by a RetryInfo in the body.
+// toldToWait returns how long the service asks the client to wait before the next request. The service sends the header
+// Retry-After, in seconds or as a date, or a RetryInfo in the body.
 func toldToWait(resp *http.Response, body []byte) time.Duration {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return 0
@@ -230,8 +234,8 @@ func toldToWait(resp *http.Response, body []byte) time.Duration {
 	return wait
 }
 
-// clientFor returns a copy of the client, or a new one. It has a [transport], and follows no
-// redirects unless the client has a rule of its own.
+// clientFor returns a copy of client, or a new client if client is nil. The result uses [transport]. It follows no
+// redirects unless client.CheckRedirect is set.
 func clientFor(client *http.Client) *http.Client {
 	own := http.Client{}
 	if client != nil {
@@ -247,9 +251,9 @@ func clientFor(client *http.Client) *http.Client {
 	return &own
 }
 
-// response returns the model's answer, or why it is of no use.
+// response returns the model's answer, or the reason why it is unusable.
 func (g *Summarizer) response(answer *genai.GenerateContentResponse) (resp compaction.Response, err error) {
-	resp, _ = Response(cmp.Or(answer.ModelVersion, g.model), nil, "", answer.UsageMetadata) // it was paid for, used or not
+	resp, _ = Response(cmp.Or(answer.ModelVersion, g.model), nil, "", answer.UsageMetadata) // the usage is billed even if the answer is unusable
 	if feedback := answer.PromptFeedback; feedback != nil && feedback.BlockReason != "" && feedback.BlockReason != genai.BlockedReasonUnspecified {
 		return resp, refused("the prompt was blocked: %s %s", feedback.BlockReason, feedback.BlockReasonMessage)
 	}
@@ -268,8 +272,8 @@ func (g *Summarizer) response(answer *genai.GenerateContentResponse) (resp compa
 	return Response(cmp.Or(answer.ModelVersion, g.model), candidate.Content, candidate.FinishReason, answer.UsageMetadata)
 }
 
-// generationConfig sets no temperature and the like: newer models ignore them, and are
-// announced to refuse them.
+// generationConfig sets no sampling parameters such as the temperature. Newer models ignore them, and announced
+// versions refuse them.
 func (g *Summarizer) generationConfig(req compaction.Request) *genai.GenerateContentConfig {
 	config := &genai.GenerateContentConfig{MaxOutputTokens: outputTokens(req.MaxTokens)}
 	if req.Instructions != "" {
@@ -281,7 +285,7 @@ func (g *Summarizer) generationConfig(req compaction.Request) *genai.GenerateCon
 	return config
 }
 
-// outputTokens returns the limit on a model's output for an answer of the given estimated size.
+// outputTokens returns the output limit for an answer of the given estimated size.
 func outputTokens(estimated int) int32 {
 	room := (maxOutputTokens - thinkingTokens) / modelTokensPerToken
 	return int32(thinkingTokens + modelTokensPerToken*min(max(estimated, 0), room))
@@ -291,8 +295,8 @@ func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", compaction.ErrRefusedAnswer, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-// apiError is an error with a text of its own: on one line, not too long, and without
-// the key, which a service may repeat and the SDK shows at times.
+// apiError has a one-line text of limited length. The text does not contain the API key, which services and the SDK
+// sometimes repeat.
 type apiError struct {
 	text string
 	err  error

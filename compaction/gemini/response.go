@@ -8,11 +8,11 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 )
 
-// Response converts a model's answer to a [compaction.Response]. Its text is the texts of the content, joined by
-// newlines, without thoughts; if content is nil, the text is empty. usage may be nil.
+// Response converts a model's answer to a [compaction.Response]. The response's text consists of the content's texts
+// without thoughts, joined by newlines. If content is nil, the text is empty. usage may be nil.
 //
-// The error matches [compaction.ErrRefusedAnswer] if the content calls a function or has no text. The response has the
-// usage even then.
+// If the content calls a function or has no text, the error matches [compaction.ErrRefusedAnswer], and the response has
+// only the usage.
 func Response(model string, content *genai.Content, reason genai.FinishReason, usage *genai.GenerateContentResponseUsageMetadata) (compaction.Response, error) {
 	resp := compaction.Response{Model: model, FinishReason: compaction.FinishReason(reason)}
 	if reason == genai.FinishReasonUnspecified {

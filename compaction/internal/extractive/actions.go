@@ -12,19 +12,19 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/words"
 )
 
-// action is what a call does, as far as its arguments show it.
+// action describes what a call does, as far as its arguments show.
 type action struct {
-	files []string // that it changes
-	shell bool     // it is a command
-	looks bool     // that changes nothing and runs nothing
-	check string   // the command of a build, test, commit or the like
-	key   string   // what a later call must have for its outcome to take the place of this one's
+	files []string // files that the call changes
+	shell bool     // the call runs a shell command
+	looks bool     // the command changes nothing and runs nothing
+	check string   // the command of a check, such as a build, test or commit
+	key   string   // the outcome of a later call with the same key replaces the outcome of this call
 }
 
-// patched matches the files of a patch in the form that agents write.
+// patched matches the file names in the patch format that agents use.
 var patched = regexp.MustCompile(`(?m)^\*\*\* (?:Add|Update|Delete) File: (\S+)`)
 
-// actionOf reads what a call does: a command, or a change of a file, which has its path and a text beside it.
+// actionOf returns the action of a call. A call that changes a file has arguments with a path and a text.
 func actionOf(args json.RawMessage) (a action) {
 	path, writes := "", false
 	for l := range leaves(args) {
@@ -59,7 +59,7 @@ func actionOf(args json.RawMessage) (a action) {
 	return a
 }
 
-// isWriting reports whether an argument is what is written to a file.
+// isWriting reports whether an argument contains text to be written to a file.
 func isWriting(key string) bool {
 	for _, name := range []string{"content", "new", "old", "text", "insert", "replace", "edits", "patch", "diff", "source"} {
 		if strings.HasPrefix(key, name) || strings.HasSuffix(key, "_"+name) {
@@ -73,7 +73,7 @@ func isWriting(key string) bool {
 var checks = words.Set(`test tests pytest jest vitest build check lint typecheck tsc compile vet clippy mypy eslint make
 	commit push merge tag deploy publish release`)
 
-// looks are words of commands that run nothing of what stands behind them.
+// looks are commands that do not run their arguments.
 var looks = words.Set("add awk cat cd cp echo find grep head install ls mkdir mv rg rm sed tail touch which")
 
 // command reads a shell command.
@@ -84,7 +84,7 @@ func (a *action) command(text string) {
 			a.files = append(a.files, file)
 		}
 	}
-	looked := "" // the first command that only looks
+	looked := "" // the first command in looks
 	for segment := range strings.SplitSeq(strings.NewReplacer("&&", "\n", ";", "\n").Replace(text), "\n") {
 		said := strings.Fields(oneLine(segment))
 		for len(said) > 0 && (said[0] == "bash" || said[0] == "-lc") {
@@ -114,7 +114,7 @@ func (a *action) command(text string) {
 	a.key = cmp.Or(a.key, looked)
 }
 
-// commandName is a command up to its first argument that is not a flag.
+// commandName returns a command up to its first argument that is not a flag.
 func commandName(said []string) string {
 	n := 1
 	for n < len(said) && strings.HasPrefix(said[n], "-") {
@@ -131,7 +131,7 @@ var (
 	writesFile = regexp.MustCompile(`(?:(?:^|[^-=])>|\btee (?:-a )?|\bsed -[a-zA-Z]*i\S* (?:-e )?(?:'' )+)\s*([\w./~@-]+)`)
 )
 
-// withoutDocuments returns a command without the lines of its here-documents.
+// withoutDocuments returns a command without its here-documents.
 func withoutDocuments(command string) string {
 	var b strings.Builder
 	end := ""
@@ -148,17 +148,17 @@ func withoutDocuments(command string) string {
 	return b.String()
 }
 
-// exited matches the exit code that many tools write into their text.
+// exited matches the exit code that many tools write to their output.
 var exited = regexp.MustCompile(`(?i)(?:exit(?:ed)?(?: with)?[ _]?(?:code|status)|returncode)\W{1,4}(\d+)`)
 
-// outcome returns the line of a function's response that says what came of the call, and whether it failed. The line
-// of one that did not is empty, unless it reads like a result.
+// outcome returns the most informative line of a function's response, and whether the call failed. If the call
+// succeeded and no line looks like a result, the line is "".
 func outcome(response json.RawMessage) (line string, failed bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(response, &members) != nil {
 		return "", false
 	}
-	known := false // whether it says if it failed
+	known := false // whether a field states success or failure
 	for _, key := range slices.Sorted(maps.Keys(members)) {
 		value := string(members[key])
 		switch strings.ToLower(key) {
@@ -204,7 +204,7 @@ func outcome(response json.RawMessage) (line string, failed bool) {
 	return line, failed
 }
 
-// Words of the lines that tell what came of a call, the most telling first.
+// Words of informative lines, the most informative first.
 var (
 	troubles = []string{"error", "exception", "fail", "panic", "fatal"}
 	results  = []string{"passed", "failed", "pass", "fail", "error", "success", "built", "warning", "changed", "ok", "done"}
@@ -215,7 +215,7 @@ func says(line string, words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) })
 }
 
-// saysError reports whether a text begins as reports of errors do.
+// saysError reports whether a text begins like an error report.
 func saysError(text string) bool {
 	text = strings.TrimSpace(text)
 	for _, begin := range []string{"error", "traceback", "fatal:", "exception"} {
@@ -226,7 +226,7 @@ func saysError(text string) bool {
 	return false
 }
 
-// unlabelled is a line without the word that says that it is of an error.
+// unlabelled returns a line without the prefix "error: ".
 func unlabelled(line string) string {
 	if rest := line; len(rest) > 7 && strings.EqualFold(rest[:7], "error: ") {
 		return rest[7:]
@@ -234,7 +234,8 @@ func unlabelled(line string) string {
 	return line
 }
 
-// stringIn is the string that a JSON text is, or that it holds as its message, or else the text.
+// stringIn returns the string that the JSON text encodes. For an object, it returns the member Message. For any other
+// value, it returns the JSON text.
 func stringIn(text json.RawMessage) string {
 	var s string
 	if json.Unmarshal(text, &s) == nil {
@@ -247,10 +248,11 @@ func stringIn(text json.RawMessage) string {
 	return string(text)
 }
 
-// wrapper matches the lines in which a build tool repeats the command, or says no more than that it failed.
+// wrapper matches lines of build tools that only repeat a command or report a failure.
 var wrapper = regexp.MustCompile(`(?i)^(?:[>$+] |npm (?:err|error)|make(?:\[\d+\])?: \*\*\*|error command failed)`)
 
-// tellingLine is the last line of a text that has the first of the words that any has, or else its last line.
+// tellingLine returns the last line that contains the most informative of the words that occur. If none occurs, it
+// returns the last line.
 func tellingLine(text string, words []string) (best string) {
 	rank := len(words) + 2
 	for _, line := range slices.Backward(strings.Split(text, "\n")) {
@@ -269,7 +271,7 @@ func tellingLine(text string, words []string) (best string) {
 			best, rank = line, of
 		}
 	}
-	if rank > len(words) { // a code without a reason
+	if rank > len(words) { // only an exit code, without a reason
 		return ""
 	}
 	return best

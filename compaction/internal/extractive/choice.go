@@ -13,31 +13,32 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/words"
 )
 
-// unit is a sentence, a line that is none, a call or a state. It is kept or left out as a whole.
+// unit is a sentence, another line, a call or a state. A summary keeps or omits it as a whole.
 type unit struct {
 	text  string
-	kind  string // of a state, or before
-	lined bool   // it begins a line
+	kind  string // kind of a state, or before
+	lined bool   // the unit begins a line
 	keep  bool
 
 	weight float64
 	words  []string
-	order  int // among the units that can be chosen
+	order  int // position among the units to choose from
 	score  float64
 }
 
-// choice keeps the units of the most worth for their size. A word is worth more if fewer units have it, and little
-// if a kept unit has it.
+// choice selects the units with the highest worth for their size. A word is worth more if fewer units contain it, and
+// little if a kept unit contains it.
 type choice struct {
 	turns []*turn
-	units map[string]int     // by word, how many units have it
+	units map[string]int     // word → number of units that contain it
 	value map[string]float64 // by word
-	kept  map[string]bool    // the words of units that are kept, and of earlier summaries
-	order []*unit            // the kept ones, the least important last
+	kept  map[string]bool    // words of the kept units and of earlier summaries
+	order []*unit            // the kept units, the least important last
 	room  tokens.Size
 }
 
-// choose keeps units up to a size: the last request, the task, the last message, and then those of the most worth.
+// choose selects units up to a size: the last request, the task, the agent's last message, and then the units with the
+// highest worth.
 func choose(turns []*turn, before string, room tokens.Size) *choice {
 	c := &choice{turns: turns, units: map[string]int{}, value: map[string]float64{}, kept: words.Set(strings.Join(words.In(before), " ")), room: room}
 	var rest []*unit
@@ -47,7 +48,7 @@ func choose(turns []*turn, before string, room tokens.Size) *choice {
 			if u.text == "" || leads(u) && u.weight < 1 {
 				continue
 			}
-			if i < len(turns)-1 && u.weight < 1 && strings.HasSuffix(u.text, "?") { // it was answered
+			if i < len(turns)-1 && u.weight < 1 && strings.HasSuffix(u.text, "?") { // the question was answered
 				u.weight *= step
 			}
 			u.order = len(rest)
@@ -58,7 +59,7 @@ func choose(turns []*turn, before string, room tokens.Size) *choice {
 	first := slices.IndexFunc(turns, func(t *turn) bool { return len(t.asked) > 0 })
 	if n := len(turns); n > 0 {
 		t := turns[n-1]
-		for _, u := range slices.Backward(t.asked) { // a request stands at the end of what is pasted
+		for _, u := range slices.Backward(t.asked) { // in a pasted message, the request is at the end
 			if u.size() > c.room*3/4 {
 				break
 			}
@@ -79,7 +80,7 @@ func choose(turns []*turn, before string, room tokens.Size) *choice {
 		}
 	}
 	c.pick(rest, room)
-	for _, t := range turns { // what little the user said may decide something
+	for _, t := range turns { // a short message of the user may contain a decision
 		for _, u := range ends(t.asked, askedRunes) {
 			if !u.keep && u.size() <= c.room && !isCourtesy(u) && c.worth(u) > 0 {
 				c.keep(u)
@@ -95,8 +96,8 @@ func choose(turns []*turn, before string, room tokens.Size) *choice {
 	return c
 }
 
-// weigh sets the weights of a turn's units. It makes one unit of each end of the agent's last message, of at most a
-// size, since single sentences of a message are fragments.
+// weigh sets the weights of a turn's units. It joins each end of the agent's last message to one unit of at most the
+// given size, because single sentences of a message are fragments.
 func (t *turn) weigh(isLatest bool, most tokens.Size) {
 	closing, runes := step*step, int(step*askedRunes)
 	if isLatest {
@@ -123,7 +124,7 @@ func (t *turn) weigh(isLatest bool, most tokens.Size) {
 	}
 	weigh(step*step, t.said[:t.last])
 	weigh(closing, t.said[t.last:])
-	if isLatest && !t.told { // a long turn is gone on with where its last messages stand
+	if isLatest && !t.told { // in a long turn, the last messages show how to continue
 		weigh(closing, t.said[max(0, t.last-latest):t.last])
 	}
 	weigh(step*step, t.asked)
@@ -141,10 +142,10 @@ func (t *turn) weigh(isLatest bool, most tokens.Size) {
 	}
 }
 
-// leastEnd is the number of characters of each end of a long message that form a unit of any size.
+// leastEnd is the number of runes up to which an end of a long message forms a unit regardless of its size.
 const leastEnd = 75
 
-// count counts the words of a unit.
+// count counts the words of a unit and sets their values.
 func (c *choice) count(u *unit) {
 	u.words = words.In(u.text)
 	for _, w := range u.words {
@@ -160,7 +161,7 @@ func (c *choice) count(u *unit) {
 	}
 }
 
-// worth returns the worth of a unit beside the kept ones.
+// worth returns the worth of a unit in addition to the kept units.
 func (c *choice) worth(u *unit) (worth float64) {
 	weight := u.weight
 	for _, w := range u.words {
@@ -185,11 +186,12 @@ func (c *choice) keep(u *unit) {
 	}
 }
 
-// pick keeps the units of the most worth for their size, in at most a part of the room, and reports whether it keeps any.
+// pick selects the units with the highest worth for their size, in at most the given part of the room. It reports
+// whether it kept any.
 func (c *choice) pick(units []*unit, most tokens.Size) bool {
 	least := max(c.room-most, 0)
 	before := len(c.order)
-	tells := func(worth float64, u *unit) bool { return worth >= 2*step*u.weight || u.isState() && worth > 0 } // less is not one telling word
+	tells := func(worth float64, u *unit) bool { return worth >= 2*step*u.weight || u.isState() && worth > 0 } // less worth than one informative word
 	var best ranking
 	for _, u := range units {
 		if worth := c.worth(u); !u.keep && tells(worth, u) {
@@ -203,7 +205,7 @@ func (c *choice) pick(units []*unit, most tokens.Size) bool {
 		worth := c.worth(u)
 		score := worth / float64(u.size())
 		switch {
-		case tells(worth, u) && u.size() <= c.room-least && score < u.score: // others have told a part of it
+		case tells(worth, u) && u.size() <= c.room-least && score < u.score: // kept units contain a part of it
 			u.score = score
 			heap.Fix(&best, 0)
 			continue
@@ -215,7 +217,7 @@ func (c *choice) pick(units []*unit, most tokens.Size) bool {
 	return len(c.order) > before
 }
 
-// cutBest keeps the beginning of the unit of the most worth.
+// cutBest keeps the beginning of the unit with the highest worth.
 func (c *choice) cutBest(units []*unit) {
 	if len(units) == 0 {
 		return
@@ -229,12 +231,12 @@ func (c *choice) cutBest(units []*unit) {
 
 func (u *unit) isState() bool { return u.kind != "" && u.kind != before }
 
-// size is what a unit takes, with a gap.
+// size returns the size of a unit with a gap.
 func (u *unit) size() tokens.Size { return tokens.Of(u.text) + gapSize }
 
 var gapSize = tokens.Of(gap)
 
-// ends returns the units at the beginning and the end of a text, of half of the given characters each.
+// ends returns the units at the beginning and the end of a text, each with half of the given number of runes.
 func ends(units []*unit, runes int) []*unit {
 	from, to := endsOf(units, runes)
 	return append(slices.Clone(units[:from]), units[to:]...)
@@ -255,7 +257,7 @@ func endsOf(units []*unit, runes int) (from, to int) {
 	return from, to
 }
 
-// joinAll joins all of some sentences.
+// joinAll keeps and joins all sentences.
 func joinAll(units []*unit) string {
 	for _, u := range units {
 		u.keep = true
@@ -263,15 +265,15 @@ func joinAll(units []*unit) string {
 	return join(units)
 }
 
-// isCourtesy reports whether a unit has no words but courtesies.
+// isCourtesy reports whether a unit consists only of courtesies.
 func isCourtesy(u *unit) bool {
 	return len(u.words) > 0 && !slices.ContainsFunc(u.words, func(w string) bool { return !courtesies[w] })
 }
 
-// leads reports whether a unit only leads to the next one.
+// leads reports whether a unit only introduces the next one.
 func leads(u *unit) bool { return strings.HasSuffix(strings.TrimRight(u.text, "*_ "), ":") }
 
-// text writes the turns with kept units. Adjacent turns of which only the user's words are kept share a line.
+// text writes the turns with kept units. Adjacent turns with only the user's words share a line.
 func (c *choice) text() string {
 	text, only := "", false
 	for _, t := range c.turns {
@@ -303,7 +305,7 @@ func (c *choice) text() string {
 	return text
 }
 
-// join joins the sentences that are kept.
+// join joins the kept sentences.
 func join(units []*unit) string {
 	var b strings.Builder
 	skipped := false
@@ -326,7 +328,7 @@ func join(units []*unit) string {
 	return b.String()
 }
 
-// list lists the calls or states that are kept, states of a kind together.
+// list lists the kept calls or states, grouped by kind.
 func list(units []*unit) string {
 	var all []string
 	for _, kind := range []string{"", before, changed, checked, failed} {
@@ -345,7 +347,7 @@ func list(units []*unit) string {
 	return strings.Join(slices.DeleteFunc(all, func(s string) bool { return s == "" }), "; ")
 }
 
-// ranking is a heap of units by their scores, the best first.
+// ranking is a heap of units, the highest score first.
 type ranking []*unit
 
 func (r ranking) Len() int { return len(r) }
@@ -361,7 +363,7 @@ func (r *ranking) Pop() any {
 	return u
 }
 
-// valueOf returns the worth of a word: nothing if it is common, and less if it is short.
+// valueOf returns the value of a word. A common word has no value, and a short word has less.
 func valueOf(word string) float64 {
 	if words.IsCommon(word) || courtesies[word] {
 		return 0
@@ -369,7 +371,7 @@ func valueOf(word string) float64 {
 	return min(1, float64(len(word)-1)/5)
 }
 
-// namesIn returns the words of a text that begin with a capital, other than the first one, or have a digit.
+// namesIn returns the words of a text that have a digit, or begin with a capital and are not the first word.
 func namesIn(text string) (names []string) {
 	for i, w := range strings.Fields(text) {
 		r, _ := utf8.DecodeRuneInString(strings.TrimLeft(w, "\"'([*`"))
@@ -380,7 +382,7 @@ func namesIn(text string) (names []string) {
 	return names
 }
 
-// courtesies are words that tell nothing. A sentence of nothing else is left out.
+// courtesies are words without information. A sentence that consists only of courtesies is left out.
 var courtesies = words.Set(`
 	understood problem sounds noted hi hello hey please thanks thank you welcome sorry ok okay yes no great perfect good morning afternoon evening fine sure bye goodbye stop
 	hallo guten tag danke bitte vielen dank schön gern gerne ja nein okay tschüss prima super wunderbar

@@ -1,6 +1,6 @@
-// Package extractive writes a summary of events without a model: it picks from what they say, in whole
-// sentences, and understands no language in particular. The same events give the same summary, in time nearly linear
-// in their size.
+// Package extractive writes summaries of events without a model. It selects whole sentences from the events and needs
+// no knowledge of their language. The same events always give the same summary. The running time is nearly linear in
+// the events' size.
 package extractive
 
 import (
@@ -13,48 +13,53 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The constants of a summary. Figures are of 82 probes of ten coding sessions, and of the sessions of bench/quality.
+// Constants of a summary. The figures come from 82 probes of ten coding sessions, and from the sessions of
+// bench/quality. A probe is a question that the summary should answer.
 const (
-	// askedRunes is how much of a user's message is kept, from both of its ends: the task stands at either. With 600
-	// from the beginning alone, 60 % of the probes are answered, with 1,000 from both ends 66 %. As much is kept of the
-	// agent's last message in the latest turns, and step of it from each end in others.
+	// askedRunes is the number of runes of a user's message that are kept, half from each end, since the task can be at
+	// either end. With 600 runes from the beginning, 60 % of the probes are answered. With 1,000 from both ends, 66 %.
+	// Of the agent's last message, the latest turns keep the same length, and other turns keep step*askedRunes from
+	// each end.
 	askedRunes = 1_000
 
-	// latest turns tell more of what the agent did and said: 94 instead of 66 % of the probes.
+	// latest is the number of newest turns that keep more of the agent's actions and words. With them, 94 % of the
+	// probes are answered. Without them, 66 %.
 	latest = 3
 
-	// wordsShare is the part of the covered tokens that the budget of words is, and the part of the user's words besides,
-	// and besides leastWords. Without the user's part, 67 instead of 91 % of told preferences are left in sessions that
-	// are nearly all by the user.
+	// wordsShare is the budget for words as a fraction of the covered tokens. The same fraction of the user's words and
+	// a fixed leastWords are added. Without the fraction of the user's words, 67 instead of 91 % of stated preferences
+	// remain in sessions that consist almost entirely of the user's messages.
 	wordsShare = 0.0375
 
-	// thingsShare is the part of the covered tokens that rows and identifiers have at most, and half of the summary; step
-	// of it is for identifiers that only tools returned and nothing used, which were half of the text of coding sessions.
-	// With 0.25, 79 instead of 84 % of the rows of tau-bench are on one line.
+	// thingsShare is the maximum size of rows and identifiers as a fraction of the covered tokens. They also take at
+	// most half of the summary. Identifiers that only tools returned take at most step*thingsShare of the summary,
+	// because they made up half of the text of coding sessions. With 0.25, 79 instead of 84 % of the rows of tau-bench
+	// are on one line.
 	thingsShare = 0.35
 
-	// step is what each step in importance takes off: from the user's words and the last states to the closing words and
-	// calls of the latest turns, to all else; and from a word to one that is told already, a request to one that was
-	// answered. With 0.2, 71 instead of 72 % of the facts of tau-bench and 89 instead of 93 % in a long coding session are visible.
+	// step is the factor between levels of importance. The user's words and the last states have the highest level,
+	// followed by the closing words and calls of the latest turns, and then by everything else. A word that is already
+	// in the summary, and a request that was answered, are also multiplied by step. With 0.2, 71 instead of 72 % of the
+	// facts of tau-bench and 89 instead of 93 % of those in a long coding session are visible.
 	step = 0.3
 
-	// emphasis is what a sentence counts with a word of a limit, a preference or a correction, and a word that is a name
-	// or has a digit. With 1, 61 instead of 72 % of the facts of tau-bench are visible.
+	// emphasis is the factor for a sentence with a word of a limit, a preference or a correction. It is also the value
+	// of a word that is a name or has a digit. With 1, 61 instead of 72 % of the facts of tau-bench are visible.
 	emphasis = 1.5
 )
 
-// leastWords is what the words of a session may take at least: as much as one message.
+// leastWords is the minimum budget for words: about one user message.
 const leastWords = askedRunes * 3 / 10 * tokens.Token
 
-// Input is what is to be summarised.
+// Input is the input of a summary.
 type Input struct {
-	Events []*patch.Event // of one branch, in order
-	Told   []*patch.Event // summaries by others that stand for some of Events, or for what is not there
-	Before []*patch.Event // earlier summaries: what these have is not told again
-	Max    int            // tokens that the summary may take
+	Events []*patch.Event // events of one branch, in order
+	Told   []*patch.Event // summaries by other writers that cover some of Events, or events that are missing from Events
+	Before []*patch.Event // earlier summaries, whose facts are not repeated
+	Max    int            // maximum tokens of the summary
 }
 
-// Headings of the sections, and labels of the lines of a turn.
+// Section headings, and labels of the lines of a turn.
 const (
 	turnsHeading = "Turns:"
 	openHeading  = "Open:"
@@ -70,24 +75,24 @@ const (
 	toldLabel   = "Earlier: "
 	bullet      = "- "
 	indent      = "  "
-	gap         = " […] " // where sentences of a message are left out
-	apart       = " / "   // between messages on one line
+	gap         = " […] " // replaces left-out sentences of a message
+	apart       = " / "   // separates messages on one line
 	waitingCall = "unanswered: "
 )
 
-// leastHeadings is the room from which on sections have headings.
+// leastHeadings is the room from which sections have headings.
 const leastHeadings = 60 * tokens.Token
 
-// Summarise returns a summary in at most in.Max tokens; it is empty if the events say nothing, or there is room for
-// nothing. No event may be nil.
+// Summarise returns a summary of at most in.Max tokens. It returns "" if the events have no text or the room is too
+// small. No event may be nil.
 //
-// A summary has a budget for words and one for rows and identifiers. Words are of turns: a user's message, the calls and
-// states of the turn, and the agent's closing words. If not all of it
-// fits, older turns shrink first: they lose their closing words, then their actions, then all of the user's
-// words but the sentences of the most worth. The rest of the budget goes to other sentences of the agent.
+// A summary has one budget for words, and one for rows and identifiers. The words belong to turns. A turn has the
+// user's message, the calls and states, and the agent's closing words. If the words exceed the budget, older turns are
+// cut first. They lose the closing words, then the actions, and then the user's words except the most valuable
+// sentences. The rest of the budget is used for other sentences of the agent.
 func Summarise(in Input) string { return in.read().write(in) }
 
-// read reads the events.
+// read reads the events of the input.
 func (in Input) read() *reader {
 	s := &reader{
 		known: identifiers.NewIndex(identifiers.Text(in.Before...)), source: identifiers.NewIndex(identifiers.Text(slices.Concat(in.Events, in.Told)...)),
@@ -116,7 +121,7 @@ func (s *reader) write(in Input) string {
 	for _, e := range slices.Concat(in.Events, in.Told) {
 		covered += e.EstimatedTokens()
 	}
-	if len(in.Events) > 0 { // a summary that says nearly all saves nothing
+	if len(in.Events) > 0 { // a summary that repeats nearly everything saves nothing
 		room = min(room, max(tokensOf(covered)*3/5, min(room, leastHeadings)))
 	}
 	things := min(room/2, part(tokensOf(covered), thingsShare))
@@ -147,7 +152,7 @@ func (s *reader) write(in Input) string {
 		}
 		text = joined(text, open, rows)
 		text = joined(text, s.ids.write(identifiers.NewIndex(text), s, min(room-tokens.Of(text+"\n"), things-tokens.Of(rows+"\n")), part(room, step*thingsShare)))
-		// The size of a text may differ a little from the sum of its parts.
+		// The size of a text may differ slightly from the sum of its parts.
 		if tokens.Of(text) <= room {
 			return text
 		}
@@ -155,12 +160,12 @@ func (s *reader) write(in Input) string {
 		if last < 0 {
 			return ""
 		}
-		p.order[last].keep, p.order = false, p.order[:last] // the least important
+		p.order[last].keep, p.order = false, p.order[:last] // drop the least important unit
 	}
 }
 
-// Lacking returns facts that a summary by another writer lacks, under a heading, in at most in.Max tokens: short limits and
-// wishes of the user, rows with a used id, and used identifiers.
+// Lacking returns facts that another writer's summary lacks, under a heading, in at most in.Max tokens. The facts are
+// short limits and wishes of the user, rows with a used id, and used identifiers.
 func Lacking(in Input, summary string) string {
 	s := in.read()
 	told := identifiers.NewIndex(summary)
@@ -194,7 +199,7 @@ func Lacking(in Input, summary string) string {
 	return ""
 }
 
-// userSize returns the size of the user's messages, of long ones the size of both ends.
+// userSize returns the size of the user's messages. Of a long message, only both ends count.
 func (s *reader) userSize() (n tokens.Size) {
 	for _, t := range s.turns {
 		for _, u := range ends(t.asked, askedRunes) {

@@ -14,34 +14,35 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
-// ids are the identifiers of events, each once, with their last use.
+// ids are the distinct identifiers of events, with their last use.
 type ids struct {
 	byValue map[string]*id
-	keys    map[string]int // in the order in which they come first
+	keys    map[string]int // in order of first occurrence
 	clock   int
 	ranked  []*id // the most useful first
 }
 
 type id struct {
 	value string
-	key   string // that the JSON text has for it, or ""
+	key   string // the key in the JSON text, or ""
 	use   use
-	times int // that it was used
-	last  int // when it was met last
+	times int // number of uses
+	last  int // time of the last occurrence
 }
 
-// use says whether an identifier was used: the user or the agent said it, or a call has it.
+// use is the strongest use of an identifier. An identifier is used if the user or the agent wrote it, or if a call
+// contains it.
 type use int
 
 const (
 	returned use = iota // only a tool returned it
-	written             // it stands in a long text that a call has, such as a file's
+	written             // it occurs in a long argument of a call, such as a file's text
 	used
 )
 
 const (
-	maxFact = 200 // runes above which a word is data
-	longArg = 400 // bytes above which an argument is data
+	maxFact = 200 // runes above which a word counts as data
+	longArg = 400 // bytes above which an argument counts as data
 )
 
 func newIDs() *ids { return &ids{byValue: map[string]*id{}, keys: map[string]int{}} }
@@ -67,14 +68,14 @@ func (l *ids) add(key, value string, as use) {
 	}
 }
 
-// addText finds identifiers by the looks of words, in any language.
+// addText adds the identifiers among the words of a text. It recognises them by their form, in any language.
 func (l *ids) addText(text string, as use) {
 	for w := range identifiers.Words(text) {
-		closes := w.Raw[0] == '/' && w.Start > 0 && text[w.Start-1] == '<' // a tag
+		closes := w.Raw[0] == '/' && w.Start > 0 && text[w.Start-1] == '<' // an HTML end tag
 		if !isID(w) || w.Cut || closes || measure.MatchString(w.Text) || strings.Contains(w.Text, ",") || as == returned && (isEncoded(text, w) || bare.MatchString(w.Text)) {
 			continue
 		}
-		if as == written && w.Raw[0] == '.' { // a path that starts from the file tells little elsewhere
+		if as == written && w.Raw[0] == '.' { // a relative path means little outside its file
 			l.add("", shown(w), returned)
 		} else {
 			l.add("", shown(w), as)
@@ -82,11 +83,12 @@ func (l *ids) addText(text string, as use) {
 	}
 }
 
-// shown is a word with what belongs to it before its first letter: the points of a path, and a sign.
+// shown returns a word with the characters before its first letter that belong to it, such as the dots of a path or a
+// sign.
 func shown(w identifiers.Word) string {
 	before, after, _ := strings.Cut(w.Raw, w.Text)
 	text := w.Text
-	if strings.Contains(text, "__") { // as in __init__.py: the other half of a pair
+	if strings.Contains(text, "__") { // names such as __init__.py: keep both pairs of underscores
 		text += after[:len(after)-len(strings.TrimLeft(after, "_"))]
 		before, text = before[:len(strings.TrimRight(before, "_"))], before[len(strings.TrimRight(before, "_")):]+text
 	}
@@ -97,32 +99,32 @@ func shown(w identifiers.Word) string {
 }
 
 var (
-	// measure matches a number with a short unit, as in 123ms, and an approximate number or range.
+	// measure matches a number with a short unit, such as 123ms, and an approximate number or range.
 	measure = regexp.MustCompile(`^(?:[0-9.]+[a-z]{1,2}|~[0-9]+(?:-[0-9]+)?)$`)
 
-	// bare matches a word of a result that says little alone: a fraction, a version, and one behind the number of its line.
+	// bare matches words of a result that mean little alone: a fraction, a version, and a word after a line number.
 	bare = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+){1,2}|[0-9]+:.*\pL.*)$`)
 )
 
-// isEncoded reports whether a word stands in data, as a segment of a source map: with a comma or a semicolon and no
-// blank beside it.
+// isEncoded reports whether a word is part of encoded data, such as a segment of a source map. Such a word has an
+// adjacent comma or semicolon without a space.
 func isEncoded(text string, w identifiers.Word) bool {
 	end := w.Start + len(w.Raw)
 	return w.Start > 0 && strings.IndexByte(",;", text[w.Start-1]) >= 0 ||
 		end+1 < len(text) && strings.IndexByte(",;", text[end]) >= 0 && text[end+1] > ' '
 }
 
-// isID reports whether a word is hardly met by chance.
+// isID reports whether a word is unlikely to occur by chance.
 func isID(w identifiers.Word) bool {
 	return w.Kind.IsIdentifier() && utf8.RuneCountInString(w.Text) <= maxFact && !isClock(w.Text)
 }
 
-// isClock reports whether the word is a time of day, or a ratio.
+// isClock reports whether the word is a time of day or a ratio.
 func isClock(s string) bool {
 	return strings.Contains(s, ":") && !strings.ContainsFunc(s, func(r rune) bool { return r != ':' && !unicode.IsDigit(r) })
 }
 
-// addLeaves finds identifiers in the values of a JSON text.
+// addLeaves adds the identifiers in the values of a JSON text.
 func (l *ids) addLeaves(text json.RawMessage, as use) {
 	for leaf := range leaves(text) {
 		if w, one := oneWord(leaf.value); one && isID(w) {
@@ -142,8 +144,8 @@ func (l *ids) isUsed(value string) bool {
 	return e != nil && e.use != returned
 }
 
-// write writes the identifiers that are not told and fit into the room: used ones, those that were met last first, then
-// in a part of the room returned ones, those with a key first.
+// write returns the identifiers that are not in told and fit into the room. Used identifiers come first, the most
+// recent first. Then returned identifiers follow in at most most of the room, those with a key first.
 func (l *ids) write(told *identifiers.Index, s *reader, room, most tokens.Size) string {
 	if l.ranked == nil {
 		l.rank(s)
@@ -157,7 +159,7 @@ func (l *ids) write(told *identifiers.Index, s *reader, room, most tokens.Size) 
 	return joined(usedOnes, returnedOnes)
 }
 
-// rank orders the identifiers that no earlier summary has.
+// rank sorts the identifiers that no earlier summary contains.
 func (l *ids) rank(s *reader) {
 	l.ranked = make([]*id, 0, len(l.byValue))
 	for _, e := range l.byValue {
@@ -174,7 +176,7 @@ func (l *ids) rank(s *reader) {
 	})
 }
 
-// section writes a line for each key, in the order in which keys and values were met, and returns the room that is left.
+// section writes one line per key, in the order in which keys and values occurred. It also returns the remaining room.
 func (l *ids) section(heading string, all []*id, told *identifiers.Index, room tokens.Size) (string, tokens.Size) {
 	byKey := map[string][]*id{}
 	for _, e := range all {

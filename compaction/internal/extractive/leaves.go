@@ -10,18 +10,18 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
-// leaf is a value in a JSON text that is neither object nor array.
+// leaf is a value in a JSON text that is neither an object nor an array.
 type leaf struct {
-	key   string // that it stands under, or that its array does
+	key   string // key of the value, or of its array
 	value string
 	text  bool
 }
 
-const maxValue = maxArgs / 2 // of one argument
+const maxValue = maxArgs / 2 // size of one argument
 
 func (l leaf) String() string {
 	value := oneLine(l.value)
-	if command, ok := strings.CutPrefix(value, "cd "); ok { // where it runs says less than what
+	if command, ok := strings.CutPrefix(value, "cd "); ok { // the command matters more than its directory
 		if _, after, ok := strings.Cut(command, " && "); ok {
 			value = after
 		}
@@ -39,7 +39,7 @@ func (l leaf) String() string {
 	return l.key + "=" + value
 }
 
-// tailOfPath is where the last names of a path begin that fit.
+// tailOfPath returns the offset of the longest suffix of whole names in a path that fits.
 func tailOfPath(path string) int {
 	from := len(path)
 	for {
@@ -51,7 +51,7 @@ func tailOfPath(path string) int {
 	}
 }
 
-// leaves yields the values of a valid JSON text, in its order.
+// leaves yields the values of a valid JSON text in order.
 func leaves(text json.RawMessage) iter.Seq[leaf] {
 	return func(yield func(leaf) bool) {
 		if len(text) > 0 {
@@ -84,7 +84,7 @@ func nextLeaves(c *jsonvalue.Cursor, in leaf, yield func(leaf) bool) bool {
 	return true
 }
 
-// argsText is a call's arguments, as far as there is room.
+// argsText returns the arguments of a call that fit.
 func argsText(args json.RawMessage) string {
 	text, n := "", 0
 	for l := range leaves(args) {

@@ -12,12 +12,12 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
-// rows are objects in results of tools: each has an id, or a date, and its other short values on one line, under a header
-// with their names.
+// rows are the objects in tool results that have an id or a date. Each row has the object's short values on one line,
+// under a header with their names.
 type rows struct {
-	byKey   map[string][]*row   // by ids, under their names
-	columns map[string][]string // in the order of the first row that has these, by their sorted names
-	within  map[string]bool     // headers of rows with the same ids in different objects, whose ids these rows then have too
+	byKey   map[string][]*row   // by the names and values of their ids
+	columns map[string][]string // sorted column names → names in the order of the first row that has these columns
+	within  map[string]bool     // headers whose rows have the same id in different objects; these rows also get the id of the object that contains them
 	all     []*row
 }
 
@@ -28,13 +28,13 @@ func newRows() *rows {
 type row struct {
 	header  string
 	names   []string
-	cells   string // the id first
-	of      cell   // the id of the object that it is in
+	cells   string // the values, the id first
+	of      cell   // the id of the containing object
 	id      string
-	last    int  // when it came, or -1 if a later state has its place
+	last    int  // when the row was added, or -1 if a later state has replaced it
 	dated   bool // the id is a date
-	used    bool // the user, the agent or a call has used the id
-	rank    int  // which of its header's rows it is that nothing used, the newest first; 0 if it was used
+	used    bool // the user, the agent or a call used the id
+	rank    int  // position among the unused rows of the same header, the newest first; 0 if used
 	written bool
 }
 
@@ -42,13 +42,13 @@ const (
 	cellMark  = " | "
 	maxCell   = 32 // runes of a value
 	maxCells  = 12
-	datedMost = 0.25 // of the room, for rows whose id is a date
+	datedMost = 0.25 // fraction of the room for rows whose id is a date
 )
 
-// cell is a value of an object under its name.
+// cell is a named value of an object.
 type cell struct{ name, value string }
 
-// add adds the objects in the cursor's next value. of is the id of the object that they are in, if it has one.
+// add adds the objects in the cursor's next value. of is the id of the containing object, if it has one.
 func (r *rows) add(c *jsonvalue.Cursor, of cell) {
 	switch c.Kind() {
 	case jsonvalue.Array:
@@ -64,7 +64,7 @@ func (r *rows) add(c *jsonvalue.Cursor, of cell) {
 	}
 }
 
-// addText adds the objects in a text, if it is JSON: many tools return such a text.
+// addText adds the objects in a text if the text is JSON. Many tools return JSON as text.
 func (r *rows) addText(text string) {
 	text = strings.TrimSpace(text)
 	if len(text) > 1 && strings.ContainsRune("[{", rune(text[0])) {
@@ -74,7 +74,7 @@ func (r *rows) addText(text string) {
 	}
 }
 
-// addObject adds the cursor's next object, if one of its values is an id, and the objects in it.
+// addObject adds the cursor's next object if one of its values is an id. It also adds the objects within.
 func (r *rows) addObject(c *jsonvalue.Cursor, of cell) {
 	var names, values []string
 	id, best, own := -1, 0, of
@@ -112,19 +112,19 @@ func (r *rows) addObject(c *jsonvalue.Cursor, of cell) {
 	r.put(names[:n], values[:n], of)
 }
 
-// isCell reports whether a text can be a cell or a column's name.
+// isCell reports whether a text can be a value or a column name.
 func isCell(text string) bool {
 	return text != "" && text == oneLine(text) && utf8.RuneCountInString(text) <= maxCell && !strings.Contains(text, "|")
 }
 
-// Ranks of values that are like ids.
+// Ranks of values that identify an object.
 const (
-	asDate = 1 + iota // identifies an object without another id, such as a person by the date of birth
+	asDate = 1 + iota // a date identifies an object without another id, such as a person by the date of birth
 	asNamed
 	asID
 )
 
-// idRank says how much like an id a value is; 0 is not at all. A number is one by its name alone.
+// idRank returns how likely a value is an id. 0 means that it is not. For a number, only the name counts.
 func idRank(key, value string, text bool) int {
 	named := strings.HasSuffix(strings.ToLower(key), "id")
 	w, one := oneWord(value)
@@ -141,7 +141,7 @@ func idRank(key, value string, text bool) int {
 	return 0
 }
 
-// isAmount reports whether the word is a number or a time, perhaps with a sign before or a unit behind.
+// isAmount reports whether the word is a number or a time, optionally with a sign or a unit.
 func isAmount(s string) bool {
 	digit := strings.IndexFunc(s, unicode.IsDigit)
 	if digit < 0 || strings.ContainsFunc(s[:digit], unicode.IsLetter) || strings.ContainsAny(s, "_/@") {
@@ -156,8 +156,8 @@ func isAmount(s string) bool {
 	return letters <= 2
 }
 
-// isDate reports whether the word is three numbers with the same sign between them, of which one may be a year, or
-// begins with such and a T, as times do.
+// isDate reports whether the word is a date: three numbers with the same separator, one of which can be a year. A time
+// after T is ignored.
 func isDate(s string) bool {
 	if i := strings.IndexByte(s, 'T'); i > 0 {
 		s = s[:i]
@@ -173,8 +173,8 @@ func isDate(s string) bool {
 	return false
 }
 
-// put adds a row of an object within another one. It replaces rows with the same ids, in the same object, that have no
-// other columns; a row whose only id is a date replaces only an identical one.
+// put adds a row. of is the id of the containing object. The new row replaces rows with the same ids in the same object
+// that have no other columns. If the only id is a date, it replaces only an identical row.
 func (r *rows) put(names, values []string, of cell) {
 	sorted := strings.Join(slices.Sorted(slices.Values(names)), cellMark)
 	if first := r.columns[sorted]; first != nil {
@@ -207,9 +207,9 @@ func (r *rows) put(names, values []string, of cell) {
 	r.byKey[key] = append(slices.DeleteFunc(r.byKey[key], func(old *row) bool { return old.last < 0 }), n)
 }
 
-// write writes the rows that fit into the room: first those with a used id, then the newest of each
-// header. It leaves out rows that an earlier summary has. With told, the
-// text of a summary, it writes only rows with a used id that the text lacks.
+// write returns the rows that fit into the room. Rows with a used id come first, then the newest rows of each header.
+// Rows that an earlier summary contains are left out. If told is not nil, it has the identifiers of a summary, and only
+// rows with a used id that this summary lacks are written.
 func (r *rows) write(s *reader, told *identifiers.Index, room tokens.Size) string {
 	room -= tokens.Of(rowsHeading + "\n")
 	var ranked []*row
@@ -226,7 +226,7 @@ func (r *rows) write(s *reader, told *identifiers.Index, room tokens.Size) strin
 			ranked = append(ranked, of)
 		}
 	}
-	nth := map[string]int{} // of a header's rows, the newest first
+	nth := map[string]int{} // number of unused rows of each header so far, the newest first
 	for _, of := range slices.Backward(ranked) {
 		if of.rank = 0; !of.used {
 			nth[of.header]++
@@ -235,7 +235,7 @@ func (r *rows) write(s *reader, told *identifiers.Index, room tokens.Size) strin
 	}
 	slices.SortFunc(ranked, func(a, b *row) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.last, a.last)) })
 	dated := part(room, datedMost)
-	lines := make(map[string][]string) // by header, which comes first
+	lines := make(map[string][]string) // by header, which is the first line
 	for _, of := range ranked {
 		size := tokens.Of(of.cells + "\n")
 		if lines[of.header] == nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/words"
 )
 
-// Of one text only the beginning and the end are read: what is between is pasted data.
+// Only the beginning and the end of a long text are read. The middle is usually pasted data.
 const (
 	maxText = 1 << 16 // bytes of each end
 	maxUnit = 300     // bytes above which a sentence is divided, at a comma or between words
 )
 
-// unitsOf splits a text at the ends of its lines and sentences. Blocks of code that are closed are left out of what an
-// agent says.
+// unitsOf splits a text at the ends of lines and sentences. If code is set, it leaves out closed code blocks, as in
+// agents' messages.
 func unitsOf(text string, code bool) (all []*unit) {
 	if len(text) > 2*maxText {
 		all = unitsOf(text[:wordEnd(text, maxText)], code)
@@ -24,14 +24,14 @@ func unitsOf(text string, code bool) (all []*unit) {
 		text = text[len(text)-len(strings.TrimLeftFunc(text, partOfWord)):]
 	}
 	lines := strings.Split(text, "\n")
-	fenced := 0   // the line that closes the block
-	heading := -1 // the index of the unit that is a heading, if nothing stands under it yet
+	fenced := 0   // index of the line that closes the block
+	heading := -1 // index of the unit that is a heading without text below it so far
 	for i, line := range lines {
 		if code && i > fenced && isFence(line) {
 			for n, other := range lines[i+1:] {
 				if isFence(other) {
 					fenced = i + 1 + n
-					if heading >= 0 && heading == len(all)-1 { // of the block alone
+					if heading >= 0 && heading == len(all)-1 { // a heading of only the block
 						all = all[:heading]
 					}
 					break
@@ -68,13 +68,13 @@ func isFence(line string) bool {
 	return strings.HasPrefix(line, "```") && !strings.Contains(line[3:], "```")
 }
 
-// isHeading reports whether a line is one, as agents write it.
+// isHeading reports whether a line is a heading in an agent's message.
 func isHeading(line string) bool {
 	line = strings.TrimSpace(line)
 	return strings.HasPrefix(line, "#") || strings.HasPrefix(line, "**") && strings.HasSuffix(strings.TrimSuffix(line, ":"), "**") && len(line) < 60
 }
 
-// trimMarks removes the marks of headings, lists and tables around a line.
+// trimMarks removes Markdown for headings, lists and tables around a line.
 func trimMarks(s string, begins bool) string {
 	if begins {
 		s = strings.TrimLeft(s, "#> ")
@@ -91,7 +91,7 @@ func hasWord(s string) bool {
 	})
 }
 
-// pieces divides a sentence that is too long behind a comma or the like, or else between two words.
+// pieces divides a long sentence, preferably after punctuation, and otherwise between two words.
 func pieces(sentence string) (all []string) {
 	for len(sentence) > maxUnit {
 		end := wordEnd(sentence, maxUnit)
@@ -101,7 +101,7 @@ func pieces(sentence string) (all []string) {
 				end = next
 			}
 		}
-		if end == 0 { // one word, which goes on
+		if end == 0 { // one long word
 			if end = strings.IndexByte(sentence, ' '); end < 0 {
 				break
 			}
@@ -112,11 +112,11 @@ func pieces(sentence string) (all []string) {
 	return append(all, sentence)
 }
 
-// sentenceEnd is where the first sentence of a line ends: behind what Unicode calls a sentence terminal, with the
-// quotes and brackets that close behind it. A terminal of ASCII ends one only before a blank that no small letter
-// follows, and a period not behind a single letter, or a number at the start.
+// sentenceEnd returns the end of the first sentence of a line. The sentence ends after a Unicode sentence terminal and
+// the closing quotes and brackets that follow. An ASCII terminal ends a sentence only before a space that no lower-case
+// letter follows. A period after a single letter, or after a number at the start of the line, does not end a sentence.
 func sentenceEnd(text string) int {
-	word, first := 0, true // letters since the last blank; no blank behind a word yet
+	word, first := 0, true // letters since the last space; no space so far
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
 		i += size
@@ -148,16 +148,16 @@ func sentenceEnd(text string) int {
 	return len(text)
 }
 
-// oneLine returns a text with single spaces in place of white space, control characters, and those that turn the
-// direction of writing, which [summaries.Clean] would remove.
+// oneLine replaces white space, control characters and bidirectional controls with single spaces. [summaries.Clean]
+// would remove these controls.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || r >= 0x2028 && r <= 0x202E || r >= 0x2066 && r <= 0x2069
 	}), " ")
 }
 
-// cut returns a text in at most a size: whole, or its beginning up to the end of a word, and an ellipsis. It is empty
-// if that says nothing.
+// cut returns a text of at most the given size: the whole text, or its beginning up to the end of a word with an
+// ellipsis. If too little would remain, it returns "".
 func cut(text string, most tokens.Size) string {
 	if tokens.Of(text) <= most {
 		return text
@@ -169,10 +169,10 @@ func cut(text string, most tokens.Size) string {
 	return text[:end] + " …"
 }
 
-const leastCut = 3 * tokens.Token // below it a cut text says nothing
+const leastCut = 3 * tokens.Token // below this size, a cut text is useless
 
-// wordEnd is where the last whole word ends within the first n bytes: at a blank, or in a script without blanks
-// anywhere but in a word of another one. It is 0 if there is none.
+// wordEnd returns the end of the last whole word within the first n bytes, or 0 if there is none. Words end at a space.
+// In a script without spaces, a word may end anywhere.
 func wordEnd(text string, n int) int {
 	n = min(max(n, 0), len(text))
 	for n > 0 && n < len(text) {

@@ -15,25 +15,25 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// turn is a user message and the events up to the next one.
+// turn is a user message and the events up to the next user message.
 type turn struct {
-	told   bool // it is a summary by another writer
+	told   bool // the turn is a summary by another writer
 	asked  []*unit
 	calls  []*call
-	did    []*unit // the calls of a tool each
-	states []*unit // the last states of files, checks and errors
-	said   []*unit // sentences of the agent's
-	last   int     // the index in said from which on its last message stands
+	did    []*unit // calls, or one unit for many calls of a tool
+	states []*unit // last states of files, checks and errors
+	said   []*unit // the agent's sentences
+	last   int     // index in said where the agent's last message begins
 }
 
-// state is the last state of something.
+// state is the last known state of a thing, such as a file or a check.
 type state struct {
 	of    *unit
 	text  string
 	count int
 }
 
-// The kinds of calls that are told if there is room, and of states.
+// before is the kind of calls that are listed if there is room. The others are kinds of states.
 const (
 	before  = "before"
 	changed = "changed"
@@ -41,30 +41,30 @@ const (
 	failed  = "failed"
 )
 
-// reader reads events into turns.
+// reader converts events to turns.
 type reader struct {
 	turns []*turn
 
-	known   *identifiers.Index // of earlier summaries
-	source  *identifiers.Index // of all events
-	waiting map[string][]*call // by call id, or name
-	states  map[string]state   // by what they are of
-	said    map[string]bool    // sentences of messages before the last ones of their turns
+	known   *identifiers.Index // identifiers of earlier summaries
+	source  *identifiers.Index // identifiers of all events
+	waiting map[string][]*call // by call id, or by function name
+	states  map[string]state   // by kind and thing
+	said    map[string]bool    // sentences of agent messages that are not the last of their turn
 	calls   []*call
 	rows    *rows
 	ids     *ids
 	open    string // the calls without an answer
-	other   string // what is said only if there is nothing else
+	other   string // used only if the summary would otherwise be empty
 }
 
-// add reads an event. A turn begins with a message of the user's.
+// add reads an event. A user message begins a turn.
 func (s *reader) add(e *patch.Event) {
 	if _, ok := summaries.CompactionOf(e); ok {
 		s.addTold(e)
 		return
 	}
 	user := e.Author() == "user"
-	begun := false // the user's words are one message, also in several parts
+	begun := false // the text parts of one event are one message
 	for _, p := range e.Parts() {
 		switch p.Kind {
 		case patch.PartText:
@@ -78,7 +78,7 @@ func (s *reader) add(e *patch.Event) {
 				begun = true
 				s.ask(text)
 				s.other = askedLabel + oneLine(text)
-			case e.Role() == "user": // instructions, notifications
+			case e.Role() == "user": // instructions and notifications
 				s.other = "The program: " + oneLine(text)
 			default:
 				s.say(s.now(), text, !begun)
@@ -106,7 +106,7 @@ func (s *reader) add(e *patch.Event) {
 	}
 	if text, ok := e.Field("errorMessage"); ok && stringIn(text) != "" && stringIn(text) != "null" {
 		s.set(failed, "", cut(oneLine(stringIn(text)), maxOutcome))
-	} else if e.Role() == "model" { // it goes on
+	} else if e.Role() == "model" { // the model continues, so its last error no longer matters
 		s.set(failed, "", "")
 	}
 }
@@ -125,12 +125,12 @@ func (s *reader) ask(text string) {
 	s.ids.addText(text, used)
 }
 
-// say reads a message of the agent's. begins says that it is not the rest of one.
+// say reads text of the agent. begins is true if the text begins a message, and false if it continues one.
 func (s *reader) say(t *turn, text string, begins bool) {
-	if begins { // the message before is one unit: half of one is a fragment
+	if begins { // join the previous message to one unit, because half a message is a fragment
 		t.last = min(t.last, len(t.said))
 		message := t.said[t.last:]
-		for len(message) > 0 && leads(message[len(message)-1]) { // to a call
+		for len(message) > 0 && leads(message[len(message)-1]) { // sentences that only introduce a call
 			message = message[:len(message)-1]
 		}
 		message = slices.DeleteFunc(message, func(u *unit) bool {
@@ -149,7 +149,7 @@ func (s *reader) say(t *turn, text string, begins bool) {
 	s.ids.addText(text, used)
 }
 
-// appendNew appends units, except one that says the same as the one before it.
+// appendNew appends units. It skips a unit with the same text as the previous one.
 func appendNew(units, more []*unit) []*unit {
 	for _, u := range more {
 		if len(units) == 0 || units[len(units)-1].text != u.text {
@@ -170,7 +170,7 @@ func (s *reader) addTold(e *patch.Event) {
 	s.turns = append(s.turns, t)
 }
 
-// end adds the calls to their turns, and lists the open ones.
+// end adds the calls to their turns, and lists the unanswered calls.
 func (s *reader) end() {
 	for i, t := range s.turns {
 		t.tellCalls(i >= len(s.turns)-latest)
@@ -192,7 +192,7 @@ func (s *reader) end() {
 	}
 }
 
-// isMark reports whether a text is a mark of a program, such as one that stops a conversation.
+// isMark reports whether a text is a program's control word, such as one that ends a conversation.
 func isMark(text string) bool {
 	return len(text) > 4 && strings.HasPrefix(text, "##") && strings.HasSuffix(text, "##") && !strings.Contains(text, " ")
 }
@@ -200,19 +200,19 @@ func isMark(text string) bool {
 // call is a function call.
 type call struct {
 	name     string
-	args     string // as they are shown
-	count    int    // how often it was made in the turn
+	args     string // as shown in the summary
+	count    int    // number of identical calls in the turn
 	do       action
-	user     bool // it waits for the user's side: what the tool returns is a placeholder
+	user     bool // the user must answer: the tool's own response is a placeholder
 	answered bool
 }
 
 const (
 	maxNameRunes = 128
-	maxArgs      = 40 * tokens.Token // of a call
-	maxOutcome   = 32 * tokens.Token // of a check or an error
-	maxLeaves    = 64                // of the values of one call
-	maxCount     = 999               // of what is counted, lest it pass for a fact
+	maxArgs      = 40 * tokens.Token // size of a call's arguments
+	maxOutcome   = 32 * tokens.Token // size of the outcome of a check, or of an error
+	maxLeaves    = 64                // number of values of a call
+	maxCount     = 999               // largest count that is shown, so that a count is not mistaken for a fact
 )
 
 func (s *reader) call(e *patch.Event, p patch.Part) {
@@ -237,7 +237,7 @@ func (s *reader) call(e *patch.Event, p patch.Part) {
 			break
 		}
 	}
-	if len(c.do.files) == 0 || c.do.shell { // else its state tells it
+	if len(c.do.files) == 0 || c.do.shell { // otherwise the file's state mentions the call
 		t.calls = append(t.calls, c)
 	}
 }
@@ -259,7 +259,7 @@ func (s *reader) answer(p patch.Part, user bool) {
 	switch {
 	case c.do.shell && c.do.key != "":
 		by = c.do.key
-	case len(c.do.files) > 0: // another tool may mend it
+	case len(c.do.files) > 0: // another tool may fix it
 		of, by = c.do.files[0], c.name+" "+path.Base(c.do.files[0])
 	}
 	switch what := c.do.check; {
@@ -267,7 +267,7 @@ func (s *reader) answer(p patch.Part, user bool) {
 		if text == "" {
 			text = "done"
 		}
-		if !bad { // what failed before is mended, or does not matter
+		if !bad { // after a successful check, earlier errors no longer matter
 			for of := range s.states {
 				if of, ok := strings.CutPrefix(of, failed+" "); ok {
 					s.set(failed, of, "")
@@ -285,7 +285,7 @@ func (s *reader) answer(p patch.Part, user bool) {
 // set records the last state of a thing in the current turn. An empty text removes it.
 func (s *reader) set(kind, of, text string) {
 	of = kind + " " + of
-	if identifiers.Invents(text, s.source) { // it was decoded twice
+	if identifiers.Invents(text, s.source) { // the text is not in the events; it was decoded twice
 		return
 	}
 	n := state{text: text, count: 1}
@@ -306,11 +306,11 @@ func (s *reader) set(kind, of, text string) {
 }
 
 const (
-	shownCalls = 2 // of one tool in a turn are told one by one
-	lastFew    = 8 // of a latest turn are, of those that its states do not tell, if there is room; as many states weigh most
+	shownCalls = 2 // number of calls of one tool in a turn that are listed singly
+	lastFew    = 8 // number of further calls of a latest turn that are listed if there is room, and of states with full weight
 )
 
-// tellCalls tells the calls of a turn: a tool's, or how many there were and the last.
+// tellCalls lists the calls of a turn. If a tool has many calls, it lists their number and the last one.
 func (t *turn) tellCalls(isLatest bool) {
 	byName := map[string][]*call{}
 	var names []string
@@ -341,7 +341,7 @@ func (t *turn) tellCalls(isLatest bool) {
 		return
 	}
 	var earlier []*unit
-	told := map[string]bool{} // by what they touch
+	told := map[string]bool{} // by tool and by the thing that the call touches
 	for _, c := range slices.Backward(t.calls) {
 		calls, of := byName[c.name], c.name+" "+cmp.Or(c.do.key, c.args)
 		if len(calls) > shownCalls && c != calls[len(calls)-1] && !told[of] && !c.do.looks && c.do.check == "" && len(c.do.files) == 0 && len(earlier) < lastFew {
@@ -353,7 +353,7 @@ func (t *turn) tellCalls(isLatest bool) {
 	t.did = append(t.did, earlier...)
 }
 
-// text is a call with its arguments.
+// text returns the call with its arguments.
 func (c *call) text() string {
 	if c.args == "" {
 		return c.name + times(c.count)
@@ -361,7 +361,7 @@ func (c *call) text() string {
 	return c.name + "(" + c.args + ")" + times(c.count)
 }
 
-// times says how often something was, if more than once.
+// times returns " ×n", or "" if n is 1.
 func times(n int) string {
 	switch {
 	case n <= 1:
@@ -372,7 +372,7 @@ func times(n int) string {
 	return fmt.Sprintf(" ×%d", n)
 }
 
-// functionName is a function's name, if it can be shown.
+// functionName returns a function's name, or "a function" if the name cannot be shown.
 func functionName(name string) string {
 	if name = oneLine(name); name == "" || len([]rune(name)) > maxNameRunes {
 		return "a function"
@@ -380,7 +380,7 @@ func functionName(name string) string {
 	return name
 }
 
-// callKey is what a response has in common with its call.
+// callKey returns a key that a call and its response share.
 func callKey(p patch.Part) string {
 	if p.ID != "" {
 		return "id " + p.ID

@@ -1,4 +1,4 @@
-// Package oneline keeps text from outside on one line, and short.
+// Package oneline converts external text to one short line.
 package oneline
 
 import (
@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Escape escapes what would end a line or steer a terminal. U+2028 and U+2029 separate
-// lines; NEL, VT and FF do for some readers, and are control characters.
+// Escape escapes all characters that can end a line or control a terminal: control characters, U+2028 and U+2029.
 func Escape(s string) string {
 	clean := true
 	for _, r := range s {
@@ -43,7 +42,7 @@ func breaksLine(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029'
 }
 
-// Truncate cuts a text to limit runes and appends how many are missing. A limit of 0 is none.
+// Truncate cuts a text to limit runes, and appends the number of missing runes. A limit of 0 or less means no limit.
 func Truncate(s string, limit int) string {
 	if limit <= 0 || len(s) <= limit {
 		return s

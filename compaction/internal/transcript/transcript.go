@@ -1,4 +1,4 @@
-// Package transcript writes events as text that a model reads.
+// Package transcript formats events as text for a model.
 package transcript
 
 import (
@@ -11,12 +11,12 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Of writes events as text, one line a part: who said what, which function was
-// called and what it returned. Line separators and control characters in a part are escaped, so that the result of a
-// tool cannot forge a turn. Arguments and results of functions longer
-// than maxRunes, if that is above 0, are cut, with a note of how much is missing. A call
-// with an id that none of the events answers is marked; the response of a long-running tool
-// itself is no answer. Thoughts are left out, and so are events without text, and nil.
+// Of formats events as text, with one line per part. A line names the author and has the text, the function call or the
+// result. Control characters and line separators in a part are escaped, so a tool result cannot forge a message.
+//
+// If maxRunes is above 0, longer arguments and results are cut, with a note of how many characters are missing. A call
+// with an id that no event answers is marked as never answered. The first response of a long-running tool does not
+// count as an answer. Thoughts, events without text, and nil events are left out.
 func Of(events []*patch.Event, maxRunes int) string {
 	if slices.Contains(events, nil) {
 		events = slices.DeleteFunc(slices.Clone(events), func(e *patch.Event) bool { return e == nil })
@@ -24,8 +24,7 @@ func Of(events []*patch.Event, maxRunes int) string {
 	return Short(events, maxRunes, 0)
 }
 
-// Short is [Of] with texts cut too that are longer than maxText, if that is above 0. No
-// event may be nil.
+// Short is like [Of], but if maxText is above 0, it also cuts longer texts. No event may be nil.
 func Short(events []*patch.Event, maxRunes, maxText int) string {
 	answered, waits := map[string]bool{}, map[string]bool{}
 	for _, e := range events {
@@ -83,7 +82,7 @@ func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answe
 	}
 }
 
-// maxIDRunes is how much of a call's id is shown: some are kilobytes of state.
+// maxIDRunes is the length at which a call id is cut. Some ids contain kilobytes of state.
 const maxIDRunes = 40
 
 func idNote(callID string) string {
@@ -96,7 +95,7 @@ func idNote(callID string) string {
 	return " (" + oneline.Escape(callID) + ")"
 }
 
-// spaced writes what is there of some words, each after a space.
+// spaced returns the words that are not empty, each after a space.
 func spaced(all ...string) string {
 	var b strings.Builder
 	for _, w := range all {
@@ -107,7 +106,7 @@ func spaced(all ...string) string {
 	return b.String()
 }
 
-// Shows reports whether a transcript says anything of the event.
+// Shows reports whether a transcript has a line for the event.
 func Shows(e *patch.Event) bool {
 	if !e.SaysSomething() {
 		return false
