@@ -1,13 +1,15 @@
 package pg
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"math"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
 // change is a batch as the database takes it.
@@ -17,6 +19,10 @@ type change struct {
 	seen, next  int64
 	chain       backend.Chain
 	counts      []byte
+	bytes       int // of the records
+
+	done bool
+	err  error
 
 	// The rows that it inserts, column by column.
 	seqs                        []int64
@@ -27,10 +33,14 @@ type change struct {
 	scopes                      [][]byte // hashes
 }
 
-// newChange converts a batch for a session to a change.
+// errAbandoned: the goroutine that sent the change panicked.
+var errAbandoned = &backend.UnknownError{Cause: errors.New("another call that shared the transaction panicked")}
+
+// newChange converts a batch for a session to a change. The change shares no memory with the batch, because a call whose
+// context ends returns before the change is sent.
 func newChange(session string, batch backend.Batch) *change {
-	c := &change{
-		hash: hash(session), seen: int64(batch.ExpectedToken), next: int64(batch.Next), chain: batch.Chain, counts: batch.Counts,
+	c := &change{err: errAbandoned,
+		hash: hash(session), seen: int64(batch.ExpectedToken), next: int64(batch.Next), chain: batch.Chain, counts: bytes.Clone(batch.Counts),
 	}
 	c.add(batch.Creation, batch.ExpectedLast, batch.Records)
 	values := map[string]int{}
@@ -41,7 +51,7 @@ func newChange(session string, batch backend.Batch) *change {
 			values[v.Name] = i
 			c.sharedHashes, c.names, c.values = append(c.sharedHashes, hash(v.Name)), append(c.names, []byte(v.Name)), append(c.values, nil)
 		}
-		c.values[i] = data(v.Data)
+		c.values[i] = bytes.Clone(data(v.Data))
 	}
 	for _, scope := range backend.Scopes(batch.Shared) {
 		c.scopes = append(c.scopes, hash(scope))
@@ -59,7 +69,8 @@ func (c *change) add(creation string, after uint64, records []backend.Record) {
 	}
 	ids := map[[idBytes]byte]int{}
 	for _, r := range records {
-		c.seqs, c.datas = append(c.seqs, int64(r.Seq)), append(c.datas, data(r.Data))
+		c.seqs, c.datas = append(c.seqs, int64(r.Seq)), append(c.datas, bytes.Clone(data(r.Data)))
+		c.bytes += len(r.Data)
 		c.chain = c.chain.Add(r.Sum)
 		for _, id := range r.IDs {
 			key := idHash(id)
@@ -74,9 +85,12 @@ func (c *change) add(creation string, after uint64, records []backend.Record) {
 	c.last = int64(after) + int64(len(records))
 }
 
-// Append implements [backend.Backend]. The first statement does not wait for a row. Only if it finds the session's row
-// locked, or refuses the change, a second statement waits for the row. A waiting call holds a connection, so at most
-// half of the connections may wait.
+// Append implements [backend.Backend]. Concurrent appends to different sessions share a transaction, which does not wait
+// for locked rows. Only if the session's row is locked, or the change is refused, a second transaction waits for the
+// row. A waiting call holds a connection, so at most half of the connections may wait.
+//
+// A change with shared values has a transaction of its own. It may wait for a shared value that another transaction
+// writes, and two transactions that write shared values of several changes could deadlock.
 func (b *Backend) Append(ctx context.Context, session string, batch backend.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -88,42 +102,69 @@ func (b *Backend) Append(ctx context.Context, session string, batch backend.Batc
 		return b.create(ctx, session, batch)
 	}
 	c := newChange(session, batch)
-	if done, err := b.appendAtOnce(ctx, c); done || err != nil {
+	queue, senders := &b.appends, b.senders
+	if len(c.names) > 0 {
+		queue, senders = &groupcommit.Queue[*change]{Detached: true}, make(chan struct{}, 1)
+	}
+	switch err := queue.Do(ctx, senders, c, fitting, b.appendGroup); {
+	case errors.Is(err, groupcommit.ErrBegun):
+		return &backend.UnknownError{Cause: ctx.Err()}
+	case err != nil:
 		return err
+	case c.done || c.err != nil:
+		return c.err
 	}
 	return b.appendWaiting(ctx, c)
 }
 
-// grace is how long an append continues after its context has ended. Ending it at once would leave its outcome unknown,
-// and cost a connection.
-const grace = 250 * time.Millisecond
+// Limits of a group.
+const (
+	maxGroup      = 256     // changes
+	maxGroupBytes = 4 << 20 // of rows; a row counts its overhead as a kilobyte
+)
 
-// appendAtOnce appends a change, and reports whether it did. If it did not, nothing was written: the session has moved
-// on or is gone, its row is locked, or an id is taken.
-func (b *Backend) appendAtOnce(ctx context.Context, c *change) (done bool, err error) {
-	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
-	text, args := c.appendSQL()
-	err = b.attempt(working, writes, func(ctx context.Context, conn *pgx.Conn) error {
-		return b.sendPrepared(ctx, conn, b.sql(text), args, func(rows pgx.Rows) error {
-			done = rows.Next()
-			rows.Close()
-			return rows.Err()
+var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(c *change) int { return c.bytes + (len(c.seqs)+len(c.ids))<<10 })
+
+// appendGroup appends the changes in one transaction and sets their results. A change that is not done and has no error
+// was not written: the session has moved on or is gone, its row is locked, an id is taken, or the server refused a
+// change of the group.
+func (b *Backend) appendGroup(group []*change) {
+	text, _ := group[0].appendSQL()
+	text = b.sql(text)
+	err := b.attempt(context.Background(), writes, func(ctx context.Context, conn *pgx.Conn) error {
+		return b.sendPrepared(ctx, conn, text, func() error {
+			var batch pgx.Batch
+			for _, c := range group {
+				_, args := c.appendSQL()
+				batch.Queue(text, args...).Query(c.scanDone)
+			}
+			return conn.SendBatch(ctx, &batch).Close()
 		})
 	})
-	if isTaken(err) && judge(true, err) == refused {
-		return false, nil
+	if err != nil && judge(true, err) == refused && (len(group) > 1 || isTaken(err)) {
+		for _, c := range group {
+			c.done, c.err = false, nil
+		}
+		return
 	}
-	return done && err == nil, err
+	for _, c := range group {
+		c.err = err
+	}
+}
+
+// scanDone reads the result of the change's statement.
+func (c *change) scanDone(rows pgx.Rows) error {
+	c.done = rows.Next()
+	rows.Close()
+	return rows.Err()
 }
 
 // appendWaiting waits for the session's row, holding no other lock, and then appends.
 func (b *Backend) appendWaiting(ctx context.Context, c *change) error {
-	var found, done bool
+	var found bool
 	var last, token int64
 	err := b.attemptWaiting(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
-		found, done = false, false
+		found, c.done = false, false
 		var batch pgx.Batch
 		batch.Queue(b.sql(`SELECT last, token FROM patchlog.sessions WHERE hash = $1 AND birth = $2 AND state = 0 FOR NO KEY UPDATE`), c.hash, c.birth).
 			Query(func(rows pgx.Rows) error {
@@ -131,17 +172,13 @@ func (b *Backend) appendWaiting(ctx context.Context, c *change) error {
 				return err
 			})
 		text, args := c.appendSQL()
-		batch.Queue(b.sql(text), args...).Query(func(rows pgx.Rows) error {
-			done = rows.Next()
-			rows.Close()
-			return rows.Err()
-		})
+		batch.Queue(b.sql(text), args...).Query(c.scanDone)
 		return conn.SendBatch(ctx, &batch).Close()
 	})
 	switch {
 	case isTaken(err):
 		return backend.ErrTaken
-	case err != nil || done:
+	case err != nil || c.done:
 		return err
 	case !found:
 		return backend.ErrNotFound

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
@@ -56,6 +58,25 @@ func BenchmarkAppendToInsert(b *testing.B) {
 		at := len(took[0]) * at / 100
 		b.ReportMetric(float64(took[0][at].Microseconds()), name+"-insert-us")
 		b.ReportMetric(float64(took[1][at])/float64(took[0][at]), name+"-ratio")
+	}
+}
+
+// BenchmarkAppend measures appends of one record to as many sessions as there are writers.
+func BenchmarkAppend(b *testing.B) {
+	for _, writers := range []int{1, 16, 64, 256} {
+		b.Run(fmt.Sprintf("sessions=%d", writers), func(b *testing.B) {
+			s := open(b, durable(b), pg.Options{})
+			heads := make([]backend.Head, writers)
+			each(writers, func(i int) { heads[i] = create(b, s, fmt.Sprint("s", i), 0) })
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			b.ResetTimer()
+			each(writers, func(i int) {
+				for left.Add(-1) >= 0 {
+					heads[i] = extend(b, s, fmt.Sprint("s", i), heads[i], 1)
+				}
+			})
+		})
 	}
 }
 

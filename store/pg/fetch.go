@@ -105,7 +105,8 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, 
 	var found, noMeta bool
 	err := b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
 		news, found, noMeta = backend.Fetched{Shared: make([][]backend.Value, len(q.Shared)), Versions: make([]backend.Token, len(q.Shared))}, false, false
-		return b.sendPrepared(ctx, c, text, args, func(rows pgx.Rows) error {
+		return b.sendPrepared(ctx, c, text, func() error {
+			rows, _ := c.Query(ctx, text, args...)
 			var kind, prefix int64
 			var row listed
 			var same bool

@@ -17,6 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
 // Backend stores sessions in a PostgreSQL database. Any number of processes may use the same schema.
@@ -25,6 +26,9 @@ type Backend struct {
 	pool    *pgxpool.Pool
 	schema  string        // quoted, with the dot
 	waiters chan struct{} // holds a token for each call that may wait for a row lock
+
+	appends groupcommit.Queue[*change]
+	senders chan struct{} // holds a token for each group of appends that is being sent
 
 	fetchTexts [3]string   // statements of Fetch, by the number of prefixes
 	prepares   atomic.Bool // statements of appends and of Fetch are prepared
@@ -40,6 +44,10 @@ var (
 	_ backend.Checker = (*Backend)(nil)
 	_ backend.Leaser  = (*Backend)(nil)
 )
+
+// maxSenders is the number of groups of appends that are sent at a time. With few senders the groups are large; with one
+// sender a connection that stalls would delay all appends.
+const maxSenders = 4
 
 // Open opens a store in a PostgreSQL database. dsn is a connection string of libpq, a URL or keywords and values; "" means the
 // PG* environment variables. The store's Close closes the connections.
@@ -75,6 +83,8 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 		b.fetchTexts[prefixes] = b.sql(fetchSQL(prefixes, false))
 	}
 	b.prepares.Store(!modeGiven)
+	b.appends.Detached = true
+	b.senders = make(chan struct{}, min(maxSenders, config.MaxConns))
 	b.waiters = make(chan struct{}, max(1, config.MaxConns/2))
 	if err := b.prepare(ctx); err != nil {
 		pool.Close()

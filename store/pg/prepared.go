@@ -1,7 +1,6 @@
 package pg
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -26,28 +25,28 @@ type preparedError struct {
 
 func (e *preparedError) Unwrap() error { return e.error }
 
-// sendPrepared sends a statement, prepared unless stopPreparing was called.
-func (b *Backend) sendPrepared(ctx context.Context, c *pgx.Conn, text string, args []any, scan func(pgx.Rows) error) error {
-	prepare := b.prepares.Load()
-	data := c.PgConn().CustomData()
-	if prepare {
-		var err error
-		if planned, ok := data[plannedKey].(time.Time); !ok || time.Since(planned) > b.planTime {
-			if ok {
-				err = c.DeallocateAll(ctx)
-			}
-			data[plannedKey] = time.Now()
-		}
-		if err == nil {
-			_, err = c.Prepare(ctx, text, text) // under a name that the driver makes of the text
-		}
-		if err != nil {
-			return &preparedError{err, true}
-		}
+// sendPrepared prepares text on the connection, unless stopPreparing was called, and then calls send, which sends the
+// statement any number of times in one transaction.
+func (b *Backend) sendPrepared(ctx context.Context, c *pgx.Conn, text string, send func() error) error {
+	if !b.prepares.Load() {
+		return send()
 	}
-	rows, err := c.Query(ctx, text, args...)
-	if err = cmp.Or(err, scan(rows)); err == nil || !prepare {
-		return err
+	var err error
+	data := c.PgConn().CustomData()
+	if planned, ok := data[plannedKey].(time.Time); !ok || time.Since(planned) > b.planTime {
+		if ok {
+			err = c.DeallocateAll(ctx)
+		}
+		data[plannedKey] = time.Now()
+	}
+	if err == nil {
+		_, err = c.Prepare(ctx, text, text) // the driver derives the statement's name from the text
+	}
+	if err != nil {
+		return &preparedError{err, true}
+	}
+	if err = send(); err == nil {
+		return nil
 	}
 	err = &preparedError{err, false}
 	if isOutdated(err) {

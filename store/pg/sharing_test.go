@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,13 +106,87 @@ const (
 	noneConnected  = "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
 
-// An append is refused if the log has a record that the head does not show.
+// Each change of a group has its own result: a refused change does not refuse the others.
+func TestGroup(t *testing.T) {
+	b := open(t, pgtest.New(t), pg.Options{})
+	const sessions = 60
+	var heads [sessions]backend.Head
+	each(sessions, func(i int) { heads[i] = create(t, b, fmt.Sprint("s", i), 3) })
+	each(sessions, func(i int) {
+		name, batch := fmt.Sprint("s", i), next(heads[i], 2)
+		if i%2 == 0 {
+			batch.Shared = []backend.Value{{Name: "hot", Data: []byte("x")}, {Name: fmt.Sprint("own", i), Data: []byte("x")}}
+		}
+		var want error
+		switch i % 12 / 2 {
+		case 1:
+			batch.ExpectedToken++
+			want = backend.ErrMoved
+		case 2:
+			batch.Creation += "x"
+			want = backend.ErrNotFound
+		case 3:
+			batch.Records[1].IDs = []string{"new", "id2"}
+			want = backend.ErrTaken
+		case 4:
+			batch.ExpectedLast, batch.Records = 2, records(2, 2)
+			want = backend.ErrMoved
+		}
+		testlog.ErrorIs(t, b.Append(ctx, name, batch), want, "Append %d", i)
+		h := heads[i]
+		if want == nil {
+			h = landed(h, batch)
+		}
+		if got := head(t, b, name); got.Last != h.Last || got.Token != h.Token || got.Chain != h.Chain {
+			t.Errorf("session %d ends at %d with token %d, want %d and %d", i, got.Last, got.Token, h.Last, h.Token)
+		}
+		values, err := backend.SharedOf(ctx, b, fmt.Sprint("own", i))
+		if written := want == nil && i%2 == 0; err != nil || i >= 10 && written != (len(values) > 0) {
+			t.Errorf("shared values of append %d, whose result is %v: %v, %v", i, want, values, err)
+		}
+	})
+	testlog.WantNil(t, b.Check(ctx))
+}
+
+// A group of appends is one transaction. A session that has moved on is left out of it.
+func TestGroupIsOneTransaction(t *testing.T) {
+	dsn := pgtest.New(t)
+	b := open(t, dsn, pg.Options{})
+	batches := map[string]backend.Batch{}
+	for i := range 64 {
+		name := fmt.Sprint("s", i)
+		batches[name] = next(create(t, b, name, 1), 1)
+	}
+	extend(t, b, "s0", head(t, b, "s0"), 1)
+	if done := b.AppendGroup(batches); len(done) != 63 || slices.Contains(done, "s0") {
+		t.Errorf("%d of 64 changes are done: %q", len(done), done)
+	}
+	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
+	defer c.Close(ctx)
+	var transactions, rows int
+	testlog.NoError(t, c.QueryRow(ctx, `
+		SELECT count(DISTINCT r.xmin::text), count(*) FROM patchlog.records r JOIN patchlog.sessions s USING (num)
+		WHERE r.seq = 2 AND s.name <> 's0'`).Scan(&transactions, &rows))
+	if transactions != 1 || rows != 63 {
+		t.Errorf("%d transactions wrote %d records, want 1 and 63", transactions, rows)
+	}
+}
+
+// If the log has a record that the head does not show, an append to that session is refused, and no other append.
 func TestRecordInTheWay(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
-	h := create(t, b, "s", 1)
-	pgtest.Exec(t, dsn, "INSERT INTO patchlog.records SELECT num, 2, 'x' FROM patchlog.sessions")
-	testlog.ErrorIs(t, b.Append(ctx, "s", next(h, 1)), backend.ErrTaken)
+	var heads [20]backend.Head
+	for i := range heads {
+		heads[i] = create(t, b, fmt.Sprint("s", i), 1)
+	}
+	pgtest.Exec(t, dsn, "INSERT INTO patchlog.records SELECT num, 2, 'x' FROM patchlog.sessions WHERE name = 's7'")
+	each(len(heads), func(i int) {
+		err := b.Append(ctx, fmt.Sprint("s", i), next(heads[i], 1))
+		if i == 7 && !errors.Is(err, backend.ErrTaken) || i != 7 && err != nil {
+			t.Errorf("Append %d: %v", i, err)
+		}
+	})
 }
 
 // Many writers of two backends write the same shared values, in any order, and often to the same
