@@ -10,35 +10,43 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// Committed is what a write put into the log. Records are set too if the error matches [ErrOutcomeUnknown], so that the
-// call can be repeated with the same ids. Before is set with [UndoOptions.DryRun] only.
+// Committed is the result of a write to the log. If the error matches [ErrOutcomeUnknown], Records are set
+// nevertheless, so that the caller can repeat the call with the same ids. Only a dry run sets Before.
 type Committed = fold.Committed
 
 // AppendOptions are options of [Store.AppendEvents]. The zero value sets no condition.
 type AppendOptions struct {
-	// IfSeq, if not nil, is the seq that the log's last record must have; 0 means an empty log. If the log has another
-	// last seq, the error is a *[SeqError], unless all events of the call are logged already.
+	// IfSeq, if not nil, is the expected seq of the log's last record; 0 means an empty log. If the last seq is
+	// another one, the error is a *[SeqError], unless all events of the call are already in the log.
 	IfSeq *uint64
 
-	// Creation, if not empty, is the session's [Info.Creation]. If it differs, the session was deleted and created
-	// again, and the error matches [ErrNotFound].
+	// Creation, if not empty, is the expected [Info.Creation] of the session. If the session was deleted and
+	// created again, the error matches [ErrNotFound].
 	Creation string
 
-	// Follow, if not nil, is called for each event to be logged, with the view that includes the event. A patch that
-	// Follow returns is logged in the same commit. If Follow returns an error, or its patch is refused, the event is
-	// logged without a patch and the logger gets a warning. Follow may be called again for the same event. It must be
-	// fast, since other writers of the session wait.
+	// Follow, if not nil, is called for each event that is about to be logged. v is the view that includes the
+	// event, and r is the event's record. If Follow returns a patch, the patch is logged in the same commit. If
+	// Follow returns an error, or the store refuses the patch, the event is logged without a patch, and
+	// [Options.Logger] gets a warning.
+	//
+	// Follow may be called again for the same event. It must be fast, because other writers of the session wait for
+	// it.
 	Follow func(v fold.View, r patch.Record) (*patch.PatchEvent, error)
 }
 
-// AppendEvents appends events to the end of the session's log, all of them in one durable commit or none. An event
-// without an id gets a UUID, and an event without a timestamp gets the time of the call. Partial events and state keys
-// with prefix temp: are not logged. State keys with prefix app: or user: go to the shared scopes, in the same commit.
+// AppendEvents appends events to the end of the session's log, in one durable commit. If it fails, it appends none
+// of them. An event without an id gets a UUID. An event without a timestamp gets the time of the call. Partial
+// events are not logged. State keys with the prefix temp: are left out of the logged event. State keys with the
+// prefix app: or user: are written to the shared scope, in the same commit. AppendEvents does not change the
+// caller's events.
 //
-// Retrying is safe: an event that is logged already, with the same id and content, is skipped, and its record is
-// returned. If the error matches [ErrOutcomeUnknown], it is unknown whether the events were written. Other errors match
-// [ErrInvalid], [ErrNotFound], [ErrDuplicateID], [ErrConflict] or [ErrTooLarge], and nothing was written. Concurrent
-// calls may share a commit, and its error.
+// A retry is safe. If the log already has an event with the same id and content, AppendEvents skips the event and
+// returns the existing record.
+//
+// If the error matches [ErrOutcomeUnknown], the events may or may not have been written. After any other error
+// nothing was written. The error matches [ErrInvalid], [ErrNotFound], [ErrDuplicateID], [ErrConflict] or
+// [ErrTooLarge] if the store refuses the events. Concurrent calls may share one commit; if that commit fails, all
+// of these calls return its error.
 func (s *Store) AppendEvents(ctx context.Context, key Key, events []*patch.Event, opts AppendOptions) (Committed, error) {
 	a := appending{store: s, key: key, opts: opts}
 	for i, e := range events {
@@ -83,7 +91,7 @@ func (a appending) Draft(d *write.Draft) error {
 	return nil
 }
 
-// follow adds the patch that follows an event, which is the newest one.
+// follow adds the patch that opts.Follow returns for r, the event that was just added.
 func (a appending) follow(d *write.Draft, r patch.Record) error {
 	if a.opts.Follow == nil {
 		return nil
@@ -101,7 +109,7 @@ func (a appending) follow(d *write.Draft, r patch.Record) error {
 	return nil
 }
 
-// commit logs what a plan wants.
+// commit commits a plan. While an erase of the session is unfinished, it finishes the erase and tries again.
 func (s *Store) commit(ctx context.Context, key Key, creation string, p write.Plan) (Committed, error) {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
@@ -124,7 +132,7 @@ func (s *Store) draft(ctx context.Context, key Key, creation string, p write.Pla
 	return done, err
 }
 
-// commitOrDraft commits a plan, or with dry only drafts it.
+// commitOrDraft commits a plan. With dry, it only drafts the plan.
 func (s *Store) commitOrDraft(ctx context.Context, key Key, creation string, p write.Plan, dry bool) (Committed, error) {
 	if dry {
 		return s.draft(ctx, key, creation, p)

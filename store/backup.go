@@ -10,20 +10,23 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Backup writes a copy of the whole database to w: a file that [Open] opens. The copy is the database at one moment after the call
-// began, over all sessions and shared scopes, without snapshots.
+// Backup writes a copy of the whole database to w. [Open] can open the copy. It contains all sessions and shared
+// scopes as of one moment after the call began, without snapshots. If an erase is unfinished at that moment, it is
+// unfinished in the copy too, and [Store.Erase] can finish it there.
 //
-// Reads and writes go on meanwhile; a write waits for Backup no longer than for another write. Space that is freed
-// meanwhile can be reused when the copy is complete. Backup first makes a file with the copy, and removes it before it
-// returns. The file is beside the database, or in the directory for temporary files if the store is read-only and the
-// database's directory is not writable. After a crash, delete remaining files .NAME.backup-…. Backup needs memory for
-// the names, initial states and shared values of all sessions, and for one session's view.
+// Reads and writes continue during the call. A write waits for Backup no longer than it would wait for another
+// write. Pages that are freed during the call can be reused only after the copy is complete. Backup waits until
+// another Backup or a [Store.Vacuum] ends.
 //
-// The copy is checked before its first byte goes to w, as by [Store.Verify]. If anything but a snapshot is damaged,
-// Backup fails with an error that matches [ErrCorrupt] and writes nothing. If w fails, its error is returned, and the
-// data in w is useless. An unfinished erasure is unfinished in the copy too, where [Store.Erase] finishes it. A Backup
-// waits for another Backup or a [Store.Vacuum] to end. It fails with an error that matches [errors.ErrUnsupported] if
-// the store is not in a file; a database server has its own backups.
+// Backup first writes the copy to a temporary file .NAME.backup-… beside the database file NAME, and removes that
+// file before it returns. If the store is read-only and the directory is not writable, the temporary file is in the
+// system's directory for temporary files. After a crash, delete remaining temporary files. Backup needs memory for
+// the names, initial states and shared values of all sessions, and for the view of one session.
+//
+// Backup checks the copy as [Store.Verify] does before it writes the first byte to w. If anything except a snapshot
+// is damaged, the error matches [ErrCorrupt] and nothing is written to w. If w fails, Backup returns the error of
+// w, and the data written to w is unusable. If the store is not in a file, the error matches
+// [errors.ErrUnsupported]; use the backups of the database server instead.
 func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	c, ok := s.backend.(backend.Copier)
 	if !ok {
@@ -47,7 +50,7 @@ func (s *Store) checkCopy(ctx context.Context, made backend.Backend) error {
 	if err != nil {
 		return err
 	}
-	defer c.close() // the backend is not this store's
+	defer c.close() // not Close, which would close the backend
 	for p, err := range c.Verify(ctx, VerifyOptions{}) {
 		switch {
 		case err != nil:
@@ -62,7 +65,7 @@ func (s *Store) checkCopy(ctx context.Context, made backend.Backend) error {
 	return nil
 }
 
-// contextReader reads until its context ends.
+// contextReader is a reader that fails when its context ends.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader

@@ -10,10 +10,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// handle is a session in use or cached: its writer and its newest view. Readers take no lock. They load the view, which
-// is nil or the newest one that this store has committed or read.
+// handle is a session that is in use or cached, with its newest view. Readers load the view without a lock. It is
+// nil, or the newest view that this store has committed or read.
 type handle struct {
-	*write.Session // has the lock, held while someone writes or reads the view from the storage
+	*write.Session // its lock is held while a goroutine commits, or reads the view from the storage
 	store          *Store
 	key            Key
 	newest         atomic.Pointer[write.State]
@@ -22,10 +22,10 @@ type handle struct {
 	snapshot atomic.Pointer[snapshotMark]
 	queued   atomic.Bool // a snapshot is queued
 
-	// Guarded by the cache's lock.
+	// The cache's lock guards the following fields.
 	users   int
-	counted int64         // the size counted in the cache's total
-	idle    *list.Element // in the cache's list if there is a view and no user
+	counted int64         // the size as counted in the cache's total
+	idle    *list.Element // set while the handle has a view and no user
 }
 
 func (s *Store) newHandle(key Key) *handle {
@@ -34,15 +34,15 @@ func (s *Store) newHandle(key Key) *handle {
 	return h
 }
 
-// snapshotMark says where a session's newest snapshot is. A handle outlives its session: if the session is created
-// again, it has no snapshot yet.
+// snapshotMark is the position of a session's newest snapshot. A handle outlives its session. If the session is
+// deleted and created again, the mark of the earlier creation does not count.
 type snapshotMark struct {
 	creation string
 	seq      uint64
 }
 
-// snapshotSeq returns the seq of the newest snapshot of the session that was created
-// under the given id, or 0.
+// snapshotSeq returns the seq of the session's newest snapshot, or 0. A snapshot of another creation does not
+// count.
 func (h *handle) snapshotSeq(creation string) uint64 {
 	if m := h.snapshot.Load(); m != nil && m.creation == creation {
 		return m.seq
@@ -50,7 +50,7 @@ func (h *handle) snapshotSeq(creation string) uint64 {
 	return 0
 }
 
-// State implements [write.Log], as do the methods that follow.
+// State and the following methods implement [write.Log].
 func (h *handle) State(ctx context.Context) (write.State, error) {
 	c, _, err := h.store.lastSeen(ctx, h, true, scopesQuery{})
 	return c, err
@@ -69,8 +69,8 @@ func (h *handle) Wake() { h.store.changes.wake(h.key) }
 
 func (h *handle) Named(err error) error { return fromBackend(h.key, err) }
 
-// Publish makes a view that is committed, or was read, the newest, unless there is a newer one, and has its snapshot
-// written if that is due.
+// Publish makes c the newest state, unless a later one is already published. If a snapshot is due, Publish queues
+// it.
 func (h *handle) Publish(c write.State) {
 	for {
 		old := h.newest.Load()
@@ -85,13 +85,13 @@ func (h *handle) Publish(c write.State) {
 	h.store.maybeSnapshot(h, c.View)
 }
 
-// Drop forgets the view: what is in memory may no longer be what is stored.
+// Drop drops the view in memory, which may differ from the stored log.
 func (h *handle) Drop() {
 	h.newest.Store(nil)
 	h.size.Store(0)
 }
 
-// dropSeen is Drop, unless the view in memory is newer than the one that was seen.
+// dropSeen is Drop, except that it keeps a view other than the one that was seen.
 func (h *handle) dropSeen(seen write.State) {
 	if c := h.newest.Load(); c != nil && c.View.Creation() == seen.View.Creation() && c.View.Seq() == seen.View.Seq() {
 		if h.newest.CompareAndSwap(c, nil) {
@@ -100,16 +100,16 @@ func (h *handle) dropSeen(seen write.State) {
 	}
 }
 
-// cache has one handle for each session in use. It also keeps unused handles, within a number of bytes, and evicts the
-// least recently used first. A handle counts for at most half of these bytes, so even a large handle stays while it is
-// the last used, or beside small ones. Otherwise it would be read again at each call.
+// cache has a handle for each session in use. It keeps unused handles up to limit bytes, and evicts the least
+// recently used first. Each handle counts for at most half of the limit. So a large handle stays while it is the
+// last one used, or beside small handles; otherwise each call would read its session again.
 type cache struct {
 	mu      sync.Mutex
 	store   *Store
 	limit   int64
 	total   int64
 	handles map[Key]*handle
-	idle    *list.List // handles without users, the most recently used first
+	idle    *list.List // handles without users, most recently used first
 }
 
 // acquire returns the session's handle. The caller must release it.
@@ -148,7 +148,7 @@ func (c *cache) release(h *handle) {
 	}
 }
 
-// forget drops a handle without users.
+// forget removes a handle without users.
 func (c *cache) forget(h *handle) {
 	c.total -= h.counted
 	delete(c.handles, h.key)

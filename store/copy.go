@@ -15,31 +15,36 @@ import (
 
 // CopyOptions are options of [Store.CopyFrom].
 type CopyOptions struct {
-	// DryRun reports what a copy would do, and writes nothing.
+	// DryRun reports what the copy would do, and writes nothing.
 	DryRun bool
 
-	// NoShared does not copy the shared scopes.
+	// NoShared leaves out the shared scopes.
 	NoShared bool
 
-	// OverwriteShared is for a copy with the zero key: where a shared value differs, the copy writes the source's
-	// value.
+	// OverwriteShared, for a copy with the zero key, replaces shared values that differ by the values of the
+	// source.
 	OverwriteShared bool
 }
 
-// CopyFrom copies a session of another store under the same key: the initial state, the time of creation, and every record with its
-// seq, id, time and Go types. The copy notes its origin. An unfinished erase of the source is finished first. Copying again adds the
-// source's new records. It fails with [ErrNotFound] if the source has no such session, and with [ErrConflict] if neither log is
-// the beginning of the other, or if the initial states differ.
+// CopyFrom copies a session of another store to the same key in this store. The copy has the same initial state and
+// time of creation. Its records have the same seqs, ids, times and Go types. The copy notes its origin, so that an
+// erase in this store finds related sessions. If an erase of the source is unfinished, CopyFrom first finishes it.
+// If the session already exists, CopyFrom adds the records that it lacks.
 //
-// A copy that adds something also writes the source's values of the session's shared scopes, in the same commit, unless
-// CopyOptions.NoShared is set. Both logs may be written to meanwhile; the copy ends with the record that was the
-// source's last when the call began. CopyFrom keeps the source's log in memory. As with [Store.Import], an existing
-// session gets its records in one commit, and a new one appears complete.
+// The copy ends with the record that was the last one of the source when the call began. Both logs may be written
+// to during the call. An existing session gets its new records in one commit. A new session becomes visible with
+// the last of several commits, complete. If the copy adds records, or creates the session, the last commit also
+// writes the source's values of the session's shared scopes, unless CopyOptions.NoShared is set. CopyFrom keeps the
+// source's log in memory.
 //
-// The zero key copies no session, but the values of all shared scopes (app: and user: keys) that this store lacks,
-// including those of users without a session, in one commit. The result names values that differ; they are changed only
-// with CopyOptions.OverwriteShared. All values of both stores are kept in memory. If a value of this store is written
-// meanwhile, it copies nothing and fails with [ErrConflict].
+// With the zero key, CopyFrom copies no session. It copies the values of all shared scopes (app: and user: keys)
+// that this store lacks, in one commit, including those of users without a session. The result names the values
+// that differ; CopyOptions.OverwriteShared replaces them. CopyFrom then keeps the shared values of both stores in
+// memory. If another write changes one of these values in this store during the call, CopyFrom copies nothing and
+// fails with [ErrConflict].
+//
+// CopyFrom fails with [ErrNotFound] if the source does not have the session. It fails with [ErrConflict] if the
+// initial states differ, or if neither log is a prefix of the other.
 func (s *Store) CopyFrom(ctx context.Context, key Key, from *Store, opts CopyOptions) (Imported, error) {
 	switch {
 	case from == nil:
@@ -48,7 +53,7 @@ func (s *Store) CopyFrom(ctx context.Context, key Key, from *Store, opts CopyOpt
 		return s.copyShared(ctx, from, opts)
 	}
 	p, err := from.copying(ctx, key, opts)
-	for errors.Is(err, errOtherLog) { // records were erased meanwhile
+	for errors.Is(err, errOtherLog) { // records were erased during the read
 		p, err = from.copying(ctx, key, opts)
 	}
 	if err != nil {
@@ -61,7 +66,7 @@ func (s *Store) CopyFrom(ctx context.Context, key Key, from *Store, opts CopyOpt
 	return done, err
 }
 
-// extendLineage records that a copy has more records of its source.
+// extendLineage updates the lineage of an existing copy that has received more records of its source.
 func (s *Store) extendLineage(ctx context.Context, key Key, lineage []erase.Ancestor) error {
 	for {
 		head, m, err := s.headAndMeta(ctx, key)
@@ -92,7 +97,7 @@ func (s *Store) extendLineage(ctx context.Context, key Key, lineage []erase.Ance
 	}
 }
 
-// copying reads the data for a copy of a session, and plans the copy.
+// copying reads a session of the source, and returns the plan to add it to another store.
 func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incoming, error) {
 	head, m, err := s.closedHead(ctx, key)
 	if err != nil {
@@ -111,7 +116,7 @@ func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incomi
 	}
 	var shared []patch.Change
 	if !opts.NoShared {
-		scopes, err := s.withScopes(ctx, key) // after the log: they must include the shared values of its records
+		scopes, err := s.withScopes(ctx, key) // after the log, so that they include the shared values of its records
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +180,7 @@ func (s *Store) copyShared(ctx context.Context, from *Store, opts CopyOptions) (
 	case opts.DryRun:
 	case len(changes) > 0:
 		err = fromBackend(Key{}, s.backend.PutShared(ctx, changes))
-	case len(given) > 0: // an earlier call may have done it all
+	case len(given) > 0: // an earlier call may have written them; make sure that they are durable
 		err = fromBackend(Key{}, write.Confirm(ctx, s.backend))
 	}
 	return out, err

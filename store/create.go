@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// newSession begins to create a session. The caller calls Drop when it is done.
+// newSession starts the creation of a session. The caller must call Drop in the end.
 func (s *Store) newSession(ctx context.Context, h *handle, m meta) (*write.Creation, error) {
 	c := h.NewCreation(ctx, m.created, m.initial)
 	if len(m.lineage) > 0 {
@@ -26,13 +26,13 @@ func (s *Store) newSession(ctx context.Context, h *handle, m meta) (*write.Creat
 	return c, err
 }
 
-// create creates a session with the records that a plan adds to an empty log; a dry run only drafts them. The session's
-// lock is held for the last commit only.
+// create creates a session with the records that a plan adds to an empty log. With dry, it only drafts the records.
+// It takes the session's lock only for the last commit.
 func (s *Store) create(ctx context.Context, key Key, m meta, shared []patch.Change, p write.Plan, dry bool) (*write.Creation, error) {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
 	c, err := s.newSession(ctx, h, m)
-	defer c.Drop() // after the commit it does nothing
+	defer c.Drop() // no-op after the commit
 	if err == nil {
 		err = c.Plan(p, shared, dry)
 	}
@@ -49,10 +49,11 @@ func (s *Store) create(ctx context.Context, key Key, m meta, shared []patch.Chan
 	return c, c.Commit(ctx)
 }
 
-// abandonedAfter is the age from which on a staged session counts as abandoned by its program.
+// abandonedAfter is the age at which a staged session counts as abandoned. A long import or fork writes to a staged
+// session, which no listing shows, until its last commit renames that session.
 const abandonedAfter = 24 * time.Hour
 
-// dropStaged removes staged sessions whose programs ended before creating them.
+// dropStaged removes staged sessions that are older than after. Their programs ended before the last commit.
 func (s *Store) dropStaged(ctx context.Context, after time.Duration) {
 	page, err := s.backend.List(ctx, write.StagedPrefix, "", listPage)
 	for _, l := range page {

@@ -1,9 +1,9 @@
-// Package store keeps sessions: it appends events, applies patches, and reads back the
-// visible log, the state and the raw log.
+// Package store keeps sessions. It appends events to a session, applies patches to it, and returns its visible log,
+// its state and its raw log.
 //
-// A [Store] is opened on a file ([Open]), in memory ([OpenMemory]) or on another storage engine ([New]). Appends and
-// patches are atomic and durable: when a call returns no error, all that it wrote is on disk, unless Options.NoSync or
-// OpenMemory says otherwise. Reading returns immutable views (package fold).
+// A [Store] is opened on a file ([Open]), in memory ([OpenMemory]) or on another storage engine ([New]). Each
+// append and each patch is atomic and durable: if the call returns no error, everything that it wrote is on disk.
+// [Options.NoSync] and [OpenMemory] give up durability. Reads return immutable views (package fold).
 //
-// All methods may be called from any number of goroutines.
+// All functions and methods may be called from several goroutines at the same time.
 package store

@@ -17,11 +17,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// EraseSelection selects the events to erase: each event that one of the fields matches, visible or hidden, including events inside
-// patches. The zero value selects none. Receipts are never erased.
+// EraseSelection selects the events to erase. It selects each event that at least one field matches, whether the
+// event is visible, hidden or inside a patch. The zero value selects nothing. Receipts are never erased.
 type EraseSelection struct {
-	// EventIDs are ids of events (in the log or inside patches) and of patches. All content of a selected patch is
-	// erased.
+	// EventIDs are ids of events, in the log or inside patches, and ids of patches. If a patch is selected, all of
+	// its content is erased.
 	EventIDs []string
 
 	// Seqs are seqs of events and patches. They select as EventIDs do.
@@ -30,10 +30,10 @@ type EraseSelection struct {
 	// Author, if not empty, selects the events and patches of this author.
 	Author string
 
-	// Match, if not empty, selects each event that has this text in its content, arguments, results, metadata, data or
-	// state values, and each patch that has the text outside its events. An erased event whose state values were kept
-	// is selected again if these values contain the text. Match also finds values of the initial state and of the
-	// shared state.
+	// Match, if not empty, selects each event with this text in its content, arguments, results, metadata, data or
+	// state values. It also selects each patch with this text outside the events of the patch. An event that is
+	// already erased, but whose state values were kept, is selected again if these values contain the text. Match
+	// also finds values of the initial state and of the shared state.
 	Match string
 
 	// IgnoreCase makes Match case-insensitive.
@@ -43,106 +43,113 @@ type EraseSelection struct {
 	All bool
 }
 
-// EraseOptions are options of [Store.Erase]. The zero value means the defaults.
+// EraseOptions are options of [Store.Erase] and [Store.EraseUser]. The zero value selects the defaults.
 type EraseOptions struct {
-	// ID is the id of the erase, which its receipts name; "" means a new id. If the session already has an erase with
-	// this id, the call only finishes that erase. Different sessions may use the same id.
+	// ID is the id of the erase, which all of its receipts name. "" means a new id. If the session already has an
+	// erase with this id, the call only finishes that erase and ignores the selection. Two sessions may use the
+	// same id for different erases.
 	ID string
 
 	// Author and Reason are stored in the receipt.
 	Author string
 	Reason string
 
-	// Values says what happens to the state values that erased events set. "" and [patch.NullValues] replace them by
-	// null. Values of the initial state become null too if they contain Match, or if All is set, and values of the
-	// shared state if they contain Match. [patch.KeepValues] keeps all these values. [Erasure.RemainingMatches] counts
-	// the kept values that the selection still finds.
+	// Values is the policy for the state values that erased events set. "" and [patch.NullValues] replace these
+	// values by null. They also replace each value of the initial or shared state that contains Match, and with All
+	// every value of the initial state. [patch.KeepValues] keeps all of these values, and
+	// [Erasure.RemainingMatches] counts the kept values that the selection still finds.
 	Values patch.ValuePolicy
 
-	// Summaries says what happens to summaries of erased events. "" erases them and reverts the visible ones, so that
-	// the remaining events that they cover are visible again, until the next compaction summarises them.
-	// [patch.BlankSummaries] erases the summaries without a revert; [patch.KeepSummaries] keeps them. A blank summary
-	// is not reverted if its group has a patch that drops state or inserts something else, if it covers no remaining
-	// event, or if another patch depends on it.
+	// Summaries is the policy for summaries of erased events. "" erases them and reverts the visible ones. The
+	// remaining events that such a summary covers are then visible again, until the next compaction summarises
+	// them. [patch.BlankSummaries] erases the summaries without a revert. [patch.KeepSummaries] keeps them.
+	//
+	// A blank summary is not reverted if its group has a patch that drops state or that inserts anything except
+	// summaries, if all events that it covers are blank, or if another patch depends on it.
 	Summaries patch.SummaryPolicy
 
-	// MaxGrowth is how many estimated tokens the visible log may grow by when summaries are reverted; 0 means 50,000.
-	// The first summary is reverted in any case. The next compaction reverts the summaries beyond the limit.
+	// MaxGrowth is the maximum growth of the visible log by reverts of summaries, in estimated tokens. 0 means
+	// 50,000. One summary, and the blank summaries nested in it along one path, are reverted in any case. The next
+	// compaction reverts the summaries that remain.
 	MaxGrowth int
 
-	// Context also erases later summaries that compaction made in the same branch with an erased summary as context.
-	// Few of these later summaries repeat erased text. It has no effect with [patch.KeepSummaries].
+	// Context also erases each later summary that compaction made in the same branch with an erased summary as
+	// context. Few of these later summaries repeat erased text. With [patch.KeepSummaries], Context has no effect.
 	Context bool
 
 	// DryRun reports what the call would do, and writes nothing.
 	DryRun bool
 }
 
-// Erasure is the result of an erase, or of a dry run.
+// Erasure is the result of an erase, or of its dry run.
 type Erasure struct {
-	// Sessions are the sessions with erased events: the session of the call, and related sessions (see [Store.Erase]).
+	// Sessions are the sessions with erased events: the session of the call, and related sessions (see
+	// [Store.Erase]).
 	Sessions []ErasedSession `json:"sessions"`
 
-	// Shared are the keys of shared state whose values became null: all keys of the user with [Store.EraseUser], the
-	// keys whose values contain Match with [Store.Erase].
+	// Shared are the keys of shared state whose values became null. For [Store.EraseUser] these are all keys of the
+	// user. For [Store.Erase] these are the keys whose values contain Match.
 	Shared []string `json:"shared"`
 
-	// RemainingMatches is set if the call keeps state values. It counts the events, the keys of the initial state and
-	// the shared keys whose kept values the selection still finds. The same selection with [patch.NullValues] erases
-	// these values.
+	// RemainingMatches is set if the call keeps state values. It is the number of events, keys of the initial state
+	// and shared keys with kept values that the selection still finds. An erase with the same selection and
+	// [patch.NullValues] erases these values.
 	RemainingMatches int `json:"remainingMatches"`
 
-	// OutOfReach names other places where erased content may be.
+	// OutOfReach describes other places that may still contain erased content.
 	OutOfReach []string `json:"outOfReach"`
 }
 
-// ErasedSession is the erased content of a session.
+// ErasedSession is what was erased in one session.
 type ErasedSession struct {
 	Key     Key           `json:"key"`
 	Receipt patch.Record  `json:"receipt,omitzero"` // zero if nothing was logged
-	Events  []ErasedEvent `json:"events"`           // in the order of the log, without events that an earlier call erased
-	Initial []string      `json:"initial"`          // keys of the initial state whose values were set to null
+	Events  []ErasedEvent `json:"events"`           // in log order, without events that an earlier call erased
+	Initial []string      `json:"initial"`          // keys of the initial state whose values became null
 
-	// Reverted are the ids of the blank summaries that were reverted, or would be. Blank are the ids of the blank
-	// summaries that stay visible, the newest last.
+	// Reverted are the ids of the blank summaries that were reverted; in a dry run, would be. Blank are the ids of
+	// the blank summaries that remain visible, newest last.
 	Reverted []string `json:"reverted"`
 	Blank    []string `json:"blank"`
 }
 
 // ErasedEvent is an event that was erased.
 type ErasedEvent struct {
-	fold.Ref        // Index is -1 for content of a patch outside its events
-	ID       string `json:"id"`  // of the event, or the patch
-	Why      string `json:"why"` // in words: it was selected, replaces an erased event, is a copy of an erased event, …
+	fold.Ref        // Index is -1 for the content of a patch outside its events
+	ID       string `json:"id"`  // id of the event, or of the patch
+	Why      string `json:"why"` // the reason, such as: it was selected, it replaces an erased event, it is a copy of an erased event
 }
 
-// Erase replaces events by blanks ([patch.Event.Blank]) in the log and in everything else that the store keeps of the
-// session, and logs a receipt. It also erases what was made from these events: events that patches or groups inserted
-// in their place, at any depth; copies, also in results of the tools of package recall; and summaries whose summarizer
-// was shown the events. The same events are erased in related sessions of this store, each with its own receipt. An
-// erase cannot be undone; [EraseOptions.DryRun] reports what it would do.
+// Erase replaces the selected events by blanks ([patch.Event.Blank]) and logs a receipt. An erase cannot be undone;
+// [EraseOptions.DryRun] reports what it would do. Erase also erases what was derived from the selected events:
+//   - events that patches or groups inserted in their place, at any depth;
+//   - copies, including those in the results of the tools of package recall;
+//   - summaries whose summarizer was shown the events;
+//   - the same events in related sessions of this store, each with a receipt in that session. Related are forks and
+//     copies of the session, the sessions that it was made from, and their relatives.
 //
-// Erase first logs the receipt. Then it replaces the records, at most 64 and about 256 KiB in a commit. The last commit
-// closes the receipt and reverts blank summaries that are visible ([EraseOptions.Summaries]); [Store.Revert] of one of
-// these reverts undoes all of them. Then Erase does the same in each related session (a fork of this session, or a
-// session that it was forked from) that has some of the erased content, and in their relatives. Other writers go on
-// between the commits; a patch or a fork first finishes an open erase of its session. Patches made from a view before
-// the erase conflict. Concurrent readers see each record either whole or blank. Once Erase has returned, no view,
-// snapshot or index of this store has the content; another process drops it when it next reads the session. In a file
-// the bytes stay in free pages until [Store.Vacuum], on PostgreSQL until VACUUM FULL.
+// Erase first logs the receipt. It then replaces the records, at most 64 records and about 256 KiB in one commit.
+// The last commit closes the receipt and reverts visible blank summaries, see [EraseOptions.Summaries]. A
+// [Store.Revert] of one of these reverts undoes all of them. Then Erase handles each related session in the same
+// way.
 //
-// If Erase fails, or the process ends, the same call with the same id finishes the work. So does the next Erase of the
-// session, whatever it selects; with an empty selection it does nothing more. [Store.Verify] reports unfinished
-// erasures.
+// Other writes run between these commits. A patch or a fork first finishes an open erase of its session. A patch
+// that was made from a view before the erase is refused as a conflict. A concurrent reader sees each record either
+// whole or blank. When Erase returns, no view, snapshot or index of this store contains the erased content. Another
+// process drops its view when it next reads the session. In a file the bytes stay in free pages until
+// [Store.Vacuum], and on PostgreSQL until VACUUM FULL.
 //
-// With [patch.KeepSummaries] it erases only the selected events, in this session and its relatives. A later Erase
-// without KeepSummaries that selects these blanks also erases what had been made from the events.
+// If Erase fails or the process ends, repeat the call with the same id to finish the work. The next Erase of the
+// session also finishes it, whatever that call selects. [Store.Verify] reports unfinished erases.
 //
-// Erase does not cover events that are appended later. Nor does it cover a summary whose summarizer knew an event only
-// from another summary: select that summary by Match, or set [EraseOptions.Context].
+// With [patch.KeepSummaries], Erase erases only the selected events, in this session and in related ones. A later
+// Erase without KeepSummaries that selects these blanks also erases what was derived from the events.
 //
-// The error matches [ErrNotFound] if there is no such session, [ErrInvalid] if the options contradict each other, and
-// [ErrCorrupt] if a record of the session cannot be read. A damaged related session is left out, and named in
+// Erase does not cover events that are appended later. Erase also does not cover a summary whose summarizer was
+// shown only another summary of the event. For such a summary, use Match or set [EraseOptions.Context].
+//
+// Erase fails with [ErrNotFound] if the session does not exist, with [ErrInvalid] if the key or an option is
+// invalid, and with [ErrCorrupt] if the session is damaged. It skips a damaged related session and reports it in
 // [Erasure.OutOfReach].
 func (s *Store) Erase(ctx context.Context, key Key, selection EraseSelection, opts EraseOptions) (Erasure, error) {
 	o, err := s.eraseOptions(opts)
@@ -171,7 +178,7 @@ func (s *Store) Erase(ctx context.Context, key Key, selection EraseSelection, op
 	return out, err
 }
 
-// eraseOptions checks options, and returns them with the id of the call.
+// eraseOptions checks the options and converts them for package erase. If they have no id, it makes one.
 func (s *Store) eraseOptions(opts EraseOptions) (erase.Options, error) {
 	invalid := func(field, format string, value any) error {
 		return &patch.FieldError{Field: "EraseOptions." + field, Problem: fmt.Sprintf(format, value)}
@@ -217,18 +224,19 @@ func (e EraseSelection) choose() erase.Choose {
 	}
 }
 
-// EraseUser erases all events of all sessions of a user of an app, as [Store.Erase] does with All. It also erases the
-// same events in related sessions of other users, and the values of the user's shared state. The sessions, their keys
-// and their ids stay: [Store.Delete] removes them. All receipts name the same id.
+// EraseUser erases all events of all sessions of a user of an app, as [Store.Erase] does with All. It also erases
+// the same events in related sessions of other users, and the values of the user's shared state. The sessions,
+// their keys and their ids remain; [Store.Delete] removes them. All receipts name the same id.
 //
-// The sessions are erased one after the other, in bounded steps, and other calls write in between. Events that are
-// appended to a session after its receipt are not erased: let the user's agents end first. Pass an id in opts: if
-// EraseUser fails, or the process ends, the same call with the same id continues. So does the next erase of the session
-// in which EraseUser began; [Store.Verify] reports that session. Once it has succeeded, the same call with the same id
-// changes nothing.
+// EraseUser erases one session after the other, in several commits, between which other writes run. It does not
+// erase events that are appended to a session after the receipt of that session. So stop the user's agents first.
 //
-// It fails with [ErrInvalid] if app or user are empty, or the options make no sense. A damaged session is left out, and
-// named in [Erasure.OutOfReach].
+// Set opts.ID. If EraseUser fails or the process ends, repeat the call with the same id to continue. The next erase
+// of the session in which EraseUser started also continues it, and [Store.Verify] reports that session. After
+// success, a repeated call with the same id changes nothing.
+//
+// The error matches [ErrInvalid] if app or user is empty or an option is invalid. EraseUser skips a damaged session
+// and reports it in [Erasure.OutOfReach].
 func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptions) (Erasure, error) {
 	if app == "" || user == "" {
 		return Erasure{}, fmt.Errorf("%w: erasing a user takes an app and a user, and has %q and %q", ErrInvalid, app, user)
@@ -247,7 +255,8 @@ func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptio
 	return out, err
 }
 
-// userErasing prepares the erasure of a user. It adds the shared keys whose values become null to shared.
+// userErasing returns the erase of a user. When it runs, it adds the shared keys whose values become null to
+// shared.
 func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string) *erase.User {
 	prefix := prefixOf("user", app, user)
 	return &erase.User{Log: s.erasing(), Options: o,
@@ -266,7 +275,7 @@ func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string)
 		},
 		Shared: func(ctx context.Context) error {
 			if o.Values != patch.NullValues && !o.DryRun {
-				return fromBackend(Key{}, write.Confirm(ctx, s.backend)) // an earlier call may have done it all
+				return fromBackend(Key{}, write.Confirm(ctx, s.backend)) // an earlier call may have written them; make sure that they are durable
 			} else if o.Values != patch.NullValues {
 				return nil
 			}
@@ -277,8 +286,9 @@ func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string)
 	}
 }
 
-// eraseHidden erases the events of one session that were hidden before a time, and keeps their summaries. events is how
-// many it erased, or would erase. did reports any change: it may only finish an earlier erasure.
+// eraseHidden erases the events of one session that were hidden before a time, and keeps their summaries. events is
+// the number of erased events. did reports whether anything changed: eraseHidden may only have finished an earlier
+// erase.
 func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reason string, dryRun bool) (events int, did bool, err error) {
 	o, err := s.eraseOptions(EraseOptions{Author: erase.Retention, Reason: reason, Values: patch.KeepValues, Summaries: patch.KeepSummaries, DryRun: dryRun})
 	if err != nil {
@@ -292,7 +302,8 @@ func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reas
 	return events, len(out.Sessions) > 0, err
 }
 
-// finishErasures finishes the open receipts in a session and, with calls, the session's calls.
+// finishErasures finishes the open receipts of a session. With calls, it also finishes the erase calls of the
+// session, which may have work left in other sessions.
 func (s *Store) finishErasures(ctx context.Context, key Key, calls bool) error {
 	did, err := erase.Pending(ctx, s.erasing(), key.name(), calls)
 	if err != nil || len(did) > 0 {
@@ -305,7 +316,7 @@ func (s *Store) finishErasures(ctx context.Context, key Key, calls bool) error {
 	return err
 }
 
-// erasureOf returns what calls erased, or would erase.
+// erasureOf returns the result of erase calls.
 func erasureOf(dryRun bool, calls ...*erase.Call) Erasure {
 	out := Erasure{OutOfReach: slices.Clone(outOfReach)}
 	var sessions []*erase.Erased
@@ -337,7 +348,7 @@ func erasureOf(dryRun bool, calls ...*erase.Call) Erasure {
 	return out
 }
 
-// outOfReach are the places that no erasure reaches.
+// outOfReach are the places that no erase reaches.
 var outOfReach = []string{
 	"exports, copies and backups that were made before",
 	"replicas, archives and write-ahead logs of a database, and unused room in a file or a table until it is vacuumed",
@@ -346,9 +357,9 @@ var outOfReach = []string{
 	"keys of all state, session names, and values of shared state (app:, user:) other than those that are said to be null",
 }
 
-// eraseShared sets shared values to null, and returns their keys. It takes the values with the prefixes that which
-// selects and that are not null. which gets a value, or the error of an unreadable one. If a value is written
-// meanwhile, it is read again.
+// eraseShared sets shared values to null, and returns their keys. It selects the values with one of the prefixes
+// for which which returns true, except null values. The arguments of which are a value, or the error of an
+// unreadable value. If another write changes a value meanwhile, eraseShared starts again.
 func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(patch.Value, error) bool, dryRun bool) ([]string, error) {
 	data, err := receipt.Null.MarshalBinary()
 	if err != nil {
@@ -375,7 +386,7 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 		case dryRun:
 			return names, nil
 		case len(changes) == 0:
-			return names, fromBackend(Key{}, write.Confirm(ctx, s.backend)) // an earlier call may have done it all
+			return names, fromBackend(Key{}, write.Confirm(ctx, s.backend)) // an earlier call may have written them; make sure that they are durable
 		}
 		if err = s.backend.PutShared(ctx, changes); err == nil {
 			return names, nil
@@ -386,13 +397,13 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 	}
 }
 
-// erasing returns the store in the form that package erase uses.
+// erasing returns the store as package erase uses it.
 func (s *Store) erasing() erase.Log { return erase.Log{Config: &s.writing, Store: eraseLog{s}} }
 
 type eraseLog struct{ *Store }
 
 func keyNamed(name string) Key {
-	key, _ := keyOf(name) // it was made of one
+	key, _ := keyOf(name) // cannot fail: the name was made from a key
 	return key
 }
 
@@ -440,7 +451,8 @@ func (l eraseLog) Pick(ctx context.Context, name, creation string, seqs []uint64
 	return p.records, p.raw, err
 }
 
-// Replace commits a replacement while it holds the session's lock, and drops the view, which has the erased content.
+// Replace commits a replacement with the session's lock held. It drops the view in memory, which contains the
+// erased content.
 func (l eraseLog) Replace(ctx context.Context, name, creation string, plan func(backend.Head) (backend.Replacement, error)) error {
 	key := keyNamed(name)
 	h := l.cache.acquire(key)

@@ -10,32 +10,32 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// Errors of a store, including errors that other packages define. Compare them with [errors.Is], and get the types
-// below with [errors.As]. A call may also return the error of its context, of its reader or writer, or
+// Errors of a store. Some are defined in other packages. Compare them with [errors.Is], and use [errors.As] for the
+// error types below. A call may also return the error of its context, the error of its reader or writer, or
 // [errors.ErrUnsupported].
 var (
-	// ErrNotFound: the session or the record does not exist, or the session was deleted and created again since the caller's view
-	// was made.
+	// ErrNotFound: the session or the record does not exist. If the caller passed a view or a creation id, the
+	// session may also have been deleted and created again since.
 	ErrNotFound = errors.New("not found")
 
-	// ErrExists: the session exists already.
+	// ErrExists: the session already exists.
 	ErrExists = errors.New("session exists")
 
 	// ErrLocked: another process, or another Store, has the file open.
 	ErrLocked = backend.ErrLocked
 
-	// ErrClosed: the store has been closed.
+	// ErrClosed: the store is closed.
 	ErrClosed = errors.New("store is closed")
 
-	// ErrReadOnly: the store was opened with Options.ReadOnly, and the call would write.
+	// ErrReadOnly: the call would write, but the store was opened with Options.ReadOnly.
 	ErrReadOnly = errors.New("store is opened for reading only")
 
-	// ErrOutcomeUnknown: a write failed, and the store could not find out whether it took place. Retry with the ids
-	// that the call returned: the retry skips records that are logged already.
+	// ErrOutcomeUnknown: a write failed, and the store could not find out whether the write was committed. Repeat
+	// the call with the ids that it returned. The retry skips records that are already in the log.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 
-	// ErrNotDatabase: the file to open is not a patchlog database. A damaged database gives [ErrCorrupt], unless the
-	// damage has left no page of it recognisable.
+	// ErrNotDatabase: the file is not a patchlog database. A damaged database gives [ErrCorrupt], unless no page of
+	// it is recognisable.
 	ErrNotDatabase = backend.ErrNotDatabase
 
 	// ErrCorrupt: stored data is damaged.
@@ -47,57 +47,62 @@ var (
 	// ErrInvalid: an argument, an option, an event, a patch or a file to import is malformed.
 	ErrInvalid = patch.ErrInvalid
 
-	// ErrTooLarge: a record, an initial state or a file to import is over its limit.
+	// ErrTooLarge: a record, an initial state or a file to import exceeds its limit.
 	ErrTooLarge = patch.ErrTooLarge
 
-	// ErrDuplicateID: an id is used already, for other content.
+	// ErrDuplicateID: the log already has the id with other content.
 	ErrDuplicateID = fold.ErrDuplicateID
 
-	// ErrConflict: the log has changed since the caller read it. Read it again, and make a new patch.
+	// ErrConflict: the log has changed since the caller read it. Read the session again, and make a new patch.
 	ErrConflict = fold.ErrConflict
 
-	// ErrOutOfRange: a patch names events beyond the end of the visible log.
+	// ErrOutOfRange: the indices of a patch are outside the visible log.
 	ErrOutOfRange = fold.ErrOutOfRange
 
-	// ErrEventNotFound: no visible event has the id, or no event has the id of the invocation.
+	// ErrEventNotFound: the id in a patch is not the id of a visible event, or no event of the log belongs to the
+	// invocation.
 	ErrEventNotFound = fold.ErrEventNotFound
 
-	// ErrPinned: a patch would hide a pinned event.
+	// ErrPinned: the patch would hide a pinned event.
 	ErrPinned = fold.ErrPinned
 
-	// ErrOrphanedCall: a patch would split a function call from its response.
+	// ErrOrphanedCall: the patch would separate a function call from its response, or leave a visible log that
+	// model APIs refuse.
 	ErrOrphanedCall = fold.ErrOrphanedCall
 
-	// ErrBlocked: another patch depends on the one to revert.
+	// ErrBlocked: the patch cannot be reverted, because another patch must be reverted first or the patch is
+	// already reverted.
 	ErrBlocked = fold.ErrBlocked
 
-	// ErrUnknownPatch: the log has a patch of a type that this version does not know, so indices cannot be trusted.
+	// ErrUnknownPatch: the log has a patch of a type that this version does not support, so indices into the
+	// visible log are unreliable.
 	ErrUnknownPatch = fold.ErrUnknownPatch
 )
 
-// Types of errors that other packages define.
+// Error types that other packages define.
 type (
-	// ConflictError says which patch the caller had seen, and which is the newest. It matches [ErrConflict].
+	// ConflictError names the newest patch that the caller has seen, and the newest patch of the log. It matches
+	// [ErrConflict].
 	ConflictError = fold.ConflictError
 
-	// PinnedError says which events are pinned. It matches [ErrPinned].
+	// PinnedError names the pinned events. It matches [ErrPinned].
 	PinnedError = fold.PinnedError
 
-	// OrphanError says which calls a patch would split, and which span would not. It matches [ErrOrphanedCall].
+	// OrphanError names the calls that a patch would separate from their responses, and suggests a span that would
+	// be accepted. It matches [ErrOrphanedCall].
 	OrphanError = fold.OrphanError
 
-	// BlockedError says which patch to revert first. It matches [ErrBlocked].
+	// BlockedError names the patch to revert first. It matches [ErrBlocked].
 	BlockedError = fold.BlockedError
 
-	// FieldError says which field is invalid, and why. It matches [ErrInvalid].
+	// FieldError names the invalid field and the reason. It matches [ErrInvalid].
 	FieldError = patch.FieldError
 
-	// LineError wraps an error in a file to import and names the line.
+	// LineError wraps an error in a file to import, and names the line.
 	LineError = patch.LineError
 )
 
-// SeqError says that a log does not end where an append expected it to. It matches
-// [ErrConflict].
+// SeqError reports that the last record of a log is not the one that an append expects. It matches [ErrConflict].
 type SeqError struct {
 	Expected uint64
 	Last     uint64
@@ -110,10 +115,10 @@ func (e *SeqError) Error() string {
 // Is reports whether target is [ErrConflict].
 func (e *SeqError) Is(target error) bool { return target == ErrConflict }
 
-// DuplicateIDError says which id is used, and where. It matches [ErrDuplicateID].
+// DuplicateIDError names the id, and the record that already has it. It matches [ErrDuplicateID].
 type DuplicateIDError = fold.DuplicateIDError
 
-// CorruptError says which record cannot be read. It matches [ErrCorrupt].
+// CorruptError names a record that cannot be read. It matches [ErrCorrupt].
 type CorruptError struct {
 	Key Key
 	Seq uint64
@@ -127,12 +132,13 @@ func (e *CorruptError) Error() string {
 // Unwrap returns [ErrCorrupt] and the reason.
 func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Err} }
 
-// fromBackend converts an error of the backend to one of the store.
+// fromBackend converts an error of the backend to an error of the store. If key is not zero, the error names the
+// session.
 func fromBackend(key Key, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, backend.ErrUnknown): // first: its cause may be one of the others
+	case errors.Is(err, backend.ErrUnknown): // first, because its cause may match another case
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, write.CauseOf(err))
 	default:
 		err = named(err)

@@ -11,20 +11,25 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
-// ExportOptions say what to export. The zero value means the whole log.
+// ExportOptions select what to export. The zero value selects the whole log.
 type ExportOptions struct {
-	// Visible exports only the visible events and the receipts of erased ones, without header and seqs.
+	// Visible exports only the visible events and the receipts of erased ones, without a header and without seqs.
 	Visible bool
 
-	// Redact, if not nil, replaces secrets by placeholders in all texts, including patches and the initial state. The
-	// file then always has a header, which says that the file is redacted. Importing the file gives a log with the same
-	// ids and order, and other texts.
+	// Redact, if not nil, replaces secrets by placeholders in all texts, including patches and the initial state.
+	// The file then always has a header, which says that the file is redacted. An import of the file gives a log
+	// with the same ids and the same order, but with placeholders.
 	Redact *redact.Redactor
 }
 
-// Export writes the session in the text form. Importing it elsewhere gives an equal view, unless it is redacted. The
-// session may be written to meanwhile; the export ends with the record that was the last when it started. If a database
-// failover loses records that Export has read, the error matches [ErrConflict].
+// Export writes the session to out in the text form: one JSON object on each line (see docs/FORMAT.md).
+// [Store.Import] of a whole log that is not redacted gives an equal view. The session may be written to during the
+// call; the export ends with the record that was the last one when it started. If Export fails, out may contain a
+// part of the session.
+//
+// Export fails with [ErrNotFound] if the session does not exist. The error matches [ErrConflict] if a database
+// failover loses records that Export has read, and [ErrCorrupt] if stored data is damaged. If out fails, Export
+// returns the error of out.
 func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportOptions) error {
 	if out == nil {
 		return fmt.Errorf("%w: the writer is nil", ErrInvalid)
@@ -47,7 +52,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 				return err
 			}
 		}
-		erased := map[string]patch.Erasure{} // by receipt
+		erased := map[string]patch.Erasure{} // by the receipt's id
 		for i, e := range session.View.Events() {
 			if err := record(patch.Record{Event: e}); err != nil {
 				return err
@@ -81,7 +86,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 	return buf.Flush()
 }
 
-// addErased adds an erased event to the data of the receipt that its mark names.
+// addErased adds an erased event, which the file has at seq, to the receipt that the event names.
 func addErased(by map[string]patch.Erasure, seq uint64, e *patch.Event) {
 	if id, ok := e.ErasedBy(); ok {
 		of := by[id]
@@ -90,7 +95,7 @@ func addErased(by map[string]patch.Erasure, seq uint64, e *patch.Event) {
 	}
 }
 
-// exportReceipts writes the receipts, limited to the records that were written.
+// exportReceipts writes the receipts in erased, each limited to the events that were written.
 func (s *Store) exportReceipts(ctx context.Context, key Key, write func(patch.Record) error, erased map[string]patch.Erasure) error {
 	if len(erased) == 0 {
 		return nil

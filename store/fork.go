@@ -13,28 +13,28 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// ForkOptions are options of [Store.Fork]. The zero value means the whole log.
+// ForkOptions are options of [Store.Fork]. The zero value copies the whole log.
 type ForkOptions struct {
-	// At, if not nil, is the seq of the last record to copy; 0 gives an empty log.
+	// At, if not nil, is the seq of the last record to copy. 0 gives an empty log.
 	At *uint64
 }
 
-// Fork creates a session with the initial state of another session and its records, all or those up to ForkOptions.At.
-// After that the two sessions are independent. All records, including skipped patches, keep their seqs, ids and times,
-// so each session can revert patches from before the fork.
+// Fork creates the session newKey with the initial state of session key and with its records, or with the records
+// up to ForkOptions.At. All records keep their seqs, ids and times, including patches that the view skips. So each
+// session can revert patches from before the fork. After the fork the two sessions are independent.
 //
-// A long log is copied in several commits, between which others write; the new session appears with the last commit,
-// complete. If Fork fails, or the process ends, before that commit, there is no new session.
+// A long log is copied in several commits, between which other writes run. The new session becomes visible with the
+// last commit, complete. If Fork fails or the process ends before that commit, the new session does not exist.
 //
-// A record that was erased is a blank in the new session too. If the erasure's receipt is after the last record to
-// copy, the new session gets its own receipt. Fork first finishes an interrupted erase of the session; it restarts at
-// most once for each erase of the session that begins meanwhile. The new session notes its origin, so that an erase of
-// either finds the other.
+// Erased records are blank in the new session too. If the receipt of an erase comes after the last copied record,
+// the new session gets a receipt for the copied records. If an erase of the session is unfinished, Fork first
+// finishes it. Each erase that starts during the call may restart the copy once. The new session notes its origin,
+// so that an erase of one session finds the other.
 //
-// Shared scopes are not part of a session: Fork neither rewinds them nor copies them to another user or app.
+// Shared scopes are not part of a session. Fork neither rewinds them nor copies them to another user or app.
 //
-// It fails with [ErrNotFound] if the session or the record does not exist, or the session is deleted meanwhile, and
-// with [ErrExists] if newKey exists. After [ErrOutcomeUnknown], look for the new session.
+// Fork fails with [ErrNotFound] if the session or the record does not exist, or if the session is deleted during
+// the call. It fails with [ErrExists] if newKey exists. After [ErrOutcomeUnknown], check whether newKey exists.
 func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Session, error) {
 	if err := newKey.Validate(); err != nil {
 		return Session{}, err
@@ -48,13 +48,13 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 			return Session{}, err
 		}
 		fork, err := s.fork(ctx, key, head, m, newKey, opts.At)
-		if !errors.Is(err, errOtherLog) { // records that were copied are lost, or erased
+		if !errors.Is(err, errOtherLog) { // copied records were lost in a failover, or erased
 			return fork, err
 		}
 	}
 }
 
-// fork forks a session that was read with the given head.
+// fork is one attempt of Fork. head and m are the head and the meta record of the source.
 func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, newKey Key, at *uint64) (Session, error) {
 	last := head.Last
 	if at != nil {
@@ -64,19 +64,19 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	}
 	h := s.cache.acquire(newKey)
 	defer s.cache.release(h)
-	// The copied records are invisible until the last commit, so only that needs the session's lock.
+	// The copied records are invisible until the last commit, so only that commit needs the new session's lock.
 	c, err := s.newSession(ctx, h, meta{s.opts.Now().UTC(), m.initial, erase.Descend(head.Creation, m.lineage, last)})
 	if err != nil {
 		return Session{}, err
 	}
-	defer c.Drop() // after the commit it does nothing
+	defer c.Drop() // no-op after the commit
 	if at == nil {
 		last = newest
 	}
 	if err := s.copyLog(ctx, c, key, head, last); err != nil {
 		return Session{}, err
 	}
-	// The shared scopes are read first: after the commit nothing must fail.
+	// Read the shared scopes before the commit, because after it nothing may fail.
 	session, err := s.withScopes(ctx, newKey)
 	if err != nil {
 		return Session{}, err
@@ -99,8 +99,8 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	return session, err
 }
 
-// copyLog gives a new session the records of another log, up to the given seq, or all if that is [newest]. It adds
-// receipts for the erased content of these records.
+// copyLog adds the records of another log to a new session, up to seq last, or all if last is [newest]. It then
+// adds the receipts that the copied records need.
 func (s *Store) copyLog(ctx context.Context, c *write.Creation, from Key, head backend.Head, last uint64) error {
 	var erased receipt.Marks
 	view := c.View
@@ -125,8 +125,8 @@ func (s *Store) copyLog(ctx context.Context, c *write.Creation, from Key, head b
 	return s.copyReceipts(ctx, c, from, head, erased.MissingReceipts())
 }
 
-// copyReceipts adds receipts with the given ids of what was erased of the records, if those of the other log are behind
-// them: the same ones, as far as they are about these.
+// copyReceipts adds the receipts with the given ids. Each one comes from the source's log after the copied records,
+// and is limited to the copied records.
 func (s *Store) copyReceipts(ctx context.Context, c *write.Creation, from Key, head backend.Head, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -138,7 +138,7 @@ func (s *Store) copyReceipts(ctx context.Context, c *write.Creation, from Key, h
 	slices.Sort(seqs)
 	last := c.View.Seq()
 	for _, seq := range slices.Compact(seqs) {
-		if seq <= last { // there is none of the id, or something else
+		if seq <= last { // no record has the id, or a copied record that is not a receipt has it
 			continue
 		}
 		receipts, err := s.pick(ctx, from, head.Creation, []uint64{seq})

@@ -9,9 +9,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// decodePage decodes the records that should have the given seqs: at least one, and as many as fill a page after
-// decompression. If a record is damaged, it returns the error with the records before it, and page.raw ends with the
-// damaged record.
+// decodePage decodes the first raw records: at least one, and then as many as fit into pageBytes after
+// decompression. seqs are the seqs that the records must have. If a record is damaged, decodePage returns an error
+// and the records before the damaged one. page.raw then ends with the damaged record.
 func decodePage(key Key, raw []backend.Record, seqs []uint64) (page, error) {
 	size := 0
 	for i, r := range raw {

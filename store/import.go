@@ -17,46 +17,47 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// ImportOptions say how to read a file of the text form. The zero value means the
+// ImportOptions say how to read a file of the text form (docs/FORMAT.md describes it). The zero value selects the
 // defaults.
 type ImportOptions struct {
-	// Name is what errors call the input; "" means "input".
+	// Name is the name of the input in errors. "" means "input".
 	Name string
 
-	// MaxBytes is the maximum length of the input; 0 means 256 MiB. An import uses at most 8 times its input's length
-	// plus 32 MiB of memory. It refuses input that needs more, such as very many short records.
+	// MaxBytes is the maximum length of the input. 0 means 256 MiB. An import uses at most 32 MiB of memory plus 8
+	// times the length of its input. It refuses input that needs more, such as very many short records.
 	MaxBytes int64
 
-	// MaxRecordBytes is the [Options.MaxRecordBytes] of the store to import into; 0 means 16 MiB. [Store.Import]
-	// ignores this field and uses its store's limit. Lines much longer than the limit are refused before they are read
-	// to their end.
+	// MaxRecordBytes is the [Options.MaxRecordBytes] of the store to import into. 0 means 16 MiB. [Store.Import]
+	// ignores this field and uses the limit of its store. A line that is much longer than the limit is refused
+	// before its end is read.
 	MaxRecordBytes int
 
-	// DryRun reports what an import would do, and writes nothing.
+	// DryRun reports what the import would do, and writes nothing.
 	DryRun bool
 
-	// Progress, if not nil, is called now and then with the number of lines read.
+	// Progress, if not nil, is called after every 256 records with the number of lines read so far.
 	Progress func(lines int)
 }
 
-// DefaultImportBytes is how long the input of an import may be, unless
-// [ImportOptions.MaxBytes] says otherwise.
+// DefaultImportBytes is the default of [ImportOptions.MaxBytes].
 const DefaultImportBytes = 256 << 20
 
-// The share of an import's memory for the records that were read. The rest is for reading or writing one of them.
+// The records that were read may take importTimes bytes of memory for each byte of input, plus importMore. The rest
+// of an import's memory is for reading or writing one record.
 const (
 	importTimes = 7
 	importMore  = 28 << 20
 )
 
-// importWeight estimates the most bytes that an import holds for a record: the record, its completed copy if it needs
-// one, its entries in lists and indexes, and garbage. The factors are fitted to measurements, which tests repeat.
+// importWeight estimates the maximum number of bytes that an import needs for a record: the record, its completed
+// copy if it needs one, its entries in lists and indexes, and garbage. The factors are fitted to measurements,
+// which tests repeat.
 func importWeight(r patch.Record) int64 {
 	const (
 		perRecord  = 310
 		perEvent   = 450
 		perContent = 250
-		perCopy    = 500 // of an event or a patch that is completed
+		perCopy    = 500 // a copy of an event or a patch, with id and time
 	)
 	n := perRecord
 	if r.Patch != nil {
@@ -76,38 +77,43 @@ func importWeight(r patch.Record) int64 {
 
 var emptyFootprint = new(patch.Event).Footprint()
 
-// Imported says what an import or a copy did, or would do.
+// Imported is the result of an import or a copy, or of its dry run.
 type Imported struct {
 	Committed
 	Created bool // the session is new
-	Added   int  // new records
-	Present int  // records that were logged already, with the same content
+	Added   int  // number of new records
+	Present int  // number of records that were already in the log, with the same content
 
-	// [Store.CopyFrom] with the zero key sets these: the number of shared values that this store lacked, and the names
-	// of shared values that differ.
+	// [Store.CopyFrom] with the zero key sets the following fields. Shared is the number of shared values that this
+	// store lacked. Different are the names of the shared values that differ.
 	Shared    int
 	Different []string
 }
 
 const progressEvery = 256
 
-// maxLine returns the longest allowed line of a record. It exceeds the record's byte form, since field names and
-// escapes are spelled out.
+// maxLine returns the maximum length of a record's line. A line is longer than the record's byte form, because it
+// spells out field names and escapes.
 func maxLine(most int) int { return 2*most + 64<<10 }
 
-// Import reads a file of the text form into a session, all of it or nothing. It creates the session if it does not
-// exist, with the initial state in the file's header. Shared scopes are not changed. Importing the same file again adds
-// nothing. The session may be read and written while the input is read.
+// Import reads a file of the text form into a session. If it fails, the session does not change. If the session
+// does not exist, Import creates it with the initial state in the file's header. Import does not change shared
+// scopes. A repeated import of the same file adds nothing. The session may be read and written while Import reads
+// its input.
 //
-// If the file has a patch, the log must be a prefix of the file, or the file a prefix of the log. A file without
-// patches has no such condition: its new events are appended. A patch that cannot be applied is imported, and the view
-// skips it. A seq in the file must be the record's seq in the session. Errors match [ErrInvalid] or [ErrTooLarge],
-// naming file and line, [ErrDuplicateID], or [ErrConflict] if the file does not fit the log.
+// If the file contains a patch, the log must be a prefix of the file, or the file a prefix of the log. A file
+// without patches may be imported into any log; its new events are appended. If the file has a header, the session
+// must have the same initial state. A patch that cannot be applied is imported too, and the view skips it. If a
+// record in the file has a seq, it must get this seq in the session.
 //
-// An existing session gets its new records in one durable commit. A new session is written in several commits, with
-// other writes between them, and appears with the last commit, complete.
+// An existing session gets its new records in one durable commit. A new session is written in several commits,
+// between which other writes run. It becomes visible with the last commit, complete.
+//
+// The error matches [ErrConflict] if the file does not fit the log, and [ErrDuplicateID] if an id is used twice or
+// has other content in the log. It matches [ErrInvalid] or [ErrTooLarge] if the file is refused, and then names
+// file and line. If the error matches [ErrOutcomeUnknown], repeat the import.
 func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOptions) (Imported, error) {
-	if err := key.Validate(); err != nil { // before reading
+	if err := key.Validate(); err != nil { // before the input is read
 		return Imported{}, err
 	}
 	opts.MaxRecordBytes = s.opts.MaxRecordBytes
@@ -118,21 +124,21 @@ func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOpt
 	return t.Import(ctx, s, key)
 }
 
-// Import is [Store.Import] of the text, with the options that [ReadText] had.
+// Import imports the text into a session of s, as [Store.Import] does, with the options of [ReadText].
 func (t *Text) Import(ctx context.Context, s *Store, key Key) (Imported, error) {
 	p := &incoming{name: t.opts.Name, meta: meta{initial: ownState(t.initial)}, begins: t.header, records: t.records, add: t.add}
 	imported, err := s.importInto(ctx, key, p, t.opts.DryRun)
 	return imported, t.atDuplicate(err)
 }
 
-// incoming is a plan to add a log from elsewhere.
+// incoming is the plan to add the records of a file or of another store to a session.
 type incoming struct {
-	name    string // what errors call it
-	meta    meta   // of a session that is created for the log; the zero time is the call's
-	begins  bool   // an existing session must begin with the same state
+	name    string // name of the source in errors
+	meta    meta   // for a session that the import creates; a zero created means the time of the call
+	begins  bool   // an existing session must have the initial state of meta
 	records []patch.Record
 	add     func(d *write.Draft) error
-	added   int // the number of records that the newest draft adds
+	added   int // number of records that the last draft adds
 }
 
 func (p *incoming) Offered() []patch.Record { return p.records }
@@ -146,14 +152,15 @@ func (p *incoming) Draft(d *write.Draft) error {
 	return err
 }
 
-// importInto adds a log to a session, which it creates if it does not exist. A dry run only drafts that.
+// importInto adds the records to a session. It creates the session if it does not exist. With dry, it only drafts
+// the records.
 func (s *Store) importInto(ctx context.Context, key Key, p *incoming, dry bool) (Imported, error) {
 	for gone := ""; ; {
 		head, m, err := s.headAndMeta(ctx, key)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			imported, err := s.importNew(ctx, key, p, dry)
-			if errors.Is(err, ErrExists) { // it was created meanwhile
+			if errors.Is(err, ErrExists) { // it was created after headAndMeta
 				continue
 			}
 			return imported, err
@@ -165,7 +172,7 @@ func (s *Store) importInto(ctx context.Context, key Key, p *incoming, dry bool) 
 		}
 		done, err := s.commitOrDraft(ctx, key, head.Creation, p, dry)
 		switch {
-		case errors.Is(err, ErrNotFound) && head.Creation != gone: // it was deleted meanwhile
+		case errors.Is(err, ErrNotFound) && head.Creation != gone: // it was deleted after headAndMeta
 			gone = head.Creation
 			continue
 		case err != nil:
@@ -190,7 +197,7 @@ func (s *Store) importNew(ctx context.Context, key Key, p *incoming, dry bool) (
 	return Imported{Committed: Committed{Records: c.Records, View: c.View}, Created: true, Added: len(c.Records)}, nil
 }
 
-// add adds the text's records that a draft's log lacks.
+// add adds those records of the text that the log lacks.
 func (t *Text) add(d *write.Draft) error {
 	match := d.Match
 	if t.hasPatch {
@@ -215,12 +222,12 @@ func (t *Text) add(d *write.Draft) error {
 			return t.at(i, fmt.Errorf("%w: its seq is %d, but its place in session %s is %d", ErrInvalid, want, d.Label(), rec.Seq))
 		}
 	}
-	// The shared scopes may have changed since the file was written.
+	// The text writes no shared scope, because the scopes may have changed since the file was written.
 	return cmp.Or(t.receipts(d), d.Share(nil))
 }
 
-// eraseCovered blanks the content covered by receipts that are open in the file. The file was written during an
-// erasure, and in the new session such a receipt counts as closed.
+// eraseCovered completes the open receipts in the file, which was written during an erase. It blanks the records
+// that these receipts cover, because the new session treats an inherited receipt as closed.
 func (t *Text) eraseCovered() {
 	for i, r := range t.records {
 		if r.Seq = uint64(i) + 1; !receipt.Is(r) {
@@ -245,8 +252,8 @@ func (t *Text) differs(i int) error {
 	return t.at(i, fmt.Errorf("%w: the file has a patch in it, and its record %d is not the one that is there", ErrConflict, i+1))
 }
 
-// receipts refuses erased content without a receipt, and a receipt that would erase records already in the session: for
-// these, use [Store.Erase].
+// receipts refuses a new blank record without a receipt. It also refuses a new receipt that covers records already
+// in the session which are not blank. To erase these records, use [Store.Erase].
 func (t *Text) receipts(d *write.Draft) error {
 	added := map[uint64]int{}
 	for _, i := range d.Missing {
@@ -275,18 +282,20 @@ func (t *Text) receipts(d *write.Draft) error {
 	return nil
 }
 
-// Text is a file of the text form that has been read and checked, to be imported.
+// Text is a file of the text form that [ReadText] has read and checked. [Text.Import] imports it. A Text can be
+// imported several times.
 type Text struct {
 	opts     ImportOptions
 	records  []patch.Record // without partial events
-	lines    []int          // of each record
+	lines    []int          // line of each record
 	initial  map[string]patch.Value
 	header   bool
 	hasPatch bool
 }
 
-// ReadText reads a file of the text form, and checks its form. It needs no store, so no file is open and locked while
-// ReadText waits for its input. Errors match [ErrInvalid] or [ErrTooLarge], naming file and line.
+// ReadText reads a file of the text form and checks the form of its records. ReadText needs no store. So no store
+// need be open, and no file locked, while ReadText waits for its input. The error matches [ErrInvalid] or
+// [ErrTooLarge] and names file and line. If r fails, ReadText returns the error of r.
 func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%w: the reader is nil", ErrInvalid)
@@ -347,7 +356,7 @@ type limited struct {
 
 func (l *limited) Read(p []byte) (int, error) {
 	if int64(len(p)) > l.left {
-		p = p[:l.left+1] // one more byte shows it
+		p = p[:l.left+1] // one more byte shows that the input is too long
 	}
 	n, err := l.r.Read(p)
 	if l.left -= int64(n); l.left < 0 {
@@ -356,12 +365,12 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// at adds to an error the line that it is about.
+// at adds the line of record i to an error.
 func (t *Text) at(i int, err error) error {
 	return &patch.LineError{File: t.opts.Name, Line: t.lines[i], Err: err}
 }
 
-// atDuplicate adds to an error about an id the line with that id.
+// atDuplicate adds the line of the duplicate id to a [DuplicateIDError].
 func (t *Text) atDuplicate(err error) error {
 	var dup *DuplicateIDError
 	if errors.As(err, &dup) {
@@ -376,7 +385,7 @@ func (t *Text) atDuplicate(err error) error {
 
 // ownState returns the session's own keys of a state.
 func ownState(state map[string]patch.Value) map[string]patch.Value {
-	own := map[string]patch.Value{} // not nil, which would be stored as null
+	own := map[string]patch.Value{} // not nil: nil would be stored as null
 	maps.Copy(own, state)
 	maps.DeleteFunc(own, func(k string, _ patch.Value) bool { return statekey.ScopeOf(k) != statekey.Session })
 	return own

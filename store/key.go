@@ -10,18 +10,18 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Key names a session.
+// Key identifies a session.
 type Key struct {
 	App     string
 	User    string
 	Session string
 }
 
-// MaxKeyPartBytes is how long each part of a Key may be.
+// MaxKeyPartBytes is the maximum length of each part of a Key.
 const MaxKeyPartBytes = 1024
 
-// Validate reports whether each part is text of 1 to [MaxKeyPartBytes] bytes. The
-// error matches [ErrInvalid].
+// Validate reports whether each part is UTF-8 text of 1 to [MaxKeyPartBytes] bytes. The error matches [ErrInvalid]
+// and names the part.
 func (k Key) Validate() error {
 	for _, p := range []struct{ name, text string }{{"app", k.App}, {"user", k.User}, {"session", k.Session}} {
 		switch {
@@ -36,16 +36,16 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// String returns the key as app/user/session. In each part, slashes, percent signs, spaces, invisible characters and
-// all ASCII characters that a URL path segment must not contain are percent-escaped.
+// String returns the key as app/user/session. In each part, slashes, percent signs, spaces, invisible characters
+// and all ASCII characters that a URL path segment must not contain are percent-escaped.
 func (k Key) String() string {
 	return escapePart(k.App) + "/" + escapePart(k.User) + "/" + escapePart(k.Session)
 }
 
-// MarshalText implements [encoding.TextMarshaler]: it returns [Key.String].
+// MarshalText implements [encoding.TextMarshaler]. It returns the text of [Key.String].
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]: it reads the text as [ParseKey] does.
+// UnmarshalText implements [encoding.TextUnmarshaler]. It parses the text with [ParseKey].
 func (k *Key) UnmarshalText(text []byte) (err error) {
 	*k, err = ParseKey(string(text))
 	return err
@@ -65,7 +65,7 @@ func escapePart(part string) string {
 	return b.String()
 }
 
-// ParseKey reads what [Key.String] writes. The error matches [ErrInvalid].
+// ParseKey parses the text that [Key.String] returns. The error matches [ErrInvalid].
 func ParseKey(s string) (Key, error) {
 	parts := strings.Split(s, "/")
 	if len(parts) != 3 {
@@ -82,8 +82,9 @@ func ParseKey(s string) (Key, error) {
 	return k, k.Validate()
 }
 
-// Names in a backend are the parts of a key, each with NUL escaped and ended by NUL 1. So all names of an app's or a
-// user's sessions have a prefix that no other name has, and names sort by part.
+// name returns the session's name in the backend: the parts of the key, with each NUL escaped as NUL FF, and each
+// part ended by NUL 01. So names sort by part, and the names of an app's or a user's sessions share a prefix that
+// no other name has.
 func (k Key) name() string {
 	return prefixOf(k.App, k.User, k.Session)
 }
@@ -102,9 +103,9 @@ func prefixOf(parts ...string) string {
 	return b.String()
 }
 
-// keyOf returns the key of a name.
+// keyOf parses a name in the backend.
 func keyOf(name string) (Key, error) {
-	parts := strings.Split(name, partEnd) // the last one is empty
+	parts := strings.Split(name, partEnd) // the last element is empty
 	if len(parts) != 4 {
 		return Key{}, fmt.Errorf("%w: session name %q", ErrCorrupt, name)
 	}

@@ -7,11 +7,15 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Lease takes the session's lease of the given name for ttl, and reports whether this store holds it. Only one of the
-// stores that share a storage holds a lease at a time. A holder that calls Lease again extends the lease. A ttl of 0
-// releases it. A negative ttl takes nothing and reports whether this store could take the lease. A lease prevents
-// duplicate work, such as two summaries of the same events. It is no lock, since its holder may work longer than ttl.
-// The session need not exist.
+// Lease acquires the session's lease with the given name for ttl, and reports whether this store holds the lease.
+// If this store already holds the lease, Lease extends it. Among the stores that share a storage, at most one holds
+// a lease at a time. The session need not exist.
+//
+// A ttl of 0 releases the lease. A negative ttl changes nothing, and held reports whether this store could acquire
+// the lease.
+//
+// Use a lease to avoid duplicate work, such as two summaries of the same events. A lease is not a lock, because its
+// holder may work longer than ttl.
 func (s *Store) Lease(ctx context.Context, key Key, name string, ttl time.Duration) (held bool, err error) {
 	if err := key.Validate(); err != nil {
 		return false, err
@@ -20,7 +24,8 @@ func (s *Store) Lease(ctx context.Context, key Key, name string, ttl time.Durati
 	return held, fromBackend(key, err)
 }
 
-// lease is Lease on the backend. If that has no leases, no other store can use the storage. Errors are the backend's.
+// lease is Lease for a name in the backend. If the backend has no leases, no other store can use the storage, and
+// this store always gets the lease. It returns the backend's errors.
 func (s *Store) lease(ctx context.Context, name string, ttl time.Duration) (held bool, err error) {
 	if l, ok := s.backend.(backend.Leaser); ok {
 		return l.Lease(ctx, name, s.owner, ttl)

@@ -15,20 +15,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
-// meta is a session's decoded meta record.
+// meta is a decoded meta record of a session.
 type meta struct {
 	created time.Time
-	initial map[string]patch.Value // keys of the session itself
-	lineage []erase.Ancestor       // the sessions that logged its first records, the oldest first
+	initial map[string]patch.Value // the session's own keys, without shared state
+	lineage []erase.Ancestor       // sessions that logged the first records of this session, the oldest first; empty unless it is a copy
 }
 
 const metaVersion = 2
 
-// metaForm is its stored form: an array.
+// metaForm is the encoded form of meta: a msgpack array of these fields, in this order.
 type metaForm struct {
 	Version              uint64
-	Seconds, Nanoseconds int64  // of the time of creation, since 1970
-	State                []byte // has its own version and checksum
+	Seconds, Nanoseconds int64  // time of creation, since 1970
+	State                []byte // an encoded [patch.Value] with its own version and checksum
 	Lineage              []erase.Ancestor
 }
 
@@ -45,7 +45,7 @@ func encodeMeta(m meta) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// encodeState encodes a state as one value: an object.
+// encodeState encodes a state as one [patch.Value], an object.
 func encodeState(state map[string]patch.Value) ([]byte, error) {
 	object, err := patch.NewValue(state)
 	if err != nil {
@@ -69,8 +69,8 @@ func decodeMeta(data []byte) (meta, error) {
 	return meta{time.Unix(form.Seconds, form.Nanoseconds).UTC(), object.Members(), form.Lineage}, nil
 }
 
-// splitState splits a caller's state into the session's own keys and the keys of shared scopes. Keys with prefix temp:
-// are dropped.
+// splitState splits a state into the session's own keys and the keys of shared scopes. It drops keys with the
+// prefix temp:.
 func splitState(state map[string]any) (own map[string]patch.Value, shared []patch.Change, err error) {
 	if n := len(state); n > patch.MaxStateKeys {
 		return nil, nil, fmt.Errorf("%w: an initial state of %d keys; it has at most %d", ErrTooLarge, n, patch.MaxStateKeys)

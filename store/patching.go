@@ -9,16 +9,21 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// PatchOptions say which view the author of a patch has seen, and which rules the patch may break.
+// PatchOptions name the view that the patches were made from, and disable some of the rules for patches.
 type PatchOptions = fold.PatchOptions
 
-// ApplyPatch logs patches, all of them in one durable commit or none. Each patch is checked by [fold.View.Preview] on
-// the log that the patches before it leave. Only the first patch's base is checked, since the author knows the call's
-// own patches. Patches of one group are checked as one patch, and the log must not contain that group yet.
+// ApplyPatch logs patches in one durable commit. If it fails, it logs none of them. Each patch is checked, as
+// [fold.View.Preview] states, on the view after the patches before it. Only the first patch's base is checked,
+// because the caller has seen the call's other patches. Adjacent patches of one group are checked for orphaned
+// calls as one patch. The log must not already contain the group.
 //
-// Ids, times, temp: keys, shared scopes and retries work as in [Store.AppendEvents], also for events inside a patch. A
-// refusal matches [ErrDuplicateID], [ErrConflict], [ErrInvalid], [ErrOutOfRange], [ErrEventNotFound], [ErrPinned],
-// [ErrOrphanedCall], [ErrBlocked], [ErrUnknownPatch] or [ErrTooLarge], and nothing was written.
+// Ids, times, temp: keys, shared scopes and retries are handled as in [Store.AppendEvents], also for events inside
+// a patch.
+//
+// If the store refuses a patch, nothing was written. The error then matches [ErrDuplicateID], [ErrConflict],
+// [ErrInvalid], [ErrOutOfRange], [ErrEventNotFound], [ErrPinned], [ErrOrphanedCall], [ErrBlocked],
+// [ErrUnknownPatch] or [ErrTooLarge]. If the session does not exist, the error matches [ErrNotFound]. If the error
+// matches [ErrOutcomeUnknown], the patches may or may not have been written.
 func (s *Store) ApplyPatch(ctx context.Context, key Key, patches []*patch.PatchEvent, opts PatchOptions) (Committed, error) {
 	p, err := newPatching(opts, patches)
 	if err != nil {
@@ -27,15 +32,16 @@ func (s *Store) ApplyPatch(ctx context.Context, key Key, patches []*patch.PatchE
 	return s.commit(ctx, key, opts.On.Creation(), p)
 }
 
-// Preview is the result of [Store.Preview]: how a write would change the view, and the patches that it would log. Ids
-// and times that the caller did not set will differ in the real write. Do not make patches from the Difference's After.
+// Preview is the result of [Store.Preview]. Difference is the change of the view. Patches are the patches that the
+// write would log; they include no patch that is already in the log. Ids and times that the caller did not set
+// differ in the real write. Do not make patches from Difference.After.
 type Preview struct {
 	fold.Difference
 	Patches []*patch.PatchEvent
 }
 
-// Preview returns what [Store.ApplyPatch] would do, and writes nothing. Options, checks and errors are the same.
-// Patches that are logged already have no effect.
+// Preview returns what [Store.ApplyPatch] would do, and writes nothing. Its options, checks and errors are those of
+// ApplyPatch. Patches that are already in the log have no effect.
 func (s *Store) Preview(ctx context.Context, key Key, patches []*patch.PatchEvent, opts PatchOptions) (Preview, error) {
 	p, err := newPatching(opts, patches)
 	if err != nil {
@@ -83,8 +89,7 @@ func (p patching) Draft(d *write.Draft) error {
 	return d.Patches(p.opts)
 }
 
-// View returns the session's newest view: what [Store.Get] finds, without the state that
-// sessions share. It fails with [ErrNotFound] if there is no such session.
+// View returns the session's newest view, without shared state. Its errors are those of [Store.Get].
 func (s *Store) View(ctx context.Context, key Key) (fold.View, error) {
 	session, err := s.Get(ctx, key)
 	return session.View, err

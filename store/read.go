@@ -15,30 +15,34 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// A page is the part of a log that one read transaction copies: large enough for speed, small enough for a short
-// transaction.
+// A page is the part of a log that one read transaction copies. These limits keep the transaction short and the
+// number of transactions small.
 const (
 	pageRecords = 512
 	pageBytes   = 1 << 20
 )
 
-// ViewAt returns the session's view after the record with the given seq; 0 gives the view before the first record, with
-// the initial state. Views do not include shared state. It fails with [ErrNotFound] if there is no such session, or no
-// such record yet.
+// ViewAt returns the session's view directly after the record with the given seq. With seq 0 it returns the view
+// before the first record, which has the initial state. A view does not include shared state. ViewAt fails with
+// [ErrNotFound] if the session or the record does not exist, and with [ErrCorrupt] if stored data is damaged.
 func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, error) {
 	if seq == newest {
-		seq-- // no log is so long
+		seq-- // no log is that long
 	}
 	r, _, err := s.replay(ctx, key, seq, scopesQuery{})
 	return r.view, err
 }
 
-// RawEvents yields the records of the session's log from fromSeq on (0 and 1 both mean the first), patches included, in
-// seq order, up to the record that is the last when the iteration starts. No transaction is open while the loop's body
-// runs, so the body may be slow and may write to the store. The iteration ends with [ErrNotFound] if there is no such
-// session or the session is deleted meanwhile. It ends with a *[CorruptError] at a record that cannot be read, or at
-// once if it is unclear where the log ends. If a database failover loses the end of the log, the iteration ends there,
-// or with [ErrConflict] if it has yielded lost records. A record that is erased meanwhile is yielded whole or blank.
+// RawEvents yields the records of the session's log in seq order, patches included, starting at fromSeq. 0 and 1
+// both mean the first record. The iteration ends after the record that was the last one when it started. No
+// transaction is open while the loop's body runs, so the body may be slow and may write to the store. If a record
+// is erased during the iteration, RawEvents yields it either whole or blank.
+//
+// An error is yielded last, with the zero Record:
+//   - [ErrNotFound], if the session does not exist or is deleted during the iteration.
+//   - [ErrCorrupt], if stored data is damaged. For a record that cannot be read, the error is a *[CorruptError].
+//   - [ErrConflict], if a database failover lost records of the log during the iteration. If fromSeq is above 1 and
+//     other records have taken the place of the lost ones, RawEvents cannot notice the loss.
 func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		head, err := s.head(ctx, key)
@@ -50,8 +54,9 @@ func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq
 	}
 }
 
-// Records yields the records of a view's log with the given seqs, which must ascend and not exceed the view's seq. It
-// ends with [ErrNotFound] if the session is gone or was created again.
+// Records yields the records with the given seqs from a view's log. The seqs must ascend, and must not exceed the
+// view's seq; otherwise the error matches [ErrInvalid]. An error is yielded last. It matches [ErrNotFound] if the
+// session was deleted, even if it was created again.
 func (s *Store) Records(ctx context.Context, key Key, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		err := key.Validate()
@@ -63,7 +68,7 @@ func (s *Store) Records(ctx context.Context, key Key, v fold.View, seqs []uint64
 		for rest := seqs; err == nil && len(rest) > 0; {
 			var p page
 			p, err = s.read(ctx, key, v.Creation(), rest)
-			for _, r := range p.records { // the records before a damaged one
+			for _, r := range p.records { // includes the records before a damaged one
 				if !yield(r, nil) {
 					return
 				}
@@ -76,7 +81,7 @@ func (s *Store) Records(ctx context.Context, key Key, v fold.View, seqs []uint64
 	}
 }
 
-// records yields the records of [Store.pages] one by one.
+// records yields the records of [Store.pages] one at a time.
 func (s *Store) records(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		for page, err := range s.pages(ctx, key, head, from, last) {
@@ -93,7 +98,7 @@ func (s *Store) records(ctx context.Context, key Key, head backend.Head, from, l
 	}
 }
 
-// headAndMeta returns a session's head and meta record.
+// headAndMeta returns a session's head and its decoded meta record.
 func (s *Store) headAndMeta(ctx context.Context, key Key) (backend.Head, meta, error) {
 	if err := key.Validate(); err != nil {
 		return backend.Head{}, meta{}, err
@@ -114,7 +119,7 @@ func metaOf(key Key, head backend.Head) (meta, error) {
 	return m, nil
 }
 
-// closedHead is headAndMeta after finishing open receipts of the session.
+// closedHead is headAndMeta, except that it first finishes the session's open receipts.
 func (s *Store) closedHead(ctx context.Context, key Key) (backend.Head, meta, error) {
 	head, m, err := s.headAndMeta(ctx, key)
 	if err == nil && write.CountsOf(head).Open > 0 {
@@ -125,7 +130,7 @@ func (s *Store) closedHead(ctx context.Context, key Key) (backend.Head, meta, er
 	return head, m, err
 }
 
-// head returns a session's head. Every read of a session begins with it.
+// head returns a session's head without its meta record.
 func (s *Store) head(ctx context.Context, key Key) (backend.Head, error) {
 	if err := key.Validate(); err != nil {
 		return backend.Head{}, err
@@ -134,14 +139,15 @@ func (s *Store) head(ctx context.Context, key Key) (backend.Head, error) {
 	return news.Head, fromBackend(key, err)
 }
 
-// page is a part of a log, copied by one read transaction.
+// page holds records that one read transaction copied.
 type page struct {
 	records []patch.Record
-	raw     []backend.Record // as they are stored
+	raw     []backend.Record // the same records in stored form
 }
 
-// pages yields the records from one seq to another, or to the log's end if last is [newest], page by page. At the log's
-// end it yields an error if the records from the first on do not make the head's chain.
+// pages yields the records from seq from to seq last, page by page. If last is [newest], it continues to the end of
+// the log. If it reads the log from its first record to its end, it checks the records against the head's chain,
+// and yields an error if they differ.
 func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[page, error] {
 	var before *backend.Chain
 	if from <= 1 {
@@ -153,12 +159,13 @@ func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, las
 // maxRechecks limits how often a log is read again under a new head.
 const maxRechecks = 3
 
-// pagesAfter is pages with the log's chain before the first of the records, or nil if that is unknown. given are
-// records of the log that were read already, in order.
+// pagesAfter is pages for records that follow a known part of the log. before is the log's chain before the first
+// record to read, or nil if the chain is unknown. given are records that the caller has already read, in seq order.
 //
-// After a failover, the head may be one server's, and the records another's, which has lost the log's end. So records
-// that do not make the head's chain are damage only if the head, read again, is unchanged. Otherwise the error matches
-// [errOtherLog]. If records were erased during the read, the chain is not checked.
+// After a failover, the head may come from one server, and the records from another server that has lost the end of
+// the log. So if the records do not match the head's chain, pagesAfter reads the head again. If the head is
+// unchanged, the records are damaged. If the head has moved, the error matches [errOtherLog]. If records were
+// erased during the read, pagesAfter does not check the chain.
 func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, given []backend.Record, next, last uint64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
 		end := min(last, head.Last)
@@ -171,7 +178,7 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 			for _, r := range p.raw {
 				chain = chain.Add(recordform.Checksum(r.Data))
 			}
-			if len(p.records) > 0 && !yield(p, nil) { // the records before damage can be read
+			if len(p.records) > 0 && !yield(p, nil) { // yield the records before a damaged one
 				return
 			}
 			if err != nil {
@@ -197,8 +204,8 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 	}
 }
 
-// readGiven returns a page of records from one seq to another. It uses the given records if they include the first, and
-// otherwise [Store.read].
+// readGiven returns a page that starts at seq from and ends at seq to or earlier. If given has the first record,
+// the page comes from given; otherwise readGiven calls [Store.read].
 func (s *Store) readGiven(ctx context.Context, key Key, creation string, given []backend.Record, from, to uint64) (page, error) {
 	i, _ := slices.BinarySearchFunc(given, from, func(r backend.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
 	n := 0
@@ -212,9 +219,10 @@ func (s *Store) readGiven(ctx context.Context, key Key, creation string, given [
 	return s.read(ctx, key, creation, seqs)
 }
 
-// read reads the first of the records with the given seqs: at least one, and as many as one transaction should copy. The
-// seqs ascend and are not beyond the end of the log as it was read before; if a server that took over has lost records,
-// the error matches [errOtherLog]. If a record is damaged, the records before it are returned with the error.
+// read reads the first of the records with the given seqs: at least one, and at most as many as one transaction
+// should copy. The seqs must ascend, and the last one must be in the log that the caller has seen. If a record is
+// damaged, read returns an error and the records before the damaged one. If a failover has lost the first record,
+// the error matches [errOtherLog].
 func (s *Store) read(ctx context.Context, key Key, creation string, seqs []uint64) (page, error) {
 	for rechecked := false; ; rechecked = true {
 		raw, err := s.backend.Read(ctx, key.name(), creation, seqs[:min(len(seqs), pageRecords)], pageBytes)
@@ -236,7 +244,7 @@ func (s *Store) read(ctx context.Context, key Key, creation string, seqs []uint6
 	}
 }
 
-// headOfCreation returns the head of a session, which must have the given creation id.
+// headOfCreation returns a session's head. It fails with [ErrNotFound] if the session has another creation id.
 func (s *Store) headOfCreation(ctx context.Context, key Key, creation string) (backend.Head, error) {
 	head, err := s.head(ctx, key)
 	if err == nil && head.Creation != creation {
@@ -249,7 +257,7 @@ func errCreatedAgain(key Key) error {
 	return fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)
 }
 
-// pick reads records of a log, as [Store.read] does.
+// pick returns the records with the given seqs, which must ascend.
 func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint64) ([]patch.Record, error) {
 	p, err := s.pickRaw(ctx, key, creation, seqs)
 	return p.records, err
@@ -270,7 +278,8 @@ func (s *Store) pickRaw(ctx context.Context, key Key, creation string, seqs []ui
 // errOtherLog is [write.ErrOtherLog].
 var errOtherLog = write.ErrOtherLog
 
-// otherLog is errOtherLog for callers of the store, who can read the session again.
+// otherLog returns an errOtherLog that also matches [ErrConflict]. It tells a caller of the store to read the
+// session again.
 func otherLog(key Key) error {
 	return fmt.Errorf("session %s: %w: %w: a server took over that has lost records; read the session again", key, ErrConflict, errOtherLog)
 }

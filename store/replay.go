@@ -19,14 +19,14 @@ import (
 // replayed is a view that was read from the storage.
 type replayed struct {
 	view     fold.View
-	snapshot uint64        // reading began after this seq
-	chain    backend.Chain // of the log up to snapshot
-	head     backend.Head  // the head of the log as read
+	snapshot uint64        // seq of the snapshot that the read started from; 0 if none
+	chain    backend.Chain // chain of the log up to snapshot
+	head     backend.Head  // head of the log at the read
 
 	invocations []string // see [write.State]
 }
 
-// note collects the invocations of records of the log.
+// note adds the invocations of records to r.invocations.
 func (r *replayed) note(records []patch.Record) {
 	for _, rec := range records {
 		if rec.Event != nil && rec.Event.InvocationID() != "" {
@@ -37,9 +37,9 @@ func (r *replayed) note(records []patch.Record) {
 
 const newest = ^uint64(0)
 
-// replay reads the session's view at a seq, or its newest if seq is newest. It begins at a usable snapshot, or else at
-// the first record. It also returns the shared values that shared asks for, as of the moment when the log's end was
-// read.
+// replay reads the session's view at seq, or the newest view if seq is [newest]. It starts from a usable snapshot,
+// or otherwise from the first record. It also returns the shared values that shared asks for, as of the moment when
+// the end of the log was read.
 func (s *Store) replay(ctx context.Context, key Key, seq uint64, shared scopesQuery) (replayed, backend.Fetched, error) {
 	for try := 0; ; try++ {
 		if r, news, err := s.replayOnce(ctx, key, seq, shared); !errors.Is(err, errOtherLog) || try == maxRechecks {
@@ -48,7 +48,8 @@ func (s *Store) replay(ctx context.Context, key Key, seq uint64, shared scopesQu
 	}
 }
 
-// replayOnce is one try of replay. A log within the limits of a cold read is one call of the backend.
+// replayOnce is one attempt of replay. If the log is within the limits of a cold read, it makes one call of the
+// backend.
 func (s *Store) replayOnce(ctx context.Context, key Key, seq uint64, shared scopesQuery) (replayed, backend.Fetched, error) {
 	if err := key.Validate(); err != nil {
 		return replayed{}, backend.Fetched{}, err
@@ -76,17 +77,18 @@ func (s *Store) replayOnce(ctx context.Context, key Key, seq uint64, shared scop
 		}
 		unfit = err
 	}
-	if ctx.Err() != nil || errors.Is(unfit, ErrClosed) || errors.Is(unfit, ErrNotFound) { // deleted meanwhile
+	if ctx.Err() != nil || errors.Is(unfit, ErrClosed) || errors.Is(unfit, ErrNotFound) { // ErrNotFound: the session was deleted meanwhile
 		return replayed{}, news, unfit
 	}
-	// A snapshot is only a cache: if it is unusable, read the log.
+	// A snapshot is only a cache. If it is unusable, read the whole log.
 	s.opts.Logger.Warn("patchlog: a snapshot is not usable; reading the log from its first record", "session", key.String(), "error", unfit)
 	r = empty
 	err = s.foldUpTo(ctx, key, head, &r, seq, nil)
 	return r, news, err
 }
 
-// fromSnapshot returns the view of the snapshot from a cold read, or the empty view if there is none.
+// fromSnapshot returns the view of the snapshot that a cold read fetched, or the empty view if there is no
+// snapshot.
 func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, news backend.Fetched) (replayed, error) {
 	kept := news.Snapshot
 	if kept.Err != nil || kept.Data == nil {
@@ -109,11 +111,11 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, news 
 	return r, err
 }
 
-// foldUpTo folds the records that follow the view, up to the given seq, or to the log's end if that is [newest]. If it
-// fails, r.view has the records before the error.
+// foldUpTo folds the records that follow r.view, up to seq last, or all if last is [newest]. given are records that
+// the caller has already read. If foldUpTo fails, r.view includes the records before the error.
 //
-// If a failover lost records that a snapshot includes, the log's chain shows that, but only once the log is read to its
-// end. given are records that were read already.
+// A failover may lose records that a snapshot includes. Only the chain at the end of the log shows this loss, so
+// foldUpTo reads on to the end after a snapshot.
 func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *replayed, last uint64, given []backend.Record) error {
 	before, end := (*backend.Chain)(nil), last
 	switch at := r.view.Seq(); {
@@ -137,8 +139,8 @@ func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *rep
 	return nil
 }
 
-// foldRecords folds records that follow the view. Records that reverts among them restore are read from the log of the
-// session with the given key and creation.
+// foldRecords folds records that follow the view. If a revert among them restores earlier records, foldRecords
+// reads these from the log of the session.
 func (s *Store) foldRecords(ctx context.Context, key Key, creation string, v fold.View, records []patch.Record) (fold.View, error) {
 	for len(records) > 0 {
 		next, err := v.Apply(records...)
@@ -159,8 +161,8 @@ func (s *Store) foldRecords(ctx context.Context, key Key, creation string, v fol
 	return v, nil
 }
 
-// withRecords calls do with a view that has the supplied records. While do fails because it needs further records,
-// withRecords reads these and calls do again.
+// withRecords calls do with a view that has the supplied records. While do fails because the view lacks records,
+// withRecords reads these records and calls do again.
 func (s *Store) withRecords(ctx context.Context, key Key, v fold.View, supplied []patch.Record, do func(fold.View) error) error {
 	hand := map[uint64]patch.Record{}
 	for _, r := range supplied {
@@ -183,8 +185,8 @@ func (s *Store) withRecords(ctx context.Context, key Key, v fold.View, supplied 
 	}
 }
 
-// newest returns the session's view, and the shared values that shared asks for, as of a moment after the call began.
-// One Fetch gives what the view in memory lacks, or all of it. locked says that the caller holds the handle's lock.
+// newest returns the session's state and the shared values that shared asks for, as of one moment after the call
+// began. One Fetch reads what the view in memory lacks. locked says that the caller holds the handle's lock.
 func (s *Store) newest(ctx context.Context, h *handle, locked bool, shared scopesQuery) (write.State, backend.Fetched, error) {
 	for {
 		c, news, err := s.lastSeen(ctx, h, locked, shared)
@@ -210,12 +212,12 @@ func (s *Store) newest(ctx context.Context, h *handle, locked bool, shared scope
 	}
 }
 
-// advance returns the view with the new records, and publishes it.
+// advance adds the new records to the view, and publishes the result.
 func (s *Store) advance(ctx context.Context, h *handle, c write.State, news backend.Fetched) (write.State, error) {
 	head, v := news.Head, c.View
 	switch {
 	case head.Creation != v.Creation() || head.Edition != v.Edition() || head.Last < v.Seq() || head.Last == v.Seq() && head.Chain != c.Chain:
-		return c, errOtherLog // a failover may have lost acknowledged records
+		return c, errOtherLog // a failover may have lost acknowledged records, or records were erased
 	case head.Token == c.Token:
 		return c, nil
 	}
@@ -229,7 +231,7 @@ func (s *Store) advance(ctx context.Context, h *handle, c write.State, news back
 		r.chain = r.chain.Add(recordform.Checksum(raw.Data))
 	}
 	r.view, err = s.foldRecords(ctx, h.key, head.Creation, v, p.records)
-	if err == nil { // check the records beyond one Fetch, and the head's chain
+	if err == nil { // read the records beyond one Fetch, and check the head's chain
 		r.snapshot = r.view.Seq()
 		err = s.foldUpTo(ctx, h.key, head, &r, newest, nil)
 	}
@@ -241,8 +243,8 @@ func (s *Store) advance(ctx context.Context, h *handle, c write.State, news back
 	return next, nil
 }
 
-// lastSeen returns the session's state from memory, which may be out of date. If there is none, it reads the state,
-// with the shared values that shared asks for, and also returns what it fetched.
+// lastSeen returns the session's state in memory, which may be out of date. If there is none, it reads the state
+// from the storage, with the shared values that shared asks for, and also returns what it fetched.
 func (s *Store) lastSeen(ctx context.Context, h *handle, locked bool, shared scopesQuery) (write.State, backend.Fetched, error) {
 	c := h.newest.Load()
 	if c == nil && !locked {

@@ -16,72 +16,73 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// Retention is the policy for an app's sessions. The zero value keeps everything.
+// Retention is the policy for the sessions of an app. The zero value keeps everything.
 type Retention struct {
-	// DeleteAfter is how long a session is kept after its last use; 0 means forever.
+	// DeleteAfter is how long a session is kept after its last use. 0 means forever.
 	DeleteAfter time.Duration
 
-	// KeepPinned keeps sessions with a visible pinned event, however old they are.
+	// KeepPinned keeps each session that has a visible pinned event, whatever its age.
 	KeepPinned bool
 
-	// EraseHiddenAfter is how long an event may be hidden by a patch before it is erased; 0 means forever. Pinned
-	// events, and summaries of erased events, stay.
+	// EraseHiddenAfter is how long a patch may hide an event before the event is erased. 0 means forever. Pinned
+	// events are not erased, and neither are summaries of erased events.
 	EraseHiddenAfter time.Duration
 }
 
-// Retained reports what [Store.Retain] did with a session. Either Retain deleted the session; or it kept the session
-// although it was due, erased events of it, or both. If Deleted, Kept and Erased are all zero, Retain finished an
-// interrupted erasure.
+// Retained is what [Store.Retain] did with a session. Retain may have deleted the session, kept it although it was
+// due, or erased events in it. It may also have kept the session and erased events. If Deleted, Kept and Erased are
+// all zero, Retain only finished an interrupted erase.
 type Retained struct {
 	Info
 
-	// Used is when the session was used last: the latest of its creation and the times of its last 32 records other than receipts.
+	// Used is the time of the last use: the latest of the session's creation and the times of its last 32 records,
+	// without receipts.
 	Used time.Time `json:"used,omitzero"`
 
-	Deleted bool   `json:"deleted"` // or would be
-	Kept    string `json:"kept"`    // why it was kept although it is due: [KeptPinned] or [KeptUsed]
-	Erased  int    `json:"erased"`  // the number of hidden events that were erased, or would be
+	Deleted bool   `json:"deleted"` // the session was deleted; in a dry run, would be
+	Kept    string `json:"kept"`    // why a session that is due was kept: [KeptPinned] or [KeptUsed]; otherwise ""
+	Erased  int    `json:"erased"`  // number of hidden events that were erased; in a dry run, would be
 }
 
-// Reasons to keep a session that is due to be deleted.
+// Reasons to keep a session that is due for deletion.
 const (
-	KeptPinned = "pinned" // a pinned event is visible, and the policy has KeepPinned
+	KeptPinned = "pinned" // a pinned event is visible, and the policy sets KeepPinned
 	KeptUsed   = "used"   // a write came after Retain had found the session due
 )
 
 const (
-	usedRecords = 32          // how many of the last records are searched for the last use
-	retainLease = "retain"    // not the name of a session
-	retainTime  = time.Minute // the lease is extended for each session
+	usedRecords = 32          // how many of the last records count for the last use
+	retainLease = "retain"    // cannot be the name of a session
+	retainTime  = time.Minute // how long the lease lasts; each session extends it
 )
 
 // RetainOptions are options of [Store.Retain].
 type RetainOptions struct {
-	// DryRun reports what is due without deleting or erasing. It needs no lease.
+	// DryRun reports what is due, and deletes and erases nothing. It needs no lease.
 	DryRun bool
 }
 
-// Retain deletes sessions that were unused for longer than [Retention.DeleteAfter], and in the other sessions erases
-// events that were hidden for longer than [Retention.EraseHiddenAfter]. policies are by app name; "" is for all other
-// apps. Each step of the iteration works on one session; only sessions for which something was due are yielded. The
-// loop may stop at any step: the next Retain does the rest.
+// Retain deletes the sessions whose last use is longer ago than [Retention.DeleteAfter]. In the other sessions it
+// erases the events that have been hidden for longer than [Retention.EraseHiddenAfter]. policies are by app name;
+// the policy "" is for all apps without one. Each step of the iteration handles one session, and Retain yields only
+// sessions for which something was due. If the loop ends early, the next Retain handles the remaining sessions.
 //
-// The last use of a session is [Retained.Used]. It depends on the events' own timestamps. So a session of events with
-// old timestamps counts as used at its creation, and a timestamp in the future keeps the session until that time plus
-// DeleteAfter. A copy of a session has the times of its original. A session that is written to after it was found due
-// is kept.
+// The last use of a session is [Retained.Used]. It depends on the timestamps that the events carry. A session whose
+// events have old timestamps counts as used at its creation. If a timestamp lies in the future, Retain keeps the
+// session until DeleteAfter after that time. A copy of a session has the times of the original. If a session is
+// written to after Retain found it due, Retain keeps it.
 //
-// Retain erases unpinned events that a patch hid before the limit and that have been hidden since. The time of a patch
-// counts as the newest timestamp of the records up to the patch. Retain erases as [Store.Erase] does with
-// [patch.KeepSummaries] and [patch.KeepValues], which cannot be undone. The newest view, its state and its summaries do
-// not change, but the erased events are blank in earlier views and histories, and after a revert. The receipt's author
-// is "retention". Unlike Erase, Retain leaves related sessions alone: an event that is hidden in one session may be
-// visible in a fork, and stays there. Retain also finishes interrupted erasures.
+// Retain erases an unpinned event if a patch hid it before the limit and it has been hidden since. The time of that
+// patch is the newest timestamp among the records up to the patch. Retain erases as [Store.Erase] does with
+// [patch.KeepSummaries] and [patch.KeepValues]; this cannot be undone. The newest view, its state and its summaries
+// do not change. The erased events are blank in earlier views, in histories and after a revert. The author of the
+// receipt is "retention". Unlike Erase, Retain does not erase the event in forks and other related sessions, where
+// the event may be visible. Retain also finishes interrupted erases.
 //
-// One process at a time may run Retain on a storage. While another process runs it, and for up to a minute after that
-// process crashed, the error matches [ErrRetainRunning]. A damaged session is yielded with an error that matches
-// [ErrCorrupt], and stays. If a session cannot be deleted, it stays and the iteration ends with the error. The error
-// matches [ErrInvalid] if a policy is invalid.
+// If several processes share a server, only one of them may run Retain at a time. While another process runs
+// Retain, and for up to a minute after that process crashed, the error matches [ErrRetainRunning]. If a policy is
+// invalid, the error matches [ErrInvalid]. If a session is damaged, Retain yields an error that matches
+// [ErrCorrupt], keeps the session and continues. Any other error ends the iteration.
 func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts RetainOptions) iter.Seq2[Retained, error] {
 	return func(yield func(Retained, error) bool) {
 		for _, app := range slices.Sorted(maps.Keys(policies)) {
@@ -107,7 +108,7 @@ func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts 
 			if err == nil {
 				r, due, err = s.retain(ctx, info, policy, opts.DryRun)
 			}
-			if errors.Is(err, ErrNotFound) || err == nil && !due { // it was deleted meanwhile, or stays as it is
+			if errors.Is(err, ErrNotFound) || err == nil && !due { // it was deleted meanwhile, or nothing was due
 				continue
 			}
 			if !yield(r, err) || err != nil && !errors.Is(err, ErrCorrupt) {
@@ -117,7 +118,7 @@ func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts 
 	}
 }
 
-// retain deletes a session if it is due, and otherwise erases its due events.
+// retain deletes a session if it is due, and otherwise erases its due events. due reports whether anything was due.
 func (s *Store) retain(ctx context.Context, info Info, policy Retention, dryRun bool) (r Retained, due bool, err error) {
 	r.Info = info
 	now := s.opts.Now()
@@ -195,7 +196,7 @@ func (s *Store) used(ctx context.Context, key Key, head backend.Head, created ti
 		if err != nil {
 			return latest, err
 		}
-		if at := records.Envelope(r).Timestamp(); at.After(latest) && !receipt.Is(r) { // an erasure is no use
+		if at := records.Envelope(r).Timestamp(); at.After(latest) && !receipt.Is(r) { // an erase is not a use
 			latest = at
 		}
 	}

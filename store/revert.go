@@ -9,33 +9,34 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// UndoOptions are options of [Store.Revert] and [Store.Rewind]. With the zero value they apply to the log as it is at
-// the time of the call.
+// UndoOptions are options of [Store.Revert] and [Store.Rewind]. The zero value applies the call to the newest log.
 type UndoOptions struct {
-	// On is the view that the author saw: the error matches [ErrConflict] if a patch was logged after that view. A
-	// rewind also hides events appended after that view.
+	// On, if set, is the view that the caller saw. If a patch was logged after that view, the error matches
+	// [ErrConflict]. Events that were appended after that view are no conflict; a rewind hides them too.
 	On fold.View
 
-	// Author is the author of the patches.
+	// Author is the author of the logged patches.
 	Author string
 
-	// AllowOrphans accepts a revert that splits a function call from its response. A rewind may always do so.
+	// AllowOrphans accepts a revert that separates a function call from its response. A rewind always may.
 	AllowOrphans bool
 
-	// DryRun reports what the call would do, and writes nothing. The real call logs its records with other ids and
-	// times. Do not make patches from the returned view.
+	// DryRun reports what the call would do, and writes nothing. The real call uses other ids and times. Do not
+	// make patches from the returned view.
 	DryRun bool
 }
 
-// Revert undoes a patch and all active patches of its group: what they inserted is removed, and what they removed is
-// restored, with its state, whatever was logged since. It logs a revert for each patch, newest first, all in one
-// durable commit or none. These reverts are a group too, so a Revert of one of them redoes all the patches.
+// Revert undoes a patch and all active patches of its group. It removes the events that they inserted and restores
+// the events that they removed, with the state of these events. Records that were logged since stay. Revert logs
+// one revert for each patch, newest first, in one durable commit. If it fails, it logs none of them. The reverts
+// form a group, so a Revert of any of them redoes all the patches.
 //
-// It reads the restored events without making other writers wait. Calls and responses are checked for all patches at once.
+// Revert reads the restored events without blocking other writers. It checks function calls and responses for all
+// patches together.
 //
-// The error matches [ErrInvalid] if no applied patch has the id. It matches [ErrBlocked] if a later patch depends on
-// one of the patches (then it names the patch to revert first), or if all are undone already. Other errors are as for
-// [Store.ApplyPatch].
+// The error matches [ErrInvalid] if no applied patch has the id. It matches [ErrBlocked] if a later patch must be
+// reverted first, or if all the patches are already reverted. The *[BlockedError] says which, and names the patch to
+// revert. Other errors are those of [Store.ApplyPatch].
 func (s *Store) Revert(ctx context.Context, key Key, patchID string, opts UndoOptions) (Committed, error) {
 	p := undoing{s, opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		ids, err := v.RevertTargets(patchID)
@@ -48,12 +49,13 @@ func (s *Store) Revert(ctx context.Context, key Key, patchID string, opts UndoOp
 	return s.commitOrDraft(ctx, key, opts.On.Creation(), p, opts.DryRun)
 }
 
-// Rewind restores the session as it was before the first event of an invocation, as [fold.View.Rewind] plans it. All
-// patches are logged in one durable commit, or none. They are a group: [Store.Revert] of one of them undoes all.
-// Nothing is logged if no event of that invocation or later is visible. Shared scopes stay as they are. A rewind may
-// hide pinned events, and may leave calls without a response.
+// Rewind restores the session as it was before the first event of an invocation. [fold.View.Rewind] states the
+// exact rules. Rewind logs its patches in one durable commit. If it fails, it logs none of them. The patches form a
+// group, so a [Store.Revert] of any of them undoes the rewind. If no event of that invocation or later is visible
+// or affects the state, Rewind logs nothing. Shared scopes do not change. A rewind may hide pinned events, and may
+// leave function calls without a response.
 //
-// The error matches [ErrEventNotFound] if no event of the log belongs to the invocation. Other errors are as for
+// The error matches [ErrEventNotFound] if no event of the log belongs to the invocation. Other errors are those of
 // [Store.ApplyPatch].
 func (s *Store) Rewind(ctx context.Context, key Key, invocationID string, opts UndoOptions) (Committed, error) {
 	creation, from, err := s.firstOf(ctx, key, opts.On.Creation(), invocationID)
@@ -66,8 +68,8 @@ func (s *Store) Rewind(ctx context.Context, key Key, invocationID string, opts U
 	return s.commitOrDraft(ctx, key, creation, p, opts.DryRun)
 }
 
-// firstOf finds the first event of an invocation, and the creation id of the session that has it. If creation is not
-// empty, the session must have that id.
+// firstOf returns the creation id of the session and the seq of the invocation's first event. If creation is not
+// empty, the session must have that creation id.
 func (s *Store) firstOf(ctx context.Context, key Key, creation, invocationID string) (_ string, seq uint64, err error) {
 	if invocationID == "" {
 		return "", 0, fmt.Errorf("%w: the invocation to rewind to has no id", ErrInvalid)
@@ -89,7 +91,7 @@ func (s *Store) firstOf(ctx context.Context, key Key, creation, invocationID str
 	return head.Creation, seqs[0], nil
 }
 
-// undoing is the plan to log patches made from the newest view.
+// undoing is the plan to log patches that are made from the newest view.
 type undoing struct {
 	store   *Store
 	opts    UndoOptions

@@ -15,43 +15,45 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// Salvaged reports what [Salvage] found and wrote.
+// Salvaged is the result of [Salvage].
 type Salvaged struct {
 	// Sessions are the sessions with recovered records, or with records that are known to be lost.
 	Sessions []SalvagedSession `json:"sessions"`
-	Records  int               `json:"records"` // recovered, in all sessions
+	Records  int               `json:"records"` // number of recovered records in all sessions
 
-	// Shared are the shared values. Names are as stored, with a slash between their parts.
+	// Shared are the shared values. Names are as stored, with a slash between their parts. Written is the number of
+	// written values.
 	Shared struct {
 		Written int      `json:"written"`
-		Maybe   []string `json:"maybe"` // written values that may be outdated
-		Lost    []string `json:"lost"`  // names found without a value
+		Maybe   []string `json:"maybe"` // names of written values that may be outdated
+		Lost    []string `json:"lost"`  // names that were found without a value
 	} `json:"shared"`
 
-	// LeftOut is how many sessions were left out by [SalvageOptions.LeaveOutDoubtful].
+	// LeftOut is the number of sessions that [SalvageOptions.LeaveOutDoubtful] left out.
 	LeftOut int `json:"leftOut"`
 
-	// Deleted and DeletedRecords count the deleted or unfinished sessions that were found and omitted, and their records.
+	// Deleted is the number of sessions that were found and left out because they were deleted or never completed.
+	// DeletedRecords is the number of their records.
 	Deleted        int `json:"deleted"`
 	DeletedRecords int `json:"deletedRecords"`
 
-	Pages       uint64 `json:"pages"`       // that the file has, or has room for
-	Metas       int    `json:"metas"`       // how many of the two pages that name the newest commit are whole
-	BrokenPages int    `json:"brokenPages"` // pages in use that cannot be read as pages
-	Unread      int64  `json:"unread"`      // bytes that the disk failed to read
+	Pages       uint64 `json:"pages"`       // number of pages that the file has, or has room for
+	Metas       int    `json:"metas"`       // how many of the two pages that name the newest commit are intact: 0, 1 or 2
+	BrokenPages int    `json:"brokenPages"` // number of pages in use that cannot be read as pages
+	Unread      int64  `json:"unread"`      // number of bytes that the disk failed to read
 }
 
-// SalvagedSession reports what [Salvage] recovered of one session.
+// SalvagedSession is what [Salvage] recovered of one session.
 type SalvagedSession struct {
-	// Key is the session's key, or a new one if the session is Nameless.
+	// Key is the session's key, or a new key if Nameless is set.
 	Key Key `json:"key"`
-	// Parts are the sessions that the records were written to, in the order of the records.
+	// Parts are the sessions that Salvage wrote the records to, in record order.
 	Parts []SalvagedPart `json:"parts"`
 	// Records is the number of records in all parts.
 	Records int `json:"records"`
 	// Lost are the seqs of records that existed and were not found.
 	Lost []patch.Span `json:"lost"`
-	// ReceiptLost are the seqs of blank records that were found, and whose receipt is not in the same part. Verify
+	// ReceiptLost are the seqs of recovered blank records whose receipt is not in the same part. [Store.Verify]
 	// reports these records.
 	ReceiptLost []patch.Span `json:"receiptLost"`
 	// EndUnknown reports that the last seq of the log is unknown.
@@ -67,50 +69,60 @@ type SalvagedSession struct {
 	Whole bool `json:"whole"`
 }
 
-// SalvagedPart is a session that [Salvage] wrote: a stretch of a log.
+// SalvagedPart is a session that [Salvage] wrote. It contains the records of a log with the seqs of Span, which are
+// the seqs in the damaged file.
 type SalvagedPart struct {
 	Key Key `json:"key"`
 	patch.Span
-	// Log reports that the part is the beginning of the log. Any other part follows a gap: its first record was record From of
-	// the log, and its patches are kept as text.
+	// Log reports that the part is the beginning of the log, with its seqs. Any other part follows a gap. Its
+	// record 1 was record From of the log, and its patches are stored as text.
 	Log bool `json:"log"`
-	// Texts is the number of patches kept as text.
+	// Texts is the number of patches that are stored as text.
 	Texts int `json:"texts"`
-	// Doubtful reports that at least one of these records may be wrong: a checksum over them does not match.
+	// Doubtful reports that at least one record of the part may be wrong, because a checksum over these records
+	// does not match.
 	Doubtful bool `json:"doubtful"`
 }
 
 // SalvageOptions are options of [Salvage]. The zero value writes everything that is found.
 type SalvageOptions struct {
-	// LeaveOutDoubtful omits the sessions that may have been deleted.
+	// LeaveOutDoubtful leaves out the sessions that may have been deleted.
 	LeaveOutDoubtful bool
 
-	// Progress, if not nil, is called after each session with the number of sessions done and the number of all
+	// Progress, if not nil, is called after each session with the number of finished sessions and the number of all
 	// sessions.
 	Progress func(done, all int)
 }
 
-// Salvage recovers the sessions of a bbolt file in any state and writes them to a store. It finds each record whose row
-// header and checksum are intact, even if no page leads to it. It only reads the file; no program should write to the
-// file meanwhile. It needs about 40 bytes of memory for each copy of a record, and memory for one session's view, the
-// longest record and all shared values. The shared values are written in one commit.
+// Salvage recovers the sessions of a bbolt file in any condition and writes them to a store. It finds each record
+// whose row header and checksum are intact, even if no page refers to the record. It only reads the file. While it
+// runs, no program should write to the file. It needs about 40 bytes of memory for each copy of a record, and also
+// memory for the view of one session, the longest record and all shared values.
 //
-// A session with all its records is created with its key, initial state, time of creation and seqs. If records are
-// missing, the session ends before the first gap; until there its log is exact. The records after a gap become another
-// session, KEY~from-SEQ, whose record 1 was record SEQ. Its events are unchanged. A patch after a gap refers to a view
-// that is lost, so it becomes an event without effect. The event has the patch's id, author and time, and its seq and
-// text in customMetadata.patchlog.salvaged.
+// If all records of a session are found, Salvage creates the session with its key, initial state, time of creation
+// and seqs. If records are missing, that session ends before the first gap, and is exact up to there. The records
+// after a gap become another session with the key KEY~from-SEQ. Its record 1 was record SEQ of the log. Its events
+// are unchanged. A patch after a gap refers to a view that is lost, so Salvage writes an event without effect in
+// its place. The event has the patch's id, author and time. Its customMetadata.patchlog.salvaged has the patch's
+// seq and text.
 //
-// These sessions have a mark in their key: KEY~maybe-deleted if something in the file says that the session was
-// deleted, KEY~without-state if its initial state is lost, and salvaged/unknown/session-NUMBER if its key is lost.
-// Sessions that were certainly deleted are omitted. If the file does not tell whether a session was deleted, the
-// session has its own key, and SalvagedSession.MaybeDeleted is set. A session that the store has already is not
-// changed: the salvaged session gets the first free key of KEY~2, KEY~3 and so on.
+// Some keys have a suffix or a new name:
+//   - KEY~maybe-deleted, if something in the file indicates that the session was deleted.
+//   - KEY~without-state, if the initial state is lost.
+//   - salvaged/unknown/session-NUMBER, if the key is lost.
+//   - KEY~2, KEY~3 and so on, if the store already has a session with the key. Salvage does not change that
+//     session.
 //
-// Erased events stay erased, even if free pages still hold them, provided that their blanks or the receipt are found.
+// Salvage leaves out sessions that were certainly deleted. If the file does not show whether a session was deleted,
+// the session keeps its key, and SalvagedSession.MaybeDeleted is set.
 //
-// Each session is written completely or not at all. Damage of the file is no error: the result reports it. Salvage fails if it
-// cannot write, if the context ends, or if there is no file.
+// Erased events stay erased, even if free pages still contain them, provided that Salvage finds their blanks or the
+// receipt.
+//
+// Each session is written completely or not at all. The shared values are written in one commit. Damage of the file
+// is not an error; the result reports it. Salvage fails if it
+// cannot write to the store, if ctx ends, or if an argument is nil. The result then reports what was written before the
+// error.
 func Salvage(ctx context.Context, from *io.SectionReader, to *Store, opts SalvageOptions) (Salvaged, error) {
 	if from == nil || to == nil || from.Size() < 0 {
 		return Salvaged{}, fmt.Errorf("%w: the file to salvage is nil, or shorter than nothing, or the store is nil", ErrInvalid)
@@ -149,7 +161,8 @@ type salvaging struct {
 	out   Salvaged
 }
 
-// free returns the key with a mark, or with the first number after it that gives a free key.
+// free returns a key that the store does not have: key with the suffix mark, or with mark and the lowest possible
+// number.
 func (v *salvaging) free(ctx context.Context, key Key, mark string) (Key, error) {
 	base := key.Session
 	for n := 1; ; n++ {
@@ -208,7 +221,7 @@ func (v *salvaging) writeShared(ctx context.Context) error {
 	return fromBackend(Key{}, err)
 }
 
-// isSharedName reports whether a name is one that [sharedName] makes.
+// isSharedName reports whether [sharedName] can return the name.
 func isSharedName(name string) bool {
 	parts := strings.Split(name, partEnd)
 	scope := statekey.ScopeOf(parts[len(parts)-1])

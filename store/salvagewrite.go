@@ -23,7 +23,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 		EndUnknown: !l.Ended, MaybeDeleted: l.Doubt, Nameless: !l.Named,
 	}}
 	if l.Named {
-		w.out.Key, _ = keyOf(l.Name) // it is one
+		w.out.Key, _ = keyOf(l.Name) // cannot fail: Logs has checked the name
 	}
 	if l.Entry != nil {
 		w.meta = v.meta(l)
@@ -39,7 +39,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 	case w.out.Stateless:
 		w.mark = "~without-state"
 	}
-	if !w.out.Stateless && !l.Says { // the session exists, even if all its records are lost
+	if !w.out.Stateless && !l.Says { // the session exists, even if all of its records are lost
 		if err := w.begin(ctx, 1, true, false); err != nil {
 			return err
 		}
@@ -100,8 +100,8 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 	return nil
 }
 
-// meta returns a session's meta record, with null for erased values of the initial state. It returns nil if the record is
-// lost.
+// meta returns a session's meta record, or nil if the record is lost. Values of the initial state that were erased
+// are null.
 func (v *salvaging) meta(l *salvage.Log) *meta {
 	creation, data, err := v.ReadMeta(*l.Entry)
 	if err != nil {
@@ -112,25 +112,25 @@ func (v *salvaging) meta(l *salvage.Log) *meta {
 		return nil
 	}
 	receipt.NullInitial(m.initial, l.Receipts)
-	m.lineage = erase.Descend(creation, m.lineage, newest) // forks of the old session count as forks of the new one
+	m.lineage = erase.Descend(creation, m.lineage, newest) // forks of the old session are also related to the new one
 	return &m
 }
 
-// salvagedWriter writes the parts of a session, one after another.
+// salvagedWriter writes the parts of one session, one after another.
 type salvagedWriter struct {
 	*salvaging
 	log  *salvage.Log
 	out  SalvagedSession
-	mark string // of the session's key
-	meta *meta  // of the session's first part
+	mark string // suffix of the session's key
+	meta *meta  // for the parts of the session
 
-	part   *SalvagedPart // nil before the first one
+	part   *SalvagedPart // nil between parts
 	made   *write.Creation
-	handle *handle       // of the part
-	marks  receipt.Marks // of the part
+	handle *handle       // of the part's session
+	marks  receipt.Marks // of the part's records
 }
 
-// begin begins a part. seq is the seq of its first record in the old log.
+// begin begins a part whose first record has the given seq in the old log.
 func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bool) error {
 	mark := w.mark
 	if !log {
@@ -155,7 +155,7 @@ func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bo
 func (w *salvagedWriter) add(rec patch.Record, form []byte) error {
 	view := w.made.View
 	next, err := view.Apply(rec)
-	if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) { // the part is the log's beginning, so it has them
+	if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) { // the part is the beginning of the log, so the log has these records
 		next, err = view.WithRecords(w.read(need.Seqs)).Apply(rec)
 	}
 	if err != nil {
@@ -168,7 +168,7 @@ func (w *salvagedWriter) add(rec patch.Record, form []byte) error {
 	return w.made.Stage()
 }
 
-// read reads records of the log.
+// read returns the records of the log with the given seqs, as far as they were found.
 func (w *salvagedWriter) read(seqs []uint64) (records []patch.Record) {
 	for _, seq := range seqs {
 		i, ok := slices.BinarySearchFunc(w.log.Records, seq, func(r bolt.ScannedRecord, seq uint64) int { return cmp.Compare(r.Seq, seq) })
@@ -197,7 +197,9 @@ func (w *salvagedWriter) end(ctx context.Context) error {
 		}
 	}
 	if all, unstaged := w.made.Count(); unstaged > 0 && all > unstaged {
-		// An id that is there twice is refused at the end of a log, and not within.
+		// Stage the remaining records, so that the last commit has none. An id that occurs twice within one commit
+		// is accepted. An id that an earlier commit of this part contains is refused: StageAll then fails with
+		// [ErrCorrupt], and Commit would fail in the same way.
 		if err := w.made.StageAll(); err != nil {
 			return err
 		}
@@ -218,8 +220,8 @@ func (w *salvagedWriter) end(ctx context.Context) error {
 	return nil
 }
 
-// withoutView returns the record for a log that lacks its beginning, where the record gets another seq. A patch becomes
-// an event without effect that has the patch's text.
+// withoutView returns the record as a record with seq place for a log that lacks its beginning. A patch becomes an
+// event without effect that contains the patch as text.
 func withoutView(rec patch.Record, place uint64) (patch.Record, []byte, error) {
 	if p := rec.Patch; p != nil {
 		text, err := rec.MarshalJSON()

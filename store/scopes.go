@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// scope holds the values of one shared scope, an app's or a user's, at one of its versions. It is immutable; nil has no
+// scope is the content of one shared scope, of an app or of a user, at one version. It is immutable. nil has no
 // values.
 type scope struct {
 	version backend.Token
@@ -34,7 +34,7 @@ func (s *scope) all() iter.Seq2[string, patch.Value] {
 	return maps.All(s.values)
 }
 
-// with returns the scope after the changes that are of its kind.
+// with returns the scope after those changes whose keys are of the given kind.
 func (s *scope) with(changes []patch.Change, kind statekey.Scope) *scope {
 	next := &scope{values: maps.Collect(s.all())}
 	for _, c := range changes {
@@ -45,29 +45,29 @@ func (s *scope) with(changes []patch.Change, kind statekey.Scope) *scope {
 	return next
 }
 
-// scopeCache keeps the values of shared scopes, so that a read of a session needs only their versions. If they exceed
-// limit, all are dropped.
+// scopeCache caches the values of shared scopes. While a cached version is current, a read of a session fetches
+// only the version. If a new scope would exceed limit, the cache first drops all scopes.
 type scopeCache struct {
 	mu     sync.Mutex
 	limit  int
 	bytes  int
-	scopes map[string]*scope // by their names in the backend
+	scopes map[string]*scope // by the scope's name in the backend
 }
 
-// scopesQuery asks for the shared scopes of a session, except those whose cached version is current. The zero value
-// asks for none.
+// scopesQuery asks for the shared scopes of a session. The backend leaves out the values of a scope whose cached
+// version is current. The zero value asks for no scope.
 type scopesQuery struct {
 	key    Key
-	names  []string // of the app's and the user's scope
+	names  []string // names of the app's scope and the user's scope
 	cached []*scope
 }
 
-// scopePrefixes returns the prefixes of the names of a session's shared values.
+// scopePrefixes returns the prefixes of the names of a session's shared values: the app's, then the user's.
 func scopePrefixes(key Key) []string {
 	return []string{prefixOf("app", key.App), prefixOf("user", key.App, key.User)}
 }
 
-// ask returns the query of a session's scopes.
+// ask returns the query for a session's scopes.
 func (c *scopeCache) ask(key Key) scopesQuery {
 	q := scopesQuery{key: key, names: scopePrefixes(key)}
 	c.mu.Lock()
@@ -78,7 +78,7 @@ func (c *scopeCache) ask(key Key) scopesQuery {
 	return q
 }
 
-// query returns a backend's query extended by the scopes.
+// query returns a backend's query with the scopes added.
 func (q scopesQuery) query(of backend.Query) backend.Query {
 	of.Shared = q.names
 	for _, s := range q.cached {
@@ -91,7 +91,7 @@ func (q scopesQuery) query(of backend.Query) backend.Query {
 	return of
 }
 
-// session returns a session with the scopes from the answer to a query.
+// session returns a Session with the view and with the scopes that a query returned.
 func (c *scopeCache) session(q scopesQuery, v fold.View, news backend.Fetched) (Session, error) {
 	scopes := make([]*scope, len(q.names))
 	for i, name := range q.names {

@@ -14,15 +14,17 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Session is a session as [Store.Get] found it: its newest view, and the shared state at that moment. It is immutable.
+// Session is the result of [Store.Get]: the session's newest view and the shared state at the same moment. It is
+// immutable.
 type Session struct {
 	Key  Key
 	View fold.View
 
-	app, user *scope // read only
+	app, user *scope // immutable; nil has no values
 }
 
-// State returns a copy of the session's state merged with the shared state. The values are those of [patch.Value.Any].
+// State returns the session's state merged with the shared state. The map is a copy. Its values are those that
+// [patch.Value.Any] returns.
 func (s Session) State() map[string]any {
 	state := s.View.State()
 	for key, value := range s.sharedValues() {
@@ -31,14 +33,14 @@ func (s Session) State() map[string]any {
 	return state
 }
 
-// Values returns a copy of the session's state merged with the shared state.
+// Values returns the session's state merged with the shared state. The map is a copy.
 func (s Session) Values() map[string]patch.Value {
 	values := maps.Collect(s.View.Values())
 	maps.Insert(values, s.sharedValues())
 	return values
 }
 
-// Value returns the value of a state key, of the session or a shared scope.
+// Value returns the value of a state key of the session or of a shared scope. ok reports whether the key is set.
 func (s Session) Value(key string) (value patch.Value, ok bool) {
 	switch statekey.ScopeOf(key) {
 	case statekey.App:
@@ -62,15 +64,18 @@ func (s Session) sharedValues() iter.Seq2[string, patch.Value] {
 	}
 }
 
-// CreateOptions are options of [Store.Create]. The zero value means the defaults.
+// CreateOptions are options of [Store.Create]. The zero value selects the defaults.
 type CreateOptions struct {
-	// Created becomes the session's [Info.Created]; the zero time means now.
+	// Created becomes the session's [Info.Created]. The zero time means now.
 	Created time.Time
 }
 
-// Create creates a session with an initial state, which may be nil. Keys with prefix app: or user: go to the shared
-// scope, in the same commit; those with prefix temp: are dropped. Each value is a [patch.Value], or a value that
-// [patch.NewValue] accepts. Create fails with [ErrExists] if the session exists.
+// Create creates a session with an initial state. state may be nil. Each value is a [patch.Value] or a value that
+// [patch.NewValue] accepts. Keys with the prefix app: or user: go to the shared scope, in the same commit. Keys
+// with the prefix temp: are dropped.
+//
+// Create fails with [ErrExists] if the session exists, with [ErrInvalid] if the key or the state is invalid, and
+// with [ErrTooLarge] if the initial state is too large.
 func (s *Store) Create(ctx context.Context, key Key, state map[string]any, opts CreateOptions) (Session, error) {
 	if err := key.Validate(); err != nil {
 		return Session{}, err
@@ -82,7 +87,7 @@ func (s *Store) Create(ctx context.Context, key Key, state map[string]any, opts 
 	if err != nil {
 		return Session{}, err
 	}
-	// The shared scopes are read first: after the commit nothing must fail.
+	// Read the shared scopes before the commit, because after it nothing may fail.
 	session, err := s.withScopes(ctx, key)
 	if err != nil {
 		return Session{}, err
@@ -95,8 +100,9 @@ func (s *Store) Create(ctx context.Context, key Key, state map[string]any, opts 
 	return session, nil
 }
 
-// Get returns the session with its newest view, which includes all writes acknowledged before the call. It fails with
-// [ErrNotFound] if there is no such session, and with a *[CorruptError] if a record cannot be read.
+// Get returns the session with its newest view. The view includes all writes that were acknowledged before the
+// call. Get fails with [ErrNotFound] if the session does not exist, and with [ErrCorrupt] if stored data is
+// damaged. If a record cannot be read, the error is a *[CorruptError].
 func (s *Store) Get(ctx context.Context, key Key) (Session, error) {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
@@ -108,7 +114,7 @@ func (s *Store) Get(ctx context.Context, key Key) (Session, error) {
 	return s.scopes.session(shared, c.View, news)
 }
 
-// withScopes returns a session without a view, with its shared state.
+// withScopes returns a Session with its shared state and the zero View.
 func (s *Store) withScopes(ctx context.Context, key Key) (Session, error) {
 	shared := s.scopes.ask(key)
 	news, err := s.backend.Fetch(ctx, shared.query(backend.Query{}))
@@ -118,7 +124,7 @@ func (s *Store) withScopes(ctx context.Context, key Key) (Session, error) {
 	return s.scopes.session(shared, fold.View{}, news)
 }
 
-// sharedValue reads a shared value. The error names its scope and key.
+// sharedValue decodes a shared value. The error names the scope and the key.
 func sharedValue(raw backend.Value) (value patch.Value, err error) {
 	if err = named(raw.Err); err == nil {
 		err = value.UnmarshalBinary(raw.Data)
@@ -129,7 +135,7 @@ func sharedValue(raw backend.Value) (value patch.Value, err error) {
 	return value, err
 }
 
-// sharedName is the name of a shared value in the backend.
+// sharedName returns the name of a shared value in the backend.
 func sharedName(key Key, stateKey string) string {
 	if statekey.ScopeOf(stateKey) == statekey.App {
 		return prefixOf("app", key.App) + escapeNUL(stateKey)

@@ -13,13 +13,13 @@ import (
 
 // snapshotter writes snapshots in the background, one at a time.
 type snapshotter struct {
-	turn    chan struct{} // holds a token while a snapshot is written
+	turn    chan struct{} // has an element while a snapshot is written
 	mu      sync.Mutex
 	closed  bool
 	writing sync.WaitGroup
 }
 
-// close accepts no more snapshots, and waits until the due ones are written.
+// close rejects further snapshots, and waits until the queued ones are written.
 func (n *snapshotter) close() {
 	n.mu.Lock()
 	n.closed = true
@@ -27,7 +27,7 @@ func (n *snapshotter) close() {
 	n.writing.Wait()
 }
 
-// maybeSnapshot queues the session's snapshot if it is due. It does not wait.
+// maybeSnapshot queues the session's snapshot if it is due. It does not block.
 func (s *Store) maybeSnapshot(h *handle, v fold.View) {
 	if s.opts.ReadOnly {
 		return
@@ -42,7 +42,7 @@ func (s *Store) maybeSnapshot(h *handle, v fold.View) {
 	if n.closed {
 		return
 	}
-	s.cache.acquire(h.key) // returns this handle, since it is in use
+	s.cache.acquire(h.key) // returns this handle, because it is in use
 	n.writing.Go(func() {
 		n.turn <- struct{}{}
 		s.writeSnapshot(h)
@@ -50,7 +50,7 @@ func (s *Store) maybeSnapshot(h *handle, v fold.View) {
 	})
 }
 
-// writeSnapshot writes the due snapshot of a session.
+// writeSnapshot writes the queued snapshot of a session.
 func (s *Store) writeSnapshot(h *handle) {
 	defer s.cache.release(h)
 	h.queued.Store(false)
@@ -66,13 +66,13 @@ func (s *Store) writeSnapshot(h *handle) {
 	switch {
 	case err == nil:
 		h.snapshot.Store(&snapshotMark{v.Creation(), v.Seq()})
-	case errors.Is(err, backend.ErrMoved): // records of it were erased meanwhile
-	case !errors.Is(err, backend.ErrNotFound): // deleted meanwhile
+	case errors.Is(err, backend.ErrMoved): // records were erased since the view
+	case !errors.Is(err, backend.ErrNotFound): // the session was deleted
 		s.opts.Logger.Warn("patchlog: writing a snapshot failed", "session", h.key.String(), "error", err)
 	}
 }
 
-// encodeSnapshot encodes a view, and finds which records it refers to.
+// encodeSnapshot encodes a view, and lists the records that the snapshot refers to.
 func encodeSnapshot(c write.State) (backend.Snapshot, error) {
 	v := c.View
 	data, err := snapshot.Encode(v)

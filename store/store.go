@@ -21,51 +21,53 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// Options of a store. The zero value means the defaults.
+// Options configure a store. The zero value selects the defaults.
 type Options struct {
-	// MaxRecordBytes is the maximum size of an encoded record before compression. 0 means 16 MiB; the upper limit is
-	// [patch.MaxRecordBytes].
+	// MaxRecordBytes is the maximum size of an encoded record before compression. 0 means 16 MiB. The upper limit
+	// is [patch.MaxRecordBytes].
 	MaxRecordBytes int
 
-	// CacheBytes is about how much memory cached views may take. Above the limit, the least recently used views are
-	// dropped. A session counts as at most half of CacheBytes, so two sessions of any size fit. 0 means 256 MiB; a
-	// negative value caches no view. Values of shared scopes may take another eighth of CacheBytes.
+	// CacheBytes is the approximate amount of memory for cached views. 0 means 256 MiB. A negative value disables
+	// the cache. Above the limit, the store evicts the least recently used views. One session counts for at most
+	// half of CacheBytes, so two sessions of any size fit. Values of the shared scopes may take another eighth of
+	// CacheBytes.
 	CacheBytes int64
 
-	// Snapshots says when a session's snapshot is written.
+	// Snapshots decides when the store writes a snapshot of a session.
 	Snapshots snapshot.Policy
 
-	// NoSync acknowledges a write before it is on the disk. Such a write survives the end of the process, however it
-	// ends. If the system or the power fails, the last writes may be lost and the file may be damaged, since pages
-	// reach the disk in any order. Use NoSync for data that can be generated again. Without NoSync, acknowledged writes
-	// survive all of these failures.
+	// NoSync acknowledges a write before it is on disk. Only [Open] uses NoSync. An acknowledged write then
+	// survives a crash of the process, but not always a crash of the system or a power failure. After such a
+	// failure, the last writes may be lost. The file may also be damaged, because pages reach the disk in any
+	// order. Use NoSync only for data that can be generated again. Without NoSync, acknowledged writes survive all
+	// of these failures.
 	NoSync bool
 
-	// LockTimeout is how long [Open] waits for another holder of the file. 0 means
-	// one second.
+	// LockTimeout is how long [Open] waits while another process or another Store has the file open. 0 means one
+	// second.
 	LockTimeout time.Duration
 
-	// ReadOnly is for [Open]: the file must exist, and is not changed. Calls that would write fail with [ErrReadOnly].
-	// Several read-only stores may have a file open at the same time, if no store has it open for writing.
+	// ReadOnly makes [Open] open the file for reading only. The file must exist, and the store does not change it.
+	// Calls that would write fail with [ErrReadOnly]. Several read-only stores may have the same file open, if no
+	// store has it open for writing.
 	ReadOnly bool
 
-	// Logger gets warnings for operators. nil means [slog.Default].
+	// Logger receives warnings for operators. nil means [slog.Default].
 	Logger *slog.Logger
 
-	// Now and NewID supply the times and ids that records lack. nil means [time.Now] and random UUIDs. They may be
-	// called from several goroutines.
+	// Now supplies the time of records that have none, and NewID supplies their ids. nil means [time.Now] and
+	// random UUIDs. Both functions must be safe for concurrent use.
 	Now   func() time.Time
 	NewID func() string
 }
 
-// Defaults of [Options].
+// Default values of [Options].
 const (
 	DefaultMaxRecordBytes = 16 << 20
 	defaultCacheBytes     = 256 << 20
 )
 
-// Validate reports whether the options make sense. The error matches [ErrInvalid] and
-// names the option.
+// Validate checks the options. The error matches [ErrInvalid] and names the invalid option.
 func (o Options) Validate() error {
 	bad := func(field, format string, args ...any) error {
 		return &patch.FieldError{Field: "Options." + field, Problem: fmt.Sprintf(format, args...)}
@@ -94,10 +96,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Store keeps sessions. It is safe for use by any number of goroutines.
+// Store is a collection of sessions. It is safe for concurrent use.
 type Store struct {
 	backend backend.Backend
-	owner   string // of the leases that this store takes
+	owner   string // owner of the leases of this store
 	opts    Options
 	writing write.Config
 	cache   cache
@@ -110,14 +112,17 @@ type Store struct {
 	close   func()
 }
 
-// Open opens the store in the bbolt file at path, and creates a missing file, unless [Options.ReadOnly] is set. Either
-// one Store for writing, or several for reading only, may have the file open; any other Open fails with [ErrLocked]
-// after [Options.LockTimeout]. A damaged or empty file gives [ErrCorrupt], any other file that is no store
-// [ErrNotDatabase]; Open does not change them. If one of the two pages that name the file's last commit is damaged,
-// Options.Logger gets a warning: that commit may be missing.
+// Open opens the bbolt file at path as a store. It creates a missing file, unless [Options.ReadOnly] is set.
 //
-// If the file is damaged or replaced while it is open, calls fail with [ErrCorrupt] from
-// then on, until it is opened anew.
+// One Store may have the file open for writing, or several may have it open for reading only. Otherwise Open waits
+// for [Options.LockTimeout] and fails with [ErrLocked]. Open fails with [ErrCorrupt] if the file is damaged or
+// empty, and with [ErrNotDatabase] if it has another format. Open does not change such a file.
+//
+// Two pages of the file name its last commit. If one of them is damaged, Open logs a warning to Options.Logger,
+// because the last commit may be missing.
+//
+// If the file is damaged or replaced while it is open, calls fail with [ErrCorrupt] until the file is closed and
+// opened again.
 func Open(path string, opts Options) (*Store, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -129,19 +134,20 @@ func Open(path string, opts Options) (*Store, error) {
 		return nil, fromBackend(Key{}, err)
 	}
 	s, err := New(b, opts)
-	if err == nil && !opts.ReadOnly { // no other program can be staging
+	if err == nil && !opts.ReadOnly { // no other program can have a staged session in use
 		s.dropStaged(context.Background(), 0)
 	}
 	return s, err
 }
 
-// OpenMemory opens an empty store in memory. Its contents are lost when it is closed.
+// OpenMemory opens an empty store in memory. Close discards its contents. The error matches [ErrInvalid] if the
+// options are invalid.
 func OpenMemory(opts Options) (*Store, error) {
 	return New(&memory.Backend{}, opts)
 }
 
-// New opens a store on any backend. Closing the store closes the backend. The error matches [ErrInvalid] if b is nil or
-// the options are invalid.
+// New opens a store on a backend. Closing the store also closes the backend. The error matches [ErrInvalid] if b is
+// nil or the options are invalid.
 func New(b backend.Backend, opts Options) (*Store, error) {
 	if v := reflect.ValueOf(b); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the backend is nil", ErrInvalid)
@@ -160,9 +166,11 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// Close closes the store. Running calls end first or fail with [ErrClosed]; later calls fail with ErrClosed. Close
-// writes due snapshots and removes the remains of deleted sessions. Views stay usable, except for what they read from
-// the log on demand: [fold.View.Skipped] of a view that came from a snapshot, and the events that a revert restores.
+// Close closes the store. A running call either completes or fails with [ErrClosed]. Later calls fail with
+// ErrClosed. Close writes the snapshots that are due and removes the records of deleted sessions.
+//
+// Views remain usable, except where they read records from the store: a view that came from a snapshot reads them
+// for [fold.View.Skipped], and any view may read the events that a revert restores.
 func (s *Store) Close() error {
 	s.close()
 	s.snapshots.close()
@@ -172,16 +180,16 @@ func (s *Store) Close() error {
 // Info describes a session in a listing.
 type Info struct {
 	Key      Key       `json:"key"`
-	Creation string    `json:"creation"`         // an id that changes when the session is deleted and created again
+	Creation string    `json:"creation"`         // id of this creation of the session: after delete and create, the session has another one
 	Created  time.Time `json:"created,omitzero"` // when the session was created
-	Seq      uint64    `json:"seq"`              // of the last record; 0 if there is none
+	Seq      uint64    `json:"seq"`              // of the last record; 0 if the log is empty
 
-	// Each commit updates these fields, so a listing reads no logs.
-	Visible       int       `json:"visible"`            // events of the visible log
+	// Each commit updates the following fields, so that a listing reads no logs.
+	Visible       int       `json:"visible"`            // number of visible events
 	VisibleTokens int       `json:"visibleTokens"`      // estimated tokens of the visible events in a model's prompt
 	Tokens        int       `json:"tokens"`             // estimated tokens of all events ever logged
-	Active        time.Time `json:"active,omitzero"`    // the newest time of an event or a patch, except erasures; zero if there is none
-	Compacted     time.Time `json:"compacted,omitzero"` // of the newest compaction; zero if there is none
+	Active        time.Time `json:"active,omitzero"`    // newest timestamp of an event or a patch, except erase receipts; zero if there is none
+	Compacted     time.Time `json:"compacted,omitzero"` // time of the newest compaction; zero if there is none
 }
 
 // infoOf decodes a session's head.
@@ -191,22 +199,24 @@ func infoOf(key Key, head backend.Head) Info {
 		Visible: c.Visible, VisibleTokens: c.VisibleTokens, Tokens: c.Tokens, Active: c.Active, Compacted: c.Compacted}
 }
 
-// ListOptions say which sessions to list. The zero value means all.
+// ListOptions select the sessions to list. The zero value selects all.
 type ListOptions struct {
-	App  string // only this app's; "" means all
-	User string // only this user's; "" means all
+	App  string // list only this app; "" means all apps
+	User string // list only this user; "" means all users
 
-	// After is the key after which the listing begins. To get the next page, pass the key of this page's last session.
+	// After is the key after which the listing starts. The zero Key starts at the first session. For the next page,
+	// pass the key of the last session of this page.
 	After Key
 }
 
 const listPage = 256
 
-// List yields the sessions in the order of their keys. Sessions that are created or
-// deleted meanwhile may or may not be among them.
+// List yields the sessions in key order. It may omit or include a session that is created or deleted during the
+// iteration.
 //
-// A session that is damaged is yielded with an error that matches [ErrCorrupt], and its key as far as that is known;
-// List goes on with the next session. Any other error ends the listing.
+// If a session is damaged, List yields an error that matches [ErrCorrupt], and continues with the next session. The
+// Info then contains the session's key, or the zero Key if the key cannot be read. Any other error ends the
+// iteration.
 func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		prefix := ""
@@ -236,7 +246,7 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 	}
 }
 
-// listAll yields the sessions of a listing that is read page by page, or its error.
+// listAll yields the sessions that page returns, page by page. An error of page ends the iteration.
 func listAll(after string, page func(after string) ([]backend.Listed, error)) iter.Seq2[backend.Listed, error] {
 	return func(yield func(backend.Listed, error) bool) {
 		for {
@@ -258,8 +268,8 @@ func listAll(after string, page func(after string) ([]backend.Listed, error)) it
 	}
 }
 
-// Info returns the session's entry in a listing. It fails with [ErrNotFound] if there is no such session, and with a
-// *[CorruptError] if it is damaged.
+// Info returns the session's entry in a listing. It fails with [ErrNotFound] if the session does not exist, and
+// with [ErrCorrupt] if the session is damaged.
 func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
 	head, err := s.head(ctx, key)
 	if err != nil {
@@ -268,7 +278,7 @@ func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
 	return infoOf(key, head), nil
 }
 
-// listedInfo decodes a listed session. With an error it still returns the key, if known.
+// listedInfo decodes a session of a listing. With an error it still returns the key, if the key can be read.
 func listedInfo(l backend.Listed) (Info, error) {
 	key, err := keyOf(l.Session)
 	if err != nil {
@@ -281,22 +291,25 @@ func listedInfo(l backend.Listed) (Info, error) {
 	return infoOf(key, l.Head), nil
 }
 
-// Delete removes a session with its whole log. The records of a large session are removed in several commits, with
-// other writes between them; after the first commit no reader sees the session. If an erase of the session is not
-// finished, Delete finishes it first, in forks too. The shared scopes stay as they are. It fails with [ErrNotFound] if
-// there is no such session. After [ErrOutcomeUnknown] it can be called again.
+// Delete deletes a session and its log. The shared scopes do not change. If an erase of the session is unfinished,
+// Delete first finishes it, also in forks of the session.
+//
+// After the first commit no reader sees the session. The records of a large session are removed in further commits,
+// between which other writes run. Delete fails with [ErrNotFound] if the session does not exist. After
+// [ErrOutcomeUnknown], call Delete again.
 func (s *Store) Delete(ctx context.Context, key Key) error {
 	return s.delete(ctx, key, nil)
 }
 
-// delete deletes a session. If seen is not nil, it is the head on which the caller based the decision: the error
-// matches [backend.ErrMoved] if the session was written to since.
+// delete deletes a session. If seen is not nil, it is the head on which the caller based its decision. The error
+// then matches [backend.ErrMoved] if another write has changed the session since that head.
 func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	for {
 		head := seen
 		if head == nil {
 			now, err := s.head(ctx, key)
-			// Only the session's receipts say what its calls still have to do in forks. A damaged session cannot tell.
+			// Only the session's own receipts say what its erase calls still have to do in forks. In a damaged
+			// session these receipts may be unreadable. Then the session is deleted without finishing the calls.
 			if err == nil && write.CountsOf(now).Calls > 0 {
 				if err = s.finishErasures(ctx, key, true); err == nil || errors.Is(err, ErrCorrupt) {
 					now, err = s.head(ctx, key)
@@ -305,7 +318,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 			if err != nil {
 				return err
 			}
-			now.Token = 0 // only an erasure that begins meanwhile counts
+			now.Token = 0 // without a token, only an erase that starts after this head refuses the delete
 			head = &now
 		}
 		err := s.deleteSeen(ctx, key, head)
@@ -318,7 +331,8 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	}
 }
 
-// deleteSeen deletes a session, unless it has moved on since the head seen. Errors are the backend's.
+// deleteSeen deletes a session, unless another write has changed it since the head seen. It returns the backend's
+// errors.
 func (s *Store) deleteSeen(ctx context.Context, key Key, seen *backend.Head) error {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)

@@ -9,24 +9,27 @@ import (
 
 // VacuumOptions are options of [Store.Vacuum].
 type VacuumOptions struct {
-	// DryRun only measures how much space the file takes.
+	// DryRun only measures the space of the file.
 	DryRun bool
 }
 
-// Vacuum frees the space of deleted sessions and old pages in the file. Views and running calls stay valid. Vacuum
-// returns how much space the file takes afterwards; for that it reads every name and the length of every value, and
-// counts concurrent writes in part.
+// Vacuum rewrites the file to free the space of deleted sessions and old pages. Views and running calls stay valid.
+// Vacuum returns the space of the file after the rewrite. To measure it, Vacuum reads every name and the length of
+// every value; writes during the measurement are counted in part.
 //
-// Vacuum writes a new file, .NAME.vacuum, beside the old file and renames it over the old file. Until then the disk
-// needs room for both. If an error, a crash or a power failure interrupts Vacuum, either the old or the new file is in
-// place, complete; the next Vacuum removes a remaining .NAME.vacuum. Reads and writes go on meanwhile. At the end
-// writers wait while Vacuum copies the last writes and opens the new file. No other process can lock the file during
-// the exchange. The file's owner and group stay; a hard link keeps pointing to the old file.
+// Vacuum writes a new file .NAME.vacuum beside the file NAME, and renames it over NAME. Until then the disk needs
+// room for both files. If an error, a crash or a power failure interrupts Vacuum, NAME is either the complete old
+// file or the complete new one. The next Vacuum removes a remaining .NAME.vacuum. The new file has the owner and
+// group of the old one. A hard link still points to the old file.
 //
-// If records are missing or altered, or if the index of ids or a shared value is damaged, Vacuum does not change the
-// file and the error matches [ErrCorrupt]. It fails with [ErrReadOnly] if the store was opened read-only, and with an
-// error that matches [errors.ErrUnsupported] if the store is not in a file. After any other error it can be called
-// again. A Vacuum waits for a running [Store.Backup].
+// Reads and writes continue during the call. At its end, writers wait while Vacuum copies the last writes and opens
+// the new file. No other process can lock the file during the exchange. Vacuum waits until a running [Store.Backup]
+// ends.
+//
+// If records are missing or altered, or the index of ids or a shared value is damaged, Vacuum does not change the
+// file. The error then matches [ErrCorrupt]. Vacuum fails with [ErrReadOnly] if the store is read-only. If the
+// store is not in a file, the error matches [errors.ErrUnsupported]. After any other error, Vacuum can be called
+// again.
 func (s *Store) Vacuum(ctx context.Context, opts VacuumOptions) (backend.Space, error) {
 	v, ok := s.backend.(backend.Vacuum)
 	if !ok {

@@ -21,8 +21,8 @@ import (
 
 // Problem is a finding of [Store.Verify].
 type Problem struct {
-	Key Key    `json:"key"` // of the session; the zero Key means the storage as a whole
-	Seq uint64 `json:"seq"` // of the record; 0 means the session as a whole
+	Key Key    `json:"key"` // session with the problem; the zero Key means the storage as a whole
+	Seq uint64 `json:"seq"` // record with the problem; 0 means the session as a whole
 	Err error  `json:"err,omitzero"`
 }
 
@@ -36,34 +36,42 @@ func (p Problem) String() string {
 	return fmt.Sprintf("session %s, record %d: %v", p.Key, p.Seq, p.Err)
 }
 
-// VerifyOptions are options of [Store.Verify]. The zero value means everything.
+// VerifyOptions are options of [Store.Verify]. The zero value verifies everything.
 type VerifyOptions struct {
-	// Key, if not zero, limits Verify to one session, without the structure of the storage. If the session does not exist, the
-	// error is [ErrNotFound].
+	// Key, if not zero, limits Verify to one session. Verify then does not check the structure of the storage or
+	// the shared values. If the session does not exist, Verify yields an error that matches [ErrNotFound].
 	Key Key
 
-	// Progress, if not nil, is called with each session before it is verified.
+	// Progress, if not nil, is called before each session is verified.
 	Progress func(Key)
 }
 
-// Verify reads everything and yields each [Problem]: damage of the storage's structure; records that are unreadable,
-// misplaced or altered; ids that the index lacks; blank events without a receipt; unfinished erasures of the session or
-// of its forks; snapshots that differ from a fold of the log; and unreadable shared values. After damage in one place
-// Verify checks the rest. If Verify cannot go on, it yields an error and ends; if the session opts.Key does not exist,
-// the error matches [ErrNotFound].
+// Verify reads everything in the storage, and yields each of these problems:
+//   - damage of the storage's structure;
+//   - records that are unreadable, misplaced or altered;
+//   - ids that the index of ids lacks;
+//   - a session that the index of forks lacks;
+//   - blank events without a receipt;
+//   - unfinished erases of a session or of its forks;
+//   - content that remains although a receipt says that it was erased;
+//   - snapshots that differ from a fold of the log;
+//   - unreadable shared values.
 //
-// Reads and writes go on meanwhile; in a file, a write waits for Verify no longer than for another write. Space that is
-// freed while the structure is checked can be reused afterwards. Unreferenced pages of the file, which are harmless,
-// are reported only if there are no writes meanwhile. Verify waits while a [Store.Backup] or [Store.Vacuum] reads the
-// file, and they wait for Verify.
+// After damage in one place, Verify continues with the rest. If Verify cannot continue, it yields an error last,
+// with the zero Problem.
 //
-// Verify needs memory for one session's view at a time.
+// A snapshot that differs is harmless, because the store does not use it. Verify ignores snapshots of other
+// versions of the program. Unreferenced pages of the file are harmless too. Verify reports them only if there are
+// no writes during the call.
 //
-// A snapshot that differs is reported, although it is harmless: the store does not use it. Snapshots by another version
-// of the program are ignored.
+// Reads and writes continue during the call. In a file, a write waits for Verify no longer than it would wait for
+// another write. Pages that are freed while Verify checks the structure can be reused only afterwards. Verify and a
+// [Store.Backup] or [Store.Vacuum] of the same file wait for each other. Verify needs memory for the view of one
+// session at a time.
 func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Problem, error] {
 	return func(yield func(Problem, error) bool) {
-		// report yields a problem, or an error if Verify cannot go on.
+		// report yields a problem. If the error ends Verify, report yields the error instead. It reports whether to
+		// continue.
 		report := func(key Key, seq uint64, err error) (goOn bool) {
 			if ends(err) {
 				yield(Problem{}, err)
@@ -123,12 +131,12 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 	}
 }
 
-// ends reports whether an error ends Verify: any error that is not about stored data.
+// ends reports whether an error ends Verify. An error about stored data does not.
 func ends(err error) bool {
 	return !errors.Is(err, ErrCorrupt) && !errors.Is(err, snapshot.ErrUnusable) && !errors.Is(err, errOtherLog) && err != errUnfinished && err != errCallNotDone
 }
 
-// known reports whether the session exists; a damaged name may belong to none.
+// known reports whether the session exists. A damaged name in a listing may belong to no session.
 func (s *Store) known(ctx context.Context, key Key) bool {
 	_, err := s.head(ctx, key)
 	return !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid)
@@ -137,14 +145,15 @@ func (s *Store) known(ctx context.Context, key Key) bool {
 // errUnfinished: a receipt is open.
 var errUnfinished = errors.New("the erasing that this is the receipt of is not finished: erase once more, and be it nothing, to finish it")
 
-// errCallNotDone: content may be left in other sessions.
+// errCallNotDone: other sessions may still have erased content.
 var errCallNotDone = errors.New("the erasing that this is the receipt of is finished here, but perhaps not in forks and copies of the session: erase once more, and be it nothing, to finish it")
 
 // errNotErased: content that a closed receipt covers still exists.
 var errNotErased = fmt.Errorf("%w: it is the receipt of an erasing, and something is left of what it covers", ErrCorrupt)
 
-// verify returns the problems of a session, or none if it was deleted meanwhile. The error [ends] Verify. If there are problems and
-// the session's head has moved, the cause may be a failover, or an erasure during the reading: the session is verified again.
+// verify returns the problems of a session, or none if the session was deleted meanwhile. A non-nil error ends
+// Verify. If there are problems and the session's head has moved, a failover or an erase during the read may have
+// caused the problems, so verify checks the session again.
 func (s *Store) verify(ctx context.Context, key Key) ([]Problem, error) {
 	for try := 0; ; {
 		v := verification{store: s, key: key}
@@ -167,7 +176,7 @@ func (s *Store) verify(ctx context.Context, key Key) ([]Problem, error) {
 	}
 }
 
-// verification verifies a session.
+// verification is the check of one session.
 type verification struct {
 	store *Store
 	key   Key
@@ -175,7 +184,7 @@ type verification struct {
 	found []Problem
 }
 
-// report adds a problem, or returns the error if it is not about the session.
+// report adds a problem. If the error is not about stored data, report returns it.
 func (v *verification) report(seq uint64, err error) error {
 	if err == nil || ends(err) {
 		return err
@@ -198,7 +207,7 @@ func (v *verification) log(ctx context.Context) error {
 		return v.report(0, named(err))
 	}
 	v.head = head
-	if len(m.lineage) > 0 { // names end so that none is between a name and the name without its last byte
+	if len(m.lineage) > 0 { // no name lies between a name and the same name without its last byte
 		name := key.name()
 		kin, err := s.backend.Relatives(ctx, erase.Family(head.Creation, m.lineage), name[:len(name)-1], 1)
 		if err == nil && (len(kin) == 0 || kin[0].Session != name) {
@@ -208,7 +217,7 @@ func (v *verification) log(ctx context.Context) error {
 			return err
 		}
 	}
-	kept, saved, err := s.savedView(ctx, key, head.Creation) // a snapshot of a later record is not compared
+	kept, saved, err := s.savedView(ctx, key, head.Creation) // a snapshot of a record after head.Last is not compared
 	if err := v.report(0, err); err != nil {
 		return err
 	}
@@ -252,7 +261,7 @@ func (v *verification) log(ctx context.Context) error {
 		}
 		if readErr != nil {
 			whole = false
-			if err := v.report(seq, readErr); err != nil || len(p.raw) == len(p.records) { // there is no such record
+			if err := v.report(seq, readErr); err != nil || len(p.raw) == len(p.records) { // the record is missing
 				return err
 			}
 			seq++
@@ -266,7 +275,8 @@ func (v *verification) log(ctx context.Context) error {
 	return v.erasures(ctx, marks, m.initial)
 }
 
-// savedView returns a session's snapshot and its seq, or nil if this version cannot read it or there is none.
+// savedView returns a session's snapshot and its seq. It returns nil if there is none or this version cannot read
+// it.
 func (s *Store) savedView(ctx context.Context, key Key, creation string) (data []byte, seq uint64, err error) {
 	news, err := s.backend.Fetch(ctx, backend.Query{Session: key.name(), UpTo: newest})
 	if err == nil && news.Creation != creation {
@@ -289,7 +299,7 @@ func (s *Store) savedView(ctx context.Context, key Key, creation string) (data [
 	return kept.Data, saved.Seq(), nil
 }
 
-// index reports ids of a page's records that the index lacks or has with another seq.
+// index reports the ids of records that the index lacks, or has with another seq.
 func (v *verification) index(ctx context.Context, records []patch.Record) error {
 	var ids []string
 	var holders []uint64
@@ -310,7 +320,8 @@ func (v *verification) index(ctx context.Context, records []patch.Record) error 
 	return err
 }
 
-// erasures reports blanks that no receipt covers, open receipts, and closed receipts whose content still exists.
+// erasures reports blank records without a receipt, open receipts, unfinished erase calls, and closed receipts
+// whose content still exists.
 func (v *verification) erasures(ctx context.Context, marks receipt.Marks, initial map[string]patch.Value) error {
 	for _, mark := range marks.WithoutReceipt() {
 		err := fmt.Errorf("%w: it says that it was erased, and the log has no receipt %.80q that is about it", ErrCorrupt, mark.Receipt)
@@ -320,13 +331,13 @@ func (v *verification) erasures(ctx context.Context, marks receipt.Marks, initia
 	}
 	for _, r := range marks.Receipts {
 		problem := errUnfinished
-		if !r.IsOpen(v.head.Creation) { // skip receipts inherited by a fork
+		if !r.IsOpen(v.head.Creation) { // a receipt that a fork inherited counts as closed
 			problem = v.left(ctx, r, initial)
 		}
 		if problem == nil && r.IsCall(v.head.Creation) && !r.Of.Done {
 			problem = errCallNotDone
 		}
-		if errors.Is(problem, ErrCorrupt) && problem != errNotErased { // the damage was reported already
+		if errors.Is(problem, ErrCorrupt) && problem != errNotErased { // log has reported the damage
 			continue
 		}
 		if err := v.report(r.Seq, problem); err != nil {
@@ -336,7 +347,7 @@ func (v *verification) erasures(ctx context.Context, marks receipt.Marks, initia
 	return nil
 }
 
-// left returns [errNotErased] if content that a receipt covers still exists.
+// left returns [errNotErased] if content that the receipt covers still exists.
 func (v *verification) left(ctx context.Context, r receipt.Receipt, initial map[string]patch.Value) error {
 	if receipt.NullInitial(maps.Clone(initial), []receipt.Receipt{r}) {
 		return errNotErased

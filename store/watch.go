@@ -14,48 +14,48 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// A watcher looks for other programs' commits at the shortest interval; after each look without news it doubles the
-// interval, up to the longest.
+// A watcher polls for commits of other programs. The first interval is minIdle. After each poll without news the
+// interval doubles, up to maxIdle.
 const (
 	minIdle = 100 * time.Millisecond
 	maxIdle = time.Second
 )
 
-// After a temporary error, a watcher pauses for the shortest of these times. It doubles the pause after each further
-// error, up to the longest.
+// After a temporary error, a watcher pauses for minRetry. After each further error the pause doubles, up to
+// maxRetry.
 const (
 	minRetry = 100 * time.Millisecond
 	maxRetry = 5 * time.Second
 )
 
-// Watch yields the records of the session's log from fromSeq on (0 and 1 both mean the first), patches included, in seq
-// order and each once. After the last record it waits for more, until the loop or ctx ends. If fromSeq is beyond the
-// log's end, it waits for that record.
+// Watch yields the records of the session's log in seq order, patches included, and each record once. It starts at
+// fromSeq; 0 and 1 both mean the first record. After the last record it waits for more, until the loop ends or ctx
+// ends. If fromSeq is beyond the end of the log, Watch waits for that record.
 //
-// Records are read when the loop asks for them, at most 512 and about 1 MiB at a time: nothing is queued for a slow
-// loop. No transaction is open and no lock is held while the loop's body runs or Watch waits, so the body may be slow
-// and may write to the store. Any number of goroutines may watch a session; each call of the iterator begins at
-// fromSeq.
+// Watch reads records when the loop asks for them, at most 512 records and about 1 MiB at a time. Nothing is queued
+// for a slow loop. No transaction is open and no lock is held while the loop's body runs or Watch waits, so the
+// body may be slow and may write to the store. Any number of goroutines may watch a session. Each use of the
+// iterator starts at fromSeq again.
 //
-// Watch sees a commit of this store at once. It polls for commits of other programs: 100 ms after the last new record,
-// then at intervals that double up to a second. Each poll is one round trip.
+// Watch sees a commit of this store at once. It polls for commits of other programs, first 100 ms after the last
+// new record, then at intervals that double up to one second. Each poll takes one round trip.
 //
-// These errors end Watch, and are yielded last:
-//   - [ErrInvalid], if the key is not valid.
-//   - ctx's error, when ctx ends. No record follows.
-//   - [ErrClosed], when the store is closed. Close does not wait for a watcher.
-//   - [ErrNotFound], if there is no such session; if it is deleted, even if it is created again; or if a database
-//     failover lost records of the watched log. Records that contradict earlier ones are never yielded. To go on, read
-//     the session again and watch it from there.
-//   - A *[CorruptError], at a record that cannot be read, if it is unclear where the log ends, or if the records are
-//     not as they were written.
+// The following errors end the iteration. They are yielded last:
+//   - [ErrInvalid], if the key is invalid.
+//   - ctx's error, when ctx ends. Watch yields no record after that.
+//   - [ErrClosed], when the store is closed. Close does not wait for watchers.
+//   - [ErrNotFound], if the session does not exist or is deleted, even if it is created again, or if a database
+//     failover lost records of the log. Watch never yields a record that contradicts earlier ones. To continue,
+//     read the session again and watch it from there.
+//   - [ErrCorrupt], if stored data is damaged. For a record that cannot be read, the error is a *[CorruptError].
 //
-// A record that was erased before Watch reads it is yielded blank. If a record is erased after Watch yielded it, Watch
-// does not yield it again, but yields the receipt: a patch of type [patch.Erase], which names the erased records.
+// If a record was erased before Watch reads it, Watch yields it blank. If a record is erased after Watch has
+// yielded it, Watch does not yield it again. The receipt of the erase, a patch of type [patch.Erase], names the
+// erased records.
 //
-// Any other error may be temporary, such as a lost connection or a server restart. If the loop goes on after the error,
-// Watch retries after 100 ms, then after intervals that double up to 5 seconds, and continues after the last record
-// that it yielded. With an error the record is the zero Record.
+// Any other error may be temporary, such as a lost connection or a server restart. If the loop continues after such
+// an error, Watch retries after 100 ms, then at intervals that double up to 5 seconds. It continues after the last
+// record that it yielded. The record beside an error is the zero Record.
 func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		if err := key.Validate(); err != nil {
@@ -66,7 +66,7 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 		looking, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(s.closing, stop)()
-		over := func() error { // of both at once: stop may not have been called yet
+		over := func() error { // checks both, because stop may not have been called yet
 			if s.closing.Err() != nil {
 				return cmp.Or(ctx.Err(), fmt.Errorf("session %s: %w", key, ErrClosed))
 			}
@@ -76,7 +76,7 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 		w := watcher{store: s, key: key, last: max(fromSeq, 1) - 1}
 		var idle, retry time.Duration
 		for {
-			changed := s.changes.next(key) // before looking, so that no commit after the look is missed
+			changed := s.changes.next(key) // before look, so that no commit after look is missed
 			records, err := w.look(looking)
 			if end := over(); end != nil {
 				yield(patch.Record{}, end)
@@ -101,7 +101,7 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 				}
 				idle = 0
 			}
-			if w.last >= w.found.Last { // else there is more, or an error
+			if w.last >= w.found.Last { // otherwise there are more records, or an error
 				idle = longer(idle, minIdle, maxIdle)
 				pause(looking, changed, idle)
 			}
@@ -114,12 +114,12 @@ func lasting(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed) || errors.Is(err, ErrCorrupt)
 }
 
-// longer returns the time to wait after a wait without result.
+// longer returns the next interval after an interval without result.
 func longer(last, shortest, longest time.Duration) time.Duration {
 	return min(max(2*last, shortest), longest)
 }
 
-// pause waits until something has changed, ctx has ended or the time has passed.
+// pause waits until changed is closed, ctx ends or the time is over.
 func pause(ctx context.Context, changed <-chan struct{}, most time.Duration) {
 	select {
 	case <-changed:
@@ -132,15 +132,14 @@ func pause(ctx context.Context, changed <-chan struct{}, most time.Duration) {
 type watcher struct {
 	store *Store
 	key   Key
-	last  uint64 // the seq of the last record read, or of the record before the first one to read
+	last  uint64 // seq of the last record read; before the first read, the seq before the first record to read
 
-	found backend.Head  // as of the last look; the zero Head before the first look
-	known bool          // chain is known; if reading began inside the log, only once its end is reached
-	chain backend.Chain // of the log up to last
+	found backend.Head  // head at the last look; the zero Head before the first look
+	known bool          // chain is valid; if the watch started inside the log, only after it has reached the end
+	chain backend.Chain // chain of the log up to last
 }
 
-// look returns the records after the last one, up to the limits of one look. A look that fails does not change the
-// watcher.
+// look returns the records after w.last, up to the limits of one Fetch. If look fails, the watcher does not change.
 func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	s := w.store
 	news, err := s.backend.Fetch(ctx, backend.Query{Session: w.key.name(), Creation: w.found.Creation, After: w.last, NoMeta: true})
@@ -157,7 +156,8 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	case head.Creation != w.found.Creation:
 		return nil, fmt.Errorf("session %s: %w: it was deleted and created again", w.key, ErrNotFound)
 	}
-	// Part of what was read was erased since, so the chain up to it has changed.
+	// If the edition has changed, records were erased since the last look. Then the chain of the earlier records
+	// has changed too.
 	erased := head.Edition > w.found.Edition
 	p, err := decodePage(w.key, news.Records, backend.Range(w.last+1, len(news.Records)))
 	records, chain := p.records, w.chain
@@ -166,7 +166,7 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	}
 	last := w.last + uint64(len(records))
 	switch {
-	case len(records) > 0: // what comes before damage can be read
+	case len(records) > 0: // yield the records before a damaged one
 	case err != nil:
 		return nil, err
 	case last < head.Last:
@@ -190,9 +190,10 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	return records, nil
 }
 
-// carriesOn returns an error unless the log continues the log of the last look. known says that the records just read
-// reach the log's end; then chain must be the head's. Otherwise the chain, with the records since the last look, must
-// give the head's.
+// carriesOn returns an error unless the log continues the log of the last look. chain is the chain up to the
+// records just read. known reports that these records reach the end of the log and that chain is valid. Then chain
+// must equal the head's chain. Otherwise carriesOn extends the chain of the last look by the records since then,
+// and compares the result with the head's chain.
 func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, chain backend.Chain) error {
 	s := w.store
 	switch {
@@ -213,8 +214,8 @@ func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, 
 	return nil
 }
 
-// contradicted returns why the log is not the one found before. If reading it from its first record shows damage, that
-// is the reason; otherwise it is another log.
+// contradicted returns the error for a log that does not continue the log of the last look. If the log is damaged,
+// it returns the damage. Otherwise records were lost, and the error matches [ErrNotFound].
 func (w *watcher) contradicted(ctx context.Context) error {
 	head, err := w.store.head(ctx, w.key)
 	if err != nil {
@@ -229,13 +230,13 @@ func (w *watcher) contradicted(ctx context.Context) error {
 		w.key, ErrNotFound, w.found.Last)
 }
 
-// changes wakes the watchers of a session when this store has changed it, or may have.
+// changes wakes the watchers of a session when this store has, or may have, changed the session.
 type changes struct {
 	mu   sync.Mutex
-	news map[Key]chan struct{} // a channel for each watched session
+	news map[Key]chan struct{} // one channel for each watched session
 }
 
-// next returns a channel that is closed with the session's next change.
+// next returns a channel that is closed at the session's next change.
 func (c *changes) next(key Key) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,7 +249,7 @@ func (c *changes) next(key Key) <-chan struct{} {
 	return c.news[key]
 }
 
-// wake wakes the session's watchers. It does not wait.
+// wake wakes the session's watchers. It does not block.
 func (c *changes) wake(key Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
