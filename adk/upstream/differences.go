@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// differing returns the tests whose outcomes differ, in order. Of one that fails because a
-// part of it does, only the part is named.
+// differing returns the tests whose outcomes differ, sorted. If a test differs because a subtest differs, only the
+// subtest is returned.
 func differing(theirs, ours results) []test {
 	all := maps.Clone(theirs.outcomes)
 	maps.Copy(all, ours.outcomes)
@@ -36,17 +36,17 @@ func differing(theirs, ours results) []test {
 
 func compareTests(a, b test) int { return strings.Compare(a.String(), b.String()) }
 
-// difference is one that is known, and has its reason.
+// difference is an entry of differences.txt.
 type difference struct {
 	test
 	reason  string
-	only    map[string]bool // conditions under which it is there; none: always
+	only    map[string]bool // modes in which the difference occurs; if empty, it occurs in all modes
 	atTimes bool
 }
 
-// parseDifferences reads a list. What stands at the margin is a reason; the indented lines
-// below it are the tests that differ for it: the package, the test, and conditions, of which
-// the words are the names of modes and atTimes. A line of # says something to the reader.
+// parseDifferences reads a list of differences. A line that is not indented is part of a reason. The indented lines
+// below a reason name the tests that differ for this reason: package, test, and optional words. A word is a mode, or
+// "sometimes" if the difference does not occur in every run. Lines that start with # are comments.
 func parseDifferences(in io.Reader) (list []difference, err error) {
 	reason, again := "", false
 	lines := bufio.NewScanner(in)
@@ -80,8 +80,7 @@ func parseDifferences(in io.Reader) (list []difference, err error) {
 	return list, lines.Err()
 }
 
-// expected returns the differences that a list says of a mode, for the packages that were
-// run.
+// expected returns the differences that the list contains for a mode and for the given packages.
 func expected(list []difference, mode string, packages []string) map[test]difference {
 	out := map[test]difference{}
 	for _, d := range list {

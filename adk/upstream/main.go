@@ -1,16 +1,16 @@
-// Command upstream runs ADK's own tests with a service on patchlog in place of ADK's
-// service in memory, and says which tests then end otherwise.
+// Command upstream runs ADK's own tests with a patchlog service instead of ADK's in-memory service. It reports the
+// tests whose outcomes differ.
 //
 //	go run ./upstream [-backend memory|bolt] [-compact] [package ...]
 //
-// It copies the source of ADK's module, of the version that this module requires, to a
-// temporary folder, and there makes session.InMemoryService give ours. All packages whose
-// tests may ask for it are run twice: with ADK's service, and with ours. Packages can be
-// named, such as runner or server/adkrest.
+// The command copies the source of the required version of ADK's module to a temporary directory. In the copy, it
+// changes session.InMemoryService to return a patchlog service. Then it runs the tests of all packages that may call
+// InMemoryService twice: first with ADK's service, then with patchlog's. Arguments select packages, such as runner or
+// server/adkrest.
 //
-// Each difference is to be listed in differences.txt with its reason; one that is not, and
-// a listed one that is none any more, make the command fail. The modules that ADK's tests
-// need are downloaded if they are not in the module cache.
+// Every difference must be listed in differences.txt with its reason. The command fails if a difference is not
+// listed, or if a listed difference no longer exists. If a module that ADK's tests need is missing from the module
+// cache, it is downloaded.
 package main
 
 import (
@@ -37,7 +37,7 @@ import (
 //go:embed differences.txt
 var differencesText string
 
-// modes are the ways in which ours can be run.
+// modes are the configurations in which patchlog's service can be tested.
 var modes = []string{standin.Memory, standin.Bolt, compacted}
 
 const compacted = "compact"
@@ -69,7 +69,7 @@ func main() {
 	}
 }
 
-// mode is what a list of differences calls the run.
+// mode returns the name of the run's configuration in differences.txt.
 func (o options) mode() string {
 	if o.compact {
 		return compacted
@@ -117,7 +117,7 @@ func (o options) run(ctx context.Context, out io.Writer) (err error) {
 	return o.compare(ctx, out, t, packages, known)
 }
 
-// choose returns the packages that were asked for, or all.
+// choose returns the packages given by name, or all packages if there are no names.
 func choose(all, names []string) (chosen []string, err error) {
 	if len(names) == 0 {
 		return all, nil
@@ -132,8 +132,8 @@ func choose(all, names []string) (chosen []string, err error) {
 	return chosen, nil
 }
 
-// compare runs packages with both services, prints what came of it, and fails if that is
-// not as is known.
+// compare runs the tests of packages with both services and prints a report. It returns an error if the differences
+// are not those in known.
 func (o options) compare(ctx context.Context, out io.Writer, t *tree, packages []string, known []difference) error {
 	services := filepath.Join(t.folder, "services")
 	if err := os.Mkdir(services, 0o755); err != nil {
@@ -174,10 +174,10 @@ func (o options) compare(ctx context.Context, out io.Writer, t *tree, packages [
 	return verdict(found, want, theirs, ours)
 }
 
-// again runs those tests once more that differ and should not, with both services, and
-// returns what still differs: tests that wait for a time fail at times on a busy machine.
+// again repeats, with both services, the tests that differ unexpectedly, and returns the tests that still differ.
+// This is necessary because tests with timeouts sometimes fail on a busy machine.
 func (t *tree) again(ctx context.Context, out io.Writer, found []test, want map[test]difference, env []string) (still []test, err error) {
-	again := map[string][]string{} // tests that are part of none, by package
+	again := map[string][]string{} // top-level tests, by package
 	for _, f := range found {
 		if _, listed := want[f]; !listed && f.name != "" {
 			top, _, _ := strings.Cut(f.name, "/")
@@ -210,7 +210,7 @@ func (t *tree) again(ctx context.Context, out io.Writer, found []test, want map[
 	return still, nil
 }
 
-// count returns how many services of ours were made, by package.
+// count returns the number of patchlog services that were created, by package.
 func count(folder string) (map[string]int, error) {
 	entries, err := os.ReadDir(folder)
 	made := map[string]int{}
@@ -221,7 +221,7 @@ func count(folder string) (map[string]int, error) {
 	return made, err
 }
 
-// report is what is printed of a run.
+// report is the printed result of a run.
 type report struct {
 	theirs, ours results
 	packages     []string
@@ -287,7 +287,7 @@ func became(r results, t test) string {
 	}
 }
 
-// verdict says what is not as it is known.
+// verdict returns an error that lists the deviations from the expected differences.
 func verdict(found []test, want map[test]difference, theirs, ours results) error {
 	var errs []error
 	for _, t := range found {

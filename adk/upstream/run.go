@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// test is a test of a package. A name of "" is the package's own end, which is a failure
-// where its tests cannot be built, or end the process.
+// test identifies a test of a package. The name "" stands for the whole package, which fails if its tests cannot be
+// built or if they end the process.
 type test struct{ pkg, name string }
 
 func (t test) String() string { return strings.TrimSpace(short(t.pkg) + " " + t.name) }
 
-// short is a package's path within ADK's module.
+// short returns a package's path within ADK's module.
 func short(pkg string) string { return strings.TrimPrefix(pkg, adkModule+"/") }
 
-// outcome is what became of a test: pass, fail or skip; "" if it did not come to an end.
+// outcome is the result of a test: pass, fail or skip. It is "" if the test did not finish.
 type outcome string
 
 const (
@@ -29,17 +29,16 @@ const (
 	skipped outcome = "skip"
 )
 
-// results are the outcomes of tests, and what those said that failed.
+// results contains the outcomes and the output of tests.
 type results struct {
 	outcomes map[test]outcome
 	said     map[test]string
-	unbuilt  map[string]bool // packages
+	unbuilt  map[string]bool // packages that could not be built
 }
 
-// run runs tests of packages. pattern, if not "", is go test's -run.
+// run runs tests of packages. pattern, if not "", is the -run flag of go test.
 func (t *tree) run(ctx context.Context, packages []string, pattern string, env ...string) (results, error) {
-	// Without the paths of the folder, which is another one each time, what was built
-	// before is used again.
+	// With -trimpath, the build cache works even though the directory has another name each time.
 	args := []string{"test", "-json", "-trimpath", "-vet=off", "-count=1", "-timeout=2m"}
 	if pattern != "" {
 		args = append(args, "-run="+pattern)
@@ -62,7 +61,7 @@ func (t *tree) run(ctx context.Context, packages []string, pattern string, env .
 	return r, err
 }
 
-// parse reads what go test -json prints, and says which packages have ended.
+// parse reads the output of go test -json. It prints a line for each package that ends.
 func parse(in io.Reader, progress io.Writer) (results, error) {
 	r := results{outcomes: map[test]outcome{}, said: map[test]string{}, unbuilt: map[string]bool{}}
 	lines := bufio.NewReader(in)
@@ -72,7 +71,7 @@ func parse(in io.Reader, progress io.Writer) (results, error) {
 			Action, Package, Test, Output, FailedBuild, ImportPath string
 			Elapsed                                                float64
 		}
-		if len(line) > 0 && json.Unmarshal(line, &e) == nil { // else it is no event, such as a warning
+		if len(line) > 0 && json.Unmarshal(line, &e) == nil { // other lines are not JSON, such as warnings
 			key := test{e.Package, e.Test}
 			switch e.Action {
 			case "run":

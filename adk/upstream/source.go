@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// tree is a copy of ADK's module in which session.InMemoryService gives what a hook says,
-// and a workspace in which it is built together with this repository's modules.
+// tree is a workspace with this repository's modules and a copy of ADK's module. In the copy, session.InMemoryService
+// returns the service of a hook.
 type tree struct {
 	folder   string // of the workspace
 	packages []string
@@ -28,8 +28,7 @@ const (
 	ourModule = "github.com/patchlog-dev/patchlog"
 )
 
-// newTree copies a module's source into a folder, with a hook in each package whose tests
-// may ask for a session service.
+// newTree copies a module's source into folder. It adds a hook to each package whose tests may call InMemoryService.
 func newTree(ctx context.Context, source, folder string, progress io.Writer) (*tree, error) {
 	t := &tree{folder: folder, progress: progress}
 	if err := copyTree(source, t.module()); err != nil {
@@ -54,8 +53,7 @@ func newTree(ctx context.Context, source, folder string, progress io.Writer) (*t
 
 func (t *tree) module() string { return filepath.Join(t.folder, "adk") }
 
-// copyTree copies the files below a folder, such as one of the module cache, as files that
-// one may change.
+// copyTree copies a directory tree. The copies are writable, even if the originals are in the module cache.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -109,7 +107,7 @@ func InMemoryService() Service {
 func inMemory() Service {`
 )
 
-// hooked puts the hook into the source of ADK's package session.
+// hooked adds the hook to the source of ADK's package session.
 func hooked(text []byte) ([]byte, error) {
 	if n := bytes.Count(text, []byte(theirFunction)); n != 1 {
 		return nil, fmt.Errorf("%q is there %d times, not once: the hook needs another place", theirFunction, n)
@@ -117,26 +115,25 @@ func hooked(text []byte) ([]byte, error) {
 	return bytes.Replace(text, []byte(theirFunction), []byte(ourFunction), 1), nil
 }
 
-// workspace makes the workspace of the copy and of the modules of this repository.
+// workspace creates a Go workspace of the copy and of this repository's modules.
 func (t *tree) workspace(ctx context.Context) error {
 	out, err := goCommand(ctx, ".", "list", "-m", "-f", "{{with .Replace}}{{.Dir}}{{else}}{{if .Main}}{{.Dir}}{{end}}{{end}}", ourModule, ourModule+"/adk")
 	if err != nil {
 		return err
 	}
-	// It is for the newest Go that one of them is for.
+	// go work init selects the newest Go version that any of the modules requires.
 	_, err = t.goCommand(ctx, t.folder, append([]string{"work", "init", t.module()}, strings.Fields(string(out))...)...)
 	return err
 }
 
-// listed is what go list says of a package.
+// listed is the output of go list for one package.
 type listed struct {
 	ImportPath, Name, Dir              string
 	GoFiles, TestGoFiles, XTestGoFiles []string
 	Imports, TestImports, XTestImports []string
 }
 
-// hook adds to each package whose tests may ask for a session service a test file which
-// installs ours.
+// hook adds a test file to each package whose tests may call InMemoryService. The file installs patchlog's service.
 func (t *tree) hook(ctx context.Context) error {
 	out, err := t.goCommand(ctx, t.module(), "list", "-json=ImportPath,Name,Dir,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports", "./...")
 	if err != nil {
@@ -182,14 +179,13 @@ import (
 func init() { standin.Install(&session.Substitute, %q) }
 `
 
-// askers finds out which packages ask for ADK's service in memory.
+// askers determines which packages call InMemoryService.
 type askers struct {
 	all   map[string]*listed
-	known map[string]bool // whether the package asks, or one that it imports
+	known map[string]bool // whether the package calls it, directly or through imports
 }
 
-// tests reports whether a package has tests that may ask: they do so themselves, or what
-// they import does.
+// tests reports whether a package has tests that may call InMemoryService, directly or through imports.
 func (a askers) tests(p *listed) (bool, error) {
 	files := append(slices.Clone(p.TestGoFiles), p.XTestGoFiles...)
 	if len(files) == 0 {
@@ -222,7 +218,7 @@ func (a askers) asks(path string) (bool, error) {
 	return asks, err
 }
 
-// mention reports whether one of a folder's files calls session.InMemoryService.
+// mention reports whether one of the given files calls session.InMemoryService.
 func mention(folder string, files []string) (bool, error) {
 	for _, name := range files {
 		text, err := os.ReadFile(filepath.Join(folder, name))
@@ -233,12 +229,12 @@ func mention(folder string, files []string) (bool, error) {
 	return false, nil
 }
 
-// goCommand runs the go command in a folder, and returns what it printed.
+// goCommand runs the go command in a directory and returns its standard output.
 func goCommand(ctx context.Context, folder string, args ...string) ([]byte, error) {
 	return output(exec.CommandContext(ctx, "go", args...), folder)
 }
 
-// goCommand is as the function, in the workspace, wherever that of the user is.
+// goCommand is like the function goCommand, but uses the tree's workspace instead of the user's.
 func (t *tree) goCommand(ctx context.Context, folder string, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Env = t.env()

@@ -18,8 +18,7 @@ func no(t *testing.T, err error) {
 	}
 }
 
-// In the version of ADK that this module requires the hook has its place, and the packages
-// that the list names are there.
+// The required version of ADK has the place for the hook, and the tests that differences.txt names.
 func TestADKIsAsTheCommandExpects(t *testing.T) {
 	dir, err := goCommand(t.Context(), ".", "list", "-m", "-f", "{{.Dir}}", adkModule)
 	no(t, err)
@@ -105,7 +104,7 @@ func TestDiffering(t *testing.T) {
 	}
 }
 
-// outcomes of package p's tests: name=outcome ...
+// outcomes returns results of tests of package p. words has the form "name=outcome ...".
 func outcomes(words string) results {
 	r := results{outcomes: map[test]outcome{}}
 	for _, w := range strings.Fields(words) {

@@ -1,5 +1,5 @@
-// Command agent is an ADK agent whose sessions patchlog stores. A script replaces the model, so
-// that it runs without a network: it calls a tool to look up a lamp, then answers.
+// Command agent runs an ADK agent whose sessions are in a patchlog store. A script replaces the model, so the
+// program needs no network. The script calls a tool to look up a price, and then answers.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// scripted calls the tool for a question, and answers with the tool's result.
+// scripted is a model that answers a question by a tool call, and a tool result by text.
 type scripted struct{}
 
 func (scripted) Name() string { return "scripted" }
@@ -94,7 +94,7 @@ func run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 
-	// Hide the second turn from the model; the log keeps it.
+	// Hide the second turn from the model. The log keeps it.
 	got, err := sessions.Get(ctx, &session.GetRequest{AppName: "shop", UserID: "ann", SessionID: "1"})
 	if err != nil {
 		return err

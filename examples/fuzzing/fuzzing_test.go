@@ -1,4 +1,4 @@
-// Package fuzzing shows how a program tests its own fold against the reference model, with generated
+// Package fuzzing shows how a program compares its own fold with patchlog's reference model on generated
 // logs.
 package fuzzing
 
@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// foldInParts adds records one by one to a view, as a program with a cached view does. A revert needs
-// hidden records, so the log is supplied.
+// foldInParts applies records to a view one at a time, as a program with a cached view does. WithRecords
+// gives the view access to the log, because a revert reads hidden records.
 func foldInParts(initial map[string]patch.Value, records []patch.Record) (fuzz.View, error) {
 	v := fold.New("", initial)
 	for _, r := range records {
@@ -36,7 +36,7 @@ func TestFoldIsReference(t *testing.T) {
 	})
 }
 
-// The comparison detects a fold that keeps removed state.
+// The comparison detects a fold that keeps state that it should drop.
 func TestFlawedFoldIsFound(t *testing.T) {
 	found := false
 	for seed := range 200 {
@@ -55,7 +55,7 @@ func TestFlawedFoldIsFound(t *testing.T) {
 	}
 }
 
-// The generators draw events for a session, and the model says which patches a store must refuse.
+// The generator returns events for a session, and the reference model rejects invalid patches.
 func TestReferenceJudges(t *testing.T) {
 	event := fuzz.Event("e1", nil).Example(1)
 	ref := fuzz.NewReference(nil)

@@ -1,6 +1,6 @@
-// Command inspector is an agent behind ADK's web launcher, with the session inspector beside the
-// launcher's own pages. It runs in the process that has the database open, so it shows sessions as they
-// grow. A script replaces the model, so that it runs without a network.
+// Command inspector runs an agent in ADK's web launcher and adds patchlog's session inspector to the
+// launcher's pages. The inspector runs in the process that has opened the database, so it shows new events
+// immediately. A script replaces the model, so the program needs no network.
 //
 //	go run ./inspector web api inspector
 package main
@@ -30,27 +30,27 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// people is ADK's API with the history that people should see, and with routes that rewind and fork
-// sessions.
+// people is ADK's API with two additions: it returns the history of a session, and it has routes that rewind
+// and fork sessions.
 type people struct {
 	web.Sublauncher
 	sessions *adk.Service
 }
 
-// SetupSubrouters adds the handlers and the API's routes.
+// SetupSubrouters adds patchlog's handlers and the routes of ADK's API.
 func (p people) SetupSubrouters(router *mux.Router, config *launcher.Config) error {
 	router.Use(adk.HistoryHandler, p.sessions.RESTHandler)
 	return p.Sublauncher.SetupSubrouters(router, config)
 }
 
-// pages serves the inspector in the launcher.
+// pages adds the inspector to the launcher.
 type pages struct {
 	db    *store.Store
 	token string
 }
 
-// SetupSubrouters mounts the inspector. It demands a token, because the launcher also listens to other
-// machines.
+// SetupSubrouters adds the inspector's route. The inspector requires a token, because the launcher also
+// accepts connections from other machines.
 func (p pages) SetupSubrouters(router *mux.Router, _ *launcher.Config) error {
 	i, err := inspector.New(p.db, inspector.Options{Token: p.token})
 	if err != nil {
@@ -69,7 +69,7 @@ func (pages) Parse(args []string) ([]string, error) { return args, nil }
 func (pages) CommandLineSyntax() string             { return "" }
 func (pages) SimpleDescription() string             { return "shows the sessions in a browser" }
 
-// scripted answers with the number of events that it was shown.
+// scripted is a model that answers with the number of messages in its prompt.
 type scripted struct{}
 
 func (scripted) Name() string { return "scripted" }
@@ -79,7 +79,7 @@ func (scripted) GenerateContent(_ context.Context, req *model.LLMRequest, _ bool
 	return func(yield func(*model.LLMResponse, error) bool) { yield(&model.LLMResponse{Content: content}, nil) }
 }
 
-// configure returns the launcher's configuration: an agent whose sessions are in the service.
+// configure returns a launcher configuration with an agent whose sessions are in the given service.
 func configure(sessions *adk.Service) (*launcher.Config, error) {
 	clerk, err := llmagent.New(llmagent.Config{Name: "clerk", Model: scripted{}})
 	if err != nil {

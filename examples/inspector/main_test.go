@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A turn that the launcher's server runs appears on the inspector's page of the session.
+// A turn that runs in the launcher's server appears on the inspector's page of the session.
 func TestInspectorBesideAgent(t *testing.T) {
 	db, err := store.OpenMemory(store.Options{})
 	if err != nil {

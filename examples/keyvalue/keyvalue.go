@@ -1,5 +1,5 @@
-// Package keyvalue is an example of a custom session service, on a key-value store, to which adk.Wrap adds patches,
-// compaction and history. It does only what Wrap requires of a base.
+// Package keyvalue is an example of a custom session service over a key-value store. adk.Wrap adds patches,
+// compaction and history to it. The service implements only what Wrap requires.
 package keyvalue
 
 import (
@@ -18,13 +18,14 @@ import (
 	"google.golang.org/adk/v2/session"
 )
 
-// Service stores sessions, and the state that they share, as JSON in a key-value store, which is a sync.Map here.
+// Service stores sessions and shared state as JSON in a key-value store. In this example, the store is a
+// sync.Map.
 type Service struct {
-	writing sync.Mutex // a store for several processes needs a compare-and-swap instead
+	writing sync.Mutex // a store that several processes use needs compare-and-swap instead
 	store   sync.Map
 }
 
-// stored is a session, as stored and as returned to callers.
+// stored is a session, both in the store and as returned to callers.
 type stored struct {
 	App, User, Name string
 	Updated         time.Time
@@ -60,18 +61,18 @@ func (s state) Get(key string) (any, error) {
 	return nil, session.ErrStateKeyNotExist
 }
 
-// with returns the values whose keys have a prefix.
+// with returns the entries whose keys have the given prefix.
 func (s state) with(prefix string) state {
 	s = maps.Clone(s)
 	maps.DeleteFunc(s, func(key string, _ any) bool { return !strings.HasPrefix(key, prefix) })
 	return s
 }
 
-// key returns the key of a session. The key with session "" holds the state that a user's sessions share, the key
-// with user "" and session "" the state that an app's sessions share.
+// key returns the key of a session. If the session is "", it is the key of the user's shared state. If user
+// and session are "", it is the key of the app's shared state.
 func key(app, user, id string) string { return fmt.Sprintf("%q %q %q", app, user, id) }
 
-// find reads a session. If it does not exist, the result has no name.
+// find reads a session. If the session does not exist, the result's Name is "".
 func (s *Service) find(app, user, id string) *stored {
 	of := &stored{App: app, User: user, Values: state{}}
 	read := func(key string, into any) {
@@ -85,7 +86,7 @@ func (s *Service) find(app, user, id string) *stored {
 	return of
 }
 
-// save writes a session whose state changes.
+// save applies delta to the state of a session, and writes the session and the shared state.
 func (s *Service) save(of *stored, delta map[string]any) error {
 	maps.Copy(of.Values, delta)
 	for key, v := range map[string]any{
@@ -102,7 +103,8 @@ func (s *Service) save(of *stored, delta map[string]any) error {
 	return nil
 }
 
-// Create stores a new session, under the id of the request or a random one. It fails if the session exists.
+// Create stores a new session. If the request has no id, Create generates one. It fails if the session
+// exists.
 func (s *Service) Create(ctx context.Context, r *session.CreateRequest) (*session.CreateResponse, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -124,7 +126,8 @@ func (s *Service) Get(_ context.Context, r *session.GetRequest) (*session.GetRes
 	return &session.GetResponse{Session: of}, nil // adk.Wrap applies the filters of the request
 }
 
-// List returns the sessions of an app, or of one of its users if the request names one.
+// List returns the sessions of a user. If the request has no user id, it returns the sessions of the whole
+// app.
 func (s *Service) List(_ context.Context, r *session.ListRequest) (*session.ListResponse, error) {
 	out := &session.ListResponse{}
 	for _, text := range s.store.Range {
@@ -136,13 +139,13 @@ func (s *Service) List(_ context.Context, r *session.ListRequest) (*session.List
 	return out, nil
 }
 
-// Delete removes a session. State that it shares with other sessions stays.
+// Delete removes a session, but not the state that the session shares with other sessions.
 func (s *Service) Delete(_ context.Context, r *session.DeleteRequest) error {
 	s.store.Delete(key(r.AppName, r.UserID, r.SessionID))
 	return nil
 }
 
-// AppendEvent adds an event and its state delta to a stored session. It fails if the session does not exist.
+// AppendEvent adds an event to a session and applies its state delta. It fails if the session does not exist.
 func (s *Service) AppendEvent(_ context.Context, to session.Session, e *session.Event) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -41,7 +41,7 @@ func Example() {
 	// Output: user said: Is there a lamp?
 }
 
-// ADK's own test suite for session services passes on the wrapped service.
+// The wrapped service passes ADK's test suite for session services.
 func TestSuite(t *testing.T) {
 	sessiontestsuite.RunServiceTests(t, sessiontestsuite.SuiteOptions{SupportsUserProvidedSessionID: true}, func(t *testing.T) session.Service {
 		s, err := adk.Wrap(&Service{}, adk.Options{})

@@ -1,6 +1,6 @@
-// Command loop is an agent without a framework, on a model API whose messages are text and blocks
-// of tool use and tool results. Messages are mapped to events and back. The session shortens the
-// prompt, and no call loses its result.
+// Command loop runs an agent without a framework. Its model API represents a message as text, tool_use and
+// tool_result blocks. The program converts messages to events and back. At the end, it hides part of the
+// session without separating a call from its result.
 package main
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Message is a message in the provider's form.
+// Message is a message in the form of the model API.
 type Message struct {
-	Role   string  `json:"role"` // user or assistant; tool results have role user
+	Role   string  `json:"role"` // user or assistant; tool results have the role user
 	Blocks []Block `json:"content"`
 }
 
@@ -27,14 +27,14 @@ type Message struct {
 type Block struct {
 	Type      string          `json:"type"` // text, tool_use or tool_result
 	Text      string          `json:"text,omitempty"`
-	ID        string          `json:"id,omitempty"`          // of a tool_use
-	ToolUseID string          `json:"tool_use_id,omitempty"` // of a tool_result
+	ID        string          `json:"id,omitempty"`          // only in tool_use
+	ToolUseID string          `json:"tool_use_id,omitempty"` // only in tool_result
 	Name      string          `json:"name,omitempty"`
 	Input     json.RawMessage `json:"input,omitempty"`
-	Content   json.RawMessage `json:"content,omitempty"` // of a tool_result: an object
+	Content   json.RawMessage `json:"content,omitempty"` // only in tool_result; an object
 }
 
-// The JSON of an event's content.
+// Types for the JSON of an event's content.
 type (
 	content struct {
 		Role  string `json:"role"`
@@ -106,7 +106,7 @@ func message(e *patch.Event) (Message, error) {
 	return m, nil
 }
 
-// complete simulates the provider: it calls the tool once per turn, then answers.
+// complete simulates the model. It calls the tool once per turn and then answers.
 func complete(prompt []Message) Message {
 	last := prompt[len(prompt)-1].Blocks[0]
 	if last.Type == "tool_result" {
@@ -116,7 +116,7 @@ func complete(prompt []Message) Message {
 	return Message{"assistant", []Block{{Type: "tool_use", ID: id, Name: "weather", Input: json.RawMessage(`{"city":"Oslo"}`)}}}
 }
 
-// agent runs a conversation in a session.
+// agent runs a conversation in one session.
 type agent struct {
 	db  *store.Store
 	key store.Key
@@ -148,7 +148,7 @@ func (a agent) prompt(ctx context.Context) ([]Message, error) {
 	return out, nil
 }
 
-// turn answers a question, with as many tool calls as needed.
+// turn answers a question. It calls tools until the model returns text.
 func (a agent) turn(ctx context.Context, id, question string) (Message, error) {
 	next := Message{"user", []Block{{Type: "text", Text: question}}}
 	for {
@@ -189,8 +189,8 @@ func run(ctx context.Context, w io.Writer) error {
 		fmt.Fprintln(w, answer.Blocks[0].Text)
 	}
 
-	// The first turn's call cannot be hidden alone: its result would answer no call. The error
-	// suggests a span that can.
+	// The call of the first turn cannot be hidden alone, because its result would remain without a call. The
+	// error suggests a span that can be hidden.
 	v, err := db.View(ctx, a.key)
 	if err != nil {
 		return err

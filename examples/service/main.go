@@ -1,9 +1,9 @@
-// Command service serves sessions over HTTP: a session is a path, /app/user/session.
+// Command service serves sessions over HTTP. The path /app/user/session names a session.
 //
-//	POST /{app}/{user}/{session}/events   appends the event in the body
-//	GET  /{app}/{user}/{session}          the visible log, as JSON lines
-//	POST /{app}/{user}/{session}/patches  logs the patch in the body
-//	POST /{app}/{user}/{session}/revert/{patch}
+//	POST /{app}/{user}/{session}/events          append the event in the body
+//	GET  /{app}/{user}/{session}                 return the visible log as JSON lines
+//	POST /{app}/{user}/{session}/patches         log the patch in the body
+//	POST /{app}/{user}/{session}/revert/{patch}  revert a patch
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const maxBody = 1 << 20
 
-// routes serves the sessions of a store. It does not authenticate: put your own check before it.
+// routes serves the sessions of a store. It does not authenticate clients, so add your own authentication.
 func routes(db *store.Store) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /{app}/{user}/{session}/events", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
@@ -40,7 +40,7 @@ func routes(db *store.Store) http.Handler {
 		if err != nil {
 			return store.Committed{}, err
 		}
-		return db.ApplyPatch(ctx, key, []*patch.PatchEvent{record.Patch}, store.PatchOptions{}) // ApplyPatch refuses nil
+		return db.ApplyPatch(ctx, key, []*patch.PatchEvent{record.Patch}, store.PatchOptions{}) // ApplyPatch rejects a nil patch
 	}))
 	mux.Handle("POST /{app}/{user}/{session}/revert/{patch}", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
 		return db.Revert(ctx, key, r.PathValue("patch"), store.UndoOptions{})
@@ -63,7 +63,7 @@ func keyOf(r *http.Request) store.Key {
 	return store.Key{App: r.PathValue("app"), User: r.PathValue("user"), Session: r.PathValue("session")}
 }
 
-// parsed reads a request's body.
+// parsed reads and parses a request's body.
 func parsed[T any](r *http.Request, parse func([]byte) (T, error)) (T, error) {
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err == nil && len(text) > maxBody {
@@ -76,15 +76,15 @@ func parsed[T any](r *http.Request, parse func([]byte) (T, error)) (T, error) {
 	return parse(text)
 }
 
-// answer is the result of a write.
+// answer is the response to a write.
 type answer struct {
 	Seq      uint64 `json:"seq"`
 	ID       string `json:"id"`
 	Visible  int    `json:"visible"`
-	PatchSeq uint64 `json:"patchSeq"` // the base of the next patch
+	PatchSeq uint64 `json:"patchSeq"` // base for the next patch
 }
 
-// reply runs a write and writes its result.
+// reply returns a handler that performs a write and responds with its result.
 func reply(write func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		done, err := write(r.Context(), keyOf(r), r)
@@ -101,7 +101,7 @@ func reply(write func(ctx context.Context, key store.Key, r *http.Request) (stor
 	})
 }
 
-// refuse writes an error as status and text.
+// refuse responds with an error's status and text.
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	for _, known := range []struct {

@@ -1,5 +1,5 @@
-// Command summarizer compacts a session with a custom summarizer, here one that keeps the order
-// numbers in its input. Put your model in its place.
+// Command summarizer compacts a session with a custom summarizer. This summarizer keeps only the order
+// numbers. Replace it by a call of your model.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 
 var order = regexp.MustCompile(`order \d+`)
 
-// orders answers with the order numbers in the prompt's transcript.
+// orders is a summarizer that lists the order numbers in the events.
 func orders(_ context.Context, r compaction.Request) (compaction.Response, error) {
 	var found []string
 	for _, e := range r.Events {
@@ -75,7 +75,7 @@ func run(ctx context.Context, w io.Writer) error {
 	if err := show(ctx, w, db, key); err != nil {
 		return err
 	}
-	// Revert a compaction by its pass id.
+	// Undo a pass of compaction by its id.
 	if _, err := db.Revert(ctx, key, pass, store.UndoOptions{}); err != nil {
 		return err
 	}

@@ -1,7 +1,13 @@
-// Package adkjson translates events and patches from the spellings of other programs to that of package patch: rows
-// of ADK for Python's events table, snake_case names of ADK's and genai's fields, URL-safe base64, times in Unix
-// seconds, and the patch fields patch_type, event_id, summary_event and patch_id. Importers use it; package patch
-// parses only its own spelling.
+// Package adkjson translates events and patches from the JSON of other programs to the JSON of package patch. It
+// translates the following:
+//
+//   - Rows of the events table of ADK for Python.
+//   - Names of ADK's and genai's fields in snake_case.
+//   - URL-safe base64.
+//   - Times in Unix seconds.
+//   - The patch fields patch_type, event_id, summary_event and patch_id.
+//
+// Importers use this package, because package patch accepts only its own form.
 package adkjson
 
 import (
@@ -18,7 +24,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// ParseEvent is [patch.ParseEvent] for any of these spellings.
+// ParseEvent is like [patch.ParseEvent], but also accepts the forms of other programs.
 func ParseEvent(text []byte) (*patch.Event, error) {
 	own, err := new(translator).line(text)
 	if err != nil {
@@ -27,9 +33,9 @@ func ParseEvent(text []byte) (*patch.Event, error) {
 	return patch.ParseEvent(own)
 }
 
-// Text translates the lines of a file to the spelling of package patch. In a file with a header only those lines are
-// translated that package patch refuses. Rows of several sessions are refused. Lines that are not JSON stay
-// unchanged. The error is a *[patch.LineError] with the file's name.
+// Text translates the lines of a file to the form of package patch. If the file has a header, Text translates only
+// the lines that package patch rejects. Lines that are not JSON stay unchanged. Text fails if rows belong to
+// different sessions. The error is a *[patch.LineError] with the file's name.
 func Text(text []byte, name string) ([]byte, error) {
 	out := make([]byte, 0, len(text))
 	var t translator
@@ -60,11 +66,11 @@ func Text(text []byte, name string) ([]byte, error) {
 
 // translator translates the lines of one file.
 type translator struct {
-	owner rowOwner // of the rows so far
+	owner rowOwner // owner of the preceding rows
 }
 
-// line translates the line of an event or a patch. A row becomes its event. Names are translated only where ADK's
-// schema has the field: keys of arguments, responses, state and metadata are data. The error is a
+// line translates a line with an event or a patch. A row is replaced by its event. Names are translated only where
+// ADK's schema has the field, because the keys of arguments, responses, state and metadata are data. The error is a
 // *[patch.FieldError].
 func (t *translator) line(text []byte) ([]byte, error) {
 	text, err := compact(text)
@@ -84,10 +90,10 @@ func (t *translator) line(text []byte) ([]byte, error) {
 	return translate(text)
 }
 
-// patchNames maps other spellings of a patch's fields.
+// patchNames maps the names of patch fields in snake_case to their names in package patch.
 var patchNames = map[string]string{"patch_type": "patchType", "event_id": "eventId", "summary_event": "summaryEvent"}
 
-// translate translates checked, compact text.
+// translate translates text that compact has returned.
 func translate(text []byte) ([]byte, error) {
 	if jsonvalue.KindOf(text) != jsonvalue.Object {
 		return text, nil
@@ -139,8 +145,8 @@ func translate(text []byte) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// nested translates an event in a patch. On failure the event stays unchanged, since a log may hold a malformed
-// patch.
+// nested translates an event inside a patch. If this fails, it returns the event unchanged, because a log may contain
+// a malformed patch.
 func nested(text []byte) []byte {
 	if own, err := translate(text); err == nil {
 		return own
@@ -148,9 +154,9 @@ func nested(text []byte) []byte {
 	return text
 }
 
-// epochTime parses Unix seconds.
+// epochTime parses a time in Unix seconds.
 func epochTime(v []byte) (time.Time, error) {
-	// The decimal literal has nanoseconds that a float64 would lose.
+	// A float64 has too few digits for nanoseconds, so the time is computed from the decimal literal.
 	f, err := strconv.ParseFloat(string(v), 64)
 	switch {
 	case err != nil || f < float64(minTime.Unix()) || f > float64(maxTime.Unix()+1):
@@ -173,13 +179,13 @@ func epochTime(v []byte) (time.Time, error) {
 	return t, nil
 }
 
-// RFC 3339 has only the years 1 to 9999.
+// RFC 3339 supports only the years 1 to 9999.
 var (
 	minTime = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 	maxTime = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
 )
 
-// compact validates JSON and returns it without white space.
+// compact validates JSON and removes white space.
 func compact(text []byte) ([]byte, error) {
 	own, err := jsonvalue.Parse(text)
 	if at := (*jsonvalue.Error)(nil); errors.As(err, &at) {
@@ -192,7 +198,7 @@ func fieldErr(field, format string, args ...any) *patch.FieldError {
 	return &patch.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// clip returns the start of a text for an error message.
+// clip shortens text for an error message.
 func clip(text []byte) string {
 	const most = 200
 	if len(text) <= most {

@@ -9,13 +9,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// rowOwner is the app, user and session of a table row. It is zero for other lines.
+// rowOwner is the app, user and session of a table row. It is the zero value for lines that are not rows.
 type rowOwner [3]string
 
-// unwrapRow returns the event in a row of ADK for Python's tables: an object with the event in
-// event_data, as an object or as JSON text, and columns that repeat its id, invocation and time and
-// name its session. Other text, such as that of a patch, is returned unchanged. An event of ADK for
-// Python that cannot be read is refused with the field's name.
+// unwrapRow returns the event in a row of a table of ADK for Python. A row is a JSON object. Its field event_data
+// contains the event, as an object or as a string with JSON. The other fields repeat the event's id, invocation and
+// time, and name its session. unwrapRow returns other text, such as a patch, unchanged. If the row is malformed, the
+// error names the field.
 func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 	for name := range jsonvalue.Members(text) {
 		if name == "patchType" || name == "patch_type" {
@@ -60,7 +60,7 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 			case jsonvalue.KindOf(v) == jsonvalue.Null:
 			case repeated == nil:
 				b = append(jsonvalue.AppendKey(b, name), v...)
-			case name != "timestamp" && !jsonvalue.Equal(v, repeated): // the time column has no time zone
+			case name != "timestamp" && !jsonvalue.Equal(v, repeated): // the timestamp column has no time zone
 				return nil, owner, fieldErr(column, "the column says %s, and event_data says %s", clip(v), clip(repeated))
 			}
 		}
@@ -71,7 +71,8 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 	return append(b, '}'), owner, nil
 }
 
-// refuseForeign refuses fields that would pass for unknown fields of an event.
+// refuseForeign returns an error for an object that is not an event, but whose fields would be accepted as unknown
+// fields of an event.
 func refuseForeign(text []byte) error {
 	const older = "long_running_tool_ids_json"
 	if jsonvalue.Member(text, older) != nil {
@@ -87,7 +88,7 @@ func refuseForeign(text []byte) error {
 	return nil
 }
 
-// within prefixes the field of an error.
+// within adds a prefix to the field that an error names.
 func within(field string, err error) error {
 	if e, ok := err.(*patch.FieldError); ok {
 		return &patch.FieldError{Field: strings.TrimSuffix(field+"/"+e.Field, "/"), Problem: e.Problem}

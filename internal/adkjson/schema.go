@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// eventNames lists the fields of ADK's session event that have two spellings, or contain such fields, in the
-// notation of genaiNames.
+// eventNames lists the fields of ADK's session event that have two spellings or contain such fields. The comment of
+// eventSchema describes the notation.
 const eventNames = `
 Event invocationId isolationScope longRunningToolIds content:Content actions:Actions usageMetadata:GenerateContentResponseUsageMetadata
 Event customMetadata groundingMetadata:GroundingMetadata citationMetadata:CitationMetadata logprobsResult:LogprobsResult avgLogprobs
@@ -21,10 +21,11 @@ RequestedInput interruptId responseSchema
 Node messageAsOutput outputFor
 `
 
-// schema describes a value's fields or elements. A nil schema is data, whose keys are not translated.
+// schema describes the fields of an object or the elements of an array. A nil schema stands for data, whose keys are
+// not translated.
 type schema struct {
 	fields map[string]schemaField // of an object, by both spellings
-	each   *schema                // schema of an array's elements
+	each   *schema                // of an array's elements
 }
 
 type schemaField struct {
@@ -32,11 +33,11 @@ type schemaField struct {
 	in   *schema
 }
 
-// base64Text marks strings of bytes.
+// base64Text is the schema of strings that contain bytes.
 var base64Text = new(schema)
 
-// eventSchema is the schema of an event. Each line of the names is a type and its fields, each followed by a
-// colon and its type, if it has one.
+// eventSchema returns the schema of an event. It parses eventNames and genaiNames. Each of their lines contains a
+// type and names of its fields. If a field's value also has a schema, a colon and its type follow the name.
 var eventSchema = sync.OnceValue(func() *schema {
 	types := map[string]*schema{"Bytes": base64Text}
 	var of func(name string) *schema

@@ -11,10 +11,10 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// respell returns an event's checked, compact JSON with ADK's and genai's fields as in ADK's JSON.
-// ADK for Python stores Python's spelling (invocation_id, function_call) and URL-safe base64. Names
-// are translated only where the schema has a field: keys of arguments, responses, state and
-// metadata are data. Unknown fields stay unchanged. path locates the value in errors.
+// respell returns the compact JSON of an event with the field names and the base64 alphabet of ADK's JSON. ADK for
+// Python stores other names (invocation_id, function_call) and URL-safe base64. Names are translated only where the
+// schema has the field, because the keys of arguments, responses, state and metadata are data. Unknown fields stay
+// unchanged. path locates the value for error messages.
 func respell(text []byte, of *schema, path ...string) ([]byte, error) {
 	switch kind := jsonvalue.KindOf(text); {
 	case kind == jsonvalue.Object && of != nil && of.fields != nil:
@@ -61,7 +61,7 @@ func respellFields(text []byte, of *schema, path []string) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// pythonName returns Python's spelling of a JSON name.
+// pythonName returns the snake_case form of a JSON name.
 func pythonName(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -73,8 +73,7 @@ func pythonName(name string) string {
 	return b.String()
 }
 
-// standardBase64 converts a JSON string of base64 to the standard alphabet. Other text is returned
-// unchanged.
+// standardBase64 converts a JSON string with URL-safe base64 to standard base64. It returns other text unchanged.
 func standardBase64(quoted []byte) []byte {
 	if !bytes.ContainsAny(quoted, "-_") {
 		return quoted

@@ -12,13 +12,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// compacted is a service that shortens results and compacts sessions as early as can be, and always at the same
-// time: an append that makes it compact in the background returns when that is done. Each
-// is made by a service of its own, as if the program had been started again.
+// compacted is a service that shortens and compacts as early as possible. It is deterministic: AppendEvent returns
+// only after background compaction has finished. Each append uses a new adk.Service, as after a restart of the
+// program.
 type compacted struct {
 	session.Service
 	db *store.Store
-	mu sync.Mutex // one append at a time
+	mu sync.Mutex // serialises appends
 }
 
 var early = compaction.Config{Enabled: true, CompactionInterval: 1, TokenThreshold: 1, EventRetentionSize: 1}
@@ -28,7 +28,7 @@ func newCompacted(db *store.Store) (*compacted, error) {
 	return &compacted{Service: reading, db: db}, err
 }
 
-// AppendEvent is as session.Service says.
+// AppendEvent appends the event and waits for the background compaction.
 func (c *compacted) AppendEvent(ctx context.Context, s session.Session, e *session.Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

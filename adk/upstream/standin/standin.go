@@ -1,6 +1,5 @@
-// Package standin gives a service on patchlog the place of ADK's service in memory, in the
-// binaries of ADK's own tests. The command upstream links it into them, and says by the
-// environment what it is to do.
+// Package standin replaces ADK's in-memory service by a patchlog service in the binaries of ADK's tests. Command
+// upstream links it into these binaries and configures it by environment variables.
 package standin
 
 import (
@@ -15,11 +14,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// What the environment says.
+// Environment variables.
 const (
-	BackendVariable = "PATCHLOG_UPSTREAM_BACKEND" // a backend's name; if not set, ADK's service stays
+	BackendVariable = "PATCHLOG_UPSTREAM_BACKEND" // name of a backend; if not set, ADK's service is used
 	CompactVariable = "PATCHLOG_UPSTREAM_COMPACT" // if set, sessions are compacted
-	FolderVariable  = "PATCHLOG_UPSTREAM_FOLDER"  // gets a folder for each service that was made
+	FolderVariable  = "PATCHLOG_UPSTREAM_FOLDER"  // directory in which each created service creates a subdirectory
 )
 
 // Backends.
@@ -28,8 +27,8 @@ const (
 	Bolt   = "bolt"
 )
 
-// Install puts a function into a hook that makes a service, an empty one with each call, if
-// the environment says so. Each makes a folder whose name begins with the given one.
+// Install sets a hook to a function that returns a new, empty service at each call. It does nothing if
+// BackendVariable is not set. Each service creates a directory whose name starts with name.
 func Install(hook *func() session.Service, name string) {
 	if os.Getenv(BackendVariable) == "" {
 		return
@@ -46,8 +45,8 @@ func Install(hook *func() session.Service, name string) {
 	}
 }
 
-// meetMissing has the adapter ask ADK's service in memory what it says of a session that is not there, which it does once:
-// behind the hook it would ask itself.
+// meetMissing makes package adk read, once, the error of ADK's in-memory service for a missing session. If this
+// happened after the hook is installed, package adk would call its own service instead.
 func meetMissing() error {
 	db, err := store.OpenMemory(store.Options{})
 	if err != nil {

@@ -50,7 +50,7 @@ func TestInstallNothing(t *testing.T) {
 	hook()
 }
 
-// converse has four turns, and returns how many events are in sight then.
+// converse runs a conversation of four turns and returns the number of visible events.
 func converse(t *testing.T, s session.Service) int {
 	t.Helper()
 	ctx := t.Context()
