@@ -9,17 +9,18 @@ import (
 
 const accessList = "system.posix_acl_access"
 
-// copyAccessList makes a file's access list that of another file; without one there, it removes the file's list.
+// copyAccessList copies the access control list of like to file. If like has no list, copyAccessList removes the list
+// of file.
 func copyAccessList(file, like *os.File) error {
 	to, from := fmt.Sprintf("/proc/self/fd/%d", file.Fd()), fmt.Sprintf("/proc/self/fd/%d", like.Fd())
-	list := make([]byte, 64<<10) // the most bytes that an attribute can have
+	list := make([]byte, 64<<10) // maximum size of an extended attribute
 	n, err := syscall.Getxattr(from, accessList, list)
 	if err == nil {
 		err = syscall.Setxattr(to, accessList, list[:n], 0)
 	} else if errors.Is(err, syscall.ENODATA) {
-		err = syscall.Removexattr(to, accessList) // the folder may have given the file one
+		err = syscall.Removexattr(to, accessList) // file may have inherited a list from its directory
 	}
-	if errors.Is(err, syscall.ENODATA) || errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOENT) { // the last: no /proc
+	if errors.Is(err, syscall.ENODATA) || errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOENT) { // ENOENT: /proc is not mounted
 		return nil
 	}
 	return err

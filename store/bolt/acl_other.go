@@ -4,5 +4,5 @@ package bolt
 
 import "os"
 
-// copyAccessList leaves the file's access list as it is.
+// copyAccessList does nothing on this system.
 func copyAccessList(_, _ *os.File) error { return nil }

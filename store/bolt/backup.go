@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Copy implements [backend.Copier]. The copy is made beside the file. If the file was opened for reading and its
-// directory cannot be written to, the copy is made in the directory for temporary files.
+// Copy implements [backend.Copier]. It makes the copy in the directory of the file. If the backend is read-only and
+// that directory is not writable, the copy is made in the directory for temporary files.
 func (b *Backend) Copy(ctx context.Context, sum func(record []byte) uint32, use func(copy backend.Backend, file io.Reader) error) (err error) {
 	target, err := filepath.EvalSymlinks(b.path)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package bolt implements the storage port on bbolt, an embedded B+ tree in one file. No other package of the store
+// Package bolt implements [backend.Backend] on bbolt, an embedded B+ tree in one file. No other package of the store
 // handles pages or buckets.
 //
-// One process holds a file for writing, or several hold it for reading. Within a process, any number of
-// goroutines read while one writes. Transactions end before a method returns.
+// Either one process has the file open for writing, or several processes have it open for reading. Within a process,
+// any number of goroutines can read while one writes. A method ends its transactions before it returns.
 package bolt
 
 import (
@@ -25,21 +25,21 @@ import (
 
 // Options of [Open]. The zero value means the defaults.
 type Options struct {
-	// LockTimeout is how long Open waits for the file's lock. 0 means one second.
+	// LockTimeout limits how long Open waits for the file's lock. 0 means one second.
 	LockTimeout time.Duration
 
-	// NoSync skips the syncs that make commits durable.
+	// NoSync omits the syncs that make commits durable.
 	NoSync bool
 
-	// ReadOnly opens an existing file for reading. The file is not changed, and calls that
-	// write fail with [backend.ErrReadOnly]. Several processes can read a file at the same
-	// time, unless one has it open for writing.
+	// ReadOnly opens an existing file for reading. The file is not changed, and calls that write fail with
+	// [backend.ErrReadOnly]. Several processes can read a file at the same time, unless one process has the file open
+	// for writing.
 	ReadOnly bool
 
 	// Logger gets warnings for the operator. nil means [slog.Default].
 	Logger *slog.Logger
 
-	// Tests make these fail.
+	// Tests replace these functions to make them fail.
 	rewriteMeta func(durableFile, *metaPage) error
 	syncDir     func(dir string) error
 }
@@ -56,23 +56,23 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// FileVersion is the version of the file's layout. Docs: docs/FORMAT.md.
+// FileVersion is the version of the file layout, which docs/FORMAT.md describes.
 const FileVersion = 1
 
-// Buckets. Keys of records and snapshots begin with the session's number: eight bytes, big endian, never reused. Each
-// name is a key in two buckets. Each row has a checksum over its key and value (see rows.go), except the two rows of
-// bucketMeta.
+// Buckets. Keys of records, ids and snapshots begin with the number of the session: eight bytes, big endian, never
+// reused. Each name is a key in two buckets, so that the loss of one is detected. Each row has a checksum over its
+// key and value (see rows.go), except the two rows of bucketMeta.
 var (
-	bucketMeta        = []byte("patchlog")    // "version" → FileVersion, "numbers" → the last number assigned
-	bucketSessions    = []byte("sessions")    // session name → entry: see session
-	bucketHeads       = []byte("heads")       // session name → head: see head
-	bucketRecords     = []byte("records")     // number ‖ seq → record and hashes of its ids; number ‖ 0 → label: see session
-	bucketIDs         = []byte("ids")         // number ‖ first seq of a run ‖ hash → ids of the run: see idruns.go
+	bucketMeta        = []byte("patchlog")    // "version" → FileVersion; "numbers" → last assigned session number
+	bucketSessions    = []byte("sessions")    // session name → entry, see session
+	bucketHeads       = []byte("heads")       // session name → head, see head
+	bucketRecords     = []byte("records")     // number ‖ seq → record and hashes of its ids; number ‖ 0 → label, see session
+	bucketIDs         = []byte("ids")         // number ‖ first seq of a run ‖ hash → ids of the run, see idruns.go
 	bucketSnapshots   = []byte("snapshots")   // number → snapshot
 	bucketShared      = []byte("shared")      // name → value
-	bucketSharedNames = []byte("sharednames") // name → nothing
+	bucketSharedNames = []byte("sharednames") // name → empty
 	bucketScopes      = []byte("scopes")      // scope of shared values → version
-	bucketUnlinked    = []byte("unlinked")    // number of a deleted session whose rows are not all removed → nothing
+	bucketUnlinked    = []byte("unlinked")    // number of a deleted session that still has rows → empty
 	bucketFamilies    = []byte("families")    // see family.go
 	keyVersion        = []byte("version")
 	keyNumbers        = []byte("numbers")
@@ -80,7 +80,7 @@ var (
 	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketIDs, bucketSnapshots, bucketShared, bucketSharedNames, bucketScopes, bucketUnlinked, bucketFamilies}
 )
 
-// Keys of records ascend within a session, so pages are filled further before a split.
+// Keys of records ascend within a session, so pages are filled more than bbolt's default before they are split.
 const fillPercent = 0.9
 
 // Backend keeps sessions in a bbolt file.
@@ -88,17 +88,17 @@ type Backend struct {
 	path           string
 	opts           Options
 	queue          groupcommit.Queue[*pending] // batches that wait for the writer lock
-	writer         chan struct{}               // the writer lock: holds a token while it is held
-	ids            idCache                     // ids of records, by session
-	copying        chan struct{}               // holds a token while the file is copied
-	removalsPaused atomic.Bool                 // during a copy, rows of sessions are neither changed nor removed
+	writer         chan struct{}               // the writer lock; has one element while locked
+	ids            idCache                     // cache of record ids
+	copying        chan struct{}               // has one element while the file is copied
+	removalsPaused atomic.Bool                 // set during a copy: rows of sessions must not be changed or removed
 
-	mu     sync.RWMutex // held for reading while handle is used
-	handle *handle      // closed if the file could not be opened again after a failed commit
-	broken error        // if not nil, the error of a failed commit: handle must not be used
+	mu     sync.RWMutex // locked for reading while handle is used
+	handle *handle      // closed if the file could not be reopened after a failed commit
+	broken error        // if not nil, a commit failed with this error and handle must not be used
 	closed bool
 
-	commit func(*bbolt.Tx) error // tests make it fail
+	commit func(*bbolt.Tx) error // commits a transaction; tests replace it to make it fail
 }
 
 var (
@@ -108,10 +108,12 @@ var (
 	_ backend.Vacuum  = (*Backend)(nil)
 )
 
-// Open opens the file at path. It creates a missing file, with mode 0600, unless opts.ReadOnly is set. Unless ReadOnly
-// or NoSync is set, the file's content is durable when Open returns. Open fails with [backend.ErrLocked] if the file
-// stays locked for opts.LockTimeout, with [backend.ErrNotDatabase] if the file has another format, and with
-// [backend.ErrDamaged] if the file is damaged or empty.
+// Open opens the file at path. If the file does not exist, Open creates it with mode 0600, unless opts.ReadOnly is
+// set. When Open returns, the content of the file is durable, unless ReadOnly or NoSync is set. Open fails
+//
+//   - with [backend.ErrLocked] if another process keeps the file locked for opts.LockTimeout,
+//   - with [backend.ErrNotDatabase] if the file has another format, and
+//   - with [backend.ErrDamaged] if the file is damaged or empty.
 func Open(path string, opts Options) (*Backend, error) {
 	opts = opts.withDefaults()
 	h, err := openHandle(path, opts, nil)
@@ -127,7 +129,7 @@ func Open(path string, opts Options) (*Backend, error) {
 	return &Backend{path: path, opts: opts, handle: h, writer: make(chan struct{}, 1), copying: make(chan struct{}, 1), commit: (*bbolt.Tx).Commit}, nil
 }
 
-// use calls f with the open file. After a failed commit it reopens the file first, since the failed handle may show
+// use calls f with the open file. After a failed commit, use first reopens the file, because the old handle may show
 // pages that are not on disk.
 func (b *Backend) use(ctx context.Context, f func(h *handle) error) (err error) {
 	if err := ctx.Err(); err != nil {
@@ -148,9 +150,9 @@ func (b *Backend) use(ctx context.Context, f func(h *handle) error) (err error) 
 	return f(b.handle)
 }
 
-// reopen opens the file again after a failed commit. It creates no file. It refuses another file under the same name,
-// and a file whose last transaction is neither the failed one nor the one before it. Opening makes the file's current
-// transaction durable, which settles whether the failed commit took place.
+// reopen reopens the file after a failed commit. It does not create a file. It fails if path now names another file,
+// or if the file's last transaction is neither the failed one nor the one before it. Opening makes the file's current
+// transaction durable, so it is then certain whether the failed commit took effect.
 func (b *Backend) reopen() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,8 +174,8 @@ func (b *Backend) view(ctx context.Context, f func(tx *bbolt.Tx) error) error {
 	return b.use(ctx, func(h *handle) error { return h.view(f) })
 }
 
-// acquire acquires a lock: a channel that holds a token while the lock is held. Writers wait for this lock, not for
-// bbolt's own, so that after a failed commit no waiting writer uses the failed handle.
+// acquire locks a channel that has one element while locked. Writers wait for such a lock instead of bbolt's own. So
+// no waiting writer uses the old handle after a failed commit.
 func acquire(ctx context.Context, lock chan struct{}) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -196,7 +198,7 @@ func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error 
 	return b.write(f)
 }
 
-// write is update for a caller that holds the writer lock. If f fails, nothing is written. If the commit fails, its
+// write is update for a caller that has the writer lock. If f fails, nothing is written. If the commit fails, its
 // outcome is unknown.
 func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	if b.opts.ReadOnly {
@@ -212,14 +214,14 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.handle.abandoned() { // an abandoned handle is not reopened
+	if !b.handle.abandoned() { // an abandoned handle cannot be reopened
 		b.broken = err
 	}
 	return &backend.UnknownError{Cause: err}
 }
 
-// Fence implements [backend.Backend]. No other process writes. So once the file is reopened after a failed commit, no
-// commit is in flight, and the file's content is the outcome.
+// Fence implements [backend.Backend]. No other process can write. Once the file is reopened after a failed commit, no
+// commit is in flight, so the file's content shows the outcome.
 func (b *Backend) Fence(ctx context.Context, name, creation string, seen, _ backend.Token) (took bool, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
@@ -233,7 +235,7 @@ func (b *Backend) Fence(ctx context.Context, name, creation string, seen, _ back
 	return took, err
 }
 
-// Close implements [backend.Backend]. It removes the rows of deleted sessions.
+// Close implements [backend.Backend]. It first removes the rows of deleted sessions.
 func (b *Backend) Close() error {
 	b.sweep(context.Background())
 	b.mu.Lock()

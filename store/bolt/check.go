@@ -7,12 +7,12 @@ import (
 	bbolt "go.etcd.io/bbolt"
 )
 
-// Check reads the whole file and reports inconsistencies of pages, sessions, records, the index of ids, and shared
-// values. nil means that it found none. It does not decode records.
+// Check reads the whole file and reports inconsistencies in pages, sessions, records, the id index and shared values.
+// It does not decode records.
 //
-// Other calls read and write meanwhile. Check reads in short transactions, each of which starts where the one before
-// ended: during a long transaction, the file would grow with each commit. The space of sessions deleted meanwhile is
-// freed when Check ends. Check, Copy and Vacuum wait for each other.
+// Other calls can read and write meanwhile. Check reads in short transactions, each of which continues where the
+// previous one ended, because the file would grow with each commit during a long transaction. The space of sessions
+// that are deleted meanwhile is freed when Check ends. Only one Check, Copy or Vacuum runs at a time.
 func (b *Backend) Check(ctx context.Context) error {
 	resume, err := b.pauseRemovals(ctx)
 	if err != nil {
@@ -20,7 +20,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	}
 	defer resume()
 	var found findings
-	if err := b.checkPages(ctx, &found); err != nil || found.err() != nil { // rows of damaged pages cannot be read in order
+	if err := b.checkPages(ctx, &found); err != nil || found.err() != nil { // the rows of damaged pages cannot be read in order
 		return errors.Join(b.doubt(), found.err(), err)
 	}
 	m, err := b.readDirectory(ctx, &found, rowBuckets...)
@@ -31,10 +31,10 @@ func (b *Backend) Check(ctx context.Context) error {
 	return errors.Join(b.doubt(), found.err(), err)
 }
 
-// sliceLeaves is how many leaves are checked in one transaction.
+// sliceLeaves is the number of leaves that are checked in one transaction.
 const sliceLeaves = 512
 
-// checkPages checks the pages of all buckets. The list of free pages was checked when the file was opened.
+// checkPages checks the pages of all buckets. The free list was checked when the file was opened.
 func (b *Backend) checkPages(ctx context.Context, found *findings) error {
 	for _, name := range buckets {
 		for from, more := []byte(nil), true; more; more = from != nil {
@@ -49,7 +49,8 @@ func (b *Backend) checkPages(ctx context.Context, found *findings) error {
 	return nil
 }
 
-// doubt returns an error if a meta page was damaged when the file was opened. The next commit ends the doubt.
+// doubt returns an error if a meta page was damaged when the file was opened and no commit has replaced that page
+// since.
 func (b *Backend) doubt() (err error) {
 	_ = b.use(context.Background(), func(h *handle) error {
 		if h.last.Load() == h.opened {

@@ -11,10 +11,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// checkOpen checks the invariants of a file that bbolt does not check itself. It reads the branch pages of all trees
-// and the leaf pages that hold the buckets. A cycle of branches would overflow bbolt's stack. A page that is both in
-// use and on the list of free pages would be overwritten. Damage of any other leaf affects only its own rows, and is
-// found when that leaf is read.
+// checkOpen checks the invariants of a file that bbolt relies on but does not check. It reads the branch pages of all
+// trees and the leaf pages that have the bucket roots. A cycle of branch pages would overflow the stack in bbolt. A
+// page that is both in use and in the free list would be overwritten. Damage of any other leaf page affects only the
+// rows of that page, and is detected when the page is read.
 func checkOpen(file *os.File) (metas metaPages, err error) {
 	if metas, err = readMetas(file); err != nil {
 		return metas, err
@@ -37,7 +37,7 @@ func checkOpen(file *os.File) (metas metaPages, err error) {
 	return metas, checkTree(current.pager(file), current.Root, free)
 }
 
-// use says what a page is used for.
+// use is the use of a page.
 type use byte
 
 const (
@@ -45,7 +45,7 @@ const (
 	isFree
 	isFreelist
 	isBranch
-	isLeaf // a leaf, whose overflow pages are not marked yet
+	isLeaf // a leaf; its overflow pages are not marked yet
 )
 
 func checkTree(pages pager, root uint64, free freelist) error {
@@ -106,8 +106,9 @@ func checkTree(pages pager, root uint64, free freelist) error {
 	return nil
 }
 
-// checkOverflow returns an error if an overflow page of a leaf is on the list of free pages. It reads only leaves
-// followed by a free page. It skips a damaged leaf: only that leaf's rows are lost, and no write copies it.
+// checkOverflow returns an error if an overflow page of a leaf is in the free list. It reads only the leaves that a
+// free page follows. It skips damaged leaves, because damage of a leaf affects only its own rows and no write copies
+// such a leaf.
 func checkOverflow(pages pager, used []use) error {
 	leaf := uint64(0)
 	for id, u := range used {
@@ -126,7 +127,7 @@ func checkOverflow(pages pager, used []use) error {
 	return nil
 }
 
-// checkBuckets returns an error unless the file has all buckets and this version of the layout.
+// checkBuckets returns an error unless the file has all buckets and this FileVersion.
 func checkBuckets(tx *bbolt.Tx) error {
 	var missing []byte
 	for _, name := range buckets {
@@ -146,12 +147,13 @@ func checkBuckets(tx *bbolt.Tx) error {
 	return nil
 }
 
-// pathChecker checks the pages of the file that a transaction's writes will copy. If a page contradicts its parent,
-// bbolt frees pages that are in use, or puts keys where no search finds them, and damage spreads to undamaged sessions.
+// pathChecker checks the pages that the writes of a transaction will copy. Without this check, damage could spread to
+// other sessions: if a page contradicts its parent, bbolt frees pages that are in use, or inserts keys where a search
+// does not find them.
 type pathChecker struct {
 	tx    *bbolt.Tx
 	pages pager
-	sound map[uint64]bool // pages that were checked and are valid
+	sound map[uint64]bool // ids of pages that were checked and are valid
 }
 
 func (h *handle) paths(tx *bbolt.Tx) *pathChecker {
@@ -159,10 +161,10 @@ func (h *handle) paths(tx *bbolt.Tx) *pathChecker {
 	return &pathChecker{tx, pager{h.file, size, uint64(tx.Size()) / size}, map[uint64]bool{}}
 }
 
-// check checks the paths to the keys of buckets that begin with prefix. It also checks the sibling pages, with which
-// bbolt may merge pages after rows are removed.
+// check checks the paths to the keys that begin with prefix, in each of the buckets. It also checks the sibling
+// pages, because bbolt may merge a page with a sibling after rows are removed.
 func (w *pathChecker) check(prefix []byte, buckets ...[]byte) (err error) {
-	leads := func(first, end []byte) bool { // a search for a key before all others goes to the first child: nil is below all keys
+	leads := func(first, end []byte) bool { // first is nil for the first child, which also has the keys below its first key; nil compares below all keys
 		return (bytes.Compare(first, prefix) <= 0 || bytes.HasPrefix(first, prefix)) && (end == nil || bytes.Compare(end, prefix) > 0)
 	}
 	for _, bucket := range buckets {
@@ -182,8 +184,8 @@ func (w *pathChecker) check(prefix []byte, buckets ...[]byte) (err error) {
 	return err
 }
 
-// checkSlice checks the pages of a bucket on the paths to the keys from a given one on, until sliceLeaves leaves are
-// checked. It returns the first key of the unchecked leaves, or nil.
+// checkSlice checks the pages of a bucket that have keys from the given key on. It stops after sliceLeaves leaves and
+// returns the first key of the next leaf, or nil if all leaves are checked.
 func (w *pathChecker) checkSlice(bucket, from []byte, found *findings) (next []byte) {
 	w.walk(bucket, func(p page, i int) bool {
 		switch {
@@ -199,10 +201,10 @@ func (w *pathChecker) checkSlice(bucket, from []byte, found *findings) (next []b
 	return next
 }
 
-// walk visits the pages of a bucket that enter admits, and adds the valid leaves to sound.
+// walk visits the pages of a bucket for which enter returns true, and adds the valid leaves to sound.
 func (w *pathChecker) walk(bucket []byte, enter func(p page, i int) bool, wrong func(error)) {
 	b := w.tx.Bucket(bucket)
-	if b == nil || b.Root() == 0 { // in a page that was checked at open
+	if b == nil || b.Root() == 0 { // the root is inline, in a page that was checked when the file was opened
 		return
 	}
 	walk := walker{pager: w.pages, enter: enter, wrong: func(_ uint64, err error) { wrong(err) }}

@@ -13,23 +13,23 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
-// pending is a batch that waits for its commit. One transaction commits pending batches of all sessions: a commit costs
-// two syncs, however much it holds.
+// pending is a batch that waits to be committed. One transaction commits pending batches of all sessions, because a
+// commit costs two syncs, whatever its size.
 type pending struct {
 	name     string
 	batch    backend.Batch
-	hashes   []idHash          // of all ids of the batch
-	snapshot *backend.Snapshot // if set, the snapshot to store; the batch then has only the session's creation id
+	hashes   []idHash          // of all ids of the batch, in order
+	snapshot *backend.Snapshot // if set, the snapshot to store; the batch then has only the creation id
 	make     func(backend.Head) (backend.Replacement, error)
-	replace  *backend.Replacement // the result of make, if make is set; the batch then has its appended records
-	ids      [][]idHash           // of the records to replace
+	replace  *backend.Replacement // if make is set, the result of make; the batch then has the appended records of that result
+	ids      [][]idHash           // id hashes of the records to replace
 	size     int
 	err      error
-	session  session // the session of the batch, with its new head
+	session  session // the batch's session, with its new head
 	runs     *runGrowth
 }
 
-// Limits of a transaction: batches, and bytes of records and values.
+// Limits of a transaction: the number of batches, and the bytes of records and values.
 const (
 	maxGroup      = 4096
 	maxGroupBytes = 32 << 20
@@ -50,7 +50,7 @@ func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, s back
 	return b.submit(ctx, &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: &s, size: len(s.Data)})
 }
 
-// submit returns when the batch is committed or refused.
+// submit waits until the batch is committed or refused.
 func (b *Backend) submit(ctx context.Context, p *pending) error {
 	p.hashes = hashIDs(p.batch.Records)
 	for _, r := range p.batch.Records {
@@ -65,8 +65,7 @@ func (b *Backend) submit(ctx context.Context, p *pending) error {
 	return p.err
 }
 
-// commitGroup commits batches in one transaction. A refused batch does not stop the others. The caller
-// holds the writer lock.
+// commitGroup commits batches in one transaction. Refused batches are skipped. The caller has the writer lock.
 func (b *Backend) commitGroup(group []*pending) {
 	var db *bbolt.DB
 	done := false
@@ -83,7 +82,7 @@ func (b *Backend) commitGroup(group []*pending) {
 		none := errNothing
 		for _, p := range group {
 			if p.err = b.admit(tx, paths, p); p.err != nil {
-				continue // refused, with nothing written
+				continue // refused; nothing was written for this batch
 			}
 			if err := b.put(tx, p); err != nil {
 				return fmt.Errorf("session %q: %w", shown(p.name), err)
@@ -107,11 +106,11 @@ func (b *Backend) commitGroup(group []*pending) {
 	done = true
 }
 
-// errAbandoned is the error of a batch if a caller in its group panicked.
+// errAbandoned is the error of a batch if a call in its transaction panicked.
 var errAbandoned = &backend.UnknownError{Cause: errors.New("abandoned: a call that shared the commit panicked")}
 
-// admit checks a batch, and writes nothing. It finds the session of the batch, or makes a new one, with the head of the
-// staged session if there is one.
+// admit validates a batch without writing. It sets p.session to the batch's session. For a batch that creates a
+// session, p.session is a new session, or the staged session under its new name.
 func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error) {
 	switch {
 	case p.snapshot != nil:
@@ -178,8 +177,8 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 	return s, err
 }
 
-// checkRoom returns an error if adding records could overwrite a row: the log must end where the head says, and no row
-// of the session may follow. It also returns an error if an id is taken.
+// checkRoom returns an error if adding the records could overwrite a row. The log must end with the record that the
+// head names, and no row of the session may follow. checkRoom also returns an error if an id is taken.
 func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
 	s := p.session
 	last, next := around(tx.Bucket(bucketRecords).Cursor(), s.key(s.head.Last+1))
@@ -194,14 +193,14 @@ func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
 	switch {
 	case err == nil && slices.Max(seqs) > 0:
 		return backend.ErrTaken
-	case p.replace != nil && errors.Is(err, backend.ErrIndex): // damage of the index must not prevent an erasure
+	case p.replace != nil && errors.Is(err, backend.ErrIndex): // damage of the id index must not prevent an erasure
 		return nil
 	}
 	return err
 }
 
-// checkPaths checks the pages that a write will copy. It checks the pages of a session's rows before their first write
-// only.
+// checkPaths checks the pages that a write will copy. The pages for a session's records and head are checked only
+// before the session's first write through this handle.
 func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error) {
 	if p.snapshot != nil {
 		return paths.check(p.session.number, bucketSnapshots)
@@ -241,7 +240,7 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	}
 	if p.batch.Create {
 		var err error
-		if p.batch.Staged != "" { // the staged session has its number already
+		if p.batch.Staged != "" { // the staged session already has a number
 			name := []byte(p.batch.Staged)
 			err = errors.Join(tx.Bucket(bucketSessions).Delete(name), tx.Bucket(bucketHeads).Delete(name))
 		} else {
@@ -282,7 +281,7 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	return putShared(tx, p.batch.Shared)
 }
 
-// putSnapshot writes a snapshot, unless the session has one of a later record.
+// putSnapshot writes a snapshot, unless the stored snapshot has a higher seq.
 func (s session) putSnapshot(tx *bbolt.Tx, kept backend.Snapshot) error {
 	bucket := tx.Bucket(bucketSnapshots)
 	if value, ok := unseal(kindSnapshot, s.number, bucket.Get(s.number)); ok {
@@ -293,8 +292,8 @@ func (s session) putSnapshot(tx *bbolt.Tx, kept backend.Snapshot) error {
 	return bucket.Put(s.number, seal(kindSnapshot, s.number, encodeSnapshot(kept)))
 }
 
-// putRecords writes records after the session's last, and updates the head. hashes are the hashes of all their ids, in
-// order.
+// putRecords writes records after the session's last record and updates the head. hashes has the hashes of all their
+// ids, in order.
 func (s session) putRecords(tx *bbolt.Tx, added []backend.Record, hashes []idHash) error {
 	records := tx.Bucket(bucketRecords)
 	records.FillPercent = fillPercent

@@ -8,13 +8,14 @@ import (
 	bbolt "go.etcd.io/bbolt"
 )
 
-// pauseRemovals stops changes and removals of sessions' rows until resume is called. A second caller waits.
+// pauseRemovals stops changes and removals of sessions' rows until resume is called. If removals are already paused,
+// it first waits for that pause to end.
 func (b *Backend) pauseRemovals(ctx context.Context) (resume func(), err error) {
 	end, err := acquire(ctx, b.copying)
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := acquire(ctx, b.writer) // a running commit may be removing rows
+	unlock, err := acquire(ctx, b.writer) // a commit in progress may be removing rows
 	if err != nil {
 		end()
 		return nil, err
@@ -31,17 +32,17 @@ func (b *Backend) pauseRemovals(ctx context.Context) (resume func(), err error) 
 // replica is a new file to which rows are copied.
 type replica struct {
 	db     *bbolt.DB
-	tx     *bbolt.Tx // the open transaction
-	bytes  int       // put by tx
+	tx     *bbolt.Tx // the open transaction, or nil
+	bytes  int       // bytes written by tx
 	sum    func(record []byte) uint32
 	vacuum bool // copy snapshots too
 }
 
-// replicaBytes is how many bytes are written to a replica between two syncs. The limit is for other writers: a sync of
-// the backend's file may have to wait for all data written to other files.
+// replicaBytes is the number of bytes written to a replica between two syncs. It is limited for the sake of other
+// writers: a sync of the backend's file may have to wait until the data written to other files is on disk.
 const replicaBytes = 8 << 20
 
-// replicate makes an empty replica of the backend in an empty file. The caller has paused removals.
+// replicate creates an empty replica of the backend in an empty file. The caller has paused removals.
 func (b *Backend) replicate(path string, sum func([]byte) uint32, vacuum bool) (*reader, error) {
 	db, err := newDatabase(path, false)
 	if err != nil {
@@ -50,11 +51,11 @@ func (b *Backend) replicate(path string, sum func([]byte) uint32, vacuum bool) (
 	return &reader{of: b, found: &findings{}, read: map[string]*extent{}, replica: &replica{db: db, sum: sum, vacuum: vacuum}}, nil
 }
 
-// copy copies the rows that it has not copied yet.
+// copy copies the rows that it has not copied before.
 func (r *reader) copy(ctx context.Context) (m directory, err error) {
 	owned := rowBuckets
 	switch {
-	case len(r.read) > 0: // already checked by the first call
+	case len(r.read) > 0: // the first call has checked them
 		owned = nil
 	case !r.vacuum:
 		owned = [][]byte{bucketRecords}
@@ -86,7 +87,7 @@ func (r *replica) put(bucket, k, row []byte) error {
 	return rows.Put(k, bytes.Clone(row))
 }
 
-// putRuns writes the runs of a session's ids, for the records copied so far.
+// putRuns writes the id runs of a session for the records copied so far.
 func (r *replica) putRuns(l session, x *extent) error {
 	if inRuns(x.inRuns) == inRuns(x.next-1) {
 		return nil
@@ -119,7 +120,8 @@ func (r *replica) commit() error {
 	return errors.Join(err, r.db.Sync())
 }
 
-// finish writes the named rows of a directory, and marks all numbers without a session as unlinked.
+// finish writes the named rows of a directory. It adds every number under which rows were copied but that has no
+// session to the list of unlinked numbers.
 func (r *reader) finish(m directory) (err error) {
 	put := func(bucket, k, row []byte) {
 		if err == nil {
@@ -156,7 +158,7 @@ func (r *reader) finish(m directory) (err error) {
 	})
 }
 
-// close makes the replica durable.
+// close makes the replica durable and closes it.
 func (r *replica) close() error {
 	var err error
 	if r.tx != nil {

@@ -14,27 +14,27 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// directory holds the named rows of the file as one transaction saw them, and the sessions that they describe. Rows
-// under the sessions' numbers can be read later, in many short transactions: while [Backend.removalsPaused] is set,
+// directory has the named rows of the file as of one transaction, and the sessions that these rows describe. The rows
+// under the sessions' numbers can be read later, in many short transactions. While [Backend.removalsPaused] is set,
 // writers only add such rows.
 type directory struct {
-	given    uint64       // the last number given out
+	given    uint64       // last assigned session number
 	names    [][]nameRows // by index in nameBuckets
-	sessions []session    // ordered by number, without damaged sessions
+	sessions []session    // ordered by number; damaged sessions are omitted
 	damaged  []string     // numbers of damaged sessions
 	scopes   [][2][]byte  // keys and rows of bucketScopes
 	unlinked []string     // numbers of deleted sessions
 	families [][2][]byte  // keys and rows of bucketFamilies
 }
 
-// nameBuckets are the pairs of buckets that both hold a name.
+// nameBuckets are pairs of buckets that should have the same names as keys.
 var nameBuckets = [][2][]byte{{bucketSessions, bucketHeads}, {bucketShared, bucketSharedNames}}
 
-// rowBuckets have rows whose keys begin with a session's number.
+// rowBuckets have rows whose keys begin with the number of a session.
 var rowBuckets = [][]byte{bucketRecords, bucketIDs, bucketSnapshots}
 
-// readDirectory reads the named rows in one transaction, and reports inconsistencies. It also reports rows of the owned
-// buckets that belong to no session. The caller has paused removals.
+// readDirectory reads the named rows in one transaction and reports inconsistencies. It also reports rows in the
+// owned buckets that belong to no session. The caller has paused removals.
 func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[]byte) (m directory, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		m.given = tx.Bucket(bucketSessions).Sequence()
@@ -78,7 +78,7 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 	return m, err
 }
 
-// readSessions decodes the sessions, and reports damaged ones.
+// readSessions decodes the sessions and reports damaged ones.
 func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
 	owners := map[string]string{}
 	for _, n := range m.unlinked {
@@ -102,7 +102,7 @@ func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
 	slices.SortFunc(m.sessions, func(a, b session) int { return bytes.Compare(a.number, b.number) })
 }
 
-// checkShared reports shared values that are damaged or have lost one of their rows.
+// checkShared reports shared values that are damaged or have lost one of their two rows.
 func (m *directory) checkShared(found *findings) {
 	for _, n := range m.names[1] {
 		_, whole := unseal(kindShared, []byte(n.name), n.rows[0])
@@ -113,7 +113,8 @@ func (m *directory) checkShared(found *findings) {
 	}
 }
 
-// checkStrays reports rows of a bucket that belong to no session: damage may have removed the session's entry.
+// checkStrays reports rows of a bucket that belong to no session. Such rows can remain if damage removed the
+// session's entry.
 func (m *directory) checkStrays(tx *bbolt.Tx, bucket []byte, found *findings) {
 	numbers := slices.Concat(m.unlinked, m.damaged)
 	for _, l := range m.sessions {
@@ -121,7 +122,7 @@ func (m *directory) checkStrays(tx *bbolt.Tx, bucket []byte, found *findings) {
 	}
 	slices.Sort(numbers)
 	c, from := tx.Bucket(bucket).Cursor(), number(0)
-	for _, n := range append(numbers, strings.Repeat("\xff", 17)) { // above all keys
+	for _, n := range append(numbers, strings.Repeat("\xff", 17)) { // greater than all keys
 		k, _ := c.Seek(from)
 		for i := 0; k != nil && string(k) < n && i < sliceRows; i++ {
 			found.report("bucket %q has key %x, of a session that is not there", bucket, k)
@@ -152,22 +153,23 @@ func (f *findings) err() error {
 	return errors.Join(f.errs...)
 }
 
-// reader reads the rows of a directory's sessions, then the additional rows of a later directory, and reports
-// inconsistencies.
+// reader reads the rows of the sessions in a directory and reports inconsistencies. It can then read the rows that
+// were added up to a later directory.
 //
-// It reads in short transactions: a long one makes the file grow with each commit, and may block a commit.
+// It reads in short transactions. During a long transaction, the file would grow with each commit, and a commit might
+// be blocked.
 type reader struct {
 	of       *Backend
 	found    *findings
-	read     map[string]*extent // by number
+	read     map[string]*extent // by session number
 	*replica                    // nil for a check, which does not read the content of records
 }
 
-// extent is how far the rows under a number were read.
+// extent records how far the rows under a number were read.
 type extent struct {
-	next   uint64 // seq
+	next   uint64 // the next seq to read
 	chain  backend.Chain
-	inRuns uint64 // the last seq whose ids are in the replica's runs
+	inRuns uint64 // last seq whose ids are in the runs of the replica
 }
 
 // Limits of the rows and bytes that one transaction reads.
@@ -176,7 +178,7 @@ const (
 	sliceBytes = 1 << 20
 )
 
-// bring reads the rows of a directory that it has not read yet. A copy ends at the first damaged session.
+// bring reads the rows of a directory that were not read before. A copy stops at the first damaged session.
 func (r *reader) bring(ctx context.Context, to directory) error {
 	for _, l := range to.sessions {
 		x := r.read[string(l.number)]
@@ -209,8 +211,8 @@ func (r *reader) bring(ctx context.Context, to directory) error {
 	return nil
 }
 
-// slice reads records of a session. After the last record, it compares them with the session's head. The session's
-// snapshot may be of a later record than the directory.
+// slice reads records of a session in one transaction. After the last record, it compares the records with the
+// session's head.
 func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error) {
 	if x.next == 1 {
 		if err := r.beside(tx, l); err != nil {
@@ -265,9 +267,9 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 	return false, nil
 }
 
-// checkRun reports ids of a record that its run does not have.
+// checkRun reports ids of a record that are missing from the run that should have them.
 func (r *reader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []idHash) {
-	now, err := findCreated(tx, l.name, l.creation) // its runs may have changed since the directory was read
+	now, err := findCreated(tx, l.name, l.creation) // the runs may have changed since the directory was read
 	if err != nil || inRuns(now.head.Last) < seq {
 		return
 	}
@@ -283,8 +285,9 @@ func (r *reader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []idHash) 
 	}
 }
 
-// beside copies a session's snapshot for a vacuum. For a check, it checks the snapshot and the label; a copy writes a
-// new label instead.
+// beside handles the rows that a session has besides its records and ids. For a vacuum, it copies the snapshot. For a
+// check, it checks the snapshot and the label. For a copy it does nothing, because copies have no snapshots and
+// finish writes new labels.
 func (r *reader) beside(tx *bbolt.Tx, l session) error {
 	row := tx.Bucket(bucketSnapshots).Get(l.number)
 	if r.replica != nil {

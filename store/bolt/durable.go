@@ -7,13 +7,13 @@ type durableFile interface {
 	Sync() error
 }
 
-// rewriteMeta makes the transaction of the current meta page durable by writing the page again and syncing it. After a
-// failed sync, or if the process was killed before its sync, the page cache may hold a meta page that is not on disk,
-// but is marked clean. A sync alone would skip that page. The pages that it refers to were synced before it was first
-// written.
+// rewriteMeta makes the transaction of the current meta page durable. It writes the page again and syncs the file. A
+// sync alone is not enough: after a failed sync, the page cache may have a meta page that is not on disk but is
+// marked clean, and a sync skips clean pages. The pages that the meta page refers to are on disk, because they were
+// synced before the meta page was first written.
 //
-// Until rewriteMeta succeeds, the store must neither answer from the file nor write to it: a commit would overwrite
-// pages of the older tree, which may be the only one on disk.
+// Until rewriteMeta succeeds, the backend must not answer reads from the file or write to it. A commit would
+// overwrite pages of the previous tree, which may be the only tree on disk.
 func rewriteMeta(file durableFile, current *metaPage) error {
 	if _, err := file.WriteAt(current.bytes[:], current.at); err != nil {
 		return err

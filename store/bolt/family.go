@@ -12,22 +12,23 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// bucketFamilies has two rows for each session that was created with a family. The first session of a family also has
-// two, once it was forked:
+// bucketFamilies has two rows for each session that was created with a family. When the first session of a family is
+// forked, it gets two rows as well.
 //
 //	number of the session (8)                       → hash of the family (16)
 //	hash of the family (16) ‖ number of the session → name of the session
 //
-// By the first row, a deletion finds the second one.
+// A deletion uses the first row to find the second.
 
 func familyKey(family idHash, number []byte) []byte { return append(family[:], number...) }
 
-// checkFamily checks the pages that hold a session's rows of bucketFamilies.
+// checkFamily checks the pages for a session's rows of bucketFamilies.
 func (s session) checkFamily(paths *pathChecker, family idHash) error {
 	return errors.Join(paths.check(s.number, bucketFamilies), paths.check(familyKey(family, s.number), bucketFamilies))
 }
 
-// putFamily adds the family rows of a new session, and those of its origin if that is the first of the family.
+// putFamily adds the family rows of a new session. If the new session is a fork of the first session of the family,
+// putFamily also adds the rows of that session.
 func (s session) putFamily(tx *bbolt.Tx, batch backend.Batch) error {
 	if batch.Family == "" {
 		return nil
@@ -64,8 +65,8 @@ func (b *Backend) leaveFamily(tx *bbolt.Tx, s session) error {
 	return errors.Join(tx.Bucket(bucketFamilies).Delete(s.number), tx.Bucket(bucketFamilies).Delete(familyKey(idHash(family), s.number)))
 }
 
-// Relatives implements [backend.Backend]. It leaves out the first session of a family if that was not forked here: its
-// caller knows that session.
+// Relatives implements [backend.Backend]. It omits the first session of a family if no session was forked from it in
+// this file.
 func (b *Backend) Relatives(ctx context.Context, family, after string, limit int) (out []backend.Listed, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		prefix := hashID(family)
@@ -96,7 +97,7 @@ func (b *Backend) Relatives(ctx context.Context, family, after string, limit int
 	return out, err
 }
 
-// readFamilies copies the rows of bucketFamilies, and reports rows that are damaged or belong to no session.
+// readFamilies copies the rows of bucketFamilies and reports rows that are damaged or belong to no session.
 func (m *directory) readFamilies(tx *bbolt.Tx, found *findings) {
 	named := map[string]string{}
 	for _, s := range m.sessions {

@@ -10,15 +10,15 @@ import (
 )
 
 // freelist is the list of free pages after a commit. It includes pages freed by that commit, which readers may still
-// read.
+// use.
 type freelist struct {
 	ids []uint64 // ascending
-	id  uint64   // the first page of the list itself
-	own uint64   // the number of pages of the list itself
+	id  uint64   // first page of the list itself
+	own uint64   // number of pages of the list itself
 }
 
-// readFreelist reads the list of a meta page. The list must ascend and must not contain its own pages. bbolt can write files
-// without a list; this program does not.
+// readFreelist reads the free list that a meta page refers to. The ids must ascend and must not include the pages of
+// the list itself. bbolt can write files without a free list, but this package does not use that option.
 func readFreelist(file io.ReaderAt, meta *metaPage) (l freelist, err error) {
 	pages := meta.pager(file)
 	l.id = meta.Freelist

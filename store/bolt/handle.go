@@ -16,27 +16,27 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// handle is one opening of the file. All calls of bbolt go through its methods, which turn panics of
-// bbolt and faults of the memory map into errors.
+// handle is an open file. All calls of bbolt go through its methods, which return panics of bbolt and faults of the
+// memory map as errors.
 //
-// A panic inside a transaction ends that transaction. If a panic occurs while a transaction begins or ends, the handle
-// is abandoned: bbolt is not called again to begin a transaction or to close the file, and every new call fails with
-// the reason. Locks that the panic left held in bbolt are unlocked, since open transactions need them to end.
+// A panic inside a transaction ends the transaction. A panic at the beginning or the end of a transaction abandons
+// the handle: it no longer begins transactions and does not close bbolt's database, and every later call fails with
+// the reason. Locks of bbolt that the panic left locked are unlocked, so that open transactions can end.
 type handle struct {
 	path string
 	db   *bbolt.DB
-	file *os.File      // the file that db uses
+	file *os.File      // the file used by db
 	info os.FileInfo   // of file
-	last atomic.Uint64 // the transaction that was committed last
+	last atomic.Uint64 // the last committed transaction
 
-	opened uint64 // the transaction that the file was opened with
-	doubt  error  // why opened may not be the last transaction, or nil
+	opened uint64 // the last committed transaction when the file was opened
+	doubt  error  // why opened may not be the last committed transaction, or nil
 
 	lost atomic.Pointer[error] // why the handle was abandoned
 }
 
-// abandon gives up the handle, and releases the file and its lock. The memory map stays, since open transactions may
-// read it.
+// abandon marks the handle as unusable and releases the file and its lock. The memory map stays, because open
+// transactions may read it.
 func (h *handle) abandon(cause error) error {
 	lost := fmt.Errorf("%w; the file is no longer used; to try again, close the store and open it", cause)
 	if h.lost.CompareAndSwap(nil, &lost) {
@@ -47,19 +47,19 @@ func (h *handle) abandon(cause error) error {
 
 func (h *handle) abandoned() bool { return h.lost.Load() != nil }
 
-// guard calls f, and turns a panic caused by damage into an error.
+// guard calls f and returns a panic caused by damage as an error.
 func (h *handle) guard(f func() error) (err error) {
 	defer recoverDamage(h.path, &err)()
 	return f()
 }
 
-// guardBolt is guard for a function that only calls bbolt: it turns any panic into an error.
+// guardBolt is guard for a function that only calls bbolt. It returns any panic as an error.
 func (h *handle) guardBolt(f func() error) (err error) {
 	defer recoverBy(reasonOf, h.path, &err)()
 	return f()
 }
 
-// locking is guardBolt for a function that leaves locks held if it panics.
+// locking is guardBolt for a function that leaves locks of bbolt locked if it panics. It then abandons the handle.
 func (h *handle) locking(f func() error) error {
 	err := h.guardBolt(f)
 	if p := (*panicError)(nil); errors.As(err, &p) {
@@ -74,7 +74,7 @@ func (h *handle) begin(writable bool) (tx *bbolt.Tx, err error) {
 	}
 	err = h.locking(func() (err error) {
 		defer func() {
-			if p := recover(); p != nil { // no meta page is valid: the file was replaced or truncated
+			if p := recover(); p != nil { // no meta page is valid: the file was overwritten or truncated
 				unlock(h.db, writable)
 				panic(p)
 			}
@@ -85,7 +85,7 @@ func (h *handle) begin(writable bool) (tx *bbolt.Tx, err error) {
 	return tx, err
 }
 
-// unlock unlocks what DB.Begin leaves locked if it panics.
+// unlock unlocks the locks that DB.Begin leaves locked if it panics.
 func unlock(db *bbolt.DB, writable bool) {
 	of := reflect.ValueOf(db).Elem()
 	if writable {
@@ -96,7 +96,7 @@ func unlock(db *bbolt.DB, writable bool) {
 	(*sync.Mutex)(of.FieldByName("metalock").Addr().UnsafePointer()).Unlock()
 }
 
-// end rolls back a transaction that was not committed.
+// end rolls back a transaction, unless it was committed.
 func (h *handle) end(tx *bbolt.Tx, err *error) {
 	if tx.DB() == nil {
 		return
@@ -120,8 +120,8 @@ func (h *handle) view(f func(tx *bbolt.Tx) error) (err error) {
 	return f(tx)
 }
 
-// write commits the changes that f makes. committing reports that the error is the commit's own. The caller is the only
-// writer.
+// write calls f in a write transaction and commits it. committing reports whether the error is from the commit. The
+// caller has the writer lock.
 func (h *handle) write(f func(tx *bbolt.Tx) error, commit func(tx *bbolt.Tx) error) (committing bool, err error) {
 	defer recoverDamage(h.path, &err)()
 	tx, err := h.begin(true)
@@ -150,7 +150,7 @@ func (h *handle) close() error {
 	return h.locking(h.db.Close)
 }
 
-// panicError is a panic of bbolt or a fault of the memory map, caused by damage.
+// panicError is a panic of bbolt or a fault of the memory map that was caused by damage.
 type panicError struct {
 	path   string
 	reason any
@@ -162,11 +162,12 @@ func (e *panicError) Error() string {
 
 func (e *panicError) Unwrap() error { return backend.ErrDamaged }
 
-// recoverDamage returns a function to be deferred, which turns a panic caused by damage into an error. Any other panic
-// continues.
+// recoverDamage returns a function to be deferred. That function turns a panic caused by damage into an error and
+// lets other panics continue.
 func recoverDamage(path string, err *error) func() { return recoverBy(damageOf, path, err) }
 
-// recoverBy turns panics into errors. reason returns the reason of a panic, or panics again.
+// recoverBy returns a function to be deferred, which turns panics into errors. reason returns the reason of a panic,
+// or panics again.
 func recoverBy(reason func(p any) any, path string, err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
@@ -177,9 +178,9 @@ func recoverBy(reason func(p any) any, path string, err *error) func() {
 	}
 }
 
-// damageOf returns the reason of a panic recovered by the deferred function that calls damageOf. It panics again if
-// damage cannot be the reason. On damage, bbolt panics by itself or by an index out of range; where pages are missing,
-// the memory map faults.
+// damageOf returns the reason of a panic. It must be called by the deferred function that recovered the panic. If
+// damage cannot be the reason, it panics again. If the file is damaged, bbolt panics, explicitly or with an index out
+// of range. If pages are missing, the memory map faults.
 func damageOf(p any) (reason any) {
 	if _, fault := p.(interface{ Addr() uintptr }); !fault && !byBolt() {
 		panic(p)
@@ -194,7 +195,8 @@ func reasonOf(p any) any {
 	return p
 }
 
-// byBolt reports whether the function that panicked, found on the stack above the deferred ones, belongs to bbolt.
+// byBolt reports whether the function that panicked belongs to bbolt. That function is above the deferred functions
+// on the stack.
 func byBolt() bool {
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])

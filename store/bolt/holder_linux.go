@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// lockHolder returns the process that holds a lock of a file, such as "process 4711 (shop-agent)", or "" if that is
-// unknown. The kernel's table of locks names inodes, which are unique only within one file system, so lockHolder also
-// checks that the process has the file open.
+// lockHolder returns the process that has locked a file, such as "process 4711 (shop-agent)", or "" if it is unknown.
+// The kernel's table of locks identifies a file by its inode, which is unique only within a file system. lockHolder
+// therefore also checks that the process has the file open.
 func lockHolder(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -22,7 +22,7 @@ func lockHolder(path string) string {
 		return ""
 	}
 	for line := range strings.Lines(string(table)) {
-		// 1: FLOCK ADVISORY WRITE 4711 fe:00:11011786 0 EOF
+		// Example: "1: FLOCK ADVISORY WRITE 4711 fe:00:11011786 0 EOF"
 		f := strings.Fields(line)
 		if len(f) < 6 || f[1] != "FLOCK" || !strings.HasSuffix(f[5], fmt.Sprintf(":%d", stat.Ino)) {
 			continue

@@ -2,5 +2,5 @@
 
 package bolt
 
-// lockHolder returns "": this system does not tell which process holds a lock of a file.
+// lockHolder returns "", because on this system the process that has locked a file cannot be determined.
 func lockHolder(string) string { return "" }

@@ -12,8 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// idHash is the hash of an id, as stored in a record's row: ids of any length fit. Two ids of a session are not
-// expected to have the same 128-bit hash; the second would be refused as taken.
+// idHash is the hash of an id. Rows contain hashes, so that ids of any length fit. Two ids of a session are assumed
+// not to have the same 128-bit hash; if they do, the second is refused as taken.
 type idHash [16]byte
 
 func hashID(id string) idHash {
@@ -21,7 +21,7 @@ func hashID(id string) idHash {
 	return idHash(sum[:])
 }
 
-// hashIDs returns the hashes of all ids of records, in order.
+// hashIDs returns the hashes of all ids of the records, in order.
 func hashIDs(records []backend.Record) (hashes []idHash) {
 	for _, r := range records {
 		for _, id := range r.IDs {
@@ -31,30 +31,33 @@ func hashIDs(records []backend.Record) (hashes []idHash) {
 	return hashes
 }
 
-// idCache caches the ids of sessions. It is emptied when the database handle changes. When more than maxCachedIDs were
-// added since the last reduction, or it holds too many sessions, it is reduced to the session in use. For each session
-// it holds the ids added since the session's first look-up, and the earlier ids that are in no run.
+// idCache caches the ids of sessions. For each session it has the ids that were in no run at the session's first
+// look-up, and the ids added since.
+//
+// The cache is emptied when the database handle changes. It is reduced to the session in use when more than
+// maxCachedIDs ids were added since the last reduction, or when it has more than maxCachedSessions sessions.
 type idCache struct {
 	mu       sync.Mutex
-	db       *bbolt.DB // replaced after a failed commit or a vacuum
+	db       *bbolt.DB // replaced after a failed commit and by a vacuum
 	sessions map[uint64]*sessionIDs
-	added    int          // ids added since the last reduction
+	added    int          // number of ids added since the last reduction
 	rowsRead atomic.Int64 // for tests
 }
 
 const maxCachedSessions = 1 << 16
 
-// maxCachedIDs limits the ids of all sessions but the one in use. Tests lower it.
+// maxCachedIDs limits the ids of all sessions except the one in use. Tests lower it.
 var maxCachedIDs = 1 << 20
 
-// sessionIDs holds the ids of a session's committed records in a range of seqs. Earlier ids are in runs.
+// sessionIDs has the ids of a session's committed records with the seqs from to last. Ids of earlier records are in
+// runs.
 type sessionIDs struct {
-	sound bool // the pages on the paths to its rows were checked
+	sound bool // the pages for the session's records and head were checked
 
 	mu   sync.Mutex
 	from uint64 // 0 if nothing was read yet
 	last uint64
-	ids  map[idHash]uint64 // seq of the record
+	ids  map[idHash]uint64 // by hash: seq of the record
 }
 
 // of returns the entry of a session.
@@ -76,7 +79,7 @@ func (n *idCache) of(db *bbolt.DB, number []byte) *sessionIDs {
 	return k
 }
 
-// change locks a session's ids and calls f, which may add some.
+// change locks a session's entry and calls f, which may add ids.
 func (n *idCache) change(k *sessionIDs, f func() error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -88,14 +91,14 @@ func (n *idCache) change(k *sessionIDs, f func() error) error {
 	return err
 }
 
-// add adds the ids of committed records. hashes are the hashes of all ids, in order.
+// add adds the ids of committed records. hashes has the hashes of all their ids, in order.
 func (n *idCache) add(db *bbolt.DB, number []byte, records []backend.Record, hashes []idHash) {
 	if len(records) == 0 {
 		return
 	}
 	k := n.of(db, number)
 	_ = n.change(k, func() error {
-		if k.last+1 != records[0].Seq { // lookup reads the rows when it needs them
+		if k.last+1 != records[0].Seq { // there is a gap; lookup will read the rows
 			return nil
 		}
 		k.from = max(k.from, 1)
@@ -110,15 +113,15 @@ func (n *idCache) add(db *bbolt.DB, number []byte, records []backend.Record, has
 	})
 }
 
-// reset empties the cache, which may hold ids that a failed transaction wrote.
+// reset empties the cache, which may have ids that a failed transaction wrote.
 func (n *idCache) reset() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.db = nil
 }
 
-// lookup returns the seqs of ids, 0 for an id that no record of the session has. It reads the rows that are not
-// cached. If the ids of a row are damaged it fails with [backend.ErrIndex].
+// lookup returns the seqs of ids, with 0 for an id that no record of the session has. It reads the rows that are not
+// cached. If the ids of a row are damaged, lookup fails with [backend.ErrIndex].
 func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, err error) {
 	k := n.of(tx.DB(), s.number)
 	seqs = make([]uint64, len(ids))
@@ -127,7 +130,7 @@ func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, 
 			return err
 		}
 		for i, id := range ids {
-			if seq := k.ids[id]; seq <= s.head.Last { // a later seq is of a later commit
+			if seq := k.ids[id]; seq <= s.head.Last { // a higher seq is of a later commit
 				seqs[i] = seq
 			}
 		}
@@ -136,7 +139,7 @@ func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, 
 	return seqs, err
 }
 
-// readRuns looks up ids among the records before the seq from.
+// readRuns looks up ids in the runs of records before the seq from.
 func (n *idCache) readRuns(tx *bbolt.Tx, s session, from uint64, ids []idHash, seqs []uint64) error {
 	return indexGuard(s, func() error {
 		c := tx.Bucket(bucketIDs).Cursor()
@@ -157,7 +160,7 @@ func (n *idCache) readRuns(tx *bbolt.Tx, s session, from uint64, ids []idHash, s
 	})
 }
 
-// indexGuard calls f, and turns a panic of bbolt about a damaged page into an error of the index.
+// indexGuard calls f and returns a panic of bbolt at a damaged page as an ErrIndex.
 func indexGuard(s session, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -167,7 +170,7 @@ func indexGuard(s session, f func() error) (err error) {
 	return f()
 }
 
-// read adds the ids of the records that are neither cached nor in runs, up to the head's last.
+// read adds the ids of the records that are neither cached nor in runs, up to the last record of the head.
 func (n *idCache) read(tx *bbolt.Tx, s session, k *sessionIDs) error {
 	if k.from == 0 {
 		k.last = inRuns(s.head.Last)

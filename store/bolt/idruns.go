@@ -13,23 +13,24 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Each record's row has the hashes of its ids. To find an id without reading all rows of a session, bucketIDs holds the
-// ids again: sorted, for a range of records called a run, in rows of
+// Each record's row has the hashes of the record's ids. To find an id without reading all rows of a session,
+// bucketIDs has the ids again in sorted rows. A run is a range of records whose ids are sorted together. Its rows are
 //
-//	key:   session's number (8) ‖ first seq of the run (8) ‖ least hash of the row (16; 0 in a run's first row)
+//	key:   session number (8) ‖ first seq of the run (8) ‖ least hash of the row (16; 0 in a run's first row)
 //	value: { hash (16) ‖ seq (8) } … ‖ least hash of the next row (16; all bits set in a run's last row)
 //
-// The runs of a log follow from its length alone: as many of the longest length as fit, then of the next shorter
-// length, down to runRecords. Records after the last run have no sorted rows yet. The commit that completes a run
-// writes the run and removes the shorter runs that it absorbs. So each id is written once for each length, and a
-// look-up reads one row of at most runFanout-1 runs of each length.
+// The lengths of runs are runRecords, runFanout times that, and so on. The runs of a log depend only on its length:
+// as many runs of the greatest length as fit, then as many of the next smaller length, down to runRecords. Records
+// after the last run have no sorted rows yet. The commit that completes a run writes the run and removes the shorter
+// runs that it replaces. So each id is written at most once for each length. A look-up reads one row of each run, and
+// there are at most runFanout-1 runs of each length.
 const (
 	runRecords = 512
 	runFanout  = 8
-	idsPerRow  = 80 // two such rows fill a page of 4 KiB, and a leaf of bbolt has at least two rows
+	idsPerRow  = 80 // two such rows fill a page of 4 KiB; a leaf of bbolt has at least two rows
 )
 
-// idEntry is an id of a run.
+// idEntry is an id in a run.
 type idEntry struct {
 	Hash idHash
 	Seq  uint64
@@ -64,12 +65,12 @@ func (s session) runKey(run backend.Span, hash idHash) []byte {
 // runGrowth is the change of a log's runs when the log grows.
 type runGrowth struct {
 	gained, lost []backend.Span
-	entries      []idEntry // of the lost runs and of later records, in any order
-	keys         [][]byte  // of the rows of the lost runs
+	entries      []idEntry // ids of the lost runs and of the records after them, in any order
+	keys         [][]byte  // keys of the rows of the lost runs
 }
 
-// growRuns returns how the runs change when a log grows, or nil if they stay. It reads the ids of records up to have;
-// the caller adds the later ids.
+// growRuns returns the change of the runs when the log grows from the last seq from to the last seq to, or nil if the
+// runs do not change. It reads the ids of records up to have. The caller adds the ids of later records.
 func (s session) growRuns(tx *bbolt.Tx, from, to, have uint64) (g *runGrowth, err error) {
 	if inRuns(from) == inRuns(to) {
 		return nil, nil
@@ -98,7 +99,7 @@ func (g *runGrowth) add(seq uint64, hashes []idHash) {
 	}
 }
 
-// eachIDs calls f with the ids of each record from one seq to another.
+// eachIDs calls f with the ids of each record from seq from to seq to.
 func (s session) eachIDs(tx *bbolt.Tx, from, to uint64, f func(seq uint64, hashes []idHash)) error {
 	c := tx.Bucket(bucketRecords).Cursor()
 	seq := from
@@ -127,7 +128,7 @@ func (g *runGrowth) check(s session, paths *pathChecker) (err error) {
 	return err
 }
 
-// put writes the new runs and removes the lost ones.
+// put writes the gained runs and removes the rows of the lost runs.
 func (g *runGrowth) put(tx *bbolt.Tx, s session) error {
 	if g == nil {
 		return nil
@@ -148,7 +149,7 @@ func (g *runGrowth) put(tx *bbolt.Tx, s session) error {
 	return nil
 }
 
-// writeRun writes the rows of a run. If two records have one id, the later one counts.
+// writeRun writes the rows of a run. If two records have the same id, the later record is stored.
 func (s session) writeRun(bucket *bbolt.Bucket, run backend.Span, entries []idEntry) error {
 	slices.SortFunc(entries, func(a, b idEntry) int {
 		if c := bytes.Compare(a.Hash[:], b.Hash[:]); c != 0 {
@@ -190,7 +191,7 @@ func (s session) errRun(run backend.Span) error {
 	return fmt.Errorf("%w: session %d: the ids of the records %d to %d", backend.ErrIndex, s.id(), run.First, run.Last)
 }
 
-// readRun returns the ids of a run, and the keys of its rows.
+// readRun returns the ids of a run and the keys of its rows.
 func (s session) readRun(bucket *bbolt.Bucket, run backend.Span) (entries []idEntry, keys [][]byte, err error) {
 	var next idHash
 	for key, row := range rows(bucket, s.runKey(run, idHash{})[:16]) {
@@ -209,7 +210,7 @@ func (s session) readRun(bucket *bbolt.Bucket, run backend.Span) (entries []idEn
 	return entries, keys, nil
 }
 
-// findInRun returns the seq of the run's record that has an id, or 0.
+// findInRun returns the seq of the record in the run that has the id, or 0.
 func (s session) findInRun(c *bbolt.Cursor, run backend.Span, hash idHash) (uint64, error) {
 	key, row := c.Seek(s.runKey(run, hash))
 	if !bytes.Equal(key, s.runKey(run, hash)) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lock does nothing: bbolt locks the file, which might fail if the lock was held already.
+// lock does nothing. bbolt locks the file itself, and its call could fail if lock had already locked the file.
 func lock(*os.File, bool, time.Duration) (locked bool, err error) { return true, nil }
 
 // release closes a file that bbolt has locked and will not close.

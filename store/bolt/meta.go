@@ -9,26 +9,26 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// A bbolt file begins with two meta pages. Each holds the number of a transaction, the root of its tree, and a
-// checksum. A commit overwrites the older page. bbolt uses the newer page whose checksum is right, and does not report
-// damage of the other.
+// A bbolt file begins with two meta pages. Each has the number of a transaction, the root of the tree after that
+// transaction, and a checksum. A commit overwrites the older meta page. bbolt uses the newer page with a valid
+// checksum and does not report damage of the other page.
 const metaMagic = 0xED0CDAED
 
-// metaPage is a meta page and its offset.
+// metaPage is a meta page and its offset in the file.
 type metaPage struct {
-	at    int64 // in the file
+	at    int64
 	bytes [pageHeaderBytes + 64]byte
 	metaFields
 }
 
-// metaFields follow the page's header.
+// metaFields follow the header of the page.
 type metaFields struct {
 	Magic, Version, PageSize, Flags       uint32
-	Root, Sequence, Freelist, Pages, Txid uint64 // Pages is the number of pages
-	Sum                                   uint64 // FNV-1a of the fields before
+	Root, Sequence, Freelist, Pages, Txid uint64 // Pages is the number of pages in the file
+	Sum                                   uint64 // FNV-1a of the preceding fields
 }
 
-// whole reports whether the checksum and the page size are right.
+// whole reports whether the checksum and the page size are valid.
 func (m *metaPage) whole() bool {
 	sum := fnv.New64a()
 	_, _ = sum.Write(m.bytes[pageHeaderBytes : len(m.bytes)-8])
@@ -39,7 +39,7 @@ func (m *metaPage) pager(file io.ReaderAt) pager { return pager{file, uint64(m.P
 
 type metaPages [2]metaPage
 
-// readMetas reads the meta pages. Bytes after the end of the file count as zero.
+// readMetas reads the meta pages. Bytes beyond the end of the file count as zero.
 func readMetas(file io.ReaderAt) (m metaPages, err error) {
 	read := func(i int, at int64) error {
 		m[i] = metaPage{at: at}
@@ -55,7 +55,7 @@ func readMetas(file io.ReaderAt) (m metaPages, err error) {
 	if m[0].whole() {
 		return m, read(1, int64(m[0].PageSize))
 	}
-	// The second page holds the page size, and begins at that offset.
+	// The second meta page begins at the offset that equals the page size, and contains the page size.
 	for at := int64(1 << 10); at <= 1<<24; at <<= 1 {
 		if err := read(1, at); err != nil {
 			return m, err
@@ -78,7 +78,7 @@ func (m *metaPages) current() *metaPage {
 	return newest
 }
 
-// doubt returns an error if one of the pages is damaged: the other may not be the page that was written last.
+// doubt returns an error if one of the pages is damaged. The damaged page may be the one that was written last.
 func (m *metaPages) doubt() error {
 	good := m.current()
 	for i := range m {

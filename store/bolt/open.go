@@ -18,16 +18,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// initialMmapSize is large, because the map is virtual on 64-bit systems, and because readers and the writer wait for
-// each other when the file outgrows the map.
+// initialMmapSize is large because readers and the writer wait for each other when the file outgrows the memory map.
+// On 64-bit systems a large map costs only address space.
 const initialMmapSize = 1 << 30
 
-// errRenamed: while Open waited for the lock, another file was renamed over this one.
+// errRenamed: while Open waited for the lock, another file was renamed over this file.
 var errRenamed = errors.New("the file was replaced while its lock was waited for")
 
-// openHandle opens an existing file. was is nil, or a closed handle after a failed commit. In the second case the file
-// must be the same one, with the transaction that was committed last or the one after. Unless opts say otherwise, the
-// content is durable when openHandle returns.
+// openHandle opens an existing file. If was is not nil, it is the closed handle of a failed commit. The file must
+// then be the same file, and its last transaction must be the last one that was committed through was or the next
+// one. The content is durable when openHandle returns, unless ReadOnly or NoSync is set.
 func openHandle(path string, opts Options, was *handle) (h *handle, err error) {
 	h = &handle{path: path}
 	metas, err := h.open(opts, was)
@@ -48,7 +48,7 @@ func openHandle(path string, opts Options, was *handle) (h *handle, err error) {
 	return h, nil
 }
 
-// open locks and checks the file, and hands the same descriptor over to bbolt.
+// open locks and checks the file and passes the same descriptor to bbolt.
 func (h *handle) open(opts Options, was *handle) (metas metaPages, err error) {
 	defer func() {
 		if p := (*panicError)(nil); errors.As(err, &p) && h.file != nil {
@@ -60,7 +60,7 @@ func (h *handle) open(opts Options, was *handle) (metas metaPages, err error) {
 	h.db, err = bbolt.Open(h.path, 0, &bbolt.Options{
 		Timeout:         opts.LockTimeout,
 		FreelistType:    bbolt.FreelistMapType,
-		PreLoadFreelist: true, // for Space
+		PreLoadFreelist: true, // Space needs the free list
 		InitialMmapSize: initialMmapSize,
 		NoSync:          opts.NoSync,
 		ReadOnly:        opts.ReadOnly,
@@ -91,7 +91,7 @@ func (h *handle) open(opts Options, was *handle) (metas metaPages, err error) {
 		return metas, err
 	case errors.As(err, &system):
 		return metas, fmt.Errorf("open %s: %w", h.path, err)
-	case err != nil: // bbolt found damage
+	case err != nil: // bbolt has detected damage
 		return metas, fmt.Errorf("%w: %s: %w", backend.ErrDamaged, h.path, err)
 	}
 	return metas, nil
@@ -101,7 +101,7 @@ func lockedError(path string, opts Options) error {
 	return fmt.Errorf("%w: %s is in use by %s, after a wait of %v", backend.ErrLocked, path, cmp.Or(lockHolder(path), "another process"), opts.LockTimeout)
 }
 
-// inspect locks the file, and returns an error unless bbolt can safely open it.
+// inspect locks the file. It returns an error unless bbolt can open the file safely.
 func (h *handle) inspect(file *os.File, opts Options, was *handle) (metas metaPages, err error) {
 	if err := h.acceptable(file, was); err != nil {
 		return metas, err
@@ -120,14 +120,14 @@ func (h *handle) inspect(file *os.File, opts Options, was *handle) (metas metaPa
 	if was == nil {
 		return metas, nil
 	}
-	if id, last := metas.current().Txid, was.last.Load(); id != last && id != last+1 { // nothing may be written over another transaction
+	if id, last := metas.current().Txid, was.last.Load(); id != last && id != last+1 { // a transaction of another writer must not be overwritten
 		return metas, fmt.Errorf("%w: %s: it was changed from outside while it was open: its last transaction is %d, and was %d",
 			backend.ErrDamaged, h.path, id, last)
 	}
 	return metas, nil
 }
 
-// acceptable makes the checks that need no lock. bbolt would initialise an empty file.
+// acceptable makes the checks that need no lock. It rejects an empty file, which bbolt would initialise.
 func (h *handle) acceptable(file *os.File, was *handle) error {
 	switch {
 	case was != nil && !os.SameFile(h.info, was.info):
@@ -144,8 +144,8 @@ func (h *handle) acceptable(file *os.File, was *handle) error {
 	return nil
 }
 
-// hasPages reports whether a file has a meta page of bbolt, or another page with its own number. A database that lost
-// both meta pages counts as damaged; a file without any such page has another format.
+// hasPages reports whether a file has a meta page of bbolt, or another page that contains its own page number. A
+// database that lost both meta pages counts as damaged. A file without any such page has another format.
 func hasPages(file io.ReaderAt, size int64) (bool, error) {
 	metas, err := readMetas(file)
 	if err != nil || metas.current() != nil {
@@ -166,7 +166,8 @@ func hasPages(file io.ReaderAt, size int64) (bool, error) {
 	return false, nil
 }
 
-// makeDurable logs a damaged meta page, and makes the file's current transaction durable if the file is opened for writing.
+// makeDurable logs a damaged meta page. If the file is opened for writing, makeDurable makes the current transaction
+// durable.
 func (h *handle) makeDurable(opts Options, metas metaPages) error {
 	current := metas.current()
 	h.opened, h.doubt = current.Txid, metas.doubt()
@@ -190,11 +191,12 @@ func (h *handle) makeDurable(opts Options, metas metaPages) error {
 	return nil
 }
 
-// create makes a new file at path. It fails with [fs.ErrExist] if there is one. After an error or a crash there is no
-// file or a complete one: the file is built under another name in the same directory, synced, and then renamed.
+// create creates a database at path. If a file with that name exists, create fails with [fs.ErrExist]. The file is
+// built under another name in the same directory, synced, and then renamed. So after an error or a crash, path is
+// either absent or complete.
 func create(path string) (err error) {
 	dir := filepath.Dir(path)
-	draft, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // only its owner can read it
+	draft, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // with mode 0600
 	if err != nil {
 		return syncdir.Named(err, path)
 	}
@@ -216,8 +218,8 @@ func create(path string) (err error) {
 	return syncdir.Sync(dir)
 }
 
-// newDatabase makes a database without sessions in an empty file. It does not sync. Without growSync the file grows
-// only by what is written; otherwise it grows in steps of 16 MiB.
+// newDatabase creates a database without sessions in an empty file. It does not sync. If growSync is set, the file
+// grows in steps of 16 MiB; otherwise, it grows only by the bytes written.
 func newDatabase(path string, growSync bool) (*bbolt.DB, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		FreelistType: bbolt.FreelistMapType, InitialMmapSize: initialMmapSize, NoSync: true, NoGrowSync: !growSync,
@@ -238,13 +240,14 @@ func newDatabase(path string, growSync bool) (*bbolt.DB, error) {
 	return db, nil
 }
 
-// publish renames a file, unless the target exists.
+// publish renames the draft to target, unless target exists.
 func publish(draft, target string) error {
 	err := os.Link(draft, target)
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	// The file system may lack hard links. A rename would replace a target, so check that there is none.
+	// The file system may not support hard links. A rename would replace an existing target, so check that there is
+	// none.
 	if _, statErr := os.Lstat(target); !errors.Is(statErr, fs.ErrNotExist) {
 		return errors.Join(err, statErr)
 	}

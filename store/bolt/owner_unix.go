@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// likeFile gives a new file, which only this user can read so far, the owner, group, access list and mode of another
-// file. A user who is not the owner but in the group keeps the group, so that the owner can still read the file.
+// likeFile gives a new file the owner, group, access control list and mode of another file. If the user may not
+// change the owner, the new file keeps its own owner but gets the group, so that the former owner can still use the
+// file through the group.
 func likeFile(file, like *os.File) error {
 	info, err := like.Stat()
 	if err != nil {

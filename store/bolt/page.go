@@ -8,40 +8,41 @@ import (
 	"io"
 )
 
-// The check at open, verify and salvage decode the pages of a bbolt file with this file's code. All other reads and
-// writes go through bbolt.
+// The check at open, Check and salvage decode the pages of a bbolt file with the code in this file. All other reads
+// and writes go through bbolt.
 //
-// Pages have no checksum, but their form can be checked: a page holds its own number, and keys and values follow the
-// elements without gaps. A wrong count of elements, even 0, breaks this form.
+// Pages have no checksum, but their form can be checked. A page contains its own number, and the keys and values
+// follow the array of elements without gaps. A wrong count of elements, even 0, violates this form.
 const (
-	pageHeaderBytes   = 16 // id 8, flags 2, count 2, overflow 4
+	pageHeaderBytes   = 16 // id (8), flags (2), count (2), overflow (4)
 	elementBytes      = 16
 	branchFlag        = 1
 	leafFlag          = 2
 	freelistFlag      = 16
-	bucketFlag        = 1  // of a leaf's element
-	bucketHeaderBytes = 16 // page of the root, sequence; if that page is 0, the root itself follows
+	bucketFlag        = 1  // flag of an element in a leaf
+	bucketHeaderBytes = 16 // page of the root, sequence; if the page is 0, the root itself follows
 
-	maxDepth = 64 // of a tree; a deeper one has a cycle
+	maxDepth = 64 // maximum depth of a tree; a deeper tree has a cycle
 )
 
-// page is a leaf or a branch.
+// page is a leaf or branch page.
 type page struct {
 	id       uint64
-	pages    uint64 // the number of its pages, with its overflow pages
+	pages    uint64 // number of pages, including overflow pages
 	branch   bool
 	elements []element
 }
 
-// element is a key with its value in a leaf, or with its child page in a branch.
+// element is a key of a page. In a leaf it has a value, in a branch it has a child page.
 type element struct {
 	key, value []byte
-	flags      uint32 // of a leaf
-	at         int    // of the value, in the page
-	child      uint64 // of a branch
+	flags      uint32 // in a leaf
+	at         int    // offset of the value in the page
+	child      uint64 // in a branch
 }
 
-// decodePage decodes a leaf or a branch, beginning with its header, and returns where its content ends.
+// decodePage decodes a leaf or branch page from data, which begins with the page header. end is the offset at which
+// the content of the page ends.
 func decodePage(data []byte) (p page, end int, err error) {
 	if len(data) < pageHeaderBytes {
 		return p, 0, fmt.Errorf("a page of %d bytes", len(data))
@@ -83,11 +84,11 @@ func decodePage(data []byte) (p page, end int, err error) {
 // pager reads the pages of a file.
 type pager struct {
 	file io.ReaderAt
-	size uint64 // of a page
-	high uint64 // the number of pages
+	size uint64 // page size
+	high uint64 // number of pages
 }
 
-// header reads a page's header, and returns its flags and the number of its pages.
+// header reads the header of a page and returns the flags and the number of pages, including overflow pages.
 func (p pager) header(id uint64) (flags uint16, pages uint64, err error) {
 	var header [pageHeaderBytes]byte
 	if id < 2 || id >= p.high {
@@ -103,7 +104,7 @@ func (p pager) header(id uint64) (flags uint16, pages uint64, err error) {
 	return binary.NativeEndian.Uint16(header[8:]), overflow + 1, nil
 }
 
-// read reads a leaf or a branch. Its content must fill exactly the pages that its header counts.
+// read reads a leaf or branch page. Its content must fill exactly the number of pages in its header.
 func (p pager) read(id uint64) (page, error) {
 	_, pages, err := p.header(id)
 	if err != nil {
@@ -121,9 +122,9 @@ func (p pager) read(id uint64) (page, error) {
 	return out, err
 }
 
-// checkOverflow returns an error if a row that reaches into a leaf's overflow pages is damaged. Overflow pages have no
-// header of their own. If the leaf's header is of an earlier commit, other trees may use those pages now, and bbolt
-// would free them with the leaf.
+// checkOverflow returns an error if a row that extends into the overflow pages of a leaf is damaged. Overflow pages
+// have no header. If the leaf's header is from an earlier commit, the overflow pages may now belong to another tree,
+// and bbolt would free them together with the leaf.
 func (p page) checkOverflow(pageSize uint64) error {
 	for _, e := range p.elements {
 		if uint64(e.at+len(e.value)) > pageSize && !sealed(e.key, e.value) {
@@ -133,7 +134,8 @@ func (p page) checkOverflow(pageSize uint64) error {
 	return nil
 }
 
-// bucketRoot returns the page number of a bucket's root, or, if that is 0, the root inside the bucket's element.
+// bucketRoot returns the page number of a bucket's root. If the number is 0, it returns the inline root, which is in
+// the bucket's element.
 func bucketRoot(e element) (root uint64, inline page, err error) {
 	if e.flags != bucketFlag || len(e.value) < bucketHeaderBytes {
 		return 0, page{}, fmt.Errorf("bucket %.40q: flags %#x and %d bytes", e.key, e.flags, len(e.value))
@@ -155,11 +157,11 @@ func bucketRoot(e element) (root uint64, inline page, err error) {
 	return 0, inline, err
 }
 
-// bounds are the limits that a page's parent sets for its keys: the first key, and a key above all keys. nil means no
-// limit.
+// bounds are the limits that the parent sets for the keys of a page: the first key, and a key that is greater than
+// all keys. nil means no limit.
 type bounds struct{ first, end []byte }
 
-// ordered returns an error unless the keys ascend, within bounds.
+// ordered returns an error unless the keys ascend and are within the bounds.
 func (p page) ordered(b bounds) error {
 	if len(p.elements) > 0 && b.first != nil && !bytes.Equal(p.elements[0].key, b.first) {
 		return fmt.Errorf("it begins with key %.64x, and should with %.64x", p.elements[0].key, b.first)
@@ -172,7 +174,7 @@ func (p page) ordered(b bounds) error {
 	return nil
 }
 
-// below returns the bounds of an element's child.
+// below returns the bounds of the child of element i.
 func (p page) below(i int, b bounds) bounds {
 	if i+1 < len(p.elements) {
 		return bounds{p.elements[i].key, p.elements[i+1].key}
@@ -180,17 +182,17 @@ func (p page) below(i int, b bounds) bounds {
 	return bounds{p.elements[i].key, b.end}
 }
 
-// walker walks through the pages of a tree.
+// walker visits the pages of a tree.
 type walker struct {
 	pager
-	claim func(id, pages uint64) error // if not nil, called for each page; a page for which it fails is not read
-	enter func(p page, i int) bool     // if not nil, reports whether to visit a child
+	claim func(id, pages uint64) error // if not nil, called for each page; if it fails, the page is invalid
+	enter func(p page, i int) bool     // if not nil, reports whether to visit child i
 	leaf  func(p page) error           // called for each leaf; if nil, leaves below branches are claimed but not read
-	wrong func(id uint64, err error)   // called for each invalid page; the walk continues with its siblings
+	wrong func(id uint64, err error)   // called for each invalid page; the walk continues with the siblings
 }
 
-// walk visits a page and its descendants, and reports whether all are valid and in order. If all keys ascend within the
-// bounds of each parent, no page is reached twice.
+// walk visits a page and its descendants. It reports whether all of them are valid and in order. If the keys of every
+// page ascend within the bounds of its parent, no page is reached twice.
 func (w *walker) walk(id uint64, b bounds, depth int) (sound bool) {
 	p, err := w.read(id)
 	switch {
@@ -233,8 +235,8 @@ func (w *walker) walk(id uint64, b bounds, depth int) (sound bool) {
 	return sound
 }
 
-// aboveLeaves reports whether the children of a branch are leaves. All leaves of a bucket are equally deep, so one
-// valid leaf among the first three children decides.
+// aboveLeaves reports whether the children of a branch are leaves. All leaves of a bucket have the same depth, so one
+// valid leaf is enough. aboveLeaves reads the first three children, in case some are damaged.
 func (w *walker) aboveLeaves(p page) bool {
 	for _, e := range p.elements[:min(3, len(p.elements))] {
 		if flags, _, err := w.header(e.child); err == nil && flags == leafFlag {

@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Replace implements [backend.Backend]. It waits for the end of a copy, which reads the rows of one moment in many
-// transactions.
+// Replace implements [backend.Backend]. If a copy is running, Replace waits until it ends, because a copy reads rows
+// as of one moment in many transactions.
 func (b *Backend) Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error {
 	unlock, err := acquire(ctx, b.copying)
 	if err != nil {
@@ -26,7 +26,7 @@ func (b *Backend) Replace(ctx context.Context, name, creation string, make func(
 	return b.submit(ctx, p)
 }
 
-// plan makes the replacement, given the current head.
+// plan calls make with the current head.
 func (p *pending) plan(tx *bbolt.Tx) (err error) {
 	if p.session, err = findCreated(tx, p.name, p.batch.Creation); err != nil {
 		return err
@@ -49,11 +49,11 @@ func (p *pending) plan(tx *bbolt.Tx) (err error) {
 	return p.batch.Validate(p.name)
 }
 
-// admitReplacement checks a replacement, and returns the ids of each record.
+// admitReplacement validates a replacement and returns the id hashes of each replaced record.
 func (s session) admitReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]idHash, err error) {
 	for _, x := range r.Records {
 		key := s.key(x.Seq)
-		row := tx.Bucket(bucketRecords).Get(key) // found by a search, since the pages on the path are checked
+		row := tx.Bucket(bucketRecords).Get(key) // Get searches the tree, whose pages on this path were checked
 		if old, ok := unseal(kindRecord, key, row); x.Seq > s.head.Last || !ok || !bytes.Equal(old, x.Old) {
 			return nil, backend.ErrMoved
 		}
@@ -69,7 +69,7 @@ func (s session) admitReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]
 	return ids, nil
 }
 
-// replaceRecords writes the replaced records and the meta. It updates the head in memory only.
+// replaceRecords writes the replaced records and the meta record. It updates the head only in memory.
 func (s *session) replaceRecords(tx *bbolt.Tx, r backend.Replacement, ids [][]idHash) (err error) {
 	for i, x := range r.Records {
 		err = errors.Join(err, tx.Bucket(bucketRecords).Put(s.key(x.Seq), sealRecord(s.key(x.Seq), x.Data, ids[i])))

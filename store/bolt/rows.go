@@ -13,47 +13,48 @@ import (
 	bbolt "go.etcd.io/bbolt"
 )
 
-// A row begins with a header, by which salvage finds the row anywhere: bbolt stores the key just before it.
+// A row, the value that bbolt stores for a key, begins with a header. Because bbolt stores the key directly before
+// the row, salvage can find a row anywhere in the file by its header.
 //
 //	┌───────┬──────┬───────────────┬─────────────────┬──────────┬───────┐
 //	│ e7 1d │ kind │ key's length  │ value's length  │ checksum │ value │
 //	└───────┴──────┴───────────────┴─────────────────┴──────────┴───────┘
 //	 0       2      3               5                 9          13
 //
-// The checksum is that of key, value and kind.
+// The checksum covers the key, the value and the kind.
 const rowHeader = 13
 
 var rowMagic = []byte{0xe7, 0x1d}
 
-// kind is a row's bucket and purpose. It keeps a row found by its header from being taken for a row of another bucket.
+// kind is the bucket and the purpose of a row. It prevents salvage from mistaking a row for a row of another bucket.
 type kind byte
 
 const (
-	kindEntry    kind = 'e' // of a session
-	kindHead     kind = 'h' // of a session's log
-	kindLabel    kind = 'l' // name and entry of a session, beside its log
+	kindEntry    kind = 'e' // entry of a session
+	kindHead     kind = 'h' // head of a session
+	kindLabel    kind = 'l' // label of a session, next to its records
 	kindRecord   kind = 'r'
-	kindIDs      kind = 'i' // of a record, in its row
+	kindIDs      kind = 'i' // ids of a record, at the end of the record's row
 	kindRun      kind = 'x' // ids of a run of records
 	kindSnapshot kind = 's'
 	kindShared   kind = 'v' // a shared value
 	kindName     kind = 'n' // the name of a shared value
-	kindScope    kind = 'o' // the version of a scope of shared values
+	kindScope    kind = 'o' // version of a scope of shared values
 	kindUnlinked kind = 'u'
 	kindFamily   kind = 'f' // either row of bucketFamilies
 )
 
-var kinds = []byte("ehlrxsvnouf") // of rows of buckets
+var kinds = []byte("ehlrxsvnouf") // all kinds of whole rows
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// rowSum is the checksum of a row: of its key, its value and its kind.
+// rowSum returns the checksum of a row.
 func rowSum(kind kind, key, value []byte) uint32 {
 	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 	return crc32.Update(sum, castagnoli, []byte{byte(kind)})
 }
 
-// seal returns the row of a key and a value.
+// seal returns the row for a key and a value.
 func seal(kind kind, key, value []byte) []byte {
 	return appendSealed(make([]byte, 0, rowHeader+len(value)), kind, key, value)
 }
@@ -64,7 +65,7 @@ func appendSealed(dst []byte, kind kind, key, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, rowSum(kind, key, value)), value...)
 }
 
-// header decodes a row's header. row may be only the beginning of the row.
+// header decodes the header of a row. row may be only the beginning of the row.
 func header(row []byte) (of kind, keyBytes, valueBytes int, ok bool) {
 	if len(row) < rowHeader || !bytes.HasPrefix(row, rowMagic) || row[5] > math.MaxInt8 {
 		return 0, 0, 0, false
@@ -72,12 +73,12 @@ func header(row []byte) (of kind, keyBytes, valueBytes int, ok bool) {
 	return kind(row[2]), int(binary.BigEndian.Uint16(row[3:])), int(binary.BigEndian.Uint32(row[5:])), true
 }
 
-// onRow, if not nil, is called with the length of each row that is read, but not for rows that a write copies with
-// their page. Tests set it.
+// onRow, if not nil, is called with the length of each row that is read. It is not called for rows that a write
+// copies together with their page. Tests set it.
 var onRow func(bytes int)
 
-// unseal returns the value in a row, without copying it. ok reports that the header and the checksum fit kind, key and
-// value.
+// unseal returns the value in a row, without copying it. ok reports whether the header and the checksum match kind,
+// key and value.
 func unseal(kind kind, key, row []byte) (value []byte, ok bool) {
 	if onRow != nil {
 		onRow(len(row))
@@ -88,7 +89,7 @@ func unseal(kind kind, key, row []byte) (value []byte, ok bool) {
 	return value, true
 }
 
-// openRow is unseal for a row that was read already. If not ok, the value has a wrong checksum or is nil.
+// openRow is unseal without the call of onRow. If ok is false, the value is nil or has a wrong checksum.
 func openRow(kind kind, key, row []byte) (value []byte, ok bool) {
 	is, keyBytes, valueBytes, ok := header(row)
 	if !ok || is != kind || keyBytes != len(key) || valueBytes > len(row)-rowHeader || kind != kindRecord && valueBytes != len(row)-rowHeader {
@@ -98,7 +99,7 @@ func openRow(kind kind, key, row []byte) (value []byte, ok bool) {
 	return value, binary.BigEndian.Uint32(row[9:]) == rowSum(kind, key, value)
 }
 
-// sealed reports whether the checksums of a row of any kind are right. The row's page was read whole.
+// sealed reports whether the checksums of a row of any kind are valid.
 func sealed(key, row []byte) bool {
 	of, _, _, _ := header(row)
 	_, ok := openRow(of, key, row)
@@ -108,8 +109,8 @@ func sealed(key, row []byte) bool {
 	return ok
 }
 
-// A record's row ends with its ids: their hashes (16 each), their number (4), and their own checksum (4), so that
-// damage of the record leaves its ids readable.
+// The row of a record ends with the record's ids: the hashes (16 bytes each), their number (4), and a checksum of the
+// ids (4). Because of this checksum, the ids stay readable if the record is damaged.
 const idsEnd = 4 + 4
 
 // sealRecord returns the row of a record.
@@ -123,7 +124,7 @@ func sealRecord(key, data []byte, ids []idHash) []byte {
 	return binary.BigEndian.AppendUint32(row, rowSum(kindIDs, key, row[from:]))
 }
 
-// recordIDs returns the hashes of a record's ids. ok reports that their checksum is right.
+// recordIDs returns the hashes of a record's ids. ok reports whether their checksum is valid.
 func recordIDs(key, row []byte) (hashes []idHash, ok bool) {
 	if len(row) < rowHeader+idsEnd {
 		return nil, false
@@ -143,7 +144,7 @@ func recordIDs(key, row []byte) (hashes []idHash, ok bool) {
 	return hashes, true
 }
 
-// get returns the value of a key. there reports that the key exists, even if its row is damaged.
+// get returns the value of a key. there reports whether the key exists, even if its row is damaged.
 func get(c *bbolt.Cursor, kind kind, key []byte) (value []byte, ok, there bool) {
 	k, row := c.Seek(key)
 	if !bytes.Equal(k, key) {
@@ -153,7 +154,7 @@ func get(c *bbolt.Cursor, kind kind, key []byte) (value []byte, ok, there bool) 
 	return value, ok, true
 }
 
-// rows yields the rows of a bucket whose keys begin with a prefix. A nil bucket has none.
+// rows yields the rows of a bucket whose keys begin with prefix. A nil bucket has no rows.
 func rows(bucket *bbolt.Bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
 		if bucket == nil {
@@ -165,14 +166,14 @@ func rows(bucket *bbolt.Bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// nameRows is a name that should be in two buckets, with the row of each, or nil.
+// nameRows is a name that should be in two buckets, and its row in each bucket, or nil.
 type nameRows struct {
 	name string
 	rows [2][]byte
 }
 
-// names returns up to limit names that begin with prefix and are greater than after, in order, from two buckets that
-// both hold each name. It includes a name that one bucket lacks or has out of order.
+// names returns up to limit names, in order, that begin with prefix and are greater than after. Each name should be
+// in both buckets. A name that is missing or out of order in one bucket is included.
 func names(first, second *bbolt.Bucket, prefix, after string, limit int) []nameRows {
 	found := map[string][2][]byte{}
 	for i, bucket := range []*bbolt.Bucket{first, second} {

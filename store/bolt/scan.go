@@ -9,47 +9,47 @@ import (
 
 // Forms decodes the values of rows for [ScanFile].
 type Forms struct {
-	// Record returns the seq in a record's byte form. ok reports whether it is such a form.
+	// Record returns the seq in an encoded record. ok reports whether form is an encoded record.
 	Record func(form []byte) (seq uint64, ok bool)
 
-	// Value reports whether a form is that of a shared value.
+	// Value reports whether form is an encoded shared value.
 	Value func(form []byte) bool
 
-	// MaxBytes is the length of the longest form.
+	// MaxBytes is the maximum length of an encoded record or value.
 	MaxBytes int
 }
 
-// Rank says whether a page belongs to the newest commit of the file.
+// Rank is the evidence that a page belongs to the newest commit of the file.
 type Rank uint8
 
 const (
-	Free    Rank = iota // on the list of free pages: from an earlier commit or a failed one
-	Unknown             // it is not known whether the page is in use
-	InUse               // reached by the tree
+	Free    Rank = iota // in the free list: from an earlier or a failed commit
+	Unknown             // it is unknown whether the page is in use
+	InUse               // reachable in the tree
 )
 
-// Scan holds all rows of a file whose checksums are right, including rows that the tree does not lead to. It also reads
-// pages of earlier commits, so most rows occur several times, and some are outdated or deleted.
+// Scan has the rows of a file that have valid checksums, including rows that are not reachable in the tree. Pages of
+// earlier commits are scanned too, so most rows occur several times, and some are outdated or deleted.
 type Scan struct {
-	// Records are ordered by number, seq, rank (the highest first) and offset. Each has the seq of its key.
+	// Records are ordered by number, seq, descending rank, and offset. The seq in the record is the seq in the key.
 	Records []ScannedRecord
-	// Entries and Heads are ordered by number and rank (the highest first), without repetitions.
+	// Entries and Heads are ordered by number and descending rank, without duplicates.
 	Entries []ScannedEntry
 	Heads   []ScannedHead
-	// Values are ordered by name and rank (the highest first).
+	// Values are ordered by name and descending rank.
 	Values []ScannedValue
-	// ValueNames are the names of shared values in the bucket that has only names.
+	// ValueNames are the names of shared values in bucketSharedNames.
 	ValueNames []string
 
-	// Pages is the number of pages that fit in the file.
+	// Pages is the number of complete pages in the file.
 	Pages uint64
 	// BrokenPages is the number of pages in use that cannot be decoded.
 	BrokenPages int
-	// Unread is the number of bytes that the disk failed to read.
+	// Unread is the number of bytes that could not be read from disk.
 	Unread int64
 	// Metas is the number of undamaged meta pages, 0 to 2.
 	Metas int
-	// FreeKnown reports that the list of free pages of the newest commit was read.
+	// FreeKnown is set if the free list of the newest commit was read.
 	FreeKnown bool
 
 	file     io.ReaderAt
@@ -57,15 +57,15 @@ type Scan struct {
 	unlinked map[uint64]Rank
 }
 
-// ScannedRecord is the place of a copy of a record.
+// ScannedRecord is a copy of a record in the file.
 type ScannedRecord struct {
-	Number uint64 // of the session
+	Number uint64 // number of the session
 	Seq    uint64
-	At     int64 // of the form, in the file
+	At     int64 // offset of the encoded record in the file
 	Size   uint32
-	Sum    uint32 // the checksum in the form
+	Sum    uint32 // checksum in the encoded record
 	Rank   Rank
-	Sure   bool // the row's checksum, which covers the session's number, is right
+	Sure   bool // the checksum of the row, which covers the session number, is valid
 }
 
 // ScannedEntry is a session's entry.
@@ -97,20 +97,20 @@ type ScannedValue struct {
 	size int
 }
 
-// Standing says whether the session with a number exists.
+// Standing is whether the session with a number exists.
 type Standing int
 
 const (
 	Unsaid   Standing = iota // unknown, because pages cannot be read
-	There                    // it exists
-	Later                    // its number was not assigned yet; a later commit may have assigned it
-	Gone                     // it was deleted, or never finished
-	Disputed                 // only one of its entry and its head exists
+	There                    // the session exists
+	Later                    // the number is not assigned yet; a later commit may have assigned it
+	Gone                     // the session was deleted or never completely created
+	Disputed                 // only one of the entry and the head exists
 )
 
-// ScanFile finds the rows of a bbolt file in any state, wherever they are. It needs memory for about 40 bytes per copy
-// of a record, plus the largest form. Its time is linear in the file's size, whatever the content. It returns only the
-// context's error.
+// ScanFile finds the rows of a bbolt file anywhere in the file, even if the file is damaged. It needs memory for
+// about 40 bytes per copy of a record, plus the largest encoded record. Its time is linear in the size of the file,
+// whatever the content. The only error that it returns is the error of ctx.
 func ScanFile(ctx context.Context, file io.ReaderAt, size int64, forms Forms) (*Scan, error) {
 	s := &scanner{
 		src: newSource(file, size), forms: forms,
@@ -126,19 +126,19 @@ func ScanFile(ctx context.Context, file io.ReaderAt, size int64, forms Forms) (*
 	return s.out, nil
 }
 
-// Read returns a copy of a record's form.
+// Read returns a copy of an encoded record.
 func (s *Scan) Read(r ScannedRecord) ([]byte, error) {
 	return readAt(s.file, r.At, int(r.Size))
 }
 
-// ReadMeta returns the creation id and the meta of an entry.
+// ReadMeta returns the creation id and the meta record of an entry.
 func (s *Scan) ReadMeta(e ScannedEntry) (creation string, meta []byte, err error) {
 	entry, err := readAt(s.file, e.at, e.size)
-	of, _ := decodeEntry(entry) // which the scan has done
+	of, _ := decodeEntry(entry) // the scan has already decoded it
 	return of.creation, of.meta, err
 }
 
-// ReadValue returns a shared value's form.
+// ReadValue returns an encoded shared value.
 func (s *Scan) ReadValue(v ScannedValue) ([]byte, error) { return readAt(s.file, v.at, v.size) }
 
 func readAt(file io.ReaderAt, at int64, size int) ([]byte, error) {
@@ -147,19 +147,19 @@ func readAt(file io.ReaderAt, at int64, size int) ([]byte, error) {
 	return data, noEnd(err)
 }
 
-// Same reports whether two values are the same, by their checksums.
+// Same reports whether two values have the same name, size and checksum.
 func (v ScannedValue) Same(other ScannedValue) bool {
 	return v.Name == other.Name && v.sum == other.sum && v.size == other.size
 }
 
-// Swept reports whether a page that is not free lists the number of a deleted session.
+// Swept reports whether a page that is not free lists the number as that of a deleted session.
 func (s *Scan) Swept(number uint64) bool {
 	rank, ok := s.unlinked[number]
 	return ok && rank > Free
 }
 
-// SweptKnown reports whether the whole list of deleted sessions' numbers was read. If so, rows in use under other
-// numbers are of existing sessions.
+// SweptKnown reports whether the whole list of deleted sessions was read. If so, rows in use under numbers that are
+// not in the list belong to existing sessions.
 func (s *Scan) SweptKnown() bool { return s.Metas == 0 || s.catalog.unlinked.whole }
 
 // noEnd returns err, or nil for [io.EOF].

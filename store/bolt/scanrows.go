@@ -19,21 +19,21 @@ type scanner struct {
 	pageSize int64
 	pages    []Rank
 
-	// Without repetitions: the keys of the maps have no rank and offset.
+	// Without duplicates: the keys of these maps have neither rank nor offset.
 	entries map[ScannedEntry]ScannedEntry
 	heads   map[ScannedHead]Rank
 	values  map[ScannedValue]ScannedValue
 	names   map[string]bool
 }
 
-// rows finds the rows of the file, wherever they are.
+// rows finds the rows of the file.
 func (s *scanner) rows(ctx context.Context) error {
 	for at := int64(0); at < s.src.size; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		end := min(at+64<<10, s.src.size)
-		piece, _ := s.src.bytes(at, int(min(end+1, s.src.size)-at)) // a row may begin with the last byte of the piece
+		piece, _ := s.src.bytes(at, int(min(end+1, s.src.size)-at)) // a row's magic bytes may begin with the last byte of the piece
 		i := bytes.Index(piece, rowMagic)
 		if i < 0 {
 			at = end
@@ -45,8 +45,8 @@ func (s *scanner) rows(ctx context.Context) error {
 	return nil
 }
 
-// row adds the row whose header is at an offset. It returns the length from the offset to the row's end, or 0 if there
-// is no row.
+// row adds the row whose header is at an offset. It returns the length from the offset to the end of the row, or 0 if
+// there is no valid row.
 func (s *scanner) row(at int64) int64 {
 	head, _ := s.src.bytes(at, rowHeader)
 	kind, keyBytes, valueBytes, ok := header(head)
@@ -55,7 +55,7 @@ func (s *scanner) row(at int64) int64 {
 		return 0
 	}
 	rank := s.rank(at)
-	both, _ := s.src.bytes(from, size) // valid until the next call
+	both, _ := s.src.bytes(from, size) // valid until the next call of bytes
 	key, row := both[:keyBytes], both[keyBytes:]
 	value, ok := unseal(kind, key, row)
 	switch {
@@ -86,8 +86,8 @@ func (s *scanner) row(at int64) int64 {
 	return int64(rowHeader + valueBytes)
 }
 
-// rank returns the rank of the page that contains an offset. If the page's header has another page's id, the page was
-// moved: it has that page's rank, except that InUse becomes Unknown.
+// rank returns the rank of the page at an offset. If the page's header has the id of another page, the page was
+// moved. It then gets the rank of that other page, but at most Unknown.
 func (s *scanner) rank(at int64) Rank {
 	page := at / s.pageSize
 	if page >= int64(len(s.pages)) {
@@ -101,7 +101,7 @@ func (s *scanner) rank(at int64) Rank {
 	return s.pages[page]
 }
 
-// entry adds a session's entry, found under its name or in the label beside its records.
+// entry adds a session's entry, found in bucketSessions or in a label.
 func (s *scanner) entry(name string, entry []byte, at int64, rank Rank) {
 	of, ok := decodeEntry(entry)
 	if !ok {
@@ -113,8 +113,8 @@ func (s *scanner) entry(name string, entry []byte, at int64, rank Rank) {
 	}
 }
 
-// record adds the record in a row. sure reports that the row's checksum is right; if not, the record's own checksum may
-// still be right.
+// record adds the record in a row. sure reports whether the checksum of the row is valid. If it is not, the checksum
+// in the encoded record may still be valid. record returns false if the row has no valid record.
 func (s *scanner) record(key, row []byte, at int64, rank Rank, sure bool) bool {
 	form := row[rowHeader:]
 	seq, ok := s.forms.Record(form)

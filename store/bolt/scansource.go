@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// source reads a file in large pieces. Parts of the file may be unreadable, and crafted content may refer to the same
-// bytes again and again.
+// source reads a file in large pieces. It allows for unreadable parts of the file, and for crafted content that
+// refers to the same bytes many times.
 type source struct {
 	file io.ReaderAt
 	size int64
 
-	at     int64 // offset of piece
+	at     int64 // offset of piece in the file
 	piece  []byte
-	spent  int64 // bytes read for rows
+	spent  int64 // number of bytes read for rows
 	unread int64
-	failed map[int64]bool // blocks that could not be read
+	failed map[int64]bool // numbers of the blocks that could not be read
 }
 
 const (
@@ -35,7 +35,7 @@ func (s *source) bytes(at int64, n int) ([]byte, bool) {
 	if at >= s.at && at+int64(n) <= s.at+int64(len(s.piece)) {
 		return s.piece[at-s.at:][:n], true
 	}
-	s.at = max(0, at-pieceBytes/8) // a page's header and keys come before its rows
+	s.at = max(0, at-pieceBytes/8) // the key and the page header precede the row
 	size := min(pieceBytes+int64(n), s.size-s.at)
 	s.piece = slices.Grow(s.piece[:0], int(size))[:size]
 	s.read(s.piece, s.at)
@@ -51,7 +51,7 @@ func (s *source) ReadAt(into []byte, at int64) (int, error) {
 	return copy(into, data), nil
 }
 
-// read reads block by block after an error, and counts the unreadable blocks.
+// read reads into into. After an error it reads block by block and counts the unreadable blocks.
 func (s *source) read(into []byte, at int64) {
 	if n, err := s.file.ReadAt(into, at); err == nil || err == io.EOF && n == len(into) {
 		return
@@ -70,10 +70,10 @@ func (s *source) read(into []byte, at int64) {
 }
 
 // maxSpent limits the bytes read for rows, as a multiple of the file's size. Rows do not overlap, so only a crafted
-// file needs more than a small multiple.
+// file needs more.
 const maxSpent = 32
 
-// spend counts n more bytes read for rows, and reports whether that is within the limit.
+// spend adds n to the bytes read for rows and reports whether the sum is within the limit.
 func (s *source) spend(n int) bool {
 	s.spent += int64(n)
 	return s.spent <= maxSpent*s.size

@@ -9,13 +9,13 @@ import (
 	"slices"
 )
 
-// catalog holds the numbers of the sessions below a root.
+// catalog has the numbers of the sessions in the tree below a root.
 type catalog struct {
-	sequence uint64 // the last number given out
+	sequence uint64 // last assigned session number
 	known    bool   // sequence was read
 	entries  numbers
 	heads    numbers
-	unlinked numbers // of deleted sessions, and of unfinished ones
+	unlinked numbers // numbers of deleted sessions and of unfinished ones
 }
 
 type numbers struct {
@@ -23,8 +23,8 @@ type numbers struct {
 	has   map[uint64]bool
 }
 
-// Standing says whether the session with a number exists. A staged session counts as gone, unless a later commit may
-// have finished it.
+// Standing returns whether the session with a number exists. A staged session counts as Gone, unless a later commit
+// may have renamed it.
 func (s *Scan) Standing(number uint64) Standing {
 	said := s.catalog.standing(number)
 	if said == Gone && s.Metas == 0 && s.catalog.unlinked.has[number] {
@@ -51,7 +51,8 @@ func (c *catalog) standing(number uint64) Standing {
 	return Gone
 }
 
-// survey reads the intact part of the tree: which pages are in use, which are free, and which sessions exist.
+// survey reads the intact part of the tree. It determines which pages are in use, which are free, and which sessions
+// exist.
 func (s *scanner) survey(file io.ReaderAt) {
 	metas, _ := readMetas(file)
 	for i := range metas {
@@ -72,8 +73,8 @@ func (s *scanner) survey(file io.ReaderAt) {
 	s.out.Pages = t.high
 }
 
-// newest reads the tree below the newest root: among the leaves that hold the buckets, the leaf of the last
-// transaction.
+// newest is used if both meta pages are damaged. It finds the leaf with the bucket roots that the last transaction
+// wrote, and reads the tree below that leaf.
 func (t *tree) newest() {
 	root, newest := uint64(0), uint64(0)
 	for id := uint64(2); id < t.high; id++ {
@@ -97,7 +98,7 @@ func (t *tree) newest() {
 	}
 }
 
-// guessPageSize returns the page size at which the most pages begin with a header that holds the page's number.
+// guessPageSize returns the page size at which the most pages begin with their own page number.
 func (s *scanner) guessPageSize() uint64 {
 	best, most := int64(os.Getpagesize()), 0
 	for size := int64(blockBytes); size <= 64<<10; size *= 2 {
@@ -114,7 +115,7 @@ func (s *scanner) guessPageSize() uint64 {
 	return uint64(best)
 }
 
-// tree reads the pages that a root leads to.
+// tree reads the pages that are reachable from a root.
 type tree struct {
 	pager
 	s     *scanner
@@ -127,7 +128,8 @@ func (s *scanner) newTree(pageSize uint64) *tree {
 	return t
 }
 
-// walk reads the pages below a root, calls row with the elements of leaves, and reports whether all pages are valid.
+// walk reads the pages below a root and calls row with each element of a leaf. It reports whether all pages are
+// valid.
 func (t *tree) walk(root uint64, row func(e element)) (sound bool) {
 	w := walker{pager: t.pager}
 	w.claim = func(id, n uint64) error {
@@ -149,7 +151,7 @@ func (t *tree) walk(root uint64, row func(e element)) (sound bool) {
 	return w.walk(root, bounds{}, 0)
 }
 
-// catalog reads the sessions in the tree below a root.
+// catalog reads the numbers of the sessions in the tree below a root.
 func (t *tree) catalog(root uint64) (c catalog) {
 	numbered := map[string]struct {
 		*numbers
@@ -197,7 +199,7 @@ func (t *tree) catalog(root uint64) (c catalog) {
 	return c
 }
 
-// free reads the list of free pages. It reports whether the list is valid.
+// free reads the free list and reports whether it is valid.
 func (t *tree) free(current *metaPage) bool {
 	free, err := readFreelist(t.s.src, current)
 	if err != nil || free.id+free.own > t.high {

@@ -16,16 +16,17 @@ import (
 )
 
 // session is a session's head, from bucketHeads, and its entry, from bucketSessions. Most calls read only the head,
-// since the entry holds the initial state and may be long.
+// because the entry has the initial state and may be long.
 type session struct {
 	name     string
 	number   []byte
 	creation string
-	meta     []byte // nil unless the entry was read
+	meta     []byte // nil until the entry is read
 	head     *head
 }
 
-// head is the end of a session's log, with the chain of its records. An append writes the head, but not the entry.
+// head describes the end of a session's log and has the chain of its records. An append writes the head but not the
+// entry.
 type head struct {
 	headFields
 	counts []byte
@@ -39,22 +40,23 @@ type headFields struct {
 	Token        backend.Token
 }
 
-// shown returns a name for messages: its parts, each of which ends with NUL 1, joined by slashes.
+// shown returns a name for messages. The parts of a name each end with the bytes 0 and 1; shown joins the parts with
+// slashes.
 func shown(name string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(name, "\x00\x01"), "\x00\x01", "/")
 }
 
-// Numbers of sessions, and seqs, are stored as eight bytes.
+// number encodes a session number or a seq in eight bytes.
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 func (s session) id() uint64 { return binary.BigEndian.Uint64(s.number) }
 
-// key is the key of a record, or of the label if seq is 0.
+// key returns the key of a record, or the key of the label if seq is 0.
 func (s session) key(seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 16), s.number...), seq)
 }
 
-// seqOf returns the seq in a record's key, or 0 if the key is not the session's.
+// seqOf returns the seq in the key of a record, or 0 if the key belongs to another session.
 func (s session) seqOf(k []byte) uint64 {
 	if len(k) != 16 || !bytes.HasPrefix(k, s.number) {
 		return 0
@@ -62,13 +64,13 @@ func (s session) seqOf(k []byte) uint64 {
 	return binary.BigEndian.Uint64(k[8:])
 }
 
-// entry is number (8) ‖ length of the creation id (2) ‖ creation id ‖ meta.
+// entry returns the encoded entry: number (8) ‖ length of the creation id (2) ‖ creation id ‖ meta.
 func (s session) entry() []byte {
 	out := binary.BigEndian.AppendUint16(append(make([]byte, 0, 10+len(s.creation)+len(s.meta)), s.number...), uint16(len(s.creation)))
 	return append(append(out, s.creation...), s.meta...)
 }
 
-// decodeEntry decodes a copy of an entry.
+// decodeEntry decodes an entry. The result does not refer to the argument.
 func decodeEntry(entry []byte) (s session, ok bool) {
 	if len(entry) < 10 || len(entry) < 10+int(binary.BigEndian.Uint16(entry[8:])) {
 		return s, false
@@ -78,13 +80,13 @@ func decodeEntry(entry []byte) (s session, ok bool) {
 	return session{number: entry[:8:8], creation: string(entry[10:end]), meta: entry[end:]}, true
 }
 
-// label is length of the name (2) ‖ name ‖ entry. It precedes the session's first record, so that the records have a
-// name even if the pages of names are lost.
+// label returns the encoded label: length of the name (2) ‖ name ‖ entry. The label precedes the session's first
+// record, so that the records can be assigned to a session even if the pages with session names are lost.
 func (s session) label() []byte {
 	return append(append(binary.BigEndian.AppendUint16(nil, uint16(len(s.name))), s.name...), s.entry()...)
 }
 
-// decodeLabel returns the name, and the offset of the entry.
+// decodeLabel returns the name in a label and the offset of the entry.
 func decodeLabel(label []byte) (name string, at int, ok bool) {
 	if len(label) < 2 || len(label) < 2+int(binary.BigEndian.Uint16(label)) {
 		return "", 0, false
@@ -95,12 +97,12 @@ func decodeLabel(label []byte) (name string, at int, ok bool) {
 
 // encodeHead returns fields ‖ length of the creation id (2) ‖ creation id ‖ counts.
 func (s session) encodeHead() []byte {
-	out, _ := binary.Append(make([]byte, 0, 128), binary.BigEndian, s.head.headFields) // the fields have a fixed size
+	out, _ := binary.Append(make([]byte, 0, 128), binary.BigEndian, s.head.headFields) // cannot fail: the fields have a fixed size
 	out = append(binary.BigEndian.AppendUint16(out, uint16(len(s.creation))), s.creation...)
 	return append(out, s.head.counts...)
 }
 
-// decodeHead decodes a copy of a head. It returns a session without its entry.
+// decodeHead decodes a head. It returns a session without its meta.
 func decodeHead(name string, value []byte) (s session, ok bool) {
 	var h head
 	n, err := binary.Decode(value, binary.BigEndian, &h.headFields)
@@ -118,14 +120,15 @@ func (s session) putHead(tx *bbolt.Tx) error {
 	return tx.Bucket(bucketHeads).Put(name, seal(kindHead, name, s.encodeHead()))
 }
 
-// putEntry writes a session's entry, and its label.
+// putEntry writes a session's entry and label.
 func (s session) putEntry(tx *bbolt.Tx) error {
 	name, key := []byte(s.name), s.key(0)
 	return errors.Join(tx.Bucket(bucketSessions).Put(name, seal(kindEntry, name, s.entry())),
 		tx.Bucket(bucketRecords).Put(key, seal(kindLabel, key, s.label())))
 }
 
-// find returns a session without its meta. The name is in two buckets; ErrNotFound means that neither has it.
+// find returns a session without its meta. It fails with ErrNotFound only if the name is in neither of its two
+// buckets.
 func find(tx *bbolt.Tx, name string) (session, error) {
 	row := tx.Bucket(bucketHeads).Get([]byte(name))
 	if value, ok := unseal(kindHead, []byte(name), row); ok {
@@ -136,8 +139,8 @@ func find(tx *bbolt.Tx, name string) (session, error) {
 	return assemble(name, tx.Bucket(bucketSessions).Get([]byte(name)), row)
 }
 
-// assemble returns a session with its meta, from the rows of its entry and its head; nil is a missing row. If only the
-// head is damaged, it returns the session with the error.
+// assemble returns a session with its meta, from the rows of its entry and its head. A missing row is nil. If only
+// the head is damaged, assemble returns the session together with the error.
 func assemble(name string, entry, row []byte) (s session, err error) {
 	switch {
 	case entry == nil && row == nil:
@@ -166,7 +169,7 @@ func assemble(name string, entry, row []byte) (s session, err error) {
 	return s, nil
 }
 
-// readMeta reads the session's meta, if it was not read yet.
+// readMeta reads the session's meta, unless it was read before.
 func (s *session) readMeta(tx *bbolt.Tx) error {
 	if s.meta != nil {
 		return nil
@@ -177,7 +180,7 @@ func (s *session) readMeta(tx *bbolt.Tx) error {
 	return err
 }
 
-// findCreated returns a session that must have the given creation id.
+// findCreated returns the session with this name and creation id.
 func findCreated(tx *bbolt.Tx, name, creation string) (session, error) {
 	s, err := find(tx, name)
 	if err == nil && s.creation != creation {
@@ -186,8 +189,8 @@ func findCreated(tx *bbolt.Tx, name, creation string) (session, error) {
 	return s, err
 }
 
-// findUnmoved returns a session to write to. It fails with [backend.ErrMoved] unless the head has this last seq and
-// this token.
+// findUnmoved returns a session to write to. If the head has another last seq or token, findUnmoved fails with
+// [backend.ErrMoved].
 func findUnmoved(tx *bbolt.Tx, name, creation string, last uint64, token backend.Token) (session, error) {
 	s, err := findCreated(tx, name, creation)
 	switch {
@@ -198,8 +201,8 @@ func findUnmoved(tx *bbolt.Tx, name, creation string, last uint64, token backend
 	return s, err
 }
 
-// nextNumber returns the number of the next session. The last number is stored in two places, which must agree, and no row
-// may have the new number.
+// nextNumber returns the number of the next session. The last assigned number is stored in two places, which must
+// agree, and no row may have the new number.
 func nextNumber(tx *bbolt.Tx) ([]byte, error) {
 	given := tx.Bucket(bucketSessions).Sequence()
 	if noted := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(noted, number(given)) {
@@ -214,7 +217,7 @@ func nextNumber(tx *bbolt.Tx) ([]byte, error) {
 	return next, nil
 }
 
-// takeNumber stores the number that nextNumber returned as the last one.
+// takeNumber stores the number that nextNumber returned as the last assigned number.
 func takeNumber(tx *bbolt.Tx) error {
 	n, err := tx.Bucket(bucketSessions).NextSequence()
 	if err != nil {
@@ -223,17 +226,17 @@ func takeNumber(tx *bbolt.Tx) error {
 	return tx.Bucket(bucketMeta).Put(keyNumbers, number(n))
 }
 
-// setVersion writes the file's version, and the last number given out.
+// setVersion writes the file's version and the last assigned session number.
 func setVersion(tx *bbolt.Tx, numbers uint64) error {
 	meta := tx.Bucket(bucketMeta)
 	return errors.Join(meta.Put(keyVersion, number(FileVersion)), meta.Put(keyNumbers, number(numbers)), noteTransaction(tx))
 }
 
-// noteTransaction writes the transaction's number beside the roots of the buckets. With it, salvage finds the newest
-// root if both meta pages are lost.
+// noteTransaction writes the transaction's number next to the roots of the buckets. If both meta pages are lost,
+// salvage uses the number to find the newest root.
 func noteTransaction(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).SetSequence(uint64(tx.ID())) }
 
-// around returns the last key below the given one, and the first key that is equal or greater.
+// around returns the last key less than the given key, and the first key that is equal or greater.
 func around(c *bbolt.Cursor, key []byte) (before, behind []byte) {
 	if behind, _ = c.Seek(key); behind == nil {
 		before, _ = c.Last()
@@ -243,8 +246,9 @@ func around(c *bbolt.Cursor, key []byte) (before, behind []byte) {
 	return before, behind
 }
 
-// nextKey returns the key after the given one; the cursor is at or before that. The next key may be in a page of other
-// sessions only. If that page is damaged, nextKey returns nil, since this session is undamaged.
+// nextKey returns the key after the given key. The cursor must be at the given key or before it. The next key may be
+// in a page that has only rows of other sessions. If that page is damaged, nextKey returns nil, because this session
+// is not affected.
 func nextKey(c *bbolt.Cursor, key []byte) (next []byte) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -258,11 +262,11 @@ func nextKey(c *bbolt.Cursor, key []byte) (next []byte) {
 	return next
 }
 
-// headOf returns the session's head for the port. It fails if the log does not end with the record that the head names:
-// then the head or the last row is damaged, or from an earlier commit.
+// headOf returns the session's head as a [backend.Head]. If the log does not end with the record that the head names,
+// the head or the last row is damaged or from an earlier commit, and headOf fails.
 func headOf(tx *bbolt.Tx, s session) (backend.Head, error) {
 	h := backend.Head{Creation: s.creation, Meta: s.meta, Last: s.head.Last, Chain: s.head.Chain, Edition: s.head.Edition, Token: s.head.Token, Counts: s.head.counts}
-	// Keys only: the last record may be long.
+	// Only keys are read, because the last record may be long.
 	c := tx.Bucket(bucketRecords).Cursor()
 	if k, _ := c.Seek(s.key(h.Last)); h.Last > 0 && s.seqOf(k) != h.Last {
 		return backend.Head{}, fmt.Errorf("%w: its last record, %d, is missing", backend.ErrDamaged, h.Last)
@@ -294,7 +298,7 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 				news.Meta = nil
 			}
 			if q.UpTo != 0 {
-				var kept backend.Snapshot // an unreadable page of the snapshot, which is optional, fails no read
+				var kept backend.Snapshot // snapshots are optional, so an unreadable page of the snapshot must not make Fetch fail
 				if err := b.handle.guard(func() error { kept = s.snapshot(tx); return nil }); err != nil {
 					kept = backend.Snapshot{Err: err}
 				}
@@ -303,7 +307,7 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 				}
 			}
 			if _, most := q.Limits(); known || q.UpTo != 0 {
-				err := b.handle.guard(func() error { // an unreadable page ends the records
+				err := b.handle.guard(func() error { // a cold read returns the records before an unreadable page
 					for r := range s.records(tx, q.Seqs(news.Last, news.Snapshot), most) {
 						news.Records = append(news.Records, r)
 					}
@@ -330,7 +334,7 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 	return news, err
 }
 
-// viewSession calls f with a session that must have the given creation id.
+// viewSession calls f with the session that has this name and creation id.
 func (b *Backend) viewSession(ctx context.Context, name, creation string, f func(tx *bbolt.Tx, s session) error) error {
 	return b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
@@ -344,7 +348,7 @@ func (b *Backend) viewSession(ctx context.Context, name, creation string, f func
 // Read implements [backend.Backend].
 func (b *Backend) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) (out []backend.Record, err error) {
 	err = b.viewSession(ctx, name, creation, func(tx *bbolt.Tx, s session) error {
-		// Records before an unreadable page are still returned.
+		// If a page is unreadable, the records before it are still returned.
 		err := b.handle.guard(func() error {
 			for r := range s.records(tx, seqs, maxBytes) {
 				out = append(out, r)
@@ -359,13 +363,14 @@ func (b *Backend) Read(ctx context.Context, name, creation string, seqs []uint64
 	return out, err
 }
 
-// records yields the records with the given ascending seqs, up to a gap and up to maxBytes.
+// records yields the records with the given seqs, which must ascend. It stops at the first missing record and at
+// maxBytes.
 func (s session) records(tx *bbolt.Tx, seqs []uint64, maxBytes int) iter.Seq[backend.Record] {
 	return func(yield func(backend.Record) bool) {
 		c := tx.Bucket(bucketRecords).Cursor()
 		n, size, before := 0, 0, uint64(math.MaxUint64)
 		for _, seq := range seqs {
-			if seq == 0 || seq > s.head.Last { // a cursor step beyond may reach another session's page
+			if seq == 0 || seq > s.head.Last { // a step of the cursor beyond the last record may reach a page of another session
 				return
 			}
 			var data []byte
@@ -403,7 +408,7 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 	return seqs, err
 }
 
-// snapshot returns the session's snapshot, with Err set if it is damaged.
+// snapshot returns the session's snapshot. If the snapshot is damaged, Err is set.
 func (s session) snapshot(tx *bbolt.Tx) backend.Snapshot {
 	row := tx.Bucket(bucketSnapshots).Get(s.number)
 	if row == nil {
@@ -417,11 +422,11 @@ func (s session) snapshot(tx *bbolt.Tx) backend.Snapshot {
 	return backend.Snapshot{Err: fmt.Errorf("%w: the checksum of the snapshot of session %q", backend.ErrDamaged, shown(s.name))}
 }
 
-// snapshotFields come before a snapshot's spans, two seqs of eight bytes each, and its data.
+// snapshotFields precede the spans (two seqs of eight bytes each) and the data of a snapshot.
 type snapshotFields struct {
 	Seq   uint64
 	Chain backend.Chain
-	Spans uint32 // how many there are
+	Spans uint32 // number of spans
 }
 
 func encodeSnapshot(s backend.Snapshot) []byte {
@@ -446,7 +451,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (ou
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		for _, n := range names(tx.Bucket(bucketSessions), tx.Bucket(bucketHeads), prefix, after, limit) {
 			l := backend.Listed{Session: n.name}
-			// An unreadable page of one session must not keep other sessions from being listed.
+			// An unreadable page of one session must not prevent other sessions from being listed.
 			l.Err = b.handle.guard(func() (err error) {
 				value, _ := unseal(kindHead, []byte(n.name), n.rows[1])
 				s, ok := decodeHead(n.name, value)

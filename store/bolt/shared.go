@@ -13,9 +13,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// A shared value's name is in bucketSharedNames too, so that the loss of one row is noticed.
+// The name of a shared value is also a key of bucketSharedNames, so that the loss of one of the two rows is detected.
 
-// putShared writes shared values, and new versions of their scopes.
+// putShared writes shared values and new versions of their scopes.
 func putShared(tx *bbolt.Tx, values []backend.Value) error {
 	for _, scope := range backend.Scopes(values) {
 		key := []byte(scope)
@@ -39,7 +39,7 @@ func putShared(tx *bbolt.Tx, values []backend.Value) error {
 	return nil
 }
 
-// scopeVersion returns the version of a scope, or 0 if it has no readable version.
+// scopeVersion returns the version of a scope, or 0 if the version is missing or unreadable.
 func scopeVersion(tx *bbolt.Tx, scope string) backend.Token {
 	if scope == "" {
 		return 0
@@ -51,7 +51,7 @@ func scopeVersion(tx *bbolt.Tx, scope string) backend.Token {
 	return backend.Token(binary.BigEndian.Uint64(value))
 }
 
-// checkSharedPaths checks the pages that writing a shared value will copy.
+// checkSharedPaths checks the pages that a write of a shared value will copy.
 func checkSharedPaths(paths *pathChecker, name string) error {
 	err := paths.check([]byte(name), bucketShared, bucketSharedNames)
 	if scope := backend.Scope(name); scope != "" {
@@ -73,7 +73,7 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 				return err
 			}
 			var now *backend.Value
-			if found := sharedWith(tx, c.Name); len(found) > 0 && found[0].Name == c.Name { // in name order
+			if found := sharedWith(tx, c.Name); len(found) > 0 && found[0].Name == c.Name { // found is in name order
 				now = &found[0]
 			}
 			if !c.Is(now) {
@@ -94,7 +94,7 @@ func sharedWith(tx *bbolt.Tx, prefix string) (out []backend.Value) {
 		} else if _, own := unseal(kindName, []byte(n.name), n.rows[1]); own || n.rows[0] != nil && n.rows[1] != nil {
 			v.Err = fmt.Errorf("%w: it is missing, or its checksum is wrong", backend.ErrDamaged)
 		} else {
-			continue // damage has changed the name
+			continue // the name was changed by damage
 		}
 		out = append(out, v)
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Other writers wait for a commit that removes rows. So one commit removes at most maxRemoved bytes, counting
-// rowOverhead extra bytes for each row.
+// Other writers wait for a commit that removes rows. One commit therefore removes at most maxRemoved bytes. Each row
+// counts as its length plus rowOverhead bytes.
 const (
 	maxRemoved  = 8 << 20
 	rowOverhead = 4 << 10
 )
 
-// Delete implements [backend.Backend]. The first commit removes the session, with as many rows as a commit may remove;
-// later commits remove the remaining rows.
+// Delete implements [backend.Backend]. The first commit removes the session and as many rows as the limit allows.
+// Later commits remove the remaining rows.
 func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backend.Head) error {
 	left := false
 	err := b.update(ctx, func(tx *bbolt.Tx) error {
@@ -49,7 +49,7 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 		if err != nil {
 			return err
 		}
-		// Rows of the number are left.
+		// The number still has rows.
 		return tx.Bucket(bucketUnlinked).Put(s.number, seal(kindUnlinked, s.number, nil))
 	})
 	if err == nil && left {
@@ -58,15 +58,16 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 	return err
 }
 
-// removeRows removes rows under a number until room is used up. If room is left over, all rows were removed.
+// removeRows removes rows under a number until room is used up. If room is greater than 0 afterwards, all rows were
+// removed.
 func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *int) error {
 	if err := b.handle.paths(tx).check(number, rowBuckets...); err != nil {
 		return err
 	}
 	for _, name := range rowBuckets {
 		bucket := tx.Bucket(name)
-		// Collect the keys first: a cursor loses its place when rows are removed, and finding the place again leads
-		// through all pages that became empty.
+		// The keys are collected first. A cursor loses its position when rows are removed, and seeking that position
+		// again visits all pages that became empty.
 		var keys [][]byte
 		for k, v := range rows(bucket, number) {
 			if *room <= 0 {
@@ -87,8 +88,8 @@ func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *int) error {
 // errNothing ends a transaction that has nothing to write.
 var errNothing = errors.New("nothing to write")
 
-// sweep removes the rows of unlinked numbers, some in each commit, so that other writers get a turn in between. Rows
-// left by an error, a crash or a running copy take up room until the next sweep.
+// sweep removes the rows of deleted sessions in several commits, so that other writers can commit in between. Rows
+// that remain after an error, a crash or a running copy use space until the next sweep.
 func (b *Backend) sweep(ctx context.Context) {
 	left := true
 	look := func(tx *bbolt.Tx) error {
@@ -100,8 +101,9 @@ func (b *Backend) sweep(ctx context.Context) {
 	}
 }
 
-// sweepSome removes as many rows of unlinked numbers as a commit may, and the numbers without rows. It skips numbers
-// whose checksum is wrong: damage may have turned them into numbers of sessions.
+// sweepSome removes as many rows of unlinked numbers as one commit may remove, and then the numbers that have no rows
+// left. It skips numbers with a wrong checksum, because damage may have turned them into the number of an existing
+// session.
 func (b *Backend) sweepSome(tx *bbolt.Tx) error {
 	if b.removalsPaused.Load() {
 		return errNothing
@@ -112,7 +114,7 @@ func (b *Backend) sweepSome(tx *bbolt.Tx) error {
 			numbers = append(numbers, bytes.Clone(k))
 		}
 	}
-	if len(numbers) == 0 { // only damaged numbers are left
+	if len(numbers) == 0 { // all remaining numbers are damaged
 		return errNothing
 	}
 	room := maxRemoved

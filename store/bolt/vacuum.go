@@ -11,12 +11,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Vacuum implements [backend.Vacuum]. It copies the rows to a new file in the same directory, the draft, while other
-// calls write, then locks out writers, copies the rows written in the meantime, and renames the draft over the file.
+// Vacuum implements [backend.Vacuum]. It copies the rows to a new file in the same directory, called the draft, while
+// other calls write. It then blocks writers, copies the rows written meanwhile, and renames the draft over the file.
 //
-// If the program crashes before the rename, the next vacuum removes the draft. Both files stay locked until the new
-// name is durable. So a process that waits for the old file's lock then finds that this file has no name, and opens the
-// new one.
+// If the process crashes before the rename, the next vacuum removes the draft. Both files stay locked until the
+// rename is durable. So a process that waits for the lock of the old file finds that the name refers to another file,
+// and opens that file.
 func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (err error) {
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly
@@ -30,7 +30,7 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 	if err != nil {
 		return err
 	}
-	// Only the process that holds the file's lock creates the draft: an existing one is left from a crash.
+	// Only the process that has locked the file creates the draft, so an existing draft is left from a crash.
 	draft := filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+".vacuum")
 	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -40,7 +40,7 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 		return err
 	}
 	defer func() {
-		if removeErr := os.Remove(draft); !errors.Is(removeErr, fs.ErrNotExist) { // it does not exist after a rename
+		if removeErr := os.Remove(draft); !errors.Is(removeErr, fs.ErrNotExist) { // after a rename the draft does not exist
 			err = errors.Join(err, removeErr)
 		}
 	}()
@@ -63,11 +63,12 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 	return b.replace(draft, target)
 }
 
-// copyRounds is how often rows are copied while other calls write. Each round copies the rows written during the round
-// before, so that few rows are left for the last copy, for which writers wait.
+// copyRounds is the number of times that rows are copied while other calls write. Each round copies the rows written
+// during the previous round. So few rows are left for the last copy, which blocks writers.
 const copyRounds = 3
 
-// catchUp copies all rows, the last ones while it holds the writer lock. If it succeeds, the caller unlocks.
+// catchUp copies all rows. For the last copy it takes the writer lock. If catchUp succeeds, the caller must call
+// unlock.
 func (r *reader) catchUp(ctx context.Context) (unlock func(), err error) {
 	for range copyRounds {
 		if _, err := r.copy(ctx); err != nil {
@@ -91,16 +92,16 @@ func (r *reader) catchUp(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// replace renames the draft over the file, and uses it from then on. The caller holds the writer lock.
+// replace renames the draft over the file and uses the new file from then on. The caller has the writer lock.
 func (b *Backend) replace(draft, target string) error {
 	h, err := openHandle(draft, b.opts, nil)
 	if err != nil {
 		return err
 	}
-	if b.opts.NoSync { // otherwise opening has made it durable
+	if b.opts.NoSync { // without NoSync, openHandle has made the draft durable
 		err = h.file.Sync()
 	}
-	b.mu.Lock() // waits for reads
+	b.mu.Lock() // waits until running reads end
 	defer b.mu.Unlock()
 	there, statErr := os.Stat(target)
 	switch {
@@ -120,8 +121,8 @@ func (b *Backend) replace(draft, target string) error {
 	b.handle = h
 	h.path = b.path
 	if err := b.opts.syncDir(filepath.Dir(target)); err != nil {
-		// If we wrote now and power failed, the old file could have the name again. b.broken makes the next call reopen
-		// the file, which syncs the directory.
+		// If we wrote now and power failed, the name could refer to the old file again. Because b.broken is set, the
+		// next call reopens the file, which syncs the directory.
 		b.broken = fmt.Errorf("the name of the new file: %w", err)
 	}
 	if err := old.close(); err != nil {
