@@ -6,18 +6,19 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// This file decides which patches are active: a revert deactivates its target, and the revert of that revert activates
-// it again.
+// This file determines which patches are active. A revert makes its target inactive. The revert of this revert
+// makes the target active again.
 
-// undone returns the inactive patches from a seq on: the targets of active reverts. The patches in also count as
-// inactive.
+// undone returns the inactive patches with a seq of at least from. A patch is inactive if an active revert
+// targets it. The patches in also count as inactive.
 func (l *cut) undone(from uint64, also ...*cut) map[*cut]bool {
 	undone := map[*cut]bool{}
 	for _, c := range also {
 		undone[c] = true
 	}
-	// A revert is newer than its target, so going newest first judges each patch after all its reverts: in "2:splice,
-	// 3:revert 2, 4:revert 3", 4 is active, so 3 is not, and 2 is.
+	// A revert is newer than its target. The loop runs from the newest patch to the oldest, and so visits all
+	// reverts of a patch before the patch. In "2:splice, 3:revert 2, 4:revert 3", 4 is active, 3 is inactive,
+	// and 2 is active.
 	for c := l; c != nil && c.seq >= from; c = c.older {
 		if c.isRevert && !undone[c] {
 			undone[c.target] = true
@@ -26,13 +27,14 @@ func (l *cut) undone(from uint64, also ...*cut) map[*cut]bool {
 	return undone
 }
 
-// RevertTargets returns the ids of the patches to revert in order to take back the given one, newest
-// first: the patch itself, or the patches of its group, without those already reverted. A patch whose
-// revert was reverted is active again, even if that revert belongs to the same group.
+// RevertTargets returns the ids of the patches to revert in order to undo the given patch, newest first. If the
+// patch has a group, these are all patches of the group. Patches that are already reverted are left out. If the
+// revert of a patch was itself reverted, the patch is active again, even if that revert belongs to the same
+// group.
 //
-// The error matches [patch.ErrInvalid] if no applied patch has the id, or if a patch of the group
-// shares its id with an earlier patch, so that a revert cannot name it. It is a *[BlockedError] if
-// all of them are already reverted.
+// If no applied patch has the id, the error matches [patch.ErrInvalid]. The error also matches ErrInvalid if a
+// patch of the group has the same id as an earlier patch, because a revert cannot name the later patch. If all
+// patches are already reverted, the error is a *[BlockedError].
 func (v View) RevertTargets(patchID string) ([]string, error) {
 	if err := v.load(); err != nil {
 		return nil, err
@@ -41,8 +43,8 @@ func (v View) RevertTargets(patchID string) ([]string, error) {
 	if target == nil {
 		return nil, patchNotFound(patchID)
 	}
-	// Members are usually logged together, but another writer may have logged them anywhere. So find the oldest member,
-	// and skip the reverts before it: they cannot target the group.
+	// The members of a group are usually logged together, but another program may have logged them anywhere.
+	// Reverts before the oldest member cannot target the group, so the search ends there.
 	isMember := func(c *cut) bool { return c == target || target.group != "" && c.group == target.group }
 	oldest := target.seq
 	if target.group != "" {
@@ -58,8 +60,9 @@ func (v View) RevertTargets(patchID string) ([]string, error) {
 		switch {
 		case undone[c]:
 		case isMember(c):
-			// A revert that is a member does not deactivate its target: it is reverted too, which activates the target.
-			// If the target is a member, it is reverted next: for "2:splice, 3:revert 2" in one group, 3 and then 2.
+			// A revert may itself be a member. It is then reverted too, so its target becomes active. If the
+			// target is a member, it is reverted next. For "2:splice, 3:revert 2" in one group, the result is
+			// 3, 2.
 			if named := v.patches.find(c.id); named != c {
 				return nil, fmt.Errorf("%w: patch %d of group %q has the id %q of patch %d", patch.ErrInvalid, c.seq, c.group, c.id, named.seq)
 			}
@@ -100,7 +103,7 @@ func (l *cut) pinsNode(node nodeID, undone map[*cut]bool) bool {
 	return false
 }
 
-// olderThan returns the patches before the record with a seq.
+// olderThan returns the newest patch before the record with the given seq, as the head of a list.
 func (l *cut) olderThan(seq uint64) *cut {
 	for l != nil && l.seq >= seq {
 		l = l.older
@@ -108,7 +111,7 @@ func (l *cut) olderThan(seq uint64) *cut {
 	return l
 }
 
-// root follows a chain of reverts from the patch to the patch at its end, which is not a revert.
+// root follows a chain of reverts to its end and returns the patch there, which is not a revert.
 func (c *cut) root() *cut {
 	for c.isRevert {
 		c = c.target
@@ -116,8 +119,8 @@ func (c *cut) root() *cut {
 	return c
 }
 
-// blockerFor returns the patch to revert so that c does not block the revert of target: c itself, or if c is a
-// redo, the patch that it activates. If that patch is older than target, only the redo blocks it.
+// blockerFor returns the patch to revert so that c no longer blocks the revert of target. This patch is c
+// itself, unless c is a redo of a patch that is newer than target. It is then the patch that c redoes.
 func (c *cut) blockerFor(target *cut) *cut {
 	if root := c.root(); c.isRedo() && root.seq > target.seq {
 		return root
@@ -125,7 +128,7 @@ func (c *cut) blockerFor(target *cut) *cut {
 	return c
 }
 
-// isRedo reports whether the patch is the revert of a revert.
+// isRedo reports whether the patch makes its root active again: the chain of reverts to the root has even length.
 func (c *cut) isRedo() bool {
 	reverts := 0
 	for ; c.isRevert; c = c.target {
@@ -134,6 +137,6 @@ func (c *cut) isRedo() bool {
 	return reverts > 0 && reverts%2 == 0
 }
 
-// isReceipt reports whether the patch is the receipt of an erasure. A receipt changes nothing and cannot be
-// reverted. It counts as the newest patch, so patches made before the erasure are conflicts.
+// isReceipt reports whether the patch is the receipt of an erasure. A receipt has no effect and cannot be
+// reverted. It counts as the newest patch, so that a patch whose author has not seen the erasure is a conflict.
 func (e edit) isReceipt() bool { return e.patch.Type() == patch.Erase }

@@ -4,24 +4,24 @@ import "slices"
 
 // Call is a function call in a visible log, with its responses.
 type Call struct {
-	Index     int    // of the call's event in the visible log
+	Index     int    // index of the call's event in the visible log
 	Part      int    // index of the part in the event's content
-	ID        string // the call id; may be empty
-	Name      string // of the function
-	Responses []int  // indices of the events that answer or amend the call, in order; nil if none
+	ID        string // may be empty
+	Name      string // name of the function
+	Responses []int  // indices of the events that answer or amend the call, in order; nil if there are none
 
-	// MustStay says that a patch must not hide the call: it is long-running and has no response by
-	// the user, or it belongs to the newest invocation and has no response.
+	// MustStay says that a patch must not hide the call. A long-running call must stay until the user responds.
+	// Another call must stay if it has no response and belongs to the newest invocation.
 	MustStay bool
 
-	// InNewestInvocation says that the call belongs to the newest invocation, answered or not. That
-	// is the invocation of the newest regular event in the raw log that names one.
+	// InNewestInvocation says that the call belongs to the newest invocation. The newest invocation is that of
+	// the newest event in the raw log with an invocation id.
 	InNewestInvocation bool
 }
 
-// Calls returns the function calls of the visible log in order, each with its responses. The caller
-// owns the slice. The first call on a view takes time linear in its visible events, later ones in
-// the number of calls.
+// Calls returns the function calls of the visible log in order, each with its responses. The caller owns the
+// slice. The first call of this method takes time linear in the number of visible events. Later calls on the
+// same view take time linear in the number of function calls.
 func (v View) Calls() []Call {
 	var all []Call
 	if v.pairs == nil { // the zero View
@@ -47,7 +47,7 @@ func (v View) Calls() []Call {
 func (v View) findCalls() []Call {
 	p := v.pairing()
 	calls := make([]Call, 0, p.calls)
-	at := make([]int32, 0, p.parts) // index in calls, by the ordinal of the call's part
+	at := make([]int32, 0, p.parts) // index in calls, by the ordinal of a part
 	for i, e := range v.Events() {
 		for fp := range e.FunctionParts() {
 			at = append(at, int32(len(calls)))

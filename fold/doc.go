@@ -1,12 +1,15 @@
-// Package fold folds a session log into a view: the visible log, which a model should see, and the state.
+// Package fold computes a view of a session from its log. A view consists of the visible log, which is the list
+// of events that the model sees, and the state.
 //
-// A [View] is an immutable value. [View.Apply] returns the view after more records. It never fails because of
-// a record's content: patches that cannot be applied are listed as skipped. [View.Check] judges a patch before
-// it is logged. It shares code with Apply, and applies the rules for authors: a patch must not conflict with
-// patches that its author has not seen, hide pinned events, or separate a function call from its response. The
-// contract is docs/SEMANTICS.md, sections 3 to 6 and 9.
+// A [View] is an immutable value. [View.Apply] returns the view after more records. A record's content never
+// makes Apply fail: if a patch cannot be applied, the view lists it as skipped.
 //
-// Views share structure: a new view costs only what changed since the previous one. A view does not hold the
-// events that patches hide, only the seqs of their records. A view does no I/O: a [MissingRecordsError] names
-// the records that it needs to restore hidden events, and [View.WithRecords] supplies them.
+// [View.Check] checks a patch before it is logged. It uses the same code as Apply, and also enforces the rules
+// for authors. A patch must not conflict with a patch that its author has not seen, hide a pinned event, or
+// separate a function call from its response. Sections 3 to 6 and 9 of docs/SEMANTICS.md specify the rules.
+//
+// Views share structure, so the cost of a new view depends only on the changes since the previous view. For an
+// event that a patch has hidden, a view keeps only the seq of the record. A view does no I/O. If it needs
+// records to restore hidden events, it returns a [MissingRecordsError], and the caller supplies the records
+// with [View.WithRecords].
 package fold

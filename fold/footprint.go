@@ -6,9 +6,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Footprint estimates the memory of the view in bytes: its visible events, and what it keeps of hidden ones. The
-// session's other views share most of it. It takes time linear in the visible events that no earlier view has
-// measured.
+// Footprint estimates the memory of the view in bytes: its visible events, and its data about hidden events.
+// Views of the same session share most of this memory. Footprint takes time linear in the number of visible
+// events that no earlier call has measured.
 func (v View) Footprint() int {
 	return int(unsafe.Sizeof(v)) + v.initialBytes + v.patchBytes + v.nodes.footprint()
 }
@@ -16,7 +16,7 @@ func (v View) Footprint() int {
 // nodeBytes is the approximate memory of a node without its event.
 const nodeBytes = 64
 
-// footprint returns the approximate memory of the nodes. It is computed on first use, once for each part of the tree.
+// footprint returns the approximate memory of the nodes. Each part of the tree caches its result.
 func (s *sequence) footprint() int {
 	if s == nil {
 		return 0

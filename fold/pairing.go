@@ -6,7 +6,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// callKey is the key that a function call and its response share: the call id, else the function's name.
+// callKey is the key that a function call and its response share: the call id, or the function's name if there
+// is no id.
 type callKey struct {
 	text   string
 	byName bool
@@ -22,19 +23,19 @@ func keyOf(p patch.FunctionPart) callKey {
 // part is a function call or response in a visible log.
 type part struct {
 	patch.FunctionPart
-	pos     int // of its event in the visible log; -1 in a new event
+	pos     int // index of its event in the visible log; -1 for a new event
 	event   *patch.Event
 	node    nodeID
 	ordinal int // index among all parts of the visible log
 }
 
-// pairing has the function parts of a visible log by key. Parts with different keys never pair, so a change is checked
-// only for the keys that it touches.
+// pairing contains the function parts of a visible log by key. Parts with different keys are never paired. To
+// check a change, only the keys of changed parts are therefore compared.
 type pairing struct {
 	byKey  map[callKey][]part // in the order of the visible log
 	calls  int
 	parts  int
-	saying []int // indices of the events that say something
+	saying []int // indices of the events with text or data
 }
 
 // pairingCache caches a view's pairing and calls.
@@ -74,15 +75,16 @@ func newPairing(v View) pairing {
 
 const unpaired = -1
 
-// oneEach is the result of pair for a call and its response, the common case.
+// oneEach is the result of pair for one call and its response, which is the most frequent case.
 var oneEach = []int{1, 0}
 
-// pair returns the index of each part's partner: for a response the call that it answers or amends, for a call its
-// first response. The caller must not change the result. parts must have one key and be in order; parts of one event
-// must be adjacent.
+// pair returns the index of each part's partner. The partner of a response is the call that it answers or
+// amends. The partner of a call is the first response that answers it. The caller must not change the result.
+// The parts must have the same key and be in order. Parts of one event must be adjacent.
 //
-// A response answers the first unanswered call of the latest earlier event that has one (of the same branch, if any).
-// If none is unanswered, it amends the latest earlier call, else it is unpaired.
+// A response answers the first unanswered call of the latest earlier event with an unanswered call. Events of
+// the response's branch have priority. If no call is unanswered, the response amends the latest earlier call.
+// If there is no earlier call, the response is unpaired.
 func pair(parts []part) []int {
 	if len(parts) == 2 && !parts[0].Response && parts[1].Response && parts[0].pos != parts[1].pos {
 		return oneEach
@@ -95,23 +97,23 @@ func pair(parts []part) []int {
 		for to < len(parts) && parts[to].event == parts[from].event && parts[to].pos == parts[from].pos {
 			to++
 		}
-		var calls []int // calls of this event; its own responses do not answer them
+		var calls []int // calls of this event; responses in this event do not answer them
 		for i := from; i < to; i++ {
 			partner[i] = unpaired
 			if !parts[i].Response {
 				calls = append(calls, i)
 				continue
 			}
-			// An agent may reuse an id. The latest call is meant then: in "call a, response, call a, response", each
-			// response answers the call before it. If all calls are answered, the response is a later one of the same
-			// call, such as the final result after a placeholder.
+			// An agent may reuse an id, and a response then belongs to the latest call. In "call a, response,
+			// call a, response", each response answers the call before it. If all calls are answered, the
+			// response is another response to the latest call, such as the final result after a placeholder.
 			if c := open.answer(parts[i].event.Branch()); c != unpaired {
 				partner[i], partner[c] = c, i
 			} else {
 				partner[i] = lastCall
 			}
 		}
-		// Added after the event's responses, so that these do not answer them.
+		// The calls are added after the event's responses, so that these responses do not answer them.
 		if len(calls) > 0 {
 			open.push(parts[from].event.Branch(), calls)
 			lastCall = calls[len(calls)-1]
@@ -121,8 +123,8 @@ func pair(parts []part) []int {
 	return partner
 }
 
-// openCalls holds the unanswered calls of one key, grouped by event, the latest last, for each branch and for all
-// branches. Answered groups are dropped when they are last.
+// openCalls contains the unanswered calls of one key, grouped by event, with the latest event last. There is
+// one list for each branch and one for all branches. An empty group is dropped when it becomes the last group.
 type openCalls map[openKey][]*openGroup
 
 // openKey is a branch, or all branches.
@@ -131,7 +133,7 @@ type openKey struct {
 	all    bool
 }
 
-// openGroup is the unanswered calls of one event, in order.
+// openGroup contains the unanswered calls of one event, in order.
 type openGroup struct{ calls []int }
 
 func (o openCalls) push(branch string, calls []int) {
@@ -141,8 +143,9 @@ func (o openCalls) push(branch string, calls []int) {
 	}
 }
 
-// answer removes and returns the call that a response in a branch answers: the first open call of the latest event in
-// the branch, else of the latest event. It returns unpaired if no call is open.
+// answer removes and returns the call that a response in the given branch answers. This is the first open call
+// of the latest event in the branch. If the branch has no open call, it is the first open call of the latest
+// event. If there is none at all, answer returns unpaired.
 func (o openCalls) answer(branch string) int {
 	for _, key := range []openKey{{branch: branch}, {all: true}} {
 		for groups := o[key]; len(groups) > 0; groups = o[key] {

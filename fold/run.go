@@ -2,16 +2,16 @@ package fold
 
 import "slices"
 
-// run is an immutable list of adjacent nodes, such as those that a patch removed.
+// run is an immutable list of adjacent nodes, for example the nodes that a patch removed.
 type run struct {
 	pieces []piece
 }
 
-// piece is a marker, an event that a patch added, or regular events of consecutive records. The node is the
-// first of them, without its event.
+// piece is a part of a run. It is a marker, an event that a patch added, or a series of regular events of
+// consecutive records. The embedded node is the first node of the piece, without its event.
 type piece struct {
 	node
-	events int // 0 for a marker
+	events int // number of events; 0 for a marker
 }
 
 // runOf returns the run of the nodes in [lo, hi).
@@ -52,7 +52,7 @@ func (r *run) hasEvents() bool {
 	return slices.ContainsFunc(r.pieces, func(p piece) bool { return p.events > 0 })
 }
 
-// each yields the run's nodes, without events.
+// each yields the run's nodes without their events.
 func (r *run) each(yield func(node) bool) {
 	for i := range r.pieces {
 		n := r.pieces[i].node

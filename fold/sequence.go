@@ -8,23 +8,26 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// node is an element of the sequence: a visible event or summary, or a marker. Its identity is the record that created
-// it and its index among the nodes that the record created.
+// node is an element of the sequence: a visible event, a visible summary, or an invisible marker. The seq of
+// the record that created the node and the index among the record's nodes identify a node.
 type node struct {
-	event   *patch.Event // nil in a marker
+	event   *patch.Event // nil for a marker
 	seq     uint64
 	index   int32
-	summary bool // created by a summarise
-	cut     *cut // of the patch that created it; nil for a regular event
+	summary bool // whether a summarise created the node
+	cut     *cut // the patch that created the node; nil for a regular event
 }
 
-// isMarker reports whether the node is a marker, the node of a patch that adds no event.
+// isMarker reports whether the node is a marker. A patch that adds no event creates a marker.
 func (n *node) isMarker() bool { return n.cut != nil && !n.cut.addsEvents }
 
-// pos is the sort key of the sequence; several nodes may share one. A regular event has its seq, since events are only
-// added at the end. A patch's nodes have the pos of the last node that it removed, or of the node before them. A
-// revert's marker has the pos of the node before it. So a restored node fits in its old position, and any node can be
-// found by its pos.
+// pos is the sort key of the sequence. Several nodes may have the same pos.
+//
+// The pos of a regular event is its seq, because events are only appended at the end. The pos of a patch's
+// nodes is that of the last node that the patch removed. If the patch removed no node, it is the pos of the
+// node before them. The pos of a revert's marker is that of the node before the marker.
+//
+// A restored node therefore fits in its old position. A node can be found by its pos.
 func (n *node) pos() uint64 {
 	if n.cut == nil {
 		return n.seq
@@ -32,7 +35,8 @@ func (n *node) pos() uint64 {
 	return n.cut.pos
 }
 
-// carriedDelta returns the net delta of the run that the node replaced, if the patch kept the state.
+// carriedDelta returns the delta that the node carries: the net delta of the run that it replaced, if the patch
+// kept the state.
 func (n *node) carriedDelta() delta {
 	if n.cut == nil || n.index != 0 {
 		return nil
@@ -40,25 +44,27 @@ func (n *node) carriedDelta() delta {
 	return n.cut.carriedDelta
 }
 
-// sequence is a persistent list of nodes that views share: a B-tree. A splice copies only the path to the nodes that it
-// changes.
+// sequence is a persistent list of nodes, which views share. It is a B-tree. A splice copies only the path to
+// the changed nodes.
 //
-//	                [ 5 | 4 | 6 ]                  an inner node: its children, and how many nodes each has
+//	                [ 5 | 4 | 6 ]                  inner node: children, each with its number of nodes
+//
 //	               /      |      \
 //	[a b c d e]   [f g h i]   [j k l m n o]       leaves: the nodes
 //
-// Replacing g by x and y copies the root and the second leaf; the other leaves belong to both sequences. All leaves
+// Replacing g by x and y copies the root and the second leaf. Both sequences share the other leaves. All leaves
 // have the same depth. A nil sequence is empty.
 type sequence struct {
-	nodes []node  // of a leaf, 1 to maxWidth
-	kids  []child // of an inner node, 1 to maxWidth
+	nodes []node  // of a leaf; 1 to maxWidth
+	kids  []child // of an inner node; 1 to maxWidth
 	counts
 	owner *owner
 	net   atomic.Pointer[delta]
-	bytes atomic.Int64 // approximate memory of the nodes; 0 if not computed
+	bytes atomic.Int64 // approximate memory of the nodes; 0 until computed
 }
 
-// child is a subtree. It repeats the subtree's counts, so that a search among the children reads only one array.
+// child is a subtree. It contains a copy of the subtree's counts, so that a search among the children reads
+// only one array.
 type child struct {
 	tree *sequence
 	counts
@@ -66,11 +72,11 @@ type child struct {
 
 const maxWidth = 32
 
-// owner identifies the parts of a tree that a fold has created and may change in place, because they are not shared
-// yet. A fold of many records has one.
+// owner identifies the parts of a tree that a fold may change in place, because it created them and does not
+// share them yet. A fold of many records has an owner.
 type owner struct{ _ byte }
 
-// counts is the number of nodes, and of visible ones. 32 bits keep the arrays of children small.
+// counts is the number of nodes and the number of visible nodes. 32 bits keep the arrays of children small.
 type counts struct{ size, visible int32 }
 
 func (c *counts) add(o counts) { c.size, c.visible = c.size+o.size, c.visible+o.visible }
@@ -102,8 +108,8 @@ func (s *sequence) visibleLen() int {
 	return int(s.visible)
 }
 
-// splice returns the sequence with the nodes in [lo, hi) replaced by copies of others. It changes parts of own in place
-// where possible; own may be nil.
+// splice returns the sequence in which copies of others replace the nodes in [lo, hi). If possible, it changes
+// parts that belong to own in place. own may be nil.
 func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
 	if lo == hi && len(others) == 0 {
 		return s
@@ -130,8 +136,8 @@ func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
 	return s
 }
 
-// replaceInPlace splices inside one leaf of own, and returns the change of the counts. ok is false if there is no such
-// leaf, or if the leaf would get too small or too large.
+// replaceInPlace splices within one leaf that belongs to own, and returns the change of the counts. If there is
+// no such leaf, or if the leaf would become too small or too large, ok is false.
 func (s *sequence) replaceInPlace(own *owner, lo, hi int, others []node) (change counts, ok bool) {
 	if own == nil || s.owner != own {
 		return counts{}, false
@@ -162,10 +168,11 @@ type splicing struct {
 	trees []child // stack of new trees
 }
 
-// replace splices the subtree s and pushes the resulting trees, all of s's height; none if no node is left.
+// replace splices the subtree s and pushes the resulting trees. They have the same height as s. If no node
+// remains, there are none.
 func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
 	if s.kids == nil {
-		// An append to a leaf of own fills it up and puts the rest into new leaves.
+		// An append to a leaf of own fills the leaf. Other nodes go to new leaves.
 		if n := min(maxWidth-lo, len(others)); lo == len(s.nodes) && w.owns(s) {
 			s.nodes = append(s.nodes, others[:n]...)
 			w.push(s)
@@ -182,11 +189,11 @@ func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
 	}
 	mark := len(w.trees)
 	w.replace(s.kids[i].tree, lo-before, min(hi-before, int(s.kids[i].size)), others)
-	if j > i { // the children between are dropped
+	if j > i { // the children between i and j are dropped
 		w.replace(s.kids[j].tree, 0, hi-until, nil)
 	}
 	isSmall := func(c child) bool { return len(c.tree.nodes)+len(c.tree.kids) < maxWidth/4 }
-	if lo < s.len() && slices.ContainsFunc(w.trees[mark:], isSmall) { // merge small trees, else they accumulate
+	if lo < s.len() && slices.ContainsFunc(w.trees[mark:], isSmall) { // merge small trees, which would otherwise accumulate
 		switch {
 		case i > 0:
 			i--
@@ -221,8 +228,9 @@ func concat[T any](a, b, c []T) []T {
 	return append(append(append(make([]T, 0, len(a)+len(b)+len(c)), a...), b...), c...)
 }
 
-// pack pushes trees of equal size with the given nodes or children. If the items grew at their end, all trees but the
-// last are full, so that appending fills trees.
+// pack distributes the items, which are nodes or children, over new trees and pushes these. The trees have
+// about equal size. If items were added at the end of a tree, all new trees except the last are full instead,
+// because more items are likely to follow.
 func pack[T any](w *splicing, items []T, atEnd bool, newTree func([]T) *sequence) {
 	size := maxWidth
 	if trees := (len(items) + maxWidth - 1) / maxWidth; trees > 1 && !atEnd {
@@ -232,7 +240,7 @@ func pack[T any](w *splicing, items []T, atEnd bool, newTree func([]T) *sequence
 		n := min(size, len(items))
 		part := items[:n:n]
 		if w.own != nil {
-			part = append(make([]T, 0, maxWidth), part...) // room to grow
+			part = append(make([]T, 0, maxWidth), part...) // spare capacity for later changes
 		}
 		s := newTree(part)
 		s.owner, items = w.own, items[n:]
@@ -243,7 +251,8 @@ func pack[T any](w *splicing, items []T, atEnd bool, newTree func([]T) *sequence
 func newLeaf(nodes []node) *sequence  { return &sequence{nodes: nodes} }
 func newInner(kids []child) *sequence { return &sequence{kids: kids} }
 
-// merge replaces the trees from mark on, which are adjacent and of one height, by trees that are not small.
+// merge combines the trees from mark on and distributes their items over trees that are not small. The trees
+// are adjacent and have the same height.
 func (w *splicing) merge(mark int) {
 	var nodes []node
 	var kids []child
@@ -255,8 +264,8 @@ func (w *splicing) merge(mark int) {
 	pack(w, kids, false, newInner)
 }
 
-// childAt returns the index of the child with the node at a rank, or of the last child, and the number of nodes before
-// it.
+// childAt returns the index of the child that contains the node at a rank, and the number of nodes before this
+// child. If the rank is beyond the end, it returns the last child.
 func (s *sequence) childAt(rank int) (i, before int) {
 	for i < len(s.kids)-1 && before+int(s.kids[i].size) <= rank {
 		before += int(s.kids[i].size)
@@ -265,7 +274,7 @@ func (s *sequence) childAt(rank int) (i, before int) {
 	return i, before
 }
 
-// visibleAt returns the i-th visible node and its rank among all nodes.
+// visibleAt returns the visible node with index i, and its rank among all nodes.
 func (s *sequence) visibleAt(i int) (n *node, rank int) {
 	for s.kids != nil {
 		k := 0
@@ -287,7 +296,7 @@ func (s *sequence) visibleAt(i int) (n *node, rank int) {
 	panic("fold: visible index out of range")
 }
 
-// walk calls visit with each node in [lo, hi) until it returns false, and returns the last result.
+// walk calls visit with each node in [lo, hi) until visit returns false. It returns the last result of visit.
 func (s *sequence) walk(lo, hi int, visit func(*node) bool) bool {
 	if lo >= hi {
 		return true
@@ -339,7 +348,8 @@ func (s *sequence) visibleBefore(rank int) (n int) {
 	return n
 }
 
-// firstAtPos returns the rank of the first node with at least the given pos, or the length.
+// firstAtPos returns the rank of the first node whose pos is at least the given pos. If there is no such node,
+// it returns the length.
 func (s *sequence) firstAtPos(pos uint64) (rank int) {
 	if s == nil {
 		return 0

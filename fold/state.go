@@ -10,25 +10,25 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// delta is a set of changes in key order, one per key.
+// delta is a list of changes in key order, with one change per key.
 type delta []patch.Change
 
 func byKey(a, b patch.Change) int { return strings.Compare(a.Key, b.Key) }
 
-// netOf returns the net of changes made in the given order.
+// netOf returns the net effect of changes that were made in the given order.
 func netOf(changes []patch.Change) delta {
 	slices.SortStableFunc(changes, byKey)
 	out := changes[:0]
 	for i, c := range changes {
 		if i+1 < len(changes) && changes[i+1].Key == c.Key {
-			continue // a later change of the key follows
+			continue // the next change has the same key and is later
 		}
 		out = append(out, c)
 	}
 	return slices.Clone(delta(out))
 }
 
-// then returns the net of d followed by a later delta.
+// then returns the net effect of d followed by later.
 func (d delta) then(later delta) delta {
 	if len(d) == 0 {
 		return later
@@ -58,8 +58,8 @@ func (d delta) find(key string) (patch.Value, bool) {
 	return d[i].Value, true
 }
 
-// netBetween returns the net changes of the nodes in [lo, hi). It copies the values: an uncopied value would keep its
-// whole event in memory.
+// netBetween returns the net changes of the nodes in [lo, hi). It copies the values of events, because an
+// uncopied value would keep the JSON of its whole event in memory.
 func (s *sequence) netBetween(lo, hi int) delta {
 	type change struct {
 		patch.Change
@@ -88,7 +88,7 @@ func (s *sequence) netBetween(lo, hi int) delta {
 	return net
 }
 
-// appendChanges appends the node's carried delta and the changes of its event.
+// appendChanges appends the delta that the node carries, then the changes of its event.
 func (n *node) appendChanges(changes []patch.Change) []patch.Change {
 	changes = append(changes, n.carriedDelta()...)
 	if n.event != nil {
@@ -97,8 +97,8 @@ func (n *node) appendChanges(changes []patch.Change) []patch.Change {
 	return changes
 }
 
-// netDelta returns the net changes of all nodes. It is cached per subtree, so after a splice only the path to the
-// changed nodes is recomputed.
+// netDelta returns the net changes of all nodes. Each subtree caches its result. After a splice, only the
+// subtrees on the path to the changed nodes are computed again.
 func (s *sequence) netDelta() delta {
 	if s == nil {
 		return nil
@@ -118,47 +118,46 @@ func (s *sequence) netDelta() delta {
 	return net
 }
 
-// maxHops limits how many appended events are applied one by one to an older state. Beyond it, the state is computed
-// from the nodes.
+// maxHops is the maximum number of appended events that are applied one by one to an older state. If there are
+// more, the state is computed from the nodes.
 const maxHops = 64
 
-// state is the state of a view. It is computed once, on first use: from the view's nodes, or from the previous state
-// and an appended event.
+// state is the state of a view. It is computed once, on first use. It is computed from the previous state and
+// an appended event, or from the view's nodes.
 type state struct {
 	initial delta
 	nodes   *sequence
 
-	before *state       // nil: compute from the nodes
-	event  *patch.Event // the appended event
-	hops   int          // number of appended events since a state that is computed or has no previous state
+	before *state       // previous state; if nil, the state is computed from the nodes
+	event  *patch.Event // appended event
+	hops   int          // number of appended events since the last state that is computed or has no previous state
 
 	once     sync.Once
 	net      delta
 	computed atomic.Bool
 }
 
-// value returns the net state: the initial state, then for each node in order the delta that it carries and the changes
-// of its event.
+// value returns the net state: the initial state, followed by the delta and the event's changes of each node.
 func (s *state) value() delta {
 	s.once.Do(func() {
 		if s.before == nil {
 			s.net = s.initial.then(s.nodes.netDelta())
 		} else {
 			s.net = s.before.value().then(slices.Collect(s.event.Changes()))
-			s.before, s.event = nil, nil // release the older views' states
+			s.before, s.event = nil, nil // release the memory of older states
 		}
 		s.computed.Store(true)
 	})
 	return s.net
 }
 
-// withState returns the view with a state to be computed from its nodes.
+// withState returns the view with a state that will be computed from its nodes.
 func (v View) withState() View {
 	v.state = &state{initial: v.initial, nodes: v.nodes}
 	return v
 }
 
-// then returns the state after an appended event.
+// then returns the state after an appended event. If the state should be computed from the nodes, ok is false.
 func (s *state) then(e *patch.Event) (next *state, ok bool) {
 	sets := false
 	for range e.Changes() {
@@ -171,8 +170,8 @@ func (s *state) then(e *patch.Event) (next *state, ok bool) {
 	case s == nil:
 		return nil, false
 	}
-	// An unread state would be computed through all states before it. A session that grows and is never read would make
-	// a chain as long as its log, so after maxHops compute from the nodes.
+	// Reading this state computes all uncomputed states before it. If a session grows and its state is never
+	// read, this chain would become as long as its log. The chain is therefore limited to maxHops.
 	hops := 1
 	if !s.computed.Load() {
 		hops += s.hops

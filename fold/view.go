@@ -8,9 +8,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// View is a session after some record of its log: the visible log, the state, and the skipped patches. The zero
-// View is an empty session without initial state. A View is immutable: it may be copied, and read from any number
-// of goroutines while other views are made from it.
+// View is an immutable value that describes a session after one of its records: the visible log, the state, and
+// the skipped patches. Callers may copy a view. Goroutines may share it while other views are made from it. The
+// zero View is an empty session without initial state.
 type View struct {
 	creation     string
 	edition      uint64
@@ -20,21 +20,21 @@ type View struct {
 	pairs        *pairingCache
 	seq          uint64
 	patchSeq     uint64
-	invocation   string // of the newest regular event that names one
+	invocation   string // of the newest event with an invocation id
 	skipped      *skipList
-	unknown      bool // a patch of unknown type was skipped
+	unknown      bool // whether a patch of unknown type was skipped
 	patches      *cut // applied patches, newest first
 	pins         pins
-	unloaded     *unloadedPatches // of a restored view before [View.load]: the effects of patches, and the pins of hidden events
+	unloaded     *unloadedPatches // of a restored view, until [View.load] decodes it: the effects of patches
 	initialBytes int              // approximate memory of the initial state
-	patchBytes   int              // approximate memory that patches keep for removed nodes
+	patchBytes   int              // approximate memory used for removed nodes
 	supplied     suppliedRecords
-	missing      *missingRecords // set while several patches are planned: see [View.withEvents]
+	missing      *missingRecords // set while several patches are planned; see [View.withEvents]
 }
 
-// New returns the view of a session without records. It ignores keys of the initial state with the prefix app:,
-// user: or temp:, which are not part of the session's own state. creation is the session's creation id, which may
-// be empty.
+// New returns the view of a session without records. Keys of the initial state with the prefix app:, user: or
+// temp: are ignored, because they are not part of the session's own state. creation is the session's creation
+// id. It may be empty.
 func New(creation string, initial map[string]patch.Value) View {
 	v := View{creation: creation}
 	for key, value := range initial {
@@ -56,21 +56,21 @@ func (v View) withNewCaches() View {
 // Creation returns the session's creation id, as given to [New].
 func (v View) Creation() string { return v.creation }
 
-// Edition returns the edition of the log that the view was read from: the number of times that records were
-// replaced, for example by an erasure. Views at the same seq of different editions may differ.
+// Edition returns the edition of the log from which the view was made. The edition counts how often records of
+// the log were replaced, for example by an erasure. Views with the same seq but different editions may differ.
 func (v View) Edition() uint64 { return v.edition }
 
-// WithEdition returns the view with the given edition. Views made from it have that edition too.
+// WithEdition returns the view with the given edition. Views made from the result have the same edition.
 func (v View) WithEdition(n uint64) View {
 	v.edition = n
 	return v
 }
 
-// Seq returns the seq of the view's last record; 0 before the first.
+// Seq returns the seq of the view's last record, or 0 if there is none.
 func (v View) Seq() uint64 { return v.seq }
 
-// PatchSeq returns the seq of the newest patch, including skipped ones; 0 means none. It is the base of patches
-// made from this view.
+// PatchSeq returns the seq of the newest patch, or 0 if there is none. Skipped patches count. A patch made from
+// this view has this seq as its base.
 func (v View) PatchSeq() uint64 { return v.patchSeq }
 
 // Len returns the number of visible events.
@@ -79,7 +79,7 @@ func (v View) Len() int { return v.nodes.visibleLen() }
 // At returns the visible event with index i. It panics if i is out of range.
 func (v View) At(i int) *patch.Event { return v.node(i).event }
 
-// node returns the i-th visible node, or panics.
+// node returns the visible node with index i. It panics if i is out of range.
 func (v View) node(i int) *node {
 	if i < 0 || i >= v.Len() {
 		panic(fmt.Sprintf("fold: index %d of a visible log of %d events", i, v.Len()))
@@ -117,16 +117,16 @@ func (v View) visible(first, end int) iter.Seq2[int, *node] {
 	}
 }
 
-// Entry is a visible event and its properties in the view.
+// Entry is a visible event with its properties in the view.
 type Entry struct {
-	Index   int // in the visible log
+	Index   int // index in the visible log
 	Event   *patch.Event
-	Seq     uint64 // of the record that contains the event
-	Summary bool   // a summarise added it, or it has actions.compaction
-	Pinned  bool   // its newest active pin or unpin is a pin
+	Seq     uint64 // seq of the record that contains the event
+	Summary bool   // whether a summarise added the event, or the event has actions.compaction
+	Pinned  bool   // whether the newest active pin or unpin of the event is a pin
 }
 
-// Entries yields the visible events in order, each with its index and properties.
+// Entries yields the visible events in order, with their properties.
 func (v View) Entries() iter.Seq2[int, Entry] {
 	return func(yield func(int, Entry) bool) {
 		for i, n := range v.visible(0, v.Len()) {
@@ -144,8 +144,8 @@ func (v View) entry(i int, n *node) Entry {
 	return Entry{i, n.event, n.seq, n.isSummary(), len(v.pins) > 0 && v.pins.has(n.id())}
 }
 
-// Find returns the index of the first visible event with the given id. It takes time
-// linear in the number of visible events.
+// Find returns the index of the first visible event with the given id. It takes time linear in the number of
+// visible events.
 func (v View) Find(eventID string) (index int, ok bool) {
 	for i, n := range v.visible(0, v.Len()) {
 		if n.event.ID() == eventID {
@@ -165,8 +165,8 @@ func (v View) net() delta {
 	return v.state.value()
 }
 
-// State returns a copy of the session's own state, without keys with the prefix app:, user: or temp:. Values are
-// as [patch.Value.Any] returns them.
+// State returns a copy of the session's own state. Keys with the prefix app:, user: or temp: are not part of
+// it. The values are those that [patch.Value.Any] returns.
 func (v View) State() map[string]any {
 	state := map[string]any{}
 	for _, c := range v.net() {
@@ -186,12 +186,12 @@ func (v View) Values() iter.Seq2[string, patch.Value] {
 	}
 }
 
-// Value returns the value of a state key, and whether the key is set.
+// Value returns the value of a state key. If the key is not set, ok is false.
 func (v View) Value(key string) (value patch.Value, ok bool) {
 	return v.net().find(key)
 }
 
-// skipList holds the skipped patches, newest first. Views share its tail.
+// skipList lists the skipped patches, newest first. Views share its tail.
 type skipList struct {
 	skip  patch.Skip
 	older *skipList
@@ -213,11 +213,11 @@ func (l *skipList) ascending() []patch.Skip {
 	return out
 }
 
-// SkippedCount returns how many patches of the log could not be applied.
+// SkippedCount returns the number of patches that could not be applied.
 func (v View) SkippedCount() int { return v.skipped.count() }
 
-// Skipped returns the patches that could not be applied, in seq order. The error matches [patch.ErrCorrupt] if the
-// view was restored from damaged bytes.
+// Skipped returns the patches that could not be applied, in seq order. If the view was restored from damaged
+// bytes, the error matches [patch.ErrCorrupt].
 func (v View) Skipped() ([]patch.Skip, error) {
 	if err := v.load(); err != nil {
 		return nil, err
