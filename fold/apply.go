@@ -8,11 +8,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Apply returns the view after more records, in order. A patch that cannot be applied is listed in [View.Skipped]
-// and changes only Seq and PatchSeq. If the records do not follow the view without a gap, the error matches
-// [ErrSeq] and the view is v. If a revert needs events that are neither supplied ([View.WithRecords]) nor among
-// the records, the error is a *[MissingRecordsError] and the view is the one before the revert, so that the caller
-// can continue from there.
+// Apply returns the view after the given records, in order. A patch that cannot be applied is listed in
+// [View.Skipped]. It changes only Seq and PatchSeq. If the seqs of the records do not directly follow the
+// view's seq, the error matches [ErrSeq], and the result is v.
+//
+// A revert may need events that are neither among the records nor supplied with [View.WithRecords]. The error
+// is then a *[MissingRecordsError], and the result is the view before the revert. The caller can continue with
+// that view.
 func (v View) Apply(records ...patch.Record) (View, error) {
 	if len(records) == 1 {
 		next, err := v.apply(records[0])
@@ -39,7 +41,7 @@ func (v View) Apply(records ...patch.Record) (View, error) {
 	return f.view.withNewCaches(), err
 }
 
-// apply is Apply for one record, but keeps the supplied records.
+// apply is Apply for one record. The result keeps the supplied records.
 func (v View) apply(r patch.Record) (View, error) {
 	f := folding{view: v}
 	if err := f.addRecord(r); err != nil {
@@ -52,13 +54,13 @@ func (v View) apply(r patch.Record) (View, error) {
 // applyEdit returns the view after a patch with the given edit.
 func (v View) applyEdit(e edit) View {
 	f := folding{view: v}
-	_ = f.view.load() // cannot fail: [View.check] has loaded the view
+	_ = f.view.load() // cannot fail, because [View.check] has loaded the view
 	f.applyEdit(e, v.seq+1)
 	return f.view.withCachesOf(v, nil)
 }
 
-// withCachesOf returns the view with the caches of its predecessor that are still valid. event is the event
-// appended since, or nil after any other change.
+// withCachesOf returns the view with those caches of its predecessor that are still valid. event is the
+// appended event, or nil if the change was a patch.
 func (v View) withCachesOf(before View, event *patch.Event) View {
 	v.pairs = &pairingCache{}
 	if event != nil {
@@ -72,11 +74,11 @@ func (v View) withCachesOf(before View, event *patch.Event) View {
 	return v.withState()
 }
 
-// folding is a fold in progress: a view, and events that are not in its sequence yet. Adding them in batches makes
-// long folds cheap.
+// folding is a fold in progress. It consists of a view and of events that are not yet in the view's sequence.
+// Long folds are cheap because these events are added in batches.
 type folding struct {
 	view    View
-	own     *owner // nil when folding a single record
+	own     *owner // nil for a fold of one record
 	pending []node
 	made    []node // buffer for the nodes of a patch
 }
@@ -135,7 +137,7 @@ func (f *folding) applyEdit(e edit, seq uint64) {
 func (f *folding) flush() {
 	n := f.view.nodes.len()
 	f.view.nodes = f.view.nodes.splice(f.own, n, n, f.pending)
-	f.pending = f.pending[:0] // the sequence has copied them
+	f.pending = f.pending[:0] // the sequence contains copies
 }
 
 func (v *View) skip(reason patch.Flaw) {
@@ -157,22 +159,25 @@ func reasonOf(err error) patch.Flaw {
 	}
 }
 
-// edit is the effect of a patch on a view's sequence. Check and Apply share it.
+// edit is the effect of a patch on a view's sequence. Check and Apply both use it.
 type edit struct {
 	patch      *patch.PatchEvent
-	first, end int // range of visible events that it removes
-	lo, hi     int // range of nodes that it removes
+	first, end int // range of visible events that the patch removes
+	lo, hi     int // range of nodes that the patch removes
 
-	target   *cut   // of a revert: the patch that it reverts
-	restored []node // of a revert: the nodes that its target removed
+	target   *cut   // of a revert: the patch to revert
+	restored []node // of a revert: the nodes that the target removed
 
-	pin *pinChange // of a pin, an unpin, and the revert of one; they remove nothing
+	pin *pinChange // of a pin, an unpin, or the revert of either; these remove no nodes
 }
 
-// edit returns the effect of a patch, or why it cannot be applied. A splice and a summarise remove the nodes from
-// V[start] to V[start+count-1] with the markers between them, or an empty range directly before V[start] if count
-// is 0. A truncate_before removes all nodes before its event. The events of the patch, or one marker, take their
-// place. After a *[MissingRecordsError] the patch may still apply.
+// edit returns the effect of a patch. If the patch cannot be applied, it returns the reason as an error. If the
+// error is a *[MissingRecordsError], whether the patch can be applied is still open.
+//
+//   - A splice or summarise removes the nodes from V[start] to V[start+count-1], with the markers between them.
+//     If count is 0, it removes nothing, and its position is directly before V[start].
+//   - A truncate_before removes all nodes before its event.
+//   - The patch's events replace the removed nodes. If the patch has no events, a marker replaces them.
 func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	if err := p.Validate(); err != nil {
 		return edit{}, err
@@ -223,8 +228,8 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	return e, nil
 }
 
-// nodes appends the nodes that the patch adds: its events or a marker; for a revert, its marker and the nodes that
-// it restores.
+// nodes appends the nodes that the patch adds: its events, or a marker if it has none. A revert adds a marker
+// and the nodes that it restores.
 func (e edit) nodes(nodes []node, c *cut) []node {
 	if e.target != nil {
 		return append(append(nodes, node{seq: c.seq, cut: c}), e.restored...)
@@ -243,7 +248,7 @@ func (e edit) nodes(nodes []node, c *cut) []node {
 	return nodes
 }
 
-// appendNew appends nodes for the patch's own events.
+// appendNew appends nodes for the events of the patch itself.
 func (e edit) appendNew(nodes []node) []node {
 	switch e.patch.Type() {
 	case patch.Splice:
@@ -256,7 +261,7 @@ func (e edit) appendNew(nodes []node) []node {
 	return nodes
 }
 
-// added returns the visible nodes that the patch adds. Only nodes that a revert restores have ids.
+// added returns the visible nodes that the patch adds. Nodes have ids only if a revert restores them.
 func (e edit) added() []node {
 	if e.target != nil {
 		return slices.DeleteFunc(slices.Clone(e.restored), func(n node) bool { return n.event == nil })

@@ -8,68 +8,71 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// CheckOptions disables some of the rules for patches. The zero value disables none.
+// CheckOptions disables rules for patches. The zero value disables none.
 type CheckOptions struct {
-	// AllowOrphans accepts a patch that separates a function call from its response, or leaves a visible log that model
-	// APIs refuse.
+	// AllowOrphans accepts a patch that separates a function call from its response. It also accepts a patch
+	// after which model APIs would refuse the visible log.
 	AllowOrphans bool
 
 	// AllowPinned accepts a patch that hides a pinned event.
 	AllowPinned bool
 
-	// AllowWaiting accepts a patch that hides a long-running call without a response by author "user", unless it belongs to
-	// the newest invocation. The caller must restore the call when the response arrives.
+	// AllowWaiting accepts a patch that hides a long-running call to which author "user" has not responded. The
+	// call must not belong to the newest invocation. When the response arrives, the caller must restore the
+	// call.
 	AllowWaiting bool
 
-	// AsOfNow ignores the patch's base: its indices refer to the log as the view has it.
+	// AsOfNow ignores the patch's base. The indices of the patch then refer to this view.
 	AsOfNow bool
 }
 
-// PatchOptions say what the author of patches has seen, and disable some rules for them.
+// PatchOptions says what the author of patches has seen, and disables rules for these patches.
 type PatchOptions struct {
-	// On is the view that the patches were made from. Its PatchSeq becomes the base of a patch that has none.
+	// On is the view from which the patches were made. If a patch has no base, On's PatchSeq becomes its base.
 	On View
 
-	// AsOfNow says that indices refer to the log at the time of the call. Without it, a patch with indices needs a
-	// base, or On.
+	// AsOfNow says that indices refer to the log at the time of the call. Without it, a patch with indices
+	// needs a base or On.
 	AsOfNow bool
 
-	// As in [CheckOptions].
+	// These options have the same meaning as in [CheckOptions].
 	AllowOrphans, AllowPinned, AllowWaiting bool
 }
 
-// Check returns the check options.
+// Check returns the options for [View.Check].
 func (o PatchOptions) Check() CheckOptions {
 	return CheckOptions{AllowOrphans: o.AllowOrphans, AllowPinned: o.AllowPinned, AllowWaiting: o.AllowWaiting, AsOfNow: o.AsOfNow}
 }
 
 // Committed is the result of a write to a log.
 type Committed struct {
-	// Records are the records as they are logged, with seqs, ids and times, in the order of the call. For a retry they
-	// are the existing records. Partial events are left out.
+	// Records contains the records as they are logged, with seqs, ids and times, in the order of the call. For
+	// a retry, it contains the existing records. Partial events are left out.
 	Records []patch.Record
 
-	// View is the view after the write. Before is the view before it, if the log provides it.
+	// View is the view after the write. Before is the view before the write, if the log provides it.
 	View, Before View
 }
 
-// Check reports whether the patch may be logged directly after the view. If it returns nil, [View.Apply] will apply the
-// patch. Check applies the rules in this order and returns the first refusal:
+// Check reports whether the patch may be logged directly after the view. If it returns nil, [View.Apply] can
+// apply the patch. Check applies these rules in order and returns the first error:
 //
-//   - [patch.ErrInvalid] if the patch is nil;
-//   - [ErrUnknownPatch], whatever the patch, if the log holds a patch of unknown type;
-//   - a *[ConflictError] if the log's newest patch is above the patch's base, and [patch.ErrInvalid] if the
-//     base is above the log's last seq; a patch without base refers to the log as the view has it;
-//   - a *[patch.FieldError], which matches [patch.ErrInvalid], if the patch is malformed;
-//   - [ErrOutOfRange] or [ErrEventNotFound]; for a revert a *[patch.FieldError] if there is no such patch, or a
-//     *[BlockedError];
-//   - a *[PinnedError], unless it is a revert;
-//   - an *[OrphanError].
+//   - If the patch is nil, the error matches [patch.ErrInvalid].
+//   - If the log has a patch of unknown type, every patch is refused with [ErrUnknownPatch].
+//   - If the log has a patch newer than the patch's base, the error is a *[ConflictError]. If the base is
+//     greater than the log's last seq, the error matches [patch.ErrInvalid]. A patch without a base refers to
+//     this view.
+//   - If the patch is malformed, the error is a *[patch.FieldError], which matches [patch.ErrInvalid].
+//   - If the patch cannot be applied, the error matches [ErrOutOfRange] or [ErrEventNotFound]. For a revert, it
+//     is a *[patch.FieldError] if the target does not exist, and otherwise a *[BlockedError].
+//   - If the patch would hide a pinned event, the error is a *[PinnedError]. Reverts are exempt from this rule.
+//   - If the patch would leave an orphan, the error is an *[OrphanError].
 //
-// For a revert, the error is a *[MissingRecordsError] if the view needs more records of its log to decide. The caller
-// must check that the log does not have the patch's id or group.
+// If the view needs more records of its log to check a revert, the error is a *[MissingRecordsError]. The
+// caller must ensure that the log does not contain the patch's id or group.
 //
-// The first call on a view takes time linear in its visible events, later ones in the events that the patch touches.
+// The first call for a view takes time linear in the number of visible events. Later calls take time linear in
+// the number of events that the patch affects.
 func (v View) Check(p *patch.PatchEvent, opts CheckOptions) error {
 	_, err := v.check(p, opts)
 	return err
@@ -113,11 +116,15 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 	return e, nil
 }
 
-// Preview returns the view that the patches would give if they were logged together, in order, or the first refusal.
-// [View.Diff] lists the differences. Each patch is checked as by [View.Check], after the patches before it, with two
-// exceptions: only the first patch's base is checked, since its author has seen the others; and adjacent patches of one
-// group are checked for orphans as one patch, after all other rules. A *[MissingRecordsError] names the records needed
-// so far; with them supplied, another may follow.
+// Preview returns the view that the patches would produce if they were logged together, in order. If a patch is
+// refused, it returns the error. [View.Diff] returns the changes.
+//
+// Each patch is checked as [View.Check] does, on the view after the patches before it, with two exceptions.
+// Only the base of the first patch is checked, because the author has seen the other patches. Adjacent patches
+// of one group are checked for orphans as one patch, after all other rules.
+//
+// If a revert needs records, the error is a *[MissingRecordsError] that names the records needed so far. After
+// the caller has supplied them, another such error may follow.
 func (v View) Preview(patches []*patch.PatchEvent, opts CheckOptions) (View, error) {
 	if slices.Contains(patches, nil) {
 		return View{}, fmt.Errorf("%w: a patch is nil", patch.ErrInvalid)
@@ -135,7 +142,7 @@ func (v View) Preview(patches []*patch.PatchEvent, opts CheckOptions) (View, err
 		}
 		next, err := at.checkGroup(patches[i:end], opts)
 		if missing := at.missing.errorUpTo(v.seq); missing != nil {
-			return View{}, missing // results computed with placeholders are invalid
+			return View{}, missing // results computed from placeholders are invalid
 		}
 		if err != nil {
 			return View{}, err
@@ -146,7 +153,7 @@ func (v View) Preview(patches []*patch.PatchEvent, opts CheckOptions) (View, err
 	return at, nil
 }
 
-// checkGroup checks patches of one group together.
+// checkGroup checks the patches of one group together.
 func (v View) checkGroup(patches []*patch.PatchEvent, opts CheckOptions) (View, error) {
 	if len(patches) == 1 {
 		e, err := v.check(patches[0], opts)

@@ -2,54 +2,55 @@ package fold
 
 import "github.com/patchlog-dev/patchlog/patch"
 
-// cut is the effect of an applied patch on the sequence: the nodes that it added, and the run that it removed. The
-// nodes that it created refer to it. If the patch keeps the state, the first of them carries the run's net delta. A
-// pin, an unpin, and the revert of one add and remove nothing.
+// cut is the effect of an applied patch on the sequence: the nodes that it added, and the run of nodes that it
+// removed. Each node that the patch created refers to the cut. If the patch keeps the state, the first of these
+// nodes carries the net delta of the run. A pin, an unpin, and the revert of either add and remove no nodes.
 //
-// Before [View.load], the cuts of a restored view have only seq, pos, the flags and carriedDelta.
+// In a restored view, cuts have only seq, pos, the flags and carriedDelta until [View.load] decodes the other
+// fields.
 type cut struct {
-	id         string // of the patch
-	group      string // of the patch; "" if it has none
-	seq        uint64 // of the patch
-	pos        uint64 // of the nodes that the patch created: see [node.pos]
-	nodeCount  int32  // number of nodes that the patch created: its events, or a marker
+	id         string // id of the patch
+	group      string // group of the patch, or ""
+	seq        uint64 // seq of the patch
+	pos        uint64 // pos of the nodes that the patch created; see [node.pos]
+	nodeCount  int32  // number of nodes that the patch created: its events, or one marker
 	keepsState bool
-	addsEvents bool // the created nodes are events, not a marker
+	addsEvents bool // whether the created nodes are events, not a marker
 	isSplice   bool
 	isRevert   bool
 
-	isCompactionCut bool // compaction removed events without content and added no summary
+	isCompactionCut bool // whether compaction removed events without content and added no summary
 
 	target  *cut // of a revert: the reverted patch; its removed run follows the revert's marker
 	removed run
 	pin     *pinChange
 
-	standIns     []standIn // among the events that the patch added
-	carriedDelta delta     // net delta of the removed run, carried by the first created node if the patch keeps the state
+	standIns     []standIn // stand-ins among the events that the patch added
+	carriedDelta delta     // net delta of the removed run, if the patch keeps the state; the first created node carries it
 
-	// The list of the view's applied patches, newest first. Views share its tail.
+	// The view's applied patches form a list, newest first. Views share its tail.
 	older *cut
-	count int // patches in the list
+	count int // number of patches in the list
 
-	// If count is a multiple of pageSize: the newest pageSize patches by id, and the next older patch.
+	// If count is a multiple of pageSize, page contains the newest pageSize patches by id, and beforePage is
+	// the patch before them.
 	page       map[string]*cut
 	beforePage *cut
 }
 
-// pageSize is the number of patches per page. A page is a map, so that finding a patch by id is fast.
+// pageSize is the number of patches in a page. Pages make it fast to find a patch by id.
 const pageSize = 256
 
-// newCut returns the cut of a patch with the given edit. If the patch keeps the state, the first node that it creates
-// carries the run's net delta.
+// newCut returns the cut of a patch with the given edit.
 func newCut(v *View, e edit, seq uint64) *cut {
 	p := e.patch
 	c := &cut{id: p.ID(), group: p.Group(), seq: seq, isSplice: p.Type() == patch.Splice, isRevert: e.target != nil, target: e.target, pin: e.pin}
 	if e.pin != nil {
 		return c
 	}
-	// The sequence stays sorted by pos: in "1:a, 2:b, 3:c", a summary of a and b takes pos 2. An insertion before b
-	// takes pos 1, that of the node before it. A revert's marker is placed before the nodes that it restores, which
-	// keep their own pos, so it too takes the pos of the node before it.
+	// The sequence stays sorted by pos. In "1:a, 2:b, 3:c", a summary of a and b gets pos 2. An insertion
+	// before b gets pos 1, which is the pos of the node before it. A revert's marker also gets the pos of the
+	// node before it, because the restored nodes after the marker keep their own pos.
 	c.nodeCount = 1
 	switch {
 	case e.hi > e.lo && !c.isRevert:
@@ -65,8 +66,8 @@ func newCut(v *View, e edit, seq uint64) *cut {
 	return c
 }
 
-// addedNodes yields the nodes that the patch added, in order, without events: those that it created, and those that it
-// restored as a revert.
+// addedNodes yields the nodes that the patch added, in order and without events. For a revert, these include
+// the nodes that it restored.
 func (c *cut) addedNodes(yield func(node) bool) {
 	for i := range c.nodeCount {
 		if !yield(node{seq: c.seq, index: i, cut: c}) {
@@ -78,10 +79,10 @@ func (c *cut) addedNodes(yield func(node) bool) {
 	}
 }
 
-// removedNodes yields the nodes that the patch removed, in order, without events.
+// removedNodes yields the nodes that the patch removed, in order and without events.
 func (c *cut) removedNodes(yield func(node) bool) { c.removed.each(yield) }
 
-// after prepends the cut to a list of older ones and returns it.
+// after puts the cut at the head of a list of older cuts, and returns it.
 func (c *cut) after(older *cut) *cut {
 	c.older, c.count = older, 1
 	if older != nil {
@@ -90,14 +91,14 @@ func (c *cut) after(older *cut) *cut {
 	if c.count%pageSize == 0 {
 		c.page, c.beforePage = make(map[string]*cut, pageSize), c
 		for range pageSize {
-			c.page[c.beforePage.id] = c.beforePage // of equal ids, the oldest remains
+			c.page[c.beforePage.id] = c.beforePage // if two patches have the same id, the older one remains
 			c.beforePage = c.beforePage.older
 		}
 	}
 	return c
 }
 
-// find returns the oldest patch of the list with the id, or nil.
+// find returns the oldest patch with the given id in the list, or nil.
 func (c *cut) find(id string) (first *cut) {
 	for c != nil {
 		if c.page == nil {

@@ -1,19 +1,19 @@
 package fold
 
-// Difference is the difference between two views of a session.
+// Difference describes how two views of a session differ.
 type Difference struct {
 	Before, After View
 
-	FirstChanged int     // the first index with a different event; a provider's prompt cache stays valid before it
+	FirstChanged int     // first index at which the events differ; the prompt cache of a model provider stays valid before it
 	Removed      []Entry // visible events of Before that are not visible in After, in order
 	Added        []Entry // visible events of After that are not visible in Before, in order
 
-	StateChanged []string // keys with different values, or set in one view only, in order
-	TokensSaved  int      // estimate of the tokens that After saves in a model's prompt
+	StateChanged []string // keys whose values differ, and keys that only one view has; in order
+	TokensSaved  int      // estimate of how many fewer tokens After has in a model's prompt
 }
 
-// Diff returns the difference from v to another view of the same session. It takes time linear in the number of
-// visible events of both. Events that are visible in both have the same order.
+// Diff returns the difference between v and another view of the same session. It takes time linear in the
+// number of visible events of both views. Events that are visible in both views have the same order in both.
 func (v View) Diff(other View) Difference {
 	d := Difference{Before: v, After: other}
 	before, after := v.visibleNodes(), other.visibleNodes()
@@ -35,7 +35,7 @@ func (v View) visibleNodes() []*node {
 	return nodes
 }
 
-// without returns the entries of the nodes that are not among the others.
+// without returns the entries of those nodes that are not in others.
 func (v View) without(nodes, others []*node) []Entry {
 	present := make(map[nodeID]bool, len(others))
 	for _, n := range others {

@@ -10,22 +10,23 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Draft collects the records that one call will log: they follow a view, and the draft holds the view after them. A
-// draft does no I/O. If a revert needs records of the log, the error is a *[MissingRecordsError]; make a new draft with
-// these in Supplied. A method that fails leaves the draft unchanged.
+// Draft collects the records that one call will log after a view. It contains the view after these records. A
+// draft does no I/O. If a revert needs records of the log, the error is a *[MissingRecordsError]. The caller
+// then makes a new draft with these records in Supplied. A method that returns an error leaves the draft
+// unchanged.
 type Draft struct {
 	View     View
-	Added    []patch.Record // the records between the draft's first view and View
-	Supplied []patch.Record // records of the log, ascending: see [View.WithRecords]
+	Added    []patch.Record // records between the draft's first view and View
+	Supplied []patch.Record // records of the log, in ascending order; see [View.WithRecords]
 }
 
-// Logged is the entries of the log's index for the records of a call.
+// Logged contains the entries of the log's index that concern the records of one call.
 type Logged struct {
-	Records map[string]patch.Record // logged records by id, for the ids of the call
-	Groups  map[string]bool         // groups of the call that logged patches name
+	Records map[string]patch.Record // logged records by id, for the ids in the call
+	Groups  map[string]bool         // groups in the call that logged patches also have
 }
 
-// CheckUnique returns a *[DuplicateIDError] if the records of one call repeat an id.
+// CheckUnique returns a *[DuplicateIDError] if an id occurs twice in the records of one call.
 func CheckUnique(call []patch.Record) error {
 	seen := map[string]bool{}
 	for _, r := range call {
@@ -39,10 +40,13 @@ func CheckUnique(call []patch.Record) error {
 	return nil
 }
 
-// Match finds which records of a call are logged already, so that a call can be repeated. matched has the logged record
-// where there is one; missing are the indices of the others. offered are the records as the caller gave them, completed
-// the same after [patch.Complete]. Ids and times are compared only if offered has them. The error is a
-// *[DuplicateIDError] if an id is used for other content.
+// Match finds the records of a call that are already logged. A call can therefore be repeated safely. offered
+// contains the records as the caller passed them, and completed contains the results of [patch.Complete] for
+// them. Ids, times and bases are compared only if offered has them.
+//
+// matched is completed, except that logged records replace the records that are already logged. missing
+// contains the indices of the other records. If an id is used for other content, the error is a
+// *[DuplicateIDError].
 func Match(log Logged, offered, completed []patch.Record) (matched []patch.Record, missing []int, err error) {
 	matched = slices.Clone(completed)
 	for i, r := range completed {
@@ -66,7 +70,7 @@ func Match(log Logged, offered, completed []patch.Record) (matched []patch.Recor
 	return matched, missing, nil
 }
 
-// Append adds a record without checking it, and sets its seq.
+// Append sets the seq of a record and adds the record without checking it.
 func (d *Draft) Append(r *patch.Record) error {
 	r.Seq = d.View.Seq() + 1
 	var next View
@@ -80,8 +84,9 @@ func (d *Draft) Append(r *patch.Record) error {
 	return err
 }
 
-// supply calls do with the draft's view, and with the records that it asks for, until it asks for no more. If the draft
-// lacks some of these, the error names all records that do needs, since a view may ask for them one after another.
+// supply calls do with the draft's view, and repeats the call with more records while do needs them. A view may
+// need records one after the other. If the draft does not contain all of them, the error names all records that
+// were needed so far.
 func (d *Draft) supply(do func(View) error) error {
 	v, seqs := d.View, []uint64(nil)
 	for {
@@ -105,7 +110,7 @@ func (d *Draft) supply(do func(View) error) error {
 	}
 }
 
-// find returns the records with the given seqs that were supplied or added.
+// find returns those records with the given seqs that were supplied or added.
 func (d *Draft) find(seqs []uint64) (records []patch.Record) {
 	for _, seq := range seqs {
 		for _, from := range [][]patch.Record{d.Added, d.Supplied} {
@@ -119,8 +124,8 @@ func (d *Draft) find(seqs []uint64) (records []patch.Record) {
 	return records
 }
 
-// Judge adds a single patch, or all patches of one group, if [View.Preview] accepts them and the log does not have the
-// group. It sets their seqs.
+// Judge adds a single patch, or all patches of one group. It does so if [View.Preview] accepts them and the log
+// does not contain the group yet. It sets the seqs of the patches.
 func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error {
 	patches := make([]*patch.PatchEvent, len(added))
 	for i := range added {
@@ -132,7 +137,8 @@ func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error
 		after, err = v.Preview(patches, opts)
 		return err
 	})
-	// A repeated group is a malformed patch: checked after the base, before all other rules.
+	// A repeated group makes a patch malformed. This rule comes after the rule for the base, and before all
+	// other rules.
 	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) {
 		if group := patches[0].Group(); log.Groups[group] {
 			return &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", group)}
@@ -144,16 +150,16 @@ func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error
 	return err
 }
 
-// Patches adds the patches of one call as [Draft.Judge] does, group by group. Only the first patch's base is checked,
-// since the call's own patches count as seen. matched and missing are the results of [Match]. On success, matched has
-// the missing records as they will be logged.
+// Patches adds the patches of one call, group by group, as [Draft.Judge] does. Only the base of the first patch
+// is checked, because the author of a patch has seen the patches before it in the same call. matched and
+// missing are the results of [Match]. On success, matched contains the missing records as they will be logged.
 func (d *Draft) Patches(log Logged, opts PatchOptions, matched []patch.Record, missing []int) error {
 	if len(missing) > 0 && opts.On.Creation() != "" && opts.On.Edition() != d.View.Edition() {
 		return errErased
 	}
 	check := opts.Check()
 	for from := 0; from < len(missing); {
-		var added []patch.Record // of one group
+		var added []patch.Record // records of one group
 		for i := from; i < len(missing); i++ {
 			r := matched[missing[i]]
 			if i > from && (added[0].Patch.Group() == "" || r.Patch.Group() != added[0].Patch.Group()) {
@@ -180,10 +186,10 @@ func (d *Draft) Patches(log Logged, opts PatchOptions, matched []patch.Record, m
 	return nil
 }
 
-// errErased refuses patches from before an erasure: they may contain erased content.
+// errErased refuses patches that were made before an erasure, because they may contain erased content.
 var errErased = fmt.Errorf("%w: events were erased since the patch's author read the session; read it again and make a new patch", ErrConflict)
 
-// CheckNotErased refuses a new record that is marked as erased: only receipts may set that mark.
+// CheckNotErased returns an error if a new record has an erasure mark. Only an erasure may set this mark.
 func CheckNotErased(r patch.Record) error {
 	_, erased := records.Envelope(r).ErasedBy()
 	for _, e := range r.Events() {
@@ -196,8 +202,9 @@ func CheckNotErased(r patch.Record) error {
 	return &patch.FieldError{Field: "customMetadata/" + patch.OwnMetadata, Problem: fmt.Sprintf("it says of record %q that it was erased, but it is new to the log", r.ID())}
 }
 
-// withBase sets the base of a patch that has none, as the options say. The patch is the n-th after the view. first says
-// whether it is the first of its call; later ones have seen those before them.
+// withBase sets the base of a patch without a base, as the options require. n is the number of patches between
+// v and this patch. first says whether the patch is the first of its call. The author of a later patch has seen
+// the patches before it.
 func (o PatchOptions) withBase(p *patch.PatchEvent, v View, n int, first bool) (*patch.PatchEvent, error) {
 	switch {
 	case !records.LacksBase(p):
@@ -214,8 +221,8 @@ func (o PatchOptions) withBase(p *patch.PatchEvent, v View, n int, first bool) (
 	return p, nil
 }
 
-// hasSeenOwn reports whether the log's newest patch is of this call, logged by an earlier attempt, and the author of
-// the first missing patch had seen all patches before the call.
+// hasSeenOwn reports whether two conditions hold. An earlier attempt of this call logged the log's newest
+// patch. The author of the first missing patch had seen all patches before the call.
 func hasSeenOwn(v View, logged []patch.Record, first *patch.PatchEvent) bool {
 	base, based := first.Base()
 	own := false
@@ -227,8 +234,9 @@ func hasSeenOwn(v View, logged []patch.Record, first *patch.PatchEvent) bool {
 	return based && own && base == v.PatchSeq()
 }
 
-// Grouped returns patches that follow a view as records. Each is based on the one before. Several patches form a group
-// with an id from newID.
+// Grouped returns records for patches that follow a view. The base of each patch is the patch before it. If
+// there are several patches, they form a group, and newID returns its id. If author is not empty, it becomes
+// the author of all patches.
 func Grouped(v View, author string, newID func() string, patches []*patch.PatchEvent) []patch.Record {
 	group, base := "", v.PatchSeq()
 	if len(patches) > 1 {

@@ -11,21 +11,21 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// formVersion is the version of the binary form and of the fold. It changes when a log can fold to another view, for
-// example when a patch type is added. Forms of other versions are outdated.
+// formVersion is the version of the binary form and of the fold. It changes when the same log can fold to
+// another view, for example when a patch type is added. A form of another version is outdated.
 const formVersion = 1
 
-// AppendBinary appends the view's binary form, which [Restore] reads: the view without its initial state and its
-// events. The first byte is the version. Two parts follow: the nodes, and the effects of patches, which are decoded
-// only when needed. A run of adjacent unpatched events takes a few bytes. The error matches [patch.ErrInvalid] if a
-// state key is not UTF-8.
+// AppendBinary appends the view's binary form, which [Restore] reads. The form does not contain the initial
+// state or the events. A series of adjacent events without patches takes a few bytes. If a state key is not
+// UTF-8, the error matches [patch.ErrInvalid].
 //
-// The first part is
+// The first byte is the version. Two parts follow. The second part is decoded only when it is needed. The first
+// part is
 //
 //	creation, seq, seq of the newest patch, invocation, 1 if a patch of unknown type was skipped,
 //	the number of skipped patches, the cuts of nodes in the sequence, the nodes, the pinned nodes
 //
-// and the second is all applied patches, then the skipped patches.
+// and the second part contains all applied patches and the skipped patches.
 func (v View) AppendBinary(b []byte) ([]byte, error) {
 	nodes := v.nodes.runOf(0, v.nodes.len())
 	w := writer{form: append(slices.Grow(b, 64), formVersion)}
@@ -44,17 +44,17 @@ func (v View) AppendBinary(b []byte) ([]byte, error) {
 	patches := writer{written: w.written}
 	if v.unloaded == nil {
 		patches.patches(v)
-	} else { // no patch was applied since the view was restored
+	} else { // no patch was applied after the view was restored
 		patches.form = v.unloaded.form
 	}
 	w.text(string(patches.form))
 	return w.form, errors.Join(w.err, patches.err)
 }
 
-// writer writes a form. After an error its output is invalid.
+// writer writes a form. After an error, its output is invalid.
 type writer struct {
 	form    []byte
-	written map[uint64]bool // seqs of the written cuts
+	written map[uint64]bool // seqs of the cuts written so far
 	err     error
 }
 
@@ -77,8 +77,8 @@ const (
 	flagIsSplice
 	flagIsRevert
 	flagIsCompactionCut
-	flagPin    // a pin, an unpin, or the revert of one
-	flagPinned // the event is pinned after it
+	flagPin    // a pin, an unpin, or the revert of either
+	flagPinned // whether the event is pinned afterwards
 	flagCarriedDelta
 )
 
@@ -89,7 +89,7 @@ func flagIf(flag uint64, set bool) uint64 {
 	return 0
 }
 
-// cuts writes the cuts of a run's nodes that are not written yet.
+// cuts writes those cuts of a run's nodes that are not written yet.
 func (w *writer) cuts(of run) {
 	var cuts []*cut
 	for _, p := range of.pieces {
@@ -129,7 +129,7 @@ func (w *writer) cut(c *cut) {
 	w.err = errors.Join(w.err, err)
 }
 
-// Kinds of pieces of a run, each with the fields that follow.
+// Kinds of pieces of a run. Each comment lists the fields that follow.
 const (
 	pieceEvents  = iota // regular events of consecutive records: first seq, count
 	pieceEvent          // an event that a patch added: seq, index
@@ -190,7 +190,7 @@ func (w *writer) patches(v View) {
 	}
 }
 
-// reader reads the output of a writer. After its first error it reads zeros.
+// reader reads the output of a writer. After an error, it returns zero values.
 type reader struct {
 	rest []byte
 	cuts map[uint64]*cut // by seq
@@ -229,7 +229,7 @@ func (r *reader) text() string {
 	return s
 }
 
-// id reads the id of a node of a record with a lower seq.
+// id reads the id of a node whose record has a seq lower than before.
 func (r *reader) id(before uint64) nodeID {
 	id := nodeID{seq: r.uint()}
 	index := r.uint()
@@ -240,14 +240,14 @@ func (r *reader) id(before uint64) nodeID {
 	return id
 }
 
-// repeat reads a count and calls read that many times.
+// repeat reads a count, and calls read that many times.
 func (r *reader) repeat(read func()) {
 	for n := r.uint(); n > 0 && r.err == nil; n-- {
 		read()
 	}
 }
 
-// cut reads the cut at a record.
+// cut reads the cut of the patch with the given seq.
 func (r *reader) cut(seq uint64) *cut {
 	flags := r.uint()
 	has := func(flag uint64) bool { return flags&flag != 0 }
@@ -278,7 +278,7 @@ func (r *reader) changes() (changes delta) {
 	return changes
 }
 
-// run reads nodes of records with lower seqs.
+// run reads nodes of records with seqs lower than before.
 func (r *reader) run(before uint64) (out run) {
 	r.repeat(func() {
 		var p piece

@@ -8,26 +8,26 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Errors of this package. Malformed patches are [patch.ErrInvalid].
+// Errors of this package. Errors about malformed patches match [patch.ErrInvalid].
 var (
-	// ErrConflict: another patch was logged since the author read the view. The error is a *[ConflictError].
+	// ErrConflict: the log has a patch that the author has not seen. The error is a *[ConflictError].
 	ErrConflict = errors.New("conflict")
 
 	// ErrOutOfRange: the patch's indices are outside the visible log.
 	ErrOutOfRange = errors.New("out of range")
 
-	// ErrEventNotFound: the patch's event is not visible.
+	// ErrEventNotFound: the event that the patch names is not visible.
 	ErrEventNotFound = errors.New("event not found")
 
 	// ErrPinned: the patch would hide a pinned event. The error is a *[PinnedError].
 	ErrPinned = errors.New("pinned")
 
-	// ErrOrphanedCall: the patch would separate a function call from its response, or leave a visible log that model
-	// APIs refuse. The error is an *[OrphanError].
+	// ErrOrphanedCall: the patch would separate a function call from its response, or leave a visible log that
+	// model APIs refuse. The error is an *[OrphanError].
 	ErrOrphanedCall = errors.New("orphaned function call")
 
-	// ErrUnknownPatch: the log holds a patch of a type that this program does not know, so indices into the visible
-	// log are unreliable.
+	// ErrUnknownPatch: the log contains a patch of a type that this program does not support. Indices into the
+	// visible log are therefore unreliable.
 	ErrUnknownPatch = errors.New("log holds a patch of unknown type")
 
 	// ErrBlocked: a later patch must be reverted first, or the patch is already reverted. The error is a
@@ -40,14 +40,14 @@ var (
 	// ErrDuplicateID: an id is already used for other content. The error is a *[DuplicateIDError].
 	ErrDuplicateID = errors.New("duplicate id")
 
-	// ErrSeq: a record does not directly follow the view.
+	// ErrSeq: a record does not directly follow the view's last record.
 	ErrSeq = errors.New("record out of sequence")
 )
 
-// ConflictError names the patch that an author has not seen. It matches [ErrConflict].
+// ConflictError reports that the log has a patch that the author has not seen. It matches [ErrConflict].
 type ConflictError struct {
-	Base   uint64 // the newest patch that the author has seen
-	Newest uint64 // the log's newest patch
+	Base   uint64 // seq of the newest patch that the author has seen
+	Newest uint64 // seq of the log's newest patch
 }
 
 func (e *ConflictError) Error() string {
@@ -57,10 +57,10 @@ func (e *ConflictError) Error() string {
 // Is reports whether target is [ErrConflict].
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// DuplicateIDError names an id that is already used, and the record that uses it. It matches [ErrDuplicateID].
+// DuplicateIDError reports an id that is already used for other content. It matches [ErrDuplicateID].
 type DuplicateIDError struct {
 	ID  string
-	Seq uint64 // of the record that uses the id; 0 if it is in the same call
+	Seq uint64 // seq of the record that uses the id; 0 if the record is in the same call
 }
 
 func (e *DuplicateIDError) Error() string {
@@ -73,18 +73,19 @@ func (e *DuplicateIDError) Error() string {
 // Is reports whether target is [ErrDuplicateID].
 func (e *DuplicateIDError) Is(target error) bool { return target == ErrDuplicateID }
 
-// errBlocked is a placeholder for a [BlockedError] whose fields are not computed yet.
+// errBlocked stands for a [BlockedError] whose fields are not computed yet.
 var errBlocked = errors.New("revert blocked")
 
-// BlockedError is the refusal of a revert. Either a later patch must be reverted first, because some events that the
-// target added are no longer visible and adjacent, or the target is already reverted. It matches [ErrBlocked].
+// BlockedError reports that a revert cannot be applied. Either a later patch must be reverted first, or the
+// target is already reverted. A later patch blocks the revert if it hid an event that the target added, or put
+// an event between such events. BlockedError matches [ErrBlocked].
 type BlockedError struct {
-	PatchID     string // the patch to revert
-	Blocking    string // the newest of the patches that must be reverted first
-	BlockingSeq uint64 // its seq
+	PatchID     string // id of the patch to revert
+	Blocking    string // id of the newest patch that must be reverted first
+	BlockingSeq uint64 // seq of this patch
 
-	// AlreadyReverted says that no patch of the target's group is active. Blocking is then the newest active revert
-	// of the target; reverting it is a redo.
+	// AlreadyReverted says that no patch of the target's group is active. Blocking is then the newest active
+	// revert of the target. Reverting it is a redo.
 	AlreadyReverted bool
 }
 
@@ -119,12 +120,12 @@ func (e *PinnedError) Error() string {
 // Is reports whether target is [ErrPinned].
 func (e *PinnedError) Is(target error) bool { return target == ErrPinned }
 
-// notVisible is the refusal of a patch whose event is not visible.
+// notVisible returns the error for a patch whose event is not visible.
 func notVisible(p *patch.PatchEvent) error {
 	return fmt.Errorf("%w: no visible event has the id %q", ErrEventNotFound, p.EventID())
 }
 
-// invalidBase is the refusal of a base above the log's last seq.
+// invalidBase returns the error for a base that is greater than the log's last seq.
 func invalidBase(base, last uint64) error {
 	return &patch.FieldError{Field: "base", Problem: fmt.Sprintf("it is %d, but the log's last record is %d", base, last)}
 }

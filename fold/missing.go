@@ -8,10 +8,12 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// MissingRecordsError names records of the log that a view needs and does not hold. It neither accepts nor refuses
-// the patch. The caller reads the records, supplies them ([View.WithRecords]), and repeats the call.
+// MissingRecordsError names records of the log that a view needs but does not contain. It does not mean that
+// the patch is accepted or refused. The caller reads the records, supplies them with [View.WithRecords], and
+// repeats the call.
 type MissingRecordsError struct {
-	// Seqs are the records to supply, ascending, including needed ones that were supplied already.
+	// Seqs are the seqs of the records to supply, in ascending order. They include needed records that were
+	// already supplied.
 	Seqs []uint64
 }
 
@@ -19,12 +21,13 @@ func (e *MissingRecordsError) Error() string {
 	return fmt.Sprintf("the view lacks %d records, from record %d on; supply them", len(e.Seqs), e.Seqs[0])
 }
 
-// suppliedRecords are the records of [View.WithRecords], in seq order.
+// suppliedRecords are the records supplied with [View.WithRecords], in seq order.
 type suppliedRecords []patch.Record
 
-// WithRecords returns the view with the given records of its log, instead of those supplied before, so that it can
-// check and apply patches that need them: see [MissingRecordsError]. The view that [View.Apply] returns has none.
-// The records may come in any order; the caller must not change the slice while the view is in use.
+// WithRecords returns the view with the given records of its log. They replace the records supplied earlier.
+// With them, the view can check and apply patches that need records; see [MissingRecordsError]. A view that
+// [View.Apply] returns has no supplied records. The records may be in any order. The caller must not change the
+// slice while the view is in use.
 func (v View) WithRecords(records []patch.Record) View {
 	bySeq := func(a, b patch.Record) int { return cmp.Compare(a.Seq, b.Seq) }
 	if !slices.IsSortedFunc(records, bySeq) {
@@ -34,8 +37,8 @@ func (v View) WithRecords(records []patch.Record) View {
 	return v
 }
 
-// event returns an event of a supplied record, or nil if the record was not supplied. The error matches
-// [patch.ErrCorrupt] if the record has no such event.
+// event returns an event of a supplied record, or nil if the record was not supplied. If the record has no such
+// event, the error matches [patch.ErrCorrupt].
 func (h suppliedRecords) event(id nodeID) (*patch.Event, error) {
 	i, ok := slices.BinarySearchFunc(h, id.seq, func(r patch.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
 	if !ok {
@@ -52,14 +55,14 @@ func (h suppliedRecords) event(id nodeID) (*patch.Event, error) {
 	return nil, fmt.Errorf("%w: record %d has no event %d", patch.ErrCorrupt, id.seq, id.index)
 }
 
-// missingRecords collects the records that an operation needs, so that one error names them all.
+// missingRecords collects the records that an operation needs, so that one error names all of them.
 type missingRecords struct {
-	seqs  []uint64 // including supplied ones, which the next attempt needs again
-	lacks bool     // some were not supplied
+	seqs  []uint64 // includes supplied records, which the next attempt also needs
+	lacks bool     // whether a record was not supplied
 }
 
-// event returns an event of a supplied record, or nil if the record was not supplied. Errors are as from
-// [suppliedRecords.event].
+// event returns an event of a supplied record, or nil if the record was not supplied. It returns the same
+// errors as [suppliedRecords.event].
 func (m *missingRecords) event(from suppliedRecords, id nodeID) (*patch.Event, error) {
 	e, err := from.event(id)
 	m.seqs = append(m.seqs, id.seq)
@@ -67,7 +70,8 @@ func (m *missingRecords) event(from suppliedRecords, id nodeID) (*patch.Event, e
 	return e, err
 }
 
-// errorUpTo returns a *[MissingRecordsError] for the records up to seq last, or nil if all were supplied.
+// errorUpTo returns a *[MissingRecordsError] for the needed records with seqs up to last. If all records were
+// supplied, it returns nil.
 func (m *missingRecords) errorUpTo(last uint64) error {
 	if !m.lacks {
 		return nil
@@ -86,8 +90,8 @@ var unread = func() *patch.Event {
 	return e
 }()
 
-// withEvents returns a run's nodes with their events. While several patches are planned, it collects missing
-// events and continues with placeholders, so that one error names the needs of all patches.
+// withEvents returns a run's nodes with their events. While several patches are planned, it records the missing
+// events and continues with placeholders. One error can then name the records that all patches need.
 func (v *View) withEvents(r *run) ([]node, error) {
 	missing := v.missing
 	if missing == nil {

@@ -12,12 +12,12 @@ import (
 
 // Orphan is a function call or response that a patch would leave in a state that model APIs refuse.
 type Orphan struct {
-	EventID  string // of the event that contains it
-	Index    int    // index of that event in the visible log before the patch; -1 if the patch adds it
+	EventID  string // id of the event that contains the call or response
+	Index    int    // index of this event in the visible log before the patch; -1 if the patch adds the event
 	CallID   string // may be empty
-	Name     string // of the function
-	Response bool   // a response, not a call
-	Problem  string // what would be wrong with it
+	Name     string // name of the function
+	Response bool   // whether this is a response, not a call
+	Problem  string // what would be wrong
 }
 
 func (o Orphan) String() string {
@@ -32,19 +32,21 @@ func (o Orphan) String() string {
 	return fmt.Sprintf("%s %q of function %q in %s %s", kind, o.CallID, o.Name, at, o.Problem)
 }
 
-// OrphanError lists the function calls and responses that a patch would leave in a state that model APIs, or a later
-// resume, refuse. It suggests the smallest span around the patch's own that passes. It matches [ErrOrphanedCall].
+// OrphanError lists function calls and responses that a patch would orphan. Model APIs would refuse the visible
+// log, or a later resume would fail. If possible, the error suggests a wider span for the patch. It matches
+// [ErrOrphanedCall].
 type OrphanError struct {
 	Orphans []Orphan
 
-	// Suggested says whether some span around the patch's own passes. For a splice or summarise the smallest is [Start,
-	// Start+Count); for a truncate_before EventID names the nearest earlier event.
+	// Suggested says whether there is a wider span with which the patch would be accepted. For a splice or
+	// summarise, the smallest such span is [Start, Start+Count). For a truncate_before, EventID is the id of
+	// the nearest earlier event that would be accepted.
 	Suggested bool
 	Start     int
 	Count     int
 	EventID   string
 
-	fixed bool // the span cannot be widened: the patch is a revert or one of several
+	fixed bool // whether the span cannot be widened, because the patch is a revert or one of several patches
 }
 
 func (e *OrphanError) Error() string {
@@ -86,22 +88,22 @@ const (
 	problemAfter     = "would come directly after a summary of role model, where a model's API accepts no function call"
 )
 
-// span is a range of a view's visible log, and the events that replace it.
+// span is a range of a view's visible log, with the events that replace it.
 type span struct {
 	view       View
 	pairs      pairing
 	first, end int
-	added      []node // for several patches it may include events of the range
-	fixed      bool   // the span cannot be widened: it is that of a revert, or of several patches
+	added      []node // for several patches, this may include events of the range
+	fixed      bool   // whether the span cannot be widened, because it belongs to a revert or to several patches
 
 	opts CheckOptions // rules for suggested spans
 }
 
-// changeSpan returns the span of the change from the view to after, which several patches make.
+// changeSpan returns the span of the change from v to after, which several patches make.
 func (v View) changeSpan(after View, opts CheckOptions) span {
 	was, is := v.visibleNodes(), after.visibleNodes()
-	// Several patches are one change: strip the common prefix and suffix. An event inside may still be in both, so
-	// parts are matched by node (see span.after).
+	// Several patches are treated as one change. The common prefix and suffix are not part of the span. An
+	// event inside the span may still be in both views, so span.after compares nodes.
 	first := 0
 	for first < min(len(was), len(is)) && was[first].id() == is[first].id() {
 		first++
@@ -135,7 +137,7 @@ func (v View) checkOrphans(e edit, opts CheckOptions) error {
 	return err
 }
 
-// check returns an error if the span's replacement leaves orphans.
+// check returns an error if replacing the span leaves orphans.
 func (s span) check() *OrphanError {
 	if orphans := s.orphans(); len(orphans) > 0 {
 		return &OrphanError{Orphans: orphans, fixed: s.fixed}
@@ -143,7 +145,7 @@ func (s span) check() *OrphanError {
 	return nil
 }
 
-// orphans lists the calls and responses that the span's replacement would orphan, hide or misplace, by position.
+// orphans lists the calls and responses that would be orphaned, hidden or misplaced, by position.
 func (s span) orphans() []Orphan {
 	var out []Orphan
 	for _, key := range sortedKeys(s.touchedKeys()) {
@@ -163,7 +165,8 @@ func sortOrphans(orphans []Orphan) {
 	})
 }
 
-// touchedKeys returns the keys of parts that the span removes or adds. Other parts keep their partners.
+// touchedKeys returns the keys of the parts that the span removes or adds. Parts with other keys keep their
+// partners.
 func (s span) touchedKeys() map[callKey]struct{} {
 	keys := map[callKey]struct{}{}
 	add := func(e *patch.Event) {
@@ -180,13 +183,13 @@ func (s span) touchedKeys() map[callKey]struct{} {
 	return keys
 }
 
-// after returns the parts of a key after the change, and for each its index among the parts before, or unpaired if it
-// is new. A part is not new if its event stays, or if a cleared copy replaces its event or is replaced by it. stay has
-// the indices of the parts whose events stay.
+// after returns the parts of a key after the change. was contains the index of each part among the parts before
+// the change, or unpaired for a new part. A part is not new if its event stays, or if a cleared copy replaces
+// its event or is replaced by its event. stay contains the indices of the parts whose events stay.
 func (s span) after(key callKey, before []part) (parts []part, was []int, stay map[int]bool) {
-	// Clearing a response replaces its event by a copy, and reverting that replaces the copy by the original. If the
-	// copy's response counted as new, each clearing would look like the loss of an answer. So parts are matched by node
-	// first, then by the id of the original.
+	// Clearing a response replaces its event with a copy. Reverting this patch replaces the copy with the
+	// original. If the response in the copy counted as new, each clearing would look like the loss of a
+	// response. Parts are therefore compared by node first, and then by the id of the original.
 	i := 0
 	for ; i < len(before) && before[i].pos < s.first; i++ {
 		parts, was = append(parts, before[i]), append(was, i)
@@ -222,7 +225,8 @@ func (s span) after(key callKey, before []part) (parts []part, was []int, stay m
 	return parts, was, stay
 }
 
-// partID identifies a removed function part by its node, its event's id, or, in a cleared copy, the original's id.
+// partID identifies a removed function part by its node, by its event's id, or, in a cleared copy, by the
+// original's id.
 type partID struct {
 	node          nodeID
 	event, origin string
@@ -263,20 +267,20 @@ func (s span) orphansOf(key callKey) []Orphan {
 	return out
 }
 
-// pairChange is the parts of a key before and after a change, with their partners.
+// pairChange contains the parts of a key before and after a change, with their partners.
 type pairChange struct {
 	before, after                 []part
-	oldIndex                      []int // for each part after, its index among those before, or unpaired if it is new
+	oldIndex                      []int // index of each part after the change among the parts before it, or unpaired for a new part
 	partnersBefore, partnersAfter []int
 }
 
-// orphans lists the responses that would answer no call or another call, and the calls that would lose their response.
-// Parts that were unpaired before do not count.
+// orphans lists the responses that would answer no call or another call, and the calls that would lose their
+// response. A part that was unpaired before the change does not count.
 func (c pairChange) orphans() []Orphan {
 	var out []Orphan
 	for i, p := range c.after {
-		// An old unpaired part is not the patch's fault. A new call may be open, since its response may follow. A new
-		// response must answer something.
+		// If a part was already unpaired, the patch did not cause this. A new call may be open, because its
+		// response may follow. A new response must answer a call.
 		old := c.oldIndex[i]
 		wasPaired := old != unpaired && c.partnersBefore[old] != unpaired
 		switch {
@@ -291,12 +295,13 @@ func (c pairChange) orphans() []Orphan {
 	return out
 }
 
-// mustStay reports whether a part is a call that no patch may hide: an open call that belongs to the newest invocation
-// or is long-running. A long-running call is open until author "user" responds: the tool's own result is a
-// placeholder.
+// mustStay reports whether the part is a call that no patch may hide. This is an open call that belongs to the
+// newest invocation or is long-running. A long-running call is open until author "user" responds, because the
+// result of the tool itself is only a placeholder.
 func (v View) mustStay(parts []part, partner []int, i int, opts CheckOptions) bool {
-	// The agent waits for the response to an open call of the newest invocation, and would not find the call. Calls of
-	// ended invocations are never answered, except long-running ones, whose response may come days later.
+	// An agent waits for the response to an open call of the newest invocation, and needs the call when the
+	// response arrives. In earlier invocations, only long-running calls are still answered, possibly days
+	// later.
 	call := parts[i]
 	switch {
 	case call.Response:
@@ -321,7 +326,8 @@ func (v View) isNewest(pos int) bool {
 	return v.invocation != "" && v.invocationAt(pos) == v.invocation
 }
 
-// invocationAt returns the invocation of a visible event: its own, else that of the event before it.
+// invocationAt returns the invocation of a visible event. If the event names none, it belongs to the invocation
+// of the event before it.
 func (v View) invocationAt(pos int) string {
 	for ; pos >= 0; pos-- {
 		if id := v.At(pos).InvocationID(); id != "" {
@@ -331,12 +337,12 @@ func (v View) invocationAt(pos int) string {
 	return ""
 }
 
-// misplacedCalls lists function calls that would move to a position where model APIs refuse calls. Events that say
-// nothing are ignored, since a model does not see them: in "state, user, call", cutting the user's event makes the call
-// first.
+// misplacedCalls lists function calls that would move to a position where model APIs refuse calls. A model does
+// not see events without text or data, so they are ignored. In "state, user, call", cutting the user's event
+// makes the call the first event.
 func (s span) misplacedCalls() (out []Orphan) {
-	// A revert, or several patches together, can add events that were visible before. If such a call had the problem
-	// before, it is not reported.
+	// A revert, or several patches together, can add events that were visible before. If such a call already
+	// had the problem, it is not reported.
 	was := map[nodeID]int{}
 	if len(s.added) > 0 && s.fixed {
 		for i := s.first; i < s.end; i++ {
@@ -359,7 +365,7 @@ func (s span) misplacedCalls() (out []Orphan) {
 		}
 		add(&s.added[i], old)
 	}
-	// After the span, only the first event that says something gets another predecessor.
+	// After the span, only the first event with text or data gets another predecessor.
 	if k, _ := slices.BinarySearch(s.pairs.saying, s.end); k < len(s.pairs.saying) {
 		add(s.view.node(s.pairs.saying[k]), s.pairs.saying[k])
 	}
@@ -402,9 +408,9 @@ func sortedKeys(m map[callKey]struct{}) []callKey {
 	return slices.SortedFunc(maps.Keys(m), func(a, b callKey) int { return strings.Compare(a.text, b.text) })
 }
 
-// checkTogether checks the change from the view to after, which several patches make, for orphans. It accepts a call
-// and its response removed by different patches. The error is an *[OrphanError] without a suggestion. It takes time
-// linear in the visible events of both views.
+// checkTogether checks the change from v to after, which several patches make, for orphans. It accepts the
+// removal of a call and its response by different patches. The error is an *[OrphanError] without a suggestion.
+// checkTogether takes time linear in the number of visible events of both views.
 func (v View) checkTogether(after View, opts CheckOptions) error {
 	if opts.AllowOrphans {
 		return nil
@@ -415,15 +421,15 @@ func (v View) checkTogether(after View, opts CheckOptions) error {
 	return nil
 }
 
-// searchBudget is the number of function parts after which the search for a passing span gives up, so that a refusal is
-// fast even if thousands of calls share one key.
+// searchBudget limits how many function parts the search for a wider span may read. A refusal is therefore fast
+// even if thousands of calls have the same key.
 const searchBudget = 1 << 18
 
-// smallestPassing returns the smallest span around s whose replacement passes; of several, the first. ok is false if it
-// finds none within the budget.
+// smallestPassing returns the smallest span around s that passes the check. If several spans have the same
+// size, it returns the first. If it finds no span within the budget, ok is false.
 func (s span) smallestPassing() (wider span, ok bool) {
-	// Most spans need not be tried: in "call a, x, response a", each span with the call must contain the response too.
-	// So the search begins at the smallest span that is closed in this sense.
+	// Most spans need not be tried. In "call a, x, response a", each span with the call must also contain the
+	// response. The search starts with the smallest span that contains all such events.
 	budget := searchBudget
 	s, ok = s.forced(&budget)
 	if !ok {
@@ -459,11 +465,12 @@ func (s span) cost() int {
 	return n
 }
 
-// forced widens the span by events that every passing span around it contains: a response whose only call is removed, a
-// call whose only responses are. ok is false if the span hides a call that must stay: then no span around it passes.
+// forced widens the span by events that every passing span around it contains. Such an event has a response
+// whose only call is removed, or a call whose only responses are removed. If the span hides a call that must
+// stay, no span around it passes, and ok is false.
 func (s span) forced(budget *int) (span, bool) {
-	// Widening by one event may force more events in. So repeat until nothing is added: in "call a; response a and call
-	// b; response b", cutting the first forces the second, and then the third.
+	// Each added event may require others, so the loop continues until nothing is added. In "call a; response a
+	// and call b; response b", cutting the first event requires the second, which requires the third.
 	for {
 		wider := s
 		for key := range s.touchedKeys() {
@@ -484,7 +491,7 @@ func (s span) forced(budget *int) (span, bool) {
 				if partner[i] == unpaired {
 					continue
 				}
-				// An added call or response could pair with this part, so nothing is forced.
+				// An added call or response could pair with this part, so the part's event is not required.
 				if p.Response && calls == 0 || !p.Response && responses == 0 {
 					if allOthersInside(parts, p.Response, inside) {
 						wider.first, wider.end = min(wider.first, p.pos), max(wider.end, p.pos+1)
@@ -515,8 +522,8 @@ func (s span) countAdded(key callKey) (calls, responses int) {
 	return calls, responses
 }
 
-// allOthersInside reports whether all calls (for a response) or all responses (for a call) of the parts are in the
-// span.
+// allOthersInside reports whether the span contains all parts of the other kind: all calls if response is true,
+// and all responses otherwise.
 func allOthersInside(parts []part, response bool, inside func(part) bool) bool {
 	for _, p := range parts {
 		if p.Response != response && !inside(p) {
@@ -526,8 +533,8 @@ func allOthersInside(parts []part, response bool, inside func(part) bool) bool {
 	return true
 }
 
-// nearestEarlier returns the index of the nearest visible event before the patch's own at which a truncate_before
-// passes.
+// nearestEarlier returns the index of the nearest visible event before the patch's event at which a
+// truncate_before passes the check.
 func (s span) nearestEarlier() (index int, ok bool) {
 	budget := searchBudget
 	for s.end--; s.end >= 0; s.end-- {
@@ -537,7 +544,7 @@ func (s span) nearestEarlier() (index int, ok bool) {
 		if len(s.orphans()) > 0 || s.hidesPinned() {
 			continue
 		}
-		// With a repeated id, a truncate_before would find the first event.
+		// If an id occurs twice, a truncate_before finds only the first event.
 		if first, _ := s.view.Find(s.view.At(s.end).ID()); first == s.end {
 			return s.end, true
 		}

@@ -6,8 +6,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pins is the immutable set of pinned nodes. A pin belongs to the node, not to its position: a node that is hidden
-// and restored stays pinned. The newest active pin or unpin of a node decides.
+// pins is the immutable set of pinned nodes. A pin applies to a node, not to a position: if a pinned node is
+// hidden and then restored, it is still pinned. The newest active pin or unpin of a node determines whether it
+// is pinned.
 type pins map[nodeID]struct{}
 
 func (p pins) has(id nodeID) bool {
@@ -32,14 +33,14 @@ func (p pins) with(c pinChange) pins {
 	return next
 }
 
-// pinChange is the effect of a pin, an unpin, or the revert of one.
+// pinChange is the effect of a pin, an unpin, or the revert of either.
 type pinChange struct {
 	node   nodeID
 	pinned bool
 }
 
-// IsPinned reports whether the visible event with index i is pinned: whether its newest active pin or unpin is a pin.
-// It panics if i is out of range.
+// IsPinned reports whether the visible event with index i is pinned. An event is pinned if its newest active
+// pin or unpin is a pin. IsPinned panics if i is out of range.
 func (v View) IsPinned(i int) bool { return v.pins.has(v.node(i).id()) }
 
 func (v *View) pinEdit(p *patch.PatchEvent) (edit, error) {
@@ -55,15 +56,15 @@ func (v *View) newPinEdit(p *patch.PatchEvent, c pinChange) edit {
 	return edit{patch: p, first: n, end: n, pin: &c}
 }
 
-// unpinEdit returns the effect of reverting a pin, an unpin, or the revert of one. It applies if the target is
-// active; no later patch blocks it, since no nodes are involved.
+// unpinEdit returns the effect of a revert whose target is a pin, an unpin, or the revert of either. The revert
+// can be applied if the target is active. Later patches do not block it, because no nodes are involved.
 func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 	if v.patches.undone(target.seq)[target] {
 		return edit{}, errBlocked
 	}
-	// The target alone does not determine the result. After "2:pin A, 3:unpin A", reverting 2 leaves A unpinned,
-	// since 3 decides; after "2:pin A, 3:unpin A, 4:revert 2", reverting 3 leaves it unpinned too, since no active
-	// pin is left. So look up the deciding patch as if the target were inactive.
+	// The result does not depend on the target alone. After "2:pin A, 3:unpin A", a revert of 2 leaves A
+	// unpinned, because 3 decides. After "2:pin A, 3:unpin A, 4:revert 2", a revert of 3 also leaves A
+	// unpinned, because no active pin remains. The result is therefore computed as if the target were inactive.
 	c := *target.pin
 	c.pinned = v.patches.pinsNode(c.node, v.patches.undone(0, target))
 	e := v.newPinEdit(p, c)
@@ -71,7 +72,7 @@ func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 	return e, nil
 }
 
-// pinnedIn returns the pinned events with the indices from first up to end.
+// pinnedIn returns the pinned events with indices in [first, end).
 func (v View) pinnedIn(first, end int) []Entry {
 	if len(v.pins) == 0 {
 		return nil

@@ -11,34 +11,37 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Places locates each event of a view's log: its visible index, or the patch that hides it. It is immutable.
+// Places locates the events of a view's log. A visible event has an index, and a hidden event has a patch that
+// hides it. Places is immutable.
 type Places struct {
 	view   View
-	cuts   map[uint64]*cut   // by seq
-	groups map[string][]*cut // patches with a summary, by group
+	cuts   map[uint64]*cut   // all applied patches, by seq
+	groups map[string][]*cut // patches that added a summary, by group
 	mixed  map[string]bool   // groups with a patch that added several stand-ins
 	hidden []hiddenRange
 }
 
-// hiddenRange is a run of regular events with consecutive seqs, or one node of a patch, that another patch removed.
+// hiddenRange is a range of nodes that a patch removed: regular events with consecutive seqs, or one node that
+// another patch created.
 type hiddenRange struct {
 	first nodeID
-	last  uint64 // seq
+	last  uint64 // seq of the last node
 	by    *cut
 }
 
-// Place is the position of an event, or the patch that hides it.
+// Place is the position of a visible event, or the patch that hides a hidden event.
 type Place struct {
-	Index int `json:"index"` // among the visible events, or -1 if the event is hidden
+	Index int `json:"index"` // index among the visible events; -1 if the event is hidden
 
-	// The patch that hides a hidden event. The events that it added may be hidden in turn, so that more than one patch
-	// must be reverted to make the event visible.
+	// HiddenBy is the id of the patch that hides the event, and HiddenBySeq is its seq. Another patch may hide
+	// the events that this patch added. To make the event visible, it may therefore be necessary to revert
+	// several patches.
 	HiddenBy    string `json:"hiddenBy"`
 	HiddenBySeq uint64 `json:"hiddenBySeq"`
 }
 
-// Places returns the places of all events in the view's log. It takes time linear in the number of patches and of the
-// nodes that they removed. Errors are as from [View.Skipped].
+// Places returns the places of all events in the view's log. It takes time linear in the number of patches and
+// of removed nodes. It returns the same errors as [View.Skipped].
 func (v View) Places() (*Places, error) {
 	if err := v.load(); err != nil {
 		return nil, err
@@ -51,8 +54,8 @@ func (v View) Places() (*Places, error) {
 			p.groups[c.group] = append(p.groups[c.group], c)
 			p.mixed[c.group] = p.mixed[c.group] || len(c.standIns) > 1
 		}
-		// The nodes that a redo removed are hidden by the patch that it activated: in "2:cut e, 3:revert 2, 4:revert
-		// 3", both 2 and 4 removed e, but readers want the cut.
+		// A redo removes nodes again. Readers expect the original patch here, not the redo. In "2:cut e,
+		// 3:revert 2, 4:revert 3", both 2 and 4 removed e, and e counts as hidden by 2.
 		if !undone[c] && !(c.isRevert && c.target.isRevert) {
 			p.hide(c)
 		}
@@ -72,8 +75,8 @@ func (p *Places) hide(c *cut) {
 	}
 }
 
-// Of returns the place of an event, by the seq of its record and its index among the record's events. ok is false if
-// the view's log has no such event, or if its patch was skipped.
+// Of returns the place of an event. The arguments are the seq of the event's record, and the event's index in
+// [patch.Record.Events]. If the view's log has no such event, or if its patch was skipped, ok is false.
 func (p *Places) Of(seq uint64, index int) (place Place, ok bool) {
 	id := nodeID{seq, int32(index)}
 	if c := p.cuts[seq]; c != nil && !c.addsEvents {
@@ -103,7 +106,7 @@ func (p *Places) hider(id nodeID) *cut {
 	return nil
 }
 
-// rank returns a node's rank in the sequence, or -1.
+// rank returns a node's rank in the sequence. If the node is not in the sequence, it returns -1.
 func (p *Places) rank(id nodeID) int {
 	pos := id.seq
 	if c := p.cuts[id.seq]; c != nil {
@@ -111,8 +114,8 @@ func (p *Places) rank(id nodeID) int {
 	}
 	nodes := p.view.nodes
 	first := nodes.firstAtPos(pos)
-	// Nodes with the same pos are found by a linear search, which is slow in a replacement of thousands of events. But
-	// the nodes of a patch are usually adjacent, so try the index first.
+	// The nodes of a patch are usually adjacent, so the index is tried first. If that fails, a linear search
+	// checks all nodes with this pos. It would be slow for a replacement of thousands of events.
 	if at := first + int(id.index); at < nodes.len() && nodes.nodeAt(at).id() == id {
 		return at
 	}
@@ -127,43 +130,48 @@ func (p *Places) rank(id nodeID) int {
 	return found
 }
 
-// IsRepresented reports whether an event of the view's log, with the given branch and isolation scope, is visible or
-// has a visible representative: a summary that covers it, or a cleared copy, that is visible or represented in turn.
-// Events removed by cuts, splices and rewinds have none. The represented events are those of [View.History], and
-// summaries. If one patch hides two events of the same branch and scope, either both are represented or neither is.
+// IsRepresented reports whether an event is visible, or whether a visible event represents it. branch and scope
+// are the event's branch and isolation scope. A summary represents the events that it covers, and a cleared
+// copy represents its original. If the summary or the copy is hidden, its own representative counts. An event
+// that a cut, a splice or a rewind removed has no representative.
+//
+// The represented events are those that [View.History] returns, and the summaries. If one patch hides two
+// events with the same branch and scope, either both are represented or neither is.
 func (p *Places) IsRepresented(seq uint64, index int, branch, scope string) bool {
 	q := representatives{Places: p, found: map[memoKey]int{}}
 	return q.ofNode(nodeID{seq, int32(index)}, lane{records.BranchWithoutRuns(branch), scope}) != nowhere
 }
 
-// Results if no visible event represents the event.
+// Results of a search that finds no visible event.
 const (
-	byMarker = -1 - iota // represented by the marker of a compaction that added no summary
+	byMarker = -1 - iota // the marker of a compaction that added no summary represents the event
 	nowhere
 )
 
-// representatives finds the visible events that represent others. A removed event is represented
+// representatives finds the visible events that represent hidden events. The representative of an event that a
+// patch removed is:
 //
-//   - by the patch's summary for its lane, or by its copy;
-//   - if the patch added no event but kept the state, by such a summary of another patch of its group;
-//   - else, if compaction removed it, by the patch's marker;
+//   - the patch's summary for the event's lane, or its copy of the event
+//   - if the patch kept the state but added no event, the summary for this lane that another patch of its group
+//     added
+//   - if compaction removed the event without a summary, the patch's marker
 //
-// and if these are hidden, by their representatives.
+// If the representative is hidden, its own representative takes its place.
 type representatives struct {
 	*Places
 	found map[memoKey]int
-	open  []memoKey // keys evaluated since the outermost call of memoize
+	open  []memoKey // keys evaluated in the outermost call of memoize
 }
 
-// memoKey identifies events with the same representative: events of a lane that a patch hides, or that the patches of a
-// group hide without a summary.
+// memoKey identifies a set of events with the same representative. These are the events of one lane that a
+// patch removed, or that the patches of a group removed without a summary.
 type memoKey struct {
 	cut   *cut
 	group string
 	lane
 }
 
-// ofNode returns the index of the visible event that represents a node, or the node's own index if it is visible.
+// ofNode returns the index of the visible event that represents a node. A visible node represents itself.
 func (q *representatives) ofNode(id nodeID, of lane) int {
 	if rank := q.rank(id); rank >= 0 {
 		if q.view.nodes.nodeAt(rank).event == nil {
@@ -178,13 +186,13 @@ func (q *representatives) ofNode(id nodeID, of lane) int {
 	return q.ofRemoved(c, of)
 }
 
-// ofRemoved returns the index of the visible event that represents the events of a lane that a patch removed.
+// ofRemoved returns the index of the visible event that represents the events of one lane that a patch removed.
 func (q *representatives) ofRemoved(c *cut, of lane) int {
 	switch {
 	case c.addsEvents:
 		return q.memoize(memoKey{cut: c, lane: of}, func() int {
-			// A splice may add a summary and copies, such as "summary, copy of b" for a, b and c. It is enough that one
-			// of them is represented: all events of the lane get the same result.
+			// A splice may add a summary and copies, such as "summary, copy of b" for a, b and c. All events of
+			// the lane get the same result, so one visible or represented stand-in is sufficient.
 			summary, _ := c.summaryOf(of)
 			for _, s := range c.standIns {
 				if s.copied || s == summary {
@@ -221,8 +229,9 @@ func (q *representatives) memoize(key memoKey, find func() int) int {
 	if at, ok := q.found[key]; ok {
 		return at
 	}
-	// In a group with a summary and a cut, the search can cycle: the cut's events are represented by the summary, and
-	// if the cut removed the summary, the summary by the group. The preliminary result nowhere ends the cycle.
+	// The search can cycle if a group has a summary and a cut. The summary represents the events of the cut. If
+	// the cut removed the summary, the group's summary represents the summary itself. The preliminary result
+	// nowhere ends the cycle.
 	outermost := len(q.open) == 0
 	q.open = append(q.open, key)
 	q.found[key] = nowhere
@@ -241,8 +250,9 @@ func (q *representatives) memoize(key memoKey, find func() int) int {
 	return at
 }
 
-// HiddenSince returns the hidden events of the view's log, each with the seq of the last patch that hid it, which may
-// be the revert of a revert. It leaves out pinned events. Errors are as from [View.Skipped].
+// HiddenSince returns the hidden events of the view's log, each with the seq of the last patch that hid it.
+// This patch may be the revert of a revert. Pinned events are left out. HiddenSince returns the same errors as
+// [View.Skipped].
 func (v View) HiddenSince() (map[Ref]uint64, error) {
 	if err := v.load(); err != nil {
 		return nil, err
@@ -266,23 +276,24 @@ func (v View) HiddenSince() (map[Ref]uint64, error) {
 
 func (id nodeID) ref() Ref { return Ref{id.seq, int(id.index)} }
 
-// Ref identifies an event of a log: the seq of its record, and its index among the record's events, 0 for a regular
-// event.
+// Ref identifies an event of a log by the seq of its record and its index in [patch.Record.Events]. The index
+// of a regular event is 0.
 type Ref struct {
 	Seq   uint64 `json:"seq"`
 	Index int    `json:"index"`
 }
 
-// Cut is the events that a patch removed from the visible log, and the number of events that it added in their place.
+// Cut describes which events a patch removed from the visible log, and how many events it added in their place.
 type Cut struct {
-	Seq     uint64 // of the patch
-	Group   string // of the patch, or ""
+	Seq     uint64 // seq of the patch
+	Group   string // group of the patch, or ""
 	Added   int    // number of added events; their indices are 0 to Added-1
 	Removed iter.Seq[Ref]
 }
 
-// Cuts yields the cut of each applied patch in log order, active or not, except reverts, pins and receipts. Removed may
-// also yield markers, the positions of patches that added no event. Errors are as from [View.Skipped].
+// Cuts yields the cut of each applied patch in log order, whether the patch is active or not. Reverts, pins and
+// receipts have no cut. Removed may also yield markers, which are the positions of patches that added no event.
+// Cuts returns the same errors as [View.Skipped].
 func (v View) Cuts() (iter.Seq[Cut], error) {
 	if err := v.load(); err != nil {
 		return nil, err
@@ -310,24 +321,31 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 	}, nil
 }
 
-// History returns the session as people should see it: the visible log without the effects of compaction. Each summary
-// is replaced by the events that it covers, at any depth, and each cleared copy by its original. Events removed by
-// cuts, splices and rewinds stay hidden. Summaries that cover no events, such as those of other programs, are kept. The
-// entries are in log order. The Index of an entry is the index of the visible event that represents it, or -1 if
-// compaction removed the event without a summary.
+// History returns the session without the effects of compaction, for display to people. It is the visible log
+// with two replacements: the events that a summary covers replace the summary, at any depth, and the original
+// of a cleared copy replaces the copy. Events that cuts, splices and rewinds removed stay hidden. A summary
+// that covers no events, such as a summary of another program, stays.
 //
-// If one patch added several summaries, each covers the events of its branch and isolation scope, and if one of them is
-// cut, its events stay hidden. If a patch of a group removed events without a summary and kept the state, they belong
-// to the group's summaries. Events without content that compaction removed without a summary are shown at their old
-// position.
+// The entries are in log order. The Index of an entry is the index of the visible event that represents it. If
+// compaction removed the event without a summary, Index is -1.
 //
-// The error is a *[MissingRecordsError] while the view needs more records ([View.WithRecords]). The caller owns the
-// slice. History takes time linear in its result and in the number of patches.
+// Three rules apply to groups and to patches with several summaries:
+//
+//   - If one patch added several summaries, each of them covers the events of its branch and isolation scope.
+//     If a summary is cut, the events that it covers stay hidden.
+//   - If a patch of a group kept the state but added no summary, the group's summaries cover the events that it
+//     removed.
+//   - If compaction removed events without content and without a summary, these events are at their old
+//     position.
+//
+// If the view needs more records, the error is a *[MissingRecordsError]; see [View.WithRecords]. The caller
+// owns the slice. History takes time linear in its result and in the number of patches.
 func (v View) History() ([]Entry, error) { return v.HistoryPage("", 0, math.MaxInt) }
 
-// HistoryPage returns at most limit entries of [View.History], the last ones before an event, given by its id and the
-// seq of its record. If before is "", it returns the last entries of the history. It needs only the hidden events of
-// the page, and the given event. The error matches [ErrEventNotFound] if the history does not have the event.
+// HistoryPage returns at most limit entries of [View.History]: the last entries before the event with the id
+// before and the given seq. If before is "", it returns the last entries of the history. It needs only the
+// hidden events of this page, and the given event. If the history does not contain the event, the error matches
+// [ErrEventNotFound].
 func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error) {
 	p, err := v.Places()
 	if err != nil {
@@ -357,7 +375,7 @@ func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error)
 		case n.event != nil && n.of == nowhere:
 		case found:
 			page = append(page, n)
-		default: // if the event is missing, the caller supplies it and repeats the call
+		default: // if the event is missing, the caller supplies it and calls again
 			found = n.event == nil || n.event.ID() == before
 		}
 	}
@@ -374,14 +392,14 @@ func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error)
 	return entries, nil
 }
 
-// historyNode is a node of a history, and the index of the visible event that represents it.
+// historyNode is a node of a history.
 type historyNode struct {
 	node
 	of    int
-	mixed *cut // if not nil, the cut that removed the event; the event's lane decides its representative
+	mixed *cut // if not nil, the patch that removed the event, whose lane determines the representative
 }
 
-// load sets a node's event, if it is supplied, and the representative that depends on it.
+// load sets a node's event if it was supplied. It then finds the representative, if that depends on the event.
 func (h *history) load(n *historyNode) {
 	if n.event != nil {
 		return
@@ -395,7 +413,7 @@ func (h *history) load(n *historyNode) {
 	}
 }
 
-// history builds a history.
+// history is a history in progress.
 type history struct {
 	representatives
 	missingRecords
@@ -403,15 +421,16 @@ type history struct {
 	err   error
 }
 
-// expand adds the events that the node's patch removed, once per patch: at its first stand-in, or else at its first
-// node.
+// expand adds the events that the node's patch removed. To add them once per patch, it does so only at the
+// patch's first stand-in. If the patch has no stand-in, it does so at the patch's first node.
 func (h *history) expand(n *node) {
 	c := n.cut
 	if c == nil || c.isRevert || len(c.standIns) == 0 && n.index != 0 || len(c.standIns) > 0 && n.index != c.standIns[0].index {
 		return
 	}
-	// The removed events of a patch usually share one representative. Then their lanes do not matter, and if there is
-	// no representative, the events need not be read. With several summaries each event's lane decides.
+	// The removed events of a patch usually have the same representative. Their lanes then do not matter. If
+	// there is no representative, the events need not be read. If the patch added several summaries, the
+	// representative depends on the event's lane.
 	shown := historyNode{of: nowhere, mixed: c}
 	if !h.isMixed(c) {
 		shown = historyNode{of: h.ofRemoved(c, markerLane)}
@@ -429,7 +448,7 @@ func (h *history) expand(n *node) {
 	}
 }
 
-// isMixed reports whether the events that a patch removed may have different representatives, depending on their lanes.
+// isMixed reports whether the representatives of the events that a patch removed depend on the events' lanes.
 func (p *Places) isMixed(c *cut) bool {
 	if c.addsEvents {
 		return len(c.standIns) > 1
@@ -437,24 +456,24 @@ func (p *Places) isMixed(c *cut) bool {
 	return c.keepsState && p.mixed[c.group]
 }
 
-// isClearedCopy reports whether an event is a copy of another with results cleared or shortened.
+// isClearedCopy reports whether an event is a copy of another event in which results were cleared or shortened.
 func isClearedCopy(e *patch.Event) bool {
 	_, ok := e.Origin()
 	return ok
 }
 
-// lane is a branch, without run numbers, and an isolation scope. A summary covers events of one lane.
+// lane is a branch without run numbers, with an isolation scope. A summary covers events of one lane.
 type lane struct{ branch, scope string }
 
 func laneOf(e *patch.Event) lane {
 	return lane{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
 }
 
-// markerLane is the lane of markers; no event has it.
+// markerLane is the lane of markers. No event has this lane.
 var markerLane = lane{"\x00", "\x00"}
 
-// standIn is an added event that represents removed ones: a summary of the removed events of its lane, or a cleared
-// copy of one.
+// standIn is an added event that represents removed events. It is a summary of the removed events of its lane,
+// or a cleared copy of a removed event.
 type standIn struct {
 	lane
 	index  int32
@@ -480,8 +499,8 @@ func (n *node) isStandIn() bool {
 	return n.cut != nil && slices.ContainsFunc(n.cut.standIns, func(s standIn) bool { return s.index == n.index })
 }
 
-// summaryOf returns the patch's summary for events of a lane: the lane's own, or else the first one. ok is false if the
-// patch added no summary.
+// summaryOf returns the patch's summary for the events of a lane. If no summary has this lane, it returns the
+// first summary. If the patch added no summary, ok is false.
 func (c *cut) summaryOf(of lane) (summary standIn, ok bool) {
 	for _, s := range c.standIns {
 		switch {

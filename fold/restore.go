@@ -8,14 +8,18 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Restore returns the view whose binary form [View.AppendBinary] wrote. empty is the session's view without records
-// ([New]), with its creation id and initial state; last is the last seq of the log. empty must hold the records of
-// the visible events ([View.WithRecords]). If some are missing, the error is a *[MissingRecordsError] that names all
-// of them, and the view has no events but the right Seq. The error matches [ErrOutdated] if the form has another
-// version, and [patch.ErrCorrupt] if it is malformed, or belongs to another session or a longer log.
+// Restore returns the view that [View.AppendBinary] wrote to form. empty is the view of the session without
+// records, as [New] returns it with the session's creation id and initial state. last is the last seq of the
+// log.
 //
-// The caller must protect the form with a checksum: from changed bytes, Restore may make a view that no log has. It
-// never panics, and takes time and memory linear in the form and in the number of the log's records.
+// The caller supplies the records of the visible events to empty, with [View.WithRecords]. If some of them are
+// missing, the error is a *[MissingRecordsError] that names all of them. The resulting view then has the
+// correct Seq but no events. If the form has another version, the error matches [ErrOutdated]. If the form is
+// malformed, or belongs to another session or to a longer log, the error matches [patch.ErrCorrupt].
+//
+// The caller must protect the form with a checksum, because Restore may make a wrong view from changed bytes.
+// Restore never panics. It takes time and memory linear in the size of the form and in the number of the log's
+// records.
 func Restore(empty View, form []byte, last uint64) (View, error) {
 	if len(form) == 0 {
 		return View{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, errShort)
@@ -59,12 +63,12 @@ func Restore(empty View, form []byte, last uint64) (View, error) {
 	return v.withNewCaches(), nil
 }
 
-// view reads the first part: the view without nodes, and its nodes.
+// view reads the first part of the form: the view without its nodes, and the nodes.
 func (r *reader) view() (v View, nodes run) {
 	v.creation, v.seq, v.patchSeq, v.invocation = r.text(), r.uint(), r.uint(), r.text()
 	v.unknown = r.uint()&1 != 0
 	if skips := r.uint(); skips > 0 {
-		v.skipped = &skipList{len: int(min(skips, v.seq))} // only the count until [View.load]
+		v.skipped = &skipList{len: int(min(skips, v.seq))} // only the count, until [View.load]
 	}
 	r.repeat(func() { r.cut(r.uint()) })
 	nodes = r.run(v.seq + 1)
@@ -81,16 +85,16 @@ func (r *reader) view() (v View, nodes run) {
 	return v, nodes
 }
 
-// unloadedPatches holds the effects of a restored view's patches in binary form until they are needed. Views made by
-// appending events share it.
+// unloadedPatches contains the effects of a restored view's patches in binary form, until they are needed.
+// Views that are made by appending events share it.
 type unloadedPatches struct {
 	form  []byte
-	seq   uint64          // of the restored view
+	seq   uint64          // seq of the restored view
 	skips int             // number of skipped patches
-	cuts  map[uint64]*cut // cuts with nodes in the sequence; the form has their other fields
+	cuts  map[uint64]*cut // cuts with nodes in the sequence; form contains their other fields
 
 	once    sync.Once
-	loaded  View // with patches, skipped and patchBytes
+	loaded  View // only patches, skipped and patchBytes are set
 	failure error
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// nodeID identifies a node: the record that created it, and its index among the nodes that the record created.
+// nodeID identifies a node by the seq of the record that created it, and its index among the nodes of that
+// record.
 type nodeID struct {
 	seq   uint64
 	index int32
@@ -15,11 +16,12 @@ type nodeID struct {
 
 func (n node) id() nodeID { return nodeID{n.seq, n.index} }
 
-// isRevertMarker reports whether the node is the marker of a revert, which has no effect.
+// isRevertMarker reports whether the node is the marker of a revert. Such a marker has no effect.
 func (n *node) isRevertMarker() bool { return n.cut != nil && n.cut.isRevert }
 
-// revertEdit returns the effect of a revert. All nodes that its target added must be in the sequence, with only markers
-// of reverts between them; the nodes that the target removed take their place. Errors are as from [View.edit].
+// revertEdit returns the effect of a revert. All nodes that the target added must be in the sequence, and only
+// markers of reverts may be between them. The nodes that the target removed replace them. revertEdit returns
+// the same errors as [View.edit].
 func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 	target := v.patches.find(p.PatchID())
 	switch {
@@ -42,11 +44,11 @@ func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 	}, nil
 }
 
-// locate returns the range of the nodes that a patch added. ok is false if one of them is missing, or if a node other
-// than a revert's marker is between them.
+// locate returns the range of the nodes that a patch added. If a node is missing, or if a node other than a
+// revert's marker is between them, ok is false.
 func (s *sequence) locate(c *cut) (lo, hi int, ok bool) {
-	// All nodes with the target's pos are adjacent, so its first node is found by pos. The others may have another pos,
-	// since a revert restores nodes of several patches, but they follow the first one.
+	// Nodes with the same pos are adjacent, so the patch's first node is found by its pos. The other nodes may
+	// have another pos, because a revert restores nodes of several patches. They follow the first node.
 	lo = -1
 	at := s.firstAtPos(c.pos)
 	hi = at
@@ -71,21 +73,21 @@ func (s *sequence) locate(c *cut) (lo, hi int, ok bool) {
 		case !n.isRevertMarker():
 			return false
 		}
-		// A revert's marker may be between: after "add x, y; insert z between; revert the insertion" the sequence is x,
-		// marker, y, and the addition must still be revertible.
+		// A revert's marker may be between the nodes. In "add x, y; insert z between them; revert the
+		// insertion" the sequence is x, marker, y. It must still be possible to revert the addition.
 		hi++
 		return true
 	})
 	return lo, hi, len(rest) == 0
 }
 
-// blockedError returns the error of a revert that cannot be applied.
+// blockedError returns the error for a revert that cannot be applied.
 func (v *View) blockedError(target *cut) error {
 	if by := v.patches.newestRevert(target); by != nil {
 		return alreadyReverted(target.id, by)
 	}
 	by := v.newestBlocker(target)
-	if by == nil { // no patch blocks it: the sequence contradicts the log
+	if by == nil { // no patch blocks the revert, so the sequence contradicts the log
 		return fmt.Errorf("%w: the view and the log disagree about positions", patch.ErrCorrupt)
 	}
 	return &BlockedError{PatchID: target.id, Blocking: by.id, BlockingSeq: by.seq}
@@ -95,8 +97,9 @@ func alreadyReverted(id string, by *cut) error {
 	return &BlockedError{PatchID: id, Blocking: by.id, BlockingSeq: by.seq, AlreadyReverted: true}
 }
 
-// newestBlocker returns the newest patch that must be reverted before target, among its blockers, their blockers, and
-// so on. That patch is not blocked itself. It takes time linear in the nodes that all patches added and removed.
+// newestBlocker returns the newest of the patches that must be reverted before target: its blockers, their
+// blockers, and so on. The newest one is not blocked itself. newestBlocker takes time linear in the number of
+// nodes that all patches added and removed.
 func (v *View) newestBlocker(target *cut) *cut {
 	must, holder := v.blockers(target)
 	seen := map[*cut]bool{}
@@ -116,15 +119,16 @@ func (v *View) newestBlocker(target *cut) *cut {
 	return newest
 }
 
-// removers has the patch that removed each missing node.
+// removers maps each node that is missing from the sequence to the patch that removed it.
 type removers map[nodeID]*cut
 
-// blockersOf returns the patches to revert so that all nodes that target added are restored. Nodes after a missing
-// revert marker do not count: they followed the marker when it was removed, so restoring it may restore them.
+// blockersOf returns the patches to revert so that all nodes that target added are restored. If a revert's
+// marker is missing, the nodes after it are ignored. The nodes followed the marker when it was removed, so
+// restoring the marker may restore them.
 //
-// For example, in "1:e 2:splice e, 3:revert 2, 4:splice e, 5:revert 4, 6:revert 3, 7:revert 2, 8:revert 7", to redo 4,
-// 5 must be reverted. It added its marker, which 6 removed, and e, which 8 removed. If 8 counted, its revert would be
-// named, then the revert of that, and so on. A revert of 6 restores both.
+// An example is "1:e 2:splice e, 3:revert 2, 4:splice e, 5:revert 4, 6:revert 3, 7:revert 2, 8:revert 7". To
+// redo 4, a caller must revert 5. Patch 5 added a marker, which 6 removed, and e, which 8 removed. A revert of
+// 6 restores both. If e counted, the result would name 8, then the revert of 8, and so on.
 func (h removers) blockersOf(target *cut) (must []*cut) {
 	for n := range target.addedNodes {
 		if by := h[n.id()]; by != nil {
@@ -137,18 +141,19 @@ func (h removers) blockersOf(target *cut) (must []*cut) {
 	return must
 }
 
-// blockers returns the patches that must be reverted before target: those that removed a node that target added, and
-// those that created a node between its nodes. A regular event between them was restored in place of a missing node.
+// blockers returns the patches that must be reverted before target. These are the patches that removed a node
+// that target added, and the patches that created a node between those nodes. A regular event between them
+// needs no patch here, because it was restored in place of a missing node.
 func (v *View) blockers(target *cut) (must []*cut, holder removers) {
 	added := map[nodeID]bool{}
 	for n := range target.addedNodes {
 		added[n.id()] = true
 	}
-	// A node is between if added nodes are on both sides of it. So nodes after an added one are collected in behind
-	// until another added node follows.
+	// A node is between the added nodes if there are added nodes on both sides. The nodes after an added node
+	// are collected in behind until another added node follows.
 	found := 0
-	between := map[uint64]bool{} // seqs of patches that created nodes between the added ones
-	var behind []uint64          // seqs of nodes after the last added node found so far
+	between := map[uint64]bool{} // seqs of patches that created nodes between the added nodes
+	var behind []uint64          // seqs of the nodes after the last added node so far
 	for n := range v.nodes.all {
 		id := n.id()
 		switch {
@@ -162,8 +167,8 @@ func (v *View) blockers(target *cut) (must []*cut, holder removers) {
 			behind = append(behind, id.seq)
 		}
 	}
-	// A node can be removed and restored many times. In log order, later entries overwrite earlier ones, so the last
-	// removal remains: in "2:cut e, 3:revert 2, 4:cut e", patch 4 removed e.
+	// A node can be removed and restored many times. The loop runs in log order, so the last removal remains in
+	// the map. In "2:cut e, 3:revert 2, 4:cut e", patch 4 removed e.
 	holder = removers{}
 	for _, c := range v.patches.ascending() {
 		for n := range c.removedNodes {

@@ -8,24 +8,25 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Rewind returns the patches that return the session to its state before the record with seq from, the first event of
-// an invocation. The caller must log them together, in order, directly after the view's last record, and without the
-// checks for orphans and pins: a rewind may reopen a call. The result is empty if no event since then is visible or
-// affects the state.
+// Rewind returns the patches that return the session to its state before the record with seq from. This record
+// must be the first event of an invocation. The caller must log the patches together, in order, directly after
+// the view's last record. The caller must not check them for orphans and pins, because a rewind may reopen a
+// call. If no later event is visible or affects the state, the result is empty.
 //
-// An event that replaced others is as old as the raw events that it covers, at any depth; an inserted event is as old
-// as its patch. Patches of a group that added events count as one.
+// An event that replaced others is as old as the raw events that it covers, at any depth. An inserted event is
+// as old as its patch. If patches of a group added events, the whole group counts as one patch. "Older" means
+// before from, and "newer" means from or later.
 //
-//   - Older events that patches removed stay hidden, even if the patch is newer.
-//   - Patches that stand for older and newer events are reverted, and so are removals of newer events that keep
-//     their state. A removal of both that drops the state stays.
-//   - All newer events are cut, with their state.
-//   - The older part of a reverted removal is cut again, with its own state policy. The older part of a
-//     reverted splice that replaced events and dropped their state is cut again too.
-//   - Pins are as they were.
+//   - If a patch hid only older events, they stay hidden, even if the patch is newer.
+//   - A patch that stands for both older and newer events is reverted, unless it only removed events and
+//      dropped their state. A patch that only removed newer events and kept their state is reverted too.
+//   - All newer events are cut, and their state is dropped.
+//   - If a reverted patch only removed events, its older events are cut again with the same state policy. If a
+//      reverted splice replaced events and dropped their state, its older events are also cut again.
+//   - Pins are restored to their state before from.
 //
-// The error matches [patch.ErrInvalid] if the log holds an id twice, so that a revert cannot name its target. Rewind
-// takes time linear in the nodes that all patches added and removed.
+// If an id occurs twice in the log, so that a revert cannot name its target, the error matches
+// [patch.ErrInvalid]. Rewind takes time linear in the number of nodes that all patches added and removed.
 func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 	if err := v.load(); err != nil {
 		return nil, err
@@ -35,7 +36,8 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 		ages: map[uint64]age{}, groups: map[string][]*cut{},
 		drop: map[nodeID]bool{}, keep: map[nodeID]bool{},
 	}
-	// The plan depends on which nodes are visible, not on their content, so restored events need not be read.
+	// The plan depends on which nodes are visible, not on their content. Restored events therefore need not be
+	// read.
 	w.view.missing = &missingRecords{} // use placeholders for events
 	w.classify()
 	if err := w.revertMixed(); err != nil {
@@ -53,22 +55,23 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 	return w.patches, nil
 }
 
-// rewinding plans a rewind.
+// rewinding is a rewind in progress.
 type rewinding struct {
 	start    View   // the view to rewind
-	view     View   // after the patches planned so far
-	from     uint64 // records from this seq on are new
+	view     View   // the view after the patches planned so far
+	from     uint64 // records with this seq and later records are new
 	patches  []*patch.PatchEvent
-	reverted []*cut // patches of start that the rewind has reverted, in this order
+	reverted []*cut // patches of start that the plan reverts, in this order
 
 	undone map[*cut]bool
-	ages   map[uint64]age    // age of the nodes that a patch removed, by its seq
-	groups map[string][]*cut // patches that count as one, because some of them added events
+	ages   map[uint64]age    // ages of the nodes that patches removed, by the seq of the patch
+	groups map[string][]*cut // groups that count as one patch, because some of their patches added events
 
-	drop, keep map[nodeID]bool // old nodes to cut again; keep includes those in drop
+	drop, keep map[nodeID]bool // old nodes to cut again; keep includes the nodes in drop
 }
 
-// age says whether a patch covers raw events from before the rewind's first record (old), and others (new).
+// age says which raw events a patch covers: hasOld for events before the rewind's first record, hasNew for
+// later events.
 type age struct{ hasOld, hasNew bool }
 
 func (a age) and(b age) age { return age{a.hasOld || b.hasOld, a.hasNew || b.hasNew} }
@@ -89,7 +92,7 @@ func (w *rewinding) ageOf(seq uint64) age {
 // isNew reports whether all events that a record covers are new.
 func (w *rewinding) isNew(seq uint64) bool { return !w.ageOf(seq).hasOld }
 
-// classify computes which patches count as one, and the ages of patches.
+// classify finds the groups that count as one patch, and computes the ages of patches.
 func (w *rewinding) classify() {
 	w.undone = w.start.patches.undone(0)
 	all := w.start.patches.ascending()
@@ -99,17 +102,17 @@ func (w *rewinding) classify() {
 		}
 	}
 	maps.DeleteFunc(w.groups, func(_ string, members []*cut) bool { return len(members) == 1 || !addEvents(members) })
-	// Ages are computed in log order, because a patch removes only nodes of earlier ones. But a group counts as one
-	// patch: in "5:splice (group g), 6:summarise 5's events, 7:splice (group g)", the age of 6 depends on that of g,
-	// which is known only after 7. So there is a second pass.
+	// A patch removes only nodes of earlier patches, so ages are computed in log order. A group, however,
+	// counts as one patch. In "5:splice (group g), 6:summarise 5's events, 7:splice (group g)", the age of 6
+	// depends on the age of g, which is complete only after 7. A second iteration is therefore necessary.
 	for range 2 {
 		for _, c := range all {
 			if c.isRevert || c.pin != nil {
 				continue
 			}
 			a := age{}
-			// Events that the group itself added and removed do not count: they cover the events that the group removed
-			// first.
+			// Events that the group itself added and removed do not count. They cover events that the group
+			// removed before.
 			for n := range c.removedNodes {
 				if !slices.Contains(w.groups[c.group], n.cut) {
 					a = a.and(w.ageOfNode(n))
@@ -134,8 +137,8 @@ func addEvents(patches []*cut) bool {
 	return slices.ContainsFunc(patches, func(c *cut) bool { return c.addsEvents })
 }
 
-// ageOfNode returns the age of the events that a node covers. An inserted event covers itself. A revert's marker covers
-// none, and a cut's marker only if it keeps the state.
+// ageOfNode returns the age of the events that a node covers. An inserted event covers itself. The marker of a
+// cut covers events only if the cut keeps the state. The marker of a revert covers no events.
 func (w *rewinding) ageOfNode(n node) age {
 	switch {
 	case n.cut == nil || n.cut.addsEvents:
@@ -164,12 +167,13 @@ func (w *rewinding) apply(p *patch.PatchEvent) error {
 	return nil
 }
 
-// revertMixed reverts, newest first, patches that cover both old and new events, and cuts of new events that keep the
-// state.
+// revertMixed reverts the patches that cover both old and new events, and the cuts of new events that keep the
+// state. It starts with the newest.
 func (w *rewinding) revertMixed() error {
-	// A mixed patch cannot stay: in "1:old, 2:new, 3:summary of both", a rewind to 2 must show 1 again and not 2. A new
-	// cut that keeps the state cannot stay either: its marker would keep affecting the state, and it has no event that
-	// could be cut. A mixed cut that drops the state may stay: it neither shows anything nor affects the state.
+	// A mixed patch cannot stay. In "1:old, 2:new, 3:summary of both", a rewind to 2 must show 1 again, but not
+	// 2. A new cut that keeps the state cannot stay either, because its marker would still affect the state,
+	// and there is no event to cut. A mixed cut that drops the state may stay. It shows no event and does not
+	// affect the state.
 	for c := w.start.patches; c != nil; c = c.older {
 		var err error
 		switch {
@@ -186,10 +190,10 @@ func (w *rewinding) revertMixed() error {
 	return nil
 }
 
-// isActive reports whether a patch of the start view is active, after the rewind's reverts so far.
+// isActive reports whether a patch of the start view is still active after the reverts planned so far.
 func (w *rewinding) isActive(c *cut) bool { return !w.undone[c] && !slices.Contains(w.reverted, c) }
 
-// membersOf returns the patches that count as one with a patch, including itself.
+// membersOf returns the patches that count as one patch with c, including c.
 func (w *rewinding) membersOf(c *cut) []*cut {
 	if members := w.groups[c.group]; len(members) > 0 {
 		return members
@@ -197,7 +201,7 @@ func (w *rewinding) membersOf(c *cut) []*cut {
 	return []*cut{c}
 }
 
-// revertGroup reverts a patch and those that count as one with it, newest first.
+// revertGroup reverts a patch and the patches that count as one with it, newest first.
 func (w *rewinding) revertGroup(c *cut) error {
 	for _, member := range slices.Backward(w.membersOf(c)) {
 		if w.isActive(member) {
@@ -209,21 +213,21 @@ func (w *rewinding) revertGroup(c *cut) error {
 	return nil
 }
 
-// revert reverts a patch of the start view, after reverting the patches that block it.
+// revert reverts a patch of the start view. It first reverts the patches that block it.
 func (w *rewinding) revert(c *cut) error {
 	for w.isActive(c) {
 		if _, _, ok := w.view.nodes.locate(c); ok {
 			w.reverted = append(w.reverted, c)
 			return w.applyRevert(c)
 		}
-		// Unlike a user, a rewind can revert all direct blockers at once, each after its own blockers. Blockers of any
-		// age are reverted: in "summary of old and new, then cut of the summary", the cut is reverted too, and
-		// recutReverted makes its old part again.
+		// A user reverts one blocker at a time. A rewind can revert all direct blockers, each after its own
+		// blockers, whatever their age. In "summary of old and new, then cut of the summary", the cut is
+		// reverted too. recutReverted then cuts its old part again.
 		must, _ := w.view.blockers(c)
 		cleared := false
 		for _, by := range must {
-			by = by.root()                                                  // a redo has the effect of the patch that it activated
-			if by.seq <= c.seq || by.seq > w.start.seq || !w.isActive(by) { // blockers are later, so this terminates
+			by = by.root()                                                  // a redo has the effect of the patch that it redoes
+			if by.seq <= c.seq || by.seq > w.start.seq || !w.isActive(by) { // blockers are later, so the recursion terminates
 				continue
 			}
 			if err := w.revertGroup(by); err != nil {
@@ -235,7 +239,7 @@ func (w *rewinding) revert(c *cut) error {
 			return fmt.Errorf("%w: a rewind to record %d has to revert patch %d, which cannot be reverted", ErrBlocked, w.from, c.seq)
 		}
 	}
-	return nil // a blocker counted as one with it
+	return nil // c was reverted together with a blocker in its group
 }
 
 func (w *rewinding) applyRevert(c *cut) error {
@@ -245,11 +249,11 @@ func (w *rewinding) applyRevert(c *cut) error {
 	return w.apply(patch.NewRevert(c.id))
 }
 
-// recutReverted cuts again the old nodes that reverted cuts had removed, alone or together. Nodes removed with the drop
-// policy are dropped; the others keep their state.
+// recutReverted cuts again the old nodes that reverted cuts had removed, alone or together. If a cut dropped
+// the state, the state of its nodes is dropped. Otherwise it is kept.
 func (w *rewinding) recutReverted() error {
-	// Reverting a mixed cut shows too much: in "1:old, 2:new, 3:cut of both" it shows 1, which was cut on purpose, so 1
-	// is cut again. A summary only represented its events, so these stay visible.
+	// Reverting a mixed cut shows too much. In "1:old, 2:new, 3:cut of both", it shows 1, which the author
+	// removed deliberately. Event 1 is therefore cut again. The events that a summary represented stay visible.
 	for _, c := range w.reverted {
 		removal := c.isCut() || c.isSplice && !c.keepsState && w.ages[c.seq].isMixed()
 		if !removal || len(w.groups[c.group]) > 0 {
@@ -274,10 +278,11 @@ func (w *rewinding) recutReverted() error {
 	return w.cutAll(inKeep, patch.Keep)
 }
 
-// closeOver adds to hidden the nodes that a patch or group had removed, if all visible nodes that it added are hidden.
+// closeOver adds nodes to hidden. If all nodes that a reverted patch or group added are hidden, it adds the
+// nodes that this patch or group removed.
 func (w *rewinding) closeOver(hidden map[nodeID]bool) {
-	// In "3:summary of 1 and 2, 4:cut of 3", both reverted, 4 names only the summary, but it meant 1 and 2. One patch
-	// can lead to the next, so repeat until nothing is added.
+	// In "3:summary of 1 and 2, 4:cut of 3", both reverted, patch 4 names only the summary, but its author
+	// meant 1 and 2. One patch can lead to another, so the loop continues until nothing is added.
 	for again := true; again; {
 		again = false
 		for _, c := range w.reverted {
@@ -295,8 +300,8 @@ func (w *rewinding) closeOver(hidden map[nodeID]bool) {
 	}
 }
 
-// allHidden reports whether all nodes that the patches added are hidden: their events, or the markers of those that
-// added none.
+// allHidden reports whether all nodes that the patches added are hidden. If the patches added events, only the
+// events count. Otherwise the markers count.
 func allHidden(members []*cut, hidden map[nodeID]bool) bool {
 	events := addEvents(members)
 	for _, c := range members {
@@ -312,8 +317,8 @@ func allHidden(members []*cut, hidden map[nodeID]bool) bool {
 	return true
 }
 
-// restorePins activates and deactivates pins and unpins, newest first, so that those are active that were before the
-// rewind's first record.
+// restorePins reverts and redoes pins and unpins, newest first. Afterwards, the active ones are those that were
+// active before the rewind's first record.
 func (w *rewinding) restorePins() error {
 	before := w.start.patches.olderThan(w.from)
 	undone := before.undone(0)
@@ -321,8 +326,8 @@ func (w *rewinding) restorePins() error {
 		if c.pin == nil || c.isRevert {
 			continue
 		}
-		// Comparing only which events are pinned is not enough: after "2:pin A, 3:pin A" and a later "revert 3", A is
-		// still pinned, but a revert of 2 after the rewind would unpin it.
+		// It is not sufficient to compare which events are pinned. After "2:pin A, 3:pin A" and a later "revert
+		// 3", A is still pinned. But if 3 stayed reverted, a revert of 2 after the rewind would unpin A.
 		var err error
 		switch was, is := c.seq < w.from && !undone[c], !w.undone[c]; {
 		case is && !was:
@@ -349,13 +354,14 @@ func (w *rewinding) revertReverts(pin *cut) error {
 	return nil
 }
 
-// recutDropped cuts the old nodes that are to be dropped again. A cut includes no marker beyond its first or last
-// event. If such a marker must go and carries state, its patch is reverted first, and the restored nodes are cut.
+// recutDropped cuts the old nodes whose state is dropped. A cut includes no marker beyond its first or last
+// event. If such a marker carries state and must be removed, its patch is reverted first. The restored nodes
+// are then cut.
 func (w *rewinding) recutDropped() error {
 	goes := func(n *node) bool { return w.drop[n.id()] }
-	// For example, "marker of 3 (keeps k=1), event" where both must go: a splice from the first to the last event would
-	// leave the marker, and k. Reverting 3 restores the events that set k, and these can be cut. Each round reverts a
-	// patch, so this terminates.
+	// An example is "marker of 3 (carries k=1), event", where both must be removed. A splice from the first to
+	// the last event would leave the marker, and k with it. A revert of 3 restores the events that set k, and
+	// these can be cut. Each iteration reverts a patch, so the loop terminates.
 	for {
 		_, outside := w.runs(goes)
 		if len(outside) == 0 {
@@ -373,11 +379,13 @@ func (w *rewinding) recutDropped() error {
 // indexRange is a range of visible indices to cut.
 type indexRange struct{ first, end int }
 
-// runs returns the longest runs of visible nodes for which goes is true. A run may include markers, except those that
-// carry state and should stay. outside has the patches whose markers carry state, should go, and are in no run.
+// runs returns the longest runs of visible nodes for which goes returns true. A run may include markers, except
+// markers that carry state and for which goes returns false. outside contains the patches of markers that carry
+// state and for which goes returns true, but that are in no run.
 func (w *rewinding) runs(goes func(*node) bool) (all []indexRange, outside []*cut) {
 	open := false
-	// A marker that should go is part of a run only if an event of the run follows it. Until then it is trailing.
+	// A marker that must be removed belongs to a run only if an event of the run follows. Until then, it is in
+	// trailing.
 	visible := 0
 	var trailing []*cut
 	leave := func() { outside, trailing = append(outside, trailing...), nil }
@@ -404,10 +412,10 @@ func (w *rewinding) runs(goes func(*node) bool) (all []indexRange, outside []*cu
 	return all, outside
 }
 
-// cutAll cuts the runs of nodes for which goes is true.
+// cutAll cuts the runs of nodes for which goes returns true.
 func (w *rewinding) cutAll(goes func(*node) bool, policy patch.StatePolicy) error {
 	all, _ := w.runs(goes)
-	for _, run := range slices.Backward(all) { // from the end, so that earlier indices stay valid
+	for _, run := range slices.Backward(all) { // start with the last run, so that earlier indices stay valid
 		if err := w.apply(patch.NewSplice(run.first, run.end-run.first).WithState(policy)); err != nil {
 			return err
 		}

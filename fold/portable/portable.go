@@ -1,5 +1,5 @@
-// Package portable writes patches that apply by the ids of events instead of indices, for logs in a service whose seqs
-// and indices are not stable. docs/FORMAT.md describes the form.
+// Package portable writes patches whose positions are ids of events, not indices. They can be stored in a
+// service in which seqs and indices are not stable. docs/FORMAT.md describes the form.
 package portable
 
 import (
@@ -12,13 +12,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Keys under which a session in another service stores patchlog's data.
+// Keys under which another service's session stores patchlog's data.
 const (
-	MetadataKey = "_patchlog" // in an event's custom metadata: [Patches.Text]
-	StateKey    = "_patchlog" // in the session's state: [Origin]
+	MetadataKey = "_patchlog" // key in an event's custom metadata, for the result of [Patches.Text]
+	StateKey    = "_patchlog" // key in the session's state, for an [Origin]
 )
 
-// Origin is the value of [StateKey] in the session's state: its creation id and initial state.
+// Origin is the value of [StateKey] in the session's state. It consists of the session's creation id and
+// initial state.
 type Origin struct {
 	Creation string         `json:"creation"`
 	Initial  map[string]any `json:"initial,omitempty"` // the session's own state, without app: and user: keys
@@ -26,20 +27,20 @@ type Origin struct {
 
 const version = 1
 
-// Patches are patches that apply together or not at all.
+// Patches is a list of patches that are applied together or not at all.
 type Patches struct {
 	list    []located
-	unknown bool // of another version, or contains a patch of unknown type
+	unknown bool // whether the form has another version or contains a patch of unknown type
 }
 
-// located is a patch and where it applies. The patch's own indices are those of its author's view.
+// located is a patch with its place. The patch's own indices are those in its author's view.
 type located struct {
 	patch *patch.PatchEvent
-	place *place // nil: the patch has no indices
+	place *place // nil if the patch has no indices
 }
 
-// place names the events that a patch removes, or if it removes none, the event before its position; "" is the start of
-// the log.
+// place names the events that a patch removes. If the patch removes none, place names the event before its
+// position. If Before is also empty, the position is the beginning of the log.
 type place struct {
 	Before string   `json:"before,omitempty"`
 	Events []string `json:"events,omitempty"`
@@ -55,9 +56,10 @@ type patchText struct {
 	Place *place          `json:"place,omitempty"`
 }
 
-// New returns the portable form of patches that apply to a view one after the other. The view must hold the events that
-// reverts restore ([fold.View.WithRecords]). The error matches [patch.ErrInvalid] if the ids of visible events are
-// ambiguous about where a patch applies.
+// New returns the portable form of patches that are applied to a view one after the other. If a patch is a
+// revert, the caller must supply the events that it restores to the view, with [fold.View.WithRecords]. If an
+// id occurs twice among the visible events, so that ids do not determine where a patch applies, the error
+// matches [patch.ErrInvalid].
 func New(v fold.View, patches ...*patch.PatchEvent) (Patches, error) {
 	var out Patches
 	before := v
@@ -119,8 +121,8 @@ func placeOf(v fold.View, p *patch.PatchEvent) *place {
 	return out
 }
 
-// in returns the index of the place's events in a view, where they must be adjacent, in any order, with no others
-// between.
+// in returns the index of the first of the place's events in a view. The events may be in any order, but they
+// must be adjacent.
 func (p *place) in(v fold.View) (start int, ok bool) {
 	if len(p.Events) == 0 {
 		if p.Before == "" {
@@ -152,8 +154,8 @@ func (p *place) in(v fold.View) (start int, ok bool) {
 	return 0, false
 }
 
-// Parse reads the text form from the event with the given id. Malformed text or another version gives patches that do
-// not apply and that a view lists as of unknown type.
+// Parse reads the text form in the event with the given id. If the text is malformed or has another version,
+// the result is one patch of unknown type, which every view skips.
 func Parse(id, form string) Patches {
 	var t text
 	err := json.Unmarshal([]byte(form), &t)
@@ -189,9 +191,12 @@ func (p Patches) IDs() (ids []string) {
 	return ids
 }
 
-// Resolve returns the patches with their indices in a view, applied one after the other. The view must hold the events
-// that reverts restore ([fold.View.WithRecords]). If one of the patches does not apply, ok is false, and the result
-// holds placeholders with the same ids, which every view skips.
+// Resolve returns the patches with their indices in a view. Each patch refers to the view after the patches
+// before it. If a patch is a revert, the caller must supply the events that it restores to the view, with
+// [fold.View.WithRecords].
+//
+// If a patch cannot be applied, ok is false. The result then contains placeholders with the same ids, which
+// every view skips.
 func (p Patches) Resolve(v fold.View) (patches []*patch.PatchEvent, ok bool) {
 	if p.unknown {
 		return p.placeholders(), false
@@ -251,7 +256,7 @@ func withStart(p *patch.PatchEvent, start int) (*patch.PatchEvent, bool) {
 	return r.Patch, err == nil
 }
 
-// placeholders returns patches with the same ids that no view applies.
+// placeholders returns patches with the same ids that no view can apply.
 func (p Patches) placeholders() (out []*patch.PatchEvent) {
 	for _, l := range p.list {
 		one := l.patch
