@@ -19,10 +19,10 @@ import (
 //
 //   - If a patch hid only older events, they stay hidden, even if the patch is newer.
 //   - A patch that stands for both older and newer events is reverted, unless it only removed events and
-//      dropped their state. A patch that only removed newer events and kept their state is reverted too.
+//     dropped their state. A patch that only removed newer events and kept their state is reverted too.
 //   - All newer events are cut, and their state is dropped.
 //   - If a reverted patch only removed events, its older events are cut again with the same state policy. If a
-//      reverted splice replaced events and dropped their state, its older events are also cut again.
+//     reverted splice replaced events and dropped their state, its older events are also cut again.
 //   - Pins are restored to their state before from.
 //
 // If an id occurs twice in the log, so that a revert cannot name its target, the error matches
