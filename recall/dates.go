@@ -10,10 +10,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// date is a day or a month that a query names.
-type date struct{ year, month, day int } // 0 for any year, and any day
+// date is a day or a month in a query.
+type date struct{ year, month, day int } // year 0 is any year; day 0 is any day
 
-// dateForms match dates in plain text: ISO's form, days with dots, the form of Chinese, Japanese and Korean, and names of months.
+// dateForms match dates in the results of appendPlain: ISO dates, days with dots, dates in Chinese, Japanese and
+// Korean, and dates with names of months.
 var dateForms = []*regexp.Regexp{
 	regexp.MustCompile(`\b(?P<year>[12]\d{3})-(?P<month>\d\d)(?:-(?P<day>\d\d))?(?:\D|$)`),
 	regexp.MustCompile(`\b(?P<day>\d{1,2})\. ?(?P<month>\d{1,2})\. ?(?P<year>[12]\d{3})\b`),
@@ -22,7 +23,7 @@ var dateForms = []*regexp.Regexp{
 		`(?: (?P<after>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,? (?:of |de )?(?P<year>[12]\d{3})\b)?`),
 }
 
-// datesIn returns the dates that a query names, and the months of the days among them.
+// datesIn returns the dates in a query. For each day, it also returns the day's month.
 func datesIn(query string) (all []date) {
 	var plain []byte
 	for _, r := range norm.NFC.String(query) {
@@ -58,9 +59,9 @@ func datesIn(query string) (all []date) {
 	return all
 }
 
-// dated returns a function that reports whether an event is of a date, in UTC.
+// dated returns a function that reports whether an event has the date, in UTC.
 func (x *Index) dated(d date) func(doc int32) bool {
-	var from, until int64 // the day of the last event
+	var from, until int64 // the day of the previous event
 	var is bool
 	return func(doc int32) bool {
 		if at := x.docs[doc].time; at < from || at >= until {
@@ -73,7 +74,7 @@ func (x *Index) dated(d date) func(doc int32) bool {
 	}
 }
 
-// monthOf is the number of a month by its name.
+// monthOf maps names of months to numbers.
 var monthOf = func() map[string]int {
 	all := map[string]int{}
 	for i, names := range strings.Split(monthNames, "\n") {
@@ -84,8 +85,8 @@ var monthOf = func() map[string]int {
 	return all
 }()
 
-// monthNames has a line for each month, with its names in English, German, French, Spanish, Italian, Portuguese and Russian, as
-// [appendPlain] writes them.
+// monthNames has a line for each month, with its names in English, German, French, Spanish, Italian, Portuguese and
+// Russian in the form of [appendPlain].
 const monthNames = `january jan januar janner janvier enero gennaio janeiro январь января январе
 february feb februar fevrier febrero febbraio fevereiro февраль февраля феврале
 march mar marz mars marzo marco март марта марте

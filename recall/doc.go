@@ -1,5 +1,6 @@
-// Package recall searches session logs. It indexes their words, ranks events, and shows results in pages.
+// Package recall searches session logs by words. It ranks the events that it finds, and returns events as pages of
+// text.
 //
-// [Index], [Terms] and [Snippet] do no I/O: the caller passes them records. [Finder] reads a log, and caches an index
-// for each session within a memory limit. An index can always be rebuilt from the log.
+// [Index], [Terms] and [Snippet] do no I/O: the caller passes them records. [Finder] reads a log and caches one index
+// per session within a memory limit. An index can always be rebuilt from the log.
 package recall

@@ -12,21 +12,22 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Log is the source of a [Finder]: sessions, each named by a key. Its methods are safe for concurrent use.
+// Log is the source of a [Finder]. It contains sessions identified by keys. Its methods must be safe for concurrent
+// use.
 type Log[K comparable] interface {
 	// View returns the newest view of a session.
 	View(ctx context.Context, key K) (fold.View, error)
 
-	// Records yields the records of a view's log with the given seqs, which must ascend. It ends with an error if the
-	// session was deleted and created again.
+	// Records yields the records with the given seqs from the log of a view. seqs must be in ascending order. If the
+	// session was deleted and recreated after v, Records ends with an error.
 	Records(ctx context.Context, key K, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error]
 }
 
 // DefaultMaxBytes is the default memory limit for the indexes of a [Finder].
 const DefaultMaxBytes = 128 << 20
 
-// Finder searches the sessions of a log. The first search of a session builds its index, and later searches add the
-// records appended since. The finder caches indexes, and evicts the least recently used indexes. It is safe for
+// Finder searches the sessions of a log. The first search of a session builds an index of the session's log. Later
+// searches add only new records. The finder caches indexes and evicts the least recently used ones. It is safe for
 // concurrent use.
 type Finder[K comparable] struct {
 	log   Log[K]
@@ -35,18 +36,18 @@ type Finder[K comparable] struct {
 	mu      sync.Mutex
 	total   int
 	entries map[K]*entry[K]
-	recent  *list.List // of entries, the most recently used first
+	recent  *list.List // entries, most recently used first
 }
 
-// entry is the cached index of a session. A user locks it.
+// entry is the cached index of a session. Its user must lock it.
 type entry[K comparable] struct {
 	key      K
-	lock     chan struct{} // holds a value while it is locked
+	lock     chan struct{} // contains a value while the entry is locked
 	creation string
 	edition  uint64
 	index    *Index
 
-	// Guarded by the finder's lock.
+	// The finder's mutex guards these fields.
 	users int
 	bytes int
 	at    *list.Element
@@ -56,11 +57,11 @@ func newEntry[K comparable](key K) *entry[K] {
 	return &entry[K]{key: key, lock: make(chan struct{}, 1)}
 }
 
-// entryBytes estimates the memory of an entry without its index, with its share of the finder's map.
+// entryBytes estimates the memory of an entry without its index, including its share of the finder's map.
 const entryBytes = 1 << 10
 
-// NewFinder returns a finder over a log. Its cached indexes take about maxBytes at most; 0 means [DefaultMaxBytes], and
-// a negative value switches the cache off.
+// NewFinder returns a finder for a log. Its cached indexes use at most about maxBytes. 0 means [DefaultMaxBytes]. A
+// negative value disables the cache.
 func NewFinder[K comparable](log Log[K], maxBytes int) *Finder[K] {
 	if maxBytes == 0 {
 		maxBytes = DefaultMaxBytes
@@ -68,7 +69,7 @@ func NewFinder[K comparable](log Log[K], maxBytes int) *Finder[K] {
 	return &Finder[K]{log: log, limit: max(maxBytes, 0), entries: map[K]*entry[K]{}, recent: list.New()}
 }
 
-// Forget drops the index of a session, if there is one.
+// Forget removes the index of a session from the cache.
 func (f *Finder[K]) Forget(key K) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,14 +78,14 @@ func (f *Finder[K]) Forget(key K) {
 	}
 }
 
-// Bytes estimates the memory of the cached indexes.
+// Bytes estimates the memory that the cached indexes use.
 func (f *Finder[K]) Bytes() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.total
 }
 
-// acquire returns a session's entry. It is not evicted until the caller releases it.
+// acquire returns a session's entry. The entry is not evicted until the caller releases it.
 func (f *Finder[K]) acquire(key K) *entry[K] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,18 +113,18 @@ func (f *Finder[K]) release(e *entry[K]) {
 	}
 }
 
-// resize updates the size of an entry, whose lock the caller holds.
+// resize updates the size of an entry. The caller has locked the entry.
 func (f *Finder[K]) resize(e *entry[K]) {
 	bytes := entryBytes + e.index.Bytes()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.entries[e.key] == e { // else it was forgotten
+	if f.entries[e.key] == e { // false if the entry was removed from the cache
 		f.total += bytes - e.bytes
 		e.bytes = bytes
 	}
 }
 
-// drop removes an entry, which its current users may go on using. The caller holds the finder's lock.
+// drop removes an entry from the cache. Current users of the entry can continue. The caller holds the finder's mutex.
 func (f *Finder[K]) drop(e *entry[K]) {
 	f.recent.Remove(e.at)
 	delete(f.entries, e.key)
@@ -131,7 +132,7 @@ func (f *Finder[K]) drop(e *entry[K]) {
 	e.bytes = 0
 }
 
-// locked calls do with an entry locked.
+// locked locks an entry and calls do.
 func (e *entry[K]) locked(ctx context.Context, do func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -145,8 +146,8 @@ func (e *entry[K]) locked(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// apart returns the entry for [Search.View]: e, or an entry that is not cached if e indexes another creation of
-// the session.
+// apart returns the entry to use for [Search.View]. If e indexes an earlier or later session with the same key, apart
+// returns a new entry that is not cached. Otherwise it returns e.
 func (f *Finder[K]) apart(ctx context.Context, e *entry[K], v fold.View) (*entry[K], error) {
 	own := e
 	err := e.locked(ctx, func() error {
@@ -158,7 +159,7 @@ func (f *Finder[K]) apart(ctx context.Context, e *entry[K], v fold.View) (*entry
 	return own, err
 }
 
-// indexed calls do with an index of all records of a view.
+// indexed calls do with an index that contains all records of a view.
 func (f *Finder[K]) indexed(ctx context.Context, e *entry[K], v fold.View, do func(*Index) error) error {
 	return e.locked(ctx, func() error {
 		if e.index == nil || e.creation != v.Creation() || e.edition < v.Edition() {
@@ -173,7 +174,7 @@ func (f *Finder[K]) indexed(ctx context.Context, e *entry[K], v fold.View, do fu
 	})
 }
 
-// extend adds the records of a view that an index lacks.
+// extend adds the records of a view that the index does not contain yet.
 func (f *Finder[K]) extend(ctx context.Context, x *Index, key K, v fold.View) error {
 	if x.Seq() >= v.Seq() {
 		return nil

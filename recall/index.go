@@ -17,49 +17,49 @@ type Index struct {
 	splitter  splitter
 	seq       uint64
 	docs      []doc
-	line      []int32 // the docs that are regular events, in their order
+	line      []int32 // the docs of regular events, in order
 	lanes     []lane
 	laneOf    map[lane]int32
-	words     uint64         // of all docs
-	places    map[term]int32 // in postings
-	inflected map[term]int32 // in postings, by words as they are written; words with one stem share a posting
+	words     uint64         // number of words in all docs
+	places    map[term]int32 // index in postings
+	inflected map[term]int32 // index in postings, by unstemmed word; words with the same stem share a posting
 	postings  []posting
-	similar   map[term]int32 // by the forms of words: the last of their links
+	similar   map[term]int32 // by form: 1 + index in links of the form's last entry
 	links     []link
 	counts    []count // of the event that is being added
-	more      int     // bytes in the postings' lists
+	more      int     // total size of the postings' lists in bytes
 }
 
 // doc is an indexed event.
 type doc struct {
-	seq     uint64 // of its record
-	before  uint64 // words of all events before it
+	seq     uint64 // seq of its record
+	before  uint64 // number of words in all earlier docs
 	time    int64  // Unix time in microseconds
-	index   int32  // among the events of its record
+	index   int32  // index among the events of its record
 	line    int32  // index in line, or -1 if the event is not regular
-	lane    int32  // in lanes
+	lane    int32  // index in lanes
 	summary bool
-	shown   bool // it has text that a model is shown
+	shown   bool // the event has text that models see
 }
 
-// lane is the branch and the isolation scope that events belong to.
+// lane is the branch and the isolation scope of events.
 type lane struct{ branch, scope string }
 
-// posting lists the events that have a term, and how often. Most terms have one event, so the first one is not
-// in the list.
+// posting lists the events that contain a term, with the number of occurrences. Most terms occur in only one event, so
+// the first event is stored outside the list.
 type posting struct {
-	first  int32 // event
+	first  int32 // the first event
 	last   int32
-	firstN int32  // occurrences in the first event
+	firstN int32  // number of occurrences in the first event
 	docs   int32  // number of events
-	count  int32  // index in counts, if it is there
-	more   []byte // of each other event, as varints: twice the distance from the event before, plus 1 if it has the term once; else also the occurrences
+	count  int32  // index in counts, if counts has an entry for this posting
+	more   []byte // varints for each further event: twice the distance from the previous event, plus 1 if the term occurs once; otherwise followed by the number of occurrences
 }
 
-// link is an entry in the list of the postings of words that share a form.
+// link is an entry in a linked list of the postings whose words share a form.
 type link struct {
 	posting int32
-	next    int32 // 1 + its place in links, or 0
+	next    int32 // 1 + index in links of the next entry, or 0
 }
 
 // count is the number of occurrences of a term in the event that is being added.
@@ -70,15 +70,15 @@ type count struct {
 // Seq returns the seq of the newest record in the index, or 0.
 func (x *Index) Seq() uint64 { return x.seq }
 
-// Bytes estimates the memory of the index.
+// Bytes estimates the memory that the index uses.
 func (x *Index) Bytes() int {
-	const perEntry = 24 // of a map, whose slots are not all in use
+	const perEntry = 24 // bytes of a map entry, including unused slots
 	return cap(x.docs)*int(unsafe.Sizeof(doc{})) + cap(x.line)*int(unsafe.Sizeof(int32(0))) + cap(x.postings)*int(unsafe.Sizeof(posting{})) + x.more +
 		cap(x.links)*int(unsafe.Sizeof(link{})) + (len(x.places)+len(x.inflected)+len(x.similar))*perEntry
 }
 
-// Add adds a record, which must be newer than all records of the index. If a patch inserts copies of logged events
-// (with cleared or shortened results, or as restored calls), Add leaves the copies out.
+// Add adds a record, which must be newer than all records in the index. It omits copies of logged events that a patch
+// inserted. Such copies have cleared or shortened results, or restored calls.
 func (x *Index) Add(r patch.Record) {
 	x.seq = r.Seq
 	if x.places == nil {
@@ -150,10 +150,10 @@ func (x *Index) add(e *patch.Event, d doc) {
 	x.docs = append(x.docs, d)
 }
 
-// public is the term for text that a model is shown.
+// public returns the term for text that models see.
 func public(t term) term { return t }
 
-// placeOfWord returns the index of the posting of a word.
+// placeOfWord returns the index of a word's posting, and adds the posting if there is none.
 func (x *Index) placeOfWord(word []byte, as func(term) term) int32 {
 	if !inflects(word) {
 		known := len(x.postings)
@@ -173,7 +173,7 @@ func (x *Index) placeOfWord(word []byte, as func(term) term) int32 {
 	return at
 }
 
-// link adds the posting of a new word to the lists of the word's forms.
+// link adds the posting of a new word to the list of each of the word's forms.
 func (x *Index) link(word []byte, at int32, as func(term) term) {
 	for _, form := range forms(word) {
 		form = as(form)
@@ -182,7 +182,7 @@ func (x *Index) link(word []byte, at int32, as func(term) term) {
 	}
 }
 
-// place returns the index of the posting of a term, and adds the posting if there is none.
+// place returns the index of a term's posting, and adds the posting if there is none.
 func (x *Index) place(t term) int32 {
 	at, known := x.places[t]
 	if !known {
@@ -193,7 +193,7 @@ func (x *Index) place(t term) int32 {
 	return at
 }
 
-// count counts an occurrence of the term of a posting in the event that is being added.
+// count counts one occurrence, in the event that is being added, of the term with posting at.
 func (x *Index) count(at int32) {
 	p := &x.postings[at]
 	if int(p.count) >= len(x.counts) || x.counts[p.count].posting != at {
@@ -220,7 +220,7 @@ func (x *Index) post(p *posting, doc, n int32) {
 	x.more += cap(p.more) - before
 }
 
-// each calls f with the events before end and the occurrences in them.
+// each calls f for each event before end, with the number of occurrences.
 func (p *posting) each(end int32, f func(doc, n int32)) {
 	if p.first >= end {
 		return
@@ -242,9 +242,9 @@ func (p *posting) each(end int32, f func(doc, n int32)) {
 	}
 }
 
-// each calls f with the events before end that a term of a query matches, and the occurrences in them; if similar is
-// set, it matches words that share a form. shown leaves out text that no model is shown. each may call f more
-// than once for an event.
+// each calls f for each event before end that matches a query term, with the number of occurrences. If similar is set,
+// it matches the words that share a form with the term instead. If shown is set, it ignores text that no model sees.
+// each may call f several times for one event.
 func (x *Index) each(a *queryTerm, similar, shown bool, end int32, f func(doc, n int32)) {
 	if a.kind == day {
 		is := x.dated(a.date)
@@ -277,12 +277,12 @@ func (x *Index) each(a *queryTerm, similar, shown bool, end int32, f func(doc, n
 	}
 }
 
-// until returns the number of events of records up to a seq.
+// until returns the number of events in records up to seq.
 func (x *Index) until(seq uint64) int32 {
 	return int32(sort.Search(len(x.docs), func(i int) bool { return x.docs[i].seq > seq }))
 }
 
-// wordsBefore returns the number of words of the events before one.
+// wordsBefore returns the number of words in the events before doc.
 func (x *Index) wordsBefore(doc int32) uint64 {
 	if int(doc) == len(x.docs) {
 		return x.words

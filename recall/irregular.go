@@ -2,7 +2,7 @@ package recall
 
 import "strings"
 
-// irregular has the base form of irregular English verbs and plurals.
+// irregular maps the forms of irregular English verbs and plurals to their base form.
 var irregular = func() map[string]string {
 	all := map[string]string{}
 	for forms := range strings.SplitSeq(irregularForms, ";") {
@@ -14,7 +14,7 @@ var irregular = func() map[string]string {
 	return all
 }()
 
-// irregularForms lists forms of words behind their base form.
+// irregularForms lists base forms, each followed by its irregular forms.
 const irregularForms = `bear bore born borne;become became;begin began begun;bend bent;bind bound;bite bit bitten;blow blew blown;
 break broke broken;bring brought;build built;buy bought;catch caught;child children;choose chose chosen;come came;deal dealt;dig dug;
 draw drew drawn;dream dreamt;drink drank drunk;drive drove driven;eat ate eaten;fall fell fallen;feed fed;feel felt;fight fought;

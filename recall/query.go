@@ -7,25 +7,25 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
 )
 
-// MaxQueryBytes is how many bytes of a query count; the rest is ignored.
+// MaxQueryBytes is the number of bytes of a query that are read. The rest is ignored.
 const MaxQueryBytes = 8 << 10
 
-// maxTerms bounds the different words of a query that count, and the identifiers and the dates: the first ones of each.
+// maxTerms limits the words of a query, and separately its identifiers and its dates. Only the first ones count.
 const maxTerms = 64
 
-// Terms are the words, identifiers and dates of a query. There is no syntax: quotes, operators and regular expressions
-// are read as ordinary text. The zero Terms find nothing.
+// Terms are the words, identifiers and dates of a query. Queries have no syntax: quotes, operators and regular
+// expressions are ordinary text. The zero Terms match no event.
 type Terms struct {
 	terms []queryTerm
-	all   bool // the query is empty, so all events that the filter allows are found
+	all   bool // the query is empty, so every event that the filter selects matches
 }
 
 // queryTerm is a word, an identifier or a date of a query.
 type queryTerm struct {
 	kind  kind
 	term  term
-	forms []term // of words that match if the term stands in no log
-	text  string // of an identifier that is not a word
+	forms []term // forms of similar words, used if no log contains the term
+	text  string // text of an identifier that is not a word
 	date  date
 }
 
@@ -35,11 +35,11 @@ type kind uint8
 const (
 	word kind = iota
 	identifier
-	day // or month
+	day // a day or a month
 )
 
-// Parse returns the terms of a query. Common words count only if the query has no others. A query that is empty or
-// white space finds all events, the newest first.
+// Parse returns the terms of a query. Common words count only if the query has no other words. A query that is empty or
+// white space matches all events, newest first.
 func Parse(query string) Terms {
 	query = strings.ToValidUTF8(query[:min(len(query), MaxQueryBytes)], " ")
 	var s splitter
@@ -87,10 +87,10 @@ func Parse(query string) Terms {
 	return t
 }
 
-// IsZero reports whether the terms find no event in any log.
+// IsZero reports whether the terms match no event in any log.
 func (t Terms) IsZero() bool { return len(t.terms) == 0 && !t.all }
 
-// isCommon has words of nearly every text: English, German, Russian.
+// isCommon has the most frequent words of English, German and Russian.
 var isCommon = func() map[string]bool {
 	all := map[string]bool{}
 	for word := range strings.FieldsSeq(commonWords) {

@@ -8,47 +8,47 @@ import (
 	"time"
 )
 
-// Filter selects events. The zero value selects all events but summaries.
+// Filter selects events. The zero value selects all events except summaries.
 type Filter struct {
-	Author string // only events of this author; "" means any
-	Tool   string // only events with a call or a response of this tool; "" means all
+	Author string // only events of this author; "" means any author
+	Tool   string // only events with a call or response of this tool; "" means all events
 
-	From, To uint64 // only records with seqs from From to To, both included; 0 means no limit
+	From, To uint64 // only records with seqs from From through To; 0 means no limit
 
 	Since, Until time.Time // only events at or after Since and before Until, to the microsecond; zero means no limit
 
-	Summaries bool // also finds summaries
+	Summaries bool // also select summaries
 
-	// ShownToModel leaves out text that no model is shown: state changes, and events by which ADK asks for
-	// credentials and confirmations.
+	// ShownToModel excludes text that no model sees: state changes, and ADK's requests for credentials and
+	// confirmations.
 	ShownToModel bool
 }
 
 // Doc identifies an event in an index.
 type Doc struct {
-	Seq           uint64 // of the event's record
-	Index         int    // among the events of the record
+	Seq           uint64 // seq of the event's record
+	Index         int    // index among the record's events
 	Branch, Scope string
 }
 
 // Match is an event that [Index.Search] found.
 type Match struct {
-	Seq   uint64 // of the event's record
-	Index int    // among the events of the record
+	Seq   uint64 // seq of the event's record
+	Index int    // index among the record's events
 
 	Summary bool // the event is marked as a summary, or a patch of type summarise inserted it
 	Score   float64
 }
 
-// Stats count the events of one or several logs, and the events that match each term of a query. The zero value counts
-// no log.
+// Stats counts the events and words of one or more logs, and the events that match each term of a query. The zero value
+// counts no log.
 type Stats struct {
 	events         int
 	words          uint64
-	exact, similar []int // events, by term; similar only if exact is 0
+	exact, similar []int // number of events by term; similar is set only if exact is 0
 }
 
-// Stats returns the counts of the log up to the seq through. shown must equal [Filter.ShownToModel] of the search.
+// Stats returns the counts of the log up to seq through. shown must be equal to [Filter.ShownToModel] of the search.
 func (x *Index) Stats(t Terms, through uint64, shown bool) Stats {
 	end := x.until(through)
 	s := Stats{events: int(end), words: x.wordsBefore(end)}
@@ -66,7 +66,7 @@ func (x *Index) Stats(t Terms, through uint64, shown bool) Stats {
 	return s
 }
 
-// Add adds the counts of another log, for the same terms. Scores of several logs are comparable if each log is searched
+// Add adds the counts of another log for the same terms. To make the scores of several logs comparable, search each log
 // with the sum of their Stats.
 func (s *Stats) Add(o Stats) {
 	s.events += o.events
@@ -87,30 +87,32 @@ func (s *Stats) finds(t Terms) bool {
 	return t.all && s.events > 0 || slices.ContainsFunc(s.exact, some) || slices.ContainsFunc(s.similar, some)
 }
 
-// weight is the inverse document frequency of BM25 for a term that n events have, in the form that is never negative.
+// weight returns the inverse document frequency of a term that occurs in the given number of events, in BM25's variant
+// that is never negative.
 func (s *Stats) weight(events int) float64 {
 	n := float64(events)
 	return math.Log(1 + (float64(s.events)-n+0.5)/(n+0.5))
 }
 
-// Parameters of the ranking. It is BM25 (Robertson and Zaragoza, 2009) with k1 and b as usual for short texts.
-// The words of the regular events beside an event count too, less with distance, since an answer often lacks the
-// words of its question. Identifiers and dates count only for the event that has them; identifiers have a weight
-// that ranks it before events with other words.
+// Parameters of the ranking, which is BM25 (Robertson and Zaragoza, 2009) with common values of k1 and b for short
+// texts. For each event, the words of neighbouring regular events count too, less with distance, because an answer
+// often lacks the words of its question. Identifiers and dates count only for the event that contains them. idWeight
+// ranks events with an identifier before events with other words.
 const (
 	saturation = 1.2 // k1
 	lengthPart = 0.4 // b
 	idWeight   = 8
-	similarity = 0.7 // the weight of a word similar to one that stands in none of the logs
+	similarity = 0.7 // weight of a similar word, used if no log contains the word itself
 )
 
 var besides = [...]float64{0.5, 0.25}
 
-// Search yields the events of records up to the seq through that have a term of the query, or are next to an event that
-// has a term. The best come first, and with equal scores the newest. If only is not nil, events for which it returns
-// false are not yielded, and do not raise the score of their neighbours. Search calls only at most once for an event.
-// The order depends only on these records and the arguments. Search takes time linear in the number of events and of
-// occurrences of the terms.
+// Search yields the events of records up to seq through that contain a term of the query, or that are near such an
+// event. The best come first. Of events with equal scores, the newest comes first.
+//
+// If only is not nil, events for which it returns false are not yielded and do not raise the scores of neighbours. only
+// is called at most once per event. The result depends only on these records and the arguments. The running time is
+// linear in the number of events and occurrences of the terms.
 func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc) bool) iter.Seq[Match] {
 	return func(yield func(Match) bool) {
 		end := x.until(through)
@@ -133,7 +135,7 @@ func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc
 	}
 }
 
-// allowed returns a function that reports only of an event before end, and calls it at most once for each.
+// allowed returns a function that caches the results of only, so that only is called at most once per event.
 func (x *Index) allowed(only func(Doc) bool, end int32) func(int32) bool {
 	if only == nil {
 		return func(int32) bool { return true }
@@ -155,7 +157,7 @@ func (x *Index) allowed(only func(Doc) bool, end int32) func(int32) bool {
 // score returns the scores of the events before end.
 func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int32) bool) []float64 {
 	scores := make([]float64, end)
-	near := make([]float64, end) // the frequency of a word in an event and, weighted, beside it
+	near := make([]float64, end) // frequency of a word in an event and, weighted, in its neighbours
 	var touched []int32
 	mean := float64(s.words)/float64(max(1, s.events)) + 1
 	add := func(d int32, often float64) {
@@ -180,7 +182,7 @@ func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int3
 			if !allowed(d) {
 				return
 			}
-			if a.kind != word { // for the event alone
+			if a.kind != word { // only for the event itself
 				scores[d] += weight
 				return
 			}
@@ -206,7 +208,7 @@ func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int3
 	return scores
 }
 
-// filter returns a function that reports whether a filter selects an event before end.
+// filter returns a function that reports whether f selects an event before end.
 func (x *Index) filter(f Filter, end int32) func(doc int32) bool {
 	author, tool := x.allHaving(f.Author, termOf(seedAuthor, f.Author), end), x.allHaving(f.Tool, termOf(seedTool, f.Tool), end)
 	since, until := int64(math.MinInt64), int64(math.MaxInt64)
@@ -223,7 +225,7 @@ func (x *Index) filter(f Filter, end int32) func(doc int32) bool {
 	}
 }
 
-// allHaving reports of each event before end whether it has a term, and returns nil for an empty name.
+// allHaving reports for each event before end whether it contains a term. It returns nil if name is "".
 func (x *Index) allHaving(name string, t term, end int32) []bool {
 	if name == "" {
 		return nil
@@ -233,7 +235,7 @@ func (x *Index) allHaving(name string, t term, end int32) []bool {
 	return all
 }
 
-// microsOf is the Unix time in microseconds, or the nearest one that an int64 has.
+// microsOf returns the Unix time in microseconds, limited to the range of int64.
 func microsOf(t time.Time) int64 {
 	const most = math.MaxInt64 / 1_000_000
 	return max(-most, min(t.Unix(), most-1))*1_000_000 + int64(t.Nanosecond())/1_000
@@ -245,7 +247,7 @@ type scored struct {
 	score float64
 }
 
-// ranked is a heap with the best on top.
+// ranked is a heap of events, the best first.
 type ranked []scored
 
 func (r ranked) Len() int { return len(r) }

@@ -11,9 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Reading returns an event as text to read page by page: a paragraph for each part of its content, and a paragraph for
-// an error message. Calls are shown as JSON and results as by [Original]. Data and files are described, and thoughts
-// are left out.
+// Reading returns an event as text. Each part of its content is a paragraph, and so is its error message. Calls are
+// shown as JSON, and results in the form of [Original]. Data and files are described. Thoughts are left out.
 func Reading(e *patch.Event) string {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
@@ -43,10 +42,12 @@ func Reading(e *patch.Event) string {
 	return strings.Join(said, "\n\n")
 }
 
-// Page returns a part of the text that begins at offset and has at most the given number of estimated tokens, but at
-// least one character, even if that takes two tokens. next is the offset of the next page, or -1 if there is none.
-// Offsets are in bytes. An offset inside a character is moved to the character's beginning, and a negative offset to
-// the beginning of the text. All pages joined give the text.
+// Page returns a page of text that begins at offset and has at most the given number of estimated tokens. A page has at
+// least one character, even if that character takes two tokens. next is the offset of the next page, or -1 if there is
+// none. All pages together are the text.
+//
+// Offsets are in bytes. If offset is inside a character, the page begins at that character. A negative offset counts as
+// 0.
 func Page(text string, offset, tokens int) (page string, next int) {
 	offset = min(max(offset, 0), len(text))
 	for offset > 0 && offset < len(text) && !utf8.RuneStart(text[offset]) {

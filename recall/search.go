@@ -18,34 +18,35 @@ const (
 	MaxLimit     = 1000
 )
 
-// Search is a query over a session, with its filters.
+// Search is a query over a session with filters.
 type Search struct {
 	Query string // see [Parse]
 	Filter
 
-	// View limits the search to this view's records. nil means the newest view.
+	// View limits the search to the records of this view. nil means the newest view.
 	View *fold.View
 
-	// Hidden leaves out visible events.
+	// Hidden excludes visible events.
 	Hidden bool
 
-	// Represented leaves out events that a model would not see without compaction. These are events that were cut by
-	// hand, truncated or rewound: they are neither visible nor represented, for example by a summary
-	// ([fold.Places.IsRepresented]). Text that [Filter.ShownToModel] leaves out is left out too. Sees, if not nil,
-	// leaves out the events of branches and isolation scopes for which it returns false; it must not call the Finder.
-	// Events left out by Represented or Sees do not raise the score of their neighbours.
+	// Represented excludes events that a model would not see even without compaction: events that are neither visible
+	// nor represented by a visible event such as a summary ([fold.Places.IsRepresented]). These are events that a user
+	// cut, truncated or rewound. Represented also implies [Filter.ShownToModel].
+	//
+	// Sees, if not nil, excludes the events of the branches and isolation scopes for which it returns false. It must
+	// not call the Finder. Events that Represented or Sees excludes do not raise the scores of neighbours.
 	Represented bool
 	Sees        func(branch, scope string) bool
 
-	// Redact, if not nil, replaces secrets by placeholders in the events and snippets of hits. It does not change
-	// which events are found: a caller that searches for a secret learns its position.
+	// Redact, if not nil, replaces secrets with placeholders in the events and snippets of hits. It does not affect
+	// which events match, so a caller who searches for a secret learns where it occurs.
 	Redact *redact.Redactor
 
-	Limit   int // the maximum number of hits; 0 means [DefaultLimit], and the upper limit is [MaxLimit]
-	Snippet int // the maximum length of a snippet in characters; 0 means [DefaultSnippetRunes]
+	Limit   int // maximum number of hits, at most [MaxLimit]; 0 means [DefaultLimit]
+	Snippet int // maximum length of a snippet in characters; 0 means [DefaultSnippetRunes]
 }
 
-// Validate returns an error if a field is out of range. The error names the field and matches [patch.ErrInvalid].
+// Validate checks the fields. The error matches [patch.ErrInvalid] and names the invalid field.
 func (s Search) Validate() error {
 	bad := func(field, format string, args ...any) error {
 		return &patch.FieldError{Field: "Search." + field, Problem: fmt.Sprintf(format, args...)}
@@ -66,25 +67,26 @@ func (s Search) Validate() error {
 // Hit is an event that a [Finder] found.
 type Hit[K comparable] struct {
 	Key     K            `json:"key"`
-	Seq     uint64       `json:"seq"`            // of the event's record
-	Index   int          `json:"index"`          // among the events of the record; above 0 only in patches
+	Seq     uint64       `json:"seq"`            // seq of the event's record
+	Index   int          `json:"index"`          // index among the record's events; above 0 only in patches
 	Event   *patch.Event `json:"event,omitzero"` // as logged, or redacted
-	Summary bool         `json:"summary"`        // the event is a summary
-	Score   float64      `json:"score"`          // the higher the better; comparable within one search only
+	Summary bool         `json:"summary"`        // whether the event is a summary
+	Score   float64      `json:"score"`          // higher is better; comparable only within one search
 	Snippet Snippet      `json:"snippet"`
-	Place   fold.Place   `json:"place"` // the visible index, or the patch that hides the event
+	Place   fold.Place   `json:"place"` // the event's visible index, or the patch that hides the event
 }
 
-// Search returns the events of a session that match the query, the best first. The result depends on the search and the
-// view's records only, not on the state of the cache. Errors are those of the log or of [Search.Validate].
+// Search returns the events of a session that match the query, best first. The result depends only on s and the view's
+// records, not on the state of the cache. Errors come from the log or [Search.Validate].
 func (f *Finder[K]) Search(ctx context.Context, key K, s Search) ([]Hit[K], error) {
 	one := func(yield func(K, error) bool) { yield(key, nil) }
 	return f.SearchAll(ctx, one, func(K, error) bool { return false }, s)
 }
 
-// SearchAll searches several sessions and ranks their events together; s.View must be nil. If a session cannot be read,
-// SearchAll calls skip with the error, and leaves the session out if skip returns true. An error from keys ends the
-// search. An index beyond the finder's memory limit is built twice: to count words, and to rank.
+// SearchAll searches several sessions and ranks their events together. s.View must be nil. If a session cannot be read,
+// SearchAll calls skip with the error. If skip returns true, the session is left out, and otherwise the search ends
+// with the error. An error from keys also ends the search. If the indexes exceed the finder's memory limit, some are
+// built twice: to count words, and to rank.
 func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], skip func(K, error) bool, s Search) ([]Hit[K], error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -97,7 +99,7 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 	if terms.IsZero() {
 		return nil, nil
 	}
-	var in []*entry[K] // of sessions that match, kept for the second pass
+	var in []*entry[K] // sessions that match, for the second loop
 	defer func() {
 		for _, e := range in {
 			f.release(e)
@@ -123,7 +125,7 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 			f.release(e)
 		case len(in) > 0 && held+size > f.limit:
 			f.release(e)
-			in = append(in, newEntry(key)) // a placeholder, until the second pass
+			in = append(in, newEntry(key)) // a placeholder until the second loop
 		default:
 			held += size
 			in = append(in, e)
@@ -156,7 +158,7 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 	return hits, nil
 }
 
-// begin returns a session's entry, which the caller releases, and the counts of its log.
+// begin returns a session's entry and the statistics of its log. The caller must release the entry.
 func (f *Finder[K]) begin(ctx context.Context, key K, s Search, terms Terms) (e *entry[K], own Stats, err error) {
 	e = f.acquire(key)
 	if s.View != nil {
@@ -184,19 +186,19 @@ func (f *Finder[K]) sizeOf(e *entry[K]) int {
 	return e.bytes
 }
 
-// look calls do with the index of an entry and the view that is searched.
+// look calls do with the index of an entry and the view to search.
 func (f *Finder[K]) look(ctx context.Context, e *entry[K], s Search, do func(*Index, fold.View) error) (err error) {
 	var v fold.View
 	if s.View != nil {
 		v = *s.View
 	} else if v, err = f.log.View(ctx, e.key); err != nil {
-		f.Forget(e.key) // it may be gone
+		f.Forget(e.key) // the session may have been deleted
 		return err
 	}
 	return f.indexed(ctx, e, v, func(x *Index) error { return do(x, v) })
 }
 
-// search finds the best events of one session.
+// search returns the best events of one session.
 func (f *Finder[K]) search(ctx context.Context, e *entry[K], s Search, terms Terms, stats Stats) (hits []Hit[K], err error) {
 	var v fold.View
 	err = f.look(ctx, e, s, func(x *Index, view fold.View) error {
@@ -223,12 +225,12 @@ func (f *Finder[K]) search(ctx context.Context, e *entry[K], s Search, terms Ter
 	return hits, f.readEvents(ctx, e.key, v, hits)
 }
 
-// only returns a function that reports whether an event counts in a search, or nil if all do.
+// only returns a function that reports whether an event counts in a search. It returns nil if all events count.
 func (s Search) only(places *fold.Places) func(Doc) bool {
 	if !s.Represented && s.Sees == nil {
 		return nil
 	}
-	type alike struct { // events hidden by one patch, of one lane
+	type alike struct { // events of one lane that the same patch hides
 		by   uint64
 		lane lane
 	}

@@ -13,24 +13,28 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Author is the author of the patches that replace large results by shortened results.
+// Author is the author of the patches that replace long results with shortened copies.
 const Author = "recall"
 
-// MinResultTokens is the minimum limit of [Shorten], since the notes about omissions need room too.
+// MinResultTokens is the minimum limit of [Shorten]. Notes about omissions need this much room.
 const MinResultTokens = 200
 
-// shortenedKey is the member of a shortened result that marks it as one.
+// shortenedKey is the member that marks a result as shortened.
 const shortenedKey = "shortened"
 
 // Shorten returns a replacement for e, an event of the record with the given seq. It returns nil if no function
-// response in e has more than maxTokens estimated tokens. The replacement shortens each such response to half of
-// maxTokens: long texts and lists keep their beginning and end, and objects keep their keys if there is room. Media
-// beside a response stay and do not count. Two kinds of responses are never shortened: those with media among their
-// members, and those of [SearchTool] and [ReadTool]. The response's member "shortened" has the handle for ReadTool:
-// handle, a slash and the index of the part. Names and ids of calls stay. The replacement has an id from newID and no
-// state delta.
+// response in e has more than maxTokens estimated tokens. If maxTokens is below [MinResultTokens], MinResultTokens
+// applies.
 //
-// A limit below [MinResultTokens] means MinResultTokens. An error means that the event could not be rebuilt.
+// In the replacement, each longer response has half of maxTokens. Long texts and lists keep their beginning and end.
+// Objects keep their keys if there is room. The response's member "shortened" has the handle for [ReadTool], which
+// consists of handle, a slash and the index of the part. Names and ids of calls do not change. The replacement has an
+// id from newID and no state delta.
+//
+// Responses of [SearchTool] and ReadTool are never shortened, and neither are responses with media in their members.
+// Media that accompany a response are kept and do not count.
+//
+// The error is not nil if the event cannot be rebuilt.
 func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, maxTokens int) (*patch.Event, error) {
 	if e.EstimatedTokens() <= maxTokens {
 		return nil, nil
@@ -55,10 +59,10 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 	return in, err
 }
 
-// Shortener returns a function for store.AppendOptions.Follow: for an appended event with a result of more than
-// maxTokens it returns a patch by [Author] that replaces the event by that of [Shorten]. The patch keeps the state and
-// can be reverted. newID returns the id of the replacement; handle returns the handle of a record's event for
-// [ReadTool].
+// Shortener returns a function for store.AppendOptions.Follow. If an appended event has a result of more than
+// maxTokens, the function returns a patch by [Author] that replaces the event with the result of [Shorten]. The patch
+// keeps the state and can be reverted. newID returns the id of the replacement. handle returns the handle of a record's
+// event for [ReadTool].
 func Shortener(maxTokens int, newID func() string, handle func(r patch.Record) string) func(fold.View, patch.Record) (*patch.PatchEvent, error) {
 	return func(v fold.View, r patch.Record) (*patch.PatchEvent, error) {
 		if r.Event.EstimatedTokens() <= maxTokens {
@@ -79,8 +83,8 @@ func Shortener(maxTokens int, newID func() string, handle func(r patch.Record) s
 	}
 }
 
-// shortPart returns the JSON of a part with its function response shortened; if bare, the response has no member
-// but the one of shortenedKey.
+// shortPart returns the JSON of a part with its function response shortened. If bare is set, the response has only the
+// member shortenedKey.
 func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMessage {
 	response := records.JSON(p.Response)
 	note := fmt.Sprintf("This is a part of a result of %d characters. %s reads it whole, page by page, with the handle %q.",
@@ -111,10 +115,11 @@ func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMe
 	return replaced(records.JSON(p.JSON), `"functionResponse"`, all)
 }
 
-// noteOfMedia bytes are less than a medium takes, and more than a note in its place differs otherwise.
+// noteOfMedia is a number of bytes. Replacing media with a note shortens a response by more than this number, and other
+// differences are smaller.
 const noteOfMedia = 64
 
-// hasMedia reports whether media stand among the members of a response: a part says a note in their place.
+// hasMedia reports whether the members of a response contain media, which p.Response replaces with a note.
 func hasMedia(p patch.Part) bool {
 	for _, m := range membersOf(records.JSON(p.Value)) {
 		if m.key == `"response"` {
@@ -124,7 +129,7 @@ func hasMedia(p patch.Part) bool {
 	return false
 }
 
-// freeKey returns a key, quoted, that no member has.
+// freeKey returns key, quoted, with a number appended if a member already has that key.
 func freeKey(members []member, key string) string {
 	taken := make(map[string]bool, len(members))
 	for _, m := range members {
@@ -137,7 +142,7 @@ func freeKey(members []member, key string) string {
 	return free
 }
 
-// replaced returns an object with another value of a member.
+// replaced returns an object with the value of one member replaced.
 func replaced(object json.RawMessage, key string, value json.RawMessage) json.RawMessage {
 	members := membersOf(object)
 	for i := range members {
@@ -148,8 +153,8 @@ func replaced(object json.RawMessage, key string, value json.RawMessage) json.Ra
 	return objectOf(members)
 }
 
-// Original returns a logged function response as text. If the response's only member is a text, Original returns that
-// text, otherwise the compact JSON of the response. Media that the function returned are not included.
+// Original returns a logged function response as text. If the response's only member is a string, Original returns that
+// string. Otherwise it returns the response as compact JSON. Media that accompany the response are not included.
 func Original(p patch.Part) string {
 	response := records.JSON(p.Response)
 	if all := membersOf(response); len(all) == 1 && all[0].value[0] == '"' {
@@ -167,7 +172,7 @@ type member struct {
 	value json.RawMessage
 }
 
-// membersOf returns the members of a JSON object in their order, and none of another value.
+// membersOf returns the members of a JSON object in order. For any other value it returns none.
 func membersOf(text json.RawMessage) (all []member) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -206,14 +211,14 @@ func quoted(text string) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(text) // of a string, to memory
+	_ = e.Encode(text) // cannot fail for a string
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// maxShrinkDepth bounds the depth to which values are shrunk, since each level parses the rest of the value.
+// maxShrinkDepth limits the depth to which values are shortened, because each level parses the rest of the value again.
 const maxShrinkDepth = 8
 
-// shrink returns a JSON value of about room characters with the beginning and the end of a value at a depth.
+// shrink shortens a JSON value to about room characters. It keeps the beginning and the end.
 func shrink(text json.RawMessage, room, depth int) json.RawMessage {
 	size := utf8.RuneCount(text)
 	switch {
@@ -229,10 +234,10 @@ func shrink(text json.RawMessage, room, depth int) json.RawMessage {
 	return quoted(leftOut(size, "characters")) // a long number, or a value below maxShrinkDepth
 }
 
-// leftOut is the note about n omitted elements.
+// leftOut returns a note about n omitted elements.
 func leftOut(n int, of string) string { return fmt.Sprintf("[… %d %s left out …]", n, of) }
 
-// noteRoom is the number of characters of a note by leftOut.
+// noteRoom is the number of characters reserved for a note by leftOut.
 const noteRoom = 40
 
 // shrinkText returns the beginning and the end of a text.
@@ -242,7 +247,7 @@ func shrinkText(text json.RawMessage, room int) json.RawMessage {
 		return quoted(leftOut(len(text), "characters"))
 	}
 	runes := []rune(said)
-	// Escapes take room too, so the text is cut until it fits.
+	// Escapes take room too, so shorten the text until it fits.
 	for keep := min(room-noteRoom, len(runes)); keep > 0; keep = keep * 3 / 4 {
 		head, tail := keep-keep/3, keep/3
 		short := quoted(string(runes[:head]) + leftOut(len(runes)-head-tail, "characters") + string(runes[len(runes)-tail:]))
@@ -253,12 +258,12 @@ func shrinkText(text json.RawMessage, room int) json.RawMessage {
 	return quoted(leftOut(len(runes), "characters"))
 }
 
-// shrinkObject shrinks the longest members of an object to one length. If the keys alone take more than the
-// room, it leaves out the last members.
+// shrinkObject shortens the longest members of an object to the same length. If the keys alone exceed the room, it
+// omits the last members.
 func shrinkObject(text json.RawMessage, room, depth int) json.RawMessage {
 	members := membersOf(text)
 	sizes := make([]int, len(members))
-	kept, keys, values := 0, 2, 0 // members, and characters of their keys and values
+	kept, keys, values := 0, 2, 0 // number of members, and characters of their keys and values
 	for i, m := range members {
 		sizes[i] = utf8.RuneCount(m.value)
 		least := min(sizes[i], noteRoom)
@@ -281,7 +286,7 @@ func shrinkObject(text json.RawMessage, room, depth int) json.RawMessage {
 	return objectOf(members)
 }
 
-// level returns the greatest length such that the sum fits into the room if longer ones are cut to it.
+// level returns the greatest length such that the sum of the sizes, each limited to that length, is at most room.
 func level(sizes []int, room int) int {
 	low, high := 0, max(room, 0)
 	for low < high {
@@ -302,7 +307,7 @@ func level(sizes []int, room int) int {
 // shrinkList returns the beginning and the end of a list.
 func shrinkList(text json.RawMessage, room, depth int) json.RawMessage {
 	var all []json.RawMessage
-	_ = json.Unmarshal(text, &all) // a list
+	_ = json.Unmarshal(text, &all) // text is a list
 	room -= noteRoom + 2
 	var head, tail []json.RawMessage
 	for taken := 0; len(head) < len(all); {
@@ -322,7 +327,7 @@ func shrinkList(text json.RawMessage, room, depth int) json.RawMessage {
 		taken += size
 		tail = append(tail, last)
 	}
-	if len(head) == 0 && len(all) > 0 { // the first one is long by itself
+	if len(head) == 0 && len(all) > 0 { // the first element is too long
 		head = append(head, shrink(all[0], max(room*2/3-1, 1), depth+1))
 	}
 	parts := make([]string, 0, len(head)+len(tail)+1)

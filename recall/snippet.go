@@ -13,16 +13,18 @@ import (
 // DefaultSnippetRunes is the default length of snippets in characters.
 const DefaultSnippetRunes = 240
 
-// Snippet is a piece of an event's text, in one line.
+// Snippet is an excerpt of an event's text on one line.
 type Snippet struct {
 	Text  string   `json:"text"`
-	Marks [][2]int `json:"marks,omitempty"` // the bytes of Text where words of the query begin and end, ascending
+	Marks [][2]int `json:"marks,omitempty"` // byte ranges in Text of the query's words, in ascending order
 }
 
-// SnippetOf returns the piece of an event's text with the most terms of a query. It has at most runes characters; 0
-// means [DefaultSnippetRunes]. If the text has no term, similar words count; if it has no similar word either, the
-// piece is the text's beginning. White space becomes one space. An ellipsis marks a cut. shown leaves out the same text
-// as [Filter.ShownToModel].
+// SnippetOf returns the excerpt of an event's text that contains the most terms of a query. It has at most the given
+// number of characters. 0 means [DefaultSnippetRunes]. If the text contains no term, similar words count. If it
+// contains no similar word, the excerpt is the beginning of the text.
+//
+// Each run of white space becomes one space. An ellipsis marks a cut. If shown is set, text that no model sees is left
+// out, as with [Filter.ShownToModel].
 func SnippetOf(e *patch.Event, t Terms, runes int, shown bool) Snippet {
 	if runes <= 0 {
 		runes = DefaultSnippetRunes
@@ -60,7 +62,8 @@ type mark struct {
 	what       int // index of the term
 }
 
-// marks returns the terms in a text, or if similar is set, also words similar to them, in order and without overlaps.
+// marks returns the positions of the terms in a text, in order and without overlaps. If similar is set, words that are
+// similar to the terms count too.
 func (t Terms) marks(text string, similar bool) []mark {
 	what := make(map[term]int, len(t.terms))
 	for i, a := range t.terms {
@@ -74,7 +77,7 @@ func (t Terms) marks(text string, similar bool) []mark {
 			}
 		}
 	}
-	known := map[term]int{} // by words as they are written: the index of the term, or -1
+	known := map[term]int{} // unstemmed word → index of the term, or -1
 	indexOf := func(word []byte) int {
 		as := written(word)
 		i, there := known[as]
@@ -118,7 +121,7 @@ func (t Terms) marks(text string, similar bool) []mark {
 			all = append(all, mark{start, from, i})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b mark) int { // of two that overlap, the longer one or the identifier
+	slices.SortStableFunc(all, func(a, b mark) int { // of overlapping marks, prefer the longer one, then the identifier
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(b.what, a.what))
 	})
 	apart := all[:0]
@@ -138,8 +141,8 @@ func partOfWord(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.Is(unicode.Mn, r)
 }
 
-// window returns the first piece of the given number of characters with the greatest weight of different marks.
-// Identifiers weigh as in the ranking.
+// window returns the first excerpt of the given number of characters in which the different marks have the greatest
+// weight. Identifiers have the same weight as in the ranking.
 func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 	if utf8.RuneCountInString(text) <= runes {
 		return 0, len(text)
@@ -167,7 +170,7 @@ func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 			break
 		}
 	}
-	// A quarter of the piece comes before the first mark, as context.
+	// A quarter of the excerpt precedes the first mark as context.
 	start = from
 	for n := runes / 4; n > 0 && start > 0; n-- {
 		_, size := utf8.DecodeLastRuneInString(text[:start])
@@ -188,10 +191,10 @@ func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 	return start, end
 }
 
-// maxWindows bounds the number of places tried for a window.
+// maxWindows limits the number of positions that window tries.
 const maxWindows = 1000
 
-// advance returns the number of bytes of the first characters of a text.
+// advance returns the number of bytes of the first runes of a text.
 func advance(text string, runes int) int {
 	for i := range text {
 		if runes == 0 {

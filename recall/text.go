@@ -8,13 +8,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// notShown has the calls that ADK makes to itself. No model is shown an event with such a call, or with its
-// response, which may be a secret.
+// notShown has the names of ADK's internal calls. No model sees an event with such a call or its response, which may
+// contain a secret.
 var notShown = map[string]bool{records.RequestCredential: true, records.RequestConfirmation: true}
 
-// Text returns the text of an event that models see and searches look through, in lines: the texts of its content, the
-// names and arguments of calls, the results of tools, transcriptions, and error messages. It leaves out thoughts, the
-// bytes of files, calls and responses of [SearchTool] and [ReadTool], and events by which ADK asks for credentials and
+// Text returns the text of an event that models see and searches use, one line for each of the following: texts, names
+// and arguments of calls, results of tools, transcriptions, and error messages. It omits thoughts, file contents, and
+// calls and responses of [SearchTool] and [ReadTool]. It returns "" for ADK's requests for credentials and
 // confirmations.
 func Text(e *patch.Event) string {
 	recalls := false
@@ -30,13 +30,13 @@ func Text(e *patch.Event) string {
 	return identifiers.Text(e)
 }
 
-// beside is the text of an event without calls and responses of the recall tools.
+// beside returns the text of an event without the calls and responses of the recall tools.
 func beside(e *patch.Event) string {
 	var said strings.Builder
 	for _, p := range e.Parts() {
 		switch k := p.Kind; {
 		case p.Thought, k == patch.PartData, (k == patch.PartCall || k == patch.PartResponse) && isRecall(p.Name):
-		case k == patch.PartText: // also spoken words, which have no part
+		case k == patch.PartText: // also transcriptions, which are not parts of the content
 			said.WriteString(p.Text + "\n")
 		case k == patch.PartResponse: // without the data of images
 			said.WriteString(p.Name + "\n" + identifiers.Values(records.JSON(p.Response)))
@@ -47,7 +47,7 @@ func beside(e *patch.Event) string {
 	return said.String()
 }
 
-// privateText is the searched text of an event that no model is shown: state changes, and requests of ADK.
+// privateText returns the searchable text of an event that no model sees: state changes and ADK's internal requests.
 func privateText(e *patch.Event) string {
 	var said strings.Builder
 	for p := range e.FunctionParts() {
@@ -65,8 +65,8 @@ func privateText(e *patch.Event) string {
 	return said.String()
 }
 
-// isCopy reports whether an event that a patch inserted is marked as a copy of another event: with results
-// cleared or shortened, or of a call that was restored.
+// isCopy reports whether a patch inserted the event as a copy of another event. Copies have cleared or shortened
+// results, or contain a restored call.
 func isCopy(e *patch.Event) bool {
 	if _, ok := e.Origin(); ok {
 		return true

@@ -5,8 +5,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The names of the tools by which an agent searches and reads its session's log. Their calls and results are
-// not searched, since they repeat logged events.
+// Names of the tools with which an agent searches and reads its session's log. Their calls and results are not
+// searched, because they repeat logged events.
 const (
 	SearchTool = traces.SearchTool
 	ReadTool   = traces.ReadTool
@@ -14,18 +14,19 @@ const (
 
 func isRecall(tool string) bool { return traces.IsRecall(tool) }
 
-// The default limits of a call of [SearchTool]: estimated tokens, and events.
+// Default limits of a call of [SearchTool].
 const (
 	DefaultCallTokens = 2_000
 	DefaultResults    = 8
 )
 
 const (
-	AroundTokens = 40 // estimated tokens of overhead, for each event of a result and for the whole result
-	LeastPiece   = 60 // the minimum tokens of an event's text; a result without room for them has fewer events
+	AroundTokens = 40 // estimated tokens of overhead for each event in a result, and for the whole result
+	LeastPiece   = 60 // minimum tokens of an event's text; if there is no room for them, a result has fewer events
 )
 
-// PieceRunes returns how many characters of text each event gets in a result of the given numbers of tokens and events.
+// PieceRunes returns the number of characters of text per event in a result with the given numbers of tokens and
+// events.
 func PieceRunes(tokens, events int) int {
 	return max(LeastPiece, (tokens-AroundTokens)/events-AroundTokens) * patch.RunesPerToken
 }

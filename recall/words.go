@@ -13,37 +13,39 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// term is the hash of a word. Two words of a log with the same hash are expected in one of ten million
-// processes, for a million words. Each process draws its own seeds, so no input can be made to collide.
+// term is the hash of a word. In a log of a million different words, two words have the same hash in fewer than one of
+// ten million processes. Each process chooses random seeds, so no input can cause collisions on purpose.
 type term uint64
 
 // Each kind of term has its own seed.
 var (
-	seedWord       = maphash.MakeSeed() // a word as it is written, in lower case
+	seedWord       = maphash.MakeSeed() // a word in lower case
 	seedStem       = maphash.MakeSeed() // an English, German or Russian word without its ending
-	seedIdentifier = maphash.MakeSeed() // an id, a path, an address: as it is written
-	seedPrivate    = maphash.MakeSeed() // any of these, in text that no model is shown
+	seedIdentifier = maphash.MakeSeed() // an id, path or address, unchanged
+	seedPrivate    = maphash.MakeSeed() // any of these, in text that no model sees
 	seedForm       = maphash.MakeSeed() // a word, or a word without one of its characters
 	seedAuthor     = maphash.MakeSeed()
 	seedTool       = maphash.MakeSeed()
 )
 
-// Of longer words, only the first bytes are indexed.
+// maxWordBytes is the number of bytes of a word that are indexed.
 const maxWordBytes = 64
 
-// splitter finds the words of texts. It is not safe for concurrent use.
+// splitter splits texts into words. It is not safe for concurrent use.
 type splitter struct {
 	whole, part []byte
 }
 
-// words calls f with a text's words, in their order, in lower case and without accents, and with the bytes of the
-// text where each begins and ends. f must not keep the word. Letters and digits make words. A name in camel case
-// is a word, and so are its parts. In scripts without spaces between words, and in Hangul, each pair of adjacent
-// characters is a word, and so is each Chinese character.
+// words calls f with each word of a text, in order, in lower case and without accents. start and end are the word's
+// byte offsets in the text. f must not retain the word.
+//
+// Words consist of letters and digits. A camel-case name is a word, and so is each of its parts. In Hangul and in
+// scripts without spaces between words, each pair of adjacent characters is a word. Each Chinese character is also a
+// word.
 func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 	s.whole, s.part = s.whole[:0], s.part[:0]
 	start, partStart, parts := 0, 0, 0
-	lower := false // the last character is a small letter
+	lower := false // the last character is a lower-case letter
 	grow := func(at int) bool {
 		if len(s.whole) == 0 {
 			start = at
@@ -54,7 +56,7 @@ func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 		return len(s.whole) < maxWordBytes
 	}
 	hump := func(at int) {
-		if len(s.part) > 0 { // else the word is longer than maxWordBytes
+		if len(s.part) > 0 { // false if the word is longer than maxWordBytes
 			f(s.part, partStart, at)
 			s.part = s.part[:0]
 			parts++
@@ -102,7 +104,7 @@ func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 				s.whole = appendPlain(s.whole, r)
 				s.part = append(s.part, s.whole[n:]...)
 			}
-		case unicode.Is(unicode.Mn, r): // an accent by itself, on the letter before
+		case unicode.Is(unicode.Mn, r): // a combining accent of the previous letter
 		default:
 			if (r == '\'' || r == '’') && s.contracts(text, i) {
 				i++
@@ -113,13 +115,13 @@ func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 	end(len(text))
 }
 
-// contracts reports whether the letter at i is an s that an apostrophe joins to the current word, as in "Ann's".
+// contracts reports whether the letter at i is an s that follows the current word and an apostrophe, as in "Ann's".
 func (s *splitter) contracts(text string, i int) bool {
 	return len(s.whole) > 0 && i < len(text) && text[i]|0x20 == 's' && (i+1 == len(text) || classOf[text[i+1]] == none && text[i+1] < utf8.RuneSelf)
 }
 
-// next returns the first character of a text and its length. A letter and its accents, and the parts of a Hangul
-// syllable, are one character if Unicode has it.
+// next returns the first character of a text and its length in bytes. A letter with its accents, or the parts of a
+// Hangul syllable, are one character if Unicode has a composed form.
 func next(text string) (r rune, size int) {
 	if r, size = utf8.DecodeRuneInString(text); r < utf8.RuneSelf {
 		return r, size
@@ -133,9 +135,9 @@ func next(text string) (r rune, size int) {
 	return r, size
 }
 
-// pairs calls f with the words from i on in a script without spaces, and returns where that script ends.
+// pairs calls f with the words of an unspaced script, starting at i. It returns the end of the text in that script.
 func pairs(text string, i int, f func(word []byte, start, end int)) int {
-	var pair []byte // the last character and this one
+	var pair []byte // the previous character and the current one
 	for start, last := i, -1; i < len(text); {
 		r, size := next(text[i:])
 		if !unspaced(r) {
@@ -156,16 +158,16 @@ func pairs(text string, i int, f func(word []byte, start, end int)) int {
 	return i
 }
 
-// beginsUnspaced reports whether the first character of a text is of a script without spaces.
+// beginsUnspaced reports whether the first character of a text belongs to a script without spaces.
 func beginsUnspaced(text string) bool {
 	r, _ := next(text)
 	return unspaced(r)
 }
 
-// written is the term of a word as it is written.
+// written returns the term of a word with its ending.
 func written(word []byte) term { return term(maphash.Bytes(seedWord, word)) }
 
-// termOfWord is the term of a word, whatever its ending.
+// termOfWord returns the term of a word without its ending.
 func termOfWord(word []byte) term {
 	switch {
 	case !inflects(word):
@@ -180,11 +182,11 @@ func termOfWord(word []byte) term {
 	return termOf(seedStem, germanEndings.ReplaceAllString(english.Stem(stem, true), "$1"))
 }
 
-// germanEndings match endings of German words behind at least four letters. Without them, few English words
-// become the same.
+// germanEndings matches endings of German words after at least four letters. Without these endings, few different
+// English words become equal.
 var germanEndings = regexp.MustCompile(`^(.{4,}?)(?:er?|n|s)+$`)
 
-// inflects reports whether a word has letters alone, all English or all Cyrillic.
+// inflects reports whether a word consists only of English or only of Cyrillic letters.
 func inflects(word []byte) bool {
 	cyrillic := word[0] >= utf8.RuneSelf
 	return !bytes.ContainsFunc(word, func(r rune) bool {
@@ -192,15 +194,15 @@ func inflects(word []byte) bool {
 	})
 }
 
-// Shorter and longer words have no forms: too many words are similar to short ones.
+// Shorter and longer words have no forms. Too many words are similar to a short word.
 const (
 	minFormRunes = 4
 	maxFormRunes = 24
 )
 
-// forms returns the terms of a word of letters and of the word without each of its characters. Two words
-// share a form if they differ by one character: left out, added, replaced, or exchanged with the next. Some
-// words share a form that differ by two: one left out, and one added elsewhere.
+// forms returns the terms of a word and of the word without each of its characters. Words with other characters than
+// letters have no forms. Two words share a form if they differ by one character that is omitted, added, replaced, or
+// swapped with the next. Some pairs of words that differ by one omitted and one added character also share a form.
 func forms(word []byte) []term {
 	n := utf8.RuneCount(word)
 	if n < minFormRunes || n > maxFormRunes || bytes.ContainsFunc(word, func(r rune) bool { return !unicode.IsLetter(r) }) {
@@ -211,7 +213,7 @@ func forms(word []byte) []term {
 	var buffer [maxWordBytes + 64]byte
 	for i := 0; i < len(word); {
 		r, size := utf8.DecodeRune(word[i:])
-		if r != before { // else the form is the last one
+		if r != before { // the form would repeat the previous one
 			without := append(append(buffer[:0], word[:i]...), word[i+size:]...)
 			all = append(all, form(without))
 		}
@@ -221,7 +223,7 @@ func forms(word []byte) []term {
 	return all
 }
 
-// minPart is the least number of bytes of a part of a compound word.
+// minPart is the minimum length of a part of a compound word in bytes.
 const minPart = 5
 
 // parts returns the terms of the words that a compound word may begin or end with.
@@ -236,17 +238,17 @@ func form(word []byte) term { return term(maphash.Bytes(seedForm, word)) }
 
 func termOf(seed maphash.Seed, text string) term { return term(maphash.String(seed, text)) }
 
-// identifierTerm is the term of an identifier, in whatever form of Unicode its accents are.
+// identifierTerm returns the term of an identifier. Composed and decomposed accents give the same term.
 func identifierTerm(id string) term { return termOf(seedIdentifier, norm.NFC.String(id)) }
 
-// private is the term for the same word in text that no model is shown.
+// private returns the term of the same word in text that no model sees.
 func (t term) private() term {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(t))
 	return term(maphash.Bytes(seedPrivate, b[:]))
 }
 
-// appendPlain appends a letter in lower case and without accents; those of й are no accent.
+// appendPlain appends a letter in lower case without accents. й is a letter of its own and is not changed.
 func appendPlain(dst []byte, r rune) []byte {
 	if r = unicode.ToLower(r); r == 'й' || unspaced(r) {
 		return utf8.AppendRune(dst, r)
@@ -261,8 +263,8 @@ func appendPlain(dst []byte, r rune) []byte {
 	return dst
 }
 
-// unspaced reports whether the rune's script is searched by pairs of characters: words stand without
-// spaces between them, or, in Hangul, with particles at their ends.
+// unspaced reports whether text in the rune's script is searched by pairs of characters. Such a script has no spaces
+// between words. Hangul is included, because its words end in particles.
 func unspaced(r rune) bool {
 	return r >= 0x0e00 && (r == 'ー' || unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
 }

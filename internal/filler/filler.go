@@ -1,4 +1,4 @@
-// Package filler makes Go values for tests that careless encodings would change.
+// Package filler fills Go values with data that a careless encoding would change. Tests use it.
 package filler
 
 import (
@@ -12,8 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// filler sets every exported field of a value, at any depth, to a non-zero value that careless
-// encodings change.
+// filler sets every exported field of a value to a non-zero value, at any depth.
 type filler struct {
 	n      int64
 	within []reflect.Type
@@ -26,7 +25,7 @@ func Fill[T any]() *T {
 	return v
 }
 
-// FillValue fills a settable value likewise.
+// FillValue is like [Fill] for a settable value.
 func FillValue(v reflect.Value) {
 	(&filler{}).fill(v)
 	if path := zeroField(v, "", nil); path != "" {
@@ -38,7 +37,7 @@ func (f *filler) fill(v reflect.Value) {
 	f.n++
 	switch v.Type() {
 	case reflect.TypeFor[time.Duration]():
-		v.SetInt(-(f.n*1e9 + 987654321)) // odd nanoseconds, and negative
+		v.SetInt(-(f.n*1e9 + 987654321)) // negative, with nanoseconds
 		return
 	case reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(time.Date(2024, 2, 29, 23, 59, 59, int(f.n), time.UTC)))
@@ -138,8 +137,8 @@ func zeroField(v reflect.Value, path string, within []reflect.Type) string {
 	return ""
 }
 
-// OddMap returns a map with every kind of value that an `any` may hold, including those that JSON
-// alone would not restore.
+// OddMap returns a map with every kind of value that an `any` can contain, including values that JSON alone would not
+// restore.
 func OddMap(n int64) map[string]any {
 	return map[string]any{
 		"int": int(n), "int8": int8(-8), "int16": int16(-16), "int32": int32(-32), "int64": int64(1<<53 + 1),

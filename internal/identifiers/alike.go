@@ -7,14 +7,15 @@ import (
 	"unicode"
 )
 
-// leastHash is how many hexadecimal digits of a hash stand for all of it, and mostHash how many a hash has.
+// leastHash is the minimum number of hexadecimal digits of a shortened hash. mostHash is the maximum number of a whole
+// hash.
 const leastHash, mostHash = 7, 128
 
-// alike has the words of a text in one spelling: in small letters, without a leading v and without separators. A number
-// and its unit are one word, and a date is its month and day, in digits or in words.
+// alike contains the words of a text in a normalised spelling: in lower case, without a leading v and without
+// separators. A number and its unit are one word. A date is its month and day, whether written in digits or words.
 type alike struct {
 	words  map[string]bool
-	hashes map[string]bool // their beginnings, from leastHash digits on
+	hashes map[string]bool // prefixes of hashes with at least leastHash digits
 }
 
 var (
@@ -23,7 +24,7 @@ var (
 	dated    = regexp.MustCompile(`^(?:[0-9]{4}[-/.]([0-9]{1,2})[-/.]([0-9]{1,2})|([0-9]{1,2})[-/.]([0-9]{1,2})[-/.](?:[0-9]{2}){1,2})(?:t.*)?$`)
 )
 
-// isAlike reports whether a word of the text is the given one in another spelling.
+// isAlike reports whether the text contains the word in another spelling.
 func (x *Index) isAlike(word string) bool {
 	if x.alike == nil {
 		x.alike = newAlike(x.text)
@@ -71,7 +72,7 @@ func newAlike(text string) *alike {
 	return a
 }
 
-// spelled is a word in the spelling of alike.
+// spelled returns a word in alike's spelling.
 func spelled(word string) string {
 	s := strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) || strings.ContainsRune("-_./:,~", r) {
@@ -85,7 +86,7 @@ func spelled(word string) string {
 	return s
 }
 
-// beginnings returns what may stand for a hash.
+// beginnings returns the prefixes that may stand for a hash.
 func beginnings(s string) (all []string) {
 	if len(s) > mostHash || strings.Trim(s, "0123456789abcdef") != "" || !strings.ContainsAny(s, "abcdef") {
 		return nil
@@ -96,7 +97,7 @@ func beginnings(s string) (all []string) {
 	return all
 }
 
-// daysOf returns what day a date may mean, whichever of month and day stands first.
+// daysOf returns the days that a date can mean. If the order of month and day is unknown, it returns both.
 func daysOf(word string) []string {
 	m := dated.FindStringSubmatch(strings.ToLower(word))
 	switch {

@@ -2,27 +2,26 @@ package identifiers
 
 import "slices"
 
-// Comparison compares the words of a text with those of another one, which it summarises.
+// Comparison is the result of comparing a summary with the text that it summarises, its source.
 type Comparison struct {
-	// Identifiers is how many identifiers the other text has, and Lost those of them that do not occur
-	// in this one, in the order of the other text.
+	// Identifiers is the number of identifiers in the source. Lost are the identifiers of the source that do not occur
+	// in the summary, in the order of the source.
 	Identifiers int
 	Lost        []string
 
-	// Invented are the identifiers of this text that do not occur in the other one, and
-	// words before an ellipsis, unless a word there begins with them.
+	// Invented are the identifiers of the summary that do not occur in the source. A word cut by an ellipsis is among
+	// them unless a word of the source begins with it.
 	Invented []string
 
-	// Numbers are words of this text that do not occur in the other one and need not be
-	// invented: sums, differences or multiples of numbers there, or the same
-	// numbers in another spelling, and words with a digit that are too short for an
-	// identifier, such as counts.
+	// Numbers are words of the summary that do not occur in the source but are probably derived from it. They are sums,
+	// differences or multiples of the source's numbers, the same numbers in another spelling, and words with a digit
+	// that are too short to be an identifier, such as counts.
 	Numbers []string
 }
 
-// Compare compares a text with the one that it summarises. Other spellings of a word count as the word: its case, a
-// leading v, separators, the beginning of a hash, a unit apart from its number, a date in words. It takes time linear in
-// both.
+// Compare compares a summary (text) with its source (about). A word may differ in case, a leading v, or separators. A
+// hash may be shortened, a unit may be separated from its number, and a date may be written in words. The running time
+// is linear in the size of both texts.
 func Compare(text, about *Index) Comparison {
 	c := Comparison{Identifiers: about.Len()}
 	for _, id := range about.order {
@@ -46,22 +45,23 @@ func Compare(text, about *Index) Comparison {
 	return c
 }
 
-// Invents reports whether a text has identifiers that do not occur in another one.
+// Invents reports whether text has identifiers that do not occur in about.
 func Invents(text string, about *Index) bool {
 	invented, _ := NewIndex(text).strange(about)
 	return len(invented) > 0
 }
 
-// maxDerived is the most words that are tested for being derived: each test compares the word with all numbers.
+// maxDerived limits the number of words that are tested for being derived, because each test compares the word with all
+// numbers.
 const maxDerived = 64
 
-// occurs reports whether a word occurs in the text. For a cut word, a word that begins with it counts too.
+// occurs reports whether a word occurs in the text. If the word is cut, it also occurs if a word of the text begins
+// with it.
 func (x *Index) occurs(w Word) bool {
 	return x.Has(w.Text) || w.Cut && x.hasBeginning(w.Text)
 }
 
-// strange returns the identifiers and short words of the text that do not occur in the other text,
-// each once.
+// strange returns the distinct identifiers and short words of the text that do not occur in about.
 func (x *Index) strange(about *Index) (identifiers, shorts []string) {
 	seen := make(map[Word]bool)
 	for w := range scan(x.text, telling) {

@@ -1,5 +1,5 @@
-// Package identifiers finds the words of texts that are of use only word for word: ids, paths,
-// addresses, numbers. It verifies summaries against the events that they stand for.
+// Package identifiers finds words that must be repeated exactly: ids, paths, addresses and numbers. It verifies
+// summaries against the events that they cover.
 package identifiers
 
 import (
@@ -13,14 +13,13 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/words"
 )
 
-// leastRunes is the least length of an identifier: shorter words occur by chance.
+// leastRunes is the minimum length of an identifier. Shorter words occur by chance.
 const leastRunes = 5
 
-// Find returns the identifiers of a text: URLs, e-mail addresses, paths, and words with a
-// digit in them, of five characters and more, each once, sorted. Quotes, brackets, the period
-// of a sentence and positions in files ("12:3" in "a/b.go:12:3") are not part of them, nor is text
-// of a script without spaces between its words. A number may have commas for thousands. A word that
-// ends in an ellipsis ("…") is cut, and is no identifier.
+// Find returns the distinct identifiers of a text, sorted. Identifiers are URLs, e-mail addresses, paths, and words
+// with a digit, of at least five characters. They do not include quotes, brackets, the period of a sentence, positions
+// in files (such as "12:3" in "a/b.go:12:3"), or text in a script without spaces. A number may have commas between
+// thousands. A word that ends in an ellipsis ("…") is cut and is not an identifier.
 func Find(text string) []string {
 	found := map[string]bool{}
 	for id := range FindAll(text) {
@@ -29,8 +28,7 @@ func Find(text string) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// FindAll yields the identifiers of a text as [Find] finds them, in their order, each as often as it
-// stands there.
+// FindAll yields every occurrence of an identifier in a text, in order. See [Find].
 func FindAll(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for w := range scan(text, telling) {
@@ -41,36 +39,36 @@ func FindAll(text string) iter.Seq[string] {
 	}
 }
 
-// Word is a piece of a text between separators: spaces, brackets, quotes and the like.
+// Word is a part of a text between separators such as spaces, brackets and quotes.
 type Word struct {
-	Text  string // without the punctuation at its ends
-	Raw   string // with the punctuation
-	Start int    // of Raw in the text
+	Text  string // without punctuation at its ends
+	Raw   string // with punctuation
+	Start int    // offset of Raw in the text
 	Kind  Kind
 	Cut   bool // an ellipsis follows
 }
 
-// Kind says what a word looks like.
+// Kind is the kind of a word, judged by its form.
 type Kind int
 
-// The kinds of words. An address or a path of fewer than five characters is Plain, or Short.
+// The kinds of words. An address or path of fewer than five characters is Plain or Short.
 const (
 	Plain Kind = iota
-	Name       // without a digit, but with an underscore inside, or the name of a host or a file
-	Short      // with a digit, and too short for an identifier
-	ID         // with a digit
+	Name       // no digit, but an underscore inside, or the form of a host or file name
+	Short      // a digit, but too short for an identifier
+	ID         // a digit
 	Path
 	Mail
 	Link
 )
 
-// IsIdentifier reports whether a word of the kind is an identifier.
+// IsIdentifier reports whether words of kind k are identifiers.
 func (k Kind) IsIdentifier() bool { return k >= ID }
 
-// Words yields the words of a text, in their order.
+// Words yields the words of a text in order.
 func Words(text string) iter.Seq[Word] { return scan(text, ^0) }
 
-// scan yields the words that have one of the traits, in their order.
+// scan yields the words of a text that have one of the wanted traits, in order.
 func scan(text string, wanted int) iter.Seq[Word] {
 	return func(yield func(Word) bool) {
 		start, traits := 0, letter
@@ -85,7 +83,7 @@ func scan(text string, wanted int) iter.Seq[Word] {
 		}
 		for i := 0; i < len(text); {
 			trait := traitOf[text[i]]
-			for trait&(separator|notASCII) == 0 { // nearly always
+			for trait&(separator|notASCII) == 0 { // the most frequent case
 				traits |= int(trait)
 				if i++; i == len(text) {
 					break
@@ -121,15 +119,15 @@ func scan(text string, wanted int) iter.Seq[Word] {
 
 // Traits of characters.
 const (
-	separator = 1 << iota // no part of an identifier
-	mark                  // a separator that says that something is missing
+	separator = 1 << iota // not part of an identifier
+	mark                  // a separator that marks an omission
 	digit
 	slash
 	at
 	notASCII
-	letter // of any word
+	letter // every word has this trait
 
-	telling = digit | slash | at // a word without any of these is no identifier
+	telling = digit | slash | at // a word without any of these is not an identifier
 )
 
 var traitOf = func() (t [256]uint8) {
@@ -164,8 +162,7 @@ func traitOfRune(r rune) uint8 {
 	return 0
 }
 
-// groupsThousands reports whether the comma at an index parts thousands of a number that
-// the word from start on is so far.
+// groupsThousands reports whether a comma separates thousands of the number that begins at start.
 func groupsThousands(text string, start, comma int) bool {
 	isDigit := func(i int) bool { return i >= start && i < len(text) && text[i]-'0' <= 9 }
 	if !isDigit(comma+1) || !isDigit(comma+2) || !isDigit(comma+3) || isDigit(comma+4) {
@@ -182,7 +179,7 @@ func groupsThousands(text string, start, comma int) bool {
 	if before >= start && text[before] == ',' {
 		return n == 3
 	}
-	// A currency or a sign may stand before the first digit, but not a list.
+	// A currency symbol or a sign may precede the first digit. A list may not.
 	if before < start {
 		return start == 0 || text[start-1] != ','
 	}
@@ -195,7 +192,7 @@ func lastRune(text string) rune {
 	return r
 }
 
-// kindOf returns the kind of a word with some traits.
+// kindOf returns the kind of a word with the given traits.
 func kindOf(word string, traits int) Kind {
 	long := len(word) >= leastRunes && (len(word) >= leastRunes*utf8.UTFMax || utf8.RuneCountInString(word) >= leastRunes)
 	switch kind := addressKind(word); {
@@ -211,7 +208,7 @@ func kindOf(word string, traits int) Kind {
 	return Plain
 }
 
-// addressKind returns the kind of a word that is a URL, an e-mail address or a path.
+// addressKind returns the kind of a URL, e-mail address or path. For any other word it returns Plain.
 func addressKind(word string) Kind {
 	slash := strings.LastIndexByte(word, '/')
 	switch {
@@ -221,15 +218,15 @@ func addressKind(word string) Kind {
 		if name, host, _ := strings.Cut(word, "@"); name != "" && strings.Contains(host, ".") {
 			return Mail
 		}
-	// A path has a slash between names; "and/or" is none.
+	// A path has a slash between names. "and/or" is not a path.
 	case strings.Count(word, "/") > 1, slash == 0 && len(word) > 1, slash > 0 && strings.Contains(word[slash:], "."):
 		return Path
 	}
 	return Plain
 }
 
-// withoutPosition returns a word without the position that compilers and grep give: after a path the
-// line, the column and the first word of the line, and before a word the line.
+// withoutPosition removes the position that compilers and grep add to a word. After a path, that is the line, the
+// column and the first word of the line. Before a word, it is the line.
 func withoutPosition(word string, kind Kind) string {
 	first, rest, found := strings.Cut(word[strings.LastIndexByte(word, '/')+1:], ":")
 	switch {
@@ -242,7 +239,7 @@ func withoutPosition(word string, kind Kind) string {
 	return word
 }
 
-// digitIn returns the trait of a word that has a digit.
+// digitIn returns the trait digit if the word has a digit.
 func digitIn(word string) int {
 	if strings.ContainsFunc(word, unicode.IsDigit) {
 		return digit
@@ -250,13 +247,13 @@ func digitIn(word string) int {
 	return 0
 }
 
-// isHost reports whether a word ends as hosts and files do: letters, a point, letters.
+// isHost reports whether a word ends like a host or file name: letters, a dot, letters.
 func isHost(word string) bool {
 	i := strings.LastIndexByte(word, '.')
 	return i > 0 && i < len(word)-2 && len(word)-i <= 7 && !strings.ContainsFunc(word[i+1:], func(r rune) bool { return !unicode.IsLetter(r) })
 }
 
-// trim cuts a word's ends up to the first and last letter, digit, "/" or "~".
+// trim removes characters from both ends of a word up to the first and last letter, digit, "/" or "~".
 func trim(raw string) string {
 	edge := func(c byte) bool { return c < utf8.RuneSelf && !isWordByte(c) && c != '/' && c != '~' }
 	for len(raw) > 0 && edge(raw[0]) {
@@ -275,8 +272,8 @@ func isWordByte(c byte) bool {
 	return c-'0' <= 9 || c-'a' < 26 || c-'A' < 26
 }
 
-// Occurs reports whether an identifier occurs in a text, other than within a longer word.
-// An empty identifier does not occur. It takes time linear in the text; an [Index] is quicker for several.
+// Occurs reports whether id occurs in a text, but not as a part of a longer word. An empty id does not occur. The
+// running time is linear in the text. For several identifiers, use an [Index].
 func Occurs(text, id string) bool {
 	for from := 0; id != ""; {
 		i := strings.Index(text[from:], id)
@@ -292,12 +289,12 @@ func Occurs(text, id string) bool {
 	return false
 }
 
-// bounded reports whether neither end of a stretch of a text is inside a word.
+// bounded reports whether neither end of text[start:end] is inside a word.
 func bounded(text string, start, end int) bool {
 	return begins(text, start) && !partOfWord(firstRune(text[end:]))
 }
 
-// begins reports whether the character before an index of a text is not part of a word.
+// begins reports whether the character before start is not part of a word.
 func begins(text string, start int) bool { return !partOfWord(lastRune(text[:start])) }
 
 func firstRune(text string) rune {

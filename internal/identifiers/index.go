@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Index answers which words occur in a text. It is not safe for concurrent use. Building one and querying it takes
-// time nearly linear in the text, whatever the number of queries.
+// Index finds words in a text. It is not safe for concurrent use. Building an index and querying it any number of times
+// takes time nearly linear in the text.
 type Index struct {
 	text   string
-	words  map[string]bool  // identifiers and short words; true: in order
-	order  []string         // identifiers that are not cut, each once, in their order
-	sorted []string         // the words; made at the first use
-	runs   map[string][]int // where each run of letters and digits begins; made at the first use
-	sums   *numbers         // made at the first use
-	alike  *alike           // made at the first use
+	words  map[string]bool  // identifiers and short words; true if in order
+	order  []string         // distinct identifiers that are not cut, in order of occurrence
+	sorted []string         // the keys of words; built on first use
+	runs   map[string][]int // start offsets of each run of letters and digits; built on first use
+	sums   *numbers         // built on first use
+	alike  *alike           // built on first use
 }
 
 // NewIndex makes an index of a text.
@@ -35,16 +35,16 @@ func NewIndex(text string) *Index {
 	return x
 }
 
-// Identifiers returns the identifiers of the text, as [Find] finds them, in their order.
+// Identifiers returns the distinct identifiers of the text in order of occurrence. See [Find].
 func (x *Index) Identifiers() []string { return slices.Clone(x.order) }
 
-// Contains reports whether a stretch of text is in the text.
+// Contains reports whether the text contains stretch.
 func (x *Index) Contains(stretch string) bool { return strings.Contains(x.text, stretch) }
 
-// Len is how many identifiers the text has.
+// Len returns the number of distinct identifiers in the text.
 func (x *Index) Len() int { return len(x.order) }
 
-// Has reports whether a word with a letter or a digit occurs in the text, as [Occurs] does.
+// Has reports whether a word with a letter or digit occurs in the text, as defined by [Occurs].
 func (x *Index) Has(word string) bool {
 	if _, ok := x.words[word]; ok {
 		return true
@@ -55,7 +55,7 @@ func (x *Index) Has(word string) bool {
 			x.runs[run] = append(x.runs[run], start)
 		}
 	}
-	var rarest []int // places of the run of the word that has the fewest
+	var rarest []int // positions of the word's rarest run
 	offset := -1
 	for start, run := range runs(word) {
 		if at := x.runs[run]; offset < 0 || len(at) < len(rarest) {
@@ -71,7 +71,7 @@ func (x *Index) Has(word string) bool {
 	return false
 }
 
-// runs yields the runs of letters and digits of a text, and where they begin.
+// runs yields the runs of letters and digits in a text, with their start offsets.
 func runs(text string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		start := -1
@@ -97,7 +97,7 @@ func runs(text string) func(yield func(int, string) bool) {
 	}
 }
 
-// hasBeginning reports whether one of the text's words begins so.
+// hasBeginning reports whether a word of the text begins with of.
 func (x *Index) hasBeginning(of string) bool {
 	if x.sorted == nil {
 		for w := range x.words {

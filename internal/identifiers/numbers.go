@@ -8,24 +8,24 @@ import (
 // numbers are the numbers of a text.
 type numbers struct {
 	known map[int64]struct{}
-	alike [decimals + 1][]int64 // by the number of decimals, in their order
+	alike [decimals + 1][]int64 // by number of decimals, in text order
 }
 
-// A number is stored as a multiple of the smallest unit, which has four decimals.
+// Numbers are stored as integers in units of 1/10,000.
 const (
 	decimals = 4
 	unit     = 10_000
 )
 
-// Limits of derivation: in long texts any number would be a sum of others.
+// Limits of derivation. In a long text, almost any number is a sum of others.
 const (
-	maxTimes = 12 // the largest multiple, as of a price
-	maxApart = 12 // the largest distance between two numbers that are added
+	maxTimes = 12 // largest multiple, such as of a price
+	maxApart = 12 // largest distance between two numbers that are added
 )
 
-// derives reports whether a word is a number of the text in another spelling,
-// or a small multiple of one, or the sum or the difference of two that are near each other, or
-// the sum of a few consecutive ones.
+// derives reports whether a word can be derived from numbers of the text. It can be the same number in another
+// spelling, a small multiple of a number, the sum or difference of two numbers that are close to each other, or the sum
+// of a few consecutive numbers.
 func (x *Index) derives(id string) bool {
 	n, places, ok := numberOf(id)
 	if !ok || n == 0 {
@@ -48,8 +48,9 @@ func numbersOf(text string) *numbers {
 	return s
 }
 
-// derive reports whether n, which is written with the given decimals, is one of the numbers or
-// can be computed from those with as many decimals. Amounts may add up to a whole number.
+// derive reports whether n, written with the given number of decimals, is a small multiple of a known number, or can be
+// computed from numbers with the same number of decimals. A whole number may also be computed from amounts with two
+// decimals.
 func (s *numbers) derive(n int64, places int) bool {
 	for times := int64(1); times <= maxTimes; times++ {
 		if _, ok := s.known[n/times]; ok && n%times == 0 {
@@ -59,8 +60,8 @@ func (s *numbers) derive(n int64, places int) bool {
 	return isSum(s.alike[places], n) || places == 0 && isSum(s.alike[2], n)
 }
 
-// isSum reports whether n is a sum of a few consecutive numbers, or the sum or the difference of two
-// that are near each other.
+// isSum reports whether n is the sum of a few consecutive numbers, or the sum or difference of two numbers that are
+// close to each other.
 func isSum(of []int64, n int64) bool {
 	for i, first := range of {
 		sum := first
@@ -74,9 +75,8 @@ func isSum(of []int64, n int64) bool {
 	return false
 }
 
-// numberOf reads a word that is a number of up to four decimals and few enough
-// digits to compute with, and returns how many decimals are written. One that begins with a
-// zero is a code.
+// numberOf parses a word as a number with up to four decimals, and returns the number of decimals. ok is false for a
+// number with too many digits, and for a word that begins with 0 like a code.
 func numberOf(word string) (n int64, places int, ok bool) {
 	whole, fraction, _ := strings.Cut(word, ".")
 	if whole == "" || len(whole) > 1 && whole[0] == '0' || len(fraction) > decimals {
@@ -89,7 +89,7 @@ func numberOf(word string) (n int64, places int, ok bool) {
 				return 0, 0, false
 			}
 			n = 10*n + int64(c-'0')
-		case c != ',': // of thousands
+		case c != ',': // comma between thousands
 			return 0, 0, false
 		}
 	}

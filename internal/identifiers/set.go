@@ -7,15 +7,13 @@ import (
 	"strings"
 )
 
-// Set finds where identifiers stand in texts. It is immutable, and may be used by any number of
-// goroutines. The zero Set finds none.
+// Set finds identifiers in texts. It is immutable and safe for concurrent use. The zero Set finds nothing.
 type Set struct {
-	words []string // sorted, each once
+	words []string // sorted and distinct
 	begin [256]bool
 }
 
-// NewSet returns the set of some identifiers. It keeps no reference to the slice. An empty one
-// among them stands nowhere.
+// NewSet returns a set of identifiers. It does not retain the slice. Empty identifiers are ignored.
 func NewSet(ids []string) *Set {
 	s := &Set{words: slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(ids))), func(id string) bool { return id == "" })}
 	for _, w := range s.words {
@@ -24,9 +22,8 @@ func NewSet(ids []string) *Set {
 	return s
 }
 
-// In yields where identifiers of the set stand in a text, as [Occurs] has it: where they begin
-// and end, in bytes, ascending. Of those that overlap it is the one that begins first, and of
-// these the longest.
+// In yields the byte ranges where identifiers of the set occur in a text, in ascending order. See [Occurs]. Of
+// overlapping occurrences it yields the one that begins first, and of several with the same beginning the longest.
 func (s *Set) In(text string) iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
 		for i := 0; i < len(text); {
@@ -46,7 +43,7 @@ func (s *Set) In(text string) iter.Seq2[int, int] {
 	}
 }
 
-// Occurring returns the identifiers of the set that occur in one of the texts, in the sense of [Occurs].
+// Occurring returns the identifiers of the set that occur in at least one of the texts. See [Occurs].
 func (s *Set) Occurring(texts iter.Seq[string]) map[string]bool {
 	found := map[string]bool{}
 	for text := range texts {
@@ -62,10 +59,10 @@ func (s *Set) Occurring(texts iter.Seq[string]) map[string]bool {
 	return found
 }
 
-// match calls do with the length of each word of the set that is a whole word at the start of the text, in ascending
-// order.
+// match calls do with the length of each identifier of the set that is a whole word at the start of the text, in
+// ascending order.
 func (s *Set) match(text string, do func(length int)) {
-	left := s.words // those that begin as the text does up to n
+	left := s.words // words that share the first n bytes with the text
 	for n := 0; ; n++ {
 		if len(left) > 0 && len(left[0]) == n {
 			if !partOfWord(firstRune(text[n:])) {

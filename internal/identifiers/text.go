@@ -7,9 +7,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Text returns all that events say, in lines: texts, names, the names and values in the arguments
-// of calls and in responses, and messages of errors. Thoughts, ids of calls and the bytes of
-// files are left out, and so are nil events.
+// Text returns the texts of events, one line for each: texts, function names, names and values in the arguments of
+// calls and in responses, and error messages. It omits thoughts, call ids, file contents, and nil events.
 func Text(events ...*patch.Event) string {
 	n := 0
 	for _, e := range events {
@@ -31,7 +30,7 @@ func Text(events ...*patch.Event) string {
 	return string(said)
 }
 
-// Values returns the strings, names and numbers in a valid JSON text, in lines.
+// Values returns the strings, names and numbers of a valid JSON text, one per line.
 func Values(text json.RawMessage) string { return string(appendValues(nil, text)) }
 
 // appendPart appends the lines of a part.
@@ -41,7 +40,7 @@ func appendPart(said []byte, p patch.Part) []byte {
 		return said
 	case p.Kind == patch.PartText:
 		return appendLine(said, p.Text)
-	case p.Kind == patch.PartResponse: // without the data of images in it
+	case p.Kind == patch.PartResponse: // without the data of images
 		response, _ := p.Response.MarshalJSON()
 		return appendValues(appendLine(said, p.Name), response)
 	}
@@ -60,7 +59,7 @@ func appendPart(said []byte, p patch.Part) []byte {
 // appendValues appends the lines of a JSON value.
 func appendValues(said, value []byte) []byte { return appendNext(said, jsonvalue.NewCursor(value)) }
 
-// appendNext appends the lines of the value that comes next.
+// appendNext appends the lines of the cursor's next value.
 func appendNext(said []byte, c *jsonvalue.Cursor) []byte {
 	switch c.Kind() {
 	case jsonvalue.String:

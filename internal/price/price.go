@@ -1,13 +1,12 @@
-// Package price computes what changing a prompt costs and saves with a provider's prompt cache.
+// Package price computes the cost and savings of changing a prompt if the provider caches prompts.
 package price
 
 import "math"
 
-// Relative prices of tokens. A token in a prompt costs Cached if the prompt up to it is unchanged
-// since the previous turn, and otherwise Fresh, since it is then written to the cache. A
-// summarizer's input costs Read, its output Written. The ratios are those of models of 2025: a
-// tenth for a cache hit, a quarter more for a cache write, and five times the input's price for
-// output.
+// Relative prices of tokens. A token of a prompt costs Cached if the prompt up to it has not changed since the previous
+// turn. Otherwise it costs Fresh, because it is written to the cache. A token that a summarizer reads costs Read, and a
+// token that it writes costs Written. The ratios match models of 2025: a tenth of the price for a cache hit, a quarter
+// more for a cache write, and five times the input's price for output.
 const (
 	Cached  = 0.1
 	Fresh   = 1.25
@@ -15,23 +14,21 @@ const (
 	Written = 5
 )
 
-// Balance is the cost and the savings of a change of the prompt.
+// Balance is the cost and the savings of changing a prompt.
 type Balance struct {
-	// Once is the additional cost of the change and the next turn, compared with that turn without
-	// the change; it is negative if the change saves at once.
+	// Once is the additional cost of the next turn because of the change. If it is negative, the change saves at once.
 	Once float64
 
-	// EachTurn is the savings at each further turn.
+	// EachTurn is the savings in each later turn.
 	EachTurn float64
 }
 
-// Change returns the balance of changing the end of a prompt from before to after tokens.
+// Change returns the balance of replacing the last before tokens of a prompt with after tokens.
 func Change(before, after int) Balance {
 	return Balance{Once: Fresh*float64(after) - Cached*float64(before), EachTurn: Cached * float64(before-after)}
 }
 
-// BreakEven returns the number of turns after which the change has paid for itself, or 0 if it
-// never does.
+// BreakEven returns the number of turns after which the savings exceed the cost, or 0 if they never do.
 func (b Balance) BreakEven() int {
 	switch {
 	case b.Once <= 0:

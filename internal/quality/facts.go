@@ -15,14 +15,14 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// Probe asks for a fact that a session was told in words.
+// Probe is a question about a fact that a session contains.
 type Probe struct {
 	Question string
 	Answers  []string // spellings of the answer, any of which counts
-	Evidence string   // a stretch of the text that told it
+	Evidence string   // the part of the text that states the fact
 }
 
-// probed measures at the end of a session which facts are in sight, or found.
+// probed measures, at the end of a session, which facts are visible and which can be found by search.
 func (r *replay) probed(ctx context.Context, raw []*patch.Event, probes []Probe) error {
 	lines := visibleLines(r.log)
 	for _, p := range probes {
@@ -56,12 +56,12 @@ func (r *replay) probed(ctx context.Context, raw []*patch.Event, probes []Probe)
 	return nil
 }
 
-// visibleLines are the lines of the visible log, in lower case; a tool's result is one.
+// visibleLines returns the lines of the visible log in lower case. A tool result is one line.
 func visibleLines(l *log) (lines []string) {
 	for _, e := range l.view().Events() {
 		for _, part := range e.Parts() {
 			text := part.Text
-			if part.Kind == patch.PartResponse || part.Kind == patch.PartCall { // which has the other one empty
+			if part.Kind == patch.PartResponse || part.Kind == patch.PartCall { // Response or Args is empty
 				text = strings.ReplaceAll(identifiers.Values(records.JSON(part.Response))+identifiers.Values(records.JSON(part.Args)), "\n", " ; ")
 			}
 			lines = slices.AppendSeq(lines, strings.Lines(strings.ToLower(text)))
@@ -70,7 +70,7 @@ func visibleLines(l *log) (lines []string) {
 	return lines
 }
 
-// says reports whether one of the answers stands in a text, whatever the case.
+// says reports whether a text contains one of the answers, in any case.
 func says(text string, answers []string) bool {
 	text = strings.ToLower(text)
 	for _, a := range answers {
@@ -82,8 +82,8 @@ func says(text string, answers []string) bool {
 	return false
 }
 
-// leastShared is the least number of words, besides the answer's, that a line has in common with the
-// evidence if it tells it.
+// leastShared is the minimum number of words, apart from the answer's, that a line must share with the evidence to
+// count as stating the fact.
 const leastShared = 2
 
 func shares(line, evidence string, answers []string) bool {
@@ -102,8 +102,8 @@ func shares(line, evidence string, answers []string) bool {
 	return n >= min(leastShared, len(of))
 }
 
-// wordsOf returns the words of a text: of alphabets those of three letters and more, of other scripts those of two, whose
-// characters take three bytes.
+// wordsOf returns the words of a text. Words have at least three characters, or two in scripts whose characters take
+// three bytes.
 func wordsOf(text string) map[string]bool {
 	all := map[string]bool{}
 	for _, w := range words.In(text) {
@@ -114,14 +114,13 @@ func wordsOf(text string) map[string]bool {
 	return all
 }
 
-// Values of more runes are too long for a row.
+// shortValue is the maximum length of a value in a row, in characters.
 const shortValue = 32
 
-// relation is an id-like value and another value of one object that a tool returned.
+// relation is an id and another value in an object that a tool returned.
 type relation struct{ id, name, value string }
 
-// relations returns the relations in the results of tools, those of one id and one name in
-// their last state.
+// relations returns the relations in tool results. Of relations with the same id and name, only the last is included.
 func relations(events []*patch.Event) (all []relation) {
 	last := map[[2]string]int{}
 	for _, e := range events {
@@ -143,7 +142,7 @@ func relations(events []*patch.Event) (all []relation) {
 	return all
 }
 
-// relationsIn returns the relations of each object in a JSON text.
+// relationsIn returns the relations in the objects of a JSON text.
 func relationsIn(text []byte) (all []relation) {
 	for _, value := range jsonvalue.Elements(text) {
 		all = append(all, relationsIn(value)...)
@@ -174,7 +173,7 @@ func relationsIn(text []byte) (all []relation) {
 	return all
 }
 
-// related measures at the end of a session which relations are in sight, and which on one line.
+// related measures, at the end of a session, which relations are visible, and which of them on one line.
 func (r *replay) related(raw []*patch.Event) {
 	lines := visibleLines(r.log)
 	all := strings.Join(lines, "\n")

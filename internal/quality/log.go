@@ -9,11 +9,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// log is one session's log in memory, as [compaction.Log] and [recall.Log] want one. It is for
-// one goroutine.
+// log is an in-memory log of one session. It implements [compaction.Log] and [recall.Log]. It is not safe for
+// concurrent use.
 type log struct {
 	records []patch.Record
-	views   []fold.View // by the number of records
+	views   []fold.View // by number of records
 	written func(before fold.View, patches []*patch.PatchEvent)
 }
 
@@ -34,7 +34,7 @@ func (l *log) add(r patch.Record) error {
 // View implements compaction.Log.
 func (l *log) View(context.Context, string) (fold.View, error) { return l.view(), nil }
 
-// ViewAt implements compaction.Log.
+// ViewAt returns the view as of the record with the given seq.
 func (l *log) ViewAt(_ context.Context, _ string, seq uint64) (fold.View, error) {
 	return l.views[seq], nil
 }

@@ -13,31 +13,31 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Policy is how a session is kept short.
+// Policy is a way to keep a session short.
 type Policy struct {
 	Name  string
 	start func(l *log, f *Figures) (step, error)
 }
 
-// step applies a policy at a moment. invocation is the running one, or "".
+// step applies a policy. invocation is the running invocation, or "".
 type step func(ctx context.Context, at moment, invocation string) error
 
 type moment int
 
 const (
-	beforeTurn      moment = iota // the prompt is about to be made
-	afterInvocation               // an invocation has ended
+	beforeTurn      moment = iota // before the prompt is made
+	afterInvocation               // after an invocation
 )
 
-// None leaves a session as it is.
+// None is a policy that does nothing.
 func None() Policy {
 	return Policy{"none", func(*log, *Figures) (step, error) {
 		return func(context.Context, moment, string) error { return nil }, nil
 	}}
 }
 
-// Truncate keeps, before each turn, the newest events within the given tokens, and the first
-// event, which is the task.
+// Truncate is a policy that removes old events before each turn. It keeps the first event, which is the task, and the
+// newest events within the given number of tokens.
 func Truncate(tokens int) Policy {
 	return Policy{fmt.Sprintf("truncated to %d", tokens), func(l *log, _ *Figures) (step, error) {
 		return func(ctx context.Context, at moment, _ string) error {
@@ -57,8 +57,9 @@ func Truncate(tokens int) Policy {
 	}}
 }
 
-// legal returns the span of a patch, or the smallest one around it that splits no call from its
-// response and takes no open one; none if that is the whole log.
+// legal returns the span of a patch if the patch is valid. Otherwise it returns the smallest larger span that separates
+// no call from its response and contains no open call. If that span reaches the end of the log, it returns an empty
+// span.
 func legal(v fold.View, p *patch.PatchEvent) (start, count int) {
 	if p.Count() <= 0 {
 		return 0, 0
@@ -74,8 +75,8 @@ func legal(v fold.View, p *patch.PatchEvent) (start, count int) {
 	return 0, 0
 }
 
-// Clear replaces the results of tools before each turn, except the given number of last ones, if that
-// saves at least the given tokens.
+// Clear is a policy that clears all tool results except the given number of newest ones before each turn, if that saves
+// at least the given number of tokens.
 func Clear(last, least int) Policy {
 	return Policy{fmt.Sprintf("cleared by %d", least), func(l *log, _ *Figures) (step, error) {
 		return func(ctx context.Context, at moment, _ string) error {
@@ -100,8 +101,9 @@ func Clear(last, least int) Policy {
 	}}
 }
 
-// Roll keeps one summary of all but the last events, and replaces it by a summary of itself and the
-// later events when the visible log takes the given tokens. Agents without tiers work like this.
+// Roll is a policy that has one summary of all events except the last ones. When the visible log reaches the given
+// number of tokens, a new summary replaces the old summary and the later events. Agents without tiers of summaries work
+// like this.
 func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
 	return Policy{name, func(l *log, f *Figures) (step, error) {
 		s := counted{s, f}
@@ -143,9 +145,9 @@ func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
 	}}
 }
 
-// Compact compacts by a configuration, as adk's service does with its plugin: before a
-// turn inside an invocation by tokens and clearing alone, and after each invocation. Summaries that
-// cannot be used leave the session as it is.
+// Compact is a policy that compacts with a configuration, at the same moments as ADK's plugin. After each invocation it
+// uses all triggers. Before a turn in an invocation it uses all triggers except the interval. If a summary is refused,
+// the session is not changed.
 func Compact(name string, cfg compaction.Config) Policy {
 	return Policy{name, func(l *log, f *Figures) (step, error) {
 		cfg := cfg

@@ -12,16 +12,17 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// snippetRunes is the length of a piece that a call of [recall.SearchTool] returns.
-var snippetRunes = recall.PieceRunes(recall.DefaultCallTokens, recall.DefaultResults) - 2 // and an ellipsis at each end
+// snippetRunes is the length of the text per event in a result of [recall.SearchTool].
+var snippetRunes = recall.PieceRunes(recall.DefaultCallTokens, recall.DefaultResults) - 2 // minus an ellipsis at each end
 
-// call is a recorded function call that needs identifiers.
+// call is a recorded function call whose arguments contain identifiers from earlier events.
 type call struct {
-	words  string // the function's name, and names and values of the arguments
+	words  string // the function's name, and the names and values of the arguments
 	needed []string
 }
 
-// callOf returns the call of a part, and whether its arguments have identifiers of the text said before it.
+// callOf returns the call in a part, and reports whether its arguments contain identifiers that occur in said, the
+// earlier text.
 func callOf(part patch.Part, said string) (c call, needs bool) {
 	values := identifiers.Values(records.JSON(part.Args))
 	for _, id := range identifiers.Find(values) {
@@ -33,7 +34,7 @@ func callOf(part patch.Part, said string) (c call, needs bool) {
 	return c, len(c.needed) > 0
 }
 
-// reach measures how many of a call's hidden identifiers look-ups find.
+// reach measures how many of a call's hidden identifiers a search finds.
 func (r *replay) reach(ctx context.Context, c call, hidden []string) error {
 	n, err := r.lookUp(ctx, c.words, hidden)
 	if err != nil {
@@ -45,7 +46,7 @@ func (r *replay) reach(ctx context.Context, c call, hidden []string) error {
 	return err
 }
 
-// lookUp returns how many of the identifiers a search of hidden events finds.
+// lookUp returns the number of the given identifiers that a search of hidden events finds.
 func (r *replay) lookUp(ctx context.Context, query string, ids []string) (n int, err error) {
 	hits, err := r.finder.Search(ctx, "", recall.Search{
 		Query: query, Hidden: true, Represented: true, Limit: recall.DefaultResults, Snippet: snippetRunes,
@@ -62,8 +63,7 @@ func (r *replay) lookUp(ctx context.Context, query string, ids []string) (n int,
 	return n, err
 }
 
-// without returns a text without some of its identifiers. The longest go first, as others may be
-// a part of them.
+// without removes identifiers from a text. It removes the longest first, because they may contain others.
 func without(text string, ids []string) string {
 	for _, id := range slices.SortedFunc(slices.Values(ids), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
 		text = strings.ReplaceAll(text, id, " ")

@@ -17,61 +17,63 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// Figures are what a session, or several, were worth under a policy. All counts are sums.
+// Figures are measurements of one or more sessions under a policy. All counts are sums over the sessions.
 type Figures struct {
 	Sessions int `json:"sessions"`
-	Turns    int `json:"turns"` // of the model
+	Turns    int `json:"turns"` // turns of the model
 
-	// Needed are identifiers in the arguments of recorded calls that stood in an earlier
-	// event; Seen are those that stood in the visible log when the call was made.
+	// Needed is the number of identifiers in the arguments of recorded calls that occur in an earlier event. Seen is
+	// the number of those that were visible when the call was made.
 	Needed int `json:"needed"`
 	Seen   int `json:"seen"`
 
-	// Reached are hidden ones that one look-up for the call finds: a search of
-	// hidden events with the name of the function and the names and values of the
-	// arguments, which returns at most 2,000 tokens. ReachedBlind are those that it finds
-	// without the hidden identifiers in the query, since an agent may not know them.
+	// Reached is the number of needed, hidden identifiers that one search finds. The search is over hidden events. Its
+	// query has the name of the function and the names and values of its arguments, and it returns at most 2,000
+	// tokens. ReachedBlind is the number that the search finds if the query lacks the hidden identifiers, because an
+	// agent may not have them.
 	Reached      int `json:"reached"`
 	ReachedBlind int `json:"reachedBlind"`
 
-	RawTokens     int `json:"rawTokens"`     // of the log, at each turn
-	VisibleTokens int `json:"visibleTokens"` // of the visible log, at each turn
+	RawTokens     int `json:"rawTokens"`     // tokens of the log, summed over all turns
+	VisibleTokens int `json:"visibleTokens"` // tokens of the visible log, summed over all turns
 
-	// Breaks are turns whose visible log does not begin with that of the turn before.
+	// Breaks is the number of turns whose visible log does not begin with the previous turn's visible log.
 	Breaks int `json:"breaks"`
 
-	CachedTokens  int `json:"cachedTokens"`  // of prompts, in the prefix that the turn before has too
-	FreshTokens   int `json:"freshTokens"`   // of prompts, others
-	ReadTokens    int `json:"readTokens"`    // by summarizers
-	WrittenTokens int `json:"writtenTokens"` // by summarizers
-	Passes        int `json:"passes"`        // patches or groups that the policy logged
+	CachedTokens  int `json:"cachedTokens"`  // tokens of prompts within the prefix that the previous turn's prompt also has
+	FreshTokens   int `json:"freshTokens"`   // other tokens of prompts
+	ReadTokens    int `json:"readTokens"`    // tokens that summarizers read
+	WrittenTokens int `json:"writtenTokens"` // tokens that summarizers wrote
+	Passes        int `json:"passes"`        // patches or groups of patches that the policy logged
 
 	Summaries   int `json:"summaries"`
-	Identifiers int `json:"identifiers"` // identifiers of the covered events
-	Lost        int `json:"lost"`        // those that no summary of the pass has
-	Invented    int `json:"invented"`    // identifiers in summaries that none of the events has
+	Identifiers int `json:"identifiers"` // identifiers in the covered events
+	Lost        int `json:"lost"`        // identifiers in the covered events that no summary of the pass contains
+	Invented    int `json:"invented"`    // identifiers in summaries that no covered event contains
 
-	// At the sessions' ends: Probes ask for facts told in words, of which ProbesVisible have their
-	// answer in the visible log, ProbesInContext on a line that shares words with the evidence; ProbesFound are
-	// others whose evidence a search for the question returns among ten hits. ProbesElsewhere are those
-	// whose answer is in another event too, so that it may be visible by chance.
+	// Results of the probes at the end of each session, by number of probes:
+	//
+	//	ProbesVisible    the answer occurs in the visible log
+	//	ProbesInContext  the answer occurs on a visible line that shares words with the evidence
+	//	ProbesFound      the answer is not visible, and a search for the question finds the evidence among ten hits
+	//	ProbesElsewhere  another event also contains the answer, so the answer may be visible by chance
 	Probes          int `json:"probes"`
 	ProbesVisible   int `json:"probesVisible"`
 	ProbesInContext int `json:"probesInContext"`
 	ProbesFound     int `json:"probesFound"`
 	ProbesElsewhere int `json:"probesElsewhere"`
 
-	// At the sessions' ends: Related are pairs of an id and another short value of the same
-	// object in a tool's result, of which BothVisible and OnOneLine stand in the visible log.
+	// Related is the number of pairs of an id and another short value in the same object of a tool result. At the end
+	// of each session, BothVisible pairs are in the visible log, OnOneLine of them on one line.
 	Related     int `json:"related"`
 	BothVisible int `json:"bothVisible"`
 	OnOneLine   int `json:"onOneLine"`
 
-	EndRaw     int `json:"endRaw"`     // tokens of the logs at their ends
-	EndVisible int `json:"endVisible"` // tokens of the visible logs then
+	EndRaw     int `json:"endRaw"`     // tokens of the logs at the end
+	EndVisible int `json:"endVisible"` // tokens of the visible logs at the end
 }
 
-// Add adds the figures of other sessions.
+// Add adds the figures of o to f.
 func (f *Figures) Add(o Figures) {
 	sum, more := reflect.ValueOf(f).Elem(), reflect.ValueOf(o)
 	for i := range sum.NumField() {
@@ -79,21 +81,19 @@ func (f *Figures) Add(o Figures) {
 	}
 }
 
-// SeenShare is the share of needed identifiers that were seen; 1 if none was needed.
+// SeenShare returns Seen / Needed, or 1 if Needed is 0.
 func (f Figures) SeenShare() float64 { return share(f.Seen, f.Needed) }
 
-// InReachShare is the share of needed identifiers that were seen or reached; 1 if none was needed.
+// InReachShare returns the fraction of needed identifiers that were seen or reached, or 1 if Needed is 0.
 func (f Figures) InReachShare() float64 { return share(f.Seen+f.Reached, f.Needed) }
 
-// InReachBlindShare is the share of needed identifiers that were seen or reached blind; 1 if none
-// was needed.
+// InReachBlindShare is like [Figures.InReachShare] with ReachedBlind.
 func (f Figures) InReachBlindShare() float64 { return share(f.Seen+f.ReachedBlind, f.Needed) }
 
-// VisibleShare is the part of the raw tokens that was visible.
+// VisibleShare returns VisibleTokens / RawTokens.
 func (f Figures) VisibleShare() float64 { return share(f.VisibleTokens, f.RawTokens) }
 
-// Cost is what prompts and summaries cost, in units of a token that a
-// summarizer reads; see package price.
+// Cost returns the cost of prompts and summaries in units of a token that a summarizer reads. See package price.
 func (f Figures) Cost() float64 {
 	return price.Cached*float64(f.CachedTokens) + price.Fresh*float64(f.FreshTokens) +
 		price.Read*float64(f.ReadTokens) + price.Written*float64(f.WrittenTokens)
@@ -106,15 +106,15 @@ func share(part, whole int) float64 {
 	return float64(part) / float64(whole)
 }
 
-// Recording is a recorded session that can be replayed. It is never changed.
+// Recording is a recorded session that can be replayed. It is immutable.
 type Recording struct {
 	events []*patch.Event // without usage metadata
-	calls  [][]call       // by event: those in it that need identifiers
-	ends   []bool         // by event: an invocation ends with it
+	calls  [][]call       // by event: its calls that need identifiers
+	ends   []bool         // by event: whether an invocation ends with it
 }
 
-// Record takes a session for replaying it. Measured prompts are left out of the events, since
-// they were measured without a policy.
+// Record prepares a session for replay. It removes the measured sizes of prompts from the events, because they were
+// measured without a policy.
 func Record(events []*patch.Event) (Recording, error) {
 	var r Recording
 	var raw strings.Builder
@@ -138,7 +138,7 @@ func Record(events []*patch.Event) (Recording, error) {
 	return r, nil
 }
 
-// Invocations returns how many invocations the session has.
+// Invocations returns the number of invocations in the session.
 func (r Recording) Invocations() int {
 	seen := map[string]bool{}
 	for _, e := range r.events {
@@ -147,7 +147,7 @@ func (r Recording) Invocations() int {
 	return len(seen)
 }
 
-// Tokens returns how many tokens the events take, as estimated.
+// Tokens returns the estimated tokens of all events.
 func (r Recording) Tokens() (n int) {
 	for _, e := range r.events {
 		n += e.EstimatedTokens()
@@ -155,8 +155,8 @@ func (r Recording) Tokens() (n int) {
 	return n
 }
 
-// Replay plays a recorded session under a policy, event by event, and measures it, with probes
-// at its end. The same session and policy give the same figures, unless the summarizer differs.
+// Replay replays a recorded session under a policy, event by event, and measures it. The probes are evaluated at the
+// end. With the same summaries, the same session and policy always give the same figures.
 func (rec Recording) Replay(ctx context.Context, p Policy, probes ...Probe) (Figures, error) {
 	l := newLog()
 	r := replay{log: l, finder: recall.NewFinder(l, 0), figures: Figures{Sessions: 1}, texts: map[*patch.Event]string{}, stands: map[string]string{}}
@@ -192,15 +192,15 @@ func (rec Recording) Replay(ctx context.Context, p Policy, probes ...Probe) (Fig
 	return r.figures, r.probed(ctx, rec.events, probes)
 }
 
-// replay is a running replay.
+// replay is the state of a replay.
 type replay struct {
 	log       *log
 	finder    *recall.Finder[string]
 	figures   Figures
 	rawTokens int
-	prompt    []nodeID // of the turn before
+	prompt    []nodeID // of the previous turn
 	texts     map[*patch.Event]string
-	stands    map[string]string // by the id of an inserted event, the text of the events that it replaces
+	stands    map[string]string // id of an inserted event → the text of the events that it replaces
 }
 
 // nodeID identifies a visible event.
@@ -209,10 +209,10 @@ type nodeID struct {
 	id  string
 }
 
-// isTurn reports whether a model has answered with the event.
+// isTurn reports whether a model wrote the event.
 func isTurn(e *patch.Event) bool { return e.Author() != "user" && e.Role() == "model" }
 
-// turn measures a turn of the model with the calls in it that need identifiers.
+// turn measures a turn of the model and its calls.
 func (r *replay) turn(ctx context.Context, calls []call) error {
 	f := &r.figures
 	f.Turns++
@@ -253,7 +253,7 @@ func (r *replay) turn(ctx context.Context, calls []call) error {
 	return nil
 }
 
-// text returns the text of an event. Most events are visible at many turns.
+// text returns the text of an event. It caches the text, because most events are visible at many turns.
 func (r *replay) text(e *patch.Event) string {
 	text, known := r.texts[e]
 	if !known {
@@ -263,7 +263,7 @@ func (r *replay) text(e *patch.Event) string {
 	return text
 }
 
-// wrote measures the patches that a policy has logged.
+// wrote measures the patches that a policy logged.
 func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 	f := &r.figures
 	f.Passes++
@@ -284,7 +284,7 @@ func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 		}
 		covered.WriteString(said.String())
 		for _, e := range p.NewEvents() {
-			r.stands[e.ID()] = said.String() // of a summary, more is known below
+			r.stands[e.ID()] = said.String() // replaced below for summaries
 			if p.Type() == patch.Summarise || e.IsSummary() {
 				summaries = append(summaries, e)
 				told.WriteString(identifiers.Text(e))
@@ -292,7 +292,7 @@ func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 		}
 		next, err := now.Apply(patch.Record{Seq: now.Seq() + 1, Patch: p})
 		if err != nil {
-			return // it was logged, so it applies
+			return // cannot happen: the patch was logged
 		}
 		now = next
 	}
@@ -336,13 +336,13 @@ func unmeasured(e *patch.Event) (*patch.Event, error) {
 	return patch.ParseEvent(text)
 }
 
-// counted is a summarizer whose reading and writing is counted, as estimated.
+// counted is a summarizer that adds its estimated usage to figures.
 type counted struct {
 	compaction.Summarizer
 	figures *Figures
 }
 
-// Price is the price of the summarizer.
+// Price returns the prices of the wrapped summarizer.
 func (c counted) Price() (read, written float64) {
 	if p, ok := c.Summarizer.(compaction.PricedSummarizer); ok {
 		return p.Price()

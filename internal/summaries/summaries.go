@@ -1,5 +1,5 @@
-// Package summaries reads what an event says about compaction, as any version of ADK and as patchlog
-// writes it, compares it by time as ADK does, and checks the text of a summary.
+// Package summaries reads the compaction records in events, in the forms of ADK and patchlog. It compares records and
+// events by time as ADK does, and checks the text of summaries.
 package summaries
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// adkMetadata is the custom metadata key under which some versions of ADK keep a
-// compaction record.
+// adkMetadata is the custom metadata key of compaction records in some versions of ADK.
 const adkMetadata = "_adk_compaction"
 
-// DecodeOwnMetadata decodes patchlog's part of custom metadata, and reports whether there is one of this shape.
+// DecodeOwnMetadata decodes patchlog's part of custom metadata. It reports whether that part exists and matches the
+// type of into.
 func DecodeOwnMetadata(customMetadata json.RawMessage, into any) bool {
 	var all map[string]json.RawMessage
 	return json.Unmarshal(customMetadata, &all) == nil && json.Unmarshal(all[patch.OwnMetadata], into) == nil
 }
 
-// CompactionOf returns the compaction record of a summary event, and whether it has one. A record of another shape
-// than [patch.EventCompaction]'s does not count. A nil event has none.
+// CompactionOf returns the compaction record of an event, and whether the event has one. A record that is not of
+// [patch.EventCompaction]'s form does not count. A nil event has none.
 func CompactionOf(e *patch.Event) (patch.EventCompaction, bool) {
 	_, c, ok := recordOf(e)
 	return c, ok
@@ -55,26 +55,25 @@ func recordOf(e *patch.Event) (json.RawMessage, patch.EventCompaction, bool) {
 	return nil, patch.EventCompaction{}, false
 }
 
-// Claim is what a record says, with its times as exact as it says them: Unix seconds do not
-// tell apart what is less than a quarter of a microsecond apart.
+// Claim is a compaction record with exact times, if the record has any. Unix seconds cannot distinguish times that are
+// less than a quarter of a microsecond apart.
 type Claim struct {
 	patch.EventCompaction
 	from, to exact
 }
 
-// ClaimOf returns what the event claims, if it is a record; see [CompactionOf].
+// ClaimOf returns the claim of an event's compaction record, and whether the event has one. See [CompactionOf].
 func ClaimOf(e *patch.Event) (Claim, bool) {
 	text, c, ok := recordOf(e)
 	if !ok {
 		return Claim{}, false
 	}
 	var times struct{ StartTimestamp, EndTimestamp exact }
-	_ = json.Unmarshal(text, &times) // which was read already
+	_ = json.Unmarshal(text, &times) // recordOf has parsed text already
 	return Claim{c, times.StartTimestamp, times.EndTimestamp}, true
 }
 
-// Covers reports whether the event's time lies in the record's range, both ends included, and
-// the record does not exclude it.
+// Covers reports whether the event's time is in the record's closed range and the record does not exclude the event.
 func (c Claim) Covers(e *patch.Event) bool {
 	if !InRange(e, c.EventCompaction) {
 		return false
@@ -83,7 +82,7 @@ func (c Claim) Covers(e *patch.Event) bool {
 	return !t.Before(c.from.Time) && (c.to.IsZero() || !t.After(c.to.Time))
 }
 
-// exact is a time by RFC 3339, and zero for one of another form.
+// exact is a time in RFC 3339. Any other form decodes to the zero time.
 type exact struct{ time.Time }
 
 func (t *exact) UnmarshalJSON(text []byte) error {
@@ -93,8 +92,8 @@ func (t *exact) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// InRange reports whether the event's time lies in the range that a compaction
-// record of a foreign log claims, both ends included, and the record does not exclude it.
+// InRange reports whether the event's time, in Unix seconds, is in the closed range of an ADK compaction record, and
+// the record does not exclude the event.
 func InRange(e *patch.Event, c patch.EventCompaction) bool {
 	if e == nil {
 		return false
@@ -103,9 +102,8 @@ func InRange(e *patch.Event, c patch.EventCompaction) bool {
 	return c.StartTimestamp <= t && t <= c.EndTimestamp && !excludes(c, e)
 }
 
-// excludes reports whether the record names the event as one that it does not stand for.
-// Stores keep times to the microsecond or to the nanosecond: one that is near enough is
-// meant, since to leave an event in sight is the lesser harm.
+// excludes reports whether the record names the event as excluded. Stores round times to microseconds or nanoseconds,
+// so a time within a microsecond matches. A wrong match only leaves an event visible.
 func excludes(c patch.EventCompaction, e *patch.Event) bool {
 	of := RefTo(e)
 	return slices.ContainsFunc(c.ExcludedEvents, func(r patch.EventRef) bool {
@@ -113,18 +111,18 @@ func excludes(c patch.EventCompaction, e *patch.Event) bool {
 	})
 }
 
-// RefTo names an event as an exclusion does.
+// RefTo returns the reference with which a record excludes the event.
 func RefTo(e *patch.Event) patch.EventRef {
 	return patch.EventRef{InvocationID: e.InvocationID(), Timestamp: UnixSeconds(e.Timestamp())}
 }
 
-// UnixSeconds is a time as ADK writes it.
+// UnixSeconds returns a time in the form that ADK uses.
 func UnixSeconds(t time.Time) float64 {
 	return float64(t.Unix()) + float64(t.Nanosecond())/1e9
 }
 
-// Times returns the least and the greatest time that events cover, in Unix seconds: a summary covers what
-// it claims. Of no events they are 0.
+// Times returns the earliest and the latest time of events in Unix seconds. For a summary, the times of its compaction
+// record count. Without events, both are 0.
 func Times(events []*patch.Event) (least, greatest float64) {
 	for i, e := range events {
 		from := UnixSeconds(e.Timestamp())
@@ -140,8 +138,7 @@ func Times(events []*patch.Event) (least, greatest float64) {
 	return least, greatest
 }
 
-// Supersedes reports whether the event is a record itself whose range lies in that of
-// another, which does not exclude it.
+// Supersedes reports whether e has a compaction record whose range is within the range of c, and c does not exclude e.
 func Supersedes(c patch.EventCompaction, e *patch.Event) bool {
 	of, ok := CompactionOf(e)
 	return ok && c.StartTimestamp <= of.StartTimestamp && of.EndTimestamp <= c.EndTimestamp && !excludes(c, e)

@@ -7,12 +7,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Content is a summary as a model sees it. Its role is always user: a summary may come first
-// in the prompt, or before a function call, where a model's API refuses a turn of role model.
-// The API accepts two turns of the user in a row.
+// Content returns the content of a summary event. Its role is always user. A summary may come first in the prompt or
+// before a function call, where a model's API refuses role model. The API accepts two user messages in a row.
 func Content(text string) patch.Value { return patch.Text("user", text) }
 
-// Text returns the texts of a record's content, cleaned, without thoughts.
+// Text returns the texts of a content, cleaned and without thoughts.
 func Text(content patch.Value) string {
 	var texts []string
 	for _, p := range content.Parts() {
@@ -26,9 +25,8 @@ func Text(content patch.Value) string {
 	return strings.Join(texts, "\n")
 }
 
-// Clean is a text without what a terminal or a reader of the log would take for a command:
-// control characters other than line breaks and tabs, and those that turn the direction of
-// writing. What is no Unicode becomes U+FFFD.
+// Clean removes characters that a terminal or a reader of the log could take for commands: control characters other
+// than line breaks and tabs, and bidirectional controls. It replaces invalid UTF-8 with U+FFFD, and trims white space.
 func Clean(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {
@@ -41,12 +39,12 @@ func Clean(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD")))
 }
 
-// isSeen reports whether r is a letter or a digit that shows. Fillers of Hangul are letters by Unicode, and do not.
+// isSeen reports whether r is a visible letter or digit. Hangul fillers are letters in Unicode but invisible.
 func isSeen(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsNumber(r)) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }
 
-// ProblemOf says why a clean text cannot be a summary; "" if it can.
+// ProblemOf returns the reason why a cleaned text cannot be a summary, or "".
 func ProblemOf(text string) string {
 	switch {
 	case text == "":

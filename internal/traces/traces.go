@@ -1,5 +1,5 @@
-// Package traces finds the events from which results of the recall tools were made. It is separate from package recall,
-// so that a program that only erases does not link recall's word forms.
+// Package traces finds the events that the results of recall tools came from. It is separate from package recall, so
+// that a program that only erases does not link recall's word forms.
 package traces
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The names of the tools with which an agent searches and reads its session's log.
+// Names of the tools with which an agent searches and reads its session's log.
 const (
 	SearchTool = "recall_search"
 	ReadTool   = "recall_read"
@@ -18,17 +18,18 @@ const (
 // IsRecall reports whether a tool is one of the recall tools.
 func IsRecall(tool string) bool { return tool == SearchTool || tool == ReadTool }
 
-// idHandle is the prefix of a handle that names an event by its id.
+// idHandle is the prefix of a handle that contains an event's id.
 const idHandle = "id="
 
-// Handle identifies an event of a log: by its record's seq and its index among the record's events, or by its id.
+// Handle identifies an event of a log by its record's seq and its index among the record's events, or by its id.
 type Handle struct {
 	Seq   uint64 // 0 if ID is set
 	Index int
 	ID    string
 }
 
-// handles returns the events that a handle of the tools may mean: two if an id ends like a part number.
+// handles returns the events that a tool's handle may identify. There are two if the text after an id may be a part
+// number or belong to the id.
 func handles(text string) (all []Handle) {
 	whole := text
 	slash := strings.LastIndexByte(text, '/')
@@ -54,13 +55,13 @@ func handles(text string) (all []Handle) {
 	return []Handle{{Seq: seq, Index: index}}
 }
 
-// Traces finds the events from which results of [SearchTool] and [ReadTool] were made. It must be given the log's
-// events in order. The zero value is ready for use; it is not safe for concurrent use.
+// Traces finds the events that the results of [SearchTool] and [ReadTool] came from. The caller must pass it the log's
+// events in order. The zero value is ready for use. Traces is not safe for concurrent use.
 type Traces struct {
-	asked map[string][]Handle // by id of a call of ReadTool
+	asked map[string][]Handle // by id of the call of ReadTool
 }
 
-// Of returns the events that the results in an event, or their calls, refer to.
+// Of returns the events that the tool results in e came from.
 func (t *Traces) Of(e *patch.Event) (brought []Handle) {
 	recalls := false
 	for p := range e.FunctionParts() {

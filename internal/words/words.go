@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// IsUnspaced reports whether the rune's script has no spaces between words. The punctuation of such a script counts
-// too.
+// IsUnspaced reports whether the rune belongs to a script without spaces between words. The punctuation of such scripts
+// is included.
 func IsUnspaced(r rune) bool {
 	return r >= 0x0e00 && (r >= 0x3000 && r <= 0x303f || r >= 0xff00 && r <= 0xff0f || r >= 0xff1a && r <= 0xff20 ||
 		unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
 }
 
-// In returns the words of a text in lower case, each once: stretches of letters and digits, or, of scripts
-// without spaces between words, each two characters that stand together.
+// In returns the distinct words of a text in lower case. Words are runs of letters and digits. In scripts without
+// spaces, each pair of adjacent characters is a word.
 func In(text string) (words []string) {
 	known := make(map[string]bool)
 	add := func(w string) {
@@ -25,7 +25,7 @@ func In(text string) (words []string) {
 			words = append(words, w)
 		}
 	}
-	start, before := -1, -1 // of a word, of a character of an unspaced script
+	start, before := -1, -1 // offset of the current word, and of the previous character in an unspaced script
 	for i, r := range text {
 		inside := unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
 		unspaced := inside && IsUnspaced(r)
@@ -51,7 +51,7 @@ func In(text string) (words []string) {
 	return words
 }
 
-// Set returns the words of a text between spaces.
+// Set returns the set of the words in text, which are separated by spaces.
 func Set(text string) map[string]bool {
 	all := make(map[string]bool)
 	for _, w := range strings.Fields(text) {
@@ -65,6 +65,6 @@ var commonWords string
 
 var common = Set(commonWords)
 
-// IsCommon reports whether a word, in lower case, stands in nearly every text of one of ten languages: an article, a
-// pronoun, an auxiliary verb, a greeting. Of languages that are not listed it knows none.
+// IsCommon reports whether a lower-case word occurs in nearly every text of one of ten languages, such as an article, a
+// pronoun, an auxiliary verb or a greeting.
 func IsCommon(word string) bool { return common[word] }
