@@ -12,11 +12,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Compact compacts the older part of a session, if that is due.
+// Compact compacts the older part of a session, if a compaction is due.
 type Compact struct {
 	Config compaction.Config
 	Run    compaction.Run
-	Logger *slog.Logger // nil disables logging: failures are returned
+	Logger *slog.Logger // nil disables logging; Apply returns failures anyway
 	Passed func(Pass)   // if not nil, called after each pass
 }
 
@@ -29,11 +29,11 @@ type Pass struct {
 // Compacted is the result of a compaction.
 type Compacted struct {
 	Passes  []Pass
-	Stopped string // why it stopped early, if the summarizer or the log said so
+	Stopped string // why compaction stopped early, or ""
 }
 
-// Apply compacts the session until nothing is due. Passes written before an error stay, and are returned
-// with it.
+// Apply compacts the session until nothing is due. If an error occurs, the passes before it stay logged, and
+// Apply returns them with the error.
 func (c Compact) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (Compacted, error) {
 	var done Compacted
 	var lost error // error while searching the log for a pass
@@ -69,12 +69,12 @@ func (c Compact) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 	}
 	_, err = compactor.Compact(ctx, key, c.Run)
 	if refused := (*compaction.SummarizerError)(nil); errors.As(err, &refused) {
-		err = fmt.Errorf("session %s: %w", key, err) // errors of the log name the session already
+		err = fmt.Errorf("session %s: %w", key, err) // errors of the store already name the session
 	}
 	return done, errors.Join(err, lost)
 }
 
-// recordOf returns the record of a patch, whose seq is at least from.
+// recordOf returns the record of the patch with the given id. It searches the log from the seq from on.
 func recordOf(ctx context.Context, s *store.Store, key store.Key, id string, from uint64) (patch.Record, error) {
 	for r, err := range s.RawEvents(ctx, key, from) {
 		if err != nil || r.ID() == id {

@@ -17,7 +17,7 @@ type EditKind string
 // The kinds of edits.
 const (
 	Cut       EditKind = "splice"          // hides the events, or replaces them by Replacement
-	Summarise EditKind = "summarise"       // replaces the events by a summary with the text
+	Summarise EditKind = "summarise"       // replaces the events by a summary with Text
 	Truncate  EditKind = "truncate_before" // hides all events before EventID
 	Pin       EditKind = "pin"
 	Unpin     EditKind = "unpin"
@@ -26,17 +26,17 @@ const (
 // Edit is a manual change of visible events.
 type Edit struct {
 	Kind        EditKind
-	Spans       []compaction.Span // index ranges, ascending; Cut, Pin and Unpin accept several
-	EventID     string            // for Truncate, and for Pin and Unpin instead of spans
-	Base        *uint64           // seq of the newest patch seen, if not that of the view
+	Spans       []compaction.Span // ascending spans of indices; Cut, Pin and Unpin accept several
+	EventID     string            // for Truncate; Pin and Unpin accept it in place of Spans
+	Base        *uint64           // base of the patches, if not that of the view
 	Text        string
 	Replacement []*patch.Event
-	State       patch.StatePolicy // "" means the patch type's default
+	State       patch.StatePolicy // "" means the default of the patch type
 	Author      string
 	NewID       func() string // returns ids for a group and for a summary's invocation; nil means random ids
 }
 
-// EditError says why an edit cannot be made of a selection.
+// EditError says why an edit of a selection is impossible.
 type EditError struct {
 	Problem string
 	Whole   compaction.Span // a span that can be edited instead; Count is 0 if there is none
@@ -44,7 +44,7 @@ type EditError struct {
 
 func (e *EditError) Error() string { return e.Problem }
 
-// Patches returns the edit's patches for a view, in the form of [Patches.Plan].
+// Patches returns the patches of the edit for a view. It can be used as [Patches.Plan].
 func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 	if e.NewID == nil {
 		e.NewID = rand.Text
@@ -103,7 +103,7 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 	return patches, nil
 }
 
-// complete adds the fields that all patches of an edit have.
+// complete sets the fields that all patches of an edit have.
 func (e Edit) complete(p *patch.PatchEvent) *patch.PatchEvent {
 	if e.Author != "" {
 		p = p.WithAuthor(e.Author)
@@ -117,11 +117,12 @@ func (e Edit) complete(p *patch.PatchEvent) *patch.PatchEvent {
 	return p
 }
 
-// ManualSummary returns a summary with a person's text, for a summarise of the span in the view. Its id
-// is assigned when it is logged. For a span outside the view its times are zero; the patch is refused
-// later. The error matches [patch.ErrInvalid] if the text or the invocation's id is not UTF-8.
+// ManualSummary returns a summary with a person's text, for a summarise patch of the span s in the view. The
+// store assigns its id when it logs the patch. If the span is outside the view, the summary has no times, and
+// the store will refuse the patch. The error matches [patch.ErrInvalid] if the text or the invocation's id is
+// not UTF-8.
 func ManualSummary(v fold.View, s compaction.Span, invocationID, text string) (*patch.Event, error) {
-	// Model APIs refuse two consecutive model turns.
+	// Some model APIs refuse two model turns in a row, so avoid the role model before a model turn.
 	role := "model"
 	end := s.Start + s.Count
 	if s.Start >= 0 && end >= s.Start && end < v.Len() && v.At(end).Role() == role {

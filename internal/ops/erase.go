@@ -9,18 +9,18 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Erase erases the contents of the selected events in a session or in all sessions, or of all events of a user.
+// Erase erases the contents of selected events in a session or in all sessions, or of all events of a user.
 type Erase struct {
-	Key        store.Key // with AllOfUser only app and user are used
+	Key        store.Key // with AllOfUser, only App and User are used
 	AllOfUser  bool
-	Everywhere bool                 // in all sessions, not only in Key's
-	Only       func(store.Key) bool // with Everywhere: only in these; nil means all
+	Everywhere bool                 // in all sessions, not only in Key
+	Only       func(store.Key) bool // restricts Everywhere to these sessions; nil means all
 	Selection  store.EraseSelection
 	Options    store.EraseOptions
 }
 
-// Apply erases permanently, or, with Options.DryRun, returns what would be erased. On error it also returns what was
-// erased before.
+// Apply erases permanently. With Options.DryRun it only returns what would be erased. If an error occurs, it
+// also returns what was erased before.
 func (e Erase) Apply(ctx context.Context, s *store.Store) (store.Erasure, error) {
 	switch {
 	case e.Everywhere:
@@ -31,13 +31,13 @@ func (e Erase) Apply(ctx context.Context, s *store.Store) (store.Erasure, error)
 	return s.Erase(ctx, e.Key, e.Selection, e.Options)
 }
 
-// everywhere erases, or previews, session by session.
+// everywhere applies the erasure to one session after the other.
 func (e Erase) everywhere(ctx context.Context, s *store.Store) (store.Erasure, error) {
 	var all store.Erasure
 	var keys []store.Key
 	for info, err := range s.List(ctx, store.ListOptions{}) {
 		switch {
-		case e.Only != nil && !e.Only(info.Key): // must not even be named
+		case e.Only != nil && !e.Only(info.Key): // such a session must not even be named
 		case errors.Is(err, store.ErrCorrupt):
 			all.OutOfReach = append(all.OutOfReach, fmt.Sprintf("session %s, which is damaged", info.Key))
 		case err != nil:
@@ -60,8 +60,8 @@ func (e Erase) everywhere(ctx context.Context, s *store.Store) (store.Erasure, e
 	return all, nil
 }
 
-// merged returns the union of two erasures. A fork is in the preview of its source and in its own. A shared key that
-// still matches counts once for each session that shares it.
+// merged returns the union of two erasures. In a dry run, a fork can appear in the erasure of its source and in
+// its own. If a shared key still has a match, the match is counted once per session that shares the key.
 func merged(a, b store.Erasure) store.Erasure {
 	for _, session := range b.Sessions {
 		at := slices.IndexFunc(a.Sessions, func(s store.ErasedSession) bool {

@@ -12,7 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// EventID returns the id of the event with the given name: its id, the seq of its record, or a unique prefix of its id.
+// EventID returns the id of the event that name identifies: by its id, by the seq of its record, or by a unique
+// prefix of its id.
 func EventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, name string) (string, error) {
 	if _, found := v.Find(name); found {
 		return name, nil
@@ -25,7 +26,8 @@ func EventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, na
 	})
 }
 
-// PatchID returns the id of the patch with the given name: its id, its seq, or a unique prefix of its id.
+// PatchID returns the id of the patch that name identifies: by its id, by its seq, or by a unique prefix of its
+// id.
 func PatchID(ctx context.Context, s *store.Store, key store.Key, name string) (string, error) {
 	return find(ctx, s, key, "patch", name, true, func(r patch.Record) []string {
 		if r.Patch == nil {
@@ -35,8 +37,8 @@ func PatchID(ctx context.Context, s *store.Store, key store.Key, name string) (s
 	})
 }
 
-// VisibleEvent is [EventID] for a visible event. The error for a hidden event names the patch that hides it, and
-// matches [store.ErrEventNotFound].
+// VisibleEvent is [EventID] for a visible event. If the event is hidden, the error matches
+// [store.ErrEventNotFound] and names the patch that hides it.
 func VisibleEvent(ctx context.Context, s *store.Store, key store.Key, v fold.View, name string) (string, error) {
 	id, err := EventID(ctx, s, key, v, name)
 	if err != nil {
@@ -65,10 +67,10 @@ func VisibleEvent(ctx context.Context, s *store.Store, key store.Key, v fold.Vie
 	return "", fmt.Errorf("session %s: %w: event %q is not visible", key, store.ErrEventNotFound, id)
 }
 
-// Invocation names an invocation by one of its fields.
+// Invocation identifies an invocation by one of its fields.
 type Invocation struct {
-	ID     string // or a unique prefix
-	Turn   int    // from 1: see [Turns]
+	ID     string // its id, or a unique prefix of the id
+	Turn   int    // its turn, from 1: see [Turns]
 	Record uint64 // seq of any of its records
 }
 
@@ -106,11 +108,12 @@ func (i Invocation) Find(ctx context.Context, s *store.Store, key store.Key) (st
 	return "", fmt.Errorf("session %s: %w: there is no record %d", key, store.ErrNotFound, i.Record)
 }
 
-// Turns maps the id of each invocation to its turn number. Turns count from 1 in the order of their first events.
+// Turns maps the id of each invocation to its turn number. Turns are numbered from 1, in the order of their
+// first events.
 type Turns map[string]int
 
-// Add returns the turn of the log's next record: the turn of its event's invocation, else the last turn that began, or
-// 0 before the first.
+// Add returns the turn of r, the next record of the log. If r has no event with an invocation, its turn is the
+// newest turn, or 0 before the first.
 func (t Turns) Add(r patch.Record) int {
 	if r.Event == nil || r.Event.InvocationID() == "" {
 		return len(t)
@@ -122,8 +125,8 @@ func (t Turns) Add(r patch.Record) int {
 	return t[id]
 }
 
-// LastRecordOfTurn returns the seq of the last record before the next turn begins. Records before the first turn belong
-// to it.
+// LastRecordOfTurn returns the seq of the last record before the next turn begins. Records before the first
+// turn count as part of turn 1.
 func LastRecordOfTurn(ctx context.Context, s *store.Store, key store.Key, turn int) (uint64, error) {
 	turns, last := Turns{}, uint64(0)
 	for r, err := range s.RawEvents(ctx, key, 1) {
@@ -145,9 +148,9 @@ func noTurn(key store.Key, turn, has int) error {
 	return fmt.Errorf("session %s: %w: there is no turn %d; it has %d", key, store.ErrNotFound, turn, has)
 }
 
-// find looks up a name in the log: as an id, as a seq if byNumber is set, or as a prefix of an id.
+// find searches the log for name: as an id, as a seq if byNumber is true, or as a prefix of an id.
 func find(ctx context.Context, s *store.Store, key store.Key, what, name string, byNumber bool, ids func(patch.Record) []string) (string, error) {
-	var begin, numbered []string // distinct ids with this prefix; ids of the record with this seq
+	var begin, numbered []string // distinct ids with the prefix name; ids in the record with the seq name
 	isRecord := false
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {

@@ -1,8 +1,8 @@
-// Package ops has the operations on sessions that the command and the inspector share: each is planned,
-// previewed, applied and explained here, so that both behave alike.
+// Package ops has the operations on sessions that the command and the inspector share. Each operation is
+// planned, previewed, applied and explained here, so that the command and the inspector behave alike.
 //
-// A preview writes nothing. An operation that gets the view of its preview does what the preview showed, or fails
-// with [store.ErrConflict].
+// A preview writes nothing. If an operation gets the view of its preview, it does what the preview showed or
+// fails with [store.ErrConflict].
 package ops
 
 import (
@@ -18,16 +18,16 @@ import (
 
 // Change is an operation that logs patches: [Patches], [Undo] or [Restore].
 type Change interface {
-	// Preview returns the change's effect on the session of the view.
+	// Preview returns the effect that the change would have on the view on.
 	Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error)
-	// Apply logs the patches.
+	// Apply logs the patches. It fails with a conflict if the log has a newer patch than the view on.
 	Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error)
 }
 
-// Patches logs patches made from a view.
+// Patches logs the patches that Plan makes from a view.
 type Patches struct {
 	Plan func(on fold.View) ([]*patch.PatchEvent, error)
-	// Options are the options, without On.
+	// Options must not set On, which is set to the view.
 	Options store.PatchOptions
 }
 
@@ -40,7 +40,7 @@ func (c Patches) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 	c.Options.On = on
 	would, err := s.Preview(ctx, key, patches, c.Options)
 	if err == nil {
-		would.Patches = patches // without the ids and times that are assigned when they are logged
+		would.Patches = patches // without the ids and times that the store assigns when it logs them
 	}
 	return would, err
 }
@@ -58,7 +58,7 @@ func (c Patches) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 // Undo reverts a patch with its group, or rewinds to before an invocation.
 type Undo struct {
 	PatchID, InvocationID string // exactly one is set
-	// Options are the options, without On and DryRun.
+	// Options must not set On and DryRun, which are set for each call.
 	Options store.UndoOptions
 }
 
@@ -82,7 +82,8 @@ func (c Undo) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.
 	return s.Revert(ctx, key, c.PatchID, c.Options)
 }
 
-// Explain returns the difference that a preview shows. Events added by a single patch are shown as in the patch.
+// Explain returns the difference that a preview shows. If a single patch adds events, they are taken from the
+// patch, without ids and times.
 func Explain(would store.Preview) present.Difference {
 	if len(would.Patches) == 1 && would.Patches[0].Type() != patch.Revert {
 		return present.PreviewOf(would, would.Patches[0])
@@ -90,12 +91,12 @@ func Explain(would store.Preview) present.Difference {
 	return present.DifferenceOf(would.Before, would.After)
 }
 
-// Restore reverts the patch that added a summary, and the patches of the summaries that become visible, until all
-// events that the summary covers are visible. The reverts are one group.
+// Restore reverts the patch that added a summary. If a revert makes other summaries visible, it reverts their
+// patches too, until all events that the summary covers are visible. The reverts are one group.
 type Restore struct {
 	PatchID string
 	Author  string
-	// Options are the options, without On.
+	// Options must not set On, which is set to the view.
 	Options store.PatchOptions
 }
 
@@ -110,7 +111,7 @@ func (c Restore) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 		ids, err := would.After.RevertTargets(next[0])
 		switch blocked := (*fold.BlockedError)(nil); {
 		case len(reverts) > 0 && errors.As(err, &blocked) && blocked.AlreadyReverted:
-			continue // reverted with another one
+			continue // reverted together with an earlier one
 		case err != nil:
 			return store.Preview{}, err
 		}

@@ -10,13 +10,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// CloseCalls returns the patches of [compaction.CloseCalls] for a view, except for invocations that a process holds.
-// newID may be nil.
+// CloseCalls returns the patches of [compaction.CloseCalls] for a view. It skips calls whose invocation is
+// running, that is, leased by a process. newID may be nil.
 func CloseCalls(ctx context.Context, s *store.Store, key store.Key, v fold.View, author string, newID func() string) ([]*patch.PatchEvent, error) {
 	if newID == nil {
 		newID = rand.Text
 	}
-	held := map[string]bool{} // by invocation
+	held := map[string]bool{} // whether an invocation is leased
 	var leaseErr error
 	patches, err := compaction.CloseCalls(v, newID, func(c fold.Call) bool {
 		invocation := v.At(c.Index).InvocationID()

@@ -19,26 +19,26 @@ import (
 // CompactionStats are the compaction figures of a session.
 type CompactionStats struct {
 	Passes    int         `json:"passes"`    // number of patches that compaction logged
-	Last      *LastPass   `json:"last"`      // null if there is none
+	Last      *LastPass   `json:"last"`      // null if compaction logged none
 	Summaries map[int]int `json:"summaries"` // number of visible summaries by level
 	Prompt    PromptSize  `json:"prompt"`
 }
 
-// LastPass is the newest pass, by its own metadata.
+// LastPass is the newest pass, as its patch describes it.
 type LastPass struct {
 	Seq  uint64    `json:"seq"`
 	Time time.Time `json:"time"`
 	compaction.Written
 }
 
-// PromptSize is the number of tokens of a prompt made of the visible log.
+// PromptSize is the number of tokens of a prompt made from the visible log.
 type PromptSize struct {
 	Tokens   int       `json:"tokens"`
-	Measured bool      `json:"measured"`            // measured by the model: see [compaction.PromptTokens]
-	At       time.Time `json:"measuredAt,omitzero"` // time of the measurement
+	Measured bool      `json:"measured"`            // the model counted them: see [compaction.PromptTokens]
+	At       time.Time `json:"measuredAt,omitzero"` // time of the model's count
 }
 
-// PromptOf returns the size of a prompt made of the visible log.
+// PromptOf returns the size of a prompt made from the visible log of v.
 func PromptOf(v fold.View) PromptSize {
 	tokens, measured := compaction.PromptTokens(v)
 	size := PromptSize{Tokens: tokens, Measured: measured}
@@ -51,7 +51,7 @@ func PromptOf(v fold.View) PromptSize {
 	return size
 }
 
-// String describes the size and its source.
+// String describes the size, and how it was found.
 func (p PromptSize) String() string {
 	how := "estimated"
 	switch {
@@ -71,7 +71,7 @@ func PassOf(p *patch.PatchEvent) *compaction.Written {
 	return nil
 }
 
-// Rows returns the figures as 'patchlog stats' shows them, after all others.
+// Rows returns the last rows of 'patchlog stats'.
 func (c CompactionStats) Rows() []Row {
 	rows := []Row{{"prompt", c.Prompt.String()}, {"compactions", fmt.Sprint(c.Passes)}}
 	if l := c.Last; l != nil {
@@ -100,8 +100,8 @@ func levelsText(byLevel map[int]int) string {
 	return fmt.Sprint(n) + ": " + strings.Join(levels, ", ")
 }
 
-// PassText describes a compaction pass in one line. r is its record, w comes from [compaction.WrittenBy] or the
-// compactor.
+// PassText describes a compaction pass in one line. r is the record of the pass. w comes from
+// [compaction.WrittenBy] or from the compactor.
 func PassText(r patch.Record, w compaction.Written) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "record %d, %s: index %s", r.Seq, Printable(string(w.Trigger)), IndexRange(r.Patch.Start(), r.Patch.Count()))
@@ -118,8 +118,8 @@ func PassText(r patch.Record, w compaction.Written) string {
 	return b.String()
 }
 
-// EventsText describes a pass by numbers of events, or of summaries if it merged these. level is that of the new
-// summaries; 0 means that results of tools were cleared.
+// EventsText describes how many events a pass summarised, or how many summaries it merged. level is the level
+// of the new summaries. Level 0 means that the pass cleared results of tools.
 func EventsText(merged bool, before, after, level int) string {
 	if level == 0 {
 		return "results cleared in " + Counted(before, "event")
@@ -131,7 +131,7 @@ func EventsText(merged bool, before, after, level int) string {
 	return fmt.Sprintf("%s → %s of level %d", Counted(before, what), Counted(after, "summary"), level)
 }
 
-// TokensText describes a change of tokens with its ratio.
+// TokensText describes a change of tokens, with its ratio.
 func TokensText(before, after int, ratio float64) string {
 	text := fmt.Sprintf("about %s → %s tokens", Grouped(before), Grouped(after))
 	if before > 0 {
@@ -140,7 +140,7 @@ func TokensText(before, after int, ratio float64) string {
 	return text
 }
 
-// PlanRows returns the next compaction as 'patchlog compact --dry-run' shows it, after the key and reason.
+// PlanRows describes the next pass as 'patchlog compact --dry-run' shows it below the key and the reason.
 func PlanRows(d compaction.Decision) []Row {
 	var rows []Row
 	row := func(name, format string, args ...any) { rows = append(rows, Row{name, fmt.Sprintf(format, args...)}) }
@@ -186,7 +186,8 @@ func groupName(g compaction.Group) string {
 	return name
 }
 
-// UnforcedText says whether a service would make a planned pass now. unforced is the plan without [compaction.Run.Force].
+// UnforcedText says whether the compactor of a running service would make the planned pass now. d is the plan,
+// and unforced is the plan without [compaction.Run.Force].
 func UnforcedText(d, unforced compaction.Decision) string {
 	switch {
 	case unforced.Window == nil:
@@ -197,8 +198,8 @@ func UnforcedText(d, unforced compaction.Decision) string {
 	return "A service would compact now, too."
 }
 
-// NextPassesText describes what may follow the planned pass, or returns "" if nothing may. Later passes depend on the
-// length of the summary and cannot be predicted.
+// NextPassesText says that more passes may follow the planned pass. It returns "" if no pass is planned. Later
+// passes cannot be predicted, because they depend on the length of this pass's summary.
 func NextPassesText(d compaction.Decision) string {
 	switch {
 	case d.Window == nil:
@@ -212,7 +213,7 @@ func NextPassesText(d compaction.Decision) string {
 // idRunes is the maximum number of runes of an id in a line of text.
 const idRunes = 40
 
-// ends returns the number of ids, the first and the last.
+// ends describes a list of ids by its length, first id and last id.
 func ends(ids []string) string {
 	first, last := PrintableUpTo(ids[0], idRunes), PrintableUpTo(ids[len(ids)-1], idRunes)
 	if len(ids) == 1 {
@@ -221,7 +222,8 @@ func ends(ids []string) string {
 	return fmt.Sprintf("%d: %s to %s", len(ids), first, last)
 }
 
-// Loss is the [compaction.Loss] of a visible summary, as 'patchlog loss' shows it, with the most important names first.
+// Loss is the [compaction.Loss] of a visible summary for 'patchlog loss'. The most important identifiers come
+// first.
 type Loss struct {
 	Key   store.Key `json:"key"`
 	Seq   uint64    `json:"seq"` // of the view's last record
@@ -235,19 +237,19 @@ func LossOf(key store.Key, v fold.View, l compaction.Loss) Loss {
 	return Loss{key, v.Seq(), compaction.LineageOf(l.Summary).Level, l}
 }
 
-// LossList is the names of one sort that a summary loses or invents.
+// LossList lists identifiers that a summary lost or invented.
 type LossList struct {
 	What  string // "not visible", "in other events", "invented" or "numbers that no event has"
 	Names []string
 }
 
-// Lists returns the non-empty lists.
+// Lists returns the lists that are not empty.
 func (d Loss) Lists() []LossList {
 	all := []LossList{{"not visible", d.NotVisible}, {"in other events", d.InOtherEvents}, {"invented", d.Invented}, {"numbers that no event has", d.Numbers}}
 	return slices.DeleteFunc(all, func(l LossList) bool { return len(l.Names) == 0 })
 }
 
-// Head says what the summary covers, and how much of it is visible.
+// Head says what the summary covers, and how many identifiers of the covered events are visible.
 func (d Loss) Head() []string {
 	return []string{
 		fmt.Sprintf("index %d, level %d, id %s: covers %s of %s, about %s → %s tokens", d.Index, d.Level, Printable(d.Summary.ID()),
@@ -256,7 +258,7 @@ func (d Loss) Head() []string {
 	}
 }
 
-// Lines returns the output of 'patchlog loss' for a summary: its head, then a line for each list.
+// Lines returns the output of 'patchlog loss' for a summary: the head, then a line for each list.
 func (d Loss) Lines() []string {
 	lines := d.Head()
 	for _, l := range d.Lists() {
@@ -269,8 +271,8 @@ func (d Loss) Lines() []string {
 	return lines
 }
 
-// ranked sorts names by importance: addresses and paths first, then names with letters, digits and punctuation, such as
-// order numbers, then numbers, then words.
+// ranked sorts identifiers by importance: first e-mail addresses, then paths and URLs, then mixtures of letters
+// and digits such as order numbers, then numbers, then the rest.
 func ranked(names []string) []string {
 	rank := func(name string) int {
 		letters, digits, signs := false, 0, false
@@ -296,14 +298,14 @@ func ranked(names []string) []string {
 		}
 		return 4
 	}
-	out := append([]string{}, names...) // never null in JSON
+	out := append([]string{}, names...) // not nil, so that JSON has [] and not null
 	slices.SortStableFunc(out, func(a, b string) int { return rank(a) - rank(b) })
 	return out
 }
 
-// LossesOf returns the losses of a session's visible summaries, in log order, and the view that shows them. With a
-// patch's id it returns the losses of the summaries that the patch or its group added, in the view of [SummariesBy]. It
-// reads the covered records. Errors are as from the store's reads.
+// LossesOf returns the losses of a session's visible summaries in log order, and the view that they refer to.
+// If patchID is not "", it returns only the losses of the summaries that the patch or its group added, in the
+// view that [SummariesBy] returns. LossesOf reads the covered records. Errors come from the store's reads.
 func LossesOf(ctx context.Context, s *store.Store, key store.Key, patchID string) (fold.View, []Loss, error) {
 	v, err := s.View(ctx, key)
 	if err != nil {
@@ -328,9 +330,10 @@ func LossesOf(ctx context.Context, s *store.Store, key store.Key, patchID string
 	return v, docs, nil
 }
 
-// SummariesBy returns the ids of the events that a patch and its group added, and a view that shows them: v, or, if
-// they are no longer all visible, the view after the last patch of the group. It reads the whole log. Errors are as
-// from the store's reads, or say that there is no such patch or that it added nothing.
+// SummariesBy returns the ids of the events that a patch and its group added, and a view that contains all
+// these events. The view is v or, if v does not contain them all, the view after the last patch of the group.
+// SummariesBy reads the whole log. The error matches [store.ErrNotFound] if there is no such patch, and
+// [patch.ErrInvalid] if the patch added nothing. Other errors come from the store's reads.
 func SummariesBy(ctx context.Context, s *store.Store, key store.Key, v fold.View, patchID string) (fold.View, []string, error) {
 	var all []patch.Record // patches of the log
 	found := -1

@@ -17,11 +17,11 @@ const (
 	SameState  = "the state stays as it is"
 )
 
-// Difference is the difference between two views of a session, in the JSON form of 'patchlog diff --json' and of dry
-// runs.
+// Difference is the difference of two views of a session. Its JSON form is the output of 'patchlog diff --json'
+// and of dry runs with --json.
 type Difference struct {
-	Removed       []Line      `json:"removed"` // visible only before, with the index there
-	Added         []Line      `json:"added"`   // visible only after, with the index there
+	Removed       []Line      `json:"removed"` // visible only before; the index is the one before
+	Added         []Line      `json:"added"`   // visible only after; the index is the one after
 	VisibleBefore int         `json:"visibleBefore"`
 	VisibleAfter  int         `json:"visibleAfter"`
 	State         StateChange `json:"state"`
@@ -35,21 +35,21 @@ type Difference struct {
 
 // StateChange is the change of a state.
 type StateChange struct {
-	Changed map[string]patch.Value `json:"changed"` // new or changed keys
-	Removed []string               `json:"removed"` // keys in order
+	Changed map[string]patch.Value `json:"changed"` // new and changed keys
+	Removed []string               `json:"removed"` // in key order
 }
 
-// DifferenceOf returns the difference from a view to a later one of the same session. It takes time linear in the
-// visible events of both.
+// DifferenceOf returns the difference between a view and a later view of the same session. It takes time linear
+// in the visible events of both views.
 func DifferenceOf(before, after fold.View) Difference { return newDifference(before.Diff(after)) }
 
-// PreviewOf returns the effect of a patch, from the store's preview. Added events are shown as in the patch, without
-// the ids and times that are assigned when they are logged.
+// PreviewOf returns the effect of patch p, given the store's preview. Added events come from p, without the ids
+// and times that the store assigns when it logs the patch.
 func PreviewOf(preview store.Preview, p *patch.PatchEvent) Difference {
 	d := preview.Difference
 	d.Added = slices.Clone(d.Added)
 	for i, e := range p.NewEvents() {
-		if i < len(d.Added) { // a logged patch would add nothing
+		if i < len(d.Added) { // if p is already logged, it adds nothing
 			d.Added[i].Event = e
 		}
 	}
@@ -111,15 +111,16 @@ const (
 	Changed   Sign = "~"
 )
 
-// Change is an event in a difference.
+// Change is an event of a difference.
 type Change struct {
 	Sign  Sign // Unchanged, Added or Removed
-	Index int  // in the view before if it was removed, else in the view after
+	Index int  // in the view after, or for a removed event in the view before
 	Entry fold.Entry
 }
 
-// Changes returns the removed events, then the added ones. If all are in one span, as for one patch, it includes up
-// to around unchanged events before and after it. It returns nil if the same events are visible: see [SameEvents].
+// Changes returns the removed events, then the added events. If the changes are in one span, as those of a
+// single patch are, up to around unchanged events on each side are included. Changes returns nil if the same
+// events are visible: see [SameEvents].
 func (d Difference) Changes(around int) []Change {
 	v := d.views
 	removed, added := len(v.Removed), len(v.Added)
@@ -154,12 +155,12 @@ func inOneStretch(first int, events []fold.Entry) bool {
 	return n == 0 || events[0].Index == first && events[n-1].Index == first+n-1
 }
 
-// Sentence says how many events were removed, were added and are visible.
+// Sentence says how many events were hidden, how many were added, and how many are visible.
 func (d Difference) Sentence() string {
 	return fmt.Sprintf("%s hidden, %d added; %s now", Counted(len(d.Removed), "event"), len(d.Added), Counted(d.VisibleAfter, "visible event"))
 }
 
-// PinLines says which events were pinned or unpinned.
+// PinLines says which events were pinned and unpinned.
 func (d Difference) PinLines() []string {
 	var lines []string
 	for _, id := range d.Pinned {
@@ -171,15 +172,15 @@ func (d Difference) PinLines() []string {
 	return lines
 }
 
-// StateRow is the change of a state key.
+// StateRow is the change of one key of the state.
 type StateRow struct {
 	Sign  Sign   `json:"sign"` // Added, Changed or Removed
 	Key   string `json:"key"`
 	Value string `json:"value"` // new and old value
 }
 
-// StateRows returns the changes of the state: set keys, then removed keys, each in key order. It returns nil if the
-// state is the same: see [SameState].
+// StateRows returns the changes of the state: the set keys, then the removed keys, each in key order. It
+// returns nil if the states are equal: see [SameState].
 func (d Difference) StateRows() []StateRow {
 	var rows []StateRow
 	before := d.views.Before
@@ -205,9 +206,9 @@ func (d Difference) Rows() []Row {
 	}
 }
 
-// ChangedWords returns two printable texts in pieces. Words outside a longest common subsequence are marked. ok is
-// false if less than a third of the words are common. It takes time proportional to the product of the numbers of
-// words.
+// ChangedWords compares two printable texts word by word. It returns each text in pieces, with the words marked
+// that are not in a longest common subsequence. ok is false if less than a third of the words are common. The
+// time is proportional to the product of the numbers of words.
 func ChangedWords(before, after string) (was, now []Piece, ok bool) {
 	x, y := strings.Fields(before), strings.Fields(after)
 	common := make([][]int, len(x)+1) // common[i][j] is the length for x[i:] and y[j:]
@@ -236,7 +237,8 @@ func ChangedWords(before, after string) (was, now []Piece, ok bool) {
 	return was, now, 3*common[0][0] >= max(len(x), len(y))
 }
 
-// addWord appends a word after a blank to the last piece if the marks are equal, or else as a new piece.
+// addWord appends a word and the space before it: to the last piece if that has the same mark, or else as a new
+// piece.
 func addWord(pieces []Piece, word string, mark bool) []Piece {
 	last := len(pieces) - 1
 	switch {
@@ -245,7 +247,7 @@ func addWord(pieces []Piece, word string, mark bool) []Piece {
 	case pieces[last].Mark == mark:
 		pieces[last].Text += " " + word
 		return pieces
-	case mark: // blanks beside marked words are not marked
+	case mark: // a space beside a marked word is not marked
 		pieces[last].Text += " "
 		return append(pieces, Piece{word, true})
 	}

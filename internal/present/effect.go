@@ -13,14 +13,14 @@ import (
 type Effect struct {
 	Record  patch.Record
 	Applied bool
-	Reason  patch.Flaw     // why it was not applied, or ""
+	Reason  patch.Flaw     // why the patch was not applied, or ""
 	Start   int            // index of the first hidden or added event
-	Hidden  []*patch.Event // hidden events in order, from index Start of the view before
-	Added   []*patch.Event // added events in order, from index Start of the view after
+	Hidden  []*patch.Event // in order; the first was at index Start of the view before
+	Added   []*patch.Event // in order; the first is at index Start of the view after
 }
 
-// EffectOf returns the effect of a record, given the views before and after it. For a patch it takes time linear in
-// the visible events. Errors are as from [fold.View.Skipped].
+// EffectOf returns the effect of a record, given the views before and after it. For a patch it takes time
+// linear in the visible events. Errors come from [fold.View.Skipped].
 func EffectOf(before, after fold.View, r patch.Record) (Effect, error) {
 	f := Effect{Record: r, Applied: true}
 	if r.Event != nil {
@@ -35,7 +35,7 @@ func EffectOf(before, after fold.View, r patch.Record) (Effect, error) {
 		f.Applied, f.Reason = false, skipped[len(skipped)-1].Reason
 		return f, nil
 	}
-	// The views differ in one span only.
+	// The views differ in one span at most.
 	old, now := eventsOf(before), eventsOf(after)
 	for f.Start < min(len(old), len(now)) && old[f.Start] == now[f.Start] {
 		f.Start++
@@ -70,21 +70,21 @@ func eventsOf(v fold.View) []place {
 // NoteKind is the topic of a [Note].
 type NoteKind string
 
-// The kinds of notes.
+// The topics of notes.
 const (
-	NoteGroup   NoteKind = "group"   // the patches of its group
-	NoteSkipped NoteKind = "skipped" // why it was not applied
-	NoteHidden  NoteKind = "hidden"  // events that it hid
-	NoteAdded   NoteKind = "added"   // an event that it added
+	NoteGroup   NoteKind = "group"   // the group of the patch
+	NoteSkipped NoteKind = "skipped" // why the patch was not applied
+	NoteHidden  NoteKind = "hidden"  // the events that the patch hid
+	NoteAdded   NoteKind = "added"   // an event that the patch added
 )
 
-// Note is a line about a patch's effect.
+// Note is a line about the effect of a patch.
 type Note struct {
 	Kind NoteKind `json:"kind"`
 	Text string   `json:"text"`
 }
 
-// Notes returns the lines that 'patchlog audit' writes below a patch; none for an event.
+// Notes returns the lines that 'patchlog audit' prints below a patch. For an event it returns none.
 func (f Effect) Notes() []Note {
 	p := f.Record.Patch
 	if p == nil {
@@ -132,7 +132,7 @@ func PatchText(p *patch.PatchEvent) string {
 	return text
 }
 
-// eraseText says which records a receipt covers, and the reason.
+// eraseText says which records a receipt covers, and why they were erased.
 func eraseText(p *patch.PatchEvent) string {
 	e, ok := p.Erasure()
 	if !ok {

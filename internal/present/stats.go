@@ -13,13 +13,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Sizes is a figure for the whole log and for its visible part.
+// Sizes is a figure for the raw log and for its visible part.
 type Sizes struct {
 	Raw     int `json:"raw"`
 	Visible int `json:"visible"`
 }
 
-// String describes how much of the whole is visible.
+// String says how much is visible.
 func (s Sizes) String() string {
 	text := fmt.Sprintf("%s of %s visible", Grouped(s.Visible), Grouped(s.Raw))
 	if share := s.Share(); share != "" {
@@ -28,7 +28,7 @@ func (s Sizes) String() string {
 	return text
 }
 
-// Share returns the visible share as text; "" if the whole is 0.
+// Share returns the visible share in percent, or "" if Raw is 0.
 func (s Sizes) Share() string {
 	if s.Raw <= 0 {
 		return ""
@@ -36,7 +36,7 @@ func (s Sizes) Share() string {
 	return fmt.Sprintf("%.0f %%", 100*float64(s.Visible)/float64(s.Raw))
 }
 
-// Stats are the figures of a session as of a record, in the JSON form of 'patchlog stats --json'.
+// Stats are the figures of a session as of a record. Their JSON form is the output of 'patchlog stats --json'.
 type Stats struct {
 	Key       string             `json:"key"`
 	Created   time.Time          `json:"created"`
@@ -44,16 +44,16 @@ type Stats struct {
 	Patches   map[patch.Type]int `json:"patches"` // number of patches by type
 	Skipped   int                `json:"skipped"` // number of patches that could not be applied
 	Visible   int                `json:"visible"` // number of events
-	Tokens    Sizes              `json:"tokens"`  // estimates; raw ignores all patches
+	Tokens    Sizes              `json:"tokens"`  // estimates; Raw counts all logged events
 	StateKeys int                `json:"stateKeys"`
 
 	Compaction CompactionStats `json:"compaction"`
 }
 
-// Measure returns the figures and the state of a session as of record at, or now if at is nil. Shared values are
-// included only for now. It reads the log once. progress, if not nil, is called after each record with its seq and the
-// last seq. Records logged meanwhile are ignored. Errors are as from [store.Store.Get], [store.Store.ViewAt] and
-// [store.Store.RawEvents].
+// Measure returns the figures and the state of a session as of record at. If at is nil, they are as of the
+// newest record, and the state includes shared values. Measure reads the log once, and ignores records that are
+// logged meanwhile. If progress is not nil, it is called after each record with the record's seq and the last
+// seq. Errors come from [store.Store.Get], [store.Store.ViewAt] and [store.Store.RawEvents].
 func Measure(ctx context.Context, s *store.Store, key store.Key, at *uint64, progress func(seq, of uint64)) (Stats, map[string]patch.Value, error) {
 	info, err := s.Info(ctx, key)
 	if err != nil {
@@ -91,8 +91,8 @@ func Measure(ctx context.Context, s *store.Store, key store.Key, at *uint64, pro
 	return stats, values, nil
 }
 
-// CountPatch counts a patch. pass is nil if compaction did not log it. Patches must be counted in log order, and
-// s.Patches must not be nil.
+// CountPatch counts a patch. pass is nil if compaction did not log it. Patches must be counted in log order,
+// and s.Patches must not be nil.
 func (s *Stats) CountPatch(seq uint64, kind patch.Type, at time.Time, pass *compaction.Written) {
 	s.Patches[kind]++
 	if pass != nil {
@@ -101,7 +101,8 @@ func (s *Stats) CountPatch(seq uint64, kind patch.Type, at time.Time, pass *comp
 	}
 }
 
-// Complete sets all figures except the counted patches and the raw tokens. It takes time linear in the visible events.
+// Complete sets all figures that do not come from CountPatch, except the raw tokens. It takes time linear in
+// the visible events.
 func (s *Stats) Complete(info store.Info, v fold.View, stateKeys int) {
 	s.Key, s.Created, s.Records, s.Skipped, s.Visible, s.StateKeys = info.Key.String(), info.Created, v.Seq(), v.SkippedCount(), v.Len(), stateKeys
 	s.Compaction.Summaries, s.Compaction.Prompt, s.Tokens.Visible = map[int]int{}, PromptOf(v), tokensOf(v)
@@ -135,7 +136,7 @@ func pluralOf(kind patch.Type) string {
 	return "of type " + Printable(string(kind))
 }
 
-// Rows returns the figures as 'patchlog stats' shows them.
+// Rows returns the rows of 'patchlog stats'.
 func (s Stats) Rows() []Row {
 	rows := []Row{
 		{"session", s.Key},
@@ -154,7 +155,7 @@ func (s Stats) Rows() []Row {
 	return append(rows, s.Compaction.Rows()...)
 }
 
-// LastActivity returns the time of a session's newest record, or of its creation if it has none.
+// LastActivity returns the time of a session's newest record, or of its creation if the session has no record.
 func LastActivity(i store.Info) time.Time {
 	if i.Active.IsZero() {
 		return i.Created

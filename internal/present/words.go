@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Counted formats a number of things, such as "1 event", "2 events", "2 summaries" and "2 patches". The number has no
-// commas: see [Grouped].
+// Counted formats a number of things: "1 event", "2 events", "2 summaries", "2 patches". The number has no
+// commas; see [Grouped].
 func Counted[N int | int64 | uint64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -27,8 +27,8 @@ func Counted[N int | int64 | uint64](n N, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Grouped formats a size in bytes or tokens with commas between thousands. Numbers that a person may type back (seqs,
-// indices and counts) are formatted without it.
+// Grouped formats a size in bytes or tokens with commas between thousands. Do not use it for numbers that a
+// person may type into a command, such as seqs, indices and counts.
 func Grouped[N int | int64 | uint64](n N) string {
 	digits := fmt.Sprint(n)
 	sign := ""
@@ -41,7 +41,7 @@ func Grouped[N int | int64 | uint64](n N) string {
 	return sign + digits
 }
 
-// Percent formats a ratio in percent without decimals. A positive ratio below is "under 1 %".
+// Percent formats a ratio in percent without decimals. A positive ratio below 1 % is "under 1 %".
 func Percent(ratio float64) string {
 	if 0 < ratio && ratio < 0.01 {
 		return "under 1 %"
@@ -49,7 +49,7 @@ func Percent(ratio float64) string {
 	return fmt.Sprintf("%.0f %%", 100*ratio)
 }
 
-// IndexRange formats the indices of n ≥ 1 adjacent things from start on: "7", or "7 to 9".
+// IndexRange formats the indices of n adjacent things, n ≥ 1: "7" or "7 to 9".
 func IndexRange(start, n int) string {
 	if n == 1 {
 		return strconv.Itoa(start)
@@ -57,7 +57,7 @@ func IndexRange(start, n int) string {
 	return fmt.Sprintf("%d to %d", start, start+n-1)
 }
 
-// RemainingMatches describes, in a sentence, how many of the selected state values an erasure keeps.
+// RemainingMatches says how many matches an erasure leaves in state values.
 func RemainingMatches(n int) string {
 	verb := "remain"
 	if n == 1 {
@@ -66,14 +66,16 @@ func RemainingMatches(n int) string {
 	return fmt.Sprintf("State values are kept: %s %s.", Counted(n, "match"), verb)
 }
 
-// Printable returns the text as one line of visible characters. A run of white space becomes one blank, and is removed
-// at the ends. An unprintable character becomes an escape such as \u001b, and a byte that is not UTF-8 one such as
-// \xff. So the result can neither control a terminal nor change the direction of text around it.
+// Printable returns the text as one line of visible characters. White space becomes one space, and is removed
+// at the ends. An unprintable character becomes an escape such as \u001b, and a byte that is not UTF-8 becomes
+// an escape such as \xff. The result can neither control a terminal nor change the direction of the text around
+// it.
 func Printable(text string) string {
 	return PrintableUpTo(text, len(text))
 }
 
-// PrintableUpTo is [Printable] for a prefix of the text with most runes. The result may be longer because of escapes.
+// PrintableUpTo is [Printable] for the first most runes of the text. The result may have more runes because of
+// escapes.
 func PrintableUpTo(text string, most int) string {
 	var b strings.Builder
 	blank := true // removes leading white space
@@ -96,8 +98,9 @@ func PrintableUpTo(text string, most int) string {
 	return strings.TrimSuffix(b.String(), " ")
 }
 
-// Shows reports whether a character is displayed as it is: printable ones, joiners of letters and emoji, and direction
-// marks for an adjacent letter, but not controls that change the direction of the following text.
+// Shows reports whether a character is displayed unescaped. These are printable characters, joiners of letters
+// and emoji, and direction marks for one adjacent letter. Controls that change the direction of a whole stretch
+// of text are escaped.
 func Shows(r rune) bool {
 	switch r {
 	case '\u200c', '\u200d', '\u200e', '\u200f', '\u061c': // ZWNJ, ZWJ, and direction marks
@@ -106,7 +109,7 @@ func Shows(r rune) bool {
 	return unicode.IsPrint(r)
 }
 
-// Clip is [PrintableUpTo] with an ellipsis if the text is truncated.
+// Clip is [PrintableUpTo], with an ellipsis if the text was truncated.
 func Clip(text string, most int) string {
 	short := PrintableUpTo(text, most)
 	if utf8.RuneCountInString(text[:min(len(text), utf8.UTFMax*(most+1))]) > most {
@@ -115,7 +118,7 @@ func Clip(text string, most int) string {
 	return short
 }
 
-// write writes r, decoded from the start of text, or its escape if shown is false.
+// write writes r, which begins text. It writes an escape if shown is false or r is a byte that is not UTF-8.
 func write(b *strings.Builder, shown bool, r rune, text string) {
 	if shown && !isBadByte(r, text) {
 		b.WriteRune(r)
@@ -124,8 +127,8 @@ func write(b *strings.Builder, shown bool, r rune, text string) {
 	}
 }
 
-// EscapeUnless returns a text with escapes, such as \u001b and \xff, for each character for which shown is false, and
-// for each byte that is not UTF-8.
+// EscapeUnless returns the text with escapes such as \u001b and \xff. It escapes each character for which shown
+// returns false, and each byte that is not UTF-8.
 func EscapeUnless(shown func(r rune) bool, text string) string {
 	var b strings.Builder
 	for i, r := range text {
@@ -149,7 +152,8 @@ func isBadByte(r rune, text string) bool {
 	return r == utf8.RuneError && !strings.HasPrefix(text, string(r))
 }
 
-// ShortID returns an id for a column: printable, and for a long id a prefix, by which commands accept it too.
+// ShortID returns a printable id for a column. A long id becomes a prefix, which commands accept in place of
+// the id.
 func ShortID(id string) string {
 	const short, long = 8, 16
 	if runes := []rune(id); len(runes) > long {
@@ -160,17 +164,17 @@ func ShortID(id string) string {
 
 var uuidForm = regexp.MustCompile(`\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 
-// ShortIDs is [ShortID] for the UUIDs in a text.
+// ShortIDs shortens the UUIDs in a text as [ShortID] does.
 func ShortIDs(text string) string { return uuidForm.ReplaceAllString(text, "$1") }
 
-// Piece is a part of a text that is marked or not.
+// Piece is a part of a text, marked or not.
 type Piece struct {
 	Text string // printable
 	Mark bool
 }
 
-// Pieces splits a text of one line into marked and unmarked pieces. marks are ascending byte ranges within the text.
-// Blanks stay.
+// Pieces splits a text of one line into marked and unmarked pieces. marks are ascending byte ranges of the
+// text. Spaces are kept.
 func Pieces(text string, marks [][2]int) []Piece {
 	var pieces []Piece
 	at := 0
@@ -188,14 +192,15 @@ func Pieces(text string, marks [][2]int) []Piece {
 	return pieces
 }
 
-// Limits for describing an event in a line: runes of a text or document, and parts of an event.
+// Limits of the description of an event: runes of a text or document, and parts.
 const (
 	describedRunes = 400
 	describedParts = 32
 )
 
-// Describe returns the content of an event in one printable line: its texts, calls and results, or, without content,
-// its state delta. Long texts are truncated, and only the first 32 parts are included.
+// Describe returns the content of an event in one printable line: its texts, calls and results. If the event
+// has no content, the line has its state delta. Long texts are truncated, and only the first 32 parts are
+// included.
 func Describe(e *patch.Event) string {
 	var said []string
 	say := func(kind, text string) {
@@ -246,7 +251,7 @@ func Describe(e *patch.Event) string {
 	return strings.Join(said, "; ")
 }
 
-// EntryText is [Describe] for a visible event, with a prefix that says whether it is a summary and pinned.
+// EntryText is [Describe] for a visible event. A prefix says whether the event is a summary or pinned.
 func EntryText(entry fold.Entry) string {
 	text := Describe(entry.Event)
 	if entry.Summary {
@@ -258,23 +263,23 @@ func EntryText(entry fold.Entry) string {
 	return text
 }
 
-// ValueText returns a state value in one printable line, truncated if it is long.
+// ValueText returns a state value in one printable line. A long value is truncated.
 func ValueText(v patch.Value) string { return Clip(v.String(), describedRunes) }
 
-// Kind is a kind of entry.
+// Kind is the kind of a record or of a visible event.
 type Kind string
 
-// The kinds of entries.
+// The kinds of records and visible events.
 const (
 	User     Kind = "user"     // by the user
 	Model    Kind = "model"    // by any other author
-	Call     Kind = "call"     // calls a tool, with or without other content
-	Response Kind = "response" // has a call's result, with or without other content
+	Call     Kind = "call"     // calls a tool, and may have other content
+	Response Kind = "response" // has the result of a call, and may have other content
 	Summary  Kind = "summary"  // represents other events
 	Patch    Kind = "patch"    // not an event
 )
 
-// KindOf returns the kind of a visible event, any except [Patch]. Summary takes precedence. In an event with calls and
+// KindOf returns the kind of a visible event. A summary is always [Summary]. If an event has calls and
 // responses, the last part decides.
 func KindOf(entry fold.Entry) Kind {
 	if entry.Summary {
@@ -293,7 +298,7 @@ func KindOf(entry fold.Entry) Kind {
 	return kind
 }
 
-// KindOfRecord is [KindOf] for a record of the log, which must have an event or a patch.
+// KindOfRecord is [KindOf] for a record, which must have an event or a patch.
 func KindOfRecord(r patch.Record) Kind {
 	if r.Patch != nil {
 		return Patch
@@ -301,9 +306,9 @@ func KindOfRecord(r patch.Record) Kind {
 	return KindOf(fold.Entry{Event: r.Event, Summary: r.Event.IsSummary()})
 }
 
-// Line is a visible event as JSON.
+// Line is an event as JSON.
 type Line struct {
-	Index  *int         `json:"index,omitzero"` // nil if it has none, as in a history
+	Index  *int         `json:"index,omitzero"` // nil for an event of a history, which has no index
 	Seq    uint64       `json:"seq,omitzero"`   // of the event's record; 0 is omitted
 	Event  *patch.Event `json:"event"`
 	Pinned bool         `json:"pinned,omitzero"`

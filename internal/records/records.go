@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// BranchWithoutRuns removes the run numbers of ADK's workflows from a branch: in each element, the text from @ on. It
-// allocates only if there is an @.
+// BranchWithoutRuns returns a branch without the run numbers of ADK's workflows. From each element it removes
+// the text from "@" on. It allocates only if the branch has an "@".
 func BranchWithoutRuns(branch string) string {
 	if !strings.Contains(branch, "@") {
 		return branch
@@ -27,22 +27,23 @@ func BranchWithoutRuns(branch string) string {
 	return strings.Join(elements, ".")
 }
 
-// Functions that an agent calls to ask the user, by their names in ADK. The response may take arbitrarily long.
+// Functions that an agent calls to ask the user, under their names in ADK. It may take arbitrarily long until
+// the user answers.
 const (
 	requests            = "adk_request_"
 	RequestConfirmation = requests + "confirmation"
 	RequestCredential   = requests + "credential"
 )
 
-// IsRequest reports whether the function asks the user.
+// IsRequest reports whether a function asks the user.
 func IsRequest(function string) bool { return strings.HasPrefix(function, requests) }
 
-// IsLongRunning reports whether the event marks a call as long-running: the final response comes later.
+// IsLongRunning reports whether the event marks a call as long-running, so that its final response comes later.
 func IsLongRunning(e *patch.Event, callID string) bool {
 	return slices.Contains(e.LongRunningToolIDs(), callID)
 }
 
-// LoggedTokens returns the event's estimated tokens before its results were cleared or shortened.
+// LoggedTokens returns the estimated tokens of an event before its results were cleared or shortened.
 func LoggedTokens(e *patch.Event) int {
 	if o, ok := e.Origin(); ok {
 		return max(o.Tokens, e.EstimatedTokens())
@@ -50,8 +51,8 @@ func LoggedTokens(e *patch.Event) int {
 	return e.EstimatedTokens()
 }
 
-// Recalled returns the original's id if the event is marked as a copy of a call that became visible again. The mark
-// holds only for the event's own id, as for [patch.Event.Origin].
+// Recalled returns the id of the original if the event is marked as a copy of a call that became visible again.
+// As in [patch.Event.Origin], a mark is valid only if it names the event's own id.
 func Recalled(e *patch.Event) (of string, ok bool) {
 	text, _ := e.Field("customMetadata")
 	if e.ID() == "" || !bytes.Contains(text, []byte(`"recalled"`)) {
@@ -65,8 +66,8 @@ func Recalled(e *patch.Event) (of string, ok bool) {
 	return own.Recalled, true
 }
 
-// SharedChanges yields the changes to shared scopes that logging the record makes: those of the event, or of the events
-// inside the patch, in order.
+// SharedChanges yields the changes of shared state that are made when the record is logged. They come from the
+// event, or from the events inside the patch, in order.
 func SharedChanges(r patch.Record) iter.Seq[patch.Change] {
 	return func(yield func(patch.Change) bool) {
 		for _, e := range r.Events() {
@@ -79,20 +80,20 @@ func SharedChanges(r patch.Record) iter.Seq[patch.Change] {
 	}
 }
 
-// IsIndexed reports whether the patch refers to visible events by index, so that it needs a base.
+// IsIndexed reports whether the patch refers to visible events by index, and therefore needs a base.
 func IsIndexed(p *patch.PatchEvent) bool {
 	return p.Type() == patch.Splice || p.Type() == patch.Summarise
 }
 
-// LacksBase reports whether the patch has no base, so that the caller may set one for the author. A null base counts as
-// absent. A malformed base is present; [patch.PatchEvent.Validate] refuses it.
+// LacksBase reports whether the patch has no base, or a null base. The caller may then set one. A malformed
+// base is not missing; [patch.PatchEvent.Validate] refuses it.
 func LacksBase(p *patch.PatchEvent) bool {
 	_, ok := p.Base()
 	text, _ := p.Field("base")
 	return !ok && (text == nil || string(text) == "null")
 }
 
-// HasDelta reports whether the event sets any state that is logged.
+// HasDelta reports whether the event sets state that is logged.
 func HasDelta(e *patch.Event) bool {
 	for range e.Changes() {
 		return true
@@ -103,9 +104,9 @@ func HasDelta(e *patch.Event) bool {
 	return false
 }
 
-// PromptTokens returns the model's count of the prompt's tokens in the event, or 0 if there is none.
+// PromptTokens returns the number of prompt tokens that the model reported in the event, or 0.
 func PromptTokens(e *patch.Event) int {
-	if e.Role() == "user" { // to look for the field is the dearer part
+	if e.Role() == "user" { // avoids the search for the field, which costs more
 		return 0
 	}
 	var usage struct {
@@ -129,7 +130,7 @@ func JSON(v patch.Value) json.RawMessage {
 	return nil
 }
 
-// Envelope returns the envelope of the record's event or patch; it is empty if the record has neither.
+// Envelope returns the envelope of the record's event or patch. It is empty if the record has neither.
 func Envelope(r patch.Record) *patch.Envelope {
 	switch {
 	case r.Event != nil:
@@ -140,7 +141,7 @@ func Envelope(r patch.Record) *patch.Envelope {
 	return &patch.Envelope{}
 }
 
-// ReadAll reads all records and the initial state of a log in the text form. Errors are as from [patch.Decoder.Next].
+// ReadAll reads the initial state and all records of a log in the text form. Errors come from [patch.Decoder].
 func ReadAll(d *patch.Decoder) (log []patch.Record, initial map[string]patch.Value, err error) {
 	initial, _, err = d.InitialState()
 	for err == nil {

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Named replaces the temporary name in a draft's error by the final path, since the temporary name means nothing to a
-// user.
+// Named replaces the temporary name in an error by the final path. Use it for files that are written under a
+// temporary name, which means nothing to a user.
 func Named(err error, path string) error {
 	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
 		failed.Path = path

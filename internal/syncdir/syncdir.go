@@ -1,4 +1,5 @@
-// Package syncdir makes file names durable, for files that are written under a temporary name and renamed.
+// Package syncdir makes file names durable. It is for files that are written under a temporary name and then
+// renamed.
 package syncdir
 
 import (
@@ -8,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Sync makes the names in a directory durable. If the directory cannot be opened, or the file system cannot sync
-// directories, it does nothing.
+// Sync makes the names in a directory durable. If the process may not open the directory, or if the file system
+// cannot sync directories, Sync does nothing.
 func Sync(dir string) error {
 	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrPermission) {

@@ -2,5 +2,5 @@
 
 package testlog
 
-// Race reports whether the race detector is on, which takes memory and much time.
+// Race reports whether the race detector is on. It slows a test down and takes memory.
 const Race = false

@@ -1,5 +1,5 @@
-// Package testlog makes events and logs for tests, and compares results. It imports only package patch, so that the
-// core's own tests can use it. Stores for tests are in internal/teststore.
+// Package testlog makes events and logs for tests, and compares results. Of this module it imports only package
+// patch, so that tests of the core packages can use it. Stores for tests are in internal/teststore.
 package testlog
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Event parses a line of JSON, formatted with args if there are any, as an event. It panics on failure: then the test
-// is wrong.
+// Event parses a line of JSON as an event. If args are given, line is a format for them. It panics if the line
+// is not an event.
 func Event(line string, args ...any) *patch.Event {
 	r := Record(line, args...)
 	if r.Event == nil {
@@ -24,7 +24,7 @@ func Event(line string, args ...any) *patch.Event {
 	return r.Event
 }
 
-// Record parses a line of JSON, formatted with args if there are any, as a record. It panics on failure.
+// Record parses a line of JSON as a record. If args are given, line is a format for them. It panics on failure.
 func Record(line string, args ...any) patch.Record {
 	if len(args) > 0 {
 		line = fmt.Sprintf(line, args...)
@@ -50,7 +50,7 @@ func FirstText(e *patch.Event) string {
 	return ""
 }
 
-// New returns an event with these fields. It panics if they are invalid.
+// New returns an event with the given fields. It panics if the fields are invalid.
 func New(f patch.Fields) *patch.Event {
 	e, err := patch.NewEvent(f)
 	if err != nil {
@@ -59,7 +59,8 @@ func New(f patch.Fields) *patch.Event {
 	return e
 }
 
-// Parts returns an event with these content parts. Its role is user if the author is user, else model.
+// Parts returns an event with the given content parts. Its role is "user" if the author is "user", and else
+// "model".
 func Parts(id, invocation, author string, parts ...any) *patch.Event {
 	return New(patch.Fields{ID: id, InvocationID: invocation, Author: author, Content: map[string]any{"role": role(author), "parts": parts}})
 }
@@ -76,12 +77,12 @@ func Text(id, invocation, author, text string) *patch.Event {
 	return New(patch.Fields{ID: id, InvocationID: invocation, Author: author, Content: patch.Text(role(author), text)})
 }
 
-// Call returns a part with a function call. An empty id is left out.
+// Call returns a part with a function call. An empty id is omitted.
 func Call(id, name string, args map[string]any) any {
 	return part("functionCall", id, name, "args", args)
 }
 
-// Response returns a part with a function's response. An empty id is left out.
+// Response returns a part with the response of a function. An empty id is omitted.
 func Response(id, name string, response map[string]any) any {
 	return part("functionResponse", id, name, "response", response)
 }
@@ -94,14 +95,14 @@ func part(kind, id, name, what string, value map[string]any) any {
 	return map[string]any{kind: fields}
 }
 
-// Summary returns a summary as a log holds it, with a role and a text.
+// Summary returns a summary with a role and a text, in the form in which logs contain summaries.
 func Summary(role, text string) *patch.Event {
 	content := patch.Text(role, text)
 	return New(patch.Fields{Author: "user", Content: content, Actions: patch.Actions{Compaction: &patch.EventCompaction{CompactedContent: content}}})
 }
 
-// Turns returns n events, in turns of four: a question, a call, its response and an answer. from is the number of
-// events made before.
+// Turns returns n events in turns of four: a question, a call, its response and an answer. from is the number
+// of earlier events; the ids and turns continue after them.
 func Turns(from, n int) []*patch.Event {
 	events := make([]*patch.Event, n)
 	for i := range events {
@@ -122,8 +123,8 @@ func Turns(from, n int) []*patch.Event {
 	return events
 }
 
-// ScaleDownForRace returns n, or a sixteenth of it under the race detector, which slows computation ten to twenty
-// times. Use it for input sizes of single-goroutine code.
+// ScaleDownForRace returns n, or n/16 under the race detector, which slows computation ten to twenty times. Use
+// it for input sizes of single-goroutine code.
 func ScaleDownForRace(n int) int {
 	if Race {
 		return n / 16
@@ -131,8 +132,8 @@ func ScaleDownForRace(n int) int {
 	return n
 }
 
-// Equal fails the test if got differs from want, and says where. It compares unexported fields, and times as
-// instants.
+// Equal fails the test if got differs from want, and prints the difference. It compares unexported fields too.
+// Times are compared as instants.
 func Equal[T any](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
@@ -140,7 +141,7 @@ func Equal[T any](t testing.TB, what string, got, want T) {
 	}
 }
 
-// Failer is a test, a benchmark or a property.
+// Failer is a test, a benchmark or a rapid property.
 type Failer interface {
 	Helper()
 	Error(...any)
@@ -148,7 +149,7 @@ type Failer interface {
 	Fatal(...any)
 }
 
-// Must returns a function that returns v, or ends the test if err is not nil: Must(f())(t).
+// Must returns a function that returns v, or ends the test if err is not nil. Use it as Must(f())(t).
 func Must[T any](v T, err error) func(Failer) T {
 	return func(t Failer) T {
 		t.Helper()
@@ -165,7 +166,7 @@ func NoError(t Failer, err error) {
 	}
 }
 
-// WantNil fails the test if err is not nil, but does not end it.
+// WantNil fails the test if err is not nil, but does not end the test.
 func WantNil(t Failer, err error) {
 	t.Helper()
 	if err != nil {
@@ -173,8 +174,8 @@ func WantNil(t Failer, err error) {
 	}
 }
 
-// ErrorIs fails the test if err does not match want, but does not end it. what, if given, is a format and its
-// arguments that name the call.
+// ErrorIs fails the test if err does not match want, but does not end the test. what is optional: a format and
+// its arguments, which name the call.
 func ErrorIs(t Failer, err, want error, what ...any) {
 	t.Helper()
 	if errors.Is(err, want) {
@@ -189,7 +190,8 @@ func ErrorIs(t Failer, err, want error, what ...any) {
 // ErrorOf returns the error of a call with two results.
 func ErrorOf[T any](_ T, err error) error { return err }
 
-// OneGoroutine skips a test under the race detector, which is slow and finds nothing in single-goroutine code.
+// OneGoroutine skips a test under the race detector. The detector is slow and finds nothing in single-goroutine
+// code.
 func OneGoroutine(t testing.TB) {
 	t.Helper()
 	if Race {

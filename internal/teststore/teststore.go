@@ -1,5 +1,5 @@
-// Package teststore opens stores for tests and closes them when the test ends. For PostgreSQL see
-// store/pg/pgtest.
+// Package teststore opens stores for tests, and closes them when the test ends. Package store/pg/pgtest does
+// this for PostgreSQL.
 package teststore
 
 import (
@@ -14,15 +14,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Memory returns a store in memory, without logging unless opts has a logger.
+// Memory returns a store in memory. It does not log unless opts has a logger.
 func Memory(t testing.TB, opts store.Options) *store.Store {
 	t.Helper()
 	s, err := store.OpenMemory(quiet(opts))
 	return closed(t, s, err)
 }
 
-// File returns a store in a new file, and the file's path. It does not log unless opts has a
-// logger.
+// File returns a store in a new file, and the file's path. The store does not log unless opts has a logger.
 func File(t testing.TB, opts store.Options) (s *store.Store, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log.db")
@@ -37,7 +36,7 @@ func quiet(opts store.Options) store.Options {
 	return opts
 }
 
-// closed closes a store when the test ends; the test may close it earlier.
+// closed closes a store when the test ends. The test may close it earlier.
 func closed(t testing.TB, s *store.Store, err error) *store.Store {
 	t.Helper()
 	if err != nil {
@@ -51,7 +50,7 @@ func closed(t testing.TB, s *store.Store, err error) *store.Store {
 	return s
 }
 
-// Unpack decompresses a gzip file into a folder of the test, and returns the new path.
+// Unpack decompresses a gzip file into a temporary directory of the test, and returns the path of the result.
 func Unpack(t testing.TB, packed string) (path string) {
 	t.Helper()
 	file, err := os.Open(packed)
