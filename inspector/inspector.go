@@ -285,9 +285,9 @@ func (i *Inspector) key(r *http.Request, want Access) (store.Key, error) {
 	}
 	switch {
 	case want == Write && !i.may(r, key, Write):
-		return store.Key{}, fmt.Errorf("session %s: %w: it may be read only", key, errForbidden)
+		return store.Key{}, fmt.Errorf("session %s: %w: you may only read it", key, errForbidden)
 	case want == Erase && !i.may(r, key, Erase):
-		return store.Key{}, forbidden("You may not erase in this session. Nothing was written.", "Erasing is allowed for itself, by whoever runs this inspector.")
+		return store.Key{}, forbidden("You may not erase in this session. Nothing was written.", "The operator of this inspector can allow erasing.")
 	}
 	return key, nil
 }
@@ -324,7 +324,7 @@ func (e *advised) Unwrap() error { return e.error }
 const errorRunes = 2_000
 
 // sessionLinkText is the text of links to the current session.
-const sessionLinkText = "The session as it is"
+const sessionLinkText = "The current session"
 
 // problems lists the errors that pages explain. The first match is used. Each has an HTTP status, advice, and
 // the text of a link to the session.
@@ -333,29 +333,29 @@ var problems = []struct {
 	status       int
 	advice, link string
 }{
-	{store.ErrConflict, http.StatusConflict, "The session has changed since the page was made. Nothing was written. Look at the session as it is, and do it again.", sessionLinkText},
-	{fold.ErrOutOfRange, http.StatusUnprocessableEntity, "The visible log has other events than those that were meant, perhaps since it changed. Look at it as it is, and choose again.", sessionLinkText},
+	{store.ErrConflict, http.StatusConflict, "The session has changed since this page was loaded. Nothing was written. Open the current session and try again.", sessionLinkText},
+	{fold.ErrOutOfRange, http.StatusUnprocessableEntity, "The visible log does not have these events, perhaps because it has changed. Open the current session and choose again.", sessionLinkText},
 	{fold.ErrEventNotFound, http.StatusNotFound, "The event is not visible: a patch hides it, or it was never logged. See the raw log.", sessionLinkText},
-	{fold.ErrUnknownPatch, http.StatusNotFound, "A newer version of patchlog wrote to this log. Nothing can be patched by this one; it can be read. Use the newer version.", ""},
-	{store.ErrExists, http.StatusConflict, "A session of this name is there already. Choose another name, unless you sent the form twice.", ""},
-	{store.ErrDuplicateID, http.StatusConflict, "An id may be used once in a log. It was perhaps sent twice.", ""},
+	{fold.ErrUnknownPatch, http.StatusNotFound, "A newer version of patchlog wrote to this log. This version can read the log, but not change it. Use the newer version.", ""},
+	{store.ErrExists, http.StatusConflict, "A session with this key exists already. Choose another key, unless you sent the form twice.", ""},
+	{store.ErrDuplicateID, http.StatusConflict, "The log already has a record with this id. Perhaps the form was sent twice.", ""},
 	{fold.ErrBlocked, http.StatusConflict, refused, sessionLinkText},
 	{fold.ErrOrphanedCall, http.StatusUnprocessableEntity, refused, sessionLinkText},
 	{fold.ErrPinned, http.StatusUnprocessableEntity, refused, sessionLinkText},
-	{store.ErrOutcomeUnknown, http.StatusInternalServerError, "It may have been written or not. Look at the session before doing it again.", sessionLinkText},
-	{errForbidden, http.StatusForbidden, "You may read this session, not write to it.", sessionLinkText},
-	{store.ErrReadOnly, http.StatusForbidden, "The store is opened for reading. The operator of this inspector can open it for writing.", ""},
-	{store.ErrClosed, http.StatusServiceUnavailable, "The program that keeps the sessions is ending. Try again when it is back.", ""},
-	{store.ErrLocked, http.StatusInternalServerError, "Another program has the file open. Look at the session there.", ""},
-	{store.ErrCorrupt, http.StatusInternalServerError, "The storage was damaged. 'patchlog verify' says where, and how much.", ""},
-	{store.ErrTooLarge, http.StatusRequestEntityTooLarge, "It is larger than the store takes. Nothing was written.", ""},
-	{store.ErrNotFound, http.StatusNotFound, "It may have been deleted, or the address is wrong, or you may not see it.", ""},
+	{store.ErrOutcomeUnknown, http.StatusInternalServerError, "The change may or may not have been written. Check the session before you try again.", sessionLinkText},
+	{errForbidden, http.StatusForbidden, "You may read this session, but not change it.", sessionLinkText},
+	{store.ErrReadOnly, http.StatusForbidden, "The store is open for reading only. The operator of this inspector can open it for writing.", ""},
+	{store.ErrClosed, http.StatusServiceUnavailable, "The program that has the store open is shutting down. Try again later.", ""},
+	{store.ErrLocked, http.StatusInternalServerError, "Another program has the file open. Use that program to read the session.", ""},
+	{store.ErrCorrupt, http.StatusInternalServerError, "The storage is damaged. 'patchlog verify' reports where, and how much.", ""},
+	{store.ErrTooLarge, http.StatusRequestEntityTooLarge, "The change is larger than the store accepts. Nothing was written.", ""},
+	{store.ErrNotFound, http.StatusNotFound, "It may have been deleted, the address may be wrong, or you may not read it.", ""},
 	{os.ErrDeadlineExceeded, http.StatusRequestTimeout, "The request did not arrive in time.", ""},
 	{store.ErrInvalid, http.StatusBadRequest, refused, sessionLinkText},
-	{context.DeadlineExceeded, http.StatusInternalServerError, "It took too long. The machine may be busy; try again.", ""},
+	{context.DeadlineExceeded, http.StatusInternalServerError, "The request took too long. Perhaps the machine is busy. Try again.", ""},
 }
 
-const refused = "The address or the form asks for something that cannot be. Nothing was written."
+const refused = "The address or the form is not valid. Nothing was written."
 
 // statusOf returns the HTTP status of an error.
 func statusOf(err error) int {
@@ -373,7 +373,7 @@ func explain(r *http.Request, err error) explanation {
 		return own.explanation
 	}
 	// The text of an unknown error goes to the log, for operators, and not to the page.
-	e := explanation{Text: "Something failed that should not have.", Advice: "See the log of the program that serves this page."}
+	e := explanation{Text: "An unexpected error occurred.", Advice: "See the log of the program that serves this page."}
 	text, path, pairs := "", "session", []any(nil)
 	for _, p := range problems {
 		if errors.Is(err, p.err) {
@@ -385,7 +385,7 @@ func explain(r *http.Request, err error) explanation {
 		text, path, pairs = fmt.Sprintf("Record %d, which has the id", duplicate.Seq), "record", []any{"seq", duplicate.Seq}
 	}
 	if corrupt := (*store.CorruptError)(nil); errors.As(err, &corrupt) {
-		e.Advice = fmt.Sprintf("Record %d cannot be read: the storage was damaged. 'patchlog verify' says how much is; what is before this record can be shown.", corrupt.Seq)
+		e.Advice = fmt.Sprintf("Record %d is damaged and cannot be read. The records before it can be shown. 'patchlog verify' reports all damage.", corrupt.Seq)
 		text, pairs = "As it stood before", []any{"at", max(corrupt.Seq, 1) - 1}
 	}
 	if key, err := store.ParseKey(r.FormValue("key")); err == nil && text != "" {
@@ -422,7 +422,7 @@ func guard(opts Options, next http.Handler) http.Handler {
 			w.Header().Set(name, value)
 		}
 		if !knownHost(opts.Hosts, r.Host) {
-			http.Error(w, fmt.Sprintf("the request is for host %q, which this inspector does not answer for; Options.Hosts, or --host, names further ones", r.Host), http.StatusMisdirectedRequest)
+			http.Error(w, fmt.Sprintf("this inspector does not answer requests for host %q; Options.Hosts or --host can allow the host", r.Host), http.StatusMisdirectedRequest)
 			return
 		}
 		if opts.Token != "" && !admitted(w, r, opts.Token) {
@@ -471,7 +471,7 @@ func admitted(w http.ResponseWriter, r *http.Request, token string) bool {
 		return true
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="patchlog"`)
-	http.Error(w, "the token is missing or wrong: add ?token=… to the address, once, with the token that this inspector was given, or that was printed when it started", http.StatusUnauthorized)
+	http.Error(w, "the token is missing or wrong: add ?token=… to the address once; the inspector printed its token when it started, unless the operator chose one", http.StatusUnauthorized)
 	return false
 }
 

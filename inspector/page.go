@@ -95,7 +95,7 @@ func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, n
 	var out bytes.Buffer
 	if err := templates.ExecuteTemplate(&out, name+".html", p); err != nil {
 		i.opts.Logger.Error("inspector", "template", name, "err", err)
-		http.Error(w, "this page cannot be made; the log says why", http.StatusInternalServerError)
+		http.Error(w, "this page could not be rendered; see the log", http.StatusInternalServerError)
 		return nil
 	}
 	w.Header().Set("Vary", "Accept-Encoding")

@@ -152,7 +152,7 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, 
 		return recordBody{}, err
 	}
 	if id != "" && !slices.ContainsFunc(rec.Events(), func(e *patch.Event) bool { return e.ID() == id }) {
-		return recordBody{}, fmt.Errorf("session %s: record %d: %w: it brought no event %q", key, rec.Seq, store.ErrNotFound, id)
+		return recordBody{}, fmt.Errorf("session %s: record %d: %w: it has no event %q", key, rec.Seq, store.ErrNotFound, id)
 	}
 	show := showing{Left: pageBytes, Raw: rawURL(key)}
 	for n, e := range rec.Events() {
@@ -226,7 +226,7 @@ func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) []fact {
 		}
 		return facts
 	case place.HiddenBySeq == 0:
-		return []fact{{Text: "Not in sight"}}
+		return []fact{{Text: "Not visible"}}
 	}
 	facts := []fact{{Text: fmt.Sprintf("Hidden by the %s at %d", patchWord(w.line.at(place.HiddenBySeq).Patch), place.HiddenBySeq), URL: recordURL(w.key, place.HiddenBySeq, "")}}
 	if w.places.IsRepresented(seq, index, e.Branch(), e.IsolationScope()) {

@@ -183,7 +183,7 @@ func TestRecordEvent(t *testing.T) {
 	shows(t, i, 404, []any{"record", "seq", 6}, "there is no record 6")
 	shows(t, i, 400, []any{"record"}, "seq")
 	shows(t, i, 400, []any{"record", "seq", "x"}, "whole number")
-	shows(t, i, 404, []any{"record", "seq", 1, "id", "other"}, `it brought no event "other"`)
+	shows(t, i, 404, []any{"record", "seq", 1, "id", "other"}, `it has no event "other"`)
 }
 
 // The raw record can be saved under a file name that every system accepts.
@@ -274,7 +274,7 @@ func TestRecordPatch(t *testing.T) {
 	shows(t, i, 200, []any{"record", "seq", 9}, "Together with record 10")
 	shows(t, i, 200, []any{"record", "seq", 10}, "new one", "new two", "pinned", "The model sees it, at index 2")
 	page = shows(t, i, 200, []any{"record", "seq", 10, "id", "n2"}, "new two", "Other events that it added")
-	if n := strings.Count(page, `aria-label="An event that it put in"`); n != 1 {
+	if n := strings.Count(page, `aria-label="An event that it added"`); n != 1 {
 		t.Errorf("%d events in full", n)
 	}
 	page = shows(t, i, 200, []any{"record", "seq", 2}, "Hidden by the summary at 5", "a visible event represents it")
@@ -307,16 +307,16 @@ func TestRecordHostile(t *testing.T) {
 	_, i := shownLog(t, Options{}, lines...)
 	const shown = `<script>alert(1)</script><img src=x onerror=alert(1)> javascript:alert(1) \u001b[31mred\u001b[0m \u202eevil\u2066 \u0000 \u007f " ' & + </pre></details> {{.}}`
 	shows(t, i, 200, []any{"record", "seq", 1}, shown, `\u202e`)
-	shows(t, i, 200, []any{"record", "seq", 2}, "It is 6,300,000 bytes long, of which the end is not shown.", "The raw record has all.")
+	shows(t, i, 200, []any{"record", "seq", 2}, "The end of these 6,300,000 bytes is not shown.", "See the raw record.")
 	shows(t, i, 200, []any{"record", "seq", 3}, `[{"a":[{"a":`)
-	shows(t, i, 200, []any{"record", "seq", 4}, `"x"`, "of which the end is not shown")
-	shows(t, i, 200, []any{"record", "seq", 5}, shown, "parts more: too much for a page.")
-	shows(t, i, 200, []any{"record", "seq", 6}, shown, "of which the end is not shown")
+	shows(t, i, 200, []any{"record", "seq", 4}, `"x"`, "bytes is not shown")
+	shows(t, i, 200, []any{"record", "seq", 5}, shown, "parts more not shown.")
+	shows(t, i, 200, []any{"record", "seq", 6}, shown, "bytes is not shown")
 	shows(t, i, 200, []any{"record", "seq", 7}, `\u202eevil`)
 	shows(t, i, 200, []any{"record", "seq", 8}, "skipped")
 	shows(t, i, 200, []any{"diff", "from", 0, "to", 5}, `\u202eevil`)
 	shows(t, i, 200, []any{"diff", "from", 5, "to", 6}, `\u202eevil`)
-	shows(t, i, 404, []any{"record", "seq", 1, "id", evil + "\xff"}, "it brought no event")
+	shows(t, i, 404, []any{"record", "seq", 1, "id", evil + "\xff"}, "it has no event")
 }
 
 // Indenting complete JSON does not change its value.

@@ -457,11 +457,11 @@ func (t *timeline) sentences(first, last uint64) string {
 	case of[patch.Erase] > 0:
 		return "erased contents of events"
 	case sum.Hid > 0 && sum.Added > 0:
-		return fmt.Sprintf("put %s in the place of %d%s", present.Counted(sum.Added, "event"), sum.Hid, became)
+		return fmt.Sprintf("replaced %s by %d%s", present.Counted(sum.Hid, "event"), sum.Added, became)
 	case sum.Hid > 0:
 		return fmt.Sprintf("hid %s, %s tokens", present.Counted(sum.Hid, "event"), shortTokens(sum.HidTokens))
 	case sum.Added > 0:
-		return fmt.Sprintf("put in %s", present.Counted(sum.Added, "event"))
+		return fmt.Sprintf("added %s", present.Counted(sum.Added, "event"))
 	}
 	return present.Clip(string(kind), nameRunes)
 }

@@ -345,7 +345,7 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, session store.I
 	slices.SortStableFunc(hits, func(a, b recall.Hit[store.Key]) int { return cmp.Compare(b.Score, a.Score) })
 	hits = hits[:min(len(hits), searchHits)]
 	if damaged > 0 {
-		b.Damaged = present.Counted(damaged, "damaged session") + " could not be searched; 'patchlog verify' says more"
+		b.Damaged = present.Counted(damaged, "damaged session") + " could not be searched; 'patchlog verify' reports details"
 	}
 	b.Found = present.Counted(len(hits), "event") + " found"
 	if len(hits) == searchHits {

@@ -363,23 +363,23 @@ func TestExplain(t *testing.T) {
 		advice string
 		link   string // part of it; "" if there is none
 	}{
-		{&store.SeqError{Expected: 3, Last: 4}, "The session has changed since the page was made", "session?key=a%2Fb%2Fc"},
+		{&store.SeqError{Expected: 3, Last: 4}, "The session has changed since this page was loaded", "session?key=a%2Fb%2Fc"},
 		{fold.ErrOutOfRange, "choose again", "session?"},
 		{fold.ErrEventNotFound, "not visible", "session?"},
 		{fold.ErrUnknownPatch, "newer version", ""},
-		{store.ErrExists, "Choose another name", ""},
-		{&store.DuplicateIDError{ID: "x", Seq: 5}, "once in a log", "record?key=a%2Fb%2Fc&seq=5"},
-		{store.ErrOutcomeUnknown, "Look at the session before", "session?"},
-		{errForbidden, "not write", "session?"},
-		{store.ErrReadOnly, "opened for reading", ""},
+		{store.ErrExists, "Choose another key", ""},
+		{&store.DuplicateIDError{ID: "x", Seq: 5}, "already has a record", "record?key=a%2Fb%2Fc&seq=5"},
+		{store.ErrOutcomeUnknown, "Check the session before", "session?"},
+		{errForbidden, "not change it", "session?"},
+		{store.ErrReadOnly, "open for reading", ""},
 		{store.ErrClosed, "Try again", ""},
 		{store.ErrLocked, "Another program", ""},
-		{&store.CorruptError{Seq: 8, Err: errors.New("damaged")}, "Record 8 cannot be read: the storage was damaged. 'patchlog verify'", "session?at=7"},
+		{&store.CorruptError{Seq: 8, Err: errors.New("damaged")}, "Record 8 is damaged and cannot be read", "session?at=7"},
 		{store.ErrCorrupt, "patchlog verify", ""},
-		{store.ErrTooLarge, "larger than the store takes", ""},
+		{store.ErrTooLarge, "larger than the store accepts", ""},
 		{store.ErrNotFound, "may have been deleted", ""},
-		{store.ErrInvalid, "cannot be", "session?"},
-		{badRequest("x", "y"), "cannot be", "session?"},
+		{store.ErrInvalid, "is not valid", "session?"},
+		{badRequest("x", "y"), "is not valid", "session?"},
 		{context.DeadlineExceeded, "took too long", ""},
 	} {
 		got := explain(httptest.NewRequest("GET", "http://localhost/record?key=a/b/c", nil), fmt.Errorf("session a/b/c: %w", c.err))

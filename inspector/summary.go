@@ -133,7 +133,7 @@ func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, b *se
 		case err != nil:
 			return v, nil, err
 		case !given:
-			return v, nil, badRequest("index", "it is missing; it names the visible event, or patch the patch that put it in")
+			return v, nil, badRequest("index", "it is missing; it names the visible event, unless patch names the patch that added it")
 		case index >= uint64(v.Len()):
 			return v, nil, fmt.Errorf("session %s: index %d: %w: %s visible after record %d", b.Key, index, fold.ErrOutOfRange, present.Counted(v.Len(), "event"), v.Seq())
 		}
@@ -218,7 +218,7 @@ func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 	}
 	l, said := compaction.ParseLineage(entry.Event)
 	if !said {
-		return append(facts, fact{Name: "lineage", Text: "it says none"})
+		return append(facts, fact{Name: "lineage", Text: "not recorded"})
 	}
 	facts = append(facts, fact{Name: "level", Text: fmt.Sprint(l.Level)})
 	if l.Events > 0 {

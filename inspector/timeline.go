@@ -304,7 +304,7 @@ func (t *timeline) blank(key store.Key, r patch.Record) []fact {
 	}
 	what := "Erased"
 	if r.Patch != nil {
-		what = "Erased, itself or events that it put in"
+		what = "Erased, the patch or events that it added"
 	}
 	for _, s := range t.steps {
 		if s.Patch != nil && s.Patch.Type == patch.Erase && s.Patch.ID == by {

@@ -91,7 +91,7 @@ func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if info.Creation != a.form.Get("creation") {
-		return fmt.Errorf("session %s: %w: it was deleted and created again since the page was made; nothing was written", a.key, store.ErrConflict)
+		return fmt.Errorf("session %s: %w: it was deleted and created again since the page was loaded; nothing was written", a.key, store.ErrConflict)
 	}
 	status, err := http.StatusOK, do(ctx, a, p)
 	if err != nil {
@@ -147,20 +147,20 @@ func (i *Inspector) previewAct(ctx context.Context, a *action, p *actPage) error
 	}
 	changed := v.PatchSeq() > a.at
 	if changed {
-		p.notice("A patch was logged since the page was made that you come from. This is about the session as it is now.")
+		p.notice("A patch was logged since your last page was loaded. This preview is of the current session.")
 	}
 	if a.name == actErase {
 		return a.preview(i, ctx, a, seen, p)
 	}
 	if changed && len(a.spans) > 0 {
 		if gone := a.move(seen, v); len(gone) > 0 {
-			p.notice("%s of the selection cannot be seen any longer, and stay out of this (listed below).", present.Counted(len(gone), "event"))
+			p.notice("No longer visible, and removed from the selection: %s (listed below).", present.Counted(len(gone), "event"))
 			for _, id := range gone {
 				p.line("%s", present.Clip(id, nameRunes))
 			}
 		}
 		if len(a.spans) == 0 {
-			return &ops.EditError{Problem: "none of the selected events is visible any longer"}
+			return &ops.EditError{Problem: "none of the selected events is still visible"}
 		}
 	}
 	a.at = v.Seq()
@@ -296,7 +296,7 @@ func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p 
 		return err
 	}
 	if len(would.Patches) == 0 {
-		p.notice("Nothing since then is visible, so there is nothing to do.")
+		p.notice("There is nothing to change: no event since then is visible.")
 		return nil
 	}
 	around := 0
@@ -308,7 +308,7 @@ func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p 
 	p.Says = fmt.Sprintf("%s. About %s → %s tokens.", difference.Sentence(), present.Grouped(difference.TokensBefore), present.Grouped(difference.TokensAfter))
 	p.notice("%s", reuseText(would.Difference))
 	if a.form.Get("allow_orphans") != "" {
-		p.notice("Split calls are accepted.")
+		p.notice("Calls may be separated from their responses.")
 	}
 	if a.form.Get("allow_pinned") != "" {
 		p.notice("Pinned events may be hidden.")
@@ -324,17 +324,17 @@ func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p 
 // reuseText says how much of the prompt cache stays valid.
 func reuseText(d fold.Difference) string {
 	if len(d.Removed)+len(d.Added) == 0 {
-		return "The visible log stays as it is, and with it a provider's prompt cache."
+		return "The visible log does not change, so a provider's prompt cache stays valid."
 	}
 	anew := 0
 	for i := d.FirstChanged; i < d.After.Len(); i++ {
 		anew += d.After.At(i).EstimatedTokens()
 	}
-	reuse := "none of them"
+	reuse := "no event"
 	if d.FirstChanged > 0 {
 		reuse = "the " + present.Counted(d.FirstChanged, "event") + " before it"
 	}
-	return fmt.Sprintf("The first index that changes is %d: a provider's prompt cache can reuse %s, and about %s are read again.", d.FirstChanged, reuse, tokenCount(anew))
+	return fmt.Sprintf("The first index that changes is %d. A provider's prompt cache can reuse %s. The provider reads about %s again.", d.FirstChanged, reuse, tokenCount(anew))
 }
 
 func applyChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
@@ -353,7 +353,7 @@ func applyChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *a
 // done makes the session's page with a notice the next page.
 func (p *actPage) done(a *action, records []patch.Record) {
 	if len(records) == 0 {
-		p.notice("Nothing had to be logged.")
+		p.notice("Nothing was logged, because nothing would change.")
 		return
 	}
 	p.Next = query("session", "key", a.key, "done", fmt.Sprintf("%d-%d", records[0].Seq, records[len(records)-1].Seq))
@@ -376,7 +376,7 @@ func previewFork(i *Inspector, ctx context.Context, a *action, v fold.View, p *a
 		return err
 	}
 	p.Says = fmt.Sprintf("A new session begins with the initial state and the first %s of this one; %s.", present.Counted(upTo.Seq(), "record"), present.Counted(upTo.Len(), "visible event"))
-	p.notice("From there on each goes its own way. Values that sessions share are not copied.")
+	p.notice("Later changes of one session do not show in the other. Shared values are not copied.")
 	p.Confirm = &actForm{
 		Button: a.confirm, Fields: a.fields("to", "", "seq", fmt.Sprint(a.seq)), Input: &actInput{Name: "to", Label: "Key of the new session, as app/user/session", Value: suggested},
 	}
@@ -389,10 +389,10 @@ func applyFork(i *Inspector, ctx context.Context, a *action, _ fold.View, p *act
 		return err
 	}
 	if !a.may(key, Read) || !a.may(key, Write) {
-		return fmt.Errorf("session %s: %w: it may not be created by you", key, errForbidden)
+		return fmt.Errorf("session %s: %w: you may not create it", key, errForbidden)
 	}
 	if a.seq == 0 {
-		return badRequest("seq", "it is missing; it says up to which record the fork goes")
+		return badRequest("seq", "it is missing; it names the last record of the fork")
 	}
 	p.Next = query("session", "key", key, "done", "fork")
 	_, err = i.store.Fork(ctx, a.key, key, store.ForkOptions{At: &a.seq})
@@ -430,9 +430,9 @@ func previewCompact(i *Inspector, _ context.Context, a *action, v fold.View, p *
 	p.Differences = append(p.Differences, covered)
 	p.notice("%s", present.NextPassesText(decision))
 	if len(w.Groups) > 0 {
-		p.notice("The summarizer is asked when it is done, and that can take minutes. Where a turn is running, better wait until it is over.")
+		p.notice("Compacting calls the summarizer, which can take minutes. If a turn is running, wait until it has ended.")
 	}
-	p.Says = "A model, or the offline summarizer, writes summaries until nothing is due."
+	p.Says = "A model or the offline summarizer writes summaries until no pass is due."
 	p.Confirm = &actForm{Button: a.confirm, Fields: a.fields()}
 	return nil
 }
@@ -455,15 +455,15 @@ func applyCompact(i *Inspector, ctx context.Context, a *action, v fold.View, p *
 	}
 	switch {
 	case failed != nil:
-		left := "Nothing was written, and the session is as it was."
+		left := "Nothing was written, and the session is unchanged."
 		if p.Next = ""; len(done.Passes) > 0 {
-			left = "What was written before that stays."
+			left = "The passes before the failure stay logged."
 		}
 		return &refusal{http.StatusBadGateway, fmt.Sprintf("The compaction failed: %s. %s", present.PrintableUpTo(failed.Error(), errorRunes), left)}
 	case done.Stopped != "":
 		p.notice("%s.", capital(done.Stopped))
 	case len(done.Passes) == 0:
-		p.notice("Nothing was written: nothing is due any longer.")
+		p.notice("Nothing was written: no pass is due now.")
 	}
 	return nil
 }
@@ -502,7 +502,7 @@ func (i *Inspector) action(w http.ResponseWriter, r *http.Request) (*action, err
 	for name, values := range r.Form {
 		switch {
 		case !slices.Contains(actFields, name):
-			return nil, badRequest("form", "it has a field %q, which no act has", present.PrintableUpTo(name, 40))
+			return nil, badRequest("form", "it has a field %q, which no action has", present.PrintableUpTo(name, 40))
 		case len(values) > 1 && !slices.Contains([]string{"index", "from", "through"}, name) && (name != "seq" || r.Form.Get("act") != actErase):
 			return nil, badRequest(name, "it is there %d times", len(values))
 		}
@@ -523,7 +523,7 @@ func (i *Inspector) action(w http.ResponseWriter, r *http.Request) (*action, err
 func (i *Inspector) readForm(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, actBytes) // the limit also applies if the error page reads the body
 	if r.URL.RawQuery != "" {
-		return badRequest("address", "an act has its fields in the body, not in the address")
+		return badRequest("address", "the fields of an action must be in the body, not in the address")
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
 		return badRequest("Content-Type", "%q is not that of a form", present.PrintableUpTo(r.Header.Get("Content-Type"), 80))
@@ -533,7 +533,7 @@ func (i *Inspector) readForm(w http.ResponseWriter, r *http.Request) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &large):
-		return fmt.Errorf("%w: a request to act may have %d bytes; select fewer events, or shorten the text", store.ErrTooLarge, large.Limit)
+		return fmt.Errorf("%w: the request of an action may have %d bytes; select fewer events, or shorten the text", store.ErrTooLarge, large.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("the request's body did not arrive within %v: %w", i.bodyTimeout, os.ErrDeadlineExceeded)
 	}
@@ -544,7 +544,7 @@ func (i *Inspector) readForm(w http.ResponseWriter, r *http.Request) error {
 func (a *action) read(r *http.Request) (err error) {
 	n := slices.IndexFunc(actionKinds, func(v actionKind) bool { return v.name == a.form.Get("act") })
 	if n < 0 {
-		return badRequest("act", "%q is no act", present.PrintableUpTo(a.form.Get("act"), 40))
+		return badRequest("act", "%q is no action", present.PrintableUpTo(a.form.Get("act"), 40))
 	}
 	a.actionKind = &actionKinds[n]
 	for name, allowed := range choices {
@@ -554,7 +554,7 @@ func (a *action) read(r *http.Request) (err error) {
 	}
 	for _, name := range []string{"creation", "at"} {
 		if a.form.Get(name) == "" {
-			return badRequest(name, "it is missing; it says which session was looked at, and after which record")
+			return badRequest(name, "it is missing; it says which session the page showed, and after which record")
 		}
 	}
 	if a.at, _, err = number(r, "at"); err != nil {
@@ -718,9 +718,9 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 			p.line("%s", present.Clip(o.String(), lineRunes))
 		}
 		if span := (compaction.Span{Start: orphans.Start, Count: orphans.Count}); orphans.Suggested && span.Count > 0 {
-			instead("Select these instead", span).Text = "Accepted: events " + present.IndexRange(span.Start, span.Count) + "."
+			instead("Select these instead", span).Text = "This selection would be accepted: events " + present.IndexRange(span.Start, span.Count) + "."
 		} else if len(a.spans) > 0 {
-			p.notice("No wider stretch is known that passes.")
+			p.notice("No wider selection is known that would be accepted.")
 		}
 		again("Preview it so").Allow = &actAllow{"allow_orphans", "Split calls all the same"}
 	case errors.As(err, &pinned):
@@ -738,7 +738,7 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 		p.Links = append(p.Links, link{recordURL(a.key, blocked.BlockingSeq, ""), fmt.Sprintf("Record %d", blocked.BlockingSeq)})
 		again(fmt.Sprintf("Preview reverting record %d", blocked.BlockingSeq), "act", "revert", "seq", fmt.Sprint(blocked.BlockingSeq))
 	case errors.As(err, &conflict):
-		p.Problem = "Another patch was logged since the preview, perhaps by this form, sent twice. Nothing was written now, since it might do something else than the preview showed."
+		p.Problem = "Another patch was logged after the preview, perhaps because the form was sent twice. Nothing was written, because the effect could differ from the preview."
 		seen, err := i.store.ViewAt(ctx, a.key, a.at)
 		if err != nil {
 			return 0, err

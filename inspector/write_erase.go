@@ -60,7 +60,7 @@ func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, 
 		p.Forms = append(p.Forms, other)
 	}
 	if len(would.Sessions)+len(would.Shared) == 0 {
-		p.notice("There is nothing to erase: no event that still says something is selected.")
+		p.notice("There is nothing to erase: no selected event has content.")
 		if would.RemainingMatches > 0 {
 			p.Forms = append(p.Forms, values)
 		}
@@ -71,7 +71,7 @@ func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, 
 		return err
 	}
 	p.Says = fmt.Sprintf("%s in %s.", eraseSentence(p.Counts), present.Counted(len(would.Sessions), "session"))
-	p.notice("What these events say goes from the log and from all that the store has of it. Their places stay, and a receipt says who erased them, when and why.")
+	p.notice("The content of these events is removed from the log and from all copies in the store. The records keep their places. A receipt records who erased the content, when and why.")
 	p.Confirm = &actForm{
 		Button: a.confirm, Danger: true, Fields: a.fields("reason", "", "plan", planDigest(would)),
 		Input: &actInput{Name: "reason", Label: "Why, for the receipt", Value: cmp.Or(a.form.Get("reason"), "asked for in the inspector")},
@@ -120,14 +120,14 @@ func eraseSentence(counts []present.Row) string {
 
 func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p *actPage) error {
 	if a.form.Get("reason") == "" {
-		return badRequest("reason", "it is missing; the receipt says why something was erased")
+		return badRequest("reason", "it is missing; the receipt records it")
 	}
 	would, err := i.planErase(ctx, a, seen)
 	if err != nil {
 		return err
 	}
 	if planDigest(would) != a.form.Get("plan") {
-		return &refusal{http.StatusConflict, "Something else would be erased now than the preview showed, since a record was logged, a session forked or something erased meanwhile, perhaps by this form, sent twice. Nothing was written now."}
+		return &refusal{http.StatusConflict, "The erasure would differ from its preview: since then a record was logged, a session was forked or something was erased. Perhaps the form was sent twice. Nothing was written."}
 	}
 	erased, err := a.erase(seen, false).Apply(ctx, i.store)
 	if err != nil {
@@ -145,12 +145,12 @@ func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p 
 // planErase returns what would be erased. It fails unless the request has the permission for all of it.
 func (i *Inspector) planErase(ctx context.Context, a *action, seen fold.View) (store.Erasure, error) {
 	if len(a.seqs)+len(a.spans) == 0 && a.form.Get("match") == "" {
-		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; tick events of what the model sees or that a search found, or take one of the raw log"}
+		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; tick events in the conversation, search for them, or open a record of the raw log"}
 	}
 	would, err := a.erase(seen, true).Apply(ctx, i.store)
 	if err == nil && slices.ContainsFunc(would.Sessions, func(s store.ErasedSession) bool { return !a.mayErase(s.Key) }) {
-		err = forbidden("The same events are in other sessions too, such as forks, and in some of these you may not erase. Nothing was written.",
-			"Whoever may erase in all of them has to do it: an event is erased wherever it is, or not at all.")
+		err = forbidden("The same events are in other sessions, such as forks, and you may not erase in all of these sessions. Nothing was written.",
+			"An event is erased in every session that has it, or not at all. Ask a person who may erase in all of them.")
 	}
 	return would, err
 }

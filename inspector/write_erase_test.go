@@ -102,7 +102,7 @@ func TestErasing(t *testing.T) {
 	}
 
 	// A second click has no effect.
-	a.says(a.must(409, do), "Something else would be erased now")
+	a.says(a.must(409, do), "The erasure would differ from its preview")
 	if n := len(a.log()); n != 11 { // the blank summary was reverted
 		t.Errorf("%d records", n)
 	}
@@ -122,7 +122,7 @@ func TestErasing(t *testing.T) {
 	if strings.Contains(record(a, "10"), "act=erase") || strings.Contains(record(a, "6"), "act=erase") || !strings.Contains(record(a, "5"), "act=erase") {
 		t.Error("a receipt or a blank can be erased, or an event not")
 	}
-	for seq, want := range map[string]string{"6": "Erased: the receipt is record 10", "9": "Erased, itself or events that it put in: the receipt is record 10"} {
+	for seq, want := range map[string]string{"6": "Erased: the receipt is record 10", "9": "Erased, the patch or events that it added: the receipt is record 10"} {
 		a.says(a.get("record?seq="+seq+"&key="+url.QueryEscape(a.key.String())), want)
 	}
 	a.says(a.get("record?seq=10&key="+url.QueryEscape(a.key.String())), "reason: request 812", "Erased content cannot be restored")
@@ -193,7 +193,7 @@ func TestErasingByText(t *testing.T) {
 	a.says(page, "Erase “4711-0815”", "1 events 0 summaries 0 state 0 copies", "in 1 session.")
 	a.says(a.must(200, a.form(page, "In all sessions instead")), "2 events")
 	_, page = preview(1)
-	a.says(page, "2 events 0 summaries 1 state 0 copies", "Erases 2 events, 1 values of the state in 2 sessions.", "In shop/bob/other", "Of the initial state null is left of card")
+	a.says(page, "2 events 0 summaries 1 state 0 copies", "Erases 2 events, 1 values of the state in 2 sessions.", "In shop/bob/other", "Initial state that becomes null: card")
 	if strings.Contains(page, "shop/eve") {
 		t.Errorf("a session is named in which the viewer may not erase:\n%s", actText(page))
 	}
@@ -326,7 +326,7 @@ func TestErasingWhatOthersHave(t *testing.T) {
 		had := a.logOf(a.key)
 		for _, f := range []url.Values{a.fields("erase", "seq", "6"), do} {
 			page := a.must(403, f)
-			a.says(page, "The same events are in other sessions too", "Nothing was written.")
+			a.says(page, "The same events are in other sessions", "Nothing was written.")
 			if strings.Contains(page, "bob") {
 				t.Errorf("without %s it names the fork:\n%s", denied, actText(page))
 			}
@@ -345,7 +345,7 @@ func TestErasingSomethingElse(t *testing.T) {
 	do := a.erase(a.must(200, a.fields("erase", "seq", "8")), "request 7")
 	testlog.Must(a.store.Fork(t.Context(), a.key, store.Key{App: "shop", User: "ada", Session: "late"}, store.ForkOptions{}))(t)
 	page := a.must(409, do)
-	a.says(page, "Something else would be erased now than the preview showed")
+	a.says(page, "The erasure would differ from its preview")
 	if !strings.Contains(a.logOf(a.key), "welcome") {
 		t.Fatal("it was erased")
 	}

@@ -272,7 +272,7 @@ func TestActsOnSelectedEvents(t *testing.T) {
 			a.says(page, fmt.Sprintf("%s hidden, %d added; %s now.", present.Counted(len(foretold.Removed), "event"), len(foretold.Added), present.Counted(foretold.After.Len(), "visible event")))
 
 			// Sending a form again writes nothing, and the response names the record of the first time.
-			a.says(a.must(409, do), "Another patch was logged since the preview", fmt.Sprintf("Record %d, which came between", log[len(log)-1].Seq))
+			a.says(a.must(409, do), "Another patch was logged after the preview", fmt.Sprintf("Record %d, which came between", log[len(log)-1].Seq))
 			if n := len(a.log()); n != 8+len(want) {
 				t.Fatalf("a retry has written: %d records", n)
 			}
@@ -460,8 +460,8 @@ func TestReuse(t *testing.T) {
 		left += a.view().At(i).EstimatedTokens()
 	}
 	a.says(a.must(200, a.fields("splice", "index", "4", "index", "5")),
-		fmt.Sprintf("The first index that changes is 4: a provider's prompt cache can reuse the 4 events before it, and about %d tokens are read again.", left))
-	a.says(a.must(200, a.fields("pin", "index", "4")), "The visible log stays as it is")
+		fmt.Sprintf("The first index that changes is 4. A provider's prompt cache can reuse the 4 events before it. The provider reads about %d tokens again.", left))
+	a.says(a.must(200, a.fields("pin", "index", "4")), "The visible log does not change")
 }
 
 // Actions on a long session stay within a page's time and size.
@@ -509,7 +509,7 @@ func TestConflict(t *testing.T) {
 			testlog.NoError(t, <-other)
 			had := len(a.log())
 			page = a.must(409, do)
-			a.says(page, "Another patch was logged since the preview", "What changed since the preview", fmt.Sprintf("Record %d, which came between", had))
+			a.says(page, "Another patch was logged after the preview", "What changed since the preview", fmt.Sprintf("Record %d, which came between", had))
 			a.shows(page, present.DifferenceOf(base, a.view()), 0)
 			if n := len(a.log()); n != had {
 				t.Fatalf("%d records were written", n-had)
@@ -518,7 +518,7 @@ func TestConflict(t *testing.T) {
 			a.must(303, a.form(page, "Do it"))
 			log := a.log()[had:]
 			if act == "splice" { // the same events at other indices
-				a.says(page, "1 event of the selection cannot be seen any longer, and stay out of this (listed below).", "e5", "user and when does it come to me?", "agent You are welcome, Ada.")
+				a.says(page, "No longer visible, and removed from the selection: 1 event (listed below).", "e5", "user and when does it come to me?", "agent You are welcome, Ada.")
 				if len(log) != 2 || log[0].Patch.Start() != 6 || log[1].Patch.Start() != 4 {
 					t.Errorf("logged %v", log)
 				}
@@ -538,13 +538,13 @@ func TestStalePage(t *testing.T) {
 	f := a.fields("splice", "index", "4", "index", "5")
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewTruncateBefore("e4")}, store.PatchOptions{AsOfNow: true}))(t)
 	page := a.must(200, f)
-	a.says(page, "A patch was logged since the page was made", "user and when does it come to me?", "agent On Tuesday")
+	a.says(page, "A patch was logged since your last page was loaded", "user and when does it come to me?", "agent On Tuesday")
 	a.must(303, a.form(page, "Do it"))
 	if v := a.view(); v.Len() != 2 || v.At(0).ID() != "e6" {
 		t.Errorf("%d events, the first is %s", v.Len(), v.At(0).ID())
 	}
 	page = a.must(422, f)
-	a.says(page, "None of the selected events is visible any longer.")
+	a.says(page, "None of the selected events is still visible.")
 	if strings.Contains(page, `class="confirm"`) {
 		t.Error("it offers to do nothing")
 	}
@@ -568,12 +568,12 @@ func TestOrphansAreExplained(t *testing.T) {
 		page := a.must(422, f)
 		a.says(page, `"c1" of function "find"`)
 		if c.left > 0 {
-			a.says(page, "Accepted: "+c.passes+".")
+			a.says(page, "This selection would be accepted: "+c.passes+".")
 			next := a.must(200, a.form(page, "Select these instead"))
 			testlog.Equal(t, "the first selected event", a.form(next, "Do it").Get("from"), fmt.Sprint(c.first))
 			a.says(next, fmt.Sprintf("8 → %d", c.left))
 		} else {
-			a.says(page, "No wider stretch is known that passes.")
+			a.says(page, "No wider selection is known that would be accepted.")
 		}
 		if n := len(a.log()); n != 8 {
 			t.Fatalf("%d records", n)
@@ -587,7 +587,7 @@ func TestOrphansAreExplained(t *testing.T) {
 	b.must(303, b.form(b.must(200, b.fields("splice", "from", "0", "through", "7")), "Do it"))
 	b.append(`{"id":"e11","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c3","name":"ask"}}]},"longRunningToolIds":["c3"]}`)
 	page := b.must(422, b.fields("splice", "index", "1", "index", "3")) // the second is an open call, and no span around it passes
-	b.says(page, "No wider stretch is known that passes.")
+	b.says(page, "No wider selection is known that would be accepted.")
 	// A checkbox accepts orphaned calls.
 	page = a.must(422, a.fields("splice", "index", "2"))
 	f := a.form(page, "Preview it so")
@@ -596,7 +596,7 @@ func TestOrphansAreExplained(t *testing.T) {
 	}
 	f.Del("allow_orphans")
 	a.must(422, f) // not checked
-	a.accepts(page, "Split calls are accepted.", 7)
+	a.accepts(page, "Calls may be separated from their responses.", 7)
 }
 
 // accepts sends the form that previews a refused patch without the failed check, and applies the patch. It fails unless
@@ -659,7 +659,7 @@ func TestNotDoneAlready(t *testing.T) {
 	do := a.form(a.must(200, a.fields("revert", "seq", "9")), "Do it")
 	newest := a.log()[9].ID()
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewRevert(newest).WithAuthor("inspector")}, store.PatchOptions{AsOfNow: true}))(t)
-	a.says(a.must(409, do), "Another patch was logged since the preview", "What changed since the preview", "Record 11, which came between")
+	a.says(a.must(409, do), "Another patch was logged after the preview", "What changed since the preview", "Record 11, which came between")
 	if n := len(a.log()); n != 11 {
 		t.Errorf("%d records", n)
 	}
@@ -676,7 +676,7 @@ func TestRewind(t *testing.T) {
 	if v := a.view(); v.Len() != 4 {
 		t.Errorf("%d events", v.Len())
 	}
-	a.says(a.must(200, a.fields("rewind", "seq", "6")), "there is nothing to do")
+	a.says(a.must(200, a.fields("rewind", "seq", "6")), "There is nothing to change")
 	a.append(`{"id":"e9","author":"user","content":{"role":"user","parts":[{"text":"of no invocation"}]}}`)
 	a.says(a.must(422, a.fields("rewind", "seq", fmt.Sprint(len(a.log())))), "belongs to no turn")
 }
@@ -701,7 +701,7 @@ func TestFork(t *testing.T) {
 	a.says(a.must(303, do), "The new session begins with 5 records.", "5 of 5 events")
 	other := a.form(a.must(200, a.fields("fork", "seq", "5")), "Do it")
 	other.Set("to", "shop/ada/new")
-	a.says(a.must(409, other), "is there already. Choose another name, unless you sent the form twice.")
+	a.says(a.must(409, other), "exists already. Choose another key, unless you sent the form twice.")
 	info, err := a.store.Info(t.Context(), store.Key{App: "shop", User: "ada", Session: "new"})
 	if err != nil || info.Seq != 5 {
 		t.Errorf("%+v, %v", info, err)

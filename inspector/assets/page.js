@@ -175,7 +175,7 @@
     seenUpTo = seenUpTo ?? Number(s.dataset.last);
     source = new EventSource(path("live", { key: s.dataset.key, after: s.dataset.last, creation: s.dataset.creation }));
     source.addEventListener("records", (e) => arrived(Number(e.data)));
-    source.addEventListener("gone", () => { source.close(); byId("now").textContent = "This session is gone: it was deleted, or made anew. What is shown is what it was."; });
+    source.addEventListener("gone", () => { source.close(); byId("now").textContent = "This session was deleted or created again. The page shows its old records."; });
     if (byId("live")) byId("live").textContent = "following";
   };
   const leave = () => { following = ""; source?.close(); source = null; };

@@ -68,7 +68,7 @@ func TestActing(t *testing.T) {
 		f.apply(ada, patch.NewSplice(0, 1).WithID("somebody-else"))
 		p.Follow(func() { p.Click(do) })
 		p.Expect("409")
-		p.WaitText("main", "Another patch was logged since the preview")
+		p.WaitText("main", "Another patch was logged after the preview")
 		if got := f.newest().ID(); got != "somebody-else" {
 			t.Fatalf("logged is %s", got)
 		}

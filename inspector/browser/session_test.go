@@ -225,5 +225,5 @@ func TestFollowing(t *testing.T) {
 	f.stands(p, ada, last+23)
 
 	testlog.NoError(t, f.Delete(t.Context(), ada))
-	p.WaitText("#now", "This session is gone")
+	p.WaitText("#now", "This session was deleted")
 }
