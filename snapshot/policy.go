@@ -6,14 +6,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Policy decides when a session is due for a new snapshot. The zero value has the defaults.
+// Policy determines when a store should write a new snapshot of a session. The zero value has the defaults.
 type Policy struct {
-	// Every is the minimum number of records since the last snapshot. 0 means 256; a negative value disables
+	// Every is the minimum number of records since the last snapshot. 0 means 256. A negative value disables
 	// snapshots.
 	Every int
 
-	// MinPercent is the least number of records since the last snapshot, in percent of the visible events. It
-	// keeps the cost of snapshots in proportion to that of appends. 0 means 10.
+	// MinPercent is the minimum number of records since the last snapshot, as a percentage of the visible
+	// events. It keeps the cost of snapshots proportional to the cost of appends. 0 means 10.
 	MinPercent int
 }
 
@@ -31,8 +31,8 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// Due reports whether a new snapshot is due for a view with the given number of visible events, when the log has
-// grown by the given number of records since the last snapshot.
+// Due reports whether a store should write a new snapshot. visible is the number of visible events in the view.
+// grown is the number of records logged since the last snapshot.
 func (p Policy) Due(visible int, grown uint64) bool {
 	if p.Every < 0 {
 		return false

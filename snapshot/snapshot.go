@@ -1,8 +1,9 @@
-// Package snapshot encodes views as bytes and decodes them, so that reading a session need not start at its first
-// record.
+// Package snapshot encodes views as bytes and decodes them. With a snapshot, a reader need not fold a session
+// from its first record.
 //
-// A snapshot is a cache: if it is missing, stale, damaged or of another version, reads are slower but give the same
-// result. It holds no events, only the seqs and indices of their records, mostly as ranges.
+// A snapshot is a cache. If it is missing, stale, damaged or of another version, reads give the same result but
+// are slower. A snapshot contains no events. It refers to events by the seqs of their records and by indices,
+// mostly as ranges.
 package snapshot
 
 import (
@@ -14,22 +15,23 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 )
 
-// ErrUnusable matches errors of [Decode] for a snapshot that is damaged, of another version, or of another session
-// or log. The caller must fold from the first record.
+// ErrUnusable is matched by an error of [Decode] if the snapshot is damaged, has another version, or belongs to
+// another session or log. The caller must then fold from the first record.
 var ErrUnusable = errors.New("unusable snapshot")
 
-// ErrOutdated also matches such an error if the snapshot is intact but of another version.
+// ErrOutdated is also matched by such an error if the snapshot is intact but has another version.
 var ErrOutdated = errors.New("snapshot of another version")
 
-// Bytes 0 to 3 are the CRC32C, little endian, of the rest, which is the view's binary form.
+// The first four bytes are the CRC32C, in little endian, of the other bytes. The other bytes are the view's
+// binary form.
 const headerBytes = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(data []byte) uint32 { return crc32.Checksum(data[headerBytes:], castagnoli) }
 
-// Encode returns the snapshot of the view: a checksum and the bytes of [fold.View.AppendBinary]. Errors are as from
-// AppendBinary.
+// Encode returns the snapshot of a view: a checksum and the result of [fold.View.AppendBinary]. It returns the
+// same errors as AppendBinary.
 func Encode(v fold.View) ([]byte, error) {
 	data, err := v.AppendBinary(make([]byte, headerBytes))
 	if err != nil {
@@ -39,10 +41,11 @@ func Encode(v fold.View) ([]byte, error) {
 	return data, nil
 }
 
-// Decode returns the view of a snapshot, as [fold.Restore] does. empty is the session's view without records, with
-// the records of the visible events supplied; last is the last seq of its log. If records are missing, the error is
-// a *[fold.MissingRecordsError] that names them; otherwise it matches [ErrUnusable]. Time and memory are linear in
-// the number of bytes and of the log's records.
+// Decode returns the view of a snapshot, as [fold.Restore] does. empty is the session's view without records,
+// to which the caller has supplied the records of the visible events. last is the last seq of the session's
+// log. If records are missing, the error is a *[fold.MissingRecordsError] that names them. Any other error
+// matches [ErrUnusable]. Decode takes time and memory linear in the size of the snapshot and in the number of
+// the log's records.
 func Decode(data []byte, empty fold.View, last uint64) (fold.View, error) {
 	if len(data) < headerBytes {
 		return fold.View{}, fmt.Errorf("%w: %d bytes", ErrUnusable, len(data))

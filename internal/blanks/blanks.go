@@ -1,6 +1,6 @@
-// Package blanks plans the reverts that replace visible blank summaries by the remaining events that they covered: see
-// docs/SEMANTICS.md, "Erasure". A store logs these reverts when it completes an erasure, and compaction before it
-// plans.
+// Package blanks plans reverts of visible summaries that are blank after an erasure. Such a revert restores the
+// events that the summary covered and that still have content. A store logs these reverts when it completes an
+// erasure, and compaction logs them before it plans. See docs/SEMANTICS.md, "Erasure".
 package blanks
 
 import (
@@ -12,33 +12,41 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// DefaultMaxGrowth is the default of [Options.MaxGrowth]: the maximum input of a compactor's summarizer.
+// DefaultMaxGrowth is the default of [Options.MaxGrowth]. It equals the maximum input of a compactor's
+// summarizer.
 const DefaultMaxGrowth = 50_000
 
-// Options of [Revert].
+// Options configures [Revert].
 type Options struct {
 	// MaxGrowth is the maximum growth of the visible log in tokens.
 	MaxGrowth int
 
-	// ErasedIDs are the ids of events that count as blank because they are about to be erased.
+	// ErasedIDs contains the ids of events that will be erased, and that therefore count as blank.
 	ErasedIDs map[string]bool
 
-	// Read returns the records of the view's log with the given ascending seqs.
+	// Read returns the records with the given seqs, which are in ascending order.
 	Read func(seqs []uint64) ([]patch.Record, error)
 }
 
-// Plan is the reverts to log.
+// Plan contains the reverts to log.
 type Plan struct {
 	Reverts     []*patch.PatchEvent // to log together, in order
 	Summaries   []string            // ids of the summaries that are reverted
 	After       fold.View
-	NotReverted []string // ids of the blank summaries still visible in After, the newest last
+	NotReverted []string // ids of the blank summaries that are still visible in After, with the newest last
 }
 
-// Revert plans the reverts of a view's visible blank summaries, the newest first, then of those that become visible. A
-// summary is reverted with its group if all patches of the group keep the state and add only summaries, if something
-// that it covers is not blank, and if the revert applies. Reverts stop before the view would grow by more than
-// MaxGrowth tokens, but follow at least one path of nested summaries to its end.
+// Revert plans the reverts of a view's visible blank summaries. It begins with the newest summary, and then
+// continues with summaries that become visible.
+//
+// A summary is reverted together with its group. Three conditions must hold:
+//
+//   - All patches of the group keep the state and add only summaries.
+//   - At least one event that the summary covers is not blank.
+//   - The revert can be applied.
+//
+// Revert stops before the visible log would grow by more than MaxGrowth tokens. However, it always follows at
+// least one path of nested summaries to its end.
 func Revert(v fold.View, opts Options) (Plan, error) {
 	p := planner{Options: opts}
 	plan := Plan{After: v}
@@ -48,7 +56,7 @@ func Revert(v fold.View, opts Options) (Plan, error) {
 			return Plan{}, err
 		}
 	}
-	below, onPath := 0, true // start of the current path in the queue
+	below, onPath := 0, true // length of the queue at the beginning of the current path
 	for grown := 0; len(queue) > 0; {
 		s := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
@@ -74,8 +82,8 @@ func Revert(v fold.View, opts Options) (Plan, error) {
 	return plan, nil
 }
 
-// Visible returns the ids of a view's visible blank summaries, the newest last. Events with the given ids count as
-// blank.
+// Visible returns the ids of a view's visible blank summaries, with the newest last. Events with the given ids
+// count as blank.
 func Visible(v fold.View, erasedIDs map[string]bool) []string {
 	return (&planner{Options: Options{ErasedIDs: erasedIDs}}).visible(v)
 }
@@ -90,11 +98,11 @@ func (p *planner) visible(v fold.View) (ids []string) {
 
 // summary is a visible blank summary.
 type summary struct {
-	seq uint64 // of the patch that added it
+	seq uint64 // seq of the patch that added the summary
 	id  string
 }
 
-// look returns a view's visible blank summaries, the newest last, and the view's tokens.
+// look returns a view's visible blank summaries, with the newest last, and the number of tokens in the view.
 func (p *planner) look(v fold.View) (all []summary, tokens int) {
 	for _, e := range v.Entries() {
 		event := p.blank(e.Event)
@@ -126,15 +134,15 @@ func ids(v fold.View) map[string]bool {
 // planner caches the patches of a view's log.
 type planner struct {
 	Options
-	units map[uint64]*unit // by seq of their patches
+	units map[uint64]*unit // by the seqs of their patches
 }
 
-// unit is the patches of a group, or a patch without group.
+// unit contains the patches of a group, or a single patch without a group.
 type unit struct {
 	cuts           []fold.Cut
-	known          bool // the fields below are set
+	known          bool // whether the fields below are set
 	ids            []string
-	summarises     bool // all patches keep the state and add only summaries
+	summarises     bool // whether all patches keep the state and add only summaries
 	asked, answers bool // cached result of [planner.leaves]
 }
 
@@ -159,7 +167,8 @@ func (p *planner) learn(v fold.View) error {
 	return nil
 }
 
-// revert returns the reverts of a summary's unit and the view after them, or none if it cannot be reverted.
+// revert returns the reverts of a summary's unit, and the view after them. If the unit cannot be reverted, it
+// returns no reverts.
 func (p *planner) revert(v fold.View, s summary) ([]*patch.PatchEvent, fold.View, error) {
 	u := p.units[s.seq]
 	if u == nil {
@@ -195,7 +204,8 @@ func (p *planner) revert(v fold.View, s summary) ([]*patch.PatchEvent, fold.View
 	}
 }
 
-// corrupt returns err if it reports damage, and nil if it is a refusal.
+// corrupt returns err if err reports damage. It returns nil for other errors, which mean that the revert is
+// refused.
 func corrupt(err error) error {
 	if errors.Is(err, patch.ErrCorrupt) {
 		return err
@@ -203,7 +213,7 @@ func corrupt(err error) error {
 	return nil
 }
 
-// idOf returns the id of the unit's patch with a seq.
+// idOf returns the id of the unit's patch with the given seq.
 func (u *unit) idOf(seq uint64) string {
 	return u.ids[slices.IndexFunc(u.cuts, func(c fold.Cut) bool { return c.Seq == seq })]
 }
@@ -230,7 +240,7 @@ func (p *planner) learnUnit(u *unit) error {
 	return nil
 }
 
-// leaves reports whether a unit removed an event, at any depth, that is not blank.
+// leaves reports whether a unit removed an event that is not blank, at any depth.
 func (p *planner) leaves(u *unit) (bool, error) {
 	if u.asked {
 		return u.answers, nil
@@ -267,7 +277,7 @@ func (p *planner) leaves(u *unit) (bool, error) {
 	return false, nil
 }
 
-// events reads events. Markers have none.
+// events reads the events that refs name. Markers have no event.
 func (p *planner) events(refs []fold.Ref) (map[fold.Ref]*patch.Event, error) {
 	var seqs []uint64
 	for _, ref := range refs {

@@ -1,8 +1,9 @@
-// Package jsonvalue adds to the JSON library what JSON in a log needs: a limit of the nesting depth, comparison by
-// value, and traversal without copying.
+// Package jsonvalue extends the JSON library with functions that a log needs: a limit of the nesting depth,
+// comparison by value, and traversal without copying.
 //
-// [Parse] validates text. The traversal functions expect its results. On other bytes they neither panic nor loop, but
-// may yield bytes that are not values: a stored record is read without validating its JSON.
+// [Parse] validates text. The traversal functions expect the result of Parse, but a stored record is read
+// without validating its JSON. On invalid JSON, the traversal functions may yield bytes that are not values.
+// They never panic, and they always terminate.
 package jsonvalue
 
 import (
@@ -21,13 +22,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxDepth is the maximum nesting depth of arrays and objects. It bounds the stack of recursive functions.
+// MaxDepth is the maximum nesting depth of arrays and objects. It limits the stack of recursive functions.
 const MaxDepth = 1000
 
-// Error says what is wrong with a text, and where.
+// Error describes a problem in a text and its position.
 type Error struct {
-	Pointer string // JSON pointer (RFC 6901) to the value at fault; "" means the whole text
-	Offset  int64  // in bytes from the start of the text
+	Pointer string // JSON pointer (RFC 6901) to the invalid value; "" means the whole text
+	Offset  int64  // in bytes from the beginning of the text
 	Problem string
 }
 
@@ -38,13 +39,14 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (byte %d)", e.Pointer, e.Problem, e.Offset)
 }
 
-// Parse checks that text is exactly one JSON value by RFC 8259 in which no object repeats a key, every string is
-// Unicode (valid UTF-8, no lone surrogate escapes), and nothing nests deeper than [MaxDepth]. It returns a copy of the
-// value without insignificant white space. The error is an *[Error].
+// Parse parses exactly one JSON value as defined by RFC 8259, and returns a copy of it without insignificant
+// white space. It returns an *[Error] if an object repeats a key, if a string is not Unicode, or if the nesting
+// exceeds [MaxDepth]. A Unicode string is valid UTF-8 without escapes of unpaired surrogates.
 func Parse(text []byte) ([]byte, error) {
 	value := jsontext.Value(bytes.Clone(text))
 	unique := jsontext.AllowDuplicateNames(len(text) > maxLibraryNames)
-	// The formatter validates while it compacts. Only refused text is parsed again, for a better error.
+	// Format validates the text while it removes white space. Only invalid text is parsed again, for a better
+	// error.
 	if value.Format(jsontext.PreserveRawStrings(true), unique) != nil {
 		return nil, problem(text, unique)
 	}
@@ -61,8 +63,9 @@ func Parse(text []byte) ([]byte, error) {
 	return value, nil
 }
 
-// maxLibraryNames is the maximum length of texts whose keys the library compares. It is faster, but keeps a map of an
-// object's keys, which may take 14 times the memory of the text.
+// maxLibraryNames is the maximum length of a text whose keys the library checks for repetition. The library is
+// faster than package jsonvalue, but it keeps a map of an object's keys. This map can take 14 times the memory
+// of the text.
 const maxLibraryNames = 64 << 10
 
 const problemTwice = "the key is there twice"
@@ -79,7 +82,7 @@ func problem(text []byte, unique jsontext.Options) error {
 		}
 	}
 	at := &jsontext.SyntacticError{Err: errors.New("there is no value"), ByteOffset: int64(len(text))}
-	errors.As(err, &at) // not if the text is blank
+	errors.As(err, &at) // does not match if the text is blank
 	out := &Error{Pointer: string(at.JSONPointer), Offset: at.ByteOffset, Problem: at.Err.Error()}
 	switch {
 	case errors.Is(at.Err, jsontext.ErrDuplicateName):
@@ -98,7 +101,7 @@ type names struct {
 
 var hashSeed = maphash.MakeSeed()
 
-// check reads a value of bounded nesting.
+// check reads a value whose nesting depth is within the limit.
 func (n *names) check() *Error {
 	switch n.Kind() {
 	case Array:
@@ -133,7 +136,7 @@ func (n *names) check() *Error {
 	return nil
 }
 
-// twice looks for two equal keys with a hash in the object at an offset.
+// twice searches the object at an offset for two equal keys with the given hash.
 func (n *names) twice(object int, hash uint64) *Error {
 	c, seen := &Cursor{n.text, object}, map[string]bool{}
 	for c.Enter(); c.More(); c.Value() {
@@ -153,7 +156,7 @@ func (e *Error) within(step string) *Error {
 	return e
 }
 
-// Depth returns the nesting depth of a value: 0 for a number, 1 for an empty array.
+// Depth returns the nesting depth of a value. It is 0 for a number and 1 for an empty array.
 func Depth(value []byte) int {
 	depth, deepest := 0, 0
 	for c := (Cursor{text: value}); c.pos < len(c.text); {
@@ -185,7 +188,7 @@ const (
 	Object
 )
 
-// KindOf returns the kind of a value, which must have no surrounding white space.
+// KindOf returns the kind of a value. No white space may surround the value.
 func KindOf(value []byte) Kind {
 	if len(value) == 0 {
 		return Null
@@ -206,8 +209,8 @@ func KindOf(value []byte) Kind {
 	}
 }
 
-// Members yields the keys and values of an object in order, and nothing for other values. The values alias the object's
-// bytes.
+// Members yields the keys and values of an object in order. It yields nothing if the value is not an object.
+// The yielded values alias the object's bytes.
 func Members(object []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		if KindOf(object) != Object {
@@ -222,7 +225,8 @@ func Members(object []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// Elements yields the elements of an array, and nothing for other values. The elements alias the array's bytes.
+// Elements yields the elements of an array. It yields nothing if the value is not an array. The elements alias
+// the array's bytes.
 func Elements(array []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		if KindOf(array) != Array {
@@ -257,13 +261,14 @@ next:
 	return object
 }
 
-// Cursor steps through a value. A cursor that enters arrays and objects reads each byte once, however deeply they nest.
+// Cursor iterates over a value. A cursor that enters arrays and objects reads each byte once, at any nesting
+// depth.
 type Cursor struct {
 	text []byte
 	pos  int
 }
 
-// NewCursor returns a cursor before a value.
+// NewCursor returns a cursor that is positioned before a value.
 func NewCursor(value []byte) *Cursor { return &Cursor{text: value} }
 
 // Pos returns the number of bytes before the cursor.
@@ -272,11 +277,11 @@ func (c *Cursor) Pos() int { return c.pos }
 // Kind returns the kind of the next value.
 func (c *Cursor) Kind() Kind { return KindOf(c.text[c.pos:]) }
 
-// Enter enters the next value, an array or object. Call [Cursor.More] before each of its elements or keys until it
-// returns false.
+// Enter enters the next value, which must be an array or an object. The caller then calls [Cursor.More] before
+// each element or key, until More returns false.
 func (c *Cursor) Enter() { c.pos = min(c.pos+1, len(c.text)) }
 
-// More reports whether another element or key follows. If not, it leaves the array or object.
+// More reports whether another element or key follows. If there is none, More leaves the array or object.
 func (c *Cursor) More() bool {
 	for ; c.pos < len(c.text); c.pos++ {
 		switch c.text[c.pos] {
@@ -291,10 +296,11 @@ func (c *Cursor) More() bool {
 	return false
 }
 
-// Key reads a key of an object and returns its text, which aliases the object's bytes if possible.
+// Key reads a key of an object and returns its text. The text aliases the object's bytes if the key has no
+// escapes.
 func (c *Cursor) Key() []byte {
 	key := c.Value()
-	c.More() // passes the colon
+	c.More() // skips the colon
 	if len(key) >= 2 && bytes.IndexByte(key, '\\') < 0 {
 		return key[1 : len(key)-1]
 	}
@@ -330,8 +336,8 @@ func (c *Cursor) Value() []byte {
 	return c.text[start:c.pos:c.pos]
 }
 
-// str skips a string. It ends at the first quote after an even number of backslashes; searching for quotes is much
-// faster than a loop over the bytes.
+// str skips a string. The string ends at the first quote that follows an even number of backslashes. Searching
+// for quotes is much faster than a loop over the bytes.
 func (c *Cursor) str() {
 	for c.pos++; ; c.pos++ {
 		n := bytes.IndexByte(c.text[c.pos:], '"')
@@ -360,7 +366,7 @@ func Unquote(quoted []byte) string {
 	return string(text)
 }
 
-// Text returns the text of a string value, or "" for other values.
+// Text returns the text of a string. It returns "" for other values.
 func Text(value []byte) string {
 	if KindOf(value) != String {
 		return ""
@@ -368,13 +374,14 @@ func Text(value []byte) string {
 	return Unquote(value)
 }
 
-// AppendQuote appends s as a JSON string, with U+FFFD for each byte that is not UTF-8.
+// AppendQuote appends s as a JSON string. U+FFFD replaces each byte that is not UTF-8.
 func AppendQuote(dst []byte, s string) []byte {
 	dst, _ = jsontext.AppendQuote(dst, s)
 	return dst
 }
 
-// AppendKey appends a key and a colon to an unfinished object in dst, after a comma if needed.
+// AppendKey appends a key and a colon to the unfinished object in dst. If the object already has members, it
+// first appends a comma.
 func AppendKey(dst []byte, name string) []byte {
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ',')
@@ -382,8 +389,8 @@ func AppendKey(dst []byte, name string) []byte {
 	return append(AppendQuote(dst, name), ':')
 }
 
-// Edit returns an object with its members changed: change is called with each and returns its new value, or nil to
-// remove it. Other values are returned unchanged.
+// Edit returns an object with changed members. It calls change for each member. The result of change is the new
+// value of the member; nil removes the member. If the value is not an object, Edit returns it unchanged.
 func Edit(object []byte, change func(name string, v []byte) []byte) []byte {
 	if KindOf(object) != Object {
 		return object
@@ -398,8 +405,8 @@ func Edit(object []byte, change func(name string, v []byte) []byte) []byte {
 	return append(out, '}')
 }
 
-// With returns an object with a member set, at its end, or removed if value is nil. A value that is not an object
-// counts as an empty one.
+// With returns an object in which a member has the given value. The member moves to the end of the object. If
+// value is nil, With removes the member. If object is not an object, With treats it as an empty object.
 func With(object []byte, name string, value []byte) []byte {
 	if KindOf(object) != Object {
 		object = []byte("{}")
@@ -416,12 +423,12 @@ func With(object []byte, name string, value []byte) []byte {
 	return append(append(AppendKey(out[:len(out)-1], name), value...), '}')
 }
 
-// Step returns one reference token of a JSON pointer, escaped, without its slash.
+// Step returns name as one escaped reference token of a JSON pointer, without the slash.
 func Step(name string) string { return string(jsontext.Pointer("").AppendToken(name))[1:] }
 
-// Equal reports whether two values are equal, ignoring the order of keys. Strings are compared by their text, numbers
-// by kind and value; a number with a point or an exponent is of another kind than one without. Invalid JSON equals only
-// the same bytes.
+// Equal reports whether two values are equal. It ignores the order of keys. It compares strings by their text,
+// and numbers by kind and value. A number with a point or an exponent has another kind than a number without
+// either. Invalid JSON is equal only to the same bytes.
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -430,7 +437,7 @@ func Equal(a, b []byte) bool {
 	return KindOf(a) == KindOf(b) && json.Unmarshal(a, &x, comparable) == nil && json.Unmarshal(b, &y, comparable) == nil && reflect.DeepEqual(x, y)
 }
 
-// comparable decodes numbers to one form for each kind and value.
+// comparable decodes numbers such that numbers of equal kind and value have the same form.
 var comparable = json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *any) error {
 	if d.PeekKind() != '0' {
 		return errors.ErrUnsupported
@@ -445,7 +452,7 @@ type number struct {
 	float    bool
 	negative bool
 	digits   string // without leading and trailing zeros
-	exponent string // of the last digit, in decimal; a string since it may be huge
+	exponent string // exponent of the last digit, in decimal; a string, because it may be huge
 }
 
 func parseNumber(literal string) number {
@@ -464,8 +471,8 @@ func parseNumber(literal string) number {
 	return n
 }
 
-// addExponent adds shift to a decimal exponent. Very long exponents stay unchanged, so such literals are equal only if
-// written alike.
+// addExponent adds shift to a decimal exponent. It does not compute very long exponents. Numbers with such an
+// exponent are therefore equal only if they are written in the same way.
 func addExponent(exponent string, shift int) string {
 	if len(exponent) > 64 {
 		return exponent + " " + strconv.Itoa(shift)

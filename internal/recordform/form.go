@@ -1,5 +1,5 @@
-// Package recordform frames a record's byte form: its header, checksums and compression. Package patch defines the
-// content. See docs/FORMAT.md.
+// Package recordform implements the frame around a record's byte form: header, checksums and compression.
+// Package patch defines the content. docs/FORMAT.md describes the form.
 //
 //	byte 0       Plain
 //	bytes 1–4    the record's checksum: CRC32C, little endian, of byte 0 and the content
@@ -7,11 +7,11 @@
 //
 //	byte 0       Compressed
 //	bytes 1–4    the record's checksum, as in the plain form
-//	bytes 5–8    CRC32C, little endian, of bytes 0 to 4 and all from byte 9 on
-//	bytes 9–     the content, compressed: a frame of package packed
+//	bytes 5–8    CRC32C, little endian, of bytes 0 to 4 and the bytes from byte 9 on
+//	bytes 9–     the compressed content: a frame of package packed
 //
-// Writing and reading a form computes one checksum: for a compressed form that of bytes 5–8, which also covers the
-// record's checksum.
+// Writing or reading a form computes only one checksum. For a compressed form, this is the checksum in bytes
+// 5–8, which also covers the record's checksum.
 package recordform
 
 import (
@@ -34,7 +34,7 @@ const (
 // MaxBytes is the maximum length of a form before compression.
 const MaxBytes = 64 << 20
 
-// Header is the length of a plain form's header.
+// Header is the length of the header of a plain form.
 const Header = 5
 
 const compressedHeader = 9
@@ -47,10 +47,12 @@ func Begin(dst []byte) []byte { return append(dst, Plain, 0, 0, 0, 0) }
 // Seal sets the checksum of a plain form.
 func Seal(form []byte) { binary.LittleEndian.PutUint32(form[1:], plainSum(form[Header:])) }
 
-// Compress returns the form of [Seal] with its content compressed. It returns form itself if compression does not shorten
-// it, if the record has more than 1 MiB, or if form is compressed already. It does not verify the checksum, so form must
-// come from [Seal] or [Open], not from a disk. It does not change form, and the result has the same [Checksum]. It is safe
-// for concurrent use.
+// Compress returns a plain form with its content compressed. The result has the same [Checksum]. If compression
+// does not make the form shorter, if the content exceeds 1 MiB, or if form is already compressed, Compress
+// returns form itself.
+//
+// Compress does not verify the checksum. The caller must pass a form that [Seal] made or [Open] verified. It does not
+// change form. It is safe for concurrent use.
 func Compress(form []byte) []byte {
 	if len(form) < Header || form[0] != Plain || len(form)-Header > packed.MaxBytes {
 		return form
@@ -67,8 +69,8 @@ func Compress(form []byte) []byte {
 	return bytes.Clone(*buf)
 }
 
-// PlainSize returns the length of the form before [Compress]. For a form that [Open] refuses the result is at most 1
-// MiB and a few bytes, or the form's own length.
+// PlainSize returns the length that the form had before [Compress]. If the form is damaged, the result may be
+// wrong. It is then at most the length of form, or 1 MiB plus the header.
 func PlainSize(form []byte) int {
 	if len(form) > compressedHeader && form[0] == Compressed {
 		if n, err := packed.Len(form[compressedHeader:]); err == nil {
@@ -78,8 +80,9 @@ func PlainSize(form []byte) int {
 	return len(form)
 }
 
-// Checksum returns the record's checksum stored in a form, or 0 if the form is too short. It is the same for the plain
-// and the compressed form. [Open] verifies it.
+// Checksum returns the record's checksum, which is stored in the form. The plain and the compressed form have
+// the same checksum. If the form is too short, Checksum returns 0. It does not verify the checksum; [Open]
+// does.
 func Checksum(form []byte) uint32 {
 	if len(form) < Header {
 		return 0
@@ -91,13 +94,13 @@ func plainSum(body []byte) uint32 { return crc32.Update(plainStart, castagnoli, 
 
 var plainStart = crc32.Checksum([]byte{Plain}, castagnoli)
 
-// compressedSum returns the checksum over a compressed form except the sum itself.
+// compressedSum returns the checksum of a compressed form, without the checksum itself.
 func compressedSum(form []byte) uint32 {
 	return crc32.Update(crc32.Update(0, castagnoli, form[:Header]), castagnoli, form[compressedHeader:])
 }
 
-// Open verifies a form's length, kind and checksum, and returns its content, which aliases form or buf. Damage is
-// detected before decompression.
+// Open verifies a form's length, kind and checksum, and returns its content. The content aliases form or buf.
+// Damage is detected before decompression.
 func Open(form []byte, buf *[]byte) (body []byte, err error) {
 	switch {
 	case len(form) > MaxBytes:
@@ -129,12 +132,12 @@ func Open(form []byte, buf *[]byte) (body []byte, err error) {
 // buffers caches buffers for compressed and decompressed contents.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Buffer returns a buffer for [Open]. Return it with [Release].
+// Buffer returns a buffer for [Open]. The caller returns it with [Release].
 func Buffer() *[]byte { return buffers.Get().(*[]byte) }
 
 // Release returns a buffer to the cache.
 func Release(buf *[]byte) {
-	const most = 64 << 10 // drop large ones, which are rare, instead of keeping them
+	const most = 64 << 10 // large buffers are rare, so they are not kept
 	if cap(*buf) <= most {
 		buffers.Put(buf)
 	}

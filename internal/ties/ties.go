@@ -1,10 +1,10 @@
-// Package ties finds events that function calls and their responses connect.
+// Package ties finds visible events that are connected by function calls and their responses.
 package ties
 
 import "github.com/patchlog-dev/patchlog/fold"
 
-// Last returns, for each of n visible events, the index of the last event that calls connect it to,
-// which for most is its own.
+// Last returns, for each of n visible events, the index of the last event that is connected to it. For an event
+// without connections, this is the event's own index.
 func Last(n int, calls []fold.Call) []int32 {
 	last := make([]int32, n)
 	for i := range last {

@@ -1,11 +1,11 @@
-// Package packed compresses the bodies of records one by one, with a dictionary of their common
-// contents. A frame is
+// Package packed compresses the content of each record separately, with a dictionary of text that records often
+// contain. A frame is
 //
 //	byte 0      Beginning, which names the dictionary
 //	bytes 1–3   the length of the block, big endian
-//	bytes 4–    a block of S2, which starts with the body's length
+//	bytes 4–    a block of S2, which begins with the length of the content
 //
-// It has no checksum of its own.
+// A frame has no checksum.
 package packed
 
 import (
@@ -17,25 +17,25 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// MaxBytes is the maximum length of a body, and of a block. It bounds the memory that a few bytes
-// can make a reader allocate.
+// MaxBytes is the maximum length of a content, and of a block. It limits the memory that a forged frame of a
+// few bytes can make a reader allocate.
 const MaxBytes = 1 << 20
 
-// Beginning is the first byte of a frame, which identifies [Dictionary].
+// Beginning is the first byte of a frame. It identifies [Dictionary].
 const Beginning = 0xd1
 
-// Dictionary is the compression dictionary. It must never change, since stored bodies need it.
-// Another dictionary needs another first byte of the frame.
+// Dictionary is the compression dictionary. It must never change, because stored records need it. A frame with
+// another dictionary needs another first byte.
 //
 //go:embed records.dict
 var Dictionary []byte
 
 var dictionary = s2.MakeDict(Dictionary, nil)
 
-// Header is the number of bytes of a frame before its block.
+// Header is the length of the header of a frame, which precedes the block.
 const Header = 4
 
-// Append appends the body's frame to dst. The body must have 1 to MaxBytes bytes.
+// Append appends a frame with the given content to dst. The length of body must be 1 to MaxBytes.
 func Append(dst, body []byte) []byte {
 	from, most := len(dst)+Header, s2.MaxEncodedLen(len(body))
 	dst = slices.Grow(dst, Header+most)[:from+most]
@@ -44,7 +44,7 @@ func Append(dst, body []byte) []byte {
 	return dst[:from+n]
 }
 
-// Open returns the body of a frame, in buf if that is large enough.
+// Open returns the content of a frame. If buf is large enough, the content is stored in buf.
 func Open(buf, frame []byte) ([]byte, error) {
 	if _, err := Len(frame); err != nil {
 		return nil, err
@@ -52,7 +52,8 @@ func Open(buf, frame []byte) ([]byte, error) {
 	return dictionary.Decode(buf[:0], frame[Header:])
 }
 
-// Len returns the stated body length of a frame. It fails unless the bytes are exactly one frame.
+// Len returns the length of the content that a frame states. It returns an error unless the bytes are exactly
+// one frame.
 func Len(frame []byte) (int, error) {
 	if len(frame) > 0 && frame[0] != Beginning {
 		return 0, fmt.Errorf("packed with dictionary %#x; this program knows %#x, a newer one may know it", frame[0], Beginning)
