@@ -26,7 +26,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// compacted is a service in memory that compacts.
+// compacted returns a service over a store in memory.
 func compacted(t *testing.T, opts adk.Options) *adk.Service {
 	t.Helper()
 	if opts.Logger == nil {
@@ -37,8 +37,8 @@ func compacted(t *testing.T, opts adk.Options) *adk.Service {
 	return svc
 }
 
-// toolLoop runs one invocation in which the model calls a tool in each of the given number of steps, and returns the
-// prompts. It checks that a model's API would accept each prompt, and that each contains the question.
+// toolLoop runs one invocation in which the model calls a tool in each of the given number of steps. It returns the
+// prompts, after it has checked that each is valid for a model's API and contains the question.
 func toolLoop(t *testing.T, sessions session.Service, steps int, question string, change ...func(*llmagent.Config)) [][]*genai.Content {
 	t.Helper()
 	var prompts recorder
@@ -71,7 +71,7 @@ func toolLoop(t *testing.T, sessions session.Service, steps int, question string
 
 var inRun = compaction.Config{Enabled: true, TokenThreshold: 800, EventRetentionSize: 2, Summarizer: adk.Summarizer(shortener{})}
 
-// One long invocation is compacted while it runs: the next prompt is shorter, and contains the question.
+// A long invocation is compacted while it runs. The next prompt is shorter and still contains the question.
 func TestCompactionInsideARun(t *testing.T) {
 	sessions := compacted(t, adk.Options{Compaction: inRun})
 	longest, shorter := 0, 0
@@ -88,8 +88,7 @@ func TestCompactionInsideARun(t *testing.T) {
 	equal(t, "events in the audit log", loggedEvents(t, sessions, get(t, sessions, "s")), 1+2*40+1)
 }
 
-// An agent that is shown only the running turn sees its question and its work since then, even after that was
-// summarised.
+// An agent that sees only its current turn still sees its question after the turn was compacted.
 func TestCompactionInsideATurnShownAlone(t *testing.T) {
 	sessions := compacted(t, adk.Options{Compaction: inRun})
 	alone := func(c *llmagent.Config) { c.IncludeContents = llmagent.IncludeContentsNone }
@@ -108,7 +107,7 @@ func TestCompactionInsideATurnShownAlone(t *testing.T) {
 	}
 }
 
-// Compaction can be left to the background.
+// With a negative CompactionTimeout, a run is not compacted.
 func TestNoCompactionInsideARun(t *testing.T) {
 	sessions := compacted(t, adk.Options{Compaction: inRun, CompactionTimeout: -1})
 	prompts := toolLoop(t, sessions, 12, "the question")
@@ -119,14 +118,14 @@ func TestNoCompactionInsideARun(t *testing.T) {
 	}
 }
 
-// A summarizer or a hook that fails, panics, never returns, refuses, or slowly declines does not harm a run. The run
-// waits no longer than the timeout in all, and LastCompaction reports the failure. After a veto, nothing is written.
+// A run succeeds even if a summarizer or a hook fails, panics, does not return, or declines slowly. The total wait is
+// limited by the timeout. LastCompaction reports the failure. After a veto, nothing is written.
 func TestFailuresReachNoRun(t *testing.T) {
 	var release chan struct{}
 	broken := errors.New("broken")
 	const timeout = 300 * time.Millisecond
 	for name, c := range map[string]struct {
-		summarize compaction.SummarizerFunc // nil: it succeeds
+		summarize compaction.SummarizerFunc // nil: a summarizer that succeeds
 		before    func(context.Context, compaction.ApproveRequest[store.Key]) error
 		outcome   compaction.Outcome // of the first attempt
 		err       error
@@ -161,7 +160,7 @@ func TestFailuresReachNoRun(t *testing.T) {
 				cfg, steps := inRun, 30
 				if c.summarize != nil {
 					cfg.Summarizer, steps = c.summarize, 60
-					cfg.TokenThreshold = 10_100 // the prompt grows to 12,100 tokens, too few for the fallback
+					cfg.TokenThreshold = 10_100 // the prompt grows to 12,100 tokens, so the excess is too small for the fallback
 				}
 				sessions := compacted(t, adk.Options{
 					Compaction: cfg, CompactionTimeout: timeout,
@@ -173,7 +172,7 @@ func TestFailuresReachNoRun(t *testing.T) {
 				if waited := time.Since(began); waited > timeout {
 					t.Errorf("the run has waited for %v", waited)
 				}
-				synctest.Wait() // for the background
+				synctest.Wait() // wait for background compaction
 				sess := get(t, sessions, "s")
 				if n := len(prompts[len(prompts)-1]); n > 1+2*steps || c.before != nil && (n < 1+2*steps || sess.Events().Len() != n+1) {
 					t.Errorf("the last prompt has %d contents, and %d events are visible", n, sess.Events().Len())
@@ -199,11 +198,11 @@ func TestFailuresReachNoRun(t *testing.T) {
 	}
 }
 
-// long gives an event a text that is too long to be quoted in a summary: a summarizer is asked.
+// long makes an event's text too long to be copied into a summary, so that the summarizer is called.
 func long(e *session.Event) { e.Content.Parts[0].Text += strings.Repeat(" word", 120) }
 
-// The background never summarises the user's newest question, even if the question arrives while earlier events are
-// summarised.
+// Background compaction never summarises the user's newest question, even if the question arrives while a summary is
+// being written.
 func TestBackgroundLeavesTheQuestion(t *testing.T) {
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -230,12 +229,12 @@ func TestBackgroundLeavesTheQuestion(t *testing.T) {
 	if !slices.Contains(visible, "q") || slices.Contains(visible, "uinv0") {
 		t.Errorf("visible: %v", visible)
 	}
-	// The session of the run shows it with the next event.
+	// The session of the run shows the summary after the next append.
 	no(t, sessions.AppendEvent(t.Context(), run, said("a", "inv9", "app", long)))
 	if shown := ids(run); slices.Contains(shown, "uinv0") || !slices.Contains(shown, "q") {
 		t.Errorf("shown: %v", shown)
 	}
-	sessions.Settle(t) // without the plugin the newest invocation may go on
+	sessions.Settle(t) // without the plugin, the newest invocation may still be running
 	visible = ids(get(t, sessions, "s"))
 	equal(t, "the newest invocation", visible[len(visible)-2:], []string{"q", "a"})
 	no(t, sessions.Close(t.Context()))
@@ -243,8 +242,8 @@ func TestBackgroundLeavesTheQuestion(t *testing.T) {
 	no(t, sessions.AppendEvent(t.Context(), run, said("after", "inv10", "app")))
 }
 
-// A message of the user that answers a call begins a run. That run reads the answered request from the log, so nothing
-// is compacted before then.
+// If a run starts with the user's answer to a call, nothing is compacted until the run has read the request from the
+// log.
 func TestAnswerOfTheUserIsLeft(t *testing.T) {
 	cfg := inRun
 	cfg.TokenThreshold = 100
@@ -266,7 +265,7 @@ func TestAnswerOfTheUserIsLeft(t *testing.T) {
 	}
 }
 
-// Inside a workflow's node, a session's list of events only grows, whatever is patched meanwhile.
+// While a workflow node runs, a session's list of events only grows, even if patches are logged.
 func TestSessionGrowsInsideNodes(t *testing.T) {
 	for _, filtered := range []bool{false, true} {
 		t.Run(fmt.Sprint("filtered ", filtered), func(t *testing.T) {
@@ -289,7 +288,7 @@ func TestSessionGrowsInsideNodes(t *testing.T) {
 			n1 := said("n1", "1", "n", inNode)
 			n1.Actions.StateDelta = map[string]any{"k": 1}
 			no(t, svc.AppendEvent(t.Context(), run, n1))
-			no(t, svc.AppendEvent(t.Context(), run, n1)) // again
+			no(t, svc.AppendEvent(t.Context(), run, n1)) // retry
 			equal(t, "in the node", ids(run), append(slices.Clone(before), "n0", "n1"))
 			equal(t, "state", stateOf(run), map[string]any{"k": 1})
 			cut(t, svc, 1)
@@ -302,13 +301,13 @@ func TestSessionGrowsInsideNodes(t *testing.T) {
 	}
 }
 
-// cut hides events from the start, through another session value.
+// cut hides events at the start of the log through another Session.
 func cut(t *testing.T, svc *adk.Service, n int) {
 	t.Helper()
 	no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(0, n).WithState(patch.Keep)}, store.PatchOptions{})))
 }
 
-// Approve sees the summary as it will be logged, and cannot change it.
+// Approve receives the summary that will be logged, and cannot change it.
 func TestApprove(t *testing.T) {
 	var drafts []compaction.ApproveRequest[store.Key]
 	svc := compacted(t, adk.Options{
@@ -346,8 +345,8 @@ func TestApprove(t *testing.T) {
 	equal(t, "patches logged", logged, 1)
 }
 
-// Prepare sees the events before they are summarised, and the text that it returns is kept. A veto leaves the session
-// unchanged, and a focus reaches the summarizer.
+// Prepare receives the events before they are summarised, and its text is kept. A veto leaves the session unchanged.
+// The focus is passed to the summarizer.
 func TestPrepare(t *testing.T) {
 	var asked []compaction.PrepareRequest[store.Key]
 	var focus string
@@ -386,7 +385,7 @@ func TestPrepare(t *testing.T) {
 	equal(t, "summary", get(t, svc, "s").Events().At(0).Content.Parts[0].Text, "They talked.\nThe gate code must be kept.")
 }
 
-// A caller of Compact gets the error that runs do not get, and the next call does not back off.
+// Compact returns the error of a summarizer. The next Compact does not back off.
 func TestCompactOnRequest(t *testing.T) {
 	broken := errors.New("broken")
 	fail := true
@@ -429,14 +428,14 @@ func TestCompactOnRequest(t *testing.T) {
 	cancel()
 	fails(t, errOf(svc.Compact(ctx, sess, adk.CompactOptions{})), context.Canceled)
 
-	// Of a deleted session, nothing is known.
+	// After a delete, LastCompaction does not report the deleted session's compactions.
 	no(t, svc.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 	fails(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{})), store.ErrNotFound)
 	if last, ok := svc.LastCompaction(sess); ok && last.Outcome == compaction.Wrote {
 		t.Errorf("the last attempt is %+v", last)
 	}
 	exchanges(t, svc, "app", 1)
-	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{}) // created again
+	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{}) // the session was created again
 	fails(t, err, store.ErrNotFound)
 
 	fails(t, errOf(svc.Compact(t.Context(), nil, adk.CompactOptions{})), patch.ErrInvalid)
@@ -457,7 +456,7 @@ func TestSummarizer(t *testing.T) {
 		model modelFunc
 		want  string // "": an error
 		err   error
-		as    string // the model's name
+		as    string // name of the model
 	}{
 		{"one answer", answers(&model.LLMResponse{Content: said("short"), UsageMetadata: usage, ModelVersion: "v2"}), "short", nil, "v2"},
 		{"partial ones first", answers(&model.LLMResponse{Content: said("sh"), Partial: true}, &model.LLMResponse{Content: said("short")}), "short", nil, "func"},
@@ -487,7 +486,7 @@ func TestSummarizer(t *testing.T) {
 	}
 }
 
-// cleared counts the results in a prompt that were cleared, and those that were not.
+// cleared counts the cleared and the other results in a prompt.
 func cleared(prompt []*genai.Content) (gone, whole int) {
 	for _, c := range prompt {
 		for _, p := range c.Parts {
@@ -504,8 +503,8 @@ func cleared(prompt []*genai.Content) (gone, whole int) {
 	return gone, whole
 }
 
-// Old results are cleared while one long invocation runs, without a summarizer. Calls stay, and the history shows
-// people the results.
+// Old results are cleared during a long invocation, without a summarizer. The calls stay, and the history contains
+// the results.
 func TestClearingInsideARun(t *testing.T) {
 	cfg := compaction.Config{Enabled: true, ClearAfter: 20, Summarizer: compaction.SummarizerFunc(
 		func(context.Context, compaction.Request) (compaction.Response, error) { panic("asked") })}
@@ -534,7 +533,7 @@ func TestClearingInsideARun(t *testing.T) {
 	}
 }
 
-// By default one endless turn is bounded.
+// The default configuration bounds the prompts of an endless turn.
 func TestDefaultBoundsOneTurn(t *testing.T) {
 	cfg := compaction.DefaultConfig()
 	cfg.InvocationTokens = 1_000
@@ -543,12 +542,12 @@ func TestDefaultBoundsOneTurn(t *testing.T) {
 	for _, prompt := range toolLoop(t, sessions, 80, "the question") {
 		longest = max(longest, len(prompt))
 	}
-	if longest > 90 { // of 161
+	if longest > 90 { // out of 161
 		t.Errorf("the longest prompt has %d contents", longest)
 	}
 }
 
-// counted is a model that summarises and counts its calls.
+// counted is a model that writes summaries and counts its calls.
 func counted(says string, calls *atomic.Int32) modelFunc {
 	return func(ctx context.Context, req *model.LLMRequest) responses {
 		calls.Add(1)
@@ -556,7 +555,7 @@ func counted(says string, calls *atomic.Int32) modelFunc {
 	}
 }
 
-// exchanges appends n questions with their answers to a session of an app.
+// exchanges appends n questions and answers to a session of an app.
 func exchanges(t *testing.T, svc *adk.Service, app string, n int) session.Session {
 	t.Helper()
 	r, err := svc.Create(t.Context(), &session.CreateRequest{AppName: app, UserID: "user", SessionID: "s"})
@@ -569,7 +568,8 @@ func exchanges(t *testing.T, svc *adk.Service, app string, n int) session.Sessio
 	return r.Session
 }
 
-// told are the texts of a session's summaries, which none of the events begin with.
+// told returns the texts of a session's summaries. A summary is recognised by its text, which differs from the
+// events'.
 func told(sess session.Session) (texts []string) {
 	for e := range sess.Events().All() {
 		if text := e.Content.Parts[0].Text; !strings.HasPrefix(text, "words of") {
@@ -579,7 +579,7 @@ func told(sess session.Session) (texts []string) {
 	return texts
 }
 
-// The summarizer is the configuration's, or else the options' model, or else Extractive.
+// The configuration's Summarizer takes precedence over the options' Model. Without both, Extractive is used.
 func TestWhoSummarises(t *testing.T) {
 	var models, named atomic.Int32
 	broken := modelFunc(func(context.Context, *model.LLMRequest) responses {

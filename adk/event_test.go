@@ -26,7 +26,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// filled is an event whose fields all have values that careless encodings lose.
+// filled returns an event in which every field has a value that a careless encoding would change.
 func filled() *session.Event {
 	e, n := new(session.Event), int64(0)
 	leaf := func(v reflect.Value) bool {
@@ -39,7 +39,7 @@ func filled() *session.Event {
 			v.Set(reflect.ValueOf(time.Date(2024, 2, 29, 23, 59, 59, int(n)+1e8, time.UTC)))
 			return true
 		case jsonschema.Schema:
-			// Its fields exclude one another; its JSON is its own.
+			// A Schema's fields exclude one another, and it has its own MarshalJSON.
 			v.Set(reflect.ValueOf(jsonschema.Schema{
 				Type: "object", Title: fmt.Sprint("schema ", n), Required: []string{"b"},
 				Properties: map[string]*jsonschema.Schema{
@@ -57,7 +57,7 @@ func filled() *session.Event {
 	return e
 }
 
-// lossless are events that come back unchanged.
+// lossless returns events that must return from the log unchanged.
 func lossless() map[string]*session.Event {
 	empty := new(session.Event)
 	emptied(reflect.ValueOf(empty).Elem(), 1)
@@ -123,7 +123,7 @@ type order struct {
 	note  string
 }
 
-// A value that does not come back with its Go type comes back as its JSON.
+// A value whose Go type cannot be kept returns as the value of its JSON.
 func TestValuesOfOtherTypes(t *testing.T) {
 	seven := 7
 	for _, c := range []struct {
@@ -158,7 +158,7 @@ func TestValuesOfOtherTypes(t *testing.T) {
 	}
 }
 
-// A part that is nil, on which ADK's methods panic, is logged.
+// An event with a nil part, on which ADK's methods panic, is logged.
 func TestPartsThatAreNil(t *testing.T) {
 	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		e := text("e", "app", "hi")
@@ -168,7 +168,7 @@ func TestPartsThatAreNil(t *testing.T) {
 	})
 }
 
-// U+FFFD replaces bytes that are not UTF-8, wherever they are, and the log warns once per run.
+// U+FFFD replaces bytes that are not UTF-8, in every field, and there is one warning per run.
 func TestTextThatIsNotUTF8(t *testing.T) {
 	const bad, good = "half \xed\xa0\xbd \xff", "half \ufffd\ufffd\ufffd \ufffd"
 	event := func(id, text string) *session.Event {
@@ -200,7 +200,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 			equal(t, "warnings of a create", strings.Count(log.String(), "not UTF-8"), 1)
 			log.Reset()
 			given := event("e", bad)
-			for range 2 { // a retry too
+			for range 2 { // includes a retry
 				no(t, svc.AppendEvent(t.Context(), sess, given))
 			}
 			no(t, svc.AppendEvent(t.Context(), sess, event("e2", bad)))
@@ -244,8 +244,7 @@ func TestValuesThatJSONCannotCarry(t *testing.T) {
 	fails(t, errOf(adk.NewEvent(nil)), patch.ErrInvalid)
 }
 
-// Neither changing an appended event nor one that a session gave changes what another session gives. A session gives
-// the same event each time.
+// Each session has its own copies of events, and returns the same copy each time.
 func TestEventsAreTheCallersOwn(t *testing.T) {
 	svc := inMemory(t)
 	sess := create(t, svc, "s", nil)
@@ -322,9 +321,9 @@ func scribble(v reflect.Value) {
 
 // filler sets the exported fields of a value, at any depth.
 type filler struct {
-	leaf   func(v reflect.Value) bool // sets a value, or reports false if its parts are to be set
-	sets   func() bool                // whether to set a field
-	length func() int                 // of a slice or a map
+	leaf   func(v reflect.Value) bool // sets a value; false means that its parts must be set
+	sets   func() bool                // reports whether to set the next field
+	length func() int                 // returns the length of the next slice or map
 	within []reflect.Type
 }
 
@@ -338,7 +337,7 @@ func (f *filler) fill(v reflect.Value) {
 		f.fill(v.Elem())
 	case reflect.Struct:
 		if slices.Contains(f.within, v.Type()) {
-			return // a type inside itself: once is enough
+			return // a recursive type is filled once
 		}
 		f.within = append(f.within, v.Type())
 		for i := range v.NumField() {
@@ -365,7 +364,7 @@ func (f *filler) fill(v reflect.Value) {
 	}
 }
 
-// setLeaf sets a text, a number or an `any`, and reports false for values of other types.
+// setLeaf sets a string, a number or an any. It returns false for values of other types.
 func setLeaf(v reflect.Value, text func() string, number func() int64, anything func() any) bool {
 	switch v.Kind() {
 	case reflect.String:
@@ -388,7 +387,7 @@ func setLeaf(v reflect.Value, text func() string, number func() int64, anything 
 	return true
 }
 
-// values are examples of values in an `any`.
+// values returns examples of values for a field of type any.
 func values(n int64) map[string]any {
 	return map[string]any{
 		"int": int(n), "int64": int64(1<<53 + 1), "uint8": uint8(7), "float": 5.0, "float32": float32(0.1),
@@ -398,7 +397,7 @@ func values(n int64) map[string]any {
 	}
 }
 
-// emptied makes every pointer, map and slice one that is there and empty.
+// emptied sets every pointer, map and slice to an empty value that is not nil.
 func emptied(v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -419,8 +418,7 @@ func emptied(v reflect.Value, depth int) {
 	}
 }
 
-// Recorded events are read as ADK reads them, whether they went through the service or
-// were imported as they are.
+// Recorded events are equal to ADK's, both after an append through the service and after an import.
 func TestCorpus(t *testing.T) {
 	for name, pattern := range map[string]string{"small": "../fuzz/testdata/sessions/*/*.jsonl", "large": "../../shared/corpus/*/*.jsonl"} {
 		t.Run(name, func(t *testing.T) {
@@ -443,7 +441,7 @@ func readAsADKDoes(t *testing.T, files []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "corpus.db")
 	db := opened(t)(store.Open(path, store.Options{NoSync: true}))
-	svc, err := adk.NewService(db, adk.Options{KeepInterruptedCalls: true}) // as ADK does
+	svc, err := adk.NewService(db, adk.Options{KeepInterruptedCalls: true}) // ADK's service leaves calls open too
 	no(t, err)
 	want := map[string][]*session.Event{}
 	for _, file := range files {

@@ -28,7 +28,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// counter is a model that says how long its prompt is.
+// counter is a model that answers with the number of messages in its prompt.
 type counter struct{}
 
 func (counter) Name() string { return "counter" }
@@ -40,8 +40,8 @@ func (counter) GenerateContent(_ context.Context, req *model.LLMRequest, _ bool)
 	}
 }
 
-// An ADK agent whose sessions are in a file, and are compacted every five turns. The
-// model's prompts stay short; the file has every event.
+// The sessions of an ADK agent are stored in a file and compacted every five turns. The prompts of the model stay
+// short, and the file contains every event.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "patchlog")
@@ -66,7 +66,7 @@ func Example() {
 			check(err)
 		}
 	}
-	check(sessions.Close(ctx)) // waits for the compaction in the background
+	check(sessions.Close(ctx)) // waits for background compaction
 
 	got, err := sessions.Get(ctx, &session.GetRequest{AppName: "app", UserID: "user", SessionID: "chat"})
 	check(err)
@@ -82,7 +82,7 @@ func Example() {
 	// Output: 12 events were logged; less than half as many are visible: true
 }
 
-// chat is a session of three events in memory.
+// chat returns a session in memory with three events.
 func chat() (*adk.Service, session.Session) {
 	ctx := context.Background()
 	db, err := store.OpenMemory(store.Options{})
@@ -95,7 +95,8 @@ func chat() (*adk.Service, session.Session) {
 	return sessions, r.Session
 }
 
-// talk appends what the user and the assistant say in turn: events e1, e2 … of invocations inv0, inv1 ….
+// talk appends messages of the user and the assistant in turn: events e1, e2 and so on, in invocations inv0, inv1 and
+// so on.
 func talk(sessions *adk.Service, sess session.Session, texts ...string) {
 	ctx := context.Background()
 	for i, words := range texts {
@@ -106,7 +107,7 @@ func talk(sessions *adk.Service, sess session.Session, texts ...string) {
 	}
 }
 
-// Events that the model must not see again are cut out of the visible log.
+// A patch hides events that the model must not see again.
 func ExampleService_ApplyPatch() {
 	sessions, sess := chat()
 	done, err := sessions.ApplyPatch(context.Background(), sess, []*patch.PatchEvent{patch.NewTruncateBefore("e3")}, store.PatchOptions{})
@@ -120,7 +121,7 @@ func ExampleService_ApplyPatch() {
 	// e3 What's the weather?
 }
 
-// The audit log has everything, whatever was cut.
+// The audit log contains every event, even if a patch hides it.
 func ExampleService_RawEvents() {
 	ctx := context.Background()
 	sessions, sess := chat()
@@ -143,7 +144,7 @@ func ExampleService_RawEvents() {
 	// 4 splice
 }
 
-// A model sees the summary; people see what it stands for.
+// A model sees the summary, and people see the events that it covers.
 func ExampleWithHistory() {
 	ctx := context.Background()
 	sessions, sess := chat()
@@ -169,8 +170,8 @@ func ExampleWithHistory() {
 	// What's the weather?
 }
 
-// Sessions stay where they are. The base, here ADK's service in memory, has every event, and
-// one more for each patch.
+// Sessions stay in the wrapped service, here ADK's in-memory service. It stores every event, and one more event for
+// the patch.
 func ExampleWrap() {
 	ctx := context.Background()
 	base := session.InMemoryService()
@@ -191,7 +192,7 @@ func ExampleWrap() {
 	// Output: 1 event, 4 in the base
 }
 
-// Events of ADK become those of a patch.
+// An ADK event is converted to an event that a patch inserts.
 func ExampleNewEvent() {
 	ctx := context.Background()
 	sessions, sess := chat()
@@ -212,8 +213,7 @@ func check(err error) {
 	}
 }
 
-// An agent that can look up what a summary leaves out. Here the tool is called by hand, in an agent's
-// place.
+// An agent searches the events that a summary covers. A scripted model calls the tool.
 func ExampleService_RecallTools() {
 	ctx := context.Background()
 	sessions, sess := chat()
@@ -246,7 +246,7 @@ func ExampleService_RecallTools() {
 	// record 1 by user: My password is 1234.
 }
 
-// once is a model that answers with a part at first, and then with a word.
+// once is a model that answers first with part, and then with "Done.".
 type once struct{ part *genai.Part }
 
 func (*once) Name() string { return "once" }
@@ -259,7 +259,7 @@ func (m *once) GenerateContent(context.Context, *model.LLMRequest, bool) iter.Se
 	}
 }
 
-// compactedChat is a session of four turns in memory, in a service with the options.
+// compactedChat returns a session in memory with four turns, in a service with the given options.
 func compactedChat(opts adk.Options) (*adk.Service, session.Session) {
 	ctx := context.Background()
 	db, err := store.OpenMemory(store.Options{})
@@ -282,7 +282,7 @@ func ExampleService_Compact() {
 		Compaction:        compaction.Config{Enabled: true, CompactionInterval: 50, TokenThreshold: 60, EventRetentionSize: 2},
 		CompactionTimeout: -1,
 	})
-	check(sessions.Close(ctx)) // the background is quiet
+	check(sessions.Close(ctx)) // wait for background compaction
 	got, err := sessions.Get(ctx, &session.GetRequest{AppName: "shop", UserID: "ann", SessionID: sess.ID()})
 	check(err)
 	_, err = sessions.Compact(ctx, got.Session, adk.CompactOptions{})
@@ -290,7 +290,7 @@ func ExampleService_Compact() {
 	// Output: <nil> true
 }
 
-// A memory gets what was said, not the summaries of it.
+// The memory service receives the original events instead of summaries.
 func ExampleService_HistoryMemory() {
 	ctx := context.Background()
 	sessions, sess := chat()
@@ -311,12 +311,11 @@ func ExampleService_Memory() {
 	// Output: What's the weather?
 }
 
-// One service for several apps: the model of the root agents summarises, one app is compacted
-// more often, one never, and no summary may name a password.
+// The model of the root agent writes the summaries, and Approve rejects a summary that contains a password.
 func ExampleOptions() {
 	opts := adk.Options{
 		Compaction: compaction.DefaultConfig(),
-		Model:      counter{}, // the one that llmagent.Config has
+		Model:      counter{}, // the same model as in llmagent.Config
 		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
 			for _, s := range d.Summaries {
 				if strings.Contains(s.Event.String(), "password") {
@@ -342,7 +341,7 @@ func ExampleService_LastCompaction() {
 	// Output: true vetoed vetoed: not today
 }
 
-// The README's agent compiles, and talks to no one until it is run.
+// The README's agent compiles.
 func TestReadmeAgentCompiles(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	no(t, err)
@@ -358,7 +357,7 @@ func TestReadmeAgentCompiles(t *testing.T) {
 	}
 }
 
-// With the plugin, the service knows when a run ends, also by an error: the next one need not wait.
+// The plugin reports the end of each run, even if the run fails. So the second run is not refused.
 func ExampleService_Plugin() {
 	ctx := context.Background()
 	db, err := store.OpenMemory(store.Options{})
@@ -383,7 +382,8 @@ func ExampleService_Plugin() {
 	// clerk I see 3 messages.
 }
 
-// A user answers a request that a summary hides. The runner finds out by the call who goes on, so it comes back first.
+// A user answers a request that a summary hides. The runner needs the call to find the agent that continues, so the
+// call is restored before the run.
 func ExampleService_RestoreCalls() {
 	ctx := context.Background()
 	sessions, sess := chat()
@@ -399,7 +399,7 @@ func ExampleService_RestoreCalls() {
 	answer := genai.NewContentFromFunctionResponse("approve", map[string]any{"approved": true}, genai.RoleUser)
 	answer.Parts[0].FunctionResponse.ID = "c1"
 	check(sessions.RestoreCalls(ctx, sess, answer))
-	for e := range sess.Events().All() { // and now runner.Run with the answer
+	for e := range sess.Events().All() { // now call runner.Run with the answer
 		if call := e.Content.Parts[0].FunctionCall; call != nil {
 			fmt.Println(e.Author, "waits for", call.Name)
 		} else {
@@ -412,13 +412,13 @@ func ExampleService_RestoreCalls() {
 	// user Something else.
 }
 
-// A run ends between a call and its result. When the next one begins, the call is answered on record.
+// A run ends between a call and its result. When the next invocation begins, the service answers the call.
 func ExampleOptions_interrupted() {
 	ctx := context.Background()
 	db, err := store.OpenMemory(store.Options{})
 	check(err)
 	defer db.Close()
-	sessions, err := adk.NewService(db, adk.Options{}) // KeepInterruptedCalls switches it off
+	sessions, err := adk.NewService(db, adk.Options{}) // KeepInterruptedCalls would leave the call open
 	check(err)
 	created, err := sessions.Create(ctx, &session.CreateRequest{AppName: "shop", UserID: "ann", SessionID: "1"})
 	check(err)

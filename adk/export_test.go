@@ -10,10 +10,10 @@ import (
 	"github.com/patchlog-dev/patchlog/adk/internal/wrap"
 )
 
-// Pins is for tests.
+// Pins exports pins for tests.
 var Pins = pins
 
-// Settle waits until nothing is being compacted in the background.
+// Settle waits until background compaction is idle.
 func (s *Service) Settle(t *testing.T) {
 	if s.compacting == nil {
 		return
@@ -28,22 +28,22 @@ func (s *Service) Settle(t *testing.T) {
 	}
 }
 
-// Ended says that an invocation has ended, as the plugin does.
+// Ended reports the end of an invocation, as the plugin does.
 func (s *Service) Ended(ctx context.Context, sess session.Session, invocation string) {
 	key := sess.(*Session).key
 	s.runs.end(ctx, key, invocation, false)
 	s.compacting.notify(key)
 }
 
-// Cached returns how many sessions of a base are cached.
+// Cached returns the number of cached sessions of a base.
 func (s *Service) Cached() int {
 	return s.store.(*wrap.Storage).Cached()
 }
 
-// IndexBytes returns the memory of the indexes of a base's sessions.
+// IndexBytes returns the memory of the search indexes.
 func (s *Service) IndexBytes() int { return s.finder.Bytes() }
 
-// Over returns a service over the storage of another one.
+// Over returns another service over the storage of s.
 func (s *Service) Over(t *testing.T, opts Options) *Service {
 	t.Helper()
 	out, err := newService(s.store, opts)
@@ -53,17 +53,17 @@ func (s *Service) Over(t *testing.T, opts Options) *Service {
 	return out
 }
 
-// WithoutCache returns options of a service of [Wrap] that caches no log.
+// WithoutCache returns options with which [Wrap] caches no log.
 func (o Options) WithoutCache() Options { o.cacheBytes = -1; return o }
 
-// SetMissing sets the errors that ADK's in-memory service returns for a missing session.
+// SetMissing replaces the errors of ADK's in-memory service for a missing session.
 func SetMissing(t *testing.T, err error) {
 	before, get := missing, func() error { return err }
 	missing = missingErrors{get, get}
 	t.Cleanup(func() { missing = before })
 }
 
-// Base returns the service that is wrapped.
+// Base returns the wrapped service.
 func (s *Service) Base() (session.Service, bool) {
 	b, ok := s.store.(*wrap.Storage)
 	if !ok {

@@ -22,10 +22,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// opener opens a store, the same one with each call.
+// opener opens a store. Each call returns the same store, or a store with the same content.
 type opener func(t *testing.T) *store.Store
 
-// backends are the storages that tests run on.
+// backends are the storages on which tests run.
 var backends = []struct {
 	name string
 	make func(t *testing.T) opener
@@ -48,7 +48,7 @@ var backends = []struct {
 	{"postgres", postgres},
 }
 
-// openOnce opens a storage with the first call.
+// openOnce returns an opener that opens the storage at its first call.
 func openOnce(open storage) opener {
 	var s *store.Store
 	return func(t *testing.T) *store.Store {
@@ -68,15 +68,14 @@ func opened(t *testing.T) func(*store.Store, error) *store.Store {
 	}
 }
 
-// onEach runs a test on each backend. The store may be closed and opened again between two operations of its service.
+// onEach runs a test on each backend. With some backends, the store is closed and opened again between operations.
 func onEach(t *testing.T, test func(t *testing.T, s service)) {
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) { test(t, service{t, b.make(t)}) })
 	}
 }
 
-// service opens the store anew for each operation. Sessions outlive the store that they
-// came from.
+// service opens the store before each operation. A session stays usable after the store that returned it is closed.
 type service struct {
 	t    *testing.T
 	open opener
@@ -104,7 +103,7 @@ func (s service) AppendEvent(ctx context.Context, sess session.Session, e *sessi
 	return s.now().AppendEvent(ctx, sess, e)
 }
 
-// handleCalls are the calls of a service that take one of its sessions.
+// handleCalls returns calls of all methods that take a session of the service.
 func handleCalls(svc func() *adk.Service) map[string]func(ctx context.Context, s session.Session) error {
 	return map[string]func(ctx context.Context, s session.Session) error{
 		"append": func(ctx context.Context, s session.Session) error {
@@ -137,22 +136,22 @@ func newService(t *testing.T, s *store.Store) *adk.Service {
 	return svc
 }
 
-// inMemoryStore is a store in memory.
+// inMemoryStore returns a store in memory.
 func inMemoryStore(t *testing.T) *store.Store {
 	t.Helper()
 	return opened(t)(store.OpenMemory(store.Options{}))
 }
 
-// inMemory is a service on a store in memory.
+// inMemory returns a service over a store in memory.
 func inMemory(t *testing.T) *adk.Service {
 	t.Helper()
 	return newService(t, inMemoryStore(t))
 }
 
-// theKey is the key of the session "s" that create makes.
+// theKey is the key of the session "s" that create creates.
 var theKey = store.Key{App: "app", User: "user", Session: "s"}
 
-// onStoreAnd runs a test on services with the options: over a store, and over each of the bases.
+// onStoreAnd runs a test with a service over a store, and with services over each of the bases.
 func onStoreAnd(t *testing.T, bases []base, opts adk.Options, test func(t *testing.T, s *adk.Service)) {
 	t.Run("store", func(t *testing.T) { test(t, compacted(t, opts)) })
 	for _, b := range bases {
@@ -174,7 +173,7 @@ func get(t *testing.T, s session.Service, id string) session.Session {
 	return r.Session
 }
 
-// text is an event that says something.
+// text returns an event with text content.
 func text(id, author, words string) *session.Event {
 	role := genai.Role(genai.RoleModel)
 	if author == "user" {
@@ -187,14 +186,14 @@ func text(id, author, words string) *session.Event {
 	}
 }
 
-// timed is an event that says something at a time.
+// timed returns an event with the given second in its timestamp.
 func timed(n int, id, author string) *session.Event {
 	e := text(id, author, "this is "+id)
 	e.Timestamp = time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC)
 	return e
 }
 
-// messages are events of the user: e0, e1 and so on, a second apart.
+// messages returns n events of the user, e0, e1 and so on, one second apart.
 func messages(n int) (events []*session.Event) {
 	for i := range n {
 		events = append(events, timed(i, fmt.Sprint("e", i), "user"))
@@ -210,7 +209,7 @@ func say(t *testing.T, s session.Service, sess session.Session, events ...*sessi
 	}
 }
 
-// delta is an event that changes the state.
+// delta returns an event that changes the state.
 func delta(id string, state map[string]any) *session.Event {
 	return &session.Event{ID: id, Author: "agent", Actions: session.EventActions{StateDelta: state}}
 }
@@ -231,7 +230,7 @@ func stateOf(sess session.Session) map[string]any {
 	return out
 }
 
-// loggedEvents counts the events in a session's audit log.
+// loggedEvents returns the number of events in a session's audit log.
 func loggedEvents(t *testing.T, s *adk.Service, sess session.Session) (n int) {
 	t.Helper()
 	for r, err := range s.RawEvents(t.Context(), sess, 1) {
@@ -243,7 +242,7 @@ func loggedEvents(t *testing.T, s *adk.Service, sess session.Session) (n int) {
 	return n
 }
 
-// no fails a test, or a property of rapid's, if there is an error.
+// no fails the test if err is not nil. t may be a *testing.T or a *rapid.T.
 func no(t interface {
 	Helper()
 	Fatal(args ...any)
@@ -273,7 +272,7 @@ func fails(t *testing.T, err, want error) {
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
 
-// postgres is a backend that two stores share, as two processes would. They take turns.
+// postgres returns an opener that alternates between two stores on one schema, as in two processes.
 func postgres(t *testing.T) opener {
 	open := newSchema(t)
 	var stores [2]*store.Store
@@ -289,7 +288,7 @@ func postgres(t *testing.T) opener {
 
 var schemasMade atomic.Int64
 
-// newSchema is a storage on the server that all tests share.
+// newSchema returns a storage in a new schema on the server that all tests share.
 func newSchema(t *testing.T) storage {
 	t.Helper()
 	dsn := pgtest.Common(t).DSN("postgres") + " synchronous_commit=off"

@@ -41,8 +41,8 @@ func peopleSee(t *testing.T, s session.Service, req session.GetRequest) *adk.Ses
 	return r.Session.(*adk.Session)
 }
 
-// summarised is a session of six messages. A summary hides the second to the fifth, and another summary hides that one
-// and the first.
+// summarised creates a session of six messages. One summary covers the second to fifth message. A second summary
+// covers the first message and the first summary.
 func summarised(t *testing.T, s *adk.Service) {
 	t.Helper()
 	sess := create(t, s, "s", map[string]any{"k": 1})
@@ -76,7 +76,7 @@ func TestHistory(t *testing.T) {
 		for range sess.Events().All() {
 			break
 		}
-		// A patch cannot be made from the indices of a history.
+		// Indices into a history must not be used in patches.
 		err := errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{}))
 		fails(t, err, patch.ErrInvalid)
 		if !strings.Contains(err.Error(), "WithHistory") {
@@ -93,7 +93,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// From its first write on, a session shows the visible log.
+// After its first write, a session shows the visible log.
 func TestHistoryEndsWithAWrite(t *testing.T) {
 	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
 		summarised(t, s)
@@ -114,7 +114,8 @@ func TestHistoryEndsWithAWrite(t *testing.T) {
 	})
 }
 
-// A summary without events in this log is not taken for the user's words.
+// In a history, a summary without events has the author "summary", so that it is not mistaken for a message of the
+// user.
 func TestHistoryMarksSummaries(t *testing.T) {
 	s := inMemory(t)
 	sess := create(t, s, "s", nil)
@@ -129,8 +130,8 @@ func TestHistoryMarksSummaries(t *testing.T) {
 	equal(t, "what a model sees", e.Author+" "+e.Content.Role, "user user")
 }
 
-// ADK's REST server shows people the history and gives models the visible log. A history that cannot be read is an
-// error, and no memory is given half of it.
+// ADK's REST server returns the history to people, and the visible log to models. If the history cannot be read, the
+// request fails, and nothing is added to a memory service.
 func TestHistoryOverREST(t *testing.T) {
 	b := &unpicked{Backend: new(memstore.Backend)}
 	s := newService(t, opened(t)(store.New(b, store.Options{})))
@@ -168,7 +169,7 @@ func TestHistoryOverREST(t *testing.T) {
 	equal(t, "events", base.events[:6], all)
 }
 
-// Only reading requests are marked.
+// HistoryHandler affects only GET requests.
 func TestHistoryHandler(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)
@@ -190,7 +191,7 @@ func TestHistoryHandler(t *testing.T) {
 	}
 }
 
-// kept is a memory service that keeps what it was given.
+// kept is a memory service that records its input.
 type kept struct {
 	memory.Service
 	events []string
@@ -202,7 +203,7 @@ func (k *kept) AddSessionToMemory(_ context.Context, sess session.Session) error
 	return k.err
 }
 
-// A memory gets the history, whatever the session that it is given shows.
+// HistoryMemory passes the history, even if the given session shows the visible log.
 func TestHistoryForMemory(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)
@@ -242,20 +243,20 @@ func TestHistoryForMemory(t *testing.T) {
 	}
 }
 
-// unpicked is a backend that cannot read hidden records once it is broken.
+// unpicked is a backend that, while broken is set, fails to read hidden records.
 type unpicked struct {
 	*memstore.Backend
 	broken bool
 }
 
 func (u *unpicked) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	if u.broken && seqs[0] < 6 { // what summaries hide
+	if u.broken && seqs[0] < 6 { // the records that summaries hide
 		return nil, storetest.ErrInjected
 	}
 	return u.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
-// readCounter counts the records that are read by their seqs.
+// readCounter counts the records that are read by seq.
 type readCounter struct {
 	*memstore.Backend
 	records int
@@ -266,8 +267,8 @@ func (c *readCounter) Read(ctx context.Context, name, creation string, seqs []ui
 	return c.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
-// A page of a history reads only what it shows, however long the session is, however deep the summaries are, and
-// however far the page is from the end.
+// The cost of a page depends neither on the length of the session, nor on the depth of its summaries, nor on the
+// page's distance from the end.
 func TestHistoryPageReads(t *testing.T) {
 	for _, size := range []int{100, 800} {
 		b := &readCounter{Backend: new(memstore.Backend)}
@@ -296,7 +297,8 @@ func TestHistoryPageReads(t *testing.T) {
 	}
 }
 
-// A page before an event that the history does not have is refused: after a rewind, a client begins again at the end.
+// If the history does not contain the event before, the request fails. After a rewind, a client starts again with the
+// newest page.
 func TestHistoryPageOfAnUnknownEvent(t *testing.T) {
 	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		summarised(t, s)
@@ -324,7 +326,7 @@ func TestHistoryPageOfAnUnknownEvent(t *testing.T) {
 	})
 }
 
-// ADK's own REST server serves sessions.
+// ADK's REST server works with the service.
 func TestREST(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {
 		c := restServer(t, s, &scriptedModel{}, tools(t)...)
@@ -374,7 +376,7 @@ func run(words string, stream bool) string {
 	return string(text)
 }
 
-// kinds says what events as JSON hold.
+// kinds returns the kinds of the parts of events in JSON.
 func kinds(events []any) string {
 	var out []string
 	for _, e := range events {
@@ -394,13 +396,13 @@ func kinds(events []any) string {
 	return strings.Join(out, "|")
 }
 
-// client calls a server.
+// client sends requests to a server.
 type client struct {
 	t   *testing.T
 	url string
 }
 
-// restServer serves sessions as ADK's REST server does, with their history if the service is ours.
+// restServer starts ADK's REST server. If the service is an adk.Service, it serves histories.
 func restServer(t *testing.T, sessions session.Service, m model.LLM, tools ...tool.Tool) client {
 	t.Helper()
 	rest, err := adkrest.NewServer(adkrest.ServerConfig{

@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// inTime gives events ascending times: a base may order them by time.
+// inTime gives events ascending times, because a base may order events by time.
 func inTime(from int, events ...*session.Event) []*session.Event {
 	for i, e := range events {
 		e.Timestamp = timed(from+i, "", "").Timestamp
@@ -26,7 +26,7 @@ func inTime(from int, events ...*session.Event) []*session.Event {
 	return events
 }
 
-// dangling is a session whose run ended between a call and its result.
+// dangling creates a session whose run ended between a call and its result.
 func dangling(t *testing.T, s *adk.Service) session.Session {
 	t.Helper()
 	sess := create(t, s, "s", nil)
@@ -34,7 +34,7 @@ func dangling(t *testing.T, s *adk.Service) session.Session {
 	return sess
 }
 
-// If a run died between a call and its result, a strict API accepts each later prompt.
+// After a run was interrupted between a call and its result, a strict API accepts every later prompt.
 func TestInterruptedCalls(t *testing.T) {
 	compacting := compaction.Config{Enabled: true, CompactionInterval: 3, TokenThreshold: 400, Summarizer: adk.Summarizer(shortener{})}
 	for name, opts := range map[string]adk.Options{
@@ -76,7 +76,7 @@ func TestInterruptedCalls(t *testing.T) {
 	}
 }
 
-// The answer is beside its call and says that it is a replacement. A late answer replaces it, and it can be reverted.
+// The recorded answer follows its call and is marked. A late response replaces the answer, and Revert undoes it.
 func TestAnswerOfAnInterruptedCall(t *testing.T) {
 	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		sess := create(t, s, "s", nil)
@@ -103,7 +103,7 @@ func TestAnswerOfAnInterruptedCall(t *testing.T) {
 		say(t, s, sess, inTime(9, said("late2", "i1", "app", returning("dead", "order", map[string]any{"ok": true})))...)
 		equal(t, "interrupted", len(ids(get(t, s, "s"))), 7)
 	})
-	// A long-running tool answers through a handle older than the answer recorded in its place.
+	// A long-running tool answers through an older handle, which does not show the recorded answer.
 	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		slow := create(t, s, "s", nil)
 		say(t, s, slow, inTime(0, said("u1", "i1", "user"), said("c1", "i1", "app", calling("c", "order")))...)
@@ -114,7 +114,7 @@ func TestAnswerOfAnInterruptedCall(t *testing.T) {
 			equal(t, "events", ids(sess), []string{"u1", "c1", "u2", "a2", "late"})
 		}
 	})
-	// A message that waited arrives through a handle older than the call.
+	// A message that waited arrives through an older handle, which does not show the call.
 	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		waiting := create(t, s, "s", nil)
 		say(t, s, get(t, s, "s"), inTime(0, said("u1", "i1", "user"), said("c1", "i1", "app", calling("c", "order")))...)
@@ -135,7 +135,7 @@ func TestAnswerOfAnInterruptedCall(t *testing.T) {
 	equal(t, "after the revert", ids(sess), []string{"u1", "c1", "u2"})
 }
 
-// Calls that something may still answer are left as they are.
+// Calls that can still be answered stay open.
 func TestCallsThatAreNotInterrupted(t *testing.T) {
 	confirms := func(e *session.Event) {
 		args := map[string]any{"originalFunctionCall": map[string]any{"id": "c", "name": "order"}}
@@ -173,7 +173,8 @@ func TestCallsThatAreNotInterrupted(t *testing.T) {
 	}
 }
 
-// A run known to be active keeps its calls: the plugin watches it, or it is another process's.
+// Calls of a run that is known to be active stay open, whether the plugin watches the run or another process holds
+// its lease.
 func TestCallsOfARunThatGoesOn(t *testing.T) {
 	s := compacted(t, adk.Options{})
 	create(t, s, "s", nil)

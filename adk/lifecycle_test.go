@@ -64,7 +64,7 @@ func TestFork(t *testing.T) {
 	})
 }
 
-// A fork over a base that fails in the middle leaves no session.
+// If a fork over a base fails, no new session remains.
 func TestForkThatFails(t *testing.T) {
 	base := &shaky{}
 	s := wrap(t, base, adk.Options{})
@@ -131,7 +131,7 @@ func TestListPage(t *testing.T) {
 	})
 }
 
-// A page costs the same wherever it is.
+// Every page costs the same.
 func TestCostOfAPage(t *testing.T) {
 	b := &countedListing{Backend: &memory.Backend{}}
 	s := newService(t, opened(t)(store.New(b, store.Options{})))
@@ -156,7 +156,7 @@ func (b *countedListing) List(ctx context.Context, prefix, after string, limit i
 	return list, err
 }
 
-// sets gives an event a state delta.
+// sets returns a function that gives an event a state delta.
 func sets(key string, value any) func(*session.Event) {
 	return func(e *session.Event) { e.Actions.StateDelta = map[string]any{key: value} }
 }
@@ -173,14 +173,14 @@ func TestRevertAndRewind(t *testing.T) {
 	no(t, err)
 	equal(t, "after a cut", ids(sess), []string{"uinv2", "ainv2"})
 
-	// The session goes on, and days later the cut is taken back.
+	// The session continues, and later the cut is reverted.
 	no(t, sessions.AppendEvent(t.Context(), sess, said("uinv3", "inv3", "user")))
 	later := get(t, sessions, "s")
 	back, err := sessions.Revert(t.Context(), later, cut.Records[0].ID())
 	no(t, err)
 	equal(t, "after the revert", ids(later), append(slices.Clone(all), "uinv3"))
 
-	// A handle that has not seen it conflicts, and nothing is written.
+	// With an older handle, the rewind is a conflict and writes nothing.
 	fails(t, errOf(sessions.Rewind(t.Context(), sess, "inv1")), store.ErrConflict)
 	no(t, errOf(sessions.Rewind(t.Context(), later, "inv1")))
 	equal(t, "after the rewind", ids(later), []string{"uinv0", "ainv0"})

@@ -33,16 +33,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// engine is a SQL engine that ADK's services run on.
+// engine is an SQL engine that ADK's services support.
 type engine struct {
 	name    string
 	dialect migrate.Dialect
-	checks  string // how many cases are drawn
-	// fresh makes an empty database, and returns how to open it.
+	checks  string // number of generated cases
+	// fresh creates an empty database.
 	fresh func(t *testing.T) location
 }
 
-// location is a database of an ADK service.
+// location is the database of an ADK service.
 type location struct {
 	driver, dsn string
 	gorm        func() gorm.Dialector
@@ -71,7 +71,7 @@ func (l location) service(t *testing.T) session.Service {
 	return s
 }
 
-// open opens the database as a migration reads it.
+// open opens the database in the same way as a migration.
 func (l location) open(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(l.driver, l.dsn)
@@ -80,7 +80,7 @@ func (l location) open(t *testing.T) *sql.DB {
 	return db
 }
 
-// exec runs statements on the database.
+// exec executes statements.
 func (l location) exec(t *testing.T, statements ...string) {
 	t.Helper()
 	db, err := sql.Open(l.driver, strings.TrimSuffix(l.dsn, "?mode=ro"))
@@ -93,7 +93,7 @@ func (l location) exec(t *testing.T, statements ...string) {
 	}
 }
 
-// source opens the database as a source.
+// source opens the database as the source of a migration.
 func source(t *testing.T, l location, dialect migrate.Dialect) migrate.Source {
 	t.Helper()
 	s, err := migrate.OpenSQL(t.Context(), l.open(t), dialect, migrate.SQLOptions{})
@@ -101,7 +101,7 @@ func source(t *testing.T, l location, dialect migrate.Dialect) migrate.Source {
 	return s
 }
 
-// migrateAll migrates, and returns the results by key.
+// migrateAll runs a migration and returns its results by key.
 func migrateAll(t *testing.T, target *store.Store, from migrate.Source, opts migrate.Options) (migrate.Report, map[string]migrate.Result) {
 	t.Helper()
 	results := map[string]migrate.Result{}
@@ -114,7 +114,7 @@ func migrateAll(t *testing.T, target *store.Store, from migrate.Source, opts mig
 	return report, results
 }
 
-// decoded returns a value decoded from its JSON, numbers as float64.
+// decoded returns v after a round trip through JSON, which turns numbers into float64.
 func decoded(t *testing.T, v any) any {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -124,8 +124,8 @@ func decoded(t *testing.T, v any) any {
 	return out
 }
 
-// eventsOf returns a session's events, those with equal times by their ids, without the
-// event of a migration that sets state.
+// eventsOf returns a session's events. Events with equal times are ordered by id. The event with which a migration
+// sets the state is left out.
 func eventsOf(t *testing.T, s session.Session) (events []any) {
 	var all []*session.Event
 	for e := range s.Events().All() {
@@ -162,14 +162,14 @@ func contentsOf(t *testing.T, s session.Service, apps ...string) map[string][]an
 	return contents
 }
 
-// saidAt is an event with a text and a time.
+// saidAt returns an event with the given time.
 func saidAt(id string, at time.Time) *session.Event {
 	e := text(id, "user", "text of "+id)
 	e.Timestamp = at
 	return e
 }
 
-// loggedIDs are the ids of a session's log, in order.
+// loggedIDs returns the ids in a session's log, in order.
 func loggedIDs(t *testing.T, s *store.Store) string {
 	t.Helper()
 	var ids []string
@@ -182,7 +182,7 @@ func loggedIDs(t *testing.T, s *store.Store) string {
 
 var noon = time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// Numbers have the kinds that they have in the rows.
+// Migrated numbers are of the same kinds as in the rows.
 func TestLiterals(t *testing.T) {
 	for _, e := range engines {
 		l := e.fresh(t)
@@ -205,14 +205,14 @@ func TestLiterals(t *testing.T) {
 		const exact = `{"a":1.0,"b":1e2,"c":9007199254740993,"d":18446744073709551615,"e":0.1}`
 		column := exact
 		if e.name == "PostgreSQL" {
-			column = strings.Replace(exact, "1e2", "100", 1) // so the column has it
+			column = strings.Replace(exact, "1e2", "100", 1) // the JSON column contains this
 		}
 		for _, want := range []string{`"stateDelta":{"set":` + exact, `"args":{"set":` + column} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("%s: %s is not in\n%s", e.name, want, &log)
 			}
 		}
-		// The state of a session that has events ADK has read, as float64, and written again.
+		// The initial state of a session whose numbers ADK has read as float64 and written again.
 		start, err := target.ViewAt(t.Context(), store.Key{App: theKey.App, User: theKey.User, Session: "2"}, 0)
 		no(t, err)
 		initial, _ := start.Value("start")
@@ -220,15 +220,15 @@ func TestLiterals(t *testing.T) {
 		got, err := target.Get(t.Context(), theKey)
 		no(t, err)
 		equal(t, "state", got.Values()["set"].String(), exact)
-		for _, name := range []string{"app:n", "user:n"} { // which ADK has written once
+		for _, name := range []string{"app:n", "user:n"} { // ADK has written these once
 			equal(t, name, got.Values()[name].String(), column)
 		}
 		equal(t, "sessions", contentsOf(t, newService(t, target), theKey.App), contentsOf(t, theirs, theKey.App))
 	}
 }
 
-// Events are migrated in the order of their times, those with equal times in the order of
-// their appends, and a session that has grown is extended.
+// Events are ordered by time, and events with equal times in the order of their appends. A second migration adds new
+// events to a session.
 func TestGrowing(t *testing.T) {
 	for _, e := range engines {
 		l := e.fresh(t)
@@ -258,7 +258,7 @@ func TestGrowing(t *testing.T) {
 	}
 }
 
-// A state in the table that the events do not explain is the state of the session afterwards.
+// If the events do not explain the state in the table, the migrated session still has the state of the table.
 func TestWrittenState(t *testing.T) {
 	l := engines[0].fresh(t)
 	theirs := l.service(t)
@@ -276,8 +276,8 @@ func TestWrittenState(t *testing.T) {
 	equal(t, "b", got.Values()["b"].String(), "[1.0]")
 }
 
-// Tables of older versions lack columns. Events of no session, and times in several zones, are
-// reported; a pickled row among others fails its session.
+// Tables of older versions lack columns. Events without a session, and times in different time zones, are reported. A
+// pickled row fails the migration of its session.
 func TestOddTables(t *testing.T) {
 	l := engines[0].fresh(t)
 	theirs := l.service(t)
@@ -325,10 +325,10 @@ func TestOddTables(t *testing.T) {
 	equal(t, "it is reported", strings.Contains(fmt.Sprint(results[theKey.String()].Differences), "1 event with text that is not Unicode"), true)
 }
 
-// drawer draws Go values of any type: each field of a struct is set, or left, by chance.
+// drawer generates Go values of any type. It sets each field of a struct or leaves it zero, at random.
 type drawer struct {
 	t      *rapid.T
-	noTemp bool // no state of one invocation alone
+	noTemp bool // generate no temp: keys
 }
 
 func (d *drawer) n(most int) int { return rapid.IntRange(0, most).Draw(d.t, "n") }
@@ -337,7 +337,7 @@ func (d *drawer) text() string {
 	return rapid.SampledFrom([]string{"", "a", "b c", "<&>\u2028", "𝄞", "\x1b[1m", `"\`, "null", "temp"}).Draw(d.t, "text")
 }
 
-// leaf draws a value without parts.
+// leaf generates a value without parts.
 func (d *drawer) leaf(v reflect.Value) bool {
 	switch v.Interface().(type) {
 	case time.Duration:
@@ -350,7 +350,7 @@ func (d *drawer) leaf(v reflect.Value) bool {
 		v.Set(reflect.ValueOf(jsonschema.Schema{Type: "object", Title: d.text(), Required: []string{"b"}}))
 		return true
 	}
-	if v.Type().String() == "civil.Date" { // ADK cannot read one that lacks something
+	if v.Type().String() == "civil.Date" { // ADK cannot read an incomplete civil.Date
 		for i, n := range []int64{2025, 2, int64(1 + d.n(20))} {
 			v.Field(i).SetInt(n)
 		}
@@ -359,7 +359,7 @@ func (d *drawer) leaf(v reflect.Value) bool {
 	return setLeaf(v, d.text, func() int64 { return int64(d.n(100)) - 50 }, func() any { return d.any(2) })
 }
 
-// any draws what an agent may put into an `any`.
+// any generates a value that an agent may store in an any.
 func (d *drawer) any(depth int) any {
 	switch d.n(9) {
 	case 0:
@@ -400,7 +400,7 @@ func (d *drawer) state(most int) map[string]any {
 	return state
 }
 
-// event draws an event. Times are few, so that some are equal, and not always ascending.
+// event generates an event. Times are chosen from a few values, so some are equal and some descend.
 func (d *drawer) event(id string) *session.Event {
 	e := new(session.Event)
 	fill := filler{leaf: d.leaf, sets: func() bool { return d.n(3) == 0 }, length: func() int { return d.n(2) }}
@@ -431,7 +431,7 @@ func (d *drawer) fill(service session.Service) []string {
 		s := created.Session
 		for j := range d.n(6) {
 			no(d.t, service.AppendEvent(ctx, s, d.event(fmt.Sprint("e", j))))
-			if d.n(2) == 0 { // it is read again, as float64
+			if d.n(2) == 0 { // numbers are read as float64 and written again
 				got, err := service.Get(ctx, &session.GetRequest{AppName: s.AppName(), UserID: s.UserID(), SessionID: s.ID()})
 				no(d.t, err)
 				s = got.Session
@@ -441,8 +441,8 @@ func (d *drawer) fill(service session.Service) []string {
 	return apps
 }
 
-// A migrated store returns through package adk what ADK's services wrote into the database.
-// Migrating again adds nothing.
+// Over a migrated store, package adk returns what ADK's services wrote to the database. A second migration adds
+// nothing.
 func TestDatabases(t *testing.T) {
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
@@ -477,7 +477,7 @@ func TestDatabases(t *testing.T) {
 	}
 }
 
-// exports returns the answers of ADK's REST server for each session of an app.
+// exports returns the response of ADK's REST server for each session of an app.
 func exports(t *testing.T, s session.Service, app string) (texts []string) {
 	t.Helper()
 	server := restServer(t, s, counter{})
@@ -489,12 +489,12 @@ func exports(t *testing.T, s session.Service, app string) (texts []string) {
 	return texts
 }
 
-// ADK's REST server gives the same answers over its own service and over the migrated store.
+// ADK's REST server gives the same responses over its own service and over the migrated store.
 func TestRESTServer(t *testing.T) {
 	quickly(t, "30")
 	rapid.Check(t, func(rt *rapid.T) {
 		theirs, target := session.InMemoryService(), inMemoryStore(t)
-		(&drawer{t: rt, noTemp: true}).fill(theirs) // which ADK's service in memory keeps
+		(&drawer{t: rt, noTemp: true}).fill(theirs) // ADK's in-memory service keeps temp: keys
 		want := exports(t, theirs, "shop")
 		from := func() migrate.Source { return migrate.NewREST(strings.NewReader(strings.Join(want, "\n")), "exports") }
 		if len(want) == 0 {
@@ -527,7 +527,7 @@ func byKey(t *testing.T, texts []string) map[string]any {
 	return sessions
 }
 
-// The tables of ADK for Python, as its services make them on each engine.
+// The tables that ADK for Python creates on each engine.
 var pythonTables = map[string][]string{
 	"SQLite": {
 		`CREATE TABLE sessions (app_name VARCHAR(128) NOT NULL, user_id VARCHAR(128) NOT NULL, id VARCHAR(128) NOT NULL, state TEXT NOT NULL,
@@ -553,7 +553,7 @@ func init() {
 	}
 }
 
-// A session of ADK for Python, without the form of its times.
+// The rows of a session of ADK for Python, with placeholders for times.
 var pythonRows = []string{
 	`INSERT INTO sessions (app_name, user_id, id, state, create_time, update_time) VALUES ('shop', 'ada', 's1', '{"start": 1.0, "count": 2, "big": 9007199254740993}', CREATED, CREATED)`,
 	`INSERT INTO events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data) VALUES ('e2', 'shop', 'ada', 's1', 'i-1', LATER,
@@ -566,13 +566,13 @@ var pythonRows = []string{
 
 const pythonVersion = `INSERT INTO adk_internal_metadata ("key", value) VALUES ('schema_version', '1')`
 
-// The times of the rows: as SQLAlchemy writes them, and as numbers.
+// The times in the rows, as SQLAlchemy writes them and as numbers.
 var (
 	timesAsText    = strings.NewReplacer("CREATED", "'2025-06-01 09:59:59.500000'", "EARLIER", "'2025-06-01 12:00:00.250000'", "LATER", "'2025-06-01 12:00:01.123456'")
 	timesAsSeconds = strings.NewReplacer("CREATED", "1748771999.5", "EARLIER", "1748772000.25", "LATER", "1748772001.123456")
 )
 
-// pythonDatabase makes a database as ADK for Python does.
+// pythonDatabase creates a database in the form of ADK for Python.
 func pythonDatabase(t *testing.T, tables string, fresh func(*testing.T) location, rows ...string) location {
 	t.Helper()
 	l := fresh(t)
@@ -587,7 +587,7 @@ func pythonDatabase(t *testing.T, tables string, fresh func(*testing.T) location
 	return l
 }
 
-// Databases of ADK for Python are migrated in ADK's JSON.
+// Databases of ADK for Python are migrated to ADK's JSON.
 func TestPython(t *testing.T) {
 	for _, c := range []struct {
 		tables string
@@ -615,7 +615,7 @@ func TestPython(t *testing.T) {
 			var log bytes.Buffer
 			key := store.Key{App: "shop", User: "ada", Session: "s1"}
 			no(t, target.Export(t.Context(), key, &log, store.ExportOptions{}))
-			// The database chooses the order of an object's members.
+			// The database does not keep the order of an object's members.
 			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 			for i, want := range []string{
 				`{"patchlog":1,"initialState":{"big":9007199254740993,"start":1.0}}`,
@@ -649,7 +649,7 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// Tables that cannot be read are refused, with what to do.
+// The error for an unsupported table says what to do.
 func TestRefusedTables(t *testing.T) {
 	const rest = `CREATE TABLE app_states (app_name TEXT, state TEXT); CREATE TABLE user_states (app_name TEXT, user_id TEXT, state TEXT); ` +
 		`CREATE TABLE sessions (app_name TEXT, user_id TEXT, id TEXT, state TEXT, create_time DATETIME, update_time DATETIME); `
@@ -701,7 +701,7 @@ func TestRefusedTables(t *testing.T) {
 	}
 }
 
-// A row that cannot be read fails only its session; the error names event and column.
+// A row that cannot be read fails the migration of its session only. The error names the event and the column.
 func TestRefusedRows(t *testing.T) {
 	insert := func(id, data string) string {
 		return `INSERT INTO events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data) VALUES ('` + id + `', 'shop', 'eve', 's', 'i', EARLIER, ` + data + `)`

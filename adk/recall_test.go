@@ -31,11 +31,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// forgetful compacts often, with summaries that do not contain the facts of the events that they replace.
+// forgetful compacts often, and its summaries do not contain the facts in the events.
 var forgetful = compaction.Config{Enabled: true, CompactionInterval: 3, OverlapSize: 1, Summarizer: adk.Summarizer(shortener{})}
 
-// An agent that needs facts of turn 3 in turn 55 gives the same answers with compaction and the
-// tools as without compaction; its prompts are valid, and shorter.
+// In turn 55, an agent needs facts from turn 3. With compaction and the tools, it gives the same answers as without
+// compaction, and its prompts are valid and shorter.
 func TestAgentRecalls(t *testing.T) {
 	type outcome struct {
 		answers []string
@@ -47,7 +47,7 @@ func TestAgentRecalls(t *testing.T) {
 		})
 		turn := 0
 		code, tank, row := regexp.MustCompile(`locker code is (\S+)`), regexp.MustCompile(`tank holds (\d+) litres`), regexp.MustCompile(`row 0777: (\S+)`)
-		// The model knows only what its prompt says.
+		// The model uses only facts from its prompt.
 		knows := func(prompt []*genai.Content, what *regexp.Regexp) string {
 			text, err := json.Marshal(prompt)
 			no(t, err)
@@ -117,7 +117,7 @@ func TestAgentRecalls(t *testing.T) {
 	})
 }
 
-// longReport is a long result with two facts.
+// longReport returns a long result with two facts.
 func longReport() string {
 	var b strings.Builder
 	for i := range 1000 {
@@ -129,7 +129,8 @@ func longReport() string {
 	return b.String()
 }
 
-// handleOf returns a handle of the report in a prompt: of a search's result, or in the shortened one.
+// handleOf returns a handle of the report that a prompt contains, either in a search result or in the shortened
+// report.
 func handleOf(t *testing.T, prompt []*genai.Content) string {
 	t.Helper()
 	text, err := json.Marshal(prompt)
@@ -150,7 +151,7 @@ func handleOf(t *testing.T, prompt []*genai.Content) string {
 	return ""
 }
 
-// callTools has an agent in a session make calls, one after the other, and returns the responses.
+// callTools makes an agent call tools one after another, and returns the responses.
 func callTools(t *testing.T, sessions session.Service, user, id string, tools []tool.Tool, calls ...*genai.Part) (got []map[string]any) {
 	t.Helper()
 	n := 0
@@ -181,7 +182,7 @@ func texts(response map[string]any) (all []string) {
 	return all
 }
 
-// searches makes a session with hidden needles and returns its tools.
+// searches creates a session with hidden needles, and returns the recall tools.
 func searches(t *testing.T, opts adk.RecallOptions) (*adk.Service, []tool.Tool, session.Session) {
 	t.Helper()
 	sessions := compacted(t, adk.Options{MaxResultTokens: 500})
@@ -191,7 +192,7 @@ func searches(t *testing.T, opts adk.RecallOptions) (*adk.Service, []tool.Tool, 
 	return sessions, recalls, sess
 }
 
-// summarise hides the first events of a session behind a summary.
+// summarise hides the first n events of a session behind a summary.
 func summarise(t *testing.T, sessions *adk.Service, sess session.Session, n int) {
 	t.Helper()
 	s, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "in short")})
@@ -199,8 +200,8 @@ func summarise(t *testing.T, sessions *adk.Service, sess session.Session, n int)
 	no(t, errOf(sessions.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(0, n, s)}, store.PatchOptions{})))
 }
 
-// The tools find the events of their own session that summaries hide. They do not find visible events,
-// events that a user cut or rewound, events of another branch or scope, or events of another session.
+// The tools find the events of their session that summaries cover. They find neither visible events, nor events that
+// were cut by hand or rewound, nor events of another branch, scope or session.
 func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
 	sessions, recalls, sess := searches(t, adk.RecallOptions{})
 	ctx := t.Context()
@@ -226,19 +227,19 @@ func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
 
 	search := func() *genai.Part { return call("", "recall_search", map[string]any{"query": "needle"}) }
 	got := callTools(t, sessions, "user", "s", recalls, search())
-	equal(t, "found", texts(got[0]), []string{"needle in a branch", "needle told"}) // an agent without a branch sees all
+	equal(t, "found", texts(got[0]), []string{"needle in a branch", "needle told"}) // an agent without a branch sees all branches
 	equal(t, "found", texts(callTools(t, sessions, "user", "s2", recalls, search())[0]), []string{"needle of another session"})
 	equal(t, "found", texts(callTools(t, sessions, "stranger", "s", recalls, search())[0]), []string{"needle of a stranger"})
 	equal(t, "found", len(texts(callTools(t, sessions, "nobody", "s", recalls, search())[0])), 0)
 
-	// Reading by handle has the same limits.
+	// Reading by handle has the same restrictions.
 	for handle, want := range map[string]string{"1": "needle told", "2": "", "4": "", "5": "needle in sight", "id=e1": "needle told", "id=e2": "", "id=o1": "", "1/0": "", "99": "", "0": "", "": "", "-1": "", "x": "", "id=": ""} {
 		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": handle}))
 		if said, _ := got[0]["text"].(string); said != want || (want == "") != (got[0]["error"] != nil) {
 			t.Errorf("by handle %q: %v, want %q", handle, got[0], want)
 		}
 	}
-	// In a branch, an agent sees the branches that lead to it.
+	// An agent in a branch sees events of the branches above it.
 	sub := func(branch string) []string {
 		var found []string
 		m := replying(func(prompt []*genai.Content) *genai.Part {
@@ -261,8 +262,8 @@ func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
 	equal(t, "found in one that begins alike", sub("otherwise"), []string{"needle told"})
 }
 
-// The tools return no content that is never shown to a model, and no query for it has a match: state,
-// credentials that ADK asks for, events of other scopes, events that a user cut.
+// The tools never return or match content that models never see: state, credentials that ADK requests, events of
+// other scopes, and events that were cut by hand.
 func TestRecallTellsNoSecrets(t *testing.T) {
 	sessions, recalls, sess := searches(t, adk.RecallOptions{})
 	ctx := t.Context()
@@ -299,7 +300,7 @@ func TestRecallTellsNoSecrets(t *testing.T) {
 	}
 }
 
-// A handle names one event, also among several of one patch, and where ids look like handles.
+// A handle names exactly one event. This holds for several events of one patch, and for ids that look like handles.
 func TestRecallHandles(t *testing.T) {
 	sessions, recalls, sess := searches(t, adk.RecallOptions{})
 	ctx := t.Context()
@@ -324,7 +325,7 @@ func TestRecallHandles(t *testing.T) {
 	}
 }
 
-// Searches can be narrowed, report more or no results, and small results leave budget for others.
+// Searches accept filters, and report whether there are more results or none. Unused budget is returned.
 func TestRecallSearches(t *testing.T) {
 	sessions, recalls, sess := searches(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 1000})
 	for i := range 20 {
@@ -362,13 +363,12 @@ func TestRecallSearches(t *testing.T) {
 	}
 }
 
-// The tools' results are bounded for each call and each turn, parallel calls included, and say that
-// they are.
+// The results of the tools are limited per call and per turn, also for parallel calls. The limit is reported.
 func TestRecallIsBounded(t *testing.T) {
 	sessions, recalls, sess := searches(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 900})
 	for i := range 50 {
 		e := text(fmt.Sprint("e", i), strings.Repeat("user", 1+300*(i%2)), fmt.Sprintf("needle %d ", i)+strings.Repeat("hay and ", 400))
-		if i%5 < 3 { // what JSON escapes, and what takes several bytes
+		if i%5 < 3 { // characters that JSON escapes, and characters of several bytes
 			e.Content.Parts[0].Text = "needle hay" + strings.Repeat([]string{"\x01", "\"\"", "東京"}[i%5], 3000)
 		}
 		no(t, sessions.AppendEvent(t.Context(), sess, e))
@@ -402,7 +402,7 @@ func TestRecallIsBounded(t *testing.T) {
 			t.Errorf("%s: a turn brings %d tokens", name, total)
 		}
 	}
-	// The next turn has a new budget, which parallel calls share.
+	// Parallel calls share the new budget of the next turn.
 	total, first := 0, true
 	m := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
 		content := &genai.Content{Role: "model", Parts: []*genai.Part{{Text: "done"}}}
@@ -432,7 +432,7 @@ func TestRecallIsBounded(t *testing.T) {
 	}
 }
 
-// A summary names its records to agents that can look them up, and to no others.
+// A summary names its records only to agents that have the tools.
 func TestSummariesNameTheirRecords(t *testing.T) {
 	sessions := compacted(t, adk.Options{Compaction: forgetful})
 	sess := create(t, sessions, "s", nil)
@@ -462,7 +462,7 @@ func TestRecallOptions(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	// In a session of another service, the tools say so.
+	// In a session of another service, the tools return an error.
 	recalls, err := inMemory(t).RecallTools(adk.RecallOptions{})
 	no(t, err)
 	got := callTools(t, session.InMemoryService(), "user", "s", recalls,
@@ -474,7 +474,7 @@ func TestRecallOptions(t *testing.T) {
 	}
 }
 
-// ADK's memory tools find what the user's other sessions say, after a restart too.
+// ADK's memory tools find events of the user's other sessions, also after a restart.
 func TestLogMemory(t *testing.T) {
 	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, sessions *adk.Service) {
 		ctx := t.Context()
@@ -520,7 +520,7 @@ func TestLogMemory(t *testing.T) {
 				t.Errorf("%s: %s", what, text)
 			}
 		}
-		// An agent's search leaves out its own session; other searches include it.
+		// A search by an agent leaves out its own session. Other searches do not.
 		if strings.Contains(string(preloaded), "What is my cat called") {
 			t.Errorf("preloaded: %s", preloaded)
 		}
@@ -550,7 +550,7 @@ func TestLogMemory(t *testing.T) {
 	})
 }
 
-// A long result is shortened in every prompt, over a base too, and can be read whole, byte for byte.
+// A long result is shortened in every prompt, also over a base, and can be read byte for byte.
 func TestLongResults(t *testing.T) {
 	report := longReport() + "\"quoted\" é 東京 😀 \x01 end"
 	results := map[string]map[string]any{
@@ -606,7 +606,7 @@ func TestLongResults(t *testing.T) {
 			if read.String() != want || kind == "text" && want != report {
 				t.Errorf("%s: %d bytes were read, of %d", kind, read.Len(), len(want))
 			}
-			// The history has the whole result, and a revert makes it visible again.
+			// The history contains the whole result, and a revert makes it visible.
 			if s := get(t, sessions, kind).(*adk.Session); s.View().PatchSeq() > 0 {
 				var shortened string
 				for r, err := range sessions.RawEvents(t.Context(), sess, 1) {
@@ -646,7 +646,7 @@ func originalOf(t *testing.T, e *patch.Event, index int) string {
 	return ""
 }
 
-// Results are shortened by default where sessions are compacted, and only there.
+// Results are shortened by default only if compaction is on.
 func TestLongResultsByDefault(t *testing.T) {
 	e := text("e1", "app", "")
 	e.Content = genai.NewContentFromFunctionResponse("f", map[string]any{"out": strings.Repeat("long ", 10_000)}, "user")
@@ -657,7 +657,7 @@ func TestLongResultsByDefault(t *testing.T) {
 		no(t, err)
 		return len(raw)
 	}
-	// A retried append does not shorten a result again after a revert has restored it, over a base too.
+	// After a revert has restored a result, a retry of the append does not shorten the result again.
 	for _, sessions := range []*adk.Service{compacted(t, adk.Options{MaxResultTokens: 500}), wrap(t, session.InMemoryService(), adk.Options{MaxResultTokens: 500})} {
 		sess := create(t, sessions, "s", nil).(*adk.Session)
 		no(t, sessions.AppendEvent(t.Context(), sess, e))
@@ -679,7 +679,7 @@ func TestLongResultsByDefault(t *testing.T) {
 	}
 }
 
-// Inside a workflow's node, where the list of events only grows, a long result is added in short.
+// While a workflow node runs, a long result is added to the list of events in shortened form.
 func TestLongResultsInNodes(t *testing.T) {
 	sessions := compacted(t, adk.Options{MaxResultTokens: 500})
 	sess := create(t, sessions, "s", nil)
@@ -687,7 +687,7 @@ func TestLongResultsInNodes(t *testing.T) {
 		id := fmt.Sprint("c", i)
 		inBranch := func(e *session.Event) { e.Branch = "node" }
 		result := said("result"+id, "i", "app", inBranch, returning(id, "f", map[string]any{"out": strings.Repeat("long ", 1000)}))
-		say(t, sessions, sess, said("call"+id, "i", "app", inBranch, calling(id, "f")), result, result) // a retry
+		say(t, sessions, sess, said("call"+id, "i", "app", inBranch, calling(id, "f")), result, result) // includes a retry
 		equal(t, "events", sess.Events().Len(), 2*i+2)
 		for at := range sess.Events().Len() {
 			raw, err := json.Marshal(sess.Events().At(at).Content)
@@ -699,8 +699,8 @@ func TestLongResultsInNodes(t *testing.T) {
 	}
 }
 
-// With a redactor, the summarizer of any configuration gets no secret, and neither the recall tools nor
-// the memory return one. The log keeps the original text.
+// With a redactor, neither a summarizer nor the recall tools nor the memory service receives a secret. The log keeps
+// the original text.
 func TestRedact(t *testing.T) {
 	by, err := redact.New(redact.Options{})
 	no(t, err)
@@ -743,8 +743,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// Old long-running calls without a response are compacted. One that is answered later is visible again,
-// for its agent and in its invocation if Recall was called before the run, and always in the prompt.
+// Compaction hides old long-running calls without a response. If such a call is answered, the call is visible again
+// in the prompt. If RestoreCalls ran before the run, the agent of the call continues the call's invocation.
 func TestAnswerToACompactedCall(t *testing.T) {
 	for _, recalls := range []bool{false, true} {
 		t.Run(fmt.Sprint("recalls ", recalls), func(t *testing.T) {
@@ -793,7 +793,7 @@ func TestAnswerToACompactedCall(t *testing.T) {
 			if in := events[0].InvocationID == asked; in != recalls {
 				t.Errorf("in the call's invocation: %v", in)
 			}
-			// Nothing is restored twice, and nothing that never existed.
+			// RestoreCalls restores no call twice, and no call that never existed.
 			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
 			before := get(t, sessions, "s").(*adk.Session).View().Seq()
 			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
@@ -806,8 +806,8 @@ func TestAnswerToACompactedCall(t *testing.T) {
 	}
 }
 
-// Inside a workflow's node a call that comes back is shown once, whether the node has seen
-// it before or not.
+// While a workflow node runs, a restored call is shown exactly once, whether or not the node has seen the call
+// before.
 func TestRecallInsideANode(t *testing.T) {
 	for _, seen := range []bool{false, true} {
 		t.Run(fmt.Sprint("seen ", seen), func(t *testing.T) {
@@ -822,7 +822,7 @@ func TestRecallInsideANode(t *testing.T) {
 			if seen {
 				summarise(t, svc, get(t, svc, "s"), 2)
 			} else {
-				no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{}))) // what the node goes on seeing
+				no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{}))) // the node still sees the event
 			}
 			say(t, svc, run, said("n1", "2", "n", inNode), said("late", "1", "n", inNode, returning("c", "lookup", map[string]any{"a": 1})))
 			calls := map[string]int{}
@@ -838,8 +838,8 @@ func TestRecallInsideANode(t *testing.T) {
 	}
 }
 
-// A hidden call cannot be restored directly after a hand-written summary of role model. The response is
-// logged nevertheless, and Recall returns an error.
+// A hidden call cannot be restored directly after a summary of role model. Then RestoreCalls returns an error, and
+// AppendEvent logs the response anyway.
 func TestAnswerWithoutRoomForItsCall(t *testing.T) {
 	db := inMemoryStore(t)
 	s := newService(t, db)
@@ -858,12 +858,12 @@ func TestAnswerWithoutRoomForItsCall(t *testing.T) {
 	sess = get(t, s, "s")
 	fails(t, s.RestoreCalls(t.Context(), sess, answer.Content), fold.ErrOrphanedCall)
 	no(t, s.AppendEvent(t.Context(), sess, answer))
-	no(t, s.AppendEvent(t.Context(), sess, answer)) // as a retry does
+	no(t, s.AppendEvent(t.Context(), sess, answer)) // a retry
 	equal(t, "visible", ids(get(t, s, "s")), []string{"summary", "e1", "e2", "answer"})
 }
 
-// A restored call keeps its metadata: the task of an agent on another server, and the node of
-// a workflow.
+// A restored call keeps the metadata that say where its response goes: the task of a remote agent, and the node of a
+// workflow.
 func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {
 		sess := create(t, s, "s", nil)
@@ -882,7 +882,7 @@ func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
 		equal(t, "metadata", back.CustomMetadata, asked.CustomMetadata)
 		equal(t, "node", back.NodeInfo, asked.NodeInfo)
 		equal(t, "request", back.RequestedInput, asked.RequestedInput)
-		// A history has the call once, where it was made, whatever its pages.
+		// Pages of every size contain the call once, at its original place.
 		for limit := 1; limit <= 5; limit++ {
 			var all []string
 			for before := ""; ; before = all[0] {
@@ -901,7 +901,7 @@ func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
 	})
 }
 
-// said returns an event of an invocation, by default with a text.
+// said returns an event of an invocation. Its content is text unless change replaces it.
 func said(id, invocation, author string, change ...func(*session.Event)) *session.Event {
 	e := text(id, author, "words of "+id)
 	e.InvocationID = invocation
@@ -922,7 +922,7 @@ func returning(id, name string, of map[string]any) func(*session.Event) {
 	return func(e *session.Event) { e.Content = response(id, name, of) }
 }
 
-// confirming asks the user to confirm a call.
+// confirming makes an event a request to confirm a call.
 func confirming(id, callID string) func(*session.Event) {
 	return func(e *session.Event) {
 		e.Content = &genai.Content{Role: "model", Parts: []*genai.Part{call(id, toolconfirmation.FunctionCallName, map[string]any{
@@ -936,7 +936,7 @@ func scoped(scope string) func(*session.Event) {
 	return func(e *session.Event) { e.IsolationScope = scope }
 }
 
-// inNode marks an event as that of a workflow's node.
+// inNode makes an event an event of a workflow node.
 func inNode(e *session.Event) { e.NodeInfo = &session.NodeInfo{Path: "wf@1/n@1"} }
 
 func outputs(e *session.Event) { e.Output = "v" }
@@ -1009,7 +1009,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// Summaries are never pinned, and a scope that has only a summary counts.
+// Summaries are never pinned, but a scope that has only a summary counts as a scope.
 func TestPinsOfSummaries(t *testing.T) {
 	svc := inMemory(t)
 	sess := create(t, svc, "s", nil)

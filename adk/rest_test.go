@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/adk"
 )
 
-// shownBy returns the ids of the events of a session as JSON.
+// shownBy returns the ids of the events of a session in JSON.
 func shownBy(sess map[string]any) string {
 	var ids []string
 	for _, e := range sess["events"].([]any) {
@@ -25,7 +25,7 @@ func shownBy(sess map[string]any) string {
 	return strings.Join(ids, " ")
 }
 
-// Clients rewind and fork sessions and page through histories beside ADK's own routes.
+// Clients rewind sessions, fork sessions, and read pages of histories.
 func TestRESTHandler(t *testing.T) {
 	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		summarised(t, s)
@@ -49,8 +49,8 @@ func TestRESTHandler(t *testing.T) {
 			{"GET", path + "/history?limit=x", "", 400},
 			{"GET", path + "/history?limit=-1", "", 400},
 			{"GET", path + "/history?before=none", "", 404},
-			{"GET", path + "/history?limit=4&before=s2", "", 404}, // a summary, which the history does not show
-			{"GET", path + "?limit=4&before=none", "", 500},       // ADK's route, which has no other status for an error
+			{"GET", path + "/history?limit=4&before=s2", "", 404}, // a summary, which is not in the history
+			{"GET", path + "?limit=4&before=none", "", 500},       // ADK's route, which responds with 500 to every error
 			{"GET", "/apps/app/users/user/sessions/none/history", "", 404},
 			{"GET", "/apps/app/users/user/sessions/none/history?before=e1", "", 404},
 			{"POST", path + "/rewind", "", 400},
@@ -65,7 +65,7 @@ func TestRESTHandler(t *testing.T) {
 			{"POST", path + "/rewind", `{"rewindBeforeInvocationId":"inv-e1"} {}`, 400},
 			{"POST", path + "/rewind", `{"rewindBeforeInvocationId":"inv-e1"}}`, 400},
 			{"POST", path + "/rewind", `{"rewindBeforeInvocationId":"inv-e1"`, 400},
-			{"POST", path + "/fork", `{"rewindBeforeInvocationId":"inv-e1"}`, 400}, // which would fork all
+			{"POST", path + "/fork", `{"rewindBeforeInvocationId":"inv-e1"}`, 400}, // otherwise the whole session would be forked
 			{"POST", path + "/fork", `{"sessionId":"a/b"}`, 400},
 			{"POST", path + "/fork", `{"sessionId":".."}`, 400},
 			{"POST", path + "/fork", `{"sessionId":"` + strings.Repeat("x", 1<<17) + `"}`, 413},
@@ -80,8 +80,8 @@ func TestRESTHandler(t *testing.T) {
 	})
 }
 
-// Another site's page cannot change a session with a request that browsers send without leave, and in a launcher, which
-// serves the API at a path of its own, an answer has the headers of ADK's route.
+// A request that a browser sends to another site without permission is refused. In a launcher, which serves the API
+// under a path prefix, the response has the headers of ADK's route.
 func TestRESTHandlerInALauncher(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)

@@ -26,7 +26,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 )
 
-// newRunner returns a runner of an agent.
+// newRunner returns a runner for an agent.
 func newRunner(t *testing.T, a agent.Agent, sessions session.Service, plugins ...*plugin.Plugin) *runner.Runner {
 	t.Helper()
 	r, err := runner.New(runner.Config{
@@ -37,7 +37,7 @@ func newRunner(t *testing.T, a agent.Agent, sessions session.Service, plugins ..
 	return r
 }
 
-// runTurn gives a runner a message in the session "s", and returns its events.
+// runTurn runs an agent with a message in the session "s" and returns the events.
 func runTurn(t *testing.T, r *runner.Runner, msg *genai.Content) (events []*session.Event) {
 	t.Helper()
 	for e, err := range r.Run(t.Context(), "user", "s", msg, agent.RunConfig{}) {
@@ -47,7 +47,7 @@ func runTurn(t *testing.T, r *runner.Runner, msg *genai.Content) (events []*sess
 	return events
 }
 
-// ask gives an agent a message and returns its events. Afterwards nothing is being compacted.
+// ask runs an agent with a message and returns the events, after background compaction has finished.
 func ask(t *testing.T, a agent.Agent, sessions *adk.Service, msg *genai.Content) []*session.Event {
 	t.Helper()
 	events := runTurn(t, newRunner(t, a, sessions, sessions.Plugin()), msg)
@@ -67,14 +67,14 @@ func call(id, name string, args map[string]any) *genai.Part {
 	return &genai.Part{FunctionCall: &genai.FunctionCall{ID: id, Name: name, Args: args}}
 }
 
-// response is a message of the user that answers a call.
+// response returns a message of the user that answers a call.
 func response(id, name string, of map[string]any) *genai.Content {
 	msg := genai.NewContentFromFunctionResponse(name, of, "user")
 	msg.Parts[0].FunctionResponse.ID = id
 	return msg
 }
 
-// replying is a model that answers a prompt with a part.
+// replying returns a model that answers each prompt with one part.
 func replying(reply func(prompt []*genai.Content) *genai.Part) modelFunc {
 	return func(ctx context.Context, req *model.LLMRequest) responses {
 		content := &genai.Content{Role: "model", Parts: []*genai.Part{reply(req.Contents)}}
@@ -93,10 +93,10 @@ func endsWithResponse(prompt []*genai.Content) bool {
 	return prompt[len(prompt)-1].Parts[0].FunctionResponse != nil
 }
 
-// isSummary reports whether the content is a [shortener]'s answer.
+// isSummary reports whether the content is an answer of a [shortener].
 func isSummary(c *genai.Content) bool { return strings.HasPrefix(c.Parts[0].Text, "In short:") }
 
-// says reports whether a part of a prompt has the text.
+// says reports whether a part of a prompt is equal to text.
 func says(prompt []*genai.Content, text string) bool {
 	for _, c := range prompt {
 		for _, p := range c.Parts {
@@ -108,7 +108,7 @@ func says(prompt []*genai.Content, text string) bool {
 	return false
 }
 
-// checkPrompt fails the test if a model's API would refuse a prompt.
+// checkPrompt fails the test if a model's API would reject the prompt.
 func checkPrompt(t *testing.T, prompt []*genai.Content) {
 	t.Helper()
 	if faults := faultsOf(prompt); len(faults) > 0 {
@@ -116,9 +116,9 @@ func checkPrompt(t *testing.T, prompt []*genai.Content) {
 	}
 }
 
-// A workflow that waits for the user goes on where it was, though other messages came and the session was compacted
-// meanwhile: a node that runs again has its input as long as its request is in sight, and a request that a summary
-// hides comes back with its answer.
+// A workflow that waits for the user continues correctly, even if other messages arrived and the session was
+// compacted. A node that runs again gets its input if its request is visible. A hidden request is restored by its
+// answer.
 func TestWorkflowGoesOnAfterCompaction(t *testing.T) {
 	rerun, firstRuns := true, 0
 	first := workflow.NewFunctionNode[any, string]("first", func(_ agent.Context, in any) (string, error) {
@@ -179,7 +179,7 @@ func TestWorkflowGoesOnAfterCompaction(t *testing.T) {
 	}
 }
 
-// recorder keeps copies of prompts.
+// recorder stores copies of prompts.
 type recorder struct {
 	mu      sync.Mutex
 	prompts [][]*genai.Content
@@ -199,7 +199,7 @@ func (r *recorder) keep(contents []*genai.Content) {
 	r.prompts = append(r.prompts, own)
 }
 
-// taken returns the prompts that came since it was last called.
+// taken returns the prompts recorded since the previous call of taken.
 func (r *recorder) taken() [][]*genai.Content {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +208,7 @@ func (r *recorder) taken() [][]*genai.Content {
 	return out
 }
 
-// scriptedModel answers "turn 7" with two calls at once, and other messages and results of tools with text.
+// scriptedModel answers "turn 7" with two parallel calls, and other messages with text.
 type scriptedModel struct{ recorder }
 
 func (*scriptedModel) Name() string { return "scripted" }
@@ -238,7 +238,7 @@ type lookupArgs struct {
 	Key string `json:"key"`
 }
 
-// functionTool is a tool that is a function.
+// functionTool returns a tool that calls f.
 func functionTool[A, R any](t *testing.T, cfg functiontool.Config, f func(agent.Context, A) (R, error)) tool.Tool {
 	t.Helper()
 	cfg.Description = "does " + cfg.Name
@@ -247,8 +247,7 @@ func functionTool[A, R any](t *testing.T, cfg functiontool.Config, f func(agent.
 	return made
 }
 
-// tools are one that answers, one that counts in the state, and one whose answer takes its
-// time.
+// tools returns a tool that answers, a tool that counts in the state, and a long-running tool.
 func tools(t *testing.T) []tool.Tool {
 	t.Helper()
 	return []tool.Tool{
@@ -272,7 +271,7 @@ func tools(t *testing.T) []tool.Tool {
 	}
 }
 
-// shortener is a model that summarises: it says how what it was shown ends.
+// shortener is a model that writes summaries. A summary contains the end of its prompt.
 type shortener struct{}
 
 func (shortener) Name() string { return "shortener" }
@@ -289,10 +288,10 @@ func (shortener) GenerateContent(_ context.Context, req *model.LLMRequest, strea
 	}
 }
 
-// responses are what a model answers with.
+// responses are the answers of a model.
 type responses = iter.Seq2[*model.LLMResponse, error]
 
-// modelFunc is a model that is a function.
+// modelFunc is a function that implements a model.
 type modelFunc func(ctx context.Context, req *model.LLMRequest) responses
 
 func (modelFunc) Name() string { return "func" }
@@ -301,7 +300,7 @@ func (f modelFunc) GenerateContent(ctx context.Context, req *model.LLMRequest, _
 	return f(ctx, req)
 }
 
-// answers is a model that gives these responses, one after the other.
+// answers returns a model that yields the given responses.
 func answers(all ...*model.LLMResponse) modelFunc {
 	return func(context.Context, *model.LLMRequest) responses {
 		return func(yield func(*model.LLMResponse, error) bool) {

@@ -21,7 +21,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// names fails the test unless an error names the invocation that runs.
+// names fails the test unless err names the invocation.
 func names(t *testing.T, err error, invocation string) {
 	t.Helper()
 	fails(t, err, store.ErrConflict)
@@ -31,7 +31,7 @@ func names(t *testing.T, err error, invocation string) {
 	}
 }
 
-// A second run is refused until the first has said its last word, in one process or two.
+// A second run is refused until the first run has given its final response, in one process and in two.
 func TestRefuseSecondRun(t *testing.T) {
 	opts := adk.Options{Runs: adk.RefuseSecondRun}
 	b := &memory.Backend{}
@@ -48,7 +48,7 @@ func TestRefuseSecondRun(t *testing.T) {
 			first, again := create(t, s, name, nil), get(t, other, name)
 			no(t, s.AppendEvent(t.Context(), first, said("e1", "i1", "user")))
 			err := other.AppendEvent(t.Context(), again, said("e2", "i2", "user"))
-			if name != "two processes" { // which knows what it has seen
+			if name != "two processes" { // another process does not know the invocation
 				names(t, err, "i1")
 			}
 			fails(t, err, store.ErrConflict)
@@ -63,8 +63,8 @@ func TestRefuseSecondRun(t *testing.T) {
 	}
 }
 
-// A run whose lease has expired is refused while a run of another process holds the lease, and can append again after
-// that run.
+// A run whose lease has expired is refused while a run of another process holds the lease. After the other run has
+// ended, the first run can append again.
 func TestRunAfterAnExpiredLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &memory.Backend{}
@@ -84,7 +84,7 @@ func TestRunAfterAnExpiredLease(t *testing.T) {
 	})
 }
 
-// A run that the plugin watches has not ended with the last word of its agent.
+// A run that the plugin watches continues after its agent's final response.
 func TestWatchedRun(t *testing.T) {
 	sessions := compacted(t, adk.Options{Runs: adk.RefuseSecondRun})
 	sess := create(t, sessions, "s", nil)
@@ -96,7 +96,7 @@ func TestWatchedRun(t *testing.T) {
 	say(t, sessions, sess, said("e", "another", "user"))
 }
 
-// Where another process has not asked, the log tells: the run that finds a foreign event is refused.
+// If another process does not take leases, the log shows its events, and the run that finds them is refused.
 func TestTheLogTellsOfAnotherRun(t *testing.T) {
 	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, plain *adk.Service) {
 		s := plain.Over(t, adk.Options{Runs: adk.RefuseSecondRun})
@@ -110,14 +110,13 @@ func TestTheLogTellsOfAnotherRun(t *testing.T) {
 	})
 }
 
-// Runs that wait are one after the other, and see each other's events. The plugin says when one has
-// ended, whatever its agent says last.
+// Waiting runs execute one after another and see each other's events. The plugin reports their ends.
 func TestWaitForRun(t *testing.T) {
 	sessions := compacted(t, adk.Options{Runs: adk.WaitForRun})
 	create(t, sessions, "s", nil)
 	var wg sync.WaitGroup
 	for i := range 4 {
-		// An agent of its own: the first run of one sets its mode, without a lock.
+		// Each run has its own agent, because the first run of an agent sets its mode without a lock.
 		r := newRunner(t, llmAgent(t, counter{}), sessions, sessions.Plugin())
 		wg.Go(func() {
 			for _, err := range r.Run(t.Context(), "user", "s", genai.NewContentFromText(fmt.Sprint("question ", i), "user"), agent.RunConfig{}) {
@@ -135,7 +134,7 @@ func TestWaitForRun(t *testing.T) {
 	}
 }
 
-// The error of a run that waited in vain names the invocation that it waited for.
+// If the context ends during the wait, the error names the invocation in progress.
 func TestWaitForRunInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sessions := compacted(t, adk.Options{Runs: adk.WaitForRun})
@@ -148,8 +147,8 @@ func TestWaitForRunInVain(t *testing.T) {
 	})
 }
 
-// A run whose model failed has ended with its context, without the plugin. One whose process died has ended half a minute
-// later, and one that is alive has not.
+// Without the plugin, a run whose model failed ends with its context. The run of a process that died ends within half
+// a minute. The run of a live process does not end.
 func TestRunsThatDie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &memory.Backend{}
@@ -183,14 +182,14 @@ func TestRunsThatDie(t *testing.T) {
 		no(t, s.AppendEvent(t.Context(), get(t, s, "s"), said("e3", "i2", "user")))
 		time.Sleep(9 * time.Minute)
 		fails(t, other.AppendEvent(t.Context(), get(t, other, "s"), said("e4", "i3", "user")), store.ErrConflict)
-		no(t, db.Close()) // as by a kill, but that the leases are not released
+		no(t, db.Close()) // as after a kill: the leases are not released
 		time.Sleep(45 * time.Second)
 		no(t, other.AppendEvent(t.Context(), get(t, other, "s"), said("e4", "i3", "user")))
 	})
 }
 
-// A process leaves a session alone in which another one runs an invocation, or which it
-// compacts, and compacts it when that has ended.
+// A process does not compact a session while another process runs an invocation of it or compacts it. Afterwards it
+// compacts the session.
 func TestProcessesShareASession(t *testing.T) {
 	first := &memory.Backend{}
 	process := func(b *memory.Backend, interval int) *adk.Service {
@@ -218,7 +217,7 @@ func TestProcessesShareASession(t *testing.T) {
 	say(t, runs, mine, said("a", "theirs", "agent", long))
 	runs.Ended(t.Context(), mine, "theirs")
 
-	// Another one compacts.
+	// Another process compacts.
 	other := opened(t)(store.New(first.Peer(), store.Options{}))
 	held, err := other.Lease(t.Context(), theKey, "compact", time.Hour)
 	no(t, err)
@@ -238,7 +237,7 @@ func TestProcessesShareASession(t *testing.T) {
 	}
 }
 
-// An invocation keeps its lease for as long as it goes on appending, and ten minutes.
+// An invocation keeps its lease while it appends, and for up to ten minutes after that.
 func TestLeaseOfALongRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := &memory.Backend{}
@@ -261,7 +260,7 @@ func TestLeaseOfALongRun(t *testing.T) {
 	})
 }
 
-// A message that waits for a run comes after it, also where the base orders events by their times.
+// A message that waits for a run is ordered after the run, even if the base orders events by time.
 func TestWaitingMessageComesLast(t *testing.T) {
 	onStoreAnd(t, bases, adk.Options{Runs: adk.WaitForRun}, func(t *testing.T, s *adk.Service) {
 		event := func(id, invocation, author string) *session.Event {
@@ -276,7 +275,7 @@ func TestWaitingMessageComesLast(t *testing.T) {
 			second, e3 := event("e2", "i2", "user"), event("e3", "i1", "agent")
 			calling("c", "f")(e3) // not a final response
 			var wg sync.WaitGroup
-			if !late { // it waits; else it is made during the run, and appended after
+			if !late { // if late, the event is created during the run and appended after it
 				wg.Go(func() {
 					if err := s.AppendEvent(t.Context(), again, second); err != nil {
 						t.Error(err)
@@ -301,7 +300,7 @@ func TestWaitingMessageComesLast(t *testing.T) {
 	})
 }
 
-// Of two runs that find no session, one creates it and the other finds it. A session that is created twice exists.
+// If two runs find no session, one creates the session and the other uses it. Another Create fails.
 func TestFirstMessagesOfASession(t *testing.T) {
 	onStoreAnd(t, bases, adk.Options{Runs: adk.WaitForRun}, func(t *testing.T, s *adk.Service) {
 		var looked, wg sync.WaitGroup
@@ -333,7 +332,7 @@ func TestFirstMessagesOfASession(t *testing.T) {
 	})
 }
 
-// meeting has each Get that finds no session wait until two have.
+// meeting delays each Get that finds no session until two Gets have found none.
 type meeting struct {
 	*adk.Service
 	looked *sync.WaitGroup

@@ -41,25 +41,25 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// played is the result of a scenario's turn.
+// played is the result of one turn of a scenario.
 type played struct {
-	said    map[string][]string // what the runner gave, errors too, by author
+	said    map[string][]string // events and errors of the runner, by author
 	prompts map[string][][]*genai.Content
 	state   map[string]any
-	history map[string][]string // what people see, by author
+	history map[string][]string // the history, by author
 }
 
-// stage is the service on which a scenario is played.
+// stage is a service on which a scenario is played.
 type stage interface {
 	session.Service
 	plugins() []*plugin.Plugin
 	answers(msg *genai.Content)
-	between() // turns
-	after()   // an event
+	between() // called between turns
+	after()   // called after each event
 	history() session.Session
 }
 
-// reference is ADK's own service in memory.
+// reference is ADK's own service.
 type reference struct {
 	session.Service
 	t *testing.T
@@ -72,10 +72,10 @@ func (reference) after()                    {}
 
 func (r reference) history() session.Session { return get(r.t, r, "s") }
 
-// storage opens the store of the sessions, with its content.
+// storage opens a store. Each call opens the same content.
 type storage func() (*store.Store, error)
 
-// inFile is a storage in a file of its own.
+// inFile returns a storage in a new file.
 func inFile(t *testing.T) storage {
 	dir, err := os.MkdirTemp("", "patchlog")
 	no(t, err)
@@ -85,7 +85,7 @@ func inFile(t *testing.T) storage {
 	}
 }
 
-// ours is a service over a store or over a base. A restart opens the store, or wraps the base, again.
+// ours is an adk.Service over a store or over a base. At a restart, it opens the store again or wraps the base again.
 type ours struct {
 	*adk.Service
 	t       *testing.T
@@ -98,7 +98,7 @@ type ours struct {
 	see     func(compaction.Attempt[store.Key])
 }
 
-// newOurs makes a service over a store in a storage, or in memory, or over a base.
+// newOurs returns a service over the base, or over a store if base is nil.
 func newOurs(t *testing.T, base session.Service, in storage, r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
 	o := &ours{t: t, base: base, storage: in, restart: r, mode: mode, see: see}
 	o.open()
@@ -115,7 +115,7 @@ func (o *ours) open() {
 		o.db, err = store.OpenMemory(store.Options{})
 	}
 	no(o.t, err)
-	opts := adk.Options{Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { o.see(a) }, KeepInterruptedCalls: true} // as ADK does
+	opts := adk.Options{Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { o.see(a) }, KeepInterruptedCalls: true} // ADK's service leaves calls open too
 	if o.mode != nil {
 		opts.Compaction = o.mode.config()
 		opts.Compaction.Summarizer = adk.Summarizer(shortener{})
@@ -185,7 +185,7 @@ type request struct {
 	by       string
 }
 
-// play plays a scenario.
+// play plays the scenario and returns the result of each turn.
 func (s scenario) play(t *testing.T, on stage) (all []played) {
 	c := newCast(t, s.Root)
 	ctx := deterministic(t.Context())
@@ -213,8 +213,8 @@ func (s scenario) play(t *testing.T, on stage) (all []played) {
 	return all
 }
 
-// turn records the events of a run and returns the requests to the user among them. ADK itself
-// panics in places, such as when a loop agent's run ends because a prompt cannot be built.
+// turn records the events of a run. It returns the open requests to the user. It also records panics, because ADK
+// panics in some cases, for example if a loop agent cannot build a prompt.
 func (p *played) turn(events iter.Seq2[*session.Event, error], stop int, on stage) (open []request) {
 	fails := func(what string) { p.said["error"] = append(p.said["error"], anonymous(what)) }
 	defer func() {
@@ -244,7 +244,7 @@ func (p *played) turn(events iter.Seq2[*session.Event, error], stop int, on stag
 	return open
 }
 
-// message returns the user's message of a turn, and the requests that are open afterwards.
+// message returns the user's message of a turn, and the requests that are still open after it.
 func (u userTurn) message(n int, open []request) (*genai.Content, []request) {
 	if !u.Answer || len(open) == 0 {
 		words := question(n)
@@ -253,7 +253,7 @@ func (u userTurn) message(n int, open []request) (*genai.Content, []request) {
 		}
 		return genai.NewContentFromText(words, "user"), open
 	}
-	// The order is not deterministic where agents run in parallel.
+	// The order is not deterministic if agents run in parallel.
 	slices.SortStableFunc(open, func(a, b request) int { return strings.Compare(a.by, b.by) })
 	i := u.Pick % len(open)
 	r := open[i]
@@ -264,7 +264,7 @@ func (u userTurn) message(n int, open []request) (*genai.Content, []request) {
 	return response(r.id, r.name, of), append(append([]request{}, open[:i]...), open[i+1:]...)
 }
 
-// deterministic gives a context with ids and a clock of its own.
+// deterministic returns a context with a deterministic clock and deterministic ids.
 func deterministic(ctx context.Context) context.Context {
 	var mu sync.Mutex
 	n, now := 0, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -284,13 +284,13 @@ func deterministic(ctx context.Context) context.Context {
 
 var generated = regexp.MustCompile(`uuid-\d+-`)
 
-// anonymous removes generated ids: which of several parallel agents gets which id is not deterministic.
+// anonymous replaces generated ids. If agents run in parallel, it is not deterministic which agent gets which id.
 func anonymous(s string) string { return generated.ReplaceAllString(s, "uuid") }
 
 // transcript describes an event in words.
 func transcript(e *session.Event) string {
 	content, err := json.Marshal(e.Content)
-	var plain any // in memory, an argument may be a struct still
+	var plain any // before it is stored, an argument may be a struct
 	if err == nil {
 		err = json.Unmarshal(content, &plain)
 	}
@@ -305,33 +305,33 @@ func transcript(e *session.Event) string {
 		e.Actions.StateDelta, e.Actions.TransferToAgent, long, e.Output, e.ErrorCode, e.ErrorMessage))
 }
 
-// cast is the agents of a scenario.
+// cast contains the agents of a scenario.
 type cast struct {
 	t       *testing.T
 	root    agent.Agent
 	players map[string]*player
 }
 
-// player is a model that makes an agent's moves, whatever the prompt, so that a conversation is the
+// player is a model that makes the moves of an agent. Its moves do not depend on the prompt, so a conversation is the
 // same on each service. It records its prompts.
 type player struct {
 	role    role
 	targets []string // of a transfer
-	tasks   []string // that can be delegated
+	tasks   []string // agents to which it can delegate
 
 	mu     sync.Mutex
-	made   int // moves
-	inTurn int // moves of this turn that were no mere words
+	made   int // number of moves made
+	inTurn int // number of moves in this turn that are not plain text
 	told   recorder
 }
 
-// The most moves of an agent in a turn that are not plain text; it bounds the turn.
+// mostMoves limits the moves of an agent in a turn that are not plain text. So every turn ends.
 const mostMoves = 4
 
 func (*player) Name() string { return "player" }
 
-// GenerateContent makes the next move, but none in a run that its program has left: whether ADK's node then still asks is
-// decided by a select between two channels that are both ready.
+// GenerateContent makes the next move. It makes no move after the run's context has ended. In this case it is not
+// deterministic whether ADK calls the model, because ADK selects between two channels that are both ready.
 func (p *player) GenerateContent(ctx context.Context, req *model.LLMRequest, _ bool) responses {
 	if err := ctx.Err(); err != nil {
 		return func(yield func(*model.LLMResponse, error) bool) { yield(nil, err) }
@@ -348,7 +348,7 @@ func (p *player) GenerateContent(ctx context.Context, req *model.LLMRequest, _ b
 
 var errBroken = errors.New("the model is out of order")
 
-// newTurn returns the contents added to the prompt since the model's last call.
+// newTurn starts a turn and returns the prompts recorded in the previous turn.
 func (p *player) newTurn() [][]*genai.Content {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -392,7 +392,7 @@ func (p *player) answer() []*genai.Part {
 	return []*genai.Part{{Text: "says " + id("") + padding}}
 }
 
-// newCast makes a scenario's agents.
+// newCast creates the agents of a scenario.
 func newCast(t *testing.T, root role) *cast {
 	c := &cast{t: t, players: map[string]*player{}}
 	c.root = c.agent(root, nil, scenarioTools(t))
@@ -444,8 +444,8 @@ func (c *cast) one(r role, above *role, subs []agent.Agent, tools []tool.Tool) (
 	return llmagent.New(cfg)
 }
 
-// scenarioTools returns a tool that answers, at length if the key has certain digits, one that asks for confirmation,
-// and a long-running one.
+// scenarioTools returns a tool that answers, a tool that asks for confirmation, and a long-running tool. The first
+// tool returns a long answer for certain keys.
 func scenarioTools(t *testing.T) []tool.Tool {
 	t.Helper()
 	lookup := functionTool(t, functiontool.Config{Name: "lookup"}, func(ctx agent.Context, args lookupArgs) (map[string]string, error) {
@@ -466,10 +466,9 @@ func scenarioTools(t *testing.T) []tool.Tool {
 	return []tool.Tool{lookup, pay, tools(t)[2]}
 }
 
-// A conversation has the same events on ADK's in-memory service and on a store, with any set of agents
-// and any number of restarts of the program. With compaction, the agents' answers, the state and the
-// history for people are also the same. A model's API accepts each prompt if it accepts the prompt without
-// compaction, and each contains the user's question.
+// A conversation has the same events on ADK's in-memory service and on a store, for all kinds of agents and restarts.
+// With compaction, the agents' answers, the state and the history are the same. Each prompt contains the user's
+// question. If a model's API accepts a prompt without compaction, it also accepts the prompt with compaction.
 //
 // The long run: go test -run TestScenarios -rapid.checks=500
 func TestScenarios(t *testing.T) {
@@ -492,17 +491,17 @@ func TestScenariosOnPostgres(t *testing.T) {
 	})
 }
 
-// A conversation has the same events on a wrapped service as on the service alone.
+// A conversation has the same events on a service and on the wrapped service.
 //
 // The long run: go test -run TestScenariosWrapped -rapid.checks=500
 func TestScenariosWrapped(t *testing.T) {
 	playScenarios(t, "30", func(s scenario, total *counts) string { return s.compareWrapped(t, total) })
 }
 
-// playScenarios draws scenarios and compares each.
+// playScenarios generates scenarios and calls compare for each.
 func playScenarios(t *testing.T, checks string, compare func(scenario, *counts) string) {
 	quickly(t, checks)
-	log.SetOutput(io.Discard) // the runner's, of agents that it does not know
+	log.SetOutput(io.Discard) // discard the runner's messages about unknown agents
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	var total counts
 	rapid.Check(t, func(rt *rapid.T) {
@@ -514,12 +513,12 @@ func playScenarios(t *testing.T, checks string, compare func(scenario, *counts) 
 	t.Logf("%+v", total)
 }
 
-// counts counts what occurred in a run of scenarios.
+// counts contains totals over all scenarios of a test.
 type counts struct {
 	Prompts, Compacted, Summaries, Errors int
 }
 
-// quickly makes rapid draw the same few scenarios each time, unless -rapid.checks is given.
+// quickly makes rapid generate the same few scenarios each time, unless -rapid.checks is given.
 func quickly(t *testing.T, checks string) {
 	t.Helper()
 	if f := flag.Lookup("rapid.checks"); f.Value.String() != f.DefValue {
@@ -532,31 +531,30 @@ func quickly(t *testing.T, checks string) {
 	}
 }
 
-// opening opens the stage of a scenario.
+// opening creates the stage for a scenario.
 type opening func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours
 
-// compare plays the scenario on a store and returns the difference from ADK's in-memory service.
+// compare plays the scenario on a store and describes the difference from ADK's in-memory service. It returns "" if
+// there is none.
 func (s scenario) compare(t *testing.T, in func(restart) storage, total *counts) string {
 	return s.compareOn(t, session.InMemoryService(), total, func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
 		return newOurs(t, nil, in(r), r, mode, see)
 	})
 }
 
-// compareWrapped plays the scenario on wrapped services and returns how each differs from the
-// service alone.
+// compareWrapped plays the scenario on each service and on the wrapped service, and describes the difference.
 func (s scenario) compareWrapped(t *testing.T, total *counts) string {
 	for _, b := range bases {
 		if b.name == "sqlite" {
-			if len(s.Turns)%4 != 1 { // it takes its time
+			if len(s.Turns)%4 != 1 { // SQLite is slow
 				continue
 			}
-			if s.Root.parallel() { // whose agents race in ADK's session of it, which is not wrapped
+			if s.Root.parallel() { // parallel agents race for the base's session if it is not wrapped
 				continue
 			}
 			s.Compact = s.Compact[:1]
 			s.losesEmpty = true
-			// The service does not always return a value as it was appended, so that a run
-			// after a restart may differ.
+			// The base does not return all values unchanged, so a restart within a turn may change the run.
 			s.Restart = slices.Clone(s.Restart)
 			for i, r := range s.Restart {
 				if r == within {
@@ -574,15 +572,15 @@ func (s scenario) compareWrapped(t *testing.T, total *counts) string {
 	return ""
 }
 
-// compareOn plays the scenario without and with compaction and returns the difference from
-// the reference.
+// compareOn plays the scenario without and with compaction, and describes the difference from the reference.
 func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, open opening) string {
 	want := s.play(t, reference{like, t})
-	// If a parallel agent fails, how far the others get is not deterministic.
+	// After a parallel agent has failed, it is not deterministic how far the other agents get.
 	if failed := slices.IndexFunc(want, func(p played) bool { return len(p.said["error"]) > 0 }); failed >= 0 && s.Root.parallel() {
 		want, s.Turns = want[:failed], s.Turns[:failed]
 	}
-	// ADK leaves out of a prompt the events between a call and its last response.
+	// ADK omits the events between a call and its last response from a prompt. So said collects the parts of all
+	// prompts.
 	said := map[string]bool{}
 	for _, p := range want {
 		total.Errors += len(p.said["error"])
@@ -628,7 +626,7 @@ func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, o
 	return ""
 }
 
-// differs describes the difference from the result of another service.
+// differs describes the difference from the result on another service, without compaction.
 func (p played) differs(q played, parallel, losesEmpty bool) string {
 	if problem := p.findDifference(q); problem != "" {
 		return problem
@@ -643,8 +641,8 @@ func (p played) differs(q played, parallel, losesEmpty bool) string {
 	return ""
 }
 
-// findDifference describes the first difference in the authors' texts, the history for people, the state,
-// or the number of prompts. It returns "" if there is none.
+// findDifference describes the first difference in the agents' events, in the history, in the state or in the number
+// of prompts. It returns "" if there is none.
 func (p played) findDifference(q played) string {
 	for what, pair := range map[string][2]map[string][]string{"said": {p.said, q.said}, "history": {p.history, q.history}} {
 		names := slices.Concat(slices.Collect(maps.Keys(pair[0])), slices.Collect(maps.Keys(pair[1])))
@@ -665,7 +663,7 @@ func (p played) findDifference(q played) string {
 	return ""
 }
 
-// changed describes a difference of a compacted turn that is not allowed.
+// changed describes the first difference that compaction must not cause.
 func (p played) changed(q played, turn int, said map[string]bool, total *counts) string {
 	if problem := p.findDifference(q); problem != "" {
 		return problem
@@ -686,8 +684,8 @@ func (p played) changed(q played, turn int, said map[string]bool, total *counts)
 	return ""
 }
 
-// worse lists the faults of a compacted prompt that the other prompt does not have: what it lacks of
-// this turn, and calls and responses that never occurred.
+// worse returns a fault of a compacted prompt that the prompt without compaction does not have. Faults are: an API
+// would reject the prompt, the user's message of this turn is missing, or a call or response never occurred.
 func worse(want, got []*genai.Content, turn int, said map[string]bool) string {
 	faults := map[string]int{}
 	for _, f := range faultsOf(want) {
@@ -711,7 +709,7 @@ func worse(want, got []*genai.Content, turn int, said map[string]bool) string {
 			if len(words) > patch.RunesPerToken*recall.MinResultTokens+200 {
 				return "has a long result"
 			}
-			continue // which has been shortened
+			continue // a shortened result
 		}
 		if strings.HasPrefix(words, "{") && !said[words] {
 			return fmt.Sprintf("has %s, which nobody said", words)
@@ -720,7 +718,7 @@ func worse(want, got []*genai.Content, turn int, said map[string]bool) string {
 	return ""
 }
 
-// parts describes a prompt's parts in words.
+// parts describes the parts of a prompt.
 func parts(prompt []*genai.Content) map[string]bool {
 	all := map[string]bool{}
 	for _, c := range prompt {
@@ -742,8 +740,8 @@ func part(p *genai.Part) string {
 	return anonymous(string(raw))
 }
 
-// inWords describes a prompt for messages and comparison, sorted unless its order is deterministic. ADK's service on SQL
-// loses empty results: it gives them back as none, and a wrapper of it only after a restart.
+// inWords describes a prompt. The result is sorted if the order is not deterministic. losesEmpty ignores empty
+// results, which ADK's SQL service does not store.
 func inWords(prompt []*genai.Content, unordered, losesEmpty bool) (out []string) {
 	for _, c := range prompt {
 		var parts []string
@@ -762,13 +760,13 @@ func inWords(prompt []*genai.Content, unordered, losesEmpty bool) (out []string)
 	return out
 }
 
-// faultsOf lists the reasons for which a model's API would refuse a prompt.
+// faultsOf lists the reasons for which a model's API would reject a prompt.
 func faultsOf(prompt []*genai.Content) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if len(prompt) == 0 {
 		fault("is empty")
 	}
-	var open []string // calls of the content before
+	var open []string // calls in the previous content
 	before := "nothing"
 	for _, c := range prompt {
 		var calls, responses []string
@@ -811,18 +809,18 @@ func faultsOf(prompt []*genai.Content) (faults []string) {
 	return faults
 }
 
-// scenario is a conversation: who takes part, what each model answers with, and what the
-// user says. It is drawn before it is played, so that every service gets the same one.
+// scenario is a conversation: the agents, the moves of their models, and the messages of the user. It is generated
+// before it is played, so every service plays the same conversation.
 type scenario struct {
 	Root    role
 	Turns   []userTurn
 	Compact []compactionMode
 	Restart []restart
 
-	losesEmpty bool // the service that is wrapped gives an empty result back as none
+	losesEmpty bool // the wrapped service does not store empty results
 }
 
-// role is an agent and those below it.
+// role is an agent with its sub-agents.
 type role struct {
 	Name  string
 	Kind  kind
@@ -846,55 +844,55 @@ const (
 type move string
 
 const (
-	tells    move = "tells"     // at length
-	tiny     move = "tiny"      // in a word
+	tells    move = "tells"     // a long text
+	tiny     move = "tiny"      // one word
 	looksUp  move = "looks up"  // calls a tool
-	twice    move = "twice"     // calls two tools at once
-	pays     move = "pays"      // calls a tool that wants confirmation
-	paysBoth move = "pays both" // two such calls at once
-	paysAnd  move = "pays and"  // one such call and another
+	twice    move = "twice"     // calls two tools in parallel
+	pays     move = "pays"      // calls a tool that requires confirmation
+	paysBoth move = "pays both" // two such calls in parallel
+	paysAnd  move = "pays and"  // one such call and another call
 	asks     move = "asks"      // calls a long-running tool
-	asksBoth move = "asks both" // two such calls at once
-	asksAnd  move = "asks and"  // one such call and another
-	transfer move = "transfer"  // to the next agent that there is
+	asksBoth move = "asks both" // two such calls in parallel
+	asksAnd  move = "asks and"  // one such call and another call
+	transfer move = "transfer"  // to the next possible agent
 	delegate move = "delegate"  // to a task agent
-	finishes move = "finishes"  // the task
-	bungles  move = "bungles"   // finish_task with arguments that are refused
-	breaks   move = "breaks"    // the model fails
+	finishes move = "finishes"  // finishes its task
+	bungles  move = "bungles"   // calls finish_task with invalid arguments
+	breaks   move = "breaks"    // the model returns an error
 )
 
-// calls are the tools that moves call.
+// calls maps moves to the tools that they call.
 var calls = map[move][]string{
 	looksUp: {"lookup"}, twice: {"lookup", "lookup"},
 	pays: {"pay"}, paysBoth: {"pay", "pay"}, paysAnd: {"pay", "lookup"},
 	asks: {"approve"}, asksBoth: {"approve", "approve"}, asksAnd: {"lookup", "approve"},
 }
 
-// userTurn is a message of the user. Answer picks one of the requests that are open; where
-// there is none, the user says something.
+// userTurn is a message of the user. With Answer, the message answers the open request that Pick selects, or is
+// ordinary text if no request is open.
 type userTurn struct {
 	Answer  bool
 	Pick    int
 	Confirm bool
 	Long    bool
-	Stop    int // after so many events the program ends; 0: it does not
+	Stop    int // number of events after which the program ends; 0: it does not end
 }
 
-// restart says when the program is restarted.
+// restart determines when the program is restarted.
 type restart string
 
 const (
 	never  restart = "never"
 	turns  restart = "between turns"
-	within restart = "within turns" // at each third append
+	within restart = "within turns" // at every third append
 )
 
-// compactionMode is how sessions are compacted.
+// compactionMode configures compaction.
 type compactionMode struct {
 	Interval, Overlap int
 	Threshold, Retain int
 	Plugin            bool
-	AtOnce            bool // the background comes to rest after each event, not only after each turn
+	AtOnce            bool // wait for background compaction after each event, and not only after each turn
 }
 
 func (m compactionMode) config() compaction.Config {
@@ -917,9 +915,8 @@ func (r role) parallel() bool {
 	return false
 }
 
-// steady makes a role deterministic whose agents run in parallel. It removes moves whose outcome depends on how far
-// the others get when one fails, on which agent calls the confirmed tool, or on which event is the newest: there the
-// turn begins for an agent whose prompt has only the current turn.
+// steady removes what makes parallel agents nondeterministic. If an agent fails, it is undetermined how far the
+// others get. Confirmations and prompts with only the current turn depend on the order of events.
 func (r *role) steady() {
 	r.None = false
 	for i, m := range r.Moves {
@@ -935,7 +932,7 @@ func (r *role) steady() {
 	}
 }
 
-// drawScenario draws one.
+// drawScenario generates a scenario.
 func drawScenario(t *rapid.T) scenario {
 	d := drawing{t: t}
 	s := scenario{Root: d.root()}
@@ -974,7 +971,7 @@ func drawMode(t *rapid.T) compactionMode {
 	return m
 }
 
-// drawing draws agents and names them.
+// drawing generates agents and gives them names.
 type drawing struct {
 	t     *rapid.T
 	named int
@@ -996,7 +993,7 @@ func (d *drawing) root() role {
 
 var anyMove = []move{tells, tiny, looksUp, twice, pays, paysBoth, paysAnd, asks, asksBoth, asksAnd, breaks}
 
-// chatty draws an agent that talks, and its sub-agents.
+// chatty generates a chat agent with its sub-agents.
 func (d *drawing) chatty(depth int) role {
 	r := role{Name: d.name(), Kind: chatAgent, None: rapid.IntRange(0, 3).Draw(d.t, "none") == 0}
 	moves := slices.Clone(anyMove)
@@ -1015,21 +1012,21 @@ func (d *drawing) chatty(depth int) role {
 			}
 		}
 	}
-	if depth < 2 { // there may be an agent above to go back to
+	if depth < 2 { // there may be a parent agent to return to
 		moves = append(moves, transfer)
 	}
 	r.Moves = rapid.SliceOfN(rapid.SampledFrom(moves), 1, 12).Draw(d.t, "moves")
 	return r
 }
 
-// tasked draws an agent that does a task.
+// tasked generates a task agent.
 func (d *drawing) tasked() role {
 	r := role{Name: d.name(), Kind: taskAgent}
 	r.Moves = rapid.SliceOfN(rapid.SampledFrom([]move{tells, tiny, looksUp, twice, pays, asks, finishes, finishes, finishes, bungles}), 1, 8).Draw(d.t, "moves")
 	return r
 }
 
-// workflow draws an agent that runs others.
+// workflow generates an agent that runs other agents.
 func (d *drawing) workflow(k kind, depth int) role {
 	r := role{Name: d.name(), Kind: k}
 	for range rapid.IntRange(1, 3).Draw(d.t, "members") {
@@ -1042,7 +1039,7 @@ func (d *drawing) workflow(k kind, depth int) role {
 	return r
 }
 
-// String describes the scenario.
+// String returns the scenario as JSON.
 func (s scenario) String() string {
 	type plain scenario
 	text, err := json.MarshalIndent(plain(s), "", "  ")

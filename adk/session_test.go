@@ -66,21 +66,21 @@ func TestStateSetIsNeverStored(t *testing.T) {
 	fails(t, errOf(sess.State().Get("absent")), session.ErrStateKeyNotExist)
 	equal(t, "state of another", stateOf(get(t, svc, "s")), map[string]any{"k": 1})
 
-	// A temp: key may hold anything.
+	// A temp: key may have a value of any type.
 	no(t, svc.AppendEvent(t.Context(), sess, delta("e1", map[string]any{"temp:conn": make(chan int)})))
-	// What an event says comes after what was set.
+	// A later event overrides Set.
 	no(t, svc.AppendEvent(t.Context(), sess, delta("e2", map[string]any{"k": 3})))
 	got, err := sess.State().Get("k")
 	no(t, err)
 	equal(t, "k", got, any(3))
-	// A value of a type that does not come back is there as it is while the run lasts.
+	// Until the run ends, the session shows a value with its Go type, even if the log cannot keep this type.
 	no(t, svc.AppendEvent(t.Context(), sess, delta("e3", map[string]any{"k": mood("glad")})))
 	got, err = sess.State().Get("k")
 	no(t, err)
 	equal(t, "k in the run", got, any(mood("glad")))
 	equal(t, "state of another", stateOf(get(t, svc, "s")), map[string]any{"k": "glad"})
 
-	// An iteration goes over the state as it was.
+	// An iteration yields the state as of its start.
 	before := stateOf(sess)
 	for key := range sess.State().All() {
 		no(t, sess.State().Set(key+"+", 0))
@@ -88,7 +88,7 @@ func TestStateSetIsNeverStored(t *testing.T) {
 	equal(t, "keys", len(stateOf(sess)), 2*len(before))
 }
 
-// A session that was got with a filter goes on from what that chose.
+// A session from a Get with a filter continues from the selected events.
 func TestFilteredSessions(t *testing.T) {
 	onStoreAnd(t, bases[:1], adk.Options{}, testFilteredSessions)
 }
@@ -127,7 +127,7 @@ func testFilteredSessions(t *testing.T, svc *adk.Service) {
 			id := "new " + c.name
 			no(t, svc.AppendEvent(t.Context(), r.Session, text(id, "user", "x")))
 			equal(t, "events after an append", ids(r.Session), append(c.want[:n:n], id))
-			// What is patched away goes, what comes in its place is new.
+			// A patch hides a selected event. An inserted event counts as logged after the Get.
 			from := r.Session.(*adk.Session).View().Len() - 1
 			no(t, errOf(svc.ApplyPatch(t.Context(), r.Session, []*patch.PatchEvent{patch.NewSplice(from, 1)}, store.PatchOptions{})))
 			equal(t, "events after a patch", ids(r.Session), c.want[:n])
@@ -164,7 +164,7 @@ func summary(t *testing.T, words string) *patch.Event {
 	return p
 }
 
-// A patch that lands during a run neither makes the next append fail nor stays unseen.
+// After a patch that is logged during a run, the next append succeeds, and the session shows the effect of the patch.
 func TestPatchMeanwhile(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {
 		ctx := t.Context()
@@ -190,7 +190,7 @@ func TestPatchMeanwhile(t *testing.T) {
 		equal(t, "events after a cut", ids(run), []string{"e4"})
 		equal(t, "state after a cut", stateOf(run), map[string]any{"temp:t": 1})
 
-		// The other session has not seen that.
+		// The other session has not seen the patch.
 		before := ids(other)
 		fails(t, errOf(s.now().ApplyPatch(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
 		fails(t, errOf(s.now().Preview(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
@@ -224,8 +224,7 @@ func TestPatchMeanwhile(t *testing.T) {
 	})
 }
 
-// A session that was deleted is gone for those who hold it, also if there is a new one
-// of its name.
+// A Session of a deleted session fails with ErrNotFound, even if a new session has the same id.
 func TestDeletedAndCreatedAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {
 		ctx := t.Context()
@@ -245,7 +244,7 @@ func TestDeletedAndCreatedAgain(t *testing.T) {
 	})
 }
 
-// Several goroutines use one session while others use the same log through their own.
+// Goroutines use one session concurrently, while other sessions append to the same log.
 func TestConcurrentUse(t *testing.T) {
 	t.Run("store", func(t *testing.T) { testConcurrentUse(t, inMemory(t), nil) })
 	onEachBase(t, func(t *testing.T, base session.Service, _ *adk.Service) {
@@ -276,7 +275,7 @@ func testConcurrentUse(t *testing.T, svc *adk.Service, base session.Service) {
 				for e := range sess.Events().All() {
 					own = own || e.ID == id
 					if sess != shared {
-						e.Content.Parts[0].Text = "scribbled" // its own
+						e.Content.Parts[0].Text = "scribbled" // the reader's own copy
 					}
 				}
 				if v, err := sess.State().Get(fmt.Sprint("k", w)); !own || err != nil || v != i {
@@ -312,8 +311,8 @@ func testConcurrentUse(t *testing.T, svc *adk.Service, base session.Service) {
 	}
 }
 
-// An append that fails leaves the session as it was. Both a failed and a successful append can be repeated, but an
-// append of another event with the same id is refused.
+// After a failed append, the session is unchanged. Failed and successful appends can be retried, but another event
+// with the same id is refused.
 func TestAppendThatFails(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -339,7 +338,7 @@ func TestAppendThatFails(t *testing.T) {
 			no(t, svc.AppendEvent(t.Context(), sess, e))
 			equal(t, "events after a retry", ids(get(t, svc, "s")), []string{e.ID})
 			equal(t, "state after a retry", stateOf(sess), map[string]any{"k": 1, "temp:t": 1})
-			no(t, svc.AppendEvent(t.Context(), sess, e)) // again
+			no(t, svc.AppendEvent(t.Context(), sess, e)) // retry
 			equal(t, "events after another one", ids(sess), []string{e.ID})
 			e.Author = "another"
 			err := svc.AppendEvent(t.Context(), sess, e)
@@ -351,8 +350,7 @@ func TestAppendThatFails(t *testing.T) {
 	}
 }
 
-// An imported event that ADK cannot read in full is shown as far as it can, and reported
-// once.
+// If ADK cannot read some fields of an imported event, the session shows the other fields, and one warning is logged.
 func TestForeignEventIsReported(t *testing.T) {
 	var log bytes.Buffer
 	s := inMemoryStore(t)
@@ -374,15 +372,13 @@ func TestForeignEventIsReported(t *testing.T) {
 		if !strings.Contains(err.Error(), "errorCode") {
 			t.Errorf("the error %q does not name the field", err)
 		}
-		e.Timestamp = time.Time{} // when it was imported
+		e.Timestamp = time.Time{} // the time of the import
 		equal(t, "event", e, &session.Event{ID: "e", Author: "user", LLMResponse: model.LLMResponse{ModelVersion: "m"}})
 	}
 	fails(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(0, 2)}, store.PatchOptions{})), fold.ErrOutOfRange)
 }
 
-// A session was updated when its newest event says that it came, or when it was created by
-// the platform's clock: as with ADK's service in memory, at every step, through the handle
-// and got anew.
+// At each step, LastUpdateTime is equal to that of ADK's in-memory service, for an old and for a new Session.
 func TestLastUpdateTimeIsADKs(t *testing.T) {
 	early := time.Date(2020, 1, 2, 3, 4, 5, 678_901_234, time.UTC)
 	ctx := platform.WithTimeProvider(context.Background(), func() time.Time { return early })
@@ -419,7 +415,7 @@ func TestLastUpdateTimeIsADKs(t *testing.T) {
 				no(t, own.AppendEvent(ctx, handles[1], e))
 				same("after " + e.ID)
 			}
-			// What patches hide or put in changes nothing.
+			// Patches do not change LastUpdateTime.
 			r, err := patch.NewEvent(patch.Fields{ID: "r", Author: "user", Timestamp: early.Add(time.Minute)})
 			no(t, err)
 			for _, p := range []*patch.PatchEvent{patch.NewSplice(3, 1, r), patch.NewSplice(0, 2)} {
@@ -431,11 +427,12 @@ func TestLastUpdateTimeIsADKs(t *testing.T) {
 	}
 }
 
-// Where ADK's service in memory refuses, ours does, in the same words. What else is refused names what is wrong.
+// The service rejects every request that ADK's in-memory service rejects, with the same text. Other rejected requests
+// name the reason.
 func TestRequestsThatAreRefused(t *testing.T) {
 	ctx := t.Context()
 	long := string(make([]byte, store.MaxKeyPartBytes+1))
-	foreign := map[bool]session.Session{true: create(t, session.InMemoryService(), "s", nil), false: create(t, inMemory(t), "s", nil)} // to ours: ADK's
+	foreign := map[bool]session.Session{true: create(t, session.InMemoryService(), "s", nil), false: create(t, inMemory(t), "s", nil)} // true: a session of ADK's service, for ours
 	e, partial := text("e", "user", "x"), text("p", "user", "x")
 	partial.Partial = true
 	request := func(r any) func(session.Service, session.Session) error {
@@ -463,7 +460,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		call func(s session.Service, its session.Session) error
 		want error
-		says string // "": as ADK's
+		says string // "": the same text as ADK
 	}{
 		"create without app":                {request(&session.CreateRequest{UserID: "user", SessionID: "s"}), store.ErrInvalid, ""},
 		"create without user":               {request(&session.CreateRequest{AppName: "app", SessionID: "s"}), store.ErrInvalid, ""},
@@ -518,8 +515,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Each method of the service refuses what is nil, and sessions of other services, by name. With a context that
-// has ended nothing is written, and a closed store is an error.
+// Each method returns an error that explains the reason for a nil argument, for a session of another service, for an
+// ended context, and for a closed store. With an ended context it writes nothing.
 func TestMethodsRefuse(t *testing.T) {
 	ctx, db := t.Context(), inMemoryStore(t)
 	svc := newService(t, db)
@@ -566,7 +563,7 @@ func TestMethodsRefuse(t *testing.T) {
 	equal(t, "events", ids(sess), []string{"e0"})
 }
 
-// ADK's own acceptance suite, on every backend, and on ADK's own services, wrapped.
+// ADK's acceptance suite passes on every backend, and on ADK's own services if they are wrapped.
 func TestServiceSuite(t *testing.T) {
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) {
@@ -586,7 +583,7 @@ func TestServiceSuite(t *testing.T) {
 	}
 }
 
-// The state that a session shows is that of the log, whatever Go types its own appends had.
+// A session shows the state of the log, even if its own appends had values of other Go types.
 func TestStateFollowsTheLog(t *testing.T) {
 	type order struct{ N int }
 	for name, svc := range map[string]*adk.Service{"store": inMemory(t), "wrapped": wrap(t, session.InMemoryService(), adk.Options{})} {
@@ -618,7 +615,7 @@ func TestStateFollowsTheLog(t *testing.T) {
 	}
 }
 
-// A session that is not there is an error of ADK's, where ADK has one.
+// If ADK has an error for a missing session, the service's error matches it.
 func TestADKErrors(t *testing.T) {
 	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
 		sess := create(t, s, "s", nil)
@@ -634,14 +631,14 @@ func TestADKErrors(t *testing.T) {
 			fails(t, err, errADK)
 		}
 		err := s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"})
-		if _, wrapped := s.Base(); !wrapped { // what a base says is the base's
+		if _, wrapped := s.Base(); !wrapped { // the base's error is returned unchanged
 			fails(t, err, store.ErrNotFound)
 			fails(t, err, errADK)
 		}
 	})
 }
 
-// Options that say nothing sensible are refused, and named.
+// Validate rejects invalid options and names them.
 func TestOptionsAreValidated(t *testing.T) {
 	for _, c := range []struct {
 		field string
@@ -667,7 +664,7 @@ func TestOptionsAreValidated(t *testing.T) {
 	fails(t, errOf(adk.Summarizer(nil).Summarize(t.Context(), compaction.Request{})), patch.ErrInvalid)
 }
 
-// Patches of one call are logged together or not at all, and may split calls from their responses if that is meant.
+// Patches of one call are logged together or not at all. With AllowOrphans they may separate calls from responses.
 func TestPatchesOfOneCall(t *testing.T) {
 	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		sess := create(t, s, "s", nil)

@@ -22,7 +22,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// recording returns providers and what they record.
+// recording returns providers together with their recorded spans and metrics.
 func recording() (adk.Telemetry, *tracetest.InMemoryExporter, *metric.ManualReader) {
 	spans, reader := tracetest.NewInMemoryExporter(), metric.NewManualReader()
 	return adk.Telemetry{TracerProvider: trace.NewTracerProvider(trace.WithSyncer(spans)), MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}, spans, reader
@@ -64,7 +64,7 @@ func TestTelemetry(t *testing.T) {
 	})
 }
 
-// Attempts to compact are reported, those of a run as part of what the run does.
+// Attempts to compact are reported. An attempt during a run belongs to the run's trace.
 func TestCompactionTelemetry(t *testing.T) {
 	telemetry, spans, reader := recording()
 	failing := true
@@ -114,7 +114,7 @@ func TestCompactionTelemetry(t *testing.T) {
 	}
 }
 
-// A veto has an error type of its own, whatever the error is.
+// A veto is reported with the error type "vetoed", whatever error the hook returned.
 func TestVetoTelemetry(t *testing.T) {
 	telemetry, _, reader := recording()
 	svc := compacted(t, adk.Options{
@@ -130,7 +130,7 @@ func TestVetoTelemetry(t *testing.T) {
 	}
 }
 
-// linesOf returns spans with their attributes, but for ids that are drawn.
+// linesOf describes spans and their attributes, except generated ids.
 func linesOf(spans tracetest.SpanStubs) (lines []string) {
 	for _, s := range spans {
 		line := s.Name
@@ -147,8 +147,7 @@ func linesOf(spans tracetest.SpanStubs) (lines []string) {
 	return lines
 }
 
-// collect returns what was measured: counters with their sums, histograms with how many
-// values they have.
+// collect returns the metrics: the sums of counters and the counts of histograms.
 func collect(t *testing.T, reader *metric.ManualReader) (out []string) {
 	t.Helper()
 	var all metricdata.ResourceMetrics

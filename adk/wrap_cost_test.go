@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// countedBase counts what is read of a base.
+// countedBase counts reads of a base.
 type countedBase struct {
 	session.Service
 
@@ -26,7 +26,7 @@ type countedBase struct {
 type readCost struct {
 	whole  int // Gets of all events
 	gets   int // Gets with a filter
-	events int // that these returned
+	events int // events returned by Gets with a filter
 }
 
 func (c *countedBase) Get(ctx context.Context, r *session.GetRequest) (*session.GetResponse, error) {
@@ -45,7 +45,7 @@ func (c *countedBase) Get(ctx context.Context, r *session.GetRequest) (*session.
 	return resp, err
 }
 
-// of returns what a call costs.
+// of returns the reads that a call causes.
 func (c *countedBase) of(call func()) readCost {
 	c.mu.Lock()
 	c.cost = readCost{}
@@ -56,7 +56,8 @@ func (c *countedBase) of(call func()) readCost {
 	return c.cost
 }
 
-// What a call reads of the base does not depend on how much the session holds, nor on how many records the call looks at.
+// The number of events that a call reads from the base depends neither on the length of the session nor on the number
+// of records that the call uses.
 func TestWrapReadsDoNotGrow(t *testing.T) {
 	base := &countedBase{}
 	costs := map[string][]readCost{}

@@ -27,10 +27,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Two services that wrap one base, and a writer without, do what they like; appends fail
-// before and after they land; events of one time come in another order now and then. What
-// each shows is what the patches in the base say by the ids that they name, in the base's order,
-// nothing is lost or there twice, and what was refused has left no trace.
+// Two services wrap one base, and another writer appends to the base directly. Appends fail before and after they
+// take effect, and the order of events with equal times changes. Each service shows the base's events in the base's
+// order, with the patches applied to the events whose ids they name. No event is lost or duplicated, and a refused
+// write leaves no trace.
 //
 // The long run: go test -run TestWrapProperty -rapid.checks=2000
 func TestWrapProperty(t *testing.T) {
@@ -60,11 +60,11 @@ type world struct {
 	handles [2]*adk.Session
 	named   int
 	now     time.Time
-	acked   []string // events
+	acked   []string // ids of events whose append succeeded
 	initial map[string]patch.Value
-	created map[string]any // the state in the base
-	began   bool           // through a wrapper
-	others  int            // so many events were appended by others in the meantime
+	created map[string]any // the state in the base at creation
+	began   bool           // the session was created through a wrapper
+	others  int            // number of events that other writers appended during the current call
 }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
@@ -128,7 +128,7 @@ func (w *world) name(what string) string {
 
 func (w *world) one(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "which") }
 
-// event draws an event for a session. Clocks stand still and step back.
+// event generates an event for a session. Its time may equal or precede the previous time.
 func (w *world) event(t *rapid.T, visible []*patch.Event) *session.Event {
 	step := rapid.SampledFrom([]time.Duration{0, 0, 0, 1500, time.Second, -time.Second, 300 * time.Nanosecond}).Draw(t, "step")
 	w.now = w.now.Add(step)
@@ -143,8 +143,8 @@ func (w *world) fail(t *rapid.T) {
 	w.base.fails = rapid.SampledFrom([][]failing{nil, nil, nil, nil, {before}, {afterward}, {not, before}, {not, afterward}}).Draw(t, "fails")
 }
 
-// meanwhile lets another writer in between, when a service has read and is about to append.
-// It returns what is to be done afterwards.
+// meanwhile lets another writer act after a service has read the base and before it appends. after finishes the
+// arrangement.
 func (w *world) meanwhile(t *rapid.T, i int) (after func()) {
 	other := w.wraps[1-i]
 	added := 0
@@ -190,9 +190,9 @@ func (w *world) append(t *rapid.T) {
 		t.Fatalf("event %q was acknowledged and is not there", e.ID)
 	case err != nil && landed:
 		t.Fatalf("event %q is there, but the error is %v", e.ID, err)
-	case errors.Is(err, fold.ErrOrphanedCall): // a call that it answers cannot be brought back
+	case errors.Is(err, fold.ErrOrphanedCall): // there is no valid place for the answered call
 	case errors.Is(err, store.ErrOutcomeUnknown) && w.others > 0 && w.base.hasTwin(e): // the base may have changed the id
-	case err != nil && !(fails && errors.Is(err, errShaky)): // a session that is stale is read again
+	case err != nil && !(fails && errors.Is(err, errShaky)): // a stale session is read again
 		t.Fatalf("event %q: %v", e.ID, err)
 	case err == nil:
 		w.acked = append(w.acked, e.ID)
@@ -204,7 +204,7 @@ func (w *world) append(t *rapid.T) {
 			t.Fatal(err)
 		}
 		again := slices.DeleteFunc(w.base.ids(), func(id string) bool { return id != e.ID })
-		if len(again) != 1 { // it may bring back a call that it answers
+		if len(again) != 1 { // it may restore a call that it answers
 			t.Fatalf("a retry of %q was logged", e.ID)
 		}
 	}
@@ -235,7 +235,7 @@ func (w *world) patch(t *rapid.T) {
 	}
 }
 
-// meant checks that a patch took out what its author saw at its indices, and nothing else.
+// meant checks that a patch removed the events at its author's indices, and no other events.
 func (w *world) meant(t *rapid.T, p *patch.PatchEvent, before, after fold.View) {
 	saw, now := idsOf(before.Events()), idsOf(after.Events())
 	start, end := 0, 0
@@ -245,8 +245,8 @@ func (w *world) meant(t *rapid.T, p *patch.PatchEvent, before, after fold.View) 
 	case patch.TruncateBefore:
 		end = slices.Index(saw, p.EventID())
 	}
-	// Where the base has given events otherwise since, earlier patches may apply that did not,
-	// or the other way round; what this one took out is out all the same.
+	// If the base has changed the order of the first events, other patches may now apply. But the events that this
+	// patch removed must be absent in any case.
 	same := before.Creation() == after.Creation()
 	for i, id := range saw {
 		if goes := start <= i && i < end; slices.Contains(now, id) == goes && (goes || same) {
@@ -283,7 +283,7 @@ func (w *world) rewind(t *rapid.T) {
 	})
 }
 
-// patching is what a patch that was accepted or refused leaves.
+// patching applies a patch and checks what an accepted or refused patch leaves in the base.
 func (w *world) patching(t *rapid.T, i int, do func() error) error {
 	before := w.base.ids()
 	w.fail(t)
@@ -300,7 +300,7 @@ func (w *world) patching(t *rapid.T, i int, do func() error) error {
 		if w.others == 0 {
 			w.same(t, w.wraps[i], w.handles[i])
 		}
-	case errors.Is(err, store.ErrConflict) && len(after) == len(before)+w.others+1: // it lost
+	case errors.Is(err, store.ErrConflict) && len(after) == len(before)+w.others+1: // another patch was first
 	case len(after) != len(before)+w.others:
 		t.Fatalf("a patch was refused (%v), and left something", err)
 	case errors.Is(err, errShaky), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrInvalid), errors.Is(err, fold.ErrOutOfRange),
@@ -338,7 +338,7 @@ func (w *world) again(t *rapid.T) {
 
 func (w *world) restart(t *rapid.T) { w.wrap(t, w.one(t)) }
 
-// check compares what each service shows with what the base says.
+// check compares what each service shows with the content of the base.
 func (w *world) check(t *rapid.T) {
 	ids := w.base.ids()
 	seen := map[string]int{}
@@ -358,8 +358,7 @@ func (w *world) check(t *rapid.T) {
 	w.same(t, fresh, w.get(t, fresh))
 }
 
-// What a base says means the same in whatever order it becomes known, and however much of it
-// at a time.
+// The content of the base has the same meaning, in whatever order and in whatever portions a service reads it.
 func TestWrapArrivals(t *testing.T) {
 	quickly(t, "50")
 	rapid.Check(t, func(rt *rapid.T) {
@@ -390,18 +389,17 @@ func TestWrapArrivals(t *testing.T) {
 	})
 }
 
-// revert0 is revert, if there is a patch.
+// revert0 calls revert if there is a patch.
 func (w *world) revert0(t *rapid.T) {
 	for _, id := range w.base.ids() {
-		if strings.Contains(id, "-") { // a UUID, of a carrier
+		if strings.Contains(id, "-") { // a UUID, so the event carries patches
 			w.revert(t)
 			return
 		}
 	}
 }
 
-// same compares a session with what the base's patches say by ids, with events of one time
-// in the order in which the session has them.
+// same compares a session with byIDs. Events with equal times are in the session's order.
 func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 	t.Helper()
 	var order []*patch.Event
@@ -445,7 +443,7 @@ func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 		}
 	}
 	gotState := maps.Collect(h.View().Values())
-	if !w.began { // which of the keys it began with a service knows, depends on when it first read them
+	if !w.began { // the initial state that a service computes depends on when it first read the session
 		for key := range w.initial {
 			if set[key] {
 				delete(gotState, key)
@@ -461,7 +459,7 @@ func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 	if len(skipped) != left {
 		t.Fatalf("%d patches are skipped, by ids %d", len(skipped), left)
 	}
-	// The log that it shows is one that folds to the same.
+	// The records of the log fold to the same result.
 	ref := fuzz.NewReference(initial)
 	for _, r := range records {
 		ref.Apply(r)
@@ -487,7 +485,7 @@ func (s *shaky) ids() (ids []string) {
 	return ids
 }
 
-// saidCarrier is what an event in the base says about patches.
+// saidCarrier is the decoded content of an event that carries patches.
 type saidCarrier struct {
 	id      string
 	at      time.Time
@@ -513,8 +511,8 @@ func saidBy(t *rapid.T, e *session.Event) (c saidCarrier, ok bool) {
 	return c, true
 }
 
-// byIDs is what patches say about events by the ids that they name, plainly: each applies as a whole
-// where the base has it, or not at all.
+// byIDs applies patches by the ids that they name, in the simplest way. The patches of one event apply together, or
+// not at all.
 func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, all session.Events) (visible []string, pinned []bool, state map[string]patch.Value, left int) {
 	var records []patch.Record
 	fold := func(records []patch.Record) *fuzz.Reference {
@@ -540,7 +538,7 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, al
 				start, found := place(ref.Visible(), p.Place.Before, p.Place.Events)
 				if _, indexed := fields["start"]; indexed {
 					fields["start"] = fmt.Append(nil, start)
-				} else { // all in front of an event
+				} else { // truncate_before: all events before an event
 					found = found && start == 0 && len(ref.Visible()) > len(p.Place.Events) &&
 						fmt.Sprintf("%q", ref.Visible()[len(p.Place.Events)].ID()) == string(fields["eventId"])
 				}
@@ -566,7 +564,8 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, al
 	return idsOf(slices.All(ref.Visible())), ref.Pinned(), ref.State(), left
 }
 
-// place finds where the events with the ids are adjacent, in any order, or else the event before.
+// place returns the index at which the events with the given ids are adjacent, in any order. If ids is empty, it
+// returns the index after the event before.
 func place(visible []*patch.Event, before string, ids []string) (int, bool) {
 	now := idsOf(slices.All(visible))
 	if len(ids) == 0 {
@@ -582,26 +581,26 @@ func place(visible []*patch.Event, before string, ids []string) (int, bool) {
 	return 0, false
 }
 
-// shaky is a session service of many habits, each of which some service has.
+// shaky is a session service with configurable peculiarities. Each of them occurs in some real service.
 type shaky struct {
-	timed  bool // orders events by time, those of one time in any order
-	strict bool // refuses a session that has not seen what was appended last
-	coarse bool // cuts times off at microseconds
-	lossy  bool // gives back what JSON says
-	rename bool // gives events ids of its own
+	timed  bool // orders events by time; events with equal times are in any order
+	strict bool // rejects an append through a session that is not up to date
+	coarse bool // truncates times to microseconds
+	lossy  bool // returns values after a round trip through JSON
+	rename bool // assigns its own ids to events
 	whole  bool // ignores filters
 
 	mu        sync.Mutex
 	sessions  map[string]*shakySession
-	fails     []failing // the next appends
+	fails     []failing // how the next appends fail
 	meanwhile func()    // called once, before the next append
 	down      bool
 	appends   int
-	given     int    // events that were read
-	order     uint64 // of events of one time, until it is another
+	given     int    // number of events that were read
+	order     uint64 // determines the order of events with equal times
 }
 
-// failing is how an append fails.
+// failing is a way in which an append fails.
 type failing string
 
 const (
@@ -614,12 +613,12 @@ const (
 var errShaky = errors.New("the service fails")
 
 type shakySession struct {
-	broken   bool // by a panic
+	broken   bool // a panic occurred
 	id, user string
 	events   []*session.Event
 	state    map[string]any
 	updated  time.Time
-	last     *shakySession // as it was read: what it was read from
+	last     *shakySession // the stored session that was read
 }
 
 func (s *shakySession) ID() string                { return s.id }
@@ -646,7 +645,7 @@ func (s shakyState) Get(key string) (any, error) {
 func (s shakyState) Set(key string, v any) error { s[key] = v; return nil }
 func (s shakyState) All() iter.Seq2[string, any] { return maps.All(s) }
 
-// through is a value as it comes back.
+// through returns a value in the form in which the service returns it.
 func through[T any](s *shaky, v T) (out T) {
 	if !s.lossy {
 		return v
@@ -676,7 +675,7 @@ func (s *shaky) Create(_ context.Context, r *session.CreateRequest) (*session.Cr
 	return &session.CreateResponse{Session: s.read(s.sessions[r.SessionID])}, nil
 }
 
-// read gives a session as it is.
+// read returns a copy of a stored session.
 func (s *shaky) read(of *shakySession) *shakySession {
 	events := slices.Clone(of.events)
 	if s.timed {
@@ -735,7 +734,7 @@ func (s *shaky) Delete(_ context.Context, r *session.DeleteRequest) error {
 	return nil
 }
 
-// hasTwin reports whether the base has another event of the same author, invocation, branch and time.
+// hasTwin reports whether the base has another event with the same author, invocation, branch and time.
 func (s *shaky) hasTwin(e *session.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -768,7 +767,7 @@ func (s *shaky) AppendEvent(_ context.Context, of session.Session, e *session.Ev
 	if len(s.fails) > 0 {
 		how, s.fails = s.fails[0], s.fails[1:]
 	}
-	read.events = append(read.events, e) // whatever comes of it
+	read.events = append(read.events, e) // in every case, even if the append fails
 	stored := s.sessions[read.id]
 	switch {
 	case how == panics:

@@ -45,7 +45,7 @@ func TestWrapRefuses(t *testing.T) {
 	}
 }
 
-// A patch is one event of the base, without content, which says in words what it removes.
+// A patch is one event of the base, without content. Its JSON describes what it removes.
 func TestWrapLeavesAnAuditLog(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		sess := create(t, s, "s", map[string]any{"k": "initial", "app:a": "x"})
@@ -71,7 +71,8 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 		equal(t, "seqs are the same", got.(*adk.Session).View().Creation(), sess.(*adk.Session).View().Creation())
 		equal(t, "time", got.LastUpdateTime().UTC(), timed(4, "", "").Timestamp)
 
-		// Cutting the first event drops its changes: k has its initial value again, and the value of the other event stays.
+		// Cutting the first event drops its changes. So k has its initial value again, and the other event's value
+		// stays.
 		no(t, errOf(s.ApplyPatch(t.Context(), got, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
 		equal(t, "state", stateOf(get(t, s, "s")), map[string]any{"k": "initial", "own": "set", "app:a": "x", "user:u": "shared"})
 		no(t, errOf(s.Revert(t.Context(), got, "cut")))
@@ -94,14 +95,14 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 				t.Errorf("%T", e.CustomMetadata["_patchlog"])
 			}
 		}
-		// Someone else who wraps it sees the same.
+		// Another wrapper of the base shows the same.
 		equal(t, "visible", ids(get(t, wrap(t, base, adk.Options{}), "s")), []string{"e1", "e2", "e3", "e4"})
 		equal(t, "state", stateOf(get(t, wrap(t, base, adk.Options{}), "s")), stateOf(get(t, s, "s")))
 	})
 }
 
-// A session begun without the wrapper is gone on with, and read again without it: a runner
-// gets the same either way.
+// A runner continues a session that was created without the wrapper, and another runner continues the result without
+// the wrapper. Both get the same events.
 func TestWrapInTheMiddle(t *testing.T) {
 	log.SetOutput(io.Discard)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
@@ -150,7 +151,7 @@ func TestWrapInTheMiddle(t *testing.T) {
 	}
 }
 
-// The key under which the initial state is kept is in nobody's way.
+// The reserved state key does not appear in sessions and cannot be set.
 func TestWrapReservesAKey(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		sess := create(t, s, "s", map[string]any{"k": "v"})
@@ -164,7 +165,7 @@ func TestWrapReservesAKey(t *testing.T) {
 		forged.CustomMetadata = map[string]any{"_patchlog": "{}"}
 		fails(t, s.AppendEvent(t.Context(), sess, forged), patch.ErrInvalid)
 		equal(t, "events", ids(sess), []string{})
-		// What has content is said, whatever its metadata are.
+		// An event with content is never read as patches, whatever its metadata.
 		e := timed(1, "e", "user")
 		e.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[]}`}
 		say(t, s, sess, e)
@@ -174,7 +175,7 @@ func TestWrapReservesAKey(t *testing.T) {
 	})
 }
 
-// Patches of one group are of one call.
+// Patches of one group must be logged in one call.
 func TestWrapGroups(t *testing.T) {
 	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) {
 		sess := create(t, s, "s", nil)
@@ -193,13 +194,13 @@ func TestWrapGroups(t *testing.T) {
 	})
 }
 
-// base is a service of ADK's, to be wrapped.
+// base is one of ADK's services, which tests wrap.
 type base struct {
 	name string
 	make func(t *testing.T) session.Service
 }
 
-// bases are ADK's own services. That on SQLite is slow, and orders events by their times.
+// bases are ADK's own services. The service on SQLite is slow, and orders events by time.
 var bases = []base{
 	{"memory", func(*testing.T) session.Service { return session.InMemoryService() }},
 	{"sqlite", func(t *testing.T) session.Service {
@@ -207,7 +208,7 @@ var bases = []base{
 	}},
 }
 
-// onSQLite is ADK's service on a file of SQLite's.
+// onSQLite returns ADK's service on an SQLite file.
 func onSQLite(t *testing.T, path string) session.Service {
 	t.Helper()
 	s, err := database.NewSessionService(sqlite.Open(path+"?_pragma=synchronous(off)&_pragma=journal_mode(memory)&_pragma=foreign_keys(on)"), &gorm.Config{Logger: logger.Discard, PrepareStmt: true, SkipDefaultTransaction: true})
@@ -223,7 +224,7 @@ func wrap(t *testing.T, base session.Service, opts adk.Options) *adk.Service {
 	return s
 }
 
-// onEachBase runs a test on each of the bases, wrapped.
+// onEachBase runs a test on each wrapped base.
 func onEachBase(t *testing.T, test func(t *testing.T, base session.Service, s *adk.Service)) {
 	for _, b := range bases {
 		t.Run(b.name, func(t *testing.T) {
@@ -233,7 +234,7 @@ func onEachBase(t *testing.T, test func(t *testing.T, base session.Service, s *a
 	}
 }
 
-// creations keeps what a base is asked to create.
+// creations records the request to create a session.
 type creations struct {
 	session.Service
 	asked session.CreateRequest
@@ -244,7 +245,7 @@ func (c *creations) Create(ctx context.Context, r *session.CreateRequest) (*sess
 	return c.Service.Create(ctx, r)
 }
 
-// The base gets all that a session is to be created with, also fields of a newer ADK, such as DisplayName.
+// The base gets the whole request, including fields of newer ADK versions, such as DisplayName.
 func TestWrapHandsOnRequests(t *testing.T) {
 	base := &creations{Service: session.InMemoryService()}
 	asked := session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s"}
@@ -254,11 +255,12 @@ func TestWrapHandsOnRequests(t *testing.T) {
 		}
 	}
 	no(t, errOf(wrap(t, base, adk.Options{}).Create(t.Context(), &asked)))
-	base.asked.State = nil // with the wrapper's key
+	base.asked.State = nil // contains the wrapper's key
 	equal(t, "request", base.asked, asked)
 }
 
-// A session that is deleted leaves neither its log nor its index in memory, whether the wrapper deletes it or finds it gone.
+// When a session has been deleted, its log and its index are removed from memory. This holds whether the wrapper
+// deletes the session or notices that the session is gone.
 func TestWrapForgetsDeletedSessions(t *testing.T) {
 	base := session.InMemoryService()
 	s := wrap(t, base, adk.Options{})
@@ -278,7 +280,7 @@ func TestWrapForgetsDeletedSessions(t *testing.T) {
 	}
 }
 
-// A read converts and folds what is new, and nothing else.
+// A read converts and folds only new events.
 func TestWrapReadsWhatIsNew(t *testing.T) {
 	base := session.InMemoryService()
 	s := wrap(t, base, adk.Options{})
@@ -298,7 +300,7 @@ func TestWrapReadsWhatIsNew(t *testing.T) {
 	}
 }
 
-// A base that fails: what it says reaches the caller, who can try again.
+// A base's error is returned to the caller, who can retry.
 func TestWrapFailingBase(t *testing.T) {
 	base := &shaky{strict: true}
 	s := wrap(t, base, adk.Options{})
@@ -323,21 +325,21 @@ func TestWrapFailingBase(t *testing.T) {
 	no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user"))) // a retry
 	fails(t, s.AppendEvent(t.Context(), sess, timed(4, "e3", "agent")), store.ErrDuplicateID)
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3"})
-	// An append that fails for a reason of its own is not tried again.
+	// An append that fails without another writer is not retried.
 	base.appends = 0
 	base.fails = []failing{before, before}
 	fails(t, s.AppendEvent(t.Context(), sess, timed(5, "e5", "user")), errShaky)
 	equal(t, "tries", base.appends, 1)
-	// One whose caller has gone may still be on its way.
+	// If the caller's context has ended, the append may still be in progress.
 	ctx, cancel := context.WithCancel(t.Context())
 	base.meanwhile = cancel
 	base.fails = []failing{before}
 	fails(t, s.AppendEvent(ctx, sess, timed(6, "e6", "user")), store.ErrOutcomeUnknown)
 	fails(t, s.AppendEvent(ctx, sess, timed(6, "e6", "user")), context.Canceled)
 	ctx, base.meanwhile = context.WithCancel(t.Context())
-	base.fails = []failing{afterward} // that one has landed can be seen
+	base.fails = []failing{afterward} // the append took effect, which the wrapper can see
 	no(t, s.AppendEvent(ctx, sess, timed(7, "e7", "user")))
-	// A base that panics leaves nothing locked.
+	// After a panic of the base, no lock is held.
 	func() {
 		defer func() { _ = recover() }()
 		base.fails = []failing{panics}
@@ -348,7 +350,7 @@ func TestWrapFailingBase(t *testing.T) {
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3", "e7", "e9"})
 }
 
-// listing lists a session that is gone.
+// listing also lists a session that no longer exists.
 type listing struct{ session.Service }
 
 func (l listing) List(ctx context.Context, r *session.ListRequest) (*session.ListResponse, error) {
@@ -360,7 +362,7 @@ func (l listing) List(ctx context.Context, r *session.ListRequest) (*session.Lis
 	return out, err
 }
 
-// A session that is deleted while others are listed is none of those.
+// List omits a session that is deleted while List runs.
 func TestWrapListsWhatIsThere(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, _ *adk.Service) {
 		create(t, base, "a", nil)
@@ -371,7 +373,7 @@ func TestWrapListsWhatIsThere(t *testing.T) {
 	})
 }
 
-// What JSON cannot carry is there as text, and nothing is lost for it.
+// A value that JSON cannot encode is shown as text, and the rest of the event is kept.
 func TestWrapStrangeValues(t *testing.T) {
 	var logged bytes.Buffer
 	base := session.InMemoryService()
@@ -420,7 +422,7 @@ func TestWrapStrangeValues(t *testing.T) {
 	sess := get(t, s, "s")
 	no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 9).WithState(patch.Keep)}, store.PatchOptions{})))
 	equal(t, "events", get(t, wrap(t, base, adk.Options{}), "s").Events().Len(), len(strange)-9)
-	// Ids that are there twice do not say which is meant.
+	// An id that occurs twice does not identify an event.
 	_, err = s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{})
 	if err == nil {
 		equal(t, "events", get(t, s, "s").Events().At(0).Content.Parts[0].Text, "once")
@@ -428,8 +430,8 @@ func TestWrapStrangeValues(t *testing.T) {
 	fails(t, s.AppendEvent(t.Context(), sess, delta("new", map[string]any{"nan": math.NaN()})), patch.ErrInvalid)
 }
 
-// Patches of a newer version are left alone, and others are refused: what is visible may not
-// be what their author saw.
+// Patches of a newer version are skipped. Then new patches are refused, because the visible log may differ from what
+// their author saw.
 func TestWrapNewerVersion(t *testing.T) {
 	var logged bytes.Buffer
 	base := session.InMemoryService()
@@ -460,7 +462,7 @@ func TestWrapNewerVersion(t *testing.T) {
 	}
 }
 
-// A carrier may have nothing in it.
+// An event without content may carry no patches.
 func TestWrapEmptyCarrier(t *testing.T) {
 	base := &shaky{rename: true}
 	s := wrap(t, base, adk.Options{})
@@ -475,8 +477,7 @@ func TestWrapEmptyCarrier(t *testing.T) {
 	equal(t, "skipped", get(t, s, "s").(*adk.Session).View().SkippedCount(), 0)
 }
 
-// Filtered reads and appends ask the base for few events, and read all where these do not follow on
-// what is known.
+// Filtered reads and appends request only a few events. If these do not continue the cached log, all events are read.
 func TestWrapAsksForFew(t *testing.T) {
 	base := &shaky{}
 	s := wrap(t, base, adk.Options{})
@@ -510,7 +511,7 @@ func TestWrapAsksForFew(t *testing.T) {
 	equal(t, "visible events", recent(2), []string{"e58", "e61"})
 }
 
-// A value that a process has appended keeps its Go type, whoever reads the session in between.
+// A value that a process has appended keeps its Go type, even if other readers read the session.
 func TestWrapKeepsGoTypes(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		sess := create(t, s, "s", nil)
@@ -525,14 +526,14 @@ func TestWrapKeepsGoTypes(t *testing.T) {
 	})
 }
 
-// A service that gives events ids of its own, as Vertex AI does.
+// A service that assigns its own ids to events, like Vertex AI.
 func TestWrapRenamedEvents(t *testing.T) {
 	base := &shaky{rename: true}
 	s := wrap(t, base, adk.Options{})
 	sess := create(t, s, "s", nil)
 	say(t, s, sess, messages(4)...)
 	equal(t, "own ids but for the last", ids(sess), []string{"own-0", "own-1", "own-2", "e3"})
-	// What it was made from has other ids there.
+	// The patch's author saw other ids than the base has.
 	fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 3)}, store.PatchOptions{})), store.ErrConflict)
 	again := get(t, s, "s")
 	equal(t, "ids", ids(again), []string{"own-0", "own-1", "own-2", "own-3"})
@@ -546,7 +547,7 @@ func TestWrapRenamedEvents(t *testing.T) {
 	equal(t, "events of the base", len(base.ids()), 7)
 }
 
-// Where events have other ids than they were appended with, sessions are compacted all the same.
+// Sessions are compacted even if the base assigns its own ids to events.
 func TestWrapCompactsRenamedEvents(t *testing.T) {
 	base := &shaky{rename: true}
 	s := wrap(t, base, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: adk.Summarizer(shortener{})}})
@@ -564,8 +565,8 @@ func TestWrapCompactsRenamedEvents(t *testing.T) {
 	equal(t, "events of another", ids(get(t, wrap(t, base, adk.Options{}), "s")), ids(get(t, s, "s")))
 }
 
-// A patch means the events that its author saw: where the base gives them in another order, or where
-// another writer has patched, it is a conflict, and the author looks again.
+// A patch applies to the events that its author saw. If the base returns another order, or another writer has logged
+// a patch, it is a conflict.
 func TestWrapPatchesOfAnotherOrder(t *testing.T) {
 	base := &shaky{timed: true}
 	s, other := wrap(t, base, adk.Options{Logger: quiet()}), wrap(t, base, adk.Options{Logger: quiet()})
@@ -589,7 +590,7 @@ func TestWrapPatchesOfAnotherOrder(t *testing.T) {
 	fails(t, errOf(s.Revert(t.Context(), one, done.Records[0].ID())), store.ErrConflict)
 }
 
-// A search finds events at the places that they have now, when the base gives them in another order.
+// After the base has changed the order of events, a search finds the events at their new places.
 func TestWrapSearchesAnotherOrder(t *testing.T) {
 	base := &shaky{timed: true}
 	s := wrap(t, base, adk.Options{Logger: quiet()})
@@ -607,8 +608,8 @@ func TestWrapSearchesAnotherOrder(t *testing.T) {
 	}
 }
 
-// Of two patches of the same events the one that the base has first applies. The other author hears
-// of it.
+// If two patches concern the same events, the first one in the base applies. The author of the other patch gets an
+// error.
 func TestWrapOvertaken(t *testing.T) {
 	base := &shaky{}
 	s, other := wrap(t, base, adk.Options{Logger: quiet()}), wrap(t, base, adk.Options{Logger: quiet()})
@@ -628,8 +629,8 @@ func TestWrapOvertaken(t *testing.T) {
 	}
 }
 
-// A wrapped service's sessions are migrated with their patches: the store shows what the wrapper shows,
-// and what was taken out can be taken back. A patch that cannot be translated is reported, each time.
+// Sessions of a wrapped service are migrated with their patches. The store shows what the wrapper shows, and a patch
+// can be reverted. A patch that cannot be translated is reported at each migration.
 func TestMigrateWrapped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sessions.sqlite")
 	s := wrap(t, onSQLite(t, path), adk.Options{Logger: quiet()})
@@ -677,7 +678,7 @@ func TestMigrateWrapped(t *testing.T) {
 	}
 	same(map[bool]migrate.Status{true: migrate.Extended, false: migrate.Unchanged}[err == nil])
 
-	// One whose events are elsewhere.
+	// The base does not have the events that this patch names.
 	late := timed(9, "late", "user")
 	late.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[{"patch":{"id":"p","patchType":"splice","start":0,"count":1},"place":{"events":["gone"]}}]}`}
 	late.Content = nil
@@ -692,8 +693,9 @@ func TestMigrateWrapped(t *testing.T) {
 	}
 }
 
-// A handle of a session that was deleted is refused, also if a new one has its name, through whichever service they were created and
-// deleted, and whether or not the service has seen the new one. The new one does not begin with the state of the first.
+// A handle of a deleted session is refused, even if a new session has the same id. It does not matter which service
+// created and deleted the sessions, or whether the wrapper has read the new session. The new session does not have
+// the old state.
 func TestWrapDeletedSessions(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		for n, by := range [][3]session.Service{{s, s, s}, {s, base, base}, {s, base, s}, {base, s, s}, {base, base, s}} {
@@ -711,7 +713,7 @@ func TestWrapDeletedSessions(t *testing.T) {
 			}
 			refused()
 			raw := create(t, by[2], id, map[string]any{"k": "new"})
-			if by[2] == base { // which says by its first event, or its time, that it is another
+			if by[2] == base { // the base's session has no creation id, so its first event or its time shows that it is new
 				say(t, base, raw, timed(3, "other", "user"))
 			}
 			refused()
@@ -719,7 +721,7 @@ func TestWrapDeletedSessions(t *testing.T) {
 			equal(t, "state", stateOf(now), map[string]any{"k": "new"})
 			refused()
 			before := ids(now)
-			say(t, s, get(t, wrap(t, base, adk.Options{}), id), timed(4, "e4", "user")) // as another service has seen it
+			say(t, s, get(t, wrap(t, base, adk.Options{}), id), timed(4, "e4", "user")) // as another service has read it
 			equal(t, "events", ids(get(t, s, id)), append(before, "e4"))
 			fails(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: id})), store.ErrExists)
 			no(t, s.Delete(t.Context(), del))
@@ -728,13 +730,14 @@ func TestWrapDeletedSessions(t *testing.T) {
 	})
 }
 
-// A handle of a session that was created without the wrapper and has no events does not append to its successor.
+// A handle of an empty session that was created without the wrapper does not append to a later session with the same
+// id.
 func TestWrapEmptySessionThatIsReplaced(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		create(t, base, "s", nil)
 		before := get(t, s, "s")
 		other := get(t, wrap(t, base, adk.Options{}), "s")
-		time.Sleep(time.Millisecond) // a base may keep no smaller times
+		time.Sleep(time.Millisecond) // a base may not store smaller time differences
 		no(t, base.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 		create(t, base, "s", nil)
 		fails(t, s.AppendEvent(t.Context(), before, text("e1", "user", "x")), store.ErrNotFound)
