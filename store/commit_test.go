@@ -17,11 +17,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// step is a write that can be tried again.
+// step is a write that can be repeated.
 type step struct {
 	name string
 	do   func(e *env) error
-	gone error // what a second try gives if the first landed; nil means success
+	gone error // error of the repetition if the first write landed; nil means success
 }
 
 const importedText = `{"patchlog":1,"initialState":{"k":1}}
@@ -59,7 +59,7 @@ var steps = []step{
 	}, store.ErrExists},
 }
 
-// outline returns what a backend holds, creation ids apart.
+// outline returns what a backend contains, without creation ids.
 func (e *env) outline() string {
 	e.Helper()
 	var b strings.Builder
@@ -83,8 +83,8 @@ func (e *env) views() string {
 	return b.String()
 }
 
-// Every write of a script fails once, in every way. The client repeats it, it takes effect once, and the final state is
-// the same as without failures.
+// Every write of a script fails once, in every way. After the client repeats the write, it has taken effect once,
+// and the final state is the same as without failures.
 func TestEveryWriteFails(t *testing.T) {
 	var want string
 	onEach(t, func(e *env) {
@@ -126,14 +126,14 @@ func TestEveryWriteFails(t *testing.T) {
 	}
 }
 
-// failOnce makes a step whose write fails as planned, and repeats it.
+// failOnce runs a step whose write fails as planned, and then repeats the step.
 func (e *env) failOnce(s step, plan storetest.Plan, want error) {
 	e.Helper()
 	stored, views := e.dump(), e.views()
 	e.backend.Plan(plan)
 	err := s.do(e)
 	if s.name == "delete" && plan.Failure != storetest.Refused {
-		want = store.ErrOutcomeUnknown // the caller deletes again
+		want = store.ErrOutcomeUnknown // the caller repeats the delete
 	}
 	testlog.Equal(e, "writes of "+s.name, e.backend.Writes(), 1)
 	e.backend.Plan(storetest.Plan{})
@@ -163,8 +163,8 @@ func (e *env) failOnce(s step, plan storetest.Plan, want error) {
 	}
 }
 
-// An import without ids returns the ids that it generated, so that a retry takes effect once; for groups see
-// [TestGroupFails].
+// An import without ids returns the ids that it generated, so that a retry takes effect once. [TestGroupFails]
+// covers groups.
 func TestUnknownOutcomeReturnsRecords(t *testing.T) {
 	noIDs := `{"author":"a"}
 {"patchType":"splice","start":0,"count":0,"replacement":[{"author":"r"}]}
@@ -177,7 +177,7 @@ func TestUnknownOutcomeReturnsRecords(t *testing.T) {
 			if tried.View.Seq() != 0 || len(tried.Records) != 2 {
 				e.Fatalf("%d records and a view at %d", len(tried.Records), tried.View.Seq())
 			}
-			e.is(errOf(e.store.Get(ctx, key)), storetest.ErrInjected) // nothing works while the storage is gone
+			e.is(errOf(e.store.Get(ctx, key)), storetest.ErrInjected) // every call fails while the storage is gone
 			e.backend.Plan(storetest.Plan{})
 			e.must(e.importInto(key, noIDs, store.ImportOptions{}))
 			e.same("records", forms(e.records(key)), forms(tried.Records))
@@ -185,7 +185,7 @@ func TestUnknownOutcomeReturnsRecords(t *testing.T) {
 	}
 }
 
-// When the store looks for the outcome, the index may be unreadable.
+// The index may be unreadable when the store resolves an unknown outcome.
 func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
 	for _, how := range []storetest.Failure{storetest.Lost, storetest.Landed} {
 		onEach(t, func(e *env) {
@@ -194,7 +194,7 @@ func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
 			_, err := e.store.AppendEvents(ctx, key, []*patch.Event{say("a1")}, store.AppendOptions{})
 			if how == storetest.Landed {
 				e.is(err, store.ErrOutcomeUnknown)
-			} else { // a fence that takes says it all
+			} else { // the fence alone proves that the commit did not take place
 				e.is(err, storetest.ErrInjected)
 				e.backend.Plan(storetest.Plan{})
 			}
@@ -204,8 +204,8 @@ func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
 	}
 }
 
-// Records were committed, and erased before the store looks for them. If they created the session, its existence proves
-// the commit; if the session existed before, the outcome stays unknown.
+// Records are committed, and erased before the store reads them to resolve the unknown outcome. If they created the
+// session, its existence proves the commit. Otherwise the outcome stays unknown.
 func TestUnknownOutcomeOfErasedRecords(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		erased := func(k store.Key, id string) func(do func() error) {
@@ -274,7 +274,7 @@ func TestDoneCallsConfirm(t *testing.T) {
 			for i := range 2 {
 				b.took()
 				e.no(call(s, from))
-				want := i == 1 || what == "EraseUser, keeping values" // which makes one always
+				want := i == 1 || what == "EraseUser, keeping values" // this call always makes a fence
 				if calls := b.took(); strings.Contains(calls, "Fence") != want {
 					e.Errorf("%s, call %d: calls are %s", what, i+1, calls)
 				}
@@ -283,8 +283,8 @@ func TestDoneCallsConfirm(t *testing.T) {
 	}
 }
 
-// inGroup makes the writes at once, in order, as one group. The group follows the append of an event with id "first",
-// which adds one record to the log. plan is what happens to the group's commit.
+// inGroup makes the writes at the same time, in order, as one group. Before the group, it appends an event with id
+// "first", which adds one record to the log. plan is the failure of the group's commit.
 func (e *env) inGroup(plan storetest.Plan, writes ...func()) {
 	e.Helper()
 	e.inGroupWith(plan, nil, writes...)
@@ -297,16 +297,16 @@ func (e *env) inGroupWith(plan storetest.Plan, planned func(), writes ...func())
 		free := make(chan struct{})
 		e.backend.Backend = &hooked{Backend: whole, appended: func(ctx context.Context, n int, next func(context.Context) error) error {
 			switch {
-			case n == 1: // those behind it make a group
+			case n == 1: // the writes that wait behind it form the group
 				<-free
 			case planned != nil:
 				planned()
 			}
 			return next(ctx)
 		}}
-		e.open() // its channels belong to the test
+		e.open() // synctest requires that the store's channels are made inside its bubble
 		if plan.Write > 0 {
-			plan.Write++ // the first append's write is not one of the group
+			plan.Write++ // the first append's write precedes the group
 		}
 		e.backend.Plan(plan)
 		var wg sync.WaitGroup
@@ -331,7 +331,7 @@ func (e *env) inGroupWith(plan storetest.Plan, planned func(), writes ...func())
 	e.open()
 }
 
-// outcome is what a write in a group gave.
+// outcome is the result of a write in a group.
 type outcome struct {
 	store.Committed
 	err error
@@ -345,7 +345,7 @@ func (e *env) patching(out *outcome, opts store.PatchOptions, patches ...*patch.
 	return func() { out.Committed, out.err = e.store.ApplyPatch(ctx, key, patches, opts) }
 }
 
-// text describes the outcome: the seqs of the records and the visible log.
+// text returns the seqs of the records and the visible log.
 func (o outcome) text() string {
 	if o.err != nil {
 		return o.err.Error()
@@ -368,7 +368,7 @@ func TestGroup(t *testing.T) {
 			e.appending(&out[0], store.AppendOptions{}, say("b1"), say("b2")),
 			e.patching(&out[1], store.PatchOptions{On: seen}, patch.NewSplice(0, 1, say("r1")).WithID("p1")),
 			e.patching(&out[2], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p2")),
-			e.appending(&out[3], store.AppendOptions{}, say("b2"), say("b3"), say("a1")), // one of an earlier write, one new, one old
+			e.appending(&out[3], store.AppendOptions{}, say("b2"), say("b3"), say("a1")), // an event of an earlier write, a new event, an old event
 			e.appending(&out[4], store.AppendOptions{}, event(`{"id":"b1"}`)),
 			e.appending(&out[5], store.AppendOptions{}, say("r1")),
 			e.patching(&out[6], store.PatchOptions{}, patch.NewSplice(0, 1, say("r1")).WithID("p1")),
@@ -387,7 +387,7 @@ func TestGroup(t *testing.T) {
 			"5 7 1 of r1 a2 first b1 b2 b3",
 			"", "", // duplicates
 			"6 of r1 a2 first b1 b2 b3",
-			"", // seq
+			"", // wrong seq
 			"8 of r1 a2 first b1 b2 b3 c1",
 			"", "", // other creation, out of range
 			"of r1 a2 first b1 b2 b3 c1",
@@ -409,7 +409,7 @@ func TestGroup(t *testing.T) {
 	})
 }
 
-// A group commit that fails writes nothing and fails every call of the group.
+// A group commit that fails writes nothing, and every call of the group fails.
 func TestGroupFails(t *testing.T) {
 	for _, c := range []struct {
 		plan   storetest.Plan
@@ -431,10 +431,10 @@ func TestGroupFails(t *testing.T) {
 				calls := []func(){
 					e.appending(&out[0], store.AppendOptions{}, say("b1"), sets("b2", `{"app:x":1}`)),
 					e.patching(&out[1], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p1")),
-					e.appending(&out[2], store.AppendOptions{}, say("a2"), say("b1")), // depends on the first
-					e.appending(&out[3], store.AppendOptions{}, say("a1"), say("a2")), // depends on nothing
+					e.appending(&out[2], store.AppendOptions{}, say("a2"), say("b1")), // depends on the first write
+					e.appending(&out[3], store.AppendOptions{}, say("a1"), say("a2")), // depends on no write
 					e.appending(&out[4], store.AppendOptions{}),
-					e.patching(&out[5], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p2")), // conflicts with the second
+					e.patching(&out[5], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p2")), // conflicts with the second write
 					e.appending(&out[6], store.AppendOptions{}, event(`{"id":"a1"}`)),
 				}
 				e.inGroup(c.plan, calls...)
@@ -471,8 +471,8 @@ func TestGroupFails(t *testing.T) {
 	}
 }
 
-// left checks the error of a write that landed after its context was cancelled: the caller may have stopped waiting
-// before it knew the outcome.
+// left checks the error of a write that landed after its context was cancelled. The caller may have stopped waiting
+// before the outcome was known.
 func (e *env) left(err error) {
 	e.Helper()
 	if err != nil {
@@ -481,7 +481,7 @@ func (e *env) left(err error) {
 	}
 }
 
-// The writer of a group commits the others' writes even when its own context is cancelled.
+// The writer of a group commits the other writes even if its own context is cancelled.
 func TestGroupWhoseLeaderIsCancelled(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -513,8 +513,8 @@ func TestGroupWhoseLeaderIsCancelled(t *testing.T) {
 	})
 }
 
-// If the leader of a group panics, its caller gets the panic. The other callers learn that the commit was not made or,
-// once it was begun, that its outcome is unknown: they can repeat their calls.
+// If the leader of a group panics, its caller gets the panic. The other callers get an error: either nothing was
+// written, or the outcome is unknown because the commit had started. They can repeat their calls.
 func TestGroupWhoseLeaderPanics(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)

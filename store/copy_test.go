@@ -17,8 +17,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// source returns a store in memory with the session that tests copy, made an hour ago. It
-// has patches, one of which does not apply, Go types and shared values.
+// source returns a store in memory with the session that the tests copy, created one hour ago. The session has
+// patches, one of which cannot be applied, Go types and shared values.
 func source(t *testing.T) *store.Store {
 	t.Helper()
 	s := teststore.Memory(t, store.Options{Now: func() time.Time { return now.Add(-time.Hour) }})
@@ -54,21 +54,21 @@ func TestCopy(t *testing.T) {
 		copies(false, 0, 7, 7)
 		testlog.Equal(e, "the time of creation", infoOf(e, e.store, key).Created, infoOf(e, from, key).Created)
 		e.same("state", fmt.Sprint(e.get().State()), fmt.Sprint(sessionOf(e, from, key).State()))
-		// The source grows, also by a change of a shared value.
+		// The source grows, and a shared value changes.
 		e.must(from.AppendEvents(ctx, key, []*patch.Event{sets("more", `{"app:motd":"bye"}`)}, store.AppendOptions{}))
 		copies(false, 1, 7, 8)
 		testlog.Equal(e, "the shared value", e.get().State()["app:motd"], "bye")
-		// The copy goes on by itself.
+		// The copy gets its own record.
 		e.append(says("own", 1)...)
 		copies(false, 0, 8, 9)
-		// Then the source does too, otherwise.
+		// Then the source gets another record.
 		e.must(from.AppendEvents(ctx, key, says("other", 1), store.AppendOptions{}))
 		before := e.dump()
 		for _, opts := range []store.CopyOptions{{}, {DryRun: true}} {
 			e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, key, from, opts)), store.ErrConflict, "record 9")
 		}
 		e.same("the log", e.dump(), before)
-		// A log longer than one commit, which is partly staged, arrives complete.
+		// A log that is longer than one commit is partly staged, and arrives complete.
 		long := store.Key{App: "app", User: "user", Session: "long"}
 		add(e.T, from, long, nil, 2000)
 		got := testlog.Must(e.store.CopyFrom(ctx, long, from, store.CopyOptions{}))(e)
@@ -102,14 +102,14 @@ func TestCopyShared(t *testing.T) {
 			testlog.Equal(e, "different", done.Different, []string{"app/app/app:motd"})
 		}
 		e.same("state", fmt.Sprint(e.get().State()), "map[app:motd:mine user:lang:de]")
-		e.append(says("later", 1)...) // the log goes on where it was
+		e.append(says("later", 1)...) // a CopyFrom with the zero key does not change the log
 		s := testlog.Must(e.store.Create(ctx, alone, nil, store.CreateOptions{}))(e)
 		e.same("state", fmt.Sprint(s.State()), "map[app:motd:mine user:lang:fr]")
 	})
 }
 
-// A copy may leave the shared scopes alone, whether it creates the session or adds to it, and
-// shared values that differ may be written.
+// A copy may leave out the shared scopes, whether it creates the session or adds to it. It may also overwrite
+// shared values that differ.
 func TestCopyOfSharedByChoice(t *testing.T) {
 	onEach(t, func(e *env) {
 		from, alone := source(e.T), store.CopyOptions{NoShared: true}
@@ -138,12 +138,12 @@ func TestCopyOfSharedByChoice(t *testing.T) {
 	})
 }
 
-// stepped is a backend that calls between after each step of staging a session.
+// stepped is a backend that calls between after each commit to a staged session.
 type stepped struct {
 	*storetest.Faulty
 	steps   int
-	last    bool // the last step, which creates the session, has been tried
-	most    int  // records in a step, or in a commit that creates a session
+	last    bool // the commit that creates the session was tried
+	most    int  // maximum number of records in a staged commit, or in a commit that creates a session
 	between func(step int)
 }
 
@@ -161,7 +161,7 @@ func (s *stepped) Append(ctx context.Context, session string, b backend.Batch) e
 	return err
 }
 
-// staged returns how many sessions are in the making.
+// staged returns the number of staged sessions.
 func (s *stepped) staged(t testing.TB) int {
 	there, err := s.List(ctx, "", "", 1000)
 	if err != nil && !errors.Is(err, backend.ErrClosed) {
@@ -170,13 +170,12 @@ func (s *stepped) staged(t testing.TB) int {
 	return len(slices.DeleteFunc(there, func(l backend.Listed) bool { return !isStaged(l.Session) }))
 }
 
-// isStaged reports whether a name is that of a session in the making.
+// isStaged reports whether a name belongs to a staged session.
 func isStaged(session string) bool { return strings.HasPrefix(session, "\x00\x02") }
 
 var forkKey = store.Key{App: "app", User: "user", Session: "fork"}
 
-// onSteps runs a test on a session with a log of several pages, in which events were
-// hidden and brought back.
+// onSteps runs a test on a session with a log of several pages, in which events were hidden and restored.
 func onSteps(t *testing.T, run func(e *env, s *stepped)) {
 	onEach(t, func(e *env) {
 		s := e.stepped()
@@ -193,7 +192,7 @@ func onSteps(t *testing.T, run func(e *env, s *stepped)) {
 	})
 }
 
-// stepped reopens the store on a backend that calls between steps.
+// stepped reopens the store on a stepped backend.
 func (e *env) stepped() *stepped {
 	s := &stepped{}
 	e.reopenOn(func(engine backend.Backend) backend.Backend { s.Faulty = &storetest.Faulty{Backend: engine}; return s })
@@ -212,12 +211,12 @@ func (e *env) absentFork() {
 	}
 }
 
-// A long log is forked in steps. Between two steps the fork is invisible, and other sessions and the forked one are
-// written to.
+// A long log is forked in several commits. Between two of them the fork is invisible, and both the origin and other
+// sessions can be written to.
 func TestForkInSteps(t *testing.T) {
 	onSteps(t, func(e *env, s *stepped) {
 		before := e.view()
-		soon, cancel := context.WithTimeout(ctx, time.Minute) // it would wait for ever
+		soon, cancel := context.WithTimeout(ctx, time.Minute) // a deadlock would wait forever
 		defer cancel()
 		s.between = func(step int) {
 			e.absentFork()
@@ -234,7 +233,7 @@ func TestForkInSteps(t *testing.T) {
 		}
 		e.same("the fork", withoutCreation(e.viewText(fork.View)), withoutCreation(e.viewText(before)))
 		testlog.Equal(e, "records in the session", len(e.records(key)), int(before.Seq())+s.steps)
-		// It stands on its own: what patches hid comes from its own log.
+		// The fork is independent: a revert in it reads the hidden events from its own log.
 		e.no(e.store.Delete(ctx, key))
 		done := testlog.Must(e.store.Revert(ctx, forkKey, "p2", store.UndoOptions{}))(e)
 		testlog.Equal(e, "visible events", done.View.Len(), before.Len()+650)
@@ -246,7 +245,7 @@ func TestForkInSteps(t *testing.T) {
 	})
 }
 
-// However a fork fails before its last step, nothing of it is left, and it can be repeated.
+// If a fork fails before its last commit, nothing remains of it, and it can be repeated.
 func TestForkCutShort(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   func(e *env, cancel func())
@@ -296,8 +295,8 @@ func TestForkCutShort(t *testing.T) {
 	}
 }
 
-// failedStep checks the error of a fork or an import after a failed step: nothing was created, and the error does not
-// call the outcome unknown.
+// failedStep checks the error of a fork or an import after a failed commit. Nothing was created, and the error does
+// not call the outcome unknown.
 func (e *env) failedStep(err error) {
 	e.Helper()
 	e.is(err, storetest.ErrInjected)
@@ -305,7 +304,7 @@ func (e *env) failedStep(err error) {
 	e.absentFork()
 }
 
-// Any failing step fails the fork; only after the last step can the outcome be unknown.
+// If any commit fails, the fork fails. Only after the last commit can the outcome be unknown.
 func TestForkWhoseStepsFail(t *testing.T) {
 	for _, how := range []storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed} {
 		if testlog.Race && how == storetest.Lost {

@@ -17,19 +17,19 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// sizes are the sizes that the cost of a call may depend on, but mostly should not.
+// sizes are the sizes on which the cost of a call might depend.
 type sizes struct {
-	log     int // events, of which the last ten are visible, with a summary of the others
-	visible int // more events that are visible
+	log     int // events; the last ten are visible, with a summary of the others
+	visible int // additional visible events
 	initial int // bytes of the initial state
-	shared  int // values of the app's scope
-	others  int // sessions, of the same user
+	shared  int // values in the app's scope
+	others  int // other sessions of the same user
 	last    int // bytes of the last event
 }
 
 var smallSizes = sizes{log: 20, visible: 1, initial: 10, shared: 1, others: 1, last: 10}
 
-// grown are the sizes with one of them large.
+// grown are sizes of which one is large.
 var grown = map[string]sizes{
 	"log":     {log: 1200, visible: 1, initial: 10, shared: 1, others: 1, last: 10},
 	"visible": {log: 20, visible: 200, initial: 10, shared: 1, others: 1, last: 10},
@@ -39,12 +39,12 @@ var grown = map[string]sizes{
 	"last":    {log: 20, visible: 1, initial: 10, shared: 1, others: 1, last: 1 << 18},
 }
 
-// verb is a call of a store whose cost is measured. Its rows and bytes may depend on the sizes named in rows, but its
-// number of calls may not. On the sizes named in calls, all of its cost may depend.
+// verb is a store call whose cost is measured. Its rows and bytes may depend on the sizes named in rows, but its
+// number of backend calls may not. All of its cost may depend on the sizes named in grows.
 type verb struct {
 	name        string
 	cold        bool // nothing of the session is in memory
-	calls       int  // of the backend, with small sizes
+	calls       int  // number of backend calls with small sizes
 	rows, grows string
 	do          func(e *env) error
 }
@@ -121,7 +121,7 @@ var verbs = []verb{
 	}},
 }
 
-// newWorld returns a store with a session of the given sizes on a backend that counts, and what it is called for.
+// newWorld returns a store with sessions of the given sizes, on a backend that counts calls, rows and bytes.
 func newWorld(t *testing.T, engine string, size sizes, cold bool) (*env, *storetest.Counting) {
 	t.Helper()
 	e := &env{T: t, opts: store.Options{Snapshots: snapshot.Policy{Every: 1, MinPercent: 1}}}
@@ -163,7 +163,7 @@ func newWorld(t *testing.T, engine string, size sizes, cold bool) (*env, *storet
 	return e, counting
 }
 
-// The cost of each call, in calls of the backend and in rows and bytes, depends on no unrelated size.
+// The cost of each call depends on no unrelated size. The cost is counted in backend calls, rows and bytes.
 func TestCosts(t *testing.T) {
 	for _, engine := range []string{"bolt", "memory"} {
 		t.Run(engine, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestCosts(t *testing.T) {
 						t.Errorf("%s with a large %s takes %v, and else %v", how, what, large, small)
 						continue
 					}
-					const slack = 128 // lengths of numbers
+					const slack = 128 // for the lengths of numbers
 					if !strings.Contains(v.rows, what) && (large.RowsRead != small.RowsRead || large.RowsWritten != small.RowsWritten ||
 						large.BytesRead > small.BytesRead+slack || large.BytesPut > small.BytesPut+slack) {
 						t.Errorf("%s with a large %s takes %v, and else %v", how, what, large, small)

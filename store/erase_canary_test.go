@@ -26,9 +26,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// TestEraseCanaries puts 10,000 canaries into messages, tool results, data, state, summaries, snapshots and forks, erases
-// them and vacuums the store. Then none of its files has a canary, compressed or not. Before the vacuum the scan finds
-// some, which shows that it looks in the right places.
+// TestEraseCanaries puts 10,000 canaries into messages, tool results, data, state, summaries, snapshots and forks.
+// Then it erases them and vacuums the store. After that no file contains a canary, compressed or not. Before the
+// vacuum the scan finds some canaries, which shows that the scan works.
 func TestEraseCanaries(t *testing.T) {
 	testlog.OneGoroutine(t)
 	n := 10_000
@@ -57,18 +57,18 @@ func TestEraseCanaries(t *testing.T) {
 	testlog.Equal(t, "canaries found after closing", findCanaries(t, dir, stored), 0)
 }
 
-// TestEraseCanariesPostgreSQL does the same on a server: after VACUUM FULL only the write-ahead log has canaries. A plain
-// VACUUM leaves most of them in the unused space of pages.
+// TestEraseCanariesPostgreSQL does the same on a server. After VACUUM FULL only the write-ahead log contains
+// canaries. A plain VACUUM leaves most of them in the free space of pages.
 func TestEraseCanariesPostgreSQL(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
 	server := pgtest.Start(t, pgtest.Options{NoSync: true, Settings: []string{"autovacuum=off"}})
 	dsn := server.Database(t)
-	b := testlog.Must(pg.OpenBackend(ctx, dsn, pg.Options{StatementTimeout: 5 * time.Minute, ConnectTimeout: 5 * time.Minute}))(t) // however busy the machine is
+	b := testlog.Must(pg.OpenBackend(ctx, dsn, pg.Options{StatementTimeout: 5 * time.Minute, ConnectTimeout: 5 * time.Minute}))(t) // long timeouts, for a busy machine
 	s := newStore(t, b, store.Options{Snapshots: snapshot.Policy{Every: 100, MinPercent: 1}})
 	defer s.Close()
 	tables := []string{"patchlog.records", "patchlog.metas", "patchlog.snapshots", "patchlog.shared"}
-	for _, table := range tables { // what the server compresses itself, the scan does not see
+	for _, table := range tables { // the scan does not find text that the server compresses
 		pgtest.Exec(t, dsn, "ALTER TABLE "+table+" ALTER COLUMN data SET STORAGE EXTERNAL")
 	}
 	plantCanaries(t, s, n)
@@ -80,7 +80,7 @@ func TestEraseCanariesPostgreSQL(t *testing.T) {
 	if got := find(); got < n {
 		t.Fatalf("%d canaries and records that have one are found, of %d", got, n)
 	}
-	pgtest.Exec(t, dsn, "ANALYZE") // which samples what the tables have
+	pgtest.Exec(t, dsn, "ANALYZE") // stores samples of the tables' content
 	must(t)(s.EraseUser(ctx, "a", "u", store.EraseOptions{}))
 	if got := find(); got == 0 {
 		t.Error("without a vacuum none is found: the scan does not look where they are")
@@ -98,11 +98,12 @@ var (
 	encoded = regexp.MustCompile(`[A-Za-z0-9+/]{20,}={0,2}`)
 )
 
-// canarySessions is the number of sessions with canaries. Each has a summary, and every fifth has a fork of another user.
+// canarySessions is the number of sessions with canaries. Each has a summary, and every fifth has a fork of another
+// user.
 const canarySessions = 20
 
-// plantCanaries puts n canaries into the sessions, each in an event of its own: in messages, tool results,
-// data, state and metadata. Some are in initial states and summaries too.
+// plantCanaries puts n canaries into the sessions, one in each event: in messages, tool results, data, state and
+// metadata. Some canaries are in initial states and summaries too.
 func plantCanaries(t testing.TB, s *store.Store, n int) {
 	t.Helper()
 	each := n / canarySessions
@@ -112,7 +113,7 @@ func plantCanaries(t testing.TB, s *store.Store, n int) {
 		for j := range each {
 			c := canaryName(i*each + j)
 			long := c
-			if j%50 == 0 { // too long for a page, and for a row
+			if j%50 == 0 { // too long for a page and for a row
 				for k := range 200 {
 					long += fmt.Sprintf(" %x", sha256.Sum256(fmt.Append(nil, c, k)))
 				}
@@ -143,10 +144,10 @@ func canaryName(n int) string { return fmt.Sprintf("canary-%05d", n) }
 // recordEnds finds stored records in a file by their last bytes.
 type recordEnds struct {
 	of    map[[endBytes]byte]string
-	begin [1 << 20]bool // by the first bytes of each end, so that few places need a look-up in of
+	begin [1 << 20]bool // by the first bytes of each end, so that most places need no look-up in of
 }
 
-// endBytes is the length of an end: enough to tell records apart.
+// endBytes is the length of an end, enough to distinguish records.
 const endBytes = 32
 
 func beginOf(b []byte) uint32 { return binary.LittleEndian.Uint32(b) % (1 << 20) }
@@ -176,8 +177,8 @@ func endsOf(t testing.TB, b backend.Backend) *recordEnds {
 	return out
 }
 
-// findCanaries returns how many of the canaries are in the files below a directory, plainly, in base64, or in
-// a record as it was stored. Directories with the given names are left out.
+// findCanaries returns the number of canaries in the files below a directory: in plain text, in base64, or in a
+// stored record. It skips the directories with the names in without.
 func findCanaries(t testing.TB, dir string, stored *recordEnds, without ...string) int {
 	t.Helper()
 	found := map[string]bool{}
@@ -188,7 +189,7 @@ func findCanaries(t testing.TB, dir string, stored *recordEnds, without ...strin
 	}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // a server has removed it since
+		case errors.Is(err, fs.ErrNotExist): // the server has removed the file
 			return nil
 		case err != nil:
 			return err
@@ -208,7 +209,7 @@ func findCanaries(t testing.TB, dir string, stored *recordEnds, without ...strin
 		}
 		look(data)
 		for _, text := range encoded.FindAll(data, -1) {
-			for shift := range 4 { // what stands before may be of the same letters
+			for shift := range 4 { // letters before the text may look like a part of it
 				text := text[min(shift, len(text)):]
 				plain, _ := base64.StdEncoding.AppendDecode(nil, bytes.TrimRight(text[:len(text)/4*4], "="))
 				look(plain)

@@ -41,8 +41,8 @@ func readable(t testing.TB, s *store.Store, text string) (keys []string) {
 	return keys
 }
 
-// An erase that is killed anywhere, and repeated, succeeds only if no session contains what was selected, whatever
-// happens to a fork in between. Until then, Verify reports a problem.
+// An erase is killed at each step, something happens to a fork, and the erase is repeated. The erase succeeds only
+// if no session contains the selected text. Until then, Verify reports a problem.
 func TestKilledEraseWithAFork(t *testing.T) {
 	fork, late := sibling("fork"), sibling("late")
 	for name, between := range map[string]func(s *store.Store) error{
@@ -109,8 +109,8 @@ func TestKilledEraseWithAFork(t *testing.T) {
 	}
 }
 
-// Retention erased events in a session, but not in its fork. An erase of the session finds them in the fork: by ids, by
-// text, and with All.
+// If retention erased events in a session but not in its fork, a later erase of the session finds them in the fork:
+// by id, by seq, by text, and with All.
 func TestEraseWhatRetentionKeptInAFork(t *testing.T) {
 	for name, of := range map[string]store.EraseSelection{"ids": {EventIDs: []string{"e1"}}, "seqs": {Seqs: []uint64{2}}, "text": {Match: "secret 1"}, "all": {All: true}} {
 		s := inMemory(t)
@@ -129,7 +129,7 @@ func TestEraseWhatRetentionKeptInAFork(t *testing.T) {
 	}
 }
 
-// An erase and a fork end despite a writer that never pauses, on each backend.
+// An erase and a fork end even if a writer never pauses, on each backend.
 func TestWriterWithoutPause(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		createWith(t, e.store, eraseKey, texts(5)...)
@@ -157,8 +157,8 @@ func TestWriterWithoutPause(t *testing.T) {
 	})
 }
 
-// To erase one event of a session without forks takes a few calls, which read nothing of other sessions, however many there
-// are and however long the log is.
+// An erase of one event in a session without forks takes a few calls. They read nothing of other sessions, whatever
+// the number of sessions and the length of the log.
 func TestEraseCost(t *testing.T) {
 	cost := func(others, events int, hot bool) (calls []string) {
 		b := &hooked{Backend: new(memory.Backend)}
@@ -196,8 +196,8 @@ func TestEraseCost(t *testing.T) {
 	}
 }
 
-// A copy in another store is known as a copy: erasing it also erases its forks there, including the records of a second
-// copy. A salvaged session is known to its forks.
+// An erase in a store covers the forks of a copied session, including the records that a second copy added. A
+// salvaged session is related to the forks of the original session.
 func TestLineageOfCopies(t *testing.T) {
 	dir := t.TempDir()
 	from, to := openStore(t, filepath.Join(dir, "from.db"), store.Options{}), inMemory(t)
@@ -241,7 +241,7 @@ func TestHiddenSinceByTheLog(t *testing.T) {
 	testlog.Equal(t, "sessions that say it", readable(t, s, "secret"), nil)
 }
 
-// A file exported during an erasure is imported without the content that the erasure covers.
+// A file that was exported during an erase is imported without the content that the erase covers.
 func TestImportOfAHalfErasedSession(t *testing.T) {
 	faulty := &storetest.Faulty{Backend: new(memory.Backend)}
 	s := quietly(t, faulty)

@@ -19,9 +19,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// machine holds sessions of two users that are forks of each other, and processes that concurrently erase, fork, patch,
-// retain and delete them. Each call of a backend is a step. A random draw decides which process makes the next step, or
-// is killed instead. So the seed reproduces each failure.
+// machine has sessions of two users that are forks of each other. Simulated processes erase, fork, patch, retain
+// and delete these sessions at the same time. Each backend call is a step. A random draw chooses the process that
+// makes the next step, or kills one. So a seed reproduces each failure.
 type machine struct {
 	*testing.T
 	draw    *rand.Rand
@@ -42,9 +42,9 @@ type eraseCall struct {
 	of    []store.Key // the sessions
 }
 
-// process is a simulated process that makes its steps on command.
+// process is a simulated process that makes each step on command.
 type process struct {
-	ready chan bool // true: it wants to make a step; false: it has ended
+	ready chan bool // true: it is ready for a step; false: it has ended
 	step  chan error
 }
 
@@ -120,7 +120,7 @@ func (m *machine) build(s *store.Store) {
 			keys = append(keys, to)
 		case 4:
 			m.summarise(s, key, fmt.Sprint("p", m.n))
-		case 5: // of this session alone, and kept in its forks
+		case 5: // in this session alone; forks keep the event
 			if v := viewOf(m, s, key); v.Len() > 0 {
 				at := m.draw.IntN(v.Len())
 				must(m)(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(at, 1)}, asOfNow))
@@ -132,8 +132,8 @@ func (m *machine) build(s *store.Store) {
 	}
 }
 
-// summarise logs a summary that says what it was made of. It is made on one view, and logged on the next, as by an author
-// who looks again only at which patch is the newest.
+// summarise logs a summary that says what it was made from. The summary is made from one view. Its base comes from
+// a later view, as if its author had refreshed only the base.
 func (m *machine) summarise(s *store.Store, key store.Key, id string) {
 	v, err := s.View(ctx, key)
 	if err != nil || v.Len() < 2 {
@@ -175,7 +175,8 @@ func (m *machine) selects(s *store.Store, keys []store.Key, id string) *eraseCal
 			c.texts, of.EventIDs = append(c.texts, texts[i]), append(of.EventIDs, ids[i])
 		}
 	}
-	// If only a summary has a text, since the event is blank, the text is not matched in summaries of other sessions.
+	// The text of a blank event may remain in summaries alone, and Match finds only those of this session. So the
+	// test uses Match only for the text of a raw event.
 	if len(c.texts) > 0 && m.draw.IntN(3) == 0 && m.raw(s)[key.Session+" "+c.texts[0]] {
 		c.texts, of = c.texts[:1], store.EraseSelection{Match: c.texts[0]}
 	}
@@ -212,7 +213,8 @@ func (m *machine) raw(s *store.Store) map[string]bool {
 	return says
 }
 
-// live has processes work at a time, and returns what calls that succeeded have left: at once, or when they are repeated.
+// live runs processes at the same time. It returns the texts that successful erases left, both directly after
+// success and after a repetition.
 func (m *machine) live() (left []string) {
 	s := m.open(m.flaw(m.shared.Peer()))
 	m.build(s)
@@ -222,7 +224,7 @@ func (m *machine) live() (left []string) {
 	b := a
 	if m.draw.IntN(3) > 0 {
 		b = m.selects(s, keys, []string{"A", "B"}[m.draw.IntN(2)])
-		if slices.Equal(a.of, b.of) { // an id is for one call of a session
+		if slices.Equal(a.of, b.of) { // an id belongs to one call of a session
 			b = a
 		}
 	}
@@ -231,9 +233,9 @@ func (m *machine) live() (left []string) {
 	for _, c := range []*eraseCall{a, b} {
 		processes = append(processes, m.start(func(p *store.Store) {
 			err := c.run(p)
-			if err == nil { // at once
+			if err == nil { // directly after success
 				left = append(left, m.left(s, c)...)
-			} else if !m.control && !errors.Is(err, storetest.ErrInjected) && !errors.Is(err, store.ErrNotFound) { // it was deleted
+			} else if !m.control && !errors.Is(err, storetest.ErrInjected) && !errors.Is(err, store.ErrNotFound) { // the session was deleted
 				m.Errorf("an erase fails: %v", err)
 			}
 		}))
@@ -241,8 +243,8 @@ func (m *machine) live() (left []string) {
 	deleted := map[string]bool{}
 	for i := range 2 {
 		key, to, at, what := m.some(keys), m.newKey(), m.draw.Uint64N(6), m.draw.IntN(5)
-		to.User = "eve"                                                   // whom nobody erases
-		if what == 4 && slices.Contains(slices.Concat(a.of, b.of), key) { // of a session that was deleted before nothing is erased in forks
+		to.User = "eve"                                                   // no call erases this user
+		if what == 4 && slices.Contains(slices.Concat(a.of, b.of), key) { // the erase of a deleted session does not reach its forks
 			what = 0
 		} else if what == 4 {
 			deleted[key.Session] = true
@@ -301,7 +303,7 @@ func (m *machine) live() (left []string) {
 	return nil
 }
 
-// hidden reports whether a text is blank since retention has erased it.
+// hidden reports whether retention has erased a text in a session.
 func (m *machine) hidden(s *store.Store, session, text string) bool {
 	for _, key := range m.keys(s) {
 		if key.Session != session {
@@ -349,9 +351,9 @@ func lives(t *testing.T, n int, flaw func(backend.Backend) backend.Backend) (lea
 	return leaks
 }
 
-// The laws of erasing across sessions (docs/SEMANTICS.md, "Erasure"): once a call has succeeded no session says what it
-// selected, whatever was killed and ran beside it; what it did not select stays; twice is once; and Verify finds nothing
-// then.
+// Laws of erasing across sessions (docs/SEMANTICS.md, "Erasure"): after a call has succeeded, no session contains
+// the text that it selected, whatever was killed or ran at the same time. Other content stays. A repeated call
+// changes nothing. Verify then finds no problem.
 func TestMachineErase(t *testing.T) {
 	n := 1500
 	if testing.Short() {
@@ -360,7 +362,7 @@ func TestMachineErase(t *testing.T) {
 	lives(t, n, func(b backend.Backend) backend.Backend { return b })
 }
 
-// Without the mechanism that makes the order right, text is left: this shows that the test detects it.
+// Without the mechanisms that the order of commits relies on, text is left. So the test can detect a leak.
 func TestMachineEraseControls(t *testing.T) {
 	for name, flaw := range map[string]func(backend.Backend) backend.Backend{
 		"no looks":   func(b backend.Backend) backend.Backend { return blind{b} },

@@ -21,8 +21,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// A draft made before the closing commit is never committed, even if it has seen the receipt. Only the edition reveals
-// such a draft: a backend without editions leaks the text.
+// A draft that was made before the closing commit is never committed, even if its author has seen the receipt. Only
+// the edition reveals such a draft. On a backend without editions, the text leaks.
 func TestEraseDraft(t *testing.T) {
 	for name, leaks := range map[string]bool{"edition": false, "no edition": true} {
 		b := backend.Backend(new(memory.Backend))
@@ -42,14 +42,14 @@ func TestEraseDraft(t *testing.T) {
 	}
 }
 
-// eraseWorld is sessions of two users that fork and copy each other, over a backend that fails as planned.
+// eraseWorld has sessions of two users that are forks and copies of each other. Its backend fails as planned.
 type eraseWorld struct {
 	t       *testing.T
 	r       *rapid.T
 	backend *storetest.Faulty
 	store   *store.Store
 	texts   map[store.Key][]string // of each session's events, in order
-	n       int                    // texts so far
+	n       int                    // number of texts so far
 }
 
 func newEraseWorld(t *testing.T, r *rapid.T) *eraseWorld {
@@ -58,7 +58,7 @@ func newEraseWorld(t *testing.T, r *rapid.T) *eraseWorld {
 	return w
 }
 
-// open starts again with the backend's content, like a new process after the old one was killed.
+// open opens a new store on the same backend, like a new process after the old one was killed.
 func (w *eraseWorld) open() {
 	w.store = newStore(w.r, w.backend, store.Options{Snapshots: snapshot.Policy{Every: 3, MinPercent: 1}, Logger: slog.New(slog.DiscardHandler)})
 }
@@ -67,7 +67,7 @@ func (w *eraseWorld) keys() []store.Key {
 	return slices.SortedFunc(maps.Keys(w.texts), func(a, b store.Key) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// places are those where a text can be in an event.
+// places are the parts of an event that can contain a text.
 var places = []string{
 	`"content":{"role":"user","parts":[{"text":"is %s"}]}`,
 	`"content":{"role":"model","parts":[{"text":"see"},{"functionCall":{"id":"c%[2]d","name":"f","args":{"deep":["%[1]s"]}}}]}`,
@@ -91,7 +91,8 @@ func (w *eraseWorld) add(r *rapid.T, key store.Key, text string) {
 	w.texts[key] = append(w.texts[key], text)
 }
 
-// build draws sessions: new ones, forks and copies of those that are there, with more events, summaries and splices.
+// build draws sessions: new sessions, forks and copies of existing ones, and more events, summaries and splices in
+// them.
 func (w *eraseWorld) build(r *rapid.T, text func() string) {
 	key := func() store.Key {
 		return store.Key{App: "a", User: rapid.SampledFrom([]string{"ann", "bob"}).Draw(r, "user"), Session: rapid.StringMatching(`[a-f]`).Draw(r, "session")}
@@ -136,8 +137,8 @@ func (w *eraseWorld) build(r *rapid.T, text func() string) {
 	}
 }
 
-// untilDone repeats an erase until it is not interrupted. In an interruption a write fails or has an unknown outcome,
-// and so do all later calls of the process.
+// untilDone repeats an erase until no interruption stops it. An interruption makes a write fail or gives it an
+// unknown outcome. All later calls of that process fail too.
 func (w *eraseWorld) untilDone(r *rapid.T, erase func() error) {
 	w.t.Helper()
 	for range rapid.IntRange(0, 4).Draw(r, "interruptions") {
@@ -155,7 +156,7 @@ func (w *eraseWorld) untilDone(r *rapid.T, erase func() error) {
 	testlog.NoError(r, erase())
 }
 
-// records returns how many records of a session have a text.
+// records returns the number of a session's records that contain a text.
 func (w *eraseWorld) records(key store.Key, text string) (n int) {
 	for _, rec := range recordsOf(w.r, w.store, key) {
 		if line, _ := rec.MarshalJSON(); strings.Contains(string(line), text) {
@@ -165,7 +166,7 @@ func (w *eraseWorld) records(key store.Key, text string) (n int) {
 	return n
 }
 
-// keysWith returns how many keys of a session's initial state, and of the state that it shares with others, have a text.
+// keysWith returns the number of keys of a session's initial state and shared state whose values contain a text.
 func (w *eraseWorld) keysWith(key store.Key, text string) (n int) {
 	session := sessionOf(w.r, w.store, key)
 	initial := testlog.Must(w.store.ViewAt(ctx, key, 0))(w.r)
@@ -200,8 +201,8 @@ func (w *eraseWorld) shows(key store.Key, text string) bool {
 	return w.records(key, text) > 0 || strings.Contains(out.String(), text)
 }
 
-// After an erase by match that also sets state values to null, no record, view, state, search result or export has the
-// text, in this session or another one with its events. All other content stays.
+// After an erase with Match and NullValues, no record, view, state, search result or export contains the text, in
+// the session or in a related one. All other content stays.
 func TestPropertyEraseMatch(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w := newEraseWorld(t, r)

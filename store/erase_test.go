@@ -27,7 +27,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// said makes an event of a text.
+// said returns an event with a text.
 func said(id, text string) *patch.Event {
 	return testlog.Text(id, "i", "user", text)
 }
@@ -39,12 +39,12 @@ func lines(texts ...string) (events []*patch.Event) {
 	return events
 }
 
-// erasable opens a store of each kind, each with its backend under Faulty.
+// erasable runs a test on each kind of store, whose backend is wrapped in a Faulty.
 func erasable(t *testing.T, test func(t *testing.T, s *store.Store, faulty *storetest.Faulty)) {
 	erasableAt(t, nil, test)
 }
 
-// erasableAt does so with a clock.
+// erasableAt is erasable with a clock.
 func erasableAt(t *testing.T, clock func() time.Time, test func(t *testing.T, s *store.Store, faulty *storetest.Faulty)) {
 	opts := store.Options{Snapshots: snapshot.Policy{Every: 3, MinPercent: 1}, Now: clock}
 	onEachWith(t, opts, func(e *env) { test(e.T, e.store, e.backend) })
@@ -52,7 +52,7 @@ func erasableAt(t *testing.T, clock func() time.Time, test func(t *testing.T, s 
 
 func inMemory(t testing.TB) *store.Store { return teststore.Memory(t, store.Options{}) }
 
-// sibling returns the key of another session of eraseKey's user.
+// sibling returns the key of another session of the user of eraseKey.
 func sibling(session string) store.Key { return store.Key{App: "a", User: "u", Session: session} }
 
 func recordsOf(t testlog.Failer, s *store.Store, key store.Key) (all []patch.Record) {
@@ -78,7 +78,7 @@ func createWith(t testing.TB, s *store.Store, key store.Key, events ...*patch.Ev
 	must(t)(s.AppendEvents(context.Background(), key, events, store.AppendOptions{}))
 }
 
-// verified checks that nothing is wrong.
+// verified checks that Verify finds no problem.
 func verified(t testlog.Failer, s *store.Store) {
 	t.Helper()
 	for p, err := range s.Verify(context.Background(), store.VerifyOptions{}) {
@@ -87,8 +87,8 @@ func verified(t testlog.Failer, s *store.Store) {
 	}
 }
 
-// has returns which records of a session contain a text, and whether its exported form, its snapshot or an index
-// contains it.
+// has returns the seqs of the session's records that contain text. It fails the test if the view, the state or a
+// search shows text but no record contains it.
 func has(t testing.TB, s *store.Store, key store.Key, text string) (seqs []uint64) {
 	t.Helper()
 	for _, r := range recordsOf(t, s, key) {
@@ -116,7 +116,7 @@ func has(t testing.TB, s *store.Store, key store.Key, text string) (seqs []uint6
 	return seqs
 }
 
-// receiptsOf returns the calls and the authors of a session's receipts.
+// receiptsOf returns the call ids and authors of a session's receipts.
 func receiptsOf(t testing.TB, s *store.Store, key store.Key) (all []string) {
 	t.Helper()
 	for _, r := range testlog.Must(s.Receipts(ctx, key))(t) {
@@ -137,7 +137,8 @@ func whys(e store.Erasure) (all []string) {
 
 var eraseKey = sibling("s")
 
-// An erased event goes with its copies and with all content that represents it, at any depth; all other content stays.
+// An erase of an event also erases its copies and all content that stands for it, at any depth. Other content
+// stays.
 func TestEraseCascade(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "initial"}, store.CreateOptions{}))
@@ -154,7 +155,8 @@ func TestEraseCascade(t *testing.T) {
 			`{"id":"e3","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"c","name":"look","response":{"x":"long"}}}]}}`,
 			`{"id":"e4","author":"user","content":{"role":"user","parts":[{"text":"and more"}]}}`,
 			`{"id":"e5","author":"user","content":{"role":"user","parts":[{"text":"unrelated"}]}}`)
-		// 6: in place of e1 and e4, apart; 7: clears e3; 8: over the summary; 9: a copy; 10: over other things.
+		// In this order: two patches of one group summarise e1 and e4, a patch clears e3, a patch summarises the
+		// summary, a patch inserts a copy, and a patch summarises unrelated events.
 		apply(patch.NewSplice(3, 1).WithID("cut").WithGroup("g").WithState(patch.Keep),
 			patch.NewSummarise(0, 1, said("s1", "number 4711 and more")).WithID("sum").WithGroup("g"))
 		cleared := testlog.Must(lines(`{"id":"e3","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"c","name":"look","response":{"x":"long"}}}]}}`)[0].StandIn("e3short", 3, nil))(t)
@@ -168,7 +170,7 @@ func TestEraseCascade(t *testing.T) {
 		want := []string{"s 1.0 e1: selected", "s 7.0 s1: stands for an erased event", "s 9.0 s2: stands for an erased event", "s 10.0 back: copy of an erased event"}
 		planned := testlog.Must(s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{DryRun: true}))(t)
 		testlog.Equal(t, "planned", whys(planned), want)
-		// What another patch of the group took out, the summary stands for too.
+		// The summary also stands for the event that another patch of its group removed.
 		grouped := testlog.Must(s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e4"}}, store.EraseOptions{DryRun: true}))(t)
 		testlog.Equal(t, "planned of e4", whys(grouped), []string{"s 4.0 e4: selected", want[1], want[2]})
 		testlog.Equal(t, "records that have it after planning", len(has(t, s, eraseKey, "4711")), 4)
@@ -186,22 +188,22 @@ func TestEraseCascade(t *testing.T) {
 		verified(t, s)
 		testlog.Equal(t, "receipts", receiptsOf(t, s, eraseKey), []string{"receipt ann"})
 
-		// Erased summary input is a conflict, and so is a patch of an earlier view.
+		// A patch that was made from a view before the erase is a conflict.
 		testlog.ErrorIs(t, testlog.ErrorOf(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{On: before})), store.ErrConflict, "a patch on a view from before")
-		// A retry returns the existing result.
+		// A retry of the erased event returns its blank record.
 		again := testlog.Must(s.AppendEvents(ctx, eraseKey, []*patch.Event{testlog.Text("e1", "", "user", "my number is 4711")}, store.AppendOptions{}))(t)
 		if len(again.Records) != 1 || strings.Contains(again.Records[0].Event.String(), "4711") {
 			t.Errorf("a retry of what was erased: %v", again.Records)
 		}
 		testlog.ErrorIs(t, testlog.ErrorOf(s.AppendEvents(ctx, eraseKey, lines(`{"id":"e1","author":"other"}`), store.AppendOptions{})), store.ErrDuplicateID, "another event of the same id")
-		// Reverts still work, and bring no erased content back.
+		// Reverts still work, and restore no erased content.
 		testlog.WantNil(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, "sum2", store.UndoOptions{AllowOrphans: true})))
 		testlog.WantNil(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, "sum", store.UndoOptions{AllowOrphans: true})))
 		testlog.ErrorIs(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, done.Sessions[0].Receipt.ID(), store.UndoOptions{})), store.ErrInvalid, "taking the receipt back")
 		testlog.Equal(t, "records that have it again", has(t, s, eraseKey, "4711"), nil)
 		testlog.Equal(t, "as of record 1", testlog.Must(s.ViewAt(ctx, eraseKey, 1))(t).At(0).Content().String(), `{"parts":[{"text":"[erased]"}],"role":"user"}`)
 		verified(t, s)
-		// If the call's id exists, nothing else is selected.
+		// If the session has an erase with this id, the new selection is ignored.
 		same := testlog.Must(s.Erase(ctx, eraseKey, store.EraseSelection{All: true}, store.EraseOptions{ID: "receipt"}))(t)
 		testlog.Equal(t, "sessions, and records that are left", []int{len(same.Sessions), len(has(t, s, eraseKey, "unrelated"))}, []int{1, 2})
 	})
@@ -241,7 +243,7 @@ func TestEraseSelections(t *testing.T) {
 				seqs = append(seqs, e.Seq)
 			}
 		}
-		// The summary goes with e1.
+		// The summary is erased with e1.
 		if sel.Author == "user" || sel.All || sel.IgnoreCase {
 			want = strings.Replace(want, "[1 2 3 4 5 7 9]", "[1 2 3 4 5 7 9 10]", 1)
 		}
@@ -251,7 +253,8 @@ func TestEraseSelections(t *testing.T) {
 	}
 }
 
-// A text is matched in keys of arguments too, in bytes in base64, and in fields that only a patch has a meaning for.
+// Match finds a text in the keys of arguments, in bytes that are stored as base64, and in fields that only patches
+// have.
 func TestEraseMatchPlaces(t *testing.T) {
 	for _, event := range []string{
 		`{"id":"e1","author":"u","content":{"parts":[{"functionCall":{"id":"c","name":"f","args":{"needle":1}}}]}}`,
@@ -266,8 +269,8 @@ func TestEraseMatchPlaces(t *testing.T) {
 	}
 }
 
-// A text that is in the initial state alone goes there in forks too, and in the state that sessions share; kept values are
-// counted, and matched again.
+// If Match finds a text only in the initial state, Erase also erases it there in forks, and in the shared state.
+// Kept values are counted, and a later erase selects them again.
 func TestEraseMatchOutsideEvents(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		state := map[string]any{"k": "needle", "user:u": "a needle", "app:a": []any{"needle"}, "other": "x", "user:other": "x"}
@@ -294,7 +297,7 @@ func TestEraseMatchOutsideEvents(t *testing.T) {
 	})
 }
 
-// A caller that logged no receipt must not report an erasure.
+// The store refuses events, patches and imports that claim an erase.
 func TestEraseIsNotForged(t *testing.T) {
 	s := inMemory(t)
 	createWith(t, s, eraseKey, said("e1", "one"))
@@ -309,7 +312,7 @@ func TestEraseIsNotForged(t *testing.T) {
 	}
 	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}}).WithID("r")
 	for text, key := range map[string]store.Key{
-		exportOf(t, s, eraseKey, store.ExportOptions{}) + receipt.String(): eraseKey, // the next erasing would erase the events that it covers
+		exportOf(t, s, eraseKey, store.ExportOptions{}) + receipt.String(): eraseKey, // the next erase would erase the events that it covers
 		blank.String():        eraseKey,
 		blank.String() + "\n": sibling("other"),
 	} {
@@ -333,7 +336,7 @@ func TestExportErased(t *testing.T) {
 	}
 	for i, opts := range []store.ExportOptions{{}, {Visible: true}} {
 		file, copied := exportOf(t, s, eraseKey, opts), sibling(fmt.Sprint("copy ", i))
-		for range 2 { // the second time it finds what is there
+		for range 2 { // the second import adds nothing
 			must(t)(s.Import(ctx, copied, strings.NewReader(file), store.ImportOptions{}))
 		}
 		testlog.Equal(t, "records that have what was not erased", len(has(t, s, copied, "three")), 1)
@@ -344,7 +347,7 @@ func TestExportErased(t *testing.T) {
 	verified(t, s)
 }
 
-// logged returns a store with a log that no call writes.
+// logged returns a store whose log has records that no call would write.
 func logged(t *testing.T, lines ...string) *store.Store {
 	t.Helper()
 	b := new(memory.Backend)
@@ -364,14 +367,14 @@ func logged(t *testing.T, lines ...string) *store.Store {
 	return s
 }
 
-// A log that contradicts its receipts is reported, and an interrupted erasure is finished by the next one.
+// Verify reports a log that contradicts its receipts. The next erase finishes an interrupted one.
 func TestVerifyErasures(t *testing.T) {
 	blank := said("e1", "one").Blank("r", patch.KeepValues).String()
 	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}, ClosedAt: 2, Session: "SESSION"}).WithID("r").String()
 	open := strings.Replace(receipt, `,"closed":2`, "", 1)
 	for name, c := range map[string]struct {
 		lines []string
-		want  []string // key and seq of each problem, and its text
+		want  []string // key, seq and text of each problem
 	}{
 		"whole":            {[]string{blank, receipt}, nil},
 		"no receipt":       {[]string{blank}, []string{"a/u/s 1 record 1: corrupt"}},
@@ -399,7 +402,7 @@ func TestVerifyErasures(t *testing.T) {
 	}
 }
 
-// told logs a to f, s1 over a and b, s2 over c and d, m over s1 and s2, and s3 over e.
+// told appends events a to f. Then it logs the summaries s1 of a and b, s2 of c and d, m of s1 and s2, and s3 of e.
 func told(t testing.TB, s *store.Store) {
 	t.Helper()
 	var events []*patch.Event
@@ -414,7 +417,7 @@ func told(t testing.TB, s *store.Store) {
 		patch.NewSummarise(1, 1, said("s3", "text e")))
 }
 
-// applied logs patches, one after the other.
+// applied applies patches one after another.
 func applied(t testing.TB, s *store.Store, key store.Key, patches ...*patch.PatchEvent) {
 	t.Helper()
 	for _, p := range patches {
@@ -422,7 +425,7 @@ func applied(t testing.TB, s *store.Store, key store.Key, patches ...*patch.Patc
 	}
 }
 
-// visible returns the ids of the visible events, in brackets those that are blank.
+// visible returns the ids of the visible events, with the blank ones in brackets.
 func visible(v fold.View) string {
 	var ids []string
 	for _, e := range v.Events() {
@@ -435,12 +438,12 @@ func visible(v fold.View) string {
 	return strings.Join(ids, " ")
 }
 
-// Visible blank summaries are reverted, newest first, as far as there is room for the events behind them.
+// An erase reverts visible blank summaries, newest first, within the allowed growth.
 func TestEraseReverts(t *testing.T) {
 	for name, c := range map[string]struct {
 		ids   []string
 		opts  store.EraseOptions
-		after []*patch.PatchEvent // after what told logs
+		after []*patch.PatchEvent // applied after told
 		want  string
 	}{
 		"the newest blank last":  {[]string{"a", "b", "c", "d", "e"}, store.EraseOptions{}, []*patch.PatchEvent{patch.NewSummarise(0, 1, said("n", "text a"))}, "(n) (s3) f; [] [s3 n]"},
@@ -459,13 +462,13 @@ func TestEraseReverts(t *testing.T) {
 	}
 }
 
-// sum is a summary as compaction makes it.
+// sum returns a summary as compaction makes it.
 func sum(id string) *patch.Event {
 	return event(`{"id":%q,"author":"user","content":{"role":"model","parts":[{"text":"told"}]},"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`, id)
 }
 
-// A summary whose summarizer was shown an earlier raw event is erased with that event, and so are the summaries merged
-// from it.
+// If a summarizer was shown a raw event, its summary is erased with the event. Summaries that were merged from that
+// summary are erased too.
 func TestEraseShown(t *testing.T) {
 	s := inMemory(t)
 	createWith(t, s, eraseKey, said("a", "one"), said("b", "two"), said("c", "three"))
@@ -476,7 +479,8 @@ func TestEraseShown(t *testing.T) {
 	testlog.Equal(t, "visible", visible(testlog.Must(s.View(t.Context(), eraseKey))(t)), "(s1) b c")
 }
 
-// A summarizer is shown the summaries of the branch that were there before; not so one that merges.
+// With Context, an erase covers a later summary whose summarizer was shown an erased summary of the same branch. It
+// does not cover a summary that merges others.
 func TestEraseContext(t *testing.T) {
 	s := inMemory(t)
 	var events []*patch.Event
@@ -498,8 +502,8 @@ func TestEraseContext(t *testing.T) {
 	testlog.Equal(t, "erased", eraseIDs(t, s, eraseKey, store.EraseOptions{Context: true}, "e2"), want)
 }
 
-// Text that tools copied from an erased event is erased with the event, and so is the content that represents that
-// text, even if the calls and results were erased before and the summary was kept.
+// Text that tools copied from an erased event is erased with the event. Content that stands for this text is erased
+// too, even if the calls and results were erased before and the summary was kept.
 func TestEraseBrought(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		t.Run(fmt.Sprint("kept ", kept), func(t *testing.T) { testEraseBrought(t, kept) })
@@ -546,8 +550,8 @@ func eraseIDs(t testing.TB, s *store.Store, key store.Key, opts store.EraseOptio
 
 var keeping = store.EraseOptions{Summaries: patch.KeepSummaries}
 
-// An event shared by several sessions is judged in each of them when summaries are kept. When it is erased, it is
-// erased in all of them, even where it is blank already.
+// If an erase keeps summaries, each session that shares the event decides for itself. A later erase of the event
+// covers all of these sessions, even those where the event is already blank.
 func TestEraseWhatWasKeptInForks(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		clock := now
@@ -570,7 +574,7 @@ func TestEraseWhatWasKeptInForks(t *testing.T) {
 	}
 }
 
-// An event of another session with the id and place of an erased one stays if its content differs.
+// An event in another session with the id and seq of an erased event stays if its content differs.
 func TestEraseSameIDInAFork(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		createWith(t, s, eraseKey, said("a", "secret"))
@@ -583,8 +587,9 @@ func TestEraseSameIDInAFork(t *testing.T) {
 	})
 }
 
-// What a user has said is gone from all sessions of the user and what others have of them, with one receipt each, and
-// nothing else is. TestMachineErase and TestKilledEraseWithAFork interrupt it.
+// EraseUser erases the events of all sessions of a user, and the copies of these events in sessions of other users.
+// Each session gets one receipt, and other content stays. TestMachineErase and TestKilledEraseWithAFork interrupt
+// it.
 func TestEraseUser(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		key := func(user, session string) store.Key { return store.Key{App: "a", User: user, Session: session} }
@@ -617,7 +622,7 @@ func TestEraseUser(t *testing.T) {
 	})
 }
 
-// A session whose erase is unfinished can be backed up, and the erase can be finished in the backup.
+// A session with an unfinished erase can be backed up, and the erase can be finished in the backup.
 func TestBackupOfAHalfErasedSession(t *testing.T) {
 	dir := t.TempDir()
 	b := openBoltAt(t, filepath.Join(dir, "log.db"))
@@ -642,7 +647,7 @@ func TestBackupOfAHalfErasedSession(t *testing.T) {
 	verified(t, s)
 }
 
-// Verify and readers report no damage because of another process's writes, whichever backend call these come before.
+// Verify and other reads report no damage when another process writes directly before any of their backend calls.
 func TestVerifyBesideOthers(t *testing.T) {
 	for name, act := range map[string]func(s *store.Store) error{
 		"append": func(s *store.Store) error {
@@ -670,7 +675,7 @@ func TestVerifyBesideOthers(t *testing.T) {
 					},
 				} {
 					first, calls := &memory.Backend{}, 0
-					other := func(act func(s *store.Store) error) { // with its snapshots
+					other := func(act func(s *store.Store) error) { // with its own snapshots
 						s := newStore(t, first.Peer(), store.Options{Snapshots: eager})
 						testlog.NoError(t, errors.Join(act(s), s.Close()))
 					}
@@ -691,13 +696,13 @@ func TestVerifyBesideOthers(t *testing.T) {
 	}
 }
 
-// If an event sets a shared value while an erase reads these, the event is erased too, and its value becomes null like
-// the others.
+// If an event sets a shared value while an erase reads the shared values, the event is erased too, and its value
+// becomes null.
 func TestEraseBesideSharedValues(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
 		must(t)(s.Create(ctx, eraseKey, map[string]any{"app:a": "secret one"}, store.CreateOptions{}))
 		must(t)(s.AppendEvents(ctx, eraseKey, []*patch.Event{said("e1", "secret"), said("b", "other")}, store.AppendOptions{}))
-		faulty.Plan(storetest.Plan{Before: func(write int) { // of the shared values
+		faulty.Plan(storetest.Plan{Before: func(write int) { // the write of the shared values
 			if write == 1 {
 				later := lines(`{"id":"e2","author":"a","actions":{"stateDelta":{"user:b":"secret two"}}}`)
 				must(t)(s.AppendEvents(ctx, eraseKey, later, store.AppendOptions{}))
@@ -709,8 +714,8 @@ func TestEraseBesideSharedValues(t *testing.T) {
 	})
 }
 
-// Two processes that erase parts of one session both finish, although other goroutines write and read it. Afterwards no
-// view shows either part.
+// Two processes that erase parts of one session both succeed, although other goroutines write and read the session.
+// Afterwards no view shows either part.
 func TestErasesBesideEachOther(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		var events []*patch.Event
@@ -754,7 +759,7 @@ func quietly(t testing.TB, b backend.Backend) *store.Store {
 	return newStore(t, b, store.Options{Logger: slog.New(slog.DiscardHandler)})
 }
 
-// A value of the shared state that is written while an erase, or a copy, is about to write it is kept.
+// If a shared value is written while an erase or a copy is about to write it, the newer value is kept.
 func TestSharedValueWrittenMeanwhile(t *testing.T) {
 	key := store.Key{App: "a", User: "ann", Session: "s"}
 	for name, erase := range map[string]func(s *store.Store) error{

@@ -38,7 +38,7 @@ func exampleStore() *store.Store {
 	return s
 }
 
-// check ends the program if the last of a call's results is an error.
+// check ends the program if the last result of a call is an error.
 func check(results ...any) {
 	if err, failed := results[len(results)-1].(error); failed {
 		log.Fatal(err)
@@ -65,7 +65,7 @@ func ExampleOpen() {
 	_, err = s.Create(context.Background(), exampleKey, nil, store.CreateOptions{})
 	fmt.Println("created:", err == nil)
 
-	// One store at a time holds the file.
+	// Only one store may have the file open for writing.
 	_, err = store.Open(path, store.Options{LockTimeout: time.Millisecond})
 	fmt.Println("locked:", errors.Is(err, store.ErrLocked))
 
@@ -110,7 +110,7 @@ func ExampleStore_AppendEvents() {
 	defer s.Close()
 	e, err := patch.NewEvent(patch.Fields{ID: "e5", Author: "ada", Content: patch.Text("user", "the second one")})
 	check(err)
-	// The second call is a retry: it writes nothing.
+	// The second call is a retry and writes nothing.
 	for range 2 {
 		c, err := s.AppendEvents(context.Background(), exampleKey, []*patch.Event{e}, store.AppendOptions{})
 		check(err)
@@ -132,7 +132,7 @@ func ExampleStore_ApplyPatch() {
 	check(err)
 	printVisible(c.View, c.View.At)
 
-	// Who has not seen that patch must look again.
+	// A caller that has not seen that patch gets a conflict and must read the session again.
 	_, err = s.ApplyPatch(context.Background(), exampleKey, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{On: seen.View})
 	var conflict *fold.ConflictError
 	if errors.As(err, &conflict) {
@@ -169,7 +169,7 @@ func ExampleStore_Revert() {
 	check(err)
 	fmt.Println(back.View.Len(), back.View.State())
 
-	// Only what stands can be taken back.
+	// Only an active patch can be reverted.
 	_, err = s.Revert(ctx, exampleKey, "p1", store.UndoOptions{})
 	fmt.Println(errors.Is(err, fold.ErrBlocked))
 	// Output:
@@ -321,7 +321,7 @@ func ExampleSalvage() {
 	check(old.Close())
 	data, err := os.ReadFile(path)
 	check(err)
-	clear(data[:8192]) // the pages by which the file is opened
+	clear(data[:8192]) // the two pages that name the last commit
 
 	s, err := store.Open(filepath.Join(dir, "salvaged.db"), store.Options{})
 	check(err)
@@ -342,7 +342,7 @@ func ExampleNew() {
 	check(s.Create(context.Background(), exampleKey, map[string]any{"currency": "EUR", "user:name": "Ada"}, store.CreateOptions{Created: then}))
 	info, err := s.Info(context.Background(), exampleKey)
 	fmt.Println(info.Created, err)
-	start, err := s.ViewAt(context.Background(), exampleKey, 0) // the initial state, without the keys that sessions share
+	start, err := s.ViewAt(context.Background(), exampleKey, 0) // the initial state, without keys of shared scopes
 	fmt.Println(start.State(), err)
 	// Output:
 	// 2024-05-06 07:08:09 +0000 UTC <nil>
@@ -355,7 +355,7 @@ func ExampleParseKey() {
 	// Output: true <nil>
 }
 
-// Patches of a group are taken back together, by the id of any of them.
+// A revert of one patch reverts all patches of its group.
 func ExampleStore_Revert_dryRun() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
@@ -372,7 +372,7 @@ func ExampleStore_Revert_dryRun() {
 	// 4 events; 2 records
 }
 
-// A model sees the summary, people see what it stands for.
+// The model sees the summary. People see the events that it covers.
 func ExampleStore_History() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
@@ -389,7 +389,7 @@ func ExampleStore_History() {
 	// Output: e1 e2 e3 e4 and not s1
 }
 
-// A page costs what it shows, wherever it is in a long session.
+// The cost of a page depends on the length of the page, not on the length of the session or the place in it.
 func ExampleStore_HistoryPage() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
@@ -412,7 +412,7 @@ func ExampleStore_HistoryPage() {
 	// event not found: the history has no event "e9"
 }
 
-// The text is read and checked before a store is opened, which locks its file.
+// ReadText reads and checks the text before a store is opened, which locks its file.
 func ExampleReadText() {
 	ctx := context.Background()
 	text, err := store.ReadText(ctx, strings.NewReader(`{"id":"e1","author":"ada"}`), store.ImportOptions{})
@@ -425,7 +425,7 @@ func ExampleReadText() {
 	// Output: 1 true <nil>
 }
 
-// A lease keeps two processes from doing the same work.
+// A lease prevents two processes from doing the same work.
 func ExampleStore_Lease() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
@@ -448,12 +448,12 @@ func ExampleStore_CopyFrom() {
 	to, err := store.OpenMemory(store.Options{})
 	check(err)
 	defer to.Close()
-	for range 2 { // the second time finds it all there
+	for range 2 { // the second copy adds nothing
 		done, err := to.CopyFrom(ctx, exampleKey, from, store.CopyOptions{})
 		check(err)
 		fmt.Println(done.Created, done.Added, done.Present)
 	}
-	// Values of users without a session are copied as well.
+	// Copy the shared values too, including those of users without a session.
 	done, err := to.CopyFrom(ctx, store.Key{}, from, store.CopyOptions{})
 	check(err)
 	fmt.Println(done.Shared, "shared values")
@@ -477,21 +477,21 @@ func ExampleStore_Records() {
 	// 3 ada <nil>
 }
 
-// A watcher sees what is in the log, and then what is added, until its loop has seen enough.
+// The loop gets the existing records, and then each new record, until it ends.
 func ExampleStore_Watch() {
 	ctx := context.Background()
 	s := exampleStore()
 	defer s.Close()
 	for r, err := range s.Watch(ctx, exampleKey, 4) {
 		if err != nil {
-			log.Print(err) // it may pass; if it does not, the loop ends
+			log.Print(err) // the error may be temporary; if not, the loop ends
 			continue
 		}
 		fmt.Println(r.Seq, r.Event.Author())
 		if r.Seq == 5 {
 			break
 		}
-		// The body may write. So may any other part of the program, at any time.
+		// The body may write. Other goroutines may write at any time.
 		e, err := patch.NewEvent(patch.Fields{Author: "watcher"})
 		if err == nil {
 			_, err = s.AppendEvents(ctx, exampleKey, []*patch.Event{e}, store.AppendOptions{})
@@ -503,7 +503,7 @@ func ExampleStore_Watch() {
 	// 5 watcher
 }
 
-// A backup is a file that Open opens. It is written while others use the store.
+// A backup is a file that Open can open. Other goroutines may use the store during the backup.
 func ExampleStore_Backup() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "patchlog")
@@ -571,7 +571,7 @@ func ExampleStore_EraseUser() {
 	s := exampleStore()
 	defer s.Close()
 	ctx := context.Background()
-	opts := store.EraseOptions{ID: "request 813", Reason: "the account is closed"} // the same id goes on after a crash
+	opts := store.EraseOptions{ID: "request 813", Reason: "the account is closed"} // after a crash, a call with the same id continues the erase
 	dry := opts
 	dry.DryRun = true
 	plan, err := s.EraseUser(ctx, "shop", "ada", dry)

@@ -10,27 +10,27 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// Handles returns how many sessions are in use or cached.
+// Handles returns the number of sessions that are in use or cached.
 func Handles(s *Store) int {
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
 	return len(s.cache.handles)
 }
 
-// Watched returns how many sessions are watched.
+// Watched returns the number of watched sessions.
 func Watched(s *Store) int {
 	s.changes.mu.Lock()
 	defer s.changes.mu.Unlock()
 	return len(s.changes.news)
 }
 
-// Uncompressed has stores write records as they are until the test ends.
+// Uncompressed disables the compression of records until the test ends.
 func Uncompressed(t testing.TB) {
 	write.Compress = func(form []byte) []byte { return form }
 	t.Cleanup(func() { write.Compress = recordform.Compress })
 }
 
-// Receipts returns the receipts of erasures in a session's log, in its order.
+// Receipts returns the erase receipts of a session's log, in log order.
 func (s *Store) Receipts(ctx context.Context, key Key) (receipts []patch.Record, err error) {
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {

@@ -73,7 +73,7 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := &env{T: t}
 			before := readFile(e, c.path)
-			for range 2 { // what fails leaves no lock behind
+			for range 2 { // a failed Open releases the file's lock
 				s, err := store.Open(c.path, store.Options{LockTimeout: 200 * time.Millisecond})
 				if err == nil {
 					e.no(s.Close())
@@ -117,7 +117,7 @@ func (w *fullWriter) Write(p []byte) (int, error) {
 
 var errFull = errors.New("no space left")
 
-// A failing backup returns the cause's error, and leaves nothing behind.
+// A failing backup returns the error of its cause, and leaves no file behind.
 func TestBackupFails(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(filepath.Join(dir, "log.db"), store.Options{})
@@ -150,7 +150,7 @@ func TestBackupFails(t *testing.T) {
 	e.no(memory.Close())
 }
 
-// A watch, and all that the store shows, go on while a vacuum replaces the file.
+// A watch and all other reads continue while a vacuum replaces the file.
 func TestVacuumIsNotSeen(t *testing.T) {
 	onFile(t, func(e *env) {
 		add(t, e.store, key, map[string]any{"app:k": 1}, 600)
@@ -177,7 +177,7 @@ func TestVacuumIsNotSeen(t *testing.T) {
 	})
 }
 
-// changing makes a record read differently from how it was written.
+// changing returns a read hook that changes the record with the given seq.
 func changing(seq uint64, change func(r *backend.Record)) func(records []backend.Record) []backend.Record {
 	return func(records []backend.Record) []backend.Record {
 		for i := range records {
@@ -197,7 +197,7 @@ func TestDamagedRecord(t *testing.T) {
 		d := &hooked{Backend: e.engine}
 		e.backend.Backend = d
 		for name, change := range map[string]func(r *backend.Record){
-			"flipped": func(r *backend.Record) { r.Data[len(r.Data)/2] ^= 4 }, // patch.TestEverySingleBitFlipIsRefused has all others
+			"flipped": func(r *backend.Record) { r.Data[len(r.Data)/2] ^= 4 }, // patch.TestEverySingleBitFlipIsRefused flips every other bit
 			"cut off": func(r *backend.Record) { r.Data = r.Data[:len(r.Data)-1] },
 			"empty":   func(r *backend.Record) { r.Data = nil },
 			"longer":  func(r *backend.Record) { r.Data = append(r.Data, 0) },
@@ -211,7 +211,7 @@ func TestDamagedRecord(t *testing.T) {
 			},
 		} {
 			d.read = changing(3, change)
-			e.open() // forgets the view
+			e.open() // drops the cached view
 			e.isDamagedAt(name, 3)
 		}
 		e.reopen()
@@ -219,8 +219,8 @@ func TestDamagedRecord(t *testing.T) {
 	})
 }
 
-// isDamagedAt checks that a record cannot be read, that the error names the record, and that the records before it can
-// be read.
+// isDamagedAt checks that the record with the given seq cannot be read, that the error names it, and that the
+// records before it can be read.
 func (e *env) isDamagedAt(how string, seq uint64) {
 	e.Helper()
 	calls := map[string]error{}
@@ -254,7 +254,7 @@ func (e *env) isDamagedAt(how string, seq uint64) {
 	testlog.Equal(e, "a view", testlog.Must(e.store.ViewAt(ctx, key, seq-1))(e).Seq(), seq-1)
 }
 
-// damageFile closes the store, changes the file's content and opens it again.
+// damageFile closes the store, changes the content of its file and opens it again.
 func (e *env) damageFile(change func(data []byte)) {
 	e.Helper()
 	e.changeFile(func(t *testing.T, path string) {
@@ -264,7 +264,7 @@ func (e *env) damageFile(change func(data []byte)) {
 	})
 }
 
-// onFile runs a test on a file that it may damage.
+// onFile runs a test on a file that the test may damage.
 func onFile(t *testing.T, run func(e *env)) { onFileWith(t, store.Options{}, run) }
 
 func onFileWith(t *testing.T, opts store.Options, run func(e *env)) {
@@ -279,8 +279,7 @@ func onFileWith(t *testing.T, opts store.Options, run func(e *env)) {
 	run(e)
 }
 
-// flip changes each place where the text stands: pages are copied on write, so there may be
-// old ones.
+// flip changes every occurrence of a text. Pages are copied on write, so old ones may contain it too.
 func flip(text string) func([]byte) {
 	return func(data []byte) {
 		for at := 0; ; at += len(text) {
@@ -294,7 +293,7 @@ func flip(text string) func([]byte) {
 	}
 }
 
-// storedForm returns the bytes of a record as a store keeps them.
+// storedForm returns a record's bytes as the store writes them.
 func (e *env) storedForm(key store.Key, seq uint64) string {
 	e.Helper()
 	form, err := patch.AppendRecord(nil, e.records(key)[seq-1])
@@ -302,7 +301,7 @@ func (e *env) storedForm(key store.Key, seq uint64) string {
 	return string(recordform.Compress(form))
 }
 
-// makeBoltChange changes or, where change returns nil, removes the values of a bucket.
+// makeBoltChange changes the values of a bucket. It removes a value if change returns nil.
 func makeBoltChange(t *testing.T, path, bucket string, change func(k, v []byte) []byte) {
 	t.Helper()
 	makeBolt(t, path, func(tx *bbolt.Tx) error {
@@ -323,7 +322,7 @@ func makeBoltChange(t *testing.T, path, bucket string, change func(k, v []byte) 
 	})
 }
 
-// changeFile closes the store, changes rows of its file and opens it again.
+// changeFile closes the store, changes its file and opens it again.
 func (e *env) changeFile(change func(t *testing.T, path string)) {
 	e.Helper()
 	e.no(e.store.Close())
@@ -342,7 +341,8 @@ func dropName(bucket, part string) func(t *testing.T, path string) {
 	}
 }
 
-// Where the ids of a record are damaged, the session can be read and not be written to: the store cannot tell a retry.
+// If the stored ids of a record are damaged, the session can be read but not written, because the store cannot
+// recognise a retry.
 func TestWriteOverDamagedIndex(t *testing.T) {
 	onFile(t, func(e *env) {
 		e.create(nil)
@@ -358,7 +358,7 @@ func TestWriteOverDamagedIndex(t *testing.T) {
 	})
 }
 
-// A session whose entry is lost keeps its log; its initial state is missed, and Verify finds it.
+// If a session's entry is lost, its records can still be read. Get fails, and Verify reports the loss.
 func TestLostEntry(t *testing.T) {
 	onFile(t, func(e *env) {
 		e.create(map[string]any{"tenant": "t1"})
@@ -372,8 +372,8 @@ func TestLostEntry(t *testing.T) {
 	})
 }
 
-// A damaged or lost shared value is named by calls that read it, and by Verify. Other apps are not affected, and
-// writing the value again repairs it.
+// If a shared value is damaged or lost, Verify and the calls that read it name it. Other apps are not affected. A
+// new write of the value repairs it.
 func TestDamagedSharedValue(t *testing.T) {
 	far := store.Key{App: "far", User: "u", Session: "s"}
 	for name, change := range map[string]func(t *testing.T, path string){
@@ -404,7 +404,7 @@ func TestDamagedSharedValue(t *testing.T) {
 	}
 }
 
-// A valid record with its own checksum, but not the record that was written there.
+// A record with a valid checksum is damage if it is not the record that was written there.
 func TestRecordOfAnotherLog(t *testing.T) {
 	onFile(t, func(e *env) {
 		e.create(nil)
@@ -416,7 +416,7 @@ func TestRecordOfAnotherLog(t *testing.T) {
 	})
 }
 
-// An index that turns out wrong while the file is open is not trusted.
+// If a lookup contradicts the log while the file is open, the store does not trust the index.
 func TestRetryOverIndexThatGoesWrong(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.opts.Logger = slog.New(slog.DiscardHandler)
@@ -439,7 +439,7 @@ func (e *env) verify(opts store.VerifyOptions) (found []store.Problem) {
 	return found
 }
 
-// forgetful is a backend whose index does not know an id.
+// forgetful returns a backend whose index lacks an id.
 func forgetful(engine backend.Backend, id string) backend.Backend {
 	return &hooked{Backend: engine, found: func(ids []string, seqs []uint64) {
 		if i := slices.Index(ids, id); i >= 0 {
@@ -448,7 +448,7 @@ func forgetful(engine backend.Backend, id string) backend.Backend {
 	}}
 }
 
-// damaged is a backend that reads a record otherwise than it was written.
+// damaged returns a backend whose Read changes a record.
 func damaged(engine backend.Backend, seq uint64, change func(r *backend.Record)) backend.Backend {
 	return &hooked{Backend: engine, read: changing(seq, change)}
 }
@@ -458,7 +458,7 @@ func TestVerify(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		damage func(engine backend.Backend) backend.Backend
-		want   []string // key and seq of each problem, and what it says
+		want   []string // key, seq and text of each problem
 	}{
 		{"nothing", func(engine backend.Backend) backend.Backend { return engine }, nil},
 		{"record", func(engine backend.Backend) backend.Backend {
@@ -487,15 +487,15 @@ func TestVerify(t *testing.T) {
 				found := e.verify(store.VerifyOptions{Progress: func(k store.Key) { seen = append(seen, k.String()) }})
 				e.problems(found, c.want)
 				e.same("progress", strings.Join(seen, " "), "a/u/1 a/u/2")
-				// One session alone.
+				// Verify one session only.
 				e.problems(e.verify(store.VerifyOptions{Key: keys[1]}),
 					slices.DeleteFunc(slices.Clone(c.want), func(w string) bool { return !strings.HasPrefix(w, "a/u/2") }))
 				for range e.store.Verify(ctx, store.VerifyOptions{}) {
-					break // it can be left
+					break // the loop may end early
 				}
 				e.reopen()
 				for _, k := range keys {
-					e.no(e.store.Delete(ctx, k)) // with its rows that stay damaged
+					e.no(e.store.Delete(ctx, k)) // deletes the damaged rows too
 				}
 			})
 		})
@@ -509,14 +509,14 @@ func (e *env) problems(found []store.Problem, want []string) {
 		return
 	}
 	for i, p := range found {
-		says := strings.SplitN(want[i], " ", 3) // key, record and text
+		says := strings.SplitN(want[i], " ", 3) // key, seq and text
 		if p.Key.String() != says[0] || fmt.Sprint(p.Seq) != says[1] || !strings.Contains(p.String(), says[2]) || !strings.Contains(p.String(), says[0]) {
 			e.Errorf("problem %q of %s, record %d, want %q", p, p.Key, p.Seq, says)
 		}
 	}
 }
 
-// changeRecord changes the row of a record of the session that was created first.
+// changeRecord returns a function that changes the row of a record, in the session that was created first.
 func changeRecord(seq uint64, change func(v []byte) []byte) func(t *testing.T, path string) {
 	return func(t *testing.T, path string) {
 		makeBoltChange(t, path, "records", func(k, v []byte) []byte {
@@ -528,26 +528,26 @@ func changeRecord(seq uint64, change func(v []byte) []byte) func(t *testing.T, p
 	}
 }
 
-// replaceRecord3 puts the record of another log in the place of record 3.
+// replaceRecord3 replaces record 3 by the record of another log.
 func replaceRecord3(t *testing.T, path string) {
 	row := anotherRecord3(t)
 	changeRecord(3, func([]byte) []byte { return row })(t, path)
 }
 
-// changeID changes the ids in the row of record 4.
+// changeID changes an id in the row of record 4.
 func changeID(t *testing.T, path string) {
 	changeRecord(4, func(v []byte) []byte {
-		v[len(v)-9] ^= 2 // of the last hash, before their number and checksum
+		v[len(v)-9] ^= 2 // a byte of the last hash, which precedes the number of hashes and the checksum
 		return v
 	})(t, path)
 }
 
-// recordKey is the key of a record of the session that was created first.
+// recordKey returns the key of a record of the session that was created first.
 func recordKey(seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1), seq)
 }
 
-// anotherRecord3 returns the row of record 3 as another file has it.
+// anotherRecord3 returns the row of record 3 in another file.
 func anotherRecord3(t *testing.T) (row []byte) {
 	t.Helper()
 	path, _ := fileOf(t, nil, func(e *env) { e.append(say("a1"), say("a2"), sets("a3", `{"other":1}`)) })
@@ -558,7 +558,7 @@ func anotherRecord3(t *testing.T) (row []byte) {
 	return row
 }
 
-// fillTwo makes a file with two sessions, and with snapshots if the options want them.
+// fillTwo creates a file with two sessions. It has snapshots if the options ask for them.
 func (e *env) fillTwo() {
 	e.Helper()
 	e.store = openStore(e, e.path, e.opts)
@@ -570,7 +570,7 @@ func (e *env) fillTwo() {
 	e.no(e.store.Close())
 }
 
-// A valid snapshot of the right session that contradicts the log.
+// Verify reports a valid snapshot of the right session that contradicts the log.
 func TestVerifySnapshotThatDiffers(t *testing.T) {
 	onEachWithSnapshots(t, func(e *env, _ *warnings) {
 		e.anew(snapshot.Policy{Every: -1})
@@ -595,15 +595,15 @@ func TestVerifySnapshotThatDiffers(t *testing.T) {
 	})
 }
 
-// amiss is a backend with something wrong in its structure.
+// amiss is a backend whose structure is damaged.
 type amiss struct{ backend.Backend }
 
 var errAmiss = fmt.Errorf("%w: a page is amiss", backend.ErrDamaged)
 
 func (amiss) Check(context.Context) error { return errAmiss }
 
-// Verify reports a problem of the backend's structure without a session, and verifies the sessions all the same. It does
-// not check the structure if only one session is to be verified.
+// Verify reports a problem of the backend's structure without a session, and still verifies the sessions. With
+// VerifyOptions.Key it does not check the structure.
 func TestVerifyReportsCheck(t *testing.T) {
 	e := &env{T: t, path: filepath.Join(t.TempDir(), "log.db")}
 	e.fillTwo()
@@ -668,7 +668,8 @@ func TestVerifyEnds(t *testing.T) {
 	}
 }
 
-// An error of the backend that does not come of damage, such as a timeout, ends Verify: it is no problem of a session.
+// An error of the backend that does not report damage, such as a timeout, ends Verify. It is not a problem of a
+// session.
 func TestVerifyTimeout(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -686,7 +687,7 @@ func TestVerifyTimeout(t *testing.T) {
 	})
 }
 
-// salvaged salvages a file's bytes into a store in memory.
+// salvaged salvages the bytes of a file into a store in memory.
 func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 	t.Helper()
 	s := inMemory(t)
@@ -694,7 +695,7 @@ func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 	return s, out
 }
 
-// fileOf fills a file with a session, and returns its path and its bytes.
+// fileOf creates a file with one session, and returns its path and its bytes.
 func fileOf(t *testing.T, state map[string]any, fill func(e *env)) (path string, data []byte) {
 	t.Helper()
 	onFile(t, func(e *env) {
@@ -707,8 +708,8 @@ func fileOf(t *testing.T, state map[string]any, fill func(e *env)) (path string,
 	return path, data
 }
 
-// The log before a gap is recovered exactly. The records after the gap become another session: events unchanged, a
-// patch as text.
+// The log before a gap is recovered exactly. The records after the gap become another session, with unchanged
+// events and with patches as text.
 func TestSalvageGap(t *testing.T) {
 	var before []patch.Record
 	var fourth string
@@ -747,8 +748,8 @@ func TestSalvageGap(t *testing.T) {
 	verified(t, to)
 }
 
-// A page of the directory may be of an earlier commit. A deleted session that it brings back is in doubt: the pages of all its
-// records are free.
+// A page of the directory may come from an earlier commit and list a deleted session. If the pages of all its
+// records are free, Salvage reports that the session may have been deleted.
 func TestSalvageStaleDirectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	within := func(do func(s *store.Store)) (data []byte, roots map[string]int) {
@@ -777,19 +778,20 @@ func TestSalvageStaleDirectory(t *testing.T) {
 	if was["heads"] == 0 || was["heads"] == is["heads"] {
 		t.Fatalf("the heads were at byte %d, and are at %d", was["heads"], is["heads"])
 	}
-	copy(data[is["heads"]+8:is["heads"]+os.Getpagesize()], older[was["heads"]+8:]) // behind the number of the page
+	copy(data[is["heads"]+8:is["heads"]+os.Getpagesize()], older[was["heads"]+8:]) // after the page number
 	clear(data[is["sessions"] : is["sessions"]+os.Getpagesize()])
 	_, out := salvaged(t, data)
 	for _, session := range out.Sessions {
 		testlog.Equal(t, session.Key.Session+" may have been deleted", session.MaybeDeleted, session.Key == keyOf(7))
 	}
-	if n := len(out.Sessions); n != 19 && n != 20 { // the one in doubt, unless the pages of all its records are used again
+	if n := len(out.Sessions); n != 19 && n != 20 { // one session may be deleted; it is missing if its pages were all reused
 		t.Errorf("%d sessions", n)
 	}
 }
 
-// Sessions of a file that was cut off come back under their own keys, unless something says that they had been deleted; the
-// report says which may have been. Listings count what is visible of them.
+// The sessions of a truncated file are recovered under their own keys, unless something says that they were
+// deleted. The result reports which of them may have been deleted. Listings count the visible events of the
+// recovered sessions.
 func TestSalvageCutFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	s := openStore(t, path, store.Options{Now: func() time.Time { return now }})
@@ -860,9 +862,9 @@ func TestLockedText(t *testing.T) {
 	}
 }
 
-// If all of a session's records were in the lost part of a file, the session counts as lost, not as deleted.
+// If all records of a session were in the lost part of a file, the session counts as lost, not as deleted.
 func TestSalvageLostSessions(t *testing.T) {
-	store.Uncompressed(t) // so that the place of a record can be told by its text
+	store.Uncompressed(t) // so that the test can find a record by its text
 	s := openStore(t, filepath.Join(t.TempDir(), "log.db"), store.Options{})
 	const sessions, records = 5, 30
 	for n := range sessions {
@@ -891,7 +893,7 @@ func TestSalvageLostSessions(t *testing.T) {
 	}
 }
 
-// Two different records have one seq: the chain decides which is the log's.
+// If two different records have one seq, the chain decides which of them belongs to the log.
 func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 	var want string
 	path, _ := fileOf(t, nil, func(e *env) {
@@ -899,7 +901,7 @@ func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 		want = e.export()
 	})
 	row := anotherRecord3(t)
-	makeBolt(t, path, func(tx *bbolt.Tx) error { // in front of the other pages of the bucket, and in use
+	makeBolt(t, path, func(tx *bbolt.Tx) error { // before the other pages of the bucket, and in use
 		other, err := tx.CreateBucketIfNotExists([]byte("aaa"))
 		return errors.Join(err, other.Put(recordKey(3), row))
 	})
@@ -910,7 +912,7 @@ func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 	}
 }
 
-// A salvage overwrites nothing in the new store, and refuses bad arguments.
+// Salvage overwrites nothing in the target store, and refuses invalid arguments.
 func TestSalvageIntoWhatIsThere(t *testing.T) {
 	_, data := fileOf(t, nil, func(e *env) { e.append(says("a", 2)...) })
 	s := inMemory(t)
@@ -928,12 +930,12 @@ func TestSalvageIntoWhatIsThere(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(store.Salvage(done, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))), s, store.SalvageOptions{})), context.Canceled, "after the context has ended")
 }
 
-// A salvage does not bring back erased events that are still in free pages if it finds their blanks or the receipt.
-// It brings back the other events, and reports the blanks whose receipt is lost, as Verify does.
+// Salvage does not restore erased events from free pages if it finds their blanks or the receipt. It recovers the
+// other events. It reports the blanks whose receipt is lost, as Verify does.
 func TestSalvageKeepsErased(t *testing.T) {
 	for name, c := range map[string]struct {
-		lost  func(page []byte) bool // of the file's pages
-		comes bool                   // the erased events come back: neither blank nor receipt is left
+		lost  func(page []byte) bool // selects the pages to lose
+		comes bool                   // the erased events are recovered, since neither blank nor receipt is left
 	}{
 		"nothing":         {func([]byte) bool { return false }, false},
 		"the metas":       {func(page []byte) bool { return bytes.Contains(page[:24], []byte{0xed, 0xda, 0x0c, 0xed}) }, false},
@@ -948,10 +950,10 @@ func TestSalvageKeepsErased(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log.db")
-			store.Uncompressed(t) // so that pages can be told by their text
+			store.Uncompressed(t) // so that the test can find pages by their text
 			s := openStore(t, path, store.Options{})
 			must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "secret of 1"}, store.CreateOptions{}))
-			for i := range 60 { // the erased ones fill pages that nothing else is in
+			for i := range 60 { // erased events fill whole pages
 				text := fmt.Sprintf("kept of %d %0600d", i, i)
 				if 20 <= i && i < 40 {
 					text = "secret of 1 " + text
@@ -1018,7 +1020,7 @@ func TestSalvageKeepsErased(t *testing.T) {
 	}
 }
 
-// A receipt whose key now belongs to another session erases nothing there.
+// If the key of a receipt has become the key of another session, the receipt erases nothing in that session.
 func TestSalvageForeignReceipt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	s := openStore(t, path, store.Options{})

@@ -18,22 +18,22 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// With this flag the golden files are written anew, which is for a change of the format before v0.1.0.
+// writeGolden makes the test write new golden files, after a change of the format before v0.1.0.
 var writeGolden = flag.Bool("write-golden", false, "write the golden database and its export")
 
 const (
 	goldenDB   = "testdata/golden.db.gz" // a database
-	goldenText = "testdata/golden.jsonl" // what the session in it exports
+	goldenText = "testdata/golden.jsonl" // the export of its session
 )
 
 var (
 	goldenKey  = store.Key{App: "app", User: "a user/b", Session: "golden"}
-	goldenFork = store.Key{App: "app", User: "a user/b", Session: "fork"} // of the first, with an erasure, and so long that its ids are sorted
+	goldenFork = store.Key{App: "app", User: "a user/b", Session: "fork"} // fork of the first session, with an erase, and long enough for a sorted run of ids
 )
 
-const goldenForkEvents = 512 // "f1" to "f512"; "f2" is erased
+const goldenForkEvents = 512 // events "f1" to "f512"; "f2" is erased
 
-// A database can be read with everything that was written: Go types, ids, shared state, a snapshot.
+// A database can be read with everything in it: Go types, ids, shared state and a snapshot.
 func TestGoldenFile(t *testing.T) {
 	if *writeGolden {
 		makeGolden(t)
@@ -64,7 +64,7 @@ func TestGoldenFile(t *testing.T) {
 	}
 }
 
-// A fork can be read with everything that was written: sorted ids, a blank and its receipt, and its lineage.
+// A fork can be read with everything in it: sorted ids, a blank and its receipt, and its lineage.
 func TestGoldenFork(t *testing.T) {
 	ctx := context.Background()
 	s := openStore(t, teststore.Unpack(t, goldenDB), store.Options{})

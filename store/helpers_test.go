@@ -34,19 +34,18 @@ var (
 	now = time.Date(2025, 11, 20, 10, 30, 0, 123456789, time.UTC)
 )
 
-// env is a store under test, on one of the engines.
+// env is a store under test on one of the engines.
 type env struct {
 	*testing.T
 	store   *store.Store
-	backend *storetest.Faulty // what it runs on
-	engine  backend.Backend   // in the end
-	path    string            // of the file; "" in memory
+	backend *storetest.Faulty // the store's backend
+	engine  backend.Backend   // the engine under backend and its wrappers
+	path    string            // path of the file; "" in memory
 	opts    store.Options
-	known   fold.View // a view that costs nothing
+	known   fold.View // a view that a test obtained before it counts backend calls
 }
 
-// onEach runs a test on bbolt and in memory. The store's clock stands at now. In the
-// end it checks that all that is stored fits together.
+// onEach runs a test on bbolt and in memory, with a clock that always returns now. At the end it calls checkAll.
 func onEach(t *testing.T, run func(e *env)) {
 	t.Helper()
 	onEachWith(t, store.Options{}, run)
@@ -85,7 +84,7 @@ func openBolt(t *testing.T) (backend.Backend, string) {
 
 func openBoltAt(t *testing.T, path string) backend.Backend {
 	t.Helper()
-	// Durability has tests of its own.
+	// Other tests cover durability.
 	return testlog.Must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
 }
 
@@ -99,20 +98,20 @@ func (e *env) open() {
 	e.store = newStore(e, e.backend, e.opts)
 }
 
-// with returns the env for a part of the test.
+// with returns the env for a subtest.
 func (e *env) with(t *testing.T) *env {
 	part := *e
 	part.T = t
 	return &part
 }
 
-// reopen closes the store and opens anew what it has stored.
+// reopen closes the store and opens it again on the same data.
 func (e *env) reopen() {
 	e.Helper()
 	e.reopenOn(func(b backend.Backend) backend.Backend { return b })
 }
 
-// reopenOn is reopen with something between the store and the engine.
+// reopenOn is reopen with a wrapper between the store and the engine.
 func (e *env) reopenOn(wrap func(engine backend.Backend) backend.Backend) {
 	e.Helper()
 	if err := e.store.Close(); err != nil && !errors.Is(err, store.ErrClosed) {
@@ -136,7 +135,7 @@ func (e *env) hook() *hooked {
 	return h
 }
 
-// dump returns all that the backend holds, ids of records apart.
+// dump returns the sessions, records and shared values of the backend, as text.
 func (e *env) dump() string {
 	e.Helper()
 	var b strings.Builder
@@ -158,7 +157,7 @@ func (e *env) dump() string {
 	return b.String()
 }
 
-// viewText says all that a view shows.
+// viewText returns everything that a view contains, as text.
 func (e *env) viewText(v fold.View) string {
 	e.Helper()
 	var b strings.Builder
@@ -181,7 +180,7 @@ func (e *env) skipped(v fold.View) []patch.Skip {
 	return testlog.Must(v.Skipped())(e)
 }
 
-// withoutCreation leaves out what differs between two sessions with the same log.
+// withoutCreation removes the first line of text, which has the creation id.
 func withoutCreation(text string) string {
 	_, rest, _ := strings.Cut(text, "\n")
 	return rest
@@ -195,7 +194,7 @@ func ids(v fold.View) string {
 	return strings.Join(out, " ")
 }
 
-// must ends the test if a call fails whose other result is of no interest.
+// must fails the test if a call returns an error. It ignores the call's result.
 func must(t testlog.Failer) func(result any, err error) {
 	t.Helper()
 	return func(_ any, err error) {
@@ -204,7 +203,7 @@ func must(t testlog.Failer) func(result any, err error) {
 	}
 }
 
-// errOf is the error of a call whose other result is of no interest.
+// errOf returns the error of a call and ignores its result.
 func errOf(_ any, err error) error { return err }
 
 // newStore opens a store on a backend.
@@ -213,7 +212,7 @@ func newStore(t testlog.Failer, b backend.Backend, opts store.Options) *store.St
 	return testlog.Must(store.New(b, opts))(t)
 }
 
-// openStore opens a file.
+// openStore opens a store on a file.
 func openStore(t testlog.Failer, path string, opts store.Options) *store.Store {
 	t.Helper()
 	return testlog.Must(store.Open(path, opts))(t)
@@ -256,7 +255,7 @@ func (e *env) same(what, got, want string) {
 	}
 }
 
-// is checks that an error matches target and that its text names what is at fault.
+// is checks that an error matches target and that its text contains each of names.
 func (e *env) is(err, target error, names ...string) {
 	e.Helper()
 	if !errors.Is(err, target) {
@@ -324,7 +323,7 @@ func (e *env) records(key store.Key) []patch.Record {
 	return recordsOf(e, e.store, key)
 }
 
-// state returns the session's whole state as JSON.
+// state returns the session's state, with shared values, as JSON.
 func (e *env) state() string {
 	e.Helper()
 	return string(testlog.Must(json.Marshal(e.get().Values()))(e))
@@ -333,7 +332,7 @@ func (e *env) state() string {
 // event makes an event from JSON.
 func event(format string, args ...any) *patch.Event { return testlog.Event(format, args...) }
 
-// parsePatch makes a patch from JSON, which may be malformed as a patch.
+// parsePatch makes a patch from JSON, which may be an invalid patch.
 func parsePatch(format string, args ...any) *patch.PatchEvent {
 	return testlog.Record(format, args...).Patch
 }
@@ -342,7 +341,7 @@ func say(id string) *patch.Event {
 	return event(`{"id":%q,"invocationId":"inv1","author":"user","content":{"role":"user","parts":[{"text":"this is %s"}]}}`, id, id)
 }
 
-// says returns events a1, a2, … for prefix a.
+// says returns n events with ids prefix1, prefix2, ….
 func says(prefix string, n int) []*patch.Event {
 	var out []*patch.Event
 	for i := range n {
@@ -355,7 +354,7 @@ func summary(id string) *patch.Event {
 	return event(`{"id":%q,"author":"summariser","content":{"role":"user","parts":[{"text":"summary %s"}]}}`, id, id)
 }
 
-// sets returns an event that sets state: delta is JSON.
+// sets returns an event with a state delta. delta is JSON.
 func sets(id, delta string) *patch.Event {
 	return event(`{"id":%q,"author":"agent","actions":{"stateDelta":%s}}`, id, delta)
 }
@@ -376,7 +375,7 @@ func callEvent(id, inv, role, kind, what string, callIDs []string) *patch.Event 
 	return event(`{"id":%q,"invocationId":%q,"author":"agent","content":{"role":%q,"parts":[%s]}}`, id, inv, role, strings.Join(parts, ","))
 }
 
-// beforeFirst returns a hook that does something before the first such call.
+// beforeFirst returns a hook that runs do before the first call with the given name.
 func beforeFirst(call string, do func()) func(ctx context.Context, call string) (backend.Backend, error) {
 	var begun atomic.Bool
 	return func(_ context.Context, c string) (backend.Backend, error) {
@@ -387,17 +386,17 @@ func beforeFirst(call string, do func()) func(ctx context.Context, call string) 
 	}
 }
 
-// hooked is a backend that notes its calls, by name, and calls what a test has set around them.
+// hooked is a backend that records the names of its calls and runs the hooks of a test.
 type hooked struct {
 	backend.Backend
-	serve    func(ctx context.Context, call string) (backend.Backend, error) // says what answers a call; nil is the backend in it
-	fetched  func(q backend.Query, news *backend.Fetched)                    // before a Fetch's answer arrives
-	read     func([]backend.Record) []backend.Record                         // before a Read's does
-	found    func(ids []string, seqs []uint64)                               // before a Lookup's does
-	put      func()                                                          // after a PutSnapshot
-	named    func(call, session string)                                      // before a call for a session
+	serve    func(ctx context.Context, call string) (backend.Backend, error) // chooses the backend for a call; nil means the wrapped one
+	fetched  func(q backend.Query, news *backend.Fetched)                    // runs before a Fetch returns
+	read     func([]backend.Record) []backend.Record                         // runs before a Read returns
+	found    func(ids []string, seqs []uint64)                               // runs before a Lookup returns
+	put      func()                                                          // runs after a PutSnapshot
+	named    func(call, session string)                                      // runs before a call for a session
 	appended func(ctx context.Context, n int, next func(ctx context.Context) error) error
-	most     int // records that a Read gives; 0 for no limit
+	most     int // maximum number of records that a Read returns; 0 means no limit
 
 	mu      sync.Mutex
 	calls   []string
@@ -405,7 +404,7 @@ type hooked struct {
 	appends int
 }
 
-// through makes a call of the backend, unless the hooks refuse it.
+// through makes a call of the backend, unless a hook refuses it.
 func through[T any](ctx context.Context, h *hooked, call string, do func(b backend.Backend) (T, error)) (out T, err error) {
 	h.mu.Lock()
 	h.calls = append(h.calls, call)
@@ -432,12 +431,12 @@ func (h *hooked) name(call, session string) {
 	}
 }
 
-// only is what makes a call that gives an error alone.
+// only adapts a call that returns only an error to through.
 func only(do func(b backend.Backend) error) func(b backend.Backend) (struct{}, error) {
 	return func(b backend.Backend) (struct{}, error) { return struct{}{}, do(b) }
 }
 
-// took returns the calls since the last time.
+// took returns the names of the calls since the last took.
 func (h *hooked) took() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -446,14 +445,14 @@ func (h *hooked) took() string {
 	return calls
 }
 
-// set has serve called from now on.
+// set replaces the hook serve.
 func (h *hooked) set(serve func(ctx context.Context, call string) (backend.Backend, error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.serve = serve
 }
 
-// times returns how long before each Fetch the last one was, of those since the last call.
+// times returns the intervals between the Fetch calls since the last times, and clears them.
 func (h *hooked) times() (apart []time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -464,8 +463,8 @@ func (h *hooked) times() (apart []time.Duration) {
 	return apart
 }
 
-// late has take called in the place of the next Append, whose outcome is then unknown: the network
-// broke, and the server may get it yet.
+// late calls take in place of the next Append. The outcome of that Append is then unknown, as if the connection
+// broke while the server may still receive the batch.
 func (h *hooked) late(take func(do func() error)) {
 	h.appended = func(_ context.Context, _ int, next func(ctx context.Context) error) error {
 		h.appended = nil
@@ -561,8 +560,8 @@ func (h *hooked) Delete(ctx context.Context, session, creation string, seen *bac
 	return errOf(through(ctx, h, "Delete", only(func(b backend.Backend) error { return b.Delete(ctx, session, creation, seen) })))
 }
 
-// checkAll checks that each session folds to what the store shows of it, and that the
-// index of ids holds those of its records and no others.
+// checkAll checks that each session's log folds to the view that the store returns. It also checks that the index
+// of ids has exactly the ids of the session's records.
 func (e *env) checkAll() {
 	e.Helper()
 	if e.Failed() {
@@ -598,7 +597,7 @@ func (e *env) checkAll() {
 	testlog.Equal(e, "ids that the index holds", countIDs(e.T, e.path), ids)
 }
 
-// checkSession returns the number of ids that the session's records take.
+// checkSession returns the number of ids of the session's records.
 func (e *env) checkSession(info store.Info, v fold.View) int {
 	e.Helper()
 	records := e.records(info.Key)
@@ -633,7 +632,7 @@ func (e *env) refoldOf(info store.Info, records []patch.Record) fold.View {
 	return testlog.Must(fold.New(info.Creation, maps.Collect(start.Values())).Apply(records...))(e)
 }
 
-// nameOf returns the backend's name of a session.
+// nameOf returns the session's name in the backend.
 func (e *env) nameOf(info store.Info) string {
 	e.Helper()
 	listed, err := e.backend.List(ctx, "", "", 1<<20)
@@ -654,7 +653,7 @@ func countIDs(t *testing.T, path string) (n int) {
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("records")).ForEach(func(k, row []byte) error {
-			if binary.BigEndian.Uint64(k[8:]) > 0 { // their number stands before the last checksum
+			if binary.BigEndian.Uint64(k[8:]) > 0 { // the number of ids is in the four bytes before the last checksum
 				n += int(binary.BigEndian.Uint32(row[len(row)-8:]))
 			}
 			return nil

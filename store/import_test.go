@@ -22,12 +22,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// tally says what an import, or a copy, did.
+// tally returns the result of an import or a copy as text.
 func tally(i store.Imported) string {
 	return fmt.Sprintf("%d added, %d present, created %t", i.Added, i.Present, i.Created)
 }
 
-// elsewhere is the key of another session of another user.
+// elsewhere is the key of a session of another app and user.
 var elsewhere = store.Key{App: "app2", User: "user2", Session: "elsewhere"}
 
 func (e *env) importInto(key store.Key, text string, opts store.ImportOptions) (store.Imported, error) {
@@ -48,11 +48,11 @@ func TestExport(t *testing.T) {
 		e.same("visible", visible, `{"id":"r","timestamp":"2025-11-20T10:30:00.123456789Z"}
 {"id":"e2","timestamp":"2025-11-20T09:30:01Z"}
 `)
-		// It forgets what was hidden.
+		// The export omits hidden events.
 		imported := testlog.Must(e.importInto(elsewhere, visible, store.ImportOptions{}))(e)
 		e.same("visible elsewhere", ids(imported.View), "r e2")
 		testlog.Equal(e, "patches", imported.View.PatchSeq(), 0)
-		// Errors of the writer come back.
+		// Export returns the error of its writer.
 		for _, visible := range []bool{false, true} {
 			e.is(e.store.Export(ctx, key, &fullWriter{}, store.ExportOptions{Visible: visible}), errFull)
 		}
@@ -83,17 +83,17 @@ func TestImportForms(t *testing.T) {
 	}
 }
 
-// Lines without ids and times get ids that importing again finds.
+// A line without id and time gets an id that a repeated import finds.
 func TestImportWithoutIDs(t *testing.T) {
 	const text = `{"author":"a"}
 {"author":"a"}
 {"patchType":"splice","start":0,"count":1,"replacement":[{"author":"r"},{"author":"r"}]}
 `
 	onEach(t, func(e *env) {
-		first := e.importText("f", text) // patch.TestDecoderGivesStableIDs says which ids
+		first := e.importText("f", text) // patch.TestDecoderGivesStableIDs checks the ids
 		testlog.Equal(e, "time", first.Records[0].Event.Timestamp(), now)
 		testlog.Equal(e, "added again", e.importText("g", text).Added, 0)
-		// Elsewhere they are the same, so that the two can be compared.
+		// In another session the ids are the same, so the two sessions can be compared.
 		there := testlog.Must(e.importInto(elsewhere, text, store.ImportOptions{}))(e)
 		for i, r := range there.Records {
 			e.same("id", r.ID(), first.Records[i].ID())
@@ -123,7 +123,7 @@ func TestImportRefusesMalformed(t *testing.T) {
 					e.Errorf("a refusal imported %+v", imported)
 				}
 				e.is(testlog.ErrorOf(e.store.Get(ctx, key)), store.ErrNotFound)
-				// Nor into a session that is there.
+				// An existing session does not change either.
 				e.create(nil)
 				e.append(say("z"))
 				stored := e.dump()
@@ -152,7 +152,7 @@ func TestImportErrorsOfTheReader(t *testing.T) {
 	})
 }
 
-// Events without patches: those that are not there are appended.
+// From a file without patches, the missing events are appended.
 func TestImportMergesEvents(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -174,7 +174,7 @@ func TestImportMergesEvents(t *testing.T) {
 	})
 }
 
-// With a patch in the file order matters: the log that is there must be a prefix.
+// If the file contains a patch, the existing log must be a prefix of the file.
 func TestImportWithPatchesIntoLog(t *testing.T) {
 	const text = `{"id":"a1"}
 {"id":"a2"}
@@ -183,7 +183,7 @@ func TestImportWithPatchesIntoLog(t *testing.T) {
 `
 	lines := strings.SplitAfter(text, "\n")
 	onEach(t, func(e *env) {
-		for n := range len(lines) { // each prefix, none to all
+		for n := range len(lines) { // each prefix, from none to all
 			if n > 0 {
 				e.no(e.store.Delete(ctx, key))
 			}
@@ -192,7 +192,7 @@ func TestImportWithPatchesIntoLog(t *testing.T) {
 			e.same("import", tally(e.importText("f", text)), fmt.Sprintf("%d added, %d present, created false", 4-n, n))
 			e.same("visible", ids(e.view()), "r1 a2 a3")
 		}
-		// What came after does not hinder importing again.
+		// Later records do not prevent a repeated import.
 		e.append(say("later"))
 		e.same("import again", tally(e.importText("f", text)), "0 added, 4 present, created false")
 		stored := e.dump()
@@ -224,7 +224,7 @@ func TestImportInitialState(t *testing.T) {
 	})
 }
 
-// longText is a file of several pages, with a patch in it.
+// longText returns a file of several pages that contains a patch.
 func longText() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, `{"patchlog":1,"initialState":{"k":1}}`)
@@ -237,8 +237,8 @@ func longText() string {
 	return b.String()
 }
 
-// A long file becomes a new session in steps, between which it is invisible; a refusal, a
-// failure or the end of the context leaves nothing.
+// A long file becomes a new session in several commits, between which the session is invisible. If the import is
+// refused or fails, or its context ends, nothing remains.
 func TestImportInSteps(t *testing.T) {
 	text := longText()
 	for name, c := range map[string]struct {
@@ -273,7 +273,7 @@ func TestImportInSteps(t *testing.T) {
 				}
 				imported, err := e.store.Import(cut, forkKey, strings.NewReader(c.text), store.ImportOptions{Name: "f"})
 				least := 3
-				if c.want == context.Canceled { // in the second step
+				if c.want == context.Canceled { // in the second commit
 					least = 2
 				}
 				if s.steps < least || s.most > 512 {
@@ -300,7 +300,7 @@ func TestImportInSteps(t *testing.T) {
 	}
 }
 
-// A step that fails fails the import, and importing again lands it once.
+// If a commit fails, the import fails. A repeated import creates the session once.
 func TestImportWhoseStepsFail(t *testing.T) {
 	text := longText()
 	for _, how := range []storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed} {
@@ -315,7 +315,7 @@ func TestImportWhoseStepsFail(t *testing.T) {
 	}
 }
 
-// The whole input has a limit, which counts each of its bytes.
+// The length limit counts every byte of the input.
 func TestImportLimit(t *testing.T) {
 	text := "{\"id\":\"a\"}\n{\"id\":\"b\"}\n"
 	onEach(t, func(e *env) {
@@ -334,7 +334,7 @@ func TestImportLimit(t *testing.T) {
 	})
 }
 
-// What was read can be imported into any store.
+// A Text can be imported into several stores.
 func TestReadText(t *testing.T) {
 	onEach(t, func(e *env) {
 		text := testlog.Must(store.ReadText(ctx, strings.NewReader(longText()), store.ImportOptions{}))(e)
@@ -346,8 +346,8 @@ func TestReadText(t *testing.T) {
 	})
 }
 
-// An import that would take many times the memory of its input is refused with file and line, and
-// nothing of it is taken.
+// An import that would need many times the memory of its input is refused. The error names file and line, and
+// nothing is imported.
 func TestImportLimits(t *testing.T) {
 	many := func(n int, format, before, after string) string {
 		var b strings.Builder
@@ -385,7 +385,7 @@ func TestImportLimits(t *testing.T) {
 	}
 }
 
-// A line that is longer than the store's records may be is refused before it is read to its end.
+// A line that is longer than a record may be is refused before its end is read.
 func TestImportLongLine(t *testing.T) {
 	const most = 1 << 20
 	s := teststore.Memory(t, store.Options{MaxRecordBytes: most})
@@ -394,13 +394,13 @@ func TestImportLongLine(t *testing.T) {
 	if read.n > 3*most {
 		t.Errorf("%d bytes of a line were read, where a record has at most %d", read.n, most)
 	}
-	// One that is as long as a record may be is not.
+	// A line as long as the longest record is accepted.
 	text := `{"id":"a","author":"user","timestamp":"2025-01-01T00:00:00Z","content":{"parts":[{"text":"` + strings.Repeat("x", most-200) + `"}]}}`
 	testlog.Must(s.Import(ctx, key, strings.NewReader(text), store.ImportOptions{}))(t)
 	testlog.ErrorIs(t, testlog.ErrorOf(store.ReadText(ctx, strings.NewReader(text), store.ImportOptions{MaxRecordBytes: -1})), store.ErrInvalid)
 }
 
-// counted counts what is read of a reader.
+// counted counts the bytes that are read from a reader.
 type counted struct {
 	r io.Reader
 	n int
@@ -412,7 +412,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// endless is input that never ends and holds no record.
+// endless is an input that never ends and contains no record.
 type endless struct{ cancel func() }
 
 func (e endless) Read(p []byte) (int, error) {
@@ -423,15 +423,15 @@ func (e endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The end of the context ends the reading of a text, also where no record comes.
+// The end of the context stops ReadText, even if the input contains no record.
 func TestImportChecksItsContext(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	cut, cancel := context.WithCancel(ctx)
 	testlog.ErrorIs(t, testlog.ErrorOf(s.Import(cut, key, endless{cancel}, store.ImportOptions{})), context.Canceled)
 }
 
-// plant makes a session with a secret in each place that can hold one, in patches and hidden
-// events too, and returns the secrets.
+// plant creates a session with a secret in each place that can contain one, including patches and hidden events. It
+// returns the secrets.
 func (e *env) plant(key store.Key) (planted []string) {
 	e.Helper()
 	secret := func() string {
@@ -471,8 +471,8 @@ func holdsNone(t *testing.T, where, text string, planted []string) {
 	}
 }
 
-// An export and a search that are redacted have none of the secrets, and the log stays as it was, byte
-// for byte. What is imported of an export folds as the log does.
+// A redacted export and a redacted search contain none of the secrets. The log does not change in any byte. The
+// imported export folds as the log does.
 func TestRedactedExport(t *testing.T) {
 	onEach(t, func(e *env) {
 		t := e.T
@@ -480,7 +480,7 @@ func TestRedactedExport(t *testing.T) {
 		planted := e.plant(key)
 		before := e.export()
 		for i, p := range planted {
-			if i != 2 && i != 3 && !strings.Contains(before, p) { // shared, and in a file
+			if i != 2 && i != 3 && !strings.Contains(before, p) { // a shared value, and a file
 				t.Errorf("%q is not planted", p)
 			}
 		}
@@ -529,8 +529,8 @@ func TestRedactedExport(t *testing.T) {
 	})
 }
 
-// A redacted export of a log in which something was erased has blanks that say so, and their receipt
-// covers them where it is imported, by keys that are redacted as they are in the initial state.
+// A redacted export of a log with erased content contains blanks and their receipt. In the session that imports it,
+// the receipt covers the blanks, and its keys of the initial state are redacted like that state.
 func TestRedactedExportOfErased(t *testing.T) {
 	onEach(t, func(e *env) {
 		t := e.T

@@ -26,7 +26,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// envOn returns a store on a backend.
+// envOn returns the env of a store on a backend.
 func envOn(t *testing.T, b backend.Backend, policy snapshot.Policy) *env {
 	e := &env{T: t, backend: &storetest.Faulty{Backend: b}, engine: b, opts: store.Options{
 		Now: func() time.Time { return now }, Snapshots: policy, Logger: slog.New(slog.DiscardHandler),
@@ -36,8 +36,8 @@ func envOn(t *testing.T, b backend.Backend, policy snapshot.Policy) *env {
 	return e
 }
 
-// onPeers runs a test on two stores that share what one backend in memory holds, as two
-// processes share a database. mine is the first one's backend.
+// onPeers runs a test on two stores that share one backend in memory, as two processes share a database. mine is
+// the backend of the first store.
 func onPeers(t *testing.T, run func(e *env, other *env, mine *hooked)) {
 	t.Helper()
 	first := &memory.Backend{}
@@ -57,8 +57,7 @@ func onPeers(t *testing.T, run func(e *env, other *env, mine *hooked)) {
 	}
 }
 
-// What another store has acknowledged is in every later answer, and one look is what that
-// costs.
+// Each later read includes the acknowledged writes of another store. To see them costs one Fetch.
 func TestPeersSeeEachOther(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.same("visible", ids(e.view()), "a1 a2 a3")
@@ -72,7 +71,7 @@ func TestPeersSeeEachOther(t *testing.T) {
 		e.same("calls of a Get with something new", mine.took(), "Fetch")
 		other.apply(patch.NewSplice(0, 2))
 		e.same("visible", ids(e.view()), "a3 b1")
-		other.append(says("c", 1500)...) // more than one look gives
+		other.append(says("c", 1500)...) // more than one Fetch returns
 		e.same("visible", ids(e.view()), ids(other.view()))
 		e.no(other.store.Delete(ctx, key))
 		e.is(errOf(e.store.Get(ctx, key)), store.ErrNotFound)
@@ -82,8 +81,8 @@ func TestPeersSeeEachOther(t *testing.T) {
 	})
 }
 
-// An append costs one round trip, and is not refused because another store was faster: it
-// is planned again, with the ids and times that it drew.
+// An append costs one round trip. If another store commits first, the append is not refused but planned again, with
+// the same ids and times.
 func TestPeersAppend(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.append(say("m1"))
@@ -102,7 +101,7 @@ func TestPeersAppend(t *testing.T) {
 	})
 }
 
-// isCutOff checks the error of a write that did not take place, and never will.
+// isCutOff checks the error of a write that did not take place and never will.
 func (e *env) isCutOff(err error) {
 	e.Helper()
 	if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
@@ -110,8 +109,8 @@ func (e *env) isCutOff(err error) {
 	}
 }
 
-// A commit whose outcome is unknown may reach the server after the caller has asked. Once
-// the store has said that it wrote nothing, it never will.
+// A commit with an unknown outcome may reach the server after the store has asked for the outcome. If the store
+// reports that it wrote nothing, the commit never takes place.
 func TestPeersFence(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		var late func() error
@@ -121,17 +120,17 @@ func TestPeersFence(t *testing.T) {
 		e.same("visible", ids(e.view()), "a1 a2 a3")
 		e.append(say("m1"))
 
-		// Another store was faster.
+		// Another store commits first.
 		mine.late(func(do func() error) { other.append(say("o1")); late = do })
 		e.isCutOff(e.try(say("m2")))
 		e.is(late(), backend.ErrMoved)
 
-		// It landed, and another's after it.
+		// The commit takes place, and another store commits after it.
 		mine.late(func(do func() error) { e.no(do()); other.append(say("o2")) })
 		e.append(say("m3"))
 		e.same("visible", ids(e.view()), "a1 a2 a3 m1 o1 m3 o2")
 
-		// A session that was to be created.
+		// The commit creates a session.
 		mine.late(func(do func() error) { late = do })
 		e.isCutOff(errOf(e.store.Create(ctx, elsewhere, nil, store.CreateOptions{})))
 		e.is(late(), backend.ErrMoved)
@@ -141,7 +140,8 @@ func TestPeersFence(t *testing.T) {
 	})
 }
 
-// A commit is not taken for another's that wrote some of the same ids, or in the same place.
+// The store does not mistake a commit of another store for its own, even if that commit wrote the same ids or the
+// same seqs.
 func TestPeersLandedForAnother(t *testing.T) {
 	for _, theirs := range []*patch.Event{say("m1"), event(`{"id":"m1","author":"somebody else"}`)} {
 		onPeers(t, func(e, other *env, mine *hooked) {
@@ -158,8 +158,8 @@ func TestPeersLandedForAnother(t *testing.T) {
 	})
 }
 
-// The answer of a commit is lost whose records another store had logged before, where this store had not looked since.
-// The reply shows the log as it is, not as the commit would have left it.
+// Another store had logged the same records, which this store has not read yet, and the response to its commit is
+// lost. The result shows the log as it is, not as the commit would have left it.
 func TestPeersLandedBefore(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.view()
@@ -172,8 +172,9 @@ func TestPeersLandedBefore(t *testing.T) {
 	})
 }
 
-// A patch that the view refuses may be in the log already. Another store logs it, and what it needs, between this one's look
-// at the log and its look-up of ids, which then finds a record behind the view.
+// A patch that the view refuses may already be in the log. Here another store logs the patch, and the event that it
+// needs, between this store's read of the log and its look-up of ids. The look-up then finds a record that the view
+// lacks.
 func TestPeersLoggedWhatIsRefused(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		cut := patch.NewTruncateBefore("b1").WithID("p1")
@@ -191,8 +192,8 @@ func TestPeersLoggedWhatIsRefused(t *testing.T) {
 	})
 }
 
-// If a session was deleted before the store asks for the outcome of a commit, or while it reads, the outcome stays unknown:
-// other processes may have seen the records. The store does not repeat the commit.
+// If a session is deleted before the store asks for the outcome of a commit, or while it reads, the outcome stays
+// unknown, because other processes may have seen the records. The store does not repeat the commit.
 func TestPeersDeletedMeanwhile(t *testing.T) {
 	for _, c := range []struct{ again, reading bool }{{}, {again: true}, {reading: true}, {again: true, reading: true}} {
 		onPeers(t, func(e, other *env, mine *hooked) {
@@ -225,8 +226,8 @@ func TestPeersDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// A reader that waits while another one reads the session looks again when it has it: what
-// was acknowledged when it began is in its view.
+// A reader that waited for another read of the session checks the storage again. So its view includes the writes
+// that were acknowledged when its own call began.
 func TestPeersReadAtOnce(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		synctest.Test(e.T, func(t *testing.T) {
@@ -237,7 +238,7 @@ func TestPeersReadAtOnce(t *testing.T) {
 			wg.Go(func() {
 				e.must(s.Get(ctx, key))
 			})
-			synctest.Wait() // it has the head, and has not read on
+			synctest.Wait() // the first reader has the head and has read no records yet
 			other.append(say("o1"))
 			wg.Go(func() {
 				session := sessionOf(e, s, key)
@@ -250,7 +251,7 @@ func TestPeersReadAtOnce(t *testing.T) {
 	})
 }
 
-// lostHistory is a backend with the session as it was when info was had of it.
+// lostHistory returns a backend on which the session is as it was when info was read.
 func lostHistory(e *env, from backend.Backend, info store.Info) backend.Backend {
 	head, err := backend.HeadOf(ctx, from, name(key))
 	e.no(err)
@@ -271,8 +272,8 @@ func lostHistory(e *env, from backend.Backend, info store.Info) backend.Backend 
 	return b
 }
 
-// A failed commit is told to all calls that share it, also to those that had nothing to write, or that the view at hand,
-// which another process may have left behind, would have refused.
+// If a commit fails, all calls that share it fail. These include calls that had nothing to write, and calls that
+// the view in memory would have refused, because that view may be out of date.
 func TestPeersShareAFailure(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		synctest.Test(e.T, func(t *testing.T) {
@@ -316,7 +317,7 @@ func TestPeersShareAFailure(t *testing.T) {
 	})
 }
 
-// A revert on a view of a snapshot reads few records, however busy other writers are meanwhile.
+// A revert on a view from a snapshot reads few records, even while other writers are busy.
 func TestPeersRevertAfterSnapshot(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.opts.Snapshots = snapshot.Policy{Every: 2, MinPercent: 1}
@@ -348,7 +349,7 @@ func TestPeersRevertAfterSnapshot(t *testing.T) {
 	})
 }
 
-// An import with a patch sees what goes before it in the same commit.
+// An import with a patch sees the records before it in the same commit.
 func TestImportInGroup(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -366,12 +367,12 @@ func TestImportInGroup(t *testing.T) {
 	})
 }
 
-// server is a backend that is one of a server.
+// server is a backend on a server.
 type server struct{ *hooked }
 
 func (server) Lease(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
 
-// A call ends with its context, though it shares a commit with one that waits on.
+// A call ends with its context, although it shares a commit with a call that continues to wait.
 func TestPeersLeave(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		synctest.Test(e.T, func(t *testing.T) {
@@ -380,7 +381,7 @@ func TestPeersLeave(t *testing.T) {
 				switch n {
 				case 1:
 					<-free
-				case 2: // the server does not answer
+				case 2: // the server does not respond
 					select {
 					case <-ctx.Done():
 						return &backend.UnknownError{Cause: ctx.Err()}
@@ -410,7 +411,7 @@ func TestPeersLeave(t *testing.T) {
 	})
 }
 
-// Records that were read of a session that has been created again since are not taken for its.
+// If a session was deleted and created again during a read, the old records do not become part of the new session.
 func TestPeersCreateAgain(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		var during func()
@@ -443,8 +444,8 @@ func from(id, invocation string) *patch.Event {
 	return event(`{"id":%q,"invocationId":%q,"author":"user","content":{"role":"user","parts":[{"text":"needle %s"}]}}`, id, invocation, id)
 }
 
-// callsAcrossFailover are calls that read a log of 8 records, of which the new server has 5. The
-// third is a patch, and the seventh reverts it.
+// callsAcrossFailover are calls that read a log of 8 records. The new server has only 5 of them. The third is a
+// patch, and the seventh reverts it.
 var callsAcrossFailover = map[string]func(*store.Store) error{
 	"Get":                       func(s *store.Store) error { return errOf(s.Get(ctx, key)) },
 	"View":                      func(s *store.Store) error { return errOf(s.View(ctx, key)) },
@@ -513,13 +514,13 @@ var callsAcrossFailover = map[string]func(*store.Store) error{
 	},
 }
 
-// later returns options with a clock by which the sessions are due for [store.Store.Retain].
+// later returns options with a clock at which the sessions are due for [store.Store.Retain].
 func later(opts store.Options) store.Options {
 	opts.Now = func() time.Time { return now.Add(2 * time.Hour) }
 	return opts
 }
 
-// errIn is the first error of a loop over all.
+// errIn returns the first error of an iterator.
 func errIn[T any](all iter.Seq2[T, error]) error {
 	for _, err := range all {
 		if err != nil {
@@ -537,8 +538,8 @@ func viewAt(s *store.Store, seq uint64) error {
 	return err
 }
 
-// A healthy log is never called damaged, whichever of a call's questions is the first that is asked
-// of a server that took over and has lost the end of the log, and what is lost is in no later view.
+// A server takes over that has lost the end of the log. Whichever backend call of a read reaches it first, the read
+// does not report damage, and no later view contains lost records.
 func TestReadAcrossFailover(t *testing.T) {
 	for _, every := range []int{-1, 3} {
 		for _, regrown := range []int{0, 1, 3, 5} {
@@ -561,7 +562,7 @@ func TestReadAcrossFailover(t *testing.T) {
 						old, after := lostHistory(e, lostHistory(e, first, all), all), lostHistory(e, first, info)
 						if kept.Data != nil {
 							e.no(old.PutSnapshot(ctx, name(key), info.Creation, kept))
-							if what != "Verify" { // which reports one that reaches the new server late
+							if what != "Verify" { // Verify reports a snapshot that reaches the new server late
 								e.no(after.PutSnapshot(ctx, name(key), info.Creation, kept))
 							}
 						}
@@ -571,7 +572,7 @@ func TestReadAcrossFailover(t *testing.T) {
 						}
 						e.no(s.Close())
 						var calls atomic.Int64
-						// Another server, which has lost the end of the log, answers the call with this number, and all that follow.
+						// From call number at on, the other server responds, which has lost the end of the log.
 						b := &hooked{Backend: old, most: 2, serve: func(_ context.Context, call string) (backend.Backend, error) {
 							if call == "PutSnapshot" || calls.Add(1) < at {
 								return old, nil
@@ -607,7 +608,7 @@ func TestReadAcrossFailover(t *testing.T) {
 	}
 }
 
-// beforeGap leaves out the records from the fourth on.
+// beforeGap returns the records before the fourth.
 func beforeGap(records []backend.Record) []backend.Record {
 	for i, r := range records {
 		if r.Seq > 3 {
@@ -617,7 +618,8 @@ func beforeGap(records []backend.Record) []backend.Record {
 	return records
 }
 
-// A gap is damage, also while others write to the session, unless the call does not read so far.
+// A gap is reported as damage, also while other stores write to the session, unless the call does not read that
+// far.
 func TestGapIsDamage(t *testing.T) {
 	b := &memory.Backend{}
 	e := envOn(t, b, snapshot.Policy{Every: -1})
@@ -630,7 +632,7 @@ func TestGapIsDamage(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/busy %v", what, busy), func(t *testing.T) {
 				var n atomic.Uint64
 				gap := &hooked{Backend: b, read: beforeGap, fetched: func(_ backend.Query, news *backend.Fetched) {
-					if busy { // each head is another one
+					if busy { // each read returns another token
 						news.Token += backend.Token(n.Add(1))
 					}
 					news.Records = beforeGap(news.Records)

@@ -59,14 +59,14 @@ func TestRawEventsEnds(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
 		e.append(says("a", 1100)...)
-		// When the loop does.
+		// The iteration ends when the loop ends.
 		for r, err := range e.store.RawEvents(ctx, key, 5) {
 			e.no(err)
 			if r.Seq == 7 {
 				break
 			}
 		}
-		// When the caller is gone.
+		// It ends when the caller's context ends.
 		cancelled, cancel := context.WithCancel(ctx)
 		defer cancel()
 		var last uint64
@@ -80,7 +80,7 @@ func TestRawEventsEnds(t *testing.T) {
 		if !errors.Is(end, context.Canceled) || last == 1100 {
 			e.Errorf("after %d records: %v, want %v", last, end, context.Canceled)
 		}
-		// When the session is, even if there is a new one.
+		// It ends when the session is deleted, even if it is created again.
 		end = nil
 		for r, err := range e.store.RawEvents(ctx, key, 1) {
 			if end = err; err == nil && r.Seq == 1 {
@@ -95,7 +95,7 @@ func TestRawEventsEnds(t *testing.T) {
 	})
 }
 
-// A page of records is read at a time, and pages have no seam.
+// RawEvents reads one page of records at a time, and omits no record between two pages.
 func TestLargeRecordsPageByPage(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -120,9 +120,9 @@ func (l looking) Err() error {
 	return l.Context.Err()
 }
 
-// Calls that read a whole log take memory for the visible events and for a page, not for all hidden events (first with
-// events that do not compress), nor for all records of a compressed page at once (then with long, repetitive events). The
-// events that a revert shows again are read again.
+// Calls that read a whole log need memory for the visible events and one page. They do not keep all hidden events;
+// the first run shows this with events that do not compress. Nor do they keep all records of a compressed page; the
+// second run shows this with long, repetitive events. A revert reads the restored events again.
 func TestCallsHoldAPage(t *testing.T) {
 	testlog.OneGoroutine(t)
 	b := &hooked{Backend: openBoltAt(t, filepath.Join(t.TempDir(), "log.db"))}
@@ -185,12 +185,12 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// name is what backends call a session whose key needs no escaping.
+// name returns the backend's name of a session whose key needs no escaping.
 func name(key store.Key) string {
 	return strings.Join([]string{key.App, key.User, key.Session, ""}, "\x00\x01")
 }
 
-// An import creates the session if it is not there, when others delete it too.
+// An import creates the session if another caller deletes it meanwhile.
 func TestImportWhileDeleted(t *testing.T) {
 	onEach(t, func(e *env) {
 		b := e.hook()
@@ -210,7 +210,7 @@ func TestImportWhileDeleted(t *testing.T) {
 	})
 }
 
-// Both scopes are as of one moment.
+// Get reads both scopes as of one moment.
 func TestScopesOfOneMoment(t *testing.T) {
 	onEach(t, func(e *env) {
 		b := e.hook()
@@ -234,7 +234,7 @@ func TestScopesOfOneMoment(t *testing.T) {
 	})
 }
 
-// cached is a store whose cache has a limit, on sessions that are all in the storage.
+// cached is a store whose cache has a limit. All of its sessions are in the storage.
 type cached struct {
 	*env
 	reads *hooked
@@ -242,7 +242,7 @@ type cached struct {
 
 func numbered(i int) store.Key { return store.Key{App: "a", User: "u", Session: fmt.Sprint("s", i)} }
 
-// onCache runs a test with a limit that is found by fill, which fills sessions.
+// onCache runs a test with the cache limit that fill returns. fill creates the sessions.
 func onCache(t *testing.T, fill func(e *env) (limit int), run func(c cached)) {
 	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
 		e.opts.CacheBytes = int64(fill(e))
@@ -264,7 +264,7 @@ func (e *env) more(i int, events ...*patch.Event) int {
 	return c.View.Footprint()
 }
 
-// read reports whether using the session reads it from the storage.
+// read reports whether a read of the session reaches the storage.
 func (c cached) read(i int) bool {
 	c.Helper()
 	c.reads.took()
@@ -272,7 +272,7 @@ func (c cached) read(i int) bool {
 	return strings.Contains(c.reads.took(), "cold Fetch")
 }
 
-// The least recently used session goes first, and as many stay as the limit lets.
+// The cache evicts the least recently used session first, and keeps as many sessions as the limit allows.
 func TestCacheOrder(t *testing.T) {
 	const sessions, kept = 10, 4
 	onCache(t, func(e *env) (limit int) {
@@ -282,7 +282,7 @@ func TestCacheOrder(t *testing.T) {
 		return limit
 	}, func(c cached) {
 		random := rand.New(rand.NewPCG(1, 2))
-		var used []int // the last first
+		var used []int // the most recently used first
 		for n := range 400 {
 			i := random.IntN(sessions)
 			at := slices.Index(used, i)
@@ -297,7 +297,7 @@ func TestCacheOrder(t *testing.T) {
 	})
 }
 
-// What a session grows by counts.
+// The growth of a cached session counts.
 func TestCacheCountsGrowth(t *testing.T) {
 	onCache(t, func(e *env) int { return e.filled(0, 20) + e.filled(1, 20) + e.filled(2, 20) + 1000 }, func(c cached) {
 		for i := range 3 {
@@ -310,8 +310,8 @@ func TestCacheCountsGrowth(t *testing.T) {
 	})
 }
 
-// A session that is larger than the cache is read once, used alone or beside small ones;
-// of three of them two are kept.
+// A session larger than the cache is read once, whether it is used alone or beside small ones. Of three such
+// sessions, the cache keeps two.
 func TestCacheKeepsLargeSession(t *testing.T) {
 	onCache(t, func(e *env) int {
 		size := 0
@@ -341,7 +341,7 @@ func TestCacheKeepsLargeSession(t *testing.T) {
 	})
 }
 
-// Events that patches hide do not count as if they were in memory.
+// Events that patches hide do not count as memory.
 func TestCacheCountsWhatIsThere(t *testing.T) {
 	onCache(t, func(e *env) int {
 		size := 0
@@ -351,14 +351,14 @@ func TestCacheCountsWhatIsThere(t *testing.T) {
 				e.must(e.store.ApplyPatch(ctx, numbered(i), []*patch.PatchEvent{patch.NewSummarise(n, 90, summary(fmt.Sprint("s", n)))}, asOfNow))
 			}
 		}
-		return size // of one with nothing hidden
+		return size // size of a session without hidden events
 	}, func(c cached) {
 		for round := range 3 {
 			for i := range 4 {
 				testlog.Equal(c, fmt.Sprintf("round %d: session %d is read", round, i), c.read(i), round == 0)
 			}
 		}
-		for i := range 4 { // nor while they are being hidden
+		for i := range 4 { // they do not count while they are being hidden either
 			c.more(i, says("big", 400)...)
 			view, err := c.store.View(ctx, numbered(i))
 			c.no(err)
@@ -381,11 +381,11 @@ func (e *env) say(key store.Key, texts ...string) {
 	}
 }
 
-// eager has a snapshot written after each record of a log with up to 100 visible events.
+// eager makes the store write a snapshot after each record, if the log has at most 100 visible events.
 var eager = snapshot.Policy{Every: 1, MinPercent: 1}
 
-// onEachWithSnapshots runs a test as onEach does, with snapshots after each record. A
-// warning that the test has not taken fails it.
+// onEachWithSnapshots is onEach with a snapshot after each record. A warning that the test has not taken fails the
+// test.
 func onEachWithSnapshots(t *testing.T, run func(e *env, w *warnings)) {
 	t.Helper()
 	w := &warnings{Handler: slog.DiscardHandler}
@@ -397,8 +397,8 @@ func onEachWithSnapshots(t *testing.T, run func(e *env, w *warnings)) {
 	})
 }
 
-// anew opens a store on what is stored, once all snapshots that are due are written. It
-// remembers no view.
+// anew waits until all due snapshots are written, and opens a new store on the same data. The new store has no view
+// in memory.
 func (e *env) anew(policy snapshot.Policy) {
 	e.Helper()
 	e.opts.Snapshots = policy
@@ -420,19 +420,19 @@ func (e *env) putSnapshot(data []byte) {
 	e.no(e.backend.PutSnapshot(ctx, name(key), head.Creation, backend.Snapshot{Seq: head.Last, Chain: head.Chain, Data: data}))
 }
 
-// creation returns the session's creation id, and makes no store read its view.
+// creation returns the session's creation id without loading the view.
 func (e *env) creation() string {
 	e.Helper()
 	return infoOf(e, e.store, key).Creation
 }
 
-// snapshotSeq returns where the session's stored snapshot stands.
+// snapshotSeq returns the seq of the session's stored snapshot.
 func (e *env) snapshotSeq() uint64 {
 	e.Helper()
 	return seqOf(e.snapshot(), e.creation())
 }
 
-// seqOf returns where a snapshot stands.
+// seqOf returns the seq of a snapshot.
 func seqOf(data []byte, creation string) uint64 {
 	v, err := snapshot.Decode(data, fold.New(creation, nil), 1<<40)
 	if err != nil && !errors.As(err, new(*fold.MissingRecordsError)) {
@@ -441,7 +441,7 @@ func seqOf(data []byte, creation string) uint64 {
 	return v.Seq()
 }
 
-// cutLog makes a log of 40 records: most of the first 30 are hidden, two are skipped.
+// cutLog creates a log of 40 records. Most of the first 30 are hidden, and two are skipped.
 func (e *env) cutLog() {
 	e.Helper()
 	e.create(map[string]any{"tenant": "t1"})
@@ -471,7 +471,7 @@ func TestUnusableSnapshotsAreReplaced(t *testing.T) {
 			return data
 		}
 		records := e.records(key)
-		of := func(seq uint64, another *patch.PatchEvent) []byte { // of a log with another record
+		of := func(seq uint64, another *patch.PatchEvent) []byte { // a snapshot of a log with another record
 			records := slices.Clone(records)
 			records[seq-1] = patch.Record{Seq: seq, Patch: another}
 			return encode(e.refold(records), nil)
@@ -507,7 +507,7 @@ func TestUnusableSnapshotsAreReplaced(t *testing.T) {
 
 func TestSnapshotOfDeletedSession(t *testing.T) {
 	onEachWithSnapshots(t, func(e *env, w *warnings) {
-		// The session's handle stays in use, since its snapshot is still being written.
+		// The session's handle remains in use, because its snapshot is still being written.
 		put, goOn := make(chan struct{}), make(chan struct{})
 		whole := e.backend.Backend
 		once := sync.OnceFunc(func() { close(put); <-goOn })
@@ -534,14 +534,14 @@ func TestSnapshotOfDeletedSession(t *testing.T) {
 		if lines := w.take(); len(lines) != 1 || !strings.Contains(lines[0], "another session") {
 			e.Errorf("warnings %q", lines)
 		}
-		e.anew(eager) // has it replaced
+		e.anew(eager) // writes a new snapshot
 		e.view()
 		w.take()
 	})
 }
 
-// A cold read costs the visible log: what is hidden is not read, nor are skipped patches
-// until someone asks for them.
+// A cold read reads only the visible log. It reads neither hidden records nor skipped patches. A view reads the
+// skipped patches when a caller asks for them.
 func TestColdRead(t *testing.T) {
 	onEachWithSnapshots(t, func(e *env, _ *warnings) {
 		e.cutLog()
@@ -558,7 +558,7 @@ func TestColdRead(t *testing.T) {
 			return records
 		}}
 		e.backend.Backend = b
-		take := func() string { // the seqs of the records that were read since the last call
+		take := func() string { // returns the seqs of the records read since the last take
 			slices.Sort(seqs)
 			text := fmt.Sprint(slices.Compact(seqs))
 			seqs = nil
@@ -570,8 +570,8 @@ func TestColdRead(t *testing.T) {
 			e.view()
 			return take()
 		}
-		// s1, of record 31; a21, a22; r1, of 33; a25 to a30; b1 to b6; then what the
-		// snapshot has not seen.
+		// Expected are record 31 with s1, a21 and a22, record 33 with r1, a25 to a30, b1 to b6, and the records
+		// after the snapshot.
 		e.same("records read", read(), "[21 22 25 26 27 28 29 30 31 33 35 36 37 38 39 40 41 42]")
 		v := e.view()
 		if v.SkippedCount() != 2 || take() != "[]" {
@@ -579,19 +579,19 @@ func TestColdRead(t *testing.T) {
 		}
 		e.same("view", e.viewText(v), e.viewText(want))
 		e.same("records read for the skipped patches", take(), "[]")
-		// A view that stands before the snapshot is folded from the first record.
+		// A view from before the snapshot is folded from the first record.
 		e.must(e.store.ViewAt(ctx, key, 3))
 		e.same("records read for a view at 3", take(), "[1 2 3]")
 		e.must(e.store.ViewAt(ctx, key, 40))
-		// That the snapshot is of this log shows at its end.
+		// Only the chain at the end of the log proves that the snapshot belongs to this log.
 		e.same("records read for a view at 40", take(), "[21 22 25 26 27 28 29 30 31 33 35 36 37 38 39 40 41 42]")
-		// Without a snapshot all is read.
+		// Without a snapshot, the whole log is read.
 		b.fetched = withoutSnapshot(storetest.ErrInjected)
 		e.opts.Logger = slog.New(slog.DiscardHandler)
 		if got := read(); strings.Count(got, " ") != 41 {
 			e.Errorf("without a snapshot records %s were read", got)
 		}
-		// What is read later is of the session that the view is of.
+		// A later read for a view reads only from the view's own session.
 		b.fetched = nil
 		e.open()
 		v = e.view()
@@ -603,7 +603,7 @@ func TestColdRead(t *testing.T) {
 	})
 }
 
-// withoutSnapshot has a cold read say that the snapshot cannot be read.
+// withoutSnapshot returns a hook with which a cold read cannot read the snapshot.
 func withoutSnapshot(err error) func(backend.Query, *backend.Fetched) {
 	return func(_ backend.Query, news *backend.Fetched) {
 		if news.Snapshot.Err = err; news.Snapshot.Data != nil {
@@ -636,7 +636,7 @@ func TestFailingSnapshots(t *testing.T) {
 	}
 }
 
-// Close waits for a snapshot that is being written, and for those that wait.
+// Close waits for the snapshot that is being written and for the queued ones.
 func TestCloseWritesSnapshots(t *testing.T) {
 	onEachWithSnapshots(t, func(e *env, _ *warnings) {
 		keys := []store.Key{key, {App: "a", User: "u", Session: "1"}, {App: "a", User: "u", Session: "2"}}
@@ -651,12 +651,12 @@ func TestCloseWritesSnapshots(t *testing.T) {
 			go func() { closed <- s.Close() }()
 			synctest.Wait()
 			testlog.Equal(t, "calls of Close that did not wait", len(closed), 0)
-			must(t)(s.Create(ctx, elsewhere, nil, store.CreateOptions{})) // no snapshot becomes due once closing has begun
+			must(t)(s.Create(ctx, elsewhere, nil, store.CreateOptions{})) // after Close has started, no snapshot becomes due
 			must(t)(s.AppendEvents(ctx, elsewhere, says("late", 3), store.AppendOptions{}))
 			close(goOn)
 			testlog.NoError(t, <-closed)
 		})
-		e.store = newStore(e, e.backend, e.opts) // which is closed with the engine
+		e.store = newStore(e, e.backend, e.opts) // its Close also closes the engine
 		e.reopen()
 		n := 0
 		listed, err := e.backend.List(ctx, "", "", 9)
@@ -672,7 +672,7 @@ func TestCloseWritesSnapshots(t *testing.T) {
 	})
 }
 
-// warnings counts what a store warns of.
+// warnings collects the warnings of a store.
 type warnings struct {
 	slog.Handler
 	mu    sync.Mutex
@@ -693,7 +693,7 @@ func (w *warnings) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// take returns the warnings since the last call.
+// take returns the warnings since the last take.
 func (w *warnings) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -27,12 +27,12 @@ import (
 
 const day = 24 * time.Hour
 
-// aged makes a session of an app that was created, and used, so many days ago.
+// aged creates a session of an app. created and used are the days since its creation and its last use.
 func aged(t *testing.T, s *store.Store, app, id string, created, used float64) store.Key {
 	t.Helper()
 	key := store.Key{App: app, User: "u", Session: id}
 	must(t)(s.Create(ctx, key, nil, store.CreateOptions{Created: daysAgo(created)}))
-	for i := range 40 { // one of the last tells
+	for i := range 40 { // one of the last events has the time of the last use
 		at := daysAgo(used + 500)
 		if i == 20 {
 			at = daysAgo(used)
@@ -43,7 +43,7 @@ func aged(t *testing.T, s *store.Store, app, id string, created, used float64) s
 	return key
 }
 
-// storeOfToday opens a store whose clock stands at now, until the test ends.
+// storeOfToday opens a store whose clock always returns now.
 func storeOfToday(t *testing.T, b backend.Backend) *store.Store {
 	return envOn(t, b, snapshot.Policy{}).store
 }
@@ -76,13 +76,14 @@ func sessionsOf(t *testing.T, s *store.Store) string {
 	return strings.Join(all, " ")
 }
 
-// What was not used for as long as its app's policy says goes, and a dry run says so before.
+// Retain deletes the sessions whose last use is longer ago than their app's policy allows. A dry run reports the
+// same sessions before.
 func TestRetain(t *testing.T) {
 	onEach(t, func(e *env) {
 		t, s := e.T, e.store
 		aged(t, s, "a", "a-old", 40, 31)
 		aged(t, s, "a", "a-used", 40, 29)
-		aged(t, s, "a", "a-young", 29, 300) // its events say that they are older than it is
+		aged(t, s, "a", "a-young", 29, 300) // its events have timestamps from before its creation
 		aged(t, s, "a", "a-ahead", 40, -1)
 		pinned := aged(t, s, "a", "a-pinned", 40, 35)
 		must(t)(s.ApplyPatch(ctx, pinned, []*patch.PatchEvent{patch.NewPin("e3").WithTimestamp(now.Add(-34 * day))}, asOfNow))
@@ -96,7 +97,7 @@ func TestRetain(t *testing.T) {
 		testlog.Equal(t, "done", retained(t, s, policies, false), want)
 		testlog.Equal(t, "there", sessionsOf(t, s), strings.Replace(all, "a-old ", "", 1))
 		testlog.Equal(t, "again", retained(t, s, policies, false), "a-pinned 34 pinned")
-		// That of all others is for apps without one.
+		// The policy "" applies to apps without a policy.
 		policies[""], policies["a"] = store.Retention{DeleteAfter: 31 * day}, store.Retention{DeleteAfter: 34 * day}
 		testlog.Equal(t, "done", retained(t, s, policies, false), "a-pinned 34, c-old 399")
 		testlog.NoError(t, s.Close())
@@ -118,7 +119,7 @@ func TestRetainErrors(t *testing.T) {
 	})
 }
 
-// What is used while it is judged is kept.
+// If a session is written to after it was found due, it is kept.
 func TestRetainSparesWhatIsUsed(t *testing.T) {
 	shared := &memory.Backend{}
 	b := &hooked{Backend: shared}
@@ -133,7 +134,7 @@ func TestRetainSparesWhatIsUsed(t *testing.T) {
 	testlog.Equal(t, "there", sessionsOf(t, other), "woken")
 }
 
-// One process at a time deletes, and a dry run waits for none.
+// Only one process may run Retain at a time, but a dry run never waits.
 func TestRetainByOneProcess(t *testing.T) {
 	shared := &memory.Backend{}
 	stores := []*store.Store{storeOfToday(t, shared), storeOfToday(t, shared.Peer())}
@@ -153,9 +154,9 @@ func TestRetainByOneProcess(t *testing.T) {
 	testlog.Equal(t, "after the first", retained(t, stores[1], policies, false), "s2 35")
 }
 
-// What is damaged is said, and stays; the others go.
+// Retain reports a damaged session and keeps it. It still deletes the others.
 func TestRetainDamaged(t *testing.T) {
-	store.Uncompressed(t) // so that the record is found by its text
+	store.Uncompressed(t) // so that the test can find the record by its text
 	onFile(t, func(e *env) {
 		key := aged(t, e.store, "a", "damaged", 40, 35)
 		e.say(key, "needle two")
@@ -168,9 +169,9 @@ func TestRetainDamaged(t *testing.T) {
 
 func daysAgo(days float64) time.Time { return now.Add(-time.Duration(days * float64(day))) }
 
-// hiding logs a to h, of 100 days ago; s1 over a and b of 90 days ago, and m over it and c of 50 days
-// ago; a cut of e, which is pinned, one of f, which was taken back and came again 10 days ago, and one of
-// g of 80 days ago. In sight are m, d and h.
+// hiding appends the events a to h, 100 days ago. 90 days ago, s1 summarises a and b. 50 days ago, m summarises s1
+// and c. One cut hides e, which is pinned. One cut hides f, was reverted, and hid f again 10 days ago. One cut hid
+// g 80 days ago. Visible are m, d and h.
 func hiding(t testing.TB, s *store.Store, key store.Key) {
 	t.Helper()
 	must(t)(s.Create(t.Context(), key, nil, store.CreateOptions{Created: daysAgo(100)}))
@@ -185,15 +186,15 @@ func hiding(t testing.TB, s *store.Store, key store.Key) {
 	keep := func(p *patch.PatchEvent) *patch.PatchEvent { return p.WithState(patch.Keep) }
 	apply(90, patch.NewSummarise(0, 2, said("s1", "told by s1")))
 	apply(90, patch.NewPin("e"))
-	apply(90, keep(patch.NewSplice(3, 1)))                 // e
-	apply(90, keep(patch.NewSplice(3, 1)).WithID("f cut")) // f
+	apply(90, keep(patch.NewSplice(3, 1)))                 // cuts e
+	apply(90, keep(patch.NewSplice(3, 1)).WithID("f cut")) // cuts f
 	apply(85, patch.NewRevert("f cut").WithID("f back"))
-	apply(80, keep(patch.NewSplice(4, 1))) // g
+	apply(80, keep(patch.NewSplice(4, 1))) // cuts g
 	apply(50, patch.NewSummarise(0, 2, said("m", "told by m")))
 	apply(10, patch.NewRevert("f back"))
 }
 
-// without returns which texts of hiding, and others, a session's records do not have.
+// without returns those texts of hiding, and those of others, that no record of the session contains.
 func without(t testing.TB, s *store.Store, key store.Key, others ...string) string {
 	t.Helper()
 	raw := exportOf(t, s, key, store.ExportOptions{})
@@ -201,7 +202,7 @@ func without(t testing.TB, s *store.Store, key store.Key, others ...string) stri
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(raw, text) }), ", ")
 }
 
-// sight is what the newest view shows, and its state.
+// sight returns what the newest view shows, and its state.
 func sight(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
 	v := viewOf(t, s, key)
@@ -217,13 +218,13 @@ func done(t testing.TB, s *store.Store, policy store.Retention, dryRun bool) (al
 	return all
 }
 
-// What was hidden for as long goes, and nothing else: what is in sight, the state, and the summaries
-// are as before, and so are forks.
+// Retain erases exactly the events that were hidden for long enough. The visible events, the state, the summaries
+// and the forks do not change.
 func TestRetainErasesHidden(t *testing.T) {
 	erasableAt(t, func() time.Time { return now }, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		hiding(t, s, eraseKey)
 		fork := sibling("fork")
-		at := uint64(9) // a and b alone are hidden
+		at := uint64(9) // only a and b are hidden
 		must(t)(s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{At: &at}))
 		before := sight(t, s, eraseKey)
 		for _, c := range []struct {
@@ -231,7 +232,7 @@ func TestRetainErasesHidden(t *testing.T) {
 			gone string
 			n    int
 		}{
-			{101, "", 0}, // it is younger
+			{101, "", 0}, // the session is younger
 			{95, "", 0},
 			{90, "text a, text b", 2},
 			{60, "text a, text b, text g", 1},
@@ -260,15 +261,15 @@ func TestRetainErasesHidden(t *testing.T) {
 			testlog.Equal(t, fmt.Sprintf("%d days, again", c.days), done(t, s, policy, false), nil)
 			verified(t, s)
 		}
-		// The fork is judged by itself: its creation is of now.
+		// The fork is judged by its own age: it was created now.
 		testlog.Equal(t, "gone of the fork", without(t, s, fork), "told by m")
-		// To erase is not to use: it is deleted as if it had not been.
+		// An erase is not a use, so it does not delay the deletion.
 		testlog.Equal(t, "before it is due to be deleted", done(t, s, store.Retention{DeleteAfter: 11 * day, EraseHiddenAfter: 1}, false), []string{"s false  1"})
 		testlog.Equal(t, "when it is due to be deleted", done(t, s, store.Retention{DeleteAfter: 10 * day, EraseHiddenAfter: 1}, false), []string{"s true  0"})
 	})
 }
 
-// A session that is kept for what is pinned loses what is hidden.
+// If a session is kept because of a pinned event, its hidden events are still erased.
 func TestRetainErasesOfWhatIsKept(t *testing.T) {
 	erasableAt(t, func() time.Time { return now }, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		hiding(t, s, eraseKey)
@@ -280,7 +281,7 @@ func TestRetainErasesOfWhatIsKept(t *testing.T) {
 	})
 }
 
-// A summary that another process logs while it is erased stays, with what it stands for.
+// If another process logs a summary during the erase, the summary and the events that it covers stay.
 func TestRetainBesideSummary(t *testing.T) {
 	first := &memory.Backend{}
 	faulty := &storetest.Faulty{Backend: first}
@@ -297,7 +298,7 @@ func TestRetainBesideSummary(t *testing.T) {
 	verified(t, s)
 }
 
-// An erasing that does not keep, and was cut short, is finished as it was meant.
+// Retain finishes an interrupted erase with the options of that erase.
 func TestRetainFinishesErasing(t *testing.T) {
 	erasableAt(t, func() time.Time { return now }, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
 		hiding(t, s, eraseKey)
@@ -315,8 +316,8 @@ func TestRetainFinishesErasing(t *testing.T) {
 	})
 }
 
-// Of any log all that is hidden for long, and nothing else, is blank, and what is in sight and the state
-// are as before.
+// In any log, exactly the events that were hidden for long enough are blank, and the visible events and the state
+// do not change.
 func TestPropertyRetainHidden(t *testing.T) {
 	clock := now
 	s := teststore.Memory(t, store.Options{Now: func() time.Time { return clock }})
@@ -336,7 +337,7 @@ func TestPropertyRetainHidden(t *testing.T) {
 			clock = raw[i].Patch.Timestamp().Add(time.Hour)
 		}
 		want := map[fuzz.Place]bool{}
-		latest := make([]time.Time, len(raw)+1) // of the records up to each: a patch was logged after all of them
+		latest := make([]time.Time, len(raw)+1) // newest timestamp up to each record; a patch counts as logged at that time
 		for i, r := range raw {
 			at := records.Envelope(r).Timestamp()
 			if latest[i+1] = latest[i]; at.After(latest[i]) {

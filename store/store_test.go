@@ -32,7 +32,7 @@ func TestCreateRefusesState(t *testing.T) {
 		}
 		e.is(errOf(e.store.Create(ctx, key, map[string]any{"k\xff": 1}, store.CreateOptions{})), store.ErrInvalid, `k\xff`)
 		e.is(errOf(e.store.Get(ctx, key)), store.ErrNotFound)
-		// What temp: keys hold does not matter, but it must not come by unseen.
+		// The values of temp: keys are not stored, but an invalid value is still refused.
 		e.must(e.store.Create(ctx, key, map[string]any{"temp:x": 1, "v": testlog.Must(patch.ParseValue([]byte(`{"a":1.0}`)))(e)}, store.CreateOptions{}))
 		e.same("state", e.state(), `{"v":{"a":1.0}}`)
 	})
@@ -48,7 +48,7 @@ func TestNotFound(t *testing.T) {
 	})
 }
 
-// everyCall calls each method of the store and returns the errors.
+// everyCall calls each method of the store and returns the errors by method name.
 func (e *env) everyCall(ctx context.Context, key store.Key) map[string]error {
 	errs := map[string]error{}
 	_, errs["Get"] = e.store.Get(ctx, key)
@@ -79,7 +79,7 @@ func TestClosed(t *testing.T) {
 		e := &env{T: t, store: s}
 		e.create(nil)
 		e.append(says("a", 3)...)
-		v := e.view() // also: it is in memory now
+		v := e.view() // also loads the view into memory
 		e.no(s.Close())
 		for name, err := range e.everyCall(ctx, key) {
 			if !errors.Is(err, store.ErrClosed) {
@@ -107,8 +107,7 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
-// A caller that is gone when the commit fails does not keep the store from finding out
-// what became of it.
+// If a caller's context ends while its commit fails, the store still finds out whether the commit took place.
 func TestCancelledWhileCommitting(t *testing.T) {
 	onEach(t, func(e *env) {
 		during := func(call func(ctx context.Context) error) {
@@ -170,7 +169,7 @@ func TestLogsSettledOutcome(t *testing.T) {
 	})
 }
 
-// TestNil checks that a nil or missing argument is refused with an error that names it, and that nothing is written.
+// TestNil checks that the store refuses a nil or missing argument with an error that names it, and writes nothing.
 func TestNil(t *testing.T) {
 	ctx, key := t.Context(), store.Key{App: "a", User: "u", Session: "s"}
 	s := teststore.Memory(t, store.Options{})
@@ -269,7 +268,7 @@ func TestListPageByPage(t *testing.T) {
 		e.same("all", e.list(store.ListOptions{}), strings.Join(want, ", "))
 		e.same("of a user", e.list(store.ListOptions{App: "app", User: "u0"}), strings.Join(want[:n/2], ", "))
 		e.same("of a user of any app", e.list(store.ListOptions{User: "u1"}), strings.Join(want[n/2:], ", "))
-		// The body may write, and deleting what is listed does not lose any.
+		// The loop's body may write, and List omits no session when it deletes the listed ones.
 		seen := 0
 		for info, err := range e.store.List(ctx, store.ListOptions{}) {
 			e.no(err)
@@ -282,7 +281,7 @@ func TestListPageByPage(t *testing.T) {
 	})
 }
 
-// Parts of keys may hold anything that is text, and are never taken for each other.
+// A part of a key may be any text, and different keys are never confused.
 func TestOddKeys(t *testing.T) {
 	odd := []string{
 		"a", "a/b", "/", "a%2Fb", "%", "..", " ", "\n", "\x00", "\x00\x00", "a\x00", "a\x00b", "\x00a", "\x01", "a\x00\x01b", "\x00\x01",
@@ -304,7 +303,7 @@ func TestOddKeys(t *testing.T) {
 			testlog.Equal(e, "what was read of "+k.String(), testlog.Must(store.ParseKey(k.String()))(e), k)
 			testlog.Equal(e, "slashes of "+k.String(), strings.Count(k.String(), "/"), 2)
 		}
-		// In the order of their parts.
+		// List yields the keys in the order of their parts.
 		var before store.Key
 		for info, err := range e.store.List(ctx, store.ListOptions{}) {
 			e.no(err)
@@ -347,7 +346,8 @@ func TestInvalidKeys(t *testing.T) {
 	})
 }
 
-// counted checks what the head says of a session against its log. An erase leaves the tokens of what was logged.
+// counted compares the counts in a session's head with its log. After an erase, the token count of all logged
+// events must not have changed.
 func (e *env) counted(key store.Key, erased bool) {
 	e.Helper()
 	info := infoOf(e, e.store, key)
@@ -404,7 +404,7 @@ func TestCounts(t *testing.T) {
 		e.must(e.store.Revert(ctx, key, "sum", store.UndoOptions{}))
 		e.counted(key, false)
 		e.reopen()
-		e.append(say("c1")) // on what was read
+		e.append(say("c1")) // after the view was read from storage
 		e.counted(key, false)
 		e.must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{}))
 		e.counted(forkKey, false)
@@ -415,7 +415,7 @@ func TestCounts(t *testing.T) {
 	})
 }
 
-// shared returns the app: and user: keys that a session of the given key sees, as JSON.
+// shared returns the app: and user: keys that a session with the given key sees, as JSON.
 func (e *env) shared(key store.Key) string {
 	e.Helper()
 	s := sessionOf(e, e.store, key)
@@ -428,8 +428,8 @@ func (e *env) shared(key store.Key) string {
 	return strings.TrimSpace(b.String())
 }
 
-// Shared keys are written once, in the commit that first logs them: not by patches,
-// retries, imports or deletes.
+// A shared key is written once, in the commit that first logs it. Patches, retries, imports and deletes do not
+// write it.
 func TestScopesAreWrittenOnce(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(map[string]any{"app:x": 0})
@@ -439,14 +439,14 @@ func TestScopesAreWrittenOnce(t *testing.T) {
 		e.apply(p)
 		e.same("shared", e.shared(key), "app:x=1 app:y=2 user:x=1 user:y=1")
 
-		// Another session moves on.
+		// Another session changes the shared values.
 		other := store.Key{App: "app", User: "user", Session: "other"}
 		e.must(e.store.Create(ctx, other, map[string]any{"app:x": "new", "app:y": "new", "user:x": "new", "user:y": "new"}, store.CreateOptions{}))
 		const want = `app:x="new" app:y="new" user:x="new" user:y="new"`
 
 		e.append(first) // a retry
 		e.must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p}, asOfNow))
-		e.apply(patch.NewSplice(0, 3), patch.NewTruncateBefore("a2")) // takes all out
+		e.apply(patch.NewSplice(0, 3), patch.NewTruncateBefore("a2")) // removes all events
 		e.same("shared after retries and patches", e.shared(key), want)
 		e.must(e.store.Preview(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1, sets("r3", `{"app:x":3}`))}, asOfNow))
 		e.same("shared after a preview", e.shared(key), want)
@@ -460,12 +460,12 @@ func TestScopesAreWrittenOnce(t *testing.T) {
 	})
 }
 
-// A key that no backend need take is refused by name, on every engine alike.
+// Every engine refuses a key that is too long for some backend, and the error names the key.
 func TestScopeKeyTooLong(t *testing.T) {
 	long := "app:" + strings.Repeat("k", 40_000)
 	onEach(t, func(e *env) {
 		e.create(nil)
-		e.append(sets("e0", `{"`+strings.Repeat("k", 40_000)+`":1}`)) // the session's own may
+		e.append(sets("e0", `{"`+strings.Repeat("k", 40_000)+`":1}`)) // a key of the session itself may be this long
 		stored := e.dump()
 		e.is(errOf(e.store.AppendEvents(ctx, key, []*patch.Event{sets("e1", `{"`+long+`":1}`)}, store.AppendOptions{})), store.ErrTooLarge, "app:kkk", "40004")
 		e.is(errOf(e.store.Create(ctx, store.Key{App: "a", User: "u", Session: "s"}, map[string]any{long: 1}, store.CreateOptions{})), store.ErrTooLarge, "app:kkk")
@@ -474,7 +474,7 @@ func TestScopeKeyTooLong(t *testing.T) {
 	})
 }
 
-// Listings have times of any year.
+// A listing returns times of any year.
 func TestListedTimes(t *testing.T) {
 	for _, at := range []time.Time{
 		time.Date(1925, 3, 4, 5, 6, 7, 8, time.UTC), time.Date(1969, 12, 31, 23, 59, 59, 999999999, time.UTC), time.Unix(0, 0).UTC(),

@@ -21,8 +21,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// onWatched runs a test on each engine where time stands still while anything goes on: what
-// happens after [synctest.Wait] without time passing happens at once.
+// onWatched runs a test on each engine with a synthetic clock that stops while any goroutine runs. Whatever happens
+// after [synctest.Wait] without a passage of time happens at once.
 func onWatched(t *testing.T, run func(e *env, l *hooked)) {
 	t.Helper()
 	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
@@ -39,7 +39,8 @@ func onWatched(t *testing.T, run func(e *env, l *hooked)) {
 	})
 }
 
-// onWatchedPeers is onPeers with time as in onWatched, and a backend with hooks between the first store and mine.
+// onWatchedPeers is onPeers with the clock of onWatched, and with a hooked backend between the first store and
+// mine.
 func onWatchedPeers(t *testing.T, run func(e, other *env, mine, l *hooked)) {
 	t.Helper()
 	onPeers(t, func(e, other *env, mine *hooked) {
@@ -52,7 +53,7 @@ func onWatchedPeers(t *testing.T, run func(e, other *env, mine, l *hooked)) {
 	})
 }
 
-// watching follows a session in a goroutine of its own.
+// watching watches a session in its own goroutine.
 type watching struct {
 	e    *env
 	key  store.Key
@@ -65,7 +66,7 @@ type watching struct {
 	errs    []error
 }
 
-// follow follows a session until the test ends. each, if not nil, is called in the loop's body.
+// follow watches a session until the test ends. each, if not nil, is called in the loop's body.
 func (e *env) follow(key store.Key, from uint64, each func(r patch.Record)) *watching {
 	ctx, stop := context.WithCancel(ctx)
 	e.Cleanup(stop)
@@ -94,7 +95,7 @@ func (w *watching) seen() int {
 	return len(w.records)
 }
 
-// has checks that what was yielded is the rest of the log so far, and no error.
+// has checks that the watch has yielded the log from its start so far, and no error.
 func (w *watching) has(log []patch.Record) {
 	w.e.Helper()
 	w.mu.Lock()
@@ -105,7 +106,7 @@ func (w *watching) has(log []patch.Record) {
 	w.e.same(fmt.Sprint("what was yielded from record ", w.from), forms(w.records), forms(log[min(w.from-1, uint64(len(log))):]))
 }
 
-// check is has, of all that is written, once nothing goes on.
+// check waits until all goroutines wait, and then calls has with the whole log.
 func (w *watching) check() {
 	w.e.Helper()
 	synctest.Wait()
@@ -118,7 +119,7 @@ func (w *watching) end() {
 	<-w.done
 }
 
-// ended checks that the watch has ended with an error after so many records.
+// ended checks that the watch ended with the given error after the given number of records.
 func (w *watching) ended(records int, target error, names ...string) {
 	w.e.Helper()
 	<-w.done
@@ -129,7 +130,7 @@ func (w *watching) ended(records int, target error, names ...string) {
 	w.e.is(w.errs[0], target, names...)
 }
 
-// forms are the byte forms of records, with their seqs.
+// forms returns the byte forms of records, with their seqs.
 func forms(records []patch.Record) string {
 	var b strings.Builder
 	for _, r := range records {
@@ -139,7 +140,7 @@ func forms(records []patch.Record) string {
 	return b.String()
 }
 
-// Whatever is written is yielded at once, to each watcher from where it began.
+// Each watcher gets each new record at once, from its own start.
 func TestWatch(t *testing.T) {
 	onWatched(t, func(e *env, l *hooked) {
 		e.create(nil)
@@ -180,7 +181,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// What is committed while a look is under way, too late for it, is not left for later.
+// A commit that comes too late for the current read is yielded without a wait.
 func TestWatchMeetsCommit(t *testing.T) {
 	onWatched(t, func(e *env, l *hooked) {
 		e.create(nil)
@@ -197,8 +198,7 @@ func TestWatchMeetsCommit(t *testing.T) {
 	})
 }
 
-// A commit whose outcome is unknown is yielded if it took place, at once, whether the writer
-// found out or not.
+// If a commit with an unknown outcome took place, it is yielded at once, whether or not the writer found out.
 func TestWatchUnknownOutcome(t *testing.T) {
 	onWatched(t, func(e *env, l *hooked) {
 		faulty := &storetest.Faulty{Backend: l.Backend}
@@ -209,7 +209,7 @@ func TestWatchUnknownOutcome(t *testing.T) {
 		began := time.Now()
 		for i, plan := range []storetest.Plan{
 			{Write: 1, Failure: storetest.Refused}, {Write: 1, Failure: storetest.Lost}, {Write: 1, Failure: storetest.Landed},
-			{Write: 1, Failure: storetest.Landed, Then: 1}, // and asking fails
+			{Write: 1, Failure: storetest.Landed, Then: 1}, // the attempt to resolve the outcome fails too
 		} {
 			faulty.Plan(plan)
 			_, err := e.store.AppendEvents(ctx, key, []*patch.Event{say(fmt.Sprint("a", i))}, store.AppendOptions{})
@@ -228,7 +228,7 @@ func TestWatchUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A watch is of one creation of a session.
+// A watch follows one creation of a session.
 func TestWatchDeleted(t *testing.T) {
 	onWatched(t, func(e *env, _ *hooked) {
 		e.follow(key, 1, nil).ended(0, store.ErrNotFound, key.String())
@@ -256,13 +256,13 @@ func TestWatchDeleted(t *testing.T) {
 	})
 }
 
-// The loop's body may write, and read, and take its time.
+// The loop's body may write, read and be slow.
 func TestWatchBody(t *testing.T) {
 	onWatched(t, func(e *env, l *hooked) {
 		e.create(nil)
 		e.append(say("a0"))
 		w := e.follow(key, 1, func(r patch.Record) {
-			if r.Seq < 700 { // more than a look gives
+			if r.Seq < 700 { // more than one read returns
 				e.append(say(fmt.Sprint("a", r.Seq)))
 			}
 			if r.Seq == 350 {
@@ -274,7 +274,7 @@ func TestWatchBody(t *testing.T) {
 		testlog.Equal(e, "records", w.seen(), 700)
 		w.end()
 
-		// While a body takes its time nothing is read for it.
+		// While a body is slow, Watch reads nothing.
 		resume := make(chan struct{})
 		w = e.follow(key, 700, func(r patch.Record) {
 			if r.Seq == 700 {
@@ -296,7 +296,7 @@ func TestWatchBody(t *testing.T) {
 	})
 }
 
-// A watch that its loop, its context or the store ends leaves nothing behind.
+// After its loop, its context or the store ends, a watch leaves nothing behind.
 func TestWatchEnds(t *testing.T) {
 	onWatched(t, func(e *env, l *hooked) {
 		e.opts.CacheBytes = -1
@@ -343,7 +343,7 @@ func TestWatchEnds(t *testing.T) {
 		e.same("errors", fmt.Sprint(errs), "[context deadline exceeded]")
 		left("at the end", 0)
 
-		// Close ends those that wait, pause, look or are in their body, and waits for none.
+		// Close ends watchers that wait, pause, read or run their body, and it waits for none of them.
 		resume := make(chan struct{})
 		body := e.follow(key, 5, func(patch.Record) { <-resume })
 		waiting = e.follow(key, 5, nil)
@@ -366,7 +366,7 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
-// A loop whose body closes the store gets no further record.
+// If the body closes the store, its loop gets no further record.
 func TestWatchClosedInBody(t *testing.T) {
 	onWatched(t, func(e *env, _ *hooked) {
 		e.create(nil)
@@ -416,7 +416,7 @@ func TestWatchKeepsNoView(t *testing.T) {
 	})
 }
 
-// wait waits until so many records have been yielded.
+// wait waits until the given number of records has been yielded.
 func (w *watching) wait(records int) {
 	w.e.Helper()
 	for ; w.seen() < records; time.Sleep(time.Millisecond) {
@@ -428,8 +428,8 @@ func (w *watching) wait(records int) {
 	}
 }
 
-// Where others write, the storage is asked: soon after news, and once a second while there
-// are none. What this store writes is seen at once.
+// Watch polls for commits of other programs: soon after a new record, and once a second while there are none. It
+// sees commits of its own store at once.
 func TestWatchPolls(t *testing.T) {
 	onWatchedPeers(t, func(e, other *env, mine, l *hooked) {
 		w := e.follow(key, 1, nil)
@@ -471,7 +471,7 @@ func TestWatchPolls(t *testing.T) {
 	})
 }
 
-// failing has the calls fail whose names end so.
+// failing returns a hook that fails the calls whose names end with call.
 func failing(call string, err error) func(context.Context, string) (backend.Backend, error) {
 	return func(_ context.Context, c string) (backend.Backend, error) {
 		if strings.HasSuffix(c, call) {
@@ -481,8 +481,8 @@ func failing(call string, err error) func(context.Context, string) (backend.Back
 	}
 }
 
-// An error that may pass is yielded, and what follows when it has passed: nothing twice, and
-// nothing left out.
+// A temporary error is yielded. When the cause has passed, the watch yields the following records, none of them
+// twice.
 func TestWatchErrors(t *testing.T) {
 	onWatched(t, func(e *env, l *hooked) {
 		lost := errors.New("connection lost")
@@ -509,7 +509,7 @@ func TestWatchErrors(t *testing.T) {
 			w.has(e.records(key))
 		}
 		check(9)
-		l.set(failing("Fetch", lost)) // amid the log
+		l.set(failing("Fetch", lost)) // inside the log
 		e.append(says("b", 3)...)
 		synctest.Wait()
 		e.append(says("c", 3)...)
@@ -532,8 +532,8 @@ func TestWatchErrors(t *testing.T) {
 	})
 }
 
-// What a server that took over has lost ends a watch, before it yields what came instead. A watcher that was far behind
-// has yielded nothing that the new log contradicts, and does not begin to.
+// If a failover lost records, the watch ends before it yields the records that replaced them. A watcher that was
+// far behind has yielded no record that the new log contradicts, and yields none.
 func TestWatchLostHistory(t *testing.T) {
 	for _, c := range []struct {
 		kept, lost, instead int
@@ -564,15 +564,15 @@ func TestWatchLostHistory(t *testing.T) {
 					close(resume)
 					time.Sleep(time.Second)
 					was := 3 + c.kept + c.lost
-					w.ended(min(max(0, was+1-int(from)), 512), store.ErrNotFound, key.String(), "lost") // a look gives 512
+					w.ended(min(max(0, was+1-int(from)), 512), store.ErrNotFound, key.String(), "lost") // one read returns at most 512 records
 				})
 			})
 		}
 	}
 }
 
-// Erasing changes records that a watcher has read, and contradicts nothing: the watch yields the
-// receipt and what comes after it.
+// An erase changes records that a watcher has read, but this does not end the watch. It yields the receipt and the
+// records after it.
 func TestWatchErased(t *testing.T) {
 	onWatched(t, func(e *env, _ *hooked) {
 		e.create(nil)
@@ -587,11 +587,11 @@ func TestWatchErased(t *testing.T) {
 	})
 }
 
-// Damage ends a watch where it is met; what comes before is yielded. Verify of the session finds it too.
+// A damaged record ends the watch, which first yields the records before it. Verify finds the damage too.
 func TestWatchDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, path string)
-		sound  int // records that are yielded first
+		sound  int // number of records that are yielded first
 	}{
 		"a record cut short":       {changeRecord(4, func(v []byte) []byte { return v[:len(v)/2] }), 3},
 		"a record that is missing": {changeRecord(4, func([]byte) []byte { return nil }), 3},
@@ -603,7 +603,7 @@ func TestWatchDamage(t *testing.T) {
 				e.create(nil)
 				e.append(says("a", 6)...)
 				e.changeFile(c.change)
-				var want error // what a reader is told
+				var want error // the error of RawEvents
 				for _, want = range e.store.RawEvents(ctx, key, 1) {
 				}
 				e.follow(key, 1, nil).ended(c.sound, store.ErrCorrupt, want.Error())
@@ -615,8 +615,7 @@ func TestWatchDamage(t *testing.T) {
 	}
 }
 
-// Writers of all kinds and watchers that begin where and when they like: each sees the log as
-// it stands in the end.
+// Writers of all kinds run beside watchers that start anywhere at any time. Each watcher sees the final log.
 func TestWatchersAmongWriters(t *testing.T) {
 	run := func(t *testing.T, stores []*env) {
 		const each = 25

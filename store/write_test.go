@@ -41,11 +41,11 @@ func TestExpectedSeq(t *testing.T) {
 			testlog.Equal(e, "expected and last", *as[*store.SeqError](e, err), store.SeqError{Expected: n, Last: 3})
 			e.same("stored", e.dump(), stored)
 		}
-		// Patches are records too.
+		// Patches count as records.
 		e.apply(patch.NewSplice(0, 1))
 		e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, key, []*patch.Event{say("a4")}, seq(3))), store.ErrConflict)
 		e.must(e.store.AppendEvents(ctx, key, []*patch.Event{say("a4")}, seq(4)))
-		// A retry is looked at before anything else.
+		// A retry is recognised before the expected seq is checked.
 		c := testlog.Must(e.store.AppendEvents(ctx, key, []*patch.Event{say("a4")}, seq(4)))(e)
 		if c.Records[0].Seq != 5 || c.View.Seq() != 5 {
 			e.Errorf("the retry gave record %d and a view at %d, want 5 and 5", c.Records[0].Seq, c.View.Seq())
@@ -62,7 +62,7 @@ func visibleIDs(events []fold.Entry) string {
 	return strings.Join(ids, " ")
 }
 
-// A patch that is in the log would do nothing, and a preview is written nowhere.
+// A preview of a logged patch changes nothing, and no preview writes anything.
 func TestPreview(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -79,11 +79,11 @@ func TestPreview(t *testing.T) {
 	})
 }
 
-// asOfNow are the options of a patch whose author has just looked.
+// asOfNow are the options of a patch whose indices refer to the newest view.
 var asOfNow = store.PatchOptions{AsOfNow: true}
 
-// refuse applies patches that must be refused with an error that matches target and
-// names what is at fault; that nothing was written; and that Preview says the same.
+// refuse applies patches that the store must refuse. It checks that the error matches target and contains each of
+// names, that nothing was written, and that Preview returns the same error.
 func (e *env) refuse(opts store.PatchOptions, patches []*patch.PatchEvent, target error, names ...string) error {
 	e.Helper()
 	stored, view := e.dump(), e.viewText(e.view())
@@ -105,7 +105,7 @@ func (e *env) refuse(opts store.PatchOptions, patches []*patch.PatchEvent, targe
 	return err
 }
 
-// taken says which of the patches' ids are taken in the session, and by which record.
+// taken returns which of the patches' ids the log has, and in which records.
 func (e *env) taken(patches []*patch.PatchEvent) string {
 	e.Helper()
 	var ids []string
@@ -137,7 +137,7 @@ func TestRefusesTooLarge(t *testing.T) {
 		e.create(nil)
 		e.append(says("a", 3)...)
 		e.refuse(asOfNow, one(patch.NewSummarise(0, 1, long).WithID("p")), store.ErrTooLarge, "p", "2000")
-		// One that is too large takes the others of the call with it.
+		// If one record is too large, no record of the call is written.
 		e.refuse(asOfNow, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("small"), patch.NewSplice(0, 1, long).WithID("p")}, store.ErrTooLarge, "p")
 		stored := e.dump()
 		e.is(e.try(say("b1"), long), store.ErrTooLarge, "big", "2000", key.String())
@@ -148,7 +148,7 @@ func TestRefusesTooLarge(t *testing.T) {
 	})
 }
 
-// A record of just the size that is allowed can be stored, exported and imported.
+// A record of exactly the maximum size can be stored, exported and imported.
 func TestLargestRecord(t *testing.T) {
 	largest := event(`{"id":"e","timestamp":"2025-11-20T10:30:00Z","author":"a","content":{"parts":[{"text":%q}]}}`, strings.Repeat("x", 1000))
 	form := testlog.Must(patch.AppendRecord(nil, patch.Record{Seq: 1, Event: largest}))(t)
@@ -174,7 +174,7 @@ func TestOrderOfJudgement(t *testing.T) {
 		e.append(say("a1"), call("c", "inv1", "id1"), answer("r", "inv1", "id1"), say("a2"))
 		e.apply(patch.NewSplice(3, 1).WithID("p1")) // record 5
 		long := strings.Repeat("x", 3000)
-		// All is wrong with it. What is named is put right step by step.
+		// Every field is wrong at first. Each step corrects the field that the error names.
 		fields := map[string]string{
 			"id": `"a1"`, "base": "0", "state": `"hold"`, "start": "77", "count": "1",
 			"replacement": `[{"id":"new","content":{"parts":[{"text":"` + long + `"}]}}]`,
@@ -232,7 +232,7 @@ func TestDuplicateIDsOfEvents(t *testing.T) {
 			e.same(c.name+": stored", e.dump(), stored)
 			e.same(c.name+": view", e.viewText(e.view()), view)
 		}
-		e.append(say("b1")) // the refused call has not taken the id
+		e.append(say("b1")) // the refused call has not used up the id
 	})
 }
 
@@ -243,7 +243,8 @@ func seqsOf(records []patch.Record) (seqs []uint64) {
 	return seqs
 }
 
-// retry applies patches that are logged: nothing is written, and the records of the given seqs are returned.
+// retry applies patches that are already in the log. It checks that nothing is written and that the records with
+// the given seqs are returned.
 func (e *env) retry(opts store.PatchOptions, patches []*patch.PatchEvent, seqs ...uint64) {
 	e.Helper()
 	before := e.dump()
@@ -253,8 +254,7 @@ func (e *env) retry(opts store.PatchOptions, patches []*patch.PatchEvent, seqs .
 	e.same("view after a retry", e.viewText(c.View), e.viewText(e.view()))
 }
 
-// A batch is tried again with more to it: its own patches, logged by the first try,
-// count as seen.
+// A retry may add patches to the batch. The patches that the first attempt logged do not count as a conflict.
 func TestRetryOfPatchesWithMore(t *testing.T) {
 	p := func(id string) *patch.PatchEvent { return patch.NewSplice(0, 1).WithID(id) }
 	onEach(t, func(e *env) {
@@ -264,7 +264,7 @@ func TestRetryOfPatchesWithMore(t *testing.T) {
 		e.must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p("p1"), p("p2")}, store.PatchOptions{On: seen}))
 		c := testlog.Must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p("p1"), p("p2"), p("p3"), p("p4")}, store.PatchOptions{On: seen}))(e)
 		testlog.Equal(e, "record", c.Records[3].Seq, 12)
-		// Someone else's patch does not.
+		// Another caller's patch is a conflict.
 		e.apply(p("x"))
 		e.is(testlog.ErrorOf(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p("p1"), p("p2"), p("p3"), p("p4"), p("p5")}, store.PatchOptions{On: seen})), store.ErrConflict, "0", "13")
 		between := e.view()
@@ -304,7 +304,7 @@ func TestFillsIDsAndTimes(t *testing.T) {
 		for i, r := range e.records(key)[3:] {
 			e.same("logged", r.Patch.String(), c.Records[i].Patch.String())
 		}
-		// A retry of what was returned.
+		// A retry of the returned patches adds nothing.
 		e.retry(store.PatchOptions{}, []*patch.PatchEvent{c.Records[0].Patch, c.Records[1].Patch}, 4, 5)
 	})
 }
@@ -316,7 +316,7 @@ func TestNewIDs(t *testing.T) {
 		e.append(event(`{"author":"a"}`))
 		e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, key, []*patch.Event{event(`{"author":"b"}`)}, store.AppendOptions{})), store.ErrDuplicateID, "same")
 	})
-	onEach(t, func(e *env) { // by default they are UUIDs
+	onEach(t, func(e *env) { // the default is UUIDs
 		e.create(nil)
 		c := e.append(event(`{}`), event(`{}`))
 		a, b := c.Records[0].Event.ID(), c.Records[1].Event.ID()
@@ -334,7 +334,7 @@ var twoCalls = event(`{"id":"call","author":"agent","content":{"role":"model","p
 
 var shortening = store.AppendOptions{Follow: recall.Shortener(500, uuid.NewString, func(r patch.Record) string { return strconv.FormatUint(r.Seq, 10) })}
 
-// A long result is shown in short from the commit on that logs it; the log has it whole.
+// AppendOptions.Follow can shorten a long result in the commit that logs it. The log keeps the whole result.
 func TestAppendShortens(t *testing.T) {
 	onEach(t, func(e *env) {
 		t, s := e.T, e.store
@@ -353,7 +353,7 @@ func TestAppendShortens(t *testing.T) {
 			testlog.Equal(t, "responses of "+c.ID, len(c.Responses), 1)
 		}
 		testlog.Equal(t, "k", done.View.State()["k"], "r2")
-		// A retry changes nothing, with and without the option.
+		// A retry changes nothing, with or without the option.
 		for _, opts := range []store.AppendOptions{opts, {}} {
 			testlog.Equal(t, "a retry", testlog.Must(s.AppendEvents(ctx, key, batch, opts))(t).View.Seq(), 4)
 		}
@@ -365,7 +365,7 @@ func TestAppendShortens(t *testing.T) {
 		for _, p := range whole.Event.Content().Parts() {
 			testlog.Equal(t, "the result in the log", recall.Original(p), long)
 		}
-		// The text inside is found, once, where it was logged.
+		// A search finds the hidden text once, at the record that logged it.
 		hits, err := recall.NewFinder(s, 0).Search(ctx, key, recall.Search{Query: "long result"})
 		if err != nil || len(hits) == 0 || hits[0].Seq != 2 || hits[0].Place.HiddenBy != short.Patch.ID() {
 			t.Errorf("%v, %v", hits, err)
@@ -374,7 +374,7 @@ func TestAppendShortens(t *testing.T) {
 		testlog.Equal(t, "ids in the history", []string{history[0].Event.ID(), history[1].Event.ID(), history[2].Event.ID()}, []string{"call", "r1", "r2"})
 		back := testlog.Must(s.Revert(ctx, key, short.Patch.ID(), store.UndoOptions{}))(t)
 		testlog.Equal(t, "taken back", fmt.Sprint(ids(back.View), back.View.State()["k"]), "call r1 r2r2")
-		// One that answers no visible call is shortened too, and comes back.
+		// A result that answers no visible call is shortened too, and a revert restores it.
 		done = testlog.Must(s.AppendEvents(ctx, key, []*patch.Event{resultEvent("r4", "c9", long)}, opts))(t)
 		testlog.Equal(t, "it is visible", strings.HasSuffix(ids(done.View), "r4"), false)
 		records = e.records(key)
@@ -383,7 +383,7 @@ func TestAppendShortens(t *testing.T) {
 	})
 }
 
-// On a log with patches of a type that is not known, events are appended as they are.
+// If the log has a patch of unknown type, events are appended without a following patch.
 func TestAppendShortensNotBehindUnknown(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	must(t)(s.Import(ctx, key, strings.NewReader(`{"id":"p","patchType":"from the future"}`+"\n"), store.ImportOptions{}))
@@ -391,8 +391,8 @@ func TestAppendShortensNotBehindUnknown(t *testing.T) {
 	testlog.Equal(t, "visible", ids(done.View), "call r1")
 }
 
-// turn returns an invocation's events: what the user says, a call, its response, which
-// sets the key last, and an answer.
+// turn returns the events of invocation n: a user message, a call, its response, which sets the key last, and an
+// answer.
 func turn(n int) []*patch.Event {
 	inv := fmt.Sprint("inv", n)
 	return []*patch.Event{
@@ -403,8 +403,8 @@ func turn(n int) []*patch.Event {
 	}
 }
 
-// What a revert needs and cannot read is a failure to read: nothing is written, and no
-// view leaves the revert out.
+// If a record that a revert restores cannot be read, the calls fail. Nothing is written, and no view omits the
+// revert.
 func TestRevertOfUnreadableRecords(t *testing.T) {
 	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
 		e.create(nil)
@@ -429,9 +429,9 @@ func TestRewind(t *testing.T) {
 		for n := range 4 {
 			e.append(turn(n + 1)...)
 		}
-		e.apply(patch.NewSummarise(0, 4, summary("s1")).WithID("p1"))       // older than the rewind
-		e.apply(patch.NewSummarise(1, 8, summary("s2")).WithID("p2"))       // across
-		e.append(event(`{"id":"x","invocationId":"inv3","author":"user"}`)) // inv3 goes on
+		e.apply(patch.NewSummarise(0, 4, summary("s1")).WithID("p1"))       // before the first event of the rewound invocation
+		e.apply(patch.NewSummarise(1, 8, summary("s2")).WithID("p2"))       // covers events from before and after that point
+		e.append(event(`{"id":"x","invocationId":"inv3","author":"user"}`)) // inv3 continues
 		e.append(event(`{"id":"y","invocationId":"inv5","author":"user"}`), call("z", "inv5", "open"))
 		before := e.view()
 
@@ -470,7 +470,7 @@ func TestRewind(t *testing.T) {
 	})
 }
 
-// A fork ends where it is asked to, shares what other sessions of the user share now, and goes its own way.
+// A fork ends at the requested record, sees the current shared values, and is independent of its origin.
 func TestFork(t *testing.T) {
 	onEachWith(t, store.Options{Snapshots: eager}, func(e *env) {
 		e.create(map[string]any{"last": 0, "app:x": 1})
@@ -497,7 +497,7 @@ func TestFork(t *testing.T) {
 		}
 		whole := e.viewText(e.view())
 		e.must(e.store.Revert(ctx, forkKey, "p1", store.UndoOptions{}))
-		e.must(e.store.AppendEvents(ctx, forkKey, []*patch.Event{sets("t", `{}`)}, store.AppendOptions{})) // an id of the other's
+		e.must(e.store.AppendEvents(ctx, forkKey, []*patch.Event{sets("t", `{}`)}, store.AppendOptions{})) // an id that the origin has too
 		e.same("the session after changes of its fork", e.viewText(e.view()), whole)
 		e.no(e.store.Delete(ctx, key))
 		e.same("the fork without its origin", ids(viewOf(e, e.store, forkKey)), "q1 c1 r1 a1 t")
@@ -508,8 +508,7 @@ func TestFork(t *testing.T) {
 	})
 }
 
-// A group is its author's: the log takes no second one of that id, in whatever call, and a
-// retry of the first is one.
+// The log accepts no second group with the same id from any call, and a retry of the first group adds nothing.
 func TestGroupIsNew(t *testing.T) {
 	onEachWith(t, store.Options{Snapshots: eager}, func(e *env) {
 		e.create(nil)
@@ -532,14 +531,14 @@ func TestGroupIsNew(t *testing.T) {
 			}
 			e.same("stored", e.dump(), stored)
 		}
-		// An event's id is no group's.
+		// An event may have the same id as a group.
 		e.append(event(`{"id":"g","author":"user"}`))
 		e.apply(patch.NewPin("s2").WithGroup("g"))
 	})
 }
 
-// What a revert needs is read under its caller's context, while others write: it ends with
-// the context before it reads another record, with nothing written.
+// A revert reads the records that it needs under its caller's context, while other writers continue. When the
+// context ends, the revert reads no further record and writes nothing.
 func TestRevertReadsOutsideTheLock(t *testing.T) {
 	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
 		e.create(nil)
@@ -572,7 +571,7 @@ func TestRevertReadsOutsideTheLock(t *testing.T) {
 		}
 		go revert(short)
 		<-reading
-		e.append(say("meanwhile")) // nobody waits for the revert
+		e.append(say("meanwhile")) // the append does not wait for the revert
 		cancel()
 		e.is(<-result, context.Canceled)
 		testlog.Equal(e, "reads", reads, 1)
@@ -594,7 +593,7 @@ func TestRevertReadsOutsideTheLock(t *testing.T) {
 	})
 }
 
-// In a session that was read from a snapshot, a revert reads what comes back, and not the log.
+// In a session that was read from a snapshot, a revert reads the restored records and not the whole log.
 func TestRevertAfterSnapshot(t *testing.T) {
 	onEachWith(t, store.Options{Snapshots: eager}, func(e *env) {
 		e.create(map[string]any{"k": 1})
@@ -633,8 +632,8 @@ func TestLawRevertWhatErrorsName(t *testing.T) {
 	})
 }
 
-// An error names the patch that is in the way, not a member of the group that made it stand again:
-// taking that back would repeat the rewind.
+// The error names the blocking patch, not a member of the group whose revert restored that patch. A revert of that
+// member would repeat the rewind.
 func TestRevertAfterARewindWasTakenBack(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -654,7 +653,7 @@ func TestRevertAfterARewindWasTakenBack(t *testing.T) {
 	})
 }
 
-// The same holds if the patch removed the marker of a revert too.
+// The same holds if the patch also removed the marker of a revert.
 func TestRevertOfRevertAfterGroupWasTakenBack(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -674,7 +673,8 @@ func TestRevertOfRevertAfterGroupWasTakenBack(t *testing.T) {
 	})
 }
 
-// Reverts of one call may each need hidden records, which one is given without losing those of the other.
+// Each revert of one call may need other hidden records. The store keeps the records of one revert while it reads
+// those of the next.
 func TestRevertsThatNeedDifferentRecords(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -690,7 +690,7 @@ func TestRevertsThatNeedDifferentRecords(t *testing.T) {
 		e.apply(both...)
 		e.same("visible", ids(e.view()), "e0 e1 e2 e3 e4 e5")
 
-		// An import does not judge its records one by one, and needs them likewise.
+		// An import does not check its records one by one, but it needs the same records.
 		text := exportOf(e, e.store, key, store.ExportOptions{})
 		grown := store.Key{App: "a", User: "u", Session: "grown"}
 		lines := strings.SplitAfter(text, "\n")
@@ -706,7 +706,7 @@ type revertLaw struct {
 	store *store.Store
 }
 
-// step takes back a patch, or rewinds, which may be refused.
+// step reverts a patch or rewinds. The store may refuse the call.
 func (l *revertLaw) step() {
 	records := recordsOf(l, l.store, key)
 	if len(records) == 0 {
@@ -729,7 +729,7 @@ func (l *revertLaw) revert(id string) error {
 	return err
 }
 
-// patches returns the log's patches.
+// patches returns the patches of the log.
 func (l *revertLaw) patches() (all []*patch.PatchEvent) {
 	for _, r := range recordsOf(l, l.store, key) {
 		if r.Patch != nil {
@@ -739,7 +739,7 @@ func (l *revertLaw) patches() (all []*patch.PatchEvent) {
 	return all
 }
 
-// standing returns the ids of the patches that stand, reverts apart.
+// standing returns the ids of the active patches, without reverts.
 func (l *revertLaw) standing() (ids []string) {
 	undone := map[string]bool{}
 	for _, p := range slices.Backward(l.patches()) {
@@ -754,7 +754,7 @@ func (l *revertLaw) standing() (ids []string) {
 	return ids
 }
 
-// free takes a patch back, and first what is named as in the way, and so on.
+// free reverts a patch. While a revert is blocked, it first reverts the patch that the error names.
 func (l *revertLaw) free(id string) {
 	calls, most := 0, 0
 	for _, p := range l.patches() {
