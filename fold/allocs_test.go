@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Operations per record and per read allocate no more than stated.
+// Operations per record and per read allocate no more than the stated amounts.
 func TestAllocations(t *testing.T) {
 	if testlog.Race {
 		t.Skip("the race detector allocates too")
@@ -50,7 +50,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// RevertTargets of a late patch does not collect the reverts before that patch.
+// RevertTargets does not collect reverts that are older than the patch.
 func TestStandingLooksBackNoFurther(t *testing.T) {
 	v := view(t, "e1", "e2")
 	apply := func(p *patch.PatchEvent) {

@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Adjacent patches of one group are checked for orphans together; others are not.
+// Adjacent patches of one group are checked for orphans together. Other patches are checked one by one.
 func TestGroupsAreJudgedAsOne(t *testing.T) {
 	v := view(t, "q by:user", "c call:c1", "x", "r resp:c1", "d call:c2", "s resp:c2", "a")
 	cut := func(start, count int, group string) *patch.PatchEvent {
@@ -52,7 +52,7 @@ func TestGroupsAreJudgedAsOne(t *testing.T) {
 	}
 }
 
-// Orphans of a group are reported with their indices before the group.
+// Orphans of a group are reported with the indices that they had before the group.
 func TestOrphansOfGroupsAreNamed(t *testing.T) {
 	v := view(t, "q by:user", "c call:c1", "r resp:c1", "o @i call:c2", "u by:user @i")
 	_, err := v.Preview([]*patch.PatchEvent{patch.NewSplice(2, 2).WithGroup("g"), patch.NewSplice(0, 1).WithGroup("g")}, fold.CheckOptions{})
@@ -78,7 +78,7 @@ func TestOrphansOfGroupsAreNamed(t *testing.T) {
 	}
 }
 
-// Only the first base of a batch is checked: its author has seen the batch's other patches.
+// Only the first base of a batch is checked, because the author has seen the batch's other patches.
 func TestBasesOfBatch(t *testing.T) {
 	v := apply(t, view(t, "e1", "e2", "e3"), patch.NewSplice(0, 1).WithID("p"))
 	one := func(base uint64) *patch.PatchEvent { return patch.NewSplice(0, 1).WithBase(base) }

@@ -73,7 +73,7 @@ func TestCallsHeld(t *testing.T) {
 			if call.MustStay {
 				got = append(got, call.ID)
 			}
-			// Check refuses to hide exactly the calls with MustStay.
+			// Check refuses to hide a call if and only if MustStay is true.
 			err := v.Check(patch.NewSplice(call.Index, 1), fold.CheckOptions{})
 			if hidden := err != nil && strings.Contains(err.Error(), "still open"); hidden != call.MustStay {
 				t.Errorf("%v: call %s is held: %v, but the check says %v", c.log, call.ID, call.MustStay, err)

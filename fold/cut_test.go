@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// find returns the oldest of several patches with one id, inside and outside of pages, also in views that share
-// patches.
+// If several patches have the same id, find returns the oldest, inside and outside of pages. This also holds in
+// views that share patches.
 func TestFindPatch(t *testing.T) {
 	var list *cut
 	var lists []*cut

@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// indexed returns the index entries for the records' ids and groups.
+// indexed returns the index entries for the ids and groups of the records.
 func indexed(records ...patch.Record) fold.Logged {
 	log := fold.Logged{Records: map[string]patch.Record{}, Groups: map[string]bool{}}
 	for _, r := range records {
@@ -74,7 +74,7 @@ func TestMatch(t *testing.T) {
 	testlog.NoError(t, fold.CheckUnique(call))
 }
 
-// The patches of a call are judged group by group, each after those before it, and get bases.
+// The patches of a call are checked group by group, each after the groups before it. They get bases.
 func TestDraftPatches(t *testing.T) {
 	d, log := draftOn(t, 6)
 	opts := fold.PatchOptions{On: d.View}
@@ -93,8 +93,8 @@ func TestDraftPatches(t *testing.T) {
 	}
 	testlog.Equal(t, "bases", fmt.Sprint(bases), "[0 7 8]")
 
-	// A repeated call of which the first patch was logged drafts the others as the first attempt
-	// did.
+	// If a call is repeated after its first patch was logged, its other patches are drafted as in the first
+	// attempt.
 	again := fold.Draft{View: opts.On}
 	first := matched[0]
 	testlog.NoError(t, again.Append(&first))
@@ -142,7 +142,7 @@ func TestDraftPatchesRefuses(t *testing.T) {
 	}
 }
 
-// Reverts in a draft restore supplied events and events that the draft added.
+// Reverts in a draft restore supplied events, and events that the draft added.
 func TestDraftSupplies(t *testing.T) {
 	d, log := draftOn(t, 3)
 	cut := patches(patch.NewSplice(0, 2).WithID("cut").WithBase(0))
@@ -163,7 +163,7 @@ func TestDraftSupplies(t *testing.T) {
 	testlog.NoError(t, unjudged.Append(&other))
 	testlog.Equal(t, "visible, not judged", visible(unjudged.View), "e0 e1 e2 ")
 
-	own := d // added and removed by the draft, then restored
+	own := d // an event that the draft added and removed, and that is then restored
 	testlog.NoError(t, own.Judge(indexed(log...), fold.CheckOptions{}, patches(patch.NewSplice(0, 1, testlog.Text("x", "", "user", "x")).WithID("put"))))
 	testlog.NoError(t, own.Judge(indexed(log...), fold.CheckOptions{}, patches(patch.NewSplice(0, 1).WithID("out"))))
 	testlog.NoError(t, own.Judge(indexed(log...), fold.CheckOptions{}, patches(patch.NewRevert("out").WithID("back"))))

@@ -9,8 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A view with a state key that is not UTF-8 fails to encode, instead of writing a form that cannot
-// be read.
+// A view with a state key that is not UTF-8 cannot be encoded. Otherwise Restore could not read the form.
 func TestAppendBinaryRefusesKey(t *testing.T) {
 	value := testlog.Must(patch.NewValue(1))(t)
 	c := &cut{seq: 1, keepsState: true, carriedDelta: delta{{Key: "k\xff", Value: value}}}
@@ -21,7 +20,8 @@ func TestAppendBinaryRefusesKey(t *testing.T) {
 	}
 }
 
-// Restore takes memory proportional to its input, whatever the input claims, and never panics.
+// Restore takes memory proportional to the size of its input, whatever lengths the input contains. It never
+// panics.
 func FuzzRestore(f *testing.F) {
 	var records []patch.Record
 	for i := range 40 {

@@ -37,7 +37,7 @@ func (p payload) value(t testing.TB, v any) payload {
 	return p.text(string(form))
 }
 
-// form prepends the current version.
+// form returns the form with the current version as the first byte.
 func (p payload) form() []byte {
 	whole, err := fold.View{}.AppendBinary(nil)
 	if err != nil {
@@ -46,15 +46,15 @@ func (p payload) form() []byte {
 	return append(whole[:1:1], p...)
 }
 
-// head is the part before the cuts and nodes.
+// head returns the fields before the cuts and the nodes.
 func head(seq, patchSeq, skips uint64) payload {
 	return payload{}.text("creation").uints(seq, patchSeq).text("inv").uints(0, skips)
 }
 
-// end adds no pins and no patches.
+// end adds fields for no pins and no patches.
 func (p payload) end() payload { return p.uints(0, 2, 0, 0) }
 
-// Flags of cuts and kinds of pieces.
+// Flags of cuts, and kinds of pieces.
 const (
 	keeps, puts, reverts, pins, carries = 1, 2, 8, 32, 128
 
@@ -65,9 +65,9 @@ const (
 const last = 44
 
 func TestMalformedForms(t *testing.T) {
-	at, two := head(last, 3, 1).uints(0, 1), head(last, 3, 1).uints(0, 2) // no cuts, that many pieces
+	at, two := head(last, 3, 1).uints(0, 1), head(last, 3, 1).uints(0, 2) // no cuts, and one or two pieces
 	cut := head(last, 3, 1).uints(1, 3)                                   // the cut of record 3
-	marker, replaced := cut.uints(0, 1, 1), cut.uints(puts, 1, 1)         // at pos 1, and one piece
+	marker, replaced := cut.uints(0, 1, 1), cut.uints(puts, 1, 1)         // at pos 1, with one piece
 	kept := cut.uints(keeps|carries, 1)
 	for name, p := range map[string]payload{
 		"nothing":                     {},
@@ -146,7 +146,7 @@ func TestMalformedForms(t *testing.T) {
 	}
 }
 
-// A short form that claims much must not cost much.
+// A short form with large lengths takes little memory and time.
 func TestMalformedFormsCostLittle(t *testing.T) {
 	const far = 1 << 40
 	const furthest = math.MaxUint64
@@ -186,12 +186,12 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// restored restores a form of a view that ends at a record, with supplied records.
+// restored restores a form, with the given last seq of the log and the given supplied records.
 func restored(p payload, last uint64, records ...patch.Record) (fold.View, error) {
 	return fold.Restore(fold.New("creation", nil).WithRecords(records), p.form(), last)
 }
 
-// A form is restored node by node, in order, and encoded again to the same bytes.
+// Restore restores a form node by node, in order. Encoding the view again gives the same bytes.
 func TestRestore(t *testing.T) {
 	p := payload{}.text("creation").uints(9, 9).text("inv").uints(0, 0, 3).
 		uints(8, puts, 1).uints(7, carries|keeps, 4).value(t, map[string]any{"b": 1, "a": nil}).uints(9, puts|carries|keeps, 6).value(t, map[string]any{"x": 1}).
@@ -228,7 +228,7 @@ func formOf(t rapid.TB, v fold.View) []byte {
 	return form
 }
 
-// A form of another version is reported as outdated, not as damaged.
+// A form of another version is reported as outdated, not as corrupt.
 func TestRestoreOutdated(t *testing.T) {
 	form := formOf(t, fold.View{})
 	if _, err := fold.Restore(fold.View{}, form, 0); err != nil {
@@ -241,7 +241,7 @@ func TestRestoreOutdated(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(fold.Restore(fold.View{}, nil, 0)), patch.ErrCorrupt, "no bytes")
 }
 
-// A view with a patch of unknown type reports it, also after encoding and decoding.
+// A view with a patch of unknown type refuses further patches, even after encoding and decoding.
 func TestSavedUnknownPatchType(t *testing.T) {
 	r := testlog.Must(patch.ParseRecord([]byte(`{"id":"p","patchType":"newer"}`)))(t)
 	r.Seq = 1
@@ -252,7 +252,7 @@ func TestSavedUnknownPatchType(t *testing.T) {
 	}
 }
 
-// A form that belongs to another log gives an error, not a view or a panic.
+// A form that belongs to another log gives an error. It gives neither a view nor a panic.
 func TestSavedOfAnotherLog(t *testing.T) {
 	records := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1, event("r")).WithID("p")}}
 	for name, c := range map[string]struct {
@@ -267,7 +267,7 @@ func TestSavedOfAnotherLog(t *testing.T) {
 	}
 }
 
-// The effects of patches are decoded when needed; malformed ones give an error then.
+// The effects of patches are decoded when they are needed. Malformed effects give an error then.
 func TestMalformedPatches(t *testing.T) {
 	records := []patch.Record{{Seq: 1, Event: event("e1")}}
 	at := head(3, 3, 0).uints(0, 1, events1, 1, 1, 0)

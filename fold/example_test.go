@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// exampleLog is a session of four events: a question, a call and its response, an answer. Each sets the state key
-// "step".
+// exampleLog returns a session of four events: a question, a call, its response, and an answer. Each event sets
+// the state key "step".
 func exampleLog() (log []patch.Record) {
 	for i, e := range events("question step=1", "call call:c1 step=2", "response resp:c1 step=3", "answer step=4") {
 		log = append(log, patch.Record{Seq: uint64(i + 1), Event: e})
@@ -114,7 +114,7 @@ func ExampleView_Entry() {
 
 func ExampleMissingRecordsError() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
-	v, _ := fold.New("", nil).Apply(log...) // e1 is no longer in memory
+	v, _ := fold.New("", nil).Apply(log...) // the view no longer contains e1
 
 	revert := patch.Record{Seq: 4, Patch: patch.NewRevert("p")}
 	_, err := v.Apply(revert)
@@ -132,7 +132,7 @@ func ExampleMissingRecordsError() {
 func ExampleView_Preview_group() {
 	v := exampleView()
 	call, response := patch.NewSplice(1, 1).WithGroup("g"), patch.NewSplice(1, 1).WithGroup("g")
-	fmt.Println(v.Check(call, fold.CheckOptions{}) == nil) // alone it would separate a call from its response
+	fmt.Println(v.Check(call, fold.CheckOptions{}) == nil) // the first patch alone would separate a call from its response
 	after, err := v.Preview([]*patch.PatchEvent{call, response}, fold.CheckOptions{})
 	fmt.Println(after.Len(), err)
 	// Output:
@@ -159,7 +159,7 @@ func ExampleView_RevertTargets() {
 		log = append(log, patch.Record{Seq: uint64(len(log) + 1), Patch: p.WithID(fmt.Sprint("p", i))})
 	}
 	v, _ := fold.View{}.Apply(log...)
-	fmt.Println(v.RevertTargets("p1")) // p0 is reverted already
+	fmt.Println(v.RevertTargets("p1")) // p0 is already reverted
 	// Output: [p1] <nil>
 }
 
@@ -212,7 +212,7 @@ func ExampleView_Values() {
 	// created-1
 }
 
-// The caller supplies the records that a revert restores, wherever they are stored.
+// The caller supplies the records that a revert restores. The caller decides where the records are stored.
 func ExampleView_WithRecords() {
 	log := map[uint64]patch.Record{1: {Seq: 1, Event: event("e1")}, 2: {Seq: 2, Event: event("e2")}, 3: {Seq: 3, Patch: patch.NewSplice(0, 2).WithID("p")}}
 	v := fold.New("", nil)
@@ -232,7 +232,7 @@ func ExampleView_WithRecords() {
 	// Output: 0 2 <nil>
 }
 
-// A restored view can revert earlier patches, given the records of the restored events.
+// A restored view can revert earlier patches if the caller supplies the records of the restored events.
 func ExampleRestore() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
 	v, _ := fold.New("", nil).Apply(log...)
@@ -246,7 +246,7 @@ func ExampleRestore() {
 	// 2 <nil>
 }
 
-// A summary hides events from a model, but not from people.
+// A summary hides events from the model, but a history shows them.
 func ExampleView_History() {
 	summary, err := patch.ParseEvent([]byte(`{"id":"s","content":{"parts":[{"text":"in short"}]}}`))
 	if err != nil {
@@ -278,7 +278,7 @@ func ExampleView_HistoryPage() {
 	// e2 <nil>
 }
 
-// Each hidden event has the patch that hides it.
+// Places names the patch that hides an event.
 func ExampleView_Places() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
 		{Seq: 4, Patch: patch.NewSplice(0, 2).WithID("cut")}}
@@ -325,19 +325,20 @@ func ExampleView_HiddenSince() {
 
 func ExampleView_WithEdition() {
 	before := exampleView()
-	again := exampleView().WithEdition(1) // read again after an erasure
+	again := exampleView().WithEdition(1) // the view was made again after an erasure
 	fmt.Println(before.Edition(), again.Edition())
 	// Output: 0 1
 }
 
-// A program that keeps its own log drafts a call before logging it: the call may be a retry, and may be refused.
+// A program with its own log drafts a call before it logs the call. The call may be a retry, and it may be
+// refused.
 func ExampleDraft() {
 	view := fold.New("creation", nil)
 	log := fold.Logged{Records: map[string]patch.Record{}}
 	question := patch.Record{Event: exampleLog()[0].Event}
 
 	draft := fold.Draft{View: view}
-	for range 2 { // the second time it is a retry
+	for range 2 { // the second iteration is a retry
 		call := []patch.Record{question}
 		if err := cmp.Or(fold.CheckUnique(call), fold.CheckNotErased(question)); err != nil {
 			fmt.Println(err)

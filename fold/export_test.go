@@ -1,4 +1,4 @@
 package fold
 
-// CheckOrphans is the check of [View.Preview] for groups.
+// CheckOrphans exports checkTogether, which [View.Preview] uses for groups.
 func (v View) CheckOrphans(after View, opts CheckOptions) error { return v.checkTogether(after, opts) }

@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The footprint grows with the visible events, shrinks when patches hide them, and includes carried
-// deltas.
+// The footprint grows with visible events and shrinks when patches hide them. It includes the deltas that
+// markers and summaries carry.
 func TestFootprint(t *testing.T) {
 	k := &keeper{t: t}
 	v := fold.New("c", nil)
@@ -55,7 +55,7 @@ func TestFootprint(t *testing.T) {
 	}
 }
 
-// A patch that keeps the state keeps the values alone, and not the events that said them.
+// A patch that keeps the state keeps only the values in memory, not the events that set them.
 func TestCutKeepsNoEvents(t *testing.T) {
 	const events, bytes = 64, 128 << 10
 	heap := func() uint64 {

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// checkPages checks that each page of a history is a part of it.
+// checkPages checks that each page of a history is a part of the history.
 func checkPages(t *testing.T, entries []fold.Entry, page func(before string, seq uint64, limit int) ([]fold.Entry, error)) {
 	t.Helper()
 	for end := range len(entries) + 1 {
@@ -30,7 +30,7 @@ func checkPages(t *testing.T, entries []fold.Entry, page func(before string, seq
 	}
 }
 
-// historyOf returns the ids of a view's history.
+// historyOf returns the ids of the events in a view's history.
 func historyOf(t *testing.T, v fold.View) string {
 	t.Helper()
 	entries := testlog.Must(v.History())(t)
@@ -124,7 +124,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// A view without its hidden events asks for exactly the records that it needs.
+// A view without its hidden events returns an error that names exactly the records that it needs.
 func TestHistoryNeeds(t *testing.T) {
 	log := logWith([]string{"e0", "e1", "e2", "e3"}, []*patch.PatchEvent{
 		patch.NewSummarise(0, 2, event("s", "text:s")).WithID("p"), patch.NewSummarise(0, 2, event("t", "text:t")).WithID("q"),
@@ -155,7 +155,7 @@ func TestHistoryNeeds(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(v.WithRecords(wrong).History()), patch.ErrCorrupt, "with another patch in the place of the record")
 }
 
-// If one cut has several summaries, a page reads only those of its events that the page reaches.
+// If one patch added several summaries, a page reads only those removed events that the page reaches.
 func TestHistoryPageNeedsOfBranches(t *testing.T) {
 	log := logWith([]string{"e0 #a", "e1 #b", "e2 #a", "e3 #b", "e4 #a", "e5 #b"}, []*patch.PatchEvent{
 		patch.NewSplice(0, 6, events("a #a summary", "b #b summary")...).WithState(patch.Keep).WithID("p"), patch.NewSplice(1, 1).WithID("q"),
@@ -176,7 +176,7 @@ func TestHistoryPageNeedsOfBranches(t *testing.T) {
 	testlog.ErrorIs(t, err, fold.ErrEventNotFound, "an event whose summary was cut")
 }
 
-// The history agrees with the reference model, and summaries do not change it.
+// The history agrees with the reference model. Summaries do not change it.
 func TestPropertyHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
@@ -240,7 +240,7 @@ func (k *keeper) history(v fold.View) (events []*patch.Event) {
 	return events
 }
 
-// historyPage returns the last n events before index end of the history.
+// historyPage returns the last n events of the history before index end.
 func (k *keeper) historyPage(v fold.View, end, n int) (events []*patch.Event) {
 	err := k.ask(v, func(v fold.View) error {
 		entries, err := v.History()
@@ -270,7 +270,7 @@ func (k *keeper) historyParts(v fold.View) (parts [][]*patch.Event) {
 	return parts
 }
 
-// partsOf returns the events that each visible event represents.
+// partsOf returns, for each visible event, the events that it represents.
 func partsOf(v fold.View, history []fold.Entry) [][]*patch.Event {
 	parts := make([][]*patch.Event, v.Len())
 	for _, e := range history {
@@ -296,7 +296,7 @@ func idsOf(events []*patch.Event) []string {
 	return ids
 }
 
-// Each part of a history is what one visible event represents.
+// Each part of a history consists of the events that one visible event represents.
 func TestHistoryParts(t *testing.T) {
 	keep := func(p *patch.PatchEvent) *patch.PatchEvent { return p.WithState(patch.Keep) }
 	for _, c := range []struct {

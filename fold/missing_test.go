@@ -21,7 +21,7 @@ type keeper struct {
 	reads   int // number of records supplied
 }
 
-// ask repeats a question to a view, supplying records, until it needs no more.
+// ask calls question with a view, and supplies records until the view needs no more.
 func (k *keeper) ask(v fold.View, question func(fold.View) error) error {
 	for range 10 {
 		err := question(v)
@@ -91,7 +91,7 @@ func (k *keeper) restore(v fold.View) fold.View {
 	return restored
 }
 
-// kept returns a keeper of the log, and the log's view.
+// kept returns a keeper of the log, and the view of this log.
 func kept(t rapid.TB, log ...any) (*keeper, fold.View) {
 	t.Helper()
 	k := &keeper{t: t}
@@ -112,8 +112,8 @@ func kept(t rapid.TB, log ...any) (*keeper, fold.View) {
 	return k, v
 }
 
-// A view without the events that a revert restores asks for them on every attempt and skips
-// nothing. With them, it answers.
+// If a revert restores events that the view does not contain, every attempt returns an error that names their
+// records. No patch is skipped. After the records are supplied, the call succeeds.
 func TestNeeds(t *testing.T) {
 	k, v := kept(t, "e1 a=1", "e2 b=2", "e3", "e4",
 		patch.NewSplice(1, 1, event("r1"), event("r2", "c=3")), patch.NewSplice(0, 9), patch.NewSplice(1, 3))
@@ -136,7 +136,7 @@ func TestNeeds(t *testing.T) {
 				_, err = v.Preview([]*patch.PatchEvent{revert}, fold.CheckOptions{})
 				isNeed(t, err, want)
 				_, err = v.Preview([]*patch.PatchEvent{revert.WithGroup("g"), patch.NewRevert("p5").WithGroup("g")}, fold.CheckOptions{})
-				isNeed(t, err, "lacks 3 records, from record 2 on") // for both reverts at once
+				isNeed(t, err, "lacks 3 records, from record 2 on") // for both reverts
 			}
 			next, err := k.apply(v, patch.Record{Seq: 8, Patch: revert})
 			if err != nil || ids(next) != "e1 r1 r2 e3 e4" || fmt.Sprint(next.State()) != "map[a:1 c:3]" {
@@ -162,8 +162,8 @@ func isNeed(t *testing.T, err error, want string) {
 	}
 }
 
-// Supplying too few records is not enough, supplying wrong ones is an error, and the resulting view
-// does not keep them.
+// Supplying too few records is not sufficient. Supplying wrong records is an error. The resulting view does not
+// keep the supplied records.
 func TestWrongRecordsAtHand(t *testing.T) {
 	k, v := kept(t, "e1", "e2", "e3", patch.NewSplice(0, 2))
 	revert := patch.Record{Seq: 5, Patch: patch.NewRevert("p4")}
@@ -172,7 +172,7 @@ func TestWrongRecordsAtHand(t *testing.T) {
 	if _, err := v.WithRecords([]patch.Record{k.log[0], {Seq: 2, Patch: patch.NewRevert("x")}}).Apply(revert); !errors.Is(err, patch.ErrCorrupt) {
 		t.Errorf("with other content: %v", err)
 	}
-	next, err := v.WithRecords([]patch.Record{k.log[1], k.log[0]}).Apply(revert) // in any order
+	next, err := v.WithRecords([]patch.Record{k.log[1], k.log[0]}).Apply(revert) // any order is accepted
 	if err != nil || ids(next) != "e1 e2 e3" {
 		t.Errorf("%v, %s", err, ids(next))
 	}
@@ -185,7 +185,8 @@ func TestWrongRecordsAtHand(t *testing.T) {
 	isNeed(t, err, "2 records")
 }
 
-// Planning a rewind needs no bodies; checking the planned patches says which records to read.
+// Planning a rewind does not need the hidden events. Checking the planned patches returns an error that names
+// the records to read.
 func TestRewindOfLeanView(t *testing.T) {
 	k, v := kept(t, "e1 a=1", "e2", "e3", patch.NewSummarise(0, 3, event("S", "text:a")))
 	for name, v := range map[string]fold.View{"folded": v, "restored": k.restore(v)} {
@@ -231,8 +232,8 @@ func TestPlanCountsWhatItLacks(t *testing.T) {
 	}
 }
 
-// A patch of a group may name an event that an earlier one restores. The group is judged by the
-// real event, even if the view does not hold it.
+// A patch of a group may name an event that an earlier patch of the group restores. The group is checked with
+// the actual event, even if the view does not contain it.
 func TestGroupNamesWhatComesBack(t *testing.T) {
 	revert, pin := patch.NewRevert("p").WithID("r"), patch.NewPin("e1")
 	for _, c := range []struct {

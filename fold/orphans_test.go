@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Each row is a visible log, a patch, and the expected refusal: the orphans (call or response, id, event,
-// problem) and the suggestion. "" means accepted.
+// Each row has a visible log, a patch, and the expected error. The error consists of the orphans (call or
+// response, id, event, problem) and the suggestion. If it is "", the patch is accepted.
 func TestOrphans(t *testing.T) {
 	sum := event("S", "role:model", "text:summary")
 	asUser := event("S", "role:user", "text:summary")
@@ -35,14 +35,14 @@ func TestOrphans(t *testing.T) {
 		{"a new response without call", []string{"e0", "e1"}, patch.NewSplice(1, 1, event("r", "resp:n")),
 			"response n r would answer no call", "none"},
 
-		// Case 4: a reused call id.
+		// A reused call id.
 		{"the second of two pairs with one id", []string{"e0", "e1 call:a", "e2 resp:a", "e3 call:a", "e4 resp:a"}, patch.NewSplice(3, 2), "", ""},
 		{"the first call of two", []string{"e0", "e1 call:a", "e2 resp:a", "e3 call:a", "e4 resp:a"}, patch.NewSplice(1, 1),
 			"response a e2 would answer no call", "1+2"},
 		{"a response would move to another call", []string{"e0", "e1 call:a", "e2 call:a", "e3 resp:a", "e4 resp:a"}, patch.NewSplice(3, 1),
 			"call a e1 would lose its response; response a e4 would answer another call", "2+2"},
 
-		// Case 5: parallel calls with separate responses, one missing.
+		// Parallel calls with separate responses, of which one is missing.
 		{"one of three parallel responses", []string{"e0", "e1 @i call:a call:b call:c", "e2 resp:a", "e3 resp:b", "e4 @j"}, patch.NewSplice(2, 1),
 			"call a e1 would lose its response", "1+3"},
 		{"parallel calls, one still open", []string{"e0", "e1 @i call:a call:b", "e2 resp:a", "e3"}, patch.NewSplice(1, 2),
@@ -56,7 +56,7 @@ func TestOrphans(t *testing.T) {
 		{"an event does not answer itself", []string{"e0", "e1 call:a resp:a", "e2 resp:a"}, patch.NewSplice(2, 1),
 			"call a e1 would lose its response", "1+2"},
 
-		// Case 30: a placeholder and a later final response.
+		// A placeholder and a later final response.
 		{"a long-running call with its placeholder", []string{"e0", "e1 @i call:a long:a", "e2 @i resp:a", "e3 @j"}, patch.NewSplice(1, 2),
 			"call a e1 is still open and would be hidden", "none"},
 		{"after the final response", []string{"e0", "e1 @i call:a long:a", "e2 @i resp:a", "e3 @j by:user resp:a"}, patch.NewSplice(1, 3), "", ""},
@@ -171,7 +171,7 @@ func widened(p *patch.PatchEvent, e *fold.OrphanError) *patch.PatchEvent {
 	return patch.NewSplice(e.Start, e.Count, p.NewEvents()...)
 }
 
-// The message of a refusal with many orphans is short and says what to do.
+// The message of an error with many orphans is short and contains the suggestion.
 func TestOrphanMessage(t *testing.T) {
 	v := view(t, "e0", "e1 call:a call:b call:c call:d call:e call:f call:g", "e2 resp:a resp:b resp:c resp:d resp:e resp:f resp:g", "e3")
 	text := v.Check(patch.NewSplice(1, 1), fold.CheckOptions{}).Error()
@@ -212,7 +212,7 @@ func TestBaseIsChecked(t *testing.T) {
 	if err := v.Check(p.WithBase(0), fold.CheckOptions{AsOfNow: true}); err != nil {
 		t.Errorf("any base: %v", err)
 	}
-	// The order is base, form, bounds, orphans.
+	// The order of the rules is base, form, bounds, orphans.
 	testlog.ErrorIs(t, v.Check(patch.NewSplice(9, 0).WithBase(0), fold.CheckOptions{}), fold.ErrConflict, "base before form")
 	testlog.ErrorIs(t, v.Check(patch.NewSplice(9, 0), fold.CheckOptions{}), patch.ErrInvalid, "form before bounds")
 	testlog.ErrorIs(t, v.Check(patch.NewSplice(9, 1, event("r", "resp:z")), fold.CheckOptions{}), fold.ErrOutOfRange, "bounds before orphans")
@@ -240,7 +240,8 @@ func TestOutOfRangeNamesTheValue(t *testing.T) {
 	}
 }
 
-// Refusals are fast even if thousands of calls share one key: the search for a span gives up and says so.
+// A refusal is fast even if thousands of calls have the same key. The search for a span then stops without a
+// suggestion.
 func TestRefusalIsBounded(t *testing.T) {
 	var lines []string
 	lines = append(lines, "first")
@@ -260,8 +261,8 @@ func TestRefusalIsBounded(t *testing.T) {
 	}
 }
 
-// Several patches are checked for orphans together, and parts are matched by the original of their event,
-// not by position.
+// Several patches are checked for orphans together. Parts are compared by the original of their event, not by
+// position.
 func TestOrphansTogether(t *testing.T) {
 	for _, c := range []struct {
 		name    string

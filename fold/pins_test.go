@@ -25,12 +25,12 @@ func pinned(v fold.View) string {
 	return strings.Join(out, " ")
 }
 
-// A pin changes neither the visible log nor the state; it stays with the event, hidden or not. Reverts of pins, of
-// unpins and of such reverts work as for other patches.
+// A pin does not change the visible log or the state. It applies to its event whether the event is visible or
+// hidden. Pins, unpins and their reverts can be reverted like other patches.
 func TestPins(t *testing.T) {
 	revert := patch.NewRevert
 	for name, c := range map[string]struct {
-		patches []*patch.PatchEvent // p1, p2, …, on e1 e2 e3
+		patches []*patch.PatchEvent // p1, p2, …, applied to e1 e2 e3
 		want    string              // pinned events
 		visible string
 		skipped int
@@ -72,7 +72,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// Every patch that would hide a pinned event is refused unless allowed, except reverts.
+// Every patch except a revert is refused if it would hide a pinned event, unless the options allow it.
 func TestPinnedIsNotHidden(t *testing.T) {
 	v := view(t, "e1", "e2", "e3", "e4")
 	v = apply(t, v, patch.NewSplice(3, 1, event("r", "text:a")).WithID("p1"))
@@ -138,7 +138,8 @@ func TestPinnedMessage(t *testing.T) {
 	}
 }
 
-// No patch blocks the revert of a pin. The error for a reverted pin names the newest active revert.
+// No patch blocks the revert of a pin. If the pin is already reverted, the error names the newest active
+// revert.
 func TestRevertOfPinIsNotBlocked(t *testing.T) {
 	v := view(t, "e1", "e2")
 	for _, p := range []*patch.PatchEvent{
@@ -160,7 +161,7 @@ func TestRevertOfPinIsNotBlocked(t *testing.T) {
 	}
 }
 
-// A rewind restores the pins from before, also of hidden events, however they were changed.
+// A rewind restores the earlier pins, also those of hidden events, in whatever way they were changed.
 func TestRewindOfPins(t *testing.T) {
 	for name, c := range map[string]struct {
 		log  []any
@@ -192,7 +193,7 @@ func TestRewindOfPins(t *testing.T) {
 	}
 }
 
-// A rewind leaves the same pins and unpins active as before, also those without effect: reverting the only other pin
+// A rewind restores which pins and unpins were active, even if they had no effect. Reverting the only other pin
 // then unpins the event.
 func TestRewindOfUndecidingPins(t *testing.T) {
 	k, v := kept(t, "e1", patch.NewPin("e1"), patch.NewPin("e1"), "e4", patch.NewRevert("p2"), patch.NewPin("e1"))

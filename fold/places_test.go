@@ -20,8 +20,8 @@ type brought struct {
 	index int
 }
 
-// Visible events are at their places, hidden ones are hidden by an active patch that removed them, and the
-// represented events are the visible ones and those in the history.
+// A visible event has a place with its index. The place of a hidden event names an active patch that removed
+// it. The represented events are the visible events and the events of the history.
 func TestPropertyPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
@@ -65,14 +65,14 @@ func TestPropertyPlaces(t *testing.T) {
 						t.Fatalf("%v is not hidden by patch %d\n%s", id, place.HiddenBySeq, fuzz.Text(records, nil))
 					}
 					if by.Patch.Group() != "" || slices.ContainsFunc(records[:place.HiddenBySeq-1], func(r patch.Record) bool { return r.ID() == by.ID() }) {
-						break // its id is not unique
+						break // the event's id is not unique
 					}
 					standing, err := now.RevertTargets(place.HiddenBy)
 					if err != nil && !errors.Is(err, patch.ErrInvalid) || err == nil && !slices.Contains(standing, place.HiddenBy) {
 						t.Fatalf("%v is hidden by %q, which is not active: %v, %v\n%s", id, place.HiddenBy, standing, err, fuzz.Text(records, nil))
 					}
 				}
-				stands := e.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise // a stand-in, not in the history itself
+				stands := e.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise // a stand-in, which is not in the history itself
 				if got, want := places.IsRepresented(r.Seq, index, e.Branch(), e.IsolationScope()), visible || slices.Contains(history, e); got != want && !(got && stands) {
 					t.Fatalf("%v is represented: %v, want %v\n%s", id, got, want, fuzz.Text(records, nil))
 				}
@@ -92,7 +92,7 @@ func TestPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		patches []*patch.PatchEvent
-		want    string // of e1: its index, the patch that hides it, whether it is represented
+		want    string // of e1: the index, the hiding patch, and whether it is represented
 	}{
 		{"in sight", nil, `1 "" true`},
 		{"behind a summary", []*patch.PatchEvent{summarise(0, 2, "s")}, `-1 "ps" true`},
@@ -142,7 +142,8 @@ func TestPropertyHidden(t *testing.T) {
 	})
 }
 
-// An event hidden again by a redo is hidden since the redo; the body of a reverted summary is hidden too.
+// If a redo hides an event again, the event is hidden since the redo. After a summary is reverted, its summary
+// event is hidden.
 func TestHidden(t *testing.T) {
 	k := &keeper{t: t}
 	for i, e := range events("question", "call call:c1", "answer") {

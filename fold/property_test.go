@@ -39,8 +39,8 @@ func value(text string) patch.Value {
 	return v
 }
 
-// Applying record by record, folding in pieces, and reading the state in between all give the same
-// view as one fold; intermediate views do not change.
+// Applying records one by one, in pieces, or all at once gives the same view. Reading the state in between
+// changes nothing, and intermediate views do not change.
 func TestPropertyIncrementalIsRefold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 60}).Draw(t, "records")
@@ -80,8 +80,8 @@ func TestPropertyIncrementalIsRefold(t *testing.T) {
 	})
 }
 
-// Check refuses the same patches as the reference model, for the same reason and with the same
-// suggestion. An accepted patch applies, and its preview equals the result.
+// Check refuses the same patches as the reference model, with the same reason and the same suggestion. An
+// accepted patch can be applied, and the result equals its preview.
 func TestPropertyCheckIsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 25}).Draw(t, "records")
@@ -89,7 +89,7 @@ func TestPropertyCheckIsReference(t *testing.T) {
 		ref := fuzz.NewReference(nil, records...)
 		for range 4 {
 			p := fuzz.PatchOn("the patch", ref).Draw(t, "patch")
-			if holds(records, p.Group()) { // checked by the keeper of the log
+			if holds(records, p.Group()) { // the writer of the log checks this rule
 				p = p.WithGroup("")
 			}
 			if rapid.Bool().Draw(t, "with base") {
@@ -109,9 +109,9 @@ func TestPropertyCheckIsReference(t *testing.T) {
 	})
 }
 
-// Preview refuses the same groups as the reference model, for the same reason, and gives the view
-// that logging them gives, even if the view holds no hidden events and asks for records several
-// times.
+// Preview refuses the same groups as the reference model, with the same reason. For an accepted group, it
+// returns the same view as logging the group. This also holds if the view contains no hidden events and needs
+// records several times.
 func TestPropertyPreviewIsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 25}).Draw(t, "records")
@@ -237,7 +237,7 @@ func changedKeys(before, after map[string]patch.Value) []string {
 	return changed
 }
 
-// kindOf returns the reference model's name for a refusal.
+// kindOf returns the reference model's name for an error.
 func kindOf(err error) string {
 	var refusal *fuzz.Refusal
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A receipt changes only which patch is the newest. It cannot be reverted.
+// A receipt only changes which patch is the newest. It cannot be reverted.
 func TestReceipt(t *testing.T) {
 	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}, Reason: "asked"}).WithID("r")
 	event := func(seq uint64) patch.Record {
@@ -50,7 +50,7 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// A log with erased events folds as before, except for their content and for values set to null.
+// A log with erased events folds as before, except for erased content and for values set to null.
 func TestPropertyErasedFoldsAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
@@ -79,7 +79,7 @@ func TestPropertyErasedFoldsAlike(t *testing.T) {
 					s = append(s, value.String())
 				}
 			}
-			history := testlog.Must(v.WithRecords(records).History())(t) // blanks keep the ids
+			history := testlog.Must(v.WithRecords(records).History())(t) // blanks keep their ids
 			for _, e := range history {
 				s = append(s, e.Event.ID())
 			}

@@ -16,8 +16,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// plainLog draws a long log of events and patches, mostly reverts of active patches, without
-// function calls.
+// plainLog draws a long log of events and patches without function calls. Most of the patches are reverts of
+// active patches.
 func plainLog(t *rapid.T) []patch.Record {
 	var records []patch.Record
 	add := func(e *patch.Event, p *patch.PatchEvent) {
@@ -61,8 +61,8 @@ func plainLog(t *rapid.T) []patch.Record {
 	return records
 }
 
-// In long logs, reverts apply and are refused as in the model, for full views, views without hidden
-// events, and restored views.
+// In long logs, reverts are applied or refused as in the reference model. This holds for full views, for views
+// without hidden events, and for restored views.
 func TestPropertyRevertsInLongLogs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := plainLog(t)
@@ -119,7 +119,7 @@ func TestRevertRefused(t *testing.T) {
 	testlog.ErrorIs(t, v.Check(patch.NewRevert("p2").WithBase(4), fold.CheckOptions{}), fold.ErrConflict, "reverting on an older base")
 }
 
-// A revert is checked for orphans like any patch, but no other span is suggested.
+// A revert is checked for orphans like any patch, but the error suggests no other span.
 func TestRevertOrphans(t *testing.T) {
 	v := view(t, "q by:user", "c call:c1", "r resp:c1", "a")
 	v = apply(t, v, patch.NewSplice(1, 1, event("c2", "call:c1")).WithID("p1").WithState(patch.Keep))
@@ -138,8 +138,8 @@ func TestRevertOrphans(t *testing.T) {
 	testlog.WantNil(t, whole(t, v).Check(patch.NewRevert("p1"), fold.CheckOptions{AllowOrphans: true}))
 }
 
-// In a restored view, adjacent markers share one pos. A node inserted after them on a restored view
-// is found when the markers are loaded.
+// In a restored view, adjacent markers have the same pos. A node that is then inserted after them can still be
+// found when the effects of patches are loaded.
 func TestInsertionBehindRestoredMarkers(t *testing.T) {
 	k, v := kept(t, "e1", "e2", "e3", "e4", "e5", patch.NewSplice(0, 2).WithID("p1"), patch.NewSplice(0, 2).WithID("p2"))
 	add := func(p *patch.PatchEvent) {
@@ -158,7 +158,7 @@ func TestInsertionBehindRestoredMarkers(t *testing.T) {
 	}
 }
 
-// Views that share hidden events may be read and changed concurrently.
+// Views that share hidden events can be read and changed concurrently.
 func TestConcurrentReverts(t *testing.T) {
 	var log []any
 	for n := range 40 {
@@ -197,7 +197,7 @@ func TestConcurrentReverts(t *testing.T) {
 	wg.Wait()
 }
 
-// Among thousands of patches with one id, the oldest is found.
+// Among thousands of patches with the same id, the oldest is found.
 func TestRevertAmongManyPatches(t *testing.T) {
 	v := view(t, "e1", "e2")
 	testlog.ErrorIs(t, v.Check(patch.NewRevert("p"), fold.CheckOptions{}), patch.ErrInvalid, "without any patch")
@@ -205,7 +205,7 @@ func TestRevertAmongManyPatches(t *testing.T) {
 	for i := range n {
 		id := fmt.Sprint("p", i)
 		if i%700 == 3 {
-			id = "again" // patches 3, 703 and 1403
+			id = "again" // patches 3, 703 and 1403 have this id
 		}
 		v = apply(t, v, patch.NewSplice(1, 0, event(fmt.Sprint("x", i))).WithID(id))
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// rewound applies the planned rewind of a view to a log, as a store does.
+// rewound plans a rewind of a view and applies the patches to the log, as a store does.
 func rewound(t rapid.TB, v fold.View, log []patch.Record, from uint64) (fold.View, []patch.Record) {
 	t.Helper()
 	patches := testlog.Must(v.Rewind(from))(t)
@@ -31,8 +31,8 @@ func rewound(t rapid.TB, v fold.View, log []patch.Record, from uint64) (fold.Vie
 	return v, records
 }
 
-// A rewind gives the model's visible log and state; a second one is empty; if no patch came since, it gives the view
-// from before.
+// A rewind gives the visible log and the state of the reference model. A second rewind is empty. If the log has
+// no later patch, the rewind gives the earlier view.
 func TestPropertyRewindIsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := plainLog(t)
@@ -102,7 +102,7 @@ func eventsIn(v fold.View) func(func(*patch.Event) bool) {
 	}
 }
 
-// If all patches since kept the state, a rewind restores the state from before.
+// If all later patches kept the state, a rewind restores the earlier state.
 func TestPropertyRewindKeepsKeptState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var records []patch.Record
@@ -260,9 +260,9 @@ func TestRewindOfRepeatedIDs(t *testing.T) {
 	}
 }
 
-// The laws of a rewind, without the model. After patches that keep the state, it restores the earlier state. After
-// summaries that are all reverted, it restores the visible log. Reverting the rewind's patches, newest first, restores
-// the view from before the rewind.
+// This test checks laws of a rewind without the reference model. If all later patches kept the state, a rewind
+// restores the earlier state. If all later patches were summaries and the rewind reverts them, it restores the
+// visible log. Reverting the patches of the rewind, newest first, restores the view before the rewind.
 func TestPropertyRewindLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &growing{t: t, view: fold.New("c", nil)}
@@ -322,7 +322,7 @@ type growing struct {
 	log     strings.Builder
 }
 
-// put applies a record and reports whether it changed anything.
+// put applies a record and reports whether the record had an effect.
 func (s *growing) put(r patch.Record) bool {
 	r.Seq = s.view.Seq() + 1
 	next, err := s.view.WithRecords(s.records).Apply(r)
@@ -348,8 +348,8 @@ func (s *growing) event() *patch.Event {
 
 func (s *growing) append() { s.put(patch.Record{Event: s.event()}) }
 
-// step appends an event or a patch: of any kind, or only one that keeps the state and adds nothing to it, or only a
-// summary.
+// step appends an event or a patch. If keeps is true, the patch keeps the state and adds no state. If
+// onlySummaries is true, the patch is a summary. Otherwise it is of any kind.
 func (s *growing) step(keeps, onlySummaries bool) {
 	n := s.view.Len()
 	if n == 0 || rapid.IntRange(0, 9).Draw(s.t, "what") < 4 {

@@ -15,8 +15,8 @@ import (
 //
 //	e1 @inv1 #branch by:user role:user k=1 call:c1 resp:c1 long:c1 summary scope:s at:5
 //
-// The first is the id. Calls and responses without an id have only the function name f. An event without content and
-// state has its id as text.
+// The first word is the id. A call or response without an id has only the function name f. If an event has
+// neither content nor state, its text is its id.
 func event(words ...string) *patch.Event {
 	f := patch.Fields{ID: words[0], Author: "agent", Timestamp: time.Unix(1, 0)}
 	role := "model"
@@ -81,7 +81,7 @@ func events(lines ...string) []*patch.Event {
 	return out
 }
 
-// view folds events, one per line, onto an empty session.
+// view folds events onto an empty session. Each line describes one event.
 func view(t *testing.T, lines ...string) fold.View {
 	t.Helper()
 	return extend(t, fold.New("", nil), lines...)
@@ -95,10 +95,10 @@ func extend(t *testing.T, v fold.View, lines ...string) fold.View {
 	return v
 }
 
-// logs has the log of each test's newest view.
+// logs contains the log of each test's newest view.
 var logs = map[testing.TB][]patch.Record{}
 
-// logged applies a record, and keeps it for reverts.
+// logged applies a record, and stores it so that reverts can use it.
 func logged(t *testing.T, v fold.View, r patch.Record) fold.View {
 	t.Helper()
 	r.Seq = v.Seq() + 1
@@ -107,7 +107,7 @@ func logged(t *testing.T, v fold.View, r patch.Record) fold.View {
 	return v
 }
 
-// whole returns the newest view of a test with its log supplied.
+// whole returns v with all records of its log supplied.
 func whole(t *testing.T, v fold.View) fold.View { return v.WithRecords(logs[t][:v.Seq()]) }
 
 // apply logs a patch that Check must accept.

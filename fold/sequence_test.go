@@ -19,7 +19,7 @@ var someEvent = func() *patch.Event {
 	return e
 }()
 
-// check verifies the tree's invariants.
+// check verifies the invariants of the tree.
 func (s *sequence) check() error {
 	if s == nil {
 		return nil
@@ -50,7 +50,7 @@ func (s *sequence) checkTree() (height int, err error) {
 	return height, nil
 }
 
-// leaves counts the leaves.
+// leaves returns the number of leaves.
 func (s *sequence) leaves() (n int) {
 	if s.kids == nil {
 		return 1
@@ -61,8 +61,7 @@ func (s *sequence) leaves() (n int) {
 	return n
 }
 
-// After any splices, with or without an owner, a sequence equals a plain slice, and older sequences do not
-// change.
+// After any splices, with or without an owner, a sequence equals a plain slice. Older sequences do not change.
 func TestPropertySequenceIsSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s *sequence
@@ -100,7 +99,7 @@ func TestPropertySequenceIsSlice(t *testing.T) {
 			}
 			testlog.NoError(t, s.check())
 			compare(t, s, plain)
-			clear(others) // the sequence has copied them
+			clear(others) // the sequence has copied the nodes
 		}
 		for _, v := range versions {
 			compare(t, v.sequence, v.nodes)
@@ -144,7 +143,7 @@ func (s *sequence) slice(lo, hi int) (out []node) {
 	return out
 }
 
-// Random edits do not make leaves small, and appends fill them.
+// Random edits do not make leaves small. Appends fill the leaves.
 func TestLeavesStayLarge(t *testing.T) {
 	var s *sequence
 	n := 0
@@ -173,7 +172,7 @@ func TestLeavesStayLarge(t *testing.T) {
 	}
 }
 
-// A chain of summaries of summaries neither recurses without bound nor loses state.
+// A chain of summaries of summaries does not recurse without limit, and loses no state.
 func TestLongChainOfKeptCuts(t *testing.T) {
 	v := New("", nil)
 	first := testlog.Must(patch.NewEvent(patch.Fields{ID: "first", Actions: patch.Actions{StateDelta: map[string]any{"k": 1}}}))(t)

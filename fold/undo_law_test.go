@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// undoLog is a log to which groups of reverts are added, as the call Revert does.
+// undoLog is a log to which groups of reverts are added, as a store's method Revert does.
 type undoLog struct {
 	rapid.TB
 	*keeper
@@ -37,7 +37,7 @@ func (l *undoLog) patches() (all []*patch.PatchEvent) {
 	return all
 }
 
-// active returns the ids of the applied patches that no active revert targets, without receipts.
+// active returns the ids of the applied patches that no active revert targets. Receipts are left out.
 func (l *undoLog) active() (ids []string) {
 	skipped, err := l.view.Skipped()
 	if err != nil {
@@ -57,7 +57,7 @@ func (l *undoLog) active() (ids []string) {
 	return ids
 }
 
-// add logs patches together, or returns why they are refused.
+// add logs patches together. If they are refused, it returns the error.
 func (l *undoLog) add(patches ...*patch.PatchEvent) error {
 	for i, p := range patches {
 		patches[i] = p.WithID(fmt.Sprint("u", len(l.log)+1+i))
@@ -79,7 +79,7 @@ func (l *undoLog) add(patches ...*patch.PatchEvent) error {
 	return nil
 }
 
-// revert reverts the active patches of a group, or returns why that is refused.
+// revert reverts the active patches of a group. If this is refused, it returns the error.
 func (l *undoLog) revert(id string) error {
 	ids, err := l.view.RevertTargets(id)
 	if err != nil {
@@ -101,7 +101,7 @@ func (l *undoLog) typeOf(id string) patch.Type {
 	return ""
 }
 
-// change logs a pin, an unpin, or the records of a Revert call; it may be refused.
+// change logs a pin, an unpin, or the records of a revert. It may be refused.
 func (l *undoLog) change(t *rapid.T) {
 	if n := l.view.Len(); n > 0 && rapid.IntRange(0, 4).Draw(t, "pin") == 0 {
 		id := l.view.At(rapid.IntRange(0, n-1).Draw(t, "event")).ID()
@@ -119,8 +119,8 @@ func (l *undoLog) change(t *rapid.T) {
 	}
 }
 
-// follow reverts a patch, after the patches that errors name, until the patch is no longer active. It returns the
-// number of successful calls, and the results of the calls.
+// follow reverts a patch. It first reverts the patches that errors name, until the patch is no longer active.
+// It returns the number of successful calls, and the results of all calls.
 func (l *undoLog) follow(id string, most int) (calls int, said []string) {
 	for next := id; slices.Contains(l.active(), id); {
 		err := l.revert(next)
@@ -141,8 +141,8 @@ func (l *undoLog) follow(id string, most int) (calls int, said []string) {
 	return calls, said
 }
 
-// Reverting the patches that errors name reverts any active patch, even a revert, in at most as many calls as there are
-// patches, and a pin or unpin in one call.
+// A caller can revert any active patch, even a revert, by first reverting the patches that errors name. The
+// number of calls is at most the number of patches. A pin or unpin needs one call.
 func TestLawFollowingErrorsReverts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newUndoLog(t, fuzz.Records(fuzz.Options{Max: 25, Accepted: true}).Draw(t, "records"))
@@ -166,7 +166,8 @@ func TestLawFollowingErrorsReverts(t *testing.T) {
 	})
 }
 
-// A group without an active patch is refused as already reverted, naming the newest active revert of the patch.
+// If no patch of a group is active, a revert is refused as already reverted. The error names the newest active
+// revert of the patch.
 func TestLawAlreadyReverted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newUndoLog(t, fuzz.Records(fuzz.Options{Max: 25, Accepted: true}).Draw(t, "records"))
@@ -178,7 +179,7 @@ func TestLawAlreadyReverted(t *testing.T) {
 			isMember := func(q *patch.PatchEvent) bool { return q == p || p.Group() != "" && q.Group() == p.Group() }
 			var blocked *fold.BlockedError
 			_, err := l.view.RevertTargets(p.ID())
-			if errors.Is(err, patch.ErrInvalid) { // it was skipped, or is a receipt
+			if errors.Is(err, patch.ErrInvalid) { // the patch was skipped, or is a receipt
 				continue
 			}
 			some := false
@@ -197,7 +198,7 @@ func TestLawAlreadyReverted(t *testing.T) {
 	})
 }
 
-// After several interleaved reverts and redos, the error for the inactive splice names its own revert.
+// After several interleaved reverts and redos, the error for the inactive splice names the splice's own revert.
 func TestFollowingErrorsOfRedoneReverts(t *testing.T) {
 	l := newUndoLog(t, []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}})
 	for _, p := range []*patch.PatchEvent{

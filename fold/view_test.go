@@ -83,7 +83,7 @@ func TestWrongSeqIsRefused(t *testing.T) {
 	}
 }
 
-// Cases 1, 2 and 6: equal and backward times do not move events.
+// Equal times, and times that run backward, do not move events.
 func TestEventsKeepIndices(t *testing.T) {
 	v := view(t, "e1 at:5 k=1", "e2 at:1 k=2", "e3 at:3", "e4 at:3 k=4", "e5 at:3")
 	for i, e := range v.Events() {
@@ -100,7 +100,7 @@ func TestEventsKeepIndices(t *testing.T) {
 	}
 }
 
-// Case 7: the initial state survives all cuts.
+// The initial state survives all cuts.
 func TestInitialStateSurvivesDrop(t *testing.T) {
 	v := extend(t, fold.New("", map[string]patch.Value{"tenant": value(`"t1"`)}), "e1 tenant=t2", "e2 x=1")
 	v = apply(t, v, patch.NewSplice(0, 2))
@@ -109,8 +109,8 @@ func TestInitialStateSurvivesDrop(t *testing.T) {
 	}
 }
 
-// Case 8: summarising and then cutting gives the state of cutting alone; the state that a marker at
-// the border carries stays.
+// Summarising and then cutting gives the same state as cutting alone. The state that a marker at the border of
+// the cut carries is kept.
 func TestSummariseThenTruncate(t *testing.T) {
 	start := view(t, "e1 a=1 b=1", "e2 b=2", "e3 c=3", "e4 d=4", "e5 d=5", "e6 a=6")
 	alone := apply(t, start, patch.NewTruncateBefore("e6"))
@@ -132,13 +132,13 @@ func TestSummariseThenTruncate(t *testing.T) {
 
 	border := view(t, "e1", "e2 x=2", "e3")
 	border = apply(t, border, patch.NewSplice(1, 1).WithState(patch.Keep)) // leaves a marker between e1 and e3
-	border = apply(t, border, patch.NewSplice(1, 1))                       // removes e3; the marker is before it
+	border = apply(t, border, patch.NewSplice(1, 1))                       // removes e3; the marker is before e3
 	if border.State()["x"] != "2" {
 		t.Errorf("a cut took the marker at its border: %v", border.State())
 	}
 }
 
-// A summary of more events than are sorted at once keeps their state.
+// The state of a summary is kept even if the summary covers more events than are sorted at once.
 func TestSummariseLong(t *testing.T) {
 	v := fold.New("", nil)
 	want := map[string]any{}
@@ -188,7 +188,7 @@ func TestSkippedIsListed(t *testing.T) {
 	testlog.ErrorIs(t, v.Check(patch.NewSplice(0, 1), fold.CheckOptions{}), fold.ErrUnknownPatch, "after a patch of unknown type")
 }
 
-// Views are read while others are made from them, for the race detector.
+// Goroutines may read a view while other views are made from it. The race detector checks this.
 func TestViewsAreSharedWithoutRaces(t *testing.T) {
 	v := view(t, "e1 a=1 call:c", "e2 b=2 resp:c", "e3 a=3", "e4")
 	var wg sync.WaitGroup
@@ -215,7 +215,7 @@ func TestViewsAreSharedWithoutRaces(t *testing.T) {
 	}
 }
 
-// TestNil checks that a nil or missing argument is refused with an error that names it.
+// TestNil checks that a nil or missing argument is refused, and that the error names the argument.
 func TestNil(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(fold.View) error

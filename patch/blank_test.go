@@ -71,7 +71,7 @@ func TestBlankOfDeepState(t *testing.T) {
 	patch.NewSplice(0, 1).WithID("\xff").Blank("\xff", patch.KeepValues, func(int) bool { return true })
 }
 
-// A blank summary has role user and keeps its lineage.
+// A blank summary has the role user and keeps its lineage.
 func TestBlankSummary(t *testing.T) {
 	e := parseEvent(t, `{"id":"e1","content":{"parts":[{"text":"secret"}],"role":"model"},"actions":{"compaction":{"startTimestamp":1,"compactedContent":"secret"}},"customMetadata":{"secret":1,"patchlog":{"level":2}}}`)
 	want := `{"id":"e1","actions":{"compaction":{"startTimestamp":1}},"content":{"parts":[{"text":"[erased]"}],"role":"user"},"customMetadata":{"patchlog":{"erased":{"as":"e1","receipt":"r"},"level":2}}}`
@@ -87,7 +87,7 @@ func TestBlankSummary(t *testing.T) {
 	}
 }
 
-// A copy under another id is not reported as erased.
+// A copy with another id does not count as erased.
 func TestErasedIsOfItsID(t *testing.T) {
 	e := parseEvent(t, `{"id":"e2","customMetadata":{"patchlog":{"erased":{"as":"e1","receipt":"r1"}}}}`)
 	if _, ok := e.ErasedBy(); ok {
@@ -95,8 +95,7 @@ func TestErasedIsOfItsID(t *testing.T) {
 	}
 }
 
-// A blank of an event with every field set keeps only the listed fields. Kept values keep their Go
-// types.
+// If an event has every field set, its blank keeps only the documented fields. Kept values keep their Go types.
 func TestBlankFilled(t *testing.T) {
 	f := patch.Fields{ID: "e1", InvocationID: "i", Author: "a", Content: mustContent(t, filler.Fill[sdkContent]()), Actions: *filler.Fill[patch.Actions]()}
 	f.Actions.Extra = map[string]any{"secret": "secret"}
@@ -125,7 +124,7 @@ func TestBlankFilled(t *testing.T) {
 
 func eventsOf(r patch.Record) []*patch.Event { return r.Events() }
 
-// A blank keeps every field that the fold reads, and a malformed patch stays malformed.
+// A blank keeps every field that the fold reads. A malformed patch stays malformed.
 func TestBlankFoldsAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ref := fuzz.NewReference(nil)
@@ -236,7 +235,7 @@ func changed(e *patch.Event, values patch.ValuePolicy) (all []string) {
 	return all
 }
 
-// A blank patch keeps only its effect.
+// A blank patch keeps only its effect on the visible log.
 func TestBlankPatch(t *testing.T) {
 	p := parsePatch(t, `{"id":"p","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s","content":{"parts":[{"text":"secret"}]}},"base":0,"group":"g","why":"secret","customMetadata":{"mine":"secret","patchlog":{"tokens":3,"text":"secret"}}}`)
 	all := func(int) bool { return true }

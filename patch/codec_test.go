@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// sampleRecords are records with something in every field of the byte form.
+// sampleRecords returns records that together set every field of the byte form.
 func sampleRecords(t testing.TB) []patch.Record {
 	e := newEvent(t, patch.Fields{
 		ID: "e", Author: "a", Content: patch.Text("user", "hi 𝄞"),
@@ -46,7 +46,7 @@ func TestAppendRecordAppends(t *testing.T) {
 	}
 }
 
-// Logs written by the first version stay readable.
+// Logs that the first version wrote can still be read.
 func TestRecordFormStays(t *testing.T) {
 	want := map[int]string{
 		0: "01f6b5de079b0100a165a0a161a0a0c0c4687b22636f6e74656e74223a7b227061727473223a5b7b2274657874223a22686920f09d849e227d5d2c22" +
@@ -109,7 +109,7 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 		form := encode(t, rec)
 		for n := range form {
 			testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(form[:n])), patch.ErrCorrupt, "%d of %d bytes", n, len(form))
-			// The checksum is correct, but the payload is cut off.
+			// The checksum is correct, but the content is truncated.
 			if n >= 5 {
 				testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(seal(form[5:n]))), patch.ErrCorrupt, "%d of %d bytes, sealed", n, len(form))
 			}

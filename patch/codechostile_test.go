@@ -14,7 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pack encodes a payload as another program might: arrays, strings, bytes, numbers, nil, or raw MessagePack.
+// pack encodes a value as another program might. The value consists of arrays, strings, bytes, numbers, nil,
+// and raw MessagePack.
 func pack(t testing.TB, v any) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -50,7 +51,7 @@ type (
 	raw  []byte
 )
 
-// Indices of the fields in the forms below, after seq and kind.
+// Indices of the fields in the forms below. The first two elements are seq and kind.
 const (
 	idAt = 2 + iota
 	invocationAt
@@ -60,10 +61,10 @@ const (
 	timeAt
 	jsonAt
 	typesAt
-	indexAt // of an event
+	indexAt // only in an event
 )
 
-// Indices of a patch's fields, after the shared ones.
+// Indices of the fields in a patch, after the fields shared with events.
 const (
 	typeAt = indexAt + iota
 	startAt
@@ -90,7 +91,7 @@ const (
 
 func soundIndex() list { return list{0, "user", 0, list{}, nil, list{}} }
 
-// eventForm is a valid event's form with some fields changed.
+// eventForm returns the form of a valid event in which change has changed fields.
 func eventForm(change func(event list)) list {
 	event := list{1, 0, "id", "inv", "author", "", "", list{0, 0}, []byte(`{"content":{"role":"user"}}`), list{}, soundIndex()}
 	change(event)
@@ -152,8 +153,8 @@ func TestFormsThatAreNotAsWrittenAreRefused(t *testing.T) {
 	}
 }
 
-// Data beside the JSON is trusted while the checksum holds. On a forged record no accessor panics or takes long, and
-// Verify fails.
+// Data stored with the JSON is not checked if the checksum is correct. No accessor of a forged record panics or
+// takes long, and Verify fails.
 func TestForgedFormsAreFoundByVerify(t *testing.T) {
 	event := func(i int, v any) list { return eventForm(func(e list) { e[i] = v }) }
 	object := func(text string) list { return event(jsonAt, []byte(text)) }
@@ -256,7 +257,7 @@ func TestHostileBytesCostBoundedMemory(t *testing.T) {
 	}
 }
 
-// A list of many numbers has one Go type per number; one traversal handles all.
+// A list of many numbers has one Go type per number. Decoding takes time linear in their number.
 func TestManyGoTypesTakeLinearTime(t *testing.T) {
 	want := make([]any, 50_000)
 	keys := map[string]any{}

@@ -29,7 +29,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Text that is not UTF-8 is never altered and never gets into an event.
+// Text that is not UTF-8 is refused, not altered.
 func TestTextThatIsNotUTF8IsRefusedWhereItIsWritten(t *testing.T) {
 	for field, c := range map[string]patch.Value{"parts/0/text": patch.Text("user", "a\xff"), "role": patch.Text("\xff", "a")} {
 		_, err := patch.NewEvent(patch.Fields{Content: c})
@@ -138,7 +138,7 @@ func TestValueIsReadFromJSON(t *testing.T) {
 	}
 }
 
-// A content at the maximum depth is too deep inside actions.
+// A content at the maximum depth is nested too deeply inside actions.
 func TestContentIsAsDeepAsALineMayBe(t *testing.T) {
 	c := parseEvent(t, `{"content":{"a":`+strings.Repeat("[", 996)+strings.Repeat("]", 996)+`}}`).Content()
 	parseEvent(t, newEvent(t, patch.Fields{Content: c}).String())
@@ -228,7 +228,7 @@ func TestWhatAnEventDerivesFromItsParts(t *testing.T) {
 	}
 }
 
-// Transcriptions are text parts, in the order of the fields.
+// Transcriptions are text parts in the order of the fields.
 func TestSpokenWordsAreParts(t *testing.T) {
 	e := parseEvent(t, `{"author":"user","inputTranscription":{"text":"four more","finished":true},"content":{"parts":[{"text":"seen"}]},"outputTranscription":{"text":""}}`)
 	var got []string
@@ -247,11 +247,11 @@ func TestSpokenWordsAreParts(t *testing.T) {
 	}
 }
 
-// Media in function results count as media, and no text view contains their bytes.
+// Media in function responses count as media. No text contains their bytes.
 func TestMediaInResultsAreMedia(t *testing.T) {
 	data := strings.Repeat("QUJD", 10_000)
 	for name, c := range map[string]struct {
-		response string // the members of a function response beside its name
+		response string // the members of a function response besides its name
 		media    int
 		text     string
 	}{
@@ -283,7 +283,7 @@ func TestMediaInResultsAreMedia(t *testing.T) {
 	}
 }
 
-// Types with the JSON fields of a content, as an SDK defines them.
+// Types with the JSON fields of a content, as an SDK might define them.
 type (
 	sdkContent struct {
 		Parts []*sdkPart `json:"parts,omitempty"`
@@ -327,7 +327,7 @@ type (
 	}
 )
 
-// A part with many values is read in one pass; a pass per value would take minutes.
+// A part with many values is read in one iteration. One iteration per value would take minutes.
 func TestPartOfManyThingsTakesLinearTime(t *testing.T) {
 	const n = 100_000
 	part := []byte{'{'}

@@ -23,8 +23,8 @@ const (
 	corpusEvents   = 6400
 )
 
-// onRecorded runs a test on each set of recorded sessions. events is the expected number of events,
-// 0 if unknown.
+// onRecorded runs a test on each set of recorded sessions. events is the expected number of events, or 0 if it
+// is unknown.
 func onRecorded(t *testing.T, run func(t *testing.T, files []string, events int)) {
 	t.Helper()
 	for _, set := range recorded.Sets(t) {
@@ -155,8 +155,8 @@ func readAsText(t *testing.T, file string) {
 	}
 }
 
-// canonical returns JSON with sorted keys, unchanged number literals, and the top-level time as an
-// instant. It shares no code with package patch.
+// canonical returns JSON with sorted keys. Number literals do not change. The top-level time is replaced by its
+// instant. canonical shares no code with package patch.
 func canonical(t testing.TB, text string) string {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -195,7 +195,7 @@ func writeCanonical(b *bytes.Buffer, v any) {
 		b.WriteByte(']')
 	case string:
 		fmt.Fprintf(b, "%q", v)
-	default: // nil, bool, json.Number
+	default: // nil, bool or json.Number
 		fmt.Fprint(b, v)
 	}
 }

@@ -24,8 +24,8 @@ func readAll(t testing.TB, text string) ([]patch.Record, map[string]patch.Value)
 	return records, initial
 }
 
-// wantLine checks that reading text fails at a line with an error that matches want, and that later
-// calls return it again.
+// wantLine checks that reading text fails at a line with an error that matches want, and that later calls
+// return the same error.
 func wantLine(t *testing.T, text string, line int, want error, names string) {
 	t.Helper()
 	records, initial, err := readAllOf(patch.NewDecoder(strings.NewReader(text), "dir/log.jsonl"))
@@ -140,7 +140,7 @@ func TestDecoderOnFailingReaders(t *testing.T) {
 }
 
 func TestDecoderOnLongLines(t *testing.T) {
-	line := func(n int) string { // n bytes without the newline
+	line := func(n int) string { // n is the number of bytes without the newline
 		const around = `{"id":"","x":""}`
 		id := fmt.Sprint(n)
 		return `{"id":"` + id + `","x":"` + strings.Repeat("x", n-len(around)-len(id)) + `"}`
@@ -166,7 +166,7 @@ func TestDecoderOnLongLines(t *testing.T) {
 			}
 		}
 	}
-	// A line without end is read only up to the limit.
+	// An endless line is read only up to the limit.
 	endless := &counter{r: io.MultiReader(strings.NewReader("{\"id\":\"a\"}\n"), endlessly('x'))}
 	_, _, err := readAllOf(patch.NewDecoder(endless, "f"))
 	if !errors.Is(err, patch.ErrTooLarge) || endless.n > patch.DefaultMaxLineBytes+1<<20 {
@@ -247,7 +247,7 @@ func TestDecoderGivesStableIDs(t *testing.T) {
 	if len(first) != 9 {
 		t.Errorf("%d ids, want 9: %v", len(first), first)
 	}
-	// Ids depend on a line's number and content, not on its white space.
+	// Ids depend on the line's number and content, not on its white space.
 	wantEqual(t, "ids after changes of space", ids(strings.ReplaceAll(text, `{ "author" : "a" }`, `{"author":"a"}`)), first)
 	if other := ids(strings.Replace(text, `"a"`, `"b"`, 1)); other[0] == first[0] || other[1] != first[1] {
 		t.Errorf("another author: %v, was %v", other, first)
@@ -255,7 +255,7 @@ func TestDecoderGivesStableIDs(t *testing.T) {
 	if other := ids("\n" + text); other[0] == first[0] {
 		t.Error("another line number gives the same id")
 	}
-	// Logs imported by earlier versions contain this id.
+	// Logs that earlier versions imported contain this id.
 	wantEqual(t, "the first id", first[0], "87acad43-89d2-5245-858d-fe369b07f452")
 }
 

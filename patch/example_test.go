@@ -27,7 +27,7 @@ func ExampleNewEvent() {
 	fmt.Println(event)
 	fmt.Printf("%#v\n", event.StateDelta()["turns"])
 
-	// A value that would not come back unchanged is refused; the error names the field.
+	// A value that would not come back unchanged is refused. The error names the field.
 	_, err = patch.NewEvent(patch.Fields{Actions: patch.Actions{StateDelta: map[string]any{"wait": time.Second}}})
 	fmt.Println(err)
 	// Output:
@@ -97,7 +97,7 @@ func ExampleValue_Decode() {
 		fmt.Println(err)
 		return
 	}
-	// The program's own type, or an SDK's such as genai.Content.
+	// This type is defined by the program or by an SDK, like genai.Content.
 	var message struct {
 		Role  string
 		Parts []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// readEverything calls every accessor that decodes. On a forged record their results are unspecified.
+// readEverything calls every accessor that decodes data. For a forged record, the results are unspecified.
 func readEverything(rec patch.Record) {
 	sound := rec.Verify(nil) == nil
 	for _, values := range []patch.ValuePolicy{patch.KeepValues, patch.NullValues} {
@@ -112,7 +112,7 @@ func FuzzParseRecord(f *testing.F) {
 		if rec.Seq == 0 && rec.Size() != len(line) {
 			t.Fatalf("the size of %s is %d, want %d", line, rec.Size(), len(line))
 		}
-		// Storing or completing the record does not change what it says.
+		// Storing or completing a record does not change its content.
 		logged := patch.Complete(rec, func() string { return "new" }, time.Unix(0, 0))
 		if !patch.Same(stored(t, logged), rec) || logged.ID() == "" {
 			t.Fatalf("logged as %s it is not the same as offered", marshal(t, logged))
@@ -132,7 +132,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		Actions:        patch.Actions{StateDelta: map[string]any{"a": [][]any{{uint8(1)}}, "b": []byte("a")}},
 		CustomMetadata: map[string]any{"a": json.Number("1")}, LongRunningToolIDs: []string{"c"},
 	})})[5:])
-	// The checksum is made valid, else every input would fail there.
+	// The fuzz target makes the checksum valid. Otherwise every input would fail at the checksum.
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		form := seal(payload)
 		rec, err := patch.DecodeRecord(form)

@@ -20,7 +20,7 @@ type (
 
 func (j badJSON) MarshalJSON() ([]byte, error) { return []byte(j.text), nil }
 func (failing) MarshalJSON() ([]byte, error)   { return nil, errors.New("broken") }
-func (r recursed) nested(levels int) (v recursed) { // levels slices inside each other
+func (r recursed) nested(levels int) (v recursed) { // slices nested to the given depth
 	v = recursed{}
 	for range levels - 1 {
 		v = recursed{v}
@@ -130,7 +130,7 @@ func TestNamesWithAMeaningAreRefusedInExtra(t *testing.T) {
 	}
 }
 
-// Every event that NewEvent accepts can be written as a line of the text form, also inside a patch.
+// Every event that NewEvent accepts can be written as a line of the text form, even inside a patch.
 func TestNestingIsBoundedWhereALineStillParses(t *testing.T) {
 	at := func(levels int) patch.Fields {
 		return patch.Fields{Extra: map[string]any{"x": recursed{}.nested(levels)}}
@@ -156,7 +156,7 @@ func TestNestingIsBoundedWhereALineStillParses(t *testing.T) {
 	}
 }
 
-// firstStep cuts the field of an error after the first element of its pointer.
+// firstStep shortens the field of an error to the first element of its pointer.
 func firstStep(err error) error {
 	var at *patch.FieldError
 	if errors.As(err, &at) {

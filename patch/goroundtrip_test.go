@@ -20,7 +20,7 @@ func wantEqual(t *testing.T, what string, got, want any) {
 	}
 }
 
-// both runs check on a new event and on the same event after encoding and decoding.
+// both runs check on a new event, and on the event after encoding and decoding.
 func both(t *testing.T, f patch.Fields, check func(*testing.T, *patch.Event)) {
 	t.Helper()
 	e := newEvent(t, f)
@@ -28,7 +28,7 @@ func both(t *testing.T, f patch.Fields, check func(*testing.T, *patch.Event)) {
 	t.Run("stored", func(t *testing.T) { check(t, storedEvent(t, e)) })
 }
 
-// decoded decodes a field of an event as a T.
+// decoded returns a field of an event, decoded as a T.
 func decoded[T any](t *testing.T, e *patch.Event, field string) *T {
 	t.Helper()
 	v := new(T)
@@ -77,7 +77,7 @@ func TestStateAndMetadataComeBackDeepEqual(t *testing.T) {
 	})
 }
 
-// Extra fields of named types come back deep-equal, others as encoding/json decodes them.
+// Extra fields of named types come back deep-equal. Other fields come back as encoding/json decodes them.
 func TestExtraFieldsComeBack(t *testing.T) {
 	for name, want := range filler.OddMap(5) {
 		f := patch.Fields{Extra: map[string]any{"x": want}, Actions: patch.Actions{Extra: map[string]any{"x": map[string]any{"y": want}}}}
@@ -131,7 +131,7 @@ func TestActionsComeBack(t *testing.T) {
 	})
 }
 
-// oddContent is a content with values that careless encodings change.
+// oddContent returns a content with values that simple encodings change.
 func oddContent(n int64) any {
 	return map[string]any{"role": "model", "parts": []any{nil, map[string]any{
 		"thoughtSignature": []byte{0, 255},
@@ -139,7 +139,7 @@ func oddContent(n int64) any {
 	}}}
 }
 
-// Times in values come back as times, in UTC, with nanoseconds.
+// Times in values come back as times in UTC, with nanoseconds.
 func TestTimesInValuesComeBack(t *testing.T) {
 	at := time.Date(2024, 2, 29, 12, 0, 0, 123456789, time.FixedZone("", 3600))
 	state := map[string]any{"at": at, "list": []any{at.UTC()}, "text": at.UTC().Format(time.RFC3339Nano)}

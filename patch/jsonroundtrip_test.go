@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Each of these lines comes back byte for byte, also after storage.
+// Each of these lines comes back byte for byte, also from storage.
 func TestJSONComesBackAsItCame(t *testing.T) {
 	for name, line := range map[string]string{
 		"nothing":                 `{}`,
@@ -119,7 +119,7 @@ func TestNumbersOfJSONKeepKindAndValue(t *testing.T) {
 		"huge": json.Number("1e400"), "neg": math.Copysign(0, -1), "negf": math.Copysign(0, -1), "null": nil,
 		"list": []any{int64(1), 1.5, map[string]any{}}, "text": "1",
 	})
-	// Arguments are decoded as by encoding/json, but no number is out of range.
+	// Arguments are decoded as by encoding/json, except that no number is out of range.
 	wantEqual(t, "arguments", *decoded[any](t, e, "content"), any(map[string]any{"parts": []any{map[string]any{"functionCall": map[string]any{
 		"name": "f", "args": map[string]any{"int": 1.0, "huge": []any{json.Number("1e400"), map[string]any{"x": 2.0}}, "null": nil},
 	}}}}))

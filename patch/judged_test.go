@@ -40,7 +40,7 @@ func TestOwnFieldsAreRead(t *testing.T) {
 	}
 }
 
-// Invalid and overflowing token counts read as 0.
+// Invalid token counts, and counts that overflow, read as 0.
 func TestPromptTokensOfOddCounts(t *testing.T) {
 	for text, want := range map[string]int{
 		"0": 0, "10": 10, "1": 1, "-1": 0, "99999999999999999999": 0, "-99999999999999999999": 0, "1.5": 0, `"7"`: 0, "null": 0,
@@ -51,7 +51,7 @@ func TestPromptTokensOfOddCounts(t *testing.T) {
 	}
 }
 
-// Complete changes a patch even if only an event inside it is incomplete.
+// Complete changes a patch even if only an event in the patch is incomplete.
 func TestCompleteInside(t *testing.T) {
 	now := time.Unix(1, 0)
 	for offered, logged := range map[string]string{
@@ -67,7 +67,7 @@ func TestCompleteInside(t *testing.T) {
 	}
 }
 
-// A record without temp: keys is returned itself, not a copy.
+// A record without temp: keys is returned unchanged, not as a copy.
 func TestWithoutTempOfWhatHasNone(t *testing.T) {
 	for _, text := range []string{
 		`{"id":"e","actions":{"stateDelta":{"a":1}}}`,
@@ -102,7 +102,7 @@ func TestSameLooksAtEveryField(t *testing.T) {
 	}
 }
 
-// Errors about forms and headers name the value at fault.
+// Errors about forms and headers contain the invalid value.
 func TestErrorsNameTheValue(t *testing.T) {
 	form := encode(t, patch.Record{Seq: 1, Event: parseEvent(t, `{"id":"e"}`)})
 	newer := append([]byte{3}, form[1:]...)
@@ -128,7 +128,7 @@ func TestErrorsNameTheValue(t *testing.T) {
 	}
 }
 
-// White space in a header is not part of its values.
+// White space in a header is not part of the values.
 func TestHeaderIsCompacted(t *testing.T) {
 	_, initial, err := readAllOf(patch.NewDecoder(strings.NewReader(`{ "patchlog" : 1 , "initialState" : { "a" : [ 1 , { "b" : 2 } ] } }`+"\n"), "f"))
 	if err != nil {

@@ -54,7 +54,7 @@ func TestStandIn(t *testing.T) {
 		t.Errorf("actions %s", text)
 	}
 
-	// A stand-in for a stand-in keeps the first original.
+	// A stand-in for a stand-in names the first stand-in as its original and keeps the original's tokens.
 	again, err := in.StandIn("e3", 8, nil)
 	if o, ok := again.Origin(); err != nil || !ok || o.ID != "e2" || o.Seq != 8 || o.Tokens != e.EstimatedTokens() {
 		t.Errorf("%+v, %v, %v", o, ok, err)
@@ -68,7 +68,7 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-// A malformed or foreign origin is ignored.
+// A malformed origin, or an origin with another event's id, is ignored.
 func TestOriginIsItsOwn(t *testing.T) {
 	for _, text := range []string{
 		`{"id":"x","customMetadata":{"patchlog":{"cleared":{"as":"y","id":"e","seq":1}}}}`,

@@ -20,7 +20,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// sealPacked sets version 2 and the checksums of a frame, if it has a body.
+// sealPacked sets version 2 and the checksums of a frame if the frame has valid content.
 func sealPacked(frame []byte) []byte {
 	body, _ := packed.Open(nil, frame)
 	return sealWith(crc32c([]byte{1}, body), frame)
@@ -31,7 +31,7 @@ func sealWith(sum uint32, frame []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(header, crc32c(header, frame)), frame...)
 }
 
-// Logs compressed by the first version stay readable: its dictionary is fixed.
+// Logs that the first version compressed can still be read, because the dictionary never changes.
 func TestPackedFormIsReadForEver(t *testing.T) {
 	sum := sha256.Sum256(packed.Dictionary)
 	if got := hex.EncodeToString(sum[:]); got != dictionarySum {
@@ -110,7 +110,7 @@ func TestEveryChangeOfAPackedFormIsRefused(t *testing.T) {
 	}
 	for n := range form {
 		testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(form[:n])), patch.ErrCorrupt, "%d of %d bytes", n, len(form))
-		if n >= 9 { // the checksums are correct, but the payload is cut off
+		if n >= 9 { // the checksums are correct, but the content is truncated
 			testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(sealPacked(form[9:n]))), patch.ErrCorrupt, "%d of %d bytes, sealed", n, len(form))
 		}
 	}
@@ -132,7 +132,7 @@ func TestFramesOfAnotherKindAreRefused(t *testing.T) {
 		n := len(block)
 		return append([]byte{packed.Beginning, byte(n >> 16), byte(n >> 8), byte(n)}, block...)
 	}
-	const size = 4 // the index of the body's length, the first byte of the block
+	const size = 4 // index of the content's length, which is the first byte of the block
 	for name, c := range map[string]struct {
 		frame []byte
 		want  string
@@ -167,7 +167,7 @@ func TestFramesOfAnotherKindAreRefused(t *testing.T) {
 	}
 }
 
-// Decompressing a small forged form costs bounded memory, for the most expensive content.
+// Decompressing a small forged form takes limited memory, even for the most expensive content.
 func TestPackedBombsCostBoundedMemory(t *testing.T) {
 	var types, functions, changes, ids list
 	for i := range 30_000 {
@@ -246,7 +246,7 @@ func TestPackingFromManyGoroutines(t *testing.T) {
 	wg.Wait()
 }
 
-// Decoded records do not share memory with later ones.
+// Decoded records do not share memory with records decoded later.
 func TestDecodedRecordsShareNothing(t *testing.T) {
 	var forms, plain [][]byte
 	var records []patch.Record
@@ -266,7 +266,7 @@ func TestDecodedRecordsShareNothing(t *testing.T) {
 	}
 }
 
-// FuzzDecodePacked decodes arbitrary frames and compressed bodies.
+// FuzzDecodePacked decodes arbitrary frames and arbitrary compressed content.
 func FuzzDecodePacked(f *testing.F) {
 	for _, rec := range sampleRecords(f) {
 		body := encode(f, rec)[5:]
@@ -300,7 +300,8 @@ func FuzzDecodePacked(f *testing.F) {
 
 const dictionarySum = "e815dee828d7b6a44c68e43ba554f3ddab01d6fdecaa7c77450f24fc0c607055"
 
-// packedForms are forms of sampleRecords, by index, as written by the first version that compressed.
+// packedForms contains the forms of sampleRecords as the first version with compression wrote them. The values
+// are indices in sampleRecords.
 var packedForms = map[string]int{
 	"02f6b5de0701d922e9d1000078c901309b0100a165a0a161a0a0c0c46832df0042d00028686920f09d849e227d5d2c3214036ebe00606170703a62223a2241513d3d222c226e223a357d7d7d94b92f0df0002f19ed382f6170703a62a75b5d75696e7438b54e22006c6ea3696e749601a4757365720390c096a56170703a62595fa16e6465":                                                                                                                         0,
 	"0241752ae2ae289c20d10000b49c0234dc00150201a170a0a0a0a0c0c41a1ed70f2e5806206e223a317d7d92b12f36d07b6c2f6ea4696e7438a673706c69636500019199a165a0a161a0a0c0c46832270142180128686920f09d849e227d5d2c325c036e0601606170703a62223a2241513d3d222c226e223a357d7d7d94b92f2d38002f3935382f6170703a62a75b5d75696e7438b54e2200986ea3696e749601a4757365720390c096a56170703a62595fa16e6465c0c003a46b656570c0c0c0": 3,

@@ -114,7 +114,7 @@ func TestPatchIsImmutable(t *testing.T) {
 	wantEqual(t, "custom metadata", full.CustomMetadata(), map[string]any{"k": []any{1}})
 }
 
-// Setting a field replaces a null or malformed one.
+// Setting a field replaces a null or malformed value.
 func TestSettingAFieldReplacesWhatCame(t *testing.T) {
 	p := parsePatch(t, `{"patchType":"splice","start":0,"count":1,"author":null,"id":"","timestamp":null,"base":"x","state":5,"customMetadata":null,"count2":{}}`)
 	var d *patch.FieldError

@@ -67,8 +67,8 @@ func encode(t testing.TB, rec patch.Record) []byte {
 	return form
 }
 
-// stored returns the record after encoding and decoding, and checks that each byte form gives the
-// same.
+// stored returns the record after encoding and decoding. It checks that the compressed and the uncompressed
+// form give the same record.
 func stored(t testing.TB, rec patch.Record) patch.Record {
 	t.Helper()
 	form := encode(t, rec)
@@ -90,7 +90,7 @@ func storedEvent(t testing.TB, e *patch.Event) *patch.Event {
 	return stored(t, patch.Record{Event: e}).Event
 }
 
-// seal adds version 1 and the checksum to a payload.
+// seal puts version 1 and the checksum before a payload.
 func seal(payload []byte) []byte {
 	form := append([]byte{1, 0, 0, 0, 0}, payload...)
 	binary.LittleEndian.PutUint32(form[1:], crc32c([]byte{1}, payload))
@@ -101,7 +101,7 @@ func crc32c(parts ...[]byte) uint32 {
 	return crc32.Checksum(bytes.Join(parts, nil), crc32.MakeTable(crc32.Castagnoli))
 }
 
-// wantField checks that err is about the given field.
+// wantField checks that err names the given field.
 func wantField(t testing.TB, err error, field string) {
 	t.Helper()
 	var at *patch.FieldError
@@ -114,7 +114,7 @@ func wantField(t testing.TB, err error, field string) {
 		t.Errorf("error %v is about field %q, want %q", err, at.Field, field)
 	case !errors.Is(err, patch.ErrInvalid):
 		t.Errorf("error %v does not match ErrInvalid", err)
-	case !strings.Contains(err.Error(), field[:min(len(field), 200)]): // long fields are clipped
+	case !strings.Contains(err.Error(), field[:min(len(field), 200)]): // the error shortens a long field
 		t.Errorf("the text %q does not name %q", err, field)
 	}
 }

@@ -85,7 +85,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// Go types are ignored, so a retry that comes as JSON is recognised.
+// Go types are ignored, so a retry is recognised even if it was parsed from JSON.
 func TestSameOverGoAndJSON(t *testing.T) {
 	made := newEvent(t, patch.Fields{ID: "i", Actions: patch.Actions{StateDelta: map[string]any{
 		"n": 5, "f": 5.0, "b": []byte("ab"), "temp:x": 1, "s": []string{"x"},
@@ -142,7 +142,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Removing temp: keys removes the Go types noted for them.
+// Removing temp: keys also removes their Go types.
 func TestCompleteOfAnEventFromGo(t *testing.T) {
 	delta := func() map[string]any {
 		return map[string]any{"a": 1, "temp:": 2, "temp:a/b": []any{3}, "temp:x": int8(4), "u": uint8(5)}
@@ -154,7 +154,7 @@ func TestCompleteOfAnEventFromGo(t *testing.T) {
 	wantEqual(t, "offered state delta", rec.Event.StateDelta(), delta())
 }
 
-// A log never holds temp: keys; WithoutTemp removes them and nothing else.
+// Complete removes the temp: keys and changes nothing else.
 func TestWithoutTemp(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`{"actions":{"stateDelta":{"temp:a":1,"b":2}}}`, `{"actions":{"stateDelta":{"b":2}}}`},

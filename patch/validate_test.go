@@ -12,8 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Each malformed patch is still a record, comes back verbatim through JSON and through a store, and
-// is as malformed there.
+// A malformed patch is still a record. It comes back verbatim from JSON and from a store, with the same defect.
 func TestMalformedPatches(t *testing.T) {
 	const summary = `"summaryEvent":{"content":{"parts":[{"text":"s"}]}}`
 	for _, c := range []struct {
@@ -163,7 +162,7 @@ func TestMadePatchesThatAreMalformed(t *testing.T) {
 		wantDefect(t, parsePatch(t, c.p.String()), c.field, c.flaw)
 	}
 
-	// A patch that cannot be written as a line or stored has no byte form.
+	// A patch that cannot be written as a line has no byte form either.
 	for _, c := range []struct {
 		p     *patch.PatchEvent
 		field string
@@ -184,7 +183,7 @@ func TestMadePatchesThatAreMalformed(t *testing.T) {
 	}
 }
 
-// Events and patches made from Go values have the same limit of fields as parsed ones.
+// Events and patches made from Go values have the same limit on fields as parsed ones.
 func TestTooManyFields(t *testing.T) {
 	extra := map[string]any{}
 	for i := range patch.MaxFields {
@@ -200,7 +199,7 @@ func TestTooManyFields(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(r.Patch.WithCustomMetadata(map[string]any{"a": 1})), patch.ErrTooLarge, "a patch of %d fields", patch.MaxFields+1)
 }
 
-// TestNil checks that a nil or missing argument is refused with an error that names it.
+// TestNil checks that a nil or missing argument is refused, and that the error names the argument.
 func TestNil(t *testing.T) {
 	var none *patch.PatchEvent
 	for name, c := range map[string]struct {

@@ -52,7 +52,7 @@ func TestValueOfGoComesBackDeepEqual(t *testing.T) {
 	for _, v := range filler.OddMap(4) {
 		check(v)
 	}
-	// The deepest type that is accepted.
+	// This is the deepest type that is accepted.
 	check([][][][][][][][]int{{{{{{{{1}}}}}}}})
 	check(map[string][]map[string][]map[string][]map[string][]any{"a": {{"b": {{"c": {{"d": {1, nil, "x", json.Number("1e999")}}}}}}}})
 }
@@ -214,8 +214,8 @@ var (
 	_ json.Marshaler             = patch.Value{}
 )
 
-// Numbers are written as by encoding/json, except that floats without a fraction are marked as
-// floats.
+// Numbers are written as encoding/json writes them, with one exception: a float without a fraction gets a
+// point.
 func TestFloatsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 	below := func(f float64) float64 { return math.Nextafter(f, 0) }
 	for _, f := range []float64{

@@ -13,7 +13,7 @@ func exampleLog() []patch.Record {
 	return []patch.Record{{Seq: 1, Event: new(patch.Event)}, {Seq: 2, Event: new(patch.Event)}, {Seq: 3, Patch: patch.NewSplice(0, 1)}}
 }
 
-// A snapshot holds no events: the caller supplies the session's records.
+// A snapshot contains no events, so the caller supplies the session's records.
 func ExampleEncode() {
 	log := exampleLog()
 	v, _ := fold.New("creation", nil).Apply(log...)
@@ -27,7 +27,7 @@ func ExampleEncode() {
 	// Output: 3 1 <nil>
 }
 
-// Decode names the records that it needs; the caller reads them and calls it again.
+// Decode names the records that it needs. The caller reads them and calls Decode again.
 func ExampleDecode() {
 	log := exampleLog()
 	v, _ := fold.New("creation", nil).Apply(log...)

@@ -12,10 +12,10 @@ import (
 	"github.com/patchlog-dev/patchlog/snapshot"
 )
 
-// Run with this flag after a change of the format.
+// Set this flag to write the golden snapshot after a change of the format.
 var writeGolden = flag.Bool("write-golden", false, "write the golden snapshot")
 
-// goldenSnapshot is a snapshot of version 1, of the view after [goldenLog].
+// goldenSnapshot is a snapshot in version 1 of the view after [goldenLog].
 const goldenSnapshot = "testdata/golden.snapshot"
 
 var goldenLog = []string{
@@ -31,8 +31,8 @@ var goldenLog = []string{
 	`{"id":"e5","invocationId":"i3","author":"user","content":{"role":"user","parts":[{"text":"five"}]}}`,
 }
 
-// A snapshot of version 1, written when the format was frozen, restores the view of its log and
-// supports reverts.
+// A snapshot in version 1, written when the format was frozen, restores the view of its log. Patches of the log
+// can be reverted.
 func TestGoldenSnapshot(t *testing.T) {
 	var records []patch.Record
 	for i, line := range goldenLog {

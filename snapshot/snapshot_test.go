@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/snapshot"
 )
 
-// initial is a view's initial state, which is not part of a snapshot.
+// initial is the initial state of a view. It is not part of a snapshot.
 var initial = map[string]patch.Value{"tenant": mustValue("t1"), "k": mustValue(int8(3))}
 
 func mustValue(v any) patch.Value {
@@ -27,7 +27,7 @@ func mustValue(v any) patch.Value {
 	return value
 }
 
-// restore decodes a snapshot with the records of its log.
+// restore decodes a snapshot and supplies the records of its log.
 func restore(data []byte, creation string, records []patch.Record) (fold.View, error) {
 	empty, last := fold.New(creation, initial), uint64(len(records))
 	v, err := snapshot.Decode(data, empty, last)
@@ -41,7 +41,7 @@ func restore(data []byte, creation string, records []patch.Record) (fold.View, e
 	return v, err
 }
 
-// folded folds records onto a view and supplies the records that it asks for.
+// folded folds records onto a view, and supplies the records that the view needs.
 func folded(t *rapid.T, v fold.View, records []patch.Record) fold.View {
 	for int(v.Seq()) < len(records) {
 		next, err := v.Apply(records[v.Seq():]...)
@@ -55,8 +55,8 @@ func folded(t *rapid.T, v fold.View, records []patch.Record) fold.View {
 	return v
 }
 
-// Fold(snapshot(k), records k+1 … n) equals Fold(records 1 … n) for every k, also after any further
-// patch.
+// For every k, folding the records after k onto snapshot k gives the same view as folding all records. This
+// also holds after any later patch.
 func TestPropertySnapshotAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 50}).Draw(t, "records")
@@ -113,8 +113,8 @@ func someLog(t testing.TB) []patch.Record {
 	return records
 }
 
-// Snapshots with any flipped bit, cut off anywhere, of another version or session, or of a longer
-// log are unusable, and none panics.
+// A snapshot is unusable if a bit is flipped, if it is truncated, or if it belongs to another version, another
+// session or a longer log. Decode never panics.
 func TestUnusable(t *testing.T) {
 	records := someLog(t)
 	v := testlog.Must(fold.New("creation", initial).Apply(records...))(t)
@@ -138,7 +138,7 @@ func TestUnusable(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(snapshot.Decode(data, fold.New("creation", nil), uint64(len(records)-1))), snapshot.ErrUnusable, "a shorter log")
 }
 
-// Bytes that are not a view's form are unusable; those of another version are outdated.
+// Bytes that are not a view's form are unusable. A form of another version is outdated.
 func TestMalformedHeader(t *testing.T) {
 	const last = 44
 	v := testlog.Must(fold.New("creation", initial).Apply(someLog(t)...))(t)
@@ -162,8 +162,8 @@ func TestMalformedHeader(t *testing.T) {
 	}
 }
 
-// A snapshot's size depends on the number of runs and of patches, not on the number of visible or
-// hidden events.
+// The size of a snapshot depends on the number of runs and of patches, not on the number of visible or hidden
+// events.
 func TestSize(t *testing.T) {
 	var records []patch.Record
 	for i := range 10_000 {

@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A patch made for one order of events applies by ids where they have other indices.
+// A patch that was made from one view is applied to a view in which the same events have other indices.
 func Example() {
 	log := func(ids ...string) fold.View {
 		var v fold.View

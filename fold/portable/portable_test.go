@@ -30,14 +30,15 @@ func shown(v fold.View) (ids string) {
 	return ids
 }
 
-// Patches made from one view apply to another where their events are adjacent, all or none.
+// Patches made from one view apply to another view if their events are adjacent there. Either all patches
+// apply, or none.
 func TestPatchesOn(t *testing.T) {
 	put := viewOf(t, "N").At(0)
 	for _, c := range []struct {
 		made    string
 		patches []*patch.PatchEvent
 		on      string
-		want    string // "": they do not apply
+		want    string // "" if the patches do not apply
 	}{
 		{"abcd", []*patch.PatchEvent{patch.NewSplice(1, 2, put)}, "xcbay", "xNay"},
 		{"abcd", []*patch.PatchEvent{patch.NewSplice(1, 2, put)}, "abxcd", ""},
@@ -88,7 +89,7 @@ func TestPatchesOn(t *testing.T) {
 	}
 }
 
-// Unreadable text is listed as of unknown type, and repeated ids are refused as ambiguous.
+// Unreadable text is listed as a patch of unknown type. Repeated ids are refused as ambiguous.
 func TestRefusals(t *testing.T) {
 	for _, text := range []string{"?", `{"version":9}`, `{"version":1,"patches":[{"patch":7}]}`, `{"version":1,"patches":[{"patch":{"id":"p","patchType":"fancy"}}]}`} {
 		v := viewOf(t, "ab")

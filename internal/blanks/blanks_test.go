@@ -31,7 +31,7 @@ func (l *log) add(r patch.Record) {
 	l.view = testlog.Must(l.view.WithRecords(l.records).Apply(r))(l)
 }
 
-// summarise replaces some events by a summary.
+// summarise replaces events with a summary.
 func (l *log) summarise(id string, start, count int) {
 	l.add(patch.Record{Patch: patch.NewSummarise(start, count, testlog.Text(id, "i", "model", "short")).WithID("p" + id)})
 }
@@ -49,7 +49,7 @@ func (l *log) revert(maxGrowth int, erased ...string) blanks.Plan {
 	return testlog.Must(blanks.Revert(l.view, o))(l)
 }
 
-// A blank summary is reverted if it covers events that are not blank; a summary of summaries reveals these first.
+// A blank summary is reverted if it covers events that are not blank. A summary of summaries is reverted first.
 func TestRevert(t *testing.T) {
 	l := newLog(t)
 	l.summarise("s1", 0, 2)
@@ -60,15 +60,15 @@ func TestRevert(t *testing.T) {
 	testlog.Equal(t, "left", plan.NotReverted, nil)
 	testlog.Equal(t, "visible blanks before", blanks.Visible(l.view, map[string]bool{"s1": true, "e5": true}), []string{"s1"})
 
-	l.summarise("s3", 0, 2) // of both
+	l.summarise("s3", 0, 2) // covers both summaries
 	plan = l.revert(1000, "e0", "s1", "s3")
 	testlog.Equal(t, "a path down", plan.Summaries, []string{"s3", "s1"})
 	plan = l.revert(1000)
 	testlog.Equal(t, "nothing is blank", len(plan.Reverts), 0)
 }
 
-// It stays if all covered events are blank, if its group does something else too, or once the view has grown
-// enough.
+// A summary is not reverted if all covered events are blank, if its group has another effect, or if the view
+// would grow too much.
 func TestNotReverted(t *testing.T) {
 	l := newLog(t)
 	l.summarise("s1", 0, 2)

@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Keys of long texts are compared by other code than those of short ones, with the same result.
+// Different code compares the keys of long and of short texts. The result is the same.
 func TestRepeatedKeys(t *testing.T) {
 	for _, c := range []struct{ text, pointer string }{
 		{`{"a":{"b":1},"c":{"b":1},"b":[{"b":1},{"b":2}]}`, ""}, {"\t{ \"a\" : { \"a\" : 1 } , \"b\" : { \"a\" : 1 } }\n", ""},
@@ -57,7 +57,7 @@ func TestRepeatedKeys(t *testing.T) {
 	}
 }
 
-// Parsing an object with many keys takes a few times the memory of its text.
+// Parsing an object with many keys takes at most a few times the memory of its text.
 func TestManyKeysTakeLittleMemory(t *testing.T) {
 	text := []byte{'{'}
 	for i := range 200_000 {
@@ -109,8 +109,8 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// On any bytes a traversal ends within them. For text that Parse accepts it yields what encoding/json
-// decodes.
+// For any bytes, a traversal terminates and stays within the bytes. For text that Parse accepts, it yields the
+// values that encoding/json decodes.
 func FuzzWalk(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,"\\\"",{}],"b":-1e5}`, `{""""""`, `{"\\\\`, `{,,:`, `[[}]`, `{"a"}`, `"`, `{"a":}`, `tru`, "\\"} {
 		f.Add([]byte(seed))

@@ -3,22 +3,22 @@ package statekey
 
 import "strings"
 
-// Prefixes of state keys, as ADK has them.
+// Prefixes of state keys in ADK.
 const (
 	PrefixApp  = "app:"
 	PrefixUser = "user:"
 	PrefixTemp = "temp:"
 )
 
-// Scope is the scope that shares a state key, given by the key's prefix.
+// Scope determines which sessions share a state key. The key's prefix determines the scope.
 type Scope int
 
 // The scopes.
 const (
-	Session Scope = iota // the session's own; the only scope in a fold
-	User                 // all sessions of a user of an app
-	App                  // all sessions of an app
-	Temp                 // the running invocation; never logged
+	Session Scope = iota // the session's own keys; a fold has only this scope
+	User                 // shared by all of a user's sessions in an app
+	App                  // shared by all sessions of an app
+	Temp                 // valid only in the running invocation; never logged
 )
 
 // ScopeOf returns the scope of a state key.

@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
-// For each kind of text the estimate is within a quarter of a tokenizer's count, and for each
-// single text within a third.
+// For each kind of text, the estimate is within a quarter of a tokenizer's count. For each single text, it is
+// within a third.
 func TestAgainstTokenizer(t *testing.T) {
 	data, err := os.ReadFile("testdata/counts.json")
 	if err != nil {
@@ -42,7 +42,7 @@ func TestAgainstTokenizer(t *testing.T) {
 	}
 }
 
-// A text in a JSON string has the same size, however it is escaped.
+// A text in a JSON string has the same size, whatever its escapes.
 func TestOfQuoted(t *testing.T) {
 	for _, text := range []string{"", "plain", "a \"quoted\"\n\ttext\\ \u0000\b\f\r", "höflich, 東京 서울 привет 😀", "\u2028"} {
 		plain, err := json.Marshal(text)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A text that continues past the end of a form is not a secret. Each case tests one boundary.
+// A text that continues after the end of a form is not a secret. Each case tests one boundary.
 func TestWhereFormsEnd(t *testing.T) {
 	r := all(t)
 	for text, want := range map[string]string{

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Long texts made of starts of secrets take linear time; in quadratic time this test would not end.
+// Long texts with many starts of secrets take linear time. With quadratic time, this test would not finish.
 func TestHostileTexts(t *testing.T) {
 	r := all(t)
 	const size = 1 << 19

@@ -23,10 +23,10 @@ func all(t testing.TB) *redact.Redactor {
 
 var placeholder = regexp.MustCompile(`\[([a-z]+) [0-9a-f]{8}\]`)
 
-// kinds strips the numbers from the placeholders in a text.
+// kinds removes the numbers from the placeholders in a text.
 func kinds(text string) string { return placeholder.ReplaceAllString(text, "[$1]") }
 
-// split removes the ~ that keeps secret scanners from matching this source.
+// split removes the character ~, which prevents secret scanners from matching this source.
 func split(text string) string { return strings.ReplaceAll(text, "~", "") }
 
 func TestText(t *testing.T) {
@@ -88,8 +88,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Equal secrets get equal placeholders, however they are punctuated; different secrets get different
-// ones.
+// Equal secrets get equal placeholders, whatever their punctuation. Different secrets get different
+// placeholders.
 func TestPlaceholdersAreStable(t *testing.T) {
 	r := all(t)
 	if a, b := r.Text("4111 1111 1111 1111"), r.Text("4111-1111-1111-1111"); a != b {
@@ -111,7 +111,7 @@ func TestPlaceholdersAreStable(t *testing.T) {
 	}
 }
 
-// Members of objects, also of the state, are matched by key; numbers that are secrets become texts.
+// Members of objects, including the state, are matched by key. Numbers that are secrets become strings.
 func TestEvent(t *testing.T) {
 	r := all(t)
 	e, err := patch.ParseEvent([]byte(split(`{"id":"4111111111111111","author":"ada@example.com","content":{"parts":[
@@ -139,7 +139,7 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// Records, events and state are redacted alike; the arguments do not change.
+// Records, events and state are redacted in the same way. The arguments do not change.
 func TestRecordsEventsAndState(t *testing.T) {
 	r := all(t)
 	says := func(id, text string) *patch.Event {
@@ -190,7 +190,7 @@ func TestNewErrors(t *testing.T) {
 	}
 }
 
-// Custom patterns may overlap others and return invalid ranges.
+// Custom patterns may overlap other patterns and may return invalid ranges.
 func TestOwnPatterns(t *testing.T) {
 	ticket := regexp.MustCompile(`T-\d+( \S+@)?`)
 	r, err := redact.New(redact.Options{Patterns: []redact.Pattern{
@@ -238,8 +238,7 @@ func card(t *rapid.T) string {
 	return number
 }
 
-// No secret between spaces, quotes, brackets or escapes survives, and redacting again changes
-// nothing.
+// No secret between spaces, quotes, brackets or escapes remains. Redacting again changes nothing.
 func TestPropertyFindsSecrets(t *testing.T) {
 	r := all(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -256,7 +255,7 @@ func TestPropertyFindsSecrets(t *testing.T) {
 	})
 }
 
-// Any text is accepted, by several goroutines at once.
+// Any text is accepted, also by several goroutines at once.
 func TestPropertyTakesAnyText(t *testing.T) {
 	r := all(t)
 	rapid.Check(t, func(t *rapid.T) {

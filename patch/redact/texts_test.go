@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A text is rewritten wherever the format allows text; structure stays, even where it equals the
-// text.
+// Every text that the format allows is rewritten. Structure does not change, even where it contains the same
+// characters.
 func TestRewrite(t *testing.T) {
 	upper := func(_, text string) string { return strings.ReplaceAll(text, "x", "X") }
 	for _, c := range []struct{ was, want string }{
@@ -34,14 +34,14 @@ func TestRewrite(t *testing.T) {
 			`{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[{"id":"x","author":"X"},{"id":"y"}]}`},
 		{`{"id":"p","patchType":"revert","patchId":"x"}`, `{"id":"p","patchType":"revert","patchId":"x"}`},
 		{`{"id":"p","patchType":"pin","eventId":"x"}`, `{"id":"p","patchType":"pin","eventId":"x"}`},
-		// Erasure marks and receipts stay. Only a receipt has such fields.
+		// Erasure marks and receipts do not change.
 		{`{"id":"x","content":{"parts":[{"text":"[erased]"}]},"customMetadata":{"patchlog":{"erased":{"as":"x","receipt":"x"}}}}`,
 			`{"id":"x","content":{"parts":[{"text":"[erased]"}]},"customMetadata":{"patchlog":{"erased":{"as":"x","receipt":"x"}}}}`},
 		{`{"id":"x","author":"x","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"summaries":"keep","values":"keep","initial":["ax","x"],"reason":"x"}`,
 			`{"id":"x","author":"X","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"summaries":"keep","values":"keep","initial":["aX","X"],"reason":"X"}`},
 		{`{"id":"x","patchType":"erase","seqs":"x","values":"x"}`, `{"id":"x","patchType":"erase","seqs":"X","values":"X"}`},
 		{`{"id":"x","patchType":"pin","eventId":"x","values":["x"],"digest":"x"}`, `{"id":"x","patchType":"pin","eventId":"x","values":["X"],"digest":"X"}`},
-		// Keys that would collide are kept distinct.
+		// Keys that would become equal stay distinct.
 		{`{"id":"i","customMetadata":{"x":1,"X":2,"X'":3}}`, `{"id":"i","customMetadata":{"X''":1,"X":2,"X'":3}}`},
 	} {
 		rec, err := rewriteRecord(parsed(t, c.was), upper)
@@ -54,7 +54,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// A text is passed with its member's key, a number as its literal, which becomes a string.
+// A text is passed with the key of its member. A number is passed as its literal, and becomes a string.
 func TestRewriteNames(t *testing.T) {
 	var offered []string
 	e := testlog.Must(patch.ParseEvent([]byte(`{"id":"i","content":{"parts":[{"functionCall":{"args":{"a":["b",{"c":1.50}],"d":true}}}]}}`)))(t)
@@ -89,8 +89,8 @@ func TestRewriteUnchanged(t *testing.T) {
 	}
 }
 
-// Whatever the replacement, a log folds as before: the same events at the same indices, and the same
-// patches apply.
+// Whatever the replacement, a rewritten log folds as before. The same events are at the same indices, and the
+// same patches can be applied.
 func TestPropertyRewriteKeepsTheFold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")

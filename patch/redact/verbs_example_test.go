@@ -7,7 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/redact"
 )
 
-// Record redacts the texts of a patch too. Ids and structure stay.
+// Record also redacts the texts of a patch. Ids and structure do not change.
 func ExampleRedactor_Record() {
 	r, _ := redact.New(redact.Options{Key: []byte("a secret key")})
 	record, err := patch.ParseRecord([]byte(`{"id":"p1","author":"ada@example.com","patchType":"revert","patchId":"p0"}`))
@@ -35,7 +35,7 @@ func ExampleRedactor_Events() {
 	// Output: write to [email 463885e2] <nil>
 }
 
-// Names returns the names of the patterns. IP addresses are redacted only on request.
+// Names returns the names of the patterns. IP addresses are redacted only if the caller selects their pattern.
 func ExampleRedactor_Names() {
 	r, _ := redact.New(redact.Options{})
 	all, _ := redact.New(redact.Options{Patterns: redact.All()})
