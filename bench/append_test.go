@@ -21,8 +21,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkAppend appends events of 512 bytes, one per call; each writer waits for its commit. The baseline is
-// bare bbolt with the same rows, a record and its session's head: one goroutine commits the rows of all waiting
+// BenchmarkAppend appends events of 512 bytes, one per call. Each writer waits for its commit. The baseline is bbolt
+// with the same rows, which are a record and the head of its session. One goroutine commits the rows of all waiting
 // writers.
 func BenchmarkAppend(b *testing.B) {
 	for _, c := range []struct{ writers, sessions int }{{1, 1}, {256, 1}, {256, 1000}} {
@@ -47,8 +47,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendBeside appends events one by one to a file of some 200 MB, half of it free, while the store runs
-// another operation, and reports the longest wait of an append.
+// BenchmarkAppendBeside appends events one by one to a file of about 200 MB, half of which is free, while the store
+// runs another operation. It reports the longest wait of an append.
 func BenchmarkAppendBeside(b *testing.B) {
 	ctx := context.Background()
 	for _, beside := range []struct {
@@ -82,7 +82,7 @@ func BenchmarkAppendBeside(b *testing.B) {
 	}
 }
 
-// openFull opens a store with 51 sessions of 2 MB each, after 50 others were deleted.
+// openFull opens a store with 51 sessions of 2 MB each, after 50 other sessions were deleted.
 func openFull(b *testing.B) *store.Store {
 	s := openStore(b, store.Options{})
 	text := make([]byte, 3<<10)
@@ -127,7 +127,7 @@ func openBare(b *testing.B) *bare {
 	return out
 }
 
-// append writes the rows of a record, compressed, and waits for the commit.
+// append writes the compressed rows of a record and waits for the commit.
 func (d *bare) append(session int, seq uint64) error {
 	done := make(chan error, 1)
 	d.waiting <- barePut{session, seq, done}

@@ -7,7 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// BenchmarkPlan plans a compaction without a cost limit, on a view that was planned before.
+// BenchmarkPlan plans a compaction of a view that was planned before. Passes are not required to pay.
 func BenchmarkPlan(b *testing.B) {
 	for _, c := range []struct {
 		trigger string

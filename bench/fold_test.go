@@ -1,5 +1,5 @@
-// Package bench_test has patchlog's benchmarks, each with its baseline in the same run.
-// docs/BENCHMARKS.md has the figures and explains them.
+// Package bench_test contains patchlog's benchmarks. Each runs together with its baseline. docs/BENCHMARKS.md explains
+// the figures.
 package bench_test
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// events returns n decoded events, a third of which set one of ten state keys.
+// events returns n decoded events. A third of them set one of ten state keys.
 func events(n int) []*patch.Event {
 	out := make([]*patch.Event, n)
 	for i := range out {
@@ -27,16 +27,16 @@ func events(n int) []*patch.Event {
 	return out
 }
 
-// plainSlice is the baseline: a visible log as a slice of events, spliced by copying. It keeps
-// neither state nor markers nor removed events.
+// plainSlice is the baseline: a visible log as a slice of events that splices copy. It has no state, no markers and no
+// removed events.
 type plainSlice []*patch.Event
 
 func (s plainSlice) splice(start, count int, replacement ...*patch.Event) plainSlice {
 	return slices.Replace(s, start, start+count, replacement...)
 }
 
-// randomSplices returns splices that alternately replace up to four events by one and insert, so
-// that the length stays about constant.
+// randomSplices returns splices that alternately replace up to four events with one and insert events, so the length
+// stays about constant.
 func randomSplices(n, visible int) []*patch.PatchEvent {
 	rng := rand.New(rand.NewPCG(1, 2))
 	out := make([]*patch.PatchEvent, n)
@@ -53,7 +53,7 @@ func randomSplices(n, visible int) []*patch.PatchEvent {
 	return out
 }
 
-// BenchmarkSplices applies random splices one by one, each giving a new view.
+// BenchmarkSplices applies random splices one by one. Each gives a new view.
 func BenchmarkSplices(b *testing.B) {
 	const splices = 100_000
 	for _, n := range []int{1_000, 100_000} {
@@ -100,8 +100,7 @@ func recordsOf(events []*patch.Event) []patch.Record {
 	return records
 }
 
-// BenchmarkFold folds a log of decoded records, of which every eleventh is a patch: splices that
-// shorten, insert and replace.
+// BenchmarkFold folds a log of decoded records. Every eleventh record is a splice that shortens, inserts or replaces.
 func BenchmarkFold(b *testing.B) {
 	const nEvents, nPatches = 10_000, 1_000
 	all := events(nEvents)
@@ -155,7 +154,7 @@ func BenchmarkFold(b *testing.B) {
 	})
 }
 
-// BenchmarkApply appends one event to a view, and to a slice that must not change.
+// BenchmarkApply appends one event to a view, and to a slice that is copied.
 func BenchmarkApply(b *testing.B) {
 	for _, n := range []int{100, 10_000, 100_000} {
 		v := viewOf(b, recordsOf(events(n)))

@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkRevert reverts a cut in a view in memory. Its cost must depend on the restored run, not on
-// the session. The baseline folds the log without the cut.
+// BenchmarkRevert reverts a cut in an in-memory view. The cost must depend only on the length of the restored run. The
+// baseline folds the log without the cut.
 func BenchmarkRevert(b *testing.B) {
 	const n, run = 100_000, 1_000
 	records := recordsOf(events(n))
@@ -36,8 +36,7 @@ func BenchmarkRevert(b *testing.B) {
 	})
 }
 
-// BenchmarkRevertStored reverts a cut of 100 events in a store, which reads them from the log again.
-// Writes are not synced.
+// BenchmarkRevertStored reverts a cut of 100 events in a store, which reads them from the log. Writes are not synced.
 func BenchmarkRevertStored(b *testing.B) {
 	const n = 100_000
 	b.Run(fmt.Sprintf("events=%d/how=revert", n), func(b *testing.B) {
@@ -53,7 +52,7 @@ func BenchmarkRevertStored(b *testing.B) {
 	})
 }
 
-// BenchmarkRevertCold reverts a cut of 100 events in a session that was just read from a snapshot.
+// BenchmarkRevertCold reverts a cut of 100 events in a session that was just loaded from a snapshot.
 func BenchmarkRevertCold(b *testing.B) {
 	const n = 100_000
 	b.Run(fmt.Sprintf("events=%d/how=cold", n), func(b *testing.B) {
@@ -63,7 +62,7 @@ func BenchmarkRevertCold(b *testing.B) {
 		create(b, s, 0)
 		fill(b, s, 0, n)
 		patches := []*patch.PatchEvent{patch.NewSplice(0, n-300).WithState(patch.Keep), patch.NewSplice(0, 100).WithID("p")}
-		for i := range snapshot.DefaultEvery { // triggers a snapshot
+		for i := range snapshot.DefaultEvery { // trigger a snapshot
 			patches = append(patches, patch.NewSplice(100+i%100, 1, testlog.New(patch.Fields{Author: "agent"})))
 		}
 		applyPatches(b, s, patches...)
@@ -89,9 +88,9 @@ func BenchmarkRevertCold(b *testing.B) {
 	})
 }
 
-// BenchmarkHotMemory measures the memory of a session with 200 visible events of about 512 bytes:
-// with nothing hidden, which is the baseline, and with 100,000 events hidden by 1,000 patches,
-// alternately cuts that keep the state and summaries. Its time means nothing.
+// BenchmarkHotMemory measures the memory of a session with 200 visible events of about 512 bytes. The baseline has no
+// hidden events. Otherwise 1,000 patches hide 100,000 events, alternately by cuts that keep the state and by summaries.
+// The reported time is meaningless.
 func BenchmarkHotMemory(b *testing.B) {
 	for _, hidden := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("visible=200/hidden=%d", hidden), func(b *testing.B) {
@@ -99,7 +98,7 @@ func BenchmarkHotMemory(b *testing.B) {
 				s := openStore(b, store.Options{NoSync: true, Snapshots: snapshot.Policy{Every: -1}})
 				before := heap()
 				create(b, s, 0)
-				fill(b, s, 0, 1) // a summary replaces it
+				fill(b, s, 0, 1) // replaced by a summary
 				for from := 1; from < hidden; from += 200 {
 					fill(b, s, from, from+100)
 					applyPatches(b, s, patch.NewSplice(1, 100).WithState(patch.Keep))
@@ -118,7 +117,7 @@ func BenchmarkHotMemory(b *testing.B) {
 	}
 }
 
-// heap returns the heap in use, in bytes.
+// heap returns the bytes of heap in use.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -15,8 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkFileSize fills a file in bulk, with events of 512 bytes or with the recorded sessions in the repository,
-// and reports the ratio of its used pages to the events' JSON.
+// BenchmarkFileSize fills a file in bulk with events of 512 bytes, or with the recorded sessions in the repository. It
+// reports the size of the file's used pages divided by the size of the events' JSON.
 func BenchmarkFileSize(b *testing.B) {
 	b.Run("events=512B", func(b *testing.B) {
 		fileSize(b, func(s *store.Store) (text int) {
@@ -47,7 +47,7 @@ func BenchmarkFileSize(b *testing.B) {
 	})
 }
 
-// fileSize reports the size of a file written by fill, which returns the length of the JSON.
+// fileSize reports the size of a file that fill writes. fill returns the size of the JSON.
 func fileSize(b *testing.B, fill func(*store.Store) (text int)) {
 	b.Helper()
 	for b.Loop() {
@@ -58,7 +58,7 @@ func fileSize(b *testing.B, fill func(*store.Store) (text int)) {
 	}
 }
 
-// used returns the size of the used pages of a file.
+// used returns the total size of a file's used pages.
 func used(b *testing.B, path string) (size int64) {
 	b.Helper()
 	db := testlog.Must(bbolt.Open(path, 0o600, nil))(b)

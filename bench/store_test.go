@@ -43,7 +43,7 @@ func appendEvents(b *testing.B, s *store.Store, i int, events ...*patch.Event) s
 	return testlog.Must(s.AppendEvents(b.Context(), sessionKey(i), events, store.AppendOptions{}))(b)
 }
 
-// fill appends the events numbered from from to to-1, of about 512 bytes each, to session 0 in large batches.
+// fill appends the events from through to-1, of about 512 bytes each, to session 0 in large batches.
 func fill(b *testing.B, s *store.Store, from, to int) {
 	b.Helper()
 	text := strings.Repeat("x", 280)
@@ -67,7 +67,7 @@ func applyPatches(b *testing.B, s *store.Store, patches ...*patch.PatchEvent) st
 	return testlog.Must(s.ApplyPatch(b.Context(), sessionKey(0), patches, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(b)
 }
 
-// inParallel makes b.N calls from several goroutines and reports events/s.
+// inParallel makes b.N calls of do from several goroutines, and reports events/s.
 func inParallel(b *testing.B, writers int, do func(i int) error) {
 	b.Helper()
 	var next atomic.Int64

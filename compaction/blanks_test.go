@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// factsIn returns the words of events that begin with fact-.
+// factsIn returns the words in events that begin with "fact-".
 func factsIn(events ...*patch.Event) string {
 	var facts []string
 	for _, e := range events {
@@ -28,7 +28,8 @@ func factsIn(events ...*patch.Event) string {
 	return strings.Join(facts, " ")
 }
 
-// Erase and compaction in turn leave no blank summary that can be reverted, tell what is left, and never what was erased.
+// After erasures and compactions in turn, no blank summary that can be reverted remains, and summaries contain the
+// remaining facts and no erased ones.
 func TestCompactAfterErase(t *testing.T) {
 	ctx := t.Context()
 	s := newSession(t, "")
@@ -86,7 +87,7 @@ func TestCompactAfterErase(t *testing.T) {
 	}
 }
 
-// A summary whose summarizer was shown an event of the window before goes with it.
+// Erasing an event also erases a summary of the next window whose summarizer saw the event.
 func TestEraseShownAgain(t *testing.T) {
 	s := newSession(t, "")
 	c := s.compactor(every(3, 1, compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
@@ -100,7 +101,7 @@ func TestEraseShownAgain(t *testing.T) {
 		s.say("user", fmt.Sprint("i", i), fmt.Sprintf("num-%d %s", i, strings.Repeat("it was said at length ", 20)))
 		s.run(c)
 	}
-	for id, want := range map[string]int{"e0": 2, "e2": 3} { // itself and its summary, and one that was shown it
+	for id, want := range map[string]int{"e0": 2, "e2": 3} { // the event and its summary; for e2 also the summary whose summarizer saw e2
 		done, err := s.store.Erase(t.Context(), key, store.EraseSelection{EventIDs: []string{id}}, store.EraseOptions{DryRun: true})
 		if err != nil || len(done.Sessions[0].Events) != want {
 			t.Errorf("%s: %+v, %v", id, done.Sessions, err)

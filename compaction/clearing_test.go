@@ -119,12 +119,11 @@ func TestClearToolResultsWithUnpairedResponse(t *testing.T) {
 	}
 }
 
-// clearing is a configuration that clears and does nothing else.
+// clearing returns a configuration with only the clearing trigger.
 func clearing(after, keep int) compaction.Config {
 	return with(compaction.Config{Enabled: true, ClearAfter: after}, func(c *compaction.Config) { c.Limits().Results = cmp.Or(keep, compaction.DefaultLimits.Results) })
 }
 
-// Old results are cleared when that saves enough, all of them at once.
 func TestPlanClearing(t *testing.T) {
 	const three = "u1 c1(x) r1(x)*100 c1(y) r1(y)*100 c1(z) r1(z)*100"
 	plan(t, []planned{
@@ -140,7 +139,7 @@ func TestPlanClearing(t *testing.T) {
 	})
 }
 
-// A clearing is one group: all of it can be taken back, and its first patch says what it did.
+// A clearing can be reverted as a whole, and its first patch describes it.
 func TestClearingIsOnePass(t *testing.T) {
 	s := newSession(t, "u1 c1(x) r1(x)*100 c1(y) r1(y)*100 c1(z) r1(z)*100")
 	done := s.compact(clearing(1, 1))
@@ -172,7 +171,7 @@ func TestClearingIsOnePass(t *testing.T) {
 	}
 }
 
-// whole makes an event whose result must not be lost.
+// whole returns a session with an event whose result summaries must contain.
 func whole(t *testing.T) *session {
 	s := newSession(t, "u1 c1(x)")
 	e := testlog.EventOf(t, event{"id": "secret", "author": "agent", "invocationId": "inv1", "content": content("user", map[string]any{
@@ -184,7 +183,7 @@ func whole(t *testing.T) *session {
 	return s
 }
 
-// A summarizer is given cleared events as they were logged, also as the context of a later window.
+// A summarizer gets cleared events as they were logged, also as context of a later window.
 func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 	s := whole(t)
 	sum := &scripted{}
@@ -206,7 +205,7 @@ func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 	}
 }
 
-// The same holds behind a summary that a user wrote.
+// The context is in logged form even after a summary that a user wrote.
 func TestShownAgainIsWhatWasLogged(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
@@ -240,8 +239,8 @@ func history(t *testing.T, s *session) string {
 	return ids(events)
 }
 
-// The history shows the originals of cleared events. If a user cut the original, neither the history
-// nor a summarizer has it, although the cleared copy names it.
+// The history has the originals of cleared events. If a user cut the original, neither the history nor a summarizer
+// gets it, although the cleared copy names it.
 func TestClearedResultsForPeople(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
@@ -264,10 +263,10 @@ func TestClearedResultsForPeople(t *testing.T) {
 	}
 }
 
-// An event that claims to be a cleared copy, and is not, counts as it was logged.
+// An event that falsely claims to be a cleared copy counts as an original.
 func TestForgedClearing(t *testing.T) {
 	s := whole(t)
-	s.patch(patch.NewSplice(1, 2).WithState(patch.Keep)) // somebody cut the secret out
+	s.patch(patch.NewSplice(1, 2).WithState(patch.Keep)) // a user cut the secret
 	forged := testlog.EventOf(t, event{"id": "forged", "author": "agent", "invocationId": "inv1", "content": textOf("model", strings.Repeat("abc ", 40)),
 		"customMetadata": map[string]any{"patchlog": map[string]any{"cleared": map[string]any{"as": "forged", "id": "secret", "seq": 3, "tokens": 9}}}})
 	s.add(forged)
@@ -278,7 +277,6 @@ func TestForgedClearing(t *testing.T) {
 	}
 }
 
-// A long invocation is summarised while it runs, in batches, if its size is limited.
 func TestLongInvocation(t *testing.T) {
 	cfg := compaction.Config{Enabled: true, InvocationTokens: 1_000, EventRetentionSize: 2, Summarizer: &scripted{}}
 	s := newSession(t, "u0*500 a0*400 u1*20")
@@ -304,7 +302,7 @@ func TestLongInvocation(t *testing.T) {
 	if v.At(0).ID() != "e0" || v.At(1).ID() != "e1" || v.At(2).ID() != "e2" {
 		t.Errorf("visible is %s", s.visible())
 	}
-	// The coverable events take less than half of the limit.
+	// The events that can be covered have less than half of the limit.
 	cfg.InvocationTokens, cfg.EventRetentionSize = 500, 7
 	tail := "u1*50 a1*50 a1*150 " + strings.Repeat("a1*100 ", 7)
 	if d, err := compaction.Plan(script(t, tail), cfg, run); err != nil || d.Window != nil {
@@ -318,7 +316,7 @@ func TestLongInvocation(t *testing.T) {
 	}
 }
 
-// An event may have very many results: the time for each must not grow with their number.
+// For an event with many results, the time per result must not grow with their number.
 func TestClearingOfManyResults(t *testing.T) {
 	testlog.OneGoroutine(t)
 	const many, perEvent = 50_000, 10_000
@@ -345,7 +343,7 @@ func TestClearingOfManyResults(t *testing.T) {
 	}
 }
 
-// The same holds for results of one event that were cleared one after the other.
+// Summarizers also get the logged form if the results of one event were cleared one after another.
 func TestSummariesAreOfWhatWasLoggedTwiceCleared(t *testing.T) {
 	s := newSession(t, "u1 c1(x,y) r1(x,y)*100 c1(z) r1(z)*100 a1")
 	s.compact(clearing(1, 2))
@@ -363,7 +361,7 @@ func TestSummariesAreOfWhatWasLoggedTwiceCleared(t *testing.T) {
 	}
 }
 
-// A hook can veto a clearing like a summary, and is given the patches.
+// Approve can veto a clearing, and gets its patches.
 func TestClearingCanBeVetoed(t *testing.T) {
 	s := newSession(t, "u1 c1(x) r1(x)*100 c1(y) r1(y)*100")
 	no := errors.New("no")

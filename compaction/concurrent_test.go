@@ -19,12 +19,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// told is a slow summarizer whose answers name the request, and which remembers which
-// events each request showed.
+// told is a slow summarizer whose answers identify the request. It records which events each request contained.
 type told struct {
 	mu    sync.Mutex
-	shown map[string][]string // ids of events, by answer
-	slow  time.Duration       // at most
+	shown map[string][]string // event ids by answer
+	slow  time.Duration       // maximum delay
 }
 
 func (s *told) Summarize(_ context.Context, r compaction.Request) (compaction.Response, error) {
@@ -43,8 +42,8 @@ func (s *told) Summarize(_ context.Context, r compaction.Request) (compaction.Re
 	return says(text), nil
 }
 
-// judgeLog reads the raw log from its start and holds each patch of the compactor
-// against what its summarizers were shown. It returns how many there are.
+// judgeLog compares each of the compactor's patches in the raw log with the requests to the summarizer. It returns the
+// number of these patches.
 func judgeLog(t *testing.T, st *store.Store, k store.Key, by *told) (patches int) {
 	t.Helper()
 	v := fold.New("", nil)
@@ -60,12 +59,12 @@ func judgeLog(t *testing.T, st *store.Store, k store.Key, by *told) (patches int
 				covered[v.At(i).ID()] = v.At(i)
 			}
 			for _, s := range r.Patch.NewEvents() {
-				text, _, _ := strings.Cut(testlog.FirstText(s), "\nAlso:") // to a short answer to a large window
+				text, _, _ := strings.Cut(testlog.FirstText(s), "\nAlso:") // appended to a short answer to a large window
 				if saw, asked := by.shown[text]; asked {
 					shown = append(shown, saw...)
 					continue
 				}
-				for _, id := range gone { // or it says them word for word
+				for _, id := range gone { // or the summary quotes the event
 					if strings.Contains(text, strings.TrimSpace(testlog.FirstText(covered[id]))) {
 						shown = append(shown, id)
 					}
@@ -83,8 +82,8 @@ func judgeLog(t *testing.T, st *store.Store, k store.Key, by *told) (patches int
 	return patches
 }
 
-// Appenders, patchers by hand and compactors on one session. The appenders go on, slowly, until summaries,
-// conflicts and patches by hand have all occurred.
+// Appenders, patches by hand and compactors share one session. The appenders continue slowly until summaries, conflicts
+// and patches by hand have all occurred.
 func TestConcurrentOnOneSession(t *testing.T) {
 	rounds := 2000
 	if testing.Short() {

@@ -32,7 +32,7 @@ func TestDefaultConfig(t *testing.T) {
 
 func TestConfigValidate(t *testing.T) {
 	for _, row := range []struct {
-		field  string // at fault; "" is none
+		field  string // name of the invalid field, or ""
 		change func(*compaction.Config)
 	}{
 		{"", func(c *compaction.Config) { c.PromptTemplate = "" }},
@@ -44,11 +44,11 @@ func TestConfigValidate(t *testing.T) {
 		{"InvocationTokens", func(c *compaction.Config) { c.InvocationTokens = -1 }},
 		{"ClearAfter", func(c *compaction.Config) { c.ClearAfter = -1 }},
 		{"RetainInvocations", func(c *compaction.Config) { c.RetainInvocations = -1 }},
-		{"Enabled", func(c *compaction.Config) { c.Enabled = false }}, // with triggers
+		{"Enabled", func(c *compaction.Config) { c.Enabled = false }}, // triggers are set
 		{"Summarizer", func(c *compaction.Config) { c.Summarizer = (*scripted)(nil) }},
 		{"Summarizer", func(c *compaction.Config) { c.Summarizer = compaction.SummarizerFunc(nil) }},
 
-		// One field switches a trigger on, and off.
+		// One field switches a trigger on or off.
 		{"", func(c *compaction.Config) { *c = compaction.Config{Enabled: true, CompactionInterval: 1} }},
 		{"", func(c *compaction.Config) { *c = compaction.Config{Enabled: true, TokenThreshold: 1} }},
 		{"", func(c *compaction.Config) { *c = compaction.Config{Enabled: true, InvocationTokens: 1} }},
@@ -92,7 +92,7 @@ func TestLargestLimits(t *testing.T) {
 	s.want("S1:user")
 }
 
-// TestNil checks that each function refuses a nil argument at once, with an error that names it.
+// Each function refuses a nil argument with an error that names the argument.
 func TestNil(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -109,8 +109,7 @@ func TestNil(t *testing.T) {
 	}
 }
 
-// TestNoEvent checks that nil among events is as none, where no error can say so, and
-// that the zero view is an empty session's.
+// Functions without an error result ignore nil events and treat the zero view as an empty session.
 func TestNoEvent(t *testing.T) {
 	e := testlog.Must(patch.ParseEvent([]byte(`{"author":"user","content":{"parts":[{"text":"x"}]}}`)))(t)
 	events := []*patch.Event{nil, e, nil}

@@ -17,7 +17,7 @@ import (
 
 var exampleKey = store.Key{App: "shop", User: "ann", Session: "1"}
 
-// exampleStore holds a session of three invocations: question and answer each.
+// exampleStore returns a store with a session of three invocations, each with a question and an answer.
 func exampleStore() *store.Store {
 	db, err := store.OpenMemory(store.Options{})
 	if err != nil {
@@ -48,7 +48,7 @@ func exampleStore() *store.Store {
 	return db
 }
 
-// clerk is a summarizer in place of a model.
+// clerk is a summarizer that needs no model.
 var clerk = compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 	text := fmt.Sprintf("Ann misses order 4711. (%d events)", len(r.Events))
 	return compaction.Response{Text: text}, nil
@@ -114,7 +114,7 @@ func ExampleCompactor_Compact() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// inv3 is running: what it was asked stays.
+	// inv3 is running, so its question stays.
 	if _, err := c.Compact(context.Background(), exampleKey, compaction.Run{Invocation: "inv3"}); err != nil {
 		log.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func ExampleCompactor_Compact() {
 	// clerk: It has been taken care of: and refund me
 }
 
-// A summary is seen before it is logged, and can be refused.
+// Approve receives each summary before it is logged, and can refuse it.
 func ExampleOptions_approve() {
 	db := exampleStore()
 	defer db.Close()
@@ -168,7 +168,7 @@ func ExampleWorker() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	w.Notify(exampleKey) // after each invocation; it does not wait
+	w.Notify(exampleKey) // after each invocation; returns at once
 	if err := w.Close(context.Background()); err != nil {
 		log.Fatal(err)
 	}

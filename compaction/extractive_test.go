@@ -40,7 +40,7 @@ func extResult(invocation, id, name string, response map[string]any) *patch.Even
 
 func extSummary(text string) *patch.Event { return testlog.Summary("model", text) }
 
-// extract returns what an Extractive says; "" if it declines.
+// extract returns the summary by Extractive, or "" if it declines.
 func extract(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -61,7 +61,7 @@ func extract(t interface {
 
 type object = map[string]any
 
-// What is said of small sessions, with room enough and without.
+// Summaries of small sessions, with enough room and with too little.
 func TestExtractive(t *testing.T) {
 	booking := []*patch.Event{
 		extUser("1", "Hello, I am Ada Lovelace. Please move my booking HAT136-77 of 2024-05-20 to the next day, and write to ada@example.com."),
@@ -233,7 +233,7 @@ Turns:
 	}
 }
 
-// What is there for context alone is not told again.
+// Extractive does not repeat the events that are only context.
 func TestExtractiveBefore(t *testing.T) {
 	req := compaction.Request{
 		Before:    []*patch.Event{extSummary("- User: secret one"), extUser("0", "secret two")},
@@ -254,8 +254,8 @@ func TestExtractiveDone(t *testing.T) {
 	}
 }
 
-// Whatever the events hold: within the budget, the same again, valid text, and no more
-// lines than invocations.
+// For random events, a summary is within the budget, deterministic and valid text, and has at most one line per
+// invocation.
 func TestExtractiveProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(
@@ -314,7 +314,7 @@ func TestExtractiveProperties(t *testing.T) {
 	})
 }
 
-// Words with digits in them come back whole or not at all.
+// Words with digits are either complete or missing.
 func TestExtractiveCutsNoID(t *testing.T) {
 	find := regexp.MustCompile(`[A-Z]*-?\d[-\d]*`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -355,10 +355,10 @@ func TestExtractiveCutsNoID(t *testing.T) {
 	})
 }
 
-// timesRE is what an Extractive counts itself.
+// timesRE matches the counts that Extractive adds.
 var timesRE = regexp.MustCompile(`×\d+|\(last of \d+\)`)
 
-// Content of a shape of its own is no reason to fail.
+// Content of unusual form does not make Extractive fail.
 func TestExtractiveOddContent(t *testing.T) {
 	for _, content := range []string{
 		`null`, `{}`, `{"parts":[]}`, `{"parts":[{}]}`, `{"parts":[{"text":""}]}`, `{"parts":[{"text":"   "}]}`,
@@ -419,7 +419,7 @@ func ExampleExtractive() {
 	//   Agent: It was sent yesterday.
 }
 
-// A merge is made from the events, so that the first message and the last are there at any size.
+// A merge summarises the events again, so it contains the first and the last message at any size.
 func TestMergeIsMadeFromTheEvents(t *testing.T) {
 	const first = "Good morning, my name is Ada Lovelace and I have a question about order 4711, which I placed last week."
 	var raw []*patch.Event

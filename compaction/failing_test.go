@@ -23,20 +23,20 @@ import (
 
 var errModel = errors.New("model is away")
 
-// misbehaviour is what a summarizer may do instead of answering.
+// misbehaviour is a way in which a summarizer fails.
 type misbehaviour struct {
 	name      string
 	summarize compaction.SummarizerFunc
-	want      error  // what the error matches; nil: there is none
-	says      string // what its text holds
+	want      error  // the error to match, or nil for none
+	says      string // part of the error text
 }
 
-// answers is a summarizer that gives a text, whatever it is asked.
+// answers returns a summarizer that always returns text.
 func answers(text string) compaction.SummarizerFunc {
 	return func(context.Context, compaction.Request) (compaction.Response, error) { return says(text), nil }
 }
 
-// refuses is a summarizer that finds its model's answer of no use, and says why.
+// refuses returns a summarizer that refuses its model's answer with a reason.
 func refuses(why string) compaction.SummarizerFunc {
 	return func(context.Context, compaction.Request) (compaction.Response, error) {
 		return compaction.Response{Model: "m"}, fmt.Errorf("%w: %s", compaction.ErrRefusedAnswer, why)
@@ -55,7 +55,7 @@ func stoppedShort(context.Context, compaction.Request) (compaction.Response, err
 	return compaction.Response{FinishReason: "MAX_TOKENS"}, nil
 }
 
-// misbehaviours are to be played in a bubble of synctest: one of them sleeps for an hour.
+// misbehaviours must run in a synctest bubble, because one sleeps for an hour.
 func misbehaviours() []misbehaviour {
 	refused := compaction.ErrRefusedAnswer
 	return []misbehaviour{
@@ -102,15 +102,15 @@ func misbehaviours() []misbehaviour {
 	}
 }
 
-// sessionText is all there is of a session.
+// sessionText returns a session's complete content.
 func sessionText(t testing.TB, s *session) string {
 	var b bytes.Buffer
 	testlog.NoError(t, s.store.Export(t.Context(), key, &b, store.ExportOptions{}))
 	return b.String() + s.visible() + s.state()
 }
 
-// Whatever a summarizer does, the session is as it was, one line is logged, and the
-// number of calls stays small while the session grows.
+// When a summarizer fails in any way, the session does not change, one line is logged, and the number of calls stays
+// small while the session grows.
 func TestFailingSummarizers(t *testing.T) {
 	for _, m := range misbehaviours() {
 		run := func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestFailingSummarizers(t *testing.T) {
 					t.Fatalf("after %d more events something was written: %v", i, done)
 				}
 			}
-			// At the doubling distances 1, 2, 4 … 64 in 100 more records: six more.
+			// At distances of 1, 2, 4 … 64 records, 100 more records cause six more calls.
 			if n := calls.Load(); n < 3 || n > 8 {
 				t.Errorf("%d calls for 100 more events", n)
 			}
@@ -173,8 +173,7 @@ func TestFailingSummarizers(t *testing.T) {
 	}
 }
 
-// Who is claimed by another is left alone, and who is not is let go when the pass has ended,
-// however it ends.
+// A session that another compactor claims is not compacted. A claim is released when the pass ends in any way.
 func TestClaim(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -213,7 +212,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// A summarizer that changes what it is given changes nothing else.
+// A summarizer that modifies its input affects nothing else.
 func TestSummarizerChangesItsInput(t *testing.T) {
 	s := newSession(t, "u1*20 c1(x)*20 r1(x)*20 d1 u2*20 a2*20 u3*20 a3*20")
 	vandal := compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
@@ -257,7 +256,7 @@ func TestSummarizerChangesItsInput(t *testing.T) {
 	}
 }
 
-// Text that is not Unicode is repaired, and control characters are left out.
+// In an answer, invalid UTF-8 is repaired and control characters are removed.
 func TestAnswerIsRepaired(t *testing.T) {
 	s := newSession(t, "u1*50 a1*50 u2*50 a2*50")
 	s.compact(every(2, 0, answers(" to\xffld\x00\nmore\x1b ")))
@@ -267,8 +266,8 @@ func TestAnswerIsRepaired(t *testing.T) {
 	}
 }
 
-// When calls that were given up do not return, no more are made, whatever the session;
-// once they have, it goes on.
+// While abandoned calls have not returned, no session causes more calls. After they have returned, calls are made
+// again.
 func TestSummarizerBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -304,7 +303,7 @@ func TestSummarizerBusy(t *testing.T) {
 	})
 }
 
-// A summarizer that hangs for good does not keep the fallback from being asked.
+// If a summarizer never returns, the fallback is still called.
 func TestFallbackOfOneThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -328,7 +327,7 @@ func TestFallbackOfOneThatHangs(t *testing.T) {
 	})
 }
 
-// A session that is deleted and created again does not wait for what the old one owed.
+// A recreated session does not inherit the backoff of the deleted session.
 func TestBackoffEndsWithTheSession(t *testing.T) {
 	s := newSession(t, strings.Repeat("u1*20 a1*20 u2*20 a2*20 ", 50))
 	sum := &scripted{reply: func(compaction.Request) (compaction.Response, error) { return compaction.Response{}, errModel }}
@@ -363,8 +362,7 @@ func TestWhoseTimeWasOver(t *testing.T) {
 	})
 }
 
-// After each failure in a row a session has to grow by twice as many records as before,
-// and by 64 at most, until it is tried again.
+// After each failure in a row, the number of records before a retry doubles, up to 64.
 func TestBackoffDoublesUpTo64(t *testing.T) {
 	s := newSession(t, "u1*200 a1*200 u2*200 a2*200")
 	var tried []uint64
@@ -385,9 +383,8 @@ func TestBackoffDoublesUpTo64(t *testing.T) {
 	}
 }
 
-// Once the prompt is a fifth over its threshold, the fallback writes the summary that the
-// summarizer does not, and this is reported. The summarizer backs off meanwhile, and has the
-// first try again later.
+// Once the prompt is a fifth over its threshold, the fallback replaces a failing summarizer, and the attempt reports
+// the failure. Later the summarizer is tried first again.
 func TestFallback(t *testing.T) {
 	broken := true
 	asked := 0
@@ -432,8 +429,8 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// A window for which neither answer can be used is skipped until the session has grown by 64
-// records, while those behind it are summarised.
+// A window for which both answers were refused is skipped until the session has grown by 64 records. Later windows are
+// summarised meanwhile.
 func TestSkippedUntilGrownBy64(t *testing.T) {
 	s := newSession(t, "u1*200 a1*200 u2*200 a2*200")
 	var tried []uint64
@@ -463,7 +460,7 @@ func TestSkippedUntilGrownBy64(t *testing.T) {
 	}
 }
 
-// Stats counts all passes that a compactor has written. The caller owns the map.
+// Stats counts all passes of a compactor. The caller may modify the returned map.
 func TestStatsAddUp(t *testing.T) {
 	s := newSession(t, "u1*200 a1*200 u2*200 a2*200")
 	c := s.compactor(every(2, 0, &scripted{}))
@@ -482,8 +479,8 @@ func TestStatsAddUp(t *testing.T) {
 	}
 }
 
-// Where the summarizer fails, events of few tokens are quoted only if that is shorter. Otherwise the
-// fallback writes the summary.
+// If the summarizer fails, events with few tokens are quoted only if the quote is shorter. Otherwise the fallback
+// writes the summary.
 func TestQuotesAreShorter(t *testing.T) {
 	for _, c := range []struct {
 		words  string
@@ -503,7 +500,7 @@ func TestQuotesAreShorter(t *testing.T) {
 	}
 }
 
-// A window of so little that no answer can be used does not keep the others waiting.
+// A window that is too small for any answer does not block others.
 func TestSmallWindowIsPassedOver(t *testing.T) {
 	s := newSession(t, "u1*1 u2*50 a2*50 u3*50 a3*50")
 	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {

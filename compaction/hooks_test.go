@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A summarizer is told the focus of the call, in one line and not without end.
+// A summarizer gets the focus on one line and limited in length.
 func TestFocus(t *testing.T) {
 	for _, row := range []struct{ focus, want string }{
 		{"", ""},
@@ -50,8 +50,7 @@ func preparing(t *testing.T, s *session, cfg compaction.Config, prepare func(con
 	return c
 }
 
-// What must be kept stands in the summary, whatever the summarizer says, in the room that the
-// summary has.
+// The summary ends with the text that Prepare returns, within the size limit.
 func TestPrepareKeeps(t *testing.T) {
 	for _, row := range []struct{ name, keep, want string }{
 		{"nothing", " ", "told"},
@@ -63,7 +62,7 @@ func TestPrepareKeeps(t *testing.T) {
 		var asked []compaction.PrepareRequest[store.Key]
 		c := preparing(t, s, every(1, 0, sum), func(_ context.Context, p compaction.PrepareRequest[store.Key]) (string, error) {
 			asked = append(asked, p)
-			clear(p.Events) // they are its own
+			clear(p.Events) // the slice belongs to the callee
 			return row.keep, nil
 		})
 		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
@@ -81,7 +80,7 @@ func TestPrepareKeeps(t *testing.T) {
 	}
 }
 
-// It can be against it; a summarizer is not asked then. One that panics or hangs does no harm.
+// If Prepare returns an error, the summarizer is not called. A Prepare that panics or hangs only fails the pass.
 func TestPrepareVetoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		no := errors.New("no")
@@ -110,7 +109,7 @@ func TestPrepareVetoes(t *testing.T) {
 	})
 }
 
-// Who is asked sees what is logged then, and what that stands for.
+// Approve gets the patches that are logged and the events that they cover.
 func TestApprove(t *testing.T) {
 	s := newSession(t, "u1*60 A/c1(x) A/r1(x)*60 d1 a1*60 u2*60 a2*60")
 	var asked []compaction.ApproveRequest[store.Key]
@@ -151,7 +150,7 @@ func TestApprove(t *testing.T) {
 	}
 }
 
-// A veto leaves the session as it is, and is not asked for again at once.
+// A veto leaves the session unchanged, and Approve is not called again at once.
 func TestVeto(t *testing.T) {
 	s := newSession(t, "u1*60 a1*60 u2*60 a2*60")
 	secret := errors.New("it names a secret")
@@ -203,7 +202,7 @@ func TestVeto(t *testing.T) {
 	if asked < 3 || asked > 8 || len(fallback.requests) > 0 {
 		t.Errorf("asked %d times in 100 more records; the fallback %d times", asked, len(fallback.requests))
 	}
-	// Who asks for it is not made to wait.
+	// Force ignores the backoff.
 	before = sessionText(t, s)
 	if _, err := c.Compact(t.Context(), key, compaction.Run{Force: true}); !errors.Is(err, compaction.ErrVetoed) || sessionText(t, s) != before {
 		t.Errorf("asked for again: %v", err)
@@ -214,7 +213,7 @@ func TestVeto(t *testing.T) {
 	}
 }
 
-// A compaction whose Approve hook never returns ends at the timeout. Once four such hooks hang, a compaction fails
+// A compaction whose Approve hook never returns ends at the timeout. Once four such calls hang, a compaction fails
 // without another call.
 func TestApprovalThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// What is remembered of failures has a bound, past which all is forgotten.
+// The number of backoffs is limited. Beyond the limit, all are discarded.
 func TestBackoffIsForgotten(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := fold.New("creation", nil)
@@ -34,7 +34,7 @@ func TestBackoffIsForgotten(t *testing.T) {
 	}
 }
 
-// Every default is filled in, and nothing that was set is changed.
+// Every default is set, and values that are set do not change.
 func TestDefaults(t *testing.T) {
 	got := Config{}.withDefaults()
 	if got.EventRetentionSize != 10 || got.limits != defaultLimits ||
@@ -57,8 +57,8 @@ func viewOf(t *testing.T, texts ...string) fold.View {
 	return v
 }
 
-// A success of the summarizer's ends the backoff, while windows that are skipped stay so. One of
-// the fallback's does not: the summarizer has failed.
+// A success of the summarizer ends the backoff, but windows that are skipped stay skipped. A success of the fallback
+// does not end the backoff.
 func TestSuccessForgetsFailures(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)
@@ -91,7 +91,7 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	}
 }
 
-// A window that is vetoed again and again does not hold up the others.
+// A window that is vetoed repeatedly does not block others.
 func TestVetoedWindowsAreSkipped(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)

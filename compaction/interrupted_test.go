@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// callLog is a view of events, of which each line has the id, the parts of its content, and further fields.
+// callLog returns a view of events. Each line has an event's id, the parts of its content, and other fields.
 func callLog(t *testing.T, lines ...string) fold.View {
 	t.Helper()
 	v := fold.New("", nil)
@@ -33,7 +33,7 @@ func result(id string) string {
 	return fmt.Sprintf(`{"functionResponse":{"id":%q,"name":"f","response":{}}}`, id)
 }
 
-// shownCalls are the ids of a view's events, with the calls and the responses in each; an event that was put in is new.
+// shownCalls describes a view by the ids of its events, each with its calls and responses. An inserted event is "new".
 func shownCalls(v fold.View) string {
 	var out []string
 	for _, e := range v.Events() {
@@ -49,7 +49,7 @@ func shownCalls(v fold.View) string {
 	return strings.Join(out, " ")
 }
 
-// Calls that nothing will answer get answers beside them, and others do not; late results take the place of these.
+// Only calls that nothing will answer get inserted answers. Late results replace these answers.
 func TestCloseCalls(t *testing.T) {
 	v := callLog(t,
 		"a "+call("1")+","+call("2"),

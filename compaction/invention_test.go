@@ -17,7 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// told is a session of a few turns about an order, and what a summary may say of it.
+// orderSession returns a session with a few turns about an order.
 func orderSession(t testing.TB) *session {
 	s := newSession(t, "")
 	s.say("user", "i1", "I am Ada Lovelace, ada@math.example. Where is my order ORDER-4711? I paid 105.00 and 45.50 EUR on 2024-05-20."+strings.Repeat(" Please tell me all of it.", 30))
@@ -43,7 +43,7 @@ const (
 	slipping = "Ada asked for order_4711 of May 20, tracked as TR-88-1234569, see /orders/4712/label.pdf."
 )
 
-// answering is a summarizer with one answer after another, the last one again and again.
+// answering returns a summarizer that returns the texts in turn and repeats the last one.
 func answering(texts ...string) *scripted {
 	n := 0
 	s := &scripted{}
@@ -93,7 +93,7 @@ func TestVerified(t *testing.T) {
 			}
 			w := done[0]
 			got := testlog.FirstText(s.view().At(0))
-			if c.says == "" { // the fallback does not wait
+			if c.says == "" { // the fallback is called at once
 				if !w.UsedFallback || !strings.Contains(got, "ORDER-4711") {
 					t.Errorf("says %q", got)
 				}
@@ -115,7 +115,7 @@ func TestVerified(t *testing.T) {
 	}
 }
 
-// The second time a summarizer is told what it invented, and no more of it than is good.
+// In the second request, the summarizer gets a limited list of the identifiers that it invented.
 func TestVerifiedTells(t *testing.T) {
 	s := orderSession(t)
 	var many strings.Builder
@@ -125,7 +125,7 @@ func TestVerifiedTells(t *testing.T) {
 	}
 	sum := answering(many.String(), truthful)
 	changed := sum.reply
-	sum.reply = func(r compaction.Request) (compaction.Response, error) { // what it was given is its own
+	sum.reply = func(r compaction.Request) (compaction.Response, error) { // the request belongs to the summarizer
 		clear(r.Events)
 		clear(r.Before)
 		clear(r.Invented)
@@ -147,7 +147,7 @@ func TestVerifiedTells(t *testing.T) {
 	}
 }
 
-// What is shown for context may be cited, and what an earlier answer invented may not.
+// An answer may contain identifiers from the context, but not from an earlier refused answer.
 func TestVerifiedAgainstWhatWasShown(t *testing.T) {
 	s := orderSession(t)
 	s.compact(every(2, 0, answering(truthful)))
@@ -171,7 +171,7 @@ func invention(err error) int {
 	return 0
 }
 
-// One that invents again and again is replaced by the fallback, which may not invent either.
+// A summarizer that invents again is replaced by the fallback. The fallback's answer is verified too.
 func TestVerifiedFallback(t *testing.T) {
 	for _, c := range []struct {
 		fallback compaction.Summarizer
@@ -193,7 +193,7 @@ func TestVerifiedFallback(t *testing.T) {
 			visible = append(visible, e)
 		}
 		if by, ok := c.fallback.(*scripted); ok && (by.calls() < 2 || len(by.requests[0].Invented) > 0 || len(by.requests[1].Invented) == 0) {
-			t.Errorf("the fallback was asked %d times: first about %q", by.calls(), by.requests[0].Invented) // it has not invented yet
+			t.Errorf("the fallback was asked %d times: first about %q", by.calls(), by.requests[0].Invented) // nothing is invented yet
 		}
 		if raw := visible[0].ID() == "e0"; raw == c.wrote || sum.calls() < 2 || strings.Contains(identifiers.Text(visible...), "ORDER-4712") {
 			t.Errorf("fallback %T: after %d calls: %s", c.fallback, sum.calls(), s.visible())
@@ -201,7 +201,7 @@ func TestVerifiedFallback(t *testing.T) {
 	}
 }
 
-// Of very little, the events themselves are told where an answer invents.
+// If an answer invents identifiers and the events are short, the events are quoted.
 func TestVerifiedOfLittle(t *testing.T) {
 	s := newSession(t, "")
 	s.say("user", "i1", "My order is ORDER-4711, and I should like to know when it comes, if you please, for I am in a hurry and cannot wait. Nor can my sister, who comes tomorrow with all of her friends and wants to see it.")
@@ -213,7 +213,7 @@ func TestVerifiedOfLittle(t *testing.T) {
 	}
 }
 
-// A merge is verified against the events behind the summaries.
+// A merge is verified against the events that its summaries cover.
 func TestVerifiedMerged(t *testing.T) {
 	for _, c := range []struct {
 		merged string
@@ -241,7 +241,7 @@ func TestVerifiedMerged(t *testing.T) {
 	}
 }
 
-// What a summary lost is told of the raw events behind it, through summaries of summaries.
+// Losses compares a summary with its raw events, even through other summaries.
 func TestLosses(t *testing.T) {
 	s := orderSession(t)
 	s.say("user", "i3", "Is ada@math.example still my address, TR-88-1234567?")
@@ -309,8 +309,8 @@ func ExampleLosses() {
 	// Output: gone [ada@math.example ORDER-4711] invented [ORDER-4712]
 }
 
-// What an answer by a model lacks of limits, rows and identifiers is appended; to one that is far too short, all that
-// the offline summarizer says. To its own answers nothing is.
+// Rules, rows and identifiers that a model's answer lacks are appended. If the answer is far too short, the whole
+// offline summary is appended. Nothing is appended to an offline summary.
 func TestAlso(t *testing.T) {
 	for _, c := range []struct {
 		answer string

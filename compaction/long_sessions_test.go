@@ -15,8 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Agents that would let the visible log grow if a lone short event could keep the
-// triggers waiting.
+// In these sessions, the visible log would grow if a single short event could block the triggers.
 func TestLoneTinyEvents(t *testing.T) {
 	testlog.OneGoroutine(t)
 	both := with(compaction.DefaultConfig(), func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = 4_000, 6 })
@@ -25,8 +24,8 @@ func TestLoneTinyEvents(t *testing.T) {
 		turns         int
 		cfg           compaction.Config
 		turn          func(i int) string
-		events        int // visible at any time, at most
-		open          int // calls, at most
+		events        int // maximum number of visible events
+		open          int // maximum number of open calls
 		callsPerTurn  float64
 		mostSummaries int
 	}{
@@ -51,7 +50,7 @@ func TestLoneTinyEvents(t *testing.T) {
 			t.Run(row.name+", answers "+summarizer, func(t *testing.T) {
 				s := newSession(t, "")
 				sum := &scripted{}
-				if summarizer == "long" { // as a model's are to very little
+				if summarizer == "long" { // a model's answer to a small window
 					sum.reply = func(r compaction.Request) (compaction.Response, error) {
 						return says(strings.Repeat("z", 4*max(20, r.AimTokens*3/4))), nil
 					}
@@ -83,12 +82,12 @@ func TestLoneTinyEvents(t *testing.T) {
 	}
 }
 
-// The visible log of parallel branches stays as long as it is, however many turns there are.
+// With parallel branches, the visible log does not grow with the number of turns.
 func TestParallelBranchesStayBounded(t *testing.T) {
 	testlog.OneGoroutine(t)
 	s := newSession(t, "")
 	c := s.compactor(compaction.DefaultConfig())
-	most := map[bool]int{} // visible events, in the first quarter and later
+	most := map[bool]int{} // maximum number of visible events, in the first quarter and later
 	turns := 2_000
 	if testing.Short() {
 		turns = 400
@@ -99,13 +98,13 @@ func TestParallelBranchesStayBounded(t *testing.T) {
 		later := i >= turns/4
 		most[later] = max(most[later], s.view().Len())
 	}
-	// Three pairs have one summary of each level more, and K-1 of the lower ones.
+	// Each of three branch pairs adds one more level, with K-1 summaries on each lower level.
 	if grown := most[true] - most[false]; grown > 3*2*3 || most[true] > 100 {
 		t.Errorf("at most %d events were visible in the first quarter, %d later", most[false], most[true])
 	}
 }
 
-// What a model calls itself is noted as far as it is text.
+// The name of a model is cleaned before it is recorded.
 func TestModelThatIsNoText(t *testing.T) {
 	s := newSession(t, "u1*50 a1*50")
 	reply := says("told")
@@ -116,9 +115,8 @@ func TestModelThatIsNoText(t *testing.T) {
 	}
 }
 
-// What is told in the first ten turns of a session of 2,000 stands in the visible log at the
-// end, with summaries merged many times over: a name, an id, a date, an amount, a path, a ban,
-// a preference and an open question.
+// Facts from the first ten turns of a session of 2,000 turns are visible at the end, after many merges: a name, an id,
+// a date, an amount, a path, a ban, a preference and an open question.
 func TestEightFactsOfTheFirstTurns(t *testing.T) {
 	invocations := 2_000
 	if testing.Short() {
@@ -194,9 +192,8 @@ func TestEightFactsOfTheFirstTurns(t *testing.T) {
 	t.Logf("%d invocations: at most %d events visible, %d tokens at the end; turn 1 in %d passes of %d windows", invocations, most, tokens, first.Passes, windows)
 }
 
-// live appends a session's events one by one. It compacts after each invocation, and,
-// if during, also after each event, as a running agent would. It returns how many tokens the events
-// take, and the visible ones at the end.
+// live appends a session's events one by one and compacts after each invocation. If during is set, it also compacts
+// after each event, like a running agent. It returns the tokens of all events, and of the visible ones at the end.
 func live(t *testing.T, events []*patch.Event, cfg compaction.Config, during bool) (raw, visible int) {
 	t.Helper()
 	s := newSession(t, "")
@@ -222,8 +219,7 @@ func live(t *testing.T, events []*patch.Event, cfg compaction.Config, during boo
 	return raw, visible
 }
 
-// On recorded sessions, compacted as they grow, the offline summarizer writes nothing that no event has,
-// and long sessions become short.
+// Recorded sessions are compacted as they grow. The offline summarizer invents nothing, and long sessions become short.
 func TestRecordedSessions(t *testing.T) {
 	testlog.OneGoroutine(t)
 	for _, set := range recorded.Sets(t) {
@@ -252,7 +248,7 @@ func TestRecordedSessions(t *testing.T) {
 					return resp, err
 				})
 				raw, visible := live(t, events, cfg, cfg.CompactionInterval == 0)
-				if len(invocations) >= 10 && cfg.CompactionInterval == 2 && visible > max(raw*35/100, 800) { // a short one keeps the floor of the user's words
+				if len(invocations) >= 10 && cfg.CompactionInterval == 2 && visible > max(raw*35/100, 800) { // a short session keeps the user's words
 					t.Errorf("%s: %d of %d tokens are visible", name, visible, raw)
 				}
 			}

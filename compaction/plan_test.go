@@ -11,8 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Each row is a log, what triggers, and the window that is taken, as visible indices.
-// The words of the logs are explained at word.
+// Each row has a log, a trigger, and the planned window as visible indices. The words of logs are explained at word.
 func TestWindows(t *testing.T) {
 	interval := func(n int) compaction.Config { return every(n, 0, nil) }
 	both := func(n, threshold, retain int) compaction.Config {
@@ -117,7 +116,7 @@ func TestWindows(t *testing.T) {
 		{"runs of a branch are one", "A@1/u1 A@2/u2", interval(2), none, "interval 0-1", ""},
 		{"a branch with state alone gets no summary", "A/d1 u1 A/d2 u2", interval(2), none, "interval 0-3", ""},
 
-		// Records of foreign logs.
+		// ADK's records.
 		{"a record whose text no model sees stays", "u1 C u2", interval(2), none, "interval 0-0", ""},
 		{"and is not merged", "S S S C", interval(9), none, "none", ""},
 
@@ -136,21 +135,21 @@ func TestWindows(t *testing.T) {
 		{"under token pressure, two of unlike level", "S2 S u9*50", byTokens(60, 1), none, "tokens 0-1 merged", ""},
 		{"nothing is left to merge", "S u9*90", byTokens(60, 1), none, "none", ""},
 
-		// What a model's API refuses.
+		// Removals that a model's API would refuse.
 		{"removing changes of state must not let a call come first", "d1 d2 c3(x) r3(x)", interval(2), live("inv3"), "none", ""},
 	})
 }
 
-// planned is a plan in words: a log, what is asked, the window that is taken, and what the reason says.
+// planned is a test case of a plan: a log, a configuration, and the expected window and reason.
 type planned struct {
 	name, log string
 	cfg       compaction.Config
 	run       compaction.Run
-	want      string // as decided writes it
+	want      string // in the form of decided
 	says      string
 }
 
-// plan plans each row, twice.
+// plan checks each row twice, since Plan is deterministic.
 func plan(t *testing.T, rows []planned) {
 	t.Helper()
 	for _, row := range rows {
@@ -165,8 +164,8 @@ func plan(t *testing.T, rows []planned) {
 	}
 }
 
-// A call of the newest invocation stays, also if what asks the user about it is old: a patch
-// that hides it is refused.
+// A call of the newest invocation stays even if the request to the user about it is old, because a patch that hides the
+// call is refused.
 func TestCallOfTheNewestInvocationThatIsAskedAbout(t *testing.T) {
 	s := newSession(t, "")
 	call := func(id, name string, args map[string]any) map[string]any {
@@ -220,10 +219,10 @@ func TestPromptSize(t *testing.T) {
 	}
 }
 
-// A merge under token pressure has to bring the prompt under the threshold, or save a
-// sixteenth of it. What it saves is what the longest answer that is accepted leaves.
+// A forced merge must bring the prompt under the threshold or save a sixteenth of the threshold. The savings are
+// computed with the longest answer that is accepted.
 func TestForcedMergeIsWorthItsCall(t *testing.T) {
-	many := strings.Repeat("S ", 13) // 260 tokens, of which a quarter is saved
+	many := strings.Repeat("S ", 13) // 260 tokens; merging saves a quarter
 	const none, merges = "nothing to do: the prompt takes", "only summaries are left to merge"
 	tokens := func(name, log string, threshold int, want, says string) planned {
 		cfg := with(compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: 1}, func(c *compaction.Config) { c.Limits().Summaries = 20 })
@@ -241,8 +240,8 @@ func TestForcedMergeIsWorthItsCall(t *testing.T) {
 	})
 }
 
-// Of the summaries that could be merged, those of the lowest level in all branches go
-// first, and two of one level before two of lower ones.
+// A forced merge takes the lowest level in all branches. It prefers two summaries of one level to two of different,
+// lower levels.
 func TestTheLowestLevelIsMergedFirst(t *testing.T) {
 	tiers := with(every(9, 0, nil), func(c *compaction.Config) { c.Limits().Summaries = 2 })
 	forced := compaction.Config{Enabled: true, TokenThreshold: 160, EventRetentionSize: 1}
@@ -255,7 +254,7 @@ func TestTheLowestLevelIsMergedFirst(t *testing.T) {
 	})
 }
 
-// A window names each invocation of its raw events once, in the order in which they begin.
+// A window lists each invocation of its raw events once, in order of their beginning.
 func TestInvocationsOfAWindow(t *testing.T) {
 	cfg := compaction.Config{Enabled: true, CompactionInterval: 2}
 	d := testlog.Must(compaction.Plan(script(t, "u1 u2 a1 a2 u3 a1 a3 u2"), cfg, compaction.Run{}))(t)
@@ -264,7 +263,7 @@ func TestInvocationsOfAWindow(t *testing.T) {
 	}
 }
 
-// What the token trigger takes has to be a sixteenth of the threshold.
+// The token trigger's window must have a sixteenth of the threshold.
 func TestTokenTriggerIsWorthItsCall(t *testing.T) {
 	tokens := func(log string, threshold int, want, says string) planned {
 		return planned{says, log, compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: 2}, compaction.Run{}, want, says}
@@ -278,18 +277,18 @@ func TestTokenTriggerIsWorthItsCall(t *testing.T) {
 	})
 }
 
-// paid is a summarizer whose calls cost something.
+// paid is a summarizer whose calls cost money.
 type paid struct{ *scripted }
 
 func (paid) Price() (read, written float64) { return 1, 5 }
 
-// A pass is made when it pays. One that hardly costs anything always is, and so is one that a
-// person asks for, or by which the limit of the prompt can be held.
+// A pass is made if it pays. It is also made if it costs hardly anything, if the caller forces it, or if the prompt's
+// limit requires it.
 func TestPassesThatPay(t *testing.T) {
 	turns := strings.Repeat("u1*10 a1*10 ", 60) + "u2*10 a2*10"
 	long := "u1*10 a1*20000 " + turns
-	results := "u1 c1(x) r1(x)*900 c1(y) r1(y)*10 " // clearing breaks little
-	late := results + "u1*9000 a1*9000"             // and here much
+	results := "u1 c1(x) r1(x)*900 c1(y) r1(y)*10 " // clearing changes a short part of the prompt
+	late := results + "u1*9000 a1*9000"             // and here a long part
 	plan(t, []planned{
 		{"what costs nothing", strings.Repeat("u1*10 a1*10 ", 5) + "u2*10 a2*10", every(2, 0, nil), compaction.Run{}, "interval 0-11", ""},
 		{"a long session", long, every(2, 0, nil), compaction.Run{}, "interval 0-123", ""},

@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pass is one pass of compaction: the views before and after it, and the summarizer's requests.
+// pass is one pass of compaction, with the views before and after it and the requests to the summarizer.
 type pass struct {
 	m             *machine
 	before, after fold.View
@@ -47,7 +47,7 @@ func (p pass) fail(format string, args ...any) {
 	p.m.t.Fatalf("%s\nbefore %s\nafter  %s", fmt.Sprintf(format, args...), words(p.before), words(p.after))
 }
 
-// The state is the same right before and after.
+// state checks that the pass does not change the state.
 func (p pass) state() {
 	if was, is := values(p.before), values(p.after); !maps.EqualFunc(was, is, patch.Value.Equal) {
 		p.fail("state was %v, is %v", was, is)
@@ -67,7 +67,7 @@ func partners(v fold.View) map[string]string {
 	return out
 }
 
-// A call that is still visible has the same responses; of a hidden call, all responses are hidden.
+// pairs checks that a visible call keeps its responses, and that all responses to a hidden call are hidden.
 func (p pass) pairs() {
 	was, is, left := partners(p.before), partners(p.after), eventIDs(p.after)
 	for call, responses := range was {
@@ -85,7 +85,7 @@ func (p pass) pairs() {
 	}
 }
 
-// Pending calls stay, and so do all but the oldest unanswered ones.
+// openCalls checks that pending calls and the newest unanswered calls stay.
 func (p pass) openCalls() {
 	left := eventIDs(p.after)
 	pending, waiting, dead, either, _ := openCalls(p.before, p.m.run)
@@ -98,8 +98,7 @@ func (p pass) openCalls() {
 	p.newestStay("waiting", waiting, nil, p.m.cfg.Limits().WaitingCalls)
 }
 
-// newestStay checks that of some calls at most the oldest beyond a limit went. either may
-// count besides.
+// newestStay checks that the newest calls, up to limit, stay. The calls in either may also count toward the limit.
 func (p pass) newestStay(kind string, calls, either []int, limit int) {
 	left, stay := eventIDs(p.after), 0
 	for _, i := range slices.Backward(calls) {
@@ -118,13 +117,14 @@ func (p pass) newestStay(kind string, calls, either []int, limit int) {
 	}
 }
 
-// openCalls returns the events, once for each call, of calls that must stay whatever
-// there is, and of those of which only so many stay: that wait for the user's side, or
-// that nobody answers. Either are of the former: calls in
-// an event that names no invocation, which may count as the newest's or not. Asking are
-// requests to the user, each with the call that it is about: answered ones, where the call
-// has not returned since and they stay as long as it does; and, the other way round,
-// unanswered ones, where the call stays as long as they do.
+// openCalls classifies open calls by the indices of their events, with one entry per call:
+//
+//	pending  must stay in any case
+//	waiting  wait for the user; only the newest stay
+//	dead     nothing answers them; only the newest stay
+//	either   the pending calls in events without invocation id that may also count as dead
+//	asking   pairs of a request and the call that it is about. The first stays, so the second must stay:
+//	         an unreturned call and its answered request, or an unanswered request and its call
 func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either []int, asking [][2]int) {
 	owner := owners(v)
 	newest := ""
@@ -134,8 +134,8 @@ func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either 
 		}
 	}
 	calls := v.Calls()
-	waits := make([]string, len(calls)) // "", "pending" or "dead"
-	concerns := map[int]int{}           // requests that are not answered, and the calls that they are about
+	waits := make([]string, len(calls)) // "", "pending", "dead" or "asked about"
+	concerns := map[int]int{}           // unanswered request → the call that it is about
 	over := func(c fold.Call) bool {
 		return owner[c.Index] != newest && (owner[c.Index] != run.Invocation || run.Invocation == "")
 	}
@@ -206,8 +206,8 @@ func asksAbout(e *patch.Event, part int) string {
 	return content.Parts[part].FunctionCall.Args.OriginalFunctionCall.ID
 }
 
-// owners returns the invocation of each visible event. An event without one belongs to the invocation of the event
-// before it, or begins a new one if it is the user's. Summaries have none.
+// owners returns the invocation of each visible event. An event without invocation id belongs to the previous event's
+// invocation, but a user message without id begins a new one. Summaries have none.
 func owners(v fold.View) []string {
 	owner := make([]string, v.Len())
 	current := ""
@@ -226,7 +226,7 @@ func owners(v fold.View) []string {
 	return owner
 }
 
-// speaks is 1 if a visible event is raw and says something.
+// speaks returns 1 if a visible event is raw and has content, and 0 otherwise.
 func speaks(v fold.View, i int) int {
 	if v.Entry(i).Summary || !v.At(i).SaysSomething() {
 		return 0
@@ -273,8 +273,8 @@ func retained(v fold.View, cfg compaction.Config, byTokens bool) (all []int) {
 	return slices.DeleteFunc(all, func(i int) bool { return i < last && i != question })
 }
 
-// What went was shown to a summarizer, but for what a transcript says nothing of; what
-// was shown to be covered went. No request mixes branches, nor summaries and raw events.
+// covered checks that the hidden events are exactly those that a summarizer was asked to summarise, except events that
+// a transcript does not show. It also checks that no request mixes branches, or summaries and raw events.
 func (p pass) covered() {
 	left, shown, at := map[string]bool{}, map[string]bool{}, map[string]int{}
 	for _, e := range p.after.Events() {
@@ -327,8 +327,7 @@ func (p pass) covered() {
 	}
 }
 
-// saidWordForWord reports whether a new summary that nobody was asked for says all that the
-// event does.
+// saidWordForWord reports whether a new summary quotes the event without a call of a summarizer.
 func (p pass) saidWordForWord(e *patch.Event) bool {
 	was := eventIDs(p.before)
 	for _, s := range p.after.Events() {
@@ -339,8 +338,8 @@ func (p pass) saidWordForWord(e *patch.Event) bool {
 	return false
 }
 
-// isWordForWord reports whether the text, which nobody was asked for, says all that the
-// events of a group that went do, and these are too few words for a summarizer.
+// isWordForWord reports whether the text quotes all hidden events of a group without a call of a summarizer, and the
+// events are short enough for that.
 func (p pass) isWordForWord(text, group string) bool {
 	if _, asked := p.asked[text]; asked {
 		return false
@@ -356,13 +355,13 @@ func (p pass) isWordForWord(text, group string) bool {
 			said = transcript.Of([]*patch.Event{p.m.logged(p.original(e), e)}, 0)
 		}
 		for line := range strings.Lines(said) {
-			// Whether a call is answered, other events say.
+			// Whether a call is answered depends on other events.
 			if !strings.Contains(text, strings.TrimSpace(strings.ReplaceAll(line, " (never answered)", ""))) {
 				return false
 			}
 		}
 	}
-	return tokens < 32 || tokens < 128 && p.m.sum.failFrom > 0 // what it was asked for, it did not say
+	return tokens < 32 || tokens < 128 && p.m.sum.failFrom > 0 // the summarizer was asked, but failed
 }
 
 func hasText(e *patch.Event, text string) bool {
@@ -370,13 +369,13 @@ func hasText(e *patch.Event, text string) bool {
 	return strings.Contains(string(content), text)
 }
 
-// answerOf returns a summary's text without what the offline summarizer adds below a model's answer.
+// answerOf returns a summary's text without the facts that the compactor appends to a model's answer.
 func answerOf(summary *patch.Event) string {
 	text, _, _ := strings.Cut(testlog.FirstText(summary), "\nAlso:\n")
 	return text
 }
 
-// Each request has its summary, of its branch, and nothing else was added.
+// summaries checks that each request has one summary of its branch, and that nothing else was added.
 func (p pass) summaries() {
 	was := eventIDs(p.before)
 	came := 0
@@ -402,7 +401,7 @@ func (p pass) summaries() {
 	}
 }
 
-// The live question and pinned events stay visible.
+// kept checks that the question of the running invocation and pinned events stay visible.
 func (p pass) kept() {
 	left := eventIDs(p.after)
 	must := slices.Clone(p.m.run.Pinned)
@@ -436,8 +435,8 @@ func liveQuestion(v fold.View, run compaction.Run) int {
 	return question
 }
 
-// A new summary has role user. No function call comes first, or directly after a summary
-// of role model, which somebody may have made by hand, where it did not before.
+// roles checks that new summaries have role user. It also checks that no function call newly comes first or directly
+// follows a summary of role model, which only a user can have written.
 func (p pass) roles() {
 	bare := func(v fold.View, i int) bool {
 		return i == 0 || v.Entry(i-1).Summary && v.At(i-1).Role() == "model"
@@ -456,7 +455,7 @@ func (p pass) roles() {
 	}
 }
 
-// Planning is deterministic.
+// plan checks that planning is deterministic.
 func (p pass) plan() {
 	one, err := compaction.Plan(p.before, p.m.cfg, p.m.run)
 	two, _ := compaction.Plan(p.before, p.m.cfg, p.m.run)
@@ -468,7 +467,7 @@ func (p pass) plan() {
 	}
 }
 
-// judgeEnd checks the bounds of a log in which no pass is left.
+// judgeEnd checks the bounds of a log for which no pass is due.
 func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run) {
 	d, err := compaction.Plan(v, cfg, run)
 	if err != nil || d.Window != nil {
@@ -478,9 +477,8 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 		t.Helper()
 		t.Fatalf("%s\n%s\n%+v\n%+v: %s", fmt.Sprintf(format, args...), words(v), cfg, run, d.Reason)
 	}
-	// With the interval trigger, what could be covered is of fewer invocations than the
-	// interval.
-	if cfg.CompactionInterval > 0 && !strings.Contains(d.Reason, "pay") { // else it may not pay yet
+	// With the interval trigger, the events that could be covered belong to fewer invocations than the interval.
+	if cfg.CompactionInterval > 0 && !strings.Contains(d.Reason, "pay") { // otherwise the pass may not pay yet
 		waiting := map[string]bool{}
 		owner := owners(v)
 		for _, i := range coverable(v, cfg, run, false) {
@@ -490,8 +488,8 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 			fail("interval %d, but there are %v", cfg.CompactionInterval, sortedIDs(waiting))
 		}
 	}
-	// Within a stretch of summaries, a branch has fewer than K of each level, and levels
-	// are as many as K goes into the windows.
+	// Within adjacent summaries, a branch has fewer than K of each level. The number of levels is logarithmic in the
+	// number of windows.
 	chains := summaryChains(v, run)
 	for _, c := range chains {
 		levels, windows := 1, 0
@@ -505,8 +503,8 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 			fail("%d summaries side by side", len(c))
 		}
 	}
-	// With the token trigger, the prompt is under the threshold, or what could be covered
-	// is not worth it, and neither is merging two summaries.
+	// With the token trigger, the prompt is under the threshold, or neither covering events nor merging two summaries
+	// is worth a call.
 	if cfg.TokenThreshold == 0 || strings.Contains(d.Reason, "pay") {
 		return
 	}
@@ -522,7 +520,7 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 		for _, c := range chains {
 			if n := len(c); n > 1 {
 				saved := v.At(c[n-1]).EstimatedTokens() + v.At(c[n-2]).EstimatedTokens()
-				switch { // of little, little can be left out
+				switch { // a short text can be shortened only a little
 				case saved < 32:
 					saved = 0
 				case saved < 256:
@@ -538,7 +536,7 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 	}
 }
 
-// coverable returns the events that may be summarised, by the contract alone.
+// coverable returns the events that may be summarised according to the contract alone.
 func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens bool) []int {
 	stays := make([]bool, v.Len())
 	pending, waiting, dead, _, asking := openCalls(v, run)
@@ -583,7 +581,7 @@ func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens 
 	}
 	var out []int
 	for i, s := range stays {
-		// What needs no summary does not go where it keeps a call from coming first.
+		// An event that needs no summary stays if it keeps a call from coming first.
 		if !s && transcript.Of([]*patch.Event{v.At(i)}, 0) != "" {
 			out = append(out, i)
 		}
@@ -591,8 +589,8 @@ func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens 
 	return out
 }
 
-// keepAround keeps each event before a staying call that has a tied call or response behind that call. Without such
-// events the call could come first, or directly after a summary of role model.
+// keepAround keeps each event before a staying call that is tied to an event after that call. Without such events the
+// call could come first, or directly after a summary of role model.
 func keepAround(v fold.View, stays []bool) (changed bool) {
 	last := lastOfTied(v)
 	for _, c := range v.Calls() {
@@ -605,7 +603,7 @@ func keepAround(v fold.View, stays []bool) (changed bool) {
 	return changed
 }
 
-// lastOfTied returns for each event the last event of its calls and responses.
+// lastOfTied returns for each event the last event that calls and responses tie to it.
 func lastOfTied(v fold.View) []int {
 	last := make([]int, v.Len())
 	for i := range last {
@@ -628,8 +626,7 @@ func lastOfTied(v fold.View) []int {
 	return last
 }
 
-// summaryChains returns, for each stretch of summaries and each branch in it, their
-// indices.
+// summaryChains returns the indices of the summaries in each run of adjacent summaries, by branch.
 func summaryChains(v fold.View, run compaction.Run) [][]int {
 	var chains [][]int
 	current := map[string]int{}
@@ -649,13 +646,14 @@ func summaryChains(v fold.View, run compaction.Run) [][]int {
 	return chains
 }
 
-// clears reports whether the pass was planned to clear results.
+// clears reports whether the pass clears results.
 func (p pass) clears() bool {
 	d, err := compaction.Plan(p.before, p.m.cfg, p.m.run)
 	return err == nil && d.Window != nil && d.Window.Trigger == compaction.ByClearing
 }
 
-// Clearing changes nothing but results: not the last ones, nor what the user's side said. All calls and responses stay where they are.
+// cleared checks that a clearing changes only results, and neither the newest results nor the user's responses. All
+// calls and responses keep their positions.
 func (p pass) cleared() {
 	if !slices.EqualFunc(p.before.Calls(), p.after.Calls(), func(a, b fold.Call) bool {
 		return a.ID == b.ID && a.Name == b.Name && a.Index == b.Index && a.Part == b.Part && slices.Equal(a.Responses, b.Responses)
@@ -688,7 +686,7 @@ func (p pass) cleared() {
 	if changed == 0 {
 		p.fail("nothing was cleared")
 	}
-	left := p.m.cfg.Limits().Results // the last results stay
+	left := p.m.cfg.Limits().Results // the newest results stay
 	for i := p.before.Len() - 1; i >= 0 && left > 0; i-- {
 		n := 0
 		for f := range p.before.At(i).FunctionParts() {
@@ -703,8 +701,7 @@ func (p pass) cleared() {
 	}
 }
 
-// unpairedFrom reports whether a response from event i on answers no call: it does not count as
-// a result.
+// unpairedFrom reports whether any response in event i has no call. Such an event has no clearable results.
 func unpairedFrom(v fold.View, i int) bool {
 	paired := map[int]int{}
 	for _, c := range v.Calls() {
@@ -733,7 +730,7 @@ func partsOf(e *patch.Event) []json.RawMessage {
 	return content.Parts
 }
 
-// original returns the id of the logged event that an event is a copy of with cleared results, or else the event's id.
+// original returns the id of the event that e is a cleared copy of, or e's id.
 func (p pass) original(e *patch.Event) string {
 	id := e.ID()
 	for {
@@ -745,7 +742,7 @@ func (p pass) original(e *patch.Event) string {
 	}
 }
 
-// logged returns the event with an id as it was logged, or else the one given.
+// logged returns the event with the given id as it was logged, or the event or if there is none.
 func (m *machine) logged(id string, or *patch.Event) *patch.Event {
 	for _, e := range m.events {
 		if e.ID() == id {
@@ -755,7 +752,7 @@ func (m *machine) logged(id string, or *patch.Event) *patch.Event {
 	return or
 }
 
-// noteCleared notes, for each event with cleared results, the id of the event that it replaced.
+// noteCleared records the id of the original of each event with cleared results.
 func (m *machine) noteCleared(before, after fold.View) {
 	for i, e := range after.Events() {
 		if was := before.At(i); was.ID() != e.ID() {

@@ -22,9 +22,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A session gets random appends, patches by hand and compactions. The promises of compaction are
-// checked after each pass, on the views before and after it, and again when no pass is left. A twin
-// session gets the same appends and patches and is never compacted.
+// A session gets random appends, patches by hand and compactions. After each pass, and when no pass is due, the test
+// checks the guarantees of compaction. A twin session gets the same appends and patches but no compaction.
 func TestPropertyCompaction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine(t)
@@ -46,24 +45,24 @@ func TestPropertyCompaction(t *testing.T) {
 
 var twinKey = store.Key{App: "app", User: "user", Session: "twin"}
 
-// machine is a session, its twin, and what the test knows of them.
+// machine is a session and its twin, with the state of the test.
 type machine struct {
 	t     *rapid.T
 	store *store.Store
 	cfg   compaction.Config
-	twin  bool // the twin got all that the session got
+	twin  bool // the twin got the same events and patches
 
-	cleared     map[string]string // ids of what was cleared, by those of what stands in its place
-	events      []*patch.Event    // all that were appended
+	cleared     map[string]string // id of a cleared copy → id of the original
+	events      []*patch.Event    // all appended events
 	invocations int
 	calls       []madeCall
 	byHandCount int
 
-	run      compaction.Run // of the compaction under way
+	run      compaction.Run // of the current compaction
 	sum      *oracle
 	passes   int
-	judged   any // what the judge of a pass has panicked with
-	answered int // requests, ever: answers are numbered
+	judged   any // value with which the judge of a pass panicked
+	answered int // number of requests so far, which numbers the answers
 }
 
 func newMachine(t *rapid.T) *machine {
@@ -81,14 +80,13 @@ func (m *machine) viewOf(k store.Key) fold.View {
 	return v
 }
 
-// oracle is a summarizer whose answers are short and name their request. It can fail or decline from a
-// given call on.
+// oracle is a summarizer with short answers that identify their request. It can fail or decline from a given call on.
 type oracle struct {
 	mu       sync.Mutex
-	asked    map[string]compaction.Request // since the last take, by answer
+	asked    map[string]compaction.Request // requests since the last take, by answer
 	calls    int
 	answered *int
-	failFrom int // counted from 1; 0 means never
+	failFrom int // call number, counted from 1; 0 means never
 	decline  bool
 }
 
@@ -131,7 +129,7 @@ func (m *machine) compact(t *rapid.T) {
 	}
 	cfg := m.cfg
 	cfg.Summarizer = m.sum
-	reported := false // the failure, by a pass that was written without the summarizer, which backs off from then on
+	reported := false // whether a pass that the fallback wrote has reported the failure; after that the summarizer backs off
 	observe := func(_ context.Context, a compaction.Attempt[store.Key]) {
 		reported = reported || a.Outcome == compaction.Wrote && a.Err != nil
 	}
@@ -149,7 +147,7 @@ func (m *machine) compact(t *rapid.T) {
 		if failed := c.Stats()[compaction.Failed]+c.Stats()[compaction.Declined] > 0; failed && !reported && (err == nil) != m.sum.decline {
 			t.Fatalf("the summarizer failed (declined: %v), the error is %v", m.sum.decline, err)
 		}
-		return // the log may be longer than the bounds
+		return // the log may exceed the bounds
 	}
 	if err != nil {
 		t.Fatalf("compaction of %s: %v", words(v), err)
@@ -157,7 +155,7 @@ func (m *machine) compact(t *rapid.T) {
 	judgeEnd(t, m.viewOf(key), cfg, m.run)
 }
 
-// watched is a log that checks patches as they are written.
+// watched is a log that checks each patch as it is written.
 type watched struct {
 	*store.Store
 	m *machine
@@ -221,7 +219,7 @@ func (m *machine) checkRaw(t *rapid.T) {
 
 func values(v fold.View) map[string]patch.Value { return maps.Collect(v.Values()) }
 
-// words describes a visible log, for messages.
+// words describes a visible log for error messages.
 func words(v fold.View) string {
 	var out []string
 	for i, e := range v.Events() {
@@ -253,7 +251,7 @@ func words(v fold.View) string {
 	return strings.Join(out, " ")
 }
 
-// groupName is what must not be mixed in one text.
+// groupName returns the branch and scope of an event. A summary must not mix them.
 func groupName(e *patch.Event) string {
 	elements := strings.Split(e.Branch(), ".")
 	for i := range elements {
@@ -262,7 +260,7 @@ func groupName(e *patch.Event) string {
 	return strings.Join(elements, ".") + "/" + e.IsolationScope()
 }
 
-// eventIDs returns the index of each visible event, by its id.
+// eventIDs returns the visible index of each event by id.
 func eventIDs(v fold.View) map[string]int {
 	at := map[string]int{}
 	for i, e := range v.Events() {
@@ -307,7 +305,7 @@ func (m *machine) configure(t *rapid.T) {
 		l.Trifle = rapid.SampledFrom([]int{1, 100}).Draw(t, "trifle")
 	}
 	if oneIn(t, 2, "small input") {
-		cfg.Limits().Input = rapid.IntRange(100, 150).Draw(t, "input") // 100 is the least
+		cfg.Limits().Input = rapid.IntRange(100, 150).Draw(t, "input") // 100 is the minimum
 	}
 	m.cfg = cfg
 }
@@ -331,10 +329,10 @@ func drawRun(t *rapid.T, v fold.View) compaction.Run {
 	return run
 }
 
-// madeCall is a function call that the log has seen.
+// madeCall is a function call in the log.
 type madeCall struct{ id, name string }
 
-// turn appends a usual invocation: a question, calls with their responses, an answer.
+// turn appends an ordinary invocation: a question, calls with their responses, and an answer.
 func (m *machine) turn(t *rapid.T) {
 	m.invocations++
 	inv, branch := fmt.Sprintf("inv%d", m.invocations), drawBranch(t)
@@ -411,7 +409,7 @@ func (m *machine) text(t *rapid.T, role string) map[string]any {
 	return content(role, map[string]any{"text": m.filler(t)})
 }
 
-// filler returns a text of some tokens that names the drafted event.
+// filler returns a text of some tokens that identifies the event.
 func (m *machine) filler(t *rapid.T) string {
 	return fmt.Sprintf("(e%d)", len(m.events)) + strings.Repeat(" abc", rapid.SampledFrom([]int{3, 5, 8, 13, 30, 80}).Draw(t, "tokens"))
 }
@@ -473,7 +471,7 @@ func (m *machine) confirmation(t *rapid.T, e event) {
 	e["longRunningToolIds"] = []string{c.id}
 }
 
-// responseEvent answers one or two calls, late or early, by the tool or the user's side.
+// responseEvent answers one or two calls in any order, by the tool or the user.
 func (m *machine) responseEvent(t *rapid.T, e event) {
 	if len(m.calls) == 0 {
 		m.textEvent(t, e)
@@ -510,8 +508,8 @@ func (m *machine) append(e event) {
 	}
 }
 
-// byHand applies a patch that a user might: a cut with or without replacement, of
-// either policy, a new beginning, or a summary. A refusal is fine.
+// byHand applies a patch as a user might: a cut with or without replacement and with either state policy, a truncation,
+// or a summary. The patch may be refused.
 func (m *machine) byHand(t *rapid.T) {
 	v := m.viewOf(key)
 	if v.Len() == 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// secrets differ from turn to turn, and none is a part of another one.
+// secrets differ between turns, and none contains another.
 func secrets(n int) []string {
 	return []string{
 		fmt.Sprintf("user%d@example.com", n), fmt.Sprintf("AKIA%016d", n), fmt.Sprintf("ghp_%036d", n),
@@ -27,7 +27,7 @@ func secrets(n int) []string {
 	}
 }
 
-// plant appends a turn with a secret in each place that can hold one.
+// plant appends a turn with a secret in each field that can contain one.
 func (s *session) plant(n int) (planted []string) {
 	s.t.Helper()
 	p := secrets(n)
@@ -53,8 +53,7 @@ func (s *session) raw() (lines []string) {
 	return lines
 }
 
-// No secret goes over the wire to a model, or into a summary, of windows, of overlaps and of
-// summaries; what was logged stays as it was.
+// No secret reaches a model or a summary, through windows, context or merges. The log keeps the secrets.
 func TestNoSecretReachesASummarizer(t *testing.T) {
 	for _, name := range []string{"gemini", "extractive", "scripted"} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +95,7 @@ func TestNoSecretReachesASummarizer(t *testing.T) {
 					t.Fatal("nothing was compacted, or the log is not what it was")
 				}
 				for _, line := range after[len(before):] {
-					sent.WriteString(line) // the summary in its patch
+					sent.WriteString(line) // the line is the summary in its patch
 				}
 			}
 			for _, p := range planted {
@@ -113,7 +112,7 @@ func TestNoSecretReachesASummarizer(t *testing.T) {
 	}
 }
 
-// Who is asked what must be kept is shown what was said.
+// Prepare gets the events without redaction.
 func TestPrepareIsNotRedacted(t *testing.T) {
 	r := testlog.Must(redact.New(redact.Options{}))(t)
 	s := newSession(t, "")

@@ -14,8 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// recall brings back what the visible log's responses need, and returns how many patches
-// that took.
+// recall applies the patches of RestoreCalls and returns their number.
 func (s *session) recall(answers ...*patch.Event) int {
 	s.t.Helper()
 	v := s.view()
@@ -26,7 +25,7 @@ func (s *session) recall(answers ...*patch.Event) int {
 	return len(patches)
 }
 
-// paired says how the visible calls are answered: id of the call, and the events.
+// paired describes how visible calls are answered: the id of each call, with its events.
 func (s *session) paired() string {
 	var out []string
 	v := s.view()
@@ -48,8 +47,8 @@ var hideAll = with(compaction.Config{Enabled: true, CompactionInterval: 2}, func
 	c.Limits().OpenCalls, c.Limits().WaitingCalls = 1, 1
 })
 
-// A long-running call that nobody answers is compacted when it is old, with its
-// placeholder, and is in sight again before its answer.
+// An old long-running call without an answer is compacted with its placeholder, and is visible again before its answer
+// arrives.
 func TestLongRunningCallsThatNobodyAnswers(t *testing.T) {
 	s := newSession(t, "")
 	c := s.compactor(with(hideAll, func(c *compaction.Config) { c.Limits().WaitingCalls = 0 }))
@@ -79,8 +78,7 @@ func TestLongRunningCallsThatNobodyAnswers(t *testing.T) {
 	}
 }
 
-// A summary says which calls nobody has answered; what the tool of a long-running one
-// returned at once is no answer.
+// A summary lists unanswered calls. The placeholder of a long-running call is not an answer.
 func TestSummarySaysWhatWaits(t *testing.T) {
 	for _, row := range []struct {
 		log  string
@@ -105,8 +103,8 @@ func TestRecall(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		log     string
-		first   func(s *session) // what happens before the first compaction
-		hidden  func(s *session) // and after
+		first   func(s *session) // before the first compaction
+		hidden  func(s *session) // after the first compaction
 		answers string
 		want    string
 	}{
@@ -128,7 +126,7 @@ func TestRecall(t *testing.T) {
 		}, "R4(x)", "z→"},
 		{"cut by hand before the summary", "u1 c1(x)*20 u2 c2(z) u3 a3", func(s *session) { s.patch(patch.NewSplice(1, 1)) }, nil, "r4(x)", "z→"},
 		{"with a result that was shortened", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", func(s *session) {
-			for _, id := range []string{"shorter", "shortest"} { // and then cleared
+			for _, id := range []string{"shorter", "shortest"} { // then cleared
 				v := s.view()
 				short := testlog.Must(v.At(2).StandIn(id, v.Entry(2).Seq, nil))(s.t)
 				s.patch(patch.NewSplice(2, 1, short).WithState(patch.Keep))
@@ -195,12 +193,12 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// A response that comes while the call's window is summarised keeps its call, also where
-// the window goes in as several patches.
+// If a response arrives while its call's window is summarised, the call stays visible, even if the window needs several
+// patches.
 func TestAnsweredWhileSummarised(t *testing.T) {
 	for _, row := range []struct{ log, late, want string }{
 		{"u1*20 c1(x)*20 u2*20 c2(z) u3*20", "r4(x)", "x→ e5, z→"},
-		// The first part of c1(x,y), tied to r3(x), goes from before c2(z), which stays.
+		// The first part of c1(x,y), tied to r3(x), is moved from before c2(z), which stays.
 		{"u1*20 c1(x,y)*20 c2(z) u3*20 r3(x)*20 u4*20", "r5(y)", "x→ e4, y→ e6, z→"},
 	} {
 		s := newSession(t, row.log)
@@ -220,7 +218,7 @@ func TestAnsweredWhileSummarised(t *testing.T) {
 	}
 }
 
-// A call that was brought back for its answer is in the history once.
+// The history contains a restored call only once.
 func ExampleWithoutRestored() {
 	var history []fold.Entry
 	for _, text := range []string{`{"id":"e1"}`, `{"id":"e2"}`, `{"id":"copy","customMetadata":{"patchlog":{"recalled":"e1"}}}`} {

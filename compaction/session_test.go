@@ -21,7 +21,7 @@ import (
 
 var key = store.Key{App: "app", User: "user", Session: "s"}
 
-// session is a session of a store in memory, written in the words of [script].
+// session is a session in a memory store. Its events are described by the words of [script].
 type session struct {
 	t     tester
 	store *store.Store
@@ -35,7 +35,7 @@ func newSession(t testing.TB, words string) *session {
 	return s
 }
 
-// tester is a test, or a case of a property.
+// tester is a test or a case of a property.
 type tester interface {
 	testlog.Failer
 	Fatalf(format string, args ...any)
@@ -48,7 +48,7 @@ func openSession(t tester) *session {
 	return &session{t: t, store: st}
 }
 
-// append appends the events that words stand for; the ids go on counting.
+// append appends the events that words describe. Ids continue from the previous call.
 func (s *session) append(words string) {
 	var events []*patch.Event
 	for _, w := range strings.Fields(words) {
@@ -99,8 +99,7 @@ func (s *session) view() fold.View {
 	return v
 }
 
-// visible writes the visible log: ids of events, and summaries as S with their level and
-// the role of their content.
+// visible describes the visible log by the ids of events. A summary is S with its level and the role of its content.
 func (s *session) visible() string {
 	var out []string
 	v := s.view()
@@ -114,12 +113,12 @@ func (s *session) visible() string {
 	return strings.Join(out, " ")
 }
 
-// compactor returns a compactor that logs nowhere.
+// compactor returns a compactor that logs nothing.
 func (s *session) compactor(cfg compaction.Config) *compaction.Compactor[store.Key] {
 	return s.with(cfg, compaction.Options[store.Key]{})
 }
 
-// with returns a compactor with options, which logs nowhere if they name no logger.
+// with returns a compactor with options. Without a logger in opts, it logs nothing.
 func (s *session) with(cfg compaction.Config, opts compaction.Options[store.Key]) *compaction.Compactor[store.Key] {
 	s.t.Helper()
 	if opts.Logger == nil {
@@ -129,14 +128,14 @@ func (s *session) with(cfg compaction.Config, opts compaction.Options[store.Key]
 	return c
 }
 
-// run compacts until nothing is left to do.
+// run compacts until no pass is due.
 func (s *session) run(c *compaction.Compactor[store.Key]) []compaction.Written {
 	s.t.Helper()
 	done := testlog.Must(c.MaybeCompact(s.t.Context(), key))(s.t)
 	return done
 }
 
-// compact compacts by a configuration until nothing is left to do.
+// compact compacts with a configuration until no pass is due.
 func (s *session) compact(cfg compaction.Config) []compaction.Written { return s.run(s.compactor(cfg)) }
 
 func (s *session) patch(p *patch.PatchEvent) {
@@ -146,15 +145,14 @@ func (s *session) patch(p *patch.PatchEvent) {
 
 func (s *session) state() string { return fmt.Sprint(s.view().State()) }
 
-// declines is a summarizer that has nothing to say.
+// declines is a summarizer that always declines.
 type declines struct{}
 
 func (declines) Summarize(context.Context, compaction.Request) (compaction.Response, error) {
 	return compaction.Response{}, nil
 }
 
-// scripted is a summarizer that notes what it is asked, and answers with a short text or
-// as it is told.
+// scripted is a summarizer that records its requests and returns a short text, or the result of reply.
 type scripted struct {
 	mu       sync.Mutex
 	requests []compaction.Request
@@ -193,12 +191,12 @@ func ids(events []*patch.Event) string {
 	return strings.Join(out, " ")
 }
 
-// every is a configuration with the interval trigger alone.
+// every returns a configuration with only the interval trigger.
 func every(interval, overlap int, s compaction.Summarizer) compaction.Config {
 	return compaction.Config{Enabled: true, CompactionInterval: interval, OverlapSize: overlap, Summarizer: s}
 }
 
-// byTokens is a configuration with the token trigger alone.
+// byTokens returns a configuration with only the token trigger.
 func byTokens(threshold, retain int) compaction.Config {
 	return compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: retain}
 }
@@ -215,27 +213,27 @@ func (s *session) want(visible string) {
 	}
 }
 
-// The tests write logs as words, each an event:
+// The tests describe a log by words. Each word is an event:
 //
-//	u3        a text of the user's in invocation inv3
-//	a3        a text of the agent's
-//	c3(x)     the agent calls a function; x is the call id. c3(x,y) calls two at once
-//	r3(x)     what the function returned. R3(x) is a response of the user's side
+//	u3        a text of the user in invocation inv3
+//	a3        a text of the agent
+//	c3(x)     a function call by the agent with call id x. c3(x,y) has two calls
+//	r3(x)     the function's response. R3(x) is a response by the user
 //	l3(x)     a long-running call
-//	q3(y:x)   adk_request_confirmation with call id y, about the call x
-//	d3        a change of state alone
-//	t3        a thought alone
-//	S, S2     a summary of raw events, of summaries
-//	C         a compaction record of a foreign log
+//	q3(y:x)   adk_request_confirmation with call id y, about call x
+//	d3        a state change without content
+//	t3        a thought without other content
+//	S, S2     a summary of raw events, a summary of summaries
+//	C         an ADK compaction record
 //	u, a      without invocation id
 //
-// A/u3 is in branch A, A!/u3 in isolation scope A; u3*50 takes 50 tokens; a3=900
-// answers a prompt measured at 900 tokens. The event with index i has the id e<i>.
+// A/u3 is in branch A, and A!/u3 in isolation scope A. u3*50 has 50 tokens. a3=900 answers a prompt measured at 900
+// tokens. The event with index i has the id e<i>.
 var word = regexp.MustCompile(`^(?:(\w[\w.@]*)(!?)/)?([uacrRlqdtSC])(\d*)(?:\(([\w,:]+)\))?(?:\*(\d+))?(?:=(\d+))?$`)
 
 type event map[string]any
 
-// parseWord gives the event that a word stands for, and of a summary the level.
+// parseWord returns the event that a word describes, and the level if it is a summary.
 func parseWord(t tester, w string, i int) (e event, level int) {
 	m := word.FindStringSubmatch(w)
 	if m == nil {
@@ -318,7 +316,7 @@ func content(role string, parts ...any) map[string]any {
 
 func textOf(role, text string) map[string]any { return content(role, map[string]any{"text": text}) }
 
-// script gives the view of a log written in words.
+// script returns the view of the log that words describe.
 func script(t testing.TB, words string) fold.View {
 	v := fold.New("", nil)
 	apply := func(r patch.Record) {
@@ -349,8 +347,8 @@ func script(t testing.TB, words string) fold.View {
 	return v
 }
 
-// decided writes a decision as the tables do: the trigger, the span, what else goes, and
-// the groups if there is not just one.
+// decided describes a decision in the form of the test tables: the trigger, the span, other spans, and the groups if
+// there are several.
 func decided(d compaction.Decision) string {
 	w := d.Window
 	if w == nil {

@@ -64,7 +64,7 @@ func TestRoleOfASummary(t *testing.T) {
 	}
 	for _, row := range []struct{ log, pin, want string }{
 		{"u1 a1 a2", "e2", "S1:user e2"},
-		{"u1 a1 u2", "e2", "S1:user e2"}, // between turns of the user
+		{"u1 a1 u2", "e2", "S1:user e2"}, // between user messages
 		{"u1 a1", "", "S1:user"},         // at the end
 		{"u1 A/a1 u2 A/a2", "e3", "S1:user S1:user e3"},
 	} {
@@ -83,8 +83,7 @@ func TestRoleOfASummary(t *testing.T) {
 	}
 }
 
-// What compaction wrote can be taken back, newest first, also where a window went in as
-// several patches; the view is then as it was.
+// Compaction can be reverted, newest first, even if a window has several patches. The view is then as before.
 func TestCompactionIsTakenBack(t *testing.T) {
 	s := newSession(t, "u1 l1(x) r1(x) d1 a1 u2 d2 a2 u3 a3")
 	c := s.compactor(every(2, 1, &scripted{}))
@@ -99,7 +98,7 @@ func TestCompactionIsTakenBack(t *testing.T) {
 	for _, id := range slices.Backward(patchIDs(s.patches())) {
 		reverted, err := s.store.Revert(t.Context(), key, id, store.UndoOptions{})
 		if errors.Is(err, fold.ErrBlocked) && strings.Contains(err.Error(), "already reverted") {
-			continue // with another patch of its window
+			continue // reverted with another patch of its window
 		}
 		if err != nil {
 			t.Fatalf("revert of %s: %v", id, err)
@@ -131,11 +130,11 @@ func TestCallWithoutRole(t *testing.T) {
 	}
 }
 
-// A summary stands where the last event stood that it stands for, though the
-// window that it was made for is behind that: what ends a task stays the last of its scope.
+// A summary takes the position of the last event that it covers, even if the window's last span is later. So the event
+// that ends a task stays the last of its scope.
 func TestSummaryBehindTheEndOfATask(t *testing.T) {
 	for _, row := range []struct{ log, pin string }{
-		// The call in the task is answered from outside, after the task's end.
+		// The call in the task is answered from outside after the end of the task.
 		{"u1 T!/l1(x) T!/c1(f) T!/r1(f) a1 R2(x) a2", "e3"},
 		{"u1 T!/a1 T!/l1(x,y) T!/c1(f) T!/r1(f) a1 R2(x) u3 R4(y) a4", "e4"},
 	} {
@@ -154,7 +153,7 @@ func TestSummaryBehindTheEndOfATask(t *testing.T) {
 	}
 }
 
-// A summary is by who said all that it stands for, or else by the user.
+// The author of a summary is the common author of its events, or the user.
 func TestAuthorOfASummary(t *testing.T) {
 	for _, row := range []struct{ log, want string }{
 		{"u1 u1", "user"},
@@ -177,8 +176,8 @@ func TestAuthorOfASummary(t *testing.T) {
 	}
 }
 
-// A reader that goes by ADK's rule, by times, hides nothing that is visible: a summary
-// claims what it stands for and names what lies between.
+// A reader that applies ADK's rule of time ranges hides no visible event: a summary's record excludes the visible
+// events in its range.
 func TestRangeOfASummary(t *testing.T) {
 	for _, row := range []struct {
 		name, log string
@@ -211,7 +210,7 @@ func TestRangeOfASummary(t *testing.T) {
 	}
 }
 
-// A fork has the log of the session that it was made of: what its summaries hide is shown again.
+// In a fork, summarizers also see hidden events of the original session as context.
 func TestShownAgainInAFork(t *testing.T) {
 	s := newSession(t, "u1 a1 u2 a2")
 	s.compact(every(2, 1, &scripted{}))
@@ -230,7 +229,7 @@ func TestShownAgainInAFork(t *testing.T) {
 	}
 }
 
-// What a pass returned is what its patch says, but for the time that logging took.
+// The result of a pass is equal to the description in its patch, except for the time of logging.
 func TestWrittenBy(t *testing.T) {
 	s := newSession(t, "u1*50 a1*50 u2*50 a2*50 u3*50")
 	reply := says("told")

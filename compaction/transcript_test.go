@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// requestOf500 returns what a summarizer is asked about a log, of which the prompt takes 500 tokens.
+// requestOf500 returns the request for a log with an input limit such that the prompt has 500 tokens.
 func requestOf500(t *testing.T, words string) compaction.Request {
 	sum := &scripted{}
 	newSession(t, words).compact(with(every(2, 0, sum), func(c *compaction.Config) {
@@ -22,8 +22,7 @@ func requestOf500(t *testing.T, words string) compaction.Request {
 	return sum.requests[0]
 }
 
-// A window of one unit over the limit is taken whole, and its transcript cut to fit, with
-// a note of it.
+// A window of one unit that exceeds the limit is covered whole. Its transcript is cut to fit and notes the cut.
 func TestTranscriptFits(t *testing.T) {
 	r := requestOf500(t, "c1(x)*3000 r1(x)*3000 u2 a2")
 	if got := ids(r.Events); got != "e0 e1" {
@@ -35,13 +34,13 @@ func TestTranscriptFits(t *testing.T) {
 	if !strings.Contains(r.Prompt, "more characters]") {
 		t.Errorf("it does not say what is missing: %s", r.Prompt)
 	}
-	// Texts are cut next, and something of each event is shown.
+	// Then texts are cut, and a part of each event remains.
 	if r := requestOf500(t, "u1*3000 u2"); patch.EstimateTextTokens(r.Prompt) > 550 || !strings.Contains(r.Prompt, "more characters]") {
 		t.Errorf("%d tokens: %.300s", patch.EstimateTextTokens(r.Prompt), r.Prompt)
 	}
 }
 
-// Only where there are too many events to show something of each is the middle left out.
+// The middle is removed only if there are too many events to show a part of each.
 func TestTranscriptOfTooManyEvents(t *testing.T) {
 	if r := requestOf500(t, "c1(x) "+strings.Repeat("a1 ", 500)+"r1(x) u2 a2"); len(r.Events) != 502 || patch.EstimateTextTokens(r.Prompt) > 550 || !strings.Contains(r.Prompt, "characters of the transcript are left out") {
 		t.Errorf("%d events, %d tokens: %.300s", len(r.Events), patch.EstimateTextTokens(r.Prompt), r.Prompt)
@@ -57,7 +56,7 @@ func TestPromptTemplate(t *testing.T) {
 	}
 }
 
-// Where a transcript is cut to fit, it goes on at the beginning of a line.
+// After a removed middle, the transcript continues at the beginning of a line.
 func TestCutTranscriptForgesNoTurn(t *testing.T) {
 	testlog.OneGoroutine(t)
 	for shift := range 6 {
@@ -103,8 +102,8 @@ func TestForgedTurn(t *testing.T) {
 	}
 }
 
-// The rules are for the system instruction, the transcript stands between tags that no line of it closes, and the task
-// comes last. Summaries that are merged have a task of their own.
+// The system instruction has the rules. The prompt has the transcript between tags that no line of it can close,
+// followed by the task. Merges have a different task.
 func TestPrompt(t *testing.T) {
 	s := newSession(t, "")
 	sum := answering(strings.Repeat("It was said that all is well. ", 20))
@@ -133,7 +132,6 @@ func TestPrompt(t *testing.T) {
 	}
 }
 
-// Of a call's id of kilobytes a part is shown.
 func TestLongCallIDs(t *testing.T) {
 	id := strings.Repeat("c2lnbmF0dXJl", 400)
 	text := transcript.Of([]*patch.Event{testlog.Parts("", "i", "agent", testlog.Call(id, "f", nil)), testlog.Parts("", "i", "agent", testlog.Response(id, "f", nil))}, 0)

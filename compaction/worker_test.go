@@ -20,10 +20,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// gate is a summarizer whose calls wait until they are let through.
+// gate is a summarizer whose calls wait until the test releases them.
 type gate struct {
-	entered chan string   // gets the first event's id of each call
-	pass    chan struct{} // lets one call through, or all when it is closed
+	entered chan string   // receives the first event's id of each call
+	pass    chan struct{} // releases one call, or all when it is closed
 }
 
 func newGate() *gate { return &gate{entered: make(chan string, 1000), pass: make(chan struct{})} }
@@ -45,7 +45,7 @@ func (g *gate) wait(t *testing.T) string {
 
 func keyOf(i int) store.Key { return store.Key{App: "app", User: "user", Session: fmt.Sprint("w", i)} }
 
-// newWorker is a worker over a store with n sessions, each of which is due.
+// newWorker returns a worker over a store with n sessions that are all due.
 func newWorker(t *testing.T, n int, s compaction.Summarizer, queue, parallel int) (*session, *compaction.Worker[store.Key]) {
 	t.Helper()
 	env := newSession(t, "")
@@ -107,13 +107,13 @@ func TestWorkerQueue(t *testing.T) {
 		}
 	}
 	notify(0, true)
-	g.wait(t) // it runs
+	g.wait(t) // it is running
 	notify(1, true)
 	notify(2, true)
-	notify(3, false) // two wait already
-	notify(1, true)  // waits already
-	notify(0, true)  // runs, and will again
-	notify(0, true)  // will again already
+	notify(3, false) // two are queued
+	notify(1, true)  // already queued
+	notify(0, true)  // running, and now also queued
+	notify(0, true)  // already running and queued
 	if s := w.Stats(); s.Notified != 7 || s.Dropped != 1 || s.Merged != 2 || s.Waiting != 2 || s.Running != 1 || s.Ended != 0 {
 		t.Errorf("counted is %+v", s)
 	}
@@ -136,7 +136,7 @@ func TestWorkerParallel(t *testing.T) {
 		w.Notify(keyOf(i))
 	}
 	for range 3 {
-		g.wait(t) // none of them was let through
+		g.wait(t) // none was released
 	}
 	if s := w.Stats(); s.Running != 3 || s.Waiting != 2 {
 		t.Errorf("counted is %+v", s)
@@ -145,8 +145,7 @@ func TestWorkerParallel(t *testing.T) {
 	closed(t, w)
 }
 
-// Each session is compacted by one goroutine at a time, and no more sessions at once than
-// may be.
+// Each session is compacted by one goroutine at a time, and the number of sessions compacted at once is limited.
 func TestWorkerOneAtATime(t *testing.T) {
 	const sessions, parallel = 6, 3
 	var mu sync.Mutex
@@ -219,7 +218,7 @@ func TestWorkerClose(t *testing.T) {
 				t.Errorf("session %d was left", i)
 			}
 		}
-		closed(t, w) // again
+		closed(t, w) // a second time
 		if w.Notify(keyOf(0)) {
 			t.Error("Notify is accepted after Close")
 		}
@@ -232,7 +231,7 @@ func TestWorkerClose(t *testing.T) {
 		}
 		w.Notify(keyOf(0))
 		g.wait(t)
-		w.Notify(keyOf(0)) // would run again
+		w.Notify(keyOf(0)) // would be compacted again
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
@@ -258,7 +257,7 @@ func TestWorkerClose(t *testing.T) {
 	})
 }
 
-// A worker with nothing to do has no goroutines, neither before nor after.
+// An idle worker has no goroutines.
 func TestWorkerIdle(t *testing.T) {
 	before := runtime.NumGoroutine()
 	env, w := newWorker(t, 4, &scripted{}, 0, 4)
@@ -266,7 +265,7 @@ func TestWorkerIdle(t *testing.T) {
 		w.Notify(keyOf(i))
 	}
 	eventually(t, "all are written", func() bool { return w.Stats().Attempts[compaction.Wrote] == 4 })
-	eventually(t, "nothing runs or waits, and no goroutine is left", func() bool { // those of other tests may end meanwhile
+	eventually(t, "nothing runs or waits, and no goroutine is left", func() bool { // goroutines of other tests may end too
 		s := w.Stats()
 		return s.Running == 0 && s.Waiting == 0 && runtime.NumGoroutine() <= before
 	})
@@ -276,7 +275,7 @@ func TestWorkerIdle(t *testing.T) {
 	closed(t, w)
 }
 
-// What goes wrong is counted and does not end the worker.
+// Failures are counted and do not stop the worker.
 func TestWorkerGoesOn(t *testing.T) {
 	sum := &scripted{reply: func(compaction.Request) (compaction.Response, error) { panic("out of cheese") }}
 	env, w := newWorker(t, 2, sum, 0, 1)
@@ -290,8 +289,7 @@ func TestWorkerGoesOn(t *testing.T) {
 	}
 }
 
-// A panic in a function of the user's, wherever it is called from, ends neither the worker
-// nor the process, and is logged and counted.
+// A panic in any of the caller's functions stops neither the worker nor the process. It is logged and counted.
 func TestPanicsAreContained(t *testing.T) {
 	boom := func() { panic("out of cheese") }
 	for name, opts := range map[string]compaction.Options[store.Key]{

@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// A date finds the events of its day before those of its month, in UTC, and numbers that are no date find none.
+// A date finds the events of its day before those of its month, in UTC. Numbers that are not a date find no event.
 func TestDates(t *testing.T) {
 	x := new(recall.Index)
 	for i, at := range []string{"2023-05-07T10:00:00Z", "2023-05-08T13:56:00Z", "2023-06-12T23:30:00-02:00", "2022-05-08T00:00:00Z", "1950-05-08T23:59:59Z", ""} {

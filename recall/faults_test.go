@@ -17,8 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// An event's text is put together in time linear in it: quadratic, this test would not end
-// within go test's timeout.
+// The text of an event is built in linear time. In quadratic time, this test would exceed go test's timeout.
 func TestTextIsLinear(t *testing.T) {
 	var state, parts strings.Builder
 	for i := range testlog.ScaleDownForRace(200_000) {
@@ -33,7 +32,7 @@ func TestTextIsLinear(t *testing.T) {
 	}
 }
 
-// What a model is shown is told apart from what people can find besides.
+// Text that models see is searched separately from text that only people see.
 func TestShown(t *testing.T) {
 	l := newLogs()
 	l.put("a",
@@ -69,7 +68,7 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// An event that does not count does not help what stands beside it.
+// An event that a search excludes does not raise the scores of its neighbours, so a search reveals nothing about it.
 func TestOnlyIsNoOracle(t *testing.T) {
 	l := newLogs()
 	l.put("a", said(1, "user", "hello"), ofJSON(2, `{"id":"s","author":"user","isolationScope":"other","content":{"parts":[{"text":"hunter2"}]}}`),
@@ -104,8 +103,7 @@ func TestTimesOfAnyYear(t *testing.T) {
 	}
 }
 
-// Ids are found in quotes and in questions; long words by their beginnings, and not by what
-// others have.
+// Ids are found in quotes and in questions. Long words are found by their beginnings.
 func TestFindsWords(t *testing.T) {
 	l := newLogs()
 	long := strings.Repeat("x", 70)
@@ -123,7 +121,7 @@ func TestFindsWords(t *testing.T) {
 	}
 }
 
-// More matches than are wanted do not count are gone through until there are enough.
+// If many matches are excluded, the search continues until it has enough hits.
 func TestManyThatDoNotCount(t *testing.T) {
 	l := newLogs()
 	for n := 1; n <= 300; n++ {
@@ -140,7 +138,7 @@ func TestManyThatDoNotCount(t *testing.T) {
 	}
 }
 
-// A chain of summaries is read at once, however deep it is.
+// Deep chains of summaries are read in little time.
 func TestDeepChains(t *testing.T) {
 	l := newLogs()
 	l.put("a", said(1, "user", "needle"))
@@ -156,8 +154,8 @@ func TestDeepChains(t *testing.T) {
 	}
 }
 
-// An index is made once for a search, also if it is not kept; that of another creation, which a
-// search names, does not take the place of the newest; and what is given up ends its reading.
+// A search builds an index only once, even if the index is not cached. The index of another creation, which a view
+// selects, does not replace the newest one. A cancelled search stops reading.
 func TestIndexesAreMadeOnce(t *testing.T) {
 	l := newLogs()
 	for n := 1; n <= 50; n++ {
@@ -195,28 +193,28 @@ func TestIndexesAreMadeOnce(t *testing.T) {
 	if l.read != 50+2*10 {
 		t.Errorf("%d records were read for a view of another creation, and then the newest", l.read)
 	}
-	// Of two that do not fit, both are searched.
+	// If two indexes exceed the memory limit, both sessions are still searched.
 	hits, err := recall.NewFinder(l, 1).SearchAll(t.Context(), all, nil, recall.Search{Query: "needle", Limit: 100})
 	if err != nil || len(hits) != 100 || l.read != 70+3*50+100 {
 		t.Errorf("%d hits after %d records were read, %v", len(hits), l.read, err)
 	}
 }
 
-// slow is a log that is read slowly.
+// slow is a log whose reads block.
 type slow struct {
 	*logs
-	reading chan struct{} // is told that reading has begun
+	reading chan struct{} // signals that reading has begun
 }
 
 func (s slow) Records(ctx context.Context, key string, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		close(s.reading)
-		<-ctx.Done() // a log that takes its time
+		<-ctx.Done() // a slow log
 		yield(patch.Record{}, ctx.Err())
 	}
 }
 
-// wrong is a log that gives other records than it is asked for, once they are indexed.
+// wrong is a log that returns the wrong records after they were indexed.
 type wrong struct {
 	*logs
 	give func([]patch.Record) []patch.Record
@@ -253,7 +251,7 @@ func TestWrongRecords(t *testing.T) {
 	}
 }
 
-// Two lanes that one patch hides may have another fate.
+// Events of two lanes that the same patch hides can differ in whether they are represented.
 func TestRepresentedByLane(t *testing.T) {
 	l := newLogs()
 	l.put("a",
@@ -269,7 +267,7 @@ func TestRepresentedByLane(t *testing.T) {
 	}
 }
 
-// hooked is a log that does something while it is read.
+// hooked is a log that calls a function during reads.
 type hooked struct {
 	*logs
 	at func(seq uint64)
@@ -285,7 +283,7 @@ func (h hooked) Records(_ context.Context, key string, v fold.View, seqs []uint6
 	}
 }
 
-// An index that is forgotten while it is made counts no more, and reading that is given up ends.
+// An index that is forgotten while it is built no longer counts. A cancelled search stops reading.
 func TestFinderMeanwhile(t *testing.T) {
 	l := newLogs()
 	for n := 1; n <= 5_000; n++ {
@@ -312,7 +310,7 @@ func TestFinderMeanwhile(t *testing.T) {
 	}
 }
 
-// Who waits for another's indexing may leave, and nothing is left behind.
+// A search that waits for another search's indexing can be cancelled, and leaves no goroutine behind.
 func TestSearchHeedsContexts(t *testing.T) {
 	before := runtime.NumGoroutine()
 	s := slow{trip(), make(chan struct{})}
@@ -329,7 +327,7 @@ func TestSearchHeedsContexts(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(f.Search(short, "a", recall.Search{Query: "lisbon"})), context.DeadlineExceeded, "who waited")
 	cancel()
 	testlog.ErrorIs(t, <-done, context.Canceled, "who read")
-	for runtime.NumGoroutine() > before { // else go test's timeout lists them
+	for runtime.NumGoroutine() > before { // otherwise go test's timeout lists them
 		time.Sleep(time.Millisecond)
 	}
 	if f := recall.NewFinder(trip(), 0); true {
@@ -340,7 +338,7 @@ func TestSearchHeedsContexts(t *testing.T) {
 	}
 }
 
-// A log that ends before its view is an error, and what is kept of empty sessions counts.
+// A log that ends before its view is an error. Entries of empty sessions count toward the memory limit.
 func TestFinderOddLogs(t *testing.T) {
 	l := trip()
 	v := testlog.Must(l.viewAt("a", 10))(t)
@@ -362,7 +360,7 @@ func TestFinderOddLogs(t *testing.T) {
 	}
 }
 
-// Scores of several logs are of their figures together.
+// Scores of several logs use the sum of their Stats.
 func TestStatsAdd(t *testing.T) {
 	records := []patch.Record{said(1, "user", "needle and hay"), said(2, "user", "hay"), said(3, "user", "needle needle in much more hay than this")}
 	together, first, second := new(recall.Index), new(recall.Index), new(recall.Index)

@@ -26,16 +26,16 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// logs are sessions in memory, whose views are lean.
+// logs is a log of in-memory sessions.
 type logs struct {
 	mu       sync.Mutex
 	sessions map[string][]patch.Record
 	created  map[string]int
-	read     int // records, those of hits too
+	read     int // number of records read, including those of hits
 	err      error
-	lost     string // a session whose records can be read once more
+	lost     string // a session whose records can be read only once more
 	gone     string // a session whose records cannot be read
-	looks    int    // that were taken for records
+	looks    int    // number of calls of Records
 }
 
 func newLogs() *logs {
@@ -114,7 +114,7 @@ func ofJSON(seq int, text string) patch.Record {
 	return r
 }
 
-// trip is a log in which much happens.
+// trip returns a log with events of many kinds.
 func trip() *logs {
 	l := newLogs()
 	l.put("a",
@@ -224,7 +224,7 @@ func TestSearchErrors(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(recall.NewFinder(trip(), 0).Search(ctx, "a", recall.Search{Query: "lisbon"})), context.Canceled, "cancelled")
 }
 
-// Queries of any size and kind are answered, soon.
+// Queries of any size and kind are answered in little time.
 func TestHostileQueries(t *testing.T) {
 	f := recall.NewFinder(trip(), 0)
 	var many strings.Builder
@@ -277,7 +277,7 @@ func TestSearchAll(t *testing.T) {
 	if _, err := f.SearchAll(t.Context(), keys, func(string, error) bool { return false }, recall.Search{Query: "x"}); !errors.Is(err, errGone) {
 		t.Errorf("with nothing left out: %v", err)
 	}
-	// One that can no longer be read when its events are looked up is left out whole.
+	// A session whose events can no longer be read is left out completely.
 	l.lost = "b"
 	hits, err = recall.NewFinder(l, 0).SearchAll(t.Context(), keys, skip, recall.Search{Query: "W2378156"})
 	if err != nil || len(hits) == 0 || slices.ContainsFunc(hits, func(h recall.Hit[string]) bool { return h.Key == "b" }) {
@@ -287,8 +287,8 @@ func TestSearchAll(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(f.SearchAll(t.Context(), failing, skip, recall.Search{Query: "x"})), errGone, "keys that fail")
 }
 
-// Indexes are read once, extended by what is new, made anew for another session of the same key,
-// and kept within their bound.
+// An index is read once, extended with new records, and rebuilt for a recreated session. The indexes stay within the
+// memory limit.
 func TestFinderKeeps(t *testing.T) {
 	l := newLogs()
 	for i := range 20 {
@@ -378,8 +378,8 @@ func TestFinderConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// A search on an index that grew with the log finds what one on a fresh index does, as of any
-// record; it finds nothing of what the view shows if it is to find what is hidden.
+// A search on an index that grew with the log gives the same result as on a new index, as of any record. With Hidden,
+// it finds no visible event.
 func TestPropertySearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 30}).Draw(t, "records")
@@ -416,8 +416,8 @@ func TestPropertySearch(t *testing.T) {
 	})
 }
 
-// Every identifier of the recorded sessions is found by its exact text, in each event that has
-// it, before any that has not.
+// Every identifier of the recorded sessions is found by its exact text, in each event that contains it, before any
+// other event.
 func TestRecordedIdentifiers(t *testing.T) {
 	for _, set := range recorded.Sets(t) {
 		t.Run(set.Name, func(t *testing.T) {

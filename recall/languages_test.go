@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// In each language, of questions whose words stand in the answer in another form, 95 % find it among the first
-// five of 30, whether query and text are composed or not.
+// In each language, the questions use the words of a fact in other forms. At least 95 % of the questions find the fact
+// among the first five of 30 results, whether query and text are composed or decomposed.
 func TestLanguages(t *testing.T) {
 	data := testlog.Must(os.ReadFile("testdata/languages.txt"))(t)
 	for _, block := range strings.Split(string(data), "\n[")[1:] {
@@ -52,7 +52,7 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// A snippet marks decomposed words as logged.
+// A snippet marks decomposed words in their logged form.
 func TestDecomposedSnippet(t *testing.T) {
 	text := norm.NFD.String("내일 서울에서 만나요")
 	got := marked(recall.SnippetOf(said(1, "user", text).Event, recall.Parse("서울"), 0, true))

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// indexOf is an index of what was said, from record 1 on.
+// indexOf returns an index of texts in records 1, 2, 3 …
 func indexOf(texts ...string) *recall.Index {
 	x := new(recall.Index)
 	for i, text := range texts {
@@ -22,7 +22,7 @@ func indexOf(texts ...string) *recall.Index {
 	return x
 }
 
-// seqs are the records that a query finds with a score of their own, the best first.
+// seqs returns the records that contain a term of the query themselves, best first.
 func seqs(x *recall.Index, query string, through uint64) (all []uint64) {
 	terms := recall.Parse(query)
 	for m := range x.Search(terms, recall.Filter{}, through, x.Stats(terms, through, false), nil) {
@@ -35,14 +35,14 @@ func TestSimilarWords(t *testing.T) {
 	x := indexOf("The pelican sails to Hamburg", "a", "b", "c", "d", "서울에서 만나요", "e", "f", "g", "h", "Die Größe der Wohnung, order 48213", "i", "j", "k", "l", "A coat for the boat")
 	for query, want := range map[string]uint64{
 		"pelican":  1,
-		"pelcan":   1, // left out
+		"pelcan":   1, // omitted
 		"pelicaan": 1, // added
 		"pelicen":  1, // replaced
-		"pelicna":  1, // exchanged
+		"pelicna":  1, // swapped
 		"PELICNA":  1,
 		"Hambrug":  1,
 		"serviced": 0,
-		"plcan":    0, // two left out
+		"plcan":    0, // two omitted
 		"서울":       6,
 		"서울은":      6,
 		"Wohnng":   11,
@@ -68,8 +68,8 @@ func TestSimilarWords(t *testing.T) {
 	}
 }
 
-// Similar private words are found only by those that may see them, and over several logs a word is
-// corrected only if it stands in none of them.
+// Similar words in private text are found only by searches that include private text. In a search of several logs, a
+// word is corrected only if none of the logs contains it.
 func TestSimilarWordsElsewhere(t *testing.T) {
 	x := new(recall.Index)
 	x.Add(ofJSON(1, `{"id":"e1","author":"user","actions":{"stateDelta":{"k":"pelican"}}}`))
@@ -95,7 +95,7 @@ func TestSimilarWordsElsewhere(t *testing.T) {
 	}
 }
 
-// One edit of a word of letters finds the event that has it, whatever the word.
+// A word of letters with one typo finds the event with the word.
 func TestPropertySimilarWords(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letters := []rune("abcdefgåßжд")
@@ -120,7 +120,7 @@ func TestPropertySimilarWords(t *testing.T) {
 	})
 }
 
-// Queries of one term, over 100,000 events of 20 words each, one an hour.
+// Queries of one term over 100,000 events of 20 words each, one per hour.
 func BenchmarkTerms(b *testing.B) {
 	x := new(recall.Index)
 	name := func(n int) string {

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// marked is a snippet with what is marked in brackets.
+// marked returns a snippet with brackets around its marks.
 func marked(s recall.Snippet) string {
 	out, from := "", 0
 	for _, m := range s.Marks {
@@ -56,7 +56,7 @@ func TestSnippet(t *testing.T) {
 	}
 }
 
-// Of any text, a snippet is a piece of one line, within its bound, with marks in order.
+// For any text, a snippet is on one line and within its length, and its marks are in order.
 func TestPropertySnippet(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"word", "other", "a1-b2", " ", "\n", "東京", "é", "e\u0301", "\u2028", ".", "x@y.zz"})
 	rapid.Check(t, func(t *rapid.T) {

@@ -49,8 +49,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// Whatever the text, its words are small, are Unicode if it is, and do not depend on what stands
-// around the text.
+// For any text, words are in lower case, valid UTF-8 if the text is, and do not depend on the surrounding text.
 func TestPropertyWords(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"a", "B", "é", "e\u0301", "ß", "1", " ", "'s", "’", "東", "京", "ー", "-", "_", "İ", "ﬃ", "\u0301", "\n", "ก", "😀"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -62,7 +61,7 @@ func TestPropertyWords(t *testing.T) {
 			}
 		}
 		if around := wordsOf("x " + text + " y"); !slices.Equal(around, append(append([]string{"x+"}, got...), "y+")) {
-			// An accent or an apostrophe at the ends belongs to what stands there.
+			// An accent or an apostrophe at either end belongs to the surrounding text.
 			if !strings.HasPrefix(text, "'s") && !strings.HasPrefix(text, "\u0301") {
 				t.Fatalf("%q: %q, and with words around it %q", text, got, around)
 			}

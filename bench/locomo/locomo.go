@@ -1,8 +1,9 @@
-// Package locomo measures whether an index of a conversation finds the turns that answer questions about it.
-// It uses LoCoMo (Maharana et al., Evaluating Very Long-Term Conversational Memory of LLM Agents, 2024): ten
-// conversations of two people over months, with some 600 turns and 200 questions each.
+// Package locomo measures whether an index of a conversation finds the messages that answer questions about it. It uses
+// LoCoMo (Maharana et al., Evaluating Very Long-Term Conversational Memory of LLM Agents, 2024). LoCoMo has ten
+// conversations of two people over months, with about 600 messages and 200 questions each.
 //
-// The data is licensed CC BY-NC 4.0, so the repository does not contain it. [Variable] names its folder.
+// The data is licensed CC BY-NC 4.0, so the repository does not contain it. The environment variable [Variable] names
+// its folder.
 package locomo
 
 import (
@@ -19,13 +20,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Variable is the environment variable that names the folder of the conversations: the JSON files, one for
-// each, of data/multimodal_dialog/locomo10_v2 in https://github.com/snap-research/locomo.
+// Variable is the environment variable that names the folder with the conversations. The folder contains one JSON file
+// per conversation, from data/multimodal_dialog/locomo10_v2 in https://github.com/snap-research/locomo.
 const Variable = "PATCHLOG_LOCOMO"
 
-// Conversation is a conversation of two people with questions about it.
+// Conversation is a conversation of two people, with questions about it.
 type Conversation struct {
-	Turns     []patch.Record // with seqs from 1 on; the authors are the speakers
+	Turns     []patch.Record // with seqs from 1; the authors are the speakers
 	Questions []Question
 }
 
@@ -33,13 +34,13 @@ type Conversation struct {
 type Question struct {
 	Text     string
 	Category Category
-	Evidence []uint64 // the seqs of the turns with the answer; never empty
+	Evidence []uint64 // seqs of the messages with the answer; never empty
 }
 
-// Category is a kind of question, with LoCoMo's number.
+// Category is a kind of question. The values are LoCoMo's numbers.
 type Category int
 
-// The categories; [All] means every question. The evidence of an adversarial question is the turn that it
+// The categories. [All] means every question. The evidence of an adversarial question is the message that the question
 // misrepresents.
 const (
 	All Category = iota
@@ -70,9 +71,9 @@ func (c Category) String() string {
 	return fmt.Sprintf("category %d", int(c))
 }
 
-// Read returns the conversations, in the order of the files' names. It omits captions of photos, and questions
-// that name no turn of the conversation. The test is skipped if [Variable] is not set, and fails if the folder
-// has no conversations.
+// Read returns the conversations in the order of their file names. It omits captions of photos, and questions without
+// evidence in the conversation. If [Variable] is not set, the test is skipped. If the folder has no conversations, the
+// test fails.
 func Read(tb testing.TB) []Conversation {
 	tb.Helper()
 	folder := os.Getenv(Variable)
@@ -96,7 +97,7 @@ func Read(tb testing.TB) []Conversation {
 	return all
 }
 
-// parse reads a file of LoCoMo.
+// parse parses one of LoCoMo's files.
 func parse(text []byte) (c Conversation, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
@@ -133,7 +134,7 @@ func parse(text []byte) (c Conversation, err error) {
 	return c, nil
 }
 
-// addSession adds the turns of a session, and records the seqs of their ids.
+// addSession adds the messages of a session, and records their seqs by id in seqs.
 func (c *Conversation) addSession(members map[string]json.RawMessage, name string, seqs map[string]uint64) error {
 	var turns []struct {
 		Speaker, Text string
@@ -166,7 +167,7 @@ func (c *Conversation) addSession(members map[string]json.RawMessage, name strin
 	return nil
 }
 
-// turnIDs matches ids of turns: the session and the turn. Some strings have several.
+// turnIDs matches ids of messages: the session and the message. Some strings contain several ids.
 var turnIDs = regexp.MustCompile(`D(\d+):(\d+)`)
 
 // turnID returns an id without leading zeros.

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// A conversation in LoCoMo's form that is not part of it.
+// conversation is an invented conversation in LoCoMo's form.
 const conversation = `{
 	"speaker_a": "Ann", "speaker_b": "Ben",
 	"session_1_date_time": "1:56 pm on 8 May, 2023",
@@ -60,7 +60,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// At most ten turns count, and each question is put to the index of its own conversation.
+// At most ten results count, and each question is put to the index of its own conversation.
 func TestMeasure(t *testing.T) {
 	eleven := []uint64{9, 8, 7, 6, 5, 4, 3, 2, 11, 10, 1}
 	all := []locomo.Conversation{
@@ -80,8 +80,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// BenchmarkTypos reports the share of questions that find their answers, with and without one typo in a word of
-// five letters or more after the first word.
+// BenchmarkTypos reports the share of questions that find their evidence, without typos and with one typo. The typo is
+// in a word of at least five letters after the first word.
 func BenchmarkTypos(b *testing.B) {
 	all := locomo.Read(b)
 	for b.Loop() {
@@ -100,7 +100,7 @@ func measure(all []locomo.Conversation) float64 {
 	}).Share(locomo.All)
 }
 
-// misspelled returns the conversations with one character of each question left out, added, replaced, or swapped.
+// misspelled returns the conversations with one typo per question: a character omitted, added, replaced or swapped.
 func misspelled(all []locomo.Conversation, r *rand.Rand) []locomo.Conversation {
 	all = slices.Clone(all)
 	for i := range all {

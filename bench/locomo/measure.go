@@ -9,19 +9,19 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// Best is the number of results that count for a question.
+// Best is the number of results per question that count.
 const Best = 10
 
-// Index makes an index of a conversation's turns. find returns the seqs of the turns that match a question
-// best, at most [Best], the best first.
+// Index indexes the messages of a conversation. find returns the seqs of the messages that best match a question, best
+// first, at most [Best].
 type Index func(turns []patch.Record) (find func(question string) []uint64)
 
-// Hits counts questions, and those with a relevant turn among the results.
+// Hits counts questions, and questions with a relevant message among the results.
 type Hits struct {
 	questions, found [categories]int
 }
 
-// Measure puts every question to the index of its own conversation.
+// Measure puts each question to the index of its own conversation.
 func Measure(all []Conversation, index Index) Hits {
 	var h Hits
 	for _, c := range all {
@@ -46,7 +46,7 @@ func (h Hits) Share(of Category) float64 {
 	return float64(h.found[of]) / float64(max(1, h.questions[of]))
 }
 
-// Report reports the shares in percent: of all questions, and by category.
+// Report reports the shares in percent, of all questions and by category.
 func (h Hits) Report(b *testing.B) {
 	b.Helper()
 	b.ReportMetric(100*h.Share(All), "%-hit")
@@ -56,7 +56,7 @@ func (h Hits) Report(b *testing.B) {
 	b.ReportMetric(float64(h.questions[All]), "questions")
 }
 
-// Find returns the seqs of the records that match a question best, at most [Best], the best first.
+// Find returns the seqs of the records that best match a question, best first, at most [Best].
 func Find(x *recall.Index, question string) (seqs []uint64) {
 	terms := recall.Parse(question)
 	for m := range x.Search(terms, recall.Filter{}, math.MaxUint64, x.Stats(terms, math.MaxUint64, false), nil) {

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/adk/v2/session"
 )
 
-// BenchmarkAppend appends an event, to one session or to 64 from one goroutine each. When an append
-// returns, it is durable, except in memory. The baselines are a plain file and bare bbolt.
+// BenchmarkAppend appends events to one session, or to 64 sessions with one goroutine each. Except in memory, an event
+// is durable when its append returns. The baselines are a plain file and bbolt without a store.
 func BenchmarkAppend(b *testing.B) {
 	for _, p := range plains {
 		b.Run(fmt.Sprintf("service=%s/sessions=1", p.name), p.appendPlain)
@@ -25,11 +25,11 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// lengths are the numbers of events in a session.
+// lengths are the session lengths in events.
 var lengths = []int{100, 1000, 10_000}
 
-// BenchmarkGet gets a session that is in use. read=all also reads each event. ADK's services share decoded
-// events with all callers; patchlog returns copies.
+// BenchmarkGet gets a cached session. With read=all, it also reads each event. ADK's services share decoded events
+// among callers, and patchlog returns copies.
 func BenchmarkGet(b *testing.B) {
 	for _, n := range lengths {
 		for _, p := range all {
@@ -52,8 +52,8 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkGetAfterOpen opens a file, which is in the page cache, gets a session and reads each of its
-// events. The baseline is a file of JSON lines.
+// BenchmarkGetAfterOpen opens a file that is in the page cache, gets a session and reads each event. The baseline is a
+// file of JSON lines.
 func BenchmarkGetAfterOpen(b *testing.B) {
 	for _, n := range lengths {
 		b.Run(fmt.Sprintf("events=%d/service=file/read=all", n), func(b *testing.B) {
@@ -83,7 +83,7 @@ func BenchmarkGetAfterOpen(b *testing.B) {
 	}
 }
 
-// readAll reads each event of a session and fails unless want events have text.
+// readAll reads each event of a session. It fails unless exactly want events have text.
 func readAll(tb testing.TB, sess session.Session, want int) {
 	tb.Helper()
 	n := 0

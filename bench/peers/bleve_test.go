@@ -20,25 +20,25 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// bleveOptions are the storage and the contents of an index.
+// bleveOptions are the storage and the indexed fields of an index.
 type bleveOptions struct{ store, fields string } // constants below
 
 const (
-	inMemory = "memory" // the engine of bleve's files, without a path
-	inFile   = "file"   // what bleve.New opens, each batch synced
+	inMemory = "memory" // bleve's file engine without a path
+	inFile   = "file"   // bleve.New; each batch is synced
 
-	words  = "words"  // the text and author of an event
-	exact  = "exact"  // words; and verbatim its identifiers and ids, its author, its tools
-	beside = "beside" // words; and those of the adjacent events
+	words  = "words"  // text and author of an event
+	exact  = "exact"  // words, and exact identifiers, ids, author and tools
+	beside = "beside" // words, and words of the adjacent events
 )
 
-// bleveIndex is a log in bleve.
+// bleveIndex is an index of a log with bleve.
 type bleveIndex struct {
 	opened bleve.Index
 	fields string
 }
 
-// openBleve opens an empty index without copies of texts and positions.
+// openBleve opens an empty index that stores neither texts nor positions.
 func openBleve(tb testing.TB, o bleveOptions) *bleveIndex {
 	tb.Helper()
 	var opened bleve.Index
@@ -75,7 +75,7 @@ func (o bleveOptions) mapping() mapping.IndexMapping {
 	return m
 }
 
-// add adds events in one batch. Adjacent events in other batches are not known.
+// add adds events in one batch. Only adjacent events in the same batch count as adjacent.
 func (x *bleveIndex) add(tb testing.TB, records []patch.Record) {
 	tb.Helper()
 	texts := make([]string, len(records))
@@ -105,8 +105,8 @@ func (x *bleveIndex) add(tb testing.TB, records []patch.Record) {
 	no(tb, x.opened.Batch(batch))
 }
 
-// exactly returns the texts by which an event is also found verbatim, as in [recall.Index]: the
-// identifiers in its text and its ids, and the tools that it calls or answers.
+// exactly returns the exact terms of an event, as in [recall.Index]: the identifiers in its text, its ids, and the
+// tools that it calls or answers.
 func exactly(e *patch.Event, text string) (ids, tools []string) {
 	ids = append(slices.Collect(identifiers.FindAll(text)), e.ID(), e.InvocationID())
 	for p := range e.FunctionParts() {

@@ -18,17 +18,17 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// BenchmarkLangGraph appends to a session of 1,000 messages in PostgreSQL, and gets and reads one, through
-// LangGraph's checkpointer in JavaScript and through the services of BenchmarkPostgresAppend. Updating a thread's
-// state in LangGraph reads it and writes one checkpoint, the minimum cost of a message in a graph. Times exclude the
-// start of Node.js.
+// BenchmarkLangGraph appends to a session of 1,000 messages in PostgreSQL, and gets and reads such a session. It
+// compares LangGraph's checkpointer in JavaScript with the services of BenchmarkPostgresAppend. To append, LangGraph
+// updates the state of a thread: it reads the state and writes one checkpoint, which is the minimum cost of a message
+// in a graph. The times exclude the start of Node.js.
 func BenchmarkLangGraph(b *testing.B) {
 	const messages = 1000
 	b.Run("service=langgraph", func(b *testing.B) {
 		folder := installLangGraph(b)
 		for _, operation := range []string{"append", "get"} {
 			b.Run(operation, func(b *testing.B) {
-				operations := 50 * b.N // enough to amortise starting Node.js and filling the thread
+				operations := 50 * b.N // amortises starting Node.js and filling the thread
 				took := runLangGraph(b, folder, pgtest.New(b), operation, messages, operations)
 				b.ReportMetric(float64(took.Nanoseconds())/float64(operations), "ns/op")
 			})
@@ -56,7 +56,7 @@ func BenchmarkLangGraph(b *testing.B) {
 	}
 }
 
-// installLangGraph installs LangGraph as specified in folder langgraph, and returns the path.
+// installLangGraph installs LangGraph as specified in folder langgraph. It returns the path.
 func installLangGraph(b *testing.B) string {
 	b.Helper()
 	npm, err := exec.LookPath("npm")
@@ -73,8 +73,8 @@ func installLangGraph(b *testing.B) string {
 	return folder
 }
 
-// runLangGraph runs an operation count times on a thread with the given number of messages, and returns the time of
-// the operations.
+// runLangGraph runs an operation count times on a thread with the given number of messages. It returns the time of the
+// operations.
 func runLangGraph(b *testing.B, folder, dsn, operation string, messages, count int) time.Duration {
 	b.Helper()
 	config, err := pgx.ParseConfig(dsn)

@@ -13,11 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// poolPing is the query with which a connection pool checks a connection that was idle for a second.
+// poolPing is the query with which a connection pool checks a connection after a second of idle time.
 var poolPing = []byte("-- ping")
 
-// link simulates a network between clients and a server: a TCP proxy that delivers data in order
-// after half the delay, and counts the round trips except those of [poolPing].
+// link simulates a network between clients and a server. It is a TCP proxy that delivers data in order, each direction
+// after half of the delay. It counts round trips, except those of [poolPing].
 type link struct {
 	listener net.Listener
 	server   string // the server's Unix socket
@@ -26,8 +26,8 @@ type link struct {
 	pumps    sync.WaitGroup
 }
 
-// newLink returns a link to the database of dsn, and a connection string through it. Connections must
-// be closed before the test ends.
+// newLink returns a link to the database of dsn, and a connection string that uses the link. Connections must be closed
+// before the test ends.
 func newLink(tb testing.TB, dsn string, delay time.Duration) (*link, string) {
 	tb.Helper()
 	config, err := pgconn.ParseConfig(dsn)
@@ -54,8 +54,8 @@ func (l *link) accept() {
 			client.Close()
 			continue
 		}
-		// Data that the client sends after it received data starts a new round trip; data sent
-		// without waiting does not.
+		// Data that the client sends after it has received data starts a new round trip. Data that it sends without
+		// waiting does not.
 		heard := new(atomic.Bool)
 		heard.Store(true)
 		l.pumps.Go(func() {
@@ -74,7 +74,7 @@ type chunk struct {
 	data []byte
 }
 
-// pump delivers the data from from, and calls sent with it first.
+// pump copies data from from to to. It calls sent with the data before it delivers them.
 func (l *link) pump(to, from net.Conn, sent func(data []byte)) {
 	chunks := make(chan chunk, 1024)
 	l.pumps.Go(func() {
@@ -82,7 +82,7 @@ func (l *link) pump(to, from net.Conn, sent func(data []byte)) {
 		for c := range chunks {
 			time.Sleep(time.Until(c.due))
 			sent(c.data)
-			_, _ = to.Write(c.data) // if to is closed, from will be too
+			_, _ = to.Write(c.data) // if to is closed, from will be closed too
 		}
 	})
 	defer close(chunks)

@@ -20,11 +20,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// peer is a session service that can be opened and reopened on its file.
+// peer is a session service that can be opened again on its file.
 type peer struct {
 	name string
-	// open returns the service and a function that closes it. A service without a file is new each
-	// time. fast trades durability for speed, to fill a file.
+	// open returns the service and a function that closes it. A service without a file is new each time. With fast,
+	// writes are not durable, to fill a file quickly.
 	open func(tb testing.TB, dir string, fast bool) (session.Service, func())
 	kept bool
 }
@@ -47,9 +47,8 @@ func openPatchlog(tb testing.TB, dir string, fast bool) (session.Service, func()
 	return svc, func() { no(tb, s.Close()) }
 }
 
-// openSQLite opens the SQL service as gorm opens it, except that transactions take the lock when
-// they begin, so that concurrent writers do not fail. If tuned, it has a write-ahead log and one
-// connection, on which writers queue.
+// openSQLite opens ADK's SQL service with gorm's defaults, except that transactions take the lock when they begin, so
+// concurrent writers do not fail. If tuned, it uses a write-ahead log and one connection.
 func openSQLite(tuned bool) func(tb testing.TB, dir string, fast bool) (session.Service, func()) {
 	return func(tb testing.TB, dir string, fast bool) (session.Service, func()) {
 		tb.Helper()
@@ -75,7 +74,7 @@ func openSQLite(tuned bool) func(tb testing.TB, dir string, fast bool) (session.
 	}
 }
 
-// event is a model's turn of about 600 bytes that changes the state.
+// event returns a model's event of about 600 bytes that changes the state.
 func event(i int) *session.Event {
 	return &session.Event{
 		ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), InvocationID: fmt.Sprint("inv", i/4), Author: "agent",
@@ -102,7 +101,7 @@ func get(tb testing.TB, s session.Service, id string) session.Session {
 	return r.Session
 }
 
-// fill creates a session of n events.
+// fill creates a session with n events.
 func fill(tb testing.TB, s session.Service, id string, n int) {
 	tb.Helper()
 	sess := create(tb, s, id)
@@ -123,7 +122,6 @@ func (p peer) filled(tb testing.TB, dir string, n int) (session.Service, func())
 	return p.open(tb, dir, false)
 }
 
-// Each service performs the measured operations correctly.
 func TestPeers(t *testing.T) {
 	for _, p := range all {
 		t.Run(p.name, func(t *testing.T) {

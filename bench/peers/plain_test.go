@@ -15,15 +15,15 @@ import (
 	"google.golang.org/adk/v2/session"
 )
 
-// plain is a minimal durable append, without a session service, ids and state.
+// plain is a minimal durable append without a session service, ids or state.
 type plain struct {
 	name string
-	// open returns a function that appends the bytes of one event, and one that closes the file.
+	// open returns a function that appends the bytes of one event, and a function that closes the file.
 	open func(tb testing.TB, path string) (appendEvent func(form []byte) error, done func())
 }
 
 var plains = []plain{
-	{"file", func(tb testing.TB, path string) (func([]byte) error, func()) { // a write and one fdatasync
+	{"file", func(tb testing.TB, path string) (func([]byte) error, func()) { // one write and one fdatasync
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		no(tb, err)
 		return func(form []byte) error {
@@ -56,7 +56,7 @@ func formOf(tb testing.TB, i int) []byte {
 	return append(form, '\n')
 }
 
-// appendPlain is BenchmarkAppend for p.
+// appendPlain runs BenchmarkAppend for p.
 func (p plain) appendPlain(b *testing.B) {
 	appendEvent, done := p.open(b, filepath.Join(b.TempDir(), "events"))
 	defer done()
@@ -66,7 +66,7 @@ func (p plain) appendPlain(b *testing.B) {
 	}
 }
 
-// writeLines writes a file with one JSON line for each of n events.
+// writeLines writes a file of n events as JSON lines.
 func writeLines(tb testing.TB, path string, n int) {
 	tb.Helper()
 	var lines []byte
@@ -76,7 +76,7 @@ func writeLines(tb testing.TB, path string, n int) {
 	no(tb, os.WriteFile(path, lines, 0o600))
 }
 
-// readLines reads such a file and decodes each event.
+// readLines reads a file of JSON lines and decodes each event.
 func readLines(path string) (n int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -98,7 +98,6 @@ func readLines(path string) (n int, err error) {
 	}
 }
 
-// Each baseline stores its input.
 func TestPlains(t *testing.T) {
 	for _, p := range plains {
 		path := filepath.Join(t.TempDir(), "events")

@@ -17,12 +17,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// warm is the number of unmeasured calls per goroutine, so that all connections have prepared the statements
-// and the server has planned them.
+// warm is the number of unmeasured calls per goroutine. They make all connections prepare the statements, and the
+// server plan them.
 const warm = 12
 
-// inParallel makes b.N calls of do from several goroutines, after warm unmeasured calls each. do gets the
-// number of the goroutine, from 0, and of the call, from 1.
+// inParallel calls do b.N times from several goroutines, after warm unmeasured calls each. g is the number of the
+// goroutine, from 0, and i the number of the call, from 1.
 func inParallel(b *testing.B, goroutines, warm int, do func(g, i int) error) {
 	b.Helper()
 	run := func(from, to int) {
@@ -47,7 +47,7 @@ func inParallel(b *testing.B, goroutines, warm int, do func(g, i int) error) {
 	b.StopTimer()
 }
 
-// appendInParallel measures appends to several sessions from one goroutine each.
+// appendInParallel measures appends to several sessions, with one goroutine per session.
 func appendInParallel(b *testing.B, s session.Service, sessions, warm int) {
 	b.Helper()
 	handles := make([]session.Session, sessions)
@@ -57,8 +57,8 @@ func appendInParallel(b *testing.B, s session.Service, sessions, warm int) {
 	inParallel(b, sessions, warm, func(g, i int) error { return s.AppendEvent(ctx, handles[g], event(i)) })
 }
 
-// BenchmarkPostgresAppend appends an event, to one session or to 64 from one goroutine each; also over a
-// network with a round trip of 2 ms. The baseline inserts one row of the same bytes.
+// BenchmarkPostgresAppend appends events to one session, or to 64 sessions with one goroutine each. It runs without a
+// delay, and with a simulated network of 2 ms per round trip. The baseline inserts one row of the same size.
 func BenchmarkPostgresAppend(b *testing.B) {
 	for _, c := range []struct {
 		sessions int
@@ -87,8 +87,8 @@ func BenchmarkPostgresAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkPostgresGet gets a cached session of 10,000 events from a database with 200,000 other rows;
-// read=all also reads each event.
+// BenchmarkPostgresGet gets a cached session of 10,000 events from a database with 200,000 other rows. With read=all,
+// it also reads each event.
 func BenchmarkPostgresGet(b *testing.B) {
 	const events, rows = 10_000, 200_000
 	for _, p := range onServers {
@@ -115,7 +115,7 @@ func BenchmarkPostgresGet(b *testing.B) {
 	}
 }
 
-// BenchmarkPostgresGetCold gets a session of 10,000 events that is not cached. In patchlog 200 of them are
+// BenchmarkPostgresGetCold gets a session of 10,000 events that is not cached. In patchlog, 200 of the events are
 // visible, and there is a snapshot.
 func BenchmarkPostgresGetCold(b *testing.B) {
 	const events, visible = 10_000, 200
@@ -128,7 +128,7 @@ func BenchmarkPostgresGetCold(b *testing.B) {
 	})
 	b.Run("service=patchlog", func(b *testing.B) {
 		dsn := pgtest.New(b)
-		eager := store.Options{Snapshots: snapshot.Policy{Every: 1}} // writes a snapshot after the summary
+		eager := store.Options{Snapshots: snapshot.Policy{Every: 1}} // write a snapshot after the summary
 		s, err := pg.Open(ctx, dsn, eager, pg.Options{})
 		no(b, err)
 		_, err = s.Create(ctx, key("s"), nil, store.CreateOptions{})
@@ -147,7 +147,7 @@ func BenchmarkPostgresGetCold(b *testing.B) {
 	})
 }
 
-// getRepeatedly measures getting a session of n events and reading each.
+// getRepeatedly measures getting a session of n events and reading each event.
 func getRepeatedly(b *testing.B, s session.Service, id string, n int) {
 	b.Helper()
 	inParallel(b, 1, warm, func(int, int) error {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver for gorm's dialect
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of gorm's dialect
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/adk/v2/session/database"
 	"gorm.io/driver/postgres"
@@ -40,8 +40,8 @@ var onServers = []onServer{
 	}},
 }
 
-// openADK opens ADK's SQL service with as many connections as patchlog has. By default database/sql keeps
-// only two open.
+// openADK opens ADK's SQL service with the same number of connections as patchlog. By default, database/sql keeps only
+// two idle connections.
 func openADK(tb testing.TB, dsn string) (session.Service, func()) {
 	tb.Helper()
 	db, err := sql.Open("pgx", dsn)
@@ -78,7 +78,7 @@ const insertRow = "INSERT INTO bare (num, seq, data) VALUES ($1, $2, $3)"
 
 func openRows(tb testing.TB, dsn string) (*rows, func()) {
 	tb.Helper()
-	pool, err := pgxpool.New(ctx, fmt.Sprintf("%s pool_max_conns=%d", dsn, pg.DefaultMaxConns)) // prepares statements by default
+	pool, err := pgxpool.New(ctx, fmt.Sprintf("%s pool_max_conns=%d", dsn, pg.DefaultMaxConns)) // pgxpool prepares statements by default
 	no(tb, err)
 	_, err = pool.Exec(ctx, "CREATE TABLE bare (num bigint, seq bigint, data bytea NOT NULL, PRIMARY KEY (num, seq))")
 	no(tb, err)
@@ -94,7 +94,7 @@ func (r *rows) insert(num, seq int) error {
 	return err
 }
 
-// fillMany creates sessions of n events each in bulk, with the same result as single appends.
+// fillMany creates sessions of n events each in bulk. The result is the same as with single appends.
 func fillMany(tb testing.TB, s session.Service, dsn string, n int, ids ...string) {
 	tb.Helper()
 	for _, id := range ids {
@@ -114,7 +114,7 @@ func fillMany(tb testing.TB, s session.Service, dsn string, n int, ids ...string
 	pgtest.Exec(tb, dsn, "VACUUM ANALYZE")
 }
 
-// fillStore appends events from to to-1 to each session.
+// fillStore appends the events from through to-1 to each session.
 func fillStore(tb testing.TB, s *store.Store, from, to int, ids ...string) {
 	tb.Helper()
 	var events []*patch.Event
@@ -133,7 +133,7 @@ func fillStore(tb testing.TB, s *store.Store, from, to int, ids ...string) {
 
 func key(id string) store.Key { return store.Key{App: "app", User: "user", Session: id} }
 
-// copyEvents copies the single event of a session in ADK's service until it has n.
+// copyEvents copies the single event of a session in ADK's service until the session has n events.
 func copyEvents(tb testing.TB, dsn string, n int, id string) {
 	tb.Helper()
 	pgtest.Exec(tb, dsn, fmt.Sprintf(`DO $do$
@@ -163,13 +163,13 @@ func TestPostgresPeers(t *testing.T) {
 	}
 }
 
-// An append, and a Get of a session in use, take one round trip each.
+// An append takes one round trip, and so does a Get of a cached session.
 func TestPostgresRoundTrips(t *testing.T) {
 	dsn := pgtest.New(t)
 	l, through := newLink(t, dsn, 0)
 	s, done := openPG(t, through+" pool_max_conns=1", store.Options{}, adk.Options{})
 	defer done()
-	fill(t, s, "s", 20) // prepares the statements on the only connection
+	fill(t, s, "s", 20) // prepare the statements on the only connection
 	sess := get(t, s, "s")
 	count := func(what string, do func()) {
 		t.Helper()

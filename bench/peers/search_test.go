@@ -17,16 +17,16 @@ import (
 
 // searched is a search index of a log.
 type searched interface {
-	// add adds events that are newer than all others.
+	// add adds events that are newer than all events in the index.
 	add(tb testing.TB, records []patch.Record)
 
-	// find returns the seqs of the events that match a question best, at most [locomo.Best], the best first.
+	// find returns the seqs of the events that best match a question, best first, at most [locomo.Best].
 	find(tb testing.TB, question string) (seqs []uint64)
 
 	close(tb testing.TB)
 }
 
-// recallIndex is a recall.Index.
+// recallIndex implements searched with a recall.Index.
 type recallIndex struct{ index recall.Index }
 
 func (x *recallIndex) add(_ testing.TB, records []patch.Record) {
@@ -53,7 +53,7 @@ func bleveSearcher(o bleveOptions) searcher {
 	return searcher{fmt.Sprintf("index=bleve/store=%s/fields=%s", o.store, o.fields), func(tb testing.TB) searched { return openBleve(tb, o) }}
 }
 
-// searchers are measured on a long log.
+// searchers are the indexes that are measured on a long log.
 var searchers = []searcher{
 	recallSearcher,
 	bleveSearcher(bleveOptions{inMemory, exact}),
@@ -69,7 +69,7 @@ func each(b *testing.B, some []searcher, run func(b *testing.B, s searcher)) {
 	}
 }
 
-// fill makes an index of a log, adding 1,000 events at a time.
+// fill builds an index of a log, adding 1,000 events at a time.
 func (s searcher) fill(tb testing.TB, log []patch.Record) searched {
 	tb.Helper()
 	x := s.open(tb)
@@ -81,8 +81,8 @@ func (s searcher) fill(tb testing.TB, log []patch.Record) searched {
 
 const longLog = 100_000 // events
 
-// BenchmarkSearchBuild indexes a log of 100,000 events and reports the index's heap. cpu is processor time, here
-// and below, because bleve and the garbage collector use other goroutines.
+// BenchmarkSearchBuild indexes a log of 100,000 events. It reports the index's heap, and processor time as cpu.
+// Processor time is used here and below because bleve and the garbage collector use additional goroutines.
 func BenchmarkSearchBuild(b *testing.B) {
 	log := recorded.Log(b, longLog)
 	each(b, searchers, func(b *testing.B, s searcher) {
@@ -106,7 +106,7 @@ func BenchmarkSearchBuild(b *testing.B) {
 	})
 }
 
-// ownCPU returns the processor time of this process in seconds.
+// ownCPU returns the process's processor time in seconds.
 func ownCPU(tb testing.TB) float64 {
 	tb.Helper()
 	var used unix.Rusage
@@ -154,8 +154,8 @@ func BenchmarkSearchQuery(b *testing.B) {
 	})
 }
 
-// BenchmarkSearchLoCoMo reports [locomo.Hits] for indexes of LoCoMo's conversations, each added in one batch.
-// One operation indexes the ten conversations and asks all questions.
+// BenchmarkSearchLoCoMo reports [locomo.Hits] of indexes of LoCoMo's conversations. Each conversation is added in one
+// batch. One operation indexes the ten conversations and asks all questions.
 func BenchmarkSearchLoCoMo(b *testing.B) {
 	conversations := locomo.Read(b)
 	each(b, []searcher{

@@ -30,8 +30,8 @@ const (
 	calls = 2 // tool calls per turn; a turn has 2 + 2·calls events
 )
 
-// BenchmarkTurns plays the 200 turns of an agent that calls a tool twice in each: 1,200 events. service-ms/turn is the
-// time spent in the service and in its lists of events.
+// BenchmarkTurns runs 200 turns of an agent that calls a tool twice per turn: 1,200 events. service-ms/turn is the time
+// in the service and in its lists of events.
 func BenchmarkTurns(b *testing.B) {
 	for _, p := range append(slices.Clone(all), patchlogMemory, patchlogCompacted) {
 		b.Run("service="+p.name, func(b *testing.B) {
@@ -65,7 +65,7 @@ var patchlogCompacted = peer{name: "patchlog-compacted", open: func(tb testing.T
 	}
 }}
 
-// play plays the turns and returns the time spent in the service.
+// play runs the turns and returns the time spent in the service.
 func play(tb testing.TB, s session.Service) time.Duration {
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	lookup, err := functiontool.New(functiontool.Config{Name: "lookup", Description: "looks up"}, func(agent.Context, map[string]any) (map[string]any, error) {
@@ -88,7 +88,7 @@ func play(tb testing.TB, s session.Service) time.Duration {
 	return timed.spent
 }
 
-// caller is a model that calls the tool, then answers.
+// caller is a model that calls the tool and then answers.
 type caller struct{ step int }
 
 func (*caller) Name() string { return "caller" }
@@ -102,7 +102,7 @@ func (c *caller) GenerateContent(context.Context, *model.LLMRequest, bool) iter.
 	return func(yield func(*model.LLMResponse, error) bool) { yield(&model.LLMResponse{Content: content}, nil) }
 }
 
-// timedService measures the calls of a service, and the reading of its sessions' events.
+// timedService measures the calls of a service and the reads of its sessions' events.
 type timedService struct {
 	session.Service
 	spent    time.Duration
@@ -140,7 +140,7 @@ type timedSession struct {
 	service *timedService
 }
 
-// Events returns a copy of the events, made within the measured time.
+// Events returns a copy of the events. The time of copying counts.
 func (s *timedSession) Events() session.Events {
 	defer s.service.time(time.Now())
 	return timedEvents{s.Session.Events(), s.service}

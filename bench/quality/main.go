@@ -1,7 +1,11 @@
-// Command quality measures compacted sessions: how many of the identifiers that recorded agents needed
-// later were still visible or found by recall, what summaries lost and invented, and what prompts and
-// summaries cost. It needs no model and no network, and is deterministic. It reads the sessions in the
-// repository, and the large corpus if it is beside the repository.
+// Command quality measures compacted sessions offline. Its tables contain the following:
+//
+//   - how many of the identifiers that recorded agents needed later were visible, or found by recall
+//   - what summaries lost and invented
+//   - the cost of prompts and summaries
+//
+// It reads the sessions in the repository, and the large corpus if that is next to the repository. The results are
+// deterministic.
 //
 //	go run ./bench/quality                                    # tables, as Markdown
 //	go run ./bench/quality -policies default -probes report
@@ -32,7 +36,7 @@ func main() {
 	}
 }
 
-// run measures the sets of sessions in or beside the repository's root.
+// run measures the sets of sessions in or next to the repository's root.
 func run(ctx context.Context, out io.Writer, root string, only []string, probes half) error {
 	sets, err := readSets(root)
 	if err != nil {

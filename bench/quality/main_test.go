@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/quality"
 )
 
-// The figures are deterministic, and the tables include every family in which calls need something.
+// The figures are deterministic. The tables include every family in which calls need identifiers.
 func TestTables(t *testing.T) {
 	sets, err := readSets("../..")
 	if err != nil {

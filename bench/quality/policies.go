@@ -5,10 +5,10 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/quality"
 )
 
-// byTokens compacts at a small token threshold only.
+// byTokens has only a small token threshold.
 var byTokens = compaction.Config{Enabled: true, TokenThreshold: 4_000}
 
-// The configurations of docs/SETTINGS.md, beside the default.
+// The configurations of docs/SETTINGS.md other than the default.
 func chat() compaction.Config {
 	cfg := compaction.DefaultConfig()
 	cfg.RetainInvocations = 4

@@ -20,7 +20,7 @@ import (
 //go:embed probes
 var probeFiles embed.FS
 
-// half selects the probes: those for tuning, those for reporting, or all.
+// half selects the probes for tuning, the probes for reporting, or all.
 type half string
 
 const (
@@ -59,7 +59,7 @@ func dialogues() (s set, err error) {
 	return s, nil
 }
 
-// parseDialogue makes a session from a dialogue with probes.
+// parseDialogue parses a dialogue with probes.
 func parseDialogue(text string) (s session, err error) {
 	var events []*patch.Event
 	userText, invocation := "", 0
@@ -124,11 +124,10 @@ func recordedProbes() map[string][]quality.Probe {
 	return of
 }
 
-// wishes are words that mark a wish in a sentence of a recorded user; the probe asks for the end of the
-// sentence. They are used only here.
+// wishes are phrases that mark a wish of a recorded user. The probe asks for the end of the sentence.
 var wishes = []string{"i'd like", "i would like", "i want", "i'd prefer", "i prefer", "don't", "do not", "i need", "please use", "instead", "only", "necesito", "quiero", "prefiero"}
 
-// wishesOf makes a probe of each sentence in which the user states a wish.
+// wishesOf returns a probe for each sentence in which the user states a wish.
 func wishesOf(events []*patch.Event) (probes []quality.Probe) {
 	var sentences []string
 	for _, e := range events {

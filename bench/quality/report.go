@@ -9,19 +9,19 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/quality"
 )
 
-// results are the figures of a set.
+// results are the figures of one set.
 type results struct {
 	set      set
 	policies []string
 	figures  map[[2]string]quality.Figures // by policy and family
 }
 
-// measure replays each session of a set under each policy, and asks the selected probes.
+// measure replays each session of a set under each policy, with the selected probes.
 func measure(ctx context.Context, s set, policies []quality.Policy, probes half) (results, error) {
 	out := results{set: s, figures: map[[2]string]quality.Figures{}}
 	for _, p := range policies {
 		if slices.Contains(out.policies, p.Name) {
-			return out, fmt.Errorf("two policies are called %q", p.Name) // their figures would be merged
+			return out, fmt.Errorf("two policies are called %q", p.Name) // otherwise their figures would be added
 		}
 		out.policies = append(out.policies, p.Name)
 		for _, f := range s.families {
@@ -39,8 +39,8 @@ func measure(ctx context.Context, s set, policies []quality.Policy, probes half)
 	return out, nil
 }
 
-// tables writes a table for each family in which calls needed something, and one for each with
-// probes or with tools that returned related values.
+// tables writes a table for each family whose calls need identifiers, and a table of facts for each family with probes
+// or related values.
 func (r results) tables(out io.Writer) {
 	fmt.Fprintf(out, "## %s\n", r.set.name)
 	for _, f := range r.set.families {
@@ -62,7 +62,7 @@ func (r results) tables(out io.Writer) {
 	fmt.Fprintln(out)
 }
 
-// factTable writes which facts are visible at the ends of the sessions.
+// factTable writes how many facts are visible at the ends of the sessions.
 func (r results) factTable(out io.Writer, f family, none quality.Figures) {
 	fmt.Fprintf(out, "\n**%s, at the end**: %d facts, %d of them elsewhere too; %d relations\n\n", f.name, none.Probes, none.ProbesElsewhere, none.Related)
 	fmt.Fprintln(out, "| policy | visible | in sight | strict | found | lost | both values | on one line |\n|---|---:|---:|---:|---:|---:|---:|---:|")

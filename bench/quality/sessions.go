@@ -15,8 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Folders of the sets of sessions, relative to the repository's root. Each has one folder per
-// source.
+// places are the folders of the sets of sessions, relative to the repository's root. Each has one folder per source.
 var places = []struct{ name, dir string }{
 	{"the sessions that the repository carries", "fuzz/testdata/sessions"},
 	{"the large corpus", "../shared/corpus"},
@@ -28,19 +27,19 @@ type set struct {
 	families []family
 }
 
-// family is the sessions of one source and one form.
+// family is a group of sessions with the same source and form.
 type family struct {
 	name     string
 	sessions []session
 }
 
-// session is a session with the probes at its end.
+// session is a session with probes that are evaluated at its end.
 type session struct {
 	quality.Recording
 	probes []quality.Probe
 }
 
-// manyInvocations is the number of invocations from which a session is called long.
+// manyInvocations is the number of invocations from which a session counts as long.
 const manyInvocations = 10
 
 // form returns the form of a session.
@@ -54,7 +53,7 @@ func form(r session) string {
 	return "short"
 }
 
-// readSets reads the sets that exist, the dialogues last. The first set must exist.
+// readSets reads the sets that exist. The dialogues come last. The first set must exist.
 func readSets(root string) (sets []set, err error) {
 	probes := recordedProbes()
 	for i, p := range places {

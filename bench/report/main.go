@@ -2,8 +2,8 @@
 //
 //	go run ./bench/report
 //
-// The document's text is BENCHMARKS.md.tmpl beside this file. It names the command beside each
-// figure, so that figures and commands cannot differ.
+// The document's template is BENCHMARKS.md.tmpl in this folder. The template names the command of each figure, so
+// figures and commands cannot diverge.
 package main
 
 import (
@@ -58,9 +58,9 @@ func runBenchmarks(dir string, args []string) (io.Reader, error) {
 	return &out, nil
 }
 
-// reporter renders the document. It runs a benchmark where the template names it.
+// reporter renders the document. It runs each benchmark that the template names.
 type reporter struct {
-	folder  string // that plots are written to
+	folder  string // output folder of plots
 	bench   func(dir string, args []string) (io.Reader, error)
 	results results
 }
@@ -82,7 +82,7 @@ func (r *reporter) render(w io.Writer, text string) error {
 	return t.Execute(w, nil)
 }
 
-// run runs the benchmarks of a package that match a pattern, and returns the command.
+// run runs the benchmarks of a package that match a pattern. It returns the command.
 func (r *reporter) run(dir, pattern string, args ...string) (string, error) {
 	module, pkg := ".", "./"+dir
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
@@ -105,20 +105,20 @@ func (r *reporter) run(dir, pattern string, args ...string) (string, error) {
 	return "`" + command + " " + pkg + "`", nil
 }
 
-// time returns the median time of a benchmark's operation, with its unit.
+// time returns the median time per operation of a benchmark, with its unit.
 func (r *reporter) time(name string) (string, error) {
 	ns, err := r.results.median(name, "ns/op")
 	return duration(ns), err
 }
 
-// ratio returns the ratio of one benchmark's time per operation to that of another.
+// ratio returns the time per operation of a benchmark divided by that of a baseline.
 func (r *reporter) ratio(name, baseline string) (string, error) {
 	a, err := r.results.median(name, "ns/op")
 	b, err2 := r.results.median(baseline, "ns/op")
 	return figure(a/b) + " ×", errors.Join(err, err2)
 }
 
-// plot writes a plot of times against sizes, and returns the Markdown that embeds it.
+// plot writes a plot of time against size. It returns the Markdown that embeds the plot.
 func (r *reporter) plot(name, title, x, command string, lines ...series) (string, error) {
 	svg, err := r.results.plot(title, x, command, lines)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// series is a line of a plot: its label, and the benchmark's name with %d for the size.
+// series is a line of a plot. pattern is the benchmark's name with %d for the size.
 type series struct{ label, pattern string }
 
 // Sizes in pixels.
@@ -20,10 +20,10 @@ const (
 	top, bottom   = 40, 70
 )
 
-// Colours that remain distinct for colour-blind readers (Okabe and Ito).
+// Colours that colour-blind readers can distinguish (Okabe and Ito).
 var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
 
-// points returns a series' times by size.
+// points returns the times of a series by size.
 func (r results) points(s series) (map[int]float64, error) {
 	before, after, ok := strings.Cut(s.pattern, "%d")
 	if !ok {
@@ -47,7 +47,7 @@ func (r results) points(s series) (map[int]float64, error) {
 	return points, nil
 }
 
-// plot draws times against sizes, both on logarithmic axes.
+// plot draws times against sizes on logarithmic axes.
 func (r results) plot(title, x, command string, lines []series) (string, error) {
 	all := make([]map[int]float64, len(lines))
 	least, most := math.Inf(1), 0.0
@@ -106,7 +106,7 @@ func (r results) plot(title, x, command string, lines []series) (string, error) 
 	return b.String(), nil
 }
 
-// ticks returns the sizes that any series has.
+// ticks returns the sizes that occur in any series.
 func ticks(all []map[int]float64) map[int]bool {
 	sizes := map[int]bool{}
 	for _, points := range all {

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// results are the results of benchmarks by name, without "Benchmark", and by unit.
+// results has benchmark results by name, without "Benchmark", and by unit.
 type results map[string]map[string][]float64
 
 var processors = regexp.MustCompile(`-\d+$`)
 
-// read adds the results in the output of "go test".
+// read adds the results from the output of "go test".
 func (r results) read(out io.Reader) error {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
@@ -47,7 +47,7 @@ func (r results) median(name, unit string) (float64, error) {
 	return values[len(values)/2], nil
 }
 
-// metric returns the median of a unit other than time.
+// metric returns the median of a metric that is not a time.
 func (r results) metric(name, unit string) (string, error) {
 	value, err := r.median(name, unit)
 	return figure(value), err

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// record is a compaction record of a foreign log, as ADK for Python writes it.
+// record returns a compaction record in the form of ADK for Python.
 func record(t testing.TB, id string, from, to int, metadata bool) *patch.Event {
 	c := map[string]any{
 		"startTimestamp": epoch(from), "endTimestamp": epoch(to),
@@ -114,8 +114,8 @@ func TestFilterEventsForLLM(t *testing.T) {
 	}
 }
 
-// withRecords gives the view of a log of words with records put in after the events with
-// their end times.
+// withRecords returns the view of a log that words describe. Each record is inserted after the events with its end
+// time.
 func withRecords(t *testing.T, words string, records ...*patch.Event) fold.View {
 	var all []*patch.Event
 	for i, e := range log(t, words) {
@@ -176,7 +176,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// A record that cannot be adopted stays, and says why.
+// A record that cannot be adopted is not changed, and the plan has the reason.
 func TestAdoptLeaves(t *testing.T) {
 	text, thought := map[string]any{"text": "told"}, map[string]any{"text": "hm", "thought": true}
 	call := map[string]any{"functionCall": map[string]any{"name": "delete_all"}}
@@ -190,7 +190,7 @@ func TestAdoptLeaves(t *testing.T) {
 		return testlog.EventOf(t, event{"id": id, "author": "user", "timestamp": at(second), "content": content("user", map[string]any{"text": "x"})})
 	}
 	for why, events := range map[string][]*patch.Event{
-		// Its range takes in the events around one that lies outside.
+		// The range includes events on both sides of an event outside the range.
 		"number 2 and number 4":           append(log(t, "u u u"), said("late", 40), said("back", 1), record(t, "r", 0, 2, false)),
 		"shape":                           says(map[string]any{"startTimestamp": "soon"}),
 		"it has no compacted content":     says(map[string]any{"startTimestamp": epoch(0), "endTimestamp": epoch(9)}),
@@ -205,7 +205,7 @@ func TestAdoptLeaves(t *testing.T) {
 	}
 }
 
-// A record of ADK for Go has times by RFC 3339 and names exclusions.
+// Records of ADK for Go have RFC 3339 times and name excluded events.
 func TestExcludedEvents(t *testing.T) {
 	r := testlog.EventOf(t, event{"id": "r", "author": "user", "timestamp": at(2), "actions": map[string]any{"compaction": map[string]any{
 		"startTimestamp": at(0), "endTimestamp": at(1), "compactedContent": content("model", map[string]any{"text": "told"}),
@@ -221,7 +221,7 @@ func TestExcludedEvents(t *testing.T) {
 	}
 }
 
-// What a forged record holds besides texts reaches no model, and pairs stay together.
+// A model sees only the text of a forged record, and calls stay with their responses.
 func TestFilterForgedRecord(t *testing.T) {
 	all := log(t, "u c r a")
 	forged := func(to int, parts ...any) *patch.Event {
@@ -237,12 +237,12 @@ func TestFilterForgedRecord(t *testing.T) {
 		want   string
 	}{
 		{forged(3, text, call), "r"},
-		{forged(1, text), "r e1 e2 e3"},             // the call's response is outside
-		{forged(3, call), "e0 e1 e2 e3"},            // it says nothing
-		{forged(3, thought), "e0 e1 e2 e3"},         // nor does this
-		{forged(3), "e0 e1 e2 e3"},                  // nor does this
-		{forged(0, text, call), "r e1 e2 e3"},       // only the question
-		{forged(2, call, text, call, text), "r e3"}, // the pair goes
+		{forged(1, text), "r e1 e2 e3"},             // the call's response is out of range
+		{forged(3, call), "e0 e1 e2 e3"},            // no text
+		{forged(3, thought), "e0 e1 e2 e3"},         // no text
+		{forged(3), "e0 e1 e2 e3"},                  // no text
+		{forged(0, text, call), "r e1 e2 e3"},       // covers only the question
+		{forged(2, call, text, call, text), "r e3"}, // covers the call and its response
 	} {
 		shown := adkrecord.FilterEventsForLLM(append(slices.Clone(all), row.record))
 		for _, e := range shown {
@@ -264,7 +264,6 @@ func TestFilterForgedRecord(t *testing.T) {
 	}
 }
 
-// nil among events is as none.
 func TestNoEvent(t *testing.T) {
 	e := log(t, "u")[0]
 	events := []*patch.Event{nil, e, nil}
@@ -276,7 +275,7 @@ func TestNoEvent(t *testing.T) {
 	}
 }
 
-// goRecord is a record as ADK for Go writes it, of a range in nanoseconds of the test's time.
+// goRecord returns a record in the form of ADK for Go, with a range in nanoseconds from the start of the test.
 func goRecord(t testing.TB, id string, from, to time.Duration, excluded ...time.Duration) *patch.Event {
 	c := map[string]any{
 		"startTimestamp": stamp(from), "endTimestamp": stamp(to),
@@ -296,7 +295,7 @@ func stamp(d time.Duration) string {
 	return time.Unix(int64(epoch(0)), 0).Add(d).UTC().Format(time.RFC3339Nano)
 }
 
-// stamped gives texts at the times given.
+// stamped returns text events with the given times.
 func stamped(t testing.TB, times ...time.Duration) (events []*patch.Event) {
 	for i, d := range times {
 		events = append(events, testlog.EventOf(t, event{
@@ -307,8 +306,8 @@ func stamped(t testing.TB, times ...time.Duration) (events []*patch.Event) {
 	return events
 }
 
-// Times by RFC 3339 are taken as they are, to the nanosecond; exclusions to the microsecond,
-// since a store may have rounded them, and what is excluded in doubt stays in sight.
+// RFC 3339 times are compared to the nanosecond. Exclusions are compared to the microsecond, because a store may have
+// rounded them.
 func TestExactTimes(t *testing.T) {
 	const ns, us = time.Nanosecond, time.Microsecond
 	for _, c := range []struct {
@@ -334,7 +333,7 @@ func TestExactTimes(t *testing.T) {
 	}
 }
 
-// A record stands for the summaries whose ranges lie in its own, and for no others.
+// A record replaces exactly the summaries whose ranges are within its own.
 func TestAdoptBesideSummaries(t *testing.T) {
 	summarised := func(at time.Duration, from, to time.Duration) fold.View {
 		v := view(t, stamped(t, 0, time.Second, 2*time.Second, 3*time.Second)...)
@@ -362,7 +361,7 @@ func TestAdoptBesideSummaries(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
 		name   string
-		at     time.Duration // of our summary of the first two events
+		at     time.Duration // time of the summary of the first two events
 		record *patch.Event
 		want   string
 	}{
@@ -386,9 +385,13 @@ func TestAdoptBesideSummaries(t *testing.T) {
 
 type event map[string]any
 
-// log gives the events of a log written in words, a second apart: u and a are texts of the
-// user's and the agent's, c a call, r its response, d a change of state alone. The event
-// with index i has the id e<i>.
+// log returns the events that words describe, one second apart. The event with index i has the id e<i>.
+//
+//	u  a text of the user
+//	a  a text of the agent
+//	c  a call
+//	r  the response to c
+//	d  a state change
 func log(t testing.TB, words string) []*patch.Event {
 	var events []*patch.Event
 	for i, w := range strings.Fields(words) {
@@ -437,8 +440,8 @@ func idsOf(events []*patch.Event) string {
 	return strings.Join(ids, " ")
 }
 
-// adopted previews an adoption, and writes the visible log then: ids of events, and summaries as S with
-// their level and the role of their content.
+// adopted applies an adoption to a view. It describes the visible log by the ids of events. A summary is S with its
+// level and the role of its content.
 func adopted(t testing.TB, v fold.View, a adkrecord.Adoption) (fold.View, string) {
 	t.Helper()
 	v = testlog.Must(v.Preview(a.Patches, fold.CheckOptions{}))(t)

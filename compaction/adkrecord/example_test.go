@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A log with a compaction record such as ADK writes, of what the first two events said.
+// A log with a compaction record that ADK made of the first two events.
 var lines = []string{
 	`{"id":"a","author":"user","timestamp":"1970-01-01T00:00:01Z","content":{"role":"user","parts":[{"text":"hello"}]}}`,
 	`{"id":"b","author":"clerk","timestamp":"1970-01-01T00:00:02Z","content":{"role":"model","parts":[{"text":"hello, who is there?"}]}}`,
@@ -17,7 +17,7 @@ var lines = []string{
 	`{"id":"d","author":"user","timestamp":"1970-01-01T00:00:04Z","content":{"role":"user","parts":[{"text":"it is Ann"}]}}`,
 }
 
-// adkEvents are the events of the lines.
+// adkEvents parses lines.
 func adkEvents() (events []*patch.Event) {
 	for _, line := range lines {
 		e, err := patch.ParseEvent([]byte(line))
@@ -29,7 +29,7 @@ func adkEvents() (events []*patch.Event) {
 	return events
 }
 
-// adkView is the view of a log with these events.
+// adkView returns the view of a log with adkEvents.
 func adkView() fold.View {
 	view := fold.New("", nil)
 	for _, e := range adkEvents() {
@@ -45,7 +45,7 @@ func ExampleAdopt() {
 	view := adkView()
 	plan := adkrecord.Adopt(view, adkrecord.Options{})
 	fmt.Println("adopted", plan.Adopted, "left", plan.NotAdopted)
-	for _, p := range plan.Patches { // a program gives them to store.Store.ApplyPatch
+	for _, p := range plan.Patches { // a program passes the patches to store.Store.ApplyPatch
 		var err error
 		if view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Patch: p}); err != nil {
 			panic(err)
@@ -57,7 +57,7 @@ func ExampleAdopt() {
 	// 2 visible, a summary first: true
 }
 
-// One record alone, under ids that are the same each time.
+// Adopts a single record, with ids that are the same in each run.
 func ExampleOptions() {
 	view := adkView()
 	n := 0

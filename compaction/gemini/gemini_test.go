@@ -27,7 +27,7 @@ const (
 	geminiPrompt = "Summarise this:\nuser: order 4711\n"
 )
 
-// Bodies as the API writes them.
+// Bodies in the form of the API.
 const (
 	geminiGood = `{"candidates":[{"content":{"role":"model","parts":[{"text":"Order 4711 was changed."}]},"finishReason":"STOP","index":0}],
 		"usageMetadata":{"promptTokenCount":12,"candidatesTokenCount":6,"thoughtsTokenCount":30,"totalTokenCount":48},"modelVersion":"gemini-3.8-flash-001"}`
@@ -40,21 +40,21 @@ const (
 	geminiNoReason = `{"candidates":[{"content":{"role":"model","parts":[{"text":"Order 4711 was changed."}]},"finishReason":"FINISH_REASON_UNSPECIFIED"}]}`
 )
 
-// geminiReply is one answer of the test's transport.
+// geminiReply is one answer of the test transport.
 type geminiReply struct {
 	status int
 	body   string
-	slow   bool   // does not answer until the client has gone
-	broken bool   // closes the connection: at once, or if there is a body, half-way in it
-	after  string // the header Retry-After
+	slow   bool   // waits until the client gives up
+	broken bool   // closes the connection at once, or in the middle of the body
+	after  string // header Retry-After
 }
 
-// geminiScript is a transport that answers call after call with the replies, and with the last one
-// from then on. It uses no network, so that a test can run in a bubble of synctest.
+// geminiScript is a transport that answers each call with the next reply, and repeats the last one. It uses no network,
+// so tests can run in a synctest bubble.
 type geminiScript struct {
-	t       *testing.T // checks each request, unless it is nil
+	t       *testing.T // if not nil, checks each request
 	replies []geminiReply
-	at      []time.Duration // when the calls came
+	at      []time.Duration // times of the calls
 	start   time.Time
 }
 
@@ -128,7 +128,7 @@ func newGemini(t *testing.T, opts gemini.Options) *gemini.Summarizer {
 	return g
 }
 
-// What comes back over HTTP, and how many requests it takes.
+// Results and numbers of requests for various answers over HTTP.
 func TestGemini(t *testing.T) {
 	good := geminiReply{status: 200, body: geminiGood}
 	quota := geminiReply{status: 429, body: geminiQuota}
@@ -137,11 +137,11 @@ func TestGemini(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		replies []geminiReply
-		timeout time.Duration // a minute if 0
+		timeout time.Duration // 0 means a minute
 		calls   int
-		is      error  // what the error matches
-		code    int    // of the genai.APIError in it
-		text    string // in the error
+		is      error  // the error to match
+		code    int    // of the wrapped genai.APIError
+		text    string // part of the error text
 	}{
 		{name: "answers", replies: []geminiReply{good}, calls: 1},
 		{name: "answers without a reason to stop", replies: []geminiReply{{status: 200, body: geminiNoReason}}, calls: 1},
@@ -192,7 +192,7 @@ func TestGemini(t *testing.T) {
 			if got := len(script.at); got != tt.calls {
 				t.Errorf("%d calls, want %d", got, tt.calls)
 			}
-			for i, at := range script.at[1:] { // backoff, with jitter of a second
+			for i, at := range script.at[1:] { // backoff with a jitter of up to a second
 				if pause := at - script.at[i]; pause < time.Second<<i || pause > time.Second<<i+time.Second {
 					t.Errorf("pause %d is %v", i, pause)
 				}
@@ -286,7 +286,7 @@ func TestGeminiKeyFromEnvironment(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("GOOGLE_API_KEY", tt.google)
 			t.Setenv("GEMINI_API_KEY", tt.gemini)
-			t.Setenv("GOOGLE_GENAI_USE_VERTEXAI", "true") // is not for us
+			t.Setenv("GOOGLE_GENAI_USE_VERTEXAI", "true") // must be ignored
 			script := &geminiScript{t: t, replies: []geminiReply{{status: 200, body: geminiGood}}}
 			g, err := gemini.New(context.Background(), gemini.Options{APIKey: tt.opts, HTTPClient: &http.Client{Transport: script}})
 			if tt.want == "" {
@@ -303,7 +303,7 @@ func TestGeminiKeyFromEnvironment(t *testing.T) {
 	}
 }
 
-// A client that is handed in is used, with its own rule for redirects, and left as it is.
+// New uses the given client and its redirect policy, and does not modify it.
 func TestGeminiHTTPClient(t *testing.T) {
 	script := &geminiScript{replies: []geminiReply{{status: 200, body: geminiGood}}}
 	client := &http.Client{Transport: script}
@@ -325,7 +325,7 @@ func TestGeminiHTTPClient(t *testing.T) {
 	})
 }
 
-// The real service, if asked for: it needs a key, a network and a little money.
+// Calls the real service. It needs a key and a network, and costs a little.
 func TestGeminiService(t *testing.T) {
 	if os.Getenv("PATCHLOG_TEST_GEMINI") == "" || os.Getenv("GOOGLE_API_KEY") == "" {
 		t.Skip("PATCHLOG_TEST_GEMINI and GOOGLE_API_KEY are not both set")
@@ -397,7 +397,7 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// A service that asks to wait gets the next request no sooner.
+// If a service asks to wait, the next request waits.
 func TestGeminiWaits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -424,7 +424,7 @@ func TestGeminiWaits(t *testing.T) {
 	}
 }
 
-// What an answer took is told, also of one that is cut off or blocked.
+// The usage of an answer is reported even if the answer was cut off or blocked.
 func TestGeminiUsageOfRefused(t *testing.T) {
 	body := `{"candidates":[{"content":{"role":"model","parts":[{"text":"Order"}]},"finishReason":"MAX_TOKENS"}],"usageMetadata":{"promptTokenCount":700,"candidatesTokenCount":80}}`
 	for _, body := range []string{body, strings.Replace(body, "MAX_TOKENS", "SAFETY", 1), `{"usageMetadata":{"promptTokenCount":700,"candidatesTokenCount":80}}`} {

@@ -16,8 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Events take what genai's types write. The tests are here because this is the package that
-// imports genai.
+// Events accept the JSON of genai's types. The tests are in this package because it imports genai.
 
 func newEvent(t *testing.T, f patch.Fields) *patch.Event {
 	t.Helper()
@@ -37,22 +36,22 @@ func TestTextSaysWhatGenaiSays(t *testing.T) {
 	}
 }
 
-// probes are values of every kind, and such as some types take and others of the same
-// kind do not.
+// probes are values of every JSON kind. For some kinds there are several, because some types accept only certain
+// values.
 var probes = []string{
 	`null`, `true`, `0`, `-7`, `1.0`, `1e2`, `2147483647`, `2147483648`, `-2147483649`, `1e400`, `""`, `"x"`, `"5"`, `"1.5s"`, `"-2h"`, `"1.5"`,
 	`"AAAA"`, `"AA=="`, `"AA"`, `"_-8="`, `"+\/8="`, `[]`, `[null]`, `[1]`, `[0,255]`, `[256]`, `["x"]`, `[{}]`, `[[]]`, `{}`, `{"x":1}`, `{"x":{"y":[1]}}`,
 }
 
-// A content is taken if, and only if, genai's types can hold it: at every place where
-// they have a field, a value of every kind is tried.
+// An event accepts a content exactly if genai's types can represent it. The test tries a value of every kind for every
+// field.
 func TestContentsAreTakenThatGenaiCanHold(t *testing.T) {
 	taken, refused := 0, 0
 	try := func(content string) {
 		var c *genai.Content
 		e, err := patch.ParseEvent([]byte(`{"content":` + content + `}`))
 		if err == nil {
-			content = e.Content().String() // as ADK's JSON has it; Python's base64 differs
+			content = e.Content().String() // in ADK's JSON; Python's base64 differs
 		}
 		want := json.Unmarshal([]byte(content), &c)
 		if (err == nil) != (want == nil) {
@@ -104,8 +103,7 @@ func TestContentsAreTakenThatGenaiCanHold(t *testing.T) {
 
 var updateNames = flag.Bool("update-names", false, "write the names of genai's fields to schema_names.go anew")
 
-// The names that Python's spelling is translated to are those of the genai that the tests
-// are built with, each of them.
+// The field names that are translated from Python's spelling are exactly those of genai's types.
 func TestSchemaHasGenaisNames(t *testing.T) {
 	const file = "../../internal/adkjson/schema_names.go"
 	w := namesWriter{seen: map[reflect.Type]bool{}}
@@ -127,8 +125,8 @@ func TestSchemaHasGenaisNames(t *testing.T) {
 	}
 }
 
-// namesWriter writes a line for each type: its name, and the names of its fields, with their types as far as
-// names or bytes are in them.
+// namesWriter writes a line for each type with its name, its field names, and the types of fields that contain names or
+// bytes.
 type namesWriter struct {
 	types []string
 	seen  map[reflect.Type]bool
@@ -160,7 +158,7 @@ func (w *namesWriter) mirror(t *testing.T, of reflect.Type) {
 	w.types[at] = line
 }
 
-// typeOf returns the name of a field's type, or "" if its keys are data.
+// typeOf returns the name of a field's type. If the type's keys are data, it returns "".
 func (w *namesWriter) typeOf(t *testing.T, of reflect.Type) string {
 	switch {
 	case of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Uint8:

@@ -24,7 +24,7 @@ func TestFind(t *testing.T) {
 		"an @mention and a@b":                  "",
 		`{"path":"/src/a/main.go"}`:            "/src/a/main.go",
 		"src/main.go and/or ./x.go":            "/x.go src/main.go",
-		// Positions of compilers and of grep.
+		// Positions as written by compilers and grep.
 		"src/main.go:12, /a/b.ts:205:26: no":               "/a/b.ts src/main.go",
 		"a/b.ts:import x\na/b.ts:86:async y\n811:async z":  "a/b.ts",
 		"47:main.ts 48:order_4711 12:x 12:34 2024:05:06":   "12:34 2024:05:06 order_4711",
@@ -33,12 +33,12 @@ func TestFind(t *testing.T) {
 		"“credit_card_7434610” <AB-12>":                    "AB-12 credit_card_7434610",
 		"größe42 ok":                                       "größe42",
 		"find_user×2 a12345→b12345":                        "a12345 b12345",
-		// Commas part thousands, and lists.
+		// Commas between thousands, and in lists.
 		"$12,500.00, 1,234,567 and -1,250": "1,234,567 1,250 12,500.00",
 		"47110,47111 12,50 1234,567":       "47110 47111",
 		"a1,234 x/1,234":                   "",
 		"12345,678,901":                    "12345",
-		// What an ellipsis cuts is no identifier; what stands behind one is.
+		// A word cut by an ellipsis is not an identifier. A word after an ellipsis can be one.
 		"paid ORDER-47… and…X-12345 Y-12345": "X-12345 Y-12345",
 		"X-12345… is X-12345 and X-12345…":   "X-12345",
 		// Scripts without spaces.
@@ -75,7 +75,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// What a JSON text says is what encoding/json reads in it.
+// Values returns what encoding/json decodes.
 func TestPropertyValues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.String().Draw(t, "value")
@@ -99,7 +99,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// An index says what a search of the text says.
+// An index gives the same result as a search of the text.
 func TestPropertyIndex(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"a", "b1", "1", "12", ".", "/", "-", " ", ",", "…", "é", "号", "x@y.z", "\n", "\xff"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,10 +143,10 @@ func TestCompare(t *testing.T) {
 		{"ORDER-471", "*", "ORDER-471", ""},
 		{"order-4713", "*", "order-4713", ""},
 		{"bob@math.example /src/b/main.go", "*", "bob@math.example /src/b/main.go", ""},
-		{"/src/a/main.go src/a/main.go:12 main.go", "*", "", ""}, // parts of what stands there
+		{"/src/a/main.go src/a/main.go:12 main.go", "*", "", ""}, // parts of the source's words
 		{"/src/main.go", "*", "/src/main.go", ""},
 		{"2024-05-21 2024-05", "*", "2024-05-21", ""},
-		// Numbers that can be reckoned.
+		// Derived numbers.
 		{"150.50 in all", "*", "", "150.50"},
 		{"the rest is 59.50", "*", "", "59.50"},
 		{"3 times: 315.00", "*", "", "3 315.00"},
@@ -156,7 +156,7 @@ func TestCompare(t *testing.T) {
 		{"13.37 333.33 99999", "*", "333.33 99999 13.37", ""},
 		{"00124 -00123 00042", "*", "00124 00042", ""},
 		{"7 or 43 lines at 9:31, v2", "*", "", "43 9:31 v2 7"},
-		// What an ellipsis cuts has to be the beginning of something.
+		// A word cut by an ellipsis must be a prefix of a word in the source.
 		{"ORDER-47…", "*", "", ""},
 		{"ORDER-48…", "*", "ORDER-48", ""},
 		{"ORDER-4712…", "*", "ORDER-4712", ""},
@@ -177,8 +177,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Whatever is in the texts, comparing takes about as long as they are: were each word looked
-// for in the whole, it would take minutes.
+// Comparing hostile texts takes time linear in their size. A search of the whole text for each word would take minutes.
 func TestCompareHostile(t *testing.T) {
 	n := testlog.ScaleDownForRace(1 << 17)
 	lines := func(format string) string {
@@ -228,7 +227,6 @@ func ExampleOccurs() {
 	// Output: true false
 }
 
-// Spellings of one identifier are alike, and others are not.
 func TestCompareSpellings(t *testing.T) {
 	for _, c := range []struct {
 		about, text string

@@ -21,7 +21,7 @@ func ExampleSet() {
 	// 33 src/a.go
 }
 
-// A set finds what stands in a text, and of what overlaps the first and longest.
+// Of overlapping identifiers, a set finds the first and longest.
 func TestSet(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -49,8 +49,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// Each place that a set yields is one where its word stands, and it yields one of each word that
-// stands in the text, unless another one covers it. Occurring returns each word that occurs there.
+// In yields only occurrences of the set's identifiers, and each occurrence that no other one overlaps. Occurring
+// returns each identifier that occurs in the text.
 func TestPropertySet(t *testing.T) {
 	draw := func(r *rand.Rand, letters string, most int) string {
 		var b strings.Builder

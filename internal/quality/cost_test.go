@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// costing is a session of some invocations, with the calls and the lengths of texts that functions say.
+// costing returns a session. calls returns the number of calls of an invocation, and length the length of a text.
 func costing(t testlog.Failer, invocations int, calls func() int, length func(what string) int) quality.Recording {
 	var events []*patch.Event
 	words := func(what string) string { return strings.Repeat(what+" and then some ", length(what)) }
@@ -30,8 +30,8 @@ func costing(t testlog.Failer, invocations int, calls func() int, length func(wh
 	return testlog.Must(quality.Record(events))(t)
 }
 
-// No session becomes more than a tenth dearer than without compaction, and a trifle for each
-// pass, wherever it ends, while its prompts are below the limit that is held at any cost.
+// While its prompts are below the forced limit, no session costs more than a tenth more than without compaction, plus a
+// small amount per pass. This holds for every end of the session.
 func TestPropertyNoSessionIsDearer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		size := rapid.SampledFrom([]int{1, 10, 100, 400})
@@ -50,7 +50,6 @@ func TestPropertyNoSessionIsDearer(t *testing.T) {
 	})
 }
 
-// A long session becomes much cheaper.
 func TestLongSessionIsCheaper(t *testing.T) {
 	rec := costing(t, 60, func() int { return 2 }, func(string) int { return 100 })
 	none := replay(t, rec, quality.None())
@@ -60,7 +59,7 @@ func TestLongSessionIsCheaper(t *testing.T) {
 	}
 }
 
-// paid is the offline summarizer, read and written for money.
+// paid is the offline summarizer with prices.
 type paid struct{ compaction.Extractive }
 
 func (paid) Price() (read, written float64) { return price.Read, price.Written }

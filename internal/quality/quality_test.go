@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// say makes an event of a role's words, and of a call if there are arguments.
+// say returns a text event of the given role, with a call if args is not nil.
 func say(id, invocation, role, text string, args map[string]any) *patch.Event {
 	author := "agent"
 	if role == "user" {
@@ -33,15 +33,15 @@ func say(id, invocation, role, text string, args map[string]any) *patch.Event {
 	})
 }
 
-// answer makes the event of a call's response.
+// answer returns the event with the response to a call.
 func answer(id, invocation, call, text string) *patch.Event {
 	return testlog.New(patch.Fields{ID: id, Author: "agent", InvocationID: invocation, Content: map[string]any{
 		"role": "user", "parts": []any{testlog.Response("call-"+call, "f", map[string]any{"result": text})},
 	}})
 }
 
-// needy is a session whose last call needs two identifiers of the first turn, one of which
-// was said again, and one that nobody ever said.
+// needy returns a session whose last call needs two identifiers of the first turn, one of which was repeated. The call
+// also has an identifier that occurs nowhere else.
 func needy(t *testing.T) quality.Recording {
 	t.Helper()
 	events := []*patch.Event{
@@ -74,7 +74,7 @@ func replay(t *testing.T, rec quality.Recording, p quality.Policy) quality.Figur
 	return f
 }
 
-// What was said before and is used in a call is needed; what is visible then is seen.
+// Identifiers of earlier events in a call's arguments count as needed. They count as seen if they are visible then.
 func TestReplay(t *testing.T) {
 	rec := needy(t)
 	if n := rec.Invocations(); n != 6 {
@@ -84,7 +84,7 @@ func TestReplay(t *testing.T) {
 	if none.Needed != 2 || none.Seen != 2 || none.Turns != 6 || none.Breaks != 0 || none.VisibleTokens != none.RawTokens || none.Passes != 0 {
 		t.Errorf("left as it is: %+v", none)
 	}
-	// Each token is fresh once, when the turn after it sees it first, and cached from then on.
+	// Each token is fresh once, in the first turn that includes it, and cached afterwards.
 	if none.FreshTokens >= none.VisibleTokens || none.CachedTokens+none.FreshTokens != none.VisibleTokens {
 		t.Errorf("left as it is: %d fresh and %d cached tokens of %d", none.FreshTokens, none.CachedTokens, none.VisibleTokens)
 	}
@@ -114,7 +114,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// says compacts each two invocations by a summarizer that always says the same.
+// says is a policy that compacts every two invocations with a summarizer that always returns text.
 func says(text string, _ int) quality.Policy {
 	s := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
 		return compaction.Response{Text: text}, nil
@@ -122,7 +122,7 @@ func says(text string, _ int) quality.Policy {
 	return quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: s})
 }
 
-// One policy value serves many sessions: what one leaves behind does not reach the next.
+// A policy value keeps no state between sessions.
 func TestPoliciesKeepNothing(t *testing.T) {
 	rec := needy(t)
 	for _, p := range []quality.Policy{

@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// asked is a session in which the user says one thing in each of the first invocations, which
-// summaries hide from the last one. There the agent says others, and calls a function.
+// asked returns a session in which the user writes each text of first in an invocation. Summaries hide these
+// invocations from the last one, in which the agent writes the texts of last and calls a function.
 func asked(t *testing.T, first, last []string, args map[string]any) quality.Recording {
 	t.Helper()
 	var events []*patch.Event
@@ -71,7 +71,7 @@ func TestReached(t *testing.T) {
 	}
 }
 
-// What was cut without a summary is not told of, and nobody looks for it.
+// Search does not reach events that were cut without a summary.
 func TestCutIsNotReached(t *testing.T) {
 	rec := asked(t, []string{"Hello.", "My card ends with 99887.", "Thanks."}, nil, map[string]any{"card": 99887})
 	if f := replay(t, rec, quality.Truncate(100)); f.Needed != 1 || f.Seen+f.Reached+f.ReachedBlind != 0 {

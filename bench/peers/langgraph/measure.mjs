@@ -1,6 +1,9 @@
-// Measures LangGraph's PostgreSQL checkpointer: node measure.mjs append|get MESSAGES COUNT
-// prints how many nanoseconds COUNT operations took on a thread of MESSAGES messages. The database is
-// named by PGHOST, PGPORT, PGUSER and PGDATABASE.
+// Measures LangGraph's PostgreSQL checkpointer:
+//
+//   node measure.mjs append|get MESSAGES COUNT
+//
+// It performs COUNT operations on a thread of MESSAGES messages and prints their total time in nanoseconds.
+// PGHOST, PGPORT, PGUSER and PGDATABASE select the database.
 import { HumanMessage } from "@langchain/core/messages";
 import { MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { PostgresSaver } from "@langchain/langgraph-checkpoint-postgres";
@@ -28,7 +31,7 @@ const get = async () => {
 };
 
 await append(messages);
-await pool.query("ANALYZE"); // as for the other services
+await pool.query("ANALYZE"); // like the benchmarks of the other services
 const one = operation === "append" ? () => append(1) : get;
 for (let i = 0; i < warm; i++) await one();
 const start = process.hrtime.bigint();

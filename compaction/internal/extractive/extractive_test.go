@@ -32,7 +32,7 @@ func result(invocation string, response map[string]any) *patch.Event {
 
 func told(text string) *patch.Event { return testlog.Summary("user", text) }
 
-// commands are calls of a shell, each with a result that says nothing.
+// commands returns shell calls with empty results.
 func commands(all ...string) (events []*patch.Event) {
 	for i, command := range all {
 		id := fmt.Sprint("sh", i)
@@ -41,12 +41,11 @@ func commands(all ...string) (events []*patch.Event) {
 	return events
 }
 
-// filler is said by the agent, so that there is something to leave out.
+// filler returns text of the agent that a summary may leave out.
 func filler(n int) *patch.Event {
 	return said("a", "agent", strings.Repeat("The weather in the valley is as mild as ever, and nobody minds. ", n))
 }
 
-// What a summary must have and must not have.
 func TestSummarise(t *testing.T) {
 	cells := map[string]any{"zz_order_id": "ORD-77120"}
 	for i := range 14 {
@@ -69,7 +68,7 @@ func TestSummarise(t *testing.T) {
 		name   string
 		events []*patch.Event
 		max    int
-		has    string // separated by ~
+		has    string // parts separated by ~
 		lacks  string
 	}{
 		{"a fence on one line", []*patch.Event{said("a", "user", "```make test``` fails. Find out why."), filler(80)}, 200, "Find out why.", ""},
@@ -161,7 +160,7 @@ func TestSummarise(t *testing.T) {
 	}
 }
 
-// Whatever a transcript would say, something is said of it, lest the window wait for ever.
+// Every event with a line in a transcript has a summary. Otherwise its window would never be summarised.
 func TestSaysSomething(t *testing.T) {
 	program := testlog.EventOf(t, map[string]any{"author": "codex", "content": map[string]any{"role": "user", "parts": []any{map[string]any{"text": "# AGENTS.md: " + strings.Repeat("a guide. ", 50)}}}})
 	for _, e := range []*patch.Event{
@@ -175,7 +174,7 @@ func TestSaysSomething(t *testing.T) {
 	}
 }
 
-// A result of which only its values can be told is told without the escapes of JSON, which are no words of its own.
+// Values from JSON results are written without JSON escapes.
 func TestTellsNoEscapes(t *testing.T) {
 	returned := func(key, text string) *patch.Event {
 		return answered("", "f", map[string]any{key: text, "list": []any{text, map[string]any{"id": text}}})
@@ -187,7 +186,7 @@ func TestTellsNoEscapes(t *testing.T) {
 	}
 }
 
-// Texts are cut between words, wherever their end comes.
+// Texts are cut between words.
 func TestCutsNoIdentifier(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("0123456789 ", 1_490), strings.Repeat("0123456789", 3_000), strings.Repeat("Bestellung-4711-77;", 500), strings.Repeat("订单A-4711号", 900),
@@ -204,7 +203,7 @@ func TestCutsNoIdentifier(t *testing.T) {
 	}
 }
 
-// What earlier summaries have is not told again, and rows in their last state.
+// A summary does not repeat facts of earlier summaries, and shows rows in their last state.
 func TestTellsOnce(t *testing.T) {
 	got := Summarise(Input{
 		Events: []*patch.Event{
@@ -222,7 +221,7 @@ func TestTellsOnce(t *testing.T) {
 	}
 }
 
-// A later state of a row has its place, also if it has more columns.
+// A later state of a row replaces the earlier one, even with more columns.
 func TestLastStateOfARow(t *testing.T) {
 	got := Summarise(Input{Events: []*patch.Event{
 		said("a", "user", "Cancel it."), result("a", map[string]any{"order_id": "ORD-1001", "seat": "window"}),
@@ -233,7 +232,7 @@ func TestLastStateOfARow(t *testing.T) {
 	}
 }
 
-// Where not all fits, the sentences are kept that tell something, in any language, and those that tell it first go.
+// If the room is limited, the most informative sentences remain, in any language.
 func TestKeepsWhatTells(t *testing.T) {
 	for language, c := range map[string]struct{ chat, has string }{
 		"English": {"I was thinking about it again and it is hard to say why. We could talk about that later, if you want.", "I am allergic to hazelnuts."},
@@ -255,7 +254,7 @@ func TestKeepsWhatTells(t *testing.T) {
 	}
 }
 
-// A date is the id of an object that has no other id. Two objects with the same date have two rows.
+// A date is the id of an object without another id. Two objects with the same date have two rows.
 func TestDatedRows(t *testing.T) {
 	ann := map[string]any{"first": "Ann", "last": "Li", "born": "1990-04-05"}
 	bo := map[string]any{"first": "Bo", "last": "Ito", "born": "1990-04-05"}
@@ -267,7 +266,7 @@ func TestDatedRows(t *testing.T) {
 	}
 }
 
-// A summary by another writer is one more input.
+// The input can include a summary by another writer.
 func TestToldByAnother(t *testing.T) {
 	got := Summarise(Input{Told: []*patch.Event{told("## Keep in mind\n- Never call before nine.\n\n**Open:**\n* Who pays the postage of INV-20001?\n")}, Events: []*patch.Event{said("a", "user", "Go on, and mind the cat.")}, Max: 2000})
 	for _, has := range []string{"Earlier: ", "Never call before nine.", "Who pays the postage of INV-20001?", "mind the cat"} {
@@ -277,7 +276,7 @@ func TestToldByAnother(t *testing.T) {
 	}
 }
 
-// Whatever is said, nothing takes long, and the room is kept.
+// Hostile input takes little time, and the summary stays within the room.
 func TestHostileInput(t *testing.T) {
 	for name, text := range map[string]string{
 		"a megabyte of digits":  strings.Repeat("7", testlog.ScaleDownForRace(1<<20)),
@@ -312,8 +311,7 @@ func TestHostileInput(t *testing.T) {
 	}
 }
 
-// Text that is written from right to left keeps all its letters, joiners and marks; only what turns the direction of
-// other text goes.
+// Right-to-left text keeps its letters, joiners and marks. Only bidirectional controls are removed.
 func TestRightToLeft(t *testing.T) {
 	for text, want := range map[string]string{
 		"الرجاء حجز غرفة تطل على البحر بدون إفطار.": "الرجاء حجز غرفة تطل على البحر بدون إفطار.",
@@ -327,7 +325,7 @@ func TestRightToLeft(t *testing.T) {
 	}
 }
 
-// Of what the agent said between its calls, a message is told as a whole, without what leads to a call.
+// The agent's messages between calls are kept whole, without sentences that only introduce a call.
 func TestTellsWholeMessages(t *testing.T) {
 	got := Summarise(Input{Max: 400, Events: []*patch.Event{
 		said("a", "user", "Mend the import, please."),
@@ -340,7 +338,7 @@ func TestTellsWholeMessages(t *testing.T) {
 	}
 }
 
-// A long turn is gone on with where its last messages stand.
+// The last messages of a long turn are kept.
 func TestLastMessagesOfALongTurn(t *testing.T) {
 	events := []*patch.Event{said("a", "user", "Sort the crates.")}
 	for i := range 40 {
@@ -356,7 +354,7 @@ func TestLastMessagesOfALongTurn(t *testing.T) {
 	}
 }
 
-// Many changed files do not push out what the user said.
+// Many changed files do not displace the user's words.
 func TestManyChangedFiles(t *testing.T) {
 	events := []*patch.Event{said("0", "user", "Tidy up."), said("a", "user", "Move the sources. "+strings.Repeat("Helpers of the kitchen go where the helpers of the garden are by now. ", 3)+"\nThe theme of the interface goes to Wolfsburg.\nTools of the workshop go to Ingolstadt.")}
 	for i := range 40 {
@@ -371,7 +369,7 @@ func TestManyChangedFiles(t *testing.T) {
 	}
 }
 
-// A passing check settles the errors before it, and a command that only looks at tests is no check.
+// A passing check removes earlier errors. A command that only reads tests is not a check.
 func TestChecks(t *testing.T) {
 	run := func(id, command, output string, code int) []*patch.Event {
 		return []*patch.Event{called(id, "bash", map[string]any{"command": command}), answered(id, "bash", map[string]any{"output": output, "exit_code": code})}
