@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// long records, so that a file takes more pages and rows than one transaction of Check looks at.
+// longRecords returns long records, so that a file has more pages and rows than one transaction of Check reads.
 func longRecords(after uint64, n int) (out []backend.Record) {
 	for i := range uint64(n) {
 		seq := after + i + 1
@@ -27,7 +27,7 @@ func longRecords(after uint64, n int) (out []backend.Record) {
 	return out
 }
 
-// fillPages makes a file with two sessions of n long records each.
+// fillPages creates a file with two sessions of n long records each.
 func fillPages(t *testing.T, n int) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log.db")
@@ -50,8 +50,8 @@ func fillPages(t *testing.T, n int) (path string) {
 	return path
 }
 
-// pacing is a context that calls step whenever its holder checks it, while no transaction is open. step is told whether
-// the holder is about to take the writer lock.
+// pacing is a context that calls step whenever its user checks it while no transaction is open. taking is set if the
+// user is about to take the writer lock.
 type pacing struct {
 	context.Context
 	step func(taking bool)
@@ -60,8 +60,8 @@ type pacing struct {
 func (p pacing) Done() <-chan struct{} { p.step(true); return p.Context.Done() }
 func (p pacing) Err() error            { p.step(false); return p.Context.Err() }
 
-// Check continues while other calls write, delete and create, however often, and reports nothing wrong. It never keeps
-// the writer lock from one transaction to the next.
+// Check reports no inconsistency, however often other calls write, delete and create meanwhile. It never keeps the
+// writer lock from one transaction to the next.
 func TestCheckWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	path := fillPages(t, 6000)
@@ -74,7 +74,7 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 	}
 	last, steps := uint64(6000), 0
 	step := func(bool) {
-		if steps == 40 || b.Writing() { // it takes no longer than to begin
+		if steps == 40 || b.Writing() { // Check has the writer lock, which it has only at the beginning
 			return
 		}
 		steps++
@@ -106,7 +106,8 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 	testlog.NoError(t, b.Check(ctx))
 }
 
-// Rows of sessions deleted during a check are removed after it. A cancelled check leaves nothing behind.
+// Rows of sessions that are deleted during a check are removed after the check. A cancelled check leaves no rows
+// behind.
 func TestCheckGivenUp(t *testing.T) {
 	b := open(t, fillPages(t, 3000))
 	defer func() { testlog.NoError(t, b.Close()) }()
@@ -116,7 +117,7 @@ func TestCheckGivenUp(t *testing.T) {
 		if !taking {
 			return
 		}
-		if takes++; takes == 2 { // when rows are kept
+		if takes++; takes == 2 { // while Check waits for the writer lock
 			testlog.NoError(t, b.Delete(ctx, "a", "c", nil))
 			stop()
 		}
@@ -132,13 +133,13 @@ func TestCheckGivenUp(t *testing.T) {
 	testlog.NoError(t, b.Check(ctx))
 }
 
-// layout holds the places of a file's pages.
+// layout is a file and the places of its pages.
 type layout struct {
 	file     []byte
 	page     int
 	root     int            // the page whose elements are the buckets
-	list     int            // the list of free pages
-	branches map[string]int // one page of each bucket that has some
+	list     int            // the first page of the free list
+	branches map[string]int // for each bucket with branch pages, one of them
 	leaves   map[string][]int
 }
 
@@ -189,13 +190,14 @@ func (l *layout) visit(name string, id int) {
 		l.leaves[name] = append(l.leaves[name], id)
 		return
 	}
-	l.branches[name] = id // the last one is above leaves
+	l.branches[name] = id // the last one stored is directly above leaves
 	for i := range l.count(id) {
 		l.visit(name, l.child(id, i))
 	}
 }
 
-// bucket returns the root page, and the offsets in it of the element and of the value of the first bucket that is not inline.
+// bucket returns the root page, and the offsets of the element and of the value of the first bucket that is not
+// inline.
 func (l *layout) bucket() (root []byte, pos, value int) {
 	root = l.at(l.root)
 	for pos = 16 + 4; value == 0 || binary.NativeEndian.Uint64(root[value:]) == 0; pos += 16 {
@@ -204,7 +206,8 @@ func (l *layout) bucket() (root []byte, pos, value int) {
 	return root, pos - 16, value
 }
 
-// Check reports a damaged page in whichever transaction it reads the page. Damage of the root page is found at open.
+// Check reports a damaged page, whichever transaction reads the page. Damage of the root page is detected when the
+// file is opened.
 func TestCheckPages(t *testing.T) {
 	t.Parallel()
 	path := fillPages(t, 3000)
@@ -247,7 +250,7 @@ func TestCheckPages(t *testing.T) {
 		}, "goes on for"},
 		"keys out of order": {func(l *layout) {
 			leaf := l.at(l.leaves["records"][700])
-			at := 16 + 16 + int(binary.NativeEndian.Uint32(leaf[16+16+4:])) // the second one's key
+			at := 16 + 16 + int(binary.NativeEndian.Uint32(leaf[16+16+4:])) // offset of the second element's key
 			leaf[at+8] = 0xff
 		}, "out of order"},
 		"a key beyond its parent's": {func(l *layout) {
@@ -265,7 +268,7 @@ func TestCheckPages(t *testing.T) {
 		"a bucket in the last leaf of a transaction": {func(l *layout) { l.at(l.leaves["records"][511])[16] ^= 1 }, "has the flags 0x1"},
 		"a bucket in the first leaf of the next one": {func(l *layout) { l.at(l.leaves["records"][512])[16] ^= 1 }, "has the flags 0x1"},
 		"a free page in use": {func(l *layout) {
-			for i, n := 0, l.count(l.list); i < n; i++ { // where it keeps the list in order
+			for i, n := 0, l.count(l.list); i < n; i++ { // replace the entry that keeps the list ascending
 				for _, id := range l.leaves["records"] {
 					if (i == 0 || id > l.freed(i-1)) && (i+1 == n || id < l.freed(i+1)) {
 						l.setFree(i, id)
@@ -304,7 +307,7 @@ func TestCheckPages(t *testing.T) {
 			testlog.NoError(t, errors.Join(testlog.ErrorOf(file.WriteAt(l.file[2*l.page:], int64(2*l.page))), file.Close()))
 			inTime(t, "Check", func() {
 				b, err := bolt.Open(path, bolt.Options{Logger: quiet})
-				if err == nil { // opening has found nothing
+				if err == nil { // Open has not detected the damage
 					defer b.Close()
 					if strings.HasPrefix(name, "root: ") {
 						t.Error("the file was opened")
@@ -324,8 +327,8 @@ func TestCheckPages(t *testing.T) {
 	}
 }
 
-// A write is refused if the first key of its branch has changed, even if its own key is now before all keys of the
-// branch.
+// A write is refused if the first key of its branch page was changed, even if the key of the write is less than all
+// keys of the page.
 func TestWriteBeforeAllKeys(t *testing.T) {
 	t.Parallel()
 	b, path := openWith(t)
@@ -334,16 +337,16 @@ func TestWriteBeforeAllKeys(t *testing.T) {
 	l := layoutOf(t, path)
 	branch := l.at(l.branches["records"])
 	key := 16 + int(binary.NativeEndian.Uint32(branch[16:]))
-	branch[key+15] = 0x80 // the number of session "a", and another seq
+	branch[key+15] = 0x80 // the number of session "a", with another seq
 	testlog.NoError(t, os.WriteFile(path, l.file, 0o600))
 	b = open(t, path)
 	testlog.ErrorIs(t, b.Append(ctx, "a", batch(1)), backend.ErrDamaged, "Append")
 	testlog.NoError(t, b.Close())
-	testlog.NoError(t, open(t, path).Close()) // it opens again
+	testlog.NoError(t, open(t, path).Close()) // the file can still be opened
 }
 
-// A leaf whose overflow pages belong to other pages is damaged: no write copies it, since bbolt would then free those
-// pages. The file can be opened again after those pages were freed.
+// If the overflow pages of a leaf belong to other pages, no write copies the leaf, because bbolt would then free
+// those pages. The file can be opened after those pages were freed.
 func TestLeafOverPagesOfOthers(t *testing.T) {
 	t.Parallel()
 	b, path := openWith(t)
@@ -356,7 +359,7 @@ func TestLeafOverPagesOfOthers(t *testing.T) {
 	testlog.NoError(t, b.Close())
 	l := layoutOf(t, path)
 	leaves := l.leaves["records"]
-	leaf, other := 0, leaves[len(leaves)-1] // the last one of "b"
+	leaf, other := 0, leaves[len(leaves)-1] // the last leaf of session "b"
 	for _, id := range leaves {
 		if binary.NativeEndian.Uint32(l.at(id)[12:]) > 0 {
 			leaf = id
@@ -378,7 +381,7 @@ func TestLeafOverPagesOfOthers(t *testing.T) {
 	testlog.NoError(t, b.Delete(ctx, "b", "c", nil))
 	create("b", longRecords(0, 200)...)
 	testlog.NoError(t, b.Close())
-	b = open(t, path) // it opens again
+	b = open(t, path) // the file can still be opened
 	testlog.ErrorIs(t, b.Check(ctx), backend.ErrDamaged, "Check")
 	testlog.NoError(t, b.Close())
 }

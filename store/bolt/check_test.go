@@ -16,14 +16,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// Each row damages a file in one way, which Check must report. Copy and Vacuum must fail with ErrDamaged, unless the
-// damaged row is one that they do not copy, and must not change the file.
+// Each case damages a file in one way, which Check must report. Copy and Vacuum must fail with ErrDamaged and must
+// not change the file, unless they do not copy the damaged row.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, bucket string
 		damage       func(b *bbolt.Bucket) error
-		says         string // "" means that nothing is wrong
+		says         string // "" if there is no damage
 	}{
 		{"none", "records", func(b *bbolt.Bucket) error { return nil }, ""},
 		{"record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(rowKey(1, 2)) }, "record 3 after record 1"},
@@ -82,7 +82,7 @@ func TestCheck(t *testing.T) {
 				copied = true
 				return nil
 			})
-			whole := c.says == "" || strings.HasPrefix(c.name, "label") || strings.HasPrefix(c.name, "snapshot") // which a copy leaves out
+			whole := c.says == "" || strings.HasPrefix(c.name, "label") || strings.HasPrefix(c.name, "snapshot") // Copy does not copy these rows
 			if copied != whole || whole && err != nil || !whole && !errors.Is(err, backend.ErrDamaged) {
 				t.Errorf("copied %t: %v", copied, err)
 			}

@@ -22,7 +22,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// fill makes a small file with every kind of row. The file ends with its last page in use.
+// fill creates a small file with every kind of row. The last page of the file is in use.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet}))(t)
@@ -44,7 +44,7 @@ type listedSession struct{ name, creation, meta string }
 func list(b *bolt.Backend) (out []listedSession, err error) {
 	all, err := b.List(ctx, "", "", 99)
 	for _, l := range all {
-		if l.Err != nil { // the session is named, and said to be damaged
+		if l.Err != nil { // the session is listed as damaged
 			return nil, l.Err
 		}
 		out = append(out, listedSession{l.Session, l.Creation, string(l.Meta)})
@@ -62,12 +62,12 @@ func inTime(t *testing.T, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Minute): // however busy the machine is
+	case <-time.After(5 * time.Minute): // long enough for a busy machine
 		t.Fatalf("%s hangs", what)
 	}
 }
 
-// calls are all calls that may hang, writers first.
+// calls returns the calls that might hang.
 func calls(b *bolt.Backend) map[string]func() error {
 	return map[string]func() error{
 		"Append":      func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) },
@@ -80,7 +80,7 @@ func calls(b *bolt.Backend) map[string]func() error {
 	}
 }
 
-// isLetGo checks that the file's lock is released.
+// isLetGo checks that the file is not locked.
 func isLetGo(t *testing.T, path string) {
 	t.Helper()
 	other, err := bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond, NoSync: true, Logger: quiet})
@@ -92,8 +92,8 @@ func isLetGo(t *testing.T, path string) {
 	}
 }
 
-// While many goroutines read and write, the file is overwritten, truncated or emptied. The answers may be anything, but
-// the program neither crashes nor hangs.
+// While many goroutines read and write, the file is overwritten, truncated or emptied. The calls may return any
+// result, but the process neither crashes nor hangs.
 func TestReplacedUnderAnOpenFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -175,17 +175,17 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 	}
 }
 
-// A damaged page of data fails only the calls that need the page.
+// A damaged leaf page fails only the calls that need the page.
 func TestDamagedPageFailsOneCall(t *testing.T) {
 	b, path := openWith(t)
-	if err := b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}); err != nil { // in a page of its own
+	if err := b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}); err != nil { // on pages of its own
 		t.Fatal(err)
 	}
 	testlog.NoError(t, b.Close())
 	whole := testlog.Must(os.ReadFile(path))(t)
 	at := bytes.Index(whole, bytes.Repeat([]byte("s"), 100))
 	at -= at % os.Getpagesize()
-	writeAt(t, path, int64(at), 0xff) // it says that it is another page
+	writeAt(t, path, int64(at), 0xff) // the page now has the number of another page
 	b = open(t, path)
 	for range 3 {
 		inTime(t, "Snapshot", func() {
@@ -202,12 +202,12 @@ func TestDamagedPageFailsOneCall(t *testing.T) {
 	testlog.WantNil(t, b.Close())
 }
 
-// If one of the two meta pages is damaged, opening logs this with both transactions, and Check reports it. The next
+// If one of the two meta pages is damaged, Open logs this with both transactions, and Check reports it. The next
 // commit overwrites the damaged page.
 func TestDamagedMetaIsReported(t *testing.T) {
 	page := int64(os.Getpagesize())
 	for _, c := range []struct {
-		newer    bool // the newer page is the damaged one
+		newer    bool // the newer page is damaged
 		says     string
 		sessions int
 	}{{true, "the last commit may be missing", 3}, {false, "nothing is missing", 2}} {

@@ -15,13 +15,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// cached is a file both as the system shows it and as it is on disk. If a sync fails, the system marks its pages as
-// written all the same.
+// cached is a file as readers see it and as it is on disk. After a failed sync, the pages are clean although they
+// were not written, as on Linux.
 type cached struct {
 	shown, disk []byte
-	dirty       map[int]bool // pages that a sync writes
+	dirty       map[int]bool // pages that the next sync writes
 	failing     bool
-	writes      bool // else a write fails too
+	writes      bool // whether WriteAt succeeds
 }
 
 var errSync = errors.New("sync failed")
@@ -52,11 +52,11 @@ func (c *cached) Sync() error {
 	return nil
 }
 
-// A commit whose last sync failed is on disk once its meta page is rewritten; another sync alone does not write it.
+// If the last sync of a commit failed, rewriting the meta page makes the commit durable. Another sync alone does not.
 func TestRewriteMeta(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	fill(t, path)
-	durable := testlog.Must(os.ReadFile(path))(t) // all but the last commit's meta page
+	durable := testlog.Must(os.ReadFile(path))(t) // lacks only the meta page of the last commit
 	b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
 	testlog.NoError(t, errors.Join(b.Delete(ctx, "third", "c", nil), b.Close()))
 	after := testlog.Must(os.ReadFile(path))(t)
@@ -89,8 +89,8 @@ func TestRewriteMeta(t *testing.T) {
 	}
 }
 
-// A file that cannot be made durable is not opened. After a failed commit, a store does nothing until the file can be
-// made durable.
+// A file that cannot be made durable is not opened. After a failed commit, all calls fail until the file can be made
+// durable.
 func TestRewriteMetaFails(t *testing.T) {
 	for name, commit := range map[string]func(tx *bbolt.Tx) error{"lost": ways["lost"].commit, "landed": ways["landed"].commit} {
 		t.Run(name, func(t *testing.T) {
@@ -118,8 +118,8 @@ func TestRewriteMetaFails(t *testing.T) {
 	}
 }
 
-// If an older copy replaces the file during a failing commit, it is not taken for the commit's result: nothing is read
-// from it or written over it.
+// If an older copy replaces the file during a failing commit, it is not mistaken for the result of the commit. It is
+// neither read nor written.
 func TestReplacedWhileACommitFails(t *testing.T) {
 	b, path := openWith(t)
 	backup := testlog.Must(os.ReadFile(path))(t)
@@ -146,8 +146,7 @@ func TestReplacedWhileACommitFails(t *testing.T) {
 	closeAndCheck(t, b, path)
 }
 
-// If a vacuum cannot make the new file's name durable, it fails, and nothing is read or written until the name is
-// durable.
+// If a vacuum cannot make the rename durable, the vacuum fails. All calls fail until the rename is durable.
 func TestVacuumSyncsTheDirectory(t *testing.T) {
 	first, path := openWith(t)
 	testlog.NoError(t, first.Close())

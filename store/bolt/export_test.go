@@ -7,7 +7,7 @@ import (
 	bbolt "go.etcd.io/bbolt"
 )
 
-// SetCommit makes f commit transactions. nil means the database itself.
+// SetCommit makes f commit transactions. nil restores bbolt's own commit.
 func (b *Backend) SetCommit(f func(tx *bbolt.Tx) error) {
 	b.writer <- struct{}{}
 	defer func() { <-b.writer }()
@@ -16,7 +16,7 @@ func (b *Backend) SetCommit(f func(tx *bbolt.Tx) error) {
 	}
 }
 
-// OpenReads returns how many read transactions are open.
+// OpenReads returns the number of open read transactions.
 func (b *Backend) OpenReads() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -31,10 +31,10 @@ func (b *Backend) InTx(f func(tx *bbolt.Tx)) error {
 	})
 }
 
-// Writing reports whether a writer holds the writer lock.
+// Writing reports whether the writer lock is locked.
 func (b *Backend) Writing() bool { return len(b.writer) > 0 }
 
-// RewriteMeta is rewriteMeta of a file's current meta page.
+// RewriteMeta calls rewriteMeta with a file's current meta page.
 func RewriteMeta(file interface {
 	io.ReaderAt
 	io.WriterAt
@@ -47,7 +47,7 @@ func RewriteMeta(file interface {
 	return rewriteMeta(file, metas.current())
 }
 
-// setOptions changes the options with f until restore is called.
+// setOptions changes the options with f. restore changes them back.
 func (b *Backend) setOptions(f func(*Options)) (restore func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,23 +66,23 @@ func SetSyncDir(b *Backend, f func(dir string) error) (restore func()) {
 	return b.setOptions(func(o *Options) { o.syncDir = f })
 }
 
-// SetMaxCachedIDs changes how many ids are cached until restore is called.
+// SetMaxCachedIDs sets maxCachedIDs until restore is called.
 func SetMaxCachedIDs(n int) (restore func()) {
 	before := maxCachedIDs
 	maxCachedIDs = n
 	return func() { maxCachedIDs = before }
 }
 
-// OnRow has f called with the length of each row that is read, until restore is called.
+// OnRow makes f the function that is called with the length of each row read, until restore is called.
 func OnRow(f func(bytes int)) (restore func()) {
 	onRow = f
 	return func() { onRow = nil }
 }
 
-// IDRowsRead returns how many rows were read for their ids.
+// IDRowsRead returns the number of rows that were read for their ids.
 func (b *Backend) IDRowsRead() int64 { return b.ids.rowsRead.Load() }
 
-// Seal returns a row of a kind, as it is stored.
+// Seal returns a row of a kind in its stored form.
 func Seal(k byte, key, value []byte) []byte {
 	if kind(k) == kindRecord {
 		return sealRecord(key, value, nil)

@@ -12,10 +12,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// idOf is the id of a record of TestIDsOfLongLog.
+// idOf returns the id of a record of TestIDsOfLongLog.
 func idOf(seq uint64) string { return fmt.Sprint("id ", seq) }
 
-// Ids of a log of any length are found after opening and after a vacuum; the first look reads few rows of a long log.
+// Ids are found in logs of any length, also after reopening and after a vacuum. The first look-up in a long log reads
+// few rows.
 func TestIDsOfLongLog(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	b, path := openWith(t)

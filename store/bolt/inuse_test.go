@@ -18,17 +18,17 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// pagesOf is a file's pages as a test needs them.
+// pagesOf describes the pages of a file.
 type pagesOf struct {
-	size, list int64            // bytes of a page; the number of the page that lists the free ones
-	free       []int64          // numbers of pages
-	leaves     map[string]int64 // of the bucket of records: the leaf by each of its keys
-	first      []string         // the first key of each, in order
+	size, list int64            // page size in bytes; number of the first page of the free list
+	free       []int64          // numbers of the free pages
+	leaves     map[string]int64 // for each key of bucketRecords, the number of its leaf page
+	first      []string         // the first key of each leaf, in order
 }
 
-const perSession = 57 // so that no page begins where a session does
+const perSession = 57 // chosen so that no page begins with the first record of a session
 
-// large makes a file with sessions s1, s2, … of perSession records, and some free pages.
+// large creates a file with some free pages and with sessions s1, s2, … of perSession records each.
 func large(t *testing.T) (path string, p pagesOf) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log.db")
@@ -66,7 +66,7 @@ func look(t *testing.T, path string) (p pagesOf) {
 	return p
 }
 
-// writeAt changes bytes of a file from outside.
+// writeAt overwrites bytes of a file.
 func writeAt(t *testing.T, path string, at int64, data ...byte) {
 	t.Helper()
 	file := testlog.Must(os.OpenFile(path, os.O_RDWR, 0))(t)
@@ -75,7 +75,7 @@ func writeAt(t *testing.T, path string, at int64, data ...byte) {
 
 func word(n int64) []byte { return binary.NativeEndian.AppendUint64(nil, uint64(n)) }
 
-// Opening fails if any page of a long record is on the list of free pages.
+// Open fails if any page of a long record is in the free list.
 func TestFreePageWithinALongRecord(t *testing.T) {
 	t.Parallel()
 	path, _ := large(t)
@@ -99,8 +99,8 @@ func TestFreePageWithinALongRecord(t *testing.T) {
 	}
 }
 
-// An unreadable page costs only its own rows: other sessions can be listed and read completely, and so can the earlier
-// records of its own session.
+// An unreadable page affects only its own rows. Other sessions, and earlier records of its session, can still be
+// read.
 func TestDamagedLeafOfRecords(t *testing.T) {
 	t.Parallel()
 	path, p := large(t)
@@ -111,7 +111,7 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 		copy(header, data[at:])
 		writeAt(t, path, at, bytes.Repeat([]byte{0xee}, 8)...)
 		b := open(t, path)
-		lost := map[uint64]uint64{} // the first record of each session that is in the page
+		lost := map[uint64]uint64{} // by session number, the first record in the damaged page
 		for k, leaf := range p.leaves {
 			n, seq := binary.BigEndian.Uint64([]byte(k)), binary.BigEndian.Uint64([]byte(k)[8:])
 			if leaf == p.leaves[key] && seq > 0 && (lost[n] == 0 || seq < lost[n]) {
@@ -143,7 +143,7 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 	}
 }
 
-// After a deletion, a page may be merged with its sibling. If the sibling is damaged, nothing is deleted.
+// After a deletion, bbolt may merge a page with its sibling. If the sibling is damaged, nothing is deleted.
 func TestDeleteBesideADamagedPage(t *testing.T) {
 	t.Parallel()
 	whole, p := large(t)
@@ -153,7 +153,7 @@ func TestDeleteBesideADamagedPage(t *testing.T) {
 		first := slices.Index(p.leavesInOrder(), p.leaves[string(rowKey(n, 1))])
 		last := slices.Index(p.leavesInOrder(), p.leaves[string(rowKey(n, perSession))])
 		for _, i := range []int{first - 1, first, last, last + 1} {
-			// The place of the page's second row is another one.
+			// Damage the offset of the page's second row.
 			leaf := p.leavesInOrder()[i]
 			path, harmed := filepath.Join(t.TempDir(), "log.db"), bytes.Clone(data)
 			harmed[leaf*p.size+16+16+4] ^= 0xff
@@ -182,7 +182,7 @@ func (p pagesOf) leavesInOrder() (out []int64) {
 	return out
 }
 
-// A file without a list of free pages is refused before bbolt opens it: bbolt would build a list by following the
+// A file without a free list is refused before bbolt opens it. bbolt would otherwise build a list by visiting all
 // pages.
 func TestNoListOfFreePages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")

@@ -18,8 +18,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// Several processes may read a file at a time, without the right to write it and while none writes it. Nothing in the
-// file changes.
+// Several processes can open a file for reading at the same time, without write permission, if no process has it open
+// for writing. The file does not change.
 func TestReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "log.db")
@@ -43,7 +43,7 @@ func TestReadOnly(t *testing.T) {
 		}
 		testlog.WantNil(t, b.Check(ctx))
 	}
-	if os.Geteuid() == 0 { // whom the mode does not keep out
+	if os.Geteuid() == 0 { // root ignores the file mode
 		testlog.ErrorIs(t, testlog.ErrorOf(bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond})), backend.ErrLocked, "a writer beside readers")
 	}
 	for _, b := range readers {
@@ -74,8 +74,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// Processes that create a file at the same time get the same file, and leave nothing else in the directory. Only the
-// owner may read it.
+// Processes that create a file at the same time open the same file and leave no other files. Only the owner can read
+// the file.
 func TestCreatedByMany(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -100,13 +100,13 @@ func TestCreatedByMany(t *testing.T) {
 			t.Errorf("%d sessions, want %d; %v", len(got), n, err)
 		}
 		standsAlone(t, path)
-		if info := testlog.Must(os.Stat(path))(t); runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 { // where files have no such modes
+		if info := testlog.Must(os.Stat(path))(t); runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 { // Windows has no such modes
 			t.Errorf("a new file: %v", info.Mode())
 		}
 	}
 }
 
-// A file can be opened through a link. A dangling link and a cycle of links are refused.
+// A file can be opened through a symbolic link. Dangling and circular links are refused.
 func TestOpenedThroughALink(t *testing.T) {
 	dir := t.TempDir()
 	link, target, circle := filepath.Join(dir, "link.db"), filepath.Join(t.TempDir(), "data.db"), filepath.Join(dir, "circle")

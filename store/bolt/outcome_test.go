@@ -47,7 +47,7 @@ func last(t *testing.T, b *bolt.Backend, name string) uint64 {
 	return head.Last
 }
 
-// wantLast checks how many records session "a" has.
+// wantLast checks the number of records in session "a".
 func wantLast(t *testing.T, b *bolt.Backend, want uint64) {
 	t.Helper()
 	if n := last(t, b, "a"); n != want {
@@ -62,7 +62,7 @@ func closeAndCheck(t *testing.T, b *bolt.Backend, path string) {
 	testlog.WantNil(t, errors.Join(b.Check(ctx), b.Close()))
 }
 
-// ways are the ways in which a commit fails.
+// ways are the ways in which a commit can fail.
 var ways = map[string]struct {
 	commit func(tx *bbolt.Tx) error
 	landed bool
@@ -73,8 +73,8 @@ var ways = map[string]struct {
 	"panics after that": {func(tx *bbolt.Tx) error { _ = tx.Commit(); panic("page 7 already freed") }, true},
 }
 
-// After a failed commit, even one that renames a staged session, the outcome is unknown. The next call reopens the file
-// and sees the outcome.
+// After a failed commit, the outcome is unknown, even if the commit renames a staged session. The next call reopens
+// the file and sees the outcome.
 func TestFailedCommit(t *testing.T) {
 	for name, way := range ways {
 		for call, do := range map[string]func(b *bolt.Backend) error{
@@ -116,7 +116,7 @@ func TestFailedCommit(t *testing.T) {
 				if landed != way.landed {
 					t.Errorf("landed: %t, want %t", landed, way.landed)
 				}
-				// The store continues with another handle.
+				// The backend continues with another handle.
 				testlog.NoError(t, b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true}))
 				if len(used) != 2 || used[0] == used[1] {
 					t.Error("the handle that failed is still used")
@@ -128,7 +128,7 @@ func TestFailedCommit(t *testing.T) {
 	}
 }
 
-// Writers that waited while a commit failed do not use the failed handle, and each gets the result of its own batch.
+// Writers that waited while a commit failed do not use the failed handle. Each gets the result of its own batch.
 func TestFailedCommitOfMany(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestFailedCommitOfMany(t *testing.T) {
 				b.SetCommit(func(tx *bbolt.Tx) error {
 					used = append(used, tx.DB())
 					switch len(used) {
-					case 1: // the first waits, so that the others line up
+					case 1: // the first commit waits until the other calls are queued
 						<-free
 					case 2:
 						return way.commit(tx)
@@ -156,10 +156,10 @@ func TestFailedCommitOfMany(t *testing.T) {
 				for i := 1; i <= 3; i++ {
 					start(i, func() error { return b.Append(ctx, "a", batch(uint64(i)+1)) })
 				}
-				start(4, func() error { return b.Append(ctx, "a", batch(1)) }) // moved
+				start(4, func() error { return b.Append(ctx, "a", batch(1)) }) // refused with ErrMoved
 				start(5, func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) })
 				start(6, func() error { return b.Append(ctx, "none", batch(0)) })
-				start(7, func() error { return b.Delete(ctx, "none", "c", nil) }) // in a commit of its own
+				start(7, func() error { return b.Delete(ctx, "none", "c", nil) }) // in a separate commit
 				close(free)
 				wg.Wait()
 
@@ -263,7 +263,7 @@ func TestSharedCommit(t *testing.T) {
 	})
 }
 
-// While the file cannot be opened again, calls fail with that error. Afterwards they succeed.
+// While the file cannot be reopened, calls fail with that error. Afterwards they succeed.
 func TestReopenFails(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// accessListOf is an access list by which another user may read and write: the version, then for each entry its tag, its
-// permissions, and a user's id.
+// accessListOf returns an access control list that lets another user read and write. The list has a version, and for
+// each entry a tag, permissions and a user id.
 func accessListOf(user uint32) []byte {
 	list := binary.LittleEndian.AppendUint32(nil, 2)
 	for _, e := range []struct {
@@ -28,12 +28,12 @@ func accessListOf(user uint32) []byte {
 	return list
 }
 
-// A vacuum keeps the owner, the mode and the access list.
+// A vacuum keeps the owner, the mode and the access control list.
 func TestVacuumKeepsTheMode(t *testing.T) {
 	b, path := crowded(t)
 	const attribute = "system.posix_acl_access"
 	uid, gid := os.Geteuid(), os.Getegid()
-	if uid == 0 { // who may give files away
+	if uid == 0 { // only root can change the owner of a file
 		uid, gid = 65534, 12345
 		testlog.NoError(t, os.Chown(path, uid, gid))
 	}
@@ -58,7 +58,7 @@ func TestVacuumKeepsTheMode(t *testing.T) {
 	testlog.NoError(t, b.Close())
 }
 
-// A member of the file's group can vacuum the file; it keeps the group.
+// A member of the file's group can vacuum the file, and the file keeps its group.
 func TestVacuumByGroupMember(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs to be another user")
@@ -73,7 +73,7 @@ func TestVacuumByGroupMember(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and ends with the thread, which stays another user's
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, because it runs as another user
 		syscall.RawSyscall(syscall.SYS_SETFSGID, group, 0, 0)
 		syscall.RawSyscall(syscall.SYS_SETFSUID, member, 0, 0)
 		b, err := bolt.Open(path, bolt.Options{})
@@ -90,7 +90,7 @@ func TestVacuumByGroupMember(t *testing.T) {
 	}
 }
 
-// A panic of this program itself in a transaction is not taken for damage, and leaves no lock held.
+// A panic of this package in a transaction is not mistaken for damage and leaves no lock locked.
 func TestPanicOfOurOwn(t *testing.T) {
 	b, path := crowded(t)
 	func() {

@@ -17,8 +17,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// No read transaction is open while the caller's code runs. Otherwise commits could not reuse free pages, and a reader
-// that stalls would make the file grow.
+// No read transaction is open while the caller's code runs. Otherwise commits could not reuse free pages, and a
+// stalled reader would make the file grow.
 func TestNoTransactionWhileCallersRun(t *testing.T) {
 	ctx := context.Background()
 	b := testlog.Must(bolt.Open(filepath.Join(t.TempDir(), "log.db"), bolt.Options{NoSync: true}))(t)
@@ -46,7 +46,7 @@ func TestNoTransactionWhileCallersRun(t *testing.T) {
 		testlog.NoError(t, err)
 		if r.Seq%100 == 0 {
 			look("body of RawEvents")
-			// The body may write.
+			// The loop body may write.
 			testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{AsOfNow: true})))
 		}
 	}

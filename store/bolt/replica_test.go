@@ -21,9 +21,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-func noSum([]byte) uint32 { return 0 } // as [record] has it
+func noSum([]byte) uint32 { return 0 } // the checksum of the records made by [record]
 
-// summing remembers the checksums of records.
+// summing is a backend that stores the checksums of the records appended to it.
 type summing struct {
 	*bolt.Backend
 	sums *sync.Map
@@ -56,7 +56,7 @@ func (s summing) sum(data []byte) uint32 {
 	return sum.(uint32)
 }
 
-// A vacuum keeps all content of a backend, both while it is open and after it is opened again.
+// A vacuum keeps the whole content of a backend, both in the open backend and after reopening.
 func TestVacuumOfEachCase(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
@@ -96,7 +96,7 @@ func outline(t *testing.T, b backend.Backend) string {
 	return out.String()
 }
 
-// crowded opens a file with a large session, several small ones, and a staged one.
+// crowded opens a file with a large session, several small sessions and a staged session.
 func crowded(t *testing.T) (b *bolt.Backend, path string) {
 	t.Helper()
 	b, path = openWith(t)
@@ -108,8 +108,8 @@ func crowded(t *testing.T) (b *bolt.Backend, path string) {
 	return b, path
 }
 
-// What others do while the first records are copied, and while those are copied that they
-// wrote then.
+// meanwhile has calls that are made during a copy, by the number of checksums computed so far. The first are made
+// while the rows that existed at first are copied.
 var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
 	10: func(t *testing.T, b *bolt.Backend) { testlog.NoError(t, b.Delete(ctx, "victim", "v", nil)) },
 	20: func(t *testing.T, b *bolt.Backend) {
@@ -123,7 +123,7 @@ var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
 		testlog.NoError(t, stage(b, "late", 0, many(0, 40)))
 		testlog.NoError(t, unstage(b, "dropped"))
 	},
-	// The second time.
+	// While the rows that were added during the first round are copied.
 	5000: func(t *testing.T, b *bolt.Backend) {
 		testlog.NoError(t, b.Append(ctx, "a", backend.Batch{Creation: "c", ExpectedLast: 5001, Records: many(5001, 1)}))
 		testlog.NoError(t, b.Append(ctx, "new", backend.Batch{Creation: "n", ExpectedLast: 2, Records: many(2, 1), Shared: []backend.Value{{Name: "x", Data: []byte("3")}}}))
@@ -131,13 +131,13 @@ var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
 		testlog.NoError(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, Staged: "staged late", ExpectedLast: 40, Records: many(40, 1)}))
 		testlog.NoError(t, stage(b, "s", 600, many(600, 1)))
 	},
-	// The third time, which is the last while others may write.
+	// In the third round, the last one in which other calls can write.
 	9447: func(t *testing.T, b *bolt.Backend) {
 		testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", ExpectedLast: 3000, Records: many(3000, 1)}))
 	},
 }
 
-// interrupting returns a checksum function that runs the other calls during the copy.
+// interrupting returns a checksum function that makes the calls in meanwhile.
 func interrupting(t *testing.T, b *bolt.Backend, done *int) func([]byte) uint32 {
 	calls := 0
 	return func([]byte) uint32 {
@@ -152,8 +152,8 @@ func interrupting(t *testing.T, b *bolt.Backend, done *int) func([]byte) uint32 
 	}
 }
 
-// A copy holds the content as of its beginning, whatever is written, deleted and staged meanwhile. The backend loses
-// none of these changes, and removes the deleted rows in the end.
+// A copy has the content as of its beginning, whatever is written, deleted and staged meanwhile. The backend keeps
+// all these changes and finally removes the deleted rows.
 func TestCopyWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	b, path := crowded(t)
@@ -191,7 +191,7 @@ func TestCopyWhileOthersWrite(t *testing.T) {
 	finish(t, b, path)
 }
 
-// standsAlone checks that a file's directory holds nothing else.
+// standsAlone checks that the file's directory has no other files.
 func standsAlone(t *testing.T, path string) {
 	t.Helper()
 	if left := testlog.Must(os.ReadDir(filepath.Dir(path)))(t); len(left) != 1 {
@@ -199,7 +199,7 @@ func standsAlone(t *testing.T, path string) {
 	}
 }
 
-// finish commits the staged sessions, and checks that no deleted row is left.
+// finish deletes the staged sessions and checks that no rows of deleted sessions remain.
 func finish(t *testing.T, b *bolt.Backend, path string) {
 	t.Helper()
 	for _, creation := range []string{"s", "late", "dropped"} {
@@ -219,7 +219,7 @@ func finish(t *testing.T, b *bolt.Backend, path string) {
 	standsAlone(t, path)
 }
 
-// After a vacuum, all concurrent writes are there, and staging continues. The file is a new, short one.
+// After a vacuum, all concurrent writes are in the file, and staging continues. The file is a new, shorter one.
 func TestVacuumWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	b, path := crowded(t)
@@ -229,7 +229,7 @@ func TestVacuumWhileOthersWrite(t *testing.T) {
 		meanwhile[at](t, twin)
 	}
 	done := 0
-	var after os.FileInfo // when it has the name; the next commit may make it longer by 16 MiB, as bbolt does
+	var after os.FileInfo // directly after the rename; the next commit may extend the file by 16 MiB, as bbolt does
 	bolt.SetSyncDir(b, func(dir string) (err error) {
 		after, err = os.Stat(path)
 		return err
@@ -262,7 +262,7 @@ func rowKey(numbers ...uint64) (key []byte) {
 	return key
 }
 
-// Records whose checksums do not give the head's chain are reported as damage.
+// Copy and Vacuum report damage if the checksums of records do not match the chain in the head.
 func TestCopyFollowsTheChain(t *testing.T) {
 	b, path := crowded(t)
 	n := 0
@@ -281,8 +281,8 @@ func TestCopyFollowsTheChain(t *testing.T) {
 	finish(t, b, path)
 }
 
-// A process that waits for the lock of a file that a vacuum replaces opens the new file, but only after its lock is
-// released.
+// A process that waits for the lock of a file that a vacuum replaces opens the new file, but only after that file's
+// lock is released.
 func TestVacuumPassesTheLockOn(t *testing.T) {
 	t.Parallel()
 	b, path := crowded(t)
@@ -315,7 +315,7 @@ func TestVacuumPassesTheLockOn(t *testing.T) {
 	select {
 	case o := <-got:
 		t.Fatalf("the file is open twice (%v)", o.err)
-	case <-time.After(300 * time.Millisecond): // six times what bbolt waits between two tries
+	case <-time.After(300 * time.Millisecond): // six times the interval at which lock retries
 	}
 	testlog.NoError(t, b.Append(ctx, "a", batch(1)))
 	testlog.NoError(t, b.Close())
@@ -329,7 +329,8 @@ func TestVacuumPassesTheLockOn(t *testing.T) {
 	testlog.NoError(t, b.Close())
 }
 
-// A vacuum that cannot succeed changes nothing: the store is read only or closed, or another file has its path.
+// A vacuum that cannot succeed changes nothing. Reasons are a cancelled context, a read-only or closed backend, and
+// another file at the path.
 func TestVacuumRefused(t *testing.T) {
 	b, path := crowded(t)
 	want := outline(t, b)
@@ -357,7 +358,7 @@ func TestVacuumRefused(t *testing.T) {
 	standsAlone(t, path)
 }
 
-// A vacuum through a symbolic link replaces the link's target. It removes the draft of a crashed vacuum.
+// A vacuum through a symbolic link replaces the target of the link. It removes the draft of a crashed vacuum.
 func TestVacuumThroughALink(t *testing.T) {
 	b, path := crowded(t)
 	testlog.NoError(t, b.Close())
@@ -377,7 +378,8 @@ func TestVacuumThroughALink(t *testing.T) {
 	standsAlone(t, path)
 }
 
-// A commit that fails while others copy: what they get is what there is.
+// A vacuum after a failed commit keeps the content that is on disk. A failed commit after a vacuum does not affect
+// later commits.
 func TestVacuumAfterAFailedCommit(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -402,7 +404,7 @@ func TestVacuumAfterAFailedCommit(t *testing.T) {
 	}
 }
 
-// The figures of Space change with deletions and a vacuum.
+// The results of Space change with deletions and a vacuum.
 func TestSpace(t *testing.T) {
 	b, path := openWith(t)
 	const sessions = 40

@@ -21,7 +21,7 @@ func scan(t *testing.T, file []byte) *bolt.Scan {
 	}))(t)
 }
 
-// Without meta pages, the newest root in the file decides which sessions exist.
+// Without meta pages, the newest root in the file determines which sessions exist.
 func TestScanFindsTheNewestRoot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	for n := range uint64(12) {
@@ -37,7 +37,7 @@ func TestScanFindsTheNewestRoot(t *testing.T) {
 	}
 }
 
-// A page in use that was copied over a free page does not count as free.
+// If a page in use was copied over a free page, the copy does not count as free.
 func TestScanMovedPage(t *testing.T) {
 	path, p := large(t)
 	file := testlog.Must(os.ReadFile(path))(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// The most rows that a commit removes.
+// mostRemoved is the maximum number of rows that a commit removes.
 const mostRemoved = 2048
 
 func many(after uint64, n int) []backend.Record {
@@ -29,7 +29,7 @@ func many(after uint64, n int) []backend.Record {
 	return out
 }
 
-// rowsOf counts the rows under the sessions' numbers, except labels.
+// rowsOf counts the rows under session numbers, except labels.
 func rowsOf(tx *bbolt.Tx) int {
 	n := 0
 	for _, name := range []string{"records", "snapshots"} {
@@ -43,14 +43,14 @@ func rowsOf(tx *bbolt.Tx) int {
 	return n
 }
 
-// inFile calls f with the closed file at path as bbolt sees it.
+// inFile calls f with a write transaction of bbolt on the closed file at path.
 func inFile(t *testing.T, path string, f func(tx *bbolt.Tx) error) {
 	t.Helper()
 	db := testlog.Must(bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true}))(t)
 	testlog.NoError(t, errors.Join(db.Update(f), db.Close()))
 }
 
-// copies copies the file after each commit: this is what a crash at that moment leaves.
+// copies copies the file after each commit, as a crash at that moment would leave it.
 func copies(t *testing.T, b *bolt.Backend, path string) *[]string {
 	var made []string
 	b.SetCommit(func(tx *bbolt.Tx) error {
@@ -64,8 +64,8 @@ func copies(t *testing.T, b *bolt.Backend, path string) *[]string {
 	return &made
 }
 
-// recovers checks that the file that a crash left is sound, that opening it writes
-// nothing, and that when it is closed it has rows of the records of the sessions and no others.
+// recovers checks a file that a crash has left. The file must be sound, and opening it must not change it. After it
+// is closed, it must have only the rows of the sessions' records.
 func recovers(t *testing.T, path string, records int) {
 	t.Helper()
 	before := testlog.Must(os.ReadFile(path))(t)
@@ -92,11 +92,11 @@ func recovers(t *testing.T, path string, records int) {
 	})
 }
 
-// A crash between any two steps of a deletion leaves a file in which the session is gone,
-// and whose next writer removes the rest.
+// A crash between any two commits of a deletion leaves a file without the session. The next writer removes the
+// remaining rows.
 func TestCrashWhileDeleting(t *testing.T) {
 	t.Parallel()
-	b, path := openWith(t) // a has one record
+	b, path := openWith(t) // session "a" has one record
 	const n = 5000
 	testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, n)}))
 	testlog.NoError(t, b.PutSnapshot(ctx, "large", "l", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}))
@@ -121,20 +121,21 @@ func inFileOpen(t *testing.T, b *bolt.Backend, f func(tx *bbolt.Tx)) {
 	testlog.NoError(t, b.InTx(f))
 }
 
-// While a large session is being removed, a writer waits for at most one commit. No commit removes more than its share.
+// While a large session is being removed, a writer waits for at most one commit. No commit removes more rows than the
+// limit.
 func TestWritersBetweenSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, path := openWith(t)
 		testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, 8000)}))
 		var wg sync.WaitGroup
 		var mu sync.Mutex
-		commits, rows, waiting := 0, 0, map[uint64]int{} // record → commit in which it began to wait
+		commits, rows, waiting := 0, 0, map[uint64]int{} // by seq, the commit during which the append began to wait
 		inFileOpen(t, b, func(tx *bbolt.Tx) { rows = rowsOf(tx) })
 		b.SetCommit(func(tx *bbolt.Tx) error {
 			commits++
 			mu.Lock()
 			for seq, since := range waiting {
-				if commits > since+2 { // the next commit is its own, and this one comes after
+				if commits > since+2 { // commit since+1 is the append's own; its entry in waiting may remain until commit since+2
 					t.Errorf("commit %d: record %d waits since commit %d", commits, seq, since)
 				}
 			}
@@ -167,7 +168,7 @@ func TestWritersBetweenSteps(t *testing.T) {
 	})
 }
 
-// stage adds records to a session that is to be renamed when it is complete.
+// stage adds records to a staged session.
 func stage(b *bolt.Backend, creation string, after uint64, records []backend.Record) error {
 	return b.Append(ctx, "staged "+creation, backend.Batch{Creation: creation, Create: after == 0, ExpectedLast: after, Records: records})
 }
@@ -176,7 +177,7 @@ func unstage(b *bolt.Backend, creation string) error {
 	return b.Delete(ctx, "staged "+creation, creation, nil)
 }
 
-// stageAll stages n records in pieces.
+// stageAll stages n records in several commits.
 func stageAll(t *testing.T, b *bolt.Backend, creation string, n, piece int) {
 	t.Helper()
 	for after := 0; after < n; after += piece {
@@ -184,7 +185,8 @@ func stageAll(t *testing.T, b *bolt.Backend, creation string, n, piece int) {
 	}
 }
 
-// If damage turned an unlinked number into a session's number, its rows stay, and Check reports it.
+// If damage changed an unlinked number into the number of an existing session, that session's rows are kept and Check
+// reports the damage.
 func TestDamagedUnlinkedNumber(t *testing.T) {
 	b, path := openWith(t)
 	testlog.NoError(t, b.Close())
