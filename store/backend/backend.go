@@ -83,12 +83,12 @@ type Backend interface {
 	// Append adds the batch to the end of the session's log, atomically and durably, and sets the session's token to
 	// batch.Next. It fails
 	//
-	//  - with ErrInvalid if the batch is invalid; this check comes first;
-	//  - with ErrNotFound if the session does not exist or has another creation id;
-	//  - with ErrMoved if the session's last seq is not batch.ExpectedLast, or its token is not batch.ExpectedToken;
-	//  - with ErrTaken if batch.RequireFreeIDs is set and the log has a record with an id of the batch, and with
-	//    ErrIndex if it is set and the id index is damaged;
-	//  - with ErrDamaged if a stored record already occupies the place of a new one; nothing is overwritten.
+	//   - with ErrInvalid if the batch is invalid; this check comes first;
+	//   - with ErrNotFound if the session does not exist or has another creation id;
+	//   - with ErrMoved if the session's last seq is not batch.ExpectedLast, or its token is not batch.ExpectedToken;
+	//   - with ErrTaken if batch.RequireFreeIDs is set and the log has a record with an id of the batch, and with
+	//     ErrIndex if it is set and the id index is damaged;
+	//   - with ErrDamaged if a stored record already occupies the place of a new one; nothing is overwritten.
 	//
 	// If batch.Create is set, Append creates the session. It then fails with ErrExists if the session exists, and
 	// with ErrMoved if the session named in batch.While has another edition.

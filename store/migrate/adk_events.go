@@ -41,7 +41,7 @@ var adkEvents = Format{
 	open: openLines,
 }
 
-// isOwn reports whether an object is a line of patchlog's text form: a header, a patch, or a record with a seq.
+// isOwn reports whether an object is a line of patchlog's text form: a header, a patch, or an event with a seq.
 func isOwn(o obj) bool {
 	return o.has("patchlog") || isString(o.get("patchType")) || isString(o.get("patch_type")) || o.has("seq") && isEvent(o)
 }
@@ -61,7 +61,7 @@ func openLines(f *File) (Source, error) {
 	return f, nil
 }
 
-// lines yields the session in a file of the text form, or of lines of ADK's events.
+// lines yields the session in a file of patchlog's text form or of ADK events.
 func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		s := &Session{adopt: f.opts.AdoptLines, file: f.opts.Name}
@@ -102,8 +102,8 @@ func firstID(text []byte, name string) (string, error) {
 	}
 }
 
-// withRewinds inserts patches after each event with which ADK for Python rewound to before an invocation. Lines
-// without such an event are returned unchanged.
+// withRewinds inserts patches after each event by which ADK for Python rewound a session. If there is no such event,
+// withRewinds returns the lines unchanged.
 func withRewinds(text []byte, name string) ([]byte, error) {
 	if !bytes.Contains(text, []byte("rewindBefore")) {
 		return text, nil
@@ -151,9 +151,9 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 	}
 }
 
-// rewindOf returns the patches for the rewind in the last event of a log: they hide all events from the first event
-// of the invocation on, including the last event. If the invocation is not in the log, they hide only the last
-// event, as ADK does. work counts the records that rewinds have read.
+// rewindOf returns the patches for the rewind in the last event of a log. The patches hide all events from the first
+// event of the rewound invocation on, including the last event. If the log does not have the invocation, the patches
+// hide only the last event, as ADK does. work counts the records that the rewinds of the session have read.
 func rewindOf(v fold.View, log []patch.Record, work *int) ([]*patch.PatchEvent, error) {
 	last := log[len(log)-1]
 	target := rewindTarget(last.Event)
@@ -190,11 +190,10 @@ func rewindOf(v fold.View, log []patch.Record, work *int) ([]*patch.PatchEvent, 
 	return patches, nil
 }
 
-// maxRewound is the maximum number of records that a session's rewinds may read: enough for hundreds of rewinds in a
-// long session.
+// maxRewound limits the records that a session's rewinds may read. It allows hundreds of rewinds in a long session.
 const maxRewound = 1 << 22
 
-// rewindTarget returns the id of the invocation that an ADK event rewinds to before, or "".
+// rewindTarget returns the id of the invocation before which an ADK event rewinds the session, or "".
 func rewindTarget(e *patch.Event) string {
 	if e == nil {
 		return ""

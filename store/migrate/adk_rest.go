@@ -37,7 +37,7 @@ var adkSessions = Format{
 	},
 }
 
-// REST is a source of sessions in the JSON of ADK's REST servers, for Go and for Python.
+// REST is a source of sessions in the JSON of the REST servers of ADK for Go and ADK for Python.
 type REST struct {
 	r           io.Reader
 	name        string
@@ -49,23 +49,23 @@ type scope struct{ app, user string }
 
 var _ Source = (*REST)(nil)
 
-// NewREST returns a source that reads sessions in JSON from r: one session, an array of sessions,
-// or sessions in sequence, such as one per line. A session is the response of GET
-// /apps/APP/users/USER/sessions/SESSION. name is the input's name in errors. The input is read
-// once, while the sessions are iterated, with one session in memory at a time.
+// NewREST returns a source that reads sessions in JSON from r. A session is the response of GET
+// /apps/APP/users/USER/sessions/SESSION. r has one session, an array of sessions, or a sequence of sessions, such as
+// one per line. name is the name of the input in errors. The input is read once, during the iteration over the
+// sessions, with one session in memory at a time.
 //
-// The state in this JSON includes the values of shared scopes. If sessions differ in one, the last
-// session's value is used, and the difference is reported. The JSON has no creation time, so it is
-// the time of the first event. ADK for Go's JSON has no times of events, citations or custom
-// metadata; its events get the session's last update time.
+// The state in this JSON includes the values of shared scopes. If sessions have different values, the value in the
+// last session is used, and the difference is reported. The JSON has no creation time, so a session's creation time
+// is the time of its first event. The JSON of ADK for Go has no citations, no custom metadata and no times of events.
+// Its events get the time of the session's last update.
 func NewREST(r io.Reader, name string) *REST {
 	return &REST{r: r, name: name, shared: map[scope]map[string]patch.Value{}}
 }
 
-// String returns the format's title.
+// String returns the title of the format.
 func (s *REST) String() string { return adkSessions.Title }
 
-// Count implements [Source]: the number is unknown.
+// Count implements [Source]. It returns 0, because the number is unknown.
 func (s *REST) Count(context.Context) (int, error) { return 0, nil }
 
 // Sessions implements [Source].
@@ -92,7 +92,7 @@ func (s *REST) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// objects yields each session's JSON.
+// objects yields the JSON of each session.
 func (s *REST) objects() iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		in := bufio.NewReaderSize(s.r, 64<<10)
@@ -132,7 +132,7 @@ func (s *REST) objects() iter.Seq2[json.RawMessage, error] {
 	}
 }
 
-// firstByte peeks at the first byte that is not white space.
+// firstByte returns the first byte that is not white space, without consuming it.
 func firstByte(in *bufio.Reader) (byte, error) {
 	for {
 		b, err := in.ReadByte()
@@ -145,13 +145,13 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
-// sessionNames are the members of a session, by the name that ADK for Python uses elsewhere.
+// sessionNames maps the spellings of a session's members to their names.
 var sessionNames = map[string]string{
 	"id": "id", "appName": "appName", "app_name": "appName", "userId": "userId", "user_id": "userId",
 	"state": "state", "events": "events", "lastUpdateTime": "lastUpdateTime", "last_update_time": "lastUpdateTime",
 }
 
-// session parses one session. key is as much of the key as is known, also if it fails.
+// session parses one session. If it fails, key has the parts of the key that are known.
 func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err error) {
 	value, err := patch.ParseValue(text)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err err
 	return out, key, nil
 }
 
-// state splits a merged state by scope.
+// state divides a merged state between the session and the shared scopes.
 func (s *REST) state(out *Session, state patch.Value) error {
 	members := state.Members()
 	if members == nil {
@@ -239,7 +239,7 @@ func (s *REST) state(out *Session, state patch.Value) error {
 	return nil
 }
 
-// Shared implements [Source]: the values in the sessions read so far.
+// Shared implements [Source]. It yields the values in the sessions read so far.
 func (s *REST) Shared(context.Context) iter.Seq2[Shared, error] {
 	return func(yield func(Shared, error) bool) {
 		scopes := slices.SortedFunc(maps.Keys(s.shared), func(a, b scope) int {

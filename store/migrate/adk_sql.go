@@ -38,25 +38,25 @@ func (d Dialect) String() string {
 
 // SQLOptions are options for reading a database. The zero value means the defaults.
 type SQLOptions struct {
-	// IgnoreColumns are unknown columns, as table.column, whose values may be lost. Any other unknown
-	// column is refused, because a newer version of the service may store data there.
+	// IgnoreColumns are unknown columns, as table.column, whose values are not migrated. Any other unknown column is
+	// an error, because a newer version of the service may store data in it.
 	IgnoreColumns []string
 }
 
-// SQL is a source that reads a SQL database: the tables of ADK for Go, or those of ADK for Python's
+// SQL is a source that reads a SQL database. The tables are those of ADK for Go, or those of ADK for Python's
 // DatabaseSessionService (schema 1) or SqliteSessionService.
 type SQL struct {
 	db      *sql.DB
 	dialect Dialect
-	python  bool                // the tables are those of ADK for Python
-	columns map[string][]string // by table
+	python  bool                // the tables belong to ADK for Python
+	columns map[string][]string // column names by table
 }
 
 var _ Source = (*SQL)(nil)
 
-// OpenSQL returns a database as a source. It only reads, does not close db, and the database may be in
-// use. The error matches [ErrSchema] if the tables are not known, and [ErrPickled] if they are of a
-// version of ADK for Python that did not write JSON.
+// OpenSQL returns a database as a source. The source only reads, and the database may be in use. It does not close
+// db. If the tables are unknown, the error matches [ErrSchema]. If they belong to a version of ADK for Python that
+// did not write JSON, the error matches [ErrPickled].
 func OpenSQL(ctx context.Context, db *sql.DB, dialect Dialect, opts SQLOptions) (*SQL, error) {
 	if db == nil || dialect != SQLite && dialect != PostgreSQL {
 		return nil, fmt.Errorf("%w: a database and its dialect are wanted, SQLite or PostgreSQL, not %v", store.ErrInvalid, dialect)
@@ -91,8 +91,7 @@ func (s *SQL) Count(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// Sessions implements [Source]. Each session is read in one transaction, so that it is consistent with
-// its events.
+// Sessions implements [Source]. Each session is read together with its events in one transaction.
 func (s *SQL) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		var keys []store.Key
@@ -114,7 +113,7 @@ func (s *SQL) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 		for _, key := range keys {
 			session, err := s.session(ctx, key)
 			switch {
-			case errors.Is(err, sql.ErrNoRows): // deleted since it was listed
+			case errors.Is(err, sql.ErrNoRows): // deleted after it was listed
 				continue
 			case ctx.Err() != nil:
 				yield(nil, ctx.Err())
@@ -128,14 +127,14 @@ func (s *SQL) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// session reads one session. The error is a *[SessionError] if the rows cannot be converted, and any
-// other if the database fails.
+// session reads one session. If the rows cannot be converted, the error is a *[SessionError]. Other errors are errors
+// of the database.
 func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	tx, err := s.db.BeginTx(ctx, s.transaction())
 	if err != nil {
 		return nil, err
 	}
-	defer tx.Rollback() // nothing is written
+	defer tx.Rollback() // nothing was written
 	out := &Session{Key: key}
 	found := false
 	of := []any{key.App, key.User, key.Session}
@@ -171,8 +170,8 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	}
 	query = fmt.Sprintf("SELECT %s FROM events WHERE app_name = %s AND user_id = %s AND session_id = %s ORDER BY %s",
 		strings.Join(exprs, ", "), s.arg(1), s.arg(2), s.arg(3), order)
-	mended := 0         // events with text that was not Unicode
-	var asText []string // times as stored in SQLite, by which ADK sorts
+	mended := 0         // number of events with text that is not Unicode
+	var asText []string // times as SQLite stores them; ADK sorts by this text
 	err = s.each(ctx, tx, query, of, func(row []any) error {
 		cells, changed := make(map[string]any, len(names)), false
 		for i, name := range names {
@@ -205,7 +204,7 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	return out, nil
 }
 
-// sortEvents sorts events by time, as ADK does, and reports where that may give another order.
+// sortEvents sorts events by time, as ADK does. It reports where ADK's order may differ.
 func (s *SQL) sortEvents(session *Session, asText []string) {
 	events := session.Events
 	byTime := func(a, b *patch.Event) int { return a.Timestamp().Compare(b.Timestamp()) }
@@ -273,7 +272,7 @@ func (s *SQL) Shared(ctx context.Context) iter.Seq2[Shared, error] {
 
 var errStopped = errors.New("stopped")
 
-// Differences implements [Source]: events without a session.
+// Differences implements [Source]. It reports events without a session.
 func (s *SQL) Differences(ctx context.Context) ([]Difference, error) {
 	n := 0
 	err := s.db.QueryRowContext(ctx, `SELECT count(*) FROM events e WHERE NOT EXISTS
@@ -284,7 +283,7 @@ func (s *SQL) Differences(ctx context.Context) ([]Difference, error) {
 	return []Difference{{What: fmt.Sprintf("%d events are of sessions that are not in the table of sessions; they are left out", n)}}, nil
 }
 
-// transaction returns the options for reading a session consistently.
+// transaction returns options for reading a session consistently.
 func (s *SQL) transaction() *sql.TxOptions {
 	if s.dialect == PostgreSQL {
 		return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
@@ -297,7 +296,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// each calls do for each row.
+// each calls do with each row of a query.
 func (s *SQL) each(ctx context.Context, q querier, query string, args []any, do func(row []any) error) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -323,7 +322,7 @@ func (s *SQL) each(ctx context.Context, q querier, query string, args []any, do 
 	return rows.Err()
 }
 
-// arg returns the placeholder of the nth argument of a query.
+// arg returns the placeholder of argument n of a query, from 1.
 func (s *SQL) arg(n int) string {
 	if s.dialect == PostgreSQL {
 		return fmt.Sprintf("$%d", n)
@@ -331,8 +330,9 @@ func (s *SQL) arg(n int) string {
 	return "?"
 }
 
-// column returns the expression that reads a column as stored: JSON as text, which keeps number literals,
-// and without conversion to the column's declared type by SQLite's drivers.
+// column returns the expression that reads a column as it is stored. In PostgreSQL, JSON is read as text, which keeps
+// number literals. In SQLite, the expression prevents drivers from converting the value to the declared type of the
+// column.
 func (s *SQL) column(name string) string {
 	if s.dialect == SQLite {
 		return "+" + name

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// text returns a cell's text; NULL becomes "".
+// text returns the text in a cell, or "" for NULL.
 func text(cell any) (string, error) {
 	switch v := cell.(type) {
 	case nil:
@@ -23,7 +23,7 @@ func text(cell any) (string, error) {
 	return "", fmt.Errorf("%w: want a text, not %v", patch.ErrInvalid, cell)
 }
 
-// jsonOf returns a cell's JSON, or nil for NULL, an empty text and null.
+// jsonOf returns the JSON in a cell, or nil for NULL, an empty text and null.
 func jsonOf(cell any) (json.RawMessage, error) {
 	t, err := text(cell)
 	if err != nil || t == "" {
@@ -38,7 +38,7 @@ func jsonOf(cell any) (json.RawMessage, error) {
 	return json.RawMessage(t), nil
 }
 
-// textJSON returns a text as JSON, or nil if it is empty.
+// textJSON returns the text in a cell as a JSON string, or nil if it is empty.
 func textJSON(cell any) (json.RawMessage, error) {
 	t, err := text(cell)
 	if err != nil || t == "" {
@@ -47,7 +47,7 @@ func textJSON(cell any) (json.RawMessage, error) {
 	return json.Marshal(t)
 }
 
-// timeJSON returns a cell's time as JSON, or nil for NULL.
+// timeJSON returns the time in a cell as JSON, or nil for NULL.
 func timeJSON(cell any) (json.RawMessage, error) {
 	t, err := timeOf(cell)
 	if err != nil || cell == nil {
@@ -69,7 +69,7 @@ func truthJSON(cell any) (json.RawMessage, error) {
 	return nil, fmt.Errorf("%w: want a boolean, not %v", patch.ErrInvalid, cell)
 }
 
-// stateOf returns the members of a state, with a prefix added to their keys.
+// stateOf returns the members of a state. The prefix is added to their keys.
 func stateOf(cell any, prefix string) (map[string]patch.Value, error) {
 	t, err := jsonOf(cell)
 	if err != nil {
@@ -97,7 +97,7 @@ func stateOf(cell any, prefix string) (map[string]patch.Value, error) {
 	return prefixed, nil
 }
 
-// Formats in which SQLite's drivers for Go and Python write times. A time without a zone is in UTC.
+// timeForms are the formats in which SQLite drivers for Go and Python write times. A time without a zone is in UTC.
 var timeForms = []string{
 	"2006-01-02 15:04:05.999999999-07:00",
 	"2006-01-02T15:04:05.999999999Z07:00",
@@ -109,10 +109,10 @@ var timeForms = []string{
 	"2006-01-02",
 }
 
-// The monotonic clock reading that some drivers write after a time.
+// monotonic matches the reading of the monotonic clock that some drivers append to a time.
 var monotonic = regexp.MustCompile(` m=[+-][0-9.]+$`)
 
-// timeOf returns a cell's time; NULL becomes the zero time. Numbers are Unix seconds.
+// timeOf returns the time in a cell, or the zero time for NULL. Numbers are Unix seconds.
 func timeOf(cell any) (time.Time, error) {
 	switch v := cell.(type) {
 	case nil:
@@ -137,7 +137,7 @@ func timeOf(cell any) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%w: %q is no time", patch.ErrInvalid, clip(t))
 }
 
-// epoch converts Unix seconds to a time, with the microsecond precision of a float64.
+// epoch converts Unix seconds to a time with a precision of microseconds.
 func epoch(seconds float64) (time.Time, error) {
 	const first, last = -62135596800, 253402300799 // the years 1 to 9999
 	if !(seconds >= first && seconds <= last) {

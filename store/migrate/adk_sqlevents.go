@@ -8,14 +8,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// field is an event's JSON member and its column in the events table. read returns the member's JSON, or nil to
-// omit it.
+// field is a JSON member of an event and its column in the events table. read returns the JSON of the member, or nil
+// to omit it.
 type field struct {
 	name, column string
 	read         func(cell any) (json.RawMessage, error)
 }
 
-// goFields are the columns of ADK for Go. Like its service, they omit empty values such as false.
+// goFields are the columns of ADK for Go. Empty values such as false are omitted, as in ADK for Go.
 var goFields = []field{
 	{"id", "id", textJSON}, {"invocationId", "invocation_id", textJSON}, {"author", "author", textJSON},
 	{"branch", "branch", textJSON}, {"isolationScope", "isolation_scope", textJSON},
@@ -29,8 +29,8 @@ var goFields = []field{
 	{"partial", "partial", truthJSON}, {"turnComplete", "turn_complete", truthJSON}, {"interrupted", "interrupted", truthJSON},
 }
 
-// pythonFields are the columns of ADK for Python: event_data has the whole event; the other columns repeat some
-// of its fields, with the time in an unknown zone.
+// pythonFields are the columns of ADK for Python. event_data has the whole event. The other columns repeat some of
+// its fields, with a time in an unknown zone.
 var pythonFields = []field{
 	{"event_data", "event_data", eventData}, {"id", "id", textJSON}, {"invocation_id", "invocation_id", textJSON}, {"timestamp", "timestamp", timeJSON},
 }
@@ -50,7 +50,7 @@ func eventData(cell any) (json.RawMessage, error) {
 	return data, err
 }
 
-// fields are the columns of the database's events.
+// fields returns the columns of the events table.
 func (s *SQL) fields() []field {
 	if s.python {
 		return pythonFields
@@ -58,7 +58,7 @@ func (s *SQL) fields() []field {
 	return goFields
 }
 
-// eventOf makes an event from a row, and reports whether it replaced text that was not Unicode.
+// eventOf makes an event from a row. It reports whether it replaced text that was not Unicode.
 func eventOf(fields []field, cells map[string]any) (*patch.Event, bool, error) {
 	var object []byte
 	for _, f := range fields {

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Errors about a database's tables.
+// Errors for a database with unsupported tables.
 var (
-	// ErrSchema: the tables are not of a known service, or of a newer version of it.
+	// ErrSchema: the tables belong to no known service, or to a newer version of one.
 	ErrSchema = errors.New("unknown schema")
 
-	// ErrPickled: the tables hold pickled Python objects, which only Python can read.
+	// ErrPickled: the tables have pickled Python objects, which only Python can read.
 	ErrPickled = errors.New("pickled actions")
 )
 
-// columnsOf returns the columns of a table, or none if the table does not exist.
+// columnsOf returns the columns of a table, or nil if the table does not exist.
 func (s *SQL) columnsOf(ctx context.Context, table string) ([]string, error) {
 	query := "SELECT name FROM pragma_table_info(?)"
 	if s.dialect == PostgreSQL {
@@ -65,8 +65,7 @@ func (s *SQL) recognise(ctx context.Context) error {
 	case s.has("events", "input_transcription"), s.has("events", "output_transcription"):
 		return errPickled()
 	}
-	// The tables of older versions of ADK for Python have the columns of ADK for Go, but other text
-	// types.
+	// Older versions of ADK for Python use the columns of ADK for Go, but other text types.
 	rows, query := 0, "SELECT type FROM pragma_table_info('sessions') WHERE name = 'app_name'"
 	if s.dialect == PostgreSQL {
 		query = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass('sessions') AND attname = 'app_name'"
@@ -93,20 +92,20 @@ func errPickled() error {
 		"let ADK for Python make the newer tables ('adk migrate session --source_db_url=... --dest_db_url=...'), and migrate those", ErrPickled)
 }
 
-// isPickled reports whether a cell holds pickled data.
+// isPickled reports whether a cell has pickled data.
 func isPickled(cell any) bool {
 	t, err := text(cell)
 	return err == nil && t != "" && t[0] == 0x80
 }
 
-// Known columns, by table.
+// Known columns.
 var (
 	stateColumns   = []string{"app_name", "user_id", "state", "update_time"}
-	keyColumns     = []string{"app_name", "user_id", "session_id"} // of the events table, besides their fields
+	keyColumns     = []string{"app_name", "user_id", "session_id"} // of the events table, besides the fields of the events
 	sessionColumns = []string{"app_name", "user_id", "id", "state", "create_time", "update_time", "event_sequence"}
 )
 
-// checkColumns refuses missing tables and columns, and unknown columns.
+// checkColumns returns an error if a table or a column is missing, or if a column is unknown.
 func (s *SQL) checkColumns(ignored []string) error {
 	events := slices.Clone(keyColumns)
 	for _, f := range s.fields() {
@@ -126,7 +125,7 @@ func (s *SQL) checkColumns(ignored []string) error {
 		{"user_states", stateColumns, []string{"app_name", "user_id", "state"}},
 	} {
 		there := s.columns[t.name]
-		if there == nil { // possible for app_states and user_states
+		if there == nil { // only app_states and user_states can be missing here
 			return fmt.Errorf("%w: there is no table %s", ErrSchema, t.name)
 		}
 		for _, c := range t.need {

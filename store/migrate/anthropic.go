@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// clineHistory is the file in which Cline and Roo Code store a task's messages.
+// clineHistory is the file in which Cline and Roo Code store the messages of a task.
 const clineHistory = "api_conversation_history.json"
 
 var anthropicMessages = Format{
@@ -18,9 +18,10 @@ var anthropicMessages = Format{
 	lists:   true,
 }
 
-// messages returns how many objects are messages of OpenAI's API (Chat Completions) and of Anthropic's. Messages
-// valid in both count for the API of the other messages; if there are none, those with a string as content count
-// for OpenAI's.
+// messages returns the numbers of objects that are messages of OpenAI's Chat Completions API and of Anthropic's API.
+// Some messages are valid in both APIs. They count for each API that has other messages in the file. If neither API
+// has other messages, they count as Anthropic's if the content of any is a list or the file is clineHistory, and as
+// OpenAI's otherwise.
 func messages(b *beginning) (openAI, anthropic int) {
 	objects := b.objects
 	if len(b.items) > 0 {
@@ -49,7 +50,7 @@ func messages(b *beginning) (openAI, anthropic int) {
 	}
 	items := len(b.items) > 0 && len(b.objects) > 0
 	of := func(n int) int {
-		if items && 2*n >= len(b.items) { // count files, each with a list of messages
+		if items && 2*n >= len(b.items) { // count files, each of which has a list of messages
 			return len(b.objects)
 		}
 		return n
@@ -79,7 +80,7 @@ func readAnthropic(o obj, t *tree) []entry {
 
 var toolResult = regexp.MustCompile(`^\[[a-z_]+( for .*)?\] Result:|^\[ERROR\] `)
 
-// isClinesText reports whether a message in the user's role is Cline's own: results of tools as text.
+// isClinesText reports whether a user message was written by Cline: results of tools as text.
 func isClinesText(o obj) bool {
 	blocks := blocksOf(o.get("content"))
 	return len(blocks) > 0 && toolResult.MatchString(textOf(blocks[0].said()))

@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// beginning is the start of a file as objects: one per line, one that spans lines, or the elements of an array. A
-// truncated value is kept up to the truncation. items are the elements of the objects' message lists.
+// beginning is the start of a file as objects. They are the lines, one object that spans several lines, or the
+// elements of an array. A truncated value is kept up to the truncation. items are the elements of the message lists
+// in the objects.
 type beginning struct {
 	name    string
 	lines   bool // one object per line
@@ -32,7 +33,7 @@ func countOf(objects []obj, is func(o obj) bool) (n int) {
 	return n
 }
 
-// listNames are the members that hold lists of messages.
+// listNames are the members that can have lists of messages.
 var listNames = []string{"messages", "history", "traj", "conversation", "items"}
 
 // begin parses the start of a file.
@@ -58,7 +59,7 @@ func begin(head []byte, name string) *beginning {
 func (b *beginning) add(v json.RawMessage) {
 	if o := parse(v); o != nil {
 		b.objects = append(b.objects, o)
-	} else if isArray(v) && len(b.objects) == 0 { // an array that is the first value
+	} else if isArray(v) && len(b.objects) == 0 { // an array as the first value
 		b.objects, b.lines = objectsOf(listOf(v)), false
 	}
 }
@@ -72,10 +73,10 @@ func objectsOf(list []json.RawMessage) (objects []obj) {
 	return objects
 }
 
-// trim removes white space and NULs, which a crash may leave, from both ends.
+// trim removes white space and NULs from both ends. A crash may leave NULs in a file.
 func trim(line []byte) []byte { return bytes.Trim(line, "\x00 \t\r\n") }
 
-// spansLines reports whether a text's first JSON value continues on the next line.
+// spansLines reports whether the first JSON value of a text continues on the next line.
 func spansLines(text []byte) bool {
 	first, rest, more := bytes.Cut(text, []byte("\n"))
 	if !more || len(trim(rest)) == 0 || json.Valid(trim(first)) {
@@ -97,10 +98,10 @@ func spansLines(text []byte) bool {
 	}
 }
 
-// decodePrefix returns a text's first JSON value. If the text is truncated, open values are closed.
+// decodePrefix returns the first JSON value of a text. If the text is truncated, decodePrefix closes the open values.
 func decodePrefix(text []byte) json.RawMessage {
 	d, end := json.NewDecoder(bytes.NewReader(text)), int64(0)
-	var open []string // closing text of each open value, with null for a missing member value
+	var open []string // closing text of each open value, including null for a missing member value
 	for token, err := d.Token(); err == nil; token, err = d.Token() {
 		end = d.InputOffset()
 		if n := len(open) - 1; token == json.Delim(']') || token == json.Delim('}') {

@@ -6,7 +6,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// decodePrefix closes what is truncated, and gives a member without value null.
+// decodePrefix closes truncated values. A member without a value becomes null.
 func TestDecodePrefix(t *testing.T) {
 	for text, want := range map[string]string{
 		``: ``, `x`: ``, `{"a":1} more`: `{"a":1}`, `{"a":{"b":[1,{"c":"d`: `{"a":{"b":[1,{"c":null}]}}`,

@@ -45,15 +45,16 @@ var claudeCode = Format{
 type claudeReader struct {
 	line       int            // number of lines read so far
 	last       map[string]int // by message id, the last line with usage
-	agent      string         // in a subagent's file: the subagent's id
+	agent      string         // in a file of a subagent: the id of the subagent
 	started    bool
-	unthreaded bool     // rows have null as parent though they follow others
-	bounded    bool     // a compaction boundary was read, but not its summary yet
+	unthreaded bool     // rows have null as parent although they follow other rows
+	bounded    bool     // a compaction boundary was read whose summary has not been read
 	keeps      []string // ids of the messages that the boundary keeps
 }
 
-// prepare sorts lines so that each follows its parent: the file may have them in another order. Trailing lines whose
-// parent is missing are dropped unless a user or model wrote them: their parent may still be unwritten.
+// prepare sorts the lines so that each follows its parent, because the file may have them in another order. It drops
+// lines at the end whose parent is missing, because the parent may not be written yet. Lines written by a user or a
+// model are not dropped.
 func (r *claudeReader) prepare(units []unit) []unit {
 	type head struct {
 		kind, uuid, parent, message string
@@ -76,7 +77,7 @@ func (r *claudeReader) prepare(units []unit) []unit {
 		}
 		units = units[:n]
 	}
-	follow := map[int][]int{} // by parent, the lines that come before it
+	follow := map[int][]int{} // by parent, the lines that the file has before the parent
 	for i, h := range heads[:len(units)] {
 		if j, ok := place[h.parent]; ok && j > i && j < len(units) {
 			follow[j] = append(follow[j], i)
@@ -110,7 +111,7 @@ func (r *claudeReader) prepare(units []unit) []unit {
 			take(i)
 		}
 	}
-	for i := range units { // the rest are cycles
+	for i := range units { // the remaining lines form cycles
 		take(i)
 	}
 	return ordered
@@ -127,7 +128,7 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 		}
 	}
 	if session := o.text("sessionId"); session != "" {
-		t.session = session // the last one: a file may begin with lines of the session that it continues
+		t.session = session // the last id is used: a file may begin with lines of the session that it continues
 		if r.agent != "" && session != "agent-"+r.agent {
 			t.session += "-agent-" + r.agent
 		}
@@ -151,10 +152,10 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 	case kind == "system":
 		boundary = o.text("subtype") == "compact_boundary"
 	}
-	if aside && (r.agent == "" || agent != r.agent) { // a subagent's line, invisible to the main conversation
+	if aside && (r.agent == "" || agent != r.agent) { // a line of a subagent, which the main conversation does not see
 		e.Branch, e.prompt = agentClaude+"."+cmp.Or(agent, "sidechain"), false
 		if e.Author == "user" {
-			e.Author = agentClaude // the main agent wrote the subagent's prompt
+			e.Author = agentClaude // the main agent wrote the prompt of the subagent
 		}
 		return []entry{e}
 	}
@@ -167,23 +168,23 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 	case n != nil:
 		e.parent = n
 	case told && !isString(parent) && (e.role == "model" || e.answers()):
-		r.unthreaded = t.leaf != nil // a conversation does not start with a response: the rows omit their parents
+		r.unthreaded = t.leaf != nil // a conversation cannot start with a response, so the rows omit their parents
 	case told && !isString(parent) && !r.unthreaded:
 		e.parent = nil
-	} // else the parent is missing: continue at the leaf
+	} // otherwise the parent is missing, and the conversation continues at the leaf
 	if o.is("isCompactSummary") {
 		r.compaction(&e, t)
 	}
 	return []entry{e}
 }
 
-// isProgram reports whether a line says that its text was not typed by the user.
+// isProgram reports whether a line is marked as not typed by the user.
 func isProgram(o obj) bool {
 	kind := o.text("origin.kind")
 	return kind != "" && kind != "human" && kind != "user"
 }
 
-// attachment adds an attachment's content: a queued prompt, or a file.
+// attachment adds the content of an attachment: a queued prompt or a file.
 func (e *entry) attachment(t *tree, o obj) {
 	e.Author, e.role = agentClaude, "user"
 	if o.text("type") == "queued_command" {
@@ -201,7 +202,7 @@ func (e *entry) attachment(t *tree, o obj) {
 	}
 }
 
-// programsText matches texts that Claude Code itself writes in the user's role.
+// programsText matches texts that Claude Code itself writes as user messages.
 var programsText = regexp.MustCompile(`^\s*(<(local-command-|bash-std|task-notification|system-reminder)|\[Request interrupted by user)`)
 
 // isClaudesText reports whether Claude Code itself wrote all texts of a content.
@@ -210,7 +211,7 @@ func isClaudesText(content json.RawMessage) bool {
 	return len(blocks) > 0 && !slices.ContainsFunc(blocks, func(b block) bool { return !programsText.MatchString(b.text("text")) })
 }
 
-// preserved returns the ids of messages that a compaction boundary keeps: all of them in some versions, in others only
+// preserved returns the ids of the messages that a compaction boundary keeps. Some versions list all ids, others only
 // the first and the last.
 func preserved(o obj) []string {
 	segment, ids := o.object("compactMetadata.preservedSegment"), []string{}
@@ -220,8 +221,8 @@ func preserved(o obj) []string {
 	return slices.Concat([]string{segment.text("headUuid")}, ids, []string{segment.text("tailUuid")})
 }
 
-// compacted returns the leaf of the conversation before a compaction boundary: the last message that it keeps. Some
-// versions name a row on another branch instead, which is ignored.
+// compacted returns the leaf of the conversation before a compaction boundary. The leaf is the last message that the
+// boundary keeps. Some versions name a row on another branch instead, which compacted ignores.
 func compacted(t *tree, ends []string, logical string) *node {
 	var first *node
 	for _, id := range ends {
@@ -237,7 +238,7 @@ func compacted(t *tree, ends []string, logical string) *node {
 	return t.leaf
 }
 
-// follows reports whether other is an ancestor of the node, within a limit.
+// follows reports whether other is the node itself or an ancestor, within the nearest 10,000 nodes.
 func (n *node) follows(other *node) bool {
 	for i := 0; i < 10_000 && n != nil && n.depth >= other.depth; i++ {
 		if n == other {
@@ -268,11 +269,11 @@ func (r *claudeReader) compaction(e *entry, t *tree) {
 
 func (r *claudeReader) assistant(e *entry, t *tree, o, m obj) {
 	e.piece = m.text("id")
-	if e.piece != "" && r.last[e.piece] != r.line { // each piece of a message repeats its usage; keep the last, which is complete
+	if e.piece != "" && r.last[e.piece] != r.line { // every piece of a message repeats the usage; only the last one is complete
 		delete(m, "usage")
 	}
 	m["role"] = json.RawMessage(`"assistant"`)
-	if e.message(t, m); o.is("isApiErrorMessage") { // shown to the user, but not to the model
+	if e.message(t, m); o.is("isApiErrorMessage") { // shown to the user but not sent to the model
 		for _, b := range blocksOf(m.get("content")) {
 			e.ErrorMessage = cmp.Or(e.ErrorMessage, b.text("text"))
 		}

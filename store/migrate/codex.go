@@ -15,7 +15,7 @@ var codex = Format{
 	Omitted:  "developer messages, encrypted reasoning and summaries, contents of events that repeat messages",
 	count: func(b *beginning) int {
 		if first := b.count(func(o obj) bool { return o.object("session").has("id") && o.has("items") }); first > 0 || !b.lines {
-			return first // a document of early versions
+			return first // a document of an early version
 		}
 		bare := b.has(func(o obj) bool {
 			return !o.has("type") && o.text("id") != "" && o.text("timestamp") != "" && o.has("instructions", "git", "source")
@@ -31,7 +31,7 @@ var codex = Format{
 	lists:  true,
 }
 
-// codexReader reads rollouts of Codex. Lines form a sequence; a rollback removes a number of turns.
+// codexReader reads rollouts of Codex. The lines are a sequence of messages. A rollback removes the last turns.
 type codexReader struct{ model string }
 
 func (r *codexReader) read(o obj, t *tree) []entry {
@@ -39,9 +39,9 @@ func (r *codexReader) read(o obj, t *tree) []entry {
 	item := o.object("payload")
 	switch o.text("type") {
 	case "":
-		t.session = cmp.Or(t.session, o.text("id")) // the header in files without envelopes
+		t.session = cmp.Or(t.session, o.text("id")) // the header of a file without envelopes
 	case "session_meta":
-		t.session = cmp.Or(t.session, item.text("id")) // a fork repeats its origin's header after its own
+		t.session = cmp.Or(t.session, item.text("id")) // a fork repeats the header of its origin after its own header
 	case "turn_context":
 		r.model = cmp.Or(item.text("model"), r.model)
 	case "event_msg":
@@ -50,7 +50,7 @@ func (r *codexReader) read(o obj, t *tree) []entry {
 		e.codexCompaction(t, item)
 	case "response_item":
 		e.item(t, item)
-	default: // without an envelope
+	default: // an item without an envelope
 		e.item(t, o)
 	}
 	if e.role == "model" {
@@ -73,7 +73,7 @@ func (e *entry) codexEvent(t *tree, item obj) {
 	}
 }
 
-// rolledBack returns the new leaf after removing the last turns.
+// rolledBack returns the new leaf after the last turns are removed.
 func rolledBack(leaf *node, turns int) *node {
 	at := leaf
 	for n := leaf; n != nil && turns > 0; n = n.parent {
@@ -85,11 +85,11 @@ func rolledBack(leaf *node, turns int) *node {
 	return at
 }
 
-// codexCompaction reads the summary of all visible events. Codex replaces its context by a list of items:
-// messages, unless a remote service made it.
+// codexCompaction reads a compaction of all visible events. Codex replaces the context by a list of items. These are
+// messages, unless a remote service made the compaction.
 func (e *entry) codexCompaction(t *tree, item obj) {
 	e.Author, e.role, e.compaction, e.summary = t.agent, "user", true, true
-	if item.get("replacement_history") == nil { // early versions: the context is the user's prompts and the summary
+	if item.get("replacement_history") == nil { // in early versions, the new context is the user's prompts and the summary
 		var prompts []int
 		for n := t.leaf; n != nil; n = n.parent {
 			t.steps++
@@ -149,7 +149,7 @@ func (e *entry) item(t *tree, o obj) {
 		}
 		e.Author, e.role = t.agent, "model"
 		e.call(t, id, cmp.Or(o.text("name"), name), o.first("action", "input", "arguments", "queries", "code"), under)
-		if o.get("call_id") == nil && kind != "local_shell_call" { // called by the provider, which includes the result
+		if o.get("call_id") == nil && kind != "local_shell_call" { // the provider ran this call, so the item includes the result
 			e.answer(t, id, "", o.first("output", "outputs", "results", "error", "status"), o.get("error") != nil)
 			if image := o.quoted("result"); image != nil {
 				e.parts[1].Response.Parts = []part{{InlineData: &blob{quote("image/" + cmp.Or(o.text("output_format"), "png")), image}}}
@@ -163,7 +163,7 @@ func (e *entry) item(t *tree, o obj) {
 
 var element = regexp.MustCompile(`^\s*<([a-zA-Z_]+)>`)
 
-// isContext reports whether Codex itself wrote a message of role user: each text is one element such as
+// isContext reports whether Codex itself wrote a user message. Each text of such a message is one element such as
 // environment_context, or instructions found in a file.
 func isContext(o obj) bool {
 	blocks := blocksOf(o.get("content"))

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// record returns a compaction record that covers the seconds between two times.
+// record returns a compaction record that covers the time between two seconds.
 func record(id string, second, from, to int, text string) string {
 	start := float64(day.Add(10 * time.Hour).Unix())
 	return fmt.Sprintf(`{"id":%q,"invocationId":%q,"author":"user","timestamp":"2025-06-01T10:00:%02dZ","actions":{"compaction":{"startTimestamp":%f,"endTimestamp":%f,"compactedContent":{"role":"model","parts":[{"text":%q}]}}}}`,
@@ -37,7 +37,7 @@ func visible(t testing.TB, s *store.Store) string {
 	return strings.Join(texts, " | ")
 }
 
-// Compaction records become summaries; those that cannot are reported and kept as events.
+// Compaction records become summaries. Records for which this is impossible are reported and kept as events.
 func TestCompactions(t *testing.T) {
 	events := []string{
 		said("e1", 1, `{"a":1}`), said("e2", 2, ""), record("c1", 3, 1, 2, "one and two"),
@@ -63,7 +63,7 @@ func TestCompactions(t *testing.T) {
 	equal(t, "kept, then without", r.Status, migrate.Unchanged)
 }
 
-// Migrating a growing source repeatedly gives the same log as migrating it once at the end.
+// Repeated migrations of a growing source give the same log as one migration at the end.
 func TestGrowth(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var events []*patch.Event

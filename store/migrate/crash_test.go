@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// migrateIn migrates the export in a directory into a database there. Before the last session it waits for the end of
-// its input, so that a child is always killed before it finishes.
+// migrateIn migrates the export in a directory to a database in the same directory. Before the last session it waits
+// for the end of standard input, so that the parent can always kill it before it finishes.
 func migrateIn(dir string) error {
 	export, err := os.Open(filepath.Join(dir, "export.jsonl"))
 	if err != nil {
@@ -62,7 +62,7 @@ func migrateIn(dir string) error {
 	return s.Close()
 }
 
-// A migration that is killed at any point and run again gives the same result as an uninterrupted one.
+// A migration that is killed at any point and repeated gives the same result as an uninterrupted one.
 func TestKilled(t *testing.T) {
 	const kills = 12
 	var lines []string
@@ -75,7 +75,7 @@ func TestKilled(t *testing.T) {
 			}
 			events = append(events, json.RawMessage(text))
 		}
-		if i%10 == 9 { // takes more than one commit
+		if i%10 == 9 { // needs more than one commit
 			for j := range 700 {
 				events = append(events, json.RawMessage(fmt.Sprintf(`{"author":"user","content":{"parts":[{"text":"%d"}]}}`, j)))
 			}
@@ -103,7 +103,7 @@ func TestKilled(t *testing.T) {
 		cmd.Env = append(os.Environ(), envDir+"="+dir)
 		cmd.Stderr = os.Stderr
 		if run < kills {
-			input := testlog.Must(cmd.StdinPipe())(t) // open for as long as the child runs
+			input := testlog.Must(cmd.StdinPipe())(t) // open while the child runs
 			defer input.Close()
 		}
 		out := testlog.Must(cmd.StdoutPipe())(t)

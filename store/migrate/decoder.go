@@ -16,12 +16,12 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// decoder makes a log's records from the units of a session file. Changes of the program's context become patches: a
-// rewind hides the abandoned branch, and a compaction replaces what it covers by its summary. So the visible log is
-// the current conversation, and the audit log is the file.
+// decoder makes the records of a log from the units of a session file. A unit is a line, or a message of a document.
+// Changes of the program's context become patches: a rewind hides the abandoned branch, and a compaction replaces
+// events by a summary. So the visible log is the current conversation, and the raw log has all lines of the file.
 //
-// The ids and order of records do not depend on later lines, so a file that has grown gives the same records as
-// before, and more.
+// The ids and the order of the records do not depend on later lines. So a file that has grown gives the same records
+// as before, followed by new ones.
 type decoder struct {
 	file     string
 	format   *Format
@@ -30,69 +30,69 @@ type decoder struct {
 
 	tree       *tree
 	unit       *unit
-	size       int // of all units, in bytes
-	weight     int // estimate of the records' memory during import
+	size       int // total size of the units in bytes
+	weight     int // estimated memory for the records during the import
 	usedIDs    map[string]bool
-	hashes     map[string][sha256.Size]byte // by line id, the hash of the content
-	digest     [sha256.Size]byte            // of the current unit
-	idCounts   map[string]int               // by purpose, the number of ids made for the current line
+	hashes     map[string][sha256.Size]byte // hash of the content, by the id of the line
+	digest     [sha256.Size]byte            // hash of the current unit
+	idCounts   map[string]int               // number of ids made for the current line, by purpose
 	invocation string
 	report     report
 }
 
-// reader reads the units of a format. prepare, which may be nil, sorts and filters them.
+// reader reads the units of a format. prepare sorts and filters the units; it may be nil.
 type reader struct {
 	prepare func(units []unit) []unit
 	read    func(o obj, t *tree) []entry
 }
 
-// entry is one event of a unit.
+// entry is an event made from a unit.
 type entry struct {
-	eventJSON        // all fields except the content; the default author is the system
-	id        string // the unit's id, or ""
-	alias     string // the id that other units use for it, if it differs
-	rewrites  bool   // it replaces the unit's earlier content
+	eventJSON        // all fields except the content; the default author is "system"
+	id        string // id of the unit, or ""
+	alias     string // the id by which other units refer to the entry, if it differs from id
+	rewrites  bool   // the entry replaces earlier content of the message
 	time      time.Time
 	role      string
 	parts     []part
-	prompt    bool   // it starts a turn
-	note      string // why it has no content, or what was done with it
+	prompt    bool   // the entry starts a turn
+	note      string // why the entry has no content, or how it was handled
 
-	// Position in the conversation's tree. An entry without place is not part of the tree.
+	// Position in the conversation's tree. An entry is part of the tree only if place is set.
 	place    bool
 	parent   *node
-	atLeaf   bool            // its parent is the current leaf
-	original json.RawMessage // content, to tell a copy from another line with the same id
-	moves    bool            // it becomes the leaf, even if its parent is not the leaf
-	piece    string          // id of the message that it is a piece of
-	calls    []string        // ids of the calls in it
-	answered []string        // ids of the calls that it answers
+	atLeaf   bool            // the parent is the current leaf
+	original json.RawMessage // content by which a copy is distinguished from another line with the same id
+	moves    bool            // the entry becomes the leaf, even if its parent is not the leaf
+	piece    string          // id of the message of which the entry is a piece
+	calls    []string        // ids of the calls in the entry
+	answered []string        // ids of the calls whose results the entry has
 
 	// For compactions; see tree.covers.
 	compaction bool // the entry is a compaction
-	summary    bool // it has a summary
-	encrypted  bool // only the provider can read the summary
+	summary    bool // the entry has a summary
+	encrypted  bool // the summary is encrypted; only the provider can read it
 	kept       []*node
 	strict     bool
 	relink     bool // kept messages become children of the summary
 }
 
-// report counts the findings of a decoder.
+// report counts what a decoder found.
 type report struct {
 	Lines         int // lines that became events
-	Rewinds       int // times that the conversation continued from an earlier point
-	Compactions   int // compactions whose summaries replace what they cover
-	NotAdopted    int // compactions kept as events, because what they cover is unknown
+	Rewinds       int // how often the conversation continued from an earlier point
+	Compactions   int // compactions whose summaries replace the covered events
+	NotAdopted    int // compactions kept as events, because the events that they cover are unknown
 	Encrypted     int // compactions kept as events, because only the provider can read them
-	VisibleEvents int // visible events at the last of these
+	VisibleEvents int // visible events at the last compaction counted in Encrypted
 	Rewritten     int // messages that were written again with more content
 	Copies        int // repeated lines, kept without content
-	ReusedIDs     int // lines that reuse the id of an earlier line
-	Unreadable    int // lines that are not JSON, at least at their start
-	Mended        int // lines with text that was not Unicode
-	Unfinished    int // bytes of an incomplete last line, which was left out
-	WithoutParent int // trailing lines whose parent is missing, which were left out
-	Untimed       int // events of a file without any times
+	ReusedIDs     int // lines with the id of an earlier line but other content
+	Unreadable    int // lines that are not valid JSON as a whole
+	Mended        int // lines with text that is not Unicode
+	Unfinished    int // bytes of an incomplete last line, which was omitted
+	WithoutParent int // lines at the end whose parent is missing, which were omitted
+	Untimed       int // events of a file that has no times
 }
 
 // differences returns the report as text.
@@ -122,10 +122,11 @@ func (r report) differences() (all []Difference) {
 	return all
 }
 
-// decode returns the records, without seqs. A record's id is its unit's id, or else derived from the unit's number
-// and content. An incomplete last line is left out, because the program may still be writing it. Any other line that
-// is not JSON becomes an event without content. A record without a time gets that of the next record that has one,
-// or else of the last one. The error is a *[patch.LineError].
+// decode returns the records, without seqs. A record's id is the id of its unit. If the unit has no id, the record's
+// id is derived from the number and the content of the unit. An incomplete last line is omitted, because the program
+// may still be writing it. Any other line that is not JSON becomes an event without content. A record without a time
+// gets the time of the next record that has one, or else of the last one before it. The error is a
+// *[patch.LineError].
 func (d *decoder) decode(units []unit) ([]patch.Record, error) {
 	d.tree, d.usedIDs, d.hashes = newTree(d.format.Name), map[string]bool{}, map[string][sha256.Size]byte{}
 	d.tree.newID = d.newID
@@ -204,8 +205,9 @@ func (d *decoder) next(r reader) error {
 	return nil
 }
 
-// An import may take 8 times the file's size plus a constant in memory. These weights estimate the memory of records
-// and of the values in a line while it is read. They are fitted to measurements, which tests repeat.
+// An import may use memory of up to 8 times the file's size plus a constant. These weights estimate the memory in
+// bytes for records, and for the values in a line while the line is read. They are fitted to measurements that tests
+// repeat.
 const (
 	weightTimes  = 4
 	weightMore   = 20 << 20
@@ -230,7 +232,7 @@ func valuesIn(text []byte) (n int) {
 	return n
 }
 
-// timed removes seqs and fills in times, if any record has one.
+// timed removes seqs. If any record has a time, it also sets the missing times.
 func (d *decoder) timed(records []patch.Record) []patch.Record {
 	var at time.Time
 	for i, r := range slices.Backward(records) {
@@ -260,11 +262,11 @@ func timeIn(r patch.Record) time.Time {
 	return r.Event.Timestamp()
 }
 
-// The namespace of derived ids.
+// idSpace is the namespace of ids derived from lines.
 var idSpace = uuid.MustParse("b5a0b3a6-6f0e-5a51-9a0e-4a2f8f2d7c30")
 
-// newID returns an id derived from the unit's number and content and the id's purpose. The number distinguishes
-// equal lines.
+// newID returns an id derived from the number and the content of the unit and from the purpose of the id. Because of
+// the number, equal lines get different ids.
 func (d *decoder) newID(what string) string {
 	for {
 		name := append(fmt.Appendf(nil, "%d %s %d:", d.unit.number, what, d.idCounts[what]), d.digest[:]...)
@@ -276,7 +278,8 @@ func (d *decoder) newID(what string) string {
 	}
 }
 
-// add adds an entry to the log. first says whether it is its unit's first entry, which stores the unit.
+// add adds an entry to the log. first reports whether the entry is the first of its unit. The event of the first
+// entry stores the unit.
 func (d *decoder) add(e entry, first bool) error {
 	if len(e.id) > patch.MaxIDBytes {
 		e.id = ""
@@ -326,8 +329,9 @@ func (d *decoder) add(e entry, first bool) error {
 	return nil
 }
 
-// event makes the event of an entry. The first entry's event stores the unit's text: as JSON, else as a string, else
-// as base64. If the event is invalid with its content, the content is cleaned or else left out.
+// event makes the event of an entry. The event of a unit's first entry stores the text of the unit: as JSON if
+// possible, otherwise as a string, otherwise as base64. If the event is invalid with its content, the content is
+// first cleaned and then omitted.
 func (d *decoder) event(id string, e entry, first bool) (*patch.Event, error) {
 	out := e.eventJSON
 	out.ID, out.InvocationID, out.Author = id, d.invocation, cmp.Or(e.Author, "system")
@@ -388,7 +392,7 @@ type eventJSON struct {
 	CustomMetadata map[string]kept  `json:"customMetadata"`
 }
 
-// cleaned returns a content without repeated keys: the last value of each stays.
+// cleaned returns a content without duplicate keys. The last value of each key is kept.
 func cleaned(content json.RawMessage) json.RawMessage {
 	if content == nil {
 		return nil

@@ -116,7 +116,7 @@ func said(e *patch.Event) string {
 	return text
 }
 
-// linesOf returns the lines that WriteLines should return: without NULs, and without an incomplete last line.
+// linesOf returns the lines that WriteLines should write: without NULs and without an incomplete last line.
 func linesOf(data []byte) [][]byte {
 	var lines [][]byte
 	for line := range bytes.Lines(bytes.TrimPrefix(trimNULs(data), byteOrderMark)) {
@@ -139,7 +139,7 @@ func sameLines(t rapid.TB, data []byte, records []patch.Record) {
 	}
 }
 
-// writes checks that WriteLines returns the file.
+// writes checks that WriteLines writes the file.
 func writes(t *testing.T, data []byte, records iter.Seq2[patch.Record, error]) {
 	t.Helper()
 	var out bytes.Buffer
@@ -149,7 +149,7 @@ func writes(t *testing.T, data []byte, records iter.Seq2[patch.Record, error]) {
 	}
 }
 
-// Every line comes back byte for byte, also after the records were written as text and as bytes.
+// Every line can be written back byte for byte, also from records that were encoded as text or as bytes.
 func TestLinesComeBack(t *testing.T) {
 	eachFile(t, func(t *testing.T, f file) {
 		records, _ := read(t, f.format, f.data)
@@ -180,7 +180,7 @@ func TestLinesComeBack(t *testing.T) {
 	})
 }
 
-// The first lines of a file give the first records, wherever the file is cut.
+// Wherever a file is cut, its first lines give the first records.
 func TestFileGrows(t *testing.T) {
 	eachFile(t, func(t *testing.T, f file) {
 		all, _ := read(t, f.format, f.data)
@@ -191,14 +191,14 @@ func TestFileGrows(t *testing.T) {
 			records, d, err := tryRead(f.format, f.data[:cut])
 			if err != nil {
 				if bytes.IndexByte(f.data[:cut], '\n') < 0 {
-					continue // several lines
+					continue // the first value spans several lines
 				}
 				t.Fatal(err)
 			}
 			if (f.data[cut-1] == '\n') != (d.report.Unfinished == 0) {
 				t.Fatalf("cut at %d: %d bytes are unfinished", cut, d.report.Unfinished)
 			}
-			for i, r := range records { // their times and usage may depend on later lines
+			for i, r := range records { // times and usage may depend on later lines
 				testlog.Equal(t, "id", r.ID(), all[i].ID())
 			}
 		}
@@ -254,7 +254,7 @@ func TestOldFiles(t *testing.T) {
 		"user/user: Say hello.", `codex/model: call call_1 shell{"arguments":"not an object"}`,
 		`codex/user: response call_1 shell{"result":"hello"}`, "codex/model: hello",
 	})
-	for _, r := range records { // a line without a time gets that of the line before
+	for _, r := range records { // a line without a time gets the time of the previous line
 		testlog.Equal(t, r.ID(), r.Event.Timestamp().Format("2006-01-02 15:04"), "2025-07-01 12:00")
 	}
 }
@@ -270,7 +270,7 @@ func TestPi(t *testing.T) {
 		"user/user: Commit it.",
 		"pi/model: Committed.",
 	})
-	// Before the compaction all covered events are visible.
+	// Before the compaction, all covered events are visible.
 	check(t, says(view(t, records[:slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Summarise })]))[:5], []string{
 		"user/user: Why does the kettle simulation stop at 99.99 degrees? Please look at kettle.go.",
 		`pi/model: thought The loop compares floats for equality, I guess. I should read the file first. Let me read it, and run its tests as well. call call_1 read{"path":"kettle.go","limit":120.0} call call_2 bash{"command":"go test ./..."}`,
@@ -397,7 +397,7 @@ func bring(t testing.TB, s *store.Store, key store.Key, format Format, data []by
 	return store.Imported{Committed: store.Committed{View: got.View}, Created: result.Status == Created, Added: result.Added, Present: result.Present}, err
 }
 
-// A file that is imported as it grows, line by line, comes back complete.
+// A file that is imported while it grows, line by line, can be written back completely.
 func TestStoreTakesGrowingFile(t *testing.T) {
 	eachFile(t, func(t *testing.T, f file) {
 		s, key := open(t)
@@ -421,7 +421,8 @@ func TestStoreTakesGrowingFile(t *testing.T) {
 	})
 }
 
-// If the session has grown by itself, new lines of its file are added if they need no patch, and refused otherwise.
+// If the session has grown independently, new lines of its file are added if they need no patch. Otherwise they are
+// refused.
 func TestFileAndSessionGrow(t *testing.T) {
 	say := func(id, parent, text string) string {
 		return fmt.Sprintf(`{"type":"message","id":%q,"parentId":%q,"message":{"role":"user","content":%q}}`+"\n", id, parent, text)
@@ -439,7 +440,8 @@ func TestFileAndSessionGrow(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(bring(t, s, key, pi, []byte(data+say("d", "b", "four")))), store.ErrConflict)
 }
 
-// Calls and results pair as in the file, before and after compaction, and the agent's own summaries count as summaries.
+// Calls and results are paired as in the file, before and after a compaction. Summaries written by the agent count as
+// summaries.
 func TestCompaction(t *testing.T) {
 	eachFile(t, func(t *testing.T, f file) {
 		s, key := open(t)
@@ -459,7 +461,7 @@ func TestCompaction(t *testing.T) {
 	})
 }
 
-// paired fails if a visible response has no call before it.
+// paired fails the test if a visible response has no call before it.
 func paired(t testing.TB, v fold.View) {
 	t.Helper()
 	answered := map[string]bool{}
@@ -563,7 +565,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A line that is invalid as an event is kept, with the content that can be read.
+// A line that is not a valid event is kept, with the content that can be read.
 func TestOddLines(t *testing.T) {
 	odd := []string{
 		`{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"half a \ud83d pair"}}`,
@@ -590,7 +592,7 @@ func TestOddLines(t *testing.T) {
 	}
 }
 
-// A message that the file repeats after a compaction is visible once.
+// A message that the file repeats after a compaction is visible only once.
 func TestPreservedMessages(t *testing.T) {
 	message := func(uuid, parent, role, text string) string {
 		if parent = `"` + parent + `"`; parent == `""` {
@@ -680,10 +682,10 @@ func TestNoRewind(t *testing.T) {
 	data := claudeHead + said("user", "u", "") + said("assistant", "a", "u") + fmt.Sprintf(turn, "y", "a") + said("user", "v", "a")
 	testlog.Equal(t, "hidden", hidden(data), nil)
 	data += fmt.Sprintf(turn, "z", "u") + said("user", "w", "z")
-	testlog.Equal(t, "hidden", hidden(data), []int{2, 3}) // from the response to the message that followed it
+	testlog.Equal(t, "hidden", hidden(data), []int{2, 3}) // from the response to the message that followed the response
 }
 
-// Small files that show each format's rules.
+// Small files show the rules of each format.
 func TestRules(t *testing.T) {
 	say := func(id, parent, text string) string {
 		return line(fields{"type": "message", "id": id, "parentId": parent, "message": fields{"role": "user", "content": text}})
@@ -749,7 +751,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// A file that would take too long is refused.
+// A file that would take too much time is refused.
 func TestBackAndForth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out, for the run is short")

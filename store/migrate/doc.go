@@ -1,10 +1,14 @@
-// Package migrate imports the sessions of other services into a store: from the SQL databases of
-// ADK for Go and ADK for Python ([OpenSQL]), from exports of their REST servers ([NewREST]), from
-// session files of other agents ([OpenFile]), and from any other [Source].
+// Package migrate imports the sessions of other services into a store. The sources are
 //
-// [Run] migrates one session after the other, each atomically. Running it again is idempotent: it
-// continues where it was interrupted, and adds what the source has added. It reports every
-// difference from the source. [RunAll] migrates several inputs, such as the files of a folder.
+//   - SQL databases of ADK for Go and ADK for Python ([OpenSQL]),
+//   - exports of their REST servers ([NewREST]),
+//   - session files of other agents ([OpenFile]),
+//   - other patchlog databases ([NewDatabase]), and
+//   - any other [Source].
 //
-// The package includes no SQL driver: [OpenSQL] takes a [database/sql.DB].
+// [Run] migrates the sessions one after the other, each atomically, and reports every difference from the source. If
+// Run is repeated, it continues where it was interrupted and adds only records that are new in the source. [RunAll]
+// migrates several inputs, such as the files of a folder.
+//
+// The package does not include SQL drivers: the caller of [OpenSQL] passes a [database/sql.DB].
 package migrate

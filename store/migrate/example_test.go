@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// Sessions exported from ADK's REST server are migrated. Running it again adds nothing.
+// This example migrates sessions exported from ADK's REST server. Repeating the migration adds nothing.
 func ExampleRun() {
 	const exports = `{"id":"4711","appName":"shop","userId":"ada","lastUpdateTime":1748772060,
 		"state":{"cart":2,"theme":"dark","app:open":true},
@@ -38,7 +38,7 @@ func ExampleRun() {
 	// map[app:open:true cart:2 theme:dark]
 }
 
-// A file of one session is inspected before anything is written.
+// This example checks an exported session before anything is written.
 func ExampleNewREST() {
 	const export = `{"id":"4711","appName":"shop","userId":"ada","lastUpdateTime":1748772060,"state":{},
 		"events":[{"author":"user","content":{"parts":[{"text":"hello"}]}}]}`
@@ -60,7 +60,7 @@ func ExampleNewREST() {
 	// 1 of 1 events have no time; they are given that of the session's last update
 }
 
-// With a driver, here modernc.org/sqlite, a database of ADK for Go or ADK for Python is a source.
+// This example reads a database of ADK for Go or ADK for Python with the driver modernc.org/sqlite.
 func ExampleOpenSQL() {
 	ctx := context.Background()
 	adk, err := sql.Open("sqlite", "file:adk.db?mode=ro")

@@ -18,22 +18,23 @@ import (
 
 // FileOptions are options for reading a file. The zero value means the defaults.
 type FileOptions struct {
-	// Name is the file's name, used in errors. A session without an id is named after it, unless NoFile says that it is
-	// not a file name.
+	// Name is the name of the file. It is used in errors, and to name a session that has no id in the file. If NoFile
+	// is set, Name is not a file name and is used only in errors.
 	Name   string
 	NoFile bool
 
-	// Folder, if not empty, is an ancestor folder of the file: a session without an id is named after the path below
-	// it, since files in several folders may have the same name.
+	// Folder, if not empty, is a folder that contains the file, directly or in subfolders. A session without an id is
+	// then named after the path below Folder, because files in several folders may have the same name.
 	Folder string
 
-	// Key has parts of the session's key that replace those in the file. Empty parts are taken from the file.
+	// Key has parts of the session's key. A part that is not empty replaces the part in the file.
 	Key store.Key
 
-	// AdoptLines adopts compaction records in lines of events; [Options.KeepCompactions] does not apply to these.
+	// AdoptLines adopts compaction records in lines of events, see [Options.KeepCompactions]. KeepCompactions does
+	// not apply to lines of events.
 	AdoptLines bool
 
-	// MaxRecordBytes is the limit of the target store: see [store.Options.MaxRecordBytes].
+	// MaxRecordBytes is the limit of the target store, see [store.Options.MaxRecordBytes].
 	MaxRecordBytes int
 
 	// Progress, if not nil, is called from time to time with the number of bytes read so far.
@@ -51,25 +52,25 @@ type File struct {
 
 var _ Source = (*File)(nil)
 
-// piece is the part of a file that holds one session.
+// piece is the part of a file that has one session.
 type piece struct {
 	units   []unit
-	session string   // id outside the messages
-	omitted []string // names of other members, which are left out
+	session string   // the session's id, if it is outside the messages
+	omitted []string // names of other members, which are omitted
 }
 
 // unit is a line of a file, or a message in a document.
 type unit struct {
-	text   []byte // as in the file; for a message in a document, without surrounding white space
-	number int    // line or message number, from 1
-	json   []byte // parsed text; nil if it is not JSON
-	mended bool   // it had text that was not Unicode
-	open   bool   // it has no newline at its end
+	text   []byte // as in the file; for a message in a document, without white space between tokens
+	number int    // number of the line or message, from 1
+	json   []byte // JSON in the text, or nil
+	mended bool   // the text was not Unicode
+	open   bool   // the line has no newline at its end
 }
 
-// OpenFile returns the sessions in the text of a file as a source. The error is an *[UnknownFormatError] if [Detect]
-// recognises no format, or a database, and matches [store.ErrInvalid] if the text after the start does not have the
-// detected format.
+// OpenFile returns the sessions in the text of a file as a source. If [Detect] does not recognise the format, or if
+// the file is a database, the error is an *[UnknownFormatError]. If a later part of the text does not have the
+// detected format, the error matches [store.ErrInvalid].
 func OpenFile(text []byte, opts FileOptions) (Source, error) {
 	format, err := Detect(text, opts.Name)
 	if err == nil && format.Database {
@@ -88,13 +89,13 @@ func OpenFile(text []byte, opts FileOptions) (Source, error) {
 	return f, nil
 }
 
-// String returns the file's name and format.
+// String returns the name and the format of the file.
 func (f *File) String() string { return f.opts.Name + ", " + f.Format.Title }
 
 // Count implements [Source].
 func (f *File) Count(context.Context) (int, error) { return len(f.pieces), nil }
 
-// Shared implements [Source]: files have no shared state.
+// Shared implements [Source]. Files have no shared state.
 func (f *File) Shared(context.Context) iter.Seq2[Shared, error] {
 	return func(func(Shared, error) bool) {}
 }
@@ -122,7 +123,7 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 				err = fmt.Errorf("%s: %w: no message is in it", f.opts.Name, store.ErrInvalid)
 			}
 			s.Key = f.key(s, cmp.Or(p.session, id), i)
-			if f.Format.Name == "gemini-cli" && f.opts.Key.Session == "" && !s.namedAfter && !f.opts.NoFile { // Gemini CLI may write several files with one session id
+			if f.Format.Name == "gemini-cli" && f.opts.Key.Session == "" && !s.namedAfter && !f.opts.NoFile { // Gemini CLI may write several files with the same session id
 				s.fileKey = store.Key{App: s.Key.App, User: s.Key.User, Session: nameOf(f.opts.Name, f.opts.Folder)}
 			}
 			for j := range s.Differences {
@@ -145,8 +146,8 @@ func (f *File) decode(ctx context.Context, units []unit) ([]patch.Record, report
 	return records, d.report, d.tree.session, err
 }
 
-// key returns the key of the nth session: the given parts, then those in the session, then the format and file name. It
-// reports a session named after its file.
+// key returns the key of session n, from 0. Parts given in the options come first, then parts in the session, then
+// the format and the name of the file. key reports a session that is named after its file.
 func (f *File) key(s *Session, id string, n int) store.Key {
 	key := f.opts.Key
 	if key.Session == "" {
@@ -156,7 +157,7 @@ func (f *File) key(s *Session, id string, n int) store.Key {
 			if len(f.pieces) > 1 {
 				key.Session += "-" + strconv.Itoa(n+1)
 			}
-			if n == 0 && f.opts.Folder == "" { // in a folder, the key is expected to be the path
+			if n == 0 && f.opts.Folder == "" { // in a folder, the user expects the session to be named after the path
 				s.Differences = append(s.Differences, Difference{What: "the file has no session id: the session is named after the file; a KEY before the file gives it another name"})
 			}
 		}
@@ -165,7 +166,7 @@ func (f *File) key(s *Session, id string, n int) store.Key {
 	return key
 }
 
-// check wraps an error about a single session.
+// check wraps an error that concerns a single session.
 func (f *File) check(s *Session, err error) error {
 	if err == nil && f.opts.NoFile && s.Key.Session == "" {
 		err = fmt.Errorf("%s: %w: it does not say its session's id; give the file by its name, or a KEY before it", f.opts.Name, store.ErrInvalid)
@@ -176,8 +177,8 @@ func (f *File) check(s *Session, err error) error {
 	return nil
 }
 
-// split splits a file into sessions: lines of JSON are one session, a document is one, or has several lists of messages
-// that are one each.
+// split splits a file into sessions. Lines of JSON are one session. A document is one session, unless it has several
+// lists of messages; then each list is a session.
 func split(text []byte, format *Format, name string) ([]piece, error) {
 	var units []unit
 	document := spansLines(text)
@@ -238,14 +239,15 @@ func compactUnit(value json.RawMessage, number int) unit {
 
 func elements(array json.RawMessage) (units []unit) {
 	var list []json.RawMessage
-	json.Unmarshal(array, &list) // cannot fail: it was decoded before
+	json.Unmarshal(array, &list) // cannot fail: the array was decoded before
 	for i, value := range list {
 		units = append(units, compactUnit(value, i+1))
 	}
 	return units
 }
 
-// messagesIn returns the messages of a document: the elements of an array, or of the member that lists them.
+// messagesIn returns the messages of a document: the elements of an array, or of the member that has a list of
+// messages.
 func messagesIn(text json.RawMessage) (p piece, ok bool) {
 	if isArray(text) {
 		return piece{units: elements(text)}, true
@@ -267,12 +269,12 @@ func messagesIn(text json.RawMessage) (p piece, ok bool) {
 	return p, false
 }
 
-// hasContent reports whether the record is an event that says something.
+// hasContent reports whether the record has an event with content.
 func hasContent(r patch.Record) bool {
 	return slices.ContainsFunc(r.Events(), (*patch.Event).SaysSomething)
 }
 
 func trimNULs(text []byte) []byte { return bytes.Trim(text, "\x00") }
 
-// maxLineBytes is the maximum length of a session file's line.
+// maxLineBytes is the maximum length of a line.
 const maxLineBytes = patch.DefaultMaxLineBytes

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// A transcript of Claude Code becomes a session. Its lines can be written back.
+// This example imports a transcript of Claude Code and writes its lines back.
 func ExampleOpenFile() {
 	text, err := os.ReadFile("testdata/claude-code.jsonl")
 	check(err)

@@ -10,31 +10,31 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Format is a format of sessions: a program's files, or a database.
+// Format is a format of sessions: the files of a program, or a database.
 type Format struct {
-	// Name names the format. It is the app of sessions that name none. In the files of single-agent programs it is
-	// also the author of the model's events.
+	// Name identifies the format. It is the app of sessions whose app is not in the file. In files of programs with a
+	// single agent, it is also the author of the model's events.
 	Name string
 
-	Title    string // description
+	Title    string // description of the format
 	Versions string // tested versions
-	Kept     string // what is imported
-	Omitted  string // what is left out
+	Kept     string // what is imported besides messages
+	Omitted  string // what is not imported
 
-	// Database is set for formats that need a driver instead of [OpenFile].
+	// Database is set if the format is a database, which [OpenFile] cannot read.
 	Database bool
 
-	// count returns how many objects at the start of a file match the format. magic recognises binary formats by
-	// their first bytes.
+	// count returns the number of objects at the start of a file that match the format. magic recognises binary
+	// formats by their first bytes.
 	count func(b *beginning) int
 	magic func(head []byte) bool
 
-	open   func(f *File) (Source, error) // nil: a session file, read by reader
+	open   func(f *File) (Source, error) // nil for a session file, which reader reads
 	reader func() reader
-	lists  bool // documents have several lists of messages, each a session
+	lists  bool // a document may have several lists of messages, each of which is a session
 }
 
-// Formats returns the formats that can be read. The table in docs/OPERATIONS.md is generated from them.
+// Formats returns the supported formats. The table in docs/OPERATIONS.md is generated from them.
 func Formats() []Format {
 	return []Format{
 		patchlogText, patchlogDatabase, adkEvents, adkSessions, adkDatabase,
@@ -42,7 +42,7 @@ func Formats() []Format {
 	}
 }
 
-// Names returns the names of the formats as a list in one line.
+// Names returns the names of the formats, separated by commas.
 func Names() string {
 	var names []string
 	for _, f := range Formats() {
@@ -54,11 +54,10 @@ func Names() string {
 // HeadBytes is the number of bytes that [Detect] needs.
 const HeadBytes = 256 << 10
 
-// byteOrderMark is a UTF-8 byte order mark.
 var byteOrderMark = []byte("\ufeff")
 
 // Detect returns the format of a file from its first bytes and its name. At least half of the objects in head must
-// match the format, and fewer must match any other. Otherwise the error is an *[UnknownFormatError].
+// match the format, and more must match it than any other format. Otherwise the error is an *[UnknownFormatError].
 func Detect(head []byte, name string) (Format, error) {
 	head = head[:min(len(head), HeadBytes)]
 	for _, f := range Formats() {
@@ -101,7 +100,7 @@ func Detect(head []byte, name string) (Format, error) {
 	return Format{}, &UnknownFormatError{Name: name, Reason: reason}
 }
 
-// UnknownFormatError says why a file's format is not recognised.
+// UnknownFormatError is the reason why the format of a file was not recognised.
 type UnknownFormatError struct {
 	Name   string
 	Reason string
@@ -114,7 +113,7 @@ func (e *UnknownFormatError) Error() string {
 // Is reports whether target is [store.ErrInvalid].
 func (e *UnknownFormatError) Is(target error) bool { return target == store.ErrInvalid }
 
-// refusal is a known format that is not supported.
+// refusal is a format that is recognised but not supported.
 type refusal struct {
 	is     func(o obj) bool
 	reason string
@@ -137,7 +136,7 @@ var refused = []refusal{
 		"it is what 'opencode run --format json' writes; 'opencode export SESSION' gives the session"},
 }
 
-// Magic bytes: bbolt's at offset 16 of a meta page, SQLite's at the start.
+// Magic bytes: for bbolt at offset 16 of a meta page, for SQLite at the start of the file.
 var (
 	boltMagic   = []byte{0xed, 0xda, 0x0c, 0xed}
 	sqliteMagic = []byte("SQLite format 3")
@@ -146,7 +145,7 @@ var (
 var patchlogDatabase = Format{
 	Name: "patchlog-database", Title: "a patchlog database", Versions: "the current one",
 	Kept: "everything", Omitted: "snapshots", Database: true,
-	magic: func(head []byte) bool { // the first meta page, or the second one for common page sizes
+	magic: func(head []byte) bool { // in the first meta page, or in the second for common page sizes
 		return slices.ContainsFunc([]int{0, 4096, 8192, 16384}, func(page int) bool {
 			at := page + 16
 			return len(head) >= at+4 && bytes.Equal(head[at:at+4], boltMagic)
@@ -160,8 +159,8 @@ var adkDatabase = Format{
 	magic: func(head []byte) bool { return bytes.HasPrefix(head, sqliteMagic) },
 }
 
-// nameOf returns the name of a session without an id: the file's path below the folder above, without its
-// extension, or without the file's name if all files of the kind have the same one.
+// nameOf returns the name of a session without an id: the path of the file below the folder above, without the
+// extension. If all files of the kind have the same name, it is the path of the file's folder.
 func nameOf(file, above string) string {
 	base := filepath.Base(file)
 	if dir := filepath.Dir(file); base == clineHistory && filepath.Base(dir) != "." && filepath.Base(dir) != string(filepath.Separator) {

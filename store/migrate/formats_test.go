@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// importFile imports a file in testdata and returns its results.
+// importFile imports a file in testdata and returns the results.
 func importFile(t testing.TB, s *store.Store, name string, opts FileOptions) []Result {
 	t.Helper()
 	opts.Name = filepath.Join("testdata", name)
@@ -34,7 +34,7 @@ func importFile(t testing.TB, s *store.Store, name string, opts FileOptions) []R
 	return results
 }
 
-// imported imports a file in testdata with one session, twice, and returns its view and reported differences.
+// imported imports a file with one session twice, and returns the session and the reported differences.
 func imported(t testing.TB, name, key string) (*store.Store, store.Session, string) {
 	t.Helper()
 	s := teststore.Memory(t, store.Options{})
@@ -49,7 +49,7 @@ func imported(t testing.TB, name, key string) (*store.Store, store.Session, stri
 	return s, got, strings.Join(r.Words(false)[1:], "\n")
 }
 
-// Each format's content is imported in ADK's shape.
+// The content of each format is imported in ADK's form.
 func TestFormats(t *testing.T) {
 	const unnamed = "the file has no session id: the session is named after the file; a KEY before the file gives it another name"
 	const untimed = "the file has no times: events get the time of the import\n"
@@ -122,7 +122,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// Models, usage and times are imported where present; a file with several conversations gives several sessions.
+// Models, usage and times are imported if present. A file with several conversations gives several sessions.
 func TestFormatDetails(t *testing.T) {
 	for name, want := range map[string]string{
 		"openai-chat.jsonl":      `"timestamp":"2026-01-01T00:00:00Z","content":{"role":"model","parts":[{"text":"It is Thursday."}]},"usageMetadata":{"cachedContentTokenCount":2,"candidatesTokenCount":4,"promptTokenCount":11,"totalTokenCount":15},"modelVersion":"model-4"`,
@@ -148,7 +148,6 @@ func TestFormatDetails(t *testing.T) {
 	}
 }
 
-// The files of the cases are imported correctly.
 func TestCases(t *testing.T) {
 	const claude = "claude-code/user/5d0c7f10-0000-4000-8000-000000000001"
 	const nul = "claude-code/user/nul"
@@ -228,7 +227,7 @@ func isRewound(t *testing.T, got store.Session) {
 	testlog.Equal(t, "records", got.View.Seq(), 7)
 }
 
-// A file that matches two formats equally is refused with both names.
+// A file that matches two formats equally is refused. The error names both.
 func TestTies(t *testing.T) {
 	_, err := Detect([]byte(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"x"}]}`+"\n"+`{"role":"tool","tool_call_id":"a","content":"x"}`+"\n"), "f")
 	if err == nil || !strings.Contains(err.Error(), "it can be messages of Anthropic's API as well as messages of OpenAI's Chat Completions") {
@@ -236,7 +235,7 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// Sessions of Qwen Code, whose rows look like Claude Code's, are refused with their name.
+// Sessions of Qwen Code, whose rows resemble Claude Code's, are refused by name.
 func TestQwenCode(t *testing.T) {
 	row := `{"uuid":"a","parentUuid":null,"sessionId":"s","type":"user","message":{"role":"user","parts":[{"text":"Hello"}]}}` + "\n"
 	_, err := Detect([]byte(row+row), "f")
@@ -245,7 +244,7 @@ func TestQwenCode(t *testing.T) {
 	}
 }
 
-// Text that is not Unicode is replaced; of two values on one line, the second is read.
+// Text that is not Unicode is replaced. If a truncated object precedes another on a line, the second object is read.
 func TestMend(t *testing.T) {
 	for text, want := range map[string]string{
 		`"plain \n \\ud83d"`: `"plain \n \\ud83d"`, `"\ud83d\ude00"`: `"\ud83d\ude00"`, `"\ud83d"`: `"\ufffd"`, `"\ude00\ud83d x"`: `"\ufffd\ufffd x"`,
@@ -266,7 +265,7 @@ func TestMend(t *testing.T) {
 	sameLines(t, data, records)
 }
 
-// Texts that Claude Code attaches or writes in the user's role are told from the user's own.
+// Texts that Claude Code writes or attaches as user messages are distinguished from the user's own texts.
 func TestClaudesTexts(t *testing.T) {
 	row := func(more string) string {
 		return `{"type":"user","uuid":"` + patchID(more) + `","sessionId":"s","timestamp":"2026-01-01T00:00:00Z",` + more + "}\n"
@@ -294,7 +293,7 @@ func TestClaudesTexts(t *testing.T) {
 	}
 }
 
-// Rows with null as parent form a sequence; but if responses have parents, a prompt with null starts a new
+// Rows with null as parent form a sequence. But if responses have parents, a prompt with null starts a new
 // conversation.
 func TestRowsWithoutParents(t *testing.T) {
 	row := func(kind, id, parent, text string) string {
@@ -317,7 +316,7 @@ func patchID(text string) string {
 
 var _ patch.Record
 
-// Whole API requests and responses, and early rollouts of Codex, are recognised and read.
+// Complete API requests and responses, and early rollouts of Codex, are recognised and read.
 func TestDocuments(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"model":"m","input":[{"role":"system","content":"Be short."},{"role":"user","content":"Hello"}],"store":false}`: "openai-responses: system/user: Be short.|user/user: Hello",
@@ -340,7 +339,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// Lines of events and patches in other programs' spellings are imported as patches.
+// Events and patches in the spellings of other programs are imported.
 func TestSpellings(t *testing.T) {
 	const text = `{"id":"a","author":"x"}
 {"id":"b","author":"x"}
@@ -355,7 +354,8 @@ func TestSpellings(t *testing.T) {
 	testlog.Equal(t, "error", err.Error(), `t:3: invalid: field "eventId": the field is there in two spellings`)
 }
 
-// A header before the first message is no turn: invocations begin with a user's message, or else with the model.
+// A header before the first message is not a turn. An invocation begins with a user's message or, before the first
+// one, with a message of the model.
 func TestHeadersAreNoTurns(t *testing.T) {
 	item := func(role, text string) string {
 		return fmt.Sprintf(`{"type":"response_item","payload":{"type":"message","role":%q,"content":[{"type":"input_text","text":%q}]}}`, role, text) + "\n"
@@ -379,7 +379,8 @@ func TestHeadersAreNoTurns(t *testing.T) {
 	}
 }
 
-// A result that a grown file has takes the place of the answer that a repair recorded for its call, in the same import.
+// If a repair has recorded an answer to a call and the file then has the result of the call, an import replaces the
+// answer by the result.
 func TestResultAfterRepair(t *testing.T) {
 	const (
 		claudeRow = `{"type":"%s","uuid":"%s","parentUuid":%s,"sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"%[1]s","content":%[4]s}}` + "\n"

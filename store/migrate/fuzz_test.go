@@ -29,7 +29,7 @@ func FuzzREST(f *testing.F) {
 			return nil
 		}}
 		_, err := migrate.Run(t.Context(), s, migrate.NewREST(bytes.NewReader(input), "input"), opts)
-		bad = bad || err != nil // two sessions with one key and different content conflict each time
+		bad = bad || err != nil // two sessions with the same key and different content conflict in each run
 		before := dump(t, s)
 		report, again := migrate.Run(t.Context(), s, migrate.NewREST(bytes.NewReader(input), "input"), opts)
 		if (err == nil) != (again == nil) {

@@ -52,7 +52,7 @@ func readGemini(o obj, t *tree) []entry {
 	return []entry{e}
 }
 
-// replaceHistory makes entries of a history that replaces the current one after their common prefix.
+// replaceHistory makes entries from a history that replaces the current history after their common prefix.
 func replaceHistory(history []json.RawMessage, t *tree) []entry {
 	var way []*node // the messages from the root to the leaf
 	for n := t.leaf; n != nil; n = n.parent {
@@ -80,7 +80,7 @@ func replaceHistory(history []json.RawMessage, t *tree) []entry {
 	return entries
 }
 
-// geminiMessage makes an entry of a message: its content, its calls and their results.
+// geminiMessage makes an entry from a message with its calls and their results.
 func geminiMessage(o obj, t *tree) entry {
 	e := entry{id: o.text("id"), time: o.time("timestamp"), place: true, atLeaf: true}
 	content := o.first("content", "parts")
@@ -131,7 +131,7 @@ func (e *entry) geminiResult(t *tree, c obj) {
 	e.answer(t, id, c.text("name"), result, status != "success")
 }
 
-// genaiParts returns the parts of a content in Gemini's API: a string, a part, or a list of these.
+// genaiParts returns the parts of a content of Gemini's API: a string, a part, or a list of strings and parts.
 func genaiParts(content json.RawMessage) (parts []part) {
 	list := []json.RawMessage{content}
 	if isArray(content) {
@@ -143,7 +143,7 @@ func genaiParts(content json.RawMessage) (parts []part) {
 		case textOf(text) != "":
 			parts = append(parts, part{Text: text})
 		case isObject(text):
-			json.Unmarshal(text, &p) // members of other types are ignored
+			json.Unmarshal(text, &p) // members with other types are ignored
 			if p.Text != nil && (!isString(p.Text) || string(p.Text) == `""`) {
 				p.Text = nil
 			}

@@ -21,7 +21,7 @@ import (
 type given struct {
 	sessions []*migrate.Session
 	shared   []migrate.Shared
-	fails    map[int]error // by index, errors returned instead of sessions
+	fails    map[int]error // by index, errors yielded instead of sessions
 	about    []migrate.Difference
 }
 
@@ -58,7 +58,7 @@ var key = store.Key{App: "shop", User: "ada", Session: "1"}
 
 var day = time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)
 
-// one returns a session with a state and events in JSON.
+// one returns a session with a state and with events given as JSON.
 func one(t testing.TB, state string, events ...string) *migrate.Session {
 	t.Helper()
 	s := &migrate.Session{Key: key, Created: day, Updated: day.Add(time.Hour), State: values(t, state)}
@@ -97,7 +97,7 @@ func run(t testing.TB, target *store.Store, opts migrate.Options, sessions ...*m
 	return runFrom(t, target, opts, &given{sessions: sessions})
 }
 
-// becomes migrates a session and checks its result.
+// becomes migrates a session and checks its status.
 func becomes(t testing.TB, target *store.Store, want migrate.Status, opts migrate.Options, session *migrate.Session) migrate.Result {
 	t.Helper()
 	r, _ := run(t, target, opts, session)
@@ -120,7 +120,7 @@ func export(t testing.TB, s *store.Store, key store.Key) string {
 	return b.String()
 }
 
-// dump returns everything in a store as text.
+// dump returns the whole content of a store as text.
 func dump(t testing.TB, s *store.Store) string {
 	t.Helper()
 	var b strings.Builder

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// The namespace of ids that a migration derives, the same in each run.
+// space is the namespace of ids that a migration derives. The ids are the same in each run.
 var space = uuid.MustParse("6f0c7a52-58a1-5a0e-9b8f-0b7f4a2d9c31")
 
 func madeID(key store.Key, of string, n int, text []byte) string {
@@ -31,7 +31,7 @@ func idsAfter(key store.Key, seq uint64) func() string {
 	}
 }
 
-// withUniqueIDs returns the events of a session to be logged, each with a unique id.
+// withUniqueIDs returns the session's events that will be logged, each with a unique id.
 func withUniqueIDs(s *Session) (events []*patch.Event, differences []Difference, err error) {
 	first := map[string]int{}
 	untimed := 0
@@ -76,11 +76,11 @@ func withUniqueIDs(s *Session) (events []*patch.Event, differences []Difference,
 	return events, differences, nil
 }
 
-// withID returns a copy of an event, which has an id, with another id.
+// withID returns a copy of an event with another id. The event must have an id.
 func withID(e *patch.Event, id string) (*patch.Event, error) {
 	text := []byte(e.String())
 	d := json.NewDecoder(bytes.NewReader(text))
-	for range 3 { // { "id" : "..."
+	for range 3 { // skip {, "id" and its value
 		if _, err := d.Token(); err != nil {
 			return nil, err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// importFile imports a session file, or a text, into the target.
+// importFile imports a session file or a text into the target.
 func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error {
 	text, differences := s.log, r.Differences
 	r.Differences = nil // differences are reported only if records are added
@@ -39,7 +39,7 @@ func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error
 		if err != nil {
 			return err
 		}
-		defer scratch.Close() // in memory
+		defer scratch.Close() // in memory, so Close cannot fail
 		if _, err := scratch.CopyFrom(ctx, s.Key, target, store.CopyOptions{NoShared: true}); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
@@ -69,8 +69,8 @@ func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error
 	return nil
 }
 
-// checkFirst reports a conflict if a session named after its file holds another file's log: files with the same name
-// may be unrelated.
+// checkFirst returns a conflict if the session, which is named after its file, already has the log of another file.
+// Files with the same name may be unrelated.
 func (m *migration) checkFirst(ctx context.Context, s *Session) error {
 	for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
 		switch {
@@ -86,20 +86,20 @@ func (m *migration) checkFirst(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// otherLog returns the error for a session that has another record than the file at seq.
+// otherLog returns the error for a session whose record at seq differs from the file's.
 func (s *Session) otherLog(seq uint64) error {
 	s.nothingInCommon = seq == 1
 	return fmt.Errorf("%s: session %s: %w: its record %d is not what the file has there; 'patchlog import' with another KEY makes it a session of its own", s.file, s.Key, store.ErrConflict, seq)
 }
 
-// missing returns the records for an import: those in the session, then those to add. It returns nil if there is
-// nothing to add.
+// missing returns the records for an import: those in the session, followed by those to add. It returns nil if there
+// is nothing to add.
 func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Seq2[patch.Record, error], error) {
 	place := make(map[string]int, len(s.Records))
 	for i, rec := range s.Records {
 		place[rec.ID()] = i
 	}
-	n, own := 0, false // number of the file's records in the log; whether the log has others
+	n, own := 0, false // number of the file's records in the log; whether the log has other records
 	for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
 		if errors.Is(err, store.ErrNotFound) {
 			break
@@ -116,7 +116,7 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 		switch {
 		case here:
 			n++
-		case n == len(s.Records): // the log has more records
+		case n == len(s.Records): // the log has more records than the file
 			own = true
 		case known || isLine || rec.Seq == 1:
 			return nil, s.otherLog(rec.Seq)
@@ -143,7 +143,7 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 		return nil, err
 	}
 	return func(yield func(patch.Record, error) bool) {
-		if n > 0 && !own || len(reopened) > 0 { // a text with a patch begins with the log
+		if n > 0 && !own || len(reopened) > 0 { // a text that contains a patch must begin with the whole log
 			for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
 				if !yield(rec, err) || err != nil {
 					return
@@ -156,22 +156,22 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 			}
 		}
 		for i, rec := range fresh {
-			if fresh[i] = (patch.Record{}); !yield(rec, nil) { // releases memory: the text has the record now
+			if fresh[i] = (patch.Record{}); !yield(rec, nil) { // release memory: the text has the record now
 				return
 			}
 		}
 	}, nil
 }
 
-// reopen returns the patches that withdraw recorded answers to calls whose results are in fresh: a model's API refuses a call
+// reopen returns patches that remove recorded answers to calls whose results are in fresh. A model API refuses a call
 // with two results.
 func (m *migration) reopen(ctx context.Context, key store.Key, fresh []patch.Record, own bool) ([]*patch.PatchEvent, error) {
-	if !own { // answers are recorded by patches of the log's own
+	if !own { // recorded answers are patches that are not in the file
 		return nil, nil
 	}
 	var late []*patch.Event
 	for _, rec := range fresh {
-		late = append(late, rec.Event) // with a patch among fresh there is no import
+		late = append(late, rec.Event) // if fresh has a patch and own is set, missing has returned an error
 	}
 	found, err := m.target.Get(ctx, key)
 	if err != nil {
@@ -180,7 +180,8 @@ func (m *migration) reopen(ctx context.Context, key store.Key, fresh []patch.Rec
 	return compaction.ReopenCalls(found.View, late...)
 }
 
-// isSameRecord reports whether a logged record equals one of a file: both store the same line, or both are the same.
+// isSameRecord reports whether a logged record equals a record of the file: either they store the same line, or they
+// are the same record.
 func isSameRecord(logged, offered patch.Record) bool {
 	a, b := lineEvent(logged), lineEvent(offered)
 	if a == nil || b == nil {
@@ -227,7 +228,7 @@ func (r *Result) imported(done store.Imported) {
 	}
 }
 
-// reopenCalls withdraws recorded answers to calls whose results a text has added. See [migration.reopen].
+// reopenCalls removes recorded answers to calls whose results a text has added. See [migration.reopen].
 func (r *Result) reopenCalls(ctx context.Context, s *store.Store, done *store.Imported) error {
 	var late []*patch.Event
 	for _, rec := range done.Records {
@@ -247,7 +248,7 @@ func (r *Result) reopenCalls(ctx context.Context, s *store.Store, done *store.Im
 	return nil
 }
 
-// adoptRecords replaces compaction records and the events that they cover by summaries, in one commit.
+// adoptRecords replaces compaction records, and the events that they cover, by summaries in one commit.
 func (r *Result) adoptRecords(ctx context.Context, s *store.Store, done store.Imported) error {
 	plan := adkrecord.Adopt(done.View, adkrecord.Options{})
 	r.Adopted, r.Left = plan.Adopted, plan.NotAdopted
@@ -268,15 +269,15 @@ func (r *Result) adoptRecords(ctx context.Context, s *store.Store, done store.Im
 // database is a source that reads another patchlog database.
 type database struct {
 	store *store.Store
-	key   store.Key // of the requested session; the zero value means all
+	key   store.Key // key of the requested session; the zero Key means all sessions
 }
 
-// NewDatabase returns the sessions of another patchlog database as a source, or only the one with the given key unless
-// that is zero. Logs are copied by [store.Store.CopyFrom], and shared values as with its zero key. Run does not close
-// the store.
+// NewDatabase returns the sessions of another patchlog database as a source. If key is not zero, it returns only the
+// session with that key. [store.Store.CopyFrom] copies the logs, and, if key is zero, the shared values. Run does not
+// close s.
 func NewDatabase(s *store.Store, key store.Key) Source { return &database{s, key} }
 
-// String returns the format's title.
+// String returns the title of the format.
 func (d *database) String() string { return patchlogDatabase.Title }
 
 // Count implements [Source].
@@ -310,7 +311,7 @@ func (d *database) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// Shared implements [Source]: shared values are copied by copyShared.
+// Shared implements [Source]. It yields nothing, because copyShared copies the shared values.
 func (d *database) Shared(context.Context) iter.Seq2[Shared, error] {
 	return func(func(Shared, error) bool) {}
 }

@@ -19,11 +19,11 @@ import (
 // Input is a file or a database to migrate.
 type Input struct {
 	Name   string
-	Folder string // the folder that was named in place of the file; empty if the file was named
+	Folder string // the folder by which the file was named; empty if the file itself was named
 }
 
-// Inputs expands names: a folder to all files in it, except in .git; a pattern to the files that match it, as
-// [filepath.Glob] does; and any other name to itself.
+// Inputs expands names. A folder stands for all files in it and in its subfolders, except files in .git. A pattern
+// stands for the files that match it, see [filepath.Glob]. Any other name stands for itself.
 func Inputs(names []string) (inputs []Input) {
 	for _, name := range names {
 		found := []string{name}
@@ -40,7 +40,7 @@ func Inputs(names []string) (inputs []Input) {
 			filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
 				switch {
 				case err != nil:
-					inputs = append(inputs, Input{Name: path}) // opening it gives the error
+					inputs = append(inputs, Input{Name: path}) // opening it will return the error
 				case entry.IsDir() && entry.Name() == ".git":
 					return fs.SkipDir
 				case entry.Type().IsRegular():
@@ -58,14 +58,19 @@ type Openers struct {
 	// Source opens an input. If the source is an [io.Closer], RunAll closes it.
 	Source func(ctx context.Context, in Input) (Source, error)
 
-	// Target returns the store to write. It is called after Source, so that the store is not locked while an input is
-	// awaited.
+	// Target returns the store to write to. It is called after Source, so that the store is not locked while Source
+	// waits for the input.
 	Target func(ctx context.Context) (*store.Store, error)
 }
 
-// RunAll calls [Run] for each input, and adds up the reports. If there are several inputs, one that cannot be migrated is
-// reported to failed, and the next one is migrated. A file in a folder that cannot be opened, and one of several files
-// whose format is unknown, is only listed, in [Report.Unread].
+// RunAll calls [Run] for each input and adds up the reports. Inputs that cannot be migrated are handled as follows:
+//
+//   - A file in a folder that cannot be opened is listed in [Report.Unread].
+//   - A file whose format is unknown is listed there too, unless the file is the only input and was named itself.
+//   - Any other error is passed to failed, and RunAll continues with the next input.
+//
+// RunAll returns an error if failed returns one, if the only input fails, or if the error would also affect the next
+// input.
 func RunAll(ctx context.Context, inputs []Input, open Openers, failed func(error) error, opts Options) (total Report, err error) {
 	for _, in := range inputs {
 		report, opened, err := runInput(ctx, in, open, opts)
@@ -97,7 +102,7 @@ func RunAll(ctx context.Context, inputs []Input, open Openers, failed func(error
 	return total, nil
 }
 
-// runInput migrates an input. opened reports whether its source could be opened.
+// runInput migrates an input. opened reports whether the source was opened.
 func runInput(ctx context.Context, in Input, open Openers, opts Options) (_ Report, opened bool, err error) {
 	source, err := open.Source(ctx, in)
 	if err != nil {
@@ -114,11 +119,11 @@ func runInput(ctx context.Context, in Input, open Openers, opts Options) (_ Repo
 	return report, true, err
 }
 
-// mostUnread is how many files [Report.UnreadText] names for a reason.
+// mostUnread limits the files that [Report.UnreadText] names for each reason.
 const mostUnread = 3
 
-// UnreadText returns a line for each reason for which files were not read, and one with the formats that are read. It
-// returns nil if all files were read.
+// UnreadText returns a line for each reason why files were not read, and a line with the supported formats. If all
+// files were read, it returns nil.
 func (r Report) UnreadText() (lines []string) {
 	for _, reason := range slices.Sorted(maps.Keys(r.Unread)) {
 		names, more := r.Unread[reason], ""

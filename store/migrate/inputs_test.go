@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// writeFiles writes files below the working directory, and makes their folders.
+// writeFiles writes files below the working directory and creates their folders.
 func writeFiles(t *testing.T, texts map[string]string) {
 	t.Helper()
 	for name, text := range texts {
@@ -32,7 +32,7 @@ func TestInputs(t *testing.T) {
 	equal(t, "inputs", got, "[{logs/a/b.jsonl logs} {logs/c.jsonl logs} {d1.json } {d2.json } {none } {- }]")
 }
 
-// migrateAll migrates files, and returns the report and the errors of files.
+// migrateAll migrates files and returns the report and the errors passed to failed.
 func migrateAll(t *testing.T, target func(context.Context) (*store.Store, error), names ...string) (report migrate.Report, failed []string, err error) {
 	t.Helper()
 	open := func(_ context.Context, in migrate.Input) (migrate.Source, error) {
@@ -49,8 +49,8 @@ func migrateAll(t *testing.T, target func(context.Context) (*store.Store, error)
 	return report, failed, err
 }
 
-// Files of unknown format and folders that cannot be opened are listed. A file that was named but not read is a
-// failure. The other files are migrated.
+// Files of unknown format are listed, and a named file among them also counts as a failure. The other files are
+// migrated.
 func TestRunAll(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFiles(t, map[string]string{"logs/a.jsonl": aQuestion, "logs/one.txt": "words", "logs/two.txt": "words", "b.jsonl": aQuestion, "notes.txt": "words"})
@@ -66,7 +66,7 @@ func TestRunAll(t *testing.T) {
 	equal(t, "first line", report.UnreadText()[0], "not imported (its format is unknown): 3 files: logs/one.txt, logs/two.txt, notes.txt")
 }
 
-// A file that is the only input gives its error, and so does a target that cannot be opened, also for a file in a folder.
+// The error of the only input is returned. The error of a target that cannot be opened is always returned.
 func TestRunAllFails(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFiles(t, map[string]string{"logs/a.jsonl": aQuestion, "notes.txt": "words"})

@@ -11,20 +11,20 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// lineKey is the custom metadata key of the importer's data in events and patches.
+// lineKey is the key of the importer's data in the custom metadata of events and patches.
 const lineKey = "sessionfile"
 
-// kept is a line stored in an event: as JSON, a string, or base64.
+// kept is a line stored in an event: as JSON, as a string, or as base64.
 type kept struct {
 	Format string          `json:"format"`
 	JSON   json.RawMessage `json:"json,omitempty"`
 	Text   string          `json:"text,omitempty"`
 	Base64 []byte          `json:"base64,omitempty"`
-	Line   int             `json:"line,omitempty"` // line number
+	Line   int             `json:"line,omitempty"` // number of the line
 	Note   string          `json:"note,omitempty"`
 }
 
-// keptOf returns the possible ways to store a unit, best first.
+// keptOf returns the possible ways to store a unit, the preferred way first.
 func keptOf(u *unit) (ways []kept) {
 	var compact bytes.Buffer
 	if json.Compact(&compact, u.text) == nil && bytes.Equal(compact.Bytes(), u.text) {
@@ -72,13 +72,13 @@ func lineIn(e *patch.Event) (kept, bool) {
 		Kept kept `json:"sessionfile"`
 	}
 	if json.Unmarshal(metadata, &found) != nil {
-		return kept{}, false // another program's metadata
+		return kept{}, false // the metadata belongs to another program
 	}
 	return found.Kept, found.Kept.bytes() != nil
 }
 
-// lineOf returns the line of a session file stored in a record: an event made by a decoder, or a compaction's
-// summary.
+// lineOf returns the line of a session file that a record stores. The record is an event made by a decoder, or a
+// patch with the summary of a compaction.
 func lineOf(r patch.Record) (kept, bool) {
 	if e := lineEvent(r); e != nil {
 		return lineIn(e)
@@ -89,15 +89,15 @@ func lineOf(r patch.Record) (kept, bool) {
 // lineEvent returns the record's event that may store a line, or nil.
 func lineEvent(r patch.Record) *patch.Event {
 	e := r.Event
-	if r.Patch != nil && r.Patch.Type() == patch.Summarise && r.Patch.CustomMetadata()[lineKey] != nil { // a copied event also has the metadata, but its patch does not
+	if r.Patch != nil && r.Patch.Type() == patch.Summarise && r.Patch.CustomMetadata()[lineKey] != nil { // if an event is copied into another patch, the event keeps the metadata, but that patch has none
 		e = r.Patch.NewEvents()[0]
 	}
 	return e
 }
 
-// WriteLines writes the lines of the session file from which the records were imported, in the file's order, each
-// with a newline; docs/FORMAT.md says what may differ. Records without a line, such as those appended later, are
-// skipped. All lines are held in memory. It stops at the first error.
+// WriteLines writes the lines of the session file from which the records were imported, in the order of the file,
+// each with a newline. docs/FORMAT.md lists what may differ from the file. Records without a line, such as records
+// appended later, are skipped. WriteLines reads all lines into memory before it writes, and stops at the first error.
 func WriteLines(w io.Writer, records iter.Seq2[patch.Record, error]) error {
 	var lines []kept
 	for r, err := range records {

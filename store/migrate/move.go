@@ -6,8 +6,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// move makes the node to the new leaf; nil means the start. It hides events off the path to it and
-// makes those on the path visible. Entries without content are ignored.
+// move makes the node to the new leaf. nil means the start of the conversation. move hides the events that are not on
+// the path to the new leaf and makes the events on the path visible. Entries without content are ignored.
 func (t *tree) move(to *node, at entry) error {
 	if to == t.leaf {
 		return nil
@@ -21,11 +21,11 @@ func (t *tree) move(to *node, at entry) error {
 	if err != nil {
 		return err
 	}
-	behind := 0 // events on lines up to it are on the new path
+	behind := 0 // events up to this line are on the new path
 	if ancestor != nil {
 		behind = ancestor.line
 	}
-	if back > 0 && back <= behind { // restored events may be off the common path
+	if back > 0 && back <= behind { // restored events may not be on the common path
 		behind = back - 1
 		for n := ancestor; n != nil; n = n.parent {
 			t.onPath[n] = true
@@ -66,8 +66,8 @@ func (t *tree) reinsertSummary(n *node, at entry) error {
 	return t.summarise(n, count, e, didRewind, at)
 }
 
-// markPaths marks the paths from the leaf and from to up to their common ancestor. It returns the
-// ancestor and the number of the first change that contradicts the new path, or 0.
+// markPaths marks the paths from the current leaf and from to up to their common ancestor. It returns the ancestor,
+// and the number of the first change that contradicts the new path, or 0.
 func (t *tree) markPaths(to *node) (ancestor *node, first int, err error) {
 	a, b := t.leaf, to
 	steps := 0
@@ -88,8 +88,8 @@ func (t *tree) markPaths(to *node) (ancestor *node, first int, err error) {
 	return a, first, t.step(steps)
 }
 
-// revertChanges reverts the changes from number first on; 0 means none. It returns the first line of the
-// restored events, or 0 if there are none.
+// revertChanges reverts the changes from number first on. If first is 0, it reverts none. It returns the first line
+// of the restored events, or 0 if no event was restored.
 func (t *tree) revertChanges(first int, at entry) (line int, err error) {
 	if first == 0 {
 		return 0, nil
@@ -122,7 +122,7 @@ func (t *tree) revertChanges(first int, at entry) (line int, err error) {
 	return line, nil
 }
 
-// hideOffPath hides the events after a line that have content and are not on the new path, including events
+// hideOffPath hides the events after line behind that have content and are not on the new path. It also hides events
 // without content between them.
 func (t *tree) hideOffPath(behind int, at entry) error {
 	begin := t.view.Len()
@@ -185,9 +185,9 @@ func (t *tree) changed(c change) {
 	}
 }
 
-// keeps reports whether a visible node after a line stays: it is on the new path, or is a piece or
-// a response of a node that stays. A message may come in pieces, whose calls are answered
-// separately.
+// keeps reports whether a visible node after line behind stays visible. A node stays if it is on the new path, or if
+// it is a piece of a message or a response to a node that stays. A message may be written in pieces, whose calls are
+// answered separately.
 func (t *tree) keeps(n *node, behind int) bool {
 	if t.onPath[n] {
 		return true

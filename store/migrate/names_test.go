@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// Files with one name are different sessions: with Folder they are named by their paths; without it the second is a
-// conflict and is not imported.
+// Files with the same name are different sessions. With Folder they are named after their paths. Without it, the
+// second file is a conflict and is not imported.
 func TestFilesOfOneName(t *testing.T) {
 	const one = `{"id":"a1","author":"user","content":{"parts":[{"text":"one"}]}}` + "\n"
 	const two = `{"id":"b1","author":"user","content":{"parts":[{"text":"two"}]}}` + "\n"
@@ -45,7 +45,7 @@ func TestFilesOfOneName(t *testing.T) {
 	}
 }
 
-// Gemini CLI writes several files with one session id; each is a session.
+// Gemini CLI writes several files with the same session id. Each file is a session.
 func TestFilesOfOneID(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	for _, status := range []migrate.Status{migrate.Created, migrate.Unchanged} {

@@ -15,7 +15,7 @@ var openAIChat = Format{
 	lists:   true,
 }
 
-// responseMessage returns the message in a response object, or the object itself.
+// responseMessage returns the message in a response object. It returns other objects unchanged.
 func responseMessage(o obj) obj {
 	if choices := objectsOf(o.list("choices")); len(choices) > 0 {
 		return choices[0].object("message")
@@ -81,7 +81,7 @@ func isResponsesItem(o obj) bool {
 		return o.has("summary")
 	case strings.HasSuffix(kind, "_call"), strings.HasSuffix(kind, "_call_output"):
 		return o.has("call_id", "id")
-	case kind == "message" && o.text("role") != "" && !o.has("message", "stop_reason", "usage"): // otherwise it is a response of Anthropic's
+	case kind == "message" && o.text("role") != "" && !o.has("message", "stop_reason", "usage"): // otherwise it is a response of Anthropic's API
 		return true
 	}
 	return o.text("role") != "" && slices.ContainsFunc(objectsOf(o.list("content")), func(o obj) bool {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// obj is a JSON object of a program whose versions differ. A member that is missing or has another type reads as the
-// zero value.
+// obj is a JSON object written by a program whose versions differ. A member that is missing or has another type reads
+// as the zero value.
 type obj map[string]json.RawMessage
 
 // parse returns a JSON object, or nil if the text is not an object.
@@ -23,7 +23,7 @@ func parse(text json.RawMessage) (o obj) {
 	return o
 }
 
-// get returns the member at a path of names, or nil if it is missing or null.
+// get returns the member at a path of names separated by dots, or nil if the member is missing or null.
 func (o obj) get(path string) json.RawMessage {
 	name, rest, more := strings.Cut(path, ".")
 	value := o[name]
@@ -36,7 +36,7 @@ func (o obj) get(path string) json.RawMessage {
 	return value
 }
 
-// has reports whether one of the members exists, null or not.
+// has reports whether one of the members exists. It may be null.
 func (o obj) has(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return o[name] != nil })
 }
@@ -56,7 +56,7 @@ func listOf(value json.RawMessage) (list []json.RawMessage) {
 	return list
 }
 
-// first returns the first of the members that exists.
+// first returns the first of the members that exists and is not null.
 func (o obj) first(paths ...string) json.RawMessage {
 	for _, path := range paths {
 		if value := o.get(path); value != nil {
@@ -66,7 +66,7 @@ func (o obj) first(paths ...string) json.RawMessage {
 	return nil
 }
 
-// quoted returns the first of the members that is a non-empty string, as JSON.
+// quoted returns, as JSON, the first of the members that is a non-empty string.
 func (o obj) quoted(paths ...string) json.RawMessage {
 	for _, path := range paths {
 		if o.text(path) != "" {
@@ -96,7 +96,7 @@ func rfcTime(text string) time.Time {
 	return t
 }
 
-// unixTime returns the time of a Unix timestamp with the given number of units per second.
+// unixTime returns the time of a Unix timestamp in units of 1/second of a second.
 func unixTime(n json.RawMessage, second float64) time.Time {
 	f, err := strconv.ParseFloat(string(n), 64)
 	if err != nil || f == 0 {
@@ -106,7 +106,7 @@ func unixTime(n json.RawMessage, second float64) time.Time {
 	return t
 }
 
-// block is an element of a message's content, in any program's spelling.
+// block is an element of a message's content, as written by any of the programs.
 type block struct {
 	obj
 	whole json.RawMessage
@@ -142,7 +142,7 @@ func (b block) media() (part, bool) {
 		url = cmp.Or(url, b.text(path))
 	}
 	mime := ""
-	if b.text("type") == "file" { // opencode's
+	if b.text("type") == "file" { // a file of opencode
 		url, mime = cmp.Or(url, b.text("url")), b.text("mime")
 	}
 	kind, data, inline := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
@@ -186,8 +186,8 @@ func (e *entry) say(t *tree, content json.RawMessage) {
 	}
 }
 
-// call adds a call. Arguments other than an object, or an object's JSON in a string, become the member under of an
-// object.
+// call adds a call. args may be an object, or a string with the JSON of an object. Any other args become the member
+// of an object with the name in under.
 func (e *entry) call(t *tree, id, name string, args json.RawMessage, under string) {
 	if said := json.RawMessage(textOf(args)); isObject(said) && json.Valid(said) {
 		args = said
@@ -199,8 +199,9 @@ func (e *entry) call(t *tree, id, name string, args json.RawMessage, under strin
 	e.calls, e.parts = append(e.calls, id), append(e.parts, part{Call: &call{id, name, args}})
 }
 
-// answer adds the result of a call: its texts under "result" or, if it failed, "error", and its images as parts.
-// Other blocks are added to the texts as JSON. If name is empty, the call's name is used.
+// answer adds the result of a call. Its texts are in the member "result" or, if the call failed, in "error". Its
+// images become parts. Other blocks are added to the texts as JSON. If name is empty, answer uses the name of the
+// call.
 func (e *entry) answer(t *tree, id, name string, content json.RawMessage, failed bool) {
 	r := &response{ID: id, Name: cmp.Or(name, t.names[id]), Response: map[string]any{}}
 	var texts []json.RawMessage
@@ -231,7 +232,7 @@ func (e *entry) answer(t *tree, id, name string, content json.RawMessage, failed
 	e.answered, e.parts = append(e.answered, id), append(e.parts, part{Response: r})
 }
 
-// message reads a message in the form that several APIs share, with a role and a content, into the entry.
+// message reads a message with a role and a content into the entry. Several APIs share this form.
 func (e *entry) message(t *tree, o obj) {
 	e.role = "user"
 	switch role := o.text("role"); role {
@@ -257,8 +258,8 @@ func (e *entry) answers() bool {
 	return slices.ContainsFunc(e.parts, func(p part) bool { return p.Response != nil })
 }
 
-// splitResults splits a model's entry that includes results of its calls into several, since the results are not the
-// model's.
+// splitResults splits an entry of a model that includes results of calls into several entries, because results are
+// not from the model.
 func (e entry) splitResults(t *tree) (all []entry) {
 	if e.role != "model" || !e.answers() {
 		return []entry{e}
@@ -321,7 +322,8 @@ func quote(s string) json.RawMessage {
 	return text
 }
 
-// usageNames maps ADK's token counts to the programs' names. The counts of one program are summed.
+// usageNames maps ADK's names of token counts to the names that the programs use. The counts found under the names of
+// one entry are summed.
 var usageNames = map[string][]string{
 	"promptTokenCount": {
 		"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "prompt_tokens",
@@ -337,7 +339,7 @@ var usageNames = map[string][]string{
 	"totalTokenCount":         {"total_tokens", "totalTokens", "total"},
 }
 
-// usageOf returns usage metadata. It ignores numbers other than integers from 0 to the largest int32.
+// usageOf returns usage metadata. It ignores counts that are not integers from 0 to the maximum int32.
 func usageOf(counts obj) map[string]int64 {
 	out := map[string]int64{}
 	for name, paths := range usageNames {

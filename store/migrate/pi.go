@@ -21,7 +21,7 @@ var pi = Format{
 	reader: func() reader { return reader{read: readPi} },
 }
 
-// readPi reads a line of pi's files. Before version 2 entries have no ids, and form a sequence.
+// readPi reads a line of a pi file. Before version 2, entries have no ids and form a sequence.
 func readPi(o obj, t *tree) []entry {
 	e := entry{id: o.text("id"), time: o.time("timestamp")}
 	if o.text("type") == "session" {
@@ -32,7 +32,7 @@ func readPi(o obj, t *tree) []entry {
 	parent := o.get("parentId")
 	if e.id != "" && !isString(parent) {
 		e.parent = nil
-	} else if n := t.nodes[textOf(parent)]; e.id != "" && n != nil { // else it is of version 1, or its parent is missing
+	} else if n := t.nodes[textOf(parent)]; e.id != "" && n != nil { // otherwise the entry is of version 1, or its parent is missing
 		e.parent = n
 	}
 	switch o.text("type") {
@@ -42,7 +42,7 @@ func readPi(o obj, t *tree) []entry {
 		e.programText(t, o.get("content"))
 	case "branch_summary":
 		e.programText(t, o.get("summary"))
-	case "compaction": // covers what is before the first kept entry
+	case "compaction": // covers the messages before the first kept entry
 		e.programText(t, o.get("summary"))
 		e.compaction = true
 		first := t.nodes[o.text("firstKeptEntryId")]
@@ -79,7 +79,7 @@ func (e *entry) piMessage(t *tree, o obj) {
 	}
 }
 
-// ranInPi describes a command that the user ran, in the words that pi tells its model.
+// ranInPi describes a command that the user ran, in the words that pi uses for the model.
 func ranInPi(o obj) string {
 	var b strings.Builder
 	b.WriteString("Ran `" + o.text("command") + "`\n")

@@ -16,7 +16,7 @@ const python = `{"id":"1","appName":"shop","userId":"ada","state":{"n":1.0,"big"
 "events":[{"id":"e1","invocationId":"i","author":"user","timestamp":1748772000.25,"content":{"role":"user","parts":[{"text":"hi"},{"inlineData":{"data":"_-8=","mimeType":"x"}}]},
 "actions":{"stateDelta":{"set":2,"state_delta":1},"artifactDelta":{},"requestedAuthConfigs":{}},"unknown":[1e2]}],"lastUpdateTime":1748772001.5}`
 
-// Sessions may come alone, in an array, or in sequence.
+// The input may be one session, an array, or a sequence of sessions.
 func TestREST(t *testing.T) {
 	two := strings.Replace(python, `"id":"1"`, `"id":"2"`, 1)
 	for name, text := range map[string]string{
@@ -41,8 +41,7 @@ func TestREST(t *testing.T) {
 	}
 }
 
-// Invalid input is refused with its name; sessions before it are migrated, and nothing of the
-// invalid one.
+// Invalid input is refused with its name. Sessions before it are migrated, and no part of the invalid session.
 func TestRESTGarbage(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                           "f: invalid: the input is empty",
@@ -108,8 +107,8 @@ func TestRESTGarbage(t *testing.T) {
 	}
 }
 
-// If sessions differ in a shared value, the last one is used, and the difference is reported. A
-// session without events may be in a list.
+// If sessions have different values of a shared key, the last value is used and the difference is reported. A list
+// may include sessions without events.
 func TestRESTDifferences(t *testing.T) {
 	session := func(id, user, state, events string) string {
 		return fmt.Sprintf(`{"id":%q,"appName":"shop","userId":%q,"state":%s,"events":%s,"lastUpdateTime":1748772001,"displayName":"x"}`, id, user, state, events)

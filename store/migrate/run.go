@@ -15,99 +15,103 @@ type Options struct {
 	// DryRun computes the results without writing.
 	DryRun bool
 
-	// KeepCompactions keeps records of compaction as events. By default each record that can be adopted becomes a
-	// summary in place of the events that it covers: see [adkrecord.Adopt].
+	// KeepCompactions keeps compaction records as events. By default, a compaction record is adopted if possible: a
+	// summary replaces the events that the record covers. See [adkrecord.Adopt].
 	KeepCompactions bool
 
-	// ReplayedState keeps the state that replaying the session's events gives. By default, if the source's state
-	// differs, an event that sets the source's values is added.
+	// ReplayedState keeps the state that results from replaying the session's events. By default, if the source's
+	// state differs, an event is added that sets the source's values.
 	ReplayedState bool
 
-	// OverwriteShared overwrites values of shared scopes in the target that differ from the source's. By default they
-	// stay.
+	// OverwriteShared overwrites values of shared scopes in the target that differ from the source's values. By
+	// default, the target's values are kept.
 	OverwriteShared bool
 
-	// Session, if not nil, is called with the result of each session, in order; an error from it ends the migration.
-	// Progress, if not nil, is called with the number of sessions done and their total, 0 if unknown. Both are called
-	// by the goroutine that called Run.
+	// Session, if not nil, is called with the result of each session, in order. If it returns an error, the migration
+	// ends. Progress, if not nil, is called with the number of sessions done and the total number, or 0 if the total
+	// is unknown. Both functions are called by the goroutine that called Run.
 	Session  func(Result) error
 	Progress func(done, total int)
 }
 
-// Status is the outcome for a session.
+// Status is the outcome of the migration of a session.
 type Status string
 
-// The outcomes.
+// Outcomes.
 const (
-	Created   Status = "created"   // it was not in the target before
-	Extended  Status = "extended"  // the source's new events were added
-	Unchanged Status = "unchanged" // the target already has all of the source
-	Ahead     Status = "ahead"     // the target has more than the source
-	Conflict  Status = "conflict"  // target and source differ; the target is unchanged
-	Failed    Status = "failed"    // it could not be migrated
-	Gone      Status = "gone"      // it was deleted from the source during the migration
+	Created   Status = "created"   // the session was not in the target before
+	Extended  Status = "extended"  // new events of the source were added
+	Unchanged Status = "unchanged" // the target already has everything that the source has
+	Ahead     Status = "ahead"     // the target has more records than the source
+	Conflict  Status = "conflict"  // the target and the source differ; the target was not changed
+	Failed    Status = "failed"    // the session could not be migrated
+	Gone      Status = "gone"      // the session was deleted from the source during the migration
 )
 
-// Result is the outcome for one session, or what it would be without DryRun.
+// Result is the outcome for one session. With DryRun, it is the outcome that a migration would have.
 type Result struct {
 	Key     store.Key `json:"key"`
 	Status  Status    `json:"status"`
-	Added   int       `json:"added"`   // new records
-	Present int       `json:"present"` // records that were there before
-	Seq     uint64    `json:"seq"`     // of the last record
+	Added   int       `json:"added"`   // number of new records
+	Present int       `json:"present"` // number of records that were in the target before
+	Seq     uint64    `json:"seq"`     // seq of the last record
 
-	Adopted     []string                    `json:"adopted"` // ids of compaction records that summaries replaced
+	Adopted     []string                    `json:"adopted"` // ids of compaction records that were replaced by summaries
 	Left        []adkrecord.UnadoptedRecord `json:"left"`    // compaction records kept as events
 	Differences []Difference                `json:"differences"`
 
-	// Err is the reason for [Conflict] or [Failed]. With another status it is nil or an *[UntranslatedError].
+	// Err is the reason for [Conflict] or [Failed]. With any other status, it is nil or an *[UntranslatedError].
 	Err error `json:"err,omitzero"`
 }
 
 // Report is the result of a migration.
 type Report struct {
 	Sessions    map[Status]int `json:"sessions"`
-	Added       int            `json:"added"`       // records
-	Adopted     int            `json:"adopted"`     // compaction records
-	Left        int            `json:"left"`        // compaction records kept as events
-	Differences int            `json:"differences"` // of sessions
-	Failures    int            `json:"failures"`    // sessions with an error, and inputs that were named and could not be read
+	Added       int            `json:"added"`       // number of records added
+	Adopted     int            `json:"adopted"`     // number of compaction records replaced by summaries
+	Left        int            `json:"left"`        // number of compaction records kept as events
+	Differences int            `json:"differences"` // number of differences in sessions
+	Failures    int            `json:"failures"`    // sessions with an error, and named inputs that could not be read
 
-	// SharedAdded counts the values of shared scopes that were added. SharedDifferent are the names of those that had
-	// another value in the target; they were kept, or overwritten with OverwriteShared. SharedErr says which could
-	// not be read or written.
+	// SharedAdded is the number of values of shared scopes that were added. SharedDifferent are the names of values
+	// that differed in the target. They were overwritten if OverwriteShared is set, and kept otherwise. SharedErr is
+	// the error for shared values that could not be read or written.
 	SharedAdded     int      `json:"sharedAdded"`
 	SharedDifferent []string `json:"sharedDifferent"`
 	SharedErr       error    `json:"sharedErr,omitzero"`
 
-	// Source are differences of the source as a whole.
+	// Source are differences that concern the source as a whole.
 	Source []Difference `json:"source"`
 
-	// Unread are the files that were not read, by the reason.
+	// Unread are the files that were not read, by reason.
 	Unread map[string][]string `json:"unread"`
 }
 
 // Run migrates all sessions of a source, and the state that they share, to a store.
 //
 // A session is written in one commit, with its creation time, all its events in order, and the source's state. A
-// source has the current state and what each event sets, but no initial state. So a key that no event sets is taken
-// as initial state, and a key that an event sets is taken as initially unset. If replaying the events gives another
-// state than the source's, an event is added that sets the source's values; it is marked by customMetadata
-// {"patchlog":{"migration":"state"}}. Missing ids and times are derived from the session and its last update, the
-// same in each run.
+// source has the current state and the changes by each event, but no initial state. So a key that no event sets is
+// assumed to be in the initial state, and a key that an event sets is assumed to be unset initially. If replaying the
+// events gives another state than the source's, Run adds an event that sets the source's values. That event has the
+// custom metadata {"patchlog":{"migration":"state"}}.
 //
-// If the session exists in the target, one log must be a prefix of the other, up to the order of events with equal
-// times; the source's new events are added. Otherwise its status is [Conflict].
+// A missing id is derived from the session and the event, so each run derives the same id. A missing time is set to
+// the time of the session's last update.
 //
-// After all sessions, missing values of shared scopes are written. Existing ones stay, unless OverwriteShared is set.
-// Events write no shared scopes.
+// If the target already has the session, one of the two logs must be a prefix of the other, except for the order of
+// events with equal times. Run then adds the new events of the source. Otherwise the status is [Conflict].
 //
-// For a session that a service of package adk wraps, the patches in its events become patches of the log, at the same
-// positions, and the state is the log's. Patches that cannot be applied are left out, and [Result.Err] lists them.
+// After all sessions, Run adds missing values of shared scopes. Existing values are kept, unless OverwriteShared is
+// set. The events of a session do not change shared scopes.
 //
-// If a session fails, the failure is reported and the next one is migrated. Run returns an error only if the failure would
-// also affect the next session: one of the source as a whole, of the store, or of the context. Sessions migrated
-// before it stay, and Run may be called again. One session at a time is held in memory, its events several times.
+// Package adk can wrap another service. If it wrote a session to that service, events of the session carry patches.
+// Run logs these patches at the same positions and takes the state from the resulting log. Patches that cannot be
+// applied are omitted and listed in [Result.Err].
+//
+// If a session fails, Run reports the failure and continues with the next session. Run returns an error only if it
+// would also affect the next session: an error of the source as a whole, of the store, or of the context. Sessions
+// that were migrated before are kept, and Run may be called again. One session at a time is in memory, with several
+// copies of its events.
 func Run(ctx context.Context, target *store.Store, source Source, opts Options) (Report, error) {
 	m := &migration{target: target, opts: opts, seen: map[store.Key]bool{}, report: Report{Sessions: map[Status]int{}}}
 	if target == nil || source == nil {
@@ -138,7 +142,7 @@ func Run(ctx context.Context, target *store.Store, source Source, opts Options) 
 	return m.report, nil
 }
 
-// migration is the state of a run.
+// migration is the state of a Run.
 type migration struct {
 	target *store.Store
 	opts   Options
@@ -152,7 +156,7 @@ func (m *migration) progress(done, total int) {
 	}
 }
 
-// next migrates a session or handles an error that the source yields.
+// next migrates a session, or handles an error that the source has yielded.
 func (m *migration) next(ctx context.Context, s *Session, err error) error {
 	var r Result
 	var one *SessionError
@@ -183,7 +187,7 @@ func (m *migration) next(ctx context.Context, s *Session, err error) error {
 	return nil
 }
 
-// StatusOf returns the status of a session that failed with err: Conflict or Failed. It is "" for nil, for
+// StatusOf returns the status of a session that failed with err: Conflict or Failed. It returns "" for nil, for
 // [store.ErrOutcomeUnknown], and for errors that would also affect the next session, such as a full disk.
 func StatusOf(err error) Status {
 	switch {
@@ -197,7 +201,7 @@ func StatusOf(err error) Status {
 	return ""
 }
 
-// scratchOptions are the options of an in-memory store for building sessions.
+// scratchOptions are the options of an in-memory store in which sessions are built.
 func scratchOptions() store.Options {
 	return store.Options{CacheBytes: -1, MaxRecordBytes: patch.MaxRecordBytes}
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// A session is migrated with its creation time, its events unchanged, and its state, including
-// number literals.
+// A session is migrated with its creation time, its events unchanged, and its state, including number literals.
 func TestSession(t *testing.T) {
 	s := memory(t)
 	r, report := run(t, s, migrate.Options{}, one(t, `{"n":1.0,"m":1e2,"big":9007199254740993,"set":2,"none":null}`,
@@ -26,12 +25,12 @@ func TestSession(t *testing.T) {
 {"seq":1,"id":"e1","invocationId":"i","author":"user","timestamp":"2025-06-01T10:00:01Z","content":{"role":"user","parts":[{"text":"text of e1"}]},"actions":{"stateDelta":{"set":1}}}
 {"seq":2,"id":"e2","invocationId":"i","author":"user","timestamp":"2025-06-01T10:00:02Z","content":{"role":"user","parts":[{"text":"text of e2"}]},"actions":{"stateDelta":{"set":2,"app:x":9}}}
 `)
-	equal(t, "state", stateOf(t, s, key), `{"big":9007199254740993,"m":1e2,"n":1.0,"none":null,"set":2}`) // no app:x: it is not in a table
+	equal(t, "state", stateOf(t, s, key), `{"big":9007199254740993,"m":1e2,"n":1.0,"none":null,"set":2}`) // without app:x, because the source does not yield shared values
 	info := testlog.Must(s.Info(t.Context(), key))(t)
 	equal(t, "created", info.Created, day)
 }
 
-// The status of a session as source and target grow.
+// The status of a session changes as source and target grow.
 func TestStatus(t *testing.T) {
 	s := memory(t)
 	e1, e2, e3, state := said("e1", 1, ""), said("e2", 2, ""), said("e3", 3, ""), `{"k":1}`
@@ -64,12 +63,12 @@ func TestStatus(t *testing.T) {
 	own := testlog.Must(patch.NewEvent(patch.Fields{ID: "own", Author: "user"}))(t)
 	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(t.Context(), key, []*patch.Event{own}, store.AppendOptions{})))
 	step(migrate.Ahead, 0, nil, e1, e2)
-	state = `{"k":2}` // the target's own state now
+	state = `{"k":2}` // the target's state differs now
 	step(migrate.Ahead, 0, nil, e1, e2)
 	step(migrate.Conflict, 0, store.ErrConflict, e1, e2, e3)
 }
 
-// Events with equal times stay in the order in which they were first migrated.
+// Events with equal times stay in the order of the first migration.
 func TestTies(t *testing.T) {
 	s := memory(t)
 	a, b, c, d := said("a", 1, ""), said("b", 1, ""), said("c", 1, ""), said("d", 2, "")
@@ -82,8 +81,7 @@ func TestTies(t *testing.T) {
 	becomes(t, s, migrate.Conflict, migrate.Options{}, one(t, `{}`, d, a, b, c))
 }
 
-// If the events do not give the source's state, an event is added that sets it, and the session can
-// still grow.
+// If the events do not give the source's state, an event is added that sets it, and the session can still grow.
 func TestState(t *testing.T) {
 	events := []string{said("e1", 1, `{"a":1,"b":{"x":[1,2.0]},"gone":true}`), said("e2", 2, `{"a":2,"f":1.0}`)}
 	const state = `{"a":7,"b":{"x":[1,2]},"new":"n","f":1}`
@@ -103,7 +101,7 @@ state key "gone": the events set it to true, and the source's state lacks it; it
 
 	events = append(events, said("e3", 3, `{"a":8,"new":"o"}`))
 	r = becomes(t, s, migrate.Extended, migrate.Options{}, one(t, `{"a":8,"b":{"x":[1,2]},"new":"p","f":1}`, events...))
-	equal(t, "added", r.Added, 2) // e3, and the event that sets new
+	equal(t, "added", r.Added, 2) // e3, and the event that sets the key new
 	equal(t, "state", stateOf(t, s, key), `{"a":8,"b":{"x":[1,2.0]},"f":1.0,"gone":true,"new":"p"}`)
 	becomes(t, s, migrate.Extended, migrate.Options{}, one(t, `{"a":9,"b":{"x":[1,2]},"new":"p","f":1}`, events...))
 	equal(t, "state", stateOf(t, s, key), `{"a":9,"b":{"x":[1,2.0]},"f":1.0,"gone":true,"new":"p"}`)
@@ -120,7 +118,7 @@ state key "gone": the events set it to true, and the source's state lacks it; it
 	equal(t, "differences of keys with a prefix", strings.Count(inWords(r.Differences), "it is left out"), 2)
 }
 
-// A source that yields a session more than once, such as concatenated exports, is migrated once.
+// A session that a source yields more than once, such as in concatenated exports, is migrated once.
 func TestRepeated(t *testing.T) {
 	s := memory(t)
 	e1, e2 := said("e1", 1, `{"a":1}`), said("e2", 2, `{"a":2}`)
@@ -135,8 +133,8 @@ func TestRepeated(t *testing.T) {
 	equal(t, "differences", inWords(r.Differences), "the source has the session again, with another state; the first one is used")
 }
 
-// Events without ids get the same ids in each run; repeated ids are reported; partial events are
-// not logged. Nothing else is lost, and running again adds nothing.
+// Events without ids get the same ids in each run. Repeated ids are reported. Partial events are not logged. Nothing
+// else is lost, and a repeated run adds nothing.
 func TestIDs(t *testing.T) {
 	events := []string{
 		`{"author":"user","content":{"parts":[{"text":"<&>"}]}}`, `{"author":"user","content":{"parts":[{"text":"<&>"}]}}`,
@@ -150,7 +148,7 @@ func TestIDs(t *testing.T) {
 			events = append(events, `{"author":"user","content":{"parts":[{"text":"more"}]}}`)
 		}
 		next := one(t, `{"n":1.0}`, events...)
-		next.Updated = next.Updated.AddDate(0, 0, i) // the time of events without one
+		next.Updated = next.Updated.AddDate(0, 0, i) // the time for events without a time
 		r := becomes(t, s, status, migrate.Options{}, next)
 		equal(t, "partial", strings.Contains(inWords(r.Differences), `event "p": it is a piece of a stream`), true)
 		equal(t, "temp", strings.Contains(inWords(r.Differences), `event "t": state key "temp:x"`), true)
@@ -171,7 +169,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// Values of shared scopes are written last. Values that differ are kept, or overwritten on request.
+// Values of shared scopes are written last. Values that differ are kept, or overwritten with OverwriteShared.
 func TestShared(t *testing.T) {
 	s := memory(t)
 	other := store.Key{App: "shop", User: "bob", Session: "1"}
@@ -208,8 +206,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// A session that cannot be migrated does not stop the migration; an error that affects the next
-// session does.
+// A session that cannot be migrated does not end the migration. An error that affects the next session does.
 func TestErrors(t *testing.T) {
 	s := memory(t)
 	bad, nilEvent, fine := one(t, `{}`), one(t, `{}`), one(t, `{}`)

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// session migrates one session. The result is valid also with an error.
+// session migrates one session. The result is valid even if there is an error.
 func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	r := Result{Key: s.Key, Differences: slices.Clone(s.Differences)}
 	if err := s.Key.Validate(); err != nil {
@@ -65,7 +65,7 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	defer b.scratch.Close() // in memory
+	defer b.scratch.Close() // in memory, so Close cannot fail
 	b.untranslated = lostPatches(s, open, missing)
 	err = b.add(ctx, missing)
 	if err == nil {
@@ -91,7 +91,8 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	return r, nil
 }
 
-// hasSourceState reports whether a session that has all events of the source needs no event to set its state.
+// hasSourceState reports whether a session needs no event to set its state. The session must have all events of the
+// source.
 func (m *migration) hasSourceState(ctx context.Context, s *Session, r *Result) (bool, error) {
 	there, err := m.target.Get(ctx, s.Key)
 	if err != nil {
@@ -124,7 +125,8 @@ func logOf(ctx context.Context, s *store.Store, key store.Key) (records []patch.
 	return records, nil
 }
 
-// sortLike sorts events with equal times, whose order a source may not know, into the order of an existing log.
+// sortLike sorts events with equal times into the order of an existing log, because a source may not know their
+// order.
 func sortLike(have []patch.Record, events []*patch.Event) {
 	if len(have) == 0 {
 		return
@@ -149,12 +151,12 @@ func sortLike(have []patch.Record, events []*patch.Event) {
 	}
 }
 
-// compare returns the events of a source that a log lacks. ahead says that the log has them all, and more. It
-// fails with [store.ErrConflict] if neither is a prefix of the other.
+// compare returns the events of a source that a log does not have. ahead reports whether the log has all of them and
+// more records. If neither is a prefix of the other, compare fails with [store.ErrConflict].
 func compare(have []patch.Record, events []*patch.Event) (missing []*patch.Event, ahead bool, err error) {
 	i := 0
 	for _, r := range have {
-		for r.Event != nil && i < len(events) && isCarrier(events[i]) { // a carrier that was not translated
+		for r.Event != nil && i < len(events) && isCarrier(events[i]) { // the patches carried by this event were not translated
 			i++
 		}
 		switch {
@@ -178,17 +180,17 @@ type builder struct {
 	session    *Session
 	opts       Options
 	scratch    *store.Store
-	invocation string    // of the last event
-	filled     time.Time // the time for events that have none
-	now        time.Time // the time for the next record, if it has none
+	invocation string    // invocation id of the last event
+	filled     time.Time // time for events that have none
+	now        time.Time // time for the next record, if it has none
 	adopted    []string
 	left       []adkrecord.UnadoptedRecord
 
-	rewound      int // records that rewinds have read
+	rewound      int // number of records that rewinds have read
 	untranslated []Difference
 }
 
-// build starts a builder with a copy of the target's session, or with a new session.
+// build returns a builder with a copy of the target's session, or with a new session.
 func (m *migration) build(ctx context.Context, s *Session, events []*patch.Event, there bool) (*builder, error) {
 	created, filled := timesOf(s, events)
 	b := &builder{session: s, opts: m.opts, filled: filled, now: filled}
@@ -211,13 +213,13 @@ func (m *migration) build(ctx context.Context, s *Session, events []*patch.Event
 		_, err = b.scratch.Create(ctx, s.Key, initial, store.CreateOptions{Created: created})
 	}
 	if err != nil {
-		b.scratch.Close() // in memory
+		b.scratch.Close() // in memory, so Close cannot fail
 		return nil, err
 	}
 	return b, nil
 }
 
-// timesOf returns the session's creation time, as far as known, and the time for events that have none.
+// timesOf returns the creation time of the session, as far as it is known, and the time for events that have none.
 func timesOf(s *Session, events []*patch.Event) (created, filled time.Time) {
 	var first, last time.Time
 	for _, e := range events {
@@ -229,8 +231,8 @@ func timesOf(s *Session, events []*patch.Event) (created, filled time.Time) {
 	return cmp.Or(s.Created, first, filled), filled
 }
 
-// add appends events, and adopts each compaction record directly after appending it, so that a growing session
-// gets the same log as one that is migrated once.
+// add appends events. It adopts each compaction record directly after appending it. So a session that grows between
+// migrations gets the same log as a session that is migrated once.
 func (b *builder) add(ctx context.Context, events []*patch.Event) error {
 	for len(events) > 0 {
 		if patches, ok := carried(events[0]); ok {
@@ -283,7 +285,7 @@ func (b *builder) rewind(ctx context.Context, v fold.View) error {
 
 func isCompaction(e *patch.Event) bool { return adkrecord.IsCompactionEvent(e) || e.IsSummary() }
 
-// adopt replaces a compaction record, which is the last event, by a summary, if possible.
+// adopt replaces a compaction record by a summary, if possible. The record is the last event.
 func (b *builder) adopt(ctx context.Context, after store.Committed) error {
 	v, last := after.View, after.Records[len(after.Records)-1].Event
 	plan := adkrecord.Adopt(v, adkrecord.Options{Records: []string{last.ID()}, NewID: idsAfter(b.session.Key, v.Seq())})

@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// shared adds the missing values of shared scopes to the target.
+// shared adds missing values of shared scopes to the target.
 func (m *migration) shared(ctx context.Context, source Source) error {
 	if d, ok := source.(*database); ok {
 		return m.copyShared(ctx, d)
@@ -17,7 +17,7 @@ func (m *migration) shared(ctx context.Context, source Source) error {
 	if err != nil {
 		return err
 	}
-	defer scratch.Close() // in memory
+	defer scratch.Close() // in memory, so Close cannot fail
 	var problems []error
 	for s, err := range source.Shared(ctx) {
 		var one *SharedError
@@ -38,7 +38,7 @@ func (m *migration) shared(ctx context.Context, source Source) error {
 	return err
 }
 
-// share writes the values of a scope into a store, by creating a session with them.
+// share writes the values of a scope to a store by creating a session with these values.
 func share(ctx context.Context, scratch *store.Store, s Shared) error {
 	key := store.Key{App: s.App, User: s.User, Session: "user"}
 	if s.User == "" {
@@ -60,7 +60,7 @@ func (m *migration) copyShared(ctx context.Context, d *database) error {
 	copied, err := m.target.CopyFrom(ctx, store.Key{}, d.store, store.CopyOptions{DryRun: m.opts.DryRun, OverwriteShared: m.opts.OverwriteShared})
 	m.report.SharedAdded, m.report.SharedDifferent = copied.Shared, copied.Different
 	if m.opts.DryRun {
-		m.report.SharedDifferent = nil // sessions that a dry run did not copy would have written theirs
+		m.report.SharedDifferent = nil // a real run would first copy sessions that write some of these values
 	}
 	taken := 0
 	for _, status := range []Status{Created, Extended, Unchanged, Ahead} {

@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Source provides sessions to migrate. A migration never writes to it. Its methods are called sequentially,
-// [Source.Shared] and [Source.Differences] after all sessions have been read.
+// Source provides sessions to migrate. A migration never writes to a Source. It calls the methods one at a time, and
+// calls [Source.Shared] and [Source.Differences] after it has read all sessions.
 type Source interface {
 	// String describes the source.
 	String() string
@@ -20,15 +20,15 @@ type Source interface {
 	// Count returns the number of sessions, or 0 if it is unknown.
 	Count(ctx context.Context) (int, error)
 
-	// Sessions yields the sessions, each as it is when it is yielded, with one at a time in memory. After a
-	// *[SessionError], which is about one session, iteration continues. Any other error is the last one yielded.
+	// Sessions yields the sessions one at a time, each in its state when it is yielded. A *[SessionError] concerns
+	// one session, and the iteration continues after it. After any other error the iteration ends.
 	Sessions(ctx context.Context) iter.Seq2[*Session, error]
 
-	// Shared yields the state shared by the sessions of an app, or of a user of an app. A *[SharedError] is about
-	// one scope only.
+	// Shared yields the state that the sessions of an app, or of a user of an app, share. A *[SharedError] concerns
+	// only one scope.
 	Shared(ctx context.Context) iter.Seq2[Shared, error]
 
-	// Differences returns data in the source that is in no session or shared scope, or that contradicts them.
+	// Differences returns data of the source that belongs to no session or shared scope, or that contradicts them.
 	Differences(ctx context.Context) ([]Difference, error)
 }
 
@@ -36,46 +36,47 @@ type Source interface {
 type Session struct {
 	Key store.Key
 
-	// Created and Updated are zero if unknown.
+	// Created and Updated are zero if they are unknown.
 	Created, Updated time.Time
 
 	// State is the session's own current state, without app: and user: keys.
 	State map[string]patch.Value
 
-	// Events are all events in order. They may lack ids and times.
+	// Events are all events in order. Ids and times may be missing.
 	Events []*patch.Event
 
-	// Records, if not nil, is the session's log without seqs, as read from a session file, in place of State and
-	// Events. If the target has the session, its log must begin with these records as far as it has them.
+	// Records, if not nil, is the session's log as read from a session file, without seqs. It replaces State and
+	// Events. If the target already has the session, the target's log must begin with the same records, up to the end
+	// of the shorter log.
 	Records []patch.Record
 
-	// Differences are the source's own notes on differences in the session.
+	// Differences are differences that the source has found in the session.
 	Differences []Difference
 
-	file  string      // name of its file
-	log   *store.Text // the log from a file of the text form, in place of Records
+	file  string      // name of the session's file
+	log   *store.Text // log from a file in patchlog's text form; replaces Records
 	adopt bool        // adopt the compaction records in log
 
-	fileKey         store.Key // alternative key if another file has the session's id; zero if none
-	nothingInCommon bool      // set if the target's session differs from the first record on
+	fileKey         store.Key // key to use if another file has the same session id; zero if none
+	nothingInCommon bool      // set if the target's session already differs in the first record
 
-	namedAfter bool         // the file has no session id: the session is named after the file
-	firstID    string       // id of log's first record, if the session is named after the file
-	store      *store.Store // the patchlog database that has the session, in place of Records
-	listed     bool         // the database's listing contains the session
+	namedAfter bool         // the file has no session id, so the session is named after the file
+	firstID    string       // if namedAfter is set: id of the first record in log
+	store      *store.Store // the patchlog database that has the session; replaces Records
+	listed     bool         // the database's listing has the session
 }
 
 // Shared is the state that the sessions of an app, or of a user of an app, share.
 type Shared struct {
 	App    string
-	User   string                 // empty for the app's state
-	Values map[string]patch.Value // keys include their prefix, app: or user:
+	User   string                 // empty for the state of the app
+	Values map[string]patch.Value // keys have their prefix, app: or user:
 }
 
 // Difference is something that is not migrated unchanged, or that is ambiguous in the source.
 type Difference struct {
-	Event string `json:"event,omitempty"` // id of the event concerned
-	Key   string `json:"key,omitempty"`   // state key concerned
+	Event string `json:"event,omitempty"` // id of the event, if the difference concerns one
+	Key   string `json:"key,omitempty"`   // state key, if the difference concerns one
 	What  string `json:"what"`
 }
 
@@ -91,7 +92,7 @@ func (d Difference) String() string {
 	return strings.Join(about, "") + d.What
 }
 
-// SessionError says that one session of a source cannot be read.
+// SessionError is the error of a session that cannot be read from the source.
 type SessionError struct {
 	Key store.Key // may be empty or invalid
 	Err error
@@ -104,12 +105,12 @@ func (e *SessionError) Error() string {
 	return fmt.Sprintf("session %s: %v", e.Key, e.Err)
 }
 
-// Unwrap returns the reason.
+// Unwrap returns e.Err.
 func (e *SessionError) Unwrap() error { return e.Err }
 
-// SharedError says that one shared scope of a source cannot be read.
+// SharedError is the error of a shared scope that cannot be read from the source.
 type SharedError struct {
-	App, User string // User is empty for the app's scope
+	App, User string // User is empty for the scope of the app
 	Err       error
 }
 
@@ -120,5 +121,5 @@ func (e *SharedError) Error() string {
 	return fmt.Sprintf("shared state of user %q of app %q: %v", e.User, e.App, e.Err)
 }
 
-// Unwrap returns the reason.
+// Unwrap returns e.Err.
 func (e *SharedError) Unwrap() error { return e.Err }

@@ -18,13 +18,13 @@ import (
 // Keys and values in customMetadata.patchlog of records that a migration adds.
 const (
 	metadataKey  = patch.OwnMetadata
-	markState    = "state"  // value of "migration": an event that sets the source's state
-	markRewind   = "rewind" // value of "migration": a patch that applies a rewind of the source
+	markState    = "state"  // value of "migration" in an event that sets the source's state
+	markRewind   = "rewind" // value of "migration" in a patch that applies a rewind of the source
 	migrationKey = "migration"
-	adoptedKey   = "adopted" // key of patches that adopt a compaction record
+	adoptedKey   = "adopted" // key in patches that adopt a compaction record
 )
 
-// isMigrationRecord reports whether a migration added a record to the source's events.
+// isMigrationRecord reports whether a migration added the record to the source's events.
 func isMigrationRecord(r patch.Record) bool {
 	if r.Patch != nil {
 		said, _ := r.Patch.CustomMetadata()[metadataKey].(map[string]any)
@@ -52,8 +52,8 @@ func initialState(state map[string]patch.Value, events []*patch.Event) map[strin
 	return initial
 }
 
-// compareState returns the differences between the view's state and the source's, and the delta that
-// makes them equal.
+// compareState returns the differences between the view's state and the source's state. delta has the changes that
+// make the view's state equal to the source's.
 func compareState(v fold.View, state map[string]patch.Value, rewinds []*patch.Event, replayed bool) (differences []Difference, delta map[string]patch.Value) {
 	differs := func(key, format string, args ...any) {
 		differences = append(differences, Difference{Key: key, What: fmt.Sprintf(format, args...)})
@@ -93,7 +93,7 @@ func compareState(v fold.View, state map[string]patch.Value, rewinds []*patch.Ev
 	return differences, delta
 }
 
-// settleState adds an event that sets the source's state, if the state differs.
+// settleState adds an event that sets the source's state, if the builder's state differs.
 func (b *builder) settleState(ctx context.Context, events int) ([]Difference, error) {
 	s, err := b.scratch.Get(ctx, b.session.Key)
 	if err != nil {
@@ -114,8 +114,8 @@ func (b *builder) settleState(ctx context.Context, events int) ([]Difference, er
 	return differences, err
 }
 
-// stateEvent returns an event that sets state, after the given number of events. It belongs to the
-// last one's invocation, since it is not a turn of its own.
+// stateEvent returns an event that sets state. events is the number of events before it. The event belongs to the
+// invocation of the last event, because it is not a separate turn.
 func (b *builder) stateEvent(events int, delta map[string]patch.Value) (*patch.Event, error) {
 	set, err := patch.NewValue(delta)
 	if err != nil {
@@ -133,8 +133,9 @@ func (b *builder) stateEvent(events int, delta map[string]patch.Value) (*patch.E
 	return adkjson.ParseEvent(text)
 }
 
-// equalAsFloats reports whether two values are equal, or become equal when ADK's services read the numbers of
-// a state as float64 and write them again. The event's value is then the exact one.
+// equalAsFloats reports whether two values are equal. They also count as equal if they differ only because an ADK
+// service has read numbers of the state as float64 and written them again. The value in the event is then the exact
+// one.
 func equalAsFloats(a, b patch.Value) bool {
 	if a.Equal(b) {
 		return true

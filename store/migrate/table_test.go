@@ -14,7 +14,7 @@ import (
 
 var updateTable = flag.Bool("update-table", false, "write the table of formats to docs/OPERATIONS.md")
 
-// The table of formats in the documentation is generated from the code.
+// The table of formats in OPERATIONS.md is generated from Formats.
 func TestTable(t *testing.T) {
 	const file, head = "../../docs/OPERATIONS.md", "| format | versions tried | kept | not kept |\n|---|---|---|---|\n"
 	table := head

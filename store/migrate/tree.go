@@ -13,20 +13,20 @@ import (
 // node is an entry in the conversation's tree. Its parent is an earlier entry of the file.
 type node struct {
 	id      string // id of the entry
-	eventID string // id of the entry's event; of a summary, that of the active one
+	eventID string // id of the entry's event; for a summary, the id of the active summary event
 	parent  *node
 	depth   int
-	line    int // number of its line, ascending
+	line    int // number of the entry, ascending in file order
 	content bool
 	prompt  bool
 	summary bool
 	piece   string
-	callers []*node // nodes of the calls that it answers
+	callers []*node // nodes of the calls whose results the node has
 
-	hidden  int   // number of the change that hides it, from 1; 0 if it is not hidden or has no content
-	change  int   // of a summary: number of its change; 0 if that was reverted
-	keptBy  *node // the summary that kept it
-	last    *node // the newest summary on its path, including itself
+	hidden  int   // number of the change that hides the node, from 1; 0 if it is not hidden or has no content
+	change  int   // for a summary: number of its change, or 0 if the change was reverted
+	keptBy  *node // the summary that kept the node
+	last    *node // the newest summary on the node's path, which includes the node
 	inserts *summary
 }
 
@@ -38,36 +38,37 @@ type summary struct {
 }
 
 // change is a set of patches that hid events together: the cuts of a move, or a summary. Changes are reverted newest
-// first, which no patch can block.
+// first, so that no patch blocks a revert.
 type change struct {
 	patches []string
 	hides   []*node
 	summary *node // nil for a move
 }
 
-// tree is the conversation after each line: the path from its root to its leaf. The visible events of the log so far
-// are those on that path.
+// tree is the conversation up to the current line. Its nodes are all entries. The visible events of the log are those
+// on the path from the root to the leaf.
 //
-// To change the leaf, changes are reverted, newest first, until none hides a node of the new path or is a summary
-// off it. Then events off the new path are cut, and the newest summary on it is inserted again if it was reverted.
+// When the leaf changes, the newest changes are reverted until no change hides a node of the new path and no summary
+// outside the new path is active. Then the events outside the new path are cut. If the newest summary on the new path
+// was reverted, it is inserted again.
 type tree struct {
 	view    fold.View
-	nodes   map[string]*node  // by entry id
-	events  map[string]*node  // by event id
-	pieces  map[string]*node  // by message id: its first piece
-	callers map[string]*node  // by call id: the newest node with the call
-	entries []*node           // in file order; nil for an entry without a place
-	session string            // the session's id, or "" if no line had one yet
-	names   map[string]string // names of functions by call id
+	nodes   map[string]*node  // by id of the entry
+	events  map[string]*node  // by id of the event
+	pieces  map[string]*node  // by id of the message: the message's first piece
+	callers map[string]*node  // by id of the call: the newest node with the call
+	entries []*node           // in file order; nil for an entry that is not part of the tree
+	session string            // id of the session, or "" if no line had one yet
+	names   map[string]string // names of functions, by id of the call
 	leaf    *node
 	changes []change
-	onPath  map[*node]bool // the nodes that the last move visited: true if on the new path, false if on the old one
+	onPath  map[*node]bool // the nodes that the last move visited: true if they are on the new path, false if on the old path
 	steps   int
-	size    int                      // of the file, in bytes
-	agent   string                   // the author of the program's own events
+	size    int                      // size of the file in bytes
+	agent   string                   // author of the program's own events
 	newID   func(what string) string // returns ids for patches
 	logged  []patch.Record           // the log so far, with seqs
-	fresh   int                      // number of records logged before the current entry
+	fresh   int                      // number of records in the log before the current entry
 }
 
 // Values of "did" in the metadata of patches.
@@ -76,8 +77,8 @@ const (
 	didCompaction = "compaction"
 )
 
-// Limits for the work of a file's moves: a constant plus a part of its size, enough for hundreds of moves between
-// long branches.
+// Limits for the work of the moves in a file: a constant, plus a share of the file's size. They allow hundreds of
+// moves between long branches.
 const (
 	stepsMore     = 1 << 17
 	bytesPerStep  = 64
@@ -95,7 +96,7 @@ func (t *tree) step(n int) error {
 	return nil
 }
 
-// find returns the node that a line refers to by an id, or nil.
+// find returns the node to which a line refers by an id, or nil.
 func (t *tree) find(id string) *node {
 	n := t.nodes[id]
 	if n != nil && n.keptBy != nil {
@@ -135,9 +136,9 @@ func (t *tree) patch(p *patch.PatchEvent, what string, at entry, group string) (
 	return id, t.log(patch.Record{Patch: p})
 }
 
-// covers returns how many visible events from the first on a summary replaces: all before the first event in kept,
-// or else all up to its line. If it is 0, why says why the summary cannot be used. If strict is set, one of kept
-// must be visible.
+// covers returns the number of visible events, from the first on, that a summary replaces. These are the events
+// before the first event in kept. Without such an event, they are all events up to line. If strict is set, at least
+// one event in kept must be visible. If count is 0, why is the reason why the summary cannot be used.
 func (t *tree) covers(kept []*node, strict bool, line int) (count int, why string, err error) {
 	for i := t.view.Len(); i > 0 && count == 0; i-- {
 		if n := t.events[t.view.At(i-1).ID()]; n != nil && n.line <= line {
@@ -156,7 +157,7 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 	if err := t.step(t.view.Len()); err != nil {
 		return 0, "", err
 	}
-	// A call stays visible if its response does.
+	// If the response to a call stays visible, the call stays visible too.
 	for _, c := range slices.Backward(t.view.Calls()) {
 		if c.Index < count && len(c.Responses) > 0 && c.Responses[len(c.Responses)-1] >= count {
 			count = c.Index
@@ -170,7 +171,8 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 	return 0, "no event that it covers is visible", nil
 }
 
-// add adds an entry, whose event is made by event, and returns its node, or nil if it has no place in the tree.
+// add adds an entry and returns its node, or nil if the entry is not part of the tree. event makes the event of the
+// entry.
 func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (*node, error) {
 	t.fresh = len(t.logged)
 	if e.atLeaf {

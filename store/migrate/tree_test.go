@@ -17,12 +17,12 @@ import (
 type drawnEntry struct {
 	parent int // index of the parent; -1 for a root
 	text   string
-	meta   bool // it has no content
+	meta   bool // the entry has no content
 
 	compaction bool
-	keep       int // index of the first kept entry, -1 if none
+	keep       int // index of the first kept entry, or -1
 
-	batch int // for parallel calls: index of their message's first piece, else -1
+	batch int // for parallel calls: index of the first piece of their message; otherwise -1
 }
 
 // way returns the indices of the entries on the path to an entry.
@@ -35,8 +35,7 @@ func way(all []drawnEntry, to int) []int {
 	return path
 }
 
-// visible returns the entries that an agent sees at an entry, computed as agents do: by following
-// parents.
+// visible returns the entries that an agent sees at an entry. It follows the parents, as agents do.
 func visible(all []drawnEntry, at int) []int {
 	path := way(all, at)
 	last := -1
@@ -58,7 +57,7 @@ func visible(all []drawnEntry, at int) []int {
 		path = path[last+1:]
 	}
 	seen = append(seen, path...)
-	for n := range all { // the other pieces of messages, and their responses
+	for n := range all { // the other pieces of messages, and the responses to them
 		if first := all[n].batch; first >= 0 && slices.Contains(seen, first) && !slices.Contains(seen, n) {
 			seen = append(seen, n)
 		}
@@ -79,7 +78,7 @@ func textsOf(all []drawnEntry, seen []int) []string {
 	return texts
 }
 
-// shown returns the texts of a log's visible events.
+// shown returns the texts of the visible events.
 func shown(v fold.View) []string {
 	texts := []string{}
 	for _, e := range v.Events() {
@@ -107,7 +106,7 @@ func line(v any) string {
 
 type fields map[string]any
 
-// drawParent draws the parent of the next entry: mostly the last one.
+// drawParent draws the parent of the next entry, usually the current leaf.
 func drawParent(t *rapid.T, n, leaf int) int {
 	if rapid.IntRange(0, 3).Draw(t, "back") > 0 {
 		return leaf
@@ -159,12 +158,13 @@ func holds(t *rapid.T, format Format, data string, want []string) {
 	sameLines(t, []byte(data), records)
 }
 
-// The same for Claude Code, whose messages come in pieces that are answered separately.
+// After each line of a Claude Code transcript, the visible events are those that Claude Code would see. Its messages
+// come in pieces that are answered separately.
 func TestClaudeCodeTrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []drawnEntry
 		data := line(fields{"type": "mode", "sessionId": "s"})
-		leaf := -1 // the current leaf
+		leaf := -1
 		add := func(e drawnEntry, l fields) int {
 			n := len(all)
 			if e.batch == -2 {
@@ -191,7 +191,7 @@ func TestClaudeCodeTrees(t *testing.T) {
 			parent := drawParent(t, len(all), len(all)-1)
 			n := len(all)
 			kind := rapid.IntRange(0, 6).Draw(t, "kind")
-			if parent < 0 && (kind%2 == 1 || kind == 2) { // no conversation begins with a response
+			if parent < 0 && (kind%2 == 1 || kind == 2) { // a conversation does not begin with a response
 				parent = len(all) - 1
 			}
 			switch kind {

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// mend returns JSON text with U+FFFD in place of bytes and escapes that are not Unicode, and whether there were any.
-// Valid text is returned as is.
+// mend replaces bytes and escapes in JSON that are not Unicode by U+FFFD, and reports whether there were any. It
+// returns valid text unchanged.
 func mend(text []byte) (mended []byte, changed bool) {
 	if !utf8.Valid(text) {
 		text, changed = bytes.ToValidUTF8(text, []byte("\ufffd")), true
 	}
-	var out []byte // the result for the text before done
+	var out []byte // the result for text[:done]
 	done := 0
 	for at := 0; ; {
 		i := bytes.IndexByte(text[min(at, len(text)):], '\\')
@@ -53,8 +53,8 @@ func escaped(text []byte) rune {
 	return rune(n)
 }
 
-// wholeIn returns the JSON object at the end of a line that starts with a truncated one, as a crash may leave them, or
-// nil.
+// wholeIn returns the JSON object at the end of a line that begins with a truncated object, or nil. A crash may leave
+// such a line.
 func wholeIn(line []byte) json.RawMessage {
 	const tries = 64
 	for at, n := 0, 0; n < tries; n++ {

@@ -7,8 +7,8 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// Words describes the result, or what it would be without a dry run: a summary line, then a line for each further
-// note.
+// Words describes the result: a summary line, followed by a line for each note. If dryRun is set, it describes what
+// would happen without a dry run.
 func (r Result) Words(dryRun bool) []string {
 	would := ""
 	if dryRun {
@@ -37,7 +37,7 @@ func (r Result) Words(dryRun bool) []string {
 	return lines
 }
 
-// Add adds another migration's report to r.
+// Add adds the report of another migration to r.
 func (r *Report) Add(o Report) {
 	if r.Sessions == nil {
 		r.Sessions = map[Status]int{}
@@ -57,7 +57,7 @@ func (r *Report) Add(o Report) {
 	}
 }
 
-// Words describes the report: problems, and lines of which the last one has the totals.
+// Words describes the report. The last line has the totals.
 func (r Report) Words(opts Options) (lines, problems []string) {
 	if r.SharedErr != nil {
 		problems = append(problems, "shared values: "+r.SharedErr.Error())
@@ -92,7 +92,7 @@ func (r Report) Words(opts Options) (lines, problems []string) {
 	return append(lines, text), problems
 }
 
-// Problems returns how many sessions and shared values could not be migrated with these options.
+// Problems returns the number of sessions and shared values that could not be migrated with these options.
 func (r Report) Problems(opts Options) int {
 	n := r.Failures
 	if r.SharedErr != nil {

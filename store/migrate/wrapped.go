@@ -13,7 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// carried returns the patches in an event of a wrapped service.
+// carried returns the patches that an event carries. Such an event was written by package adk to a service that it
+// wraps.
 func carried(e *patch.Event) (patches portable.Patches, ok bool) {
 	said, ok := e.CustomMetadata()[portable.MetadataKey].(string)
 	if !ok || e.SaysSomething() {
@@ -22,14 +23,14 @@ func carried(e *patch.Event) (patches portable.Patches, ok bool) {
 	return portable.Parse(e.ID(), said), true
 }
 
-// wrapped reports whether a service that wraps another one wrote the session. Its state is computed from its events
-// and patches, since the source's own state includes values that patches removed.
+// wrapped reports whether package adk wrote the session to a service that it wraps. The state of such a session is
+// computed from its events and patches, because the source's state includes values that patches removed.
 func (s *Session) wrapped() bool {
 	_, created := s.State[portable.StateKey]
 	return created || slices.ContainsFunc(s.Events, isCarrier)
 }
 
-// wrappedInitial returns the initial state that the wrapping service recorded.
+// wrappedInitial returns the initial state that package adk stored in the wrapped service.
 func wrappedInitial(state map[string]patch.Value) (initial map[string]any, ok bool) {
 	origin, ok := state[portable.StateKey]
 	if !ok {
@@ -49,7 +50,8 @@ func isCarrier(e *patch.Event) bool {
 	return ok
 }
 
-// splitCarried returns a log without the patches from events, and the events whose patches are not in the log.
+// splitCarried returns the log without the patches carried by events, and the events whose patches are not in the
+// log.
 func splitCarried(have []patch.Record, events []*patch.Event) (rest []patch.Record, open []*patch.Event) {
 	logged, ids := map[string]bool{}, map[string]bool{}
 	for _, r := range have {
@@ -68,7 +70,7 @@ func splitCarried(have []patch.Record, events []*patch.Event) (rest []patch.Reco
 	return slices.DeleteFunc(slices.Clone(have), func(r patch.Record) bool { return r.Patch != nil && ids[r.ID()] }), open
 }
 
-// UntranslatedError lists events of a wrapped service whose patches were left out. Events that these patches hide are
+// UntranslatedError lists events of a wrapped service whose patches were omitted. Events that these patches hide are
 // visible.
 type UntranslatedError struct {
 	Key    store.Key
@@ -85,13 +87,14 @@ func (e *UntranslatedError) Error() string {
 
 const leftOut = "its patches are left out: the events that they name are not adjacent, or they are of another version"
 
-// lostPatches returns events whose patches an earlier run left out, and events that seem to have carried patches that
-// the source omits. open are the events whose patches are not logged; those in missing will be translated now.
+// lostPatches returns the events whose patches an earlier run omitted, and the events that seem to have carried
+// patches that the source omits. open are the events whose patches are not logged. The patches of open events in
+// missing will be translated by this run.
 func lostPatches(s *Session, open, missing []*patch.Event) (lost []Difference) {
 	_, created := s.State[portable.StateKey]
 	for _, e := range open {
 		switch {
-		case isCarrier(e) && slices.Contains(missing, e): // it is translated now
+		case isCarrier(e) && slices.Contains(missing, e): // translated by this run
 		case isCarrier(e):
 			lost = append(lost, Difference{Event: e.ID(), What: leftOut})
 		case created && e.Author() == "user" && !e.SaysSomething() && e.ID() == e.InvocationID():
@@ -101,7 +104,7 @@ func lostPatches(s *Session, open, missing []*patch.Event) (lost []Difference) {
 	return lost
 }
 
-// translate logs the patches in an event at its position.
+// translate logs the patches that an event carries, at the event's position.
 func (b *builder) translate(ctx context.Context, e *patch.Event, patches portable.Patches) error {
 	v, err := b.scratch.View(ctx, b.session.Key)
 	if err != nil {
