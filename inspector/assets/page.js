@@ -1,14 +1,15 @@
 "use strict";
-// What the pages do beyond links and forms: parts of a session's page change in place, the picture is dragged, a session
-// that grows is followed, and rows are walked by keys. All of it is in addition: pages work without.
+// This script improves the pages. Links change a session's page in place. The picture can be dragged. The page follows
+// a session that grows. Keys move between rows. All pages work without the script.
 (() => {
   document.documentElement.classList.add("scripts");
   const byId = (id) => document.getElementById(id);
   const session = () => byId("session");
   const path = (name, params) => name + "?" + new URLSearchParams(params);
 
-  // morph makes one element like another, and keeps what is there: nodes, with their focus, selection and scroll places,
-  // and what a person has opened, ticked or typed. Elements with an id are told by it, the others by their place.
+  // morph changes the element old until it equals now. It keeps nodes that are in both, with their focus, selection and
+  // scroll position, and keeps what a person has opened, ticked or typed. Elements that have an id are matched by id,
+  // other nodes by position.
   const keep = { DETAILS: ["open"], INPUT: ["checked", "value"], TEXTAREA: ["value"], SELECT: ["value"] };
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && (a.id || "") === (b.id || "");
   const morph = (old, now) => {
@@ -22,7 +23,7 @@
     let at = old.firstChild;
     for (const next of [...now.childNodes]) {
       let match = next.id ? known.get(next.id) : at;
-      if (match && match.id && match.id !== next.id) { // the place of one that may come later
+      if (match && match.id && match.id !== next.id) { // match belongs to a later element; skip it
         while (match && match.id) match = match.nextSibling;
       }
       if (!match || !alike(match, next)) { old.insertBefore(next, at); continue; }
@@ -40,14 +41,14 @@
   };
   const local = new Set(["tabindex", "role", "aria-label", "aria-valuemin", "aria-valuemax", "aria-valuenow", "aria-valuetext", "hidden"]);
 
-  // Scroll places: the rows of the conversation scroll with the page, those of the panel in it.
+  // Scroll positions: the rows of the conversation scroll with the page, the rows of the panel scroll inside the panel.
   const rowsOf = (root) => [...root.querySelectorAll("#seen .row")];
   const atEnd = () => { const last = rowsOf(document).at(-1); return !last || last.getBoundingClientRect().bottom <= innerHeight + 40; };
   const panelEnd = (p) => p && p.scrollTop + p.clientHeight >= p.scrollHeight - 40;
   const inSight = () => rowsOf(document).filter((r) => { const box = r.getBoundingClientRect(); return box.bottom > 0 && box.top < innerHeight; });
 
-  // show puts another state of the session into the page.
-  let calls = 0; // the last one decides what is shown, whichever answer comes first
+  // show loads url and changes the page in place to show it.
+  let calls = 0; // number of calls of show; only the response to the last call is shown
   const show = async (url, { push = false, live = false } = {}) => {
     const call = ++calls;
     const answer = await fetch(url);
@@ -57,7 +58,7 @@
     if (!next || page.getElementById("main") === null) { location.href = url; return; }
     const panel = byId("panel-log"), panelWas = panelEnd(panel), open = document.querySelector("#panel > .body")?.id;
     const end = atEnd() && live, rows = inSight(), mark = rows.find((r) => page.getElementById(r.id)), top = mark?.getBoundingClientRect().top;
-    if (live && rows.length && !mark && !end) { // what is read would go
+    if (live && rows.length && !mark && !end) { // the rows on the screen would disappear, so keep them
       for (const id of ["headline", "picture", "now", "seen-count"]) {
         const was = byId(id), is = page.getElementById(id);
         if (was && is) morph(was, is);
@@ -81,7 +82,7 @@
     follow();
   };
 
-  // dress adds what only a page with scripts has.
+  // dress adds the controls that need this script.
   const dress = () => {
     const knob = byId("knob"), s = session();
     if (knob && s) {
@@ -96,7 +97,8 @@
     if (byId("ticked")) byId("ticked").textContent = n ? `${n} ticked:` : "Tick events above, or";
   };
 
-  // Time: the picture is dragged, and keys step. While one answer is awaited, the newest wish is remembered.
+  // Time travel: a person drags the picture or steps with keys. wanted is the record that was requested last, or null if
+  // it is shown.
   let wanted = null, timer = 0;
   const travel = (at) => {
     const s = session();
@@ -126,7 +128,7 @@
     if (turn > 0 && turn <= Number(byId("turn")?.max)) show(path("session", { key: session().dataset.key, turn }), { push: true });
   };
 
-  // Links to parts of this session change the page in place; so do forms that only read.
+  // Links to pages of this session, and forms that only read, change the page in place.
   const parts = new Set(["session", "record", "summary", "diff", "state", "figures", "search", "act"]);
   const inPlace = (url) => {
     const u = new URL(url, location.href);
@@ -142,7 +144,7 @@
   });
   document.addEventListener("submit", (e) => {
     const form = e.target;
-    if (form.dataset.sent) return e.preventDefault(); // a double click asks once
+    if (form.dataset.sent) return e.preventDefault(); // a double click sends the form once
     if (form.method === "post") { form.dataset.sent = "yes"; return; }
     if (form.method !== "get") return;
     const params = new URLSearchParams(new FormData(form, e.submitter));
@@ -162,8 +164,8 @@
     }
   });
 
-  // Following: while the newest record is shown, what is logged comes to the page. A page in the background does not
-  // listen, since a browser has few connections for all pages of a server.
+  // Following: while the page shows the newest record, new records appear on it. A page in the background closes its
+  // event stream, because a browser allows few connections to one server.
   let source = null, following = "", newest = 0, loading = false, seenUpTo = null;
   const follow = () => {
     const s = document.hidden ? null : session();
@@ -185,7 +187,7 @@
   const arrived = async (last) => {
     newest = Math.max(newest, last);
     const s = session();
-    if (!s || newest <= Number(s.dataset.last) || byId("confirm")) return; // who is about to confirm is told of a conflict
+    if (!s || newest <= Number(s.dataset.last) || byId("confirm")) return; // do not change a preview; if the person confirms it, the server reports the conflict
     if (s.dataset.newest !== "true" || wanted !== null || dragging) {
       byId("newest")?.replaceChildren(`Back to the newest, record ${newest}`);
       return;
@@ -208,7 +210,7 @@
   };
   document.addEventListener("scroll", () => { if (byId("pill") && !byId("pill").hidden && atEnd()) seen(); }, { passive: true });
 
-  // Keys
+  // Keyboard
   const typing = (e) => e.target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
   const links = () => [...document.querySelectorAll(".row a.text, .session a.name")].filter((a) => a.checkVisibility());
   const walk = (by) => {
@@ -239,7 +241,7 @@
     }
   });
 
-  // The script is deferred: the whole page is there.
+  // The script is deferred, so the whole page is loaded.
   dress();
   follow();
   const log = byId("panel-log");
