@@ -14,20 +14,20 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// View is the result of a fold under test; fold.View implements it.
+// View is the result of a fold under test. fold.View implements it.
 type View interface {
 	Len() int                               // length of the visible log
-	At(i int) *patch.Event                  // the visible event at an index
+	At(i int) *patch.Event                  // the visible event at index i
 	Seq() uint64                            // seq of the newest record, or 0
-	PatchSeq() uint64                       // seq of the newest patch, including skipped ones, or 0
-	Values() iter.Seq2[string, patch.Value] // the session's own state, each key once, in any order
-	IsPinned(i int) bool                    // whether the visible event at an index is pinned
+	PatchSeq() uint64                       // seq of the newest patch, skipped or not, or 0
+	Values() iter.Seq2[string, patch.Value] // the session's state without shared keys, each key once, in any order
+	IsPinned(i int) bool                    // whether the visible event at index i is pinned
 	Skipped() ([]patch.Skip, error)         // seqs and reasons of the skipped patches, in log order
 }
 
-// Check folds the records from the initial state with fold and with a [Reference], and compares the results. The
-// error describes the first difference, or wraps the error of fold, and includes the log in the text form. fold
-// gets copies of the map and the slice.
+// Check folds the records with fold and with a [Reference], and compares the results. If they differ, the error
+// describes the first difference. If fold fails, the error wraps that of fold. The error's text includes the
+// log in the text form. fold gets copies of the map and the slice.
 func Check(records []patch.Record, initial map[string]patch.Value,
 	fold func(initial map[string]patch.Value, records []patch.Record) (View, error)) error {
 	if fold == nil {
@@ -58,8 +58,8 @@ func Text(records []patch.Record, initial map[string]patch.Value) string {
 	return b.String()
 }
 
-// Compare returns the first difference between a view and the model of the same log, or nil. Events and values must
-// have the same JSON text and the same Go types.
+// Compare returns the first difference between a view and the model of the same log, or nil. Events and values
+// must have the same JSON text and the same Go types.
 func Compare(view View, ref *Reference) error {
 	switch {
 	case view == nil:
@@ -107,7 +107,7 @@ func compareEvents(view View, ref *Reference) error {
 	return nil
 }
 
-// sameForm reports whether two events have the same stored form, which includes Go types.
+// sameForm reports whether two events have the same stored form, which contains the Go types.
 func sameForm(a, b *patch.Event) bool {
 	formA, errA := patch.AppendRecord(nil, patch.Record{Event: a})
 	formB, errB := patch.AppendRecord(nil, patch.Record{Event: b})

@@ -6,7 +6,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// EraseLog returns the log with the records blanked that its receipts cover.
+// EraseLog returns the log after its receipts have blanked the records that they cover.
 func EraseLog(records []patch.Record) []patch.Record {
 	out := append([]patch.Record(nil), records...)
 	for _, rec := range records {
@@ -23,17 +23,19 @@ func EraseLog(records []patch.Record) []patch.Record {
 	return out
 }
 
-// Place identifies an event of a log: the seq of its record, and its index among the record's events. Index -1 means a
-// patch's other fields.
+// Place identifies an event of a log by the seq of its record and its index among the record's events. Index -1
+// stands for the other fields of a patch.
 type Place struct {
 	Seq   uint64
 	Index int
 }
 
-// RevertBlankSummaries returns the ids of the patches that an erasure's closing commit reverts, in order, and the ids
-// of the blank summaries that stay visible, the newest last. Visible blank summaries are reverted, newest first, with
-// their groups, if these keep state, insert only summaries, and hide an event that is not blank. The visible log grows
-// by at most room tokens, or by one chain of nested summaries.
+// RevertBlankSummaries returns the ids of the patches that the closing commit of an erasure reverts, in order,
+// and the ids of the blank summaries that stay visible, oldest first.
+//
+// Visible blank summaries are reverted with their groups, newest first. A group is reverted only if its patches
+// keep state, insert only summaries, and hide an event that is not blank. The visible log grows by at most room
+// tokens or, if that is more, by one chain of nested summaries.
 func (r *Reference) RevertBlankSummaries(room int) (reverts, left []string) {
 	now := r.clone()
 	queue := now.blankSummaries()
@@ -61,7 +63,8 @@ func (r *Reference) RevertBlankSummaries(room int) (reverts, left []string) {
 	return reverts, idsOf(eventsOf(now.blankSummaries()))
 }
 
-// afterRevert returns the model after reverting the patches that inserted a blank summary, and their ids, or nil.
+// afterRevert reverts the patches that inserted the blank summary n. It returns the model after that and the
+// ids of the reverted patches, or nil if n must stay.
 func (r *Reference) afterRevert(n *node) (next *Reference, ids []string) {
 	if n.by == nil || !r.hidesUnerased(n, map[*node]bool{}) {
 		return nil, nil
@@ -100,7 +103,7 @@ func (r *Reference) hidesUnerased(n *node, seen map[*node]bool) bool {
 	})
 }
 
-// blankSummaries returns the visible blank summaries, the newest last.
+// blankSummaries returns the visible blank summaries, oldest first.
 func (r *Reference) blankSummaries() []*node {
 	all := filter(r.visible(), func(n *node) bool { return n.isSummary() && n.event.IsBlank(patch.KeepValues) })
 	slices.SortStableFunc(all, func(a, b *node) int { return int(eventPlace(a).Seq) - int(eventPlace(b).Seq) })
@@ -114,10 +117,11 @@ func (r *Reference) tokens() (n int) {
 	return n
 }
 
-// Erase returns the erasure of the events and patches with the ids. It covers these, blank or not. Unless summaries are
-// kept, it also covers the events that patches inserted in place of them before they were blank, at any depth, and
-// anywhere in the patches' groups. It is empty if all of these are blank, unless values of the initial state are erased
-// too.
+// Erase returns the erasure that selects the events and patches with the ids, blank or not. Unless summaries
+// are kept, the erasure also covers events that patches inserted in place of a covered event before that event
+// was blank. This applies at any depth, and to all patches of a group.
+//
+// If everything covered is blank already and no value of the initial state is erased, the erasure is empty.
 func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patch.SummaryPolicy, initial bool) patch.Erasure {
 	keep := summaries == patch.KeepSummaries
 	set := map[Place]bool{}
@@ -187,7 +191,8 @@ func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patc
 	return out
 }
 
-// blankSince returns the seq of the last record whose patches may be derived from an event's content.
+// blankSince returns the seq from which an event was blank. Patches after it cannot be derived from the event's
+// content.
 func (r *Reference) blankSince(at Place) uint64 {
 	since := ^uint64(0)
 	for _, e := range r.receipts(at) {
@@ -231,7 +236,7 @@ func eventPlace(n *node) Place {
 	return Place{n.by.seq, slices.Index(n.by.in, n)}
 }
 
-// groupOf returns the patches of the same group, or the patch alone.
+// groupOf returns the patches of the same group, or only the patch itself.
 func (r *Reference) groupOf(of *applied) []*applied {
 	if of.group == "" {
 		return []*applied{of}
@@ -239,7 +244,7 @@ func (r *Reference) groupOf(of *applied) []*applied {
 	return filter(r.applied, func(a *applied) bool { return a.of == nil && a.pin == nil && a.group == of.group })
 }
 
-// removedBy returns the events that a patch and its group removed, starting with the last patch.
+// removedBy returns the events that a patch and its group removed. Those of the last patch come first.
 func (r *Reference) removedBy(of *applied) (out []*node) {
 	for _, a := range slices.Backward(r.groupOf(of)) {
 		out = append(out, visibleOf(a.out)...)

@@ -12,9 +12,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Event generates an event with the given id for a session with the given visible events: a user's message, a
-// model's text, calls, responses to visible calls, a change of state, or an event of unusual shape. Some are made
-// from Go values, the others from JSON.
+// Event generates an event with the given id, to append to a session with the given visible events. It
+// generates messages of the user, texts of the model, calls, responses to visible calls, changes of state, and
+// events of unusual shape. Some are made from Go values, the others from JSON.
 func Event(id string, visible []*patch.Event) *rapid.Generator[*patch.Event] {
 	return rapid.Custom(func(t *rapid.T) *patch.Event {
 		d := eventDraft{t: t, f: object{"id": id}, visible: visible}
@@ -27,7 +27,7 @@ func Event(id string, visible []*patch.Event) *rapid.Generator[*patch.Event] {
 	})
 }
 
-// The kinds of events, the simplest first, common ones repeated.
+// eventKinds are the kinds of events. The simplest is first. Frequent kinds are repeated.
 var eventKinds = []func(*eventDraft){
 	(*eventDraft).user, (*eventDraft).user,
 	(*eventDraft).model,
@@ -39,7 +39,7 @@ var eventKinds = []func(*eventDraft){
 	(*eventDraft).fromGo,
 }
 
-// object builds a JSON object.
+// object is a JSON object.
 type object map[string]any
 
 func (f object) text() []byte {
@@ -60,7 +60,7 @@ type eventDraft struct {
 	made    *patch.Event
 }
 
-// set sets a field unless it is set.
+// set sets a field, unless the field is set already.
 func (d *eventDraft) set(name string, value any) {
 	if _, ok := d.f[name]; !ok {
 		d.f[name] = value
@@ -75,7 +75,7 @@ func (d *eventDraft) actionsField() object {
 	return d.actions
 }
 
-// common draws the fields of all events.
+// common draws the fields that all kinds of events have.
 func (d *eventDraft) common() {
 	t := d.t
 	d.set("author", rapid.SampledFrom([]string{"agent", "agent", "helper", "user"}).Draw(t, "author"))
@@ -85,7 +85,7 @@ func (d *eventDraft) common() {
 	case 5:
 		d.set("invocationId", rapid.SampledFrom([]string{"inv1", "inv2", "inv3"}).Draw(t, "resumed"))
 	case 6:
-		d.f["invocationId"] = "" // overwrites the value above
+		d.f["invocationId"] = "" // replaces any value
 	}
 	if branch := rapid.SampledFrom([]string{"", "", "a", "a.b", "b"}).Draw(t, "branch"); branch != "" {
 		d.set("branch", branch)
@@ -96,7 +96,7 @@ func (d *eventDraft) common() {
 	}
 }
 
-// timestamp draws one of a few times, so that some are equal and some go backward.
+// timestamp draws one of a few times, so that some times are equal and some go backward.
 func timestamp(t *rapid.T) string {
 	at := time.Unix(1700000000, 0).UTC().Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "second")) * time.Second)
 	after := []time.Duration{0, time.Nanosecond, 250 * time.Millisecond}
@@ -141,7 +141,7 @@ func (d *eventDraft) calls() {
 	d.f["content"] = content("model", d.callParts()...)
 }
 
-// callParts draws one to three calls, some of them long-running.
+// callParts draws one to three calls. Some are long-running.
 func (d *eventDraft) callParts() []object {
 	var parts []object
 	var longRunning []string
@@ -161,8 +161,8 @@ func (d *eventDraft) callParts() []object {
 	return parts
 }
 
-// callKey draws one of a few ids and names, or only a name. Some names equal ids, so that a fold that confuses the
-// two is detected.
+// callKey draws the name of a function, and mostly an id. There are few names and ids. One id equals a name,
+// which reveals a fold that confuses the two.
 func callKey(t *rapid.T) object {
 	key := object{"name": rapid.SampledFrom([]string{"look", "book"}).Draw(t, "function")}
 	if id := rapid.SampledFrom([]string{"c1", "c2", "c3", "c4", "look", ""}).Draw(t, "call id"); id != "" {
@@ -175,8 +175,8 @@ func (d *eventDraft) responses() {
 	d.f["content"] = content("user", d.responseParts()...)
 }
 
-// responseParts draws one or two responses, mostly to visible calls: open ones first, then answered ones. The
-// event's other fields mostly match the call.
+// responseParts draws one or two responses. Most answer a visible call, preferably an open one, and have the
+// call's branch and invocation.
 func (d *eventDraft) responseParts() []object {
 	nodes := nodesOf(d.visible)
 	pairs := pair(nodes)
@@ -217,7 +217,7 @@ func nodesOf(visible []*patch.Event) []*node {
 	return nodes
 }
 
-// mixed draws an event with calls, responses and text together, in any order.
+// mixed draws an event with calls, responses and a text, in any order.
 func (d *eventDraft) mixed() {
 	parts := append(d.callParts(), d.responseParts()...)
 	parts = append(parts, textPart("and text"))
@@ -227,7 +227,7 @@ func (d *eventDraft) mixed() {
 // unusual draws an event of a rare but valid shape.
 func (d *eventDraft) unusual() {
 	switch rapid.IntRange(0, 6).Draw(d.t, "shape") {
-	case 0: // only an identity
+	case 0: // neither content nor actions
 	case 1:
 		d.f["content"] = content("user")
 	case 2:
@@ -237,7 +237,7 @@ func (d *eventDraft) unusual() {
 	case 4:
 		d.f["unknown"] = object{"deep": json.RawMessage(`[1e2,{"parts":[]}]`)}
 		d.f["content"] = content("model", object{"text": "thought", "thought": true, "unknown": 1})
-	default: // a summary as a regular event, or inserted by a splice
+	default: // a summary: logged as an event, or inserted by a splice
 		role := rapid.SampledFrom([]string{"model", "user"}).Draw(d.t, "role")
 		d.actionsField()["compaction"] = object{"startTimestamp": 1, "endTimestamp": json.RawMessage("2.5")}
 		d.f["content"] = content(role, textPart("what was said"))
@@ -254,7 +254,7 @@ func (d *eventDraft) fromGo() {
 	}))
 }
 
-// must returns v. It panics if err is not nil: then the generator is wrong.
+// must returns v. An error means that the generator is wrong, so must panics.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic("fuzz: " + err.Error())
@@ -262,10 +262,10 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Keys of state: few, and with every prefix.
+// stateKeys are few, so that changes collide. Every prefix occurs.
 var stateKeys = []string{"k", "j", "l", "app:k", "user:k", "temp:k"}
 
-// Values of state: every JSON type, and literals that decoders tend to change.
+// stateLiterals are values of every JSON type, and literals that decoders tend to change.
 var stateLiterals = []string{
 	"0", "1", "true", "null", `""`, `"text"`, "[]", "{}", "false", "0.1", "1.0", "1e2", "-0.0",
 	"9007199254740993", "123456789012345678901234567890",

@@ -7,9 +7,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// History returns the log for people: the events that are visible or that a visible summary represents, without
-// the summaries. They are in the order of the nodes with the runs of all patches restored. The caller owns the
-// slice.
+// History returns the events that are visible or that a visible summary represents, without the summaries. They
+// are in the order of the nodes that result if the removed runs of all patches are restored. The caller owns
+// the slice.
 func (r *Reference) History() []*patch.Event {
 	represented := map[*node]bool{}
 	for _, n := range r.nodes {
@@ -28,7 +28,8 @@ func (r *Reference) History() []*patch.Event {
 	return eventsOf(filter(visibleOf(restoreRuns(r.nodes)), func(n *node) bool { return represented[n] && !coversOthers(n) }))
 }
 
-// isRepresented reports whether a node that a patch removed is represented by one of the nodes so far.
+// isRepresented reports whether a node that a removed is represented. so has the nodes that are known to be
+// represented.
 func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
 	switch {
 	case a.of != nil:
@@ -43,8 +44,8 @@ func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
 	return a.group != "" && slices.ContainsFunc(r.applied, func(of *applied) bool { return of.group == a.group && so[summaryOf(of, n)] })
 }
 
-// restoreRuns returns the nodes with the run of each patch restored, before its first summary or else before its first
-// inserted node.
+// restoreRuns returns the nodes with the removed run of each patch restored. The run is restored before the
+// first summary that the patch inserted, or else before the first node that it inserted.
 func restoreRuns(nodes []*node) (all []*node) {
 	for _, n := range nodes {
 		if n.by != nil && n.by.of == nil && n == append(summariesOf(n.by), n.by.in...)[0] {
@@ -55,10 +56,10 @@ func restoreRuns(nodes []*node) (all []*node) {
 	return all
 }
 
-// coversOthers reports whether a node is a summary that a patch inserted for removed events.
+// coversOthers reports whether a node is a summary that a patch inserted in place of events.
 func coversOthers(n *node) bool { return n.by != nil && slices.Contains(summariesOf(n.by), n) }
 
-// summariesOf returns the summaries that a patch inserted for removed events.
+// summariesOf returns the summaries that a patch inserted in place of events.
 func summariesOf(a *applied) []*node {
 	if len(visibleOf(a.out)) == 0 {
 		return nil
@@ -66,7 +67,8 @@ func summariesOf(a *applied) []*node {
 	return filter(visibleOf(a.in[:a.made]), (*node).isSummary)
 }
 
-// summaryOf returns a patch's summary for a node: the one of its branch and scope, else the first, or nil.
+// summaryOf returns the summary of patch a that represents a node: the first summary with the node's branch and
+// scope, or else the first summary. It returns nil if the patch has no summary.
 func summaryOf(a *applied, of *node) *node {
 	all := summariesOf(a)
 	for _, n := range all {
@@ -80,7 +82,7 @@ func summaryOf(a *applied, of *node) *node {
 	return all[0]
 }
 
-// laneOf returns the branch of an event, without run numbers (@…), and its scope.
+// laneOf returns the branch of an event, without the run numbers that follow an @, and its scope.
 func laneOf(e *patch.Event) string {
 	var elements []string
 	for element := range strings.SplitSeq(e.Branch(), ".") {

@@ -21,21 +21,21 @@ const (
 	OrphanedCall = "orphaned call"
 )
 
-// PatchNotFound is the reason of a [patch.Skip] for a revert of a patch that was not applied. The kind of such a
-// [Refusal] is Invalid.
+// PatchNotFound is the reason of a [patch.Skip] for a revert whose patch was not applied. A [Refusal] for such
+// a revert has the kind Invalid.
 const PatchNotFound = "patch not found"
 
 // Refusal is the error for a patch that a store must refuse.
 type Refusal struct {
 	Kind string // one of the constants
-	Text string // names the values at fault
-	// Orphans are the pairs that the patch would break: responses and calls in the order of the visible log after the
-	// patch, then calls that it hides, then events with a call at a forbidden position.
+	Text string // contains the values at fault
+	// Orphans lists the pairs that the patch would break: first responses and calls in the order of the visible
+	// log after the patch, then calls that the patch hides, then events with a call in a forbidden position.
 	Orphans []Orphan
 	// Pinned are the ids of the pinned events that the patch would hide.
 	Pinned []string
-	// Blocking is the seq of the patch that blocks a revert. If AlreadyReverted is set, it is the newest active revert
-	// of the same patch.
+	// Blocking is the seq of the patch that blocks a revert. If AlreadyReverted is set, Blocking is the newest
+	// active revert of the same patch.
 	Blocking        uint64
 	AlreadyReverted bool
 }
@@ -52,10 +52,13 @@ type CheckOptions struct {
 	AllowPinned  bool // patches may hide pinned events
 }
 
-// Check returns nil if a store with this log must accept the patches in one call, else a *[Refusal] with the first
-// reason in the order unknown patch in log, base, form, bounds, pins, orphans. Each patch is checked after the patches
-// before it, but only the first base is checked, and adjacent patches of a group are checked for orphans together. A
-// group that the log already has is a malformed patch. Check ignores ids and sizes.
+// Check returns nil if a store with this log must accept the patches in one call. Otherwise it returns a
+// *[Refusal] with the first reason, in this order: unknown patch in log, base, form, bounds, pins, orphans. Ids
+// and sizes are not checked.
+//
+// Each patch is checked in the log with the patches before it, but only the first base is checked. Adjacent
+// patches of a group are checked for orphans together. A patch of a group that the log already has is
+// malformed.
 func (r *Reference) Check(opts CheckOptions, patches ...*patch.PatchEvent) error {
 	if slices.Contains(patches, nil) {
 		return refuse(Invalid, "the patch is nil")
@@ -120,7 +123,8 @@ func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOpti
 	return nil
 }
 
-// hidesPinned returns the ids of the pinned events that the step hides. A revert may hide pinned events.
+// hidesPinned returns the ids of the pinned events that a step hides. For a revert it returns none: reverts may
+// hide pinned events.
 func (r *Reference) hidesPinned(s step) []string {
 	if s.of != nil {
 		return nil
@@ -128,7 +132,7 @@ func (r *Reference) hidesPinned(s step) []string {
 	return idsOf(eventsOf(filter(visibleOf(s.out), r.isPinned)))
 }
 
-// holdsGroup reports whether a patch in the log, applied or skipped, has the group.
+// holdsGroup reports whether a patch of the log has the group. Skipped patches count.
 func (r *Reference) holdsGroup(group string) bool {
 	return group != "" && slices.ContainsFunc(r.log, func(rec patch.Record) bool {
 		return rec.Patch != nil && rec.Patch.Group() == group
@@ -145,11 +149,15 @@ func orphanRefusal(found []Orphan) *Refusal {
 	return refusal
 }
 
-// Suggest returns the span that a store suggests instead of the patch's own. For a splice or summarise it is the
-// smallest span around the patch's own that passes the checks for pins and orphans; of equally small spans the first.
-// For a truncate_before it ends before the nearest earlier event at which the patch passes, ignoring events whose id an
-// earlier visible event has. ok is false if there is no such span, if the patch is malformed or out of range, and for
-// other types.
+// Suggest returns the span that a store suggests in place of the patch's own span. For a splice or summarise it
+// is the smallest span around the patch's own that passes the checks of pins and orphans. If there are several,
+// it is the first.
+//
+// For a truncate_before, the span ends before the nearest earlier event at which the patch passes. Events whose
+// id an earlier visible event has do not count.
+//
+// ok is false if there is no such span, if the patch is malformed or out of range, and for other types of
+// patch.
 func (r *Reference) Suggest(p *patch.PatchEvent, opts CheckOptions) (start, count int, ok bool) {
 	if t := p.Type(); p.Validate() != nil || t != patch.Splice && t != patch.Summarise && t != patch.TruncateBefore {
 		return 0, 0, false

@@ -15,7 +15,7 @@ type part struct {
 	at   int // index of its event in the visible log
 }
 
-// place identifies a part across visible logs.
+// place identifies a part in several visible logs.
 type place struct {
 	node *node
 	nth  int
@@ -23,8 +23,7 @@ type place struct {
 
 func (p part) place() place { return place{p.node, p.nth} }
 
-// matches reports whether a call and a response have the same id, or neither has one and they have the
-// same name.
+// matches reports whether a call and a response have the same id, or have no ids and the same name.
 func (p part) matches(r part) bool {
 	return p.ID == r.ID && (p.ID != "" || p.Name == r.Name)
 }
@@ -52,16 +51,16 @@ func partsOf(visible []*node) []part {
 	return parts
 }
 
-// pairing pairs the calls and responses in a visible log.
+// pairing pairs the calls and responses of a visible log.
 type pairing struct {
 	parts     []part
-	callOf    map[place]part   // by response
-	responses map[place][]part // by call: its response, then later ones that amend it
+	callOf    map[place]part   // by the place of a response
+	responses map[place][]part // by the place of a call: its response, then responses that amend it
 }
 
-// pair reads the visible log part by part. A response answers the first unanswered call of its key in the latest
-// earlier event that has one, preferably of its own branch. If there is none, it amends the latest earlier call of
-// its key.
+// pair reads the visible log part by part. A response answers an unanswered call with its key: the first such
+// call in the latest earlier event that has one. Events of the response's branch come first. If all calls with
+// the key are answered, the response amends the latest earlier one.
 func pair(visible []*node) pairing {
 	p := pairing{partsOf(visible), map[place]part{}, map[place][]part{}}
 	for _, r := range p.parts {
@@ -89,18 +88,19 @@ func pair(visible []*node) pairing {
 	return p
 }
 
-// callsBefore returns the calls of the response's key in earlier events for which wanted is true, in order.
+// callsBefore returns the calls in earlier events that match response r and for which wanted returns true, in
+// order.
 func (p pairing) callsBefore(r part, wanted func(part) bool) []part {
 	return filter(p.parts, func(c part) bool { return !c.Response && c.at < r.at && c.matches(r) && wanted(c) })
 }
 
-// firstOfLatest returns the first of the calls that are in the same event as the last one.
+// firstOfLatest returns the first of the calls in the last call's event.
 func firstOfLatest(calls []part) part {
 	last := calls[len(calls)-1].at
 	return calls[slices.IndexFunc(calls, func(c part) bool { return c.at == last })]
 }
 
-// isOpen reports whether a call has no response, or is long-running and has none from the user.
+// isOpen reports whether a call has no response. A long-running call is open until the user responds.
 func (p pairing) isOpen(call part) bool {
 	responses := p.responses[call.place()]
 	byUser := func(r part) bool { return r.node.event.Author() == "user" }
@@ -123,13 +123,13 @@ const (
 // Orphan is a violation of the rules for calls and responses.
 type Orphan struct {
 	Rule    string // one of the constants
-	EventID string // id of the event that contains the call or response
-	Call    string // the call's id; "" if it has none or if the event is at fault
-	Name    string // the function's name
+	EventID string // id of the event with the call or response
+	Call    string // the call's id, or "" if the call has none or the whole event is at fault
+	Name    string // name of the function
 	text    string
 }
 
-// orphans returns the violations that the change of the visible log from before to after causes. newest is the
+// orphans returns the violations that are caused if the visible log changes from before to after. newest is the
 // newest invocation.
 func orphans(before, after []*node, newest string) []Orphan {
 	var found []Orphan
@@ -171,8 +171,8 @@ func orphans(before, after []*node, newest string) []Orphan {
 	return found
 }
 
-// invocationAt returns the invocation of a visible event, or of the nearest visible event before it that has one, or
-// "".
+// invocationAt returns the invocation of visible event i. If the event has none, it returns the invocation of
+// the nearest visible event before it that has one, or "".
 func invocationAt(visible []*node, i int) string {
 	for ; i >= 0; i-- {
 		if id := visible[i].event.InvocationID(); id != "" {
@@ -182,8 +182,8 @@ func invocationAt(visible []*node, i int) string {
 	return ""
 }
 
-// isBare reports whether no visible event before the given one says something, or the last one that does is a
-// summary of role model.
+// isBare reports whether the last event with content before visible event i is a summary of role model, or
+// there is no such event.
 func isBare(visible []*node, i int) bool {
 	for _, previous := range slices.Backward(visible[:i]) {
 		if previous.event.SaysSomething() {

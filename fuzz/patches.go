@@ -12,9 +12,10 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Patch generates a patch with the given id for a session with the given visible events. Most are well-formed and in
-// range, but may orphan calls; some refer to missing events or positions; some are malformed or of an unknown type.
-// The ids of inserted events derive from the patch's id. A few have a base.
+// Patch generates a patch with the given id for a session with the given visible events. Most patches are
+// well-formed and in range, but they may orphan calls. Some refer to events or positions that do not exist.
+// Some are malformed or of an unknown type. A few have a base. The ids of inserted events are derived from the
+// patch's id.
 func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, rapid.SampledFrom([]string{"compactor", "compaction"}).Draw(t, "author"), visible)
@@ -34,8 +35,8 @@ func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent
 	})
 }
 
-// Revert generates a revert with the given id. It mostly targets one of the last given patches, rarely none of them;
-// some are malformed.
+// Revert generates a revert with the given id. Mostly it targets one of the last patches in patchIDs. A few
+// reverts target none of them, and a few are malformed.
 func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, "user", nil)
@@ -63,7 +64,8 @@ func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 	})
 }
 
-// Receipt generates the receipt of an erasure of any records, with the given id; a few are malformed.
+// Receipt generates the receipt of an erasure with the given id. It covers any records. A few receipts are
+// malformed.
 func Receipt(id string) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, "ann", nil)
@@ -85,9 +87,10 @@ func Receipt(id string) *rapid.Generator[*patch.PatchEvent] {
 	})
 }
 
-// Group generates a batch of up to four patches of one group, with the given id, for the model's session. Most
-// groups shorten the session in several places, each patch after those before it; others revert a patch with its
-// group, as [Reference.RevertAll] does. Some restore an event and then refer to it. A few include other patches.
+// Group generates up to four patches of one group, for the session of ref. About half of the groups revert a
+// patch with its group, as [Reference.RevertAll] does. Most others shorten the session in several places; each
+// patch is made for the session after the patches before it. Some restore an event and then refer to it by id.
+// A few contain arbitrary patches.
 func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) []*patch.PatchEvent {
 		now, group := ref.clone(), "group "+id
@@ -136,7 +139,8 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 	})
 }
 
-// member generates a patch that removes one to three visible events, if there are any, and mostly keeps their state.
+// member generates a patch that removes one to three visible events, if there are any. Mostly it keeps their
+// state.
 func member(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, "compactor", visible)
@@ -152,7 +156,7 @@ func member(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEven
 	})
 }
 
-// PatchOn generates a patch of any type with the given id for the model's session: see [Patch] and [Revert].
+// PatchOn generates a patch of any type with the given id, for the session of ref: see [Patch] and [Revert].
 func PatchOn(id string, ref *Reference) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		if ids := ref.PatchIDs(); len(ids) > 0 && oneIn(t, 3, "is a revert") {
@@ -162,7 +166,7 @@ func PatchOn(id string, ref *Reference) *rapid.Generator[*patch.PatchEvent] {
 	})
 }
 
-// The kinds of patches, common ones repeated.
+// patchKinds are the kinds of patches. Frequent kinds are repeated.
 var patchKinds = []func(*patchDraft){
 	(*patchDraft).cut, (*patchDraft).cut,
 	(*patchDraft).truncate, (*patchDraft).truncate, (*patchDraft).truncate,
@@ -187,14 +191,14 @@ func newDraft(t *rapid.T, id, author string, visible []*patch.Event) *patchDraft
 	return &patchDraft{t: t, id: id, visible: visible, f: object{"id": id, "author": author, "timestamp": timestamp(t)}}
 }
 
-// base sets a base on some patches.
+// base sets a base on one patch in eight.
 func (d *patchDraft) base() {
 	if oneIn(d.t, 8, "has a base") {
 		d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(d.t, "base")
 	}
 }
 
-// flaw applies one of the flaws to about one patch in times.
+// flaw makes about one patch in times malformed, by one of the flaws.
 func (d *patchDraft) flaw(times int, flaws []func(*patchDraft)) {
 	if oneIn(d.t, times, "is malformed") {
 		rapid.SampledFrom(flaws).Draw(d.t, "flaw")(d)
@@ -205,7 +209,7 @@ func (d *patchDraft) isPin() bool { return d.f["patchType"] == "pin" || d.f["pat
 
 func (d *patchDraft) patch() *patch.PatchEvent { return must(patch.ParseRecord(d.f.text())).Patch }
 
-// span draws a span of at least atLeast visible events, if there are that many.
+// span draws a span of at least atLeast visible events. If there are fewer, the span has all.
 func (d *patchDraft) span(atLeast int) {
 	n := len(d.visible)
 	atLeast = min(atLeast, n)
@@ -242,8 +246,8 @@ func (d *patchDraft) insert() {
 	d.drawInserted()
 }
 
-// drawInserted draws one or two events for a splice to insert: new ones, or copies of the span's events with new
-// ids.
+// drawInserted draws one or two events for a splice to insert. They are new events, or copies of removed events
+// with new ids.
 func (d *patchDraft) drawInserted() {
 	start, count := d.f["start"].(int), d.f["count"].(int)
 	var events []any
@@ -267,7 +271,7 @@ func (d *patchDraft) truncate() {
 	d.drawEventID(true)
 }
 
-// drawEventID draws the id of a visible event: any, or the first one.
+// drawEventID draws the id of a visible event: of any if anywhere is true, or else of the first.
 func (d *patchDraft) drawEventID(anywhere bool) {
 	d.f["eventId"] = "e1"
 	if last := len(d.visible) - 1; last >= 0 {
@@ -279,7 +283,7 @@ func (d *patchDraft) drawEventID(anywhere bool) {
 	}
 }
 
-// pin draws mostly the first event, so that it is pinned several times.
+// pin mostly draws the first event, so that some events are pinned several times.
 func (d *patchDraft) pin() {
 	d.f["patchType"] = "pin"
 	d.drawEventID(oneIn(d.t, 3, "is any"))
@@ -308,7 +312,7 @@ func (d *patchDraft) summarise() {
 	d.f["summaryEvent"] = summary
 }
 
-// outOfRange draws indices that are out of range in this visible log, or in every log.
+// outOfRange draws a span that is out of range, in this visible log or in every log.
 func (d *patchDraft) outOfRange() {
 	rapid.SampledFrom([]func(*patchDraft){
 		(*patchDraft).summarise, (*patchDraft).cut, (*patchDraft).replace,
@@ -327,7 +331,7 @@ func (d *patchDraft) unknownEvent() {
 	d.f["eventId"] = rapid.SampledFrom([]string{"e1", "e2", "e3", "p2.1", "p3", "", "none"}).Draw(d.t, "id")
 }
 
-// decorate draws fields that have no effect.
+// decorate sets fields that have no effect.
 func (d *patchDraft) decorate() {
 	d.f["unknown"] = object{"patchType": "splice"}
 	if d.f["patchType"] != "revert" {
@@ -336,7 +340,7 @@ func (d *patchDraft) decorate() {
 	d.f["customMetadata"] = object{"why": "none"}
 }
 
-// Kinds of malformed patches, unknown types last.
+// malformations are the ways to make a patch malformed. An unknown type is last.
 var malformations = []func(*patchDraft){
 	func(d *patchDraft) { // a field is missing
 		fields := []string{"start", "count", "summaryEvent", "eventId"}
@@ -352,7 +356,7 @@ var malformations = []func(*patchDraft){
 		}).Draw(d.t, "wrong")
 		d.f[wrong.name] = json.RawMessage(wrong.text)
 	},
-	func(d *patchDraft) { // an invalid policy, or one on a type without policies
+	func(d *patchDraft) { // an invalid policy, or any policy on a type that has none
 		policies := []string{"", "purge", "Keep"}
 		if d.isPin() {
 			policies = []string{"keep"}

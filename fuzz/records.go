@@ -10,24 +10,25 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// DefaultMax is the default of [Options.Max].
+// DefaultMax is the maximum number of records if [Options.Max] is 0.
 const DefaultMax = 40
 
 // Options configures [Records].
 type Options struct {
 	Max int // maximum number of records; 0 means [DefaultMax]
 
-	// Accepted generates only logs that a store would accept: ids are unique, and patches pass [Reference.Check],
-	// one by one and in one call.
+	// Accepted generates only logs that a store would accept. Ids are unique, and patches pass
+	// [Reference.Check], alone and together with their group.
 	Accepted bool
 }
 
-// Records generates logs, with seqs 1, 2, 3 …, of agents' sessions. They include parallel, long-running, reused and
-// unanswered calls, calls without id, branches, state under few keys, events without content or invocation, equal
-// and backward times ([Event]); and patches of every type and policy, in and out of range, well-formed and
-// malformed, alone and in groups ([PatchOn], [Group]). Unless Accepted is set, some ids are repeated, and there are
-// receipts of erasures, whose records only [EraseLog] blanks. When rapid shrinks a log, it drops single records, and groups only whole.
-// [Batches] splits a log into its commits.
+// Records generates logs of agents' sessions, with seqs 1, 2, 3 … The events are those of [Event]: parallel,
+// long-running, reused and unanswered calls, calls without id, branches, few state keys, events without content
+// or invocation, equal and backward times. The patches are those of [PatchOn] and [Group].
+//
+// Unless Accepted is set, some ids are repeated, and there are receipts of erasures. [EraseLog] blanks the
+// records that they cover. When rapid shrinks a log, it drops single records or whole groups. [Batches] splits
+// a log into commits.
 func Records(opts Options) *rapid.Generator[[]patch.Record] {
 	opts.Max = cmp.Or(opts.Max, DefaultMax)
 	return rapid.Custom(func(t *rapid.T) []patch.Record {
@@ -62,9 +63,9 @@ func (s *session) add(rec patch.Record) {
 	}
 }
 
-// next draws the next record, or those of a group; none at the end of the log.
+// next draws the next record, or the patches of a group. It draws nothing at the end of the log.
 func (s *session) next(t *rapid.T) []patch.Record {
-	// A zero ends the log, so that logs shrink from the end.
+	// Zeros end the log, so that logs shrink from the end.
 	if rapid.IntRange(0, 31).Draw(t, "more") == 0 && rapid.IntRange(0, 3).Draw(t, "more still") == 0 {
 		return nil
 	}
@@ -116,7 +117,8 @@ func (s *session) newID(t *rapid.T, prefix string, seq uint64) string {
 	return fmt.Sprintf("%s%d", prefix, seq)
 }
 
-// Batches splits a log into commits: adjacent patches of one group together, every other record alone.
+// Batches splits a log into commits. Adjacent patches of a group are one commit. Every other record is a
+// commit.
 func Batches(records []patch.Record) [][]patch.Record {
 	var batches [][]patch.Record
 	for i, rec := range records {
@@ -136,7 +138,8 @@ func oneIn(t *rapid.T, n int, label string) bool {
 	return rapid.IntRange(0, n-1).Draw(t, label) == n-1
 }
 
-// InitialState generates initial states: few keys, so that deltas collide with them, with every prefix.
+// InitialState generates initial states. Their keys are few, so that deltas collide with them. Every prefix
+// occurs.
 func InitialState() *rapid.Generator[map[string]patch.Value] {
 	return rapid.MapOfN(rapid.SampledFrom(stateKeys), stateValue(), 0, 3)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Reference is the fold as docs/SEMANTICS.md describes it: the nodes, and the effect of each applied patch.
-// Everything else is computed from these on demand. It is slow, and not safe for concurrent use.
+// Reference is the fold that docs/SEMANTICS.md describes. It stores the nodes and the effect of each applied
+// patch, and computes everything else from them on demand. It is slow, and not safe for concurrent use.
 type Reference struct {
 	initial map[string]patch.Value
 	log     []patch.Record
@@ -20,22 +20,22 @@ type Reference struct {
 }
 
 // node is an event, a summary or an invisible marker. A patch replaces a run of nodes. A patch that inserts no
-// events inserts a marker; under keep, its first new node carries the state delta of the run. A node is
-// identified by its pointer.
+// events inserts a marker. With policy keep, the first inserted node carries the net state delta of the run. A
+// node is identified by its pointer.
 type node struct {
-	event       *patch.Event           // nil in a marker
-	seq         uint64                 // seq of the record of a regular event
-	by          *applied               // the patch that inserted it, or nil
-	ofSummarise bool                   // the summary of a summarise
-	ofRevert    bool                   // the marker of a revert
-	carries     map[string]patch.Value // under keep: the net state delta of the run that it replaced
+	event       *patch.Event           // nil for a marker
+	seq         uint64                 // seq of the record, for an appended event
+	by          *applied               // the patch that inserted the node, or nil
+	ofSummarise bool                   // the node is the summary of a summarise
+	ofRevert    bool                   // the node is the marker of a revert
+	carries     map[string]patch.Value // with policy keep: the net state delta of the replaced run
 }
 
-// isSummary reports whether a visible node is the summary of a summarise, or an event with actions.compaction.
+// isSummary reports whether a visible node is a summary: from a summarise, or an event with actions.compaction.
 func (n *node) isSummary() bool { return n.ofSummarise || n.event.IsSummary() }
 
-// NewReference returns the fold of a log. Keys of the initial state with the prefixes app:, user: and temp: are
-// ignored. It keeps no reference to the map.
+// NewReference returns the fold of a log. It ignores keys of the initial state that start with app:, user: or
+// temp:. It does not retain the map.
 func NewReference(initial map[string]patch.Value, log ...patch.Record) *Reference {
 	r := &Reference{initial: map[string]patch.Value{}}
 	for key, value := range initial {
@@ -53,16 +53,16 @@ func isSessionKey(key string) bool {
 	return !strings.HasPrefix(key, patch.PrefixApp) && !strings.HasPrefix(key, patch.PrefixUser) && !strings.HasPrefix(key, patch.PrefixTemp)
 }
 
-// Apply adds the next record of the log. It never fails: a patch that cannot be applied changes only Seq and
-// PatchSeq, and is listed by [Reference.Skipped]. Apply checks neither the patch's base nor orphans; see
-// [Reference.Check].
+// Apply adds the next record of the log. It never fails. If a patch cannot be applied, only Seq and PatchSeq
+// change, and [Reference.Skipped] lists the patch. Apply checks neither bases nor orphans; [Reference.Check]
+// does.
 func (r *Reference) Apply(rec patch.Record) {
 	r.log = append(r.log, rec)
 	switch {
 	case rec.Event != nil:
 		r.nodes = append(r.nodes, &node{event: rec.Event, seq: rec.Seq})
 	case rec.Patch != nil && rec.Patch.Type() == patch.Erase && rec.Patch.Validate() == nil:
-		// A receipt has no effect on the visible log.
+		// A receipt does not change the visible log.
 	case rec.Patch != nil:
 		s, reason, _ := r.step(rec.Patch)
 		if reason != "" {
@@ -73,22 +73,23 @@ func (r *Reference) Apply(rec patch.Record) {
 	}
 }
 
-// isCompactionCut reports whether the patch is a compaction's removal of events without text.
+// isCompactionCut reports whether p is a patch of compaction that removes events, keeps their state and inserts
+// nothing.
 func isCompactionCut(p *patch.PatchEvent) bool {
 	return p.Type() == patch.Splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.NewEvents()) == 0
 }
 
-// step is the effect of a patch p: the nodes after it, the inserted nodes in(p), and the removed run out(p).
+// step is the effect of a patch p: the nodes after p, the inserted nodes in(p), and the removed run out(p).
 type step struct {
 	after, in, out []*node
-	made           int      // number of new nodes at the start of in; the others are restored by a revert
-	drops          bool     // the state policy is drop
-	of             *applied // of a revert: its target
-	pin            *node    // of a pin, an unpin, or a revert of one: the node concerned
+	made           int      // number of new nodes, which are first in in; a revert restored the others
+	drops          bool     // the policy is drop
+	of             *applied // for a revert: its target
+	pin            *node    // for a pin, an unpin, or a revert of one: the event's node
 	pins           bool     // a pin, not an unpin
 }
 
-// commit applies the step of a patch. name has the patch's seq, id and group.
+// commit applies step s. name has the seq, id and group of the patch.
 func (r *Reference) commit(s step, name applied) *applied {
 	a := &name
 	a.step = s
@@ -106,7 +107,8 @@ func (r *Reference) clone() *Reference {
 	return &Reference{r.initial, slices.Clone(r.log), slices.Clone(r.nodes), slices.Clone(r.applied), slices.Clone(r.skipped)}
 }
 
-// step returns the effect of the patch, or the reason to skip it and, for a blocked revert, the blocking patch.
+// step returns the effect of a patch. If the patch must be skipped, step returns the reason, and for a blocked
+// revert the patch that blocks it.
 func (r *Reference) step(p *patch.PatchEvent) (s step, skip string, blocking *applied) {
 	if err := p.Validate(); err != nil {
 		var defect *patch.FieldError
@@ -141,7 +143,7 @@ func (r *Reference) indexOfID(id string) int {
 	return slices.IndexFunc(r.visible(), func(n *node) bool { return n.event.ID() == id })
 }
 
-// spliced returns the effect of the patch if it removes count visible events from index start on.
+// spliced returns the effect of p if it removes count visible events from index start on.
 func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	from, to := r.run(p, start, count)
 	put := newNodes(p)
@@ -157,7 +159,7 @@ func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	}
 }
 
-// span returns the visible events that a well-formed patch removes, or the reason to skip it.
+// span returns the visible events that a well-formed patch removes, or the reason to skip the patch.
 func (r *Reference) span(p *patch.PatchEvent) (start, count int, reason string) {
 	visible := r.visible()
 	if p.Type() == patch.TruncateBefore {
@@ -169,21 +171,21 @@ func (r *Reference) span(p *patch.PatchEvent) (start, count int, reason string) 
 	start, count = p.Start(), p.Count()
 	switch {
 	case start < 0, count < 0,
-		start > len(visible), count > len(visible)-start, // the sum might overflow
+		start > len(visible), count > len(visible)-start, // start+count could overflow
 		count == 0 && p.Type() == patch.Summarise:
 		return 0, 0, OutOfRange
 	}
 	return start, count, ""
 }
 
-// run returns the range [from, to) of nodes that a patch removes: from the node of V[start] to the node of
-// V[start+count-1], with the markers between. A truncate_before removes all nodes before its event.
+// run returns the range [from, to) of nodes that a patch removes. It goes from the node of V[start] to the node
+// of V[start+count-1], and includes the markers between. A truncate_before removes all nodes before its event.
 func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
 	visible := r.visible()
 	at := func(i int) int { return slices.Index(r.nodes, visible[i]) }
 	switch {
 	case p.Type() == patch.TruncateBefore:
-		return 0, at(count) // every node before V[i], including markers
+		return 0, at(count) // including markers
 	case count > 0:
 		return at(start), at(start+count-1) + 1
 	case start < len(visible):
@@ -193,7 +195,7 @@ func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
 	}
 }
 
-// newNodes returns the visible nodes that the patch inserts.
+// newNodes returns the visible nodes that a patch inserts.
 func newNodes(p *patch.PatchEvent) []*node {
 	var put []*node
 	for _, e := range p.NewEvents() {
@@ -202,8 +204,8 @@ func newNodes(p *patch.PatchEvent) []*node {
 	return put
 }
 
-// net returns the state after the nodes: for each node in order the delta that it carries, then its own. It does
-// not change the given state.
+// net returns the given state after the nodes. For each node in order it applies the delta that the node
+// carries, then the node's own delta. It does not change the given map.
 func net(state map[string]patch.Value, nodes []*node) map[string]patch.Value {
 	out := map[string]patch.Value{}
 	maps.Copy(out, state)
@@ -225,7 +227,7 @@ func visibleOf(nodes []*node) []*node {
 	return filter(nodes, func(n *node) bool { return n.event != nil })
 }
 
-// filter returns a new slice of the elements that keep accepts.
+// filter returns a new slice with the elements that keep accepts.
 func filter[T any](all []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !keep(one) })
 }
@@ -240,8 +242,8 @@ func eventsOf(nodes []*node) (events []*patch.Event) {
 // Visible returns the visible log. The caller owns the slice.
 func (r *Reference) Visible() []*patch.Event { return eventsOf(r.visible()) }
 
-// State returns the session's own state: the initial state, then the deltas that count, without keys with the
-// prefixes app:, user: and temp:. The caller owns the map.
+// State returns the session's state without shared keys: the initial state, changed by the deltas that count.
+// The caller owns the map.
 func (r *Reference) State() map[string]patch.Value {
 	return net(r.initial, r.nodes)
 }
@@ -254,7 +256,7 @@ func (r *Reference) Seq() uint64 {
 	return r.log[len(r.log)-1].Seq
 }
 
-// PatchSeq returns the seq of the newest patch, including skipped ones, or 0.
+// PatchSeq returns the seq of the newest patch, or 0. Skipped patches count.
 func (r *Reference) PatchSeq() uint64 {
 	for _, rec := range slices.Backward(r.log) {
 		if rec.Patch != nil {
@@ -267,7 +269,7 @@ func (r *Reference) PatchSeq() uint64 {
 // Skipped returns the patches that could not be applied, in log order. The caller owns the slice.
 func (r *Reference) Skipped() []patch.Skip { return slices.Clone(r.skipped) }
 
-// newestInvocation returns the invocation of the newest regular event that names one, or "".
+// newestInvocation returns the invocation of the newest appended event that has one, or "".
 func (r *Reference) newestInvocation() string {
 	for _, rec := range slices.Backward(r.log) {
 		if rec.Event != nil && rec.Event.InvocationID() != "" {

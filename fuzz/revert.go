@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// applied is an applied patch and its effect.
+// applied is an applied patch with its effect.
 type applied struct {
 	seq   uint64
 	id    string
@@ -28,17 +28,18 @@ func (a *applied) root() *applied {
 	return a
 }
 
-// isActive reports whether the patch is active: whether each revert of it was itself reverted.
+// isActive reports whether the patch is active: no active revert targets it.
 func (r *Reference) isActive(a *applied) bool { return r.wasActiveBefore(a, r.nextSeq()) }
 
-// wasActiveBefore reports whether the patch was active before the record with the seq.
+// wasActiveBefore reports whether the patch was active before record seq.
 func (r *Reference) wasActiveBefore(a *applied, seq uint64) bool {
 	return !slices.ContainsFunc(r.applied, func(b *applied) bool {
 		return b.of == a && b.seq < seq && r.wasActiveBefore(b, seq)
 	})
 }
 
-// nextSeq returns a seq above those of all records and patches. (A rewind adds patches without records.)
+// nextSeq returns a seq above those of all records and patches. Patches can have higher seqs than records,
+// because the model of a rewind applies patches without records.
 func (r *Reference) nextSeq() uint64 {
 	seq := r.Seq()
 	for _, a := range r.applied {
@@ -57,7 +58,7 @@ func (r *Reference) findPatch(id string) *applied {
 	return nil
 }
 
-// PatchIDs returns the ids of the patches that were applied, in log order. The caller owns the slice.
+// PatchIDs returns the ids of the applied patches, in log order. The caller owns the slice.
 func (r *Reference) PatchIDs() []string { return patchIDs(r.applied) }
 
 func patchIDs(patches []*applied) (ids []string) {
@@ -67,22 +68,22 @@ func patchIDs(patches []*applied) (ids []string) {
 	return ids
 }
 
-// RevertAll returns the ids of the patches to revert in order to take back the patch with the id: the active
-// patches of its group, newest first, or the patch itself. If the first revert is blocked, ok is false and blocked
-// is the id of the newest patch to revert first; if all are reverted already, it is that of the newest active
-// revert of one of them. blocked is "" if no applied patch has the id.
+// RevertAll returns the ids of the patches that the call Revert reverts for patchID: the active patches of its
+// group, newest first, or only the patch itself. If a revert is blocked, ok is false, and blocked is the id of
+// the newest patch that must be reverted first. If all are reverted already, ok is false, and blocked is the id
+// of the newest active revert of one of them. If no applied patch has the id, blocked is "".
 func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok bool) {
 	target := r.findPatch(patchID)
 	if target == nil {
 		return nil, "", false
 	}
 	now := r.clone()
-	var reverts []*applied // reverts of members
+	var reverts []*applied // active reverts of members
 	for _, a := range slices.Backward(r.applied) {
 		if a != target && (a.group == "" || a.group != target.group) {
 			continue
 		}
-		// Reverting a member that is a revert activates its target again.
+		// If a member is a revert, reverting it makes its target active again.
 		if !now.isActive(a) {
 			reverts = append(reverts, r.revertsOf(a)...)
 			continue
@@ -101,9 +102,10 @@ func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok 
 	return ids, "", true
 }
 
-// revertStep returns the effect of a revert of the patch. All of in(p) must be present with only markers of reverts
-// between; that stretch becomes a marker, then out(p). A pin or unpin must only be active. Otherwise it returns the
-// reason and the blocking patch: for an inactive patch, its newest active revert.
+// revertStep returns the effect of reverting the patch. All nodes of in(p) must be present, with only markers
+// of reverts between them. This stretch becomes a marker and out(p). A pin or unpin must only be active. If the
+// revert is impossible, revertStep returns the reason and the blocking patch. For a patch that is not active,
+// the blocking patch is its newest active revert.
 func (r *Reference) revertStep(target *applied) (s step, reason string, blocking *applied) {
 	if reverts := r.revertsOf(target); len(reverts) > 0 {
 		return step{}, Blocked, reverts[len(reverts)-1]
@@ -122,8 +124,8 @@ func (r *Reference) revertStep(target *applied) (s step, reason string, blocking
 	}, "", nil
 }
 
-// stretch returns the range of the nodes that the patch inserted, the missing ones of them, and other nodes between
-// them, except markers of reverts.
+// stretch returns the range of the nodes that the patch inserted. missing are inserted nodes that are not
+// present. between are other nodes in the range, except markers of reverts.
 func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node) {
 	from, to = len(r.nodes), -1
 	for _, n := range a.in {
@@ -141,20 +143,20 @@ func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node)
 	return from, to, missing, between
 }
 
-// blockersOf returns the patches that block a revert of target: those that removed a missing node or inserted a node
-// between.
+// blockersOf returns the patches that block a revert of target: those that removed a missing node, and those
+// that inserted a node between.
 func (r *Reference) blockersOf(target *applied, missing, between []*node) []*applied {
 	var must []*applied
 	for _, n := range between {
-		if n.by != nil { // else a raw event was restored in place of a missing node
+		if n.by != nil { // otherwise a logged event was restored in place of a missing node
 			must = append(must, n.by)
 		}
 	}
 	return append(must, r.removersOf(missing, target)...)
 }
 
-// removersOf returns the patches to revert so that the missing nodes of target are restored. Nodes after a missing
-// marker of a revert are left for later: they may be restored with the marker.
+// removersOf returns the patches to revert so that the missing nodes of target are restored. It ignores the
+// nodes after the first missing marker of a revert, because reverting for the marker may restore them too.
 func (r *Reference) removersOf(missing []*node, target *applied) (must []*applied) {
 	if i := slices.IndexFunc(missing, func(n *node) bool { return n.ofRevert }); i >= 0 {
 		missing = missing[:i+1]
@@ -165,8 +167,8 @@ func (r *Reference) removersOf(missing []*node, target *applied) (must []*applie
 	return must
 }
 
-// blockerFor returns the patch to revert so that a does not block a revert of target: a itself, or if a is a redo,
-// the patch that it restored, unless that is older than target.
+// blockerFor returns the patch to revert so that a no longer blocks a revert of target. It is a itself. If a is
+// a redo, it is the patch that a restored, unless that patch is older than target.
 func (a *applied) blockerFor(target *applied) *applied {
 	if a.isRedo() && a.root().seq > target.seq {
 		return a.root()
@@ -174,7 +176,7 @@ func (a *applied) blockerFor(target *applied) *applied {
 	return a
 }
 
-// isRedo reports whether the patch is the revert of a revert.
+// isRedo reports whether the patch is a revert of a revert.
 func (a *applied) isRedo() bool {
 	return a.of != nil && a.of.of != nil && (a.of.of.of == nil || a.of.of.isRedo())
 }
@@ -192,7 +194,8 @@ func (r *Reference) removerOf(n *node) *applied {
 	return nil
 }
 
-// newestBlocker returns the newest of the given patches, of the patches that block reverts of these, and so on.
+// newestBlocker returns the newest of the patches in must, of the patches that block reverts of them, and so
+// on.
 func (r *Reference) newestBlocker(must []*applied) *applied {
 	newest := must[0]
 	for i := 0; i < len(must); i++ {

@@ -6,14 +6,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Rewind returns the visible log, the state, and for each visible event whether it is pinned, after a rewind to the
-// invocation whose first event has seq from. It does not change the model.
+// Rewind returns the result of a rewind to before the invocation whose first event is record from: the visible
+// log, the state, and for each visible event whether it is pinned. It does not change the model.
 func (r *Reference) Rewind(from uint64) (visible []*patch.Event, state map[string]patch.Value, pinned []bool) {
 	after := r.rewound(from)
 	return after.Visible(), after.State(), after.Pinned()
 }
 
-// rewound returns the model after the rewind. It cuts node by node, as no patch of a log could.
+// rewound returns the model after the rewind. It cuts nodes one by one, which no patch of a log can do.
 func (r *Reference) rewound(from uint64) *Reference {
 	w := rewinding{Reference: r.clone(), from: from, ages: map[*applied]age{}, active: filter(r.applied, r.isActive)}
 	for _, a := range r.applied {
@@ -42,8 +42,9 @@ type rewinding struct {
 	steps  int
 }
 
-// age is the age of a patch and of the nodes that it inserted: old if all raw events that it removed, at any depth,
-// are before the rewind's first record, young ("new" in docs/SEMANTICS.md) if none is, else mixed.
+// age classifies a patch and the nodes that it inserted. It compares the logged events that the patch removed,
+// at any depth, with the first record of the rewind. The age is old if all of them are before that record,
+// young ("new" in docs/SEMANTICS.md) if none is, and mixed otherwise.
 type age int
 
 const (
@@ -67,8 +68,8 @@ func (w *rewinding) ageOf(seqs []uint64, a *applied) age {
 	return old
 }
 
-// membersOf returns the patches that count as one patch: the active members of a group, if one of them inserts events, else
-// the patch alone.
+// membersOf returns the patches that count as one patch with a: the active members of its group if one of them
+// inserts events, or else only a.
 func (w *rewinding) membersOf(a *applied) []*applied {
 	if group := w.mergedGroup(a); group != nil {
 		return group
@@ -76,8 +77,8 @@ func (w *rewinding) membersOf(a *applied) []*applied {
 	return []*applied{a}
 }
 
-// mergedGroup returns the active patches of the patch's group, or nil if there is at most one, or none of them inserts
-// events.
+// mergedGroup returns the active patches of a's group. It returns nil if there is at most one, or if none of
+// them inserts events.
 func (w *rewinding) mergedGroup(a *applied) []*applied {
 	group := filter(w.active, func(b *applied) bool { return a.group != "" && b.group == a.group && (b.isCut() || b.addsEvents()) })
 	if len(group) > 1 && slices.Contains(group, a) && slices.ContainsFunc(group, (*applied).addsEvents) {
@@ -86,8 +87,9 @@ func (w *rewinding) mergedGroup(a *applied) []*applied {
 	return nil
 }
 
-// seqsOf returns the seqs of the raw events that the patch, and the patches that count as one with it, removed at any
-// depth. An inserted event counts with the seq of its patch. within are the patches whose seqs are being computed.
+// seqsOf returns the seqs of the logged events that were removed, at any depth, by a and the patches that count
+// as one with a. An inserted event counts with the seq of its patch. within are the patches whose seqs are
+// being computed.
 func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
 	one := w.membersOf(a)
 	within = slices.Concat(within, one)
@@ -110,7 +112,8 @@ func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
 	return seqs
 }
 
-// revertMixed is step 1 of a rewind: it reverts, newest first, mixed patches except drop cuts, and new keep cuts.
+// revertMixed is step 1 of a rewind. Newest first, it reverts mixed patches except drop cuts, and young keep
+// cuts.
 func (w *rewinding) revertMixed() {
 	for {
 		i := slices.IndexFunc(w.newestFirst(), w.mustRevert)
@@ -143,7 +146,7 @@ func (w *rewinding) mustRevert(a *applied) bool {
 	return w.ages[a] == young && a.isCut() && !a.drops
 }
 
-// revertMembers reverts the patches that count as one, newest first.
+// revertMembers reverts the patches that count as one with a, newest first.
 func (w *rewinding) revertMembers(a *applied) {
 	for _, b := range slices.Backward(w.membersOf(a)) {
 		if w.isActive(b) {
@@ -152,7 +155,7 @@ func (w *rewinding) revertMembers(a *applied) {
 	}
 }
 
-// revert reverts the patch, after reverting the patches that block it, of any age.
+// revert reverts the patch. Before that, it reverts the patches that block it, whatever their age.
 func (w *rewinding) revert(a *applied) {
 	for w.isActive(a) {
 		if w.steps++; w.steps > 10*len(w.ages)+10 {
@@ -169,8 +172,9 @@ func (w *rewinding) revert(a *applied) {
 	}
 }
 
-// nodesToRecut is step 3 of a rewind. It returns the old nodes to cut again, with the policy: those in out() of reverted
-// cuts, and those in out() of patches or groups whose visible nodes are all cut again.
+// nodesToRecut is step 3 of a rewind. It returns the nodes to cut again, each with its policy. These are the
+// nodes in the out() of cuts that were reverted. They also include the nodes in the out() of a patch or group
+// if all nodes that it inserted are cut again.
 func (w *rewinding) nodesToRecut() map[*node]patch.StatePolicy {
 	marks := map[*node]patch.StatePolicy{}
 	mark := func(nodes []*node, drop bool) (changed bool) {
@@ -232,8 +236,8 @@ func (w *rewinding) cut(n *node, policy patch.StatePolicy) {
 	w.commit(step{after: after, in: []*node{marker}, out: []*node{n}, made: 1, drops: policy == patch.Drop}, applied{seq: w.nextSeq()})
 }
 
-// restorePins is step 4 of a rewind: it makes exactly those pins and unpins active that were active before the
-// rewind's first record.
+// restorePins is step 4 of a rewind. After it, exactly those pins and unpins are active that were active before
+// the first record of the rewind.
 func (w *rewinding) restorePins() {
 	for _, a := range slices.Backward(slices.Clone(w.applied)) {
 		if a.pin == nil || a.of != nil {
