@@ -9,12 +9,12 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// wrongView is a view with an error.
+// wrongView is a view with wrong values.
 type wrongView struct {
 	View
 	len, seq, patchSeq int // added to the correct values
 	at                 func(i int) *patch.Event
-	values             func(state map[string]patch.Value) // modifies the state
+	values             func(state map[string]patch.Value) // changes the state
 	twice              bool                               // yields each key twice
 	skips              func(skips []patch.Skip) []patch.Skip
 }
@@ -55,7 +55,7 @@ func (v wrongView) Skipped() ([]patch.Skip, error) {
 	return skips, err
 }
 
-// wrongPins is a view that swaps pinned and unpinned for one event.
+// wrongPins is a view that shows one event pinned if it is unpinned, or unpinned if it is pinned.
 type wrongPins struct {
 	modelView
 	at int

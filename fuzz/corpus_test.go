@@ -30,7 +30,7 @@ func readRecords(t *testing.T, file string) []patch.Record {
 	return records
 }
 
-// Recorded sessions fold as in the model; patches on them are judged and applied as in the model.
+// Recorded sessions fold as in the model, and patches of them are judged and applied as in the model.
 func TestCorpusFoldsAsReference(t *testing.T) {
 	for _, set := range recorded.Sets(t) {
 		t.Run(set.Name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The reference model gives the fold of a log and the refusal of a patch.
+// The model shows the fold of a log, and refuses a patch.
 func ExampleReference() {
 	r := fuzz.NewReference(nil)
 	for i, line := range []string{
@@ -46,7 +46,7 @@ func ExampleReference() {
 	// map[day:"Friday"]
 }
 
-// forgetful is a fold that ignores patches; Check detects that.
+// forgetful is a fold that ignores patches. Check reveals that.
 type forgetful struct {
 	events []*patch.Event
 	seq    uint64

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// judge checks the patch in a script's last line against the log before it.
+// judge checks the patch in the last line of a script in the log of the other lines.
 func judge(t *testing.T, script string, allowOrphans bool) *Refusal {
 	t.Helper()
 	script = strings.TrimSpace(script)
@@ -30,8 +30,8 @@ func TestCheck(t *testing.T) {
 	const unknown = `{"id":"a","patchType":"rewind","patchId":"p1"}`
 	for _, test := range []struct {
 		name, log string
-		kind      string // "" if it is not refused
-		text      string // in the refusal's text
+		kind      string // "" if the patch is not refused
+		text      string // part of the refusal's text
 	}{
 		{"a cut", "e1\ncut 0+1", "", ""},
 		{"an insertion at the end", "e1\nput 1+0 | r", "", ""},
@@ -111,12 +111,12 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Options allow orphans and hiding pinned events; each patch of a batch is judged after those
-// before it; patches of a group are judged for orphans together.
+// Options allow orphans and hidden pinned events. Each patch of a batch is judged after those before it. The
+// patches of a group are judged for orphans together.
 func TestCheckAllows(t *testing.T) {
 	for _, test := range []struct {
 		name, log, batch string
-		pinned           bool // may be hidden
+		pinned           bool // pinned events may be hidden
 		first, call      string
 	}{
 		{"hiding a pinned event", "e1\npin e1", "cut 0+1", true, "", ""},
@@ -129,7 +129,7 @@ func TestCheckAllows(t *testing.T) {
 		{"unpinned in the batch", "e1\npin e1", "unpin e1\ncut 0+1", false, "", ""},
 		{"pinned in the batch", "e1", "pin e1\ncut 0+1", false, "", Pinned},
 		{"a call, then its response", "e0\ne1 call:c\ne2 resp:c", "cut 1+1\ncut 1+1", false, OrphanedCall, OrphanedCall},
-		{"two cuts are taken back", "e0\ne1 call:c\ne2\ne3 resp:c\ncut 1+1 group:g\ncut 2+1 group:g", "revert p6\nrevert p5", false, OrphanedCall, OrphanedCall},
+		{"two cuts are reverted", "e0\ne1 call:c\ne2\ne3 resp:c\ncut 1+1 group:g\ncut 2+1 group:g", "revert p6\nrevert p5", false, OrphanedCall, OrphanedCall},
 		{"they are of one group", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\ncut 1+1 group:g", false, OrphanedCall, ""},
 		{"they are of two groups", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\ncut 1+1 group:h", false, OrphanedCall, OrphanedCall},
 		{"a group, then a patch out of range", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\npin e1 group:g", false, OrphanedCall, NotFound},
@@ -455,9 +455,9 @@ func TestSuggestions(t *testing.T) {
 
 		{session + "\npin e2", "cut 3+1", "3+2"},
 		{session + "\npin e0", "cut 0+1", "none"},
-		{session + "\npin e1", "cut 2+1", "none"}, // every passing span includes e1
+		{session + "\npin e1", "cut 2+1", "none"}, // every span that passes includes e1
 		{session + "\npin e0", "before e2", "e0"},
-		{"e0\ne1\ne2 call:c\npin e0", "before e2", "e0"}, // not e1, which would hide e0
+		{"e0\ne1\ne2 call:c\npin e0", "before e2", "e0"}, // not e1, because that would hide e0
 
 		{session, "before e1", "e0"},
 		{session, "before e2", "e0"},
@@ -465,7 +465,7 @@ func TestSuggestions(t *testing.T) {
 		{session, "before e0", "none"},
 		{session, "before e9", "none"},
 		{"e0\ne1\ne2 call:c", "before e2", "e1"},
-		{"e0\ne1\ne0\ne2 call:c", "before e2", "e1"}, // "e0" names the first one
+		{"e0\ne1\ne0\ne2 call:c", "before e2", "e1"}, // "e0" is the id of the first one
 	} {
 		r := fold(t, nil, test.log)
 		p := patchOf(t, test.patch)

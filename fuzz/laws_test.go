@@ -35,7 +35,7 @@ func foldModel(initial map[string]patch.Value, records []patch.Record) (View, er
 	return modelView{NewReference(initial, records...)}, nil
 }
 
-// The effect of each type of patch on the visible log, ignoring state.
+// Each type of patch has the specified effect on the visible log.
 func TestLawVisible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewReference(nil)
@@ -81,8 +81,8 @@ func TestLawKeep(t *testing.T) {
 	})
 }
 
-// If a later patch covers the whole summary, summarising and then cutting gives the state of
-// cutting alone.
+// A summary does not change what later patches do to the state: summarising and then cutting the whole summary
+// gives the state of cutting alone.
 func TestLawKeepThenDrop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(t, "events")
@@ -99,7 +99,7 @@ func TestLawKeepThenDrop(t *testing.T) {
 		from := rapid.IntRange(0, n-1).Draw(t, "from")
 		to := rapid.IntRange(from+1, n).Draw(t, "to")
 		apply(both, nil, patch.NewSummarise(from, to-from, object{"id": "S", "content": content("user", textPart("x"))}.event()))
-		// after maps an index outside the summary's range to its index after the summary.
+		// after maps an index outside the summarised range to its index after the summary.
 		after := func(i int) int {
 			if i >= to {
 				return i - (to - from) + 1
@@ -140,7 +140,7 @@ func upTo(from, to int) []int {
 	return all
 }
 
-// A log folds the same after storage.
+// A stored log folds like the original.
 func TestLawStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := Records(Options{}).Draw(t, "records")
@@ -167,7 +167,7 @@ func TestLawStored(t *testing.T) {
 	})
 }
 
-// A suggested span passes, and a patch that passes gets its own span as suggestion.
+// A suggested span passes. For a patch that passes, the suggested span is its own.
 func TestLawSuggestions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewReference(nil, Records(Options{Max: 16, Accepted: true}).Draw(t, "records")...)
@@ -226,13 +226,13 @@ func TestLawRevertOfGroup(t *testing.T) {
 			}
 			ids = apply(reverts)
 			if got := describe(r); got != want {
-				t.Fatalf("the group was taken back %d times to %s\nwant %s\n%s", i+1, got, want, Text(r.log, r.initial))
+				t.Fatalf("the group was reverted %d times to %s\nwant %s\n%s", i+1, got, want, Text(r.log, r.initial))
 			}
 		}
 	})
 }
 
-// Reverting all active patches, newest first, gives the raw log without pins.
+// Reverting all active patches, newest first, makes all logged events visible in order, without pins.
 func TestLawRevertAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := denseLog(t, denseKinds)
@@ -252,7 +252,7 @@ func TestLawRevertAll(t *testing.T) {
 					s, reason, _ = r.revertStep(blocking)
 				}
 				if reason != "" || r.nextSeq() > 1000 {
-					t.Fatalf("%q cannot be taken back: %s\n%s", a.id, reason, Text(r.log, nil))
+					t.Fatalf("%q cannot be reverted: %s\n%s", a.id, reason, Text(r.log, nil))
 				}
 				r.commit(s, applied{seq: r.nextSeq()})
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// Random operations run on a store on bbolt, on up to three stores that share an in-memory backend,
-// and on the reference model; all answers and all intermediate states must agree.
+// Random operations run on the model, on a store with bbolt, and on up to three stores that share a backend in
+// memory. All results and all states must agree.
 func TestPropertyStoresAreReference(t *testing.T) {
 	machine.Check(t, func(t *rapid.T) []backend.Backend {
 		first := &memory.Backend{}

@@ -101,7 +101,7 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 			now.Apply(patch.Record{Seq: now.nextSeq(), Patch: p})
 		}
 		memberID := func() string { return fmt.Sprintf("%s.%c", id, 'a'+len(patches)) }
-		if all := ref.PatchIDs(); len(all) > 0 && rapid.Bool().Draw(t, "is taken back") {
+		if all := ref.PatchIDs(); len(all) > 0 && rapid.Bool().Draw(t, "is reverted") {
 			grouped := patchIDs(filter(ref.applied, func(a *applied) bool { return a.group != "" }))
 			if len(grouped) > 0 && !oneIn(t, 4, "is any") {
 				all = grouped

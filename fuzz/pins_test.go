@@ -10,7 +10,7 @@ func TestPins(t *testing.T) {
 		name, log string
 		pinned    string
 		skipped   string
-		blocking  uint64 // seq of the patch that blocks the last, skipped, revert
+		blocking  uint64 // seq of the patch that blocks the last revert, which is skipped
 	}{
 		{name: "a pin", log: "e1\ne2\npin e2", pinned: "e2"},
 		{name: "an unpin", log: "e1\npin e1\nunpin e1"},
@@ -39,16 +39,16 @@ func TestPins(t *testing.T) {
 		{name: "both, the newer first", log: "e1\npin e1\npin e1\nrevert p3\nrevert p2"},
 		{name: "an unpin of nothing", log: "e1\nunpin e1\nrevert p2\nrevert p3"},
 		{name: "an older one under a newer one of its kind", log: "e1\npin e1\nunpin e1\npin e1\nrevert p2", pinned: "e1"},
-		{name: "taken back already", log: "e1\npin e1\nrevert p2\nrevert p2", skipped: "4: revert blocked", blocking: 3},
-		{name: "taken back already, which changed nothing", log: "e1\npin e1\npin e1\nrevert p2\nrevert p2", pinned: "e1", skipped: "5: revert blocked", blocking: 4},
-		{name: "taken back again: the newest revert is named", log: "e1\npin e1\nrevert p2\nrevert p3\nrevert p2\nrevert p3", skipped: "6: revert blocked", blocking: 4},
-		{name: "taken back twice", log: "e1\npin e1\nrevert p2\nrevert p3\nrevert p2\nrevert p2", skipped: "6: revert blocked", blocking: 5},
+		{name: "reverted already", log: "e1\npin e1\nrevert p2\nrevert p2", skipped: "4: revert blocked", blocking: 3},
+		{name: "reverted already, which changed nothing", log: "e1\npin e1\npin e1\nrevert p2\nrevert p2", pinned: "e1", skipped: "5: revert blocked", blocking: 4},
+		{name: "reverted again: the newest revert is named", log: "e1\npin e1\nrevert p2\nrevert p3\nrevert p2\nrevert p3", skipped: "6: revert blocked", blocking: 4},
+		{name: "reverted twice", log: "e1\npin e1\nrevert p2\nrevert p3\nrevert p2\nrevert p2", skipped: "6: revert blocked", blocking: 5},
 		{name: "not blocked by an unpin", log: "e1\npin e1\nunpin e1\nrevert p2"},
 		{name: "nor by a redo", log: "e1\npin e1\nunpin e1\nrevert p3\nrevert p4\nrevert p2"},
-		{name: "an unpin over a pin that was taken back", log: "e1\npin e1\nunpin e1\nrevert p2\nrevert p3"},
+		{name: "an unpin over a pin that was reverted", log: "e1\npin e1\nunpin e1\nrevert p2\nrevert p3"},
 		{name: "and that pin redone", log: "e1\npin e1\nunpin e1\nrevert p2\nrevert p3\nrevert p4", pinned: "e1"},
 		{name: "a redo that came to nothing", log: "e1\npin e1\npin e1\nrevert p3\nrevert p4\nrevert p3\nrevert p5", pinned: "e1"},
-		{name: "two reverts of one pin, of which one was taken back", log: "e1\npin e1\nrevert p2\nrevert p3\nrevert p4\nrevert p3\nrevert p2\nrevert p5"},
+		{name: "two reverts of one pin, of which one was reverted", log: "e1\npin e1\nrevert p2\nrevert p3\nrevert p4\nrevert p3\nrevert p2\nrevert p5"},
 		{name: "a redo under a newer pin", log: "e1\npin e1\nrevert p2\npin e1\nrevert p3", pinned: "e1"},
 		{name: "not blocked by a patch that hides the event", log: "e1\npin e1\ncut 0+1\npin e1\nrevert p2\nrevert p3", skipped: "4: event not found"},
 	} {
@@ -62,7 +62,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// The reverts that RevertAll returns.
+// RevertAll returns the members of a group, or the patch that blocks.
 func TestRevertAllWrites(t *testing.T) {
 	const group = "e1\ne2\ne3\nsum 0+1 group:g | S1\npin e2 group:g\ncut 2+1 group:g\n"
 	for _, test := range []struct{ name, log, id, want string }{
@@ -73,10 +73,10 @@ func TestRevertAllWrites(t *testing.T) {
 		{"by a reverted member", group + "revert p5", "p5", "[p6 p4]"},
 		{"with redone members", group + "revert p5\nrevert p7", "p4", "[p6 p5 p4]"},
 		{"none if one is blocked", group + "sum 0+1 | S2", "p6", `blocked by "p7"`},
-		{"taken back already", "e1\ncut 0+1\nrevert p2", "p2", `blocked by "p3"`},
-		{"all of a group taken back already", group + "revert p6 group:h\nrevert p5 group:h\nrevert p4 group:h", "p5", `blocked by "p9"`},
+		{"reverted already", "e1\ncut 0+1\nrevert p2", "p2", `blocked by "p3"`},
+		{"all of a reverted group already", group + "revert p6 group:h\nrevert p5 group:h\nrevert p4 group:h", "p5", `blocked by "p9"`},
 		{"a group of reverts", group + "revert p6 group:h\nrevert p5 group:h\nrevert p4 group:h", "p8", "[p9 p8 p7]"},
-		{"a group in which one takes back another", "e1\ncut 0+1 group:g\nrevert p2 group:g", "p2", "[p3 p2]"},
+		{"a group in which one reverts another", "e1\ncut 0+1 group:g\nrevert p2 group:g", "p2", "[p3 p2]"},
 		{"of no patch", "e1\ncut 5+1", "p2", `blocked by ""`},
 	} {
 		ids, blocked, ok := fold(t, nil, test.log).RevertAll(test.id)

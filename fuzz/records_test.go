@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Every case that matters occurs often enough in a fixed number of draws.
+// In a fixed number of draws, every case that matters occurs often enough.
 func TestRecordsCoverage(t *testing.T) {
 	testlog.OneGoroutine(t)
 	const draws = 600
@@ -60,9 +60,9 @@ func TestRecordsCoverage(t *testing.T) {
 			want = append(want, "passes: "+string(typ)+" "+string(policy))
 		}
 	}
-	want = append(want, "passes: revert drop", "a redo", "a redo taken back",
+	want = append(want, "passes: revert drop", "a redo", "a reverted redo",
 		"passes: pin drop", "passes: unpin drop", "a pin again", "a pinned summary", "a revert of a pin", "a revert of an unpin",
-		"a group of several", "a group of several with events", "a group taken back", "a redone group", "a group that is there",
+		"a group of several", "a group of several with events", "a reverted group", "a redone group", "a group that is there",
 		"a group that names an event that it restores",
 	)
 	for _, flaw := range []patch.Flaw{
@@ -154,7 +154,7 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 		}
 		for n := 0; p != nil && p.Type() == patch.Revert; n++ {
 			seen["a redo"] += count(n == 1)
-			seen["a redo taken back"] += count(n == 2)
+			seen["a reverted redo"] += count(n == 2)
 			p = patchIn(r.log, p.PatchID())
 		}
 		return
@@ -179,7 +179,7 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 	}
 }
 
-// countGroup counts the kinds of a batch, given the fold of the log that includes it.
+// countGroup counts the cases that a batch shows. r is the fold of the log, including the batch.
 func countGroup(seen map[string]int, r *Reference, batch []patch.Record) {
 	var puts, reverts, redos int
 	back := map[string]bool{} // events that reverts of the batch restore
@@ -208,7 +208,7 @@ func countGroup(seen map[string]int, r *Reference, batch []patch.Record) {
 	}
 	seen["a group of several"] += count(len(batch) > 1)
 	seen["a group of several with events"] += count(puts > 0)
-	seen["a group taken back"] += count(reverts > 1)
+	seen["a reverted group"] += count(reverts > 1)
 	seen["a redone group"] += count(redos > 1)
 }
 
@@ -309,7 +309,7 @@ func TestRecordsShrink(t *testing.T) {
 	}
 }
 
-// failing captures the expected failure of a check.
+// failing is a TB for a check that must fail. A failure does not fail the test.
 type failing struct{ testing.TB }
 
 func (failing) Log(...any)            {}
@@ -321,8 +321,8 @@ func (failing) Fatal(...any)          { panic("failed") }
 func (failing) Fatalf(string, ...any) { panic("failed") }
 func (failing) FailNow()              { panic("failed") }
 
-// A call that repeats an id is refused for that before anything else, so patches drawn for one call
-// share no ids.
+// The ids of inserted events start with the patch's id, so patches that are drawn for one call have no id in
+// common.
 func TestIDsArePatchs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Patch("p", nil).Draw(t, "patch")

@@ -17,7 +17,7 @@ func TestRevert(t *testing.T) {
 		name, log      string
 		visible, state string
 		skipped        string
-		blocking       uint64 // seq of the patch that blocks the last, skipped, revert
+		blocking       uint64 // seq of the patch that blocks the last revert, which is skipped
 	}{{
 		name:    "a cut",
 		log:     "e1 k=1\ne2 k=2\ne3\ncut 0+2\nrevert p4",
@@ -133,8 +133,8 @@ func TestRevert(t *testing.T) {
 	}
 }
 
-// Reverting a patch directly after it gives the view before it, including state; reverting the revert
-// gives the view after it. Reverting the blocking patches unblocks a revert.
+// If a patch is reverted directly after it, the view and the state are those before the patch. If the revert is
+// reverted, they are those after the patch. A blocked revert passes after the blocking patches are reverted.
 func TestLawRevert(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		initial := InitialState().Draw(t, "initial")
@@ -168,14 +168,14 @@ func TestLawRevert(t *testing.T) {
 			}
 		}
 		if len(ids) > 0 {
-			followBlocking(t, r, initial, rapid.SampledFrom(ids).Draw(t, "patch to take back"))
+			followBlocking(t, r, initial, rapid.SampledFrom(ids).Draw(t, "patch to revert"))
 		}
 	})
 }
 
-// followBlocking reverts the blocking patches until the active patch with the id is reverted, by its
-// own revert or by the revert of a redo. Each blocking patch must be later than the patch, and none of
-// its nodes may be missing.
+// followBlocking reverts the patches that block a revert of the patch with the id, until that patch is
+// reverted. This can also happen by the revert of a redo. Each blocking patch must be newer than the patch, and
+// its nodes must be present.
 func followBlocking(t *rapid.T, r *Reference, initial map[string]patch.Value, id string) {
 	target := r.findPatch(id)
 	next := target

@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// denseLog draws a log of plain events, each of which sets a key to its seq, with many patches that
-// overlap, alone and in groups. kinds are the patches' kinds, from [denseKinds].
+// denseLog draws a log of plain events, each of which sets a key to its seq. Many patches overlap, alone and in
+// groups. kinds are the kinds of patches, from [denseKinds].
 func denseLog(t *rapid.T, kinds []string) *Reference {
 	r := NewReference(nil)
 	apply := func(rec patch.Record) {
@@ -28,7 +28,7 @@ func denseLog(t *rapid.T, kinds []string) *Reference {
 			continue
 		}
 		var patches []*patch.PatchEvent
-		if ids := r.PatchIDs(); len(ids) > 0 && oneIn(t, 4, "is taken back") {
+		if ids := r.PatchIDs(); len(ids) > 0 && oneIn(t, 4, "is reverted") {
 			back := rapid.IntRange(0, min(len(ids), 5)-1).Draw(t, "back")
 			ids, _, _ := r.RevertAll(ids[len(ids)-1-back])
 			for _, id := range ids {
@@ -116,7 +116,7 @@ func hardLog(t *rapid.T) *Reference {
 	return NewReference(InitialState().Draw(t, "initial"), Records(Options{Accepted: true}).Draw(t, "records")...)
 }
 
-// until returns the fold of the log before the record with the seq.
+// until returns the fold of the log before record seq.
 func until(r *Reference, seq uint64) *Reference {
 	before := NewReference(r.initial)
 	for _, rec := range r.log {
@@ -160,8 +160,8 @@ func TestLawRewindFar(t *testing.T) {
 	})
 }
 
-// stoodFor returns the seqs of the raw events that a node represents: itself, or those that it
-// replaced, at any depth.
+// stoodFor returns the seqs of the logged events that a node represents: its own, or those of the events that
+// it replaced, at any depth.
 func stoodFor(n *node) []uint64 {
 	if n.by == nil {
 		return []uint64{n.seq}
@@ -175,8 +175,8 @@ func stoodFor(n *node) []uint64 {
 	return seqs
 }
 
-// A rewind leaves no event or state of the invocation or later, and restores nothing that was cut
-// before it.
+// After a rewind, neither events nor state remain from the invocation or later. What was cut before the
+// invocation stays hidden.
 func TestLawRewindLeavesNothingLater(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := denseLog(t, denseKinds)
@@ -201,8 +201,8 @@ func TestLawRewindLeavesNothingLater(t *testing.T) {
 	})
 }
 
-// If patches since only replaced events and kept their state, a rewind restores the state from
-// before, and each event that was visible is visible or represented.
+// If all patches since the invocation kept state and replaced the events that they removed, a rewind restores
+// the state before the invocation. Each event that was visible then is visible or represented.
 func TestLawRewindLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := denseLog(t, keepPuts)
@@ -223,7 +223,7 @@ func TestLawRewindLosesNothing(t *testing.T) {
 		if got, want := seqs(after), seqs(before); !maps.Equal(got, want) {
 			t.Fatalf("rewound to %d, %s represent %v, want %v\n%s", from, showVisible(after), got, want, Text(r.log, nil))
 		}
-		pinned := map[*patch.Event]bool{} // including hidden ones
+		pinned := map[*patch.Event]bool{} // hidden events too
 		for _, a := range before.applied {
 			if a.pin != nil {
 				pinned[a.pin.event] = before.isPinned(a.pin)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Small cases for section 9 of docs/SEMANTICS.md. The rewind is to the record marked by f.
+// Small cases for section 9 of docs/SEMANTICS.md. The rewind is to the record marked f.
 func TestRewind(t *testing.T) {
 	for _, test := range []struct{ name, log, visible, state, pinned string }{
 		{"no patches", "e1 k=1\ne2 k=2 f\ne3 k=3", "e1", "k=1", ""},
@@ -86,9 +86,8 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// In a session with two branches, each turn's window is compacted: a summary includes the previous
-// one, and the turn's event is cut. A rewind of two turns keeps exactly the content of the earlier
-// turns.
+// A rewind of two turns keeps exactly the content of the earlier turns. The session has two branches. Each turn
+// is compacted by a summary, which includes the previous summary, and a cut of the turn's event.
 func TestRewindOfTwoBranches(t *testing.T) {
 	const turns = 20
 	var log strings.Builder

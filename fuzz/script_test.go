@@ -22,11 +22,10 @@ import (
 //	revert p3                    a revert
 //	sum 0+2 drop | S1 role:model a summarise
 //	{"patchType":"rewind"}       a line of the text form
-// An event is an id and its fields: state, invocation, branch, author, role, calls and responses by id
-// (or, after two colons, by name alone), long-running ids. A patch may have base:N and group:g. Its id
-// is p and its seq.
-// and responses by id (or, after two colons, by name alone), long-running ids. A patch
-// may have base:N and group:g. Its id is p and its seq.
+//
+// An event is its id and fields: state, @ invocation, # branch, author, role, calls and responses by id, and
+// ids of long-running calls. After two colons, a call or response has only a name. A patch may have base:N and
+// group:g. The id of the patch with seq 3 is p3.
 
 // fold folds a script.
 func fold(t *testing.T, initial map[string]patch.Value, script string) *Reference {
@@ -163,8 +162,8 @@ func expect(t *testing.T, what, got, want string) {
 	}
 }
 
-// expectBlocked fails the test unless the last patch of a log is blocked by the patch with the seq; 0
-// means not blocked.
+// expectBlocked fails the test unless the last patch of a log is blocked by patch blocking. 0 means that it
+// must not be blocked.
 func expectBlocked(t *testing.T, log []patch.Record, blocking uint64, pinned bool) {
 	t.Helper()
 	last := len(log) - 1

@@ -1,10 +1,10 @@
-// Package kill kills processes while 32 clients use them. The clients' history, followed by a client that repeats the
-// in-flight operations, must be linearizable: nothing acknowledged is lost, and each other operation takes effect
-// once, whole, or not at all.
+// Package kill kills processes while 32 clients use them. After a kill, another client repeats the operations
+// that were in flight. The history of all clients must be linearizable. So no acknowledged write is lost, and
+// every other write takes effect once and as a whole, or not at all.
 //
 //	go test ./internal/fuzz/kill -run 'TestKilled$' -timeout 0 -rounds 2000 -v
 //
-// [Harness] does this for any storage.
+// [Harness] runs this test on any storage.
 package kill
 
 import (
@@ -32,28 +32,29 @@ const (
 	envFlaw  = "PATCHLOG_KILL_FLAW"
 )
 
-// AppName is the PGAPPNAME of processes that will be killed.
+// AppName is the PGAPPNAME of a process that will be killed.
 const AppName = "to be killed"
 
 // Harness tests one kind of storage.
 type Harness struct {
-	// Open opens the store at a place, with a flaw from [ops.Flaws] unless that is "".
+	// Open opens the store at a place. flaw is a key of [ops.Flaws], or "".
 	Open func(place, flaw string) (*store.Store, error)
 
-	// AfterKill, if not nil, waits until the server has no connection with the name [AppName]. In some rounds, the
-	// operations of the killed process are repeated before that. nil means that nothing is in flight once the process
-	// has ended.
+	// AfterKill waits until the server has closed the connections named [AppName]. In some rounds, the
+	// operations in flight are repeated before the call. If AfterKill is nil, no operation is in flight after
+	// the process has ended.
 	AfterKill func(t testing.TB, place string)
 
-	// Backups says that the store can vacuum, and that [store.Open] opens its backups.
+	// Backups means that the store can vacuum, and that [store.Open] opens its backups.
 	Backups bool
 
-	// Cut, if not nil, cuts the power at the end of a round instead of killing the process. Restore is called after
-	// the process has ended.
+	// Cut, if not nil, simulates a power cut at the end of a round, before the process is killed. Restore is
+	// called after the process has ended.
 	Cut, Restore func(place string) error
 }
 
-// Child never returns in a process that a harness has started. Call it before the tests run, in an init function.
+// Child never returns in a process that a harness has started. Call it in an init function, before the tests
+// run.
 func (h Harness) Child() {
 	place, flaw := os.Getenv(envPlace), os.Getenv(envFlaw)
 	if place == "" {
@@ -67,7 +68,8 @@ func (h Harness) Child() {
 	os.Exit(1)
 }
 
-// Check runs rounds, each of which kills a process. place creates a new storage, used for perPlace rounds.
+// Check runs rounds, each of which kills a process. place returns the name of a new storage. Each storage is
+// used for perPlace rounds.
 func (h Harness) Check(t *testing.T, few, perPlace int, place func() string) {
 	var p *Storage
 	for r := range long.Rounds(t, few) {
@@ -80,8 +82,8 @@ func (h Harness) Check(t *testing.T, few, perPlace int, place func() string) {
 	}
 }
 
-// Finds runs rounds with a flaw until one reports it, and fails if none does. The number of rounds depends on the
-// machine: a kill must hit a moment at which the flaw shows.
+// Finds runs rounds with a flaw until a round reports it. It fails if no round does. The number of rounds that
+// are needed varies, because a kill must hit a moment at which the flaw shows.
 func (h Harness) Finds(t *testing.T, flaw, place string) {
 	const most = 1000
 	p := &Storage{Harness: h, name: place, flaw: flaw}
@@ -94,7 +96,7 @@ func (h Harness) Finds(t *testing.T, flaw, place string) {
 	t.Errorf("%d rounds found nothing wrong with the flaw %s", most, flaw)
 }
 
-// Storage is a storage used by processes that are killed, one after another.
+// Storage is a storage. One process after another uses it and is killed.
 type Storage struct {
 	Harness
 	name, flaw string
@@ -104,11 +106,11 @@ type Storage struct {
 // clients is the number of clients per process.
 const clients = 32
 
-// patience is the time after which a process is killed in any case.
+// patience is the longest time until a process is killed.
 const patience = 10 * time.Second
 
-// Round kills a working process. It checks that acknowledged writes are there, that other writes are there as a whole
-// or not at all, that repeated operations take effect once, and that nothing else changed.
+// Round runs clients on a process and kills it. It checks that acknowledged writes exist, that other writes
+// exist as a whole or not at all, that repeated operations took effect once, and that nothing else changed.
 func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(string, int)) error {
 	ctx := context.Background()
 	process, err := ops.Start(envPlace+"="+p.name, envFlaw+"="+p.flaw, "PGAPPNAME="+AppName, "GORACE=halt_on_error=1")
@@ -135,7 +137,7 @@ func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(strin
 	l.Callers = []ops.Caller{watch(process, random, end)}
 	if p.Backups {
 		l.Backups = t.TempDir()
-		defer os.RemoveAll(l.Backups) // there may be many
+		defer os.RemoveAll(l.Backups) // a long run makes many of them
 	}
 	late := time.AfterFunc(patience, end)
 	l.Create()
@@ -143,7 +145,7 @@ func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(strin
 	late.Stop()
 	end()
 	stderr, exited := process.Kill()
-	// A process without a disk may end by itself.
+	// After a power cut, the process may fail by itself.
 	if exited && runtime.GOOS != "windows" && (p.Cut == nil || strings.Contains(fmt.Sprint(stderr), "panic")) {
 		return fmt.Errorf("the process ended before it was killed: %s", stderr)
 	}
@@ -187,8 +189,9 @@ func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(strin
 	return nil
 }
 
-// Recover reads a store after a crash, repeats the in-flight operations, and reads the store again, all in the load's
-// history. It returns the logs of the store, and an error if a log in before has changed or the store is damaged.
+// Recover reads a store after a crash, repeats the operations in flight, and reads the store again. It adds all
+// this to the history of the load. It returns the logs of the store. It returns an error if a log in before has
+// changed, or if the store is damaged.
 func Recover(ctx context.Context, l *linear.Load, local *ops.Local, before map[store.Key]string) (map[store.Key]string, error) {
 	l.End(local)
 	l.Repeat(local)
@@ -197,7 +200,7 @@ func Recover(ctx context.Context, l *linear.Load, local *ops.Local, before map[s
 	return now, errors.Join(err, ops.Unchanged(before, now))
 }
 
-// checkBackup checks that the last complete backup shows the store at a moment between its start and its end.
+// checkBackup checks that the last complete backup shows the store as of a moment while the backup was made.
 func (p *Storage) checkBackup(l *linear.Load, history linear.History, count func(string, int)) error {
 	if !p.Backups {
 		return nil
@@ -218,11 +221,11 @@ func (p *Storage) checkBackup(l *linear.Load, history linear.History, count func
 	return nil
 }
 
-// watched is a process that is killed some time after the n-th operation of a kind has started or ended. It counts
-// operations instead of time, since a machine may be busy.
+// watched is a process that is killed a time after the n-th operation of some kinds has started or ended. It
+// counts operations, because the time that they need depends on the machine.
 type watched struct {
 	*ops.Process
-	kinds string // the kinds that count when they start; "": all, when they end
+	kinds string // kinds of operations that are counted at their start; if "", all are counted at their end
 	left  atomic.Int64
 	after time.Duration
 	kill  func()

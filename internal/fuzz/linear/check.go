@@ -1,10 +1,9 @@
-// Package linear checks that stores are linearizable: some order of the clients' operations, each at a moment
-// between its start and its end, must explain all replies. [Check] checks a store on a backend; a [Load]
-// generates the operations, and [History.Judge] searches for the order.
+// Package linear checks that stores are linearizable: some order of the clients' operations must explain all
+// replies, with each operation at a moment between its start and its end. [Check] checks a store on a backend.
+// A [Load] generates the operations, and [History.Judge] searches for the order. The following command runs
+// 1,048,000 operations on bbolt and as many in memory; with ./store/pg it runs them on PostgreSQL.
 //
 //	go test ./internal/fuzz/linear -run 'TestLinearizable$' -timeout 0 -rounds 250 -v
-//
-// runs 1,048,000 operations on bbolt and as many in memory; with ./store/pg, on PostgreSQL.
 package linear
 
 import (
@@ -21,9 +20,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Check runs 64 goroutines that call stores on the backends that open returns for each round, and checks their
-// history. The backends share their sessions. In every other round all goroutines use the same few sessions. It
-// runs a few rounds of 4,192 calls, or as many as the flags say. The stores close the backends.
+// Check runs 64 goroutines that call stores, and checks their history. Each round opens the backends with open;
+// they share their sessions, and the stores close them. A round has 4,192 calls. In every other round, all
+// goroutines use the same few sessions at a time. Check runs few rounds, or as many as the flags of package
+// long say.
 func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 	t.Helper()
 	for r := range long.Rounds(t, few) {
@@ -51,7 +51,7 @@ func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 	}
 }
 
-// newLocal opens one of several stores that share a backend's sessions.
+// newLocal opens one of several stores that share the sessions of a backend.
 func newLocal(t testing.TB, b backend.Backend, owner int, cacheBytes int64) *ops.Local {
 	t.Helper()
 	s := testlog.Must(store.New(b, store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: 16}, CacheBytes: cacheBytes}))(t)

@@ -14,28 +14,29 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Seen is an operation with its reply and the times of its start and end, in nanoseconds of one clock.
+// Seen is an operation with its reply, and with the times of its start and end in nanoseconds of one clock.
 type Seen struct {
 	ops.Op
 	ops.Reply
 	From, To int64
 }
 
-// History has the operations of all clients, in the order of their ends.
+// History has the operations of all clients, in the order in which they ended.
 type History []Seen
 
-// Options configures [History.Judge]. The zero value is the default.
+// Options configures [History.Judge].
 type Options struct {
 	// Faults permits failed calls and unknown outcomes. Without it they are violations.
 	Faults bool
 }
 
-// patience is the checker's time limit per object. The search takes seconds, but on a machine that runs many tests
-// it gets a small part of the time.
+// patience is the checker's time limit per object. A search takes seconds, but other tests may use most of the
+// machine.
 const patience = 5 * time.Minute
 
-// Judge checks the history of each object against the model, and returns the violations: the object, and its history
-// around the end of the longest valid order. A check that exceeds its time limit is a violation too.
+// Judge checks the history of each object against the model. A violation names the object, and has the part of
+// its history around the end of the longest valid order. If a check exceeds its time limit, that is a violation
+// too.
 func (h History) Judge(opts Options) (violations []string) {
 	histories := map[object][]porcupine.Operation{}
 	replies, shared := map[moment]int{}, map[string]int{}
@@ -53,7 +54,7 @@ func (h History) Judge(opts Options) (violations []string) {
 		switch {
 		case !opts.Faults && (e.Outcome == ops.Failed || e.Outcome == ops.Unknown || e.Outcome == ops.Gone):
 			violations = append(violations, "an operation failed, without a fault: "+e.String())
-		case e.Outcome == ops.Failed: // records reported as not written must not be seen
+		case e.Outcome == ops.Failed: // no reply may show its records
 			continue
 		case e.Outcome == ops.Gone:
 			e.Outcome = ops.Unknown
@@ -69,7 +70,7 @@ func (h History) Judge(opts Options) (violations []string) {
 			switch {
 			case int(*e.At) <= len(source):
 				copied = source[:*e.At]
-			case e.Outcome == ops.Unknown: // it had no effect, or the source would have the records
+			case e.Outcome == ops.Unknown: // the fork had no effect, or the source would have the records
 				continue
 			default:
 				violations = append(violations, "the history lacks the records that a fork has copied: "+e.String())
@@ -102,16 +103,17 @@ func (h History) Judge(opts Options) (violations []string) {
 	return violations
 }
 
-// repeats reports whether a call found its own records followed by later ones. If the reply to its commit was lost,
-// the call may have written them itself and found them afterwards: that is two operations.
+// repeats reports whether a call found its own records in the log, with later records after them. The call may
+// have written them itself: if the reply to its commit was lost, it wrote them first and then found them. These
+// are two operations.
 func (e Seen) repeats() bool {
 	writes := e.Kind == ops.Append || e.Kind == ops.Patch || e.Kind == ops.Import
 	return writes && e.Outcome == ops.Done && len(e.Seqs) > 0 && e.Seq > e.Seqs[len(e.Seqs)-1]
 }
 
-// sources returns the records of the forked sessions, from the longest reading of each. A source is never deleted, so
-// its log only grows, but the reading of a backup, which is last in the history, shows an earlier log. A fork's reply
-// does not have the records: reading them may fail though the fork took effect.
+// sources returns the records of the forked sessions, from the longest read of each. A source is never deleted,
+// so its log only grows. The last read may be of a backup, which shows an earlier log. The reply to a fork does
+// not have the records, because the read of a fork may fail after the fork took effect.
 func (h History) sources() map[object][]patch.Record {
 	longest := map[object]Seen{}
 	for _, e := range h {
@@ -132,9 +134,9 @@ func (h History) sources() map[object][]patch.Record {
 
 func (b object) String() string { return strings.TrimSpace(b.app + " " + b.kind + " " + b.name) }
 
-// settled returns the time from which a call of unknown outcome has no further effect: when a repetition with the same
-// ids found its records or added them. A deletion has none once another one has looked up the session, since it
-// deletes only one creation.
+// settled returns the time after which a call of unknown outcome has no effect. A repeated write with the same
+// ids settles the call, because it found or added the records. A later deletion settles a deletion, because a
+// deletion deletes only the creation that it looked up.
 func settled(e Seen, later History) int64 {
 	for _, l := range later {
 		if l.App == e.App && l.Session == e.Session && l.Kind == e.Kind && l.From > e.To {
@@ -148,7 +150,7 @@ func settled(e Seen, later History) int64 {
 	return math.MaxInt64
 }
 
-// where returns the calls around the first one that the longest valid order lacks.
+// where returns the calls around the first call that the longest valid order lacks.
 func where(calls []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	longest := map[int]bool{}
 	for _, partition := range info.PartialLinearizationsOperations() {
@@ -198,7 +200,8 @@ func (e Seen) String() string {
 	return text + fmt.Sprintf(" %.4s %.300s %v", e.Creation, strings.Join(e.Visible, " "), e.Values)
 }
 
-// Until returns the history up to a moment of its clock. Operations still running then have an unknown outcome.
+// Until returns the history until a moment of its clock. Operations that were then running have the outcome
+// [ops.Gone].
 func (h History) Until(at int64) (cut History) {
 	for _, e := range h {
 		switch {
@@ -211,8 +214,8 @@ func (h History) Until(at int64) (cut History) {
 	return cut
 }
 
-// judgeErased checks the sessions with erasures: each reading has the events appended before it, and exactly the
-// acknowledged blanks.
+// judgeErased checks the sessions with erasures. Each read must have the events that were appended before it.
+// Events that were erased before it must be blank, and events that no operation erased must not.
 func (h History) judgeErased() (violations []string) {
 	for _, read := range h {
 		if !strings.HasPrefix(read.Session, erased) || read.Kind != ops.Raw || read.Outcome != ops.Done {

@@ -12,27 +12,28 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
 )
 
-// Load runs clients that perform operations on a few sessions.
+// Load runs clients that execute operations on a few sessions.
 type Load struct {
-	Callers []ops.Caller // client i uses the one with index i modulo their number
+	Callers []ops.Caller // client i uses the caller with index i modulo their number
 	Clients int
-	Apps    int    // number of apps, each with its own sessions
-	Name    string // prefix of the apps' names, to distinguish several loads
+	Apps    int    // number of apps; each has its own sessions
+	Name    string // prefix of the names of apps, to distinguish several loads
 	Seed    uint64
 
-	// Calls is the number of operations per client. If More is not nil, clients continue while it returns true.
+	// Calls is the number of operations per client. If More is not nil, clients continue while More returns
+	// true.
 	Calls int
 	More  func() bool
 
-	// Together makes all clients use the apps one after another, instead of any app at any time.
+	// Together makes all clients use one app after another. Otherwise each operation uses a random app.
 	Together bool
 
-	// Forks and Leases make clients fork sessions and take leases. After a crash, the outcome of a lease cannot be
-	// determined.
+	// Forks and Leases make clients fork sessions and take leases. Leases cannot be used with crashes, because
+	// the outcome of a lease cannot be determined later.
 	Forks, Leases bool
 
-	// Backups is a directory for backups. If set, the last client mostly vacuums and writes backups, and all clients
-	// erase events.
+	// Backups is a directory for backups, or "". If it is set, the last client often vacuums and writes
+	// backups, and all clients also erase events.
 	Backups string
 
 	// ShortTimeouts is the percentage of writes with a time limit that is too short.
@@ -42,19 +43,19 @@ type Load struct {
 	began   time.Time
 	history History
 	known   map[string]*known
-	seen    map[string]ops.Reply // by client and session: the client's last reply
+	seen    map[string]ops.Reply // by client and session: the last reply that showed the session
 	random  []*rand.Rand         // by client
-	n       []int                // number of operations by client
+	n       []int                // number of operations, by client
 }
 
-// known is what all clients together know about a session.
+// known is what all clients together have learned about a session.
 type known struct {
 	patches, events []string
 	text            string
 }
 
-// The sessions of an app. The last one is never deleted. In addition each client has a session in which it erases, and
-// one that it imports as a whole, with the prefix Imported.
+// The sessions of an app. The last one is never deleted. Each client also has a session in which it erases, and
+// one that it imports as a whole. Their names have the prefixes erased and Imported.
 const (
 	sessions = 4
 	kept     = "kept"
@@ -74,7 +75,7 @@ func (l *Load) app(i int) string { return fmt.Sprintf("%s.%d", l.Name, i) }
 // Since returns the time since the load began.
 func (l *Load) Since() time.Duration { return time.Since(l.began) }
 
-// History returns the history so far, in the order of the operations' ends.
+// History returns the history until now, in the order in which the operations ended.
 func (l *Load) History() History {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +125,7 @@ func (l *Load) Work() History {
 	return l.History()
 }
 
-// Until returns a load with the history up to a moment of its clock, and with the same clock.
+// Until returns a load with the history until a moment of this load's clock. Both loads use the same clock.
 func (l *Load) Until(at int64) *Load {
 	return &Load{
 		Callers: l.Callers, Clients: l.Clients, Apps: l.Apps, Name: l.Name, Seed: l.Seed, Forks: l.Forks, Backups: l.Backups,
@@ -139,8 +140,8 @@ func (l *Load) more(client int) bool {
 	return l.n[client] < l.Calls
 }
 
-// Step performs one operation of a client, and repeats it with the same ids until the outcome is known. It returns
-// false if the called process has ended.
+// Step executes the next operation of a client, and repeats it with the same ids until its outcome is known. It
+// returns false if the called process has ended.
 func (l *Load) Step(client int) bool {
 	n, random := l.n[client], l.random[client]
 	l.n[client]++
@@ -170,7 +171,7 @@ func (l *Load) Step(client int) bool {
 	return true
 }
 
-// End reads the sessions as a new client, and returns the history including these reads.
+// End reads all sessions of the history as a new client. It returns the history with these reads.
 func (l *Load) End(c ops.Caller) History {
 	type session struct{ app, name string }
 	done := map[session]bool{}
@@ -187,8 +188,8 @@ func (l *Load) End(c ops.Caller) History {
 	return l.History()
 }
 
-// MarkGoneAfter sets the outcome of operations that failed after a moment of the load's clock to [ops.Gone], since the
-// disk was gone by then.
+// MarkGoneAfter sets the outcome of operations that failed after a moment of the load's clock to [ops.Gone].
+// They failed because the disk was gone.
 func (l *Load) MarkGoneAfter(at int64) {
 	for i, e := range l.history {
 		if e.To > at && (e.Outcome == ops.Corrupt || e.Outcome == ops.Failed || e.Outcome == ops.Unknown) {
@@ -197,7 +198,8 @@ func (l *Load) MarkGoneAfter(at int64) {
 	}
 }
 
-// ReadDuring reads the sessions as of a moment between the start and the end of an operation of the history.
+// ReadDuring reads the sessions. In the history, the reads take place between the start and the end of
+// operation e.
 func (l *Load) ReadDuring(c ops.Caller, e Seen) {
 	n := len(l.history)
 	l.End(c)
@@ -206,8 +208,9 @@ func (l *Load) ReadDuring(c ops.Caller, e Seen) {
 	}
 }
 
-// Repeat repeats the operations of unknown outcome as a new client that reads first and deletes last. It skips those
-// that were repeated after an earlier crash: a session that was deleted since would get their events again.
+// Repeat repeats the operations of unknown outcome as a new client. It repeats deletions last. It skips
+// operations that were repeated after an earlier crash. If such a session was deleted since then, repeating
+// would add the events again.
 func (l *Load) Repeat(c ops.Caller) {
 	history := l.History()
 	for _, deletions := range []bool{false, true} {
@@ -223,7 +226,7 @@ func (l *Load) Repeat(c ops.Caller) {
 	}
 }
 
-// Call performs an operation through a caller, and adds it with its reply to the history.
+// Call executes an operation through a caller, and adds it to the history with its reply.
 func (l *Load) Call(caller ops.Caller, o ops.Op) ops.Reply {
 	from := l.Since()
 	r := caller.Call(o)
@@ -247,7 +250,7 @@ func (l *Load) Call(caller ops.Caller, o ops.Op) ops.Reply {
 	return r
 }
 
-// of returns what is known about a session. The caller holds the lock.
+// of returns what is known about a session. The caller must hold l.mu.
 func (l *Load) of(app, session string) *known {
 	name := app + " " + session
 	if l.known[name] == nil {
@@ -256,7 +259,7 @@ func (l *Load) of(app, session string) *known {
 	return l.known[name]
 }
 
-// about returns what is known about a session, and the last reply to a client about it.
+// about returns what is known about a session, and the last reply that showed it to the client.
 func (l *Load) about(client int, app, session string) (known, ops.Reply) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -340,8 +343,9 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 	return o
 }
 
-// erase makes a client write to its own session for erasures. The ids are used in no other app: sessions with the same
-// first event count as copies, in which an erasure erases the event too.
+// erase draws an operation on the client's session for erasures. Its ids are used in no other app. Otherwise
+// sessions with the same first event would be taken for copies, and an erasure in one would erase in the
+// others.
 func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
 	id := o.App + " " + o.IDs[0]
 	o.Session = fmt.Sprint(erased, o.Client)
@@ -360,7 +364,7 @@ func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
 	return o
 }
 
-// whole makes a client import a session that takes several commits, or delete it.
+// whole draws an import of a session that needs several commits, or its deletion.
 func (l *Load) whole(o ops.Op, random *rand.Rand) ops.Op {
 	id := o.IDs[0]
 	o.Session, o.Kind = fmt.Sprint(Imported, o.Client), ops.Import
@@ -376,13 +380,13 @@ func (l *Load) whole(o ops.Op, random *rand.Rand) ops.Op {
 	return o
 }
 
-// upTo picks a seq that a client has seen, or 0.
+// upTo returns a seq between 0 and the last seq that the client has seen.
 func upTo(seen ops.Reply, choice int) *uint64 {
 	seq := uint64(choice) % (seen.Seq + 1)
 	return &seq
 }
 
-// late returns one of the last ids, or one that does not exist.
+// late returns one of the last ids, or an id that does not exist.
 func late(ids []string, random *rand.Rand) string {
 	i := len(ids) - 1 - random.IntN(4)
 	if i < 0 {

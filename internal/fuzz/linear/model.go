@@ -15,9 +15,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// session is the immutable model of a session after some calls. Its creation is "" if it is unknown, and its log is
-// nil if the session does not exist. If lenient, a delete may find no session, since a delete of unknown outcome
-// may be repeated.
+// session is the immutable model of a session after some calls. If the session does not exist, log is nil.
+// creation is "" until a reply shows it. If lenient is set, a delete may find no session, because a delete of
+// unknown outcome may have been repeated.
 type session struct {
 	creation string
 	log      *entry
@@ -26,7 +26,7 @@ type session struct {
 	shown    int // number of replies that have shown this state
 }
 
-// entry is a record of a log, and the view after it. The first entry has no record.
+// entry is a record of a log, with the view after it. The first entry has no record.
 type entry struct {
 	before *entry
 	record patch.Record
@@ -49,7 +49,7 @@ func (s session) sum() uint64 {
 
 func (s session) view() fold.View { return s.log.view }
 
-// whole returns the view with the whole log supplied, since a view does not keep hidden events.
+// whole returns the view with all records of the log, including the records of hidden events.
 func (e *entry) whole() fold.View {
 	log := make([]patch.Record, e.view.Seq())
 	for at := e; at.before != nil; at = at.before {
@@ -58,7 +58,7 @@ func (e *entry) whole() fold.View {
 	return e.view.WithRecords(log)
 }
 
-// at returns the entry of a seq.
+// at returns the entry with the given seq.
 func (e *entry) at(seq uint64) *entry {
 	for e.view.Seq() > seq {
 		e = e.before
@@ -66,17 +66,17 @@ func (e *entry) at(seq uint64) *entry {
 	return e
 }
 
-// untold is the prefix of the model's ids for records of reverts and rewinds of unknown outcome, whose real ids no
-// reply has.
+// untold is the prefix of ids that the model gives to records of reverts and rewinds of unknown outcome. No
+// reply has their real ids.
 const untold = "untold "
 
-// is reports whether the record may have the id.
+// is reports whether the record may have the given id.
 func (e *entry) is(id string) bool {
 	own := e.record.ID()
 	return own == id || strings.HasPrefix(own, untold)
 }
 
-// find returns the record with the id, or with an inserted event with the id.
+// find returns the record that has the id or inserts an event with it.
 func (e *entry) find(id string) (patch.Record, bool) {
 	for ; e.before != nil; e = e.before {
 		for other := range e.record.IDs() {
@@ -107,7 +107,7 @@ func (e *entry) add(r patch.Record) *entry {
 	}
 	next, err := view.Apply(r)
 	if err != nil {
-		panic(fmt.Sprintf("linear: %v", err)) // cannot fail: all records are supplied
+		panic(fmt.Sprintf("linear: %v", err)) // cannot fail, because the view has all records
 	}
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -116,8 +116,8 @@ func (e *entry) add(r patch.Record) *entry {
 	return &entry{e, r, next, h.Sum64()}
 }
 
-// step implements [state]. A call of unknown outcome takes effect if it can. A call without effect may come after
-// all others.
+// step implements [state]. A call of unknown outcome takes effect if it can. If it cannot, it may come after
+// all other calls.
 func (s session) step(o operation) (bool, state) {
 	ok, after := s.after(o)
 	if after.log != s.log {
@@ -169,37 +169,37 @@ func (s session) after(o operation) (bool, session) {
 			return false, s
 		}
 	}
-	if s.creation == "" && o.Outcome == ops.Done && o.Kind != source { // the reply to a fork has the fork's creation, not the source's
+	if s.creation == "" && o.Outcome == ops.Done && o.Kind != source { // a fork's reply has the creation of the fork, not of the source
 		s.creation = o.Creation
 	}
 	if !o.Writes() {
 		return s.reads(o), s
 	}
 	if o.Outcome == ops.Done && o.Seq != s.view().Seq()+o.added(s.view().Seq()) {
-		return false, s // shown too often
+		return false, s // the state was shown too often
 	}
 	log, seqs, err := s.write(o)
 	if err != nil {
 		return unknown || o.refused(err), s
 	}
 	s.log = log
-	// The reply's view is the one after this write, even if the commit has other writes.
+	// The reply shows the view after this write, even if other writes were in the same commit.
 	return unknown || o.Outcome == ops.Done && slices.Equal(o.Seqs, seqs) && s.shows(o.Reply), s
 }
 
-// over reports whether every reply that shows this state of the session has been seen. Only then can the state
-// change in the order.
+// over reports whether every reply that shows this state is already in the order. Only then can the state
+// change.
 func (s session) over(o operation) bool {
 	return s.log == nil || s.shown >= o.replies[moment{s.creation, s.view().Seq()}]
 }
 
-// moment is a session's state after a write.
+// moment identifies the state of a session after a write.
 type moment struct {
 	creation string
 	seq      uint64
 }
 
-// shows reports whether the reply shows the session at the moment of the call.
+// shows reports whether the reply shows the session as of the call.
 func (e Seen) shows() bool { return e.Outcome == ops.Done && e.Creation != "" && e.Kind != ops.At }
 
 // added returns the number of the call's records after a seq.
@@ -248,8 +248,8 @@ func (s session) reads(o operation) bool {
 	return false
 }
 
-// knows reports whether a read of the session may have the shared value. A value set by an event of the session
-// becomes visible together with the event.
+// knows reports whether a read of the session may show the shared value. If an event of the session set the
+// value, the read must also show that event.
 func (s session) knows(name, value string) bool {
 	if !ops.IsHot(value) || ops.SessionOf(value) != name || slices.Contains(s.past, value) {
 		return true
@@ -258,7 +258,7 @@ func (s session) knows(name, value string) bool {
 	return there
 }
 
-// shows reports whether a reply shows the session, ignoring shared values.
+// shows reports whether a reply shows the session. It ignores shared values.
 func (s session) shows(r ops.Reply) bool {
 	v := s.view()
 	return r.Seq == v.Seq() && r.PatchSeq == v.PatchSeq() && (s.creation == "" || r.Creation == s.creation) && len(r.Visible) == v.Len() &&
@@ -275,12 +275,12 @@ func own(values map[string]string) map[string]string {
 // refusal is the reason why the model refuses a call.
 type refusal struct {
 	kind string
-	last uint64 // see [Reply]; 0 means any
+	last uint64 // the expected Reply.Last; 0 means any
 }
 
 func (r *refusal) Error() string { return r.kind }
 
-// refused reports whether the call was refused with the model's reason.
+// refused reports whether the call was refused for the model's reason.
 func (o operation) refused(err error) bool {
 	var r *refusal
 	if errors.As(err, &r) {
@@ -293,7 +293,7 @@ func (o operation) refused(err error) bool {
 	return o.Outcome == ops.OutcomeOf(err)
 }
 
-// write returns the session's log after a call and the seqs of the call's records, or the refusal.
+// write returns the session's log after a call and the seqs of the call's records, or a refusal.
 func (s session) write(o operation) (*entry, []uint64, error) {
 	switch o.Kind {
 	case ops.Append, ops.Patch:
@@ -341,7 +341,7 @@ func (s session) write(o operation) (*entry, []uint64, error) {
 	panic("linear: " + string(o.Kind) + " does not write")
 }
 
-// missing returns the number of records that are not in the log.
+// missing returns the number of offered records that the log does not have.
 func (s session) missing(offered []patch.Record) (n int, err error) {
 	for _, r := range offered {
 		there, ok := s.log.find(r.ID())
@@ -360,7 +360,8 @@ func (s session) missing(offered []patch.Record) (n int, err error) {
 	return n, nil
 }
 
-// put returns the log with the missing records added, and the seqs of all, unless err is set.
+// put adds the missing records. It returns the new log and the seqs of all offered records. If err is not nil,
+// it returns err.
 func (e *entry) put(offered []patch.Record, err error) (*entry, []uint64, error) {
 	if err != nil {
 		return nil, nil, err
@@ -377,7 +378,7 @@ func (e *entry) put(offered []patch.Record, err error) (*entry, []uint64, error)
 	return e, seqs, nil
 }
 
-// back adds patches that a store has made, with the ids in its reply.
+// back adds patches that the store made, with the ids in the reply.
 func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckOptions) (*entry, []uint64, error) {
 	var offered []patch.Record
 	for i, p := range patches {
@@ -407,16 +408,16 @@ func (s session) refuses(offered []patch.Record, opts fold.CheckOptions) error {
 	return err
 }
 
-// imports returns the session's log after an import of the records.
+// imports returns the session's log after an import of records.
 func (s session) imports(offered []patch.Record) (*entry, []uint64, error) {
 	if slices.ContainsFunc(offered, func(r patch.Record) bool { return r.Patch != nil }) {
 		offered = slices.Clone(offered)
-		for e := s.log; e.before != nil; e = e.before { // one must be a prefix of the other
+		for e := s.log; e.before != nil; e = e.before { // one log must be a prefix of the other
 			i := int(e.record.Seq) - 1
 			if i >= len(offered) {
 				continue
 			}
-			// Patches with one id count as equal: one is a copy of the other.
+			// Patches with the same id count as equal, because one is a copy of the other.
 			if !e.is(offered[i].ID()) || e.record.Event != nil && !patch.Same(e.record, offered[i]) {
 				return nil, nil, &refusal{kind: fuzz.Conflict}
 			}

@@ -16,23 +16,24 @@ import (
 type operation struct {
 	Seen
 	n       int            // index of the call in the history
-	records []patch.Record // records offered by an import, or copied by a fork
-	replies map[moment]int // by session state, the number of replies that show it
-	shared  map[string]int // by state of an app's values, the number of replies that show it
+	records []patch.Record // records that an import offers or a fork copies
+	replies map[moment]int // by state of a session: the number of replies that show it
+	shared  map[string]int // by app and hot id: the number of replies that show the id as shared value
 }
 
-// source marks the read of a forked session, which may take effect at another time than the creation of the fork.
+// source is the kind of the read that a fork makes of its source. The read may take effect at another time than
+// the creation of the fork.
 const source ops.Kind = "source"
 
-// object is a session, an app's shared values, or a lease. Each is checked on its own, so the checker need not order
-// independent calls. The session's model checks that values and sessions become visible together.
+// object is a session, the shared values of an app, or a lease. The checker searches an order for each object
+// alone, so it need not order independent calls. The model of a session checks that shared values do not appear
+// before their event.
 type object struct {
 	app, kind, name string
 }
 
-// objects returns the operations of a call, by object. n is the call's index in the history.
-//
-// copied are the records of a fork.
+// objects returns the operations of a call by object. n is the index of the call in the history. For a fork,
+// copied are the records that the fork copies.
 func objects(n int, e Seen, copied []patch.Record) map[object]operation {
 	o := operation{Seen: e, n: n}
 	all := map[object]operation{}
@@ -62,7 +63,7 @@ func objects(n int, e Seen, copied []patch.Record) map[object]operation {
 
 // state is the model of an object after some calls.
 type state interface {
-	// step reports whether a call can have its outcome in this state, and returns the next state.
+	// step reports whether a call can have its outcome in this state. It returns the next state.
 	step(operation) (bool, state)
 	sum() uint64
 
@@ -95,13 +96,14 @@ func (b object) model(opts Options, calls []porcupine.Operation) porcupine.Model
 	}
 }
 
-// order is an object's state after calls in some order. Calls that change nothing come as early as possible: every
-// valid order can be transformed into such an order, so the checker tries no others.
+// order is an object's state after calls in some order. Idle calls, which change nothing, come as early as
+// possible. Every valid order can be transformed into an order of this kind, so the checker tries no other
+// orders.
 type order struct {
 	state
-	at      int64 // the latest start of a call in it
-	waiting []int // idle calls that have started by then and are not in it
-	next    int   // the first idle call that has not started by then
+	at      int64 // latest start of a call in the order
+	waiting []int // idle calls that started until at and are not in the order
+	next    int   // first idle call that started after at
 }
 
 func (s order) step(o operation, idle []operation) (bool, any) {
@@ -132,7 +134,7 @@ func (s order) step(o operation, idle []operation) (bool, any) {
 	return true, s
 }
 
-// idle reports whether the call is known to have changed nothing.
+// idle reports whether the call certainly changed nothing.
 func (o operation) idle() bool {
 	switch {
 	case o.Outcome == ops.Unknown:
@@ -145,13 +147,13 @@ func (o operation) idle() bool {
 	return false
 }
 
-// values is the model of a scope's shared values.
+// values is the model of an app's shared values.
 type values struct {
-	id    string // of the last logged hot event
-	shown int    // number of replies that have shown them
+	id    string // id of the last logged hot event
+	shown int    // number of replies that have shown the values
 }
 
-// step is as [session.step]: values change only after every reply that shows them.
+// step implements [state]. As in [session.step], values change only after every reply that shows them.
 func (v values) step(o operation) (bool, state) {
 	if o.Kind == ops.Append {
 		return v.shown >= o.shared[o.App+v.id], values{id: o.IDs[0]}
@@ -185,7 +187,7 @@ func (lease) known() bool { return true }
 
 func (l lease) sum() uint64 { return uint64(l) }
 
-// once merges the attempts of hot appends: each set its values once.
+// once merges the attempts of each hot append, because together they set the values once.
 func once(calls []porcupine.Operation) []porcupine.Operation {
 	first := map[string]int{}
 	var merged []porcupine.Operation

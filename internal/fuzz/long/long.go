@@ -2,7 +2,7 @@
 //
 //	go test ./internal/fuzz/kill -run TestKilled$ -timeout 0 -rounds 2000 -v
 //
-// To resume a run, pass -from with the number of the last round in its log.
+// To resume a run, set -from to the number of the last round in its log.
 package long
 
 import (
@@ -25,8 +25,8 @@ var (
 	round  = flag.Int("round", -1, "the only round to make")
 )
 
-// Round is one round of a harness. Its operations follow from its number and the seed, except where
-// timing matters.
+// Round is one round of a harness. Its number and the seed determine its operations, except where timing
+// matters.
 type Round struct {
 	N      int
 	Random *rand.Rand
@@ -34,7 +34,7 @@ type Round struct {
 	counts map[string]int
 }
 
-// Count adds n to a figure that is reported at the end. It is safe for concurrent use.
+// Count adds n to a figure that is logged at the end. It is safe for concurrent use.
 func (r *Round) Count(what string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,8 +44,8 @@ func (r *Round) Count(what string, n int) {
 // Long reports whether flags request a long run.
 func Long() bool { return *rounds > 0 }
 
-// Rounds yields the rounds of a test: a few, or as many as the flags say. It stops at the first
-// round that fails, names it, and logs the figures of all rounds; in a long run, after each round.
+// Rounds yields the rounds of a test: few, or as many as the flags say. It stops at the first round that fails,
+// and logs how to repeat it. It logs the figures of all rounds at the end, and in a long run after each round.
 func Rounds(t testing.TB, few int) iter.Seq[*Round] {
 	return func(yield func(*Round) bool) {
 		t.Helper()
@@ -70,7 +70,7 @@ func Rounds(t testing.TB, few int) iter.Seq[*Round] {
 	}
 }
 
-// String returns the figures of all rounds so far.
+// String returns the figures of all rounds until now.
 func (r *Round) String() string {
 	var figures []string
 	for _, what := range slices.Sorted(maps.Keys(r.counts)) {

@@ -1,5 +1,5 @@
-// Package machine tests stores with a state machine: it runs random operations and compares their results with the
-// reference model of package fuzz.
+// Package machine tests stores with a state machine. It runs random operations, and compares their results with
+// the reference model of package fuzz.
 package machine
 
 import (
@@ -28,9 +28,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// Check runs random operations on stores, and compares each result, and the state after it, with the reference
-// model. One store is on bbolt; the others share the sessions of the backends that open returns. Each draw has its
-// own sessions and scopes. open is called for each draw and returns at least one backend; the stores close them.
+// Check runs random operations on stores. After each operation it compares the result and the state with the
+// reference model. One store is on bbolt. The other stores share the sessions of the backends that open
+// returns. Each draw calls open, which must return at least one backend, and uses its own sessions. The stores
+// close the backends.
 func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 	dir := t.TempDir()
 	n := 0
@@ -50,7 +51,7 @@ func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 			"preview":          m.preview,
 			"as of":            m.asOf,
 			"rewind":           m.rewind,
-			"take back":        m.takeBack,
+			"revert":           m.revert,
 			"fork":             m.fork,
 			"erase":            m.erase,
 			"summarise":        m.summarise,
@@ -67,18 +68,18 @@ func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 type machine struct {
 	n       int // number of the draw
 	path    string
-	stores  []*store.Store  // the one on bbolt, and the current peer
-	file    backend.Backend // of the first store
+	stores  []*store.Store  // the store on bbolt, and the current peer
+	file    backend.Backend // backend of the first store
 	peers   []peer
 	turn    int
 	key     store.Key
 	initial map[string]patch.Value
 	shared  map[string]patch.Value
 	records []patch.Record // the log
-	offered []patch.Record // as passed to the store
-	views   []fold.View    // earlier views of the bbolt store
+	offered []patch.Record // the records as they were passed to the store
+	views   []fold.View    // earlier views of the store on bbolt
 	ids     int
-	filled  [2]int // number of ids made on each storage
+	filled  [2]int // number of ids that each storage has made
 }
 
 // peer is one of the stores that share a storage.
@@ -100,7 +101,7 @@ func newMachine(t *rapid.T, n int, path string, backends []backend.Backend) *mac
 	return m
 }
 
-// pass selects the peer that makes the next operation.
+// pass selects the peer that executes the next operation.
 func (m *machine) pass(t *rapid.T) {
 	m.turn = rapid.IntRange(0, len(m.peers)-1).Draw(t, "peer")
 	m.stores[1] = m.peers[m.turn].store
@@ -108,7 +109,7 @@ func (m *machine) pass(t *rapid.T) {
 
 var clock = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 
-// options returns a small cache for some stores: with a cache of one session or none, every run evicts views.
+// options returns options with a cache so small that a store often evicts views, or with no cache.
 func (m *machine) options(i int) store.Options {
 	return store.Options{
 		CacheBytes: int64(20_000*(m.ids%2) - 1), Snapshots: snapshot.Policy{Every: 1 + m.ids%5, MinPercent: 1},
@@ -121,7 +122,7 @@ func (m *machine) options(i int) store.Options {
 }
 
 func (m *machine) openFile(t *rapid.T) {
-	// Other tests check durability; without syncs this one runs ten times as many operations.
+	// Other tests check durability. Without syncs this test runs ten times as many operations.
 	b := testlog.Must(bolt.Open(m.path, bolt.Options{NoSync: true}))(t)
 	m.file = b
 	m.stores[0] = testlog.Must(store.New(b, m.options(0)))(t)
@@ -156,15 +157,15 @@ func (m *machine) create(t *rapid.T) {
 	m.records, m.offered, m.views = nil, nil, nil
 }
 
-// createAlike creates the first store's session on the other storage with the same creation id, because the ids of
-// receipts derive from it.
+// createAlike creates the first store's session on the other storage, with the same creation id. The creation
+// id must be equal because the ids of receipts are derived from it.
 func (m *machine) createAlike(t *rapid.T) {
 	ctx := context.Background()
 	info := testlog.Must(m.stores[0].Info(ctx, m.key))(t)
 	shared := testlog.Must(backend.SharedOf(ctx, m.file, ""))(t)
 	for _, l := range testlog.Must(m.file.List(ctx, "", "", math.MaxInt32))(t) {
 		if l.Creation == info.Creation {
-			l.Meta = testlog.Must(m.file.Fetch(ctx, backend.Query{Session: l.Session}))(t).Meta // a listing does not include it
+			l.Meta = testlog.Must(m.file.Fetch(ctx, backend.Query{Session: l.Session}))(t).Meta // a listing does not have it
 			b := backend.Batch{Create: true, Creation: l.Creation, Meta: l.Meta, Next: l.Token, Counts: l.Counts, Shared: shared}
 			testlog.NoError(t, m.peers[m.turn].faulty.Append(ctx, l.Session, b))
 		}
@@ -175,18 +176,18 @@ func (m *machine) reference(more ...patch.Record) *fuzz.Reference {
 	return fuzz.NewReference(m.initial, slices.Concat(m.records, more)...)
 }
 
-// log returns the log so far, for messages.
+// log returns the log for messages.
 func (m *machine) log() string { return fuzz.Text(m.records, m.initial) }
 
-// newID returns an id that is unique over all draws, because an erasure covers all sessions that begin with the same
-// records.
+// newID returns an id that is unique over all draws. An erasure would otherwise cover sessions of other draws,
+// because sessions with the same first records count as copies.
 func (m *machine) newID() string {
 	m.ids++
 	return fmt.Sprintf("id%d of %d", m.ids, m.n)
 }
 
-// compare compares the stores' newest views and shared state with the model. The peers that read, wrote and will
-// write may differ.
+// compare compares the views and the shared state of the stores with the model. It selects a random peer to
+// read, and another one for the next operation.
 func (m *machine) compare(t *rapid.T) {
 	m.pass(t)
 	defer m.pass(t)

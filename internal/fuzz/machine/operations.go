@@ -24,8 +24,8 @@ func (m *machine) op(kind ops.Kind, offered ...patch.Record) ops.Op {
 	return ops.Op{App: m.key.App, Session: m.key.Session, Kind: kind, Offered: offered, IDs: []string{""}}
 }
 
-// do executes an operation on a store. Creation ids differ, so it uses the store's own view that corresponds to the
-// bbolt store's view.
+// do executes an operation on a store. If a patch is made from a view, do uses the store's own view as of the
+// same record, because the creation ids of sessions differ between stores.
 func (m *machine) do(s *store.Store, o ops.Op) ops.Reply {
 	var seen fold.View
 	if o.On != "" && o.Kind == ops.Patch {
@@ -44,8 +44,8 @@ func (m *machine) mustDo(t *rapid.T, s *store.Store, o ops.Op) ops.Reply {
 	return r
 }
 
-// write executes an operation that offers records on each store, checks the replies, and adds the records to the
-// model.
+// write executes an operation that offers records on each store. It checks the replies, and adds the records to
+// the model.
 func (m *machine) write(t *rapid.T, o ops.Op, want string) {
 	var first []patch.Record
 	offered := slices.DeleteFunc(slices.Clone(o.Offered), func(r patch.Record) bool { return r.Event != nil && r.Event.Partial() })
@@ -67,7 +67,7 @@ func (m *machine) write(t *rapid.T, o ops.Op, want string) {
 				t.Fatalf("store %d: logged %v, offered %v", i, r, offered[j])
 			}
 			if int(r.Seq) <= len(m.records) {
-				continue // already logged
+				continue // logged before
 			}
 			if r.Seq != next {
 				t.Fatalf("store %d: seq %d, want %d", i, r.Seq, next)
@@ -82,7 +82,7 @@ func (m *machine) write(t *rapid.T, o ops.Op, want string) {
 	}
 	for j, r := range first {
 		if int(r.Seq) <= len(m.records) {
-			continue // already logged
+			continue // logged before
 		}
 		m.records = append(m.records, r)
 		m.offered = append(m.offered, offered[j])
@@ -108,12 +108,12 @@ func plain(id, author string) *patch.Event {
 	return testlog.New(patch.Fields{ID: id, Author: author, Timestamp: clock})
 }
 
-// drawPatches draws patches, all of one group or without group, and the view that they are made from.
+// drawPatches draws patches and the view that they are made from. The patches are one group or have no group.
 func (m *machine) drawPatches(t *rapid.T, n int, group bool) ops.Op {
 	ref, o := m.reference(), m.op(ops.Patch)
 	if group {
 		patches := fuzz.Group(m.newID(), ref).Draw(t, "group")
-		for _, p := range patches { // one group, so that they are judged together
+		for _, p := range patches { // in one group, so that they are judged together
 			o.Offered = append(o.Offered, patch.Record{Patch: p.WithGroup(patches[len(patches)-1].Group())})
 		}
 	}
@@ -165,7 +165,7 @@ func (m *machine) retry(t *rapid.T) {
 	m.write(t, o, ops.Done)
 }
 
-// duplicate offers a used id with other content, which must write nothing.
+// duplicate offers an id that is used, with other content. Nothing may be written.
 func (m *machine) duplicate(t *rapid.T) {
 	var ids []string
 	for _, r := range m.records {
@@ -183,7 +183,7 @@ func (m *machine) duplicate(t *rapid.T) {
 	m.write(t, o, ops.Duplicate)
 }
 
-// unexpectedPlace appends with an expected seq that is not the log's last one.
+// unexpectedPlace appends with an expected seq that is not the last seq of the log.
 func (m *machine) unexpectedPlace(t *rapid.T) {
 	o := m.op(ops.Append, patch.Record{Event: plain(m.newID(), "agent")})
 	wrong := uint64(len(m.records) + 1)
@@ -191,12 +191,12 @@ func (m *machine) unexpectedPlace(t *rapid.T) {
 	m.write(t, o, fuzz.Conflict)
 }
 
-// failingCommit makes the commit of an append fail in one store. If the commit took effect, the call succeeds;
-// otherwise nothing is written, and a retry writes the events once.
+// failingCommit makes the commit of an append fail in one store. If the commit took effect, the call must
+// succeed. Otherwise nothing is written, and a retry writes the events once.
 func (m *machine) failingCommit(t *rapid.T) {
 	o := m.op(ops.Append, patch.Record{Event: plain(m.newID(), "agent")})
 	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed}).Draw(t, "failure")
-	m.look(t) // else the view might be of a deleted session, and the outcome could not be determined
+	m.look(t) // if the view were of a deleted session, the outcome could not be determined
 	m.peers[m.turn].faulty.Plan(storetest.Plan{Write: 1, Failure: failure})
 	r := m.do(m.stores[1], o)
 	m.peers[m.turn].faulty.Plan(storetest.Plan{})
@@ -211,7 +211,7 @@ func (m *machine) failingCommit(t *rapid.T) {
 	m.write(t, o, ops.Done)
 }
 
-// delete deletes the session and creates it again; its old views are refused.
+// delete deletes the session and creates it again. Patches on views of the old session must be refused.
 func (m *machine) delete(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "really") > 0 {
 		t.Skip("seldom")
@@ -230,7 +230,7 @@ func (m *machine) delete(t *rapid.T) {
 	}
 }
 
-// summarise replaces visible events, which may include summaries, by a summary.
+// summarise replaces visible events by a summary. Some of the events may be summaries.
 func (m *machine) summarise(t *rapid.T) {
 	n := len(m.reference().Visible())
 	if n < 2 {
@@ -286,8 +286,8 @@ func (m *machine) rewind(t *rapid.T) {
 	})
 }
 
-// takeBack reverts a patch of the log with its group, or one that does not exist.
-func (m *machine) takeBack(t *rapid.T) {
+// revert reverts a patch of the log with its group, or a patch that does not exist.
+func (m *machine) revert(t *rapid.T) {
 	m.look(t)
 	ref, o := m.reference(), m.op(ops.Revert)
 	o.IDs[0] = rapid.SampledFrom(append(ref.PatchIDs(), "nobody")).Draw(t, "patch")
@@ -297,12 +297,12 @@ func (m *machine) takeBack(t *rapid.T) {
 	m.back(t, o, func(i int, r ops.Reply) {
 		reverted := revertedBy(r.Committed.Records)
 		if r.Outcome != want || want == ops.Done && !slices.Equal(reverted, ids) {
-			t.Fatalf("store %d: taking back %s: %s %s, reverts %v, want %s of %v\n%s", i, o.IDs[0], r.Outcome, r.Err, reverted, want, ids, m.log())
+			t.Fatalf("store %d: reverting %s: %s %s, reverts %v, want %s of %v\n%s", i, o.IDs[0], r.Outcome, r.Err, reverted, want, ids, m.log())
 		}
 	})
 }
 
-// revertedBy returns the ids of the reverts' targets.
+// revertedBy returns the ids of the patches that the reverts target.
 func revertedBy(reverts []patch.Record) (ids []string) {
 	for _, r := range reverts {
 		ids = append(ids, r.Patch.PatchID())
@@ -310,7 +310,8 @@ func revertedBy(reverts []patch.Record) (ids []string) {
 	return ids
 }
 
-// back executes an operation whose records the stores make, checks the replies, and adds the records to the model.
+// back executes an operation whose records the stores make. It checks the replies, and adds the records to the
+// model.
 func (m *machine) back(t *rapid.T, o ops.Op, check func(i int, r ops.Reply)) {
 	var logged [2][]patch.Record
 	for i, s := range m.stores {
@@ -327,11 +328,11 @@ func (m *machine) back(t *rapid.T, o ops.Op, check func(i int, r ops.Reply)) {
 	}
 }
 
-// look makes the current peer read the newest log. On an older view a store would draft its records twice, with
-// other ids the second time, but all stores must have equal ids.
+// look makes the current peer read the newest log. A store with an older view would draft its records twice,
+// with other ids the second time. The test needs equal ids in all stores.
 func (m *machine) look(t *rapid.T) { m.mustDo(t, m.stores[1], m.op(ops.Get)) }
 
-// fork forks the session at a record, changes the fork, and deletes it: the session does not change.
+// fork forks the session at a record, changes the fork, and deletes it. The session must not change.
 func (m *machine) fork(t *rapid.T) {
 	at := uint64(rapid.IntRange(0, len(m.records)).Draw(t, "at"))
 	o := m.op(ops.Fork)
@@ -349,8 +350,8 @@ func (m *machine) fork(t *rapid.T) {
 	}
 }
 
-// erase erases some events of the session, with or without their summaries. A commit may fail in one of the stores;
-// the next erasure then completes it.
+// erase erases some events of the session, with or without their summaries. A commit may fail in one of the
+// stores; then the next erasure completes the first.
 func (m *machine) erase(t *rapid.T) {
 	var ids []string
 	for _, r := range m.records {
@@ -403,7 +404,7 @@ func (m *machine) erase(t *rapid.T) {
 		var err error
 		if i == 1 {
 			m.peers[m.turn].faulty.Plan(storetest.Plan{Write: write, Failure: failure, During: func() {
-				m.filled[1] = drawn[1] // drafted again, the reverts must get the same ids
+				m.filled[1] = drawn[1] // when the reverts are drafted again, they must get the same ids
 			}})
 			done, err = s.Erase(ctx, m.key, sel, opts)
 			m.peers[m.turn].faulty.Plan(storetest.Plan{})
@@ -511,7 +512,7 @@ func (m *machine) preview(t *rapid.T) {
 	}
 }
 
-// asOf compares the view as of a record, its history, and the log from there.
+// asOf compares the view as of a record, its history, and the records after it.
 func (m *machine) asOf(t *rapid.T) {
 	seq := uint64(rapid.IntRange(0, len(m.records)).Draw(t, "seq"))
 	ref := fuzz.NewReference(m.initial, m.records[:seq]...)
@@ -549,8 +550,9 @@ func (m *machine) raw(t *rapid.T, s *store.Store, key store.Key, from uint64) (a
 	return all
 }
 
-// exportImport exports the session and imports it elsewhere twice: the views are equal, and the second import adds
-// nothing. The text form loses Go types, so the copy is compared with a model of the text.
+// exportImport exports the session and imports it twice into another store. The view must be equal, and the
+// second import must add nothing. The text form loses Go types, so the copy is compared with a model of the
+// text.
 func (m *machine) exportImport(t *rapid.T) {
 	text := m.do(m.stores[0], m.op(ops.Export)).Exported
 	if other := m.do(m.stores[1], m.op(ops.Export)).Exported; text != other {

@@ -1,4 +1,4 @@
-// Package memory checks the memory that functions take for their input.
+// Package memory checks how much memory a function needs for its input.
 package memory
 
 import (
@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// The memory limit for an input of n bytes: Factor·n plus a constant.
+// The memory limit for an input of n bytes is Factor·n + Constant.
 const (
 	Factor   = 8
 	Constant = 32 << 20
 )
 
-// Within calls f, which reads an input of the given size, and fails the test if f holds more memory at a time than
-// the limit. If f allocates more than that in total, it is called again to measure its peak, and must do the same.
-// Nothing else should allocate meanwhile.
+// Within calls f, which reads an input of the given size. It fails the test if f needs more memory at a time
+// than the limit. If the sum of f's allocations exceeds the limit, Within calls f again to measure the peak, so
+// f must be repeatable. No other goroutine should allocate meanwhile.
 func Within(t testing.TB, input int, f func()) {
 	t.Helper()
 	most := uint64(Factor*input + Constant)
@@ -30,15 +30,15 @@ func Within(t testing.TB, input int, f func()) {
 	}
 }
 
-// allocated returns the total number of bytes allocated on the heap.
+// allocated returns the number of bytes that were allocated on the heap since the program started.
 func allocated() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)
 	return s[0].Value.Uint64()
 }
 
-// peakOf returns the growth of the heap while f runs, with little garbage: close to most bytes, the collector's
-// memory limit makes allocations wait for a collection, even on a busy machine.
+// peakOf returns the growth of the heap while f runs, with little garbage in it. If the heap comes close to
+// most bytes, the collector's memory limit makes allocations wait for a collection, even on a busy machine.
 func peakOf(f func(), most uint64) uint64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	debug.FreeOSMemory()

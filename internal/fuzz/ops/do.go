@@ -28,21 +28,21 @@ type Reply struct {
 	View      fold.View       `json:"-"`
 
 	Creation string
-	Logged   []string // ids of the records that the operation wrote or read
-	Seqs     []uint64 // their seqs
-	Blank    []string // ids of the erased records among them
-	Seq      uint64   // of the log's last record
+	Logged   []string // ids of the records that were written or read
+	Seqs     []uint64 // seqs of these records
+	Blank    []string // ids of the records in Logged that are erased
+	Seq      uint64   // seq of the log's last record
 	PatchSeq uint64
 	Visible  []string
-	Values   map[string]string // the session's state as JSON; for a Get with the shared scopes
-	Last     uint64            // for a refusal: the log's last seq, or its newest patch
-	Created  bool              // for an import
-	Held     bool              // for a lease
-	Owner    int               // for a lease
-	Exported string            // the exported text, or the records read
+	Values   map[string]string // the session's state as text; for a Get, shared state is included
+	Last     uint64            // for a conflict: seq of the log's last record, or of its newest patch
+	Created  bool              // for an import: it created the session
+	Held     bool              // for a lease: the store holds it
+	Owner    int               // for a lease: identifies the store
+	Exported string            // the exported text, or the records that were read
 }
 
-// Outcomes other than refusals.
+// Outcomes that are not refusals.
 const (
 	Done    = "done"
 	Unknown = "unknown" // the store does not know the outcome
@@ -58,7 +58,7 @@ const (
 	Corrupt   = "corrupt"
 )
 
-// OutcomeOf returns the outcome of an operation with this error.
+// OutcomeOf returns the outcome of an operation that returned err.
 func OutcomeOf(err error) string {
 	for _, k := range []struct {
 		err     error
@@ -79,7 +79,7 @@ func OutcomeOf(err error) string {
 	return Done
 }
 
-// Judge returns the outcome of a write by the reference model, ignoring ids.
+// Judge returns the outcome of a write according to the reference model. It ignores ids.
 func Judge(ref *fuzz.Reference, o Op) string {
 	var patches []*patch.PatchEvent
 	check := func() string {
@@ -123,15 +123,15 @@ func Judge(ref *fuzz.Reference, o Op) string {
 	return Done
 }
 
-// hasBase reports whether the patch has a base, well-formed or malformed.
+// hasBase reports whether the patch has a base. The base may be malformed.
 func hasBase(p *patch.PatchEvent) bool {
 	_, ok := p.Base()
 	text, malformed := p.Field("base")
 	return ok || malformed && string(text) != "null"
 }
 
-// Do executes an operation. seen is the view of a patch; without it, a patch on a view uses the newest view and the
-// operation's base.
+// Do executes an operation. seen is the view that a patch is made from. If seen is zero, a patch on a view uses
+// the newest view and the operation's base.
 func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
 	var r Reply
 	session, err := r.do(ctx, s, seen, o)
@@ -281,7 +281,7 @@ func (r *Reply) read(ctx context.Context, s *store.Store, key store.Key) error {
 	return nil
 }
 
-// backup writes a backup to a temporary file and renames it when complete.
+// backup writes a backup to a temporary file, and renames the file when it is complete.
 func backup(ctx context.Context, s *store.Store, file string) error {
 	var b bytes.Buffer
 	if err := s.Backup(ctx, &b); err != nil {
@@ -298,10 +298,10 @@ type Caller interface {
 	Call(Op) Reply
 }
 
-// Local executes operations on a store. It caches each client's last view of each session.
+// Local executes operations on a store. It caches the last view that each client saw of each session.
 type Local struct {
 	Store *store.Store
-	Owner int // identifies the store among those with the same storage
+	Owner int // identifies the store among the stores on one storage
 
 	mu    sync.Mutex
 	views map[string]fold.View // by client and session
@@ -324,7 +324,7 @@ func (l *Local) Call(o Op) Reply {
 	}
 	r := Do(ctx, l.Store, seen, o)
 	r.Owner = l.Owner
-	if r.Creation != "" && o.Kind != At { // its view is older
+	if r.Creation != "" && o.Kind != At { // the reply's view is older
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.views == nil {
@@ -335,8 +335,8 @@ func (l *Local) Call(o Op) Reply {
 	return r
 }
 
-// Audit returns the text of each log of a store that no other client uses. The error has the problems that
-// [store.Store.Verify] finds, and the views that differ from the reference model.
+// Audit returns the text of each log of a store. No other client may use the store. The error has the problems
+// that [store.Store.Verify] finds, and the sessions whose view differs from the reference model.
 func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
 	logs := map[store.Key]string{}
 	var problems []error
@@ -366,7 +366,7 @@ func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
 	return logs, errors.Join(problems...)
 }
 
-// Unchanged returns an error if a log in before differs now.
+// Unchanged returns an error for each log in before that is different now.
 func Unchanged(before, now map[store.Key]string) error {
 	var changed []error
 	for key, was := range before {

@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Flaws are planted backend faults that the harnesses must find.
+// Flaws wrap a backend with a planted fault, which the harnesses must find.
 var Flaws = map[string]func(backend.Backend) backend.Backend{
 	"": func(b backend.Backend) backend.Backend { return b },
 	"stale": func(b backend.Backend) backend.Backend {
@@ -35,7 +35,7 @@ type stale struct {
 }
 
 func (s *stale) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
-	if len(q.Shared) == 0 { // not a Get
+	if len(q.Shared) == 0 { // the query of a Get has shared keys
 		return s.Backend.Fetch(ctx, q)
 	}
 	s.mu.Lock()
@@ -71,7 +71,7 @@ func (w writes) Append(ctx context.Context, session string, batch backend.Batch)
 	return w.write(ctx, w.Backend, session, batch)
 }
 
-// overrun reports success even if another writer was faster.
+// overrun reports success even if another writer committed first.
 func overrun(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	err := b.Append(ctx, session, batch)
 	if errors.Is(err, backend.ErrMoved) && !batch.Create {

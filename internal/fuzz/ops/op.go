@@ -1,6 +1,6 @@
-// Package ops has the operations of the test harnesses: [Op] is one operation on a store, as data; [Do] executes it
-// on a store, and [Judge] returns the outcome by the reference model. The state machine, the check for
-// linearizability and the crash tests use it.
+// Package ops has the operations of the test harnesses. [Op] is one operation on a store, as data. [Do]
+// executes an operation on a store, and [Judge] returns its outcome according to the reference model. The state
+// machine, the check of linearizability and the crash tests use this package.
 package ops
 
 import (
@@ -15,33 +15,33 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Op is a client's operation on a store. It is plain data, so that it can be sent to another process and repeated
-// by another client.
+// Op is a client's operation on a store. It is plain data, so it can be sent to another process, and another
+// client can repeat it.
 type Op struct {
 	Client  int
 	App     string // sessions of different apps share nothing
 	Session string
 	Kind    Kind
 
-	// IDs has the ids of the events to append or erase, the id of the patch to log or revert, or the id of the
+	// IDs are the ids of the events to append or erase, the id of the patch to log or revert, or the id of the
 	// event to rewind to. [Event] makes an event from an id.
 	IDs     []string
-	Offered []patch.Record `json:"-"` // records to log instead of the events of IDs
-	Other   bool           // the appended events differ from those of [Event]
+	Offered []patch.Record `json:"-"` // records to log in place of the events of IDs
+	Other   bool           // the appended events have other content than those of [Event]
 	Choice  int            // selects the type of a patch, or the use of a lease
 
-	// The client's knowledge.
-	On           string  // the creation id of a patch's view, or that an append expects
+	// What the client has seen.
+	On           string  // creation id: of a patch's view, or expected by an append
 	AsOfNow      bool    // the patch has no view
-	IfSeq        *uint64 // the last seq that an append expects
-	Base         uint64  // for a patch on a view
-	Start, Count int     // for a patch
+	IfSeq        *uint64 // last seq that an append expects
+	Base         uint64  // base of a patch on a view
+	Start, Count int     // span of a patch
 	Event        string  // id of the event to pin
 
-	At     *uint64       // the last record of a fork or a view
-	Source string        // the session to fork
-	Text   string        // to import; for an erasure the receipt's id
-	File   string        // for a backup
+	At     *uint64       // last record of a fork or a view
+	Source string        // session to fork
+	Text   string        // text to import, or id of an erasure
+	File   string        // path of a backup
 	Wait   time.Duration // time limit; 0 means none
 
 	AllowOrphans, AllowPinned bool
@@ -50,7 +50,7 @@ type Op struct {
 // Kind is the kind of an operation.
 type Kind string
 
-// The kinds.
+// The kinds of operations.
 const (
 	Create Kind = "create"
 	Append Kind = "append"
@@ -85,15 +85,15 @@ func Key(app, session string) store.Key {
 	return store.Key{App: app, User: "u", Session: session}
 }
 
-// TTL returns the argument for a lease: a time longer than any test, 0 to release it, -1 to query it.
+// TTL returns the argument of a lease: a time longer than any test, 0 to release the lease, or -1 to query it.
 func (o Op) TTL() time.Duration {
 	return []time.Duration{24 * time.Hour, 0, -1}[o.Choice%3]
 }
 
 var when = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Sibling marks the second id of an append: events whose ids differ only by it share an invocation. An event whose
-// id names a session and ends with hot sets shared values.
+// Sibling ends the second id of an append. Events whose ids differ only by it have the same invocation. hot
+// ends the id of an event that sets shared values. Such an id also names the session.
 const (
 	Sibling = "'"
 	hot     = "!"
@@ -102,19 +102,19 @@ const (
 // Invocation returns the invocation of the event with the id.
 func Invocation(id string) string { return strings.TrimSuffix(id, Sibling) }
 
-// Hot returns an id whose event, in the session, sets shared values to the id.
+// Hot returns an id. In the session, the event with this id sets shared values to the id.
 func Hot(id, session string) string { return id + "@" + session + hot }
 
 // IsHot reports whether [Hot] made the id.
 func IsHot(id string) bool { return strings.HasSuffix(id, hot) }
 
-// SessionOf returns the session named in a hot id.
+// SessionOf returns the session that a hot id names.
 func SessionOf(id string) string {
 	_, session, _ := strings.Cut(strings.TrimSuffix(id, hot), "@")
 	return session
 }
 
-// Event returns the event for an id. One in 16 is longer than a page.
+// Event returns the event with an id. One in 16 is longer than a page.
 func Event(id string) *patch.Event { return event(id, "client") }
 
 func event(id, author string) *patch.Event {
@@ -136,7 +136,7 @@ func event(id, author string) *patch.Event {
 	})
 }
 
-// Records returns the records that the operation offers, without the bases of patches.
+// Records returns the records that the operation offers. Patches have no base yet.
 func (o Op) Records() (all []patch.Record) {
 	switch {
 	case o.Offered != nil:
@@ -157,7 +157,7 @@ func (o Op) Records() (all []patch.Record) {
 	return all
 }
 
-// patches returns the patch, or the two patches of a group, that Choice selects.
+// patches returns the patch or the group of two patches that Choice selects.
 func (o Op) patches() []*patch.PatchEvent {
 	id := o.IDs[0]
 	another := testlog.New(patch.Fields{ID: id + ".new", Author: "client", Timestamp: when, Content: patch.Text("user", "what was said")})
@@ -181,7 +181,7 @@ func (o Op) patches() []*patch.PatchEvent {
 	return []*patch.PatchEvent{p.WithID(id).WithAuthor("client").WithTimestamp(when)}
 }
 
-// Text returns the text form of the events for ids.
+// Text returns the text form of the events with the ids.
 func Text(ids ...string) string {
 	var b strings.Builder
 	for _, id := range ids {

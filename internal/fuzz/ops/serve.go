@@ -26,8 +26,8 @@ func (s service) Call(o Op, r *Reply) error {
 	return nil
 }
 
-// Serve executes the operations that it reads, each in a goroutine, and writes the replies. It returns at the end of
-// the input, after all operations have ended.
+// Serve reads operations, executes each in a goroutine, and writes the replies. At the end of the input it
+// waits until all operations have ended, and returns.
 func (l *Local) Serve(in io.Reader, out io.WriteCloser) error {
 	server := rpc.NewServer()
 	if err := server.RegisterName("store", service{l}); err != nil {
@@ -37,14 +37,14 @@ func (l *Local) Serve(in io.Reader, out io.WriteCloser) error {
 	return nil
 }
 
-// Process is a process that runs [Local.Serve]: the test binary with another environment.
+// Process is a process that runs [Local.Serve]. It is the test binary with other environment variables.
 type Process struct {
 	Cmd    *exec.Cmd
 	client *rpc.Client
 	stderr strings.Builder
 }
 
-// Start starts a process with variables added to the environment.
+// Start starts a process, with variables added to the environment.
 func Start(env ...string) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -77,7 +77,8 @@ func (p *Process) Call(o Op) (r Reply) {
 	return r
 }
 
-// Stop closes the process's input and waits until it has replied to all calls and ended. It may be called again.
+// Stop closes the process's input, and waits until the process has replied to all calls and ended. It may be
+// called again.
 func (p *Process) Stop() error {
 	if p.Cmd.ProcessState != nil {
 		return nil
@@ -89,7 +90,7 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// Kill kills the process and waits for its end. It returns its stderr, and whether it had already exited.
+// Kill kills the process and waits for its end. It returns its stderr, and whether it had exited before.
 func (p *Process) Kill() (stderr string, exited bool) {
 	_ = p.Cmd.Process.Kill()
 	_ = p.Cmd.Wait()

@@ -1,6 +1,5 @@
-// Package recorded finds the recorded sessions that tests read: the small set in the repository,
-// and the large corpus if it is beside the repository. It also makes logs of any length from the
-// small set.
+// Package recorded finds the recorded sessions that tests read: the small set in the repository, and a large
+// corpus if it is beside the repository. It also makes logs of any length from the small set.
 package recorded
 
 import (
@@ -16,22 +15,22 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Folders of the sets, relative to the repository's root.
+// Directories of the sets, relative to the repository's root.
 const (
 	small = "fuzz/testdata/sessions"
 	large = "../shared/corpus"
 )
 
-// Set is a set of recorded sessions in one folder, with a subfolder per source.
+// Set is a set of recorded sessions in one directory. Each source has a subdirectory.
 type Set struct {
 	Name  string   // name of a subtest
-	Dir   string   // its folder
-	Files []string // one per session, sorted by path
-	Large bool     // it is the large corpus, whose figures are known
+	Dir   string   // directory of the set
+	Files []string // one file per session, sorted by path
+	Large bool     // it is the large corpus, whose figures tests know
 }
 
-// Sets returns the set in the repository and, if present, the large corpus. The test fails if the
-// first is missing, and logs it if the second is.
+// Sets returns the set in the repository and, if it is present, the large corpus. If the first is missing, the
+// test fails. If the second is missing, Sets logs that.
 func Sets(tb testing.TB) []Set {
 	tb.Helper()
 	root := rootOf(tb)
@@ -44,8 +43,8 @@ func Sets(tb testing.TB) []Set {
 	return append(sets, read(tb, corpus))
 }
 
-// Sample returns the files of a set. In a short run it returns only every n-th file of the large
-// corpus, and logs that.
+// Sample returns the files of a set. In a short run it returns only every n-th file of the large corpus, and
+// logs that.
 func (s Set) Sample(tb testing.TB, n int) []string {
 	tb.Helper()
 	if !s.Large || !testing.Short() {
@@ -68,7 +67,7 @@ func read(tb testing.TB, s Set) Set {
 	return s
 }
 
-// rootOf returns the repository's root, an ancestor of the test's working directory.
+// rootOf returns the repository's root, which is an ancestor of the test's working directory.
 func rootOf(tb testing.TB) string {
 	tb.Helper()
 	for root := "."; ; root = filepath.Join(root, "..") {
@@ -81,9 +80,9 @@ func rootOf(tb testing.TB) string {
 	}
 }
 
-// Log returns a log of n events with seqs from 1: the events of the repository's set, repeated.
-// Each repetition has its own ids and other digits in its contents, so it has other identifiers but
-// the same words. Log is deterministic.
+// Log returns a log of n events with seqs from 1. It repeats the events of the repository's set. Each
+// repetition has its own ids, and other digits in its contents. So its words are the same and its identifiers
+// differ. Log is deterministic.
 func Log(tb testing.TB, n int) []patch.Record {
 	tb.Helper()
 	events := eventsOf(tb, Sets(tb)[0])
@@ -116,8 +115,8 @@ func eventsOf(tb testing.TB, s Set) (events []*patch.Event) {
 	return events
 }
 
-// otherDigits changes the digits of each number in an event's content depending on round, except
-// zeros, so that no number gets a leading zero.
+// otherDigits changes the digits of each number in an event's content, depending on round. It does not change
+// or make zeros, so no number gets a leading zero.
 func otherDigits(text []byte, round int) []byte {
 	shift, escape := round, 0
 	for at := bytes.Index(text, []byte(`"content":`)); at >= 0 && at < len(text); at++ {
