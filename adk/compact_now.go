@@ -54,9 +54,8 @@ func (s *Service) Compact(ctx context.Context, sess session.Session, opts Compac
 }
 
 // LastCompaction returns the last attempt of this service to compact a session, whether automatic or by
-// [Service.Compact]. ok is false if there was no attempt. It is also false if the service has dropped the attempt:
-// the service remembers the attempts of several thousand sessions, and drops those that were not used for the longest
-// time.
+// [Service.Compact]. ok is false if there was no attempt, or if the service no longer remembers the attempt. It
+// remembers the attempts of several thousand sessions and forgets the least recently used first.
 func (s *Service) LastCompaction(sess session.Session) (a compaction.Attempt[store.Key], ok bool) {
 	handle, err := handleOf(sess)
 	if err != nil || s.compacting == nil {

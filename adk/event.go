@@ -13,9 +13,9 @@ import (
 // [SessionEvent] converts the result back. Every field is then equal to the field of e, with these exceptions:
 //
 //   - Times are in UTC. A zero timestamp stays zero.
-//   - A field of type any (state, arguments, responses, metadata, output) keeps the Go types of booleans, numbers,
-//     strings, []byte, times, json.Number, slices, and maps with string keys. A value of another type becomes the value
-//     that its JSON decodes to, with integers as int64. An error becomes its text.
+//   - Inside a field of type any (state, arguments, responses, metadata, output), only booleans, numbers, strings,
+//     []byte, times, json.Number, slices, and maps with string keys keep their Go types. A value of another type becomes
+//     the value that its JSON decodes to, with integers as int64. An error becomes its text.
 //   - The schema of a RequestedInput loses what JSON does not encode, such as PropertyOrder.
 //   - In strings, U+FFFD replaces each byte that is not valid UTF-8.
 //

@@ -87,9 +87,11 @@ func (s *selection) advance(v fold.View) {
 
 // grow freezes the list of shown events and appends the events of the session's own records. While a workflow node
 // runs, ADK inserts the node's input into the list, at the index where the list ended when the node began. So the
-// list must not become shorter. The list changes only at an append, and a running node appends events, so appended
-// decides by the event whether a node runs. If the log shortened an event, grow appends the shortened copy. The
-// caller holds the lock.
+// list must not become shorter.
+//
+// The list of a session changes only at an append, and a running node appends events. So the caller checks each
+// appended event to find out whether a node is running. If the log shortened an event, grow appends the shortened
+// copy. The caller holds the lock.
 func (s *Session) grow(records []patch.Record, after fold.View) {
 	if s.frozen == nil {
 		if list, ok := s.events().(eventList); ok {

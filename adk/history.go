@@ -28,7 +28,7 @@ import (
 // the history, with the author "summary" and the role of a model. The state is that of an ordinary Get. The request's
 // filters apply to the history.
 //
-// After the first append or patch through the session, Events returns the visible log again, because an agent that
+// After the first append or patch through the session, Events returns the visible log, because an agent that
 // continues the session should see the visible log. Indices into a history are not indices into the view. So
 // [Service.ApplyPatch] and [Service.Preview] refuse a session that shows its history.
 func WithHistory(ctx context.Context) context.Context { return WithHistoryPage(ctx, "", 0) }
@@ -49,11 +49,12 @@ type historyMark struct {
 	limit  int
 }
 
-// HistoryHandler returns a handler that adds the effect of [WithHistory] to GET requests, and passes them to next.
-// Then ADK's REST API and developer UI show the history of a session to people, while runs still use the visible log.
-// Requests with other methods go to next unchanged. So do requests for /run_live, which are runs. The query
-// parameters before and limit select a page, as in [WithHistoryPage]. Put the handler around a server, or into the
-// router of a launcher:
+// HistoryHandler returns a handler that passes each request to next. A GET request gets the context of [WithHistory],
+// so that ADK's REST API and developer UI show the history of a session to people. The query parameters before and
+// limit select a page, as in [WithHistoryPage].
+//
+// Runs still use the visible log: the handler does not change requests with other methods, and GET requests for
+// /run_live. Put the handler around a server, or into the router of a launcher:
 //
 //	router.Use(adk.HistoryHandler)
 func HistoryHandler(next http.Handler) http.Handler {

@@ -16,12 +16,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Revert undoes a patch and all other patches of its group, as [store.Store.Revert] does. Compaction writes such
-// groups. The events that the patches hid become visible again, and their state changes take effect again. Afterwards
-// sess shows the new view.
+// Revert undoes a patch and all other patches of its group, as [store.Store.Revert] does. The patches of one pass of
+// compaction are such a group. The events that the patches hid become visible again, and their state changes take
+// effect again. Afterwards sess shows the new view.
 //
-// [store.Committed] contains the ids of logged patches; [Service.RawEvents] also finds them. A revert is a patch with
-// its own id, so it can be reverted. A refused Revert writes nothing. The errors are those of [store.Store.Revert].
+// The id of a patch is in the [store.Committed] of the call that logged it, and in the records of
+// [Service.RawEvents]. A revert is a patch with its own id, so it can be reverted. If Revert refuses, it writes
+// nothing. Errors are as for [store.Store.Revert].
 func (s *Service) Revert(ctx context.Context, sess session.Session, patchID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		return s.store.Revert(ctx, key, patchID, on, strings.HasPrefix(patchID, compaction.InterruptedPrefix))
@@ -29,9 +30,9 @@ func (s *Service) Revert(ctx context.Context, sess session.Session, patchID stri
 }
 
 // Rewind restores the session as it was before an invocation. It hides the events from the first event of the
-// invocation on, and undoes their state changes. The audit log keeps the events. The shared scopes do not change. All
-// patches of a rewind are logged in one durable commit, or none is. [Service.Revert] of one of them undoes the whole
-// rewind. Afterwards sess shows the new view.
+// invocation on, and undoes their state changes. The audit log keeps the events. The shared scopes of the app and the
+// user do not change. All patches of a rewind are logged in one durable commit. To undo the rewind, pass the id of
+// one of these patches to [Service.Revert]. Afterwards sess shows the new view.
 //
 // The error matches [store.ErrConflict] if a patch was logged after the session's view. Other errors are as for
 // [store.Store.Rewind].
@@ -49,7 +50,8 @@ type ForkOptions struct {
 	// At, if not nil, is the seq of the last record to copy.
 	At *uint64
 
-	// BeforeInvocation, if not "", is the id of an invocation. Fork copies the records before its first event.
+	// BeforeInvocation, if not "", is the id of an invocation. Fork copies the records before the invocation's first
+	// event.
 	BeforeInvocation string
 }
 

@@ -15,14 +15,16 @@ import (
 //
 //   - The newest event of each agent. The runner passes a message to the author of the newest event that is not the
 //     user's. If that agent cannot receive messages, the runner tries the authors of earlier events.
-//   - Events of invocations that wait for the user, and of the newest invocation: the request, the call that it is about,
-//     the responses of the call, the user's messages, and the outputs of workflow nodes. ADK rebuilds a resumed run from
-//     these events. If it found the user's confirmation of a call but not the response, it would execute the call again.
+//   - From each invocation that waits for the user, and from the newest invocation if it has asked the user: the
+//     request, the call that the request is about, the responses of that call, the user's messages, and the outputs of
+//     workflow nodes. ADK rebuilds a resumed run from these events. If ADK found the user's confirmation of a call but
+//     not the response, it would execute the call again.
+//   - From the newest invocation in any case: the outputs of workflow nodes, because the invocation may still ask.
 //   - For each isolation scope, the event that ended its task. Without this event, later messages would go to the ended
-//     task. If the task is open, the call that began the task is pinned, because it is the first input of the task's
-//     agent.
+//     task. If the task is open, the call that began the task is pinned, because this call is the first input of the
+//     task's agent.
 //
-// Their number is bounded by the numbers of agents and scopes, and by MaxWaitingCalls.
+// The number of these events is bounded by the numbers of agents and scopes, and by MaxWaitingCalls.
 func pins(v fold.View, cfg compaction.Config) []string {
 	p := pinning{view: v, pinned: map[int]bool{}}
 	p.agents()
@@ -149,8 +151,8 @@ func (p pinning) scopes() {
 	}
 }
 
-// endsTask reports whether ADK treats the event as the end of a task: the event contains a response of finish_task
-// that reports success.
+// endsTask reports whether ADK treats the event as the end of a task. This is the case if the event's first response
+// of finish_task reports success.
 func endsTask(e *patch.Event) bool {
 	const name, success = "finish_task", "Task completed."
 	for _, p := range e.Parts() {

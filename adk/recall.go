@@ -13,10 +13,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// RestoreCalls makes hidden calls visible again if summaries hide them and msg answers them, as
-// [compaction.RestoreCalls] does. Call it before each Run whose message contains a function response, if sessions are
-// compacted. [Service.AppendEvent] also restores such calls, but too late for the runner. The runner searches for the
-// call before it appends the message, to find the agent that made the call and the invocation to resume.
+// RestoreCalls makes the calls that msg answers visible again if summaries hide them, as [compaction.RestoreCalls]
+// does. If sessions are compacted, call RestoreCalls before each Run whose message contains a function response.
+// [Service.AppendEvent] also restores such calls, but too late for the runner. Before the runner appends the message,
+// it searches for the call to find the agent that made the call and the invocation to resume.
 //
 // Afterwards sess shows the new view. If no call must be restored, RestoreCalls writes nothing.
 func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *genai.Content) error {

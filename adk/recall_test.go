@@ -520,7 +520,7 @@ func TestLogMemory(t *testing.T) {
 				t.Errorf("%s: %s", what, text)
 			}
 		}
-		// A search by an agent leaves out its own session. Other searches do not.
+		// A search by an agent leaves out its own session. Other searches include all sessions.
 		if strings.Contains(string(preloaded), "What is my cat called") {
 			t.Errorf("preloaded: %s", preloaded)
 		}

@@ -60,11 +60,12 @@ func (o RecallOptions) Validate() error {
 	return nil
 }
 
-// RecallTools returns two tools for an agent. With them, the agent finds content that is no longer in its prompt. Add
-// them to the Tools of the agent's configuration.
+// RecallTools returns two tools with which an agent finds content that is no longer in its prompt. Add them to the
+// Tools of the agent's configuration.
 //
-// [recall.SearchTool] searches, by words, the events that summaries cover, and the tool results that were cleared or
-// shortened. [recall.ReadTool] reads such an event or result page by page. It accepts a handle.
+// [recall.SearchTool] finds events that summaries cover, and tool results that were cleared or shortened. It searches
+// by words, and returns a handle with each result. [recall.ReadTool] reads an event or a tool result by its handle,
+// page by page.
 //
 // Both tools read only the session that calls them. They show what the agent would see without compaction, which
 // means the events of its branch and isolation scope. They do not show events that were rewound or cut by hand. Their
@@ -376,8 +377,8 @@ func noSuch(handle string) error {
 	return fmt.Errorf("%w: there is nothing to read by the handle %.80q; take one that %s returned", patch.ErrInvalid, handle, recall.SearchTool)
 }
 
-// session returns the key and the invocation of the session that runs a tool. A tool's context contains neither, but
-// the context from which it was derived contains both.
+// session returns the key of the session that runs a tool, and the tool's invocation. The context of a tool contains
+// neither of the two. The context from which it was derived contains both.
 func (r *recallTools) session(ctx agent.Context) (store.Key, agent.InvocationContext, error) {
 	if in := ctx.WithICDelta(nil); in != nil {
 		if key, ok := r.service.keyOf(in.Session()); ok {
@@ -395,14 +396,15 @@ func (r *recallTools) lookup(ctx agent.InvocationContext) recall.Search {
 	}}
 }
 
-// inBranch reports whether ADK shows events of branch of to an agent in branch own. ADK shows the events of own, of
-// the branches above own, and of no branch.
+// inBranch reports whether ADK shows an event of the branch of to an agent of the branch own. An agent without a
+// branch sees all events. Other agents see the events of their own branch, of the branches above it, and of no
+// branch.
 func inBranch(own, of string) bool {
 	return own == "" || of == "" || own == of || strings.HasPrefix(own, of+".")
 }
 
-// take reserves tokens for the result of a call, from the remaining budget of its invocation. tokens is 0 if too few
-// tokens remain. giveBack returns the tokens that the result did not use.
+// take reserves tokens for the result of a call, from the remaining budget of its invocation. tokens is the number of
+// reserved tokens, or 0 if too few remain. giveBack returns the tokens that the result did not use.
 func (r *recallTools) take(ctx agent.InvocationContext, key store.Key) (tokens int, giveBack func(result any)) {
 	all, of := &r.service.recallSpent, turn{key, ctx.InvocationID()}
 	add := func(tokens int) (spent int) {

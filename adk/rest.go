@@ -21,17 +21,17 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// RESTHandler returns a handler that adds three routes to ADK's REST API. next is the handler of this API:
+// RESTHandler returns a handler that adds three routes to next, the handler of ADK's REST API:
 //
 //	POST …/apps/{app}/users/{user}/sessions/{session}/rewind   {"rewindBeforeInvocationId": "…"}
 //	POST …/apps/{app}/users/{user}/sessions/{session}/fork     {"sessionId": "…", "forkBeforeInvocationId": "…"}
 //	GET  …/apps/{app}/users/{user}/sessions/{session}/history?before={event}&limit={events}
 //
 // The routes call [Service.Rewind], [Service.Fork] and [WithHistoryPage]. Both fields of the fork's body are
-// optional. A successful request responds with a session: next handles it like ADK's own GET of that session. A
-// failed request responds with status 400, 404, 409, 413, 415 or 500. All other requests go to next.
+// optional. If a request succeeds, the response is the session, in the form of ADK's own GET route. If a request
+// fails, the status is 400, 404, 409, 413, 415 or 500. All other requests go to next.
 //
-// Like ADK's routes, these routes do not authenticate clients: a client that can connect can change every session. So
+// Like ADK's routes, these routes do not authenticate clients. A client that can connect can change every session, so
 // put authentication in front of the handler. A body must have the content type application/json, because a browser
 // does not send this type to another site without permission.
 //

@@ -256,8 +256,8 @@ func (r *runs) find(key store.Key, invocation string) *run {
 }
 
 // endWith ends a run when the runner's context ends. After an error of the model there is no final response, so
-// without the plugin, only the context shows the end of the run. Contexts of other types are ignored, because such a
-// context may end after each append.
+// without the plugin, only the context shows the end of the run. endWith ignores a context that is not from a runner,
+// because such a context may end after each append.
 func (r *runs) endWith(ctx context.Context, key store.Key, own *run) {
 	if _, ok := ctx.(agent.InvocationContext); !ok {
 		return
@@ -316,8 +316,8 @@ func (r *runs) isWatched(key store.Key, invocation string) bool {
 	return r.watched[runID{key, invocation}]
 }
 
-// end records that an invocation has ended, and releases its leases. seems means that only the final response was
-// seen. Then the invocation may still continue, and its next append takes the leases again.
+// end records that an invocation has ended, and releases its leases. If seems is true, only the final response was
+// seen, and the invocation may continue. Then its next append takes the leases again.
 func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems bool) {
 	if r == nil || invocation == "" {
 		return
@@ -494,7 +494,7 @@ func (r *runs) claim(ctx context.Context, key store.Key, v fold.View) (done func
 	return func() { r.release(ctx, key, compactLease) }, true
 }
 
-// newestInvocations returns the ids of the newest visible invocations, at most most of them.
+// newestInvocations returns the ids of the newest visible invocations. It returns at most as many ids as most says.
 func newestInvocations(v fold.View, most int) []string {
 	var ids []string
 	seen := map[string]bool{"": true}

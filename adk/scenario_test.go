@@ -684,8 +684,9 @@ func (p played) changed(q played, turn int, said map[string]bool, total *counts)
 	return ""
 }
 
-// worse returns a fault of a compacted prompt that the prompt without compaction does not have. Faults are: an API
-// would reject the prompt, the user's message of this turn is missing, or a call or response never occurred.
+// worse returns a fault of a compacted prompt that the prompt without compaction does not have. There are three
+// kinds: an API would reject the prompt, the user's message of this turn is missing, or a call or response never
+// occurred.
 func worse(want, got []*genai.Content, turn int, said map[string]bool) string {
 	faults := map[string]int{}
 	for _, f := range faultsOf(want) {

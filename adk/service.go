@@ -39,17 +39,20 @@ type Options struct {
 	Model model.LLM
 
 	// Prepare, Approve and Observe are the functions of the same names in [compaction.Options]. They may be called
-	// concurrently, and a run may be waiting for them. Prepare and Approve must return within five minutes. During a
-	// run they must return within nine tenths of what remains of CompactionTimeout. The context of a call ends at
-	// that time. A veto or an error does not fail the run. The functions receive events of the log, which are
-	// immutable. [SessionEvent] converts such an event to ADK's type.
+	// concurrently, and a run may be waiting for them. A veto or an error does not fail the run.
+	//
+	// Prepare and Approve must return within five minutes, and during a run within nine tenths of the remaining
+	// CompactionTimeout. At this limit, their context ends and the attempt to compact fails.
+	//
+	// The functions receive events of the log, which are immutable. [SessionEvent] converts such an event to ADK's
+	// type.
 	Prepare func(ctx context.Context, p compaction.PrepareRequest[store.Key]) (keep string, err error)
 	Approve func(ctx context.Context, d compaction.ApproveRequest[store.Key]) error
 	Observe func(context.Context, compaction.Attempt[store.Key])
 
-	// CompactionTimeout limits how long one invocation waits for compactions. Only compactions that write nothing
-	// count, and their times are added up. 0 means [DefaultCompactionTimeout]. A negative value disables compaction
-	// during runs, so sessions are compacted only in the background.
+	// CompactionTimeout limits the total time for which one invocation waits for compactions that write nothing. 0
+	// means [DefaultCompactionTimeout]. A negative value disables compaction during runs, so sessions are compacted
+	// only in the background.
 	CompactionTimeout time.Duration
 
 	// MaxResultTokens limits the estimated tokens of a tool result in a prompt. The session shows a longer result in
@@ -64,17 +67,18 @@ type Options struct {
 	// Sessions, with their state and events, are not redacted.
 	Redact *redact.Redactor
 
-	// Runs is the policy for a run that begins while another run of the session is in progress. Processes that share
-	// a database coordinate by leases. In addition, the log rejects an append of one run after events of another run.
+	// Runs is the policy for a run that begins while another run of the session is in progress. With
+	// [RefuseSecondRun] and [WaitForRun], processes that share a database coordinate by leases. With these policies,
+	// an append also fails if another run has appended since the previous append of this run.
 	//
 	// [Service.Plugin] reports the end of each run. Without the plugin, a run counts as ended in three cases: its
-	// agent has given its final response, the runner's context has ended, or the run has appended no event for five
-	// to ten minutes.
+	// agent has given its final response, the runner's context has ended, or no event was appended for five to ten
+	// minutes.
 	Runs RunPolicy
 
-	// KeepInterruptedCalls leaves the open calls of interrupted invocations open. By default, the service answers
-	// them when a user's message begins a new invocation, because models reject prompts with unanswered calls. The
-	// answer is "interrupted: no result was recorded".
+	// KeepInterruptedCalls disables the answers to open calls of interrupted invocations. By default, the service
+	// answers these calls when a user's message begins a new invocation, because models reject prompts with
+	// unanswered calls. The answer is "interrupted: no result was recorded".
 	//
 	// Each answer is a splice in the log, with [compaction.InterruptedKey] in its custom metadata. [Service.Revert]
 	// undoes the answer, and a late response replaces it.
@@ -113,8 +117,8 @@ func (o Options) Validate() error {
 }
 
 // Service is a [session.Service] over a store, or over another session.Service (see [Wrap]). It is safe for
-// concurrent use. Its errors wrap the errors of the store or of the other service, and name the session. If ADK's
-// in-memory service has the same error, the text is ADK's.
+// concurrent use. Its errors wrap the errors of the store or of the other service, and name the session. An error
+// that ADK's in-memory service also has gets the same text.
 type Service struct {
 	store      storage.Storage
 	logger     *slog.Logger
@@ -144,8 +148,8 @@ func NewService(s *store.Store, opts Options) (*Service, error) {
 }
 
 // Wrap returns a service over another session service, the base. Examples of a base are ADK's services in memory, on
-// SQL and on Vertex AI. The base keeps the sessions and serves as their audit log. Wrap stores the patches of one
-// ApplyPatch or Revert as one event without content, which ADK ignores. docs/ADK.md lists the guarantees.
+// SQL and on Vertex AI. The base keeps the sessions and serves as their audit log. A call that logs patches adds one
+// event without content to the base. ADK ignores this event. docs/ADK.md lists the guarantees.
 //
 // A custom base may ignore the filters of Get, because the service applies them. Its List may return sessions without
 // state, because the service reads each listed session. The service never passes temp: keys or partial events to the
@@ -214,10 +218,9 @@ func (s *Service) shortenAbove(maxTokens int) {
 	}
 }
 
-// Close ends background compaction. It accepts no more sessions and waits until all queued and running compactions
-// are done. If ctx ends first, Close cancels the compactions and returns the error of ctx. After Close, the service
-// still works, but without background compaction. Close does nothing if compaction is off. Close does not close the
-// store.
+// Close ends background compaction. It waits until all queued and running compactions are done. If ctx ends first,
+// Close cancels the compactions and returns the error of ctx. After Close, the service still works, but without
+// background compaction. Close does nothing if compaction is off. Close does not close the store.
 func (s *Service) Close(ctx context.Context) error {
 	if s.compacting == nil {
 		return nil
@@ -225,14 +228,13 @@ func (s *Service) Close(ctx context.Context) error {
 	return s.compacting.worker.Close(ctx)
 }
 
-// Create creates a session. If the request has no session id, Create generates one. The initial state's keys with the
-// prefix app: or user: go to the shared scopes. Keys with the prefix temp: are dropped. Values are converted as by
-// [NewEvent]. The creation time comes from ADK's platform clock.
+// Create creates a session. If the request has no session id, Create generates one. Keys of the initial state with
+// the prefix app: or user: go to the shared scopes of the app or the user. Keys with the prefix temp: are dropped.
+// Values are converted as by [NewEvent]. The creation time comes from ADK's platform clock.
 //
-// Create fails with [store.ErrExists] if the session exists. There is an exception for runners that create missing
-// sessions: such a runner calls Get first, and Create if there is no session. If [Options.Runs] is [RefuseSecondRun]
-// or [WaitForRun], another runner may have created the session between the two calls. Then a Create without a state
-// returns the existing session.
+// Create fails with [store.ErrExists] if the session exists. There is one exception. ADK's runner calls Get first,
+// and Create if there is no session. Another runner may create the session between these two calls. If [Options.Runs]
+// is [RefuseSecondRun] or [WaitForRun], a Create without a state then returns the existing session.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	if req == nil {
 		return nil, errNoRequest
@@ -326,8 +328,8 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 	return out, nil
 }
 
-// Delete removes a session and its whole log. The shared scopes remain. Delete returns an error for a missing session
-// only if ADK's in-memory service does.
+// Delete removes a session and its whole log. The shared scopes of the app and the user remain. Delete returns an
+// error for a missing session only if ADK's in-memory service does.
 func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error {
 	if req == nil {
 		return errNoRequest

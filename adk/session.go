@@ -31,8 +31,8 @@ type Session struct {
 	// hasAppended reports whether an event was appended through this Session.
 	hasAppended bool
 
-	// overlay is state that is not in the log: values from Set, and temp: keys. If a value is a patch.Value, callers
-	// get its Any.
+	// overlay contains state that is not in the log: values from Set, and temp: keys. If a value is a patch.Value,
+	// callers get the result of its method Any.
 	overlay map[string]any
 
 	// typed contains values appended through this Session that would return from the log with other Go types. A value
@@ -83,9 +83,9 @@ func (s *Session) events() session.Events {
 	return eventList{v.Len(), v.At, v.Events(), s.given.event}
 }
 
-// State returns the session's state. A key is looked up in the overlay, then in the state replayed from the log, then
-// in the shared scopes. The shared scopes are as of the Get, or as of the session's last append that changed them.
-// The replayed state changes with the session's view.
+// State returns the session's state. A key is looked up in the overlay (values from Set, and temp: keys), then in the
+// state replayed from the log, then in the shared scopes of the app and the user. The shared scopes are as of the
+// Get, or as of the session's last append that changed them. The replayed state changes with the session's view.
 //
 // Set writes only to the overlay. To store a value, append an event with the value in its state delta. Get returns
 // [session.ErrStateKeyNotExist] if the key does not exist.
@@ -126,8 +126,8 @@ func (s *Session) advanceLocked(v fold.View) {
 	}
 }
 
-// appended moves the session to the view after its own event. shared, if not nil, is the content of the shared scopes
-// after an event that changed them. The result reports whether this event was the session's first.
+// appended moves the session to the view after its own event. If the event changed shared scopes, shared is their
+// content after the event, and otherwise nil. The result reports whether this event was the session's first.
 func (s *Session) appended(done store.Committed, e *session.Event, logged *patch.Event, shared map[string]patch.Value) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -515,8 +515,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Each method returns an error that explains the reason for a nil argument, for a session of another service, for an
-// ended context, and for a closed store. With an ended context it writes nothing.
+// Each method returns an explanatory error for a nil argument, a session of another service, an ended context and a
+// closed store. With an ended context it writes nothing.
 func TestMethodsRefuse(t *testing.T) {
 	ctx, db := t.Context(), inMemoryStore(t)
 	svc := newService(t, db)

@@ -143,8 +143,8 @@ func (w *world) fail(t *rapid.T) {
 	w.base.fails = rapid.SampledFrom([][]failing{nil, nil, nil, nil, {before}, {afterward}, {not, before}, {not, afterward}}).Draw(t, "fails")
 }
 
-// meanwhile lets another writer act after a service has read the base and before it appends. after finishes the
-// arrangement.
+// meanwhile lets another writer act after a service has read the base and before it appends. after must be called
+// when the service has returned.
 func (w *world) meanwhile(t *rapid.T, i int) (after func()) {
 	other := w.wraps[1-i]
 	added := 0
@@ -300,7 +300,7 @@ func (w *world) patching(t *rapid.T, i int, do func() error) error {
 		if w.others == 0 {
 			w.same(t, w.wraps[i], w.handles[i])
 		}
-	case errors.Is(err, store.ErrConflict) && len(after) == len(before)+w.others+1: // another patch was first
+	case errors.Is(err, store.ErrConflict) && len(after) == len(before)+w.others+1: // another writer's patch was logged first
 	case len(after) != len(before)+w.others:
 		t.Fatalf("a patch was refused (%v), and left something", err)
 	case errors.Is(err, errShaky), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrInvalid), errors.Is(err, fold.ErrOutOfRange),

@@ -101,8 +101,8 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 	})
 }
 
-// A runner continues a session that was created without the wrapper, and another runner continues the result without
-// the wrapper. Both get the same events.
+// Runs on the base, before and after runs on the wrapped service, give the same answers as in a session that was
+// never wrapped. Both bases contain the same number of events.
 func TestWrapInTheMiddle(t *testing.T) {
 	log.SetOutput(io.Discard)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })

@@ -26,17 +26,17 @@ import (
 //
 // AppendEvent has these further effects:
 //
-//   - If the event contains a long tool result, the session shows the result in shortened form, and the log keeps the whole
-//     result. See [Options.MaxResultTokens].
+//   - If the event contains a long tool result, the session shows the result in shortened form, and the log keeps the
+//     whole result. See [Options.MaxResultTokens].
 //   - If the event answers a call that a summary hides, AppendEvent makes the call visible again. See
 //     [Service.RestoreCalls].
 //   - If the event is a user's message that begins an invocation, AppendEvent answers the open calls of interrupted
 //     invocations. See [Options.KeepInterruptedCalls].
-//   - If compaction is on, AppendEvent may compact the session before it returns. AppendEvent does not return the errors of
-//     the compaction.
+//   - If compaction is on, AppendEvent may compact the session before it returns. AppendEvent does not return the errors
+//     of the compaction.
 //
 // While a workflow node runs, the session's list of events only grows, because the node relies on indices into the
-// list. Patches that are logged in the meantime take effect at the first event that no node appended, or at the next
+// list. Patches logged in the meantime take effect when an event that is not from a node is appended, or at the next
 // Get.
 //
 // sess must be a [Session] of a Service. If the session was deleted, the error matches [store.ErrNotFound], even if a
@@ -143,8 +143,8 @@ func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Eve
 }
 
 // ApplyPatch logs patches that were made from the session's view. It logs all of them or none. A patch without a base
-// gets the base of the session's view, so the patch is refused as a conflict if another patch was logged later.
-// ApplyPatch sets opts.On to the session's view.
+// gets the base of the session's view. Then ApplyPatch refuses the patch as a conflict if another patch was logged
+// after the session's view. ApplyPatch sets opts.On to the session's view.
 //
 // When ApplyPatch returns nil, the patches are durable and the session shows the new view. If it refuses the patches,
 // it writes nothing and the session does not change. Call Get for the newest view.
@@ -161,7 +161,8 @@ func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, patches 
 	})
 }
 
-// patching calls log with the session's view, and moves the session to the view after the logged patches.
+// patching calls the function log with the session's view, and moves the session to the view after the logged
+// patches.
 func (s *Service) patching(ctx context.Context, sess session.Session, doing string, log func(context.Context, store.Key, fold.View) (store.Committed, error)) (done store.Committed, err error) {
 	handle, err := handleOf(sess)
 	if err != nil {

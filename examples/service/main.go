@@ -22,7 +22,8 @@ import (
 
 const maxBody = 1 << 20
 
-// routes serves the sessions of a store. It does not authenticate clients, so add your own authentication.
+// routes returns a handler for the sessions of a store. It does not authenticate clients, so add your own
+// authentication.
 func routes(db *store.Store) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /{app}/{user}/{session}/events", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {

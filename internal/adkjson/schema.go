@@ -36,8 +36,9 @@ type schemaField struct {
 // base64Text is the schema of strings that contain bytes.
 var base64Text = new(schema)
 
-// eventSchema returns the schema of an event. It parses eventNames and genaiNames. Each of their lines contains a
-// type and names of its fields. If a field's value also has a schema, a colon and its type follow the name.
+// eventSchema returns the schema of an event. It parses eventNames and genaiNames. Each line contains a type and the
+// names of its fields. If the value of a field also has a schema, a colon and the type of the value follow the
+// field's name.
 var eventSchema = sync.OnceValue(func() *schema {
 	types := map[string]*schema{"Bytes": base64Text}
 	var of func(name string) *schema

@@ -21,8 +21,8 @@ func Event(e *session.Event) (p *patch.Event, mended bool, err error) {
 	if p, err = patch.NewEvent(eventFields(e)); err == nil {
 		return p, false, nil
 	}
-	// The log cannot keep some value of e exactly, such as the function call inside a request for confirmation, or a
-	// string that is not UTF-8. So convert a copy in which such values are replaced.
+	// The log cannot keep some value of e exactly, such as a string that is not UTF-8. So convert a copy of e in
+	// which such values are replaced.
 	plain, mended := Plain(*e)
 	p, err = patch.NewEvent(eventFields(&plain))
 	return p, mended, err

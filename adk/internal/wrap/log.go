@@ -87,8 +87,8 @@ func eventsOf(s session.Session) (list []listed) {
 	return list
 }
 
-// extend adds the events that are new in the base. If it cannot tell which events are new, it changes nothing and
-// returns false. all means that from contains all events of the session, and not only the newest ones.
+// extend adds the events that are new in the base's session. If it cannot tell which events are new, it changes
+// nothing and returns false. all reports whether the session was read completely, and not only its newest events.
 func (l *baseLog) extend(from session.Session, all bool) bool {
 	if !l.isOf(from) {
 		return false
@@ -121,14 +121,14 @@ func (l *baseLog) extend(from session.Session, all bool) bool {
 	return true
 }
 
-// isOf reports whether from can be the log's session, judging by the creation id.
+// isOf reports whether a session of the base can be the log's session, judging by the creation id.
 func (l *baseLog) isOf(from session.Session) bool {
 	said, _ := originOf(from.State())
 	return said == l.creation || said == "" && isBare(l.creation)
 }
 
-// rebuild replaces the log by the events of from. Events that the log already had keep their form, because the base
-// may not preserve Go types.
+// rebuild builds the log anew from the base's session. An event that the log already had keeps its form, because the
+// base may not preserve Go types.
 func (l *baseLog) rebuild(from session.Session, edition uint64) {
 	given := eventsOf(from)
 	creation, initial := originOf(from.State())
@@ -222,9 +222,9 @@ func (l *baseLog) fold() {
 	l.view = v
 }
 
-// draft checks patches as a store does. drafted contains the patches in the form in which they would be logged, and
-// after is the view after them. missing contains the indices of the patches that are not yet in the log. draft fails
-// if the author of the patches saw another session.
+// draft checks patches as a store does. It returns the patches in the form in which they would be logged, the indices
+// of those that are not yet in the log, and the view after them. It fails if the author of the patches saw another
+// session.
 func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (drafted []patch.Record, missing []int, after fold.View, err error) {
 	after = l.view
 	if err := l.checkCreation(opts.On.Creation()); err != nil {
@@ -279,8 +279,8 @@ func (l *baseLog) logged(call []patch.Record) fold.Logged {
 	return log
 }
 
-// checkSeen returns an error unless the author of a patch, who saw the view on, saw all current patches and the
-// events in their current order.
+// checkSeen checks the view that the author of a patch saw. It returns an error unless the author saw all current
+// patches, and the events in their current order.
 func (l *baseLog) checkSeen(on fold.View) error {
 	switch {
 	case on.PatchSeq() < l.view.PatchSeq():
