@@ -10,22 +10,22 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// Committed is the result of a write to the log. If the error matches [ErrOutcomeUnknown], Records are set
-// nevertheless, so that the caller can repeat the call with the same ids. Only a dry run sets Before.
+// Committed is the result of a write to the log. If the error matches [ErrOutcomeUnknown], Records are set too, so
+// that the caller can repeat the call with the same ids. Only a dry run sets Before.
 type Committed = fold.Committed
 
 // AppendOptions are options of [Store.AppendEvents]. The zero value sets no condition.
 type AppendOptions struct {
-	// IfSeq, if not nil, is the expected seq of the log's last record; 0 means an empty log. If the last seq is
-	// another one, the error is a *[SeqError], unless all events of the call are already in the log.
+	// IfSeq, if not nil, is the expected seq of the log's last record; 0 means an empty log. If the last seq
+	// differs, the error is a *[SeqError], unless all events of the call are already in the log.
 	IfSeq *uint64
 
 	// Creation, if not empty, is the expected [Info.Creation] of the session. If the session was deleted and
 	// created again, the error matches [ErrNotFound].
 	Creation string
 
-	// Follow, if not nil, is called for each event that is about to be logged. v is the view that includes the
-	// event, and r is the event's record. If Follow returns a patch, the patch is logged in the same commit. If
+	// Follow, if not nil, is called for each event before the event is logged. It receives the view that includes
+	// the event, and the event's record. If Follow returns a patch, the patch is logged in the same commit. If
 	// Follow returns an error, or the store refuses the patch, the event is logged without a patch, and
 	// [Options.Logger] gets a warning.
 	//

@@ -42,7 +42,6 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	return fromBackend(Key{}, err)
 }
 
-// checkCopy verifies a copy.
 func (s *Store) checkCopy(ctx context.Context, made backend.Backend) error {
 	opts := s.opts
 	opts.ReadOnly, opts.CacheBytes = true, -1

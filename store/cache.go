@@ -91,7 +91,7 @@ func (h *handle) Drop() {
 	h.size.Store(0)
 }
 
-// dropSeen is Drop, except that it keeps a view other than the one that was seen.
+// dropSeen drops the view in memory, unless it is newer than the view that was seen.
 func (h *handle) dropSeen(seen write.State) {
 	if c := h.newest.Load(); c != nil && c.View.Creation() == seen.View.Creation() && c.View.Seq() == seen.View.Seq() {
 		if h.newest.CompareAndSwap(c, nil) {
@@ -101,8 +101,8 @@ func (h *handle) dropSeen(seen write.State) {
 }
 
 // cache has a handle for each session in use. It keeps unused handles up to limit bytes, and evicts the least
-// recently used first. Each handle counts for at most half of the limit. So a large handle stays while it is the
-// last one used, or beside small handles; otherwise each call would read its session again.
+// recently used first. Each handle counts for at most half of the limit, so two handles of any size fit. Otherwise
+// each call would read a large session again.
 type cache struct {
 	mu      sync.Mutex
 	store   *Store

@@ -331,7 +331,6 @@ func (e *env) inGroupWith(plan storetest.Plan, planned func(), writes ...func())
 	e.open()
 }
 
-// outcome is the result of a write in a group.
 type outcome struct {
 	store.Committed
 	err error

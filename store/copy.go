@@ -21,27 +21,27 @@ type CopyOptions struct {
 	// NoShared leaves out the shared scopes.
 	NoShared bool
 
-	// OverwriteShared, for a copy with the zero key, replaces shared values that differ by the values of the
-	// source.
+	// OverwriteShared applies to a copy with the zero key. If a shared value differs, the copy replaces it by the
+	// source's value.
 	OverwriteShared bool
 }
 
 // CopyFrom copies a session of another store to the same key in this store. The copy has the same initial state and
-// time of creation. Its records have the same seqs, ids, times and Go types. The copy notes its origin, so that an
-// erase in this store finds related sessions. If an erase of the source is unfinished, CopyFrom first finishes it.
-// If the session already exists, CopyFrom adds the records that it lacks.
+// time of creation. Its records have the same seqs, ids, times and Go types. The copy stores where its records come
+// from, so that an erase in this store finds related sessions. If an erase of the source is unfinished, CopyFrom
+// first finishes it. If the session already exists, CopyFrom adds the records that it lacks.
 //
-// The copy ends with the record that was the last one of the source when the call began. Both logs may be written
-// to during the call. An existing session gets its new records in one commit. A new session becomes visible with
-// the last of several commits, complete. If the copy adds records, or creates the session, the last commit also
-// writes the source's values of the session's shared scopes, unless CopyOptions.NoShared is set. CopyFrom keeps the
-// source's log in memory.
+// The copy ends at the record that was the source's last when the call began. Both logs may be written to during
+// the call. An existing session gets its new records in one commit. A new session becomes visible with the last of
+// several commits, complete. If the copy adds records or creates the session, the last commit also writes the
+// source's values of the session's shared scopes. [CopyOptions.NoShared] leaves these values out. CopyFrom keeps
+// the source's log in memory.
 //
-// With the zero key, CopyFrom copies no session. It copies the values of all shared scopes (app: and user: keys)
-// that this store lacks, in one commit, including those of users without a session. The result names the values
-// that differ; CopyOptions.OverwriteShared replaces them. CopyFrom then keeps the shared values of both stores in
-// memory. If another write changes one of these values in this store during the call, CopyFrom copies nothing and
-// fails with [ErrConflict].
+// With the zero key, CopyFrom copies no session. Instead it copies, in one commit, the shared values (app: and
+// user: keys) that this store lacks, including the values of users without a session. The result names the shared
+// values that differ. This store keeps its own values, unless [CopyOptions.OverwriteShared] is set. CopyFrom then
+// keeps the shared values of both stores in memory. If another write changes one of these values in this store
+// during the call, CopyFrom copies nothing and fails with [ErrConflict].
 //
 // CopyFrom fails with [ErrNotFound] if the source does not have the session. It fails with [ErrConflict] if the
 // initial states differ, or if neither log is a prefix of the other.

@@ -211,7 +211,7 @@ func (e *env) absentFork() {
 	}
 }
 
-// A long log is forked in several commits. Between two of them the fork is invisible, and both the origin and other
+// A long log is forked in several commits. Between two commits the fork is invisible, and both the origin and other
 // sessions can be written to.
 func TestForkInSteps(t *testing.T) {
 	onSteps(t, func(e *env, s *stepped) {

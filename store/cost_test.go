@@ -19,7 +19,7 @@ import (
 
 // sizes are the sizes on which the cost of a call might depend.
 type sizes struct {
-	log     int // events; the last ten are visible, with a summary of the others
+	log     int // events; the last ten are visible, with a summary of the earlier events
 	visible int // additional visible events
 	initial int // bytes of the initial state
 	shared  int // values in the app's scope

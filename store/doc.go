@@ -3,7 +3,7 @@
 //
 // A [Store] is opened on a file ([Open]), in memory ([OpenMemory]) or on another storage engine ([New]). Each
 // append and each patch is atomic and durable: if the call returns no error, everything that it wrote is on disk.
-// [Options.NoSync] and [OpenMemory] give up durability. Reads return immutable views (package fold).
+// With [Options.NoSync] or [OpenMemory], writes are not durable. Reads return immutable views (package fold).
 //
 // All functions and methods may be called from several goroutines at the same time.
 package store

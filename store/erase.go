@@ -31,9 +31,9 @@ type EraseSelection struct {
 	Author string
 
 	// Match, if not empty, selects each event with this text in its content, arguments, results, metadata, data or
-	// state values. It also selects each patch with this text outside the events of the patch. An event that is
-	// already erased, but whose state values were kept, is selected again if these values contain the text. Match
-	// also finds values of the initial state and of the shared state.
+	// state values. It also selects each patch with this text outside the events of the patch. If an erased event
+	// kept its state values, and these values contain the text, Match selects the event again. Match also finds
+	// values of the initial state and of the shared state.
 	Match string
 
 	// IgnoreCase makes Match case-insensitive.
@@ -64,13 +64,13 @@ type EraseOptions struct {
 	// remaining events that such a summary covers are then visible again, until the next compaction summarises
 	// them. [patch.BlankSummaries] erases the summaries without a revert. [patch.KeepSummaries] keeps them.
 	//
-	// A blank summary is not reverted if its group has a patch that drops state or that inserts anything except
-	// summaries, if all events that it covers are blank, or if another patch depends on it.
+	// A blank summary stays visible in three cases: its group has a patch that drops state or inserts an event
+	// other than a summary; all events that it covers are blank; another patch depends on it.
 	Summaries patch.SummaryPolicy
 
 	// MaxGrowth is the maximum growth of the visible log by reverts of summaries, in estimated tokens. 0 means
-	// 50,000. One summary, and the blank summaries nested in it along one path, are reverted in any case. The next
-	// compaction reverts the summaries that remain.
+	// 50,000. Whatever the limit, Erase reverts one blank summary, then one blank summary that this revert makes
+	// visible, and so on. The next compaction reverts the summaries that remain.
 	MaxGrowth int
 
 	// Context also erases each later summary that compaction made in the same branch with an erased summary as
@@ -100,7 +100,7 @@ type Erasure struct {
 	OutOfReach []string `json:"outOfReach"`
 }
 
-// ErasedSession is what was erased in one session.
+// ErasedSession describes the erased content of one session.
 type ErasedSession struct {
 	Key     Key           `json:"key"`
 	Receipt patch.Record  `json:"receipt,omitzero"` // zero if nothing was logged
@@ -135,8 +135,8 @@ type ErasedEvent struct {
 //
 // Other writes run between these commits. A patch or a fork first finishes an open erase of its session. A patch
 // that was made from a view before the erase is refused as a conflict. A concurrent reader sees each record either
-// whole or blank. When Erase returns, no view, snapshot or index of this store contains the erased content. Another
-// process drops its view when it next reads the session. In a file the bytes stay in free pages until
+// whole or blank. After a successful Erase, no view, snapshot or index of this store contains the erased content.
+// Another process drops its view when it next reads the session. In a file the bytes stay in free pages until
 // [Store.Vacuum], and on PostgreSQL until VACUUM FULL.
 //
 // If Erase fails or the process ends, repeat the call with the same id to finish the work. The next Erase of the
@@ -148,8 +148,8 @@ type ErasedEvent struct {
 // Erase does not cover events that are appended later. Erase also does not cover a summary whose summarizer was
 // shown only another summary of the event. For such a summary, use Match or set [EraseOptions.Context].
 //
-// Erase fails with [ErrNotFound] if the session does not exist, with [ErrInvalid] if the key or an option is
-// invalid, and with [ErrCorrupt] if the session is damaged. It skips a damaged related session and reports it in
+// Erase fails with [ErrNotFound] if the session does not exist, and with [ErrCorrupt] if it is damaged. The error
+// matches [ErrInvalid] if the key or an option is invalid. Erase skips a damaged related session and reports it in
 // [Erasure.OutOfReach].
 func (s *Store) Erase(ctx context.Context, key Key, selection EraseSelection, opts EraseOptions) (Erasure, error) {
 	o, err := s.eraseOptions(opts)
@@ -225,8 +225,9 @@ func (e EraseSelection) choose() erase.Choose {
 }
 
 // EraseUser erases all events of all sessions of a user of an app, as [Store.Erase] does with All. It also erases
-// the same events in related sessions of other users, and the values of the user's shared state. The sessions,
-// their keys and their ids remain; [Store.Delete] removes them. All receipts name the same id.
+// the same events in related sessions of other users. It sets the values of the user's shared state to null, unless
+// opts.Values is [patch.KeepValues]. The sessions, their keys and their ids remain; [Store.Delete] removes them.
+// All receipts name the same id.
 //
 // EraseUser erases one session after the other, in several commits, between which other writes run. It does not
 // erase events that are appended to a session after the receipt of that session. So stop the user's agents first.
@@ -286,9 +287,9 @@ func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string)
 	}
 }
 
-// eraseHidden erases the events of one session that were hidden before a time, and keeps their summaries. events is
-// the number of erased events. did reports whether anything changed: eraseHidden may only have finished an earlier
-// erase.
+// eraseHidden erases the events of one session that were hidden before a time, and keeps their summaries. It
+// returns the number of erased events. did reports whether anything changed, even if eraseHidden only finished an
+// earlier erase.
 func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reason string, dryRun bool) (events int, did bool, err error) {
 	o, err := s.eraseOptions(EraseOptions{Author: erase.Retention, Reason: reason, Values: patch.KeepValues, Summaries: patch.KeepSummaries, DryRun: dryRun})
 	if err != nil {
@@ -357,9 +358,9 @@ var outOfReach = []string{
 	"keys of all state, session names, and values of shared state (app:, user:) other than those that are said to be null",
 }
 
-// eraseShared sets shared values to null, and returns their keys. It selects the values with one of the prefixes
-// for which which returns true, except null values. The arguments of which are a value, or the error of an
-// unreadable value. If another write changes a value meanwhile, eraseShared starts again.
+// eraseShared sets shared values to null, and returns their keys. It selects each non-null value that has one of
+// the prefixes and for which which(value, err) is true. If a value cannot be read, err is the reason. If another
+// write changes a value meanwhile, eraseShared starts again.
 func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(patch.Value, error) bool, dryRun bool) ([]string, error) {
 	data, err := receipt.Null.MarshalBinary()
 	if err != nil {

@@ -52,7 +52,6 @@ func (m *machine) open(b backend.Backend) *store.Store {
 	return newStore(m.T, b, store.Options{Snapshots: snapshot.Policy{Every: -1}, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// start starts a process.
 func (m *machine) start(do func(s *store.Store)) *process {
 	p := &process{ready: make(chan bool), step: make(chan error)}
 	var killed error
@@ -103,7 +102,6 @@ func (m *machine) newKey() store.Key {
 	return store.Key{App: "a", User: []string{"ann", "bob"}[m.draw.IntN(2)], Session: fmt.Sprint("s", m.n)}
 }
 
-// build makes the sessions.
 func (m *machine) build(s *store.Store) {
 	root := m.newKey()
 	must(m)(s.Create(ctx, root, map[string]any{"k": "initial"}, store.CreateOptions{}))
@@ -132,8 +130,8 @@ func (m *machine) build(s *store.Store) {
 	}
 }
 
-// summarise logs a summary that says what it was made from. The summary is made from one view. Its base comes from
-// a later view, as if its author had refreshed only the base.
+// summarise logs a summary whose text contains the texts of its events. The summary is made from one view. Its base
+// comes from a later view, as if its author had refreshed only the base.
 func (m *machine) summarise(s *store.Store, key store.Key, id string) {
 	v, err := s.View(ctx, key)
 	if err != nil || v.Len() < 2 {
@@ -146,7 +144,6 @@ func (m *machine) summarise(s *store.Store, key store.Key, id string) {
 	}
 }
 
-// selects draws an erase.
 func (m *machine) selects(s *store.Store, keys []store.Key, id string) *eraseCall {
 	key := m.some(keys)
 	textsOf := func(key store.Key) (texts, ids []string) {

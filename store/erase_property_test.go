@@ -81,7 +81,6 @@ var places = []string{
 	`"usageMetadata":{"note":"%s"}`,
 }
 
-// add appends an event with a text to a session.
 func (w *eraseWorld) add(r *rapid.T, key store.Key, text string) {
 	w.t.Helper()
 	w.n++

@@ -27,7 +27,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// said returns an event with a text.
 func said(id, text string) *patch.Event {
 	return testlog.Text(id, "i", "user", text)
 }
@@ -71,7 +70,6 @@ func exportOf(t testlog.Failer, s *store.Store, key store.Key, opts store.Export
 	return b.String()
 }
 
-// createWith creates a session with events.
 func createWith(t testing.TB, s *store.Store, key store.Key, events ...*patch.Event) {
 	t.Helper()
 	must(t)(s.Create(context.Background(), key, nil, store.CreateOptions{}))
@@ -417,7 +415,6 @@ func told(t testing.TB, s *store.Store) {
 		patch.NewSummarise(1, 1, said("s3", "text e")))
 }
 
-// applied applies patches one after another.
 func applied(t testing.TB, s *store.Store, key store.Key, patches ...*patch.PatchEvent) {
 	t.Helper()
 	for _, p := range patches {
@@ -480,7 +477,7 @@ func TestEraseShown(t *testing.T) {
 }
 
 // With Context, an erase covers a later summary whose summarizer was shown an erased summary of the same branch. It
-// does not cover a summary that merges others.
+// does not cover a summary that merges other summaries.
 func TestEraseContext(t *testing.T) {
 	s := inMemory(t)
 	var events []*patch.Event

@@ -34,8 +34,8 @@ var (
 	// the call with the ids that it returned. The retry skips records that are already in the log.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 
-	// ErrNotDatabase: the file is not a patchlog database. A damaged database gives [ErrCorrupt], unless no page of
-	// it is recognisable.
+	// ErrNotDatabase: the file is not a patchlog database. If the file is a damaged database, the error is
+	// [ErrCorrupt], unless no page is recognisable.
 	ErrNotDatabase = backend.ErrNotDatabase
 
 	// ErrCorrupt: stored data is damaged.
@@ -50,7 +50,7 @@ var (
 	// ErrTooLarge: a record, an initial state or a file to import exceeds its limit.
 	ErrTooLarge = patch.ErrTooLarge
 
-	// ErrDuplicateID: the log already has the id with other content.
+	// ErrDuplicateID: a call uses an id twice, or the log already has the id with other content.
 	ErrDuplicateID = fold.ErrDuplicateID
 
 	// ErrConflict: the log has changed since the caller read it. Read the session again, and make a new patch.

@@ -13,19 +13,20 @@ import (
 
 // ExportOptions select what to export. The zero value selects the whole log.
 type ExportOptions struct {
-	// Visible exports only the visible events and the receipts of erased ones, without a header and without seqs.
+	// Visible exports only the visible events, and the receipts of those that were erased. The file has no header
+	// and no seqs.
 	Visible bool
 
 	// Redact, if not nil, replaces secrets by placeholders in all texts, including patches and the initial state.
-	// The file then always has a header, which says that the file is redacted. An import of the file gives a log
+	// The file then always has a header, which says that the file is redacted. An import of the file creates a log
 	// with the same ids and the same order, but with placeholders.
 	Redact *redact.Redactor
 }
 
 // Export writes the session to out in the text form: one JSON object on each line (see docs/FORMAT.md).
 // [Store.Import] of a whole log that is not redacted gives an equal view. The session may be written to during the
-// call; the export ends with the record that was the last one when it started. If Export fails, out may contain a
-// part of the session.
+// call. The export ends at the record that was last when the call began. If Export fails, out may contain a part of
+// the session.
 //
 // Export fails with [ErrNotFound] if the session does not exist. The error matches [ErrConflict] if a database
 // failover loses records that Export has read, and [ErrCorrupt] if stored data is damaged. If out fails, Export

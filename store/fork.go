@@ -28,7 +28,7 @@ type ForkOptions struct {
 //
 // Erased records are blank in the new session too. If the receipt of an erase comes after the last copied record,
 // the new session gets a receipt for the copied records. If an erase of the session is unfinished, Fork first
-// finishes it. Each erase that starts during the call may restart the copy once. The new session notes its origin,
+// finishes it. Each erase that starts during the call may restart the copy once. The new session stores its origin,
 // so that an erase of one session finds the other.
 //
 // Shared scopes are not part of a session. Fork neither rewinds them nor copies them to another user or app.
@@ -125,8 +125,8 @@ func (s *Store) copyLog(ctx context.Context, c *write.Creation, from Key, head b
 	return s.copyReceipts(ctx, c, from, head, erased.MissingReceipts())
 }
 
-// copyReceipts adds the receipts with the given ids. Each one comes from the source's log after the copied records,
-// and is limited to the copied records.
+// copyReceipts adds the receipts with the given ids. In the source's log, these receipts come after the copied
+// records. In the new session, they cover only the copied records.
 func (s *Store) copyReceipts(ctx context.Context, c *write.Creation, from Key, head backend.Head, ids []string) error {
 	if len(ids) == 0 {
 		return nil

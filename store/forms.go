@@ -10,8 +10,8 @@ import (
 )
 
 // decodePage decodes the first raw records: at least one, and then as many as fit into pageBytes after
-// decompression. seqs are the seqs that the records must have. If a record is damaged, decodePage returns an error
-// and the records before the damaged one. page.raw then ends with the damaged record.
+// decompression. The records must have the given seqs. If a record is damaged, decodePage returns an error and the
+// records before the damaged one. page.raw then ends with the damaged record.
 func decodePage(key Key, raw []backend.Record, seqs []uint64) (page, error) {
 	size := 0
 	for i, r := range raw {

@@ -124,7 +124,6 @@ func (e *env) reopenOn(wrap func(engine backend.Backend) backend.Backend) {
 	e.open()
 }
 
-// hook puts a backend with hooks between the store and the engine.
 func (e *env) hook() *hooked {
 	e.Helper()
 	h := &hooked{}
@@ -206,13 +205,11 @@ func must(t testlog.Failer) func(result any, err error) {
 // errOf returns the error of a call and ignores its result.
 func errOf(_ any, err error) error { return err }
 
-// newStore opens a store on a backend.
 func newStore(t testlog.Failer, b backend.Backend, opts store.Options) *store.Store {
 	t.Helper()
 	return testlog.Must(store.New(b, opts))(t)
 }
 
-// openStore opens a store on a file.
 func openStore(t testlog.Failer, path string, opts store.Options) *store.Store {
 	t.Helper()
 	return testlog.Must(store.Open(path, opts))(t)
@@ -329,7 +326,6 @@ func (e *env) state() string {
 	return string(testlog.Must(json.Marshal(e.get().Values()))(e))
 }
 
-// event makes an event from JSON.
 func event(format string, args ...any) *patch.Event { return testlog.Event(format, args...) }
 
 // parsePatch makes a patch from JSON, which may be an invalid patch.

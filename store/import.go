@@ -49,7 +49,7 @@ const (
 	importMore  = 28 << 20
 )
 
-// importWeight estimates the maximum number of bytes that an import needs for a record: the record, its completed
+// importWeight estimates the maximum memory that an import needs for a record. It counts the record, its completed
 // copy if it needs one, its entries in lists and indexes, and garbage. The factors are fitted to measurements,
 // which tests repeat.
 func importWeight(r patch.Record) int64 {
@@ -109,9 +109,9 @@ func maxLine(most int) int { return 2*most + 64<<10 }
 // An existing session gets its new records in one durable commit. A new session is written in several commits,
 // between which other writes run. It becomes visible with the last commit, complete.
 //
-// The error matches [ErrConflict] if the file does not fit the log, and [ErrDuplicateID] if an id is used twice or
-// has other content in the log. It matches [ErrInvalid] or [ErrTooLarge] if the file is refused, and then names
-// file and line. If the error matches [ErrOutcomeUnknown], repeat the import.
+// The error matches [ErrConflict] if the file does not fit the log. It matches [ErrDuplicateID] if the log has an
+// id with other content. It matches [ErrInvalid] or [ErrTooLarge] if the file is refused, and then names file and
+// line. If the error matches [ErrOutcomeUnknown], repeat the import.
 func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOptions) (Imported, error) {
 	if err := key.Validate(); err != nil { // before the input is read
 		return Imported{}, err
@@ -252,8 +252,8 @@ func (t *Text) differs(i int) error {
 	return t.at(i, fmt.Errorf("%w: the file has a patch in it, and its record %d is not the one that is there", ErrConflict, i+1))
 }
 
-// receipts refuses a new blank record without a receipt. It also refuses a new receipt that covers records already
-// in the session which are not blank. To erase these records, use [Store.Erase].
+// receipts refuses a new blank record without a receipt. It also refuses a new receipt that covers a record already
+// in the session, unless that record is blank. To erase that record, use [Store.Erase].
 func (t *Text) receipts(d *write.Draft) error {
 	added := map[uint64]int{}
 	for _, i := range d.Missing {
@@ -293,9 +293,9 @@ type Text struct {
 	hasPatch bool
 }
 
-// ReadText reads a file of the text form and checks the form of its records. ReadText needs no store. So no store
-// need be open, and no file locked, while ReadText waits for its input. The error matches [ErrInvalid] or
-// [ErrTooLarge] and names file and line. If r fails, ReadText returns the error of r.
+// ReadText reads a file of the text form and checks the form of its records. ReadText needs no store. So a caller
+// that waits for input can open the store, and lock its file, after ReadText returns. The error matches
+// [ErrInvalid] or [ErrTooLarge] and names file and line. If r fails, ReadText returns the error of r.
 func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%w: the reader is nil", ErrInvalid)

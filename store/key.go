@@ -82,9 +82,9 @@ func ParseKey(s string) (Key, error) {
 	return k, k.Validate()
 }
 
-// name returns the session's name in the backend: the parts of the key, with each NUL escaped as NUL FF, and each
-// part ended by NUL 01. So names sort by part, and the names of an app's or a user's sessions share a prefix that
-// no other name has.
+// name returns the session's name in the backend. It consists of the parts of the key. Each NUL in a part is
+// escaped as NUL FF, and NUL 01 ends each part. So names sort by part, and the names of an app's or a user's
+// sessions share a prefix that no other name has.
 func (k Key) name() string {
 	return prefixOf(k.App, k.User, k.Session)
 }
@@ -103,7 +103,6 @@ func prefixOf(parts ...string) string {
 	return b.String()
 }
 
-// keyOf parses a name in the backend.
 func keyOf(name string) (Key, error) {
 	parts := strings.Split(name, partEnd) // the last element is empty
 	if len(parts) != 4 {

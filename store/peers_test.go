@@ -158,8 +158,8 @@ func TestPeersLandedForAnother(t *testing.T) {
 	})
 }
 
-// Another store had logged the same records, which this store has not read yet, and the response to its commit is
-// lost. The result shows the log as it is, not as the commit would have left it.
+// Another store has logged the same records, this store has not read them, and the response to its own commit is
+// lost. The returned view is the log's view, not the view that the commit would have produced.
 func TestPeersLandedBefore(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.view()
@@ -572,7 +572,7 @@ func TestReadAcrossFailover(t *testing.T) {
 						}
 						e.no(s.Close())
 						var calls atomic.Int64
-						// From call number at on, the other server responds, which has lost the end of the log.
+						// The server that has lost the end of the log answers call number at and all later calls.
 						b := &hooked{Backend: old, most: 2, serve: func(_ context.Context, call string) (backend.Backend, error) {
 							if call == "PutSnapshot" || calls.Add(1) < at {
 								return old, nil

@@ -34,7 +34,7 @@ func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, err
 }
 
 // RawEvents yields the records of the session's log in seq order, patches included, starting at fromSeq. 0 and 1
-// both mean the first record. The iteration ends after the record that was the last one when it started. No
+// both mean the first record. The iteration ends after the record that was last when the iteration began. No
 // transaction is open while the loop's body runs, so the body may be slow and may write to the store. If a record
 // is erased during the iteration, RawEvents yields it either whole or blank.
 //
@@ -42,7 +42,7 @@ func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, err
 //   - [ErrNotFound], if the session does not exist or is deleted during the iteration.
 //   - [ErrCorrupt], if stored data is damaged. For a record that cannot be read, the error is a *[CorruptError].
 //   - [ErrConflict], if a database failover lost records of the log during the iteration. If fromSeq is above 1 and
-//     other records have taken the place of the lost ones, RawEvents cannot notice the loss.
+//     new records have replaced the lost records, RawEvents does not detect the loss.
 func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		head, err := s.head(ctx, key)
@@ -139,15 +139,15 @@ func (s *Store) head(ctx context.Context, key Key) (backend.Head, error) {
 	return news.Head, fromBackend(key, err)
 }
 
-// page holds records that one read transaction copied.
+// page contains records that one read transaction copied.
 type page struct {
 	records []patch.Record
 	raw     []backend.Record // the same records in stored form
 }
 
 // pages yields the records from seq from to seq last, page by page. If last is [newest], it continues to the end of
-// the log. If it reads the log from its first record to its end, it checks the records against the head's chain,
-// and yields an error if they differ.
+// the log. If it reads the whole log, it compares the records with the head's chain at the end, and yields an error
+// if they differ.
 func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[page, error] {
 	var before *backend.Chain
 	if from <= 1 {
@@ -159,8 +159,9 @@ func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, las
 // maxRechecks limits how often a log is read again under a new head.
 const maxRechecks = 3
 
-// pagesAfter is pages for records that follow a known part of the log. before is the log's chain before the first
-// record to read, or nil if the chain is unknown. given are records that the caller has already read, in seq order.
+// pagesAfter is pages for records that follow a known part of the log. The argument before is the chain up to that
+// part, or nil if the chain is unknown. The argument given has records that the caller has already read, in seq
+// order.
 //
 // After a failover, the head may come from one server, and the records from another server that has lost the end of
 // the log. So if the records do not match the head's chain, pagesAfter reads the head again. If the head is
@@ -278,8 +279,8 @@ func (s *Store) pickRaw(ctx context.Context, key Key, creation string, seqs []ui
 // errOtherLog is [write.ErrOtherLog].
 var errOtherLog = write.ErrOtherLog
 
-// otherLog returns an errOtherLog that also matches [ErrConflict]. It tells a caller of the store to read the
-// session again.
+// otherLog returns an errOtherLog that also matches [ErrConflict]. Its text asks the caller to read the session
+// again.
 func otherLog(key Key) error {
 	return fmt.Errorf("session %s: %w: %w: a server took over that has lost records; read the session again", key, ErrConflict, errOtherLog)
 }

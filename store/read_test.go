@@ -310,8 +310,8 @@ func TestCacheCountsGrowth(t *testing.T) {
 	})
 }
 
-// A session larger than the cache is read once, whether it is used alone or beside small ones. Of three such
-// sessions, the cache keeps two.
+// A session larger than the cache is read once, whether it is used alone or together with small sessions. Of three
+// such sessions, the cache keeps two.
 func TestCacheKeepsLargeSession(t *testing.T) {
 	onCache(t, func(e *env) int {
 		size := 0

@@ -111,8 +111,8 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, news 
 	return r, err
 }
 
-// foldUpTo folds the records that follow r.view, up to seq last, or all if last is [newest]. given are records that
-// the caller has already read. If foldUpTo fails, r.view includes the records before the error.
+// foldUpTo folds the records that follow r.view, up to seq last, or all if last is [newest]. The argument given has
+// records that the caller has already read. If foldUpTo fails, r.view includes the records before the error.
 //
 // A failover may lose records that a snapshot includes. Only the chain at the end of the log shows this loss, so
 // foldUpTo reads on to the end after a snapshot.
@@ -243,8 +243,8 @@ func (s *Store) advance(ctx context.Context, h *handle, c write.State, news back
 	return next, nil
 }
 
-// lastSeen returns the session's state in memory, which may be out of date. If there is none, it reads the state
-// from the storage, with the shared values that shared asks for, and also returns what it fetched.
+// lastSeen returns the session's state in memory, which may be out of date. If there is none, it reads the state,
+// and the shared values that shared asks for, from the storage. Then it also returns what it fetched.
 func (s *Store) lastSeen(ctx context.Context, h *handle, locked bool, shared scopesQuery) (write.State, backend.Fetched, error) {
 	c := h.newest.Load()
 	if c == nil && !locked {

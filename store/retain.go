@@ -29,9 +29,8 @@ type Retention struct {
 	EraseHiddenAfter time.Duration
 }
 
-// Retained is what [Store.Retain] did with a session. Retain may have deleted the session, kept it although it was
-// due, or erased events in it. It may also have kept the session and erased events. If Deleted, Kept and Erased are
-// all zero, Retain only finished an interrupted erase.
+// Retained is what [Store.Retain] did with a session. If Deleted, Kept and Erased are all zero, Retain only
+// finished an interrupted erase.
 type Retained struct {
 	Info
 
@@ -63,9 +62,10 @@ type RetainOptions struct {
 }
 
 // Retain deletes the sessions whose last use is longer ago than [Retention.DeleteAfter]. In the other sessions it
-// erases the events that have been hidden for longer than [Retention.EraseHiddenAfter]. policies are by app name;
-// the policy "" is for all apps without one. Each step of the iteration handles one session, and Retain yields only
-// sessions for which something was due. If the loop ends early, the next Retain handles the remaining sessions.
+// erases the events that have been hidden for longer than [Retention.EraseHiddenAfter]. The keys of policies are
+// app names. The policy with the key "" applies to all apps without a policy. Each step of the iteration handles
+// one session, and Retain yields only sessions for which something was due. If the loop ends early, the next Retain
+// handles the remaining sessions.
 //
 // The last use of a session is [Retained.Used]. It depends on the timestamps that the events carry. A session whose
 // events have old timestamps counts as used at its creation. If a timestamp lies in the future, Retain keeps the

@@ -76,8 +76,8 @@ func sessionsOf(t *testing.T, s *store.Store) string {
 	return strings.Join(all, " ")
 }
 
-// Retain deletes the sessions whose last use is longer ago than their app's policy allows. A dry run reports the
-// same sessions before.
+// Retain deletes the sessions whose last use is longer ago than their app's policy allows. A dry run beforehand
+// reports the same sessions.
 func TestRetain(t *testing.T) {
 	onEach(t, func(e *env) {
 		t, s := e.T, e.store
@@ -170,8 +170,8 @@ func TestRetainDamaged(t *testing.T) {
 func daysAgo(days float64) time.Time { return now.Add(-time.Duration(days * float64(day))) }
 
 // hiding appends the events a to h, 100 days ago. 90 days ago, s1 summarises a and b. 50 days ago, m summarises s1
-// and c. One cut hides e, which is pinned. One cut hides f, was reverted, and hid f again 10 days ago. One cut hid
-// g 80 days ago. Visible are m, d and h.
+// and c. One cut hides e, which is pinned. A cut of f was reverted, and that revert was reverted 10 days ago. One
+// cut hid g 80 days ago. Visible are m, d and h.
 func hiding(t testing.TB, s *store.Store, key store.Key) {
 	t.Helper()
 	must(t)(s.Create(t.Context(), key, nil, store.CreateOptions{Created: daysAgo(100)}))

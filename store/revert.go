@@ -35,8 +35,8 @@ type UndoOptions struct {
 // patches together.
 //
 // The error matches [ErrInvalid] if no applied patch has the id. It matches [ErrBlocked] if a later patch must be
-// reverted first, or if all the patches are already reverted. The *[BlockedError] says which, and names the patch to
-// revert. Other errors are those of [Store.ApplyPatch].
+// reverted first, or if all the patches are already reverted. The *[BlockedError] distinguishes these cases, and
+// names the patch to revert. Other errors are those of [Store.ApplyPatch].
 func (s *Store) Revert(ctx context.Context, key Key, patchID string, opts UndoOptions) (Committed, error) {
 	p := undoing{s, opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		ids, err := v.RevertTargets(patchID)

@@ -69,13 +69,14 @@ type SalvagedSession struct {
 	Whole bool `json:"whole"`
 }
 
-// SalvagedPart is a session that [Salvage] wrote. It contains the records of a log with the seqs of Span, which are
-// the seqs in the damaged file.
+// SalvagedPart is a session that [Salvage] wrote. It contains records of a log; Span has their seqs in the damaged
+// file. A log is split at each gap, and before and after doubtful records. If the file has several different
+// records with the same seq, and the right one is uncertain, each less likely record becomes a separate part.
 type SalvagedPart struct {
 	Key Key `json:"key"`
 	patch.Span
-	// Log reports that the part is the beginning of the log, with its seqs. Any other part follows a gap. Its
-	// record 1 was record From of the log, and its patches are stored as text.
+	// Log reports that the part is the beginning of the log, with its seqs. In any other part, record 1 was record
+	// From of the log, and patches are stored as text.
 	Log bool `json:"log"`
 	// Texts is the number of patches that are stored as text.
 	Texts int `json:"texts"`
@@ -96,15 +97,15 @@ type SalvageOptions struct {
 
 // Salvage recovers the sessions of a bbolt file in any condition and writes them to a store. It finds each record
 // whose row header and checksum are intact, even if no page refers to the record. It only reads the file. While it
-// runs, no program should write to the file. It needs about 40 bytes of memory for each copy of a record, and also
-// memory for the view of one session, the longest record and all shared values.
+// runs, no program should write to the file. It needs about 40 bytes of memory for each copy of a record. It also
+// needs memory for the view of one session, the longest record and all shared values.
 //
 // If all records of a session are found, Salvage creates the session with its key, initial state, time of creation
-// and seqs. If records are missing, that session ends before the first gap, and is exact up to there. The records
-// after a gap become another session with the key KEY~from-SEQ. Its record 1 was record SEQ of the log. Its events
-// are unchanged. A patch after a gap refers to a view that is lost, so Salvage writes an event without effect in
-// its place. The event has the patch's id, author and time. Its customMetadata.patchlog.salvaged has the patch's
-// seq and text.
+// and seqs. If a record is missing or doubtful, that session ends before this record, and is exact up to there. The
+// records after a gap, and doubtful records, become other sessions with keys KEY~from-SEQ. In such a session,
+// record 1 was record SEQ of the log, and events are unchanged. A patch refers to a view that is lost, so Salvage
+// writes an event without effect in its place. The event has the patch's id, author and time. Its
+// customMetadata.patchlog.salvaged has the patch's seq and text.
 //
 // Some keys have a suffix or a new name:
 //   - KEY~maybe-deleted, if something in the file indicates that the session was deleted.
@@ -119,10 +120,9 @@ type SalvageOptions struct {
 // Erased events stay erased, even if free pages still contain them, provided that Salvage finds their blanks or the
 // receipt.
 //
-// Each session is written completely or not at all. The shared values are written in one commit. Damage of the file
-// is not an error; the result reports it. Salvage fails if it
-// cannot write to the store, if ctx ends, or if an argument is nil. The result then reports what was written before the
-// error.
+// Each new session is written completely or not at all. The shared values are written in one commit. Damage of the
+// file is not an error; the result reports it. Salvage fails if it cannot write to the store, if ctx ends, or if an
+// argument is nil. The result then reports what was written before the error.
 func Salvage(ctx context.Context, from *io.SectionReader, to *Store, opts SalvageOptions) (Salvaged, error) {
 	if from == nil || to == nil || from.Size() < 0 {
 		return Salvaged{}, fmt.Errorf("%w: the file to salvage is nil, or shorter than nothing, or the store is nil", ErrInvalid)
@@ -181,7 +181,6 @@ func (v *salvaging) free(ctx context.Context, key Key, mark string) (Key, error)
 	}
 }
 
-// writeShared writes the shared values that were found.
 func (v *salvaging) writeShared(ctx context.Context) error {
 	shared := &v.out.Shared
 	found := v.Values

@@ -17,7 +17,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// write writes the recovered records of a session.
 func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 	w := salvagedWriter{salvaging: v, log: l, out: SalvagedSession{
 		EndUnknown: !l.Ended, MaybeDeleted: l.Doubt, Nameless: !l.Named,
@@ -112,7 +111,7 @@ func (v *salvaging) meta(l *salvage.Log) *meta {
 		return nil
 	}
 	receipt.NullInitial(m.initial, l.Receipts)
-	m.lineage = erase.Descend(creation, m.lineage, newest) // forks of the old session are also related to the new one
+	m.lineage = erase.Descend(creation, m.lineage, newest) // so that forks of the old session are related to the new session
 	return &m
 }
 
@@ -151,7 +150,6 @@ func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bo
 	return err
 }
 
-// add adds a record to the part.
 func (w *salvagedWriter) add(rec patch.Record, form []byte) error {
 	view := w.made.View
 	next, err := view.Apply(rec)
@@ -182,7 +180,6 @@ func (w *salvagedWriter) read(seqs []uint64) (records []patch.Record) {
 	return records
 }
 
-// end commits the part.
 func (w *salvagedWriter) end(ctx context.Context) error {
 	if w.part == nil {
 		return nil
@@ -197,9 +194,9 @@ func (w *salvagedWriter) end(ctx context.Context) error {
 		}
 	}
 	if all, unstaged := w.made.Count(); unstaged > 0 && all > unstaged {
-		// Stage the remaining records, so that the last commit has none. An id that occurs twice within one commit
-		// is accepted. An id that an earlier commit of this part contains is refused: StageAll then fails with
-		// [ErrCorrupt], and Commit would fail in the same way.
+		// Stage the remaining records, so that the last commit has none. The backend accepts an id that occurs
+		// twice within one commit. It refuses an id that an earlier commit of the part contains. StageAll then
+		// fails with [ErrCorrupt], and so would Commit.
 		if err := w.made.StageAll(); err != nil {
 			return err
 		}

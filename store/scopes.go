@@ -67,7 +67,6 @@ func scopePrefixes(key Key) []string {
 	return []string{prefixOf("app", key.App), prefixOf("user", key.App, key.User)}
 }
 
-// ask returns the query for a session's scopes.
 func (c *scopeCache) ask(key Key) scopesQuery {
 	q := scopesQuery{key: key, names: scopePrefixes(key)}
 	c.mu.Lock()

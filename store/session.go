@@ -74,8 +74,8 @@ type CreateOptions struct {
 // [patch.NewValue] accepts. Keys with the prefix app: or user: go to the shared scope, in the same commit. Keys
 // with the prefix temp: are dropped.
 //
-// Create fails with [ErrExists] if the session exists, with [ErrInvalid] if the key or the state is invalid, and
-// with [ErrTooLarge] if the initial state is too large.
+// Create fails with [ErrExists] if the session exists. The error matches [ErrInvalid] if the key or the state is
+// invalid, and [ErrTooLarge] if the state is too large.
 func (s *Store) Create(ctx context.Context, key Key, state map[string]any, opts CreateOptions) (Session, error) {
 	if err := key.Validate(); err != nil {
 		return Session{}, err

@@ -114,9 +114,10 @@ type Store struct {
 
 // Open opens the bbolt file at path as a store. It creates a missing file, unless [Options.ReadOnly] is set.
 //
-// One Store may have the file open for writing, or several may have it open for reading only. Otherwise Open waits
-// for [Options.LockTimeout] and fails with [ErrLocked]. Open fails with [ErrCorrupt] if the file is damaged or
-// empty, and with [ErrNotDatabase] if it has another format. Open does not change such a file.
+// Either one Store may have the file open for writing, or several may have it open for reading only. If another
+// Store prevents the open, Open waits for up to [Options.LockTimeout] and then fails with [ErrLocked]. If the file
+// is damaged or empty, Open fails with [ErrCorrupt]. If the file has another format, Open fails with
+// [ErrNotDatabase]. In both cases the file does not change.
 //
 // Two pages of the file name its last commit. If one of them is damaged, Open logs a warning to Options.Logger,
 // because the last commit may be missing.
@@ -134,7 +135,7 @@ func Open(path string, opts Options) (*Store, error) {
 		return nil, fromBackend(Key{}, err)
 	}
 	s, err := New(b, opts)
-	if err == nil && !opts.ReadOnly { // no other program can have a staged session in use
+	if err == nil && !opts.ReadOnly { // the file is locked, so no other program is using a staged session
 		s.dropStaged(context.Background(), 0)
 	}
 	return s, err
@@ -169,8 +170,7 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 // Close closes the store. A running call either completes or fails with [ErrClosed]. Later calls fail with
 // ErrClosed. Close writes the snapshots that are due and removes the records of deleted sessions.
 //
-// Views remain usable, except where they read records from the store: a view that came from a snapshot reads them
-// for [fold.View.Skipped], and any view may read the events that a revert restores.
+// Views remain usable, because they never read from the store.
 func (s *Store) Close() error {
 	s.close()
 	s.snapshots.close()
@@ -180,7 +180,7 @@ func (s *Store) Close() error {
 // Info describes a session in a listing.
 type Info struct {
 	Key      Key       `json:"key"`
-	Creation string    `json:"creation"`         // id of this creation of the session: after delete and create, the session has another one
+	Creation string    `json:"creation"`         // an id that changes when the session is deleted and created again
 	Created  time.Time `json:"created,omitzero"` // when the session was created
 	Seq      uint64    `json:"seq"`              // of the last record; 0 if the log is empty
 
@@ -192,7 +192,6 @@ type Info struct {
 	Compacted     time.Time `json:"compacted,omitzero"` // time of the newest compaction; zero if there is none
 }
 
-// infoOf decodes a session's head.
 func infoOf(key Key, head backend.Head) Info {
 	c := write.CountsOf(head)
 	return Info{Key: key, Creation: head.Creation, Created: c.Created, Seq: head.Last,
@@ -308,8 +307,9 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 		head := seen
 		if head == nil {
 			now, err := s.head(ctx, key)
-			// Only the session's own receipts say what its erase calls still have to do in forks. In a damaged
-			// session these receipts may be unreadable. Then the session is deleted without finishing the calls.
+			// Only the session's own receipts record the work that its erase calls still have to do in forks. In a
+			// damaged session these receipts may be unreadable. Then the session is deleted without finishing the
+			// calls.
 			if err == nil && write.CountsOf(now).Calls > 0 {
 				if err = s.finishErasures(ctx, key, true); err == nil || errors.Is(err, ErrCorrupt) {
 					now, err = s.head(ctx, key)

@@ -268,7 +268,7 @@ func TestListPageByPage(t *testing.T) {
 		e.same("all", e.list(store.ListOptions{}), strings.Join(want, ", "))
 		e.same("of a user", e.list(store.ListOptions{App: "app", User: "u0"}), strings.Join(want[:n/2], ", "))
 		e.same("of a user of any app", e.list(store.ListOptions{User: "u1"}), strings.Join(want[n/2:], ", "))
-		// The loop's body may write, and List omits no session when it deletes the listed ones.
+		// The loop's body may write, and List omits no session if the body deletes the listed sessions.
 		seen := 0
 		for info, err := range e.store.List(ctx, store.ListOptions{}) {
 			e.no(err)

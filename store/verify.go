@@ -53,7 +53,7 @@ type VerifyOptions struct {
 //   - a session that the index of forks lacks;
 //   - blank events without a receipt;
 //   - unfinished erases of a session or of its forks;
-//   - content that remains although a receipt says that it was erased;
+//   - content that still exists although a closed receipt covers it;
 //   - snapshots that differ from a fold of the log;
 //   - unreadable shared values.
 //
@@ -152,8 +152,8 @@ var errCallNotDone = errors.New("the erasing that this is the receipt of is fini
 var errNotErased = fmt.Errorf("%w: it is the receipt of an erasing, and something is left of what it covers", ErrCorrupt)
 
 // verify returns the problems of a session, or none if the session was deleted meanwhile. A non-nil error ends
-// Verify. If there are problems and the session's head has moved, a failover or an erase during the read may have
-// caused the problems, so verify checks the session again.
+// Verify. If there are problems and the session's head has moved, verify checks the session again, because a
+// failover or an erase may have caused the problems.
 func (s *Store) verify(ctx context.Context, key Key) ([]Problem, error) {
 	for try := 0; ; {
 		v := verification{store: s, key: key}
@@ -176,7 +176,6 @@ func (s *Store) verify(ctx context.Context, key Key) ([]Problem, error) {
 	}
 }
 
-// verification is the check of one session.
 type verification struct {
 	store *Store
 	key   Key

@@ -33,7 +33,7 @@ const (
 // ends. If fromSeq is beyond the end of the log, Watch waits for that record.
 //
 // Watch reads records when the loop asks for them, at most 512 records and about 1 MiB at a time. Nothing is queued
-// for a slow loop. No transaction is open and no lock is held while the loop's body runs or Watch waits, so the
+// for a slow loop. While the loop's body runs or Watch waits, no transaction is open and no lock is held. So the
 // body may be slow and may write to the store. Any number of goroutines may watch a session. Each use of the
 // iterator starts at fromSeq again.
 //
@@ -44,9 +44,9 @@ const (
 //   - [ErrInvalid], if the key is invalid.
 //   - ctx's error, when ctx ends. Watch yields no record after that.
 //   - [ErrClosed], when the store is closed. Close does not wait for watchers.
-//   - [ErrNotFound], if the session does not exist or is deleted, even if it is created again, or if a database
-//     failover lost records of the log. Watch never yields a record that contradicts earlier ones. To continue,
-//     read the session again and watch it from there.
+//   - [ErrNotFound], if the session does not exist or is deleted, even if it is created again. Watch also yields
+//     this error if a database failover lost records of the log. It never yields a record that contradicts earlier
+//     ones. To continue, read the session again and watch it from there.
 //   - [ErrCorrupt], if stored data is damaged. For a record that cannot be read, the error is a *[CorruptError].
 //
 // If a record was erased before Watch reads it, Watch yields it blank. If a record is erased after Watch has
@@ -55,7 +55,7 @@ const (
 //
 // Any other error may be temporary, such as a lost connection or a server restart. If the loop continues after such
 // an error, Watch retries after 100 ms, then at intervals that double up to 5 seconds. It continues after the last
-// record that it yielded. The record beside an error is the zero Record.
+// record that it yielded. With an error, the record is the zero Record.
 func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		if err := key.Validate(); err != nil {
@@ -190,10 +190,10 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	return records, nil
 }
 
-// carriesOn returns an error unless the log continues the log of the last look. chain is the chain up to the
-// records just read. known reports that these records reach the end of the log and that chain is valid. Then chain
-// must equal the head's chain. Otherwise carriesOn extends the chain of the last look by the records since then,
-// and compares the result with the head's chain.
+// carriesOn returns an error unless the log continues the log of the last look. The argument chain is the chain up
+// to the records just read. The argument known reports that these records reach the end of the log and that chain
+// is valid. Then chain must equal the head's chain. Otherwise carriesOn extends the chain of the last look by the
+// records since then, and compares the result with the head's chain.
 func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, chain backend.Chain) error {
 	s := w.store
 	switch {

@@ -113,7 +113,6 @@ func (w *watching) check() {
 	w.has(w.e.records(w.key))
 }
 
-// end ends the watch.
 func (w *watching) end() {
 	w.stop()
 	<-w.done
@@ -615,7 +614,8 @@ func TestWatchDamage(t *testing.T) {
 	}
 }
 
-// Writers of all kinds run beside watchers that start anywhere at any time. Each watcher sees the final log.
+// Writers of all kinds run at the same time as watchers that start at any seq and at any time. Each watcher sees
+// the final log.
 func TestWatchersAmongWriters(t *testing.T) {
 	run := func(t *testing.T, stores []*env) {
 		const each = 25

@@ -632,8 +632,8 @@ func TestLawRevertWhatErrorsName(t *testing.T) {
 	})
 }
 
-// The error names the blocking patch, not a member of the group whose revert restored that patch. A revert of that
-// member would repeat the rewind.
+// The error names the blocking patch, not a member of the group of reverts that restored this patch. A revert of
+// that member would repeat the rewind.
 func TestRevertAfterARewindWasTakenBack(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -653,7 +653,7 @@ func TestRevertAfterARewindWasTakenBack(t *testing.T) {
 	})
 }
 
-// The same holds if the patch also removed the marker of a revert.
+// The error also names the blocking patch if that patch removed the marker of a revert.
 func TestRevertOfRevertAfterGroupWasTakenBack(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -673,8 +673,8 @@ func TestRevertOfRevertAfterGroupWasTakenBack(t *testing.T) {
 	})
 }
 
-// Each revert of one call may need other hidden records. The store keeps the records of one revert while it reads
-// those of the next.
+// The reverts of one call may need different hidden records. The store keeps the records of one revert while it
+// reads the records of the next.
 func TestRevertsThatNeedDifferentRecords(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -729,7 +729,6 @@ func (l *revertLaw) revert(id string) error {
 	return err
 }
 
-// patches returns the patches of the log.
 func (l *revertLaw) patches() (all []*patch.PatchEvent) {
 	for _, r := range recordsOf(l, l.store, key) {
 		if r.Patch != nil {
