@@ -120,7 +120,7 @@ func (c *cut) root() *cut {
 }
 
 // blockerFor returns the patch to revert so that c no longer blocks the revert of target. This patch is c
-// itself, unless c is a redo of a patch that is newer than target. It is then the patch that c redoes.
+// itself, unless c is a redo of a patch that is newer than target. In that case, it is the patch that c redoes.
 func (c *cut) blockerFor(target *cut) *cut {
 	if root := c.root(); c.isRedo() && root.seq > target.seq {
 		return root

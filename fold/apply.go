@@ -171,8 +171,8 @@ type edit struct {
 	pin *pinChange // of a pin, an unpin, or the revert of either; these remove no nodes
 }
 
-// edit returns the effect of a patch. If the patch cannot be applied, it returns the reason as an error. If the
-// error is a *[MissingRecordsError], whether the patch can be applied is still open.
+// edit returns the effect of a patch. If the patch cannot be applied, it returns the reason as an error. A
+// *[MissingRecordsError] does not mean that the patch cannot be applied.
 //
 //   - A splice or summarise removes the nodes from V[start] to V[start+count-1], with the markers between them.
 //     If count is 0, it removes nothing, and its position is directly before V[start].

@@ -4,7 +4,7 @@ package fold
 type Difference struct {
 	Before, After View
 
-	FirstChanged int     // first index at which the events differ; the prompt cache of a model provider stays valid before it
+	FirstChanged int     // first index at which the events differ; a model provider's prompt cache stays valid up to this index
 	Removed      []Entry // visible events of Before that are not visible in After, in order
 	Added        []Entry // visible events of After that are not visible in Before, in order
 

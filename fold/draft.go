@@ -124,8 +124,8 @@ func (d *Draft) find(seqs []uint64) (records []patch.Record) {
 	return records
 }
 
-// Judge adds a single patch, or all patches of one group. It does so if [View.Preview] accepts them and the log
-// does not contain the group yet. It sets the seqs of the patches.
+// Judge adds a single patch, or all patches of one group, to the draft. It sets the seqs of the patches. It
+// returns an error if [View.Preview] refuses the patches, or if the log already contains the group.
 func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error {
 	patches := make([]*patch.PatchEvent, len(added))
 	for i := range added {

@@ -20,12 +20,12 @@ const formVersion = 1
 // UTF-8, the error matches [patch.ErrInvalid].
 //
 // The first byte is the version. Two parts follow. The second part is decoded only when it is needed. The first
-// part is
+// part contains
 //
 //	creation, seq, seq of the newest patch, invocation, 1 if a patch of unknown type was skipped,
 //	the number of skipped patches, the cuts of nodes in the sequence, the nodes, the pinned nodes
 //
-// and the second part contains all applied patches and the skipped patches.
+// The second part contains all applied patches and the skipped patches.
 func (v View) AppendBinary(b []byte) ([]byte, error) {
 	nodes := v.nodes.runOf(0, v.nodes.len())
 	w := writer{form: append(slices.Grow(b, 64), formVersion)}

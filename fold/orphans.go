@@ -40,7 +40,7 @@ type OrphanError struct {
 
 	// Suggested says whether there is a wider span with which the patch would be accepted. For a splice or
 	// summarise, the smallest such span is [Start, Start+Count). For a truncate_before, EventID is the id of
-	// the nearest earlier event that would be accepted.
+	// the nearest earlier event with which the patch would be accepted.
 	Suggested bool
 	Start     int
 	Count     int

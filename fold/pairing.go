@@ -123,8 +123,9 @@ func pair(parts []part) []int {
 	return partner
 }
 
-// openCalls contains the unanswered calls of one key, grouped by event, with the latest event last. There is
-// one list for each branch and one for all branches. An empty group is dropped when it becomes the last group.
+// openCalls contains the unanswered calls of one key. It has a list for each branch, and a list for all
+// branches. Each element of a list contains the calls of one event, and the latest event is last. An empty
+// element is dropped when it becomes the last one.
 type openCalls map[openKey][]*openGroup
 
 // openKey is a branch, or all branches.

@@ -54,7 +54,7 @@ func (v View) Places() (*Places, error) {
 			p.groups[c.group] = append(p.groups[c.group], c)
 			p.mixed[c.group] = p.mixed[c.group] || len(c.standIns) > 1
 		}
-		// A redo removes nodes again. Readers expect the original patch here, not the redo. In "2:cut e,
+		// A redo removes nodes again, but the patch that it redoes counts as the hiding patch. In "2:cut e,
 		// 3:revert 2, 4:revert 3", both 2 and 4 removed e, and e counts as hidden by 2.
 		if !undone[c] && !(c.isRevert && c.target.isRevert) {
 			p.hide(c)
@@ -322,9 +322,9 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 }
 
 // History returns the session without the effects of compaction, for display to people. It is the visible log
-// with two replacements: the events that a summary covers replace the summary, at any depth, and the original
-// of a cleared copy replaces the copy. Events that cuts, splices and rewinds removed stay hidden. A summary
-// that covers no events, such as a summary of another program, stays.
+// with two changes. In place of a summary, it contains the events that the summary covers, at any depth. In
+// place of a cleared copy, it contains the original. Events that cuts, splices and rewinds removed stay hidden.
+// A summary that covers no events, such as a summary of another program, stays.
 //
 // The entries are in log order. The Index of an entry is the index of the visible event that represents it. If
 // compaction removed the event without a summary, Index is -1.
@@ -342,10 +342,10 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 // owns the slice. History takes time linear in its result and in the number of patches.
 func (v View) History() ([]Entry, error) { return v.HistoryPage("", 0, math.MaxInt) }
 
-// HistoryPage returns at most limit entries of [View.History]: the last entries before the event with the id
-// before and the given seq. If before is "", it returns the last entries of the history. It needs only the
-// hidden events of this page, and the given event. If the history does not contain the event, the error matches
-// [ErrEventNotFound].
+// HistoryPage returns at most limit entries of [View.History]. They are the last entries before a given event,
+// whose id is before and whose record has the given seq. If before is "", they are the last entries of the
+// history. HistoryPage needs only the hidden events of this page, and the given event. If the history does not
+// contain the event, the error matches [ErrEventNotFound].
 func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error) {
 	p, err := v.Places()
 	if err != nil {
@@ -462,7 +462,8 @@ func isClearedCopy(e *patch.Event) bool {
 	return ok
 }
 
-// lane is a branch without run numbers, with an isolation scope. A summary covers events of one lane.
+// lane is a branch and an isolation scope. The branch has no run numbers of ADK's workflows. A summary covers
+// events of one lane.
 type lane struct{ branch, scope string }
 
 func laneOf(e *patch.Event) lane {

@@ -23,7 +23,7 @@ import (
 //   - All newer events are cut, and their state is dropped.
 //   - If a reverted patch only removed events, its older events are cut again with the same state policy. If a
 //     reverted splice replaced events and dropped their state, its older events are also cut again.
-//   - Pins are restored to their state before from.
+//   - Pins and unpins are active afterwards if they were active before from.
 //
 // If an id occurs twice in the log, so that a revert cannot name its target, the error matches
 // [patch.ErrInvalid]. Rewind takes time linear in the number of nodes that all patches added and removed.

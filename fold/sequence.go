@@ -8,8 +8,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// node is an element of the sequence: a visible event, a visible summary, or an invisible marker. The seq of
-// the record that created the node and the index among the record's nodes identify a node.
+// node is an element of the sequence: a visible event, a visible summary, or an invisible marker. A node is
+// identified by the seq of the record that created it, and by its index among the nodes of this record.
 type node struct {
 	event   *patch.Event // nil for a marker
 	seq     uint64
@@ -48,7 +48,6 @@ func (n *node) carriedDelta() delta {
 // the changed nodes.
 //
 //	                [ 5 | 4 | 6 ]                  inner node: children, each with its number of nodes
-//
 //	               /      |      \
 //	[a b c d e]   [f g h i]   [j k l m n o]       leaves: the nodes
 //
@@ -228,8 +227,8 @@ func concat[T any](a, b, c []T) []T {
 	return append(append(append(make([]T, 0, len(a)+len(b)+len(c)), a...), b...), c...)
 }
 
-// pack distributes the items, which are nodes or children, over new trees and pushes these. The trees have
-// about equal size. If items were added at the end of a tree, all new trees except the last are full instead,
+// pack distributes the items, which are nodes or children, over new trees and pushes the trees. They have about
+// the same size. If items were added at the end of a tree, all new trees except the last are full instead,
 // because more items are likely to follow.
 func pack[T any](w *splicing, items []T, atEnd bool, newTree func([]T) *sequence) {
 	size := maxWidth

@@ -122,8 +122,8 @@ func (s *sequence) netDelta() delta {
 // more, the state is computed from the nodes.
 const maxHops = 64
 
-// state is the state of a view. It is computed once, on first use. It is computed from the previous state and
-// an appended event, or from the view's nodes.
+// state is the state of a view. It is computed on first use, either from the previous state and an appended
+// event, or from the view's nodes.
 type state struct {
 	initial delta
 	nodes   *sequence
@@ -137,7 +137,8 @@ type state struct {
 	computed atomic.Bool
 }
 
-// value returns the net state: the initial state, followed by the delta and the event's changes of each node.
+// value returns the net state. It starts with the initial state. For each node in order, it applies the delta
+// that the node carries, then the changes of the node's event.
 func (s *state) value() delta {
 	s.once.Do(func() {
 		if s.before == nil {

@@ -25,7 +25,7 @@ type View struct {
 	unknown      bool // whether a patch of unknown type was skipped
 	patches      *cut // applied patches, newest first
 	pins         pins
-	unloaded     *unloadedPatches // of a restored view, until [View.load] decodes it: the effects of patches
+	unloaded     *unloadedPatches // of a restored view: the encoded effects of patches, until [View.load] decodes them
 	initialBytes int              // approximate memory of the initial state
 	patchBytes   int              // approximate memory used for removed nodes
 	supplied     suppliedRecords

@@ -25,8 +25,8 @@ type erasedMark struct {
 }
 
 // ErasedBy returns the id of the receipt under which content of the event or patch was erased. For a patch,
-// content of its events counts. If nothing was erased, ok is false. The erasure mark contains the event's id,
-// so it has no effect in a copy with another id.
+// erased content of its events also counts. If nothing was erased, ok is false. The erasure mark contains the
+// event's id, so it has no effect in a copy with another id.
 func (e *Envelope) ErasedBy() (receipt string, ok bool) {
 	var m erasedMark
 	if !e.ownMark(erasedKey, &m) || m.As != e.id {

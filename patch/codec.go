@@ -400,7 +400,7 @@ func (r *reader) fail(err error) {
 	}
 }
 
-// length returns n if at least n bytes remain, and fails otherwise. A length of -1 means nil.
+// length returns n if at least n bytes remain. Otherwise it fails. A length of -1 means nil.
 func (r *reader) length(n int, err error) int {
 	if r.fail(err); r.err == nil && n > r.in.Len() {
 		r.fail(errors.New("a length goes beyond the end"))
@@ -424,8 +424,8 @@ func (r *reader) fields(of string, n int) {
 	}
 }
 
-// groups reads the header of an array that consists of groups of n elements. It returns the number of groups.
-// It fails if a group is incomplete, or if there are more than most groups.
+// groups reads the header of an array that consists of tuples of n elements. It returns the number of tuples.
+// It fails if a tuple is incomplete, or if there are more than most tuples.
 func (r *reader) groups(of string, n, most int) int {
 	got := r.array()
 	if got%n != 0 || got/n > most {

@@ -26,8 +26,8 @@ const (
 	PartOther      = "other"             // any other field, such as toolCall
 )
 
-// Part is a part of a content, or one of several values in the part. Fields that do not apply to the kind are
-// zero.
+// Part describes a part of a content. If the part has several values, a Part describes one of them. Fields that
+// do not apply to the kind are zero.
 type Part struct {
 	Kind     string // one of the kinds above
 	ID       string // connects a call with its response, or code with its result
@@ -309,7 +309,7 @@ const DataTokens = 258
 //
 // The weight of a character depends on its kind. An English letter counts as a quarter of a token, and a
 // Chinese character as five sixths. Each data part or file counts as [DataTokens], also in a function response.
-// An event without text or data has 0 tokens. The estimate is computed once, when the event is made.
+// If [Event.SaysSomething] is false, the estimate is 0. The estimate is computed once, when the event is made.
 func (e *Event) EstimatedTokens() int { return e.index.tokens }
 
 // EstimateTextTokens returns the result of [Event.EstimatedTokens] for an event that consists of the given

@@ -80,7 +80,8 @@ func (e *Envelope) Author() string { return e.author }
 // Branch returns the path of agents that produced the event, such as agent_1.agent_2.
 func (e *Envelope) Branch() string { return e.branch }
 
-// IsolationScope returns the scope that limits which agents see the event. If it is "", all agents do.
+// IsolationScope returns the scope that limits which agents see the event. If it is "", all agents see the
+// event.
 func (e *Envelope) IsolationScope() string { return e.scope }
 
 // Timestamp returns the event's time in UTC. It is zero if the event has no time yet; a store sets it when it
@@ -94,8 +95,8 @@ func (e *Event) Partial() bool { return e.index.has(isPartial) }
 // Role returns the role of the content, or "" if there is none.
 func (e *Event) Role() string { return e.index.role }
 
-// SaysSomething reports whether the event has text or data for a model or a person: a non-empty part, or a
-// transcription. [Event.Parts] yields them. An event that only changes the state has neither.
+// SaysSomething reports whether the event has content for a model or a person: a non-empty part, or a
+// transcription. [Event.Parts] yields this content. An event that only changes the state has no content.
 func (e *Event) SaysSomething() bool { return e.index.has(saysSomething) }
 
 // IsSummary reports whether the event has the field actions.compaction.

@@ -65,7 +65,7 @@ func (x *index) footprint() int {
 	return n
 }
 
-// Limits on items that take many times more memory than text.
+// Limits on items whose memory is many times the length of their text.
 const (
 	MaxReplacements  = 10_000 // events in the replacement of a patch
 	MaxStateKeys     = 10_000 // keys in a state delta, or in an initial state

@@ -93,8 +93,8 @@ func NewPin(eventID string) *PatchEvent { return &PatchEvent{typ: Pin, eventID: 
 func NewUnpin(eventID string) *PatchEvent { return &PatchEvent{typ: Unpin, eventID: &eventID} }
 
 // NewRevert returns a patch that reverts the patch with the given id. It removes the events that the patch
-// added, and restores the removed events with their state. A revert has no state policy. A revert can itself be
-// reverted.
+// added, and restores the events that the patch removed, with their state. A revert has no state policy. A
+// revert can itself be reverted.
 func NewRevert(patchID string) *PatchEvent {
 	return &PatchEvent{typ: Revert, patchID: &patchID}
 }

@@ -11,7 +11,7 @@ import (
 type patchField struct {
 	name string
 	want string                  // description of a valid value, for errors
-	of   func(p *PatchEvent) any // pointer to the value: **int, **uint64, **string, **Event or **[]*Event; nil means absent
+	of   func(p *PatchEvent) any // returns a pointer to the value: **int, **uint64, **string, **Event or **[]*Event; nil means absent
 }
 
 // patchFields lists the fields in the order in which they are written.
@@ -152,8 +152,8 @@ func parsePatch(id identity, typ string, fields []byte) (*PatchEvent, error) {
 	return p, p.checkFields()
 }
 
-// takeFields moves the well-formed fields that only patches have out of the patch's JSON. It sets the defect to
-// the first malformed field. A null field counts as absent and stays in the JSON.
+// takeFields parses the fields that only patches have. It removes the well-formed fields from the patch's JSON,
+// and sets the defect to the first malformed field. A null field counts as absent and stays in the JSON.
 func (p *PatchEvent) takeFields() {
 	p.defect = nil
 	p.json = nilIfEmpty(jsonvalue.Edit(p.json, func(name string, text []byte) []byte {

@@ -58,7 +58,7 @@ type Decoder struct {
 	err     error
 }
 
-// NewDecoder returns a decoder that reads from r. Errors contain file as the name.
+// NewDecoder returns a decoder that reads from r. Errors report file as the name of the input.
 func NewDecoder(r io.Reader, file string) *Decoder {
 	d := &Decoder{r: bufio.NewReaderSize(r, 64<<10), file: file, ids: map[[2]uint64]int{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	if r == nil {

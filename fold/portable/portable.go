@@ -56,10 +56,10 @@ type patchText struct {
 	Place *place          `json:"place,omitempty"`
 }
 
-// New returns the portable form of patches that are applied to a view one after the other. If a patch is a
-// revert, the caller must supply the events that it restores to the view, with [fold.View.WithRecords]. If an
-// id occurs twice among the visible events, so that ids do not determine where a patch applies, the error
-// matches [patch.ErrInvalid].
+// New returns the portable form of patches that are applied to a view one after the other. If a revert restores
+// events, the view needs their records, which the caller supplies with [fold.View.WithRecords]. If an id occurs
+// twice among the visible events, so that ids do not determine where a patch applies, the error matches
+// [patch.ErrInvalid].
 func New(v fold.View, patches ...*patch.PatchEvent) (Patches, error) {
 	var out Patches
 	before := v
@@ -192,7 +192,7 @@ func (p Patches) IDs() (ids []string) {
 }
 
 // Resolve returns the patches with their indices in a view. Each patch refers to the view after the patches
-// before it. If a patch is a revert, the caller must supply the events that it restores to the view, with
+// before it. If a revert restores events, the view needs their records, which the caller supplies with
 // [fold.View.WithRecords].
 //
 // If a patch cannot be applied, ok is false. The result then contains placeholders with the same ids, which

@@ -30,8 +30,8 @@ type Pattern struct {
 	// any order. It should take time linear in the length of the text.
 	Find func(text string) [][]int
 
-	// Is, if not nil, reports whether a whole text is a secret. The key is the name of the JSON member with
-	// this text, such as "password".
+	// Is, if not nil, reports whether a whole text is a secret. key is the name of the JSON member with this
+	// text, such as "password".
 	Is func(key, text string) bool
 }
 
@@ -47,8 +47,8 @@ type Options struct {
 }
 
 // Redactor replaces secrets with placeholders such as [card 3f9a1c07]. A placeholder consists of the pattern's
-// name and a number. The number is the same for equal secrets; case and punctuation do not matter. It does not
-// reveal the secret. Redacting a text twice gives the same result as redacting it once.
+// name and a number. Equal secrets have the same number, even if their case or punctuation differs. The number
+// does not reveal the secret. Redacting a text twice gives the same result as redacting it once.
 //
 // A redactor takes time linear in its input if its patterns do. It is safe for concurrent use. A nil Redactor
 // changes nothing.

@@ -26,7 +26,7 @@ type rewriting func(name, text string) string
 //   - seqs, times, roles and indices
 //   - ids of events, calls, patches, groups and invocations
 //   - names of functions, and branches
-//   - patchlog's own metadata, except names cited from summaries
+//   - references to records in patchlog's own metadata
 //   - receipts, except their reason and their state keys
 //
 // If each record of a log is rewritten, the log folds as before, with other texts. Receipts still cover the
