@@ -19,7 +19,7 @@ type backoff struct {
 }
 
 const (
-	// maxRemembered is the maximum number of sessions with a backoff. Beyond it, all backoffs are discarded.
+	// maxRemembered is the maximum number of sessions with a backoff. If there are more, all backoffs are discarded.
 	maxRemembered = 1 << 16
 
 	// maxBackoff is the maximum number of records that a retry waits for.

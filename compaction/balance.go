@@ -16,8 +16,8 @@ import (
 //   - Its immediate cost is at most a tenth (risk) of the session's cost so far, plus the net savings of earlier passes. So a session that ends with the next turn costs hardly more than without compaction.
 //   - It breaks even within horizon turns, or removes half of the prompt after the first changed token.
 //
-// Even if a pass does not pay, a large prompt or a trigger's value reached forced times over can require the pass.
-// docs/COMPACTION.md lists these cases under "Cost".
+// A pass that does not pay is still made if the prompt has large tokens, or if the trigger's value is reached forced
+// times over. The exceptions are under "Cost" in docs/COMPACTION.md.
 const (
 	risk    = 0.1
 	horizon = 20
@@ -56,9 +56,9 @@ func (s *shape) pays(w *Window, saved int, cfg Config) (bool, string) {
 	return true, ""
 }
 
-// balance returns the cost and savings of a pass. The prompt from the first changed token on leaves the model's cache,
-// and the summarizer reads and writes tokens. worksOff reports whether the pass removes half of that part of the
-// prompt.
+// balance returns the cost and savings of a pass. The model's cache loses the part of the prompt that begins with the
+// first changed token, and the summarizer reads and writes tokens. worksOff reports whether the pass removes half of
+// that part of the prompt.
 func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, worksOff bool) {
 	first := w.Start
 	if len(w.EarlierSpans) > 0 {

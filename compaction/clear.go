@@ -32,7 +32,7 @@ const ClearedResult = "[old tool result cleared]"
 //   - responses in an event that also has a response without a visible call, because no patch may insert such an event
 //
 // Apply the patches to v in one call, in the returned order. If there is nothing to clear, there are no patches. The
-// error is not nil only if an event cannot be rebuilt with its new content.
+// error is nil unless an event cannot be rebuilt with its new content.
 func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 	s := newShape(v, Run{})
 	x := s.clearable(Config{})
@@ -156,7 +156,7 @@ func (s *shape) clearable(cfg Config) *selection {
 }
 
 // clearing returns the window over the results that can be cleared, if clearing them saves at least [Config.ClearAfter]
-// tokens. saved is the savings. held is the number of tokens that must stay.
+// tokens. saved is the number of tokens that clearing saves. held is the number of tokens that must stay.
 func (s *shape) clearing(cfg Config) (w *Window, saved, held int) {
 	if s.sum(s.raw) < cfg.ClearAfter { // the rest of the function is expensive
 		return nil, 0, 0

@@ -51,8 +51,8 @@ type Options[K comparable] struct {
 	Run func(key K, v fold.View) Run
 
 	// Claim, if not nil, is called before each pass with the view that the pass was planned on. If ok is false, the
-	// pass is cancelled. For example, another process may be compacting the session. If ok is true, the compactor calls
-	// done when the pass has ended.
+	// session is not compacted now, for example because another process is compacting it. If ok is true, the compactor
+	// calls done when the pass has ended.
 	Claim func(ctx context.Context, key K, v fold.View) (done func(), ok bool)
 
 	// Prepare, if not nil, is called before each summary is written, and not before tool results are cleared. It

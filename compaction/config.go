@@ -47,9 +47,10 @@ type Config struct {
 	// RetainInvocations is the number of newest invocations with content that CompactionInterval and TokenThreshold
 	// leave raw. InvocationTokens ignores RetainInvocations.
 	//
-	// These invocations may have 8,000 estimated tokens. For TokenThreshold, the limit is half of TokenThreshold if
-	// that is less. Above the limit, only the user's last message in these invocations and their last events up to the
-	// limit stay, and one invocation is enough for CompactionInterval. With 0, no invocation is kept, as in ADK.
+	// Together, these invocations may have at most 8,000 estimated tokens. For TokenThreshold, the limit is half of
+	// TokenThreshold if that is less. Above the limit, only the user's last message in these invocations and their last
+	// events up to the limit stay. Then one invocation with raw events is enough to fire CompactionInterval. With 0, no
+	// invocation is kept, as in ADK.
 	RetainInvocations int
 
 	// InvocationTokens is a trigger. It fires during an invocation when the raw events of the running invocation have
@@ -73,7 +74,8 @@ type Config struct {
 	// instead. If TokenThreshold is 0, the limit is a fifth above [DefaultTokenThreshold]. If two answers in a row
 	// invent identifiers, Extractive writes the summary at once. [Compactor.MaybeCompact] has the details.
 	//
-	// A call may take five minutes, or nine tenths of the time until the context's deadline if that is less.
+	// A call is abandoned after five minutes, or after nine tenths of the time until the context's deadline if that is
+	// less.
 	Summarizer Summarizer
 
 	// Redact, if not nil, replaces secrets with placeholders in requests to summarizers. So the summaries contain the

@@ -12,9 +12,9 @@ import (
 // Extractive is a [Summarizer] that uses no model and no network. It selects text from the events as described in
 // docs/COMPACTION.md, and composes no text itself. It is safe for concurrent use.
 //
-// An answer has at most [Request.MaxTokens] tokens. Extractive ignores AimTokens, Focus and Prompt, because it has
-// fixed budgets for sentences and facts. It does not repeat the facts of summaries in Before. If MaxTokens is too small
-// or the events have no text, it declines. It fails only if ctx has ended or an event is nil.
+// An answer has at most [Request.MaxTokens] tokens. Extractive has fixed budgets for sentences and facts, and ignores
+// AimTokens, Focus and Prompt. It does not repeat the facts of summaries in Before. If MaxTokens is too small or the
+// events have no text, it declines. It fails only if ctx has ended or an event is nil.
 type Extractive struct{}
 
 // extractiveModel is the [Response.Model] of [Extractive].
@@ -54,8 +54,8 @@ func (r Request) input() extractive.Input {
 	return in
 }
 
-// shortAnswer is the ratio of events' tokens to answer's tokens above which Extractive's whole summary is appended to
-// the answer.
+// shortAnswer limits how much longer than an answer the events may be. If the events have more than shortAnswer times
+// the answer's tokens, Extractive's whole summary is appended to the answer.
 const shortAnswer = 40
 
 // also returns facts that a model's answer lacks, under a heading: the user's short rules, rows, and used identifiers.

@@ -89,7 +89,7 @@ func (h history) originals(s *shape, w *Window) (map[int]logged, error) {
 }
 
 // shownAgain returns, in order, the raw events of the last n invocations before a group of a window. It selects the
-// events of the group's branch and scope that only summaries hide. Events that a user removed are not among them.
+// events of the group's branch and scope that only summaries hide. It omits events that a user removed.
 func (h history) shownAgain(g Group, n int) ([]logged, error) {
 	hides := false // whether a summary of the group's branch and scope precedes the group
 	for _, e := range h.view.Entries() {

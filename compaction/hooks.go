@@ -97,8 +97,8 @@ func vetoed(err error) error {
 	return fmt.Errorf("%w: %w", ErrVetoed, err)
 }
 
-// maxGivenUp is the number of abandoned calls of a caller's function at which the function is not called again. Calls
-// that have returned since do not count.
+// maxGivenUp is the maximum number of abandoned calls of a function that have not returned. At this number, the
+// function is not called again.
 const maxGivenUp = 4
 
 // pending counts a function's abandoned calls that have not returned. The compactor's mutex guards it.

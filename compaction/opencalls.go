@@ -23,7 +23,8 @@ func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 //
 // An ordinary call is open until it has a response. A long-running call or a request to the user is open until the user
 // responds, because the tool's own response is only a placeholder. If a request is about a call, that call is open
-// until the request is answered and the call has then returned. The request stays as long as that call.
+// until the request is answered and the call has returned after the answer. The request stays visible as long as the
+// call.
 //
 // Of the open calls of completed invocations, only the newest few stay. waiting has the staying calls that wait for the
 // user, the last call first.

@@ -294,10 +294,10 @@ func (p *pass[K]) patch(ctx context.Context, requests []*groupRequest) (fold.Vie
 	if err != nil {
 		return v, err
 	}
-	// Planning keeps the newest waiting calls, so the patches may hide older ones.
+	// The plan keeps the newest waiting calls. Older waiting calls may be hidden.
 	done, err := p.c.log.ApplyPatch(ctx, p.key, patches, fold.PatchOptions{On: v, AllowWaiting: true})
 	if errors.Is(err, fold.ErrOrphanedCall) {
-		// A plan never separates a call from its response. This response must have been logged after the view was read.
+		// A plan never separates a call from its response. So the response was logged after the view was read.
 		if now, viewErr := p.c.log.View(ctx, p.key); viewErr == nil && now.Seq() > v.Seq() {
 			err = fmt.Errorf("%w: %w", errGrown, err)
 		}

@@ -98,8 +98,8 @@ const briefTokens = 32
 // identifiers. If the fallback may write instead, the text must also be shorter than the events.
 const shortTokens = 128
 
-// Desired length of a summary: a fraction of the tokens that it replaces, and at least leastAim tokens. A list of facts
-// may be longer, up to [maxAnswer].
+// Desired length of a summary: a fraction of the tokens that it replaces, and at least leastAim tokens. With a list of
+// facts, a summary may be longer, up to [maxAnswer].
 const (
 	aimOfEvents    = 0.12
 	aimOfSummaries = 0.4
@@ -124,8 +124,8 @@ func (p *pass[K]) shown(i int) logged {
 	return logged{event: e.Event, seq: e.Seq}
 }
 
-// representedTokens returns the visible tokens of a group. If results were cleared and the logged events have
-// briefTokens, it returns at least briefTokens, so that the summarizer is called.
+// representedTokens returns the visible tokens of a group. If results were cleared and the logged events have at least
+// briefTokens tokens, it returns at least briefTokens, so that the summarizer is called.
 func (p *pass[K]) representedTokens(g Group) int {
 	visible, logged := p.shape.at(g.Indices), tokensOf(p.events(g))
 	if logged > visible && logged >= briefTokens {
@@ -202,8 +202,8 @@ func longestMerged(tokens int) int {
 	return tokens * 3 / 4
 }
 
-// wordForWord returns the text of all events of a request. If names and ids would be longer than the text, the text is
-// cut.
+// wordForWord returns the text of all events of a request. In a transcript, names and ids can be much longer than the
+// text of the events, so the result is cut to 2*shortTokens.
 func wordForWord(r Request) string {
 	if !r.Merge {
 		return strings.TrimSpace(fitting(r.Events, 2*shortTokens*tokens.Token))
@@ -237,7 +237,7 @@ func transcriptOf(r Request, maxTokens int) string {
 }
 
 // fitting returns a transcript of at most the given size. First it cuts long arguments and results. Then it also cuts
-// texts, so that as many events as possible remain. Last it removes the middle of the transcript, up to the end of a
+// texts, so that as many events as possible remain. Finally it removes the middle of the transcript, up to the end of a
 // line, so that no partial line looks like a message.
 func fitting(events []*patch.Event, limit tokens.Size) string {
 	text := ""
@@ -263,7 +263,7 @@ func fitting(events []*patch.Event, limit tokens.Size) string {
 	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s", text[:begin], utf8.RuneCountInString(text[begin:len(text)-len(rest)]), rest)
 }
 
-// reserve cuts the text to keep to at most half of the answer, and reserves that room. It returns the cut text.
+// reserve reserves room in the answer for the text keep, at most half of the answer. It returns keep, cut to that room.
 func (r *Request) reserve(keep string) string {
 	keep = cutRunes(keep, r.MaxTokens/2*patch.RunesPerToken)
 	if keep == "" {

@@ -23,8 +23,8 @@ import (
 // For each event with answered calls, a patch inserts a copy directly after the summary that covers the event. There
 // the copy follows a message in role user, as a model's API requires for a call. Copies of earlier responses to the
 // calls, such as placeholders, follow. Each copy has a new id and contains only these calls or responses, without text
-// or state changes. It keeps the fields that name the caller and the destination of an answer. The summaries stay,
-// because reverting them would show everything that they cover.
+// or state changes. The copy keeps the fields that name the caller and the destination of an answer. The summaries
+// stay, because reverting them would show everything that they cover.
 //
 // Apply the patches to the view in one call, in the returned order. RestoreCalls reads the log only if a call is
 // missing.
@@ -141,8 +141,8 @@ type part struct {
 	response bool
 }
 
-// hiddenCall returns the newest call of a name that a summary hides, the responses to this call that a summary hides,
-// and the visible index of the call's summary.
+// hiddenCall finds the newest call among parts that a summary hides. It returns the call, its responses that a summary
+// hides, and the visible index of the call's summary.
 func (h history) hiddenCall(places *fold.Places, parts []part) (hidden []part, summary int, err error) {
 	for i, p := range slices.Backward(parts) {
 		if p.response {
@@ -194,7 +194,7 @@ func (h history) summaryOf(places *fold.Places, of part) (int, error) {
 	}
 }
 
-// standIn returns the summary of the given branch and scope that a patch, or another patch of the same group, inserted.
+// standIn returns the summary of the given branch and scope that the patch by inserted, or another patch of its group.
 // If there is none, index is -1.
 func (h history) standIn(by patch.Record, of group) (seq uint64, index int, err error) {
 	find := func(r patch.Record) int {

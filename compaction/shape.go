@@ -189,12 +189,13 @@ type selection struct {
 	// stays marks the events that no summary may cover.
 	stays []bool
 
-	// last has for each event the last event that calls and responses tie to it. For most events, that is the event
-	// itself. Tied events are covered together or not at all.
+	// last[i] is the last event that calls and responses tie to event i. For most events, last[i] is i. Tied events are
+	// covered together or not at all.
 	last []int32
 
-	// attached marks the events with a staying event between them and their last. An attached event is outside a
-	// window's span and is removed together with its last. attachedTo maps each last to the events attached to it.
+	// attached[i] reports whether an event that stays lies between event i and event last[i]. An attached event is
+	// outside a window's span and is removed together with its last event. attachedTo maps a last event to the events
+	// attached to it.
 	attached   []bool
 	attachedTo map[int][]int
 }
@@ -210,7 +211,7 @@ func (s *shape) selection(cfg Config, holds func(i int) bool) *selection {
 	return s.tied(stays, ties.Last(len(s.entries), calls))
 }
 
-// tied returns the selection without the staying events and the events tied to them.
+// tied returns the selection without the events that stay, and without the events tied to them.
 func (s *shape) tied(stays []bool, last []int32) *selection {
 	for i, of := range last {
 		stays[of] = stays[of] || stays[i]
@@ -240,8 +241,8 @@ func (x *selection) covers(i int) bool { return !x.stays[i] }
 // that does not pay.
 func (x *selection) held() int { return x.sum(func(i int) bool { return x.stays[i] && x.raw(i) }) }
 
-// isRecord reports whether the event is ADK's record of a compaction and has no other content. It stays until package
-// adkrecord adopts it.
+// isRecord reports whether the event is ADK's record of a compaction and has no other content. Such an event stays
+// visible until package adkrecord adopts it.
 func isRecord(e *patch.Event) bool {
 	if e.SaysSomething() {
 		return false

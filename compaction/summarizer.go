@@ -54,8 +54,8 @@ type Request struct {
 	// Events.
 	Prompt string
 
-	// AimTokens is the desired length of an answer, without ids, dates and paths. 0 means any length. If the template
-	// has [WordCountPlaceholder], the prompt contains a length in words.
+	// AimTokens is the desired length of an answer, not counting ids, dates and paths. 0 means any length. If the
+	// template has [WordCountPlaceholder], the prompt states a length in words.
 	AimTokens int
 
 	// MaxTokens is the maximum length of an answer, as counted by [patch.EstimateTextTokens]. A longer answer is

@@ -105,8 +105,8 @@ func (p *pass[K]) lineage(g Group) Lineage {
 }
 
 // patches returns the patches that replace a window with summaries. The last span comes first, so no patch shifts the
-// indices of the next. A summary takes the position of the last event that it covers. Placed after later events of its
-// branch and scope, it would look newer than these events.
+// indices of the next. A summary takes the position of the last event that it covers. If it came after later events of
+// its branch and scope, a model would take it for newer than these events.
 func (w *Window) patches(summaries []*patch.Event) (out []*patch.PatchEvent) {
 	spans := w.spans()
 	for n := len(spans) - 1; n >= 0; n-- {

@@ -81,15 +81,15 @@ func (s *shape) tierMerge(chains []*chain, k int) *Window {
 	return s.merge(ByTiers, best.indices[at:at+k])
 }
 
-// forcedMerge returns a window over fewer than k summaries. It takes the adjacent summaries of the lowest level that
-// has two. If no level has two, it takes the last two summaries of a chain. It returns nil if no merge brings the
-// prompt under the threshold or is worth a summarizer call.
+// forcedMerge returns a window over fewer than k summaries. It takes the adjacent summaries of the lowest level with at
+// least two. If there is no such level, it takes the last two summaries of a chain. It returns nil if no merge brings
+// the prompt under the threshold or is worth a summarizer call.
 func (s *shape) forcedMerge(chains []*chain, k, threshold int) *Window {
 	var best []int
 	lowest := 0
 	offer := func(level int, indices []int) {
 		saved := s.at(indices)
-		saved -= longestMerged(saved) // minimum savings, since a longer answer is refused
+		saved -= longestMerged(saved) // at least this much is saved, because a longer answer is refused
 		worth := s.prompt-saved < threshold || saved >= worthwhile(threshold)
 		if worth && (best == nil || level < lowest) {
 			best, lowest = indices, level

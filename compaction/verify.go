@@ -43,8 +43,8 @@ func answer(r Response, maxTokens int) (string, error) {
 	return text, nil
 }
 
-// maxUnknown is the number of identifiers that may be missing from the source of an accepted answer. So few are more
-// often an unusual spelling than an invention, and are only reported.
+// maxUnknown is the maximum number of identifiers in an accepted answer that do not occur in its source. One or two
+// such identifiers are more often unusual spellings than inventions, so they are only reported.
 const maxUnknown = 2
 
 // Limits on the invented identifiers in an error or a prompt.
@@ -57,7 +57,7 @@ const (
 // matches [ErrRefusedAnswer].
 type inventionError struct {
 	Count int      // number of invented identifiers
-	Names []string // the first of them, cut if long
+	Names []string // the first invented identifiers, cut if long
 }
 
 func (e *inventionError) Error() string {
@@ -96,7 +96,7 @@ func (s *source) compare(text string) identifiers.Comparison {
 	return c
 }
 
-// corrected returns the request for another answer after an answer with invented identifiers.
+// corrected returns the request to send after an answer with invented identifiers.
 func (r Request) corrected(refused error) Request {
 	if of := (*inventionError)(nil); errors.As(refused, &of) {
 		r.Invented = of.Names

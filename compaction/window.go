@@ -44,7 +44,7 @@ func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []i
 			start++
 			continue
 		}
-		end, alone := start, start // events before alone may have attached events
+		end, alone := start, start // events before index alone may have attached events
 		for ; end < len(x.entries) && !x.stays[end] && !x.attached[end]; end++ {
 			if x.attachedTo[end] != nil {
 				alone = end + 1
@@ -73,8 +73,9 @@ func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []i
 	return oldest, refused
 }
 
-// reach returns the end of a window that begins at start. The window takes as many closed units as fit within the
-// limit, and at least one. If the window does not reach end, it stops after its last whole invocation, if it has one.
+// reach returns the end of a window that begins at start. The window takes as many events as fit within the limit, but
+// never separates tied events. It takes at least one event. If the window does not reach end, it stops after its last
+// whole invocation, if it has one.
 func (x *selection) reach(start, end int, limit int) int {
 	tokens, fits, whole := 0, start, start
 	closed := int32(start)
@@ -101,9 +102,9 @@ func (x *selection) reach(start, end int, limit int) int {
 	return end
 }
 
-// leaving returns the end of a window that the input limit ends at to. If fewer than interval invocations would remain
-// between to and end, the window ends earlier. It then ends at the last boundary between invocations that leaves enough
-// of them.
+// leaving returns the end of a window that the input limit has cut at index to. If fewer than interval invocations
+// would remain between to and end, the window ends earlier, at the last boundary between invocations that leaves enough
+// of them. Otherwise it ends at to.
 func (x *selection) leaving(start, to, end, interval int) int {
 	left := map[int32]bool{}
 	for i := end - 1; i > start && to < end; i-- {

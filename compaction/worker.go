@@ -162,7 +162,7 @@ func (w *Worker[K]) Stats() WorkerStats {
 }
 
 // Close rejects new sessions and waits until all queued and running compactions have ended. If ctx ends first, Close
-// cancels the compactions, waits until they have stopped, and returns ctx's error. Summaries written before that
+// cancels the compactions, waits until they have stopped, and returns ctx's error. Summaries that are already written
 // remain. Further calls of Close wait too.
 func (w *Worker[K]) Close(ctx context.Context) error {
 	w.mu.Lock()

@@ -31,7 +31,7 @@ type Written struct {
 	Usage Usage `json:"usage"`
 
 	// Identifiers is the number of identifiers in the covered events, or in the merged summaries. Lost is the number of
-	// them that the new summaries do not contain. [Losses] lists them.
+	// these identifiers that no new summary contains. [Losses] lists the lost identifiers.
 	Identifiers int `json:"identifiers"`
 	Lost        int `json:"lost"`
 

@@ -26,10 +26,10 @@ const shortenedKey = "shortened"
 // response in e has more than maxTokens estimated tokens. If maxTokens is below [MinResultTokens], MinResultTokens
 // applies.
 //
-// In the replacement, each longer response has half of maxTokens. Long texts and lists keep their beginning and end.
-// Objects keep their keys if there is room. The response's member "shortened" has the handle for [ReadTool], which
-// consists of handle, a slash and the index of the part. Names and ids of calls do not change. The replacement has an
-// id from newID and no state delta.
+// In the replacement, each longer response is shortened to half of maxTokens. Long texts and lists keep their beginning
+// and end. Objects keep their keys if there is room. The response's member "shortened" has the handle for [ReadTool],
+// which consists of handle, a slash and the index of the part. Names and ids of calls do not change. The replacement
+// has an id from newID and no state delta.
 //
 // Responses of [SearchTool] and ReadTool are never shortened, and neither are responses with media in their members.
 // Media that accompany a response are kept and do not count.

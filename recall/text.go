@@ -12,10 +12,9 @@ import (
 // contain a secret.
 var notShown = map[string]bool{records.RequestCredential: true, records.RequestConfirmation: true}
 
-// Text returns the text of an event that models see and searches use, one line for each of the following: texts, names
-// and arguments of calls, results of tools, transcriptions, and error messages. It omits thoughts, file contents, and
-// calls and responses of [SearchTool] and [ReadTool]. It returns "" for ADK's requests for credentials and
-// confirmations.
+// Text returns the text of an event that models see and searches use. It has the texts, the names and arguments of
+// calls, the results of tools, transcriptions and error messages, in lines. It omits thoughts, file contents, and calls
+// and responses of [SearchTool] and [ReadTool]. It returns "" for ADK's requests for credentials and confirmations.
 func Text(e *patch.Event) string {
 	recalls := false
 	for p := range e.FunctionParts() {

@@ -135,7 +135,8 @@ func next(text string) (r rune, size int) {
 	return r, size
 }
 
-// pairs calls f with the words of an unspaced script, starting at i. It returns the end of the text in that script.
+// pairs calls f with the words of an unspaced script, starting at i. It returns the offset where the text in that
+// script ends.
 func pairs(text string, i int, f func(word []byte, start, end int)) int {
 	var pair []byte // the previous character and the current one
 	for start, last := i, -1; i < len(text); {
@@ -200,9 +201,10 @@ const (
 	maxFormRunes = 24
 )
 
-// forms returns the terms of a word and of the word without each of its characters. Words with other characters than
-// letters have no forms. Two words share a form if they differ by one character that is omitted, added, replaced, or
-// swapped with the next. Some pairs of words that differ by one omitted and one added character also share a form.
+// forms returns the term of a word and, for each of its characters, the term of the word without that character. Words
+// with other characters than letters have no forms. Two words share a form if they differ by one character that is
+// omitted, added, replaced, or swapped with the next. Some pairs of words that differ by one omitted and one added
+// character also share a form.
 func forms(word []byte) []term {
 	n := utf8.RuneCount(word)
 	if n < minFormRunes || n > maxFormRunes || bytes.ContainsFunc(word, func(r rune) bool { return !unicode.IsLetter(r) }) {

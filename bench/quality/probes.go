@@ -12,10 +12,10 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Each ??.txt is a dialogue in one language, written for this project. A line "? question | answer | …"
-// asks for a fact that the user's message before it states; any of the answers counts. recorded.txt has
-// probes of recorded sessions: the text after @ is in the message that states the fact. The probes at
-// odd positions are used to tune constants, the others to report.
+// Each ??.txt is a dialogue in one language, written for this project. A line "? question | answer | …" asks for a fact
+// that the preceding user message states. Any of the answers counts. recorded.txt has probes of recorded sessions.
+// There, the text after @ is a part of the message that states the fact. The probes at odd positions are used to tune
+// constants, the others to report.
 //
 //go:embed probes
 var probeFiles embed.FS

@@ -1,4 +1,4 @@
-// Package adkrecord reads ADK's compaction records. ADK's record covers a range of times. The package reports which
+// Package adkrecord reads ADK's compaction records. An ADK record covers a range of times. The package reports which
 // events a record covers, converts records to patchlog summaries, and computes the events that a model should see.
 package adkrecord
 
@@ -7,8 +7,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// IsCompactionEvent reports whether the event has a compaction record. ADK writes it to actions.compaction. Some
-// versions of ADK write it to customMetadata["_adk_compaction"].
+// IsCompactionEvent reports whether the event has a compaction record. ADK writes the record to actions.compaction, and
+// some versions of ADK write it to customMetadata["_adk_compaction"].
 func IsCompactionEvent(e *patch.Event) bool {
 	_, ok := summaries.CompactionOf(e)
 	return ok

@@ -46,11 +46,12 @@ type Options struct {
 
 // Adopt plans the conversion of ADK's compaction records (see [IsCompactionEvent]) in a visible log to summaries.
 //
-// For each record, one patch replaces the visible raw events before the record whose times are in its range with a
-// summary. The summary has the record's compacted content and a new id. A second patch removes the record. Both patches
-// keep the state. Summaries of earlier records whose ranges are within the record's range are replaced too.
+// For each record, one patch replaces events with a summary. These are the visible raw events that precede the record
+// and whose times are in the record's range. The summary has the record's compacted content and a new id. A second
+// patch removes the record. Both patches keep the state. Summaries of earlier records whose ranges are within the
+// record's range are replaced too.
 //
-// A record is not changed if its events are not adjacent, if no such event is visible, or if the summary would separate
+// A record is not changed if its events are not adjacent, if none of them is visible, or if the summary would separate
 // a function call from its response. NotAdopted then has the reason. Summaries with a [compaction.Lineage] are not
 // converted.
 func Adopt(v fold.View, opts Options) Adoption {

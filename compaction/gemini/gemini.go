@@ -272,8 +272,8 @@ func (g *Summarizer) response(answer *genai.GenerateContentResponse) (resp compa
 	return Response(cmp.Or(answer.ModelVersion, g.model), candidate.Content, candidate.FinishReason, answer.UsageMetadata)
 }
 
-// generationConfig sets no sampling parameters such as the temperature. Newer models ignore them, and announced
-// versions refuse them.
+// generationConfig sets no sampling parameters such as the temperature. Newer models ignore these parameters, and
+// Google has announced that later models will refuse them.
 func (g *Summarizer) generationConfig(req compaction.Request) *genai.GenerateContentConfig {
 	config := &genai.GenerateContentConfig{MaxOutputTokens: outputTokens(req.MaxTokens)}
 	if req.Instructions != "" {

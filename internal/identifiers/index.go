@@ -11,7 +11,7 @@ import (
 // takes time nearly linear in the text.
 type Index struct {
 	text   string
-	words  map[string]bool  // identifiers and short words; true if in order
+	words  map[string]bool  // identifiers and short words; true for the words in field order
 	order  []string         // distinct identifiers that are not cut, in order of occurrence
 	sorted []string         // the keys of words; built on first use
 	runs   map[string][]int // start offsets of each run of letters and digits; built on first use
@@ -97,7 +97,7 @@ func runs(text string) func(yield func(int, string) bool) {
 	}
 }
 
-// hasBeginning reports whether a word of the text begins with of.
+// hasBeginning reports whether any word of the text begins with the string of.
 func (x *Index) hasBeginning(of string) bool {
 	if x.sorted == nil {
 		for w := range x.words {

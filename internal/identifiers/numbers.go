@@ -48,9 +48,9 @@ func numbersOf(text string) *numbers {
 	return s
 }
 
-// derive reports whether n, written with the given number of decimals, is a small multiple of a known number, or can be
-// computed from numbers with the same number of decimals. A whole number may also be computed from amounts with two
-// decimals.
+// derive reports whether n is a small multiple of a known number, or can be computed from numbers with the same number
+// of decimals. places is the number of decimals with which n is written. A whole number may also be computed from
+// amounts with two decimals.
 func (s *numbers) derive(n int64, places int) bool {
 	for times := int64(1); times <= maxTimes; times++ {
 		if _, ok := s.known[n/times]; ok && n%times == 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Text returns the texts of events, one line for each: texts, function names, names and values in the arguments of
+// Text returns the texts of events, in lines. They include function names, the names and values in the arguments of
 // calls and in responses, and error messages. It omits thoughts, call ids, file contents, and nil events.
 func Text(events ...*patch.Event) string {
 	n := 0

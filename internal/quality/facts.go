@@ -173,7 +173,7 @@ func relationsIn(text []byte) (all []relation) {
 	return all
 }
 
-// related measures, at the end of a session, which relations are visible, and which of them on one line.
+// related measures, at the end of a session, which relations are visible, and which of them are on one line.
 func (r *replay) related(raw []*patch.Event) {
 	lines := visibleLines(r.log)
 	all := strings.Join(lines, "\n")

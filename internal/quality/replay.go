@@ -23,7 +23,7 @@ type Figures struct {
 	Turns    int `json:"turns"` // turns of the model
 
 	// Needed is the number of identifiers in the arguments of recorded calls that occur in an earlier event. Seen is
-	// the number of those that were visible when the call was made.
+	// the number of needed identifiers that were visible when the call was made.
 	Needed int `json:"needed"`
 	Seen   int `json:"seen"`
 
@@ -51,7 +51,7 @@ type Figures struct {
 	Lost        int `json:"lost"`        // identifiers in the covered events that no summary of the pass contains
 	Invented    int `json:"invented"`    // identifiers in summaries that no covered event contains
 
-	// Results of the probes at the end of each session, by number of probes:
+	// Numbers of probes at the end of each session. The evidence of a probe is the text that states the fact.
 	//
 	//	ProbesVisible    the answer occurs in the visible log
 	//	ProbesInContext  the answer occurs on a visible line that shares words with the evidence
@@ -64,7 +64,8 @@ type Figures struct {
 	ProbesElsewhere int `json:"probesElsewhere"`
 
 	// Related is the number of pairs of an id and another short value in the same object of a tool result. At the end
-	// of each session, BothVisible pairs are in the visible log, OnOneLine of them on one line.
+	// of each session, BothVisible is the number of these pairs in the visible log. OnOneLine is the number of these
+	// pairs on one line of the visible log.
 	Related     int `json:"related"`
 	BothVisible int `json:"bothVisible"`
 	OnOneLine   int `json:"onOneLine"`

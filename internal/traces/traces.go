@@ -28,8 +28,8 @@ type Handle struct {
 	ID    string
 }
 
-// handles returns the events that a tool's handle may identify. There are two if the text after an id may be a part
-// number or belong to the id.
+// handles returns the events that a tool's handle may identify. A handle with an id and a slash may identify two
+// events, because the text after the slash may be a part number or belong to the id.
 func handles(text string) (all []Handle) {
 	whole := text
 	slash := strings.LastIndexByte(text, '/')

@@ -191,7 +191,7 @@ func (c *choice) keep(u *unit) {
 func (c *choice) pick(units []*unit, most tokens.Size) bool {
 	least := max(c.room-most, 0)
 	before := len(c.order)
-	tells := func(worth float64, u *unit) bool { return worth >= 2*step*u.weight || u.isState() && worth > 0 } // less worth than one informative word
+	tells := func(worth float64, u *unit) bool { return worth >= 2*step*u.weight || u.isState() && worth > 0 } // at least the worth of one informative word
 	var best ranking
 	for _, u := range units {
 		if worth := c.worth(u); !u.keep && tells(worth, u) {

@@ -17,30 +17,30 @@ import (
 // bench/quality. A probe is a question that the summary should answer.
 const (
 	// askedRunes is the number of runes of a user's message that are kept, half from each end, since the task can be at
-	// either end. With 600 runes from the beginning, 60 % of the probes are answered. With 1,000 from both ends, 66 %.
-	// Of the agent's last message, the latest turns keep the same length, and other turns keep step*askedRunes from
-	// each end.
+	// either end. With 600 runes from the beginning, 60 % of the probes are answered. With 1,000 runes from both ends,
+	// 66 % are answered. Of the agent's last message, the latest turns keep the same length, and other turns keep
+	// step*askedRunes from each end.
 	askedRunes = 1_000
 
-	// latest is the number of newest turns that keep more of the agent's actions and words. With them, 94 % of the
-	// probes are answered. Without them, 66 %.
+	// latest is the number of newest turns that keep more of the agent's actions and words. With these turns, 94 % of
+	// the probes are answered. Without them, 66 % are answered.
 	latest = 3
 
-	// wordsShare is the budget for words as a fraction of the covered tokens. The same fraction of the user's words and
-	// a fixed leastWords are added. Without the fraction of the user's words, 67 instead of 91 % of stated preferences
-	// remain in sessions that consist almost entirely of the user's messages.
+	// wordsShare is the budget for words as a fraction of the covered tokens. The same fraction of the user's words,
+	// and leastWords, are added to this budget. Without the fraction of the user's words, 67 instead of 91 % of stated
+	// preferences remain in sessions that consist almost entirely of the user's messages.
 	wordsShare = 0.0375
 
 	// thingsShare is the maximum size of rows and identifiers as a fraction of the covered tokens. They also take at
 	// most half of the summary. Identifiers that only tools returned take at most step*thingsShare of the summary,
-	// because they made up half of the text of coding sessions. With 0.25, 79 instead of 84 % of the rows of tau-bench
-	// are on one line.
+	// because they made up half of the text of coding sessions. With 0.25, 79 instead of 84 % of the related values in
+	// tau-bench are on one line.
 	thingsShare = 0.35
 
 	// step is the factor between levels of importance. The user's words and the last states have the highest level,
-	// followed by the closing words and calls of the latest turns, and then by everything else. A word that is already
-	// in the summary, and a request that was answered, are also multiplied by step. With 0.2, 71 instead of 72 % of the
-	// facts of tau-bench and 89 instead of 93 % of those in a long coding session are visible.
+	// followed by the closing words and calls of the latest turns, and then by everything else. The weight of a word
+	// that is already in the summary, or of a request that was answered, is also multiplied by step. With 0.2, 71
+	// instead of 72 % of the facts of tau-bench and 89 instead of 93 % of those in a long coding session are visible.
 	step = 0.3
 
 	// emphasis is the factor for a sentence with a word of a limit, a preference or a correction. It is also the value
@@ -199,7 +199,7 @@ func Lacking(in Input, summary string) string {
 	return ""
 }
 
-// userSize returns the size of the user's messages. Of a long message, only both ends count.
+// userSize returns the size of the user's messages. Only the two ends of a long message count.
 func (s *reader) userSize() (n tokens.Size) {
 	for _, t := range s.turns {
 		for _, u := range ends(t.asked, askedRunes) {

@@ -145,7 +145,7 @@ func (l *ids) isUsed(value string) bool {
 }
 
 // write returns the identifiers that are not in told and fit into the room. Used identifiers come first, the most
-// recent first. Then returned identifiers follow in at most most of the room, those with a key first.
+// recent first. Returned identifiers follow, those with a key first. They take at most the size most.
 func (l *ids) write(told *identifiers.Index, s *reader, room, most tokens.Size) string {
 	if l.ranked == nil {
 		l.rank(s)

@@ -39,7 +39,7 @@ func (l leaf) String() string {
 	return l.key + "=" + value
 }
 
-// tailOfPath returns the offset of the longest suffix of whole names in a path that fits.
+// tailOfPath returns the offset of the last names of a path that fit as a whole.
 func tailOfPath(path string) int {
 	from := len(path)
 	for {

@@ -208,8 +208,8 @@ func (r *rows) put(names, values []string, of cell) {
 }
 
 // write returns the rows that fit into the room. Rows with a used id come first, then the newest rows of each header.
-// Rows that an earlier summary contains are left out. If told is not nil, it has the identifiers of a summary, and only
-// rows with a used id that this summary lacks are written.
+// Rows that an earlier summary contains are left out. If told is not nil, it is an index of another writer's summary.
+// Then only rows with a used id that the summary lacks are written.
 func (r *rows) write(s *reader, told *identifiers.Index, room tokens.Size) string {
 	room -= tokens.Of(rowsHeading + "\n")
 	var ranked []*row

@@ -237,7 +237,7 @@ func (s *reader) call(e *patch.Event, p patch.Part) {
 			break
 		}
 	}
-	if len(c.do.files) == 0 || c.do.shell { // otherwise the file's state mentions the call
+	if len(c.do.files) == 0 || c.do.shell { // a change of a file is listed as a state instead
 		t.calls = append(t.calls, c)
 	}
 }
@@ -307,7 +307,7 @@ func (s *reader) set(kind, of, text string) {
 
 const (
 	shownCalls = 2 // number of calls of one tool in a turn that are listed singly
-	lastFew    = 8 // number of further calls of a latest turn that are listed if there is room, and of states with full weight
+	lastFew    = 8 // maximum number of further calls that a latest turn lists if there is room; also the number of states with full weight
 )
 
 // tellCalls lists the calls of a turn. If a tool has many calls, it lists their number and the last one.
