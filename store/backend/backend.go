@@ -91,7 +91,7 @@ type Backend interface {
 	//   - with ErrDamaged if a stored record already occupies the place of a new one; nothing is overwritten.
 	//
 	// If batch.Create is set, Append creates the session. It then fails with ErrExists if the session exists, and
-	// with ErrMoved if the session named in batch.While has another edition.
+	// with ErrMoved if the session in batch.While has another edition than given there.
 	//
 	// If batch.Staged is set too, Append renames the session batch.Staged, which must have the batch's creation id.
 	// ExpectedLast and ExpectedToken then describe the staged session. If the staged session does not exist or has
@@ -128,22 +128,21 @@ type Backend interface {
 	// after ErrUnknown. When PutShared succeeds, all values that were read before the call are durable too.
 	PutShared(ctx context.Context, changes []SharedChange) error
 
-	// List returns up to limit sessions whose names begin with prefix and sort after the name in after. The sessions
-	// are in name order and have no Meta. A damaged session is included, with Err set.
+	// List returns up to limit sessions whose names begin with prefix and are greater than after. The sessions are in
+	// name order and have no Meta. A damaged session is included, with Err set.
 	List(ctx context.Context, prefix, after string, limit int) ([]Listed, error)
 
-	// Relatives returns up to limit sessions that were created with this Batch.Family and whose names sort after the
-	// name in after. The sessions are in name order. The session whose creation id is family is included if a
-	// relative named it in Batch.While; otherwise it may be included or not. A damaged session is included, with Err
-	// set.
+	// Relatives returns up to limit sessions that were created with this Batch.Family and whose names are greater
+	// than after. The sessions are in name order. The session whose creation id is family is included if a relative
+	// named it in Batch.While; otherwise it may be missing. A damaged session is included, with Err set.
 	Relatives(ctx context.Context, family, after string, limit int) ([]Listed, error)
 
 	// Fence resolves a commit whose outcome is unknown. After Fence returns, no batch with this creation id and with
 	// seen as its ExpectedToken can be committed.
 	//
-	// If took is true, no such batch was committed. Fence found the token seen and replaced it with next. A backend
-	// that cannot have a batch in flight may leave seen in place. If took is false, another commit has changed the
-	// session, or the session is gone.
+	// If took is true, no such batch was committed. Fence has replaced the token seen with next, unless an earlier
+	// call has done so. A backend that cannot have a batch in flight may leave seen in place. If took is false, the
+	// batch or another commit has changed the session, or the session is gone.
 	//
 	// For a batch that creates a session, seen is 0. If took is then true, the creation id cannot be used again. For
 	// a batch with Staged, session is the staged name.
@@ -187,12 +186,12 @@ type Query struct {
 	// that the caller has read.
 	Creation string
 	After    uint64
-	// NoMeta leaves out the meta record.
+	// NoMeta omits the meta record.
 	NoMeta bool
 	// UpTo, if not 0, makes this a cold read of the log up to this seq. A cold read ignores Creation and After.
 	UpTo uint64
-	// Shared has prefixes of the names of the shared values to return. Known, if not nil, has for each prefix the
-	// version of the values that the caller has, or 0.
+	// Shared are prefixes of names. Fetch returns the shared values whose names begin with them. Known, if not nil,
+	// has for each prefix the version of the values that the caller has, or 0.
 	Shared []string
 	Known  []Token
 }
@@ -215,8 +214,8 @@ func (q Query) Limits() (records, bytes int) {
 	return FetchRecords, FetchBytes
 }
 
-// Seqs returns the seqs of the records that Fetch returns for this query, except for the limit in bytes. last is the
-// last seq of the log. kept is the snapshot that a cold read starts from.
+// Seqs returns the seqs of the records that Fetch returns for this query, before the limit in bytes is applied. last
+// is the last seq of the log. kept is the snapshot that a cold read starts from.
 func (q Query) Seqs(last uint64, kept Snapshot) (seqs []uint64) {
 	most, _ := q.Limits()
 	add := func(from, to uint64) {
@@ -242,7 +241,8 @@ func (q Query) HasKnown(prefix int, version Token) bool {
 
 // Fetched is the result of Fetch.
 type Fetched struct {
-	// Head is the session's head. Meta is nil if the query has NoMeta set or the session's creation id.
+	// Head is the session's head. Meta is nil if the query has NoMeta set, or if its Creation is the session's
+	// creation id.
 	Head
 	// Records are the records after the query's After, in order and without a gap, within [FetchRecords] and
 	// [FetchBytes]. If the session's creation id is not the query's, Records is empty.
@@ -542,5 +542,5 @@ type Vacuum interface {
 type Space struct {
 	File int64 `json:"file"` // the file's length
 	Live int64 `json:"live"` // keys and values: names, records, ids, snapshots and shared values
-	Free int64 `json:"free"` // free pages, which later writes reuse; File minus Live and Free is inner pages and gaps
+	Free int64 `json:"free"` // free pages, which later writes reuse; the rest of File is inner pages and gaps
 }

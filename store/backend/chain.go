@@ -23,7 +23,7 @@ func (c Chain) Add(sum uint32) Chain {
 }
 
 // Replace returns the chain after the checksum of one record changes from old to sum. following is the number of
-// records after that record. The time is proportional to the number of bits of following.
+// records after that record. The time is logarithmic in following.
 func (c Chain) Replace(following uint64, old, sum uint32) Chain {
 	// CRC is linear: the CRCs of two texts of the same length differ by the CRC of their XOR, computed without the
 	// initial and the final inversion. Here the XOR of the texts is four bytes followed by zeros.

@@ -106,8 +106,7 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 	testlog.NoError(t, b.Check(ctx))
 }
 
-// Rows of sessions that are deleted during a check are removed after the check. A cancelled check leaves no rows
-// behind.
+// A session that is deleted during a cancelled check leaves no rows behind.
 func TestCheckGivenUp(t *testing.T) {
 	b := open(t, fillPages(t, 3000))
 	defer func() { testlog.NoError(t, b.Close()) }()
@@ -268,7 +267,7 @@ func TestCheckPages(t *testing.T) {
 		"a bucket in the last leaf of a transaction": {func(l *layout) { l.at(l.leaves["records"][511])[16] ^= 1 }, "has the flags 0x1"},
 		"a bucket in the first leaf of the next one": {func(l *layout) { l.at(l.leaves["records"][512])[16] ^= 1 }, "has the flags 0x1"},
 		"a free page in use": {func(l *layout) {
-			for i, n := 0, l.count(l.list); i < n; i++ { // replace the entry that keeps the list ascending
+			for i, n := 0, l.count(l.list); i < n; i++ { // replace an entry by a page in use, so that the list still ascends
 				for _, id := range l.leaves["records"] {
 					if (i == 0 || id > l.freed(i-1)) && (i+1 == n || id < l.freed(i+1)) {
 						l.setFree(i, id)

@@ -12,9 +12,9 @@ import (
 )
 
 // checkOpen checks the invariants of a file that bbolt relies on but does not check. It reads the branch pages of all
-// trees and the leaf pages that have the bucket roots. A cycle of branch pages would overflow the stack in bbolt. A
-// page that is both in use and in the free list would be overwritten. Damage of any other leaf page affects only the
-// rows of that page, and is detected when the page is read.
+// trees and the leaf pages that contain the roots of the buckets. A cycle of branch pages would overflow the stack in
+// bbolt. A page that is both in use and in the free list would be overwritten. Damage of any other leaf page affects
+// only the rows of that page, and is detected when the page is read.
 func checkOpen(file *os.File) (metas metaPages, err error) {
 	if metas, err = readMetas(file); err != nil {
 		return metas, err
@@ -37,7 +37,7 @@ func checkOpen(file *os.File) (metas metaPages, err error) {
 	return metas, checkTree(current.pager(file), current.Root, free)
 }
 
-// use is the use of a page.
+// use is what a page is used for.
 type use byte
 
 const (
@@ -164,7 +164,7 @@ func (h *handle) paths(tx *bbolt.Tx) *pathChecker {
 // check checks the paths to the keys that begin with prefix, in each of the buckets. It also checks the sibling
 // pages, because bbolt may merge a page with a sibling after rows are removed.
 func (w *pathChecker) check(prefix []byte, buckets ...[]byte) (err error) {
-	leads := func(first, end []byte) bool { // first is nil for the first child, which also has the keys below its first key; nil compares below all keys
+	leads := func(first, end []byte) bool { // a search for a key below all others ends in the first child, for which first is nil
 		return (bytes.Compare(first, prefix) <= 0 || bytes.HasPrefix(first, prefix)) && (end == nil || bytes.Compare(end, prefix) > 0)
 	}
 	for _, bucket := range buckets {

@@ -120,8 +120,8 @@ func (r *replica) commit() error {
 	return errors.Join(err, r.db.Sync())
 }
 
-// finish writes the named rows of a directory. It adds every number under which rows were copied but that has no
-// session to the list of unlinked numbers.
+// finish writes the rows of a directory. A number under which rows were copied but that no longer has a session
+// becomes an unlinked number.
 func (r *reader) finish(m directory) (err error) {
 	put := func(bucket, k, row []byte) {
 		if err == nil {

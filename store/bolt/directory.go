@@ -14,9 +14,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// directory has the named rows of the file as of one transaction, and the sessions that these rows describe. The rows
-// under the sessions' numbers can be read later, in many short transactions. While [Backend.removalsPaused] is set,
-// writers only add such rows.
+// directory has the rows outside rowBuckets, as of one transaction, and the sessions that these rows describe. The
+// rows in rowBuckets can be read later, in many short transactions. While [Backend.removalsPaused] is set, writers
+// only add rows to rowBuckets.
 type directory struct {
 	given    uint64       // last assigned session number
 	names    [][]nameRows // by index in nameBuckets
@@ -33,8 +33,8 @@ var nameBuckets = [][2][]byte{{bucketSessions, bucketHeads}, {bucketShared, buck
 // rowBuckets have rows whose keys begin with the number of a session.
 var rowBuckets = [][]byte{bucketRecords, bucketIDs, bucketSnapshots}
 
-// readDirectory reads the named rows in one transaction and reports inconsistencies. It also reports rows in the
-// owned buckets that belong to no session. The caller has paused removals.
+// readDirectory reads the rows outside rowBuckets in one transaction and reports inconsistencies. It also reports
+// rows in the owned buckets that belong to no session. The caller has paused removals.
 func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[]byte) (m directory, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		m.given = tx.Bucket(bucketSessions).Sequence()
@@ -153,8 +153,8 @@ func (f *findings) err() error {
 	return errors.Join(f.errs...)
 }
 
-// reader reads the rows of the sessions in a directory and reports inconsistencies. It can then read the rows that
-// were added up to a later directory.
+// reader reads the rows of the sessions in a directory and reports inconsistencies. Given a later directory, it
+// continues with the rows that were added since.
 //
 // It reads in short transactions. During a long transaction, the file would grow with each commit, and a commit might
 // be blocked.
@@ -178,7 +178,8 @@ const (
 	sliceBytes = 1 << 20
 )
 
-// bring reads the rows of a directory that were not read before. A copy stops at the first damaged session.
+// bring reads the rows of a directory's sessions that it has not read before. A copy stops at the first damaged
+// session.
 func (r *reader) bring(ctx context.Context, to directory) error {
 	for _, l := range to.sessions {
 		x := r.read[string(l.number)]

@@ -20,8 +20,8 @@ import (
 // memory map as errors.
 //
 // A panic inside a transaction ends the transaction. A panic at the beginning or the end of a transaction abandons
-// the handle: it no longer begins transactions and does not close bbolt's database, and every later call fails with
-// the reason. Locks of bbolt that the panic left locked are unlocked, so that open transactions can end.
+// the handle. An abandoned handle neither begins transactions nor closes bbolt's database. Every later call fails
+// with the reason. Locks of bbolt that the panic left locked are unlocked, so that open transactions can end.
 type handle struct {
 	path string
 	db   *bbolt.DB
@@ -195,7 +195,7 @@ func reasonOf(p any) any {
 	return p
 }
 
-// byBolt reports whether the function that panicked belongs to bbolt. That function is above the deferred functions
+// byBolt reports whether the function that panicked belongs to bbolt. That function is the caller of runtime.gopanic
 // on the stack.
 func byBolt() bool {
 	callers := make([]uintptr, 64)

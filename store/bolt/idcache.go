@@ -49,8 +49,8 @@ const maxCachedSessions = 1 << 16
 // maxCachedIDs limits the ids of all sessions except the one in use. Tests lower it.
 var maxCachedIDs = 1 << 20
 
-// sessionIDs has the ids of a session's committed records with the seqs from to last. Ids of earlier records are in
-// runs.
+// sessionIDs has the ids of a session's committed records whose seqs are between from and last, both included. Ids of
+// earlier records are in runs.
 type sessionIDs struct {
 	sound bool // the pages for the session's records and head were checked
 
@@ -130,7 +130,7 @@ func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, 
 			return err
 		}
 		for i, id := range ids {
-			if seq := k.ids[id]; seq <= s.head.Last { // a higher seq is of a later commit
+			if seq := k.ids[id]; seq <= s.head.Last { // a higher seq belongs to a later commit
 				seqs[i] = seq
 			}
 		}

@@ -14,7 +14,8 @@ import (
 )
 
 // Each record's row has the hashes of the record's ids. To find an id without reading all rows of a session,
-// bucketIDs has the ids again in sorted rows. A run is a range of records whose ids are sorted together. Its rows are
+// bucketIDs has the ids again in sorted rows. A run is a range of records whose ids are sorted together. The rows of
+// a run are
 //
 //	key:   session number (8) ‖ first seq of the run (8) ‖ least hash of the row (16; 0 in a run's first row)
 //	value: { hash (16) ‖ seq (8) } … ‖ least hash of the next row (16; all bits set in a run's last row)
@@ -69,8 +70,8 @@ type runGrowth struct {
 	keys         [][]byte  // keys of the rows of the lost runs
 }
 
-// growRuns returns the change of the runs when the log grows from the last seq from to the last seq to, or nil if the
-// runs do not change. It reads the ids of records up to have. The caller adds the ids of later records.
+// growRuns returns the change of the runs of a log that grows, or nil if the runs do not change. from and to are the
+// last seqs before and after. growRuns reads the ids of records up to have. The caller adds the ids of later records.
 func (s session) growRuns(tx *bbolt.Tx, from, to, have uint64) (g *runGrowth, err error) {
 	if inRuns(from) == inRuns(to) {
 		return nil, nil
@@ -99,7 +100,7 @@ func (g *runGrowth) add(seq uint64, hashes []idHash) {
 	}
 }
 
-// eachIDs calls f with the ids of each record from seq from to seq to.
+// eachIDs calls f with the seq and the ids of each record. from and to are the first and the last seq.
 func (s session) eachIDs(tx *bbolt.Tx, from, to uint64, f func(seq uint64, hashes []idHash)) error {
 	c := tx.Bucket(bucketRecords).Cursor()
 	seq := from

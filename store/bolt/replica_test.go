@@ -108,8 +108,8 @@ func crowded(t *testing.T) (b *bolt.Backend, path string) {
 	return b, path
 }
 
-// meanwhile has calls that are made during a copy, by the number of checksums computed so far. The first are made
-// while the rows that existed at first are copied.
+// meanwhile has calls that are made during a copy. A key is the number of checksums computed before the calls. The
+// first three are made in the first round of copying.
 var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
 	10: func(t *testing.T, b *bolt.Backend) { testlog.NoError(t, b.Delete(ctx, "victim", "v", nil)) },
 	20: func(t *testing.T, b *bolt.Backend) {
@@ -123,7 +123,7 @@ var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
 		testlog.NoError(t, stage(b, "late", 0, many(0, 40)))
 		testlog.NoError(t, unstage(b, "dropped"))
 	},
-	// While the rows that were added during the first round are copied.
+	// In the second round, which copies the rows added during the first.
 	5000: func(t *testing.T, b *bolt.Backend) {
 		testlog.NoError(t, b.Append(ctx, "a", backend.Batch{Creation: "c", ExpectedLast: 5001, Records: many(5001, 1)}))
 		testlog.NoError(t, b.Append(ctx, "new", backend.Batch{Creation: "n", ExpectedLast: 2, Records: many(2, 1), Shared: []backend.Value{{Name: "x", Data: []byte("3")}}}))

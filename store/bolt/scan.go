@@ -97,7 +97,7 @@ type ScannedValue struct {
 	size int
 }
 
-// Standing is whether the session with a number exists.
+// Standing is what a scan shows about the existence of a session.
 type Standing int
 
 const (

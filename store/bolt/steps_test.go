@@ -50,7 +50,7 @@ func inFile(t *testing.T, path string, f func(tx *bbolt.Tx) error) {
 	testlog.NoError(t, errors.Join(db.Update(f), db.Close()))
 }
 
-// copies copies the file after each commit, as a crash at that moment would leave it.
+// copies makes a copy of the file after each commit, as a crash at that moment would leave it.
 func copies(t *testing.T, b *bolt.Backend, path string) *[]string {
 	var made []string
 	b.SetCommit(func(tx *bbolt.Tx) error {

@@ -34,8 +34,8 @@ type Faulty struct {
 	mu     sync.Mutex
 	plan   Plan
 	writes int // number of writes under the current plan
-	pass   int // number of next calls that do not fail
-	calls  int // number of calls after these that fail
+	pass   int // how many of the next calls do not fail
+	calls  int // how many calls after these fail
 }
 
 // Plan is when and how a [Faulty] backend fails.

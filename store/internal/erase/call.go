@@ -42,16 +42,16 @@ type Options struct {
 	User func(ctx context.Context) error
 }
 
-// Call is one erase: of a session, and then of the same records in the session's relatives.
+// Call erases content of a session, and then the same records in the session's relatives.
 //
 // The order of the commits makes it correct. In this comment, a session is dirty if it still has content to erase and
 // has no open receipt of the call.
 //
 //   - The receipt of the call's own session is logged first, so that session is never dirty. Until the call is done,
-//     [Store.Verify] reports it.
+//     store.Store.Verify reports it.
 //   - A fork commits only if its origin still has the edition that was copied and no open receipt. So only dirty
 //     sessions can get new dirty forks.
-//   - Suppose that all known receipts are closed, and that a pass over all relatives then finds no dirty session. Then
+//   - Suppose that all known receipts are closed, and that one round over all relatives then finds no dirty session. Then
 //     no session is dirty, and no session can become dirty.
 type Call struct {
 	// Sessions are the sessions with erased content. The call's own session is first.
@@ -510,8 +510,8 @@ func (c *Call) relatives(ctx context.Context) (all []Session, err error) {
 	return all, nil
 }
 
-// looks visits all relatives repeatedly, until a pass finds no dirty session and no more content to erase. It reports
-// whether any session was dirty.
+// looks visits all relatives repeatedly, until a round finds no dirty session and no more content to erase. It
+// reports whether any session was dirty.
 func (c *Call) looks(ctx context.Context) (dirty bool, err error) {
 	for {
 		c.Damaged = nil
@@ -712,8 +712,8 @@ func (l *loaded) refs(r receipt.Receipt) map[fold.Ref]bool {
 	return refs
 }
 
-// chooseBy returns a Choose for the events for which has returns true, and for the other content of patches for which
-// has returns true with index -1.
+// chooseBy returns a Choose that selects the events for which has returns true. It selects the other content of a
+// patch if has returns true for index -1.
 func chooseBy(has func(fold.Ref) bool) Choose {
 	return func(r patch.Record) (bool, func(int, *patch.Event) bool) {
 		return r.Patch != nil && has(fold.Ref{Seq: r.Seq, Index: -1}), func(i int, _ *patch.Event) bool {

@@ -110,7 +110,7 @@ func encode(r patch.Record) (backend.Record, error) {
 	return backend.Record{Seq: r.Seq, Sum: recordform.Checksum(form), Data: write.Compress(form), IDs: write.IDs(r)}, nil
 }
 
-// counted returns the head's counts after added is added.
+// counted returns the head's counts plus added.
 func counted(head backend.Head, added write.Counts) []byte {
 	c := write.CountsOf(head)
 	c.Visible, c.VisibleTokens = c.Visible+added.Visible, c.VisibleTokens+added.VisibleTokens
@@ -207,8 +207,8 @@ func (f *finishing) note(ctx context.Context) error {
 	return nil
 }
 
-// change replaces the receipt by a version with the fields of. If another process has changed the receipt meanwhile,
-// change only reads the receipt again.
+// change replaces the fields of the receipt. If another process has changed the receipt meanwhile, change only reads
+// the receipt again.
 func (f *finishing) change(ctx context.Context, of patch.Erasure, added write.Counts) error {
 	old, err := f.stored(ctx)
 	if err != nil {

@@ -36,8 +36,8 @@ type erasable interface {
 	ErasedBy() (receipt string, erased bool)
 }
 
-// removes reports whether an erasure removes an occurrence of the text. Any string that contains the text must occur
-// more often in the record than in its blank.
+// removes reports whether an erasure removes the text. A string that contains the text must occur more often in the
+// record than in its blank.
 func (m Matcher) removes(of erasable, blank func() erasable) bool {
 	says := texts{}
 	return m.Text != "" && says.count(of, 1) && m.in(says) && says.count(blank(), -1) && m.in(says)

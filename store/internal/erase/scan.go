@@ -25,7 +25,7 @@ const (
 )
 
 // Choose selects content of a record. own reports whether to select the content of a patch apart from its events.
-// which reports whether to select the event with an index.
+// which reports whether to select event i of the record.
 type Choose func(r patch.Record) (own bool, which func(i int, e *patch.Event) bool)
 
 // Scan collects the content to erase while a log is read.
@@ -62,7 +62,7 @@ type copyOf struct {
 // branch identifies events that compaction never summarises together with events of another branch.
 type branch struct{ name, scope string }
 
-// telling describes what a summary was made from.
+// telling describes the events that a summary was made from.
 type telling struct {
 	of      branch
 	windows int         // number of summaries of raw events merged into the summary
@@ -157,7 +157,7 @@ func (s *Scan) keptAt(ref fold.Ref) bool {
 }
 
 // blankSince returns the ClosedAt of the first closed receipt that covers an event. Without such a receipt, it
-// returns the maximum seq.
+// returns [math.MaxUint64].
 func (s *Scan) blankSince(ref fold.Ref) uint64 {
 	at, known := s.since[ref]
 	if !known {
@@ -331,8 +331,8 @@ func (s *Scan) Cover(of *patch.Erasure, events []Event) {
 	}
 }
 
-// chooseHidden selects the events that were hidden by patches with a time up to at. The time of a patch counts as at
-// least the time of every record before it.
+// chooseHidden selects the events that were hidden by patches whose time is not after at. The time of a patch counts
+// as at least the time of every record before it.
 func (s *Scan) chooseHidden(v fold.View, at time.Time) error {
 	since, err := v.HiddenSince()
 	for ref, by := range since {

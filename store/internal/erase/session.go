@@ -43,7 +43,7 @@ func Common(a, b Session) (n uint64, related bool) {
 	return n, related
 }
 
-// Descend returns the lineage of a copy of a session's records up to seq.
+// Descend returns the lineage of a session that was copied from another session, up to seq.
 func Descend(creation string, lineage []Ancestor, seq uint64) []Ancestor {
 	return append(Cut(lineage, seq), Ancestor{creation, seq})
 }

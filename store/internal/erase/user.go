@@ -80,7 +80,7 @@ func (u *User) marked(ctx context.Context) (receipt.Receipt, Session, error) {
 	return receipt.Receipt{}, Session{}, nil
 }
 
-// Others makes the calls of all sessions except the session called but. It then erases the shared values.
+// Others makes the calls of all sessions except one. It then erases the shared values.
 func (u *User) Others(ctx context.Context, but string) error {
 	for s, err := range u.Sessions(ctx) {
 		if err == nil && s.Name != but {

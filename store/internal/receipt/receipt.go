@@ -148,8 +148,8 @@ func (s *Marks) Add(r patch.Record) {
 	}
 }
 
-// WithoutReceipt returns the marks whose receipt is missing or does not cover them. It returns one mark for each
-// record and receipt.
+// WithoutReceipt returns the marks whose receipt is missing or does not cover the erased content. It returns one mark
+// for each record and receipt.
 func (s *Marks) WithoutReceipt() (marks []Mark) {
 	receipts := s.byID()
 	for _, b := range s.blanks {

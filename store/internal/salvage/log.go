@@ -305,8 +305,8 @@ func (l *Log) end() {
 	}
 }
 
-// maxTries limits the combinations of candidates that are tried. maxTriedRecords limits the records whose checksums
-// are added for these tries.
+// maxTries limits the combinations of candidates that are tried. maxTriedRecords limits the records in all these
+// tries together.
 const (
 	maxTries        = 4096
 	maxTriedRecords = 1 << 24

@@ -76,7 +76,7 @@ func (s *Session) lead(ctx context.Context, requests []*request) {
 		case err == nil:
 			g.succeed()
 			return
-		case errors.Is(err, backend.ErrUnknown): // the cause may be ErrMoved or another error below
+		case errors.Is(err, backend.ErrUnknown): // the first case, because the cause may match a case below
 		case errors.Is(err, errLaterView):
 			now, err := s.Newest(ctx, true)
 			if err != nil {

@@ -15,7 +15,7 @@ import (
 type Counts struct {
 	Visible       int // number of visible events
 	VisibleTokens int
-	Tokens        int       // of all events, as they were logged
+	Tokens        int       // estimated tokens of all events, as they were logged
 	Created       time.Time // when the session was created
 	Active        time.Time // the latest time of a record, receipts excluded: an erasure is no activity
 	Compacted     time.Time // the latest time of a patch of a compaction

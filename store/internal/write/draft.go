@@ -111,8 +111,7 @@ func (d *Draft) addedBefore() []patch.Record {
 }
 
 // MatchPrefix is Match for a plan whose records must be in order: either the log must be a prefix of the offered
-// records, or the reverse. If a logged record differs from the offered one, MatchPrefix returns the error that
-// differs returns.
+// records, or the reverse. If a logged record differs from the offered one, MatchPrefix returns differs(i).
 func (d *Draft) MatchPrefix(differs func(i int) error) error {
 	d.Records, d.Missing = slices.Clone(d.Records), nil
 	common := min(len(d.offered), int(min(d.View.Seq(), math.MaxInt)))

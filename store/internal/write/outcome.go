@@ -62,8 +62,8 @@ func (s *Session) resolve(ctx context.Context, b backend.Batch, failure error) e
 }
 
 // landed checks whether the log has a batch. It returns nil if so, errLaterView if other writers have committed
-// since, and errNotWritten if the log does not have the batch. It must also recognise a later commit that took some
-// of the ids, took all ids with other content, or deleted the session.
+// since, and errNotWritten if the log does not have the batch. A later commit may have taken some of the ids, taken
+// all of them with other content, or deleted the session.
 func (s *Session) landed(ctx context.Context, b backend.Batch) error {
 	found, err := s.Backend.Fetch(ctx, backend.Query{Session: s.Name, NoMeta: true})
 	switch head := found.Head; {
