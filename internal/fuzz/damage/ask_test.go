@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// question is a read of a store.
+// question identifies a read of a store.
 type question struct {
 	Key  store.Key
 	What string
@@ -24,7 +24,7 @@ type question struct {
 
 func (q question) String() string { return q.What + " of " + q.Key.String() }
 
-// answer is the result of a read. For a log it includes the records before an error.
+// answer is the result of a read. If reading a log fails, Text has the records before the error.
 type answer struct {
 	Text    string
 	Err     string
@@ -61,13 +61,13 @@ func short(text string) string {
 	return fmt.Sprintf("%d bytes of sum %016x", len(text), crc64.Checksum([]byte(text), table))
 }
 
-// Reads of whole logs are one of these; other reads come in any order.
+// Reads of whole logs have these names. Other reads may be in any order.
 const (
 	whole = "RawEvents"
 	tail  = "RawEvents from 3"
 )
 
-// ask performs all reads of a store.
+// ask reads everything that a store has, and returns the answers.
 func ask(s *store.Store, keys []store.Key) map[question]answer {
 	out := map[question]answer{}
 	for _, key := range keys {
@@ -150,7 +150,7 @@ func rawText(s *store.Store, k store.Key, from uint64) (string, error) {
 	return b.String(), nil
 }
 
-// askGet reads a view and its state. Shared values are separate answers.
+// askGet reads a view and its state. Each shared value is a separate answer.
 func askGet(s *store.Store, k store.Key, out map[question]answer) {
 	session, err := s.Get(ctx, k)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// trusts is a flawed backend that silently ends a log at the first damage.
+// trusts is a flawed backend. At the first damage in a log it ends the log, without an error.
 type trusts struct{ backend.Backend }
 
 func (b trusts) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {

@@ -38,10 +38,11 @@ var made = sync.OnceValues(func() (all []*wreck, err error) {
 	return all, os.RemoveAll(dir)
 })
 
-// After any damage to a closed file, reads return what was written or an error that names the damage; writes do not
-// lose readable data; Verify finds the damage; and Salvage recovers all undamaged records except one in a thousand.
-// A record is undamaged if the bytes of its key and its form are unchanged in place; its page's header and the path
-// to it may have changed. A salvage that trusts the tree fails this test.
+// After any damage to a closed file, four properties hold. Reads return what was written, or an error that
+// names the damage. Writes do not lose readable data. Verify finds the damage. Salvage recovers all undamaged
+// records, except one in a thousand. A record is undamaged if the bytes of its key and its form are unchanged
+// in place, even if the header of its page or the path to the page is damaged. A salvage that trusts the tree
+// fails this test.
 func TestDamage(t *testing.T) {
 	few := 3 * len(kinds)
 	if testing.Short() {
@@ -65,7 +66,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// Flips each bit of the used parts of a small file, or a sample of them spread over the file.
+// Each bit in the used parts of a small file is flipped, or in a short run a sample of the bits.
 func TestFlippedBits(t *testing.T) {
 	few := 100
 	if testing.Short() {
@@ -73,7 +74,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 	wrecks := allWrecks(t)
 	w := newWorker(t, wrecks)
-	const step = 1_299_709 // a prime above the number of bits, so that no bit repeats
+	const step = 1_299_709 // a prime above the number of bits, so that no bit is flipped twice
 	bits := 8 * len(wrecks[0].inUse())
 	for r := range long.Rounds(t, few) {
 		for what, n := range w.check(t, wrecks, job{Bit: 1 + r.N*step%bits, Seed: r.Random.Uint64()}).Counts {
@@ -83,7 +84,7 @@ func TestFlippedBits(t *testing.T) {
 	t.Logf("%d bits are in use", bits)
 }
 
-// check runs a job, and fails the test if its reply reports a fault.
+// check runs a job, and fails the test if the reply reports a fault.
 func (w *worker) check(t *testing.T, wrecks []*wreck, j job) reply {
 	t.Helper()
 	what := fmt.Sprintf("%s, %s, bit %d", wrecks[j.Wreck].Name, kinds[j.Kind].name, j.Bit)
@@ -96,15 +97,15 @@ func (w *worker) check(t *testing.T, wrecks []*wreck, j job) reply {
 		t.Error(text)
 	}
 	if tooMuch(wrecks, j, out) {
-		if again, err := w.do(j); err != nil || tooMuch(wrecks, j, again) { // if a second run takes less, it was garbage
+		if again, err := w.do(j); err != nil || tooMuch(wrecks, j, again) { // if the second run needs less, the first one had garbage
 			t.Errorf("%s: %d bytes of memory for a file of %d (%v)", what, out.Peak, out.Size, err)
 		}
 	}
 	return out
 }
 
-// A file without meta pages is reported as damaged while one of its pages has the form of a page. A shorter rest is
-// refused, as it could be any program's file.
+// A file without meta pages is reported as damaged if one of its pages has the form of a page. Otherwise the
+// store refuses it, because it could be a file of another program.
 func TestCutOffWithoutMetaPages(t *testing.T) {
 	w := allWrecks(t)[0]
 	for size, want := range map[int]error{
@@ -122,8 +123,8 @@ func TestCutOffWithoutMetaPages(t *testing.T) {
 	}
 }
 
-// The harness detects a store that silently ends a log at damage, one that overwrites readable data, and one that
-// crashes or takes much memory.
+// The harness reports four flaws: a store that ends a log at damage without an error, one that overwrites
+// readable data, one that crashes, and one that needs much memory.
 func TestFlawedStoreIsReported(t *testing.T) {
 	wrecks := allWrecks(t)
 	for _, control := range []string{"trusts", "overwrites", "dies", "takes memory"} {
@@ -144,8 +145,8 @@ func TestFlawedStoreIsReported(t *testing.T) {
 	}
 }
 
-// tooMuch reports whether a job has exceeded the memory limit for its file, which grows while it is in use. Under
-// the race detector there is no limit.
+// tooMuch reports whether a job needed more memory than the size of its file allows. The file grows while it is
+// used. Under the race detector there is no limit.
 func tooMuch(wrecks []*wreck, j job, out reply) bool {
 	return !testlog.Race && out.Peak > 8*max(out.Size, int64(len(wrecks[j.Wreck].Data)))+64<<20
 }

@@ -1,6 +1,6 @@
-// Package damage damages closed files as a disk or a file system might, and compares what a store then
-// returns, writes, verifies and salvages with the content that was stored. A file that is replaced or
-// truncated while a store has it open must not crash the process. The package has only tests:
+// Package damage damages closed files as a disk or a file system might. It compares what a store then returns,
+// writes, verifies and salvages with the content of the file before the damage. It also replaces or truncates a
+// file that a store has open, which must not crash the process. The package has only tests:
 //
 //	go test ./internal/fuzz/damage -run TestDamage -timeout 0 -rounds 20000 -v
 package damage

@@ -32,7 +32,7 @@ func (t *try) judge(q question, a answer) {
 	if a.Err != "" && !a.Absent || t.changed(q.Key) {
 		return
 	}
-	if strings.HasPrefix(q.What, "Get, ") && (a.Absent || q.What == "Get, app:new") { // write set it
+	if strings.HasPrefix(q.What, "Get, ") && (a.Absent || q.What == "Get, app:new") { // [try.write] set it
 		return
 	}
 	want, known := t.Right[q]
@@ -40,7 +40,7 @@ func (t *try) judge(q question, a answer) {
 		return
 	}
 	if t.older {
-		if a.Absent && q.What == "List" { // a file may show both buckets of the directory as of an earlier commit
+		if a.Absent && q.What == "List" { // both buckets of the directory may be as of an earlier commit
 			t.count("answers of an earlier state", 1)
 			return
 		}
@@ -61,8 +61,8 @@ func (t *try) judge(q question, a answer) {
 	t.wrong("%s: %s, want %s", q, a.Text, want)
 }
 
-// judgeLog checks a log that was read: each record is one written there, and without an error none
-// is missing.
+// judgeLog checks the answer to a read of a log. Each record must have been written there. If there was no
+// error, no record may be missing.
 func (t *try) judgeLog(q question, a answer) {
 	if a.Absent {
 		if t.logs[q.Key] != nil && !t.gone[q.Key] && !t.wasAbsent(q) {
@@ -109,7 +109,7 @@ func (t *try) wasLine(q question, line string) bool {
 	return slices.ContainsFunc(t.Before, func(m map[question]string) bool { return strings.Contains("\n"+m[q], "\n"+line+"\n") })
 }
 
-// kept checks that the records that were reachable and intact before are unchanged.
+// kept checks that the records that were intact before the writes are unchanged after them.
 func (t *try) kept(before *tree) {
 	data, err := os.ReadFile(t.path)
 	if err != nil {
@@ -122,7 +122,7 @@ func (t *try) kept(before *tree) {
 			now[row.key+row.value] = true
 		}
 	}
-	at := map[string]int{} // place of the records in use; earlier states may lead to others
+	at := map[string]int{} // offsets of the records in use; an earlier state may have copies elsewhere
 	for _, row := range t.tree.rows {
 		if row.bucket == "records" {
 			at[row.key] = row.from

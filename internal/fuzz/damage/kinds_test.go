@@ -147,7 +147,7 @@ var kinds = []kind{
 		if len(data) < list+pageBytes {
 			return
 		}
-		// Replace one between its neighbours, so that the list stays sorted.
+		// Replace an id by another one between its neighbours, so that the list stays sorted.
 		count := min(int(binary.NativeEndian.Uint16(data[list+10:])), (pageBytes-16)/8) // the count may be damaged already
 		id := func(i int) uint64 { return binary.NativeEndian.Uint64(data[list+16+8*i:]) }
 		for range 100 {

@@ -23,16 +23,16 @@ func (w *wreck) intact(data []byte) (out []place) {
 	return out
 }
 
-// current reports whether the pages that identify the newest commit are undamaged. Otherwise the file may validly look
-// as of an earlier commit.
+// current reports whether the pages that identify the newest commit are undamaged. If they are not, a store may
+// open the file as of an earlier commit.
 func (w *wreck) current(data []byte) bool {
 	root := w.tree.root * pageBytes
 	return len(data) >= root+pageBytes && bytes.Equal(data[:2*pageBytes], w.Data[:2*pageBytes]) &&
 		bytes.Equal(data[root:root+pageBytes], w.Data[root:root+pageBytes])
 }
 
-// changed reports whether the damage affects a page with rows of a bucket. If pages of both buckets of the directory
-// are of an earlier commit, it is unknown which sessions were deleted since.
+// changed reports whether a page with rows of a bucket is damaged. If the pages of both buckets of the
+// directory are as of an earlier commit, it is unknown which sessions were deleted since then.
 func (w *wreck) changed(data []byte, bucket string) bool {
 	return slices.ContainsFunc(w.tree.rows, func(r row) bool {
 		from := r.from / pageBytes * pageBytes
@@ -41,7 +41,7 @@ func (w *wreck) changed(data []byte, bucket string) bool {
 	})
 }
 
-// rescue salvages a damaged file, and reports faults and the number of recovered intact records.
+// rescue salvages a damaged file. It returns the number of intact records that were recovered, and the faults.
 func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	s, err := store.OpenMemory(store.Options{MaxRecordBytes: patch.MaxRecordBytes, CacheBytes: -1})
@@ -53,7 +53,7 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 	if err != nil {
 		return 0, []string{err.Error()}
 	}
-	numbers := map[store.Key][]uint64{} // that the key has had
+	numbers := map[store.Key][]uint64{} // numbers that the sessions with this key have had
 	for n, key := range w.Keys {
 		numbers[key] = append(numbers[key], n)
 		named := store.Key{App: "salvaged", User: "unknown", Session: fmt.Sprint("session-", n)}
@@ -114,7 +114,7 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 	return got, wrong
 }
 
-// named reports whether the session's name is undamaged, with its records or in the directory.
+// named reports whether the name of one of the sessions is undamaged, in the directory or beside its records.
 func (w *wreck) named(data []byte, numbers []uint64) bool {
 	for _, row := range w.tree.rows {
 		n := numberOf(row.key)
@@ -165,8 +165,8 @@ func (w *wreck) from(numbers []uint64, seq uint64, rec patch.Record, log bool) (
 	return 0, false
 }
 
-// trusting simulates a salvage that trusts the tree: it reads the listed sessions. It returns the number of recovered
-// intact records.
+// trusting simulates a salvage that trusts the tree: it reads only the sessions that are listed. It returns the
+// number of intact records that were recovered.
 func (w *wreck) trusting(dir string, data []byte, intact []place) (got int) {
 	path := filepath.Join(dir, "trusting.db")
 	if err := os.WriteFile(path, data, 0o600); err != nil {

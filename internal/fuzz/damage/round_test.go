@@ -19,23 +19,23 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// try is a damaged file and the state of its test.
+// try is a test of a damaged file.
 type try struct {
 	*wreck
 	job    job
 	rnd    *rand.Rand
 	path   string
 	kind   string
-	older  bool // a store may take the file for an earlier state
+	older  bool // a store may open the file as of an earlier commit
 	harm   harm
 	data   []byte // content of the file after the damage
-	writes bool   // something is written before everything is read
+	writes bool   // some writes come before the reads
 	s      *store.Store
 
-	logs      map[store.Key]map[uint64]string // records by session, including acknowledged ones
+	logs      map[store.Key]map[uint64]string // records by session, including those acknowledged after the damage
 	last      map[store.Key]uint64            // last acknowledged seq
 	readAll   map[store.Key]bool              // sessions whose log was read to its end after the damage
-	gone      map[store.Key]bool              // sessions deleted since
+	gone      map[store.Key]bool              // sessions deleted after the damage
 	lastError string
 	failed    int                  // number of failed reads
 	seqs      map[store.Key]uint64 // seq at which reading a log failed
@@ -49,7 +49,7 @@ func (t *try) wrong(format string, args ...any) {
 
 func (t *try) count(what string, n int) { t.out.Counts[what] += n }
 
-// run damages a file and performs all operations on it.
+// run damages a file, and then reads, writes, verifies and salvages it.
 func (w *wreck) run(j job, dir string) *reply {
 	rnd := rand.New(rand.NewPCG(j.Seed, 0))
 	t := &try{
@@ -97,7 +97,7 @@ func (w *wreck) run(j job, dir string) *reply {
 	return t.out
 }
 
-// flaw simulates the store's flaw that the job names.
+// flaw simulates the flaw that the job names.
 func (t *try) flaw() {
 	switch t.job.Control {
 	case "dies":
@@ -130,7 +130,7 @@ func (t *try) flaw() {
 // live returns the keys of the existing sessions, sorted.
 func (t *try) live() []store.Key { return sorted(t.logs) }
 
-// open opens the file and reports success.
+// open opens the file and reports whether that succeeded.
 func (t *try) open() bool {
 	opts := storeOptions()
 	if t.rnd.IntN(2) == 0 {
@@ -195,7 +195,7 @@ func (t *try) damage() {
 	t.count("files", 1)
 }
 
-// writeOver writes the bytes that differ into a file, and truncates it.
+// writeOver writes the bytes of a file that differ, and truncates the file to the new length.
 func writeOver(path string, was, data []byte) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -223,8 +223,8 @@ func writeOver(path string, was, data []byte) error {
 	return nil
 }
 
-// replaced truncates the file of an open store, or copies an older state over it. Calls must
-// return; their results are not checked. After reopening, each read returns what was written once,
+// replaced truncates the file of an open store, or overwrites it with an older state. Calls must return, but
+// their results are not checked. After the file is opened again, each read must return what was once written,
 // or an error.
 func (t *try) replaced() {
 	t.kind = "replaced while open"
@@ -273,7 +273,7 @@ func (t *try) replaced() {
 	}
 }
 
-// wasWritten reports whether a session with the key, deleted ones included, had the record.
+// wasWritten reports whether a session with the key ever had the record. Deleted sessions count.
 func (t *try) wasWritten(k store.Key, seq uint64, form string) bool {
 	for n, key := range t.Keys {
 		if key == k && short(t.Logs[n][seq]) == form {
@@ -283,7 +283,7 @@ func (t *try) wasWritten(k store.Key, seq uint64, form string) bool {
 	return false
 }
 
-// offered records what an append acknowledged, or may have written.
+// offered notes the records that the store acknowledged.
 func (t *try) offered(k store.Key, c store.Committed, err error) {
 	for _, r := range c.Records {
 		if r.Seq == 0 {
@@ -309,7 +309,7 @@ func (t *try) append(k store.Key) {
 	t.bad("AppendEvents", k, err)
 }
 
-// bad reports whether there is an error. It fails if damage does not explain the error.
+// bad reports whether err is an error. It fails the test if the damage does not explain the error.
 func (t *try) bad(what string, k store.Key, err error) bool {
 	a := answerOf("", err)
 	switch {
@@ -327,7 +327,7 @@ func (t *try) bad(what string, k store.Key, err error) bool {
 	return true
 }
 
-// read performs all reads and checks the answers.
+// read reads everything and checks the answers.
 func (t *try) read() {
 	for q, a := range ask(t.s, t.keys()) {
 		t.judge(q, a)
@@ -340,7 +340,7 @@ func (t *try) read() {
 	}
 }
 
-// changed reports whether a session differs from the original one.
+// changed reports whether a session has changed since the file was made.
 func (t *try) changed(k store.Key) bool {
 	for n := range t.Live {
 		if t.Keys[n] == k {
@@ -350,7 +350,7 @@ func (t *try) changed(k store.Key) bool {
 	return t.logs[k] != nil // a new session
 }
 
-// verify checks that Verify reports what reads reported, and nothing for an undamaged file.
+// verify checks that Verify reports all damage that reads reported, and reports nothing for an undamaged file.
 func (t *try) verify() {
 	type where struct {
 		key store.Key
@@ -390,7 +390,7 @@ func (t *try) verify() {
 	}
 }
 
-// backup checks that a backup fails, or equals the file.
+// backup checks that a backup fails or is equal to the file.
 func (t *try) backup() {
 	if t.rnd.IntN(4) > 0 {
 		return
@@ -423,7 +423,7 @@ func (t *try) backup() {
 	}
 }
 
-// write performs the writes of a service that does not know of the damage.
+// write makes the writes of a service that has not noticed the damage.
 func (t *try) write() {
 	keys := t.live()
 	t.rnd.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
@@ -470,18 +470,18 @@ func (t *try) write() {
 	case 2:
 		if !t.bad("Delete", k, t.s.Delete(ctx, k)) {
 			t.gone[k] = true
-			t.failed = 0 // its own errors may have been counted
+			t.failed = 0 // the reads that failed may have been of this session
 			t.count("sessions deleted", 1)
 		}
 	case 3:
 		if !t.bad("Vacuum", store.Key{}, testlog.ErrorOf(t.s.Vacuum(ctx, store.VacuumOptions{}))) {
 			t.count("vacuums", 1)
-			t.failed = 0 // damaged names and order are not copied
+			t.failed = 0 // vacuum does not copy damaged names and order
 		}
 	}
 }
 
-// retry appends an existing event again.
+// retry appends an event that exists.
 func (t *try) retry(k store.Key) {
 	seqs := slices.Sorted(maps.Keys(t.logs[k]))
 	if len(seqs) == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// salvaged salvages a file's bytes into a store in memory.
+// salvaged salvages the bytes of a file into a store in memory.
 func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 	t.Helper()
 	s, err := store.OpenMemory(store.Options{})
@@ -29,8 +29,8 @@ func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 	return s, out
 }
 
-// An undamaged file is salvaged completely: sessions, their times, initial states and records, and
-// shared values. Deleted sessions stay deleted, though their pages are still there.
+// Salvage recovers all content of an undamaged file: sessions, their times, initial states and records, and
+// shared values. Deleted sessions stay deleted, even if the file still has their pages.
 func TestSalvageSoundFile(t *testing.T) {
 	w := newWreck(t, shape{"sound", 4, 3, 4, 500})
 	path := filepath.Join(t.TempDir(), "sound.db")
@@ -97,7 +97,7 @@ func (d badDisk) ReadAt(p []byte, at int64) (int, error) {
 	return d.ReaderAt.ReadAt(p, at)
 }
 
-// Unreadable blocks lose only their contents.
+// Unreadable blocks lose only their own contents.
 func TestSalvageBadDisk(t *testing.T) {
 	w := newWreck(t, shape{"disk", 3, 2, 10, 2000})
 	for bad := int64(0); bad < int64(len(w.Data)); bad += 3 * int64(pageBytes) {
@@ -113,11 +113,11 @@ func TestSalvageBadDisk(t *testing.T) {
 	}
 }
 
-// Rows of a page without a valid header and table are found byte by byte.
+// Without a valid page header and table, Salvage finds the rows of a page byte by byte.
 func TestSalvageWithoutTables(t *testing.T) {
 	w := newWreck(t, shape{"tables", 4, 3, 8, 300})
 	data := bytes.Clone(w.Data)
-	first := map[int]int{} // place of the first key by page
+	first := map[int]int{} // offset of the first key, by page
 	for _, p := range w.places() {
 		if at, ok := first[p.from/pageBytes]; !ok || p.from < at {
 			first[p.from/pageBytes] = p.from
@@ -133,7 +133,7 @@ func TestSalvageWithoutTables(t *testing.T) {
 	}
 }
 
-// everyCopy calls change with each copy of a record in a file, starting at its key.
+// everyCopy calls change for each copy of a record in a file. The bytes passed start at the record's key.
 func everyCopy(data []byte, form string, change func(row []byte)) {
 	for i := 0; ; {
 		n := bytes.Index(data[i:], []byte(form))
@@ -145,8 +145,8 @@ func everyCopy(data []byte, form string, change func(row []byte)) {
 	}
 }
 
-// A record whose key becomes that of another session is not assigned to that session, even if that
-// session lacks its own record.
+// If the key of a record is damaged and becomes a key of another session, Salvage does not assign the record to
+// that session, even if that session lacks the record.
 func TestSalvageKeyOfAnotherSession(t *testing.T) {
 	w := newWreck(t, shape{"keys", 3, 1, 5, 200})
 	data := bytes.Clone(w.Data)
@@ -156,7 +156,7 @@ func TestSalvageKeyOfAnotherSession(t *testing.T) {
 			to = n
 		}
 	}
-	lost := []uint64{3, uint64(len(w.Forms[to]))} // so that no chain of ids decides
+	lost := []uint64{3, uint64(len(w.Forms[to]))} // without these records, the chain of ids does not decide
 	for _, seq := range lost {
 		everyCopy(data, w.Forms[to][seq], func(row []byte) { row[len(row)-1] ^= 1 })
 	}
@@ -167,8 +167,8 @@ func TestSalvageKeyOfAnotherSession(t *testing.T) {
 	}
 }
 
-// A record in the place of another one, with a valid checksum and id, is detected by heads of
-// earlier commits if the log's own head cannot tell.
+// A record is replaced by a record of another session, with a valid checksum and id. Heads of earlier commits
+// reveal that, even if the log's own head is damaged.
 func TestSalvageRecordInAnothersPlace(t *testing.T) {
 	w := newWreck(t, shape{"place", 8, 2, 5, 1})
 	data := append(bytes.Clone(w.Data), w.Older[0]...) // pages of earlier commits
@@ -196,7 +196,7 @@ func twins(w *wreck) (uint64, uint64) {
 	return 0, 0
 }
 
-// Salvage of any file ends, and takes at most a few times its length in memory.
+// Salvage of any file ends, and needs memory for at most a few times the size of the file.
 func FuzzSalvage(f *testing.F) {
 	w := newWreck(f, shape{"seed", 2, 2, 2, 100})
 	f.Add(w.Data)
@@ -222,8 +222,8 @@ func FuzzSalvage(f *testing.F) {
 	})
 }
 
-// hostilePages returns a file of pages that claim as much as they can: the whole file, in as many
-// elements as a page can count.
+// hostilePages returns a file whose pages claim the largest contents: as many elements as a page can count,
+// each with a large part of the file.
 func hostilePages(leaves bool) []byte {
 	data := make([]byte, 64<<10)
 	for page := 0; page < len(data)/pageBytes; page++ {

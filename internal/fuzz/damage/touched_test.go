@@ -9,17 +9,17 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// harm says which used parts of a file were damaged.
+// harm says which used parts of a file are damaged.
 type harm struct {
-	current  bool // the identity of the newest commit is undamaged
-	pages    bool // a used page outside its keys and values, or the free list
-	free     bool // of these, the free list
+	current  bool // the pages that identify the newest commit are undamaged
+	pages    bool // a used page, outside its keys and values, or the free list
+	free     bool // the free list
 	keys     bool // a key
 	shared   bool // a shared value, or the path to it
 	rows     int
 	listing  bool // the path to names
 	sessions map[store.Key]bool
-	records  map[store.Key][]uint64 // records of which only the form changed
+	records  map[store.Key][]uint64 // records with an undamaged key and a damaged form
 }
 
 // harmOf compares a damaged file with the original.
@@ -67,7 +67,7 @@ func (w *wreck) harmOf(data []byte) harm {
 		case "shared", "sharednames":
 			h.shared = true
 		case "snapshots", "labels": // no read needs them
-		case "ids", "ends": // its sorted ids; the end of the record in the row
+		case "ids", "ends": // the sorted ids, or the end of a record, which are part of the record's row
 			h.sessions[w.Keys[numberOf(row.key)]] = true
 		case "records":
 			if !w.Live[numberOf(row.key)] {
@@ -82,7 +82,7 @@ func (w *wreck) harmOf(data []byte) harm {
 			if strings.HasPrefix(now, row.key) {
 				h.records[key] = append(h.records[key], numberOf(row.key[8:]))
 			}
-			if w.Live[numberOf(now)] { // it became a key of another session
+			if w.Live[numberOf(now)] { // the key is now a key of another session
 				h.sessions[w.Keys[numberOf(now)]] = true
 			}
 		default:
@@ -92,11 +92,12 @@ func (w *wreck) harmOf(data []byte) harm {
 	return h
 }
 
-// astray returns the rows that bbolt's search in their page no longer finds, because a compared key has changed.
+// astray returns the rows that bbolt's search in their page no longer finds, because the search compares a
+// damaged key.
 func (w *wreck) astray(data []byte) map[int]bool {
 	leaves := map[int][]int{} // the rows of each page, in order
 	for i, row := range w.tree.rows {
-		if len(row.way) > 0 && row.bucket != "ends" { // rows of "ends" are parts of rows
+		if len(row.way) > 0 && row.bucket != "ends" { // rows of "ends" are parts of other rows
 			page := row.way[len(row.way)-1]
 			leaves[page] = append(leaves[page], i)
 		}
@@ -118,8 +119,8 @@ func (w *wreck) astray(data []byte) map[int]bool {
 	return astray
 }
 
-// hasPage reports whether a file still has the form of a database: a meta page's magic number, or a page with its own
-// number. Without either it could be another program's file.
+// hasPage reports whether a file still looks like a database: a meta page has the magic number, or a page has
+// its own number. Otherwise the file could belong to another program.
 func hasPage(data []byte) bool {
 	const magicAt, magic = 16, 0xED0CDAED
 	for at := 0; at+magicAt+4 <= len(data); at += pageBytes {

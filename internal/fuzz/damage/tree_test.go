@@ -8,7 +8,7 @@ import (
 
 var pageBytes = os.Getpagesize()
 
-// rowHeader is the number of bytes of a row before its value.
+// rowHeader is the number of bytes before the value of a row.
 const rowHeader = 13
 
 // row is a key and a value of a bucket in the file.
@@ -16,21 +16,21 @@ type row struct {
 	bucket     string
 	key, value string
 	from, to   int   // offsets of key and value
-	way        []int // the pages on the path to it, including its own
+	way        []int // the pages on the path to the row, including its own
 }
 
-// tree is the content reachable in a file. It is parsed from the bytes, since what bbolt shows of a
-// damaged page depends on its memory map.
+// tree is the content of a file that can be reached from its root. It is parsed from the bytes. bbolt is not
+// used, because what bbolt shows of a damaged page depends on its memory map.
 type tree struct {
 	data  []byte
 	pages map[int]bool    // in use
-	seen  map[uint64]bool // pages of the tree being walked
+	seen  map[uint64]bool // pages of the tree that is being walked
 	rows  []row
 	root  int // the page of the bucket tree
 	free  int // the page of the free list
 }
 
-// treeOf parses a file by the newer one of its intact meta pages.
+// treeOf parses a file. It uses the newer of the intact meta pages.
 func treeOf(data []byte) *tree {
 	f := &tree{data: data, pages: map[int]bool{}, seen: map[uint64]bool{}}
 	newest := uint64(0)
@@ -54,9 +54,9 @@ func treeOf(data []byte) *tree {
 		visit := func(key []byte, v span, way []int) {
 			bucket := bucket
 			if bucket == "records" && len(key) == 16 && binary.BigEndian.Uint64(key[8:]) == 0 {
-				bucket = "labels" // a session's name and entry beside its records
+				bucket = "labels" // a session's name and entry, beside its records
 			}
-			if bucket == "records" && len(key) == 16 { // header, record, hashes of ids 16 each, their number 4, checksum 4
+			if bucket == "records" && len(key) == 16 { // header, record, hashes of ids of 16 bytes each, number of ids 4, checksum 4
 				if n := v.to - v.from; n >= rowHeader+8 {
 					if ids := 8 + 16*int(binary.BigEndian.Uint32(data[v.to-8:])); ids <= n-rowHeader {
 						f.rows = append(f.rows, row{"ends", string(key), string(data[v.to-ids : v.to]), v.to - ids, v.to, way})
@@ -121,8 +121,8 @@ func (f *tree) page(from, end int, way []int, visit func(key []byte, value span,
 	}
 }
 
-// used returns the file up to the last used page. A file that is read during a write to the tree
-// may have pages without a commit.
+// used returns the file up to the last used page. If the file was copied during a write, it may have later
+// pages that no commit uses.
 func (t *tree) used(data []byte) []byte {
 	end := max(4, highWater(data))
 	for page := range t.pages {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Damaged files are tested in another process, since it may crash, hang, or exhaust the memory.
+// Damaged files are tested in another process, which may crash, hang, or run out of memory.
 
 const workerDir = "PATCHLOG_DAMAGE_WORKER"
 
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// job is a damage for a worker to test.
+// job is a damage that a worker tests.
 type job struct {
 	Wreck, Kind int
 	Bit         int // bit to flip instead, from 1: see [wreck.inUse]
@@ -43,8 +43,8 @@ type job struct {
 type reply struct {
 	Wrong  []string
 	Counts map[string]int
-	Peak   int64 // peak memory above the worker's own, in bytes
-	Size   int64 // of the file at the end
+	Peak   int64 // peak memory in bytes, without the memory before the job
+	Size   int64 // size of the file at the end
 }
 
 func work(dir string) error {
@@ -90,7 +90,7 @@ func work(dir string) error {
 	}
 }
 
-// taken returns a memory figure of the process, or 0 if unavailable.
+// taken returns a memory figure of the process from /proc, or 0 if it is unavailable.
 func taken(what string) (bytes int64) {
 	text, _ := os.ReadFile("/proc/self/status")
 	if _, after, ok := strings.Cut(string(text), what); ok {
@@ -109,8 +109,8 @@ type worker struct {
 	jobs   int
 }
 
-// workerJobs is the number of jobs after which a worker is replaced, since memory maps of abandoned
-// files stay.
+// workerJobs is the number of jobs after which a worker is replaced. A worker keeps the memory maps of files
+// that a job has abandoned.
 const workerJobs = 200
 
 func newWorker(t *testing.T, wrecks []*wreck) *worker {

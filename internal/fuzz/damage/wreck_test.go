@@ -35,20 +35,20 @@ type wreck struct {
 	Keys   map[uint64]store.Key
 	Live   map[uint64]bool              // numbers of the existing sessions
 	Logs   map[uint64]map[uint64]string // JSON of every record ever written, by number and seq
-	Forms  map[uint64]map[uint64]string // stored forms of these
+	Forms  map[uint64]map[uint64]string // stored forms of these records
 	Right  map[question]string          // the correct answers
 	Before []map[question]string        // the answers after earlier commits
 
 	tree *tree // of Data
 }
 
-// place is the position of the used copy of a record in the file.
+// place is the position of the copy of a record that is in use.
 type place struct {
 	number, seq uint64
 	from, to    int // offsets of key and form
 }
 
-// places returns the places of the existing sessions' records.
+// places returns the places of the records of existing sessions.
 func (w *wreck) places() (out []place) {
 	for _, row := range w.tree.rows {
 		if row.bucket == "records" && w.Live[numberOf(row.key)] {
@@ -58,8 +58,8 @@ func (w *wreck) places() (out []place) {
 	return out
 }
 
-// inUse returns the offsets of the bytes in which a flipped bit can matter: the headers and non-zero bytes of the
-// pages on the paths to rows, and the rows.
+// inUse returns the offsets of the bytes in which a flipped bit can matter. These are the headers and non-zero
+// bytes of pages on paths to rows, and the rows.
 func (w *wreck) inUse() []int {
 	in := map[int]bool{}
 	for page := range w.tree.pages {
@@ -80,7 +80,7 @@ func (w *wreck) inUse() []int {
 	return slices.Sorted(maps.Keys(in))
 }
 
-// numberOf returns the number at the start of a key or value, or 0 if it is too short.
+// numberOf returns the session number at the start of a key or value, or 0 if it is too short.
 func numberOf(s string) uint64 {
 	if len(s) < 8 {
 		return 0
@@ -92,7 +92,7 @@ func storeOptions() store.Options {
 	return store.Options{NoSync: true, Logger: quiet, LockTimeout: 5 * time.Second, Snapshots: snapshot.Policy{Every: -1}}
 }
 
-// take records the content of the store at path.
+// take notes the content of the store at path.
 func (w *wreck) take(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -152,7 +152,7 @@ func highWater(data []byte) int {
 	return int(high)
 }
 
-// keys returns the keys of all sessions, deleted ones included, and of some that never existed.
+// keys returns the keys of all sessions, deleted or not, and of some that never existed.
 func (w *wreck) keys() []store.Key {
 	seen := map[store.Key]bool{{App: "app", User: "user0", Session: "none"}: true}
 	for _, k := range w.Keys {
@@ -170,7 +170,7 @@ func textOf(r patch.Record) string {
 	return string(text)
 }
 
-// shape is the parameters of a wreck.
+// shape has the parameters of a wreck.
 type shape struct {
 	name                           string
 	sessions, rounds, events, size int
@@ -182,7 +182,7 @@ var shapes = []shape{
 	{"large records", 4, 3, 3, 20000},
 }
 
-// newWreck makes a file of sessions in rounds, each of which leaves a closed file.
+// newWreck makes a file with sessions. It makes the file in rounds, and each round closes it.
 func newWreck(t testing.TB, s shape) *wreck {
 	t.Helper()
 	w, err := s.wreck(t.TempDir())
@@ -197,7 +197,7 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, "log.db")
-	uuid.SetRand(rand.NewChaCha8([32]byte{byte(sh.sessions)})) // deterministic ids; the pages are not deterministic, as bbolt takes free pages from a map
+	uuid.SetRand(rand.NewChaCha8([32]byte{byte(sh.sessions)})) // ids are deterministic; pages are not, because bbolt takes free pages from a map
 	defer uuid.SetRand(nil)
 	w := &wreck{
 		Name: sh.name, Keys: map[uint64]store.Key{}, Logs: map[uint64]map[uint64]string{}, Forms: map[uint64]map[uint64]string{},
@@ -242,7 +242,7 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 			return nil, err
 		}
 	}
-	// Snapshots of every other session, one at a time.
+	// Every other session gets a snapshot.
 	for i := 0; i < sh.sessions; i += 2 {
 		s, err := store.Open(path, func() store.Options {
 			opts := storeOptions()
@@ -265,7 +265,8 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 	return w, nil
 }
 
-// note records answers in the middle of a round, since pages freed later in the round still have them.
+// note notes answers in the middle of a round. A damaged file may show this state, because its pages can still
+// be in the file after they were freed.
 func (w *wreck) note(s *store.Store, key store.Key) {
 	said := map[question]string{}
 	for q, a := range ask(s, []store.Key{key}) {
@@ -274,7 +275,7 @@ func (w *wreck) note(s *store.Store, key store.Key) {
 	w.Before = append(w.Before, said)
 }
 
-// grow appends records to a session, and calls said after each commit.
+// grow appends records to a session. It calls said after each commit.
 func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, ids *int, said func()) error {
 	if _, err := s.Create(ctx, key, map[string]any{"made": *ids, "app:name": "x", "user:n": round}, store.CreateOptions{}); err != nil && !errors.Is(err, store.ErrExists) {
 		return err

@@ -1,6 +1,6 @@
-// Package endurance tests long sessions and large stores: a million events, with and without compaction,
-// and a hundred thousand sessions. Reads return what was written, and the memory that a call allocates
-// is bounded by its result. The package has only tests:
+// Package endurance tests long sessions and large stores: sessions of a million events, with and without
+// compaction, and stores with a hundred thousand sessions. Reads must return what was written. The memory that
+// a call allocates must be proportional to its result. The package has only tests:
 //
 //	go test ./internal/fuzz/endurance -timeout 0 -rounds 1 -v
 package endurance

@@ -30,7 +30,7 @@ var (
 	quiet = slog.New(slog.DiscardHandler)
 )
 
-// file is a store with its file, and the measured costs of its calls.
+// file is a store in a file. It measures the costs of calls.
 type file struct {
 	testing.TB
 	round *long.Round
@@ -68,8 +68,8 @@ func (f *file) open() {
 
 func (f *file) close() { testlog.NoError(f, f.store.Close()) }
 
-// costs makes calls of one kind, and fails the test if one allocates more than times as much per returned
-// thing as at the first mark.
+// costs makes calls of one kind, which return things. It fails the test if a call allocates per thing more than
+// times as much as at the first mark.
 func (f *file) costs(what string, calls, things int, times uint64, do func() error) {
 	f.Helper()
 	now := allocated(f, calls, do) / uint64(things)
@@ -82,7 +82,7 @@ func (f *file) costs(what string, calls, things int, times uint64, do func() err
 	}
 }
 
-// allocated returns the median allocation of the calls, since some do extra work such as a snapshot.
+// allocated returns the median allocation of the calls. Some calls do extra work, such as a snapshot.
 func allocated(t testing.TB, calls int, do func() error) uint64 {
 	t.Helper()
 	var all []uint64
@@ -99,7 +99,7 @@ func allocated(t testing.TB, calls int, do func() error) uint64 {
 
 func worse(now, before, times uint64) bool { return now > times*before+8<<10 }
 
-// marks returns the sizes at which calls are measured: for a short, a usual and a long run.
+// marks returns the sizes at which calls are measured in a short, a usual and a long run.
 func marks(short, usual, many []int) []int {
 	switch {
 	case long.Long():
@@ -113,7 +113,7 @@ func marks(short, usual, many []int) []int {
 // probes is the number of measured calls per mark.
 const probes = 50
 
-// A single session that keeps growing.
+// A single session grows.
 func TestOneSession(t *testing.T) {
 	for of, compact := range map[string]bool{"compacted": true, "not compacted": false} {
 		t.Run(of, func(t *testing.T) {
@@ -155,7 +155,7 @@ func (f *file) grow(compact bool) {
 				testlog.NoError(f, pass())
 			}
 		}
-		f.costs("append", 2*probes, 1, 2, func() error { return add(1) }) // a path in a tree is longer in a taller one
+		f.costs("append", 2*probes, 1, 2, func() error { return add(1) }) // a larger tree has longer paths
 		if compact {
 			f.costs("pass", 1, 1, 4*uint64(len(fmt.Sprint(f.mark))), pass) // it may merge summaries of each level
 		}
@@ -164,7 +164,7 @@ func (f *file) grow(compact bool) {
 		f.open()
 		times := uint64(4) // a summary of each level
 		if !compact {
-			times = uint64(f.mark) // all that is visible
+			times = uint64(f.mark) // everything is visible
 		}
 		f.costs("get, cold", 1, 1, times, get)
 	}
@@ -172,7 +172,7 @@ func (f *file) grow(compact bool) {
 		testlog.NoError(f, pass())
 	}
 	testlog.NoError(f, f.isWhole(n))
-	// Large but hidden content takes little memory.
+	// Large contents that are hidden need little memory.
 	memory.Within(f, 28<<20, func() {
 		for p, err := range f.store.Verify(ctx, store.VerifyOptions{}) {
 			f.Error(p, err)
@@ -186,8 +186,8 @@ func (f *file) grow(compact bool) {
 	}
 }
 
-// isWhole compares reads with what was written: each event, the state, and views at some seqs with a fold
-// of the log.
+// isWhole compares reads with what was written: each event, the state, and views as of some seqs. It compares
+// each view with a fold of the log.
 func (f *file) isWhole(events int) (wrong error) {
 	f.Helper()
 	report := func(format string, args ...any) {
@@ -227,7 +227,7 @@ func (f *file) isWhole(events int) (wrong error) {
 	cold, err := f.store.Get(ctx, key)
 	testlog.NoError(f, err)
 	for i := range min(events, 20) {
-		last := events - 1 - (events-1-i)%20 // the last one that set it
+		last := events - 1 - (events-1-i)%20 // the last event that set it
 		if got := fmt.Sprint(cold.State()[fmt.Sprint("k", i)]); got != fmt.Sprint(last) {
 			report("k%d is %s, want %d", i, got, last)
 		}
@@ -263,7 +263,7 @@ func (f *file) folded(creation string, seq uint64) fold.View {
 func event(n int) *patch.Event {
 	text := fmt.Sprintf("In step %d the order %d of customer %d went on to the next desk, as was asked for.", n, 4000000+n, n%977)
 	author, role := "user", "user"
-	if n%2 == 1 { // a pass over events that no model has read never pays
+	if n%2 == 1 { // compacting events that no model has read would cost more than it saves
 		author, role = "agent", "model"
 	}
 	e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":%q,"invocationId":"i%d","timestamp":"2026-11-22T00:00:00Z","content":{"role":%q,"parts":[{"text":%q}]},"actions":{"stateDelta":{"k%d":%d}}}`, n, author, n/10, role, text, n%20, n))
@@ -273,7 +273,7 @@ func event(n int) *patch.Event {
 	return e
 }
 
-// A store that keeps gaining sessions.
+// A store gets more and more sessions.
 func TestManySessions(t *testing.T) {
 	for r := range long.Rounds(t, 1) {
 		f, n := newFile(t, r, "sessions"), 0
@@ -299,7 +299,7 @@ func numbered(i int) store.Key {
 	return store.Key{App: "app", User: fmt.Sprintf("user-%03d", i%100), Session: fmt.Sprintf("s-%07d", i)}
 }
 
-// add appends an event to a session, creating the session if needed.
+// add appends an event to a session. If necessary, it creates the session.
 func (f *file) add(session int) error {
 	_, err := f.store.AppendEvents(ctx, numbered(session), []*patch.Event{event(session)}, store.AppendOptions{})
 	return err
@@ -314,7 +314,7 @@ func (f *file) look(session int) error {
 	return err
 }
 
-// list lists up to want sessions, and checks that they are distinct, sorted, and complete.
+// list lists up to want sessions. It checks that they are distinct, sorted and complete.
 func (f *file) list(opts store.ListOptions, want int) error {
 	n, last := 0, store.Key{}
 	for info, err := range f.store.List(ctx, opts) {
@@ -335,7 +335,7 @@ func (f *file) list(opts store.ListOptions, want int) error {
 	return nil
 }
 
-// The test detects wrong contents and costs that grow with the log.
+// The test reports wrong contents, and costs that grow with the log.
 func TestControl(t *testing.T) {
 	for r := range long.Rounds(t, 1) {
 		f := newFile(t, r, "control")
@@ -343,7 +343,7 @@ func TestControl(t *testing.T) {
 		testlog.NoError(t, err)
 		var read []uint64 // allocations for reading the whole log
 		for n := range 400 {
-			_, err := f.store.AppendEvents(ctx, key, []*patch.Event{event(n + n/399)}, store.AppendOptions{}) // the last but one is missing
+			_, err := f.store.AppendEvents(ctx, key, []*patch.Event{event(n + n/399)}, store.AppendOptions{}) // the last event but one is missing
 			testlog.NoError(t, err)
 			if n == 20 || n == 398 {
 				read = append(read, allocated(t, 1, func() error { f.folded("", uint64(n)); return nil }))

@@ -22,8 +22,8 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sealed sets the checksum of a form, so that a decoder reads the rest: it covers the first head
-// bytes and everything after the sum.
+// sealed sets the checksum of a form, so that a decoder accepts the rest of the form. The checksum follows the
+// first head bytes. It covers these bytes and all bytes after it.
 func sealed(form []byte, head int) []byte {
 	form = append(bytes.Clone(form), make([]byte, max(0, head+4-len(form)))...)
 	sum := crc32.Update(crc32.Checksum(form[:head], castagnoli), castagnoli, form[head+4:])
@@ -62,7 +62,7 @@ func FuzzRecord(f *testing.F) {
 		f.Add(recordform.Compress(form))
 	}
 	f.Fuzz(func(t *testing.T, form []byte) {
-		if len(form) > 0 && form[0] == 2 { // also the second checksum, of the compressed part
+		if len(form) > 0 && form[0] == 2 { // set the second checksum too, which covers the compressed part
 			form = sealed(form, 5)
 		} else {
 			form = sealed(form, 1)

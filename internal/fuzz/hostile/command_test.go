@@ -20,13 +20,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Commands that must not change the database file.
+// reading are the commands that must not change the database file.
 var reading = []string{"sessions", "stats", "log", "audit", "search", "loss", "export", "verify", "diff", "help"}
 
-// Commands that are left out: serve does not end, and the others write files named by an argument.
+// left are the commands that are not tested: serve does not end, and the others write files that an argument
+// names.
 var left = []string{"serve", "man", "demo", "backup", "salvage", "completion"}
 
-// FuzzCommand runs the command with any arguments, one per line, and any input.
+// FuzzCommand runs the command with any input and any arguments, one per line.
 func FuzzCommand(f *testing.F) {
 	for _, line := range []string{
 		"sessions", "log\nshop/ada/4711", "log\nshop/ada/4711\n--json", "stats\nshop/ada/4711\n--at\n2", "audit\nshop/ada/4711\n--from\n1", "export\nshop/ada/4711",
@@ -40,7 +41,7 @@ func FuzzCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string, input []byte) {
 		args := strings.Split(line, "\n")
 		for _, arg := range args {
-			// Only the database may be named as a file.
+			// Arguments may name no file other than the database.
 			if strings.HasPrefix(arg, "/") || strings.Contains(arg, "..") || strings.Contains(arg, "=/") || strings.Contains(arg, "://") || slices.Contains(left, arg) || len(line) > 2000 {
 				return
 			}
@@ -93,7 +94,7 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// FuzzInspector sends any request to a read-only inspector and to a writing one.
+// FuzzInspector sends any request to a read-only inspector and to one that allows writes.
 func FuzzInspector(f *testing.F) {
 	for _, c := range [][3]string{
 		{"GET", "/", ""}, {"GET", "/sessions/shop/ada/4711", ""}, {"GET", "/s/shop/ada/4711?at=3", ""}, {"GET", "/?q=hello", ""}, {"HEAD", "/favicon.ico", ""},
@@ -129,9 +130,9 @@ func FuzzInspector(f *testing.F) {
 		r.RequestURI = u.RequestURI()
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("Origin", "http://"+host)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // for pages that follow a log
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // pages that follow a log do not end
 		defer cancel()
-		// Caches are tested elsewhere: use a new one for each request.
+		// Use a new inspector for each request; other tests cover its cache.
 		own, err := inspector.New(s, inspector.Options{Logger: quiet, CacheBytes: -1})
 		if err != nil {
 			t.Fatal(err)

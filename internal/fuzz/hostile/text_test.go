@@ -173,8 +173,8 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-// Long texts are read within the memory limit by all readers. The limit's constant hides costs of short
-// texts, so even a short run has some long texts.
+// All readers read long texts within the memory limit. The constant part of the limit hides the costs of short
+// texts, so some texts are long even in a short run.
 func TestLongText(t *testing.T) {
 	const short, large = 64 << 10, 8 << 20
 	size := short
@@ -195,13 +195,13 @@ func TestLongText(t *testing.T) {
 	}
 }
 
-// longTexts returns texts of about the given size: of many small items, of few large ones, and deeply
+// longTexts returns texts of about the given size: with many small items, with few large items, and deeply
 // nested.
 func longTexts(size int) map[string][]byte {
 	rep := func(s string, around ...string) []byte {
 		return []byte(around[0] + strings.Repeat(s, size/len(s)) + around[1])
 	}
-	// Repeats of a text, each with a number in it.
+	// num repeats a text, with a number in each repetition.
 	num := func(format string, around ...string) []byte {
 		b := []byte(around[0])
 		for i := 0; len(b) < size; i++ {
@@ -209,7 +209,7 @@ func longTexts(size int) map[string][]byte {
 		}
 		return append(b, around[1]...)
 	}
-	// Lines with the maximum number of small items each.
+	// lines makes lines with the maximum number of small items each.
 	lines := func(most int, before, each, after string) []byte {
 		var b []byte
 		for n := 0; len(b) < size; n++ {
@@ -268,7 +268,7 @@ func longTexts(size int) map[string][]byte {
 	}
 }
 
-// backwards returns a transcript of Claude Code in which each line's parent is the next line.
+// backwards returns a transcript of Claude Code. The parent of each line is the next line.
 func backwards(size int) []byte {
 	var b []byte
 	for i := 0; len(b) < size; i++ {
@@ -277,8 +277,8 @@ func backwards(size int) []byte {
 	return b
 }
 
-// The output of Export can be imported with the default limits and within the memory limit, even if
-// each record is as short as one with an id, a time and an author can be.
+// The output of Export can be imported with the default limits and within the memory limit. This is true even
+// if each record is as short as a record with an id, a time and an author can be.
 func TestLongExport(t *testing.T) {
 	records := 100_000
 	if testing.Short() {

@@ -41,7 +41,7 @@ func TestKilled(t *testing.T) {
 	harness.Check(t, few, 25, func() string { return filepath.Join(t.TempDir(), "synced.db") })
 }
 
-// Data that the operating system has survives the process, synced or not.
+// Data that was handed to the operating system survives the process, even if it was not synced.
 func TestKilledNoSync(t *testing.T) {
 	few := 2
 	if testing.Short() {

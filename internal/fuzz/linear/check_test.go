@@ -14,7 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// One store on bbolt, with and without syncs, and up to three that share a backend in memory.
+// A store on bbolt is linearizable, with and without syncs. So are up to three stores that share a backend in
+// memory.
 func TestLinearizable(t *testing.T) {
 	few := 2
 	if testing.Short() {
@@ -52,7 +53,7 @@ type open struct{ backend.Backend }
 
 func (open) Close() error { return nil }
 
-// The checker detects stores with flawed backends.
+// The checker reports stores with flawed backends.
 func TestControls(t *testing.T) {
 	for _, c := range []struct {
 		flaw, on string
@@ -75,10 +76,10 @@ func TestControls(t *testing.T) {
 				callers = append(callers, newLocal(t, ops.Flaws[c.flaw](b), i, 0))
 			}
 			var all []string
-			for seed := range uint64(1000) { // a sporadic flaw does not show in each history
+			for seed := range uint64(1000) { // some flaws do not show in each history
 				l := &Load{Callers: callers, Clients: 16, Apps: 1, Calls: 16, Name: fmt.Sprint("control ", seed), Seed: seed}
 				l.Run()
-				// Failing calls are no violation here: the checker itself must find one.
+				// Accept failing calls, because the checker must find the flaw in the order of calls.
 				all = append(all, l.End(callers[0]).Judge(Options{Faults: true})...)
 				if i := slices.IndexFunc(all, func(v string) bool { return strings.Contains(v, "have no order") }); i >= 0 {
 					t.Logf("load %d: %s", seed, all[i])
@@ -90,7 +91,7 @@ func TestControls(t *testing.T) {
 	}
 }
 
-// A call took effect but its reply was lost: it has logged records whose ids others see.
+// A call takes effect but its reply is lost. Other clients see the ids of its records.
 func TestOutcomeUnknownButSeen(t *testing.T) {
 	l := &Load{Callers: []ops.Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
 	l.Begin()
@@ -119,7 +120,7 @@ func TestOutcomeUnknownButSeen(t *testing.T) {
 	}
 }
 
-// A fork takes effect, then the storage becomes unreachable: the reply is success or unknown, and the
+// A fork takes effect, and then the storage becomes unreachable. The reply is success or unknown, and the
 // history shows the copied records.
 func TestForkBeforeFailure(t *testing.T) {
 	b := &storetest.Faulty{Backend: inMemory(1)[0]}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// tb records the end of a test.
+// tb records how a test ended.
 type tb struct {
 	testing.TB
 	failed bool

@@ -18,8 +18,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// volume is an ext4 file system in a file, whose power can be cut: the kernel then discards
-// everything that was not synced.
+// volume is an ext4 file system in a file. A power cut can be simulated: the kernel then discards everything
+// that was not synced.
 type volume struct {
 	testing.TB
 	image, dir string
@@ -59,7 +59,7 @@ func (v *volume) mount() error {
 
 func (v *volume) unmount() {
 	v.Helper()
-	// A process that was just killed may hold it a moment longer.
+	// A killed process may use the volume for a moment longer.
 	var out []byte
 	var err error
 	for range 3000 {
@@ -72,7 +72,7 @@ func (v *volume) unmount() {
 	v.Fatalf("umount: %v\n%s", err, out)
 }
 
-// cut cuts the power: data that is in the journal but not on disk is lost too.
+// cut cuts the power. Data in the journal that is not on disk is lost too.
 func (v *volume) cut() error {
 	const shutdown, noLogFlush = 0x8004587d, 2
 	f, err := os.Open(v.dir)
@@ -112,7 +112,7 @@ func (v *volume) clear() {
 	}
 }
 
-// onVolumes tests a store on a volume, in processes that end with a power cut.
+// onVolumes tests a store on a volume. Its processes end with a power cut.
 var onVolumes = kill.Harness{Backups: true, Open: func(place, flaw string) (*store.Store, error) {
 	if flaw == "relaxed" {
 		return setting{noSync: true}.open(place)
@@ -141,7 +141,7 @@ func TestCuts(t *testing.T) {
 	})
 }
 
-// Unsynced data must be lost, or the test above proves nothing.
+// Without syncs, TestCuts must find lost data, or it proves nothing.
 func TestCutsControl(t *testing.T) {
 	v := newVolume(t)
 	v.harness().Finds(t, "relaxed", filepath.Join(v.dir, fileName))

@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk models a directory: the content that the system shows, and what of it is on the medium.
+// disk models a directory: the content that the system shows, and the content that is on the medium.
 type disk struct {
 	shown   map[string]*image // by name
 	durable map[string]*image
 	entries []entry           // changes of names that are not durable
-	inodes  map[uint64]*image // the system reuses inode numbers
+	inodes  map[uint64]*image // by inode; the system reuses inode numbers
 }
 
 // entry is a change of names.
 type entry struct {
-	name     string // of the system call
+	name     string // name of the system call
 	from, to string
 	file     *image
 }
@@ -126,7 +126,7 @@ func read(dir string) (*disk, error) {
 	return d, err
 }
 
-// clone returns a copy of a disk with everything durable.
+// clone returns a copy of a disk, with everything durable.
 func (d *disk) clone() *disk {
 	c := newDisk()
 	for name, i := range d.shown {
@@ -198,7 +198,7 @@ func (d *disk) apply(dir string, s step, doom doom, random *rand.Rand) {
 	}
 }
 
-// of returns a file. An unknown one is created under its name.
+// of returns a file. A file that is unknown is created under its name.
 func (d *disk) of(f file, name string) *image {
 	i := d.inodes[f.inode]
 	if i == nil || !f.gone && d.shown[name] != i {
@@ -233,14 +233,14 @@ func (e entry) change(names map[string]*image) {
 	}
 }
 
-// loss selects the non-durable changes that survive a power cut.
+// loss selects the changes that survive a power cut although they were not durable.
 type loss struct {
 	*rand.Rand
-	unit  int64 // the size of the units of a torn write; 0 means not torn
+	unit  int64 // size of the units that a disk writes atomically; 0 means that a write is never torn
 	keeps func() bool
 }
 
-// cut writes the remains of a power cut into a directory, and describes how they were drawn.
+// cut writes what a power cut leaves into a directory. how describes how the remains were drawn.
 func (d *disk) cut(dir string, random *rand.Rand) (how string, err error) {
 	l := loss{Rand: random, unit: []int64{0, 512, 4096}[random.IntN(3)]}
 	n, units, one := 0, 0, 0
@@ -305,7 +305,7 @@ func (c change) pieces(unit int64) func(yield func(change) bool) {
 	}
 }
 
-// leave returns the remains of a file.
+// leave returns what a power cut leaves of a file.
 func (i *image) leave(l loss) content {
 	out := i.medium.clone()
 	for _, w := range i.changes {
@@ -314,14 +314,15 @@ func (i *image) leave(l loss) content {
 			case l.keeps():
 				out.make(p)
 			case !p.truncate && l.IntN(20) == 0:
-				out.size = max(out.size, p.end()) // grows without its data
+				out.size = max(out.size, p.end()) // the size grew, but the data is missing
 			}
 		}
 	}
 	return out
 }
 
-// same returns an error if a directory differs from the disk: then a step was missed. Empty files are ignored.
+// same returns an error if a directory differs from the disk, which means that a step was missed. It ignores
+// empty files.
 func (d *disk) same(dir string) error {
 	for name, i := range d.shown {
 		got, err := os.ReadFile(filepath.Join(dir, name))

@@ -1,21 +1,24 @@
-// Package power tests a store after a power failure or disk errors. It records system calls of this
-// process and makes them fail (seccomp); a model of the disk computes the states that a power cut may
-// leave. Nothing acknowledged is lost, no commit is there in part, and in-flight operations take effect
-// once when they are repeated.
+// Package power tests a store after power failures and disk errors. It intercepts system calls of this process
+// with seccomp, records them, and makes some fail. From the recorded calls, a model of the disk computes the
+// states that a power cut may leave. No acknowledged write may be lost, no commit may exist in part, and
+// operations in flight must take effect once when they are repeated.
+//
+// This command checks 100 states per round, in which unsynced writes are present, partial, reordered or
+// missing:
 //
 //	go test ./internal/fuzz/power -run 'TestStates$' -timeout 0 -rounds 1000 -v
 //
-// checks 100 states per round: unsynced writes are present, partial, reordered or missing. In half of the
-// rounds, the process crashes and recovers first. Only an unacknowledged commit that was read before the
-// sync of its meta page ended may be lost.
+// In half of the rounds, the process crashes and recovers first. One kind of commit may be lost after it was
+// read: a commit that was not acknowledged and was read before the sync of its meta page ended.
+//
+// This command makes each write, sync, truncation and rename of 200 commits fail, and then cuts the power:
 //
 //	go test ./internal/fuzz/power -run 'TestFaults$' -timeout 0 -rounds 20 -v
 //
-// makes each write, sync, truncation and rename of 200 commits fail, and then cuts the power. Each call
-// fails with each error; but writes of a draft between other writes to it fail with only one error. Both
-// need Linux 5.7.
+// Each call fails with each error. Only the writes of a draft that lie between other writes to it fail with a
+// single error. TestStates and TestFaults need Linux 5.7.
+//
+// This command cuts the power of an ext4 file system. It needs root and loop devices:
 //
 //	go test ./internal/fuzz/power -run 'TestCuts$' -timeout 0 -rounds 2000 -v
-//
-// cuts the power of an ext4 file system. It needs root and loop devices.
 package power

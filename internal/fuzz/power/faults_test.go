@@ -51,7 +51,7 @@ func faultsOf(n int, name string, random *rand.Rand) (faults []fault) {
 	return faults
 }
 
-// segment is some operations on a file, repeated for each fault.
+// segment is a series of operations on a file. It is repeated for each fault.
 type segment struct {
 	testing.TB
 	setting
@@ -62,7 +62,7 @@ type segment struct {
 	round  int
 }
 
-// Number of operations in a segment, some ten commits, and number of operations after a fault.
+// Numbers of operations: in a segment, which has about ten commits, and after a fault.
 const operations, after = 16, 6
 
 func newSegment(t testing.TB, o setting) *segment {
@@ -70,7 +70,7 @@ func newSegment(t testing.TB, o setting) *segment {
 	return &segment{TB: t, setting: o, tap: needTap(t), room: room(t), start: newDisk()}
 }
 
-// do runs the segment's operations with a fault, and some more.
+// do runs the segment's operations with a fault, and some operations after it.
 func (g *segment) do(f fault) (r *run, err error) {
 	g.Helper()
 	g.snapshots = g.round%2 == 1
@@ -106,8 +106,8 @@ func (g *segment) do(f fault) (r *run, err error) {
 	return r, err
 }
 
-// try runs the segment's operations with a fault, cuts the power at some moments after the fault and at the end, and
-// also checks the state without a cut.
+// try runs the segment's operations with a fault. It cuts the power at some moments after the fault and at the
+// end, and checks what is left. It also checks the state without a power cut.
 func (g *segment) try(f fault, random *rand.Rand, count func(string, int)) error {
 	r, err := g.do(f)
 	defer os.RemoveAll(r.dir)
@@ -135,8 +135,9 @@ func (g *segment) try(f fault, random *rand.Rand, count func(string, int)) error
 	return nil
 }
 
-// next runs the segment's operations without a fault, and continues from there. It deletes sessions that were
-// imported whole, which have most of a file's records: otherwise each later fault would check them four times.
+// next runs the segment's operations without a fault, and starts the next segment from there. It deletes the
+// sessions that were imported as a whole. They have most of a file's records, and each later fault would check
+// them four times.
 func (g *segment) next() error {
 	r, err := g.do(fault{})
 	if err == nil {
@@ -162,8 +163,9 @@ func (g *segment) next() error {
 	return errors.Join(err, readErr, os.RemoveAll(r.dir))
 }
 
-// faults returns the faults of the calls in the segment. A vacuum and a backup write all pages of a draft, which has
-// no effect before its rename: of these writes, those next to another call fail with each fault, the others with one.
+// faults returns the faults of the calls in the segment. A vacuum or a backup writes all pages of a draft,
+// which has no effect before the draft is renamed. If such a write is between other writes to the draft, it
+// fails with only one fault. All other calls fail with each fault.
 func (g *segment) faults(random *rand.Rand) (faults []fault) {
 	g.Helper()
 	r, err := g.do(fault{})
@@ -181,12 +183,12 @@ func (g *segment) faults(random *rand.Rand) (faults []fault) {
 	return faults
 }
 
-// alike reports whether calls write to the same file.
+// alike reports whether all calls write to the same file.
 func alike(calls []syscall) bool {
 	return !slices.ContainsFunc(calls, func(c syscall) bool { return c.name != "write" || c.file.inode != calls[0].file.inode })
 }
 
-// segments is the number of segments per file; together they have 200 commits.
+// segments is the number of segments per file. Together they have 200 commits.
 const segments = 20
 
 func TestFaults(t *testing.T) {

@@ -30,7 +30,7 @@ var ctx = context.Background()
 
 const fileName = "log.db"
 
-// setting is how a store is opened.
+// setting says how a store is opened.
 type setting struct {
 	noSync    bool
 	snapshots bool
@@ -55,12 +55,12 @@ func (o setting) open(path string) (*store.Store, error) {
 	return store.New(ops.Flaws[o.flaw](b), opts)
 }
 
-// fault is what happens to the n-th call, and to the calls after it.
+// fault is what happens to the n-th call and to the calls after it.
 type fault struct {
 	n     int
-	name  string // of the call
+	name  string // name of the call
 	errno unix.Errno
-	short bool // a write is cut short; its rest fails if errno is set
+	short bool // only a part is written; the next write fails if errno is set
 	times int  // number of failing calls
 	lie   bool // later syncs, except those of commits, are skipped silently
 	doom  doom
@@ -78,7 +78,7 @@ func (f fault) String() string {
 type step struct {
 	syscall
 	failed bool  // the sync failed
-	lied   bool  // it was skipped and reported as done
+	lied   bool  // the call was skipped and reported as done
 	moment int64 // time of the call on the load's clock
 }
 
@@ -93,14 +93,14 @@ type run struct {
 	store     *store.Store
 
 	left    atomic.Int64    // number of faults to come
-	written map[uint64]bool // inodes
+	written map[uint64]bool // by inode
 	frozen  atomic.Bool     // the process has crashed: no call is made
-	freeze  int             // index of the call at which it crashes; 0 means never
+	freeze  int             // index of the call at which the process crashes; 0 means never
 	calls   []syscall       // in order
 
-	mu    sync.Mutex // makes the kernel's ordering of the tap's calls visible to the race detector
+	mu    sync.Mutex // shows the race detector that the kernel orders the tap's calls
 	steps []step
-	first int // index of the failed step; -1 if none
+	first int // index of the failed step, or -1
 	calm  int64
 }
 
@@ -124,7 +124,7 @@ func newRun(t testing.TB, room string, start *disk, o setting, f fault) *run {
 
 func (r *run) failing() bool { return r.n > 0 && r.left.Load() < int64(r.times) }
 
-// open opens the store, a second time if a fault made the first attempt fail.
+// open opens the store. If a fault made that fail, it tries again.
 func (r *run) open() (err error) {
 	for r.store = nil; r.store == nil; {
 		if r.store, err = r.setting.open(filepath.Join(r.dir, fileName)); err != nil && !r.failing() {
@@ -134,7 +134,7 @@ func (r *run) open() (err error) {
 	return nil
 }
 
-// take decides on a system call and records its effect. The tap calls it sequentially.
+// take decides on a system call and records its effect. The tap calls take sequentially.
 func (r *run) take(c syscall) (o outcome) {
 	if !strings.HasPrefix(c.file.path+c.from, r.dir) {
 		return o
@@ -157,7 +157,7 @@ func (r *run) take(c syscall) (o outcome) {
 		if r.lie && r.first >= 0 && c.name == "fsync" {
 			o.lie, s.lied = true, true
 		}
-	case r.errno == 0 && len(c.data) < 2: // in this run it is another call, which cannot be cut short
+	case r.errno == 0 && len(c.data) < 2: // in this run the call is another one, which cannot be cut short
 		r.left.Add(-1)
 	case r.short && n == r.n && len(c.data) > 1:
 		o.short = 1 + len(c.data)/3
@@ -175,8 +175,7 @@ func (r *run) take(c syscall) (o outcome) {
 		r.written[c.file.inode] = true
 	}
 	if isSync := c.name == "sync" || c.name == "fsync"; isSync && !c.file.dir && !r.written[c.file.inode] {
-		// It was written by calls that the tap does not see: its current content is what the sync makes
-		// durable.
+		// The file was written by calls that the tap does not see. The sync makes its current content durable.
 		all := s
 		all.name, all.data, all.failed = "write", r.contentOf(c.file), false
 		r.steps = append(r.steps, all, s)
@@ -194,7 +193,7 @@ func (r *run) contentOf(f file) []byte {
 	return data
 }
 
-// moment returns the load's time before a step, or at the end.
+// moment returns the time of a step on the load's clock, or of the end.
 func (r *run) moment(before int) int64 {
 	if before < len(r.steps) {
 		return r.steps[before].moment
@@ -202,7 +201,7 @@ func (r *run) moment(before int) int64 {
 	return r.load.Since().Nanoseconds()
 }
 
-// recover checks the store in a directory, given that the load was interrupted before a step, or at the end.
+// recover checks the store in a directory, after the load was interrupted before a step or at the end.
 func (r *run) recover(dir string, before int) (logs map[store.Key]string, err error) {
 	s, err := r.setting.open(filepath.Join(dir, fileName))
 	if err != nil {
@@ -226,8 +225,8 @@ func (r *run) diskBefore(step int, random *rand.Rand) *disk {
 	return d
 }
 
-// cut cuts the power before a step, or at the end, and checks the remains. It returns the logs and the
-// directory, which the caller removes.
+// cut cuts the power before a step, or at the end, and checks what is left. It returns the logs and the
+// directory, which the caller must remove.
 func (r *run) cut(before int, random *rand.Rand) (dir string, logs map[store.Key]string, err error) {
 	dir, err = os.MkdirTemp(r.room, "cut-")
 	if err != nil {
@@ -251,7 +250,7 @@ func (r *run) whole() error {
 	return r.diskBefore(end, rand.New(rand.NewPCG(0, 0))).same(r.dir)
 }
 
-// room returns a directory for the test, in memory if possible: the loss of data is modelled.
+// room returns a directory for the test. It is in memory if possible, because the test models the loss of data.
 func room(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "patchlog-power-")

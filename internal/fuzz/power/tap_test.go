@@ -27,18 +27,18 @@ type syscall struct {
 	name string
 	file file   // of write, sync, fsync and truncate
 	data []byte // of a write
-	at   int64  // of a write, or the length of a truncation
+	at   int64  // offset of a write, or length of a truncation
 	from string // of rename, link and unlink
 	to   string // of rename and link
 	fd   int
 }
 
-// file identifies a file, also after a rename.
+// file identifies a file, even after a rename.
 type file struct {
 	inode uint64
 	path  string
 	dir   bool
-	gone  bool // it has no name
+	gone  bool // the file has no name
 }
 
 // outcome is what happens to a call.
@@ -48,12 +48,12 @@ type outcome struct {
 	lie   bool       // skip the call and report success
 }
 
-// tap decides on each call of this process that changes files. There is only one, since it cannot
+// tap decides on each call of this process that changes files. A process has only one tap, because a tap cannot
 // be removed.
 type tap struct {
 	listener int
 	mu       sync.Mutex
-	decide   func(syscall) outcome // nil: make all calls
+	decide   func(syscall) outcome // nil means that all calls are made
 }
 
 var theTap = sync.OnceValues(newTap)
@@ -70,7 +70,7 @@ func (t *tap) set(f func(syscall) outcome) {
 	t.decide = f
 }
 
-// needTap returns the process's tap, or skips the test.
+// needTap returns the tap of the process, or skips the test.
 func needTap(t testing.TB) *tap {
 	t.Helper()
 	tap, err := theTap()
@@ -80,13 +80,12 @@ func needTap(t testing.TB) *tap {
 	return tap
 }
 
-// newTap installs a seccomp filter that notifies about the calls of all threads: see
-// seccomp_unotify(2).
+// newTap installs a seccomp filter that reports the calls of all threads: see seccomp_unotify(2).
 func newTap() (*tap, error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, err
 	}
-	program := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the call's number
+	program := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // loads the number of the call
 	for number := range tapped {
 		program = append(program,
 			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(number)},
@@ -101,7 +100,7 @@ func newTap() (*tap, error) {
 	if e != 0 {
 		return nil, e
 	}
-	// If supported, the kernel switches between the two threads without delay.
+	// If the kernel supports this flag, it switches between the two threads without delay.
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 	t := &tap{listener: int(fd)}
 	go t.listen()
@@ -193,14 +192,14 @@ func (t *tap) of(n *notice) (c syscall, o outcome) {
 	return c, t.decide(c)
 }
 
-// memory returns the bytes at an address of this process. The calling thread is blocked meanwhile.
+// memory returns the bytes at an address of this process. The thread that made the call is blocked meanwhile.
 func memory(address uint64, n int) []byte {
 	into := make([]byte, n)
 	n, _ = unix.ProcessVMReadv(os.Getpid(), []unix.Iovec{{Base: &into[0], Len: uint64(n)}}, []unix.RemoteIovec{{Base: uintptr(address), Len: n}}, 0)
 	return into[:max(n, 0)]
 }
 
-// text returns the string at an address, reading no unmapped page.
+// text returns the string at an address. It reads no unmapped page.
 func text(address uint64) string {
 	var out []byte
 	for page := 4096 - int(address%4096); ; page = 4096 {

@@ -19,10 +19,12 @@ import (
 
 // judge returns the violations of a history that ends with reads after a power cut before a step.
 //
-// bbolt shows a commit to readers between the write of its meta page and the sync of that write. A power cut before
-// the sync may lose data that was read, if all of this holds: the file has its content from before that write; the
-// reads agree with its content after the write; and without the reads that ended after the write the history is
-// valid.
+// bbolt writes the meta page of a commit and then syncs it. Between the two, readers already see the commit. A
+// power cut before the sync may lose data that was read. judge accepts this loss if all of the following holds:
+//
+//   - The file has its content from before the write of the meta page.
+//   - The reads agree with the content of the file after that write.
+//   - The history without the reads that ended after that write is valid.
 func (r *run) judge(h linear.History, before int) []string {
 	faults := linear.Options{Faults: true}
 	violations := h.Judge(faults)
@@ -49,8 +51,8 @@ func (r *run) judge(h linear.History, before int) []string {
 	return append(kept, h[len(load):]...).Judge(faults)
 }
 
-// unsyncedMeta returns the last step before a step that wrote the log file's meta page, if no sync of the file was
-// attempted since; else -1.
+// unsyncedMeta returns the last write of the log file's meta page before a step. If a sync of the file was
+// attempted since that write, it returns -1.
 func (r *run) unsyncedMeta(before int) int {
 	for i, s := range slices.Backward(r.steps[:before]) {
 		switch {
@@ -69,8 +71,8 @@ func (s step) isMeta() bool {
 	return s.name == "write" && s.at < int64(2*os.Getpagesize()) && filepath.Base(s.file.path) == fileName
 }
 
-// crash returns the load's history up to a step, followed by reads from the files as the system showed them before
-// step shown.
+// crash returns the load's history up to a step, followed by new reads. The reads are of the files that the
+// system showed before the step shown.
 func (r *run) crash(shown, before int) (linear.History, error) {
 	dir, err := r.lay(shown)
 	defer os.RemoveAll(dir)
@@ -85,7 +87,8 @@ func (r *run) crash(shown, before int) (linear.History, error) {
 	return h, s.Close()
 }
 
-// lay writes the files that the system showed before a step into a new directory, which the caller removes.
+// lay writes the files that the system showed before a step into a new directory. The caller must remove the
+// directory.
 func (r *run) lay(step int) (dir string, err error) {
 	if dir, err = os.MkdirTemp(r.room, "shown-"); err == nil {
 		err = r.diskBefore(step, rand.New(rand.NewPCG(0, 0))).lay(dir)
@@ -93,7 +96,7 @@ func (r *run) lay(step int) (dir string, err error) {
 	return dir, err
 }
 
-// isSame reports whether two operations have the same reply, as far as a reader of the file can see.
+// isSame reports whether two operations have the same reply, except for what a reader of the file cannot see.
 func isSame(a, b linear.Seen) bool {
 	return a.Kind == b.Kind && a.Session == b.Session && a.Outcome == b.Outcome && a.Creation == b.Creation &&
 		a.Exported == b.Exported && maps.Equal(a.Values, b.Values)
@@ -113,7 +116,7 @@ func (c late) Call(o ops.Op) ops.Reply {
 	return r
 }
 
-// Only the commit whose sync has not ended may be lost after it was read, and no acknowledged one.
+// After a commit was read, it may be lost only if its sync has not ended. An acknowledged commit is never lost.
 func TestReadBeforeSync(t *testing.T) {
 	tap, r := needTap(t), newRun(t, room(t), newDisk(), setting{}, fault{})
 	l := &linear.Load{Clients: 1, Apps: 1, Name: "unsynced"}
@@ -121,7 +124,7 @@ func TestReadBeforeSync(t *testing.T) {
 	l.Begin()
 	var store late
 	var inFlight sync.WaitGroup
-	// call performs an operation on the session, and returns the last step that wrote a meta page.
+	// call executes an operation on the session, and returns the last step that wrote a meta page.
 	call := func(c ops.Caller, kind ops.Kind, ids ...string) (last int) {
 		o := ops.Op{App: "app", Session: "s", Kind: kind, IDs: ids}
 		if c == store {

@@ -13,8 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The repository's set is complete: every source has its licence and its line in the README, and
-// the set is small.
+// The set in the repository is small, and every source has its licence and a line in the README.
 func TestSmallSetIsWhole(t *testing.T) {
 	set := recorded.Sets(t)[0]
 	if set.Large {
@@ -51,7 +50,7 @@ func TestSmallSetIsWhole(t *testing.T) {
 	}
 }
 
-// A short run samples the large corpus and takes all of the small set.
+// A short run samples the large corpus, and uses the whole small set.
 func TestSample(t *testing.T) {
 	files := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}
 	if got := (recorded.Set{Files: files}).Sample(t, 4); !slices.Equal(got, files) {
@@ -66,8 +65,8 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// Log returns the requested number of events with unique ids; repetitions have the same words and
-// other numbers.
+// Log returns the requested number of events with unique ids. Repetitions have the same words and other
+// numbers.
 func TestLog(t *testing.T) {
 	const events = 360 // number of events in the set
 	log := recorded.Log(t, 2*events+1)
