@@ -14,9 +14,9 @@ import (
 // ErrCompactionOff is the error of [Service.Compact] if [Options.Compaction] does not enable compaction.
 var ErrCompactionOff = errors.New("compaction is off")
 
-// CompactOptions are options of [Service.Compact].
+// CompactOptions are the options of [Service.Compact].
 type CompactOptions struct {
-	// Focus describes in a few words what summaries should preserve above all, as [compaction.Run.Focus] does.
+	// Focus describes in a few words what summaries should preserve above all. See [compaction.Run.Focus].
 	Focus string
 }
 

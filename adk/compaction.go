@@ -68,7 +68,7 @@ func (c *compacting) notify(key store.Key) {
 	}
 }
 
-// afterAppend compacts the session during a run, if the appended event allows it. first reports whether the event is
+// afterAppend compacts the session during a run if the appended event allows this. first reports whether the event is
 // the first one appended through the handle.
 func (c *compacting) afterAppend(ctx context.Context, handle *Session, e *session.Event, first bool) {
 	if c == nil {
@@ -93,8 +93,8 @@ func hasResponse(e *session.Event) bool {
 	return false
 }
 
-// compactInRun compacts the session of a running invocation and moves the handle to the result. The compactions of
-// one invocation that write nothing may take [Options.CompactionTimeout] in total.
+// compactInRun compacts the session of a running invocation and moves the handle to the result. An invocation may
+// spend at most [Options.CompactionTimeout] on compactions that write nothing.
 func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocation string) {
 	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < inRunFrom(c.config) {
 		return

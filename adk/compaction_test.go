@@ -486,7 +486,7 @@ func TestSummarizer(t *testing.T) {
 	}
 }
 
-// cleared counts the cleared and the other results in a prompt.
+// cleared counts the results in a prompt: gone counts the cleared results, and whole the others.
 func cleared(prompt []*genai.Content) (gone, whole int) {
 	for _, c := range prompt {
 		for _, p := range c.Parts {
@@ -579,7 +579,7 @@ func told(sess session.Session) (texts []string) {
 	return texts
 }
 
-// The configuration's Summarizer takes precedence over the options' Model. Without both, Extractive is used.
+// The configuration's Summarizer takes precedence over the options' Model. If neither is set, Extractive is used.
 func TestWhoSummarises(t *testing.T) {
 	var models, named atomic.Int32
 	broken := modelFunc(func(context.Context, *model.LLMRequest) responses {

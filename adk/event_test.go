@@ -39,7 +39,7 @@ func filled() *session.Event {
 			v.Set(reflect.ValueOf(time.Date(2024, 2, 29, 23, 59, 59, int(n)+1e8, time.UTC)))
 			return true
 		case jsonschema.Schema:
-			// A Schema's fields exclude one another, and it has its own MarshalJSON.
+			// The fields of a Schema exclude one another, and a Schema has its own MarshalJSON.
 			v.Set(reflect.ValueOf(jsonschema.Schema{
 				Type: "object", Title: fmt.Sprint("schema ", n), Required: []string{"b"},
 				Properties: map[string]*jsonschema.Schema{
@@ -57,7 +57,7 @@ func filled() *session.Event {
 	return e
 }
 
-// lossless returns events that must return from the log unchanged.
+// lossless returns events that the log must preserve exactly.
 func lossless() map[string]*session.Event {
 	empty := new(session.Event)
 	emptied(reflect.ValueOf(empty).Elem(), 1)
@@ -418,7 +418,7 @@ func emptied(v reflect.Value, depth int) {
 	}
 }
 
-// Recorded events are equal to ADK's, both after an append through the service and after an import.
+// Recorded events are read as ADK reads them, both after an append through the service and after an import.
 func TestCorpus(t *testing.T) {
 	for name, pattern := range map[string]string{"small": "../fuzz/testdata/sessions/*/*.jsonl", "large": "../../shared/corpus/*/*.jsonl"} {
 		t.Run(name, func(t *testing.T) {

@@ -59,7 +59,7 @@ type selection struct {
 	view   fold.View // the view from which events was computed
 }
 
-// selectEvents returns those of the last n visible events whose time is not before t.
+// selectEvents selects from the last n visible events. It drops events whose time is before t.
 func selectEvents(v fold.View, n int, t time.Time) *selection {
 	s := &selection{chosen: map[uint64]bool{}, since: v.Seq(), view: v}
 	for i := max(v.Len()-n, 0); i < v.Len(); i++ {

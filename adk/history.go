@@ -33,10 +33,11 @@ import (
 // [Service.ApplyPatch] and [Service.Preview] refuse a session that shows its history.
 func WithHistory(ctx context.Context) context.Context { return WithHistoryPage(ctx, "", 0) }
 
-// WithHistoryPage is like [WithHistory], but for one page of the history. The page has at most limit events, and ends
-// before the event whose id is before. If before is "", the page ends with the last event. If limit is 0, the number
-// of events is not limited. To get the preceding page, pass the id of the first event of this page. If the history
-// does not contain the event, for example after a rewind, [Service.Get] fails with [fold.ErrEventNotFound].
+// WithHistoryPage is like [WithHistory], but for one page of the history. The page contains at most limit events. If
+// limit is 0, the number of events is not limited. The event with the id before is the first event after the page. If
+// before is "", the page ends with the last event of the history. To get the preceding page, pass the id of this
+// page's first event. If the history does not contain the event, for example after a rewind, [Service.Get] fails with
+// [fold.ErrEventNotFound].
 func WithHistoryPage(ctx context.Context, before string, limit int) context.Context {
 	return context.WithValue(ctx, historyKey{}, historyMark{before, limit})
 }
@@ -73,9 +74,10 @@ func HistoryHandler(next http.Handler) http.Handler {
 }
 
 // HistoryMemory returns a memory service that adds the histories of sessions to another memory service, base. Its
-// AddSessionToMemory reads the session's current history and passes the history to base, since the given session may
-// show summaries. If it cannot read the history, it adds nothing and returns an error. The error matches
-// [store.ErrNotFound] if this service has no such session. SearchMemory calls base. base must not be nil.
+// method AddSessionToMemory ignores the events of the given session, which may be summaries. It reads the session's
+// current history and passes the history to base. If it cannot read the history, it adds nothing and returns an
+// error. The error matches [store.ErrNotFound] if this service has no such session. SearchMemory calls base. base
+// must not be nil.
 func (s *Service) HistoryMemory(base memory.Service) memory.Service { return historyMemory{base, s} }
 
 type historyMemory struct {
@@ -128,9 +130,10 @@ func (s *Service) readHistory(ctx context.Context, mark historyMark, handle *Ses
 	}), nil
 }
 
-// historyPage returns the last limit entries of a session's history before the event whose id is before. A limit of 0
-// returns all entries. If [compaction.RestoreCalls] restored a call, the history contains both the original and a
-// copy. historyPage leaves out the copy, even if the original is on another page.
+// historyPage returns the part of a session's history that ends directly before the event with the id before. It
+// returns the last limit entries of this part, or all if limit is 0. If [compaction.RestoreCalls] restored a call,
+// the history contains both the original and a copy. historyPage leaves out the copy, even if the original is on
+// another page.
 func (s *Service) historyPage(ctx context.Context, handle *Session, before string, limit int) ([]fold.Entry, error) {
 	v, limit := handle.stored.View, cmp.Or(limit, math.MaxInt)
 	var page []fold.Entry

@@ -26,7 +26,7 @@ func (s *Service) closeInterrupted(ctx context.Context, handle *Session, message
 	if n := v.Len(); err != nil || n == 0 || v.At(n-1).InvocationID() == message.InvocationID {
 		return // if newest failed, the append reports the error
 	}
-	held := map[string]bool{} // known answers of isHeld, by invocation
+	held := map[string]bool{} // results of isHeld, by invocation
 	err = s.patchNewest(ctx, handle, v, store.PatchOptions{}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		return compaction.CloseCalls(v, uuid.NewString, func(c fold.Call) bool {
 			invocation := v.At(c.Index).InvocationID()
@@ -64,8 +64,8 @@ func (s *Service) newest(ctx context.Context, handle *Session) (fold.View, error
 	return v, err
 }
 
-// patchNewest logs the patches that plan returns for v, the newest known view, and moves the session to the view
-// after them. If another patch was logged first, it calls plan again with a newer view.
+// patchNewest logs the patches that plan returns for v, and moves the session to the view after them. v is the newest
+// view that the caller knows. If another patch was logged first, patchNewest calls plan again with a newer view.
 func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View, opts store.PatchOptions, plan func(fold.View) ([]*patch.PatchEvent, error)) error {
 	for {
 		patches, err := plan(v)

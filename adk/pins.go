@@ -18,8 +18,8 @@ import (
 //   - From each invocation that waits for the user, and from the newest invocation if it has asked the user: the
 //     request, the call that the request is about, the responses of that call, the user's messages, and the outputs of
 //     workflow nodes. ADK rebuilds a resumed run from these events. If ADK found the user's confirmation of a call but
-//     not the response, it would execute the call again.
-//   - From the newest invocation in any case: the outputs of workflow nodes, because the invocation may still ask.
+//     not the response, ADK would execute the call again.
+//   - From the newest invocation, even if it has not asked the user yet: the outputs of workflow nodes.
 //   - For each isolation scope, the event that ended its task. Without this event, later messages would go to the ended
 //     task. If the task is open, the call that began the task is pinned, because this call is the first input of the
 //     task's agent.

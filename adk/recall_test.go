@@ -129,7 +129,7 @@ func longReport() string {
 	return b.String()
 }
 
-// handleOf returns a handle of the report that a prompt contains, either in a search result or in the shortened
+// handleOf extracts a handle of the report from a prompt. The handle is in a search result or in the shortened
 // report.
 func handleOf(t *testing.T, prompt []*genai.Content) string {
 	t.Helper()
@@ -300,7 +300,7 @@ func TestRecallTellsNoSecrets(t *testing.T) {
 	}
 }
 
-// A handle names exactly one event. This holds for several events of one patch, and for ids that look like handles.
+// A handle names exactly one event, even if a patch inserted several events, or if ids look like handles.
 func TestRecallHandles(t *testing.T) {
 	sessions, recalls, sess := searches(t, adk.RecallOptions{})
 	ctx := t.Context()
@@ -699,8 +699,8 @@ func TestLongResultsInNodes(t *testing.T) {
 	}
 }
 
-// With a redactor, neither a summarizer nor the recall tools nor the memory service receives a secret. The log keeps
-// the original text.
+// With a redactor, no secret reaches a summarizer, a result of the recall tools or a result of the memory service.
+// The log keeps the original text.
 func TestRedact(t *testing.T) {
 	by, err := redact.New(redact.Options{})
 	no(t, err)
@@ -862,8 +862,8 @@ func TestAnswerWithoutRoomForItsCall(t *testing.T) {
 	equal(t, "visible", ids(get(t, s, "s")), []string{"summary", "e1", "e2", "answer"})
 }
 
-// A restored call keeps the metadata that say where its response goes: the task of a remote agent, and the node of a
-// workflow.
+// A restored call keeps its metadata, which tell where the response goes: the task of a remote agent, or the node of
+// a workflow.
 func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {
 		sess := create(t, s, "s", nil)

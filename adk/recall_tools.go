@@ -307,7 +307,7 @@ func (r *recallTools) read(ctx agent.Context, args readArgs) (out readResult, er
 		return out, err
 	}
 	out = readResult{Note: oldData, Author: authorOf(hit), Time: timeOf(hit), Length: len(text)}
-	// Characters that JSON escapes take more tokens than room counts. So the page is shortened until the result fits.
+	// Characters that JSON escapes take more tokens than estimated. So the page is shortened until the result fits.
 	for room := budget - tokensOf(out) - recall.AroundTokens; ; room = room * 2 / 3 {
 		page, next := recall.Page(text, args.Offset, max(1, room))
 		out.Text, out.NextOffset = page, max(next, 0)
@@ -377,8 +377,8 @@ func noSuch(handle string) error {
 	return fmt.Errorf("%w: there is nothing to read by the handle %.80q; take one that %s returned", patch.ErrInvalid, handle, recall.SearchTool)
 }
 
-// session returns the key of the session that runs a tool, and the tool's invocation. The context of a tool contains
-// neither of the two. The context from which it was derived contains both.
+// session returns the key of the session that runs a tool, and the tool's invocation. A tool's context contains
+// neither session nor invocation, but the context from which it was derived contains both.
 func (r *recallTools) session(ctx agent.Context) (store.Key, agent.InvocationContext, error) {
 	if in := ctx.WithICDelta(nil); in != nil {
 		if key, ok := r.service.keyOf(in.Session()); ok {
@@ -396,9 +396,8 @@ func (r *recallTools) lookup(ctx agent.InvocationContext) recall.Search {
 	}}
 }
 
-// inBranch reports whether ADK shows an event of the branch of to an agent of the branch own. An agent without a
-// branch sees all events. Other agents see the events of their own branch, of the branches above it, and of no
-// branch.
+// inBranch reports whether an agent of the branch own sees events of the branch of. An agent without a branch sees
+// all events. Other agents see the events of their own branch, of the branches above it, and of no branch.
 func inBranch(own, of string) bool {
 	return own == "" || of == "" || own == of || strings.HasPrefix(own, of+".")
 }

@@ -58,8 +58,8 @@ const (
 )
 
 const (
-	// leaseTime is how long a run keeps its leases. An append that finds less than half of this time left renews it.
-	// So a run counts as ended after five to ten minutes without an append.
+	// leaseTime is how long a run keeps its leases after they were taken or renewed. An append renews them only if
+	// less than half of leaseTime remains. So a run counts as ended after five to ten minutes without an append.
 	leaseTime = 10 * time.Minute
 
 	// A lease expires leaseTTL after it was last extended, and its holder extends it every leaseBeat. So the leases
@@ -102,7 +102,7 @@ type runs struct {
 	beating bool // a timer is set that extends the leases
 }
 
-// seen contains what is known about the runs of one session.
+// seen contains the observed facts about the runs of one session.
 type seen struct {
 	newest       *run      // the run of the newest event, or nil if that run has ended
 	began, ended time.Time // times of the last exclusive run that has ended
@@ -150,9 +150,9 @@ func newRuns(opts Options, compacts bool, log storage.Storage) *runs {
 // enter records that the invocation of an event is active, and returns its run. It returns nil if the event has no
 // invocation. enter runs before the event is visible, so that no process compacts the invocation.
 //
-// If the event had to wait, or its timestamp is from the time of an earlier exclusive run, enter sets its timestamp
-// to the current time. Otherwise a wrapped service that orders events by time could put the event among those of the
-// earlier run.
+// If the event had to wait, enter sets its timestamp to the current time. It does the same if the timestamp is from
+// the time of an earlier exclusive run. Otherwise, a wrapped service that orders events by time could put the event
+// among the events of the earlier run.
 func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*run, error) {
 	if r == nil || e.InvocationID == "" {
 		return nil, nil
@@ -188,8 +188,8 @@ func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*r
 	}
 }
 
-// begin returns the run of an invocation. due reports whether its leases must be taken or renewed. If the policy
-// excludes the invocation now, begin returns the other run, which is in progress.
+// begin returns the run of an invocation as own. due reports whether its leases must be taken or renewed. If the
+// policy excludes the invocation because another run is in progress, begin returns that run as other.
 func (r *runs) begin(key store.Key, invocation string) (own, other *run, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -269,8 +269,8 @@ func (r *runs) endWith(ctx context.Context, key store.Key, own *run) {
 	}
 }
 
-// mayAppend reports whether no other process excludes this run. If the policy requires exclusive runs, it takes the
-// lease. If the lease cannot be read, mayAppend reports true, because the append checks the log anyway.
+// mayAppend reports whether no other process excludes this run. If the policy requires exclusive runs, mayAppend
+// takes the lease for them. If the lease operation fails, it reports true, because the append checks the log as well.
 func (r *runs) mayAppend(ctx context.Context, key store.Key) bool {
 	if r.policy == ConcurrentRuns {
 		return true
@@ -367,8 +367,8 @@ func (r *runs) live(key store.Key) string {
 	return ""
 }
 
-// append appends an event of a run. The log decides whether an exclusive run may append: append refuses the event if
-// another run has appended in the meantime. This works even if the other run's process did not take the lease.
+// append appends an event of a run. It refuses the event of an exclusive run if another run has appended in the
+// meantime. It finds the other run's events in the log, so the check works even if the other run took no lease.
 func (r *runs) append(ctx context.Context, key store.Key, own *run, opts store.AppendOptions, log func(store.AppendOptions) (store.Committed, error)) (store.Committed, error) {
 	if own == nil || r.policy == ConcurrentRuns {
 		return log(opts)
@@ -494,7 +494,8 @@ func (r *runs) claim(ctx context.Context, key store.Key, v fold.View) (done func
 	return func() { r.release(ctx, key, compactLease) }, true
 }
 
-// newestInvocations returns the ids of the newest visible invocations. It returns at most as many ids as most says.
+// newestInvocations returns the ids of the newest visible invocations, with the newest first. most limits their
+// number.
 func newestInvocations(v fold.View, most int) []string {
 	var ids []string
 	seen := map[string]bool{"": true}

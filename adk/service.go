@@ -117,8 +117,8 @@ func (o Options) Validate() error {
 }
 
 // Service is a [session.Service] over a store, or over another session.Service (see [Wrap]). It is safe for
-// concurrent use. Its errors wrap the errors of the store or of the other service, and name the session. An error
-// that ADK's in-memory service also has gets the same text.
+// concurrent use. Its errors wrap the errors of the store or of the other service, and name the session. If ADK's
+// in-memory service has an error for the same case, the text of the error is the same.
 type Service struct {
 	store      storage.Storage
 	logger     *slog.Logger

@@ -35,8 +35,8 @@ type Session struct {
 	// callers get the result of its method Any.
 	overlay map[string]any
 
-	// typed contains values appended through this Session that would return from the log with other Go types. A value
-	// is shown as long as the log has the corresponding logged value.
+	// typed contains values appended through this Session that the log returns with other Go types. Such a value is
+	// shown until the log has another value for its key.
 	typed map[string]typedValue
 }
 
@@ -126,8 +126,8 @@ func (s *Session) advanceLocked(v fold.View) {
 	}
 }
 
-// appended moves the session to the view after its own event. If the event changed shared scopes, shared is their
-// content after the event, and otherwise nil. The result reports whether this event was the session's first.
+// appended moves the session to the view after its own event. If the event changed shared scopes, shared contains
+// them as of the append. The result reports whether this event was the session's first.
 func (s *Session) appended(done store.Committed, e *session.Event, logged *patch.Event, shared map[string]patch.Value) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -75,7 +75,7 @@ func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (comp
 		}
 	}
 	if content == nil {
-		// A response without content would mean that the summarizer declines, so an error is needed here.
+		// A response without content would mean that the summarizer declines. So return an error.
 		if err := ctx.Err(); err != nil {
 			return failed(err)
 		}

@@ -86,8 +86,9 @@ func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Ke
 	span.End(trace.WithTimestamp(end))
 }
 
-// triggerOfADK returns the name that ADK's own compaction uses for a trigger, so that dashboards can combine both.
-// ADK has no tiers and no clearing, so for these it returns patchlog's name.
+// triggerOfADK returns the name that ADK's own compaction uses for a trigger, so that a dashboard can combine the
+// metrics of ADK and patchlog. Tiers and clearing exist only in patchlog. For them, triggerOfADK returns patchlog's
+// name.
 func triggerOfADK(t compaction.Trigger) string {
 	switch t {
 	case compaction.ByInterval:

@@ -27,10 +27,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Two services wrap one base, and another writer appends to the base directly. Appends fail before and after they
-// take effect, and the order of events with equal times changes. Each service shows the base's events in the base's
-// order, with the patches applied to the events whose ids they name. No event is lost or duplicated, and a refused
-// write leaves no trace.
+// Two services wrap one base, and another writer appends to the base directly. Some appends fail, before or after the
+// base has stored the event. The order of events with equal times changes. Each service shows the base's events in
+// the base's order, with the patches applied to the events whose ids they name. No event is lost or duplicated, and a
+// refused write changes nothing.
 //
 // The long run: go test -run TestWrapProperty -rapid.checks=2000
 func TestWrapProperty(t *testing.T) {
@@ -246,7 +246,7 @@ func (w *world) meant(t *rapid.T, p *patch.PatchEvent, before, after fold.View) 
 		end = slices.Index(saw, p.EventID())
 	}
 	// If the base has changed the order of the first events, other patches may now apply. But the events that this
-	// patch removed must be absent in any case.
+	// patch removed must still be absent.
 	same := before.Creation() == after.Creation()
 	for i, id := range saw {
 		if goes := start <= i && i < end; slices.Contains(now, id) == goes && (goes || same) {
@@ -358,7 +358,7 @@ func (w *world) check(t *rapid.T) {
 	w.same(t, fresh, w.get(t, fresh))
 }
 
-// The content of the base has the same meaning, in whatever order and in whatever portions a service reads it.
+// It does not matter in which order and in which portions a service reads the events of the base.
 func TestWrapArrivals(t *testing.T) {
 	quickly(t, "50")
 	rapid.Check(t, func(rt *rapid.T) {
@@ -564,8 +564,8 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, al
 	return idsOf(slices.All(ref.Visible())), ref.Pinned(), ref.State(), left
 }
 
-// place returns the index at which the events with the given ids are adjacent, in any order. If ids is empty, it
-// returns the index after the event before.
+// place returns the start index of the events with the given ids. The events must be adjacent, in any order. If ids
+// is empty, place returns the index after the event before.
 func place(visible []*patch.Event, before string, ids []string) (int, bool) {
 	now := idsOf(slices.All(visible))
 	if len(ids) == 0 {

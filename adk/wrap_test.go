@@ -259,8 +259,8 @@ func TestWrapHandsOnRequests(t *testing.T) {
 	equal(t, "request", base.asked, asked)
 }
 
-// When a session has been deleted, its log and its index are removed from memory. This holds whether the wrapper
-// deletes the session or notices that the session is gone.
+// After a session was deleted, its log and its index are removed from memory, even if the base deleted the session
+// without the wrapper.
 func TestWrapForgetsDeletedSessions(t *testing.T) {
 	base := session.InMemoryService()
 	s := wrap(t, base, adk.Options{})

@@ -112,9 +112,9 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 	return first, nil
 }
 
-// makeRoom prepares the log for an event with function responses. It makes the answered calls visible again, and
-// hides the recorded answers of interrupted calls that the event replaces. Both need the newest view: while a
-// long-running tool worked, other writers may have written to the session.
+// makeRoom prepares the log for an event with function responses. It makes the answered calls visible again. It also
+// hides the recorded answers of interrupted calls, which the event replaces. makeRoom needs the newest view, because
+// other writers may have written to the session while a long-running tool worked.
 func (s *Service) makeRoom(ctx context.Context, handle *Session, answer *patch.Event) error {
 	v, err := s.newest(ctx, handle)
 	if err != nil {
@@ -128,8 +128,7 @@ func (s *Service) makeRoom(ctx context.Context, handle *Session, answer *patch.E
 }
 
 // sharedAfter returns the shared scopes after an event that changes them. It returns nil if the event changes no
-// shared key. It reads the scopes instead of applying the event: after a retry, another session may have changed
-// them.
+// shared key. It reads the scopes from the storage, because after a retry, another session may have changed them.
 func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Event) map[string]patch.Value {
 	for range e.SharedChanges() {
 		found, err := s.store.Get(context.WithoutCancel(ctx), handle.key, storage.Newest)

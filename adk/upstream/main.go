@@ -132,8 +132,8 @@ func choose(all, names []string) (chosen []string, err error) {
 	return chosen, nil
 }
 
-// compare runs the tests of packages with both services and prints a report. It returns an error if the differences
-// are not those in known.
+// compare runs the tests of packages with both services and prints a report. It returns an error if the outcomes do
+// not match the known differences.
 func (o options) compare(ctx context.Context, out io.Writer, t *tree, packages []string, known []difference) error {
 	services := filepath.Join(t.folder, "services")
 	if err := os.Mkdir(services, 0o755); err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// scripted is a model that answers a question by a tool call, and a tool result by text.
+// scripted is a model. It answers a question with a tool call, and a tool result with text.
 type scripted struct{}
 
 func (scripted) Name() string { return "scripted" }

@@ -14,8 +14,8 @@ type rowOwner [3]string
 
 // unwrapRow returns the event in a row of a table of ADK for Python. A row is a JSON object. Its field event_data
 // contains the event, as an object or as a string with JSON. The other fields repeat the event's id, invocation and
-// time, and name its session. unwrapRow returns other text, such as a patch, unchanged. If the row is malformed, the
-// error names the field.
+// time, and name its session. If the row is malformed, the error names the field. If text is not a row, but for
+// example a patch, unwrapRow returns text unchanged.
 func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 	for name := range jsonvalue.Members(text) {
 		if name == "patchType" || name == "patch_type" {

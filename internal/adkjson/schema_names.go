@@ -2,7 +2,7 @@
 
 package adkjson
 
-// genaiNames has the fields of genai's types that can be spelled in two ways, or that have such fields in them.
+// genaiNames lists the fields of genai's types that have two spellings or contain such fields.
 const genaiNames = `
 Content parts:[]Part
 Part mediaResolution:PartMediaResolution codeExecutionResult:CodeExecutionResult executableCode:ExecutableCode fileData:FileData functionCall:FunctionCall functionResponse:FunctionResponse inlineData:Blob thoughtSignature:Bytes videoMetadata:VideoMetadata toolCall:ToolCall toolResponse:ToolResponse partMetadata audioTranscription:Transcription mediaProcessing speechMetadata:SpeechMetadata

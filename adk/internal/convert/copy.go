@@ -69,7 +69,7 @@ const BadText = "patchlog: a text is not UTF-8; U+FFFD takes the place of the by
 // copier turns a shallow copy into a deep copy.
 type copier struct {
 	// dynamic, if not nil, replaces values of type any. It is not called for booleans, strings, finite float64
-	// values, map[string]any and []any. ok is false if it cannot replace the value; see own. If dynamic is set, the
+	// values, map[string]any and []any. ok is false if dynamic cannot replace the value. If dynamic is set, the
 	// copier also repairs strings.
 	dynamic func(c copier, v any, depth int) (any, bool)
 

@@ -27,8 +27,8 @@ import (
 )
 
 // baseLog presents a session of a base as a log. An event of the base is one record. An event that carries patches is
-// one record per patch. If the patches do not apply, their records are placeholders, which the fold skips. The caller
-// of every method holds the session's lock.
+// one record per patch. If the patches do not apply, their records are placeholders, which the fold skips. A cached
+// baseLog is used only while the session's lock is held. Other readers use a copy.
 type baseLog struct {
 	key    store.Key
 	logger *slog.Logger
@@ -53,7 +53,8 @@ type baseLog struct {
 	size    int
 }
 
-// copy returns the fields that a reader needs after it has released the session's lock.
+// copy returns a copy for a reader that does not hold the session's lock. It contains only the fields that readers
+// use.
 func (l *baseLog) copy() baseLog {
 	return baseLog{key: l.key, creation: l.creation, empty: l.empty, view: l.view, records: l.records, updated: l.updated}
 }
@@ -127,8 +128,8 @@ func (l *baseLog) isOf(from session.Session) bool {
 	return said == l.creation || said == "" && isBare(l.creation)
 }
 
-// rebuild builds the log anew from the base's session. An event that the log already had keeps its form, because the
-// base may not preserve Go types.
+// rebuild replaces the log by a new one, built from a session of the base. An event that the old log contained keeps
+// its form, because the base may not preserve Go types.
 func (l *baseLog) rebuild(from session.Session, edition uint64) {
 	given := eventsOf(from)
 	creation, initial := originOf(from.State())
@@ -222,9 +223,9 @@ func (l *baseLog) fold() {
 	l.view = v
 }
 
-// draft checks patches as a store does. It returns the patches in the form in which they would be logged, the indices
-// of those that are not yet in the log, and the view after them. It fails if the author of the patches saw another
-// session.
+// draft checks patches as a store does. drafted contains the patches in the form in which they would be logged.
+// missing contains the indices of the patches that the log lacks, and after is the view after all patches. draft
+// fails if the author of the patches saw another session.
 func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (drafted []patch.Record, missing []int, after fold.View, err error) {
 	after = l.view
 	if err := l.checkCreation(opts.On.Creation()); err != nil {
@@ -296,8 +297,8 @@ func (l *baseLog) checkSeen(on fold.View) error {
 	return nil
 }
 
-// patchEvent returns an event that carries patches. The patches must apply to the session. The event's time is later
-// than that of every other event. Its author is the user, because ADK continues with the author of the newest event
+// patchEvent returns an event that carries patches. The patches must apply to the session. The event is later than
+// every other event of the session. Its author is the user, because ADK continues with the author of the newest event
 // that is not the user's.
 func (l *baseLog) patchEvent(ctx context.Context, id string, patches []*patch.PatchEvent) (*session.Event, item, error) {
 	said, err := portable.New(l.whole(), patches...)
@@ -347,8 +348,8 @@ func (l *baseLog) checkCreation(creation string) error {
 	return fmt.Errorf("session %s: %w: it was created again since", l.key, store.ErrNotFound)
 }
 
-// barePrefix is the start of the creation id of a session that was created without the wrapper. After it comes the id
-// of the session's first event. If the session had no event, emptyMark and the creation time come instead.
+// barePrefix is the start of the creation id of a session that was created without the wrapper. The id of the
+// session's first event follows. If the session had no event, emptyMark and the creation time follow.
 const (
 	barePrefix = "first event "
 	emptyMark  = "none at "
@@ -375,8 +376,8 @@ func (l *baseLog) stored() storage.Session {
 	return storage.Session{Key: l.key, View: l.view, Shared: valuesOf(l.base.State().All(), convert.IsShared), Updated: l.updated}
 }
 
-// withOrigin returns the state with which a session is created in a base. It adds a creation id and the initial state
-// to the given state.
+// withOrigin returns the state with which a session is created in a base. In addition to the keys of state, it
+// contains a creation id and a copy of the initial state.
 func withOrigin(state map[string]any) map[string]any {
 	all, own := map[string]any{}, map[string]any{}
 	for key, value := range state {

@@ -45,8 +45,8 @@ func Install(hook *func() session.Service, name string) {
 	}
 }
 
-// meetMissing makes package adk read, once, the error of ADK's in-memory service for a missing session. If this
-// happened after the hook is installed, package adk would call its own service instead.
+// meetMissing makes package adk read, once, the error of ADK's in-memory service for a missing session. It must be
+// called before the hook is installed. After that, package adk would call a patchlog service instead of ADK's.
 func meetMissing() error {
 	db, err := store.OpenMemory(store.Options{})
 	if err != nil {
