@@ -204,6 +204,8 @@ func (c *change) appendSQL() (text string, args []any) {
 	return appendSQL + putRowsSQL + putValuesSQL, append(args, c.sharedHashes, c.names, c.values, c.scopes, int64(backend.NewToken()))
 }
 
+// appendSQL updates the session's row if the change fits. The planner estimates 10 ids for an array whose length it does
+// not know, and may then choose to read all ids of the session. With the LIMIT it estimates one id and looks it up.
 const appendSQL = `
 WITH done AS (
 	UPDATE patchlog.sessions s
@@ -211,7 +213,9 @@ WITH done AS (
 	FROM (
 		SELECT num FROM patchlog.sessions
 		WHERE hash = $1 AND birth = $2 AND last = $3 AND token = $4 AND state = 0
-			AND NOT EXISTS (SELECT FROM patchlog.ids d WHERE d.num = sessions.num AND d.id = ANY ($11::bytea[]))
+			AND NOT EXISTS (
+				SELECT FROM (SELECT unnest($11::bytea[]) LIMIT cardinality($11::bytea[])) new(id)
+				JOIN patchlog.ids d ON d.num = sessions.num AND d.id = new.id)
 		FOR NO KEY UPDATE SKIP LOCKED
 	) locked
 	WHERE s.num = locked.num
