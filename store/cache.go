@@ -91,7 +91,7 @@ func (h *handle) Drop() {
 	h.size.Store(0)
 }
 
-// dropSeen drops the view in memory, unless it is newer than the view that was seen.
+// dropSeen drops the view in memory, unless another view has replaced the view that was seen.
 func (h *handle) dropSeen(seen write.State) {
 	if c := h.newest.Load(); c != nil && c.View.Creation() == seen.View.Creation() && c.View.Seq() == seen.View.Seq() {
 		if h.newest.CompareAndSwap(c, nil) {

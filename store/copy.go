@@ -39,9 +39,9 @@ type CopyOptions struct {
 //
 // With the zero key, CopyFrom copies no session. Instead it copies, in one commit, the shared values (app: and
 // user: keys) that this store lacks, including the values of users without a session. The result names the shared
-// values that differ. This store keeps its own values, unless [CopyOptions.OverwriteShared] is set. CopyFrom then
-// keeps the shared values of both stores in memory. If another write changes one of these values in this store
-// during the call, CopyFrom copies nothing and fails with [ErrConflict].
+// values that differ. This store keeps its own values, unless [CopyOptions.OverwriteShared] is set. CopyFrom reads
+// the shared values of both stores into memory. If another write changes one of these values in this store during
+// the call, CopyFrom copies nothing and fails with [ErrConflict].
 //
 // CopyFrom fails with [ErrNotFound] if the source does not have the session. It fails with [ErrConflict] if the
 // initial states differ, or if neither log is a prefix of the other.

@@ -191,7 +191,7 @@ func TestCosts(t *testing.T) {
 						t.Errorf("%s with a large %s takes %v, and else %v", how, what, large, small)
 						continue
 					}
-					const slack = 128 // for the lengths of numbers
+					const slack = 128 // numbers may differ in length
 					if !strings.Contains(v.rows, what) && (large.RowsRead != small.RowsRead || large.RowsWritten != small.RowsWritten ||
 						large.BytesRead > small.BytesRead+slack || large.BytesPut > small.BytesPut+slack) {
 						t.Errorf("%s with a large %s takes %v, and else %v", how, what, large, small)

@@ -55,8 +55,8 @@ type EraseOptions struct {
 	Reason string
 
 	// Values is the policy for the state values that erased events set. "" and [patch.NullValues] replace these
-	// values by null. They also replace each value of the initial or shared state that contains Match, and with All
-	// every value of the initial state. [patch.KeepValues] keeps all of these values, and
+	// values by null. They also replace each value of the initial or shared state that contains Match. If All is
+	// set, they replace every value of the initial state. [patch.KeepValues] keeps all of these values, and
 	// [Erasure.RemainingMatches] counts the kept values that the selection still finds.
 	Values patch.ValuePolicy
 
@@ -81,7 +81,7 @@ type EraseOptions struct {
 	DryRun bool
 }
 
-// Erasure is the result of an erase, or of its dry run.
+// Erasure is the result of an erase. For a dry run, it describes what the erase would do.
 type Erasure struct {
 	// Sessions are the sessions with erased events: the session of the call, and related sessions (see
 	// [Store.Erase]).
@@ -107,8 +107,8 @@ type ErasedSession struct {
 	Events  []ErasedEvent `json:"events"`           // in log order, without events that an earlier call erased
 	Initial []string      `json:"initial"`          // keys of the initial state whose values became null
 
-	// Reverted are the ids of the blank summaries that were reverted; in a dry run, would be. Blank are the ids of
-	// the blank summaries that remain visible, newest last.
+	// Reverted are the ids of the blank summaries that were reverted. Blank are the ids of the blank summaries that
+	// remain visible, newest last.
 	Reverted []string `json:"reverted"`
 	Blank    []string `json:"blank"`
 }
@@ -128,16 +128,16 @@ type ErasedEvent struct {
 //   - the same events in related sessions of this store, each with a receipt in that session. Related are forks and
 //     copies of the session, the sessions that it was made from, and their relatives.
 //
-// Erase first logs the receipt. It then replaces the records, at most 64 records and about 256 KiB in one commit.
-// The last commit closes the receipt and reverts visible blank summaries, see [EraseOptions.Summaries]. A
-// [Store.Revert] of one of these reverts undoes all of them. Then Erase handles each related session in the same
-// way.
+// Erase first logs the receipt, which is open until the erase of the session is complete. It then replaces the
+// records, at most 64 records and about 256 KiB in one commit. The last commit closes the receipt and reverts
+// visible blank summaries, see [EraseOptions.Summaries]. A [Store.Revert] of one of these reverts undoes all of
+// them. Then Erase handles each related session in the same way.
 //
-// Other writes run between these commits. A patch or a fork first finishes an open erase of its session. A patch
-// that was made from a view before the erase is refused as a conflict. A concurrent reader sees each record either
-// whole or blank. After a successful Erase, no view, snapshot or index of this store contains the erased content.
-// Another process drops its view when it next reads the session. In a file the bytes stay in free pages until
-// [Store.Vacuum], and on PostgreSQL until VACUUM FULL.
+// Other writes run between these commits. While the receipt is open, a patch to the session or a fork of the
+// session first finishes the erase. A patch that was made from a view before the erase is refused as a conflict. A
+// concurrent reader sees each record either whole or blank. After a successful Erase, no view, snapshot or index of
+// this store contains the erased content. Another process drops its view when it next reads the session. In a file
+// the bytes stay in free pages until [Store.Vacuum], and on PostgreSQL until VACUUM FULL.
 //
 // If Erase fails or the process ends, repeat the call with the same id to finish the work. The next Erase of the
 // session also finishes it, whatever that call selects. [Store.Verify] reports unfinished erases.

@@ -365,7 +365,7 @@ func logged(t *testing.T, lines ...string) *store.Store {
 	return s
 }
 
-// Verify reports a log that contradicts its receipts. The next erase finishes an interrupted one.
+// Verify reports a log that contradicts its receipts. The next erase finishes an interrupted erase.
 func TestVerifyErasures(t *testing.T) {
 	blank := said("e1", "one").Blank("r", patch.KeepValues).String()
 	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}, ClosedAt: 2, Session: "SESSION"}).WithID("r").String()
@@ -547,8 +547,8 @@ func eraseIDs(t testing.TB, s *store.Store, key store.Key, opts store.EraseOptio
 
 var keeping = store.EraseOptions{Summaries: patch.KeepSummaries}
 
-// If an erase keeps summaries, each session that shares the event decides for itself. A later erase of the event
-// covers all of these sessions, even those where the event is already blank.
+// An erase that keeps summaries is judged separately in each session that shares the event. A later erase of the
+// event covers all of these sessions, even those where the event is already blank.
 func TestEraseWhatWasKeptInForks(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		clock := now

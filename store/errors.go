@@ -15,7 +15,7 @@ import (
 // [errors.ErrUnsupported].
 var (
 	// ErrNotFound: the session or the record does not exist. If the caller passed a view or a creation id, the
-	// session may also have been deleted and created again since.
+	// session may also have been deleted and created again.
 	ErrNotFound = errors.New("not found")
 
 	// ErrExists: the session already exists.
@@ -102,7 +102,8 @@ type (
 	LineError = patch.LineError
 )
 
-// SeqError reports that the last record of a log is not the one that an append expects. It matches [ErrConflict].
+// SeqError reports that a log does not end at the record that an append expects. Expected is [AppendOptions.IfSeq].
+// Last is the seq of the log's last record. It matches [ErrConflict].
 type SeqError struct {
 	Expected uint64
 	Last     uint64
@@ -118,7 +119,8 @@ func (e *SeqError) Is(target error) bool { return target == ErrConflict }
 // DuplicateIDError names the id, and the record that already has it. It matches [ErrDuplicateID].
 type DuplicateIDError = fold.DuplicateIDError
 
-// CorruptError names a record that cannot be read. It matches [ErrCorrupt].
+// CorruptError names a damaged record, by session and seq. If only the checksum chain of the log is wrong, Seq is
+// the last record of the chain. Err is the reason. It matches [ErrCorrupt].
 type CorruptError struct {
 	Key Key
 	Seq uint64

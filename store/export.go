@@ -29,8 +29,8 @@ type ExportOptions struct {
 // the session.
 //
 // Export fails with [ErrNotFound] if the session does not exist. The error matches [ErrConflict] if a database
-// failover loses records that Export has read, and [ErrCorrupt] if stored data is damaged. If out fails, Export
-// returns the error of out.
+// failover loses records of the log during the call, and [ErrCorrupt] if stored data is damaged. If out fails,
+// Export returns the error of out.
 func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportOptions) error {
 	if out == nil {
 		return fmt.Errorf("%w: the writer is nil", ErrInvalid)

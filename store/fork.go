@@ -19,9 +19,10 @@ type ForkOptions struct {
 	At *uint64
 }
 
-// Fork creates the session newKey with the initial state of session key and with its records, or with the records
-// up to ForkOptions.At. All records keep their seqs, ids and times, including patches that the view skips. So each
-// session can revert patches from before the fork. After the fork the two sessions are independent.
+// Fork creates the session newKey as a copy of the session key. It copies the initial state and the records,
+// optionally only up to [ForkOptions.At]. All records keep their seqs, ids and times, including patches that the
+// view skips. So each session can revert patches from before the fork. After the fork the two sessions are
+// independent.
 //
 // A long log is copied in several commits, between which other writes run. The new session becomes visible with the
 // last commit, complete. If Fork fails or the process ends before that commit, the new session does not exist.

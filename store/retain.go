@@ -29,7 +29,8 @@ type Retention struct {
 	EraseHiddenAfter time.Duration
 }
 
-// Retained is what [Store.Retain] did with a session. If Deleted, Kept and Erased are all zero, Retain only
+// Retained is what [Store.Retain] did with a session. Info is the session's entry in the listing before that. In a
+// dry run, the fields describe what a real run would do. If Deleted, Kept and Erased are all zero, Retain only
 // finished an interrupted erase.
 type Retained struct {
 	Info
@@ -38,9 +39,9 @@ type Retained struct {
 	// without receipts.
 	Used time.Time `json:"used,omitzero"`
 
-	Deleted bool   `json:"deleted"` // the session was deleted; in a dry run, would be
+	Deleted bool   `json:"deleted"` // the session was deleted
 	Kept    string `json:"kept"`    // why a session that is due was kept: [KeptPinned] or [KeptUsed]; otherwise ""
-	Erased  int    `json:"erased"`  // number of hidden events that were erased; in a dry run, would be
+	Erased  int    `json:"erased"`  // number of hidden events that were erased
 }
 
 // Reasons to keep a session that is due for deletion.
@@ -72,12 +73,12 @@ type RetainOptions struct {
 // session until DeleteAfter after that time. A copy of a session has the times of the original. If a session is
 // written to after Retain found it due, Retain keeps it.
 //
-// Retain erases an unpinned event if a patch hid it before the limit and it has been hidden since. The time of that
-// patch is the newest timestamp among the records up to the patch. Retain erases as [Store.Erase] does with
-// [patch.KeepSummaries] and [patch.KeepValues]; this cannot be undone. The newest view, its state and its summaries
-// do not change. The erased events are blank in earlier views, in histories and after a revert. The author of the
-// receipt is "retention". Unlike Erase, Retain does not erase the event in forks and other related sessions, where
-// the event may be visible. Retain also finishes interrupted erases.
+// Retain erases an unpinned event if a patch hid it at least EraseHiddenAfter ago and it has been hidden since. The
+// time of that patch is the newest timestamp among the records up to the patch. Retain erases as [Store.Erase] does
+// with [patch.KeepSummaries] and [patch.KeepValues]; this cannot be undone. The newest view, its state and its
+// summaries do not change. The erased events are blank in earlier views, in histories and after a revert. The
+// author of the receipt is "retention". Unlike Erase, Retain does not erase the event in forks and other related
+// sessions, where the event may be visible. Retain also finishes interrupted erases.
 //
 // If several processes share a server, only one of them may run Retain at a time. While another process runs
 // Retain, and for up to a minute after that process crashed, the error matches [ErrRetainRunning]. If a policy is

@@ -27,7 +27,7 @@ type UndoOptions struct {
 }
 
 // Revert undoes a patch and all active patches of its group. It removes the events that they inserted and restores
-// the events that they removed, with the state of these events. Records that were logged since stay. Revert logs
+// the events that they removed, with the state of these events. The patch need not be the newest one. Revert logs
 // one revert for each patch, newest first, in one durable commit. If it fails, it logs none of them. The reverts
 // form a group, so a Revert of any of them redoes all the patches.
 //

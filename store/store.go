@@ -119,7 +119,7 @@ type Store struct {
 // is damaged or empty, Open fails with [ErrCorrupt]. If the file has another format, Open fails with
 // [ErrNotDatabase]. In both cases the file does not change.
 //
-// Two pages of the file name its last commit. If one of them is damaged, Open logs a warning to Options.Logger,
+// Two pages of the file identify its last commit. If one of them is damaged, Open logs a warning to Options.Logger,
 // because the last commit may be missing.
 //
 // If the file is damaged or replaced while it is open, calls fail with [ErrCorrupt] until the file is closed and
@@ -182,7 +182,7 @@ type Info struct {
 	Key      Key       `json:"key"`
 	Creation string    `json:"creation"`         // an id that changes when the session is deleted and created again
 	Created  time.Time `json:"created,omitzero"` // when the session was created
-	Seq      uint64    `json:"seq"`              // of the last record; 0 if the log is empty
+	Seq      uint64    `json:"seq"`              // seq of the last record; 0 if the log is empty
 
 	// Each commit updates the following fields, so that a listing reads no logs.
 	Visible       int       `json:"visible"`            // number of visible events

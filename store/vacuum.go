@@ -14,8 +14,8 @@ type VacuumOptions struct {
 }
 
 // Vacuum rewrites the file to free the space of deleted sessions and old pages. Views and running calls stay valid.
-// Vacuum returns the space of the file after the rewrite. To measure it, Vacuum reads every name and the length of
-// every value; writes during the measurement are counted in part.
+// Vacuum returns the space that the file takes after the rewrite. To measure this space, Vacuum reads every name
+// and the length of every value. Writes during the measurement are counted in part.
 //
 // Vacuum writes a new file .NAME.vacuum beside the file NAME, and renames it over NAME. Until then the disk needs
 // room for both files. If an error, a crash or a power failure interrupts Vacuum, NAME is either the complete old

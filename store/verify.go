@@ -50,7 +50,7 @@ type VerifyOptions struct {
 //   - damage of the storage's structure;
 //   - records that are unreadable, misplaced or altered;
 //   - ids that the index of ids lacks;
-//   - a session that the index of forks lacks;
+//   - sessions that the index of forks lacks;
 //   - blank events without a receipt;
 //   - unfinished erases of a session or of its forks;
 //   - content that still exists although a closed receipt covers it;
