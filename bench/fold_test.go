@@ -1,5 +1,5 @@
-// Package bench_test contains patchlog's benchmarks. Each runs together with its baseline. docs/BENCHMARKS.md explains
-// the figures.
+// Package bench_test contains patchlog's benchmarks. Each benchmark runs together with its baseline. docs/BENCHMARKS.md
+// explains the figures.
 package bench_test
 
 import (
@@ -53,7 +53,7 @@ func randomSplices(n, visible int) []*patch.PatchEvent {
 	return out
 }
 
-// BenchmarkSplices applies random splices one by one. Each gives a new view.
+// BenchmarkSplices applies random splices one by one. Each splice gives a new view.
 func BenchmarkSplices(b *testing.B) {
 	const splices = 100_000
 	for _, n := range []int{1_000, 100_000} {

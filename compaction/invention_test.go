@@ -125,7 +125,7 @@ func TestVerifiedTells(t *testing.T) {
 	}
 	sum := answering(many.String(), truthful)
 	changed := sum.reply
-	sum.reply = func(r compaction.Request) (compaction.Response, error) { // the request belongs to the summarizer
+	sum.reply = func(r compaction.Request) (compaction.Response, error) { // a summarizer may change its request
 		clear(r.Events)
 		clear(r.Before)
 		clear(r.Invented)

@@ -98,7 +98,7 @@ func TestParallelBranchesStayBounded(t *testing.T) {
 		later := i >= turns/4
 		most[later] = max(most[later], s.view().Len())
 	}
-	// Each of three branch pairs adds one more level, with K-1 summaries on each lower level.
+	// In each branch of the three pairs, a session of this length adds at most one level of K-1 summaries.
 	if grown := most[true] - most[false]; grown > 3*2*3 || most[true] > 100 {
 		t.Errorf("at most %d events were visible in the first quarter, %d later", most[false], most[true])
 	}

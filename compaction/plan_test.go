@@ -263,7 +263,7 @@ func TestInvocationsOfAWindow(t *testing.T) {
 	}
 }
 
-// The token trigger's window must have a sixteenth of the threshold.
+// The token trigger must cover at least a sixteenth of the threshold.
 func TestTokenTriggerIsWorthItsCall(t *testing.T) {
 	tokens := func(log string, threshold int, want, says string) planned {
 		return planned{says, log, compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: 2}, compaction.Run{}, want, says}
@@ -288,7 +288,7 @@ func TestPassesThatPay(t *testing.T) {
 	turns := strings.Repeat("u1*10 a1*10 ", 60) + "u2*10 a2*10"
 	long := "u1*10 a1*20000 " + turns
 	results := "u1 c1(x) r1(x)*900 c1(y) r1(y)*10 " // clearing changes a short part of the prompt
-	late := results + "u1*9000 a1*9000"             // and here a long part
+	late := results + "u1*9000 a1*9000"             // clearing changes a long part
 	plan(t, []planned{
 		{"what costs nothing", strings.Repeat("u1*10 a1*10 ", 5) + "u2*10 a2*10", every(2, 0, nil), compaction.Run{}, "interval 0-11", ""},
 		{"a long session", long, every(2, 0, nil), compaction.Run{}, "interval 0-123", ""},

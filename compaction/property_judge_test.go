@@ -123,8 +123,8 @@ func (p pass) newestStay(kind string, calls, either []int, limit int) {
 //	waiting  wait for the user; only the newest stay
 //	dead     nothing answers them; only the newest stay
 //	either   the pending calls in events without invocation id that may also count as dead
-//	asking   pairs of a request and the call that it is about. The first stays, so the second must stay:
-//	         an unreturned call and its answered request, or an unanswered request and its call
+//	asking   pairs; if the second event stays, the first must stay:
+//	         an answered request and its call that has not returned since, or a call and an unanswered request about it
 func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either []int, asking [][2]int) {
 	owner := owners(v)
 	newest := ""
@@ -742,7 +742,7 @@ func (p pass) original(e *patch.Event) string {
 	}
 }
 
-// logged returns the event with the given id as it was logged, or the event or if there is none.
+// logged returns the event with the given id as it was logged. If there is none, logged returns its argument or.
 func (m *machine) logged(id string, or *patch.Event) *patch.Event {
 	for _, e := range m.events {
 		if e.ID() == id {

@@ -251,7 +251,7 @@ func words(v fold.View) string {
 	return strings.Join(out, " ")
 }
 
-// groupName returns the branch and scope of an event. A summary must not mix them.
+// groupName returns the branch and scope of an event. A summary must not mix branches or scopes.
 func groupName(e *patch.Event) string {
 	elements := strings.Split(e.Branch(), ".")
 	for i := range elements {

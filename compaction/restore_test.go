@@ -198,7 +198,7 @@ func TestRecall(t *testing.T) {
 func TestAnsweredWhileSummarised(t *testing.T) {
 	for _, row := range []struct{ log, late, want string }{
 		{"u1*20 c1(x)*20 u2*20 c2(z) u3*20", "r4(x)", "x→ e5, z→"},
-		// The first part of c1(x,y), tied to r3(x), is moved from before c2(z), which stays.
+		// c1(x,y) is tied to r3(x). Between them, c2(z) stays, so the window has two spans.
 		{"u1*20 c1(x,y)*20 c2(z) u3*20 r3(x)*20 u4*20", "r5(y)", "x→ e4, y→ e6, z→"},
 	} {
 		s := newSession(t, row.log)

@@ -153,7 +153,7 @@ func TestSummaryBehindTheEndOfATask(t *testing.T) {
 	}
 }
 
-// The author of a summary is the common author of its events, or the user.
+// The author of a summary is the author of its events, or "user" if they have several authors.
 func TestAuthorOfASummary(t *testing.T) {
 	for _, row := range []struct{ log, want string }{
 		{"u1 u1", "user"},

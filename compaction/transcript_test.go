@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// requestOf500 returns the request for a log with an input limit such that the prompt has 500 tokens.
+// requestOf500 returns the request for a log with an input limit of 500 tokens. Its prompt has only the transcript.
 func requestOf500(t *testing.T, words string) compaction.Request {
 	sum := &scripted{}
 	newSession(t, words).compact(with(every(2, 0, sum), func(c *compaction.Config) {
@@ -102,8 +102,8 @@ func TestForgedTurn(t *testing.T) {
 	}
 }
 
-// The system instruction has the rules. The prompt has the transcript between tags that no line of it can close,
-// followed by the task. Merges have a different task.
+// The system instruction has the rules. The prompt has the transcript between tags, followed by the task. No line of
+// the transcript can close the tags. Merges have a different task.
 func TestPrompt(t *testing.T) {
 	s := newSession(t, "")
 	sum := answering(strings.Repeat("It was said that all is well. ", 20))

@@ -17,7 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// warm is the number of unmeasured calls per goroutine. They make all connections prepare the statements, and the
+// warm is the number of unmeasured calls per goroutine. These calls let all connections prepare the statements and the
 // server plan them.
 const warm = 12
 

@@ -30,8 +30,8 @@ func costing(t testlog.Failer, invocations int, calls func() int, length func(wh
 	return testlog.Must(quality.Record(events))(t)
 }
 
-// While its prompts are below the forced limit, no session costs more than a tenth more than without compaction, plus a
-// small amount per pass. This holds for every end of the session.
+// While its prompts are below the forced limit, compaction makes no session more than 10 % dearer, apart from a small
+// amount per pass. The rule holds wherever the session ends.
 func TestPropertyNoSessionIsDearer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		size := rapid.SampledFrom([]int{1, 10, 100, 400})
