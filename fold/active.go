@@ -103,7 +103,7 @@ func (l *cut) pinsNode(node nodeID, undone map[*cut]bool) bool {
 	return false
 }
 
-// olderThan returns the newest patch before the record with the given seq, as the head of a list.
+// olderThan returns the list of the patches before the record with the given seq.
 func (l *cut) olderThan(seq uint64) *cut {
 	for l != nil && l.seq >= seq {
 		l = l.older
@@ -137,6 +137,7 @@ func (c *cut) isRedo() bool {
 	return reverts > 0 && reverts%2 == 0
 }
 
-// isReceipt reports whether the patch is the receipt of an erasure. A receipt has no effect and cannot be
-// reverted. It counts as the newest patch, so that a patch whose author has not seen the erasure is a conflict.
+// isReceipt reports whether the patch is the receipt of an erasure. A receipt does not change the visible log
+// or the state, and it cannot be reverted. It counts as the newest patch. A patch whose author has not seen the
+// erasure is therefore a conflict.
 func (e edit) isReceipt() bool { return e.patch.Type() == patch.Erase }

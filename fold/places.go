@@ -240,7 +240,7 @@ func (q *representatives) memoize(key memoKey, find func() int) int {
 		q.found[key] = at
 	}
 	if outermost {
-		for _, k := range q.open { // nowhere may be the preliminary result of a cycle
+		for _, k := range q.open { // a cycle may have left the preliminary result nowhere
 			if at != nowhere && q.found[k] == nowhere {
 				delete(q.found, k)
 			}

@@ -20,8 +20,8 @@ type brought struct {
 	index int
 }
 
-// A visible event has a place with its index. The place of a hidden event names an active patch that removed
-// it. The represented events are the visible events and the events of the history.
+// The place of a visible event contains its index. The place of a hidden event names an active patch that
+// removed the event. The represented events are the visible events and the events of the history.
 func TestPropertyPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
@@ -142,8 +142,8 @@ func TestPropertyHidden(t *testing.T) {
 	})
 }
 
-// If a redo hides an event again, the event is hidden since the redo. After a summary is reverted, its summary
-// event is hidden.
+// If a redo hides an event again, HiddenSince returns the seq of the redo. If a summary is reverted,
+// HiddenSince also returns the summary event.
 func TestHidden(t *testing.T) {
 	k := &keeper{t: t}
 	for i, e := range events("question", "call call:c1", "answer") {

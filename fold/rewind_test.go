@@ -139,7 +139,7 @@ func TestPropertyRewindKeepsKeptState(t *testing.T) {
 }
 
 func TestRewind(t *testing.T) {
-	type log []any // lines of events, and patches
+	type log []any // strings that describe events, and patches
 	text := event("S", "text:what was said", "role:user")
 	for name, c := range map[string]struct {
 		log     log

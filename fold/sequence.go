@@ -168,7 +168,7 @@ type splicing struct {
 }
 
 // replace splices the subtree s and pushes the resulting trees. They have the same height as s. If no node
-// remains, there are none.
+// remains, replace pushes no tree.
 func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
 	if s.kids == nil {
 		// An append to a leaf of own fills the leaf. Other nodes go to new leaves.

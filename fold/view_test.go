@@ -138,7 +138,7 @@ func TestSummariseThenTruncate(t *testing.T) {
 	}
 }
 
-// The state of a summary is kept even if the summary covers more events than are sorted at once.
+// A summary of many events keeps the state that the events set.
 func TestSummariseLong(t *testing.T) {
 	v := fold.New("", nil)
 	want := map[string]any{}

@@ -24,7 +24,7 @@ type erasedMark struct {
 	Receipt string `json:"receipt"` // id of the receipt
 }
 
-// ErasedBy returns the id of the receipt under which content of the event or patch was erased. For a patch,
+// ErasedBy returns the id of the receipt whose erasure removed content of the event or patch. For a patch,
 // erased content of its events also counts. If nothing was erased, ok is false. The erasure mark contains the
 // event's id, so it has no effect in a copy with another id.
 func (e *Envelope) ErasedBy() (receipt string, ok bool) {
@@ -232,7 +232,8 @@ func (e *Event) blankActions(values ValuePolicy) map[string]any {
 	return actions
 }
 
-// blankCompaction keeps the times and excluded events of a summary.
+// blankCompaction returns what a blank keeps of a member of actions.compaction, or nil. A blank keeps the times
+// and the excluded events.
 func blankCompaction(name string, v []byte) []byte {
 	switch {
 	case (name == "startTimestamp" || name == "endTimestamp") && isTime(v):

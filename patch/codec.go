@@ -471,7 +471,7 @@ func (r *reader) data() []byte {
 
 func (r *reader) str() string { return intern(r.data()) }
 
-// null reports whether the next value is nil, and skips it if so. After an error it returns true.
+// null skips the next value and returns true if the value is nil. After an error, it also returns true.
 func (r *reader) null() bool {
 	code, err := r.dec.PeekCode()
 	if r.fail(err); err != nil || code != 0xc0 {
@@ -495,7 +495,7 @@ func (r *reader) envelope() (e Envelope) {
 }
 
 func (r *reader) typeNotes() goTypes {
-	const least = len("/ int") // shortest note; limits the memory for forged notes to six times their bytes
+	const least = len("/ int") // the shortest note; forged notes take at most six times their bytes in memory
 	n := r.groups("Go types", 2, r.in.Len()/least)
 	if n == 0 {
 		return nil

@@ -203,9 +203,9 @@ func (e *Envelope) Field(name string) (stdjson.RawMessage, bool) {
 }
 
 // Decode stores a top-level field in the variable that into points to. It works like encoding/json, with two
-// differences. A value in an `any` gets the Go type from which the field was made. A number in an `any` that
-// exceeds float64 becomes a json.Number. If the field is absent, the variable stays unchanged. The error
-// matches [ErrInvalid].
+// differences. A value that is decoded into an `any` gets the Go type that it had in [NewEvent]. A number in an
+// `any` that exceeds float64 becomes a json.Number. If the field is absent, the variable stays unchanged. The
+// error matches [ErrInvalid].
 func (e *Event) Decode(name string, into any) error {
 	v := e.value(name)
 	if v.text == nil {
@@ -222,7 +222,7 @@ func (e *Event) appendJSON(b []byte) []byte {
 	return appendMembers(e.identity.appendJSON(append(b, '{')), e.json)
 }
 
-// appendMembers appends the members of object to the unfinished object in b, and closes it.
+// appendMembers appends the members of object to the unfinished object in b, and then the closing brace.
 func appendMembers(b, object []byte) []byte {
 	switch {
 	case object == nil:

@@ -21,7 +21,7 @@ import (
 )
 
 // goType records the Go type of a value in an `any`, if JSON alone would not restore this type. Examples are
-// int, []string and json.Number. Only values made from Go have such notes.
+// int, []string and json.Number. A value parsed from JSON has no goType.
 type goType struct {
 	pointer string // JSON pointer to the value, from the event or Value that contains it
 	name    string // result of typeName
@@ -29,7 +29,8 @@ type goType struct {
 
 type goTypes []goType
 
-// within returns the types noted at and below a pointer. Their pointers become relative to it.
+// within returns the types noted at and below a pointer. The pointers in the result are relative to the given
+// pointer.
 func (t goTypes) within(pointer string) (inside goTypes) {
 	for _, n := range t {
 		if rest, ok := strings.CutPrefix(n.pointer, pointer); ok && (rest == "" || rest[0] == '/') {
@@ -246,8 +247,8 @@ func (w *goWriter) atField(enc *jsontext.Encoder) bool {
 	return w.event && (depth == 1 || depth == 2 && strings.HasPrefix(string(enc.StackPointer()), "/actions/"))
 }
 
-// maxValueDepth is the maximum nesting depth of a value. An event may be nested one level deeper. Even if a
-// patch's replacement contains the event, its line is not nested too deeply for [ParseRecord].
+// maxValueDepth is the maximum nesting depth of a value. An event may be nested one level deeper. The limit
+// leaves room for the levels that a patch adds around an event, so [ParseRecord] accepts the line of the patch.
 const maxValueDepth = jsonvalue.MaxDepth - 3
 
 // any writes a value held in an `any`.
@@ -407,7 +408,8 @@ func decodeTyped(field string, text []byte, types goTypes, into any) error {
 	if len(types) == 0 && json.Unmarshal(text, into, plainJSON) == nil {
 		return nil
 	}
-	// There are noted types, a number in an `any` exceeds float64, or the value does not fit the variable.
+	// This step is needed if there are noted types, or if a number in an `any` exceeds float64. If the value
+	// does not fit the variable, it returns the error.
 	if _, err := readTyped(text, types, numberAsFloat, into); err != nil {
 		return jsonError(err).within("/" + field)
 	}

@@ -45,12 +45,12 @@ func (x *index) set(f flags, on bool) {
 	}
 }
 
-// setsState reports whether the state delta has keys that are logged.
+// setsState reports whether the state delta has a key without the prefix temp:.
 func (x *index) setsState() bool {
 	return slices.ContainsFunc(x.changes, func(c indexEntry) bool { return statekey.ScopeOf(c.key) != statekey.Temp })
 }
 
-// footprint estimates the memory in bytes to which the index refers.
+// footprint estimates the memory of the strings and slices in the index, in bytes.
 func (x *index) footprint() int {
 	n := len(x.role)
 	for i := range x.functions {

@@ -96,8 +96,8 @@ func parseChecked(text []byte) (Record, error) {
 	return rec, rec.Event.checkContent()
 }
 
-// take stores a field of the identity. It reports whether the field is stored completely, so that the JSON can
-// omit it. An empty id and a null time count as absent. Other empty fields stay in the JSON.
+// take stores a field that belongs to the identity. If taken is false, the field must stay in the JSON. An
+// empty id and a null time count as absent. Other empty fields stay in the JSON.
 func (e *identity) take(name string, v []byte) (taken bool, err error) {
 	var field *string
 	switch name {

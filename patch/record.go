@@ -83,10 +83,10 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return append(b, text[1:]...), nil
 }
 
-// Complete returns the record in the form in which a store logs it. It adds missing ids from newID and sets
-// missing times to now. It removes the temp: keys from state deltas. All three changes also apply to the events
-// that a patch adds. If newID is nil, no ids are added. If now is the zero time, no times are set. Complete
-// does not change r. If there is nothing to do, it returns r itself.
+// Complete returns the record in the form in which a store logs it. It sets missing ids with newID, and missing
+// times to now. It removes the temp: keys from state deltas. All three changes also apply to the events that a
+// patch adds. If newID is nil, no ids are added. If now is the zero time, no times are set. Complete does not
+// change r. If there is nothing to do, it returns r itself.
 func Complete(r Record, newID func() string, now time.Time) Record {
 	r = r.mapIdentities(func(e identity) identity { return e.completed(newID, now) })
 	if r.Event != nil {
@@ -172,10 +172,11 @@ func (e *Event) lasting() []byte {
 	})
 }
 
-// Same reports whether offered equals the logged record, which makes appending offered a retry.
+// Same reports whether offered equals the logged record. If so, appending offered is a retry.
 //
 //   - Same ignores seqs, the order of keys, temp: keys and Go types.
-//   - Numbers are equal if their kind and value are equal. Times are equal if they are the same instant.
+//   - Numbers are equal if they have the same value, and both or neither have a point or an exponent. Times are
+//     equal if they are the same instant.
 //   - If offered has no id, no time or no base, the missing field is not compared.
 //   - A missing replacement equals an empty replacement.
 //   - If the logged event was erased, only the identity is compared. If the logged patch was erased, custom

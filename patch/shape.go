@@ -25,7 +25,7 @@ func (s shape) check(v []byte) *FieldError {
 var (
 	// contentShape accepts a content whose known fields have the types that Gemini's API and ADK define. This
 	// rule applies at any depth, so that a typed reader can decode the content. Unknown fields can have any
-	// type. Names are matched as in encoding/json: exact case first.
+	// type. Names are matched as in encoding/json, first with exact case, then with any case.
 	contentShape = objectOf(fields{"role": aString, "parts": listOf(partShape)})
 
 	partShape = objectOf(fields{

@@ -1,9 +1,9 @@
 // Package jsonvalue extends the JSON library with functions that a log needs: a limit of the nesting depth,
 // comparison by value, and traversal without copying.
 //
-// [Parse] validates text. The traversal functions expect the result of Parse, but a stored record is read
-// without validating its JSON. On invalid JSON, the traversal functions may yield bytes that are not values.
-// They never panic, and they always terminate.
+// [Parse] validates text. The traversal functions expect valid JSON, but they are also used on stored records,
+// whose JSON is not validated again. On invalid JSON, they may yield bytes that are not values. They never
+// panic, and they always terminate.
 package jsonvalue
 
 import (

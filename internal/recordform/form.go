@@ -47,9 +47,9 @@ func Begin(dst []byte) []byte { return append(dst, Plain, 0, 0, 0, 0) }
 // Seal sets the checksum of a plain form.
 func Seal(form []byte) { binary.LittleEndian.PutUint32(form[1:], plainSum(form[Header:])) }
 
-// Compress returns a plain form with its content compressed. The result has the same [Checksum]. If compression
-// does not make the form shorter, if the content exceeds 1 MiB, or if form is already compressed, Compress
-// returns form itself.
+// Compress returns a plain form with its content compressed. The result has the same [Checksum]. Compress
+// returns form itself if compression does not make the form shorter. It also does so if form is already
+// compressed, or if the content exceeds 1 MiB.
 //
 // Compress does not verify the checksum. The caller must pass a form that [Seal] made or [Open] verified. It does not
 // change form. It is safe for concurrent use.

@@ -142,8 +142,8 @@ var tokens = []token{
 	{[]string{"://"}, regexp.MustCompile("://[^/ \t\r\n\"'<>\\\\`?#[\\]{}:]*:([^/ \t\r\n\"'<>\\\\`?#[\\]{}]+)@"), false},
 }
 
-// Suffixes of names of secrets, in lower case and without punctuation. With a vague name, a value is a secret
-// only if it looks like a secret.
+// Suffixes of names of secrets, in lower case and without punctuation. If only a vague name matches, the value
+// must also look like a secret.
 var (
 	secretNames = strings.Fields("password passwd passphrase secret apikey accesskey secretkey privatekey accesstoken " +
 		"refreshtoken authtoken sessiontoken bearertoken idtoken apitoken authorization")
