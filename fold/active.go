@@ -10,7 +10,7 @@ import (
 // makes the target active again.
 
 // undone returns the inactive patches with a seq of at least from. A patch is inactive if an active revert
-// targets it. The patches in also count as inactive.
+// targets it. The argument also lists further patches to treat as inactive.
 func (l *cut) undone(from uint64, also ...*cut) map[*cut]bool {
 	undone := map[*cut]bool{}
 	for _, c := range also {
@@ -32,9 +32,9 @@ func (l *cut) undone(from uint64, also ...*cut) map[*cut]bool {
 // revert of a patch was itself reverted, the patch is active again, even if that revert belongs to the same
 // group.
 //
-// If no applied patch has the id, the error matches [patch.ErrInvalid]. The error also matches ErrInvalid if a
-// patch of the group has the same id as an earlier patch, because a revert cannot name the later patch. If all
-// patches are already reverted, the error is a *[BlockedError].
+// If no applied patch has the id, the error matches [patch.ErrInvalid]. If a patch of the group has the same id
+// as an earlier patch, a revert cannot name it, and the error also matches ErrInvalid. If all patches are
+// already reverted, the error is a *[BlockedError].
 func (v View) RevertTargets(patchID string) ([]string, error) {
 	if err := v.load(); err != nil {
 		return nil, err

@@ -14,8 +14,8 @@ type Call struct {
 	// Another call must stay if it has no response and belongs to the newest invocation.
 	MustStay bool
 
-	// InNewestInvocation says that the call belongs to the newest invocation. The newest invocation is that of
-	// the newest event in the raw log with an invocation id.
+	// InNewestInvocation says that the call belongs to the newest invocation. The newest event in the raw log
+	// with an invocation id determines the newest invocation.
 	InNewestInvocation bool
 }
 

@@ -9,7 +9,7 @@ type Difference struct {
 	Added        []Entry // visible events of After that are not visible in Before, in order
 
 	StateChanged []string // keys whose values differ, and keys that only one view has; in order
-	TokensSaved  int      // estimate of how many fewer tokens After has in a model's prompt
+	TokensSaved  int      // estimated tokens that After saves in a model's prompt, compared with Before
 }
 
 // Diff returns the difference between v and another view of the same session. It takes time linear in the
@@ -35,7 +35,7 @@ func (v View) visibleNodes() []*node {
 	return nodes
 }
 
-// without returns the entries of those nodes that are not in others.
+// without returns the entries of the nodes that are not in others.
 func (v View) without(nodes, others []*node) []Entry {
 	present := make(map[nodeID]bool, len(others))
 	for _, n := range others {

@@ -5,8 +5,13 @@
 // makes Apply fail: if a patch cannot be applied, the view lists it as skipped.
 //
 // [View.Check] checks a patch before it is logged. It uses the same code as Apply, and also enforces the rules
-// for authors. A patch must not conflict with a patch that its author has not seen, hide a pinned event, or
-// separate a function call from its response. Sections 3 to 6 and 9 of docs/SEMANTICS.md specify the rules.
+// for authors:
+//
+//   - The author must have seen the log's newest patch.
+//   - The patch must not hide a pinned event.
+//   - The patch must not separate a function call from its response.
+//
+// Sections 3 to 6 and 9 of docs/SEMANTICS.md specify these rules.
 //
 // Views share structure, so the cost of a new view depends only on the changes since the previous view. For an
 // event that a patch has hidden, a view keeps only the seq of the record. A view does no I/O. If it needs

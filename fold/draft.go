@@ -16,7 +16,7 @@ import (
 // unchanged.
 type Draft struct {
 	View     View
-	Added    []patch.Record // records between the draft's first view and View
+	Added    []patch.Record // records that the draft has added to its first view
 	Supplied []patch.Record // records of the log, in ascending order; see [View.WithRecords]
 }
 
@@ -44,9 +44,9 @@ func CheckUnique(call []patch.Record) error {
 // contains the records as the caller passed them, and completed contains the results of [patch.Complete] for
 // them. Ids, times and bases are compared only if offered has them.
 //
-// matched is completed, except that logged records replace the records that are already logged. missing
-// contains the indices of the other records. If an id is used for other content, the error is a
-// *[DuplicateIDError].
+// For each record of the call, matched contains the logged record, or the completed record if it is not logged
+// yet. missing contains the indices of the records that are not logged. If an id is used for other content, the
+// error is a *[DuplicateIDError].
 func Match(log Logged, offered, completed []patch.Record) (matched []patch.Record, missing []int, err error) {
 	matched = slices.Clone(completed)
 	for i, r := range completed {
@@ -110,7 +110,7 @@ func (d *Draft) supply(do func(View) error) error {
 	}
 }
 
-// find returns those records with the given seqs that were supplied or added.
+// find returns the supplied or added records with the given seqs.
 func (d *Draft) find(seqs []uint64) (records []patch.Record) {
 	for _, seq := range seqs {
 		for _, from := range [][]patch.Record{d.Added, d.Supplied} {

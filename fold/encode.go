@@ -89,7 +89,7 @@ func flagIf(flag uint64, set bool) uint64 {
 	return 0
 }
 
-// cuts writes those cuts of a run's nodes that are not written yet.
+// cuts writes the cuts of a run's nodes, except cuts that are already written.
 func (w *writer) cuts(of run) {
 	var cuts []*cut
 	for _, p := range of.pieces {

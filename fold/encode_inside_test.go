@@ -20,8 +20,8 @@ func TestAppendBinaryRefusesKey(t *testing.T) {
 	}
 }
 
-// Restore takes memory proportional to the size of its input, whatever lengths the input contains. It never
-// panics.
+// Restore takes memory proportional to the size of its input, even if the input contains false lengths. It
+// never panics.
 func FuzzRestore(f *testing.F) {
 	var records []patch.Record
 	for i := range 40 {

@@ -73,7 +73,7 @@ func (e *DuplicateIDError) Error() string {
 // Is reports whether target is [ErrDuplicateID].
 func (e *DuplicateIDError) Is(target error) bool { return target == ErrDuplicateID }
 
-// errBlocked stands for a [BlockedError] whose fields are not computed yet.
+// errBlocked is returned where the fields of a [BlockedError] are not computed yet.
 var errBlocked = errors.New("revert blocked")
 
 // BlockedError reports that a revert cannot be applied. Either a later patch must be reverted first, or the

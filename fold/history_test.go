@@ -155,7 +155,7 @@ func TestHistoryNeeds(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(v.WithRecords(wrong).History()), patch.ErrCorrupt, "with another patch in the place of the record")
 }
 
-// If one patch added several summaries, a page reads only those removed events that the page reaches.
+// If one patch added several summaries, a page reads only the removed events that the page reaches.
 func TestHistoryPageNeedsOfBranches(t *testing.T) {
 	log := logWith([]string{"e0 #a", "e1 #b", "e2 #a", "e3 #b", "e4 #a", "e5 #b"}, []*patch.PatchEvent{
 		patch.NewSplice(0, 6, events("a #a summary", "b #b summary")...).WithState(patch.Keep).WithID("p"), patch.NewSplice(1, 1).WithID("q"),

@@ -184,8 +184,9 @@ func (s span) touchedKeys() map[callKey]struct{} {
 }
 
 // after returns the parts of a key after the change. was contains the index of each part among the parts before
-// the change, or unpaired for a new part. A part is not new if its event stays, or if a cleared copy replaces
-// its event or is replaced by its event. stay contains the indices of the parts whose events stay.
+// the change, or unpaired for a new part. A part is not new if its event stays. It is also not new if the
+// change replaces an event with its cleared copy, or a cleared copy with its original. stay contains the
+// indices of the parts whose events stay.
 func (s span) after(key callKey, before []part) (parts []part, was []int, stay map[int]bool) {
 	// Clearing a response replaces its event with a copy. Reverting this patch replaces the copy with the
 	// original. If the response in the copy counted as new, each clearing would look like the loss of a
@@ -522,8 +523,8 @@ func (s span) countAdded(key callKey) (calls, responses int) {
 	return calls, responses
 }
 
-// allOthersInside reports whether the span contains all parts of the other kind: all calls if response is true,
-// and all responses otherwise.
+// allOthersInside reports whether the span contains all calls, if response is true. If response is false, it
+// reports whether the span contains all responses.
 func allOthersInside(parts []part, response bool, inside func(part) bool) bool {
 	for _, p := range parts {
 		if p.Response != response && !inside(p) {

@@ -161,7 +161,7 @@ func TestRevertOfPinIsNotBlocked(t *testing.T) {
 	}
 }
 
-// A rewind restores the earlier pins, also those of hidden events, in whatever way they were changed.
+// A rewind restores the earlier pins, even if the pinned events are hidden.
 func TestRewindOfPins(t *testing.T) {
 	for name, c := range map[string]struct {
 		log  []any

@@ -135,7 +135,7 @@ func (p *Places) rank(id nodeID) int {
 // copy represents its original. If the summary or the copy is hidden, its own representative counts. An event
 // that a cut, a splice or a rewind removed has no representative.
 //
-// The represented events are those that [View.History] returns, and the summaries. If one patch hides two
+// The represented events are the events that [View.History] returns, and the summaries. If one patch hides two
 // events with the same branch and scope, either both are represented or neither is.
 func (p *Places) IsRepresented(seq uint64, index int, branch, scope string) bool {
 	q := representatives{Places: p, found: map[memoKey]int{}}
@@ -144,7 +144,7 @@ func (p *Places) IsRepresented(seq uint64, index int, branch, scope string) bool
 
 // Results of a search that finds no visible event.
 const (
-	byMarker = -1 - iota // the marker of a compaction that added no summary represents the event
+	byMarker = -1 - iota // compaction removed the event without a summary, so only the patch's marker represents it
 	nowhere
 )
 
@@ -292,8 +292,8 @@ type Cut struct {
 }
 
 // Cuts yields the cut of each applied patch in log order, whether the patch is active or not. Reverts, pins and
-// receipts have no cut. Removed may also yield markers, which are the positions of patches that added no event.
-// Cuts returns the same errors as [View.Skipped].
+// receipts have no cut. Removed may also yield the markers of patches that added no event. Cuts returns the
+// same errors as [View.Skipped].
 func (v View) Cuts() (iter.Seq[Cut], error) {
 	if err := v.load(); err != nil {
 		return nil, err

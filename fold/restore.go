@@ -8,9 +8,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Restore returns the view that [View.AppendBinary] wrote to form. empty is the view of the session without
-// records, as [New] returns it with the session's creation id and initial state. last is the last seq of the
-// log.
+// Restore returns the view that [View.AppendBinary] wrote to form. empty is the result of [New] for the
+// session's creation id and initial state. last is the last seq of the log.
 //
 // The caller supplies the records of the visible events to empty, with [View.WithRecords]. If some of them are
 // missing, the error is a *[MissingRecordsError] that names all of them. The resulting view then has the

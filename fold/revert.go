@@ -98,8 +98,8 @@ func alreadyReverted(id string, by *cut) error {
 }
 
 // newestBlocker returns the newest of the patches that must be reverted before target: its blockers, their
-// blockers, and so on. The newest one is not blocked itself. newestBlocker takes time linear in the number of
-// nodes that all patches added and removed.
+// blockers, and so on. No patch blocks the revert of that newest patch. newestBlocker takes time linear in the
+// number of nodes that all patches added and removed.
 func (v *View) newestBlocker(target *cut) *cut {
 	must, holder := v.blockers(target)
 	seen := map[*cut]bool{}
@@ -142,8 +142,8 @@ func (h removers) blockersOf(target *cut) (must []*cut) {
 }
 
 // blockers returns the patches that must be reverted before target. These are the patches that removed a node
-// that target added, and the patches that created a node between those nodes. A regular event between them
-// needs no patch here, because it was restored in place of a missing node.
+// that target added, and the patches that created a node between the nodes that target added. A regular event
+// between them needs no patch here, because it was restored in place of a missing node.
 func (v *View) blockers(target *cut) (must []*cut, holder removers) {
 	added := map[nodeID]bool{}
 	for n := range target.addedNodes {

@@ -18,8 +18,8 @@ import (
 // before from, and "newer" means from or later.
 //
 //   - If a patch hid only older events, they stay hidden, even if the patch is newer.
-//   - A patch that stands for both older and newer events is reverted, unless it only removed events and
-//     dropped their state. A patch that only removed newer events and kept their state is reverted too.
+//   - A patch that covers both older and newer events is reverted, unless it only removed events and dropped
+//     their state. A patch that only removed newer events and kept their state is reverted too.
 //   - All newer events are cut, and their state is dropped.
 //   - If a reverted patch only removed events, its older events are cut again with the same state policy. If a
 //     reverted splice replaced events and dropped their state, its older events are also cut again.
@@ -171,8 +171,8 @@ func (w *rewinding) apply(p *patch.PatchEvent) error {
 // state. It starts with the newest.
 func (w *rewinding) revertMixed() error {
 	// A mixed patch cannot stay. In "1:old, 2:new, 3:summary of both", a rewind to 2 must show 1 again, but not
-	// 2. A new cut that keeps the state cannot stay either, because its marker would still affect the state,
-	// and there is no event to cut. A mixed cut that drops the state may stay. It shows no event and does not
+	// 2. A new cut that keeps the state cannot stay either. Its marker would still affect the state, and it has
+	// no event that could be cut. A mixed cut that drops the state may stay. It shows no event and does not
 	// affect the state.
 	for c := w.start.patches; c != nil; c = c.older {
 		var err error
@@ -317,8 +317,8 @@ func allHidden(members []*cut, hidden map[nodeID]bool) bool {
 	return true
 }
 
-// restorePins reverts and redoes pins and unpins, newest first. Afterwards, the active ones are those that were
-// active before the rewind's first record.
+// restorePins reverts and redoes pins and unpins, newest first. Afterwards, the same pins and unpins are active
+// as before the rewind's first record.
 func (w *rewinding) restorePins() error {
 	before := w.start.patches.olderThan(w.from)
 	undone := before.undone(0)
@@ -379,9 +379,9 @@ func (w *rewinding) recutDropped() error {
 // indexRange is a range of visible indices to cut.
 type indexRange struct{ first, end int }
 
-// runs returns the longest runs of visible nodes for which goes returns true. A run may include markers, except
-// markers that carry state and for which goes returns false. outside contains the patches of markers that carry
-// state and for which goes returns true, but that are in no run.
+// runs returns the longest runs of visible nodes for which goes returns true. A run may include markers. If a
+// marker carries state, a run includes it only if goes returns true for the marker. If goes returns true for
+// such a marker but no run includes it, outside contains its patch.
 func (w *rewinding) runs(goes func(*node) bool) (all []indexRange, outside []*cut) {
 	open := false
 	// A marker that must be removed belongs to a run only if an event of the run follows. Until then, it is in

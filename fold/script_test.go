@@ -107,7 +107,7 @@ func logged(t *testing.T, v fold.View, r patch.Record) fold.View {
 	return v
 }
 
-// whole returns v with all records of its log supplied.
+// whole returns v after it supplies all records of v's log.
 func whole(t *testing.T, v fold.View) fold.View { return v.WithRecords(logs[t][:v.Seq()]) }
 
 // apply logs a patch that Check must accept.

@@ -23,9 +23,9 @@ func (n *node) isMarker() bool { return n.cut != nil && !n.cut.addsEvents }
 
 // pos is the sort key of the sequence. Several nodes may have the same pos.
 //
-// The pos of a regular event is its seq, because events are only appended at the end. The pos of a patch's
-// nodes is that of the last node that the patch removed. If the patch removed no node, it is the pos of the
-// node before them. The pos of a revert's marker is that of the node before the marker.
+// The pos of a regular event is its seq, because events are only appended at the end. The nodes of a patch have
+// the pos of the last node that the patch removed. If the patch removed no node, they have the pos of the node
+// before them. The marker of a revert has the pos of the node before the marker.
 //
 // A restored node therefore fits in its old position. A node can be found by its pos.
 func (n *node) pos() uint64 {
@@ -228,8 +228,8 @@ func concat[T any](a, b, c []T) []T {
 }
 
 // pack distributes the items, which are nodes or children, over new trees and pushes the trees. They have about
-// the same size. If items were added at the end of a tree, all new trees except the last are full instead,
-// because more items are likely to follow.
+// the same size. If atEnd is true, items were appended, and more are likely to follow. In that case, all trees
+// except the last are full.
 func pack[T any](w *splicing, items []T, atEnd bool, newTree func([]T) *sequence) {
 	size := maxWidth
 	if trees := (len(items) + maxWidth - 1) / maxWidth; trees > 1 && !atEnd {

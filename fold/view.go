@@ -166,7 +166,7 @@ func (v View) net() delta {
 }
 
 // State returns a copy of the session's own state. Keys with the prefix app:, user: or temp: are not part of
-// it. The values are those that [patch.Value.Any] returns.
+// it. [patch.Value.Any] defines the types of the values.
 func (v View) State() map[string]any {
 	state := map[string]any{}
 	for _, c := range v.net() {

@@ -24,7 +24,7 @@ type SummaryPolicy string
 
 // The summary policies.
 const (
-	RevertSummaries SummaryPolicy = ""      // erase their content, and revert the visible ones
+	RevertSummaries SummaryPolicy = ""      // erase their content, and revert visible summaries
 	BlankSummaries  SummaryPolicy = "blank" // erase their content
 	KeepSummaries   SummaryPolicy = "keep"  // leave them unchanged
 )
@@ -36,14 +36,14 @@ type Span struct {
 }
 
 // Erasure is the content of a receipt. It records what an erase removed, and why. A receipt is a patch of type
-// [Erase]. Its author and its time are those of the erase.
+// [Erase]. The author and the time of the receipt record who erased, and when.
 type Erasure struct {
 	// Seqs lists the records from which content was erased, in ascending order and without overlaps.
 	Seqs []Span
 
-	// EventIndices has an entry for each patch of which only some events were erased. The key is the patch's
-	// seq. The value contains the indices of the erased events in [PatchEvent.NewEvents], in ascending order.
-	// If the value is empty, only other fields of the patch were erased.
+	// EventIndices has an entry for each patch that lost only some of its events. The key is the patch's seq.
+	// The value contains the indices of the erased events in [PatchEvent.NewEvents], in ascending order. If the
+	// value is empty, only other fields of the patch were erased.
 	EventIndices map[uint64][]int
 
 	// Summaries is the policy for summaries and copies of the erased events.

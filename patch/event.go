@@ -134,8 +134,8 @@ func (e *Event) changes(in func(statekey.Scope) bool) iter.Seq[Change] {
 	}
 }
 
-// StateDelta returns the event's state delta with the keys of all scopes, or nil if there is none. The values
-// are those that [Value.Any] returns.
+// StateDelta returns the event's state delta with the keys of all scopes, or nil if there is none. [Value.Any]
+// defines the types of the values.
 func (e *Event) StateDelta() map[string]any { return e.value("actions", "stateDelta").anyMap() }
 
 // anyMap returns the members of an object, or nil if v is not an object.

@@ -203,7 +203,7 @@ func readNumber(dec *jsontext.Decoder, n *stdjson.Number) error {
 // does not restore. In an `any`, it refuses values that cannot be restored: structs, errors, and maps whose
 // keys are not strings. The error names the field. Floats in an `any` are written with a point or an exponent.
 type goWriter struct {
-	event   bool // whether an event is written, not a value
+	event   bool // true while writing an event, false while writing a value
 	types   goTypes
 	options json.Options
 	within  json.Options // options inside an `any`

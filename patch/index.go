@@ -74,7 +74,8 @@ const (
 	MaxFields        = 1_000  // top-level fields of an event or a patch, besides its identity
 )
 
-// tooMany returns an error that matches [ErrTooLarge]. It reports that a field has more items than most.
+// tooMany returns an error that matches [ErrTooLarge]. It reports that the number of items in a field exceeds
+// most.
 func tooMany(field, what string, most int) error {
 	return fmt.Errorf("%w: field %q: more than %d %s", ErrTooLarge, field, most, what)
 }

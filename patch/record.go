@@ -175,8 +175,7 @@ func (e *Event) lasting() []byte {
 // Same reports whether offered equals the logged record. If so, appending offered is a retry.
 //
 //   - Same ignores seqs, the order of keys, temp: keys and Go types.
-//   - Numbers are equal if they have the same value, and both or neither have a point or an exponent. Times are
-//     equal if they are the same instant.
+//   - Numbers are compared as by [Value.Equal]. Times are equal if they are the same instant.
 //   - If offered has no id, no time or no base, the missing field is not compared.
 //   - A missing replacement equals an empty replacement.
 //   - If the logged event was erased, only the identity is compared. If the logged patch was erased, custom

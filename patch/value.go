@@ -111,7 +111,7 @@ func (v Value) Clone() Value {
 }
 
 // Equal reports whether two values are equal. It ignores the order of keys. Numbers are equal if they have the
-// same value, and both or neither have a point or an exponent.
+// same value and the same kind. For example, 1.0 equals 1e0 but not 1.
 func (v Value) Equal(o Value) bool { return jsonvalue.Equal(v.json(), o.json()) }
 
 func (v Value) json() []byte {

@@ -19,7 +19,8 @@ import (
 // another session or log. The caller must then fold from the first record.
 var ErrUnusable = errors.New("unusable snapshot")
 
-// ErrOutdated is also matched by such an error if the snapshot is intact but has another version.
+// ErrOutdated is matched by an error of [Decode] if the snapshot is intact but has another version. Such an
+// error also matches [ErrUnusable].
 var ErrOutdated = errors.New("snapshot of another version")
 
 // The first four bytes are the CRC32C, in little endian, of the other bytes. The other bytes are the view's
@@ -41,11 +42,11 @@ func Encode(v fold.View) ([]byte, error) {
 	return data, nil
 }
 
-// Decode returns the view of a snapshot, as [fold.Restore] does. empty is the session's view without records,
-// to which the caller has supplied the records of the visible events. last is the last seq of the session's
-// log. If records are missing, the error is a *[fold.MissingRecordsError] that names them. Any other error
-// matches [ErrUnusable]. Decode takes time and memory linear in the size of the snapshot and in the number of
-// the log's records.
+// Decode returns the view of a snapshot, as [fold.Restore] does. empty is the result of [fold.New] for the
+// session, with the records of the visible events supplied. last is the last seq of the session's log. If
+// records are missing, the error is a *[fold.MissingRecordsError] that names them. Any other error matches
+// [ErrUnusable]. Decode takes time and memory linear in the size of the snapshot and in the number of the log's
+// records.
 func Decode(data []byte, empty fold.View, last uint64) (fold.View, error) {
 	if len(data) < headerBytes {
 		return fold.View{}, fmt.Errorf("%w: %d bytes", ErrUnusable, len(data))

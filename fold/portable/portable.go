@@ -33,7 +33,7 @@ type Patches struct {
 	unknown bool // whether the form has another version or contains a patch of unknown type
 }
 
-// located is a patch with its place. The patch's own indices are those in its author's view.
+// located is a patch with its place. The indices in the patch refer to its author's view.
 type located struct {
 	patch *patch.PatchEvent
 	place *place // nil if the patch has no indices
@@ -191,8 +191,8 @@ func (p Patches) IDs() (ids []string) {
 	return ids
 }
 
-// Resolve returns the patches with their indices in a view. Each patch refers to the view after the patches
-// before it. If a revert restores events, the view needs their records, which the caller supplies with
+// Resolve returns the patches with their indices in a view. The indices of a patch refer to the view after the
+// preceding patches. If a revert restores events, the view needs their records, which the caller supplies with
 // [fold.View.WithRecords].
 //
 // If a patch cannot be applied, ok is false. The result then contains placeholders with the same ids, which

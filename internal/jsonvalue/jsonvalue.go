@@ -427,8 +427,8 @@ func With(object []byte, name string, value []byte) []byte {
 func Step(name string) string { return string(jsontext.Pointer("").AppendToken(name))[1:] }
 
 // Equal reports whether two values are equal. It ignores the order of keys. It compares strings by their text,
-// and numbers by kind and value. A number with a point or an exponent has another kind than a number without
-// either. Invalid JSON is equal only to the same bytes.
+// and numbers by kind and value. For example, 1.0 equals 1e0 but not 1. Invalid JSON is equal only to the same
+// bytes.
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

@@ -15,7 +15,7 @@ type Scope int
 
 // The scopes.
 const (
-	Session Scope = iota // the session's own keys; a fold has only this scope
+	Session Scope = iota // the session's own keys; a fold contains only these keys
 	User                 // shared by all of a user's sessions in an app
 	App                  // shared by all sessions of an app
 	Temp                 // valid only in the running invocation; never logged

@@ -18,9 +18,9 @@ const (
 )
 
 // search calls find at each occurrence of the given characters in a text, and returns the byte ranges of
-// secrets. find returns the start and the end of a secret, and the offset at which the search continues at the
-// earliest. If there is no secret, the end is 0. The search is linear in the length of the text if find reads a
-// bounded number of bytes past that offset.
+// secrets. find returns the start and the end of a secret, and the earliest offset for the next search. If
+// there is no secret, the end is 0. The search is linear in the length of the text if find reads a bounded
+// number of bytes past that offset.
 func search(text, chars string, find func(at int) (start, end, next int)) (found [][]int) {
 	for at := 0; at < len(text); at++ {
 		i := strings.IndexAny(text[at:], chars)
@@ -191,8 +191,8 @@ func findAssigned(text string) [][]int {
 }
 
 // Cards finds payment card numbers. A card number has 13 to 19 digits, an issuer's prefix, and a correct check
-// digit. Spaces or dashes may separate groups of digits. Of the random numbers with such a prefix and length,
-// one in ten has a correct check digit.
+// digit. Spaces or dashes may separate groups of digits. One in ten random numbers with such a prefix and
+// length has a correct check digit.
 func Cards() Pattern { return Pattern{Name: "card", Find: findCards} }
 
 var (

@@ -33,7 +33,7 @@ type rewriting func(name, text string) string
 // same records.
 //
 // If nothing changes, rewriteRecord returns r. Otherwise the values in the record lose their Go types, as if
-// the record were parsed from JSON. The errors are those of [patch.ParseRecord].
+// the record were parsed from JSON. rewriteRecord returns the same errors as [patch.ParseRecord].
 func rewriteRecord(r patch.Record, rewrite rewriting) (patch.Record, error) {
 	text, err := r.MarshalJSON()
 	if err != nil {

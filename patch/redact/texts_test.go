@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Every text that the format allows is rewritten. Structure does not change, even where it contains the same
+// Every free text is rewritten. Ids and other structure do not change, even if they contain the same
 // characters.
 func TestRewrite(t *testing.T) {
 	upper := func(_, text string) string { return strings.ReplaceAll(text, "x", "X") }
