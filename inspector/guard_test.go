@@ -21,7 +21,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// ask sends a request to an inspector after changing it with the given functions.
+// ask sends a request to an inspector, after change has modified it.
 func ask(h http.Handler, method, target string, change ...func(*http.Request)) *http.Response {
 	r := httptest.NewRequest(method, target, nil)
 	r.Host = "127.0.0.1:7070"
@@ -38,8 +38,8 @@ func header(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(name, value) }
 }
 
-// DNS rebinding: a page of another site can resolve its own host name to this machine, to be of the
-// same origin. The Host header exposes it.
+// Requests with a foreign Host header are refused. A site that uses DNS rebinding resolves its own host name to
+// this machine, so its requests have that name in the header.
 func TestOnlyKnownHostsAreAnswered(t *testing.T) {
 	i := newInspector(t, teststore.Memory(t, store.Options{}), inspector.Options{Hosts: []string{"agents.example.com", "2001:db8::1"}})
 	for name, want := range map[string]int{
@@ -82,7 +82,7 @@ func TestToken(t *testing.T) {
 	if r := ask(i, "GET", "/", func(r *http.Request) { r.AddCookie(c) }); r.StatusCode != 200 {
 		t.Errorf("with the cookie: status %d", r.StatusCode)
 	}
-	// Another inspector on the same host has its own cookie.
+	// Another inspector on the same host uses another cookie.
 	other := ask(newInspector(t, teststore.Memory(t, store.Options{}), inspector.Options{Token: "other"}), "GET", "/?token=other").Cookies()[0]
 	if other.Name == c.Name {
 		t.Errorf("two tokens have the cookie %s", c.Name)
@@ -108,7 +108,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// Without Options.Write no POST has an effect; with it, only POSTs from the inspector's own pages have.
+// Without Options.Write no POST has an effect. With it, only a POST from the inspector's own pages has one.
 func TestWhoMayPost(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	reading, writing := newInspector(t, s, inspector.Options{}), newInspector(t, s, inspector.Options{Write: true})
@@ -175,7 +175,7 @@ func TestOptionsAreValidated(t *testing.T) {
 	}
 }
 
-// A compaction configuration that is not enabled overrides the defaults.
+// The settings of a compaction configuration that is not enabled override the defaults.
 func TestCompactionSettingsAreKept(t *testing.T) {
 	asked := ""
 	by := testlog.Must(redact.New(redact.Options{}))(t)
@@ -191,8 +191,8 @@ func TestCompactionSettingsAreKept(t *testing.T) {
 	}
 }
 
-// A page is determined by its address: a form in a request's body changes neither this page nor others'
-// pages, and no request leaves files on the disk.
+// Only the URL determines a page. A form in the body of a GET request changes no page, and no request leaves
+// files on disk.
 func TestBodiesAreNotRead(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -200,7 +200,7 @@ func TestBodiesAreNotRead(t *testing.T) {
 	form := multipart.NewWriter(&body)
 	testlog.NoError(t, form.WriteField("at", "3"))
 	file := testlog.Must(form.CreateFormFile("file", "large"))(t)
-	testlog.Must(file.Write(make([]byte, 40<<20)))(t) // too large to be kept in memory
+	testlog.Must(file.Write(make([]byte, 40<<20)))(t) // too large for the memory that a form may use
 	testlog.NoError(t, form.Close())
 	i := newInspector(t, openShop(t), inspector.Options{Write: true})
 	key := url.Values{"key": {shopKey.String()}}.Encode()

@@ -14,7 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A session of 100,000 events has 50 MB of texts. Its page keeps less in memory, and the next page allocates less.
+// The page of a session with 50 MB of texts keeps less than that in memory. The second page allocates less than
+// the first.
 func TestMemoryOfALongSession(t *testing.T) {
 	testlog.OneGoroutine(t)
 	if testing.Short() {

@@ -31,7 +31,7 @@ import (
 
 var recordKey = store.Key{App: "shop", User: "ada", Session: "../4711 \"x\""}
 
-// shownLog returns a store with a session of the given lines, and an inspector of it.
+// shownLog returns a store with a session of the given lines, and an inspector of the store.
 func shownLog(t testing.TB, opts Options, lines ...string) (*store.Store, *Inspector) {
 	t.Helper()
 	made := 0
@@ -58,7 +58,7 @@ func ask(t testing.TB, i *Inspector, path string, pairs ...any) *httptest.Respon
 var (
 	tags    = regexp.MustCompile(`(?s)<[^>]*>`)
 	element = regexp.MustCompile(`<(/?)([a-zA-Z][a-zA-Z0-9]*)([^>]*)>`)
-	// drawings matches the inspector's own SVG: see drawn.
+	// drawings matches the inspector's own SVG, which the function drawn checks.
 	drawings = regexp.MustCompile(`(?s)<figure class="picture" id="picture">.*?</figure>|<svg class="share".*?</svg>`)
 	attr     = regexp.MustCompile(`^(\s+[a-z][-a-z]*(="[^"<>]*"|='[^'<>]*')?)*\s*$`)
 )
@@ -66,7 +66,7 @@ var (
 // said returns the text of a page without tags.
 func said(page string) string { return html.UnescapeString(tags.ReplaceAllString(page, "")) }
 
-// shows requests a page and checks its status, its form, and that it contains texts.
+// shows requests a page, and checks that it has the status, is well-formed and contains the texts.
 func shows(t testing.TB, i *Inspector, status int, url []any, texts ...string) string {
 	t.Helper()
 	w := ask(t, i, url[0].(string), url[1:]...)
@@ -86,8 +86,8 @@ func shows(t testing.TB, i *Inspector, status int, url []any, texts ...string) s
 	return page
 }
 
-// inOrder returns an error for unclosed elements, foreign scripts, violations of the content security policy, and
-// invisible characters.
+// inOrder returns an error if a page has unclosed elements, foreign scripts, violations of the content security
+// policy, or invisible characters.
 func inOrder(page string) error {
 	if len(page) > 1<<20 {
 		return fmt.Errorf("the page has %d bytes", len(page))
@@ -186,7 +186,7 @@ func TestRecordEvent(t *testing.T) {
 	shows(t, i, 404, []any{"record", "seq", 1, "id", "other"}, `it has no event "other"`)
 }
 
-// The raw record can be saved under a file name that every system accepts.
+// The raw record can be saved. Its file name is valid on every system.
 func TestRecordJSON(t *testing.T) {
 	line := event("q", "user", text(`<script>&`))
 	_, i := shownLog(t, Options{}, line)
@@ -224,7 +224,7 @@ func patched() []string {
 	}
 }
 
-// joined returns lines of JSON without line breaks in them.
+// joined removes the line breaks inside lines of JSON.
 func joined(lines []string) []string {
 	for n := range lines {
 		lines[n] = strings.ReplaceAll(lines[n], "\n", "")
@@ -232,7 +232,7 @@ func joined(lines []string) []string {
 	return lines
 }
 
-// With a price, the headline says what the hidden tokens would cost per prompt.
+// If a price is set, the headline says what the hidden tokens would cost per prompt.
 func TestMoneySaved(t *testing.T) {
 	_, i := shownLog(t, Options{Price: 250}, joined(patched())...)
 	if page := ask(t, i, "session", "at", 4).Body.String(); strings.Contains(page, "costs about") {
@@ -254,7 +254,7 @@ func TestMoneySaved(t *testing.T) {
 	}
 }
 
-// A patch is shown with its effect and its current state, an event with the patch that hides it.
+// A patch is shown with its effect and whether it is active. An event is shown with the patch that hides it.
 func TestRecordPatch(t *testing.T) {
 	_, i := shownLog(t, Options{}, joined(patched())...)
 	for at, want := range map[int]string{4: "· 4 of 4 events</span></p>", 6: "1 compaction · 1 cut</p>", 7: "1 compaction</p>", 11: "1 compaction · 2 cuts</p>"} {
@@ -441,7 +441,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// markdown recognises headings and items, and leaves other text and all marks unchanged.
+// markdown recognises headings and items. It does not change other text and marks.
 func TestMarkdown(t *testing.T) {
 	var got []string
 	for _, l := range markdown([]run{{"## Orders\n- one ", ""}, {"A-1", markInvented}, {", two\n  * three\n#4 -5\n\n", ""}, {"- B", markInvented}}) {
@@ -456,7 +456,7 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-// A difference shows the same as the command.
+// A page shows the same difference as the command.
 func TestDiff(t *testing.T) {
 	lines := joined(patched())
 	lines = append(lines, event("e12", "user", text("more"), `,"actions":{"stateDelta":{"step":2,"new":true}}`), `{"id":"p13","patchType":"unpin","eventId":"n2"}`,
@@ -493,8 +493,8 @@ func TestDiff(t *testing.T) {
 	shows(t, i, 200, []any{"diff", "from", 4}, "after record 4 and after record 15")
 }
 
-// Words that differ between a removed event and its replacement are marked, unless the two have few words in
-// common.
+// Words that differ between a removed event and its replacement are marked, unless the two events have few
+// words in common.
 func TestDiffMarksWords(t *testing.T) {
 	_, i := shownLog(t, Options{}, event("a", "user", text("the brass lamp <b>")), event("b", "user", text("one two three")),
 		`{"id":"p","patchType":"splice","start":0,"count":2,"replacement":[`+event("c", "user", text("the green lamp <b>"))+`,`+event("d", "user", text("four five six"))+`]}`)
@@ -506,7 +506,7 @@ func TestDiffMarksWords(t *testing.T) {
 	}
 }
 
-// A call and its response are linked even if one patch inserted both.
+// A call and its response are linked even if one patch added both.
 func TestCallsOfOnePatch(t *testing.T) {
 	call, answer := `{"functionCall":{"id":"c1","name":"f","args":{}}}`, `{"functionResponse":{"id":"c1","name":"f","response":{}}}`
 	_, i := shownLog(t, Options{}, event("a", "user", text("a")),
@@ -538,7 +538,7 @@ func TestDiffBounded(t *testing.T) {
 	}
 }
 
-// summed returns a log in which two summaries were merged into one, with cleared results.
+// summed returns a log with a cleared result and a summary that merged two summaries.
 func summed() []string {
 	own := func(level, events, from, to int) string {
 		return fmt.Sprintf(`,"customMetadata":{"patchlog":{"level":%d,"windows":%d,"passes":%[1]d,"events":%[3]d,"from":%[4]d,"to":%[5]d}}`, level, level, events, from, to)
@@ -629,7 +629,7 @@ func TestSummaries(t *testing.T) {
 	shows(t, i, 400, []any{"summary", "patch", "p6"}, "added no summary")
 }
 
-// A page has as many long events as fit, and links to the next page.
+// A page has as many long events as fit, and a link to the next page.
 func TestSummaryPages(t *testing.T) {
 	var lines []string
 	for n := range 150 {
@@ -656,7 +656,7 @@ func TestSummaryPages(t *testing.T) {
 	}
 }
 
-// For a cleared result, the copy and the original are shown.
+// The page of a cleared result shows the copy and the original.
 func TestSummaryCleared(t *testing.T) {
 	s, i := shownLog(t, Options{}, summed()[:6]...)
 	v := testlog.Must(s.View(t.Context(), recordKey))(t)

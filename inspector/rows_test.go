@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A row shows an event's content as text; calls and results have their tool's name, and an only member is
-// shown without its key.
+// A row shows an event's content as text. A call or result is shown with the name of its tool. An only member
+// is shown without its key.
 func TestPhrases(t *testing.T) {
 	for parts, want := range map[string]string{
 		text("one\ntwo"): "one two",
@@ -59,7 +59,7 @@ func TestGapsAndShortNumbers(t *testing.T) {
 	}
 }
 
-// Patches with one purpose are one line, and so is a stretch of events that one patch hides.
+// Patches of one group are shown as one line, and so are adjacent events that one patch hides.
 func TestGroupsOfTheLog(t *testing.T) {
 	var lines []string
 	turn := func(n int, id, author, parts string) string {
@@ -84,7 +84,7 @@ func TestGroupsOfTheLog(t *testing.T) {
 	shows(t, i, 404, []any{"session", "turn", 9}, "there is no turn 9")
 }
 
-// Records before the first turn are shown with it, and changes that were reverted are not counted.
+// Records before the first turn are shown in it. Changes that were reverted are not counted.
 func TestHeaderBeforeTurns(t *testing.T) {
 	header := strings.Replace(event("h", "system", ""), `"invocationId":"i1"`, `"invocationId":""`, 1)
 	lines := []string{header, event("u", "user", text("question")), event("m", "shop", text("answer"))}
@@ -104,7 +104,7 @@ func TestHeaderBeforeTurns(t *testing.T) {
 	}
 }
 
-// A summary is unfolded in the conversation, with what it hides and lost.
+// The conversation shows a summary with what it hides and what it lost.
 func TestSummariesInTheConversation(t *testing.T) {
 	_, i := shownLog(t, Options{}, summed()...)
 	page := shows(t, i, 200, []any{"session"}, "of turn 1 · 5 events", "A-4711 was found, Z-9999<i> too, 77 times", "Not in it: ", "/srv/orders/a.txt", "1 identifier invented", "What it hides")

@@ -63,7 +63,7 @@ func (e *listingEnv) create(key store.Key) {
 	testlog.Must(e.store.Create(e.Context(), key, nil, store.CreateOptions{}))(e)
 }
 
-// get requests an address and checks the status.
+// get requests a URL and checks the status.
 func (e *listingEnv) get(address string, status int) string {
 	e.Helper()
 	w := httptest.NewRecorder()
@@ -83,7 +83,7 @@ var (
 	listingHref = regexp.MustCompile(`href="(\./[^"]*)">([^<]*)</a>`)
 )
 
-// rowsOf returns the rows of a page: the key that each links to, or "", and the texts of its cells.
+// rowsOf returns the rows of a page: the key that each row links to, or "", and the texts of its cells.
 func (e *listingEnv) rowsOf(page string) (keys []string, cells [][]string) {
 	e.Helper()
 	for _, row := range listingRow.FindAllString(page, -1) {
@@ -102,7 +102,7 @@ func (e *listingEnv) rowsOf(page string) (keys []string, cells [][]string) {
 	return keys, cells
 }
 
-// all returns the sessions on all pages from an address on, by following the links.
+// all returns the sessions of a page and of all later pages, which it finds by their links.
 func (e *listingEnv) all(address string) (keys []string) {
 	e.Helper()
 	for range 100 {
@@ -163,8 +163,7 @@ func passLine(id string, start, count, minute int) string {
 		`"customMetadata":{"patchlog":{"trigger":"tokens","level":1,"eventsBefore":%[4]d,"eventsAfter":1,"tokensBefore":2000,"tokensAfter":3,"ratio":0.0015}}}`, id, minute, start, count, id)
 }
 
-// A session's figures are those of 'patchlog stats', with the times of its last activity and
-// compaction.
+// The list shows the figures of 'patchlog stats', and the times of the last activity and compaction.
 func TestListingFigures(t *testing.T) {
 	e := listingOf(t, &memory.Backend{}, Options{})
 	key := sessionOf(1)
@@ -176,7 +175,7 @@ func TestListingFigures(t *testing.T) {
 	e.has(e.get("", http.StatusOK), fmt.Sprintf("%.0f percent of the tokens are visible", 100*float64(stats.Tokens.Visible)/float64(stats.Tokens.Raw)))
 }
 
-// Every column sorts both ways, and the pages list each session once.
+// Every column sorts in both directions, and the pages list each session once.
 func TestListingSorts(t *testing.T) {
 	e := listingOf(t, &memory.Backend{}, Options{})
 	for n := range 230 {
@@ -209,7 +208,7 @@ func TestListingSorts(t *testing.T) {
 	e.has(e.get("./?sort=colour", http.StatusBadRequest), "there is no column")
 }
 
-// A key must contain all words, ignoring case.
+// A search lists the sessions whose keys contain all words. It ignores case.
 func TestListingSearch(t *testing.T) {
 	e := listingOf(t, &memory.Backend{}, Options{})
 	for _, key := range []store.Key{{App: "shop", User: "Ada", Session: "Order 1"}, {App: "shop", User: "bob", Session: "order/2"}, {App: "shop2", User: "ada", Session: "chat"}} {
@@ -247,8 +246,7 @@ func TestListingSearch(t *testing.T) {
 	}
 }
 
-// Sessions without read access are neither shown nor counted, and Authorize is called for each
-// session.
+// Sessions without read access are neither shown nor counted. Authorize is called for each session.
 func TestListingAuthorize(t *testing.T) {
 	var asked []string
 	e := listingOf(t, &memory.Backend{}, Options{Authorize: func(r *http.Request, key store.Key, want Access) bool {
@@ -283,7 +281,7 @@ func (b *nameless) List(ctx context.Context, prefix, after string, limit int) ([
 	return append(out, backend.Listed{Session: "\xffno \u202ename"}), err
 }
 
-// A session without a known key is listed only without Authorize, and has no link.
+// A session without a readable key is listed only if Authorize is nil. It has no link.
 func TestListingWithoutAName(t *testing.T) {
 	for _, all := range []bool{true, false} {
 		opts := Options{}
@@ -356,12 +354,12 @@ func TestListingWeighs(t *testing.T) {
 	}
 }
 
-// Every error of the store is explained: its meaning and where to continue.
+// The page of each error of the store explains the error and says where to continue.
 func TestExplain(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		advice string
-		link   string // part of it; "" if there is none
+		link   string // part of the link's URL; "" if there is no link
 	}{
 		{&store.SeqError{Expected: 3, Last: 4}, "The session has changed since this page was loaded", "session?key=a%2Fb%2Fc"},
 		{fold.ErrOutOfRange, "choose again", "session?"},
@@ -402,7 +400,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// slowServer serves an inspector with a short body timeout on a server without limits.
+// slowServer serves an inspector with a short body timeout. The server has no limits.
 func slowServer(t *testing.T, timeout time.Duration, opts Options) *httptest.Server {
 	t.Helper()
 	s := teststore.Memory(t, store.Options{})
@@ -415,8 +413,8 @@ func slowServer(t *testing.T, timeout time.Duration, opts Options) *httptest.Ser
 	return server
 }
 
-// A client that does not send its announced body gets a response, and its connection is closed,
-// whether a handler reads the body or not.
+// If a client does not send the body that it announced, it gets a response and the connection is closed. It
+// does not matter whether a handler reads the body.
 func TestSlowBody(t *testing.T) {
 	server := slowServer(t, 50*time.Millisecond, Options{Write: true})
 	for _, c := range []struct{ method, path, host, status string }{
@@ -435,7 +433,7 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// The deadline of a body does not affect the response once the body was read.
+// After a body was read, its deadline does not affect the response.
 func TestBodyThenSlowAnswer(t *testing.T) {
 	const timeout = 200 * time.Millisecond
 	asked := false

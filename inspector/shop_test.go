@@ -33,7 +33,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// shopKey is the key of a session about a lamp, with hidden events.
+// shopKey is the key of a session about a lamp. Some of its events are hidden.
 var shopKey = store.Key{App: "shop", User: "ada", Session: "1/2"}
 
 const shopLog = `{"id":"e1","invocationId":"i1","author":"user","timestamp":"2025-01-01T00:00:00Z","content":{"role":"user","parts":[{"text":"Where is my brass lamp? The order is ORDER-4711."}]}}
@@ -73,7 +73,7 @@ func newInspector(t *testing.T, s *store.Store, opts inspector.Options) *inspect
 	return testlog.Must(inspector.New(s, opts))(t)
 }
 
-// getPage requests a page by its name and alternating parameter names and values.
+// getPage requests a page. pairs are alternating names and values of parameters.
 func getPage(t *testing.T, i http.Handler, name string, pairs ...string) (status int, body string) {
 	t.Helper()
 	query := url.Values{}
@@ -87,7 +87,7 @@ func getPage(t *testing.T, i http.Handler, name string, pairs ...string) (status
 	return w.Code, string(text)
 }
 
-// hitsIn returns the hits on a page, each as a line of text with marks in brackets.
+// hitsIn returns the hits on a page, each as a line of text. Marked words are in brackets.
 func hitsIn(page string) []string {
 	var hits []string
 	for _, m := range regexp.MustCompile(`(?s)<li class="hit.*?</li>`).FindAllString(page, -1) {
@@ -105,7 +105,7 @@ func TestSearchPage(t *testing.T) {
 	for name, c := range map[string]struct {
 		params []string
 		found  string
-		hits   []string // how the hits start
+		hits   []string // beginnings of the hits
 	}{
 		"words":          {[]string{"q", "teapot"}, "5 events found", []string{"record 5, hidden by record 8, user, 2 Jan 2025 00:00 And the green [teapot]?", "record 6, hidden by record 8, clerk, 2 Jan 2025 00:00 The [teapot] is sold out.", "record 4", "record 7, visible, user, 3 Jan 2025 00:00 Then I take a second lamp, a lamp of brass.", "record 3"}},
 		"what is hidden": {[]string{"q", "ORDER-4711", "hidden", "1"}, "", []string{"record 2, hidden by record 9, clerk"}},
@@ -201,13 +201,13 @@ func TestSearchAuthorized(t *testing.T) {
 	}
 }
 
-// A session created after the search began is authorized too.
+// A session that is created after a search began needs read access too.
 func TestSearchAuthorizedLate(t *testing.T) {
 	s := openShop(t)
 	late := store.Key{App: "shop", User: "ada", Session: "late"}
 	asked := 0
 	i := newInspector(t, s, inspector.Options{Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool {
-		if asked++; asked == 2 { // first for the page's session, then for listed ones
+		if asked++; asked == 2 { // first for the page's session, then for the listed ones
 			importLog(t, s, late, "")
 			saySomething(t, s, late, "lamp")
 		}
@@ -219,7 +219,7 @@ func TestSearchAuthorizedLate(t *testing.T) {
 	}
 }
 
-// Without a session, all readable sessions of all users are searched.
+// A search without a session covers all readable sessions of all users.
 func TestSearchEverywhere(t *testing.T) {
 	s := openShop(t)
 	other, secret := store.Key{App: "desk", User: "bob", Session: "1"}, store.Key{App: "desk", User: "eve", Session: "2"}
@@ -276,7 +276,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// A session is exported as one page that needs no server and no scripts; secrets are redacted on request.
+// A session is exported as one page that needs no server and no scripts. Secrets are redacted if a redactor is
+// set.
 func TestExportHTML(t *testing.T) {
 	s := openShop(t)
 	saySomething(t, s, shopKey, "<script>alert(1)</script> mail me at ada@example.com")
@@ -330,7 +331,7 @@ func (b *breaking) Read(ctx context.Context, session, creation string, seqs []ui
 	return b.Backend.Read(ctx, session, creation, seqs, maxBytes)
 }
 
-// A truncated download does not look complete.
+// If an export fails after its start, the connection is aborted, so the file does not look complete.
 func TestExportCutShort(t *testing.T) {
 	b := &breaking{Backend: new(memory.Backend)}
 	var log bytes.Buffer
@@ -364,7 +365,8 @@ type following struct {
 	lines *bufio.Scanner
 }
 
-// followed opens the event stream of a session from a record on. lastID is the id that a reconnecting browser sends.
+// followed opens the event stream of a session after a record. lastID is what a browser sends when it
+// reconnects.
 func followed(t *testing.T, server *httptest.Server, after uint64, creation, lastID string) *following {
 	t.Helper()
 	q := url.Values{"key": {liveKey.String()}, "after": {fmt.Sprint(after)}, "creation": {creation}}
@@ -395,7 +397,7 @@ func (f *following) next() (name, data string) {
 	return "", ""
 }
 
-// until reads events until one reports record last. It fails if the reported records do not increase.
+// until reads events until one reports record last. It fails if the reported seqs do not increase.
 func (f *following) until(last uint64) {
 	f.t.Helper()
 	for at := uint64(0); at < last; {
@@ -433,12 +435,12 @@ func TestLive(t *testing.T) {
 	appended(t, s, 500)
 	page.until(501)
 
-	// A client that reconnects sends the last id that it saw, and gets the newer records at once.
+	// A client that reconnects sends the last id that it saw. It gets the newer records at once.
 	late := followed(t, server, 0, info.Creation, "400")
 	if name, data := late.next(); name != "records" || data != "501" {
 		t.Errorf("got %s %s", name, data)
 	}
-	// A client that has all records gets no event until another one is logged.
+	// A client that has all records gets no event until another record is logged.
 	whole := followed(t, server, 501, info.Creation, "")
 	appended(t, s, 1)
 	if name, data := whole.next(); name != "records" || data != "502" {
@@ -500,7 +502,7 @@ func TestLiveEndsWithAccess(t *testing.T) {
 	}
 }
 
-// Pages that follow sessions keep neither a server nor a store from closing.
+// Pages that follow sessions prevent neither the server nor the store from closing.
 func TestLiveEndsWithTheStore(t *testing.T) {
 	s, server, info := serveLive(t, inspector.Options{})
 	page := followed(t, server, 0, info.Creation, "")
@@ -512,7 +514,7 @@ func TestLiveEndsWithTheStore(t *testing.T) {
 	}
 }
 
-// says runs the command on a database and returns its output with full lines.
+// says runs the command on a database, and returns its output without truncated lines.
 func says(t *testing.T, db string, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -531,7 +533,7 @@ func text(t *testing.T, i *inspector.Inspector, page string, params url.Values) 
 	if err != nil || r.StatusCode != 200 {
 		t.Fatalf("%s?%s: status %d, %v\n%s", page, params.Encode(), r.StatusCode, err, body)
 	}
-	words := regexp.MustCompile(`(<a [^>]*>)?</?mark[^>]*>(</a>)?`).ReplaceAllString(string(body), "") // inside a line
+	words := regexp.MustCompile(`(<a [^>]*>)?</?mark[^>]*>(</a>)?`).ReplaceAllString(string(body), "") // marks inside a line
 	words = regexp.MustCompile(`(?s)<[^>]*>`).ReplaceAllString(words, " ")
 	return blanks(html.UnescapeString(words))
 }
@@ -595,7 +597,7 @@ func TestPagesSayWhatTheCommandSays(t *testing.T) {
 		}
 		for _, line := range append(lines[1:], values[1:]...) { // skips the key and a heading
 			line = blanks(line)
-			said := strings.ReplaceAll(page, " ", "") // JSON is indented on the page
+			said := strings.ReplaceAll(page, " ", "") // the page indents JSON
 			if line := strings.ReplaceAll(line, " ", ""); !strings.Contains(said, line) && !strings.Contains(said, strings.ToUpper(line[:1])+line[1:]) {
 				t.Errorf("the page does not say %q", line)
 			}

@@ -29,7 +29,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// grown builds the timeline of a log, supplying the records that its view needs.
+// grown builds the timeline of a log. It supplies the records that the view needs.
 func grown(t testlog.Failer, records []patch.Record) *timeline {
 	t.Helper()
 	line := &timeline{view: fold.New("", nil), turns: ops.Turns{}}
@@ -44,7 +44,7 @@ func grown(t testlog.Failer, records []patch.Record) *timeline {
 	return line
 }
 
-// A timeline's steps agree with the views before and after each record, for all kinds of logs.
+// For all kinds of logs, a timeline's steps agree with the views before and after each record.
 func TestPropertyTimeline(t *testing.T) {
 	skipped := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -87,12 +87,12 @@ func TestPropertyTimeline(t *testing.T) {
 			v = after
 		}
 	})
-	if skipped == 0 && !testing.Short() { // fewer logs are drawn in short mode
+	if skipped == 0 && !testing.Short() { // short mode draws fewer logs
 		t.Error("no patch was skipped")
 	}
 }
 
-// inspect returns an inspector of a store in memory.
+// inspect returns a store in memory and an inspector of it.
 func inspect(t testing.TB, opts Options) (*store.Store, *Inspector) {
 	t.Helper()
 	s := teststore.Memory(t, store.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -100,7 +100,7 @@ func inspect(t testing.TB, opts Options) (*store.Store, *Inspector) {
 	return s, i
 }
 
-// A timeline that grows with its log equals one built at once, and its earlier slices do not change.
+// A timeline that grows with its log equals a timeline built at once. Copies handed out earlier do not change.
 func TestPropertyTimelineGrows(t *testing.T) {
 	s, i := inspect(t, Options{})
 	n := 0
@@ -140,7 +140,7 @@ func TestPropertyTimelineGrows(t *testing.T) {
 	})
 }
 
-// The least recently used timelines are evicted if all together are too large.
+// If all timelines together are too large, the least recently used ones are evicted.
 func TestTimelinesAreEvicted(t *testing.T) {
 	s, i := inspect(t, Options{CacheBytes: 200_000})
 	look := func(n int) *timeline {
@@ -229,7 +229,8 @@ func TestTimelineOfASessionCreatedAgain(t *testing.T) {
 	}
 }
 
-// The page of a reopened session shows a revert of a patch that is not in the snapshot, and its effect.
+// After a store was reopened, a page shows the effect of a revert even if the snapshot does not have the
+// reverted patch.
 func TestPageOfALateRevert(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sessions.db")
 	key := store.Key{App: "a", User: "u", Session: "s"}
@@ -277,7 +278,7 @@ func TestPageOfALateRevert(t *testing.T) {
 	})
 }
 
-// A session's page stays below a megabyte, whatever the lengths of names and of the state.
+// A session's page is smaller than a megabyte, even with long names and a large state.
 func TestSessionPageIsBounded(t *testing.T) {
 	testlog.OneGoroutine(t)
 	s, i := inspect(t, Options{})
@@ -324,7 +325,7 @@ func TestStatsAreOfTheViewShown(t *testing.T) {
 	say()
 	b := sessionBody{Key: key, line: line}
 	testlog.NoError(t, i.fillSession(t.Context(), &b, 1))
-	// A page that is being rendered does not include a newer record.
+	// A page does not include records that are newer than its timeline.
 	if err := i.fillSession(t.Context(), &sessionBody{Key: key, line: line}, 2); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a record beyond the timeline: %v", err)
 	}
@@ -337,7 +338,7 @@ func TestStatsAreOfTheViewShown(t *testing.T) {
 	}
 }
 
-// After an erasure the timeline is rebuilt once and then cached.
+// After an erasure, the timeline is rebuilt once and then cached.
 func TestErasedIsReadOnce(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
@@ -356,19 +357,19 @@ func TestErasedIsReadOnce(t *testing.T) {
 	}
 }
 
-// drawnRecords returns a test log: a summary hides events 2 to 5, a compaction pass clears 7 and 8, and there are
-// patches of other types.
+// drawnRecords returns a test log. A summary hides events 2 to 5, and a compaction pass clears the results in 7
+// and 8. There are patches of other types too.
 func drawnRecords(t *testing.T) []patch.Record {
 	t.Helper()
 	records := recorded.Log(t, 10)
 	summary := testlog.Must(patch.NewEvent(patch.Fields{ID: "told", Author: "user", Content: patch.Text("user", "in short")}))(t)
 	clearing := testlog.Must(patch.NewSplice(3, 2).WithID("pass").WithCustomMetadata(map[string]any{"patchlog": map[string]any{"trigger": "clear", "eventsBefore": 2}}))(t)
 	for _, p := range []*patch.PatchEvent{
-		patch.NewSummarise(1, 4, summary).WithID("sum"), // 11
-		clearing, // 12
-		patch.NewRevert("sum").WithID("sum back"),            // 13
-		patch.NewPin(records[9].Event.ID()).WithID("pinned"), // 14
-		patch.NewSplice(400, 1).WithID("too far"),            // 15
+		patch.NewSummarise(1, 4, summary).WithID("sum"), // record 11
+		clearing, // record 12
+		patch.NewRevert("sum").WithID("sum back"),            // record 13
+		patch.NewPin(records[9].Event.ID()).WithID("pinned"), // record 14
+		patch.NewSplice(400, 1).WithID("too far"),            // record 15
 	} {
 		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
 	}
@@ -384,8 +385,9 @@ func pictureAt(t testlog.Failer, records []patch.Record, at int) (*picture, []ta
 	return newPicture(line, v, targets), targets, v
 }
 
-// As of each record, the film has all events in order, marked hidden if the model does not see them and later if they
-// come later; the visible log has the visible events; and each hidden stretch leads to its representative.
+// As of each record, the film has all events in order. Events that the model does not see are marked hidden,
+// and events after the record are marked later. The lower row has the visible events. A funnel leads from each
+// hidden stretch to the event that represents it.
 func TestPictureThroughTime(t *testing.T) {
 	records := drawnRecords(t)
 	for at := 1; at <= len(records); at++ {
@@ -449,7 +451,7 @@ func TestPropertyPicturesAreWellFormed(t *testing.T) {
 	})
 }
 
-// The picture of a long log is small: adjacent cells and funnels are merged.
+// The picture of a long log is small, because adjacent cells and funnels are merged.
 func TestPicturesAreSmall(t *testing.T) {
 	testlog.OneGoroutine(t)
 	line, targets := &timeline{}, []target{}

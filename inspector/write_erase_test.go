@@ -21,8 +21,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// newErasing returns a session in which a summary, record 9, covers e4 and e5, and a fork of it by another user. Both
-// contain "Tuesday", the summary contains "midweek".
+// newErasing returns a session, and a fork of it by another user. In both, the summary of record 9 covers e4
+// and e5. The events contain "Tuesday", and the summary contains "midweek".
 func newErasing(t *testing.T, opts inspector.Options) *acting {
 	t.Helper()
 	return newErasingOn(t, teststore.Memory(t, store.Options{}), opts)
@@ -74,7 +74,7 @@ func (a *acting) erase(page, reason string) url.Values {
 func TestErasing(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true, Author: func(*http.Request) string { return "grace" }})
 	fork := store.Key{App: "shop", User: "bob", Session: "fork"}
-	a.says(a.get(a.session()), "On Tuesday, before noon.", "It comes midweek.") // it is cached now
+	a.says(a.get(a.session()), "On Tuesday, before noon.", "It comes midweek.") // now it is cached
 
 	page := a.must(200, a.fields("erase", "seq", "6"))
 	a.says(page, "1 events 1 summaries 0 state 1 copies", "Erases 1 events, 1 summaries, 1 copies in 2 sessions.",
@@ -107,7 +107,7 @@ func TestErasing(t *testing.T) {
 		t.Errorf("%d records", n)
 	}
 
-	// Erased events are shown as such, cached contents are gone, and undo is not offered.
+	// Erased events are marked, their contents are no longer cached, and undo is not offered.
 	page = a.get(a.session())
 	a.says(page, "erased")
 	if said := actText(page); strings.Contains(said, "Tuesday") || strings.Contains(said, "midweek") || !strings.Contains(said, "and when does it come") {
@@ -135,7 +135,8 @@ func TestErasing(t *testing.T) {
 	}
 }
 
-// Selected events are erased, hidden ones by their records; values become null.
+// Visible events are erased by selecting them, and hidden events by their records. The values that they set
+// become null.
 func TestErasingSelected(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true})
 	a.must(422, a.fields("erase"))
@@ -156,14 +157,14 @@ func TestErasingSelected(t *testing.T) {
 	}
 	a.must(400, a.fields("erase", "seq", "2", "values", "burn"))
 
-	// A selected event that was hidden since is erased too.
+	// A selected event is erased even if it was hidden after the page was loaded.
 	ticked := a.fields("erase", "index", "2")
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewSplice(2, 1)}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(t)
 	a.says(a.must(200, ticked), "3 selected")
 }
 
-// The hits of a search are erased by their text, in the session or in all sessions where the viewer may erase, with
-// counts of each place.
+// A text that was searched for can be erased, in the session or in all sessions where the viewer may erase. The
+// preview counts events, summaries, state values and copies.
 func TestErasingByText(t *testing.T) {
 	only := func(users ...string) func(*http.Request, store.Key, inspector.Access) bool {
 		return func(_ *http.Request, key store.Key, want inspector.Access) bool {
@@ -218,14 +219,14 @@ func TestErasingByText(t *testing.T) {
 			t.Errorf("%+v: hits can be erased", opts)
 		}
 	}
-	// The page of all sessions offers erasure starting in a session where the viewer may erase.
+	// The page of all sessions offers to erase if there is a session where the viewer may start.
 	if page := newActingOn(t, a.store, inspector.Options{Erase: true, Authorize: only("ada")}).get("?q=harbour"); !strings.Contains(page, "Erase it everywhere") || !strings.Contains(page, "key=shop%2Fada%2F4711") {
 		t.Errorf("the page of all sessions: %s", page)
 	}
 }
 
-// If state values are kept, the page says how many events still match, even if nothing else is left; from there they
-// are erased with null.
+// If state values are kept, the page says how many matches remain, even if nothing else is left to erase. It
+// offers to set the values to null.
 func TestErasingRemainingMatches(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true})
 	const kept = "State values are kept: 1 match remains."
@@ -242,7 +243,7 @@ func TestErasingRemainingMatches(t *testing.T) {
 	}
 }
 
-// Erasing needs its own option and access, independent of writing.
+// Erasing needs its own option and permission. They do not depend on those for writing.
 func TestWhoMayErase(t *testing.T) {
 	with := func(allowed ...inspector.Access) func(*http.Request, store.Key, inspector.Access) bool {
 		return func(_ *http.Request, _ store.Key, want inspector.Access) bool { return slices.Contains(allowed, want) }
@@ -315,7 +316,7 @@ func TestWhoMayErase(t *testing.T) {
 	}
 }
 
-// An event is erased in all sessions that contain it or in none, and unreadable sessions are not named.
+// An event is erased in all sessions that have it or in none. Unreadable sessions are not named.
 func TestErasingWhatOthersHave(t *testing.T) {
 	for _, denied := range []inspector.Access{inspector.Read, inspector.Erase} {
 		a := newErasing(t, inspector.Options{Erase: true})
@@ -334,12 +335,12 @@ func TestErasingWhatOthersHave(t *testing.T) {
 		if a.logOf(a.key) != had {
 			t.Error("something was written")
 		}
-		// Events that the fork does not contain can be erased.
+		// Events that the fork does not have can be erased.
 		a.must(303, a.erase(a.must(200, a.fields("erase", "seq", "8")), "x"))
 	}
 }
 
-// If the erasure would now cover more than the preview showed, it is refused.
+// If the erasure would differ from its preview, it is refused.
 func TestErasingSomethingElse(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true})
 	do := a.erase(a.must(200, a.fields("erase", "seq", "8")), "request 7")
@@ -355,7 +356,7 @@ func TestErasingSomethingElse(t *testing.T) {
 	if again.Get("reason") != "request 7" {
 		t.Errorf("the reason is %q", again.Get("reason"))
 	}
-	a.append(`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"late"}]}}`) // does not affect the plan
+	a.append(`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"late"}]}}`) // does not change what would be erased
 	a.must(303, again)
 	if strings.Contains(a.logOf(a.key), "welcome") {
 		t.Error("it was not erased")
@@ -365,7 +366,7 @@ func TestErasingSomethingElse(t *testing.T) {
 	a.must(409, other)
 }
 
-// Contents erased by another client are gone from the inspector's cache.
+// If another client erases contents, the inspector no longer shows them from its cache.
 func TestErasedByOthers(t *testing.T) {
 	b := &torn{}
 	s := testlog.Must(store.New(b, store.Options{}))(t)
@@ -382,7 +383,7 @@ func TestErasedByOthers(t *testing.T) {
 // torn is a backend that cannot read the logs of some sessions.
 type torn struct {
 	memory.Backend
-	names string // part of their keys
+	names string // part of the keys of these sessions
 }
 
 func (b *torn) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
@@ -392,7 +393,7 @@ func (b *torn) Read(ctx context.Context, name, creation string, seqs []uint64, m
 	return b.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
-// A damaged session that is left out is named to viewers who may read it.
+// The page names a damaged session that was left out only if the viewer may read it.
 func TestErasingBesideDamage(t *testing.T) {
 	b := &torn{}
 	s := testlog.Must(store.New(b, store.Options{}))(t)

@@ -60,7 +60,7 @@ func TestNobodyElseActs(t *testing.T) {
 			if status, page := a.post(do, change); !slices.Contains(c.status, status) {
 				t.Errorf("status %d, want %v:\n%s", status, c.status, actText(page))
 			}
-			// Previews write nothing, so their origin does not matter, but they need write access.
+			// A preview needs write access. It may come from another site, because it writes nothing.
 			if do.Set("step", "preview"); slices.Contains([]int{404, 401, 421}, c.status[0]) || name == "who may read only" {
 				if status, page := a.post(do, change); !slices.Contains(c.status, status) {
 					t.Errorf("preview: status %d, want %v:\n%s", status, c.status, actText(page))

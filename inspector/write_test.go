@@ -36,7 +36,7 @@ type acting struct {
 	key     store.Key
 }
 
-// newActing returns a session of three invocations, the first with a call, a response and two state keys.
+// newActing returns a session of three invocations. The first has a call, its response and two state keys.
 func newActing(t *testing.T, opts inspector.Options) *acting {
 	t.Helper()
 	return newActingOn(t, teststore.Memory(t, store.Options{}), opts)
@@ -86,7 +86,7 @@ func (a *acting) log() []patch.Record {
 	return records
 }
 
-// fields returns the form fields of the session's current page, and more.
+// fields returns the form fields of the session's current page, and the fields in more.
 func (a *acting) fields(act string, more ...string) url.Values {
 	v := a.view()
 	f := url.Values{"step": {"preview"}, "act": {act}, "key": {a.key.String()}, "creation": {v.Creation()}, "at": {fmt.Sprint(v.Seq())}}
@@ -96,8 +96,8 @@ func (a *acting) fields(act string, more ...string) url.Values {
 	return f
 }
 
-// post sends a form: by GET as a preview if it has the field step, else by POST. After an applied action it returns the
-// page that the response redirects to.
+// post sends a form. If the form has the field step, post sends a preview by GET, else a POST. After an applied
+// action it returns the page that the response redirects to.
 func (a *acting) post(f url.Values, change ...func(*http.Request)) (int, string) {
 	f = maps.Clone(f)
 	var r *http.Request
@@ -142,7 +142,8 @@ func actText(page string) string {
 	return strings.Join(strings.Fields(html.UnescapeString(actTags.ReplaceAllString(page, " "))), " ")
 }
 
-// form returns the fields of the page's form with the given button; "Do it" confirms a preview.
+// form returns the fields of the form with the given button. The button "Do it" stands for the one that
+// confirms a preview.
 func (a *acting) form(page, button string) url.Values {
 	a.t.Helper()
 	for _, form := range actFormText.FindAllString(page, -1) {
@@ -172,7 +173,7 @@ func (a *acting) says(page string, texts ...string) {
 	}
 }
 
-// shows compares a page with the command's output for a difference.
+// shows compares a page with what the command prints for a difference.
 func (a *acting) shows(page string, d present.Difference, around int) {
 	a.t.Helper()
 	for _, c := range d.Changes(around) {
@@ -187,7 +188,7 @@ func (a *acting) shows(page string, d present.Difference, around int) {
 	a.says(page, d.PinLines()...)
 }
 
-// The preview shows the effect that the store predicts, and confirming it logs the same patches.
+// The preview shows the effect that the store predicts. Confirming it logs the same patches.
 func TestActsOnSelectedEvents(t *testing.T) {
 	summary := func(v fold.View, invocation string) *patch.PatchEvent {
 		e := testlog.Must(ops.ManualSummary(v, compaction.Span{Start: 4, Count: 3}, invocation, "Ada asked twice."))(t)
@@ -251,7 +252,7 @@ func TestActsOnSelectedEvents(t *testing.T) {
 			}
 			for n, r := range log {
 				offered := want[n].WithGroup(r.Patch.Group())
-				if r.Patch.Type() == patch.Summarise && r.Patch.NewEvents()[0].InvocationID() != "" { // has an invocation of its own
+				if r.Patch.Type() == patch.Summarise && r.Patch.NewEvents()[0].InvocationID() != "" { // has its own invocation
 					offered = summary(before, r.Patch.NewEvents()[0].InvocationID()).WithAuthor("grace")
 				}
 				if !patch.Same(r, patch.Record{Patch: offered}) {
@@ -271,13 +272,13 @@ func TestActsOnSelectedEvents(t *testing.T) {
 			}
 			a.says(page, fmt.Sprintf("%s hidden, %d added; %s now.", present.Counted(len(foretold.Removed), "event"), len(foretold.Added), present.Counted(foretold.After.Len(), "visible event")))
 
-			// Sending a form again writes nothing, and the response names the record of the first time.
+			// Sending the form again writes nothing, and the response names the record of the first time.
 			a.says(a.must(409, do), "Another patch was logged after the preview", fmt.Sprintf("Record %d, which came between", log[len(log)-1].Seq))
 			if n := len(a.log()); n != 8+len(want) {
 				t.Fatalf("a retry has written: %d records", n)
 			}
 
-			// It can be undone with one click.
+			// The action can be undone with one click.
 			a.must(303, a.form(a.get(a.session()+fmt.Sprintf("&done=9-%d", 8+len(want))), "Undo"))
 			if d := before.Diff(a.view()); len(d.Removed)+len(d.Added)+len(d.StateChanged) > 0 {
 				t.Errorf("after the revert, it is not as before: %+v", d)
@@ -302,7 +303,7 @@ func TestUnpinLeavesOutWhatIsNotPinned(t *testing.T) {
 	a.says(a.must(422, a.fields("unpin", "index", "2")), "Nothing that is selected is pinned.")
 }
 
-// Concurrent clicks log it once.
+// Several clicks at a time log the action once.
 func TestDoubleClick(t *testing.T) {
 	for _, act := range []string{"splice", "revert", "rewind", "compact", "fork"} {
 		t.Run(act, func(t *testing.T) {
@@ -313,7 +314,7 @@ func TestDoubleClick(t *testing.T) {
 					t.Error("the summarizer was asked twice")
 					return compaction.Response{}, nil
 				}
-				for range 6 { // concurrent clicks
+				for range 6 { // several clicks at a time
 					<-arrived
 				}
 				return compaction.Response{Text: "Ada asked."}, nil
@@ -366,7 +367,7 @@ func TestDoubleClick(t *testing.T) {
 	}
 }
 
-// fill appends turns to compact.
+// fill appends turns, so that there is something to compact.
 func (a *acting) fill(n int) {
 	for k := range n {
 		a.append(
@@ -401,7 +402,7 @@ func TestHostileContentsOfActs(t *testing.T) {
 	if page := sound(a.must(200, a.fields("splice", "index", "9"))); len(page) > 50_000 {
 		t.Errorf("the page about an event of many parts has %d bytes", len(page))
 	}
-	if page := sound(a.must(200, a.fields("summarise", "index", "4", "text", strings.Repeat("x", 300_000)))); len(page) > 400_000 { // the text is included once
+	if page := sound(a.must(200, a.fields("summarise", "index", "4", "text", strings.Repeat("x", 300_000)))); len(page) > 400_000 { // the page has the text once
 		t.Errorf("the page about a long text has %d bytes", len(page))
 	}
 	text := "<script>alert(2)</script> \u202e"
@@ -452,7 +453,7 @@ func TestTheSessionOffersActs(t *testing.T) {
 	}
 }
 
-// A preview says how much of the prompt a provider's cache can reuse.
+// A preview says how much of the prompt cache a provider can reuse.
 func TestReuse(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	left := 0
@@ -464,7 +465,7 @@ func TestReuse(t *testing.T) {
 	a.says(a.must(200, a.fields("pin", "index", "4")), "The visible log does not change")
 }
 
-// Actions on a long session stay within a page's time and size.
+// Actions on a long session stay within a page's limits of time and size.
 func TestActingOnALongSession(t *testing.T) {
 	testlog.OneGoroutine(t)
 	a := newActing(t, inspector.Options{Write: true})
@@ -532,7 +533,8 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// If the page is older than the last patch, the selected events count, not their indices.
+// If a patch was logged after the page was loaded, the action applies to the selected events, not to their
+// indices.
 func TestStalePage(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	f := a.fields("splice", "index", "4", "index", "5")
@@ -586,9 +588,9 @@ func TestOrphansAreExplained(t *testing.T) {
 		`{"id":"e10","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"c2","name":"find","response":{}}}]}}`)
 	b.must(303, b.form(b.must(200, b.fields("splice", "from", "0", "through", "7")), "Do it"))
 	b.append(`{"id":"e11","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c3","name":"ask"}}]},"longRunningToolIds":["c3"]}`)
-	page := b.must(422, b.fields("splice", "index", "1", "index", "3")) // the second is an open call, and no span around it passes
+	page := b.must(422, b.fields("splice", "index", "1", "index", "3")) // the second event has an open call, and no span around it passes
 	b.says(page, "No wider selection is known that would be accepted.")
-	// A checkbox accepts orphaned calls.
+	// A checkbox allows orphaned calls.
 	page = a.must(422, a.fields("splice", "index", "2"))
 	f := a.form(page, "Preview it so")
 	if !f.Has("allow_orphans") {
@@ -599,8 +601,8 @@ func TestOrphansAreExplained(t *testing.T) {
 	a.accepts(page, "Calls may be separated from their responses.", 7)
 }
 
-// accepts sends the form that previews a refused patch without the failed check, and applies the patch. It fails unless
-// the preview contains says, and events events are visible afterwards.
+// accepts previews a refused patch without the check that failed, and applies the patch. It fails unless the
+// preview contains says and events events are visible afterwards.
 func (a *acting) accepts(page, says string, events int) {
 	a.t.Helper()
 	page = a.must(200, a.form(page, "Preview it so"))
@@ -619,8 +621,8 @@ func TestPinsAreExplained(t *testing.T) {
 
 func TestBlockedRevert(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
-	a.must(303, a.form(a.must(200, a.fields("summarise", "index", "4", "index", "5", "text", "Tuesday")), "Do it")) // 9
-	a.must(303, a.form(a.must(200, a.fields("splice", "index", "4")), "Do it"))                                     // 10, cuts the summary
+	a.must(303, a.form(a.must(200, a.fields("summarise", "index", "4", "index", "5", "text", "Tuesday")), "Do it")) // record 9
+	a.must(303, a.form(a.must(200, a.fields("splice", "index", "4")), "Do it"))                                     // record 10, which cuts the summary
 	page := a.must(409, a.fields("revert", "seq", "9"))
 	a.says(page, "Record 10, patch "+a.log()[9].ID()+", depends on the events of this patch.", "Record 10")
 	if !strings.Contains(page, `href="record?key=shop%2Fada%2F4711&amp;seq=10"`) {
@@ -652,7 +654,7 @@ func TestOnlyOneStretchForAText(t *testing.T) {
 	a.says(a.must(422, a.fields("splice")), "No event is selected")
 }
 
-// A similar but different action since does not count as the same.
+// If a similar action was logged meanwhile, the action is not taken for done.
 func TestNotDoneAlready(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	a.must(303, a.form(a.must(200, a.fields("splice", "index", "4", "index", "6")), "Do it"))
@@ -751,12 +753,12 @@ func TestCompactNow(t *testing.T) {
 	}
 }
 
-// A client that disconnects does not cancel a compaction.
+// A compaction continues if the client disconnects.
 func TestCompactingGoesOn(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	cfg := compaction.Config{Enabled: true, CompactionInterval: 5, Summarizer: compaction.SummarizerFunc(func(ctx context.Context, _ compaction.Request) (compaction.Response, error) {
 		leave()
-		return compaction.Response{}, ctx.Err() // declines to summarise
+		return compaction.Response{}, ctx.Err() // the summarizer declines
 	})}
 	a := newActing(t, inspector.Options{Write: true, Compaction: cfg})
 	a.fill(10)
@@ -765,7 +767,7 @@ func TestCompactingGoesOn(t *testing.T) {
 	a.says(page, "The summarizer declined")
 }
 
-// Downloads are redacted, including their names, and so is a summarizer's input.
+// Downloads, their file names and the input of a summarizer are redacted.
 func TestRedactedDownloads(t *testing.T) {
 	by := testlog.Must(redact.New(redact.Options{}))(t)
 	asked := ""

@@ -24,7 +24,7 @@ func ticks(p *Page, indices ...string) {
 	}
 }
 
-// previewed calls press, which leads to a preview, and checks that page.
+// previewed calls press, which leads to a preview, and checks the page of the preview.
 func previewed(p *Page, press func()) {
 	p.Follow(press)
 	p.Overflow()
@@ -41,7 +41,7 @@ func TestActing(t *testing.T) {
 		p := openPage(t, f.base, mode)
 		v := f.view(ada)
 
-		// A preview writes nothing; confirming it does what it shows.
+		// A preview writes nothing. Confirming it does what it showed.
 		ticks(p, "1", "2")
 		previewed(p, func() { p.Click("#acting button[value=splice]") })
 		removed := p.Texts(".changes .removed .text")
@@ -55,14 +55,14 @@ func TestActing(t *testing.T) {
 		}
 		p.WaitText(".notice", "Hid 2 events")
 
-		// The action can be undone, and the undo as well.
+		// The action can be undone, and so can the undo.
 		previewed(p, func() { p.Click(".notice button") })
 		if back := f.newest().Patch; back == nil || back.Type() != patch.Revert || back.PatchID() != cut.ID() {
 			t.Errorf("logged is %v", back)
 		}
 		previewed(p, func() { p.Click(".notice button") })
 
-		// A patch logged since the preview is shown, with an offer to preview again.
+		// If a patch was logged after the preview, the page shows the patch and offers another preview.
 		p.Go(address("record", ada, "seq", decimal(f.newest().Seq)))
 		p.Follow(func() { p.Click("#panel a[href*='act=revert']") })
 		f.apply(ada, patch.NewSplice(0, 1).WithID("somebody-else"))
@@ -80,7 +80,7 @@ func TestActing(t *testing.T) {
 			t.Errorf("logged is %v", back)
 		}
 
-		// The blocking patch is named, and can be reverted first.
+		// The page names the patch that blocks a revert, and offers to revert that patch first.
 		f.apply(ada, patch.NewSummarise(0, 2, testlog.Text("", "", "user", "both")))
 		first := f.newest()
 		f.apply(ada, patch.NewSplice(0, 1).WithID("in-the-way"))
@@ -96,7 +96,7 @@ func TestActing(t *testing.T) {
 	}
 }
 
-// With scripts a preview appears in the page without scrolling; its effect is the same.
+// With scripts, a preview appears in the page without scrolling. Its effect is the same.
 func TestActingInPlace(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true, Erase: true})
@@ -128,7 +128,7 @@ func TestActingInPlace(t *testing.T) {
 		t.Errorf("logged is %v", back)
 	}
 
-	// Erase in all sessions by the text of a search.
+	// A text that was searched for is erased in all sessions.
 	p.Type("#q", "order")
 	p.Key("Enter")
 	p.WaitFor("document.querySelector('#panel a[href*=\"where=everywhere\"]')")
@@ -167,14 +167,14 @@ func TestActingByKeys(t *testing.T) {
 	p.Key("Enter")
 	p.WaitFor("document.querySelector('form.confirm')")
 	reach(do)
-	// After Back, the browser may restore the page with its form already sent.
+	// After Back, a browser may restore a page whose form was sent. The form can be sent again.
 	p.Eval("(document.querySelector('.confirm').dataset.sent = 'yes', dispatchEvent(new Event('pageshow')))", nil)
 	p.Follow(func() { p.Key("Enter") })
 	if pin := f.newest().Patch; pin == nil || pin.Type() != patch.Pin || pin.EventID() != f.view(ada).At(0).ID() {
 		t.Errorf("logged is %v", f.newest())
 	}
 
-	// j and k walk the rows, o unfolds, / searches, g t goes to a turn, ? shows the keys.
+	// j and k move between rows, o unfolds, / searches, g t goes to a turn, ? shows the keys.
 	p.Go(address("session", ada))
 	focused := func(selector string) {
 		t.Helper()

@@ -1,3 +1,3 @@
-// Package browser has the tests that load the inspector in a browser. It is a module of its own, so
-// that programs with the inspector do not depend on a browser driver.
+// Package browser has the tests that load the inspector in a browser. It is a separate module, so that programs
+// that use the inspector do not depend on a browser driver.
 package browser

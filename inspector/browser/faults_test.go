@@ -53,7 +53,7 @@ func (t *trial) Errorf(format string, args ...any) {
 	t.failures = append(t.failures, fmt.Sprintf(format, args...))
 }
 
-// try runs a test that may fail and returns its failures.
+// try runs a test that may fail, and returns its failures.
 func try(t *testing.T, test func(t testing.TB)) []string {
 	t.Helper()
 	tried := &trial{TB: t}
@@ -71,7 +71,7 @@ func try(t *testing.T, test func(t testing.TB)) []string {
 	return tried.failures
 }
 
-// Each kind of fault fails a test; a page without faults does not.
+// Each kind of fault fails a test. A page without faults does not.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	axe, overflow := (*Page).Axe, (*Page).Overflow
@@ -127,7 +127,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Without Chromium a test is skipped, or fails if Chromium is required.
+// Without Chromium, a test is skipped or, if Chromium is required, fails.
 func TestNoChromium(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for _, name := range []string{"", filepath.Join(t.TempDir(), "none")} {

@@ -20,7 +20,7 @@ import (
 
 var ada = store.Key{App: "shop", User: "ada", Session: "order 4711"}
 
-// fixture is a store with sessions and an inspector that serves it.
+// fixture is a store with sessions, and an inspector that serves it.
 type fixture struct {
 	*store.Store
 	t    testing.TB
@@ -47,8 +47,8 @@ func newFixture(t testing.TB, opts inspector.Options) *fixture {
 	return &fixture{s, t, server.URL}
 }
 
-// session fills a session with n recorded events, compacts it as it grows, and cuts, pins and
-// reverts some of it.
+// session fills a session with n recorded events, and compacts it while it grows. Then it cuts and pins events,
+// and reverts some of the patches.
 func (f *fixture) session(key store.Key, n int) {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -97,7 +97,7 @@ func (f *fixture) records(key store.Key, from uint64) (records []patch.Record) {
 	return records
 }
 
-// address returns the address of a page about a session.
+// address returns the URL of a page about a session.
 func address(name string, key store.Key, pairs ...string) string {
 	q := url.Values{"key": {key.String()}}
 	for i := 0; i < len(pairs); i += 2 {

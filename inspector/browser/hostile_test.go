@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Session contents are shown as text: they never run, load, link or change the layout.
+// Session contents are shown as text. They never run, load, link or change the layout.
 func TestHostileContents(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true})

@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A page of a long session is no larger than that of a short one: it has a limited number of rows
-// and one picture.
+// The page of a long session is no larger than the page of a short one. It has a limited number of rows and one
+// picture.
 func TestLongSession(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{})
@@ -33,7 +33,7 @@ func TestLongSession(t *testing.T) {
 	p.Overflow()
 }
 
-// long fills a session with 10,000 events, most of them covered by summaries.
+// long fills a session with 10,000 events. Summaries cover most of them.
 func (f *fixture) long(key store.Key) {
 	f.t.Helper()
 	ctx := f.t.Context()

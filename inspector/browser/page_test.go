@@ -29,10 +29,11 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// pageOptions are options of [openPage]. The zero value means a light window of 1280 by 800 pixels with JavaScript.
+// pageOptions are options of [openPage]. The zero value means a light window of 1280 by 800 pixels with
+// JavaScript.
 type pageOptions struct {
 	Width, Height int64 // of the window, in CSS pixels; 0 means 1280 and 800
-	Mobile        bool  // lays pages out as a phone does, by their viewport settings
+	Mobile        bool  // lays out pages as a phone does, by their viewport settings
 	Dark          bool  // prefers a dark colour scheme
 	NoScript      bool  // turns JavaScript off
 }
@@ -45,25 +46,32 @@ const (
 // phone returns the options of a small phone.
 func phone() pageOptions { return pageOptions{Width: 360, Height: 740, Mobile: true} }
 
-// Page is a tab of Chromium, driven as a person would. Its test fails if a page has a fault: an error or warning on the
-// console, an uncaught exception, a request that failed or left the test's server, a violation of its content security
-// policy, or a dialog. All tests share one browser, which can reach only this machine. Each page has its own tab and
-// profile, so tests may run in parallel. Without Chromium a test is skipped, or fails if the environment variable
-// PATCHLOG_NEED_BROWSER is set.
+// Page is a tab of Chromium that a test uses as a person would. If a page has a fault, the test fails. Faults
+// are:
 //
-// A method that fails ends the test, so it must be called on the test's goroutine. Methods wait until their selector
-// matches.
+//   - an error or a warning on the console
+//   - an uncaught exception
+//   - a request that failed or went to another server
+//   - a violation of the content security policy
+//   - a dialog
+//
+// All tests share one browser, which can reach only this machine. Each Page has its own tab and profile, so
+// tests may run in parallel. Without Chromium, a test is skipped. If the environment variable
+// PATCHLOG_NEED_BROWSER is set, it fails.
+//
+// Methods wait until their selector matches. If a method fails, it ends the test, so call it on the test's
+// goroutine.
 type Page struct {
 	t        testing.TB
-	ctx      context.Context // the tab's
+	ctx      context.Context // context of the tab
 	base     *url.URL
 	opts     pageOptions
 	patience time.Duration
 	faults   *faults
 }
 
-// openPage opens an empty tab for pages of the server at base, in the form of httptest.Server.URL. When the test ends
-// the tab is closed, and the test fails for each fault not announced by [Page.Expect].
+// openPage opens an empty tab for pages of the server at base, which has the form of httptest.Server.URL. When
+// the test ends, the tab is closed. The test fails for each fault that [Page.Expect] did not announce.
 func openPage(t testing.TB, base string, opts pageOptions) *Page {
 	t.Helper()
 	home := testlog.Must(url.Parse(base))(t)
@@ -87,7 +95,7 @@ func openPage(t testing.TB, base string, opts pageOptions) *Page {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		settled := "new Promise(done => requestAnimationFrame(() => setTimeout(done)))" // so that all faults are reported
+		settled := "new Promise(done => requestAnimationFrame(() => setTimeout(done)))" // resolves after all faults were reported
 		if opts.NoScript {
 			settled = "0"
 		}
@@ -114,7 +122,7 @@ func call[P, R any](p *Page, c cdp.Command[P, R], params P) error {
 	return err
 }
 
-// do runs actions in the tab. It ends the test on failure.
+// do runs actions in the tab. If one fails, it ends the test.
 func (p *Page) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -122,14 +130,14 @@ func (p *Page) do(actions ...chromedp.Action[chromedp.Void]) {
 	testlog.NoError(p.t, chromedp.Do(ctx, actions...))
 }
 
-// evaluate returns the value of a script as JSON; nil if it is undefined. It awaits promises.
+// evaluate returns the value of a script as JSON, or nil if it is undefined. It awaits promises.
 func (p *Page) evaluate(script string) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	return chromedp.Run(ctx, chromedp.Evaluate[json.RawMessage](script, chromedp.EvalAwaitPromise))
 }
 
-// Go navigates to an address, which may be relative to the server's, and waits until the page is loaded.
+// Go navigates to a URL, which may be relative to the server's, and waits until the page is loaded.
 func (p *Page) Go(address string) {
 	p.t.Helper()
 	to := testlog.Must(p.base.Parse(address))(p.t)
@@ -142,24 +150,26 @@ func (p *Page) Go(address string) {
 const (
 	// envRequired is the environment variable that makes tests fail if Chromium is missing.
 	envRequired = "PATCHLOG_NEED_BROWSER"
-	// envChromium is the environment variable with the path of Chromium, instead of one in PATH.
+	// envChromium is the environment variable with the path of Chromium. Without it, Chromium is searched in
+	// PATH.
 	envChromium = "PATCHLOG_CHROMIUM"
 )
 
-// flags are additional arguments of Chromium. With them it can reach only this machine.
+// flags are additional arguments of Chromium. They restrict it to this machine.
 var flags = map[string]any{
-	"no-sandbox":                    true, // not available to root and in containers
+	"no-sandbox":                    true, // a sandbox is not available to root and in containers
 	"disable-gpu":                   true,
 	"disable-quic":                  true,
 	"no-proxy-server":               true,
 	"host-resolver-rules":           "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 	"disable-component-update":      true,
-	"disable-site-isolation-trials": true, // reports events of frames with those of their page
+	"disable-site-isolation-trials": true, // reports events of frames with the events of their page
 	"hide-scrollbars":               true,
 	"remote-debugging-pipe":         true,
 }
 
-// chromium returns the path of Chromium. Without Chromium it skips the test, or fails it if a browser is required.
+// chromium returns the path of Chromium. Without Chromium, it skips the test or, if a browser is required,
+// fails it.
 func chromium(t testing.TB) string {
 	t.Helper()
 	names := []string{"chromium", "chromium-browser", "google-chrome"}
@@ -181,7 +191,7 @@ func chromium(t testing.TB) string {
 // browser is the Chromium that all tests of the process share. The first test starts it.
 var browser struct {
 	sync.Mutex
-	ctx  context.Context // of its first tab, from which other tabs are opened
+	ctx  context.Context // context of the first tab, from which other tabs are opened
 	stop func()
 }
 
@@ -197,7 +207,7 @@ func browserContext(t testing.TB) context.Context {
 	for name, value := range flags {
 		options = append(options, chromedp.Flag(name, value))
 	}
-	quiet := func(string, ...any) {} // events unknown to the driver
+	quiet := func(string, ...any) {} // reports events that the driver does not support
 	allocator, free := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, end := chromedp.NewContext(allocator, chromedp.WithLogf(quiet), chromedp.WithErrorf(quiet))
 	late := time.AfterFunc(patience, end)
@@ -225,7 +235,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// faults are the faults of a page in the order of the browser's reports.
+// faults are the faults of a page, in the order of the browser's reports.
 type faults struct {
 	host string // the host that requests may go to
 
@@ -235,7 +245,8 @@ type faults struct {
 	requests map[network.RequestID]string
 }
 
-// Expect makes the test accept faults that contain a text, and fail without one. Faults read
+// Expect makes the test accept faults that contain text, and makes it fail if there is none. Faults have these
+// forms:
 //
 //	console error: words
 //	exception: Error: words
@@ -249,7 +260,7 @@ func (p *Page) Expect(text string) {
 	p.faults.expected = append(p.faults.expected, text)
 }
 
-// unexpected returns the faults without a matching Expect, and the texts of Expect without a matching fault.
+// unexpected returns the faults that match no Expect, and the texts of Expect that match no fault.
 func (f *faults) unexpected() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -265,7 +276,7 @@ func (f *faults) unexpected() []string {
 	return out
 }
 
-// handle records a fault reported by an event of the tab.
+// handle notes the fault that an event of the tab reports, if any.
 func (p *Page) handle(event any) {
 	f := p.faults
 	f.mu.Lock()
@@ -316,8 +327,8 @@ func (p *Page) handle(event any) {
 	}
 }
 
-// Click clicks on the first element that matches a selector, once it is visible, enabled and not covered. To wait for
-// the page that it leads to, use [Page.Follow].
+// Click clicks on the first element that matches a selector, once the element is visible, enabled and not
+// covered. If the click leads to another page, use [Page.Follow] to wait for the page.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	var at struct{ X, Y float64 }
@@ -357,7 +368,7 @@ var keys = map[string]string{
 	"ArrowLeft": kb.ArrowLeft, "ArrowRight": kb.ArrowRight, "Home": kb.Home, "End": kb.End, "Enter": kb.Enter, "Tab": kb.Tab, " ": " ",
 }
 
-// Key presses keys in sequence. "Shift+" before a key's name holds Shift.
+// Key presses keys in sequence. "Shift+" before the name of a key presses Shift with it.
 func (p *Page) Key(names ...string) {
 	p.t.Helper()
 	for _, name := range names {
@@ -397,8 +408,8 @@ func (p *Page) Texts(selector string) (texts []string) {
 // Count returns the number of elements that match now.
 func (p *Page) Count(selector string) int { p.t.Helper(); return len(p.Texts(selector)) }
 
-// Eval evaluates JavaScript in the page, ignoring the page's policy, and decodes its value as encoding/json does unless
-// into is nil. It awaits promises. Undefined leaves the value unchanged.
+// Eval evaluates JavaScript in the page, whatever the page's policy is. Unless into is nil, it decodes the
+// value into it as encoding/json does. If the value is undefined, into does not change. Eval awaits promises.
 func (p *Page) Eval(script string, into any) {
 	p.t.Helper()
 	value, err := p.evaluate(script)
@@ -428,8 +439,8 @@ func (p *Page) WaitFor(condition string) {
 	}`, condition)
 }
 
-// await calls a JavaScript function until it returns an object, and decodes its value. If it returns a string, that
-// says what is missing.
+// await calls a JavaScript function until it returns an object, and decodes its value. If the function returns
+// a string, the string says what is missing.
 func (p *Page) await(into any, function string, args ...any) {
 	p.t.Helper()
 	list := testlog.Must(json.Marshal(args))(p.t)
@@ -459,11 +470,11 @@ func (p *Page) await(into any, function string, args ...any) {
 //go:embed testdata/axe-core/axe.min.js
 var axeScript string
 
-// Axe fails the test for each axe-core rule that the page violates with serious or critical impact, and names the
-// elements. It ignores the page's policy, and works without JavaScript.
+// Axe fails the test for each axe-core rule that the page violates with serious or critical impact, and names
+// the elements. It ignores the page's policy, and works without JavaScript.
 func (p *Page) Axe() {
 	p.t.Helper()
-	if p.opts.NoScript { // axe needs timers, which do not run then
+	if p.opts.NoScript { // axe needs timers, which do not run without JavaScript
 		testlog.NoError(p.t, p.allowScripts(true))
 		defer p.allowScripts(false)
 	}
@@ -485,8 +496,8 @@ func (p *Page) Axe() {
 	}
 }
 
-// Overflow fails the test if the page is wider than the window, so that it scrolls sideways. It names the innermost
-// elements that stick out.
+// Overflow fails the test if the page is wider than the window, and therefore scrolls sideways. It names the
+// innermost elements that are too wide.
 func (p *Page) Overflow() {
 	p.t.Helper()
 	var out []string

@@ -58,7 +58,7 @@ func TestTimeTravel(t *testing.T) {
 	p.Key("Home", "End") // these scroll the page
 	f.stands(p, ada, last-3)
 
-	// The slider, by its own keys, and by a click on the film.
+	// The slider moves by its own keys, and by a click on the film.
 	focus := func() { p.Eval("document.getElementById('knob').focus()", nil) }
 	focus()
 	p.Key("Home")
@@ -79,7 +79,7 @@ func TestTimeTravel(t *testing.T) {
 		t.Errorf("the knob stands %g pixels from the end of the cell", apart)
 	}
 
-	// By turns, forward and back.
+	// The page moves by turns, forward and back.
 	p.Type("#turn", "3")
 	p.Key("Enter")
 	p.WaitText("#now", "turn 3 of")
@@ -88,7 +88,7 @@ func TestTimeTravel(t *testing.T) {
 	p.Eval("history.back()", nil)
 	p.WaitText("#now", "turn 3 of")
 
-	// A record opens beside the conversation with an address of its own; Back closes it.
+	// A record opens beside the conversation, with its own URL. Back closes it.
 	p.Go(address("session", ada))
 	p.Click("#seen .row:not(.summary) a.text")
 	p.WaitText("#panel h2", "Record ")
@@ -115,7 +115,7 @@ func TestAnswersOutOfOrder(t *testing.T) {
 		last := f.view(ada).Seq()
 		p := openPage(t, f.base, pageOptions{})
 		p.Go(address("session", ada))
-		// The first response is held until it is released. taken is true once the page has read it.
+		// The first response is delayed until it is released. taken is true once the page has read it.
 		p.Eval(`{
 			const get = fetch
 			window.fetch = async (url) => {
@@ -181,8 +181,8 @@ func TestFollowing(t *testing.T) {
 	p.Go(address("session", ada))
 	f.stands(p, ada, last)
 
-	// A reader further up keeps the scroll position, the selection and open items, and sees the number
-	// of new records.
+	// If the reader has scrolled up, the scroll position, the selection and open items stay. The page shows the
+	// number of new records.
 	p.Eval(`{
 		scrollTo({top: 500, behavior: "instant"})
 		const row = document.querySelectorAll("#seen .row a.text")[3]
@@ -214,7 +214,7 @@ func TestFollowing(t *testing.T) {
 	p.WaitText("#seen .row:last-child", "at the end")
 	p.WaitFor("document.querySelector('#seen .row:last-child').getBoundingClientRect().bottom <= innerHeight + 40")
 
-	// A reader of an earlier record sees a notice and stays there.
+	// A reader of an earlier record sees a notice, and the page stays at that record.
 	p.Eval("document.activeElement.blur()", nil)
 	p.Key("ArrowLeft")
 	f.stands(p, ada, last+21)

@@ -15,8 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Each pass is reported with its record, a stop without error with its reason, and a summarizer's failure with
-// the session.
+// Each pass is reported with its record. If compaction stops early, the reason is reported. If the summarizer
+// fails, the error names the session.
 func TestCompact(t *testing.T) {
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	var log strings.Builder

@@ -30,8 +30,8 @@ func eightEvents(t *testing.T) (*store.Store, store.Key, fold.View) {
 	return s, key, done.View
 }
 
-// An edit of several spans is a group of patches, the last span first; the error for an impossible edit
-// says why.
+// An edit of several spans is a group of patches, the last span first. If an edit is impossible, the error says
+// why.
 func TestEdit(t *testing.T) {
 	_, _, v := eightEvents(t)
 	two := []compaction.Span{{Start: 1, Count: 2}, {Start: 5, Count: 1}}
@@ -67,7 +67,7 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// Restoring a summary of summaries restores all raw events, in one group; the preview writes nothing.
+// Restoring a summary of summaries restores all logged events, in one group. The preview writes nothing.
 func TestRestore(t *testing.T) {
 	s, key, v := eightEvents(t)
 	var last string
@@ -95,8 +95,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// A manual summary covers the times of its events, is a summary, and does not have role model before a
-// model's turn.
+// A manual summary is a summary, and covers the times of its events. Before a model's turn its role is not
+// model.
 func TestManualSummary(t *testing.T) {
 	v := fold.New("c", nil)
 	for i, role := range []string{"user", "model", "user", "model"} {

@@ -10,9 +10,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// An event or a patch is named by its id, by a unique prefix of it, or by a record's seq; an id that is a number takes
-// precedence over a seq. A turn is named by its invocation's id, by its number or by one of its records. The error for
-// a hidden event names its patch.
+// An event or a patch is found by its id, by a unique prefix of its id, or by the seq of its record. If an id
+// is a number, it takes precedence over a seq. A turn is found by its invocation's id, by its number or by one
+// of its records. If an event is hidden, the error names the patch that hides it.
 func TestNames(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}

@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// Calls of an invocation that another process holds stay open.
+// If another process has leased an invocation, its calls stay open.
 func TestCloseCalls(t *testing.T) {
 	b := &memory.Backend{}
 	s, runner := testlog.Must(store.New(b, store.Options{}))(t), testlog.Must(store.New(b.Peer(), store.Options{}))(t)

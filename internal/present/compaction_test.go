@@ -92,7 +92,7 @@ func summary(id string, start, count int, text, more string) string {
 
 func asNumber(n int) string { return string(rune('0' + n)) }
 
-// order is a session with a single summary and two of one group.
+// order is a session with a single summary, and with two summaries of one group.
 var order = []string{
 	`{"id":"e1","invocationId":"i1","author":"user","content":{"role":"user","parts":[{"text":"I am Ada, ada@math.example. Where is ORDER-4711? I paid 105.00 and 45.50 euros."}]}}`,
 	`{"id":"e2","invocationId":"i1","author":"shop","content":{"role":"model","parts":[{"functionCall":{"id":"call-1","name":"track","args":{"order":"ORDER-4711"}}}]}}`,
@@ -142,7 +142,7 @@ func TestLosses(t *testing.T) {
 	check("", 11, s1, s2, s0)
 	check("p-s1", 11, s1, s2)
 
-	// A merged summary is shown in the view after the last patch of its group.
+	// A summary that was merged is shown in the view after the last patch of its group.
 	add(t, s, append(order, summary("s3", 0, 2, "Ada, ORDER-4711.", ""), `{"id":"p4","patchType":"splice","start":1,"count":1}`)...)
 	check("p-s1", 11, s1, s2)
 	check("p-s3", 13, []string{
@@ -166,7 +166,7 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// Names come from sessions and may contain anything.
+// Identifiers come from sessions and may contain any character.
 func TestLossIsPrintable(t *testing.T) {
 	d := present.Loss{Loss: compaction.Loss{Summary: testlog.Event(`{"id":"s\n1"}`), NotVisible: []string{"x\x1b", "y\u202e"}, Identifiers: 2}}
 	testlog.Equal(t, "lines", d.Lines(), []string{
@@ -176,7 +176,7 @@ func TestLossIsPrintable(t *testing.T) {
 	})
 }
 
-// A service may wait where a person does not: with another trigger's pass, or with all.
+// The text says whether a service would make no pass now, another pass, or this one.
 func TestUnforcedText(t *testing.T) {
 	by := func(trigger compaction.Trigger, reason string) compaction.Decision {
 		return compaction.Decision{Window: &compaction.Window{Trigger: trigger}, Reason: reason}

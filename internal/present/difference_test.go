@@ -66,7 +66,7 @@ func TestDifference(t *testing.T) {
 		`"state":{"changed":{},"removed":["a","b","gone\n"]},"tokensBefore":0,"tokensAfter":0}`)
 }
 
-// Scattered changes are shown without unchanged events around them.
+// Changes in several places are shown without the unchanged events around them.
 func TestScatteredDifference(t *testing.T) {
 	_, views := viewsOf(t, said("e1", "user", "1"), said("e2", "user", "2"), said("e3", "user", "3"), said("e4", "user", "4"),
 		`{"id":"p1","patchType":"splice","start":2,"count":1}`, `{"id":"p2","patchType":"splice","start":0,"count":1}`)
@@ -74,7 +74,7 @@ func TestScatteredDifference(t *testing.T) {
 	testlog.Equal(t, "came", changesOf(present.DifferenceOf(views[6], views[4]), 2), []shown{{present.Added, 0, "e1"}, {present.Added, 2, "e3"}})
 }
 
-// A preview shows events without the ids that are assigned when they are logged.
+// A preview shows events without the ids that the store assigns when it logs them.
 func TestPreview(t *testing.T) {
 	s := open(t)
 	add(t, s, said("e1", "user", "one"), said("e2", "agent", "two"))
@@ -125,7 +125,7 @@ func TestChangedWords(t *testing.T) {
 	}
 }
 
-// A truncated text ends with an ellipsis; one that only loses blanks does not.
+// A truncated text ends with an ellipsis. A text that only loses spaces does not.
 func TestClip(t *testing.T) {
 	for text, want := range map[string]string{"abcd": "abcd", "abcde": "abcd …", "a   b": "a …", "a  b": "a b", "äöüß": "äöüß", "äöüßx": "äöüß …"} {
 		testlog.Equal(t, text, present.Clip(text, 4), want)

@@ -75,7 +75,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// A restored view knows which patches were skipped.
+// A view that was restored from a snapshot still lists the skipped patches.
 func TestEffectOnRestoredView(t *testing.T) {
 	records, views := viewsOf(t, said("e1", "user", "one"), `{"id":"p1","patchType":"splice","start":9,"count":1}`, `{"id":"p2","patchType":"splice","start":9,"count":1}`)
 	form := testlog.Must(views[2].AppendBinary(nil))(t)

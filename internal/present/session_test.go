@@ -32,7 +32,7 @@ func add(t *testing.T, s *store.Store, lines ...string) {
 	testlog.Must(s.Import(t.Context(), key, strings.NewReader(strings.Join(lines, "\n")), store.ImportOptions{}))(t)
 }
 
-// viewsOf folds lines, and returns the records, the view before the first, and the view after each.
+// viewsOf folds lines. It returns the records, the view before the first one, and the view after each.
 func viewsOf(t *testing.T, lines ...string) ([]patch.Record, []fold.View) {
 	t.Helper()
 	var records []patch.Record

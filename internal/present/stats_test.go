@@ -16,12 +16,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// pass is a patch with a compaction pass's metadata.
+// pass is a patch with the metadata of a compaction pass.
 const pass = `{"id":"p2","patchType":"summarise","timestamp":"2025-01-02T03:04:06Z","start":0,"count":2,` +
 	`"summaryEvent":{"id":"s1","author":"user","content":{"role":"user","parts":[{"text":"in short"}]},"customMetadata":{"patchlog":{"level":1}}},` +
 	`"customMetadata":{"patchlog":{"trigger":"tokens","level":1,"eventsBefore":2,"eventsAfter":1,"tokensBefore":2000,"tokensAfter":3,"ratio":0.0015,"model":"m\u001b"}}}`
 
-// logged returns a session with patches of several types, one of which does not apply.
+// logged returns a session with patches of several types. One patch does not apply.
 func logged() []string {
 	return []string{
 		said("e1", "user", "hello"),
@@ -68,14 +68,14 @@ func TestMeasure(t *testing.T) {
 	for _, e := range v.Events() {
 		tokens += e.EstimatedTokens()
 	}
-	all := tokens - v.At(0).EstimatedTokens() // the summary came later
+	all := tokens - v.At(0).EstimatedTokens() // the summary was logged later
 	for _, line := range logged()[:2] {
 		all += testlog.Event(line).EstimatedTokens()
 	}
 	testlog.Equal(t, "tokens", st.Tokens, present.Sizes{Raw: all, Visible: tokens})
 }
 
-// busy is a backend to which another process writes on each read of a session.
+// busy is a backend. On each read of a session, another process writes to it.
 type busy struct {
 	*memory.Backend
 	write func()
@@ -125,7 +125,7 @@ func TestMeasureFails(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 
-	// Long logs are read page by page, and may be deleted in between.
+	// A long log is read page by page, and the session may be deleted between two pages.
 	var long []string
 	for i := range 600 {
 		long = append(long, said(fmt.Sprint("e", i), "user", "hello"))

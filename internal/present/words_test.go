@@ -60,7 +60,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// Marks stay on the same text, whatever escapes come before and inside it.
+// Marks stay on the same text, whatever is escaped before or inside it.
 func TestPieces(t *testing.T) {
 	const raw = "\x1b[2J é\xff  lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp"
 	var marks [][2]int
@@ -157,8 +157,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// Joined emoji, and Persian, Hindi and Arabic, are displayed as written; controls that change the direction of other
-// text are not.
+// Joined emoji, and Persian, Hindi and Arabic, are displayed as written. Controls that change the direction of
+// other text are escaped.
 func TestScriptsShowAsWritten(t *testing.T) {
 	for _, text := range []string{"👨\u200d👩\u200d👧\u200d👦 family", "می\u200cخواهم", "क्\u200dष", "\u200fعربی\u200e", "\u061cא"} {
 		if got := present.Printable(text); got != text {

@@ -18,7 +18,7 @@ func TestBranchWithoutRuns(t *testing.T) {
 	}
 }
 
-// A model measures the prompt that it answers, so an event in the user's role has no measurement.
+// A model counts the tokens of the prompt that it answers, so an event with the role user has no count.
 func TestPromptTokens(t *testing.T) {
 	for text, want := range map[string]int{
 		`{"content":{"role":"model","parts":[{"text":"a"}]},"usageMetadata":{"promptTokenCount":12}}`: 12,
