@@ -216,7 +216,7 @@ func (e *env) absentFork() {
 func TestForkInSteps(t *testing.T) {
 	onSteps(t, func(e *env, s *stepped) {
 		before := e.view()
-		soon, cancel := context.WithTimeout(ctx, time.Minute) // a deadlock would wait forever
+		soon, cancel := context.WithTimeout(ctx, time.Minute) // so that a deadlock fails the test
 		defer cancel()
 		s.between = func(step int) {
 			e.absentFork()

@@ -29,7 +29,7 @@ type sizes struct {
 
 var smallSizes = sizes{log: 20, visible: 1, initial: 10, shared: 1, others: 1, last: 10}
 
-// grown are sizes of which one is large.
+// grown has an entry for each size, in which only that size is large.
 var grown = map[string]sizes{
 	"log":     {log: 1200, visible: 1, initial: 10, shared: 1, others: 1, last: 10},
 	"visible": {log: 20, visible: 200, initial: 10, shared: 1, others: 1, last: 10},

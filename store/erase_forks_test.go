@@ -196,8 +196,8 @@ func TestEraseCost(t *testing.T) {
 	}
 }
 
-// An erase in a store covers the forks of a copied session, including the records that a second copy added. A
-// salvaged session is related to the forks of the original session.
+// If a session was copied from another store, an erase of the copy also covers its forks, including the records
+// that a second copy added. A salvaged session is related to the forks of the original session.
 func TestLineageOfCopies(t *testing.T) {
 	dir := t.TempDir()
 	from, to := openStore(t, filepath.Join(dir, "from.db"), store.Options{}), inMemory(t)

@@ -118,7 +118,7 @@ func (m *machine) build(s *store.Store) {
 			keys = append(keys, to)
 		case 4:
 			m.summarise(s, key, fmt.Sprint("p", m.n))
-		case 5: // in this session alone; forks keep the event
+		case 5: // erases in this session alone; forks keep the event
 			if v := viewOf(m, s, key); v.Len() > 0 {
 				at := m.draw.IntN(v.Len())
 				must(m)(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(at, 1)}, asOfNow))
@@ -348,9 +348,9 @@ func lives(t *testing.T, n int, flaw func(backend.Backend) backend.Backend) (lea
 	return leaks
 }
 
-// Laws of erasing across sessions (docs/SEMANTICS.md, "Erasure"): after a call has succeeded, no session contains
-// the text that it selected, whatever was killed or ran at the same time. Other content stays. A repeated call
-// changes nothing. Verify then finds no problem.
+// The laws of erasing across sessions are in docs/SEMANTICS.md, section "Erasure". After a call has succeeded, no
+// session contains the text that the call selected, whatever was killed or ran at the same time. Other content
+// stays. A repeated call changes nothing. Verify then finds no problem.
 func TestMachineErase(t *testing.T) {
 	n := 1500
 	if testing.Short() {

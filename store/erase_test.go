@@ -267,8 +267,8 @@ func TestEraseMatchPlaces(t *testing.T) {
 	}
 }
 
-// If Match finds a text only in the initial state, Erase also erases it there in forks, and in the shared state.
-// Kept values are counted, and a later erase selects them again.
+// If Match finds a text only in the initial state, Erase erases the text there, in the initial states of forks, and
+// in the shared state. Kept values are counted, and a later erase selects them again.
 func TestEraseMatchOutsideEvents(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		state := map[string]any{"k": "needle", "user:u": "a needle", "app:a": []any{"needle"}, "other": "x", "user:other": "x"}

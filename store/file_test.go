@@ -404,7 +404,7 @@ func TestDamagedSharedValue(t *testing.T) {
 	}
 }
 
-// A record with a valid checksum is damage if it is not the record that was written there.
+// A record with a valid checksum is reported as damage if it is not the record that was written there.
 func TestRecordOfAnotherLog(t *testing.T) {
 	onFile(t, func(e *env) {
 		e.create(nil)
@@ -1020,7 +1020,7 @@ func TestSalvageKeepsErased(t *testing.T) {
 	}
 }
 
-// If the key of a receipt has become the key of another session, the receipt erases nothing in that session.
+// If damage moves a receipt to a row key of another session, the receipt erases nothing in that session.
 func TestSalvageForeignReceipt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	s := openStore(t, path, store.Options{})

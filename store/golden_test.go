@@ -28,7 +28,7 @@ const (
 
 var (
 	goldenKey  = store.Key{App: "app", User: "a user/b", Session: "golden"}
-	goldenFork = store.Key{App: "app", User: "a user/b", Session: "fork"} // fork of the first session, with an erase, and long enough for a sorted run of ids
+	goldenFork = store.Key{App: "app", User: "a user/b", Session: "fork"} // fork of the first session, with an erase, and so long that its ids are stored sorted
 )
 
 const goldenForkEvents = 512 // events "f1" to "f512"; "f2" is erased

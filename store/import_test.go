@@ -480,7 +480,7 @@ func TestRedactedExport(t *testing.T) {
 		planted := e.plant(key)
 		before := e.export()
 		for i, p := range planted {
-			if i != 2 && i != 3 && !strings.Contains(before, p) { // a shared value, and a file
+			if i != 2 && i != 3 && !strings.Contains(before, p) { // number 2 is a shared value, and number 3 is in a file
 				t.Errorf("%q is not planted", p)
 			}
 		}
@@ -529,8 +529,9 @@ func TestRedactedExport(t *testing.T) {
 	})
 }
 
-// A redacted export of a log with erased content contains blanks and their receipt. In the session that imports it,
-// the receipt covers the blanks, and its keys of the initial state are redacted like that state.
+// A redacted export of a log with erased content contains blanks and their receipt. After an import, the receipt
+// covers the blanks. The keys of the initial state that it names are redacted in the same way as in the initial
+// state.
 func TestRedactedExportOfErased(t *testing.T) {
 	onEach(t, func(e *env) {
 		t := e.T

@@ -158,8 +158,8 @@ func TestPeersLandedForAnother(t *testing.T) {
 	})
 }
 
-// Another store has logged the same records, this store has not read them, and the response to its own commit is
-// lost. The returned view is the log's view, not the view that the commit would have produced.
+// The response to a commit is lost. Another store had logged the same records before, and this store has not read
+// them. The returned view is the log's view, not the view that the commit would have produced.
 func TestPeersLandedBefore(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.view()
@@ -367,7 +367,7 @@ func TestImportInGroup(t *testing.T) {
 	})
 }
 
-// server is a backend on a server.
+// server is a backend with leases, like a backend on a server.
 type server struct{ *hooked }
 
 func (server) Lease(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
@@ -411,7 +411,8 @@ func TestPeersLeave(t *testing.T) {
 	})
 }
 
-// If a session was deleted and created again during a read, the old records do not become part of the new session.
+// If a session was deleted and created again during a read, the store does not mix the old records into the new
+// session.
 func TestPeersCreateAgain(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		var during func()

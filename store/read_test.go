@@ -297,7 +297,7 @@ func TestCacheOrder(t *testing.T) {
 	})
 }
 
-// The growth of a cached session counts.
+// If a cached session grows, the cache counts its new size.
 func TestCacheCountsGrowth(t *testing.T) {
 	onCache(t, func(e *env) int { return e.filled(0, 20) + e.filled(1, 20) + e.filled(2, 20) + 1000 }, func(c cached) {
 		for i := range 3 {

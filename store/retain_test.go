@@ -194,7 +194,7 @@ func hiding(t testing.TB, s *store.Store, key store.Key) {
 	apply(10, patch.NewRevert("f back"))
 }
 
-// without returns those texts of hiding, and those of others, that no record of the session contains.
+// without returns the texts of hiding that no record of the session contains. It checks the texts in others too.
 func without(t testing.TB, s *store.Store, key store.Key, others ...string) string {
 	t.Helper()
 	raw := exportOf(t, s, key, store.ExportOptions{})
