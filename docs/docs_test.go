@@ -70,7 +70,10 @@ var arrows = map[string][]string{
 	"internal/filler":                {"patch"},
 	"internal/testlog":               {"patch"},
 	"internal/teststore":             {"store"},
-	"internal/command":               {"patch", "patch/redact", "fold", "recall", "store", "store/backend", "store/migrate", "store/pg", "compaction", "compaction/adkrecord", "compaction/gemini", "inspector", "internal/ops", "internal/present", "internal/syncdir"},
+	"internal/terminal":              {"internal/present"},
+	"internal/database":              {"internal/syncdir", "store", "store/pg"},
+	"internal/sources":               {"internal/database", "patch", "store", "store/migrate"},
+	"internal/command":               {"patch", "patch/redact", "fold", "recall", "store", "store/backend", "store/migrate", "compaction", "compaction/gemini", "inspector", "internal/database", "internal/ops", "internal/present", "internal/sources", "internal/terminal"},
 	"internal/fuzz/recorded":         {"internal/records", "patch"},
 	"internal/fuzz/ops":              {"internal/testlog", "internal/records", "internal/recordform", "fuzz", "patch", "fold", "store", "store/backend"},
 	"internal/fuzz/kill":             {"fuzz", "internal/fuzz/long", "internal/fuzz/ops", "internal/fuzz/linear", "store"},
@@ -108,7 +111,9 @@ var outside = map[string][]string{
 	"internal/fuzz/linear":       {"github.com/anishathalye/porcupine"},
 	"internal/fuzz/machine":      {"pgregory.net/rapid"},
 	"cmd/patchlog-sqlite":        {"modernc.org/sqlite"},
-	"internal/command":           {"github.com/go-json-experiment/json", "github.com/jackc/pgx/v5", "github.com/google/uuid", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-runewidth", "golang.org/x/term"},
+	"internal/terminal":          {"github.com/go-json-experiment/json", "github.com/mattn/go-runewidth", "golang.org/x/term"},
+	"internal/sources":           {"github.com/jackc/pgx/v5"},
+	"internal/command":           {"github.com/spf13/cobra", "github.com/spf13/pflag"},
 }
 
 func TestArrowsPointOneWay(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -84,7 +85,7 @@ func (a *app) audited(ctx context.Context, s *store.Store, key store.Key, which 
 		return nil, err
 	}
 	bar := a.progress("audit")
-	defer bar.end()
+	defer bar.End()
 	var log []patch.Record // for reverts
 	turns := ops.Turns{}
 	for r, err := range s.RawEvents(ctx, key, 1) {
@@ -111,7 +112,7 @@ func (a *app) audited(ctx context.Context, s *store.Store, key store.Key, which 
 			}
 		}
 		before = after
-		bar.update(int64(r.Seq), int64(info.Seq), present.Counted(r.Seq, "record"))
+		bar.Count(int(r.Seq), int(info.Seq), "record")
 	}
 	return records, nil
 }
@@ -122,63 +123,57 @@ func (a *app) audit(ctx context.Context, s *store.Store, key store.Key, which au
 	if err != nil {
 		return err
 	}
-	t := newTable("seq", "turn", "time", "tokens", "author or type", "record")
-	t.right[0], t.right[1], t.right[3] = true, true, true
-	t.least, t.drops = leastText, []int{2, 3, 1}
+	t := terminal.NewTable([]int{0, 1, 3}, "seq", "turn", "time", "tokens", "author or type", "record")
+	t.Least, t.Drops = leastText, []int{2, 3, 1}
 	for _, r := range records {
 		if a.json {
-			if err := a.out.document(r); err != nil {
-				return err
-			}
+			a.out.Document(r)
 			continue
 		}
-		t.add(r.cells()...)
-		a.addNotes(t, r)
+		t.Add(r.cells()...)
+		r.addNotes(t)
 	}
 	switch {
 	case a.json:
 		return nil
 	case len(records) == 0:
-		return a.out.line("no records")
+		return a.out.Line("no records")
 	}
-	return a.out.table(t)
+	return a.out.Table(t)
 }
 
 // cells returns the record's columns.
-func (r audited) cells() []cell {
-	by, text, at, tokens := cell{}, cell{}, time.Time{}, ""
+func (r audited) cells() []terminal.Cell {
+	cells := []terminal.Cell{terminal.Plain.Of(r.Record.Seq), terminal.Dim.Of(r.Turn)}
 	if e := r.Record.Event; e != nil {
-		cells := eventCells(fold.Entry{Event: e, Summary: e.IsSummary()})
-		by, text, at, tokens = cells[1], cells[2], e.Timestamp(), present.Grouped(e.EstimatedTokens())
-	} else {
-		p := r.Record.Patch
-		by, at = cell{present.Printable(typeOf(r.Record)), bold}, p.Timestamp()
-		if author := authorText(p.Author()); author != "" {
-			text.text = "by " + author
-		}
-		if typeOf(r.Record) != receiptType { // the text of a receipt is below, uncut
-			text.text = strings.TrimPrefix(text.text+": "+present.ShortIDs(present.PatchText(p)), ": ")
-		}
+		of := eventCells(fold.Entry{Event: e, Summary: e.IsSummary()})
+		return append(cells, terminal.Dim.Of(e.Timestamp().Format(time.DateTime)), terminal.Dim.Of(present.Grouped(e.EstimatedTokens())), of[1], of[2])
 	}
-	return []cell{{fmt.Sprint(r.Record.Seq), plain}, {fmt.Sprint(r.Turn), dim}, {at.Format(time.DateTime), dim}, {tokens, dim}, by, text}
+	p := r.Record.Patch
+	text := ""
+	if author := authorText(p.Author()); author != "" {
+		text = "by " + author
+	}
+	if typeOf(r.Record) != receiptType { // a note has the text of a receipt
+		text = strings.TrimPrefix(text+": "+present.ShortIDs(present.PatchText(p)), ": ")
+	}
+	return append(cells, terminal.Dim.Of(p.Timestamp().Format(time.DateTime)), terminal.Cell{}, terminal.Bold.Of(present.Printable(typeOf(r.Record))), terminal.Plain.Of(text))
 }
 
-// mostAdded limits the added events that are shown of a patch: a revert can bring back thousands.
+// mostAdded limits the added events that are shown of a patch: a revert can restore thousands.
 const mostAdded = 3
 
 // addNotes adds lines about the record's effect below the last row of a table.
-func (a *app) addNotes(t *table, r audited) {
-	indent := strings.Repeat(" ", noteIndent)
+func (r audited) addNotes(t *terminal.Table) {
 	if typeOf(r.Record) == receiptType {
-		t.note(a.out.fill(safeText(indent + present.PatchText(r.Record.Patch))))
+		t.Note(terminal.Plain.Of(present.PatchText(r.Record.Patch)), true)
 	}
 	notes := r.effect.Notes()
 	if most := len(notes) - len(r.Added) + mostAdded; most < len(notes)-1 { // the notes of added events come last
 		notes = append(notes[:most:most], present.Note{Text: fmt.Sprintf("and %d more, to index %d", len(notes)-most, r.Start+len(r.Added)-1)})
 	}
 	for _, n := range notes {
-		text := cut(present.ShortIDs(n.Text), max(a.out.columns-noteIndent, leastLast))
-		t.note(painted(indent) + a.out.paint(noteStyles[n.Kind], text))
+		t.Note(noteStyles[n.Kind].Of(present.ShortIDs(n.Text)), false)
 	}
 }
 
@@ -189,7 +184,4 @@ func idsOf(events []*patch.Event) (ids []string) {
 	return ids
 }
 
-var noteStyles = map[present.NoteKind]style{present.NoteGroup: dim, present.NoteSkipped: red}
-
-// noteIndent is the indentation of a note below a record.
-const noteIndent = 8
+var noteStyles = map[present.NoteKind]terminal.Style{present.NoteGroup: terminal.Dim, present.NoteSkipped: terminal.Red}

@@ -1,8 +1,6 @@
 package command
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -15,6 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/sources"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -61,11 +60,8 @@ $ patchlog patch shop/ada/4711 --before 61 --base 58`)
 			return usagef("COUNT is missing")
 		}
 		start, err := parseNumber("START", args[1])
-		if err != nil {
-			return err
-		}
-		count, err := parseNumber("COUNT", args[2])
-		if err != nil {
+		count, countErr := parseNumber("COUNT", args[2])
+		if err := cmp.Or(err, countErr); err != nil {
 			return err
 		}
 		edit.Spans = []compaction.Span{{Start: start, Count: count}}
@@ -73,7 +69,7 @@ $ patchlog patch shop/ada/4711 --before 61 --base 58`)
 			edit.Kind = ops.Summarise
 		}
 		if *replacement != "" {
-			edit.Replacement, err = a.replacement(cmd.Context(), *replacement)
+			edit.Replacement, err = sources.ReadEvents(cmd.Context(), *replacement, a.stdin)
 		}
 		return err
 	}
@@ -215,12 +211,7 @@ func parseNumber(name, text string) (int, error) {
 	return n, nil
 }
 
-const (
-	dryRunUsage  = "show what would be done, and write nothing"
-	orphansUsage = "accept a tool call without its result, or a result without its call"
-)
-
-func declareDryRun(cmd *cobra.Command) *bool { return cmd.Flags().Bool("dry-run", false, dryRunUsage) }
+const orphansUsage = "accept a tool call without its result, or a result without its call"
 
 // declareAuthor declares --author, the author of the records that a change logs.
 func (a *app) declareAuthor(cmd *cobra.Command, author *string) {
@@ -251,7 +242,7 @@ func (a *app) changes(cmd *cobra.Command, plan func(ctx context.Context, s *stor
 			return err
 		}
 		if n, ok := c.(nothing); ok && !a.json {
-			return a.out.linef("%s: %s; nothing is logged", key, string(n))
+			return a.out.Linef("%s: %s; nothing is logged", key, string(n))
 		}
 		if *dryRun {
 			would, err := c.Preview(ctx, s, key, v)
@@ -287,7 +278,7 @@ func withRecord(err error, v fold.View) error {
 func (a *app) showChanged(key store.Key, before fold.View, done store.Committed) error {
 	d := present.DifferenceOf(before, done.View)
 	if a.json {
-		return a.out.document(struct {
+		return a.out.Document(struct {
 			Key      store.Key      `json:"key"`
 			Records  []patch.Record `json:"records"`
 			Hidden   int            `json:"hidden"`
@@ -298,56 +289,12 @@ func (a *app) showChanged(key store.Key, before fold.View, done store.Committed)
 		}{key, done.Records, len(d.Removed), len(d.Added), d.VisibleAfter, d.Pinned, d.Unpinned})
 	}
 	for _, r := range done.Records {
-		a.out.linef("%s: %s logged as record %d, id %s", key, r.Patch.Type(), r.Seq, present.Printable(r.ID()))
+		a.out.Linef("%s: %s logged as record %d, id %s", key, r.Patch.Type(), r.Seq, present.Printable(r.ID()))
 	}
 	if len(done.Records) == 0 {
-		a.out.linef("%s: nothing had to be logged", key)
+		a.out.Linef("%s: nothing had to be logged", key)
 	}
-	a.out.line(d.Sentence())
-	a.out.lines(d.PinLines())
+	a.out.Line(d.Sentence())
+	a.out.Lines(d.PinLines())
 	return nil
-}
-
-// replacement reads events, one JSON object a line. Unlike in a whole log, an event
-// without an id gets a new one each time, so that a file can be used again.
-func (a *app) replacement(ctx context.Context, name string) ([]*patch.Event, error) {
-	in, err := a.input(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer in.close()
-	var events []*patch.Event
-	line, lines := 0, bufio.NewScanner(in)
-	lines.Buffer(nil, patch.DefaultMaxLineBytes)
-	at := func(err error) error { return &patch.LineError{File: in.name, Line: line, Err: err} }
-	for lines.Scan() {
-		line++
-		text := bytes.TrimSpace(lines.Bytes())
-		if len(text) == 0 {
-			continue
-		}
-		if len(events) == patch.MaxReplacements {
-			return nil, at(fmt.Errorf("%w: a patch puts in at most %d events", patch.ErrTooLarge, len(events)))
-		}
-		e, err := patch.ParseEvent(text)
-		if err == nil {
-			if _, header := e.Field("patchlog"); header {
-				err = fmt.Errorf("%w: this is the header of a log, not an event", patch.ErrInvalid)
-			} else if e.Author() == "" && !e.SaysSomething() && len(e.StateDelta()) == 0 {
-				err = fmt.Errorf("%w: it has neither author, content nor state, so it is not an event", patch.ErrInvalid)
-			}
-		}
-		if err != nil {
-			return nil, at(err)
-		}
-		events = append(events, e)
-	}
-	line++
-	switch err := lines.Err(); {
-	case errors.Is(err, bufio.ErrTooLong):
-		return nil, at(fmt.Errorf("%w: the line is longer than %d bytes", patch.ErrTooLarge, patch.DefaultMaxLineBytes))
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", in.name, err)
-	}
-	return events, nil
 }

@@ -3,15 +3,13 @@ package command
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
-	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // A window that compaction logged as several patches, a call that was answered after
@@ -92,7 +90,7 @@ func TestSearchOnTerminal(t *testing.T) {
 	if out := must(t, "", "search", "a/u/s", "lamps"); strings.Contains(out, "\x1b") {
 		t.Errorf("colours in a pipe: %q", out)
 	}
-	for columns, least := range map[int]int{70: 60, 100: 90, 5: leastLast - 8} {
+	for columns, least := range map[int]int{70: 60, 100: 90, 5: terminal.LeastWide - 8} {
 		out := shown(columns, map[string]string{"NO_COLOR": "1"}, "search", "a/u/s", "lamps")
 		var snippet string
 		for line := range strings.Lines(out) {
@@ -100,7 +98,7 @@ func TestSearchOnTerminal(t *testing.T) {
 				snippet = strings.TrimSuffix(line, "\n")
 			}
 		}
-		if n := columnsOf(snippet); n < least || n > max(columns, leastLast+snippetIndent) {
+		if n := terminal.Width(snippet); n < least || n > max(columns, terminal.LeastWide+snippetIndent) {
 			t.Errorf("%d of %d columns: %q", n, columns, snippet)
 		}
 	}
@@ -160,36 +158,4 @@ func TestSessionFileWithoutID(t *testing.T) {
 	if code, _, stderr := newShell().try(t, line, "import", "-"); code != 1 || !strings.Contains(stderr, "give the file by its name") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
-}
-
-// A replacement is read no further than a patch can hold.
-func TestReplacementLimits(t *testing.T) {
-	for name, c := range map[string]struct{ line, want string }{
-		"a line without an end":   {"x", "stdin:1: too large: the line is longer than"},
-		"events without an end":   {`{"author":"user"}` + "\n", "stdin:10001: too large: a patch puts in at most 10000 events"},
-		"as many as there can be": {"", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var in io.Reader = repeated(c.line)
-			if c.line == "" {
-				in = strings.NewReader(strings.Repeat(`{"author":"user"}`+"\n", patch.MaxReplacements-1) + `{"author":"user"}`)
-			}
-			var out bytes.Buffer
-			events, err := newApp(in, &out, &out, os.Getenv, Options{}).replacement(t.Context(), "-")
-			if c.want == "" && (err != nil || len(events) != patch.MaxReplacements) || c.want != "" && (!errors.Is(err, patch.ErrTooLarge) || !strings.HasPrefix(err.Error(), c.want)) {
-				t.Errorf("%d events, %v; want the error %q", len(events), err, c.want)
-			}
-		})
-	}
-}
-
-// repeated is a reader that repeats a text without an end.
-type repeated string
-
-func (r repeated) Read(p []byte) (int, error) {
-	n := 0
-	for n == 0 || len(p)-n >= len(r) {
-		n += copy(p[n:], r)
-	}
-	return n, nil
 }

@@ -88,18 +88,18 @@ func (a *app) showPlan(key store.Key, v fold.View, d compaction.Decision, f comp
 			Due    bool   `json:"due"`
 			Reason string `json:"reason"`
 		}
-		return a.out.document(struct {
+		return a.out.Document(struct {
 			Key store.Key `json:"key"`
 			compaction.Decision
 			Service service `json:"service"`
 		}{key, d, service{unforced.Window != nil, unforced.Reason}})
 	}
-	a.out.linef("%s: %s", key, d.Reason)
-	if err := a.out.rows(present.PlanRows(d)); err != nil || d.Window == nil {
+	a.out.Linef("%s: %s", key, d.Reason)
+	if err := a.out.Rows(present.PlanRows(d)); err != nil || d.Window == nil {
 		return err
 	}
-	a.out.line(present.UnforcedText(d, unforced))
-	return a.out.line(present.NextPassesText(d))
+	a.out.Line(present.UnforcedText(d, unforced))
+	return a.out.Line(present.NextPassesText(d))
 }
 
 // showPass writes a line about a finished pass at once, since a model takes long for the next one.
@@ -109,21 +109,21 @@ func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) error {
 		Summarizer string    `json:"summarizer"`
 		ops.Pass
 	}{key, summarizer, p}, "%s", present.PassText(p.Record, p.Written))
-	return errors.Join(err, a.out.flush())
+	return errors.Join(err, a.out.Flush())
 }
 
 // showCompacted sums up the passes, or gives the reason why there was none.
 func (a *app) showCompacted(key store.Key, summarizer string, before, after fold.View, d compaction.Decision, done ops.Compacted) error {
 	switch {
 	case len(done.Passes) == 0 && done.Stopped != "":
-		return a.out.linef("%s: nothing was written: %s", key, done.Stopped)
+		return a.out.Linef("%s: nothing was written: %s", key, done.Stopped)
 	case len(done.Passes) == 0:
-		return a.out.linef("%s: %s", key, d.Reason)
+		return a.out.Linef("%s: %s", key, d.Reason)
 	case done.Stopped != "":
-		a.out.linef("stopped: %s", done.Stopped)
+		a.out.Linef("stopped: %s", done.Stopped)
 	}
 	tokens, _ := compaction.PromptTokens(after)
-	return a.out.linef("%s: compacted by %s; %d → %s, prompt about %s → %s tokens; the log ends at record %d", key, summarizer,
+	return a.out.Linef("%s: compacted by %s; %d → %s, prompt about %s → %s tokens; the log ends at record %d", key, summarizer,
 		before.Len(), present.Counted(after.Len(), "visible event"), present.Grouped(d.PromptTokens), present.Grouped(tokens), after.Seq())
 }
 

@@ -193,7 +193,7 @@ func TestCompactStops(t *testing.T) {
 		var stdout bytes.Buffer
 		a := newShell().app("", &stdout, &stdout)
 		testlog.NoError(t, a.showCompacted(store.Key{App: "a", User: "u", Session: "s"}, byGemini, v, v, compaction.Decision{Reason: "nothing is due"}, c.done))
-		a.out.flush()
+		a.out.Flush()
 		if got := stdout.String(); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%+v: got %q, want %q", c.done, got, c.want)
 		}

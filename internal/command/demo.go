@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 )
 
 // demoFiles are the demo's script, demo.txt, and the files that its commands read.
@@ -76,8 +78,8 @@ func (a *app) demo(ctx context.Context) (err error) {
 	sub.env = func(string) string { return "" }            // and asks no model
 	for n, step := range demoSteps() {
 		if !a.json {
-			a.out.line(a.out.paint(bold, fmt.Sprintf("%d. %s", n+1, step.text)))
-			a.out.line(a.out.paint(green, "$ "+step.line))
+			a.out.Line(a.out.Paint(terminal.Bold, fmt.Sprintf("%d. %s", n+1, step.text)))
+			a.out.Line(a.out.Paint(terminal.Green, "$ "+step.line))
 		}
 		args, file := step.command()
 		sub.stdin = strings.NewReader("")
@@ -93,19 +95,19 @@ func (a *app) demo(ctx context.Context) (err error) {
 		case step.fails != (refusal != nil):
 			return fmt.Errorf("demo: step %q: unexpected outcome: %v", step.line, refusal)
 		case refusal != nil && !a.json:
-			a.out.problem(refusal.Error())
+			a.problem(a.out, refusal.Error())
 		}
 		if !a.json {
-			a.out.line()
+			a.out.Line()
 		}
-		if err := a.out.flush(); err != nil {
+		if err := a.out.Flush(); err != nil {
 			return err
 		}
 	}
 	if a.json {
 		return nil
 	}
-	return a.out.line(demoEnd)
+	return a.out.Line(demoEnd)
 }
 
 // demoEnd says what to type next.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -45,53 +46,47 @@ func viewAfter(ctx context.Context, s *store.Store, key store.Key, name, text st
 	return s.ViewAt(ctx, key, uint64(seq))
 }
 
-// showDifference shows how two views of a session differ, with around events on either side of each
-// change.
+// showDifference writes how two views of a session differ, with around unchanged events before and after each change.
 func (a *app) showDifference(head string, d present.Difference, around int) error {
 	if a.json {
-		return a.out.document(d)
+		return a.out.Document(d)
 	}
-	a.out.line(head)
-	if err := a.out.changes(d.Changes(around)); err != nil {
-		return err
-	}
-	a.out.lines(d.PinLines())
-	if err := a.out.stateRows(d.StateRows()); err != nil {
-		return err
-	}
-	return a.out.rows(d.Rows())
+	a.out.Line(head)
+	a.showChanges(d.Changes(around))
+	a.out.Lines(d.PinLines())
+	a.showState(d.StateRows())
+	return a.out.Rows(d.Rows())
 }
 
-var signStyles = map[present.Sign]style{present.Added: green, present.Removed: red, present.Changed: yellow}
+var signStyles = map[present.Sign]terminal.Style{present.Added: terminal.Green, present.Removed: terminal.Red, present.Changed: terminal.Yellow}
 
-// stateRows writes the change of the state.
-func (o *output) stateRows(rows []present.StateRow) error {
+// showState writes the change of the state.
+func (a *app) showState(rows []present.StateRow) error {
 	if len(rows) == 0 {
-		return o.line(present.SameState)
+		return a.out.Line(present.SameState)
 	}
-	t := newTable("", "state key", "value")
+	t := terminal.NewTable(nil, "", "state key", "value")
 	for _, r := range rows {
 		s := signStyles[r.Sign]
-		t.add(cell{string(r.Sign), s}, cell{r.Key, s}, cell{r.Value, s})
+		t.Add(s.Of(r.Sign), s.Of(r.Key), s.Of(r.Value))
 	}
-	return o.table(t)
+	return a.out.Table(t)
 }
 
-// changes writes the change of the visible log.
-func (o *output) changes(changes []present.Change) error {
+// showChanges writes the change of the visible log.
+func (a *app) showChanges(changes []present.Change) error {
 	if len(changes) == 0 {
-		return o.line(present.SameEvents)
+		return a.out.Line(present.SameEvents)
 	}
-	t := newTable("", "index", "id", "author", "event")
-	t.right[1] = true
+	t := terminal.NewTable([]int{1}, "", "index", "id", "author", "event")
 	for _, c := range changes {
-		cells := append([]cell{{string(c.Sign), plain}, {fmt.Sprint(c.Index), plain}}, eventCells(c.Entry)...)
+		cells := append([]terminal.Cell{terminal.Plain.Of(c.Sign), terminal.Plain.Of(c.Index)}, eventCells(c.Entry)...)
 		if c.Sign != present.Unchanged {
 			for i := range cells {
-				cells[i].style = signStyles[c.Sign]
+				cells[i].Style = signStyles[c.Sign]
 			}
 		}
-		t.add(cells...)
+		t.Add(cells...)
 	}
-	return o.table(t)
+	return a.out.Table(t)
 }

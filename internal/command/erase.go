@@ -49,7 +49,6 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --dry-run`)
 	fs.StringVar(&e.Options.Reason, "reason", "", "the `REASON` for the receipt")
 	fs.BoolVar(&e.Options.Context, "context", false, "also erase summaries whose summarizer read a summary of erased events as context")
 	resume := fs.Bool("resume", false, "select nothing, and finish interrupted erasures, in forks too")
-	keyText := ""
 	dryRun := confirm(cmd, func(args []string) error {
 		selects := len(args) > 1 || e.Selection.Author != "" || e.Selection.Match != "" || e.Selection.All
 		switch {
@@ -64,21 +63,21 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --dry-run`)
 		case selects && *resume:
 			return usagef("--resume selects nothing")
 		}
-		keyText = user + "/-"
-		if e.AllOfUser = user != ""; e.Everywhere {
-			keyText = "-/-/-"
-		} else if !e.AllOfUser {
-			keyText, e.events = args[0], args[1:]
-		} else if _, err := store.ParseKey(keyText); err != nil {
-			return usagef("--user: %q is not APP/USER, each percent-escaped", user)
+		var err error
+		switch {
+		case e.Everywhere:
+		case user != "":
+			e.AllOfUser = true
+			if e.Key, err = store.ParseKey(user + "/-"); err != nil {
+				return usagef("--user: %q is not APP/USER, each percent-escaped", user)
+			}
+		default:
+			e.events = args[1:]
+			e.Key, err = parseKey("KEY", args[0])
 		}
-		return nil
+		return err
 	})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var err error
-		if e.Key, err = parseKey(keyText); err != nil {
-			return err
-		}
 		e.Options.DryRun = *dryRun
 		return a.withStore(cmd.Context(), writingUnless(*dryRun), func(s *store.Store) error {
 			return suggestSession(cmd.Context(), s, e.Key, a.erase(cmd.Context(), s, e))
@@ -128,16 +127,16 @@ func remainingText(n int) string {
 // showErasure writes the receipt of an erasure.
 func (a *app) showErasure(ctx context.Context, from *store.Store, of string, e store.Erasure, dryRun bool) error {
 	if a.json {
-		return a.out.document(struct {
+		return a.out.Document(struct {
 			DryRun bool `json:"dryRun"`
 			store.Erasure
 		}{dryRun, e})
 	}
 	if len(e.Sessions)+len(e.Shared) == 0 {
 		if e.RemainingMatches == 0 {
-			return a.out.linef("%s: there is nothing to erase", of)
+			return a.out.Linef("%s: there is nothing to erase", of)
 		}
-		return a.out.linef("%s: there is nothing else to erase\n%s", of, remainingText(e.RemainingMatches))
+		return a.out.Linef("%s: there is nothing else to erase\n%s", of, remainingText(e.RemainingMatches))
 	}
 	for _, s := range e.Sessions {
 		did := "erased"
@@ -148,7 +147,7 @@ func (a *app) showErasure(ctx context.Context, from *store.Store, of string, e s
 		if err != nil {
 			return err
 		}
-		a.out.linef("%s: %s %s", s.Key, count, did)
+		a.out.Linef("%s: %s %s", s.Key, count, did)
 		list(a, s.Events, func(event store.ErasedEvent) string {
 			return fmt.Sprintf("record %d, id %s: %s", event.Seq, present.Printable(event.ID), event.Why)
 		})
@@ -158,18 +157,18 @@ func (a *app) showErasure(ctx context.Context, from *store.Store, of string, e s
 		})
 		list(a, s.Blank, func(id string) string { return "summary " + present.Printable(id) + ": visible, and blank" })
 		if s.Receipt.Patch != nil {
-			a.out.linef("  receipt: record %d, id %s", s.Receipt.Seq, present.Printable(s.Receipt.ID()))
+			a.out.Linef("  receipt: record %d, id %s", s.Receipt.Seq, present.Printable(s.Receipt.ID()))
 		}
 	}
 	for _, name := range e.Shared {
-		a.out.linef("shared state, key %s: null", present.Printable(name))
+		a.out.Linef("shared state, key %s: null", present.Printable(name))
 	}
 	if e.RemainingMatches > 0 {
-		a.out.linef("%s", remainingText(e.RemainingMatches))
+		a.out.Linef("%s", remainingText(e.RemainingMatches))
 	}
-	a.out.linef("out of reach:")
+	a.out.Linef("out of reach:")
 	for _, text := range e.OutOfReach {
-		a.out.linef("  %s", text)
+		a.out.Linef("  %s", text)
 	}
 	return nil
 }
@@ -180,18 +179,17 @@ const mostErased = 20
 // list writes a line for each of the first items, and the number of the others.
 func list[T any](a *app, items []T, text func(T) string) {
 	for _, item := range items[:min(len(items), mostErased)] {
-		a.out.linef("  %s", text(item))
+		a.out.Linef("  %s", text(item))
 	}
 	if more := len(items) - mostErased; more > 0 {
-		a.out.linef("  and %d more; --json lists all", more)
+		a.out.Linef("  and %d more; --json lists all", more)
 	}
 }
 
-// countErased counts what is erased of a session, in words: events, summaries, and other content of patches, such as reasons.
+// countErased returns, in words, how many events, summaries and other contents of patches, such as reasons, are erased.
 func countErased(ctx context.Context, from *store.Store, s store.ErasedSession) (string, error) {
-	events, summaries, others := 0, 0, 0
-	rest := s.Events
-	if len(rest) > 0 {
+	count := map[string]int{}
+	if rest := s.Events; len(rest) > 0 {
 		for r, err := range from.RawEvents(ctx, s.Key, rest[0].Seq) {
 			if err != nil {
 				return "", err
@@ -199,11 +197,11 @@ func countErased(ctx context.Context, from *store.Store, s store.ErasedSession) 
 			for inside := r.Events(); len(rest) > 0 && rest[0].Seq == r.Seq; rest = rest[1:] {
 				switch i := rest[0].Index; {
 				case i < 0 || i >= len(inside):
-					others++
+					count["other record"]++
 				case inside[i].IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise:
-					summaries++
+					count["summary"]++
 				default:
-					events++
+					count["event"]++
 				}
 			}
 			if len(rest) == 0 {
@@ -212,16 +210,13 @@ func countErased(ctx context.Context, from *store.Store, s store.ErasedSession) 
 		}
 	}
 	var texts []string
-	for _, c := range []struct {
-		n     int
-		thing string
-	}{{events, "event"}, {summaries, "summary"}, {others, "other record"}} {
-		if c.n > 0 {
-			texts = append(texts, present.Counted(c.n, c.thing))
+	for _, thing := range []string{"event", "summary", "other record"} {
+		if count[thing] > 0 {
+			texts = append(texts, present.Counted(count[thing], thing))
 		}
 	}
-	if n := len(texts); n > 1 {
-		return strings.Join(texts[:n-1], ", ") + " and " + texts[n-1], nil
+	if last := len(texts) - 1; last > 0 {
+		texts = []string{strings.Join(texts[:last], ", "), texts[last]}
 	}
-	return cmp.Or(strings.Join(texts, ""), "0 events"), nil
+	return cmp.Or(strings.Join(texts, " and "), "0 events"), nil
 }

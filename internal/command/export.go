@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
@@ -37,23 +36,20 @@ $ patchlog export shop/ada/4711 > session.jsonl`)
 			return err
 		}
 		if *html {
-			return inspector.WriteHTML(ctx, s, key, a.out.w, by)
+			return inspector.WriteHTML(ctx, s, key, a.out.Raw(), by)
 		}
 		counts := "record"
 		if *lines {
 			counts = "line"
 		}
 		bar := a.quietProgress("export")
-		defer bar.end()
-		out := &countingLines{w: a.out.w, after: func(n int64) { bar.update(0, 0, present.Counted(n, counts)) }}
-		if a.out.screen {
-			out.w = &safeJSON{w: a.out.w}
-		}
+		defer bar.End()
+		out := bar.CountLines(a.out.JSON(), counts)
 		if !*lines {
 			return s.Export(ctx, key, out, store.ExportOptions{Visible: *visible, Redact: by})
 		}
 		err = migrate.WriteLines(out, s.RawEvents(ctx, key, 1))
-		if err == nil && out.n == 0 {
+		if err == nil && out.Lines == 0 {
 			err = fmt.Errorf("session %s was not read from a session file", key)
 		}
 		return err

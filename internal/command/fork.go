@@ -24,7 +24,7 @@ $ patchlog fork shop/ada/4711 shop/ada/what-if --at 61`)
 	seqVar(cmd.Flags(), &at, "at", "copy the log up to the record with this `SEQ`")
 	dryRun := declareDryRun(cmd)
 	cmd.RunE = a.onSession(dryRun, func(ctx context.Context, s *store.Store, key store.Key, args []string) error {
-		to, err := parseKeyAs("NEWKEY", args[1])
+		to, err := parseKey("NEWKEY", args[1])
 		if err != nil {
 			return err
 		}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/internal/database"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/sources"
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
@@ -42,29 +44,19 @@ $ patchlog import ~/.claude/projects
 $ patchlog import shop/ada/4711 session.jsonl
 $ patchlog import postgres://app@db.example/adk --dry-run`)
 	flags := cmd.Flags()
-	r := importing{app: a}
-	flags.Int64Var(&r.maxBytes, "max-bytes", store.DefaultImportBytes, "the size of the largest file to read, in `BYTES`")
-	choose(cmd, &r.compactions, "compactions", "what ADK's records of compactions become: summaries (adopt) or events (keep)", "adopt", "keep")
-	textVar(flags, &r.key.App, "app", "the `APP` of sessions that name none (default the format's name)")
-	textVar(flags, &r.key.User, "user", "the `USER` of sessions that name none (default user)")
+	r := a.importing("import")
+	compactions := ""
+	flags.Var(number{&r.MaxBytes, 1}, "max-bytes", "the size of the largest file to read, in `BYTES`")
+	choose(cmd, &compactions, "compactions", "what ADK's records of compactions become: summaries (adopt) or events (keep)", "adopt", "keep")
+	textVar(flags, &r.Key.App, "app", "the `APP` of sessions that name none (default the format's name)")
+	textVar(flags, &r.Key.User, "user", "the `USER` of sessions that name none (default user)")
 	flags.BoolVar(&r.opts.ReplayedState, "replayed-state", false, "give ADK's sessions the state that their events produce, where the source has another")
 	flags.BoolVar(&r.opts.OverwriteShared, "overwrite-shared", false, "replace existing shared values by those of the source")
-	flags.StringSliceVar(&r.ignored, "ignore-column", nil, "an unknown `TABLE.COLUMN` of ADK's database to leave out")
+	flags.StringSliceVar(&r.IgnoreColumns, "ignore-column", nil, "an unknown `TABLE.COLUMN` of ADK's database to leave out")
 	dryRun := declareDryRun(cmd)
-	cmd.Args = func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 0:
-			return usagef("SOURCE is missing")
-		case slices.Contains(args, ""):
-			return usagef("SOURCE is empty")
-		case r.maxBytes < 1:
-			return usagef("--max-bytes is %d, below 1", r.maxBytes)
-		}
-		return nil
-	}
 	cmd.ValidArgsFunction = completeFile
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r.bar, r.opts.DryRun, r.opts.KeepCompactions = a.progress("import"), *dryRun, r.compactions == "keep"
+		r.Target, r.opts.DryRun, r.opts.KeepCompactions, r.AdoptLines = a.db, *dryRun, compactions == "keep", compactions == "adopt"
 		return r.run(cmd.Context(), args)
 	}
 	return cmd
@@ -73,55 +65,46 @@ $ patchlog import postgres://app@db.example/adk --dry-run`)
 // importing is a run of import.
 type importing struct {
 	*app
-	maxBytes    int64
-	compactions string
-	key         store.Key // by KEY, or in parts by --app and --user
-	ignored     []string
-	opts        migrate.Options
-
-	bar    *progress
+	sources.Opener
+	opts   migrate.Options
+	bar    *terminal.Progress
 	target *store.Store
-	many   bool // several sessions: those with nothing new have no line
+	many   bool // several sessions are imported: sessions without new records get no line
+}
+
+func (a *app) importing(label string) *importing {
+	r := &importing{app: a, bar: a.progress(label)}
+	r.Opener = sources.Opener{
+		Target: a.db, Stdin: a.stdin, ParseKey: func(text string) (store.Key, error) { return parseKey("KEY", text) },
+		MaxBytes: store.DefaultImportBytes, Database: database.Options{Store: a.bulk(), Token: a.env("PATCHLOG_TOKEN")},
+		Progress: func(done, total int, name string) { r.bar.Update(done, total, name) },
+	}
+	return r
 }
 
 func (r *importing) run(ctx context.Context, args []string) (err error) {
-	if key, err := parseKey(args[0]); !isSource(args[0]) {
-		switch {
-		case err == nil && len(args) == 1:
-			return usagef("SOURCE is missing: %s is a KEY, and no file", args[0])
-		case err == nil && r.key != (store.Key{}):
-			return usagef("--app and --user do not go with a KEY")
-		case err == nil:
-			r.key, args = key, args[1:]
-		case len(args) == 2:
-			return err
-		}
-	}
-	inputs := migrate.Inputs(args)
-	if len(inputs) != 1 && r.key.Session != "" {
-		return usagef("KEY goes with one file or database, and SOURCE is not one")
-	}
 	defer func() {
 		if r.target != nil {
 			err = errors.Join(err, r.target.Close())
 		}
 	}()
+	inputs, err := r.Inputs(args)
+	if err != nil {
+		return err
+	}
 	report, err := r.inputs(ctx, inputs)
 	if err != nil {
 		return err
 	}
 	if r.json && r.many {
-		r.out.document(struct {
-			migrate.Report
-			DryRun bool `json:"dryRun"`
-		}{report, r.opts.DryRun})
+		r.out.Document(report)
 	} else if r.many {
 		lines, problems := report.Words(r.opts)
 		for _, p := range problems {
-			r.problem(errors.New(p))
+			r.report(p)
 		}
 		for _, line := range append(report.UnreadText(), lines...) {
-			r.out.line(present.Printable(line))
+			r.out.Line(present.Printable(line))
 		}
 	}
 	if n := report.Problems(r.opts); n > 0 {
@@ -132,11 +115,27 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 
 // inputs imports files and databases.
 func (r *importing) inputs(ctx context.Context, inputs []migrate.Input) (migrate.Report, error) {
-	inputs = slices.DeleteFunc(inputs, func(in migrate.Input) bool { return in.Folder != "" && sameFile(in.Name, r.db) })
 	r.many = r.many || len(inputs) != 1 || inputs[0].Folder != ""
 	opts := r.opts
-	opts.Progress, opts.Session = r.bar.sessions, r.session
-	return migrate.RunAll(ctx, inputs, migrate.Openers{Source: r.open, Target: r.openTarget}, r.problem, opts)
+	opts.Progress = func(done, total int) { r.bar.Count(done, total, "session") }
+	opts.Session = r.session
+	failed := func(err error) error { return r.report(err.Error()) }
+	return migrate.RunAll(ctx, inputs, migrate.Openers{Source: r.openSource, Target: r.openTarget}, failed, opts)
+}
+
+// openSource opens a source, and writes its description if the source may have several sessions.
+func (r *importing) openSource(ctx context.Context, in migrate.Input) (migrate.Source, error) {
+	source, err := r.Open(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	n, err := source.Count(ctx)
+	if _, isFile := source.(*migrate.File); err == nil && (!isFile || n > 1) {
+		if r.many = true; !r.json {
+			r.out.Linef("from %s", source)
+		}
+	}
+	return source, err
 }
 
 // openTarget opens the database to write, once.
@@ -144,42 +143,42 @@ func (r *importing) openTarget(ctx context.Context) (_ *store.Store, err error) 
 	if r.target != nil {
 		return r.target, nil
 	}
-	use := Creating
+	use := database.Creating
 	if r.opts.DryRun {
-		use = Reading
+		use = database.Reading
 	}
-	r.target, err = r.openDatabase(ctx, r.db, use, r.bulk())
-	if errors.Is(err, ErrNoDatabase) && r.opts.DryRun {
+	r.target, err = r.openDatabase(ctx, r.Target, use, r.bulk())
+	if errors.Is(err, database.ErrNotExist) && r.opts.DryRun {
 		r.target, err = store.OpenMemory(r.bulk())
 	}
 	return r.target, err
 }
 
-// session reports what became of a session.
+// session reports the result of a session.
 func (r *importing) session(s migrate.Result) error {
-	r.bar.end()
+	r.bar.End()
 	lines := s.Words(r.opts.DryRun)
 	switch {
 	case r.json:
-		r.out.document(s)
-	case s.Err != nil && !r.many:
-		return s.Err
+		r.out.Document(s)
+	case s.Err != nil && r.many:
+		return r.report(s.Err.Error())
 	case s.Err != nil:
-		return r.problem(s.Err)
+		return s.Err
 	case s.Added > 0 || s.Status == migrate.Created || !r.many || len(lines) > 1:
 		for i, line := range lines {
-			r.out.linef("%s%s", strings.Repeat("  ", min(i, 1)), present.Printable(line))
+			r.out.Linef("%s%s", strings.Repeat("  ", min(i, 1)), present.Printable(line))
 		}
 	}
-	return r.out.flush()
+	return r.out.Flush()
 }
 
-// problem writes an error to standard error, after the lines of standard output that come before it.
-func (r *importing) problem(err error) error {
-	r.bar.end()
-	if err := r.out.flush(); err != nil { // so that the lines stay in order
+// report writes a problem to standard error, below the lines of standard output that were written before.
+func (r *importing) report(problem string) error {
+	r.bar.End()
+	if err := r.out.Flush(); err != nil {
 		return err
 	}
-	r.errs.problem(err.Error())
-	return r.errs.flush()
+	r.problem(r.errs, problem)
+	return r.errs.Flush()
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -81,16 +83,13 @@ func (a *app) log(ctx context.Context, s *store.Store, key store.Key, last int, 
 	first := 0
 	if 0 < last && last < len(entries) {
 		first = len(entries) - last
-	}
-	if a.json {
-		return a.logLines(ctx, entries, first, !history)
-	}
-	if first > 0 {
 		which = fmt.Sprintf("last %d of %s", last, which)
 	}
-	a.out.linef("%s: %s after record %d", key, which, v.Seq())
+	if !a.json {
+		a.out.Linef("%s: %s after record %d", key, which, v.Seq())
+	}
 	turns := ops.Turns{}
-	if first == 0 { // with --last, reading the whole log would cost more than the table
+	if !a.json && first == 0 { // with --last, reading the whole log would cost more than the table
 		for r, err := range s.RawEvents(ctx, key, 1) {
 			if err != nil {
 				return err
@@ -101,46 +100,34 @@ func (a *app) log(ctx context.Context, s *store.Store, key store.Key, last int, 
 			turns.Add(r)
 		}
 	}
-	return a.out.eventTable(entries, first, !history, turns)
-}
-
-// logLines writes the events from index first on as JSON.
-func (a *app) logLines(ctx context.Context, entries []fold.Entry, first int, indexed bool) error {
-	for i, e := range entries[first:] {
+	t := terminal.NewTable([]int{0, 1, 2, 4}, "index", "seq", "turn", "time", "tokens", "author", "event")
+	t.Least, t.Drops = leastText, []int{3, 4, 2}
+	for i, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		line := present.Line{Seq: e.Seq, Event: e.Event, Pinned: e.Pinned}
-		if i += first; indexed {
-			line.Index = &i
-		}
-		if err := a.out.document(line); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// eventTable writes a table of the events from index first on, with their turns if these are known.
-func (o *output) eventTable(entries []fold.Entry, first int, indexed bool, turns ops.Turns) error {
-	if len(entries) == first {
-		return nil
-	}
-	t := newTable("index", "seq", "turn", "time", "tokens", "author", "event")
-	t.right[0], t.right[1], t.right[2], t.right[4] = true, true, true, true
-	t.least, t.drops = leastText, []int{3, 4, 2}
-	for i, e := range entries[first:] {
-		id, index, turn := eventCells(e), cell{}, cell{"", dim}
-		if indexed {
-			index.text = fmt.Sprint(first + i)
+		index, turn := terminal.Cell{}, terminal.Cell{}
+		if !history {
+			line.Index, index = &i, terminal.Plain.Of(i)
 		}
 		if n := turns[e.Event.InvocationID()]; n > 0 {
-			turn.text = fmt.Sprint(n)
+			turn = terminal.Dim.Of(n)
 		}
-		t.add(index, cell{fmt.Sprint(e.Seq), dim}, turn, cell{e.Event.Timestamp().Format(time.DateTime), dim},
-			cell{present.Grouped(e.Event.EstimatedTokens()), dim}, id[1], id[2])
+		switch {
+		case i < first:
+		case a.json:
+			a.out.Document(line)
+		default:
+			id := eventCells(e)
+			t.Add(index, terminal.Dim.Of(e.Seq), turn, terminal.Dim.Of(e.Event.Timestamp().Format(time.DateTime)),
+				terminal.Dim.Of(present.Grouped(e.Event.EstimatedTokens())), id[1], id[2])
+		}
 	}
-	return o.table(t)
+	if t.Len() == 0 {
+		return nil
+	}
+	return a.out.Table(t)
 }
 
 // leastText is the width of the text column below which a table drops other columns.
@@ -156,24 +143,21 @@ func entriesOf(v fold.View) []fold.Entry {
 }
 
 // eventCells returns the cells for an event's id, author and content.
-func eventCells(entry fold.Entry) []cell {
+func eventCells(entry fold.Entry) []terminal.Cell {
 	e := entry.Event
-	id := cell{present.ShortID(e.ID()), dim}
-	if e.ID() == "" {
-		id.text = "(new)"
+	id := present.ShortID(e.ID())
+	text := present.EntryText(entry)
+	if branch := e.Branch(); strings.Contains(branch, ".") { // a subagent's
+		text = "[" + terminal.Cut(present.Printable(branch), 32) + "] " + text
 	}
-	text := cell{present.EntryText(entry), textStyles[present.KindOf(entry)]}
-	if branch := e.Branch(); strings.Contains(branch, ".") { // else it is the root agent's
-		text.text = "[" + cut(present.Printable(branch), 32) + "] " + text.text
-	}
-	author := cell{authorText(e.Author()), cyan}
+	style := terminal.Cyan
 	if e.Author() == "user" && present.KindOf(fold.Entry{Event: e}) != present.Response {
-		author.style = green
+		style = terminal.Green
 	}
-	return []cell{id, author, text}
+	return []terminal.Cell{terminal.Dim.Of(cmp.Or(id, "(new)")), style.Of(authorText(e.Author())), textStyles[present.KindOf(entry)].Of(text)}
 }
 
-var textStyles = map[present.Kind]style{present.Call: yellow, present.Response: yellow, present.Summary: magenta}
+var textStyles = map[present.Kind]terminal.Style{present.Call: terminal.Yellow, present.Response: terminal.Yellow, present.Summary: terminal.Magenta}
 
 // authorText returns an author, shortened for a column.
-func authorText(author string) string { return cut(present.Printable(author), 24) }
+func authorText(author string) string { return terminal.Cut(present.Printable(author), 24) }

@@ -37,18 +37,18 @@ $ patchlog loss shop/ada/4711`)
 			return err
 		}
 		if !a.json {
-			a.out.linef("%s: %s after record %d", key, present.Counted(len(losses), "summary"), v.Seq())
+			a.out.Linef("%s: %s after record %d", key, present.Counted(len(losses), "summary"), v.Seq())
 		}
 		for _, l := range losses {
 			if a.json {
-				if err := a.out.document(l); err != nil {
+				if err := a.out.Document(l); err != nil {
 					return err
 				}
 				continue
 			}
-			a.out.line()
+			a.out.Line()
 			for _, line := range l.Lines() {
-				a.out.line(present.ShortIDs(line))
+				a.out.Line(present.ShortIDs(line))
 			}
 		}
 		return nil

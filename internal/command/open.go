@@ -5,20 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"time"
+	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/database"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/sources"
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
@@ -62,118 +63,83 @@ func (a *app) open(ctx context.Context, paths []string, addr string, browser boo
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	following := sub.follow(s, paths)
-	if err := following.read(ctx); err != nil {
+	files := sub.follow(s, paths)
+	if err := files.read(ctx, files.Changed()); err != nil {
 		return err
 	}
-	sessions, err := countSessions(ctx, s)
+	sessions, err := database.CountSessions(ctx, s)
 	if err != nil {
 		return err
 	}
 	if sessions == 0 {
 		return errors.New("no session was found; 'patchlog import --help' lists the formats")
 	}
-	logs := slog.NewTextHandler(flushed{a.errs}, nil)
 	cfg := compaction.DefaultConfig()
 	cfg.Summarizer = a.extractive
-	pages, err := inspector.New(s, inspector.Options{Write: true, Compaction: cfg, Logger: slog.New(logs)})
-	if err != nil {
-		return err
-	}
-	listener, at, _, err := listen(ctx, addr)
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-	a.receipt(struct {
-		URL      string `json:"url"`
-		Sessions int    `json:"sessions"`
-		Files    int    `json:"files"`
-	}{at.String(), sessions, len(following.seen)},
-		"%s of %s\npatchlog: %s (a temporary copy); Ctrl-C ends it", present.Counted(sessions, "session"), present.Counted(len(following.seen), "file"), &at)
-	if err := a.out.flush(); err != nil {
-		return err
-	}
-	if browser {
-		if err := openBrowser(ctx, at.String()); err != nil {
-			a.errs.problem(fmt.Sprintf("no browser was opened: %v", err))
-			a.errs.flush()
+	served, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	return a.servePages(ctx, s, addr, inspector.Options{Write: true, Compaction: cfg}, func(address string) error {
+		a.receipt(struct {
+			URL      string `json:"url"`
+			Sessions int    `json:"sessions"`
+			Files    int    `json:"files"`
+		}{address, sessions, files.Len()},
+			"%s of %s\npatchlog: %s (a temporary copy); Ctrl-C ends it", present.Counted(sessions, "session"), present.Counted(files.Len(), "file"), address)
+		if err := a.out.Flush(); err != nil {
+			return err
 		}
-	}
-	untilServed, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		following.run(untilServed)
-	}()
-	defer func() { stop(); <-done }()
-	return serveUntilDone(ctx, listener, pages, slog.NewLogLogger(logs, slog.LevelWarn))
+		if browser {
+			if err := openBrowser(ctx, address); err != nil {
+				files.report(fmt.Sprintf("no browser was opened: %v", err))
+			}
+		}
+		running.Go(func() { files.run(served) })
+		return nil
+	})
 }
 
 // following is an import of files that may grow.
 type following struct {
-	importing
-	paths []string
-	seen  map[string]os.FileInfo // of each file when it was read last
+	*importing
+	*sources.Followed
 }
 
-// follow returns an import of files and folders into a store. It reports only problems and the files that are not read.
-// [following.read] reads them for the first time.
-func (a *app) follow(s *store.Store, paths []string) *following {
+// follow returns an import of files and folders into a store. The import reports only problems and the files that are not
+// read.
+func (a *app) follow(s *store.Store, paths []string) following {
 	quiet := *a
-	quiet.out, quiet.json = newOutput(io.Discard, a.env), false
-	return &following{
-		importing: importing{app: &quiet, maxBytes: store.DefaultImportBytes, target: s, many: true, bar: a.progress("read")},
-		paths:     paths, seen: map[string]os.FileInfo{},
-	}
+	quiet.out, quiet.json = terminal.New(io.Discard, a.env), false
+	r := quiet.importing("read")
+	r.target, r.many = s, true
+	return following{r, r.Follow(paths)}
 }
 
-// followEvery is the shortest interval at which files are checked. It grows if checking takes long.
-const followEvery = time.Second
-
-// run imports files that change, and new ones, until the context is done. A problem is reported once for each change.
-func (f *following) run(ctx context.Context) {
-	f.bar = &progress{} // a bar would be drawn between the lines of the log
-	for wait := followEvery; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
+// run imports files that change, and new files, until the context ends.
+func (f following) run(ctx context.Context) {
+	f.bar = &terminal.Progress{} // a bar would be drawn between the lines of the log
+	f.Run(ctx, func(changed []migrate.Input) {
+		if err := f.read(ctx, changed); err != nil && ctx.Err() == nil {
+			f.report(err.Error())
 		}
-		begun := time.Now()
-		if err := f.read(ctx); err != nil && ctx.Err() == nil {
-			f.problem(err)
-		}
-		wait = max(followEvery, 10*time.Since(begun))
-	}
-}
-
-// read imports the files that have changed since they were read.
-func (f *following) read(ctx context.Context) error {
-	changed := slices.DeleteFunc(migrate.Inputs(f.paths), func(in migrate.Input) bool {
-		info, err := os.Stat(in.Name)
-		if err != nil {
-			return false // opening it gives the error
-		}
-		was := f.seen[in.Name]
-		f.seen[in.Name] = info // before the file is read: what is added meanwhile is read next time
-		return was != nil && was.Size() == info.Size() && was.ModTime().Equal(info.ModTime())
 	})
-	if len(changed) == 0 {
-		return nil
-	}
+}
+
+// read imports files that have changed.
+func (f following) read(ctx context.Context, changed []migrate.Input) error {
 	report, err := f.inputs(ctx, changed)
 	if err != nil {
 		return err
 	}
 	for _, line := range report.UnreadText() {
-		f.errs.line(present.Printable(line))
+		f.errs.Line(present.Printable(line))
 	}
 	_, problems := report.Words(f.opts)
 	for _, p := range problems {
-		f.problem(errors.New(p))
+		f.report(p)
 	}
-	return f.errs.flush()
+	return f.errs.Flush()
 }
 
 // openBrowser opens an address in the system's default browser.

@@ -66,7 +66,7 @@ func TestFollowing(t *testing.T) {
 	f := a.follow(s, []string{dir})
 	records := func(session string) uint64 {
 		t.Helper()
-		testlog.NoError(t, f.read(t.Context()))
+		testlog.NoError(t, f.read(t.Context(), f.Changed()))
 		info, err := s.Info(t.Context(), store.Key{App: "adk", User: "user", Session: session})
 		testlog.NoError(t, err)
 		return info.Seq

@@ -3,23 +3,16 @@ package command
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 	"unicode"
 
-	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
-	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store"
 )
 
 // screen is a terminal.
@@ -28,7 +21,7 @@ type screen struct {
 	columns int
 }
 
-func (s *screen) terminalColumns() int { return s.columns }
+func (s *screen) Columns() int { return s.columns }
 
 func TestTerminal(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -62,113 +55,6 @@ func TestTerminal(t *testing.T) {
 	}
 	if out := shown(80, nil, "log", "a/u/s", "--json"); strings.Contains(out, "\x1b") {
 		t.Errorf("colours in JSON: %q", out)
-	}
-}
-
-// What a pager is given is the output; a pager that is left, or not there, is no error.
-func TestPaged(t *testing.T) {
-	for pager, want := range map[string]string{"cat": "hello\n", "true": "", "no-such-pager": "hello\n"} {
-		tty := testlog.Must(os.Create(filepath.Join(t.TempDir(), "tty")))(t)
-		defer tty.Close()
-		a := newApp(nil, tty, io.Discard, func(name string) string { return map[string]string{"PAGER": pager}[name] }, Options{})
-		a.out.tty = tty
-		err := a.paged(t.Context(), func() error { return errors.Join(a.out.line("hello"), a.out.flush()) })
-		if code, text := exitOf(err); code != exitDone || a.out.flush() != nil {
-			t.Errorf("%s: %d, %s", pager, code, text)
-		}
-		if got, err := os.ReadFile(tty.Name()); string(got) != want || err != nil {
-			t.Errorf("%s: %q, %v", pager, got, err)
-		}
-	}
-}
-
-func TestProgress(t *testing.T) { synctest.Test(t, testProgress) }
-
-func testProgress(t *testing.T) {
-	errs := &screen{columns: 40}
-	a := newApp(strings.NewReader(""), io.Discard, errs, noEnv, Options{})
-	bar := a.progress("import")
-	time.Sleep(progressAfter - 1)
-	bar.update(1, 2, "1 line")
-	if errs.Len() > 0 {
-		t.Errorf("drawn at once: %q", errs.String())
-	}
-	time.Sleep(time.Nanosecond)
-	bar.update(1, 2, "1 line")
-	time.Sleep(progressEvery - 1)
-	bar.update(2, 2, "2 lines") // too soon
-	if want := "\rimport  [############............]  50…\x1b[K"; errs.String() != want {
-		t.Errorf("got %q want %q", errs.String(), want)
-	}
-	time.Sleep(time.Nanosecond)
-	bar.update(7, 0, "7 lines")
-	bar.end()
-	bar.end()
-	if want := "\rimport  7 lines\x1b[K\r\x1b[K"; !strings.HasSuffix(errs.String(), want) || strings.Count(errs.String(), "\x1b[K") != 3 {
-		t.Errorf("got %q want %q", errs.String(), want)
-	}
-	quiet := &app{out: newOutput(&screen{}, a.env), errs: a.errs}
-	if quiet.quietProgress("x").out != nil {
-		t.Error("a bar is drawn into the output")
-	}
-}
-
-func TestCut(t *testing.T) {
-	for _, c := range []struct {
-		in   string
-		most int
-		want string
-	}{{"日本語", 6, "日本語"}, {"日本語", 5, "日本…"}, {"日本語", 4, "日…"}, {"e\u0301e\u0301e\u0301", 3, "e\u0301e\u0301e\u0301"}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöüß", 3, "äö…"}, {"a bcd", 3, "a…"}, {"", 3, ""}} {
-		if got := cut(c.in, c.most); got != c.want {
-			t.Errorf("cut(%q, %d) = %q, want %q", c.in, c.most, got, c.want)
-		}
-	}
-}
-
-// Marks stay on what they mark, whatever escapes come before them and within them, and what is
-// cut off is not marked.
-func TestHighlight(t *testing.T) {
-	const raw = "\x1b[2J é\xff lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp"
-	var marks [][2]int
-	for _, word := range []string{"é\xff", "lamp,", "brass\u200blamp", "日本"} {
-		at := strings.Index(raw, word)
-		marks = append(marks, [2]int{at, at + len(word)})
-	}
-	pieces := present.Pieces(raw, marks)
-	o := newOutput(&screen{}, noEnv)
-	for most, want := range map[int]string{
-		99: `\u001b[2J <é\xff> <lamp,> \u202e<brass\u200blamp>\U000e0001 <日本> lamp`,
-		57: `\u001b[2J <é\xff> <lamp,> \u202e<brass\u200blamp>\U000e0001 <日>…`,
-		54: `\u001b[2J <é\xff> <lamp,> \u202e<brass\u200blamp>\U000e0001…`,
-		34: `\u001b[2J <é\xff> <lamp,> \u202e<brass>…`,
-		30: `\u001b[2J <é\xff> <lamp,> \u202e<b>…`,
-		29: `\u001b[2J <é\xff> <lamp,> \u202e…`,
-	} {
-		got := strings.NewReplacer("\x1b[1m", "<", "\x1b[0m", ">").Replace(string(o.highlight(pieces, most)))
-		if got != want {
-			t.Errorf("in %d columns: got %q want %q", most, got, want)
-		}
-	}
-	plain := newOutput(&bytes.Buffer{}, noEnv)
-	if got := string(plain.highlight(pieces, 99)); got != `\u001b[2J é\xff lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp` {
-		t.Errorf("got %q", got)
-	}
-}
-
-// Columns stand below one another, whatever width their characters have.
-func TestColumns(t *testing.T) {
-	s := &screen{columns: 40}
-	o := newOutput(s, func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] })
-	tab := newTable("", "", "")
-	for _, text := range []string{"ab", "日本", "e\u0301", "🙂"} {
-		tab.add(cell{text, plain}, cell{text, plain}, cell{strings.Repeat("語", 40), plain})
-	}
-	testlog.NoError(t, errors.Join(o.table(tab), o.flush()))
-	for line := range strings.Lines(s.String()) {
-		at := columnsOf(line[:strings.Index(line, "語")])
-		if all := columnsOf(strings.TrimSuffix(line, "\n")); at != 12 || all > 40 || all < 38 {
-			t.Errorf("the last column begins at %d and ends at %d: %q", at, all, line)
-		}
 	}
 }
 
@@ -398,78 +284,6 @@ func inOneForm(t *testing.T, text string) string {
 	return out.String()
 }
 
-// TestSafeJSON checks that text split anywhere between writes comes out as one.
-func TestSafeJSON(t *testing.T) {
-	const text, want = "{\"a\":\"é😀\u007f\u009b\u202e\u2029\\u001b\"}\n", `{"a":"é😀\u007f\u009b\u202e\u2029\u001b"}` + "\n"
-	for i := range len(text) + 1 {
-		for j := i; j <= len(text); j++ {
-			var b bytes.Buffer
-			w := &safeJSON{w: &b}
-			for _, piece := range []string{text[:i], text[i:j], text[j:]} {
-				if n, err := w.Write([]byte(piece)); n != len(piece) || err != nil {
-					t.Fatal(n, err)
-				}
-			}
-			if b.String() != want {
-				t.Fatalf("split at %d and %d: %q", i, j, b.String())
-			}
-		}
-	}
-}
-
-// TestOutputIsSafe checks that the stream escapes unprintable text that a command did not escape.
-func TestOutputIsSafe(t *testing.T) {
-	s := &screen{columns: 400}
-	o := newOutput(s, func(string) string { return "" })
-	o.line(hostile, o.paint(red, hostile))
-	o.linef("%s\n", hostile+"\xff")
-	tab := newTable("", "head")
-	tab.add(cell{hostile, plain}, cell{hostile, cyan})
-	o.table(tab)
-	o.flush()
-	bar := (&app{errs: o}).progress(hostile)
-	bar.next = time.Time{}
-	bar.update(1, 2, hostile)
-	if !bar.drawn {
-		t.Error("no bar")
-	}
-	checkSafe(t, "output", s.String(), true)
-	if n := strings.Count(s.String(), `\u001b[2J\u0007\u007f\u0085\u009b31m\u061c`); n != 7 {
-		t.Errorf("%d of 7 texts in %q", n, s.String())
-	}
-	if !strings.Contains(s.String(), `\xff`+"\n\n") {
-		t.Errorf("no line breaks, or a byte that is not UTF-8, in %q", s.String())
-	}
-}
-
-// A document is one line by the tags of fields: no nil for a list, errors and keys as text, literals as they are.
-func TestDocument(t *testing.T) {
-	for _, c := range []struct {
-		v    any
-		want string
-	}{
-		{struct {
-			Key   store.Key `json:"key"`
-			Names []string  `json:"names"`
-			Err   error     `json:"err,omitzero"`
-		}{Err: errors.New("<a>\u0085"), Key: store.Key{App: "a", User: "u/v", Session: "s"}}, `{"key":"a/u%2Fv/s","names":[],"err":"<a>\u0085"}`},
-		{struct {
-			At     time.Time    `json:"at,omitzero"`
-			Never  time.Time    `json:"never,omitzero"`
-			Record patch.Record `json:"record,omitzero"`
-			Next   *int         `json:"next,omitzero"`
-		}{At: time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)}, `{"at":"2025-01-02T03:04:05Z"}`},
-		{[]patch.Record{{Seq: 1, Event: testlog.Event(`{"id":"e","x":1.0,"y":"\u0041"}`)}}, `[{"seq":1,"id":"e","x":1.0,"y":"\u0041"}]`},
-		{map[string]int{"b": 1, "a": 2}, `{"a":2,"b":1}`},
-	} {
-		var out bytes.Buffer
-		o := newOutput(&out, func(string) string { return "" })
-		testlog.NoError(t, o.document(c.v))
-		testlog.NoError(t, o.flush())
-		testlog.Equal(t, "document", out.String(), c.want+"\n")
-	}
-}
-
 // On a terminal of 80 columns no line of a table or of a sentence is longer: columns are left out before text is cut, and
 // sentences are broken between words. What a program reads is not broken.
 func TestEightyColumns(t *testing.T) {
@@ -493,7 +307,7 @@ func TestEightyColumns(t *testing.T) {
 		{"rewind", key, "--record", "2", "--dry-run"}, {"revert", key, "3", "--dry-run"},
 	} {
 		for line := range strings.Lines(shown("80", args...)) {
-			if n := columnsOf(strings.TrimSuffix(line, "\n")); n > 80 {
+			if n := terminal.Width(strings.TrimSuffix(line, "\n")); n > 80 {
 				t.Errorf("%v: %d columns in %q", args, n, line)
 			}
 		}
@@ -501,7 +315,7 @@ func TestEightyColumns(t *testing.T) {
 	if out := shown("80", "sessions"); !strings.Contains(out, "shop/Jürgen%20Müller/0b828046-2398-4ae4-b3b8-9e5093413ccb ") {
 		t.Errorf("the key does not stand whole in\n%s", out)
 	}
-	if out := shown("40", "stats", key); strings.Contains(out, ellipsis) {
+	if out := shown("40", "stats", key); strings.Contains(out, "…") {
 		t.Errorf("a value is cut in\n%s", out)
 	}
 	for _, columns := range []string{"30", "80"} { // a key is there to be copied, so it may be wider than the terminal
@@ -509,14 +323,14 @@ func TestEightyColumns(t *testing.T) {
 		if columns == "30" {
 			must(t, twoEvents, "import", longest, "-")
 		}
-		if out := shown(columns, "sessions"); !strings.Contains(out, longest+"\n") || strings.Contains(out, ellipsis) {
+		if out := shown(columns, "sessions"); !strings.Contains(out, longest+"\n") || strings.Contains(out, "…") {
 			t.Errorf("the key of a session is cut at %s columns, or columns beside it stay, in\n%s", columns, out)
 		}
 	}
 	if out := shown("", "diff", key, "2"); !strings.Contains(out, "0b828046  user") || strings.Contains(out, "0b828046-2398-4ae4-b3b8-9e5093413ccb  user") {
 		t.Errorf("the id is not shortened in\n%s", out)
 	}
-	if want, out := "a/u/s: there is\n  nothing to say\n", wrap("a/u/s: there is nothing to say\n", 16, "  "); out != want {
+	if want, out := "a/u/s: there is\n  nothing to say\n", terminal.Wrap("a/u/s: there is nothing to say\n", 16, "  "); out != want {
 		t.Errorf("got %q want %q", out, want)
 	}
 }

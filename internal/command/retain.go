@@ -1,35 +1,16 @@
 package command
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"strconv"
+	"iter"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
-
-// ageVar declares a flag that takes a positive duration, also in days.
-func ageVar(fs *pflag.FlagSet, value *time.Duration, name, usage string) {
-	fs.Func(name, usage, func(text string) (err error) {
-		*value, err = time.ParseDuration(text)
-		if days, found := strings.CutSuffix(text, "d"); found {
-			var n uint64
-			n, err = strconv.ParseUint(days, 10, 16)
-			*value = time.Duration(n) * 24 * time.Hour
-		}
-		if err != nil || *value <= 0 {
-			return errors.New("want a time such as 90d or 36h")
-		}
-		return nil
-	})
-}
 
 func (a *app) retainCommand() *cobra.Command {
 	cmd := command(`retain [APP...]
@@ -62,68 +43,64 @@ $ patchlog retain shop --delete-after 90d --erase-hidden-after 30d --dry-run`)
 		for _, app := range args {
 			policies[app] = policy
 		}
-		return a.retain(cmd.Context(), policies, policy.EraseHiddenAfter > 0, *dryRun)
+		return a.withStore(cmd.Context(), writingUnless(*dryRun), func(s *store.Store) error {
+			return a.retain(s.Retain(cmd.Context(), policies, store.RetainOptions{DryRun: *dryRun}), policy.EraseHiddenAfter > 0, *dryRun)
+		})
 	}
 	return cmd
 }
 
-func (a *app) retain(ctx context.Context, policies map[string]store.Retention, erases bool, dryRun bool) error {
-	return a.withStore(ctx, writingUnless(dryRun), func(s *store.Store) error {
-		gone, kept, erased, damaged := 0, 0, 0, 0
-		for r, err := range s.Retain(ctx, policies, store.RetainOptions{DryRun: dryRun}) {
-			switch {
-			case errors.Is(err, store.ErrCorrupt):
-				damaged++
-				a.errs.problem(err.Error())
-				continue
-			case err != nil:
-				return err
-			case r.Deleted:
-				gone++
-			case r.Kept != "":
-				kept++
-			}
-			erased += r.Erased
-			if err := a.showRetained(r, dryRun); err != nil {
-				return err
-			}
+// retain runs a retention and reports the sessions.
+func (a *app) retain(run iter.Seq2[store.Retained, error], erases bool, dryRun bool) error {
+	gone, kept, erased := 0, 0, 0
+	var skipped damaged
+	for r, err := range run {
+		switch {
+		case skipped.is(a, err):
+			continue
+		case err != nil:
+			return err
+		case r.Deleted:
+			gone++
+		case r.Kept != "":
+			kept++
 		}
-		if !a.json {
-			to := ""
-			if dryRun {
-				to = "to be "
-			}
-			text := fmt.Sprintf("%s %sdeleted, %d kept", present.Counted(gone, "session"), to, kept)
-			if erases {
-				text += fmt.Sprintf("; %s %serased", present.Counted(erased, "hidden event"), to)
-			}
-			a.out.line(text)
+		erased += r.Erased
+		if err := a.showRetained(r, dryRun); err != nil {
+			return err
 		}
-		return errDamaged(damaged)
-	})
+	}
+	if !a.json {
+		to := ""
+		if dryRun {
+			to = "to be "
+		}
+		text := fmt.Sprintf("%s %sdeleted, %d kept", present.Counted(gone, "session"), to, kept)
+		if erases {
+			text += fmt.Sprintf("; %s %serased", present.Counted(erased, "hidden event"), to)
+		}
+		a.out.Line(text)
+	}
+	return skipped.err()
 }
 
 func (a *app) showRetained(r store.Retained, dryRun bool) error {
-	if a.json {
-		r.Deleted = r.Deleted && !dryRun
-		return a.out.document(r)
-	}
-	would := ""
+	would, what := "", ""
 	if dryRun {
 		would = "would be "
 	}
-	var what []string
 	switch {
 	case r.Deleted:
-		what = append(what, would+"deleted")
+		what = would + "deleted"
 	case r.Kept != "":
-		what = append(what, "kept: "+r.Kept)
+		what = "kept: " + r.Kept
 	}
 	switch {
 	case r.Erased > 0:
-		what = append(what, present.Counted(r.Erased, "hidden event")+" "+would+"erased")
-	case what == nil:
-		what = append(what, "an erasing that was cut short "+would+"finished")
+		what = strings.TrimPrefix(what+", "+present.Counted(r.Erased, "hidden event")+" "+would+"erased", ", ")
+	case what == "":
+		what = "an erasing that was cut short " + would + "finished"
 	}
-	return a.out.linef("%s: used %s, %s; %s", r.Key, r.Used.Format(time.RFC3339), present.Counted(r.Seq, "record"), strings.Join(what, ", "))
+	r.Deleted = r.Deleted && !dryRun
+	return a.receipt(r, "%s: used %s, %s; %s", r.Key, r.Used.Format(time.RFC3339), present.Counted(r.Seq, "record"), what)
 }

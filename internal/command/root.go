@@ -9,14 +9,13 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/patchlog-dev/patchlog/patch/redact"
+	"github.com/patchlog-dev/patchlog/internal/database"
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -66,11 +65,11 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		text := cmd.Short + ".\n\n"
 		if cmd.Long != "" {
-			text += wrap(joinLines(cmd.Long), a.out.columns, "") + "\n\n"
+			text += terminal.Wrap(joinLines(cmd.Long), a.out.Columns(), "") + "\n\n"
 		}
 		fmt.Fprint(a.out, text+cmd.UsageString())
 	})
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", a.out.columns)))
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", a.out.Columns())))
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
@@ -112,6 +111,12 @@ func (a *app) rootCommand() *cobra.Command {
 	}
 	return root
 }
+
+// lineEnd matches the end of a line within a paragraph: the next line is neither empty nor indented.
+var lineEnd = regexp.MustCompile(`(\S)\n([^\n ])`)
+
+// joinLines makes one line of each paragraph, for wrapping. Indented lines stay.
+func joinLines(text string) string { return lineEnd.ReplaceAllString(text, "$1 $2") }
 
 // setFlags matches the flags in cobra's error about flags that exclude each other.
 var setFlags = regexp.MustCompile(`\[([^]]*)] were all set$`)
@@ -190,11 +195,12 @@ func help(cmd *cobra.Command, args []string) error {
 // repeated.
 func operands(cmd *cobra.Command, args []string) error {
 	want := strings.Fields(cmd.Use)[1:]
+	required := slices.DeleteFunc(slices.Clone(want), func(use string) bool { return strings.HasPrefix(use, "[") })
 	switch i := slices.Index(args, ""); {
 	case i >= 0 && len(want) > 0:
 		return usagef("%s is empty", operandName(want[min(i, len(want)-1)]))
-	case len(args) < len(want) && !strings.HasPrefix(want[len(args)], "["):
-		return usagef("%s is missing", operandName(want[len(args)]))
+	case len(args) < len(required):
+		return usagef("%s is missing", operandName(required[len(args)]))
 	case len(args) > len(want) && !(len(want) > 0 && strings.HasSuffix(strings.TrimSuffix(want[len(want)-1], "]"), "...")):
 		return usagef("unexpected argument %q", args[len(want)])
 	}
@@ -219,7 +225,7 @@ func command(help string) *cobra.Command {
 // is not nil and false.
 func (a *app) onSession(dryRun *bool, do func(ctx context.Context, s *store.Store, key store.Key, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		key, err := parseKey(args[0])
+		key, err := parseKey("KEY", args[0])
 		if err != nil {
 			return err
 		}
@@ -227,154 +233,6 @@ func (a *app) onSession(dryRun *bool, do func(ctx context.Context, s *store.Stor
 			return suggestSession(cmd.Context(), s, key, do(cmd.Context(), s, key, args))
 		}, key)
 	}
-}
-
-// number is the value of a flag that takes an integer not below least.
-type number struct {
-	n     *int
-	least int
-}
-
-func (f number) Type() string   { return "int" }
-func (f number) String() string { return fmt.Sprint(*f.n) }
-
-func (f number) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return errors.New("want an integer")
-	}
-	if n < f.least {
-		return fmt.Errorf("want an integer from %d on", f.least)
-	}
-	*f.n = n
-	return nil
-}
-
-// seqVar declares a flag that takes a seq, 0 included. The value stays nil if the flag is not given.
-func seqVar(fs *pflag.FlagSet, value **uint64, name, usage string) {
-	fs.Func(name, usage, func(text string) error {
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			return errors.New("want an integer from 0 on")
-		}
-		*value = &n
-		return nil
-	})
-}
-
-// confirm makes a command demand --yes or --dry-run, since its effect cannot be undone. check checks the arguments before
-// that.
-func confirm(cmd *cobra.Command, check func(args []string) error) (dryRun *bool) {
-	yes := cmd.Flags().Bool("yes", false, "do it, though it cannot be undone")
-	dryRun = declareDryRun(cmd)
-	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
-		if err := check(args); err != nil {
-			return err
-		}
-		if !*yes && !*dryRun {
-			return usagef("this cannot be undone: --dry-run shows what would be done, and --yes does it")
-		}
-		return nil
-	}
-	return dryRun
-}
-
-// choice is the value of a flag that takes one of a few words.
-type choice struct {
-	value *string
-	of    []string
-}
-
-func (f choice) Type() string   { return strings.Join(f.of, "|") }
-func (f choice) String() string { return *f.value }
-
-func (f choice) Set(text string) error {
-	if !slices.Contains(f.of, text) {
-		return fmt.Errorf("want one of %s", strings.Join(f.of, ", "))
-	}
-	*f.value = text
-	return nil
-}
-
-// choose declares a [choice] of a command.
-func choose(cmd *cobra.Command, value *string, name, usage string, of ...string) {
-	cmd.Flags().Var(choice{value, of}, name, usage)
-	cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// textVar declares a flag that takes a text that is not empty.
-func textVar(fs *pflag.FlagSet, value *string, name, usage string) {
-	fs.Func(name, usage, func(text string) error {
-		if text == "" {
-			return errors.New("want a text")
-		}
-		*value = text
-		return nil
-	})
-}
-
-// timeVar declares a flag that takes a time, or a date for its first moment in UTC.
-func timeVar(fs *pflag.FlagSet, value *time.Time, name, usage string) {
-	fs.Func(name, usage, func(text string) (err error) {
-		if *value, err = time.Parse(time.RFC3339, text); err != nil {
-			*value, err = time.Parse(time.DateOnly, text)
-		}
-		if err != nil {
-			err = errors.New("want a time such as 2025-01-02T15:04:05Z, or a date")
-		}
-		return err
-	})
-}
-
-// redactHelp is the help about --redact.
-const redactHelp = `--redact replaces keys, cards, IBANs, e-mail addresses and telephone numbers by placeholders such as [card 3f9a1c07];
---redact=key,ip selects among key, card, iban, email, phone and ip. Names and postal addresses are not found. With the
-same PATCHLOG_REDACT_KEY, itself a secret, a value has the same placeholder in all runs.`
-
-// redaction is the value of the flag --redact.
-type redaction struct{ patterns []redact.Pattern }
-
-const defaultKinds = "default"
-
-func (f *redaction) declare(cmd *cobra.Command) {
-	cmd.Flags().VarPF(f, "redact", "", "replace secrets, or those of these `KINDS`, by placeholders").NoOptDefVal = defaultKinds
-	cmd.RegisterFlagCompletionFunc("redact", cobra.FixedCompletions(kinds(), cobra.ShellCompDirectiveNoFileComp))
-}
-
-func (f *redaction) Type() string   { return "kinds" }
-func (f *redaction) String() string { return "" }
-
-func (f *redaction) Set(text string) error {
-	if text == defaultKinds {
-		f.patterns = redact.Default()
-		return nil
-	}
-	all := redact.All()
-	f.patterns = nil
-	for kind := range strings.SplitSeq(text, ",") {
-		at := slices.Index(kinds(), kind)
-		if at < 0 {
-			return fmt.Errorf("unknown kind %q; one of %s", kind, strings.Join(kinds(), ", "))
-		}
-		f.patterns = append(f.patterns, all[at])
-	}
-	return nil
-}
-
-// kinds returns the names of all patterns.
-func kinds() (names []string) {
-	for _, p := range redact.All() {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
-// redactor returns the redactor for the flag, or nil if it is not set.
-func (a *app) redactor(f redaction) (*redact.Redactor, error) {
-	if f.patterns == nil {
-		return nil, nil
-	}
-	return redact.New(redact.Options{Patterns: f.patterns, Key: []byte(a.env("PATCHLOG_REDACT_KEY"))})
 }
 
 // mostSuggestions is the maximum number of names that an error suggests.
@@ -440,7 +298,7 @@ func (a *app) completeOperand(cmd *cobra.Command, args []string, typed string) (
 	case "FILE", "OLD", "NEW":
 		return completeFile(cmd, args, typed)
 	case "KEY":
-		a.withStore(cmd.Context(), Reading, func(s *store.Store) error { // without the database there is nothing to complete
+		a.withStore(cmd.Context(), database.Reading, func(s *store.Store) error { // without the database there is nothing to complete
 			found = keysOf(cmd.Context(), s, typed, mostCompleted)
 			return nil
 		})

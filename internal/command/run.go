@@ -16,6 +16,11 @@ import (
 	"syscall"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/internal/database"
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/sources"
+	"github.com/patchlog-dev/patchlog/internal/terminal"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -29,8 +34,8 @@ const (
 // app is one run of the command: its streams, and the flags that all commands share.
 type app struct {
 	stdin   io.Reader
-	out     *output
-	errs    *output
+	out     *terminal.Output
+	errs    *terminal.Output
 	env     func(string) string
 	options store.Options // of every database that is opened
 
@@ -67,10 +72,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string, opts Options) *app {
 	a := &app{
-		stdin: stdin, out: newOutput(stdout, env), errs: newOutput(stderr, env), env: env,
+		stdin: stdin, out: terminal.New(stdout, env), errs: terminal.New(stderr, env), env: env,
 		options: opts.Store, extractive: opts.Extractive,
 	}
-	a.errs.json = &a.json
 	if a.extractive == nil {
 		a.extractive = compaction.Extractive{}
 	}
@@ -80,14 +84,14 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string, 
 func (a *app) run(ctx context.Context, args []string) int {
 	a.json = slices.Contains(args, "--json") // for errors in the other arguments
 	err := a.execute(ctx, args)
-	if flushErr := a.out.flush(); err == nil {
+	if flushErr := a.out.Flush(); err == nil {
 		err = flushErr
 	}
 	code, text := exitOf(err)
 	if text != "" {
-		a.errs.problem(text)
+		a.problem(a.errs, text)
 	}
-	if a.errs.flush() != nil {
+	if a.errs.Flush() != nil {
 		return max(code, exitFailed)
 	}
 	return code
@@ -95,12 +99,15 @@ func (a *app) run(ctx context.Context, args []string) int {
 
 // execute runs a command line on a new tree of commands.
 func (a *app) execute(ctx context.Context, args []string) error {
-	if err := refusePasswords(args); err != nil {
-		return err
+	if slices.ContainsFunc(args, database.HasPassword) { // before another error could quote it
+		return usagef("other users of this machine can see a password on the command line; use the environment variable PGPASSWORD or PATCHLOG_DB, or a password file (~/.pgpass)")
 	}
 	root := a.rootCommand()
 	root.SetArgs(append([]string{}, args...)) // never nil: cobra would take the process's
 	cmd, err := root.ExecuteContextC(ctx)
+	if wrong := (*sources.ArgumentError)(nil); errors.As(err, &wrong) {
+		err = usagef("%v", wrong)
+	}
 	var usage *usageError
 	if errors.As(err, &usage) {
 		usage.command = strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), root.Name()), " ")
@@ -138,4 +145,97 @@ func exitOf(err error) (code int, text string) {
 	default:
 		return exitFailed, err.Error()
 	}
+}
+
+// problem writes an error: as a document with --json, otherwise as a line.
+func (a *app) problem(o *terminal.Output, text string) {
+	if a.json {
+		o.Document(struct {
+			Error string `json:"error"`
+		}{text})
+		return
+	}
+	o.Line(o.Paint(terminal.Red, "patchlog:"), " ", present.Printable(text))
+}
+
+// receipt writes the result of a command: a document with --json, otherwise a line.
+func (a *app) receipt(document any, format string, args ...any) error {
+	if a.json {
+		return a.out.Document(document)
+	}
+	return a.out.Linef(format, args...)
+}
+
+// paged calls do, whose output a pager shows on a terminal.
+func (a *app) paged(ctx context.Context, do func() error) error {
+	if a.json {
+		return do()
+	}
+	return a.out.Page(ctx, do)
+}
+
+// progress starts a bar on standard error.
+func (a *app) progress(label string) *terminal.Progress { return terminal.NewProgress(a.errs, label) }
+
+// quietProgress is progress for a command that meanwhile writes to standard output. If that is a terminal, there is no bar.
+func (a *app) quietProgress(label string) *terminal.Progress {
+	if a.out.IsTerminal() {
+		return &terminal.Progress{}
+	}
+	return a.progress(label)
+}
+
+// withStore opens the database and calls do. If only names sessions, the store may lack all others.
+func (a *app) withStore(ctx context.Context, use database.Use, do func(s *store.Store) error, only ...store.Key) error {
+	s, err := a.openDatabase(ctx, a.db, use, a.options, only...)
+	if errors.Is(err, store.ErrLocked) {
+		return fmt.Errorf("%w. Stop that program, or read through an inspector in it: --db http://HOST:PORT/ (docs/INSPECTOR.md)", err)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.Close())
+}
+
+func (a *app) openDatabase(ctx context.Context, name string, use database.Use, opts store.Options, only ...store.Key) (*store.Store, error) {
+	bar := a.progress("read")
+	defer bar.End()
+	return database.Open(ctx, name, use, database.Options{
+		Store: opts, Token: a.env("PATCHLOG_TOKEN"), Only: only,
+		Progress: func(done, total int) { bar.Count(done, total, "session") },
+	})
+}
+
+// withFile is withStore for a command that needs the whole database, which an inspector does not show.
+func (a *app) withFile(ctx context.Context, use database.Use, do func(s *store.Store) error) error {
+	if database.IsInspector(a.db) {
+		return errors.New("an inspector shows sessions, not the database as a whole; run this where the database is")
+	}
+	return a.withStore(ctx, use, do)
+}
+
+// bulk returns the options for a database whose sessions are used once each.
+func (a *app) bulk() store.Options {
+	opts := a.options
+	opts.CacheBytes, opts.MaxRecordBytes = -1, patch.MaxRecordBytes
+	return opts
+}
+
+// writingUnless returns Reading for a dry run, otherwise Writing.
+func writingUnless(dryRun bool) database.Use {
+	if dryRun {
+		return database.Reading
+	}
+	return database.Writing
+}
+
+// parseKey reads the operand with this name.
+func parseKey(name, text string) (store.Key, error) {
+	key, err := store.ParseKey(text)
+	if wrong := (*patch.FieldError)(nil); errors.As(err, &wrong) && wrong.Field == "key" {
+		return key, usagef("%s: %s", name, wrong.Problem)
+	} else if err != nil {
+		return key, usagef("%v", err)
+	}
+	return key, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -292,7 +293,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s: no text, example or arguments", cmd.CommandPath())
 		}
 		for line := range strings.Lines(sh.must(t, "", append(strings.Fields(cmd.CommandPath())[1:], "--help")...)) {
-			if n := columnsOf(strings.TrimSuffix(line, "\n")); n > 80 {
+			if n := terminal.Width(strings.TrimSuffix(line, "\n")); n > 80 {
 				t.Errorf("%s: %d columns in %q", cmd.CommandPath(), n, line)
 			}
 		}

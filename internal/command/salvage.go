@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/internal/database"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -40,7 +41,7 @@ $ patchlog salvage patchlog.db salvaged.db`)
 }
 
 func (a *app) salvage(ctx context.Context, from, to string, sure bool) (err error) {
-	if _, _, isURL, _ := splitURL(to); isURL {
+	if url, _ := database.PostgresURL(to); url != "" {
 		return usagef("NEW must be a file; 'patchlog import' copies its sessions to another database")
 	}
 	if _, err := os.Lstat(to); err == nil {
@@ -60,13 +61,13 @@ func (a *app) salvage(ctx context.Context, from, to string, sure bool) (err erro
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%q is not a file", from)
 	}
-	s, err := a.openDatabase(ctx, to, Creating, a.bulk())
+	s, err := a.openDatabase(ctx, to, database.Creating, a.bulk())
 	if err != nil {
 		return err
 	}
 	bar := a.progress("salvage")
-	found, err := store.Salvage(ctx, io.NewSectionReader(file, 0, info.Size()), s, store.SalvageOptions{LeaveOutDoubtful: sure, Progress: bar.sessions})
-	bar.end()
+	found, err := store.Salvage(ctx, io.NewSectionReader(file, 0, info.Size()), s, store.SalvageOptions{LeaveOutDoubtful: sure, Progress: func(done, total int) { bar.Count(done, total, "session") }})
+	bar.End()
 	err = errors.Join(err, s.Close())
 	if err != nil || len(found.Sessions) == 0 && found.Shared.Written == 0 {
 		if removeErr := os.Remove(to); removeErr != nil {
@@ -87,7 +88,7 @@ func (a *app) salvaged(found store.Salvaged) error {
 			amiss++
 		}
 		if a.json {
-			a.out.document(s)
+			a.out.Document(s)
 		} else {
 			a.salvagedLines(s)
 		}
@@ -107,7 +108,7 @@ func (a *app) salvaged(found store.Salvaged) error {
 func (a *app) salvagedLines(s store.SalvagedSession) {
 	text := fmt.Sprintf("%s: %s", s.Key, present.Counted(s.Records, "record"))
 	if s.Whole {
-		a.out.line(text)
+		a.out.Line(text)
 		return
 	}
 	for _, doubt := range []struct {
@@ -122,7 +123,7 @@ func (a *app) salvagedLines(s store.SalvagedSession) {
 			text += ", " + doubt.text
 		}
 	}
-	a.out.line(text)
+	a.out.Line(text)
 	for _, p := range s.Parts {
 		line := fmt.Sprintf("  %s: empty", p.Key)
 		if p.To >= p.From {
@@ -134,7 +135,7 @@ func (a *app) salvagedLines(s store.SalvagedSession) {
 		if p.Doubtful {
 			line += ", of which one is not the one that was written, or none"
 		}
-		a.out.line(line)
+		a.out.Line(line)
 	}
 }
 
@@ -158,32 +159,32 @@ func spansText(lost []patch.Span) string {
 
 func (a *app) salvagedTotal(f store.Salvaged) error {
 	if a.json {
-		return a.out.document(struct {
+		return a.out.Document(struct {
 			store.Salvaged
 			Sessions int `json:"sessions"`
 		}{f, len(f.Sessions)})
 	}
-	a.out.linef("%s, %s, %s", present.Counted(len(f.Sessions), "session"), present.Counted(f.Records, "record"), present.Counted(f.Shared.Written, "shared value"))
+	a.out.Linef("%s, %s, %s", present.Counted(len(f.Sessions), "session"), present.Counted(f.Records, "record"), present.Counted(f.Shared.Written, "shared value"))
 	for _, name := range f.Shared.Maybe {
-		a.out.linef("shared value %s: it may be outdated", present.Printable(name))
+		a.out.Linef("shared value %s: it may be outdated", present.Printable(name))
 	}
 	for _, name := range f.Shared.Lost {
-		a.out.linef("shared value %s: it is lost", present.Printable(name))
+		a.out.Linef("shared value %s: it is lost", present.Printable(name))
 	}
 	if f.LeftOut > 0 {
-		a.out.linef("left out: %s that may have been deleted", present.Counted(f.LeftOut, "session"))
+		a.out.Linef("left out: %s that may have been deleted", present.Counted(f.LeftOut, "session"))
 	}
 	if f.Deleted > 0 {
-		a.out.linef("left out: %s that had been deleted or never finished, with %s", present.Counted(f.Deleted, "session"), present.Counted(f.DeletedRecords, "record"))
+		a.out.Linef("left out: %s that had been deleted or never finished, with %s", present.Counted(f.Deleted, "session"), present.Counted(f.DeletedRecords, "record"))
 	}
 	if f.Metas < 2 {
-		a.out.linef("of the two pages that name the newest commit %d are whole", f.Metas)
+		a.out.Linef("of the two pages that name the newest commit %d are whole", f.Metas)
 	}
 	if f.BrokenPages > 0 {
-		a.out.linef("%s of %d not in form", present.Counted(f.BrokenPages, "page"), f.Pages)
+		a.out.Linef("%s of %d not in form", present.Counted(f.BrokenPages, "page"), f.Pages)
 	}
 	if f.Unread > 0 {
-		a.out.linef("%s that the disk did not give", present.Counted(f.Unread, "byte"))
+		a.out.Linef("%s that the disk did not give", present.Counted(f.Unread, "byte"))
 	}
-	return a.out.flush()
+	return a.out.Flush()
 }

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/database"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
@@ -51,20 +53,18 @@ $ patchlog search shop/ada/4711 TR-88-1234567 --hidden`)
 		}
 		return nil
 	}
-	one := a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
-		return a.search(ctx, s, key, search, false)
-	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !*all {
-			return one(cmd, args)
-		}
-		key, err := parseKey(args[0])
+		key, err := parseKey("KEY", args[0])
 		if err != nil {
 			return err
 		}
-		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error {
-			return suggestSession(cmd.Context(), s, key, a.search(cmd.Context(), s, key, search, true))
-		})
+		only := []store.Key{key}
+		if *all {
+			only = nil
+		}
+		return a.withStore(cmd.Context(), database.Reading, func(s *store.Store) error {
+			return suggestSession(cmd.Context(), s, key, a.search(cmd.Context(), s, key, search, *all))
+		}, only...)
 	}
 	return cmd
 }
@@ -72,19 +72,18 @@ $ patchlog search shop/ada/4711 TR-88-1234567 --hidden`)
 // snippetIndent is the indentation of a snippet.
 const snippetIndent = 2
 
-// snippetColumns is the maximum width of a snippet.
-func (o *output) snippetColumns() int { return max(o.columns-snippetIndent, leastLast) }
-
 func (a *app) search(ctx context.Context, s *store.Store, key store.Key, search recall.Search, all bool) error {
+	most := max(a.out.Columns()-snippetIndent, terminal.LeastWide)
 	if !a.json {
-		search.Snippet = a.out.snippetColumns() - 2 // without the ellipses
+		search.Snippet = most - 2 // without the ellipses
 	}
 	var hits []recall.Hit[store.Key]
+	var skipped damaged
 	var err error
-	where, damaged := key.String(), 0
+	where := key.String()
 	if all {
 		where = "all sessions of " + where[:strings.LastIndexByte(where, '/')]
-		hits, damaged, err = a.searchAll(ctx, s, key, search)
+		hits, err = a.searchAll(ctx, s, key, search, &skipped)
 	} else {
 		hits, err = recall.NewFinder(s, 0).Search(ctx, key, search)
 	}
@@ -96,28 +95,22 @@ func (a *app) search(ctx context.Context, s *store.Store, key store.Key, search 
 		if len(hits) == search.Limit {
 			found = "the best " + present.Counted(len(hits), "event")
 		}
-		a.out.linef("%s: %s", where, found)
+		a.out.Linef("%s: %s", where, found)
 	}
 	for _, h := range hits {
-		if err := a.showHit(h, all); err != nil {
-			return err
-		}
+		a.showHit(h, all, most)
 	}
-	return errDamaged(damaged)
+	return skipped.err()
 }
 
-// searchAll searches all sessions of the user in key, and returns how many were skipped as damaged. The session must
-// exist, so that a mistyped key does not look like a search without hits.
-func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, search recall.Search) (hits []recall.Hit[store.Key], damaged int, err error) {
+// searchAll searches all sessions of the user in key. The session of key must exist, so that a mistyped key does not look
+// like a search without hits.
+func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, search recall.Search, skipped *damaged) ([]recall.Hit[store.Key], error) {
 	if _, err := s.Info(ctx, key); err != nil && !errors.Is(err, store.ErrCorrupt) {
-		return nil, 0, err
+		return nil, err
 	}
 	leftOut := func(_ store.Key, err error) bool {
-		if errors.Is(err, store.ErrCorrupt) {
-			damaged++
-			a.errs.problem(err.Error())
-		}
-		return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) // deleted meanwhile
+		return skipped.is(a, err) || errors.Is(err, store.ErrNotFound) // deleted meanwhile
 	}
 	keys := func(yield func(store.Key, error) bool) {
 		for info, err := range s.List(ctx, store.ListOptions{App: key.App, User: key.User}) {
@@ -126,16 +119,16 @@ func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, sear
 			}
 		}
 	}
-	hits, err = recall.NewFinder(s, 0).SearchAll(ctx, keys, leftOut, search)
-	return hits, damaged, err
+	return recall.NewFinder(s, 0).SearchAll(ctx, keys, leftOut, search)
 }
 
-func (a *app) showHit(h recall.Hit[store.Key], keyed bool) error {
+// showHit writes an event that was found, with a snippet of at most most columns.
+func (a *app) showHit(h recall.Hit[store.Key], keyed bool, most int) {
 	if a.json {
 		h.Score = math.Round(h.Score*100) / 100
-		return a.out.document(h)
+		a.out.Document(h)
+		return
 	}
-	e := h.Event
 	record := fmt.Sprintf("record %d", h.Seq)
 	if keyed {
 		record = h.Key.String() + ", " + record
@@ -144,12 +137,12 @@ func (a *app) showHit(h recall.Hit[store.Key], keyed bool) error {
 	if h.Place.Index < 0 {
 		place = fmt.Sprintf("hidden by patch %d", h.Place.HiddenBySeq)
 	}
-	author := eventCells(fold.Entry{Event: e})[1]
-	name := a.out.paint(author.style, cmp.Or(author.text, "(no author)"))
+	author := eventCells(fold.Entry{Event: h.Event})[1]
+	kind := ""
 	if h.Summary {
-		name += " (summary)"
+		kind = " (summary)"
 	}
-	a.out.line()
-	a.out.line(record, ", ", place, ", ", name, ", ", e.Timestamp().Format(time.DateTime), ", score ", fmt.Sprintf("%.2f", h.Score))
-	return a.out.line(strings.Repeat(" ", snippetIndent), a.out.highlight(present.Pieces(h.Snippet.Text, h.Snippet.Marks), a.out.snippetColumns()))
+	a.out.Line()
+	a.out.Line(record, ", ", place, ", ", a.out.Paint(author.Style, cmp.Or(author.Text, "(no author)")), kind, ", ", h.Event.Timestamp().Format(time.DateTime), fmt.Sprintf(", score %.2f", h.Score))
+	a.out.Line(strings.Repeat(" ", snippetIndent), a.out.Highlight(present.Pieces(h.Snippet.Text, h.Snippet.Marks), most))
 }

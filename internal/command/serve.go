@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -73,12 +74,11 @@ $ patchlog serve --write`)
 }
 
 func (a *app) serve(ctx context.Context, f serving) error {
-	logs := slog.NewTextHandler(flushed{a.errs}, nil)
 	by, err := a.redactor(f.compact.redacted)
 	if err != nil {
 		return err
 	}
-	opts := inspector.Options{Write: f.write, Erase: f.erase, Redact: by, Hosts: f.hosts, Token: f.token, Price: f.price, Logger: slog.New(logs)}
+	opts := inspector.Options{Write: f.write, Erase: f.erase, Redact: by, Hosts: f.hosts, Token: f.token, Price: f.price}
 	if err := opts.Validate(); err != nil {
 		return usagef("%v", err)
 	}
@@ -89,40 +89,39 @@ func (a *app) serve(ctx context.Context, f serving) error {
 		opts.Compaction = f.compact.cfg
 	}
 	a.options.LockTimeout = 100 * time.Millisecond // a service that has the file open keeps it open
-	err = a.withStore(ctx, writingUnless(!f.write && !f.erase), func(s *store.Store) error {
-		listener, address, others, err := listen(ctx, f.addr)
-		if err != nil {
-			return err
-		}
-		defer listener.Close()
-		opts.Hosts = append(opts.Hosts, others...)
-		if len(others) > 0 && opts.Token == "" {
-			opts.Token = rand.Text()
-			address.RawQuery = url.Values{"token": {opts.Token}}.Encode()
-		}
-		i, err := inspector.New(s, opts)
-		if err != nil {
-			return err
-		}
-		if err := a.announce(address.String(), f); err != nil {
-			return err
-		}
-		return serveUntilDone(ctx, listener, i, slog.NewLogLogger(logs, slog.LevelWarn))
+	return a.withStore(ctx, writingUnless(!f.write && !f.erase), func(s *store.Store) error {
+		return a.servePages(ctx, s, f.addr, opts, func(address string) error { return a.announce(address, f) })
 	})
-	return err
+}
+
+// servePages serves the pages of a store until the context ends. It calls announce with the address, when the listener is
+// open. If other machines can reach the address and there is no token, a new token is part of the address.
+func (a *app) servePages(ctx context.Context, s *store.Store, addr string, opts inspector.Options, announce func(address string) error) error {
+	logs := slog.NewTextHandler(flushed{a.errs}, nil)
+	opts.Logger = slog.New(logs)
+	listener, address, others, err := listen(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	opts.Hosts = append(opts.Hosts, others...)
+	if len(others) > 0 && opts.Token == "" {
+		opts.Token = rand.Text()
+		address.RawQuery = url.Values{"token": {opts.Token}}.Encode()
+	}
+	pages, err := inspector.New(s, opts)
+	if err != nil {
+		return err
+	}
+	if err := announce(address.String()); err != nil {
+		return err
+	}
+	return serveUntilDone(ctx, listener, pages, slog.NewLogLogger(logs, slog.LevelWarn))
 }
 
 // announce writes the address of the pages.
 func (a *app) announce(address string, f serving) error {
-	how := "reads only"
-	switch {
-	case f.write && f.erase:
-		how = "may write and erase"
-	case f.write:
-		how = "may write"
-	case f.erase:
-		how = "may erase"
-	}
+	how := map[[2]bool]string{{}: "reads only", {true, true}: "may write and erase", {true}: "may write", {false, true}: "may erase"}[[2]bool{f.write, f.erase}]
 	if f.token != "" {
 		how += ", demands the token"
 	}
@@ -131,7 +130,7 @@ func (a *app) announce(address string, f serving) error {
 		Write bool   `json:"write"`
 		Erase bool   `json:"erase"`
 	}{address, f.write, f.erase}, "patchlog: %s (%s); Ctrl-C ends it", address, how)
-	return a.out.flush()
+	return a.out.Flush()
 }
 
 // listen returns a listener, its address, and the hosts by which other machines reach it: none if they cannot.
@@ -215,9 +214,9 @@ func newServer(ctx context.Context, h http.Handler, logger *log.Logger) *http.Se
 }
 
 // flushed is an output that is flushed after each write.
-type flushed struct{ *output }
+type flushed struct{ *terminal.Output }
 
 func (f flushed) Write(text []byte) (int, error) {
-	n, err := f.output.Write(text)
-	return n, cmp.Or(err, f.flush())
+	n, err := f.Output.Write(text)
+	return n, cmp.Or(err, f.Flush())
 }

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/internal/database"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -35,14 +36,14 @@ $ patchlog sessions shop/ada`)
 				opts.User = key.User
 			}
 		}
-		if isInspector(a.db) { // list without copying the sessions
-			from, err := a.inspectorClient(a.db)
+		if database.IsInspector(a.db) { // list without copying the sessions
+			from, err := database.NewInspector(a.db, a.env("PATCHLOG_TOKEN"))
 			if err != nil {
 				return err
 			}
-			return a.sessions(from.list(cmd.Context(), opts))
+			return a.sessions(from.List(cmd.Context(), opts))
 		}
-		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.sessions(s.List(cmd.Context(), opts)) })
+		return a.withStore(cmd.Context(), database.Reading, func(s *store.Store) error { return a.sessions(s.List(cmd.Context(), opts)) })
 	}
 	return cmd
 }
@@ -55,7 +56,7 @@ This cannot be undone, also for hidden events. Values that sessions share (app: 
 
 $ patchlog delete shop/ada/4711 --yes`)
 	dryRun := confirm(cmd, func(args []string) error {
-		_, err := parseKey(args[0])
+		_, err := parseKey("KEY", args[0])
 		return err
 	})
 	cmd.RunE = a.onSession(dryRun, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
@@ -80,42 +81,48 @@ $ patchlog delete shop/ada/4711 --yes`)
 }
 
 func (a *app) sessions(list iter.Seq2[store.Info, error]) error {
-	t := newTable("session", "records", "visible", "tokens", "visible tokens", "last activity")
-	t.right[1], t.right[2], t.right[3], t.right[4] = true, true, true, true
-	t.wide, t.whole, t.drops = 0, true, []int{2, 1, 5, 3, 4}
-	damaged := 0
+	t := terminal.NewTable([]int{1, 2, 3, 4}, "session", "records", "visible", "tokens", "visible tokens", "last activity")
+	t.Wide, t.Whole, t.Drops = 0, true, []int{2, 1, 5, 3, 4}
+	var skipped damaged
 	for i, err := range list {
 		switch {
-		case errors.Is(err, store.ErrCorrupt): // list the others
-			damaged++
-			a.errs.problem(err.Error())
-			continue
+		case skipped.is(a, err):
 		case err != nil:
 			return err
 		case a.json:
-			if err := a.out.document(i); err != nil {
-				return err
-			}
-			continue
+			a.out.Document(i)
+		default:
+			t.Add(terminal.Cyan.Of(i.Key), terminal.Plain.Of(i.Seq), terminal.Plain.Of(i.Visible), terminal.Plain.Of(present.Grouped(i.Tokens)),
+				terminal.Plain.Of(present.Grouped(i.VisibleTokens)), terminal.Dim.Of(present.LastActivity(i).UTC().Format(time.DateTime)))
 		}
-		t.add(cell{i.Key.String(), cyan}, cell{fmt.Sprint(i.Seq), plain}, cell{fmt.Sprint(i.Visible), plain},
-			cell{present.Grouped(i.Tokens), plain}, cell{present.Grouped(i.VisibleTokens), plain}, cell{present.LastActivity(i).UTC().Format(time.DateTime), dim})
 	}
-	var err error
 	switch {
 	case a.json:
-	case len(t.rows) > 0:
-		err = a.out.table(t)
-	case damaged == 0:
-		err = a.out.line("no sessions")
+	case t.Len() > 0:
+		a.out.Table(t)
+	case skipped == 0:
+		a.out.Line("no sessions")
 	}
-	return cmp.Or(err, errDamaged(damaged))
+	return skipped.err()
 }
 
-// errDamaged returns the error about n sessions that were skipped as damaged, or nil if n is 0.
-func errDamaged(n int) error {
-	if n == 0 {
+// damaged is the number of sessions that are skipped as damaged.
+type damaged int
+
+// is reports whether an error is about a damaged session. It counts the session and writes the error.
+func (d *damaged) is(a *app, err error) bool {
+	if !errors.Is(err, store.ErrCorrupt) {
+		return false
+	}
+	*d++
+	a.problem(a.errs, err.Error())
+	return true
+}
+
+// err returns the error about the skipped sessions, or nil if there are none.
+func (d damaged) err() error {
+	if d == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %w; 'patchlog verify' lists the damage", present.Counted(n, "damaged session"), store.ErrCorrupt)
+	return fmt.Errorf("%s: %w; 'patchlog verify' lists the damage", present.Counted(int(d), "damaged session"), store.ErrCorrupt)
 }

@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/internal/database"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/terminal"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -35,7 +37,7 @@ $ patchlog stats shop/ada/4711`)
 		case at != nil:
 			return usagef("KEY is missing; --at is for a session")
 		}
-		return a.withFile(cmd.Context(), Reading, func(s *store.Store) error { return a.space(cmd.Context(), s) })
+		return a.withFile(cmd.Context(), database.Reading, func(s *store.Store) error { return a.space(cmd.Context(), s) })
 	}
 	return cmd
 }
@@ -43,25 +45,25 @@ $ patchlog stats shop/ada/4711`)
 func (a *app) stats(ctx context.Context, s *store.Store, key store.Key, at *uint64) error {
 	bar := a.progress("stats")
 	st, values, err := present.Measure(ctx, s, key, at, func(seq, of uint64) {
-		bar.update(int64(seq), int64(of), present.Counted(seq, "record"))
+		bar.Count(int(seq), int(of), "record")
 	})
-	bar.end()
+	bar.End()
 	if err != nil {
 		return err
 	}
 	if a.json {
-		return a.out.document(struct {
+		return a.out.Document(struct {
 			present.Stats
 			State map[string]patch.Value `json:"state"`
 		}{st, values})
 	}
-	if err := a.out.rows(st.Rows()); err != nil || len(values) == 0 {
+	if err := a.out.Rows(st.Rows()); err != nil || len(values) == 0 {
 		return err
 	}
-	a.out.line()
-	t := newTable("state key", "value")
+	a.out.Line()
+	t := terminal.NewTable(nil, "state key", "value")
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		t.add(cell{present.Printable(key), cyan}, cell{present.ValueText(values[key]), plain})
+		t.Add(terminal.Cyan.Of(present.Printable(key)), terminal.Plain.Of(present.ValueText(values[key])))
 	}
-	return a.out.table(t)
+	return a.out.Table(t)
 }

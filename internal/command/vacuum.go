@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/internal/database"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -19,7 +20,7 @@ is interrupted, the old file stays. 'patchlog stats' shows how many bytes are fr
 
 $ patchlog vacuum`)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withFile(cmd.Context(), Writing, func(s *store.Store) error { return a.vacuum(cmd.Context(), s) })
+		return a.withFile(cmd.Context(), database.Writing, func(s *store.Store) error { return a.vacuum(cmd.Context(), s) })
 	}
 	return cmd
 }
@@ -46,9 +47,9 @@ func (a *app) space(ctx context.Context, s *store.Store) error {
 		return err
 	}
 	if a.json {
-		return a.out.document(space)
+		return a.out.Document(space)
 	}
-	return a.out.rows([]present.Row{
+	return a.out.Rows([]present.Row{
 		{Name: "file", Text: present.Grouped(space.File) + " bytes"},
 		{Name: "  live", Text: present.Grouped(space.Live) + " bytes"},
 		{Name: "  free", Text: present.Grouped(space.Free) + " bytes"},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/internal/database"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -23,11 +24,11 @@ $ patchlog verify`)
 		var key store.Key
 		if len(args) > 0 {
 			var err error
-			if key, err = parseKey(args[0]); err != nil {
+			if key, err = parseKey("KEY", args[0]); err != nil {
 				return err
 			}
 		}
-		return a.withFile(cmd.Context(), Reading, func(s *store.Store) error {
+		return a.withFile(cmd.Context(), database.Reading, func(s *store.Store) error {
 			return suggestSession(cmd.Context(), s, key, a.verify(cmd.Context(), s, store.VerifyOptions{Key: key}))
 		})
 	}
@@ -35,43 +36,40 @@ $ patchlog verify`)
 }
 
 func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptions) error {
-	sessions, problems := int64(0), int64(0)
+	sessions, problems := 0, 0
 	bar := a.quietProgress("verify")
-	defer bar.end()
+	defer bar.End()
 	opts.Progress = func(key store.Key) {
 		sessions++
-		bar.update(sessions, 0, present.Counted(sessions, "session"))
+		bar.Count(sessions, 0, "session")
 	}
 	for p, err := range s.Verify(ctx, opts) {
 		if err != nil {
 			return err
 		}
 		problems++
-		err := a.receipt(struct {
+		a.receipt(struct {
 			Key     store.Key `json:"key"`
 			Seq     uint64    `json:"seq,omitzero"`
 			Problem error     `json:"problem,omitzero"`
 		}{p.Key, p.Seq, p.Err}, "%s", present.Printable(p.String()))
-		if err != nil {
-			return err
-		}
 	}
-	bar.end()
+	bar.End()
 	of := present.Counted(sessions, "session")
 	if opts.Key != (store.Key{}) {
 		of, sessions = opts.Key.String(), 1 // without progress
 	}
 	if a.json {
-		a.out.document(struct {
-			Sessions int64 `json:"sessions"`
-			Problems int64 `json:"problems"`
+		a.out.Document(struct {
+			Sessions int `json:"sessions"`
+			Problems int `json:"problems"`
 		}{sessions, problems})
 	}
 	switch {
 	case problems > 0:
 		return fmt.Errorf("%s found", present.Counted(problems, "problem"))
 	case !a.json:
-		return a.out.linef("%s: nothing is wrong", of)
+		return a.out.Linef("%s: nothing is wrong", of)
 	}
 	return nil
 }

@@ -72,6 +72,7 @@ type Openers struct {
 // RunAll returns an error if failed returns one, if the only input fails, or if the error would also affect the next
 // input.
 func RunAll(ctx context.Context, inputs []Input, open Openers, failed func(error) error, opts Options) (total Report, err error) {
+	total.DryRun = opts.DryRun
 	for _, in := range inputs {
 		report, opened, err := runInput(ctx, in, open, opts)
 		total.Add(report)

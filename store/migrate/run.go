@@ -85,6 +85,8 @@ type Report struct {
 
 	// Unread are the files that were not read, by reason.
 	Unread map[string][]string `json:"unread"`
+
+	DryRun bool `json:"dryRun"`
 }
 
 // Run migrates all sessions of a source, and the state that they share, to a store.
@@ -113,7 +115,7 @@ type Report struct {
 // that were migrated before are kept, and Run may be called again. One session at a time is in memory, with several
 // copies of its events.
 func Run(ctx context.Context, target *store.Store, source Source, opts Options) (Report, error) {
-	m := &migration{target: target, opts: opts, seen: map[store.Key]bool{}, report: Report{Sessions: map[Status]int{}}}
+	m := &migration{target: target, opts: opts, seen: map[store.Key]bool{}, report: Report{Sessions: map[Status]int{}, DryRun: opts.DryRun}}
 	if target == nil || source == nil {
 		return m.report, fmt.Errorf("%w: a migration takes a store and a source", store.ErrInvalid)
 	}

@@ -1,4 +1,4 @@
-package command
+package database
 
 import (
 	"cmp"
@@ -15,62 +15,64 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// isInspector reports whether the name of a database is the address of an inspector.
-func isInspector(name string) bool {
+// IsInspector reports whether the name of a database is the address of an inspector.
+func IsInspector(name string) bool {
 	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
 }
 
-// openInspector copies the sessions in only, or all that the user may read, from an inspector into memory. The program
-// that has the database open goes on writing.
-func (a *app) openInspector(ctx context.Context, address string, use Use, opts store.Options, only ...store.Key) (*store.Store, error) {
-	from, err := a.inspectorClient(address)
+// openInspector copies sessions from an inspector into memory. Meanwhile, the program with the inspector may write.
+func openInspector(ctx context.Context, address string, use Use, opts Options) (*store.Store, error) {
+	from, err := NewInspector(address, opts.Token)
 	switch {
 	case err != nil:
 		return nil, err
 	case use != Reading:
 		return nil, fmt.Errorf("through %s://%s a database is only read; to write, stop the program that has it open, or use PostgreSQL", from.base.Scheme, from.base.Host)
 	}
-	if len(only) == 0 {
-		for info, err := range from.list(ctx, store.ListOptions{}) {
+	keys := opts.Only
+	if len(keys) == 0 {
+		for info, err := range from.List(ctx, store.ListOptions{}) {
 			if err != nil {
 				return nil, err
 			}
-			only = append(only, info.Key)
+			keys = append(keys, info.Key)
 		}
 	}
-	opts.ReadOnly = false // the copy is written
-	s, err := store.OpenMemory(opts)
+	opts.Store.ReadOnly = false // the copy is written
+	s, err := store.OpenMemory(opts.Store)
 	if err != nil {
 		return nil, err
 	}
-	bar := a.progress("read")
-	defer bar.end()
-	for n, key := range only {
-		bar.sessions(n, len(only))
-		if err := from.session(ctx, s, key); err != nil && !errors.Is(err, store.ErrNotFound) { // deleted meanwhile; a session that never existed is reported later
+	for n, key := range keys {
+		if opts.Progress != nil {
+			opts.Progress(n, len(keys))
+		}
+		// If a session of the list is not found, it was deleted meanwhile. If the caller named the session, the caller's
+		// next call on the store fails.
+		if err := from.copy(ctx, s, key); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
 	return s, nil
 }
 
-// inspectorClient returns a client for the inspector at an address.
-func (a *app) inspectorClient(address string) (inspectorClient, error) {
-	base, err := url.Parse(address)
-	if err != nil || base.Host == "" {
-		return inspectorClient{}, errors.New("the database is not the address of an inspector, such as http://127.0.0.1:7070/")
-	}
-	return inspectorClient{base, cmp.Or(base.Query().Get("token"), a.env("PATCHLOG_TOKEN"))}, nil
-}
-
-// inspectorClient reads from an inspector.
-type inspectorClient struct {
+// Inspector reads from an inspector.
+type Inspector struct {
 	base  *url.URL
 	token string
 }
 
-// get returns the body of a response. Errors name the host, and not the token.
-func (c inspectorClient) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+// NewInspector returns a client for the inspector at an address. The token is used if the address has none.
+func NewInspector(address, token string) (Inspector, error) {
+	base, err := url.Parse(address)
+	if err != nil || base.Host == "" {
+		return Inspector{}, errors.New("the database is not the address of an inspector, such as http://127.0.0.1:7070/")
+	}
+	return Inspector{base, cmp.Or(base.Query().Get("token"), token)}, nil
+}
+
+// get returns the body of a response. Errors name the host, but not the token.
+func (c Inspector) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
 	at := url.URL{Scheme: c.base.Scheme, Host: c.base.Host, Path: strings.TrimSuffix(c.base.Path, "/") + "/" + path, RawQuery: query.Encode()}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
@@ -98,8 +100,8 @@ func (c inspectorClient) get(ctx context.Context, path string, query url.Values)
 	return nil, errors.Join(err, answer.Body.Close())
 }
 
-// list is [store.Store.List] for the sessions that the user may read.
-func (c inspectorClient) list(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
+// List is [store.Store.List] for the sessions that the inspector lets the user read. No session is copied.
+func (c Inspector) List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		body, err := c.get(ctx, "list", nil)
 		if err != nil {
@@ -125,8 +127,8 @@ func (c inspectorClient) list(ctx context.Context, opts store.ListOptions) iter.
 	}
 }
 
-// session copies a session into a store.
-func (c inspectorClient) session(ctx context.Context, s *store.Store, key store.Key) error {
+// copy copies a session into a store.
+func (c Inspector) copy(ctx context.Context, s *store.Store, key store.Key) error {
 	body, err := c.get(ctx, "export", url.Values{"key": {key.String()}})
 	if err != nil {
 		return err

@@ -1,0 +1,88 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/pg"
+)
+
+// Use is what a database is opened for.
+type Use int
+
+const (
+	// Reading changes no file, needs only the permission to read, and is possible while other processes read.
+	Reading Use = iota
+	// Writing needs an existing database.
+	Writing
+	// Creating creates the database if it does not exist.
+	Creating
+)
+
+// ErrNotExist: the database does not exist.
+var ErrNotExist = errors.New("there is no database")
+
+// Options are the options of [Open].
+type Options struct {
+	Store store.Options
+
+	// For an inspector: the token, if the address has none; the sessions to copy, or all if there are none; and a function
+	// that is called with the number of sessions that are copied and their total.
+	Token    string
+	Only     []store.Key
+	Progress func(done, total int)
+}
+
+// Open opens a database. The sessions of an inspector are copied into memory.
+func Open(ctx context.Context, name string, use Use, opts Options) (*store.Store, error) {
+	if IsInspector(name) {
+		return openInspector(ctx, name, use, opts)
+	}
+	opts.Store.ReadOnly = use == Reading
+	url, err := PostgresURL(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case url != "":
+		return openPostgres(ctx, url, use, opts.Store)
+	}
+	return openFile(name, use, opts.Store)
+}
+
+// openFile opens a database file.
+func openFile(path string, use Use, opts store.Options) (*store.Store, error) {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist) && use != Creating:
+		return nil, fmt.Errorf("%w %q; 'patchlog import' creates one, and --db names another", ErrNotExist, path)
+	case err != nil && use != Creating:
+		return nil, err
+	case err == nil && info.IsDir():
+		return nil, fmt.Errorf("%q is a directory, not a database", path)
+	case err == nil && info.Mode().IsRegular() && info.Size() == 0 && use != Creating:
+		return nil, fmt.Errorf("%q is an empty file, not a database", path)
+	}
+	return store.Open(path, opts)
+}
+
+// openPostgres opens a database on PostgreSQL.
+func openPostgres(ctx context.Context, url string, use Use, opts store.Options) (*store.Store, error) {
+	dsn, schema := cutSchema(url)
+	logger := opts.Logger
+	if use == Reading {
+		logger = slog.New(slog.DiscardHandler) // the backend logs leftovers, which only a writer may remove
+	}
+	b, err := pg.OpenBackend(ctx, dsn, pg.Options{Schema: schema, NoCreate: use != Creating, Logger: logger})
+	var version *pg.VersionError
+	switch {
+	case errors.As(err, &version) && version.Has == 0 && use != Creating:
+		return nil, fmt.Errorf("%w: PostgreSQL has no schema %q with sessions; 'patchlog import' creates it", ErrNotExist, version.Schema)
+	case err != nil:
+		return nil, err
+	}
+	return store.New(b, opts)
+}

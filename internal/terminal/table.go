@@ -1,0 +1,167 @@
+package terminal
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/internal/present"
+)
+
+// Cell is a field of a table: printable text with a style.
+type Cell struct {
+	Text  string
+	Style Style
+}
+
+// Of returns a cell with a value in this style. The value is formatted by [fmt.Sprint].
+func (s Style) Of(value any) Cell { return Cell{fmt.Sprint(value), s} }
+
+// Table is rows of cells in columns. On a narrow output, columns are dropped. Then the wide column is cut, unless Whole is
+// set.
+type Table struct {
+	Wide  int   // the column that is cut; by default the last column
+	Least int   // columns are dropped while the wide column is narrower than this
+	Whole bool  // the wide column is not cut, so that its texts can be copied; columns are dropped until it fits
+	Drops []int // the columns that may be dropped, the first ones first
+
+	heads []string
+	right []int // the columns that are aligned at the right
+	rows  []row
+}
+
+// row is a row of a table, with lines below the row.
+type row struct {
+	cells []Cell
+	notes []note
+}
+
+// note is a line below a row.
+type note struct {
+	Cell
+	whole bool // the text is wrapped, and not cut
+}
+
+// noteIndent is the indentation of a note.
+const noteIndent = 8
+
+// NewTable returns an empty table. Columns of numbers are aligned at the right.
+func NewTable(numbers []int, heads ...string) *Table {
+	return &Table{heads: heads, right: numbers, Wide: len(heads) - 1}
+}
+
+// Add adds a row.
+func (t *Table) Add(cells ...Cell) { t.rows = append(t.rows, row{cells: cells}) }
+
+// Note adds a line below the last row. A long line is cut, or wrapped if whole is set.
+func (t *Table) Note(text Cell, whole bool) {
+	last := &t.rows[len(t.rows)-1]
+	last.notes = append(last.notes, note{text, whole})
+}
+
+// Len returns the number of rows.
+func (t *Table) Len() int { return len(t.rows) }
+
+// LeastWide is the minimum width of the wide column of a table, on any terminal.
+const LeastWide = 24
+
+// columnGap is the number of blanks between columns.
+const columnGap = 2
+
+// fit returns the widths of the columns on an output with this many columns. The width of a dropped column is 0.
+func (t *Table) fit(columns int, widths []int) []int {
+	widths = slices.Clone(widths)
+	rest := func() int { // what the other columns leave
+		rest := columns
+		for i, w := range widths {
+			if i != t.Wide && w > 0 {
+				rest -= w + columnGap
+			}
+		}
+		return rest
+	}
+	for _, n := range t.Drops {
+		if rest() < widths[t.Wide] && (t.Whole || rest() < t.Least) {
+			widths[n] = 0
+		}
+	}
+	if !t.Whole {
+		widths[t.Wide] = min(widths[t.Wide], max(rest(), LeastWide))
+	}
+	return widths
+}
+
+// Table writes a table. A column without any text is left out.
+func (o *Output) Table(t *Table) error {
+	heads, rows := row{}, t.rows
+	widths := make([]int, len(t.heads))
+	for i, head := range t.heads {
+		heads.cells = append(heads.cells, Dim.Of(head))
+		for _, row := range rows {
+			widths[i] = max(widths[i], Width(row.cells[i].Text))
+		}
+		if widths[i] > 0 {
+			widths[i] = max(widths[i], Width(head))
+		}
+	}
+	if strings.Join(t.heads, "") != "" {
+		rows = append([]row{heads}, rows...)
+	}
+	widths = t.fit(o.columns, widths)
+	var err error
+	for _, row := range rows {
+		err = o.row(o.cells(row.cells, widths, t))
+		for _, n := range row.notes {
+			indent := strings.Repeat(" ", noteIndent)
+			if n.whole {
+				err = o.Line(indent + n.Text)
+			} else {
+				err = o.row(Painted(indent) + o.Paint(n.Style, Cut(n.Text, max(o.columns-noteIndent, LeastWide))))
+			}
+		}
+	}
+	return err
+}
+
+// cells returns a row as a line.
+func (o *Output) cells(row []Cell, widths []int, t *Table) Painted {
+	var b strings.Builder
+	gap := 0 // blanks to write before the next text
+	for i, c := range row {
+		if widths[i] == 0 {
+			continue
+		}
+		text := c.Text
+		if i == t.Wide {
+			text = Cut(text, widths[i])
+		}
+		space := max(widths[i]-Width(text), 0)
+		if slices.Contains(t.right, i) {
+			gap, space = gap+space, 0
+		}
+		if text != "" {
+			b.WriteString(strings.Repeat(" ", gap))
+			b.WriteString(string(o.Paint(c.Style, text)))
+			gap = 0
+		}
+		gap += space + columnGap
+	}
+	return Painted(b.String())
+}
+
+// Rows writes names and values in two columns. Long values are wrapped within their column.
+func (o *Output) Rows(rows []present.Row) error {
+	width := 0
+	for _, r := range rows {
+		width = max(width, Width(r.Name)+columnGap)
+	}
+	var err error
+	for _, r := range rows {
+		text := safe(r.Text)
+		if o.wraps {
+			text = strings.ReplaceAll(Wrap(text, max(o.columns-width, LeastWide), ""), "\n", "\n"+strings.Repeat(" ", width))
+		}
+		err = o.row(o.Paint(Dim, r.Name) + Painted(strings.Repeat(" ", width-Width(r.Name))+text))
+	}
+	return err
+}
