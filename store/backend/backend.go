@@ -446,7 +446,7 @@ type Replacement struct {
 	Next          Token      // the session's token after the commit
 	Records       []Replaced // in ascending order of Seq
 	OldMeta, Meta []byte     // the current and the new meta record; if Meta is nil, the meta record is not changed
-	Appended      []Record   // records to append in the same commit; their seqs are Last+1, Last+2, … of the head
+	Appended      []Record   // records to append in the same commit; their seqs follow the head's Last
 	Counts        []byte     // stored with the head; nil keeps the current counts
 }
 

@@ -74,7 +74,7 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 	}
 	last, steps := uint64(6000), 0
 	step := func(bool) {
-		if steps == 40 || b.Writing() { // Check has the writer lock, which it has only at the beginning
+		if steps == 40 || b.Writing() { // true only at the beginning, when Check has the writer lock
 			return
 		}
 		steps++

@@ -60,7 +60,6 @@ type sessionIDs struct {
 	ids  map[idHash]uint64 // by hash: seq of the record
 }
 
-// of returns the entry of a session.
 func (n *idCache) of(db *bbolt.DB, number []byte) *sessionIDs {
 	n.mu.Lock()
 	defer n.mu.Unlock()

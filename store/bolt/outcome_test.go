@@ -47,7 +47,6 @@ func last(t *testing.T, b *bolt.Backend, name string) uint64 {
 	return head.Last
 }
 
-// wantLast checks the number of records in session "a".
 func wantLast(t *testing.T, b *bolt.Backend, want uint64) {
 	t.Helper()
 	if n := last(t, b, "a"); n != want {

@@ -81,7 +81,6 @@ func decodePage(data []byte) (p page, end int, err error) {
 	return p, end, nil
 }
 
-// pager reads the pages of a file.
 type pager struct {
 	file io.ReaderAt
 	size uint64 // page size

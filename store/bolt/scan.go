@@ -152,7 +152,7 @@ func (v ScannedValue) Same(other ScannedValue) bool {
 	return v.Name == other.Name && v.sum == other.sum && v.size == other.size
 }
 
-// Swept reports whether a page that is not free lists the number as that of a deleted session.
+// Swept reports whether the list of deleted sessions has the number, in a page that is not free.
 func (s *Scan) Swept(number uint64) bool {
 	rank, ok := s.unlinked[number]
 	return ok && rank > Free

@@ -26,7 +26,6 @@ type scanner struct {
 	names   map[string]bool
 }
 
-// rows finds the rows of the file.
 func (s *scanner) rows(ctx context.Context) error {
 	for at := int64(0); at < s.src.size; {
 		if err := ctx.Err(); err != nil {

@@ -70,7 +70,7 @@ func (s session) entry() []byte {
 	return append(append(out, s.creation...), s.meta...)
 }
 
-// decodeEntry decodes an entry. The result does not refer to the argument.
+// decodeEntry decodes an entry. The result does not share memory with entry.
 func decodeEntry(entry []byte) (s session, ok bool) {
 	if len(entry) < 10 || len(entry) < 10+int(binary.BigEndian.Uint16(entry[8:])) {
 		return s, false
@@ -114,7 +114,6 @@ func decodeHead(name string, value []byte) (s session, ok bool) {
 	return session{name: name, number: number(h.Number), creation: string(value[from:end]), head: &h}, true
 }
 
-// putHead writes a session's head.
 func (s session) putHead(tx *bbolt.Tx) error {
 	name := []byte(s.name)
 	return tx.Bucket(bucketHeads).Put(name, seal(kindHead, name, s.encodeHead()))

@@ -54,10 +54,10 @@ var _ Source = (*REST)(nil)
 // one per line. name is the name of the input in errors. The input is read once, during the iteration over the
 // sessions, with one session in memory at a time.
 //
-// The state in this JSON includes the values of shared scopes. If sessions have different values, the value in the
-// last session is used, and the difference is reported. The JSON has no creation time, so a session's creation time
-// is the time of its first event. The JSON of ADK for Go has no citations, no custom metadata and no times of events.
-// Its events get the time of the session's last update.
+// The state in this JSON includes the values of shared scopes. If sessions have different values of a shared key, the
+// value in the last session is used, and the difference is reported. The JSON has no creation time, so a session's
+// creation time is the time of its first event. The JSON of ADK for Go has no citations, no custom metadata and no
+// times of events. Its events get the time of the session's last update.
 func NewREST(r io.Reader, name string) *REST {
 	return &REST{r: r, name: name, shared: map[scope]map[string]patch.Value{}}
 }

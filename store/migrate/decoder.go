@@ -125,8 +125,8 @@ func (r report) differences() (all []Difference) {
 // decode returns the records, without seqs. A record's id is the id of its unit. If the unit has no id, the record's
 // id is derived from the number and the content of the unit. An incomplete last line is omitted, because the program
 // may still be writing it. Any other line that is not JSON becomes an event without content. A record without a time
-// gets the time of the next record that has one, or else of the last one before it. The error is a
-// *[patch.LineError].
+// gets the time of the next record that has one. If no later record has a time, it gets the time of the last earlier
+// record that has one. The error is a *[patch.LineError].
 func (d *decoder) decode(units []unit) ([]patch.Record, error) {
 	d.tree, d.usedIDs, d.hashes = newTree(d.format.Name), map[string]bool{}, map[string][sha256.Size]byte{}
 	d.tree.newID = d.newID
@@ -254,7 +254,6 @@ func (d *decoder) timed(records []patch.Record) []patch.Record {
 	return records
 }
 
-// timeIn returns the time of a record.
 func timeIn(r patch.Record) time.Time {
 	if r.Patch != nil {
 		return r.Patch.Timestamp()
@@ -330,8 +329,8 @@ func (d *decoder) add(e entry, first bool) error {
 }
 
 // event makes the event of an entry. The event of a unit's first entry stores the text of the unit: as JSON if
-// possible, otherwise as a string, otherwise as base64. If the event is invalid with its content, the content is
-// first cleaned and then omitted.
+// possible, otherwise as a string, otherwise as base64. If the event is invalid with its content, event removes
+// duplicate keys from the content. If the event is still invalid, event omits the content.
 func (d *decoder) event(id string, e entry, first bool) (*patch.Event, error) {
 	out := e.eventJSON
 	out.ID, out.InvocationID, out.Author = id, d.invocation, cmp.Or(e.Author, "system")

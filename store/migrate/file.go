@@ -146,8 +146,9 @@ func (f *File) decode(ctx context.Context, units []unit) ([]patch.Record, report
 	return records, d.report, d.tree.session, err
 }
 
-// key returns the key of session n, from 0. Parts given in the options come first, then parts in the session, then
-// the format and the name of the file. key reports a session that is named after its file.
+// key returns the key of session n, from 0. Parts given in the options take precedence over parts in the session.
+// Parts missing in both are taken from the format and the name of the file. key reports a session that is named after
+// its file.
 func (f *File) key(s *Session, id string, n int) store.Key {
 	key := f.opts.Key
 	if key.Session == "" {

@@ -57,7 +57,8 @@ const HeadBytes = 256 << 10
 var byteOrderMark = []byte("\ufeff")
 
 // Detect returns the format of a file from its first bytes and its name. At least half of the objects in head must
-// match the format, and more must match it than any other format. Otherwise the error is an *[UnknownFormatError].
+// match the format, and more objects must match it than any other format. Otherwise the error is an
+// *[UnknownFormatError].
 func Detect(head []byte, name string) (Format, error) {
 	head = head[:min(len(head), HeadBytes)]
 	for _, f := range Formats() {
@@ -159,8 +160,9 @@ var adkDatabase = Format{
 	magic: func(head []byte) bool { return bytes.HasPrefix(head, sqliteMagic) },
 }
 
-// nameOf returns the name of a session without an id: the path of the file below the folder above, without the
-// extension. If all files of the kind have the same name, it is the path of the file's folder.
+// nameOf returns the name of a session that has no id. The name is the file's name without the extension, preceded by
+// the names of the folders between above and the file. If all files of a program have the same name, the name of the
+// file's folder is used instead of the file's name.
 func nameOf(file, above string) string {
 	base := filepath.Base(file)
 	if dir := filepath.Dir(file); base == clineHistory && filepath.Base(dir) != "." && filepath.Base(dir) != string(filepath.Separator) {

@@ -112,7 +112,6 @@ func runFrom(t testing.TB, target *store.Store, opts migrate.Options, from migra
 	return last, report
 }
 
-// export returns a session as text.
 func export(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -136,7 +135,6 @@ func dump(t testing.TB, s *store.Store) string {
 	return b.String()
 }
 
-// stateOf returns a session's state as text.
 func stateOf(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
 	got := testlog.Must(s.Get(t.Context(), key))(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// importFile imports a session file or a text into the target.
+// importFile imports a session file, or a file in patchlog's text form, into the target.
 func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error {
 	text, differences := s.log, r.Differences
 	r.Differences = nil // differences are reported only if records are added
@@ -196,7 +196,7 @@ func isSameRecord(logged, offered patch.Record) bool {
 	return ok && same && bytes.Equal(line.bytes(), other.bytes()) || !ok && !same && patch.Same(logged, offered)
 }
 
-// recordsText writes records as a text to import.
+// recordsText returns records in patchlog's text form.
 func recordsText(ctx context.Context, records iter.Seq2[patch.Record, error]) (*store.Text, error) {
 	out, in := io.Pipe()
 	defer out.Close()

@@ -69,8 +69,8 @@ type Openers struct {
 //   - A file whose format is unknown is listed there too, unless the file is the only input and was named itself.
 //   - Any other error is passed to failed, and RunAll continues with the next input.
 //
-// RunAll returns an error if failed returns one, if the only input fails, or if the error would also affect the next
-// input.
+// RunAll returns an error if failed returns one, if the error of the only input is not listed, or if the error would
+// also affect the next input.
 func RunAll(ctx context.Context, inputs []Input, open Openers, failed func(error) error, opts Options) (total Report, err error) {
 	total.DryRun = opts.DryRun
 	for _, in := range inputs {

@@ -6,8 +6,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// move makes the node to the new leaf. nil means the start of the conversation. move hides the events that are not on
-// the path to the new leaf and makes the events on the path visible. Entries without content are ignored.
+// move changes the leaf to the given node. nil means the start of the conversation. move hides the events that are
+// not on the path to the new leaf and makes the events on the path visible. Entries without content are ignored.
 func (t *tree) move(to *node, at entry) error {
 	if to == t.leaf {
 		return nil
@@ -66,8 +66,8 @@ func (t *tree) reinsertSummary(n *node, at entry) error {
 	return t.summarise(n, count, e, didRewind, at)
 }
 
-// markPaths marks the paths from the current leaf and from to up to their common ancestor. It returns the ancestor,
-// and the number of the first change that contradicts the new path, or 0.
+// markPaths marks the paths from the current leaf and from the new leaf up to their common ancestor. It returns the
+// ancestor, and the number of the first change that contradicts the new path, or 0.
 func (t *tree) markPaths(to *node) (ancestor *node, first int, err error) {
 	a, b := t.leaf, to
 	steps := 0
@@ -122,8 +122,8 @@ func (t *tree) revertChanges(first int, at entry) (line int, err error) {
 	return line, nil
 }
 
-// hideOffPath hides the events after line behind that have content and are not on the new path. It also hides events
-// without content between them.
+// hideOffPath hides the events that have content and are not on the new path, if their lines are after behind. It
+// also hides events without content between them.
 func (t *tree) hideOffPath(behind int, at entry) error {
 	begin := t.view.Len()
 	for ; begin > 0; begin-- {
@@ -185,9 +185,9 @@ func (t *tree) changed(c change) {
 	}
 }
 
-// keeps reports whether a visible node after line behind stays visible. A node stays if it is on the new path, or if
-// it is a piece of a message or a response to a node that stays. A message may be written in pieces, whose calls are
-// answered separately.
+// keeps reports whether a visible node, whose line is after behind, stays visible. A node stays if it is on the new
+// path, or if it is a piece of a message or a response to a node that stays. A message may be written in pieces,
+// whose calls are answered separately.
 func (t *tree) keeps(n *node, behind int) bool {
 	if t.onPath[n] {
 		return true

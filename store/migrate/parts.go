@@ -96,7 +96,7 @@ func rfcTime(text string) time.Time {
 	return t
 }
 
-// unixTime returns the time of a Unix timestamp in units of 1/second of a second.
+// unixTime returns the time of a Unix timestamp. second is the number of the timestamp's units in a second.
 func unixTime(n json.RawMessage, second float64) time.Time {
 	f, err := strconv.ParseFloat(string(n), 64)
 	if err != nil || f == 0 {

@@ -41,7 +41,8 @@ func TestREST(t *testing.T) {
 	}
 }
 
-// Invalid input is refused with its name. Sessions before it are migrated, and no part of the invalid session.
+// Invalid input is refused, and the error has the name of the input. Sessions before it are migrated. No part of the
+// invalid session is migrated.
 func TestRESTGarbage(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                           "f: invalid: the input is empty",

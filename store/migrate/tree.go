@@ -45,8 +45,8 @@ type change struct {
 	summary *node // nil for a move
 }
 
-// tree is the conversation up to the current line. Its nodes are all entries. The visible events of the log are those
-// on the path from the root to the leaf.
+// tree is the conversation up to the current line. Its nodes are entries. The visible events of the log are those on
+// the path from the root to the leaf.
 //
 // When the leaf changes, the newest changes are reverted until no change hides a node of the new path and no summary
 // outside the new path is active. Then the events outside the new path are cut. If the newest summary on the new path

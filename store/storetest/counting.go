@@ -38,7 +38,6 @@ func (c *Counting) Take() Cost {
 	return cost
 }
 
-// call counts a call and the rows that it read and wrote.
 func (c *Counting) call(name string, read, wrote [][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +54,6 @@ func (c *Counting) call(name string, read, wrote [][]byte) {
 	}
 }
 
-// rowsOfHead returns the rows of a head and its meta record.
 func rowsOfHead(h backend.Head) [][]byte {
 	rows := [][]byte{h.Counts}
 	if h.Meta != nil {

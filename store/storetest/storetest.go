@@ -145,10 +145,8 @@ func (s *suite) must(err error, call string, args ...any) {
 	}
 }
 
-// head returns a session's head.
 func (s *suite) head(name string) (backend.Head, error) { return backend.HeadOf(ctx, s.Backend, name) }
 
-// mustHead returns the head of an existing session.
 func (s *suite) mustHead(name string) backend.Head {
 	s.Helper()
 	head, err := s.head(name)
@@ -190,7 +188,6 @@ func (s *suite) refuse(want error, name string, b backend.Batch) {
 	s.check()
 }
 
-// remove deletes an existing session.
 func (s *suite) remove(name string) {
 	s.Helper()
 	s.must(s.Delete(ctx, name, s.want.sessions[name].creation, nil), "Delete %q", name)

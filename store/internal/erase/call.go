@@ -126,8 +126,8 @@ func (c *Call) call() patch.Erasure {
 	return patch.Erasure{CallID: c.opts.ID, ForUser: c.opts.ForUser, CallSession: c.own.Head.Creation}
 }
 
-// receiptOfCall returns the receipt of the call with this id that erased a session as part of erasing a user. Without
-// such a receipt, it returns the zero Receipt.
+// receiptOfCall returns the receipt of the call that erased a session as part of erasing a user. id is the id of the
+// call. Without such a receipt, it returns the zero Receipt.
 func receiptOfCall(ctx context.Context, log Log, name, id string) (receipt.Receipt, Session, error) {
 	s, err := log.Session(ctx, name)
 	if err != nil {
@@ -297,7 +297,6 @@ func (c *Call) shared(ctx context.Context) error {
 	return err
 }
 
-// selectInitial selects keys of the initial state.
 func (c *Call) selectInitial(initial map[string]patch.Value, selects func(name string) bool) {
 	for _, name := range slices.Sorted(maps.Keys(initial)) {
 		switch {

@@ -30,7 +30,6 @@ func (m Matcher) Patch(p *patch.PatchEvent) bool {
 	return m.removes(p, func() erasable { return p.Blank("", patch.NullValues, none) })
 }
 
-// erasable is an event or a patch.
 type erasable interface {
 	json.Marshaler
 	ErasedBy() (receipt string, erased bool)

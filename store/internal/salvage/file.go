@@ -25,7 +25,6 @@ type File struct {
 	receipts map[uint32]bool // by checksum: whether the record is a receipt
 }
 
-// Scan scans a file.
 func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 	v := &File{receipts: map[uint32]bool{}}
 	var err error

@@ -21,7 +21,7 @@ type Log struct {
 	Records  []bolt.ScannedRecord // first all copies of all records, finally one record for each seq
 	Spare    []bolt.ScannedRecord // rejected copies that may be the right ones
 	Doubt    bool                 // the session may have been deleted
-	Says     bool                 // the file has evidence that the session was deleted or never completely created
+	Says     bool                 // something in the file shows that the session was deleted or never completely created
 	Last     uint64               // seq of the last record of the log
 	Ended    bool                 // Last is known
 	Receipts []receipt.Receipt    // receipts of erasures
