@@ -114,8 +114,8 @@ type Backend interface {
 	// ErrTaken.
 	Replace(ctx context.Context, session, creation string, make func(Head) (Replacement, error)) error
 
-	// Read returns the records with the given seqs, which must ascend. It stops at the first seq that has no record,
-	// or when the records would exceed maxBytes, but it returns the first record whatever its size. It fails with
+	// Read returns the records with the given seqs, which must ascend. It stops at the first seq without a record. It
+	// also stops before the records would exceed maxBytes, but always returns the first record. It fails with
 	// ErrNotFound as Append does.
 	Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]Record, error)
 
@@ -247,8 +247,8 @@ type Fetched struct {
 	// Records are the records after the query's After, in order and without a gap, within [FetchRecords] and
 	// [FetchBytes]. If the session's creation id is not the query's, Records is empty.
 	//
-	// For a cold read, Records are the records that the snapshot refers to and the records after the snapshot up to
-	// UpTo, within [ColdRecords] and [ColdBytes]. A cold read may omit some of these records.
+	// For a cold read, Records are the records that the snapshot refers to, followed by the records after the
+	// snapshot up to UpTo. The limits are [ColdRecords] and [ColdBytes]. A cold read may omit some of these records.
 	Records []Record
 	// Snapshot is the session's snapshot, for a cold read. Data is nil if the session has no snapshot at or before
 	// UpTo.

@@ -10,8 +10,8 @@ import (
 // Check reads the whole file and reports inconsistencies in pages, sessions, records, the id index and shared values.
 // It does not decode records.
 //
-// Other calls can read and write meanwhile. Check reads in short transactions, each of which continues where the
-// previous one ended, because the file would grow with each commit during a long transaction. The space of sessions
+// Other calls can read and write meanwhile. Check reads in short transactions, because during a long transaction the
+// file would grow with each commit. Each transaction continues where the previous one ended. The space of sessions
 // that are deleted meanwhile is freed when Check ends. Only one Check, Copy or Vacuum runs at a time.
 func (b *Backend) Check(ctx context.Context) error {
 	resume, err := b.pauseRemovals(ctx)

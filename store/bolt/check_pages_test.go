@@ -326,7 +326,7 @@ func TestCheckPages(t *testing.T) {
 	}
 }
 
-// A write is refused if the first key of its branch page was changed, even if the key of the write is less than all
+// A write is refused if the first key of its branch page was changed. It is refused even if its key is less than all
 // keys of the page.
 func TestWriteBeforeAllKeys(t *testing.T) {
 	t.Parallel()

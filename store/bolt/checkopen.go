@@ -148,8 +148,8 @@ func checkBuckets(tx *bbolt.Tx) error {
 }
 
 // pathChecker checks the pages that the writes of a transaction will copy. Without this check, damage could spread to
-// other sessions: if a page contradicts its parent, bbolt frees pages that are in use, or inserts keys where a search
-// does not find them.
+// other sessions. If a page contradicts its parent, bbolt frees pages in use, or inserts keys where no search finds
+// them.
 type pathChecker struct {
 	tx    *bbolt.Tx
 	pages pager

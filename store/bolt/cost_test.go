@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// The rows that a call for a cached session reads do not depend on the length of the session's log, its initial
-// state, its last record, shared values, or other sessions.
+// For a cached session, the rows that a call reads do not grow with the log, the initial state, the last record,
+// shared values or other sessions.
 func TestRowsRead(t *testing.T) {
 	const prefix = "app\x00\x01"
 	type sizes struct{ log, meta, last, shared, others int }

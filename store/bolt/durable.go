@@ -8,8 +8,8 @@ type durableFile interface {
 }
 
 // rewriteMeta makes the transaction of the current meta page durable. It writes the page again and syncs the file. A
-// sync alone is not enough: after a failed sync, the page cache may have a meta page that is not on disk but is
-// marked clean, and a sync skips clean pages. The pages that the meta page refers to are on disk, because they were
+// sync alone is not enough. After a failed sync, the page cache may contain a meta page that is marked clean but is
+// not on disk. A later sync skips clean pages. The pages that the meta page refers to are on disk, because they were
 // synced before the meta page was first written.
 //
 // Until rewriteMeta succeeds, the backend must not answer reads from the file or write to it. A commit would

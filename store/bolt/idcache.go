@@ -34,8 +34,8 @@ func hashIDs(records []backend.Record) (hashes []idHash) {
 // idCache caches the ids of sessions. For each session it has the ids that were in no run at the session's first
 // look-up, and the ids added since.
 //
-// The cache is emptied when the database handle changes. It is reduced to the session in use when more than
-// maxCachedIDs ids were added since the last reduction, or when it has more than maxCachedSessions sessions.
+// The cache is emptied when the database handle changes. It is reduced to the session in use when it has too many
+// sessions, or when too many ids were added since the last reduction.
 type idCache struct {
 	mu       sync.Mutex
 	db       *bbolt.DB // replaced after a failed commit and by a vacuum
@@ -138,7 +138,7 @@ func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, 
 	return seqs, err
 }
 
-// readRuns looks up ids in the runs of records before the seq from.
+// readRuns looks up ids in the runs that begin before the seq from.
 func (n *idCache) readRuns(tx *bbolt.Tx, s session, from uint64, ids []idHash, seqs []uint64) error {
 	return indexGuard(s, func() error {
 		c := tx.Bucket(bucketIDs).Cursor()

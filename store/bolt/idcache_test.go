@@ -10,9 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// If one session has more ids than the cache's limit for all sessions, its rows are read only once, even if a small
-// session is used in between. Later appends read no rows, and a taken id is refused. With several such sessions, the
-// cache is reduced.
+// The rows of a session with more ids than the cache's limit are read only once, even if a small session is used in
+// between. Later appends read no rows, and a taken id is refused. With several such sessions, the cache is reduced.
 func TestAppendToManyIDsReadsRowsOnce(t *testing.T) {
 	defer bolt.SetMaxCachedIDs(64)()
 	const n = 200

@@ -25,9 +25,9 @@ const initialMmapSize = 1 << 30
 // errRenamed: while Open waited for the lock, another file was renamed over this file.
 var errRenamed = errors.New("the file was replaced while its lock was waited for")
 
-// openHandle opens an existing file. If was is not nil, it is the closed handle of a failed commit. The file must
-// then be the same file, and its last transaction must be the last one that the closed handle committed, or the next
-// one. The content is durable when openHandle returns, unless ReadOnly or NoSync is set.
+// openHandle opens an existing file. If was is not nil, it is the closed handle of a failed commit. The path must
+// then name the same file. The file's last transaction must be the last one that the closed handle committed, or the
+// next one. The content is durable when openHandle returns, unless ReadOnly or NoSync is set.
 func openHandle(path string, opts Options, was *handle) (h *handle, err error) {
 	h = &handle{path: path}
 	metas, err := h.open(opts, was)

@@ -10,7 +10,7 @@ import (
 )
 
 // likeFile gives a new file the owner, group, access control list and mode of another file. If the user may not
-// change the owner, the new file keeps its own owner but gets the group, so that the former owner can still use the
+// change the owner, the new file gets only the group, the list and the mode. The former owner can then still use the
 // file through the group.
 func likeFile(file, like *os.File) error {
 	info, err := like.Stat()

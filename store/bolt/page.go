@@ -122,8 +122,8 @@ func (p pager) read(id uint64) (page, error) {
 }
 
 // checkOverflow returns an error if a row that extends into the overflow pages of a leaf is damaged. Overflow pages
-// have no header. If the leaf's header is from an earlier commit, the overflow pages may now belong to another tree,
-// and bbolt would free them together with the leaf.
+// have no header. If the leaf's header is from an earlier commit, the overflow pages may now belong to another tree.
+// bbolt would free them together with the leaf.
 func (p page) checkOverflow(pageSize uint64) error {
 	for _, e := range p.elements {
 		if uint64(e.at+len(e.value)) > pageSize && !sealed(e.key, e.value) {

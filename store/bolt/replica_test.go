@@ -281,8 +281,8 @@ func TestCopyFollowsTheChain(t *testing.T) {
 	finish(t, b, path)
 }
 
-// A process that waits for the lock of a file that a vacuum replaces opens the new file, but only after that file's
-// lock is released.
+// A process may wait for the lock of a file while a vacuum replaces the file. The process then opens the new file,
+// but only after the new file's lock is released.
 func TestVacuumPassesTheLockOn(t *testing.T) {
 	t.Parallel()
 	b, path := crowded(t)

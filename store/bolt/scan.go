@@ -28,7 +28,7 @@ const (
 	InUse               // reachable in the tree
 )
 
-// Scan has the rows of a file that have valid checksums, including rows that are not reachable in the tree. Pages of
+// Scan has the rows with valid checksums in a file, including rows that are not reachable in the tree. Pages of
 // earlier commits are scanned too, so most rows occur several times, and some are outdated or deleted.
 type Scan struct {
 	// Records are ordered by number, seq, descending rank, and offset. The seq in the record is the seq in the key.

@@ -51,8 +51,7 @@ func (c *catalog) standing(number uint64) Standing {
 	return Gone
 }
 
-// survey reads the intact part of the tree. It determines which pages are in use, which are free, and which sessions
-// exist.
+// survey reads the intact part of the tree. It determines the pages in use, the free pages and the existing sessions.
 func (s *scanner) survey(file io.ReaderAt) {
 	metas, _ := readMetas(file)
 	for i := range metas {
@@ -73,8 +72,8 @@ func (s *scanner) survey(file io.ReaderAt) {
 	s.out.Pages = t.high
 }
 
-// newest is used if both meta pages are damaged. It finds the leaf with the bucket roots that the last transaction
-// wrote, and reads the tree below that leaf.
+// newest finds the leaf with the bucket roots written by the last transaction, and reads the tree below that leaf. It
+// is used if both meta pages are damaged.
 func (t *tree) newest() {
 	root, newest := uint64(0), uint64(0)
 	for id := uint64(2); id < t.high; id++ {

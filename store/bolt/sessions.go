@@ -81,7 +81,7 @@ func decodeEntry(entry []byte) (s session, ok bool) {
 }
 
 // label returns the encoded label: length of the name (2) ‖ name ‖ entry. The label precedes the session's first
-// record, so that the records can be assigned to a session even if the pages with session names are lost.
+// record. If the pages with session names are lost, the label shows which session the records belong to.
 func (s session) label() []byte {
 	return append(append(binary.BigEndian.AppendUint16(nil, uint16(len(s.name))), s.name...), s.entry()...)
 }
@@ -261,8 +261,8 @@ func nextKey(c *bbolt.Cursor, key []byte) (next []byte) {
 	return next
 }
 
-// headOf returns the session's head as a [backend.Head]. If the log does not end with the record that the head names,
-// the head or the last row is damaged or from an earlier commit, and headOf fails.
+// headOf returns the session's head as a [backend.Head]. It fails if the log does not end with the record that the
+// head names. The head or the last row is then damaged or from an earlier commit.
 func headOf(tx *bbolt.Tx, s session) (backend.Head, error) {
 	h := backend.Head{Creation: s.creation, Meta: s.meta, Last: s.head.Last, Chain: s.head.Chain, Edition: s.head.Edition, Token: s.head.Token, Counts: s.head.counts}
 	// Only keys are read, because the last record may be long.

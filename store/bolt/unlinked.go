@@ -66,8 +66,8 @@ func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *int) error {
 	}
 	for _, name := range rowBuckets {
 		bucket := tx.Bucket(name)
-		// The keys are collected first. A cursor loses its position when rows are removed, and seeking that position
-		// again visits all pages that became empty.
+		// The keys are collected first. A cursor loses its position when rows are removed. Seeking the position again
+		// would visit all pages that became empty.
 		var keys [][]byte
 		for k, v := range rows(bucket, number) {
 			if *room <= 0 {

@@ -15,8 +15,8 @@ import (
 // other calls write. It then blocks writers, copies the rows written meanwhile, and renames the draft over the file.
 //
 // If the process crashes before the rename, the next vacuum removes the draft. Both files stay locked until the
-// rename is durable. So a process that waits for the lock of the old file finds that the name refers to another file,
-// and opens that file.
+// rename is durable. A process that waits for the lock of the old file then finds the new file under the name, and
+// opens it.
 func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (err error) {
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly

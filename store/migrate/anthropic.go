@@ -20,8 +20,8 @@ var anthropicMessages = Format{
 
 // messages returns the numbers of objects that are messages of OpenAI's Chat Completions API and of Anthropic's API.
 // Some messages are valid in both APIs. They count for each API that has other messages in the file. If neither API
-// has other messages, they count as Anthropic's if the content of any is a list or the file is clineHistory, and as
-// OpenAI's otherwise.
+// has other messages, they count as Anthropic's if any content is a list or the file is clineHistory. Otherwise they
+// count as OpenAI's.
 func messages(b *beginning) (openAI, anthropic int) {
 	objects := b.objects
 	if len(b.items) > 0 {

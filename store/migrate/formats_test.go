@@ -379,8 +379,8 @@ func TestHeadersAreNoTurns(t *testing.T) {
 	}
 }
 
-// If a repair has recorded an answer to a call and the file then has the result of the call, an import replaces the
-// answer by the result.
+// A repair may record an answer to a call before the file has the result. An import then replaces the answer by the
+// result.
 func TestResultAfterRepair(t *testing.T) {
 	const (
 		claudeRow = `{"type":"%s","uuid":"%s","parentUuid":%s,"sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"%[1]s","content":%[4]s}}` + "\n"

@@ -65,12 +65,12 @@ type Openers struct {
 
 // RunAll calls [Run] for each input and adds up the reports. Inputs that cannot be migrated are handled as follows:
 //
-//   - A file in a folder that cannot be opened is listed in [Report.Unread].
-//   - A file whose format is unknown is listed there too, unless the file is the only input and was named itself.
+//   - If a file from a folder cannot be opened, the file is listed in [Report.Unread].
+//   - If the format of a file is unknown, the file is listed there too, unless it is the only input and was named itself.
 //   - Any other error is passed to failed, and RunAll continues with the next input.
 //
-// RunAll returns an error if failed returns one, if the error of the only input is not listed, or if the error would
-// also affect the next input.
+// RunAll returns an error if failed returns one, or if an error would also affect the next input. If there is only
+// one input, RunAll returns its error unless the error is listed.
 func RunAll(ctx context.Context, inputs []Input, open Openers, failed func(error) error, opts Options) (total Report, err error) {
 	total.DryRun = opts.DryRun
 	for _, in := range inputs {

@@ -186,8 +186,8 @@ func (t *tree) changed(c change) {
 }
 
 // keeps reports whether a visible node, whose line is after behind, stays visible. A node stays if it is on the new
-// path, or if it is a piece of a message or a response to a node that stays. A message may be written in pieces,
-// whose calls are answered separately.
+// path. It also stays if the first piece of its message or the call that it answers stays. A message may be written
+// in pieces, whose calls are answered separately.
 func (t *tree) keeps(n *node, behind int) bool {
 	if t.onPath[n] {
 		return true

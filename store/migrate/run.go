@@ -92,16 +92,16 @@ type Report struct {
 // Run migrates all sessions of a source, and the state that they share, to a store.
 //
 // A session is written in one commit, with its creation time, all its events in order, and the source's state. A
-// source has the current state and the changes by each event, but no initial state. So a key that no event sets is
-// assumed to be in the initial state, and a key that an event sets is assumed to be unset initially. If replaying the
-// events gives another state than the source's, Run adds an event that sets the source's values. That event has the
-// custom metadata {"patchlog":{"migration":"state"}}.
+// source has the current state and the changes by each event, but no initial state. So Run assumes that a key is in
+// the initial state if and only if no event sets it. If replaying the events gives another state than the source's,
+// Run adds an event that sets the source's values. That event has the custom metadata
+// {"patchlog":{"migration":"state"}}.
 //
 // A missing id is derived from the session and the event, so each run derives the same id. A missing time is set to
 // the time of the session's last update.
 //
-// If the target already has the session, one of the two logs must be a prefix of the other, except for the order of
-// events with equal times. Run then adds the new events of the source. Otherwise the status is [Conflict].
+// If the target already has the session, one of the two logs must be a prefix of the other. The order of events with
+// equal times may differ. Run then adds the new events of the source. Otherwise the status is [Conflict].
 //
 // After all sessions, Run adds missing values of shared scopes. Existing values are kept, unless OverwriteShared is
 // set. The events of a session do not change shared scopes.

@@ -48,9 +48,9 @@ type change struct {
 // tree is the conversation up to the current line. Its nodes are entries. The visible events of the log are those on
 // the path from the root to the leaf.
 //
-// When the leaf changes, the newest changes are reverted until no change hides a node of the new path and no summary
-// outside the new path is active. Then the events outside the new path are cut. If the newest summary on the new path
-// was reverted, it is inserted again.
+// When the leaf changes, changes are reverted, newest first. This ends when no change hides a node of the new path
+// and every active summary is on the new path. Then the events outside the new path are cut. If the newest summary on
+// the new path was reverted, it is inserted again.
 type tree struct {
 	view    fold.View
 	nodes   map[string]*node  // by id of the entry

@@ -137,8 +137,8 @@ func (s *Scan) copy(ref fold.Ref, e *patch.Event) bool {
 	return len(s.copies) > before
 }
 
-// coverKept removes events from Blank if the newest receipt that covers them kept their summaries, so that they are
-// covered again.
+// If the newest receipt that covers an event kept the event's summaries, coverKept removes the event from Blank. The
+// event is then covered again.
 func (s *Scan) coverKept() {
 	for ref := range s.Blank {
 		if ref.Index >= 0 && s.keptAt(ref) {

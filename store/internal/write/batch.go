@@ -22,7 +22,7 @@ type batch struct {
 	shared      []backend.Value
 	size        int               // total size of the records in bytes
 	invocations []string          // see [State]
-	taken       map[string]uint64 // ids that are taken in the log or by earlier batches of the write group, with their seqs; has only ids that were looked up
+	taken       map[string]uint64 // ids taken in the log or by earlier batches of the write group, with their seqs; only ids that were looked up
 	indexed     map[string]bool   // index ids of patch groups and invocations that records of this batch take
 }
 

@@ -1,4 +1,5 @@
-// Package write adds records to the logs of sessions. All writes go through this package.
+// Package write adds records to the logs of sessions. Only the receipts and reverts of erasures are added elsewhere, by
+// package erase.
 //
 // # Path of a write
 //
@@ -32,13 +33,14 @@
 // of the store. The session is locked
 //
 //   - while a write group is drafted and committed,
-//   - while a view is read from the storage by a writer,
+//   - while a view that is not cached is read from the storage,
+//   - during the last commit that creates the session,
 //   - during a commit of an erasure, and
 //   - during a deletion.
 //
 // Readers of a cached view do not lock the session. A caller that has locked the session may briefly lock the cache,
-// the snapshot queue and the watchers, in any order, but only one of them at a time. As an exception, the snapshot
-// queue locks the cache while it is locked itself. The backend's own locks are always taken last.
+// the snapshot queue or the watchers. It locks them in any order, but only one at a time. As an exception, the
+// snapshot queue locks the cache while it is locked itself. The backend's own locks are always taken last.
 //
 // A plan may need records of the log that the view does not have, such as the records that a revert restores. These
 // records are read with the caller's context and without a lock. Then the plan waits for the session's lock again.
