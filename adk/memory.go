@@ -22,14 +22,14 @@ const (
 )
 
 // Memory returns a memory service that searches the logs of a user's sessions. The search covers all sessions that
-// the user has with one app in this service. It finds events by their words ([recall.Finder]). Sessions need not be
-// added to this memory service, and events of deleted sessions are not found. ADK's load_memory and preload_memory
-// tools work with it.
+// the user has with one app in this service. It finds events by their words, as [recall.Finder] does. Sessions need
+// not be added to this memory service, and events of deleted sessions are not found. ADK's load_memory and
+// preload_memory tools work with it.
 //
 // SearchMemory returns up to ten events, ordered by relevance. Each entry contains at most 800 characters of the
-// event's text. Its CustomMetadata names the session and the record. If an agent searches, its own session is left
-// out. SearchMemory finds events that a summary covers. It finds neither summaries nor events that were rewound or
-// cut by hand.
+// event's text. Its CustomMetadata names the session and the record. If an agent searches, the results do not include
+// the agent's own session. SearchMemory finds events that a summary covers. It finds neither summaries nor events
+// that were rewound or cut by hand.
 //
 // AddSessionToMemory adds nothing. It fails with [store.ErrNotFound] if the service has no such session.
 func (s *Service) Memory() memory.Service { return logMemory{s} }

@@ -31,9 +31,9 @@ import (
 // optional. If a request succeeds, the response is the session, in the form of ADK's own GET route. If a request
 // fails, the status is 400, 404, 409, 413, 415 or 500. All other requests go to next.
 //
-// Like ADK's routes, these routes do not authenticate clients. A client that can connect can change every session, so
-// put authentication in front of the handler. A body must have the content type application/json, because a browser
-// does not send this type to another site without permission.
+// Like ADK's routes, these routes do not authenticate clients. Any client that can connect can change every session,
+// so put authentication in front of the handler. A body must have the content type application/json. Without
+// permission, a page of another site cannot make a browser send this type.
 //
 // Put the handler around a server, or into the router of a launcher:
 //

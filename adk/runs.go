@@ -87,7 +87,7 @@ type runs struct {
 
 	mu sync.Mutex
 
-	// seen contains the runs seen in each session. The cache may evict an entry of an idle session without harm,
+	// seen contains the observed runs of each session. The cache may evict an entry of an idle session without harm,
 	// because entries are read soon after they are written.
 	seen cache.Cache[store.Key, *seen]
 
@@ -102,7 +102,7 @@ type runs struct {
 	beating bool // a timer is set that extends the leases
 }
 
-// seen contains the observed facts about the runs of one session.
+// seen contains what was observed of the runs of one session.
 type seen struct {
 	newest       *run      // the run of the newest event, or nil if that run has ended
 	began, ended time.Time // times of the last exclusive run that has ended

@@ -61,8 +61,8 @@ func (s *Session) UserID() string { return s.key.User }
 //   - A session from List shows only events logged later.
 //   - A session from a Get with [WithHistory] shows its history until the first append or patch through it.
 //
-// The returned list does not change. Its At returns nil for an index out of range. Each Session has its own copies of
-// the events, so a caller that changes an event does not affect other Sessions.
+// The returned list does not change, and its method At returns nil for an index out of range. Each Session has its
+// own copies of the events, so a caller that changes an event does not affect other Sessions.
 func (s *Session) Events() session.Events {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -262,7 +262,7 @@ func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (d
 	return drafted, missing, d.View, err
 }
 
-// logged returns the records of the log that have an id used by call, and the groups in the log.
+// logged returns the records of the log whose ids also occur in call, and all groups in the log.
 func (l *baseLog) logged(call []patch.Record) fold.Logged {
 	log := fold.Logged{Records: map[string]patch.Record{}, Groups: map[string]bool{}}
 	for _, r := range call {
