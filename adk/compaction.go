@@ -132,7 +132,6 @@ type compactedLog struct {
 	telemetry *telemetry
 }
 
-// ApplyPatch logs patches by ApplyNewest, and reports the operation to telemetry.
 func (l compactedLog) ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (done store.Committed, err error) {
 	ctx, op := l.telemetry.start(ctx, opPatch, key)
 	defer func() { op.end(ctx, err) }()

@@ -26,7 +26,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// compacted returns a service over a store in memory.
 func compacted(t *testing.T, opts adk.Options) *adk.Service {
 	t.Helper()
 	if opts.Logger == nil {
@@ -107,7 +106,6 @@ func TestCompactionInsideATurnShownAlone(t *testing.T) {
 	}
 }
 
-// With a negative CompactionTimeout, a run is not compacted.
 func TestNoCompactionInsideARun(t *testing.T) {
 	sessions := compacted(t, adk.Options{Compaction: inRun, CompactionTimeout: -1})
 	prompts := toolLoop(t, sessions, 12, "the question")
@@ -456,7 +454,7 @@ func TestSummarizer(t *testing.T) {
 		model modelFunc
 		want  string // "": an error
 		err   error
-		as    string // name of the model
+		as    string
 	}{
 		{"one answer", answers(&model.LLMResponse{Content: said("short"), UsageMetadata: usage, ModelVersion: "v2"}), "short", nil, "v2"},
 		{"partial ones first", answers(&model.LLMResponse{Content: said("sh"), Partial: true}, &model.LLMResponse{Content: said("short")}), "short", nil, "func"},

@@ -54,7 +54,6 @@ func requestKey(app, user, id string) (store.Key, error) {
 	return store.Key{App: app, User: user, Session: id}, nil
 }
 
-// createError adds context to an error of Create.
 func createError(err error, id string) error {
 	if errors.Is(err, store.ErrExists) {
 		return withMessage(err, "session %s already exists", id)
@@ -62,7 +61,6 @@ func createError(err error, id string) error {
 	return fmt.Errorf("create session: %w", err)
 }
 
-// getError adds context to an error of Get.
 func getError(err error, id string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return withMessage(err, "session %s not found", id)
@@ -70,7 +68,6 @@ func getError(err error, id string) error {
 	return fmt.Errorf("get session: %w", err)
 }
 
-// appendError adds context to an error of AppendEvent.
 func appendError(err error, e *session.Event) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return withMessage(err, "session not found, cannot apply event")

@@ -57,7 +57,6 @@ func filled() *session.Event {
 	return e
 }
 
-// lossless returns events that the log must preserve exactly.
 func lossless() map[string]*session.Event {
 	empty := new(session.Event)
 	emptied(reflect.ValueOf(empty).Elem(), 1)
@@ -93,7 +92,6 @@ func withID(s session.Session, id string) *session.Event {
 	return nil
 }
 
-// A duration is written in seconds with every nanosecond.
 func TestDurationsAreWrittenInFull(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		1: `"0.000000001s"`, -1: `"-0.000000001s"`, time.Second: `"1s"`, -time.Second: `"-1s"`,

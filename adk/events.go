@@ -71,7 +71,6 @@ func selectEvents(v fold.View, n int, t time.Time) *selection {
 	return s
 }
 
-// advance moves the selection to a newer view.
 func (s *selection) advance(v fold.View) {
 	from := s.view.Len()
 	if v.PatchSeq() != s.view.PatchSeq() {

@@ -341,7 +341,6 @@ func ExampleService_LastCompaction() {
 	// Output: true vetoed vetoed: not today
 }
 
-// The README's agent compiles.
 func TestReadmeAgentCompiles(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	no(t, err)

@@ -10,7 +10,6 @@ import (
 	"github.com/patchlog-dev/patchlog/adk/internal/wrap"
 )
 
-// Pins exports pins for tests.
 var Pins = pins
 
 // Settle waits until background compaction is idle.
@@ -35,7 +34,6 @@ func (s *Service) Ended(ctx context.Context, sess session.Session, invocation st
 	s.compacting.notify(key)
 }
 
-// Cached returns the number of cached sessions of a base.
 func (s *Service) Cached() int {
 	return s.store.(*wrap.Storage).Cached()
 }
@@ -63,7 +61,6 @@ func SetMissing(t *testing.T, err error) {
 	t.Cleanup(func() { missing = before })
 }
 
-// Base returns the wrapped service.
 func (s *Service) Base() (session.Service, bool) {
 	b, ok := s.store.(*wrap.Storage)
 	if !ok {

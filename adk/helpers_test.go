@@ -25,7 +25,6 @@ import (
 // opener opens a store. Each call returns the same store, or a store with the same content.
 type opener func(t *testing.T) *store.Store
 
-// backends are the storages on which tests run.
 var backends = []struct {
 	name string
 	make func(t *testing.T) opener
@@ -136,13 +135,11 @@ func newService(t *testing.T, s *store.Store) *adk.Service {
 	return svc
 }
 
-// inMemoryStore returns a store in memory.
 func inMemoryStore(t *testing.T) *store.Store {
 	t.Helper()
 	return opened(t)(store.OpenMemory(store.Options{}))
 }
 
-// inMemory returns a service over a store in memory.
 func inMemory(t *testing.T) *adk.Service {
 	t.Helper()
 	return newService(t, inMemoryStore(t))
@@ -201,7 +198,6 @@ func messages(n int) (events []*session.Event) {
 	return events
 }
 
-// say appends events to a session.
 func say(t *testing.T, s session.Service, sess session.Session, events ...*session.Event) {
 	t.Helper()
 	for _, e := range events {
@@ -230,7 +226,6 @@ func stateOf(sess session.Session) map[string]any {
 	return out
 }
 
-// loggedEvents returns the number of events in a session's audit log.
 func loggedEvents(t *testing.T, s *adk.Service, sess session.Session) (n int) {
 	t.Helper()
 	for r, err := range s.RawEvents(t.Context(), sess, 1) {
@@ -253,7 +248,6 @@ func no(t interface {
 	}
 }
 
-// errOf returns the error of a call.
 func errOf[T any](_ T, err error) error { return err }
 
 func equal[T any](t *testing.T, what string, got, want T) {

@@ -85,7 +85,6 @@ type historyMemory struct {
 	sessions *Service
 }
 
-// AddSessionToMemory passes the session's history to the underlying memory service.
 func (m historyMemory) AddSessionToMemory(ctx context.Context, sess session.Session) error {
 	if isNil(sess) {
 		return errNoSession
@@ -97,7 +96,6 @@ func (m historyMemory) AddSessionToMemory(ctx context.Context, sess session.Sess
 	return m.Service.AddSessionToMemory(ctx, got.Session)
 }
 
-// summaryAuthor is the author of a summary in a history.
 const summaryAuthor = "summary"
 
 // readHistory returns the history of a session as ADK events, limited by the request's filters and the page.

@@ -32,7 +32,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// peopleSee returns a session that shows its history.
 func peopleSee(t *testing.T, s session.Service, req session.GetRequest) *adk.Session {
 	t.Helper()
 	req.AppName, req.UserID, req.SessionID = "app", "user", "s"
@@ -169,7 +168,6 @@ func TestHistoryOverREST(t *testing.T) {
 	equal(t, "events", base.events[:6], all)
 }
 
-// HistoryHandler affects only GET requests.
 func TestHistoryHandler(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)
@@ -326,7 +324,6 @@ func TestHistoryPageOfAnUnknownEvent(t *testing.T) {
 	})
 }
 
-// ADK's REST server works with the service.
 func TestREST(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {
 		c := restServer(t, s, &scriptedModel{}, tools(t)...)
@@ -396,7 +393,6 @@ func kinds(events []any) string {
 	return strings.Join(out, "|")
 }
 
-// client sends requests to a server.
 type client struct {
 	t   *testing.T
 	url string

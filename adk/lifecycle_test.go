@@ -64,7 +64,6 @@ func TestFork(t *testing.T) {
 	})
 }
 
-// If a fork over a base fails, no new session remains.
 func TestForkThatFails(t *testing.T) {
 	base := &shaky{}
 	s := wrap(t, base, adk.Options{})

@@ -36,7 +36,6 @@ func (s *Service) Memory() memory.Service { return logMemory{s} }
 
 type logMemory struct{ sessions *Service }
 
-// AddSessionToMemory only checks that the session exists.
 func (m logMemory) AddSessionToMemory(ctx context.Context, sess session.Session) error {
 	if isNil(sess) {
 		return errNoSession
@@ -47,7 +46,6 @@ func (m logMemory) AddSessionToMemory(ctx context.Context, sess session.Session)
 	return nil
 }
 
-// SearchMemory searches the user's sessions.
 func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) (*memory.SearchResponse, error) {
 	if req == nil {
 		return nil, errNoRequest
@@ -106,7 +104,6 @@ func (s *Service) searchUser(ctx context.Context, app, user string, except store
 	return s.finder.SearchAll(ctx, keys, leaveOut, search)
 }
 
-// isNil reports whether a session is nil or a nil *[Session].
 func isNil(sess session.Session) bool {
 	own, ok := sess.(*Session)
 	return sess == nil || ok && own == nil

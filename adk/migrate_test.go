@@ -42,7 +42,6 @@ type engine struct {
 	fresh func(t *testing.T) location
 }
 
-// location is the database of an ADK service.
 type location struct {
 	driver, dsn string
 	gorm        func() gorm.Dialector
@@ -62,7 +61,6 @@ var engines = []engine{
 	}},
 }
 
-// service returns ADK's service on the database.
 func (l location) service(t *testing.T) session.Service {
 	t.Helper()
 	s, err := database.NewSessionService(l.gorm(), &gorm.Config{Logger: logger.Discard})
@@ -80,7 +78,6 @@ func (l location) open(t *testing.T) *sql.DB {
 	return db
 }
 
-// exec executes statements.
 func (l location) exec(t *testing.T, statements ...string) {
 	t.Helper()
 	db, err := sql.Open(l.driver, strings.TrimSuffix(l.dsn, "?mode=ro"))
@@ -93,7 +90,6 @@ func (l location) exec(t *testing.T, statements ...string) {
 	}
 }
 
-// source opens the database as the source of a migration.
 func source(t *testing.T, l location, dialect migrate.Dialect) migrate.Source {
 	t.Helper()
 	s, err := migrate.OpenSQL(t.Context(), l.open(t), dialect, migrate.SQLOptions{})
@@ -101,7 +97,6 @@ func source(t *testing.T, l location, dialect migrate.Dialect) migrate.Source {
 	return s
 }
 
-// migrateAll runs a migration and returns its results by key.
 func migrateAll(t *testing.T, target *store.Store, from migrate.Source, opts migrate.Options) (migrate.Report, map[string]migrate.Result) {
 	t.Helper()
 	results := map[string]migrate.Result{}
@@ -146,7 +141,6 @@ func eventsOf(t *testing.T, s session.Session) (events []any) {
 	return events
 }
 
-// contentsOf returns the states and events of the apps' sessions.
 func contentsOf(t *testing.T, s session.Service, apps ...string) map[string][]any {
 	t.Helper()
 	contents := map[string][]any{}
@@ -162,14 +156,12 @@ func contentsOf(t *testing.T, s session.Service, apps ...string) map[string][]an
 	return contents
 }
 
-// saidAt returns an event with the given time.
 func saidAt(id string, at time.Time) *session.Event {
 	e := text(id, "user", "text of "+id)
 	e.Timestamp = at
 	return e
 }
 
-// loggedIDs returns the ids in a session's log, in order.
 func loggedIDs(t *testing.T, s *store.Store) string {
 	t.Helper()
 	var ids []string
@@ -182,7 +174,6 @@ func loggedIDs(t *testing.T, s *store.Store) string {
 
 var noon = time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// Migrated numbers are of the same kinds as in the rows.
 func TestLiterals(t *testing.T) {
 	for _, e := range engines {
 		l := e.fresh(t)
@@ -587,7 +578,6 @@ func pythonDatabase(t *testing.T, tables string, fresh func(*testing.T) location
 	return l
 }
 
-// Databases of ADK for Python are migrated to ADK's JSON.
 func TestPython(t *testing.T) {
 	for _, c := range []struct {
 		tables string

@@ -117,7 +117,6 @@ func TestAgentRecalls(t *testing.T) {
 	})
 }
 
-// longReport returns a long result with two facts.
 func longReport() string {
 	var b strings.Builder
 	for i := range 1000 {
@@ -646,7 +645,6 @@ func originalOf(t *testing.T, e *patch.Event, index int) string {
 	return ""
 }
 
-// Results are shortened by default only if compaction is on.
 func TestLongResultsByDefault(t *testing.T) {
 	e := text("e1", "app", "")
 	e.Content = genai.NewContentFromFunctionResponse("f", map[string]any{"out": strings.Repeat("long ", 10_000)}, "user")

@@ -105,7 +105,6 @@ func (s *Service) RecallTools(opts RecallOptions) ([]tool.Tool, error) {
 	return []tool.Tool{search, read}, nil
 }
 
-// functionTool contains the methods that ADK requires of a function tool.
 type functionTool interface {
 	tool.Tool
 	Declaration() *genai.FunctionDeclaration
@@ -120,7 +119,6 @@ type annotatingTool struct {
 	of *recallTools
 }
 
-// ProcessRequest adds the tool and the notes to a request.
 func (n annotatingTool) ProcessRequest(ctx agent.Context, req *model.LLMRequest) error {
 	if err := n.functionTool.ProcessRequest(ctx, req); err != nil {
 		return err

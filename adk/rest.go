@@ -150,7 +150,6 @@ func withHistory(r *http.Request) (*http.Request, error) {
 	return r.WithContext(WithHistoryPage(r.Context(), query.Get("before"), limit)), nil
 }
 
-// statusOf returns the HTTP status for an error.
 func statusOf(err error) int {
 	var long *http.MaxBytesError
 	for _, s := range []struct {

@@ -16,7 +16,6 @@ import (
 	"github.com/patchlog-dev/patchlog/adk"
 )
 
-// shownBy returns the ids of the events of a session in JSON.
 func shownBy(sess map[string]any) string {
 	var ids []string
 	for _, e := range sess["events"].([]any) {

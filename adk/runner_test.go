@@ -26,7 +26,6 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 )
 
-// newRunner returns a runner for an agent.
 func newRunner(t *testing.T, a agent.Agent, sessions session.Service, plugins ...*plugin.Plugin) *runner.Runner {
 	t.Helper()
 	r, err := runner.New(runner.Config{
@@ -238,7 +237,6 @@ type lookupArgs struct {
 	Key string `json:"key"`
 }
 
-// functionTool returns a tool that calls f.
 func functionTool[A, R any](t *testing.T, cfg functiontool.Config, f func(agent.Context, A) (R, error)) tool.Tool {
 	t.Helper()
 	cfg.Description = "does " + cfg.Name
@@ -288,10 +286,8 @@ func (shortener) GenerateContent(_ context.Context, req *model.LLMRequest, strea
 	}
 }
 
-// responses are the answers of a model.
 type responses = iter.Seq2[*model.LLMResponse, error]
 
-// modelFunc is a function that implements a model.
 type modelFunc func(ctx context.Context, req *model.LLMRequest) responses
 
 func (modelFunc) Name() string { return "func" }

@@ -219,7 +219,6 @@ func (r *runs) wasDuringAnother(key store.Key, at time.Time) bool {
 	return !at.Before(s.began) && at.Before(s.ended)
 }
 
-// miss records that a Get found no session.
 func (r *runs) miss(key store.Key) {
 	if r == nil || r.policy == ConcurrentRuns {
 		return
@@ -464,7 +463,6 @@ func (r *runs) beat() {
 	}
 }
 
-// extend extends one lease.
 func (r *runs) extend(l heldLease) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseBeat)
 	defer cancel()

@@ -185,7 +185,6 @@ type request struct {
 	by       string
 }
 
-// play plays the scenario and returns the result of each turn.
 func (s scenario) play(t *testing.T, on stage) (all []played) {
 	c := newCast(t, s.Root)
 	ctx := deterministic(t.Context())
@@ -287,7 +286,6 @@ var generated = regexp.MustCompile(`uuid-\d+-`)
 // anonymous replaces generated ids. If agents run in parallel, it is not deterministic which agent gets which id.
 func anonymous(s string) string { return generated.ReplaceAllString(s, "uuid") }
 
-// transcript describes an event in words.
 func transcript(e *session.Event) string {
 	content, err := json.Marshal(e.Content)
 	var plain any // before it is stored, an argument may be a struct
@@ -305,7 +303,6 @@ func transcript(e *session.Event) string {
 		e.Actions.StateDelta, e.Actions.TransferToAgent, long, e.Output, e.ErrorCode, e.ErrorMessage))
 }
 
-// cast contains the agents of a scenario.
 type cast struct {
 	t       *testing.T
 	root    agent.Agent
@@ -392,7 +389,6 @@ func (p *player) answer() []*genai.Part {
 	return []*genai.Part{{Text: "says " + id("") + padding}}
 }
 
-// newCast creates the agents of a scenario.
 func newCast(t *testing.T, root role) *cast {
 	c := &cast{t: t, players: map[string]*player{}}
 	c.root = c.agent(root, nil, scenarioTools(t))
@@ -531,7 +527,6 @@ func quickly(t *testing.T, checks string) {
 	}
 }
 
-// opening creates the stage for a scenario.
 type opening func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours
 
 // compare plays the scenario on a store and describes the difference from ADK's in-memory service. It returns "" if
@@ -719,7 +714,6 @@ func worse(want, got []*genai.Content, turn int, said map[string]bool) string {
 	return ""
 }
 
-// parts describes the parts of a prompt.
 func parts(prompt []*genai.Content) map[string]bool {
 	all := map[string]bool{}
 	for _, c := range prompt {
@@ -821,7 +815,6 @@ type scenario struct {
 	losesEmpty bool // the wrapped service does not store empty results
 }
 
-// role is an agent with its sub-agents.
 type role struct {
 	Name  string
 	Kind  kind
@@ -830,7 +823,6 @@ type role struct {
 	Subs  []role
 }
 
-// kind is a kind of agent.
 type kind string
 
 const (
@@ -857,9 +849,9 @@ const (
 	asksAnd  move = "asks and"  // one such call and another call
 	transfer move = "transfer"  // to the next possible agent
 	delegate move = "delegate"  // to a task agent
-	finishes move = "finishes"  // finishes its task
-	bungles  move = "bungles"   // calls finish_task with invalid arguments
-	breaks   move = "breaks"    // the model returns an error
+	finishes move = "finishes"
+	bungles  move = "bungles" // calls finish_task with invalid arguments
+	breaks   move = "breaks"  // the model returns an error
 )
 
 // calls maps moves to the tools that they call.
@@ -879,7 +871,6 @@ type userTurn struct {
 	Stop    int // number of events after which the program ends; 0: it does not end
 }
 
-// restart determines when the program is restarted.
 type restart string
 
 const (
@@ -888,7 +879,6 @@ const (
 	within restart = "within turns" // at every third append
 )
 
-// compactionMode configures compaction.
 type compactionMode struct {
 	Interval, Overlap int
 	Threshold, Retain int
@@ -903,7 +893,6 @@ func (m compactionMode) config() compaction.Config {
 	}
 }
 
-// parallel reports whether agents run in parallel.
 func (r role) parallel() bool {
 	if r.Kind == parallelAgent {
 		return true
@@ -933,7 +922,6 @@ func (r *role) steady() {
 	}
 }
 
-// drawScenario generates a scenario.
 func drawScenario(t *rapid.T) scenario {
 	d := drawing{t: t}
 	s := scenario{Root: d.root()}
@@ -972,7 +960,6 @@ func drawMode(t *rapid.T) compactionMode {
 	return m
 }
 
-// drawing generates agents and gives them names.
 type drawing struct {
 	t     *rapid.T
 	named int
@@ -1020,7 +1007,6 @@ func (d *drawing) chatty(depth int) role {
 	return r
 }
 
-// tasked generates a task agent.
 func (d *drawing) tasked() role {
 	r := role{Name: d.name(), Kind: taskAgent}
 	r.Moves = rapid.SliceOfN(rapid.SampledFrom([]move{tells, tiny, looksUp, twice, pays, asks, finishes, finishes, finishes, bungles}), 1, 8).Draw(d.t, "moves")
@@ -1040,7 +1026,6 @@ func (d *drawing) workflow(k kind, depth int) role {
 	return r
 }
 
-// String returns the scenario as JSON.
 func (s scenario) String() string {
 	type plain scenario
 	text, err := json.MarshalIndent(plain(s), "", "  ")

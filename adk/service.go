@@ -364,7 +364,6 @@ func (s *Service) get(ctx context.Context, key store.Key, filter session.GetRequ
 	return s.open(stored), nil
 }
 
-// open returns a Session for a session that was read from the storage.
 func (s *Service) open(stored storage.Session) *Session {
 	return &Session{key: stored.Key, given: ownEvents{decoder: s.decoder, given: map[*patch.Event]*session.Event{}}, stored: stored, overlay: map[string]any{}, typed: map[string]typedValue{}}
 }

@@ -615,7 +615,6 @@ func TestStateFollowsTheLog(t *testing.T) {
 	}
 }
 
-// If ADK has an error for a missing session, the service's error matches it.
 func TestADKErrors(t *testing.T) {
 	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
 		sess := create(t, s, "s", nil)
@@ -638,7 +637,6 @@ func TestADKErrors(t *testing.T) {
 	})
 }
 
-// Validate rejects invalid options and names them.
 func TestOptionsAreValidated(t *testing.T) {
 	for _, c := range []struct {
 		field string

@@ -39,7 +39,6 @@ func (s state) get(key string) (any, error) {
 	return value.Any(), nil
 }
 
-// Set stores a value in the overlay. It always returns nil.
 func (s state) Set(key string, value any) error {
 	s.session.mu.Lock()
 	defer s.session.mu.Unlock()

@@ -25,7 +25,6 @@ type summarizer struct{ llm model.LLM }
 
 var errNoModel = fmt.Errorf("%w summarizer: the model is nil", patch.ErrInvalid)
 
-// Summarize sends the prompt to the model.
 func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 	if s.llm == nil {
 		return compaction.Response{}, errNoModel

@@ -44,7 +44,6 @@ type Telemetry struct {
 	MeterProvider  metric.MeterProvider
 }
 
-// newTelemetry creates the instruments.
 func newTelemetry(of Telemetry) (*telemetry, error) {
 	if of.TracerProvider == nil {
 		of.TracerProvider = otel.GetTracerProvider()
@@ -70,7 +69,6 @@ func newTelemetry(of Telemetry) (*telemetry, error) {
 	return t, nil
 }
 
-// operation is an operation in progress.
 type operation struct {
 	*telemetry
 	name  string
@@ -90,7 +88,6 @@ func sessionAttributes(key store.Key) []attribute.KeyValue {
 	}
 }
 
-// folded reports the size of a view.
 func (o operation) folded(ctx context.Context, v fold.View) {
 	o.visible.Record(ctx, int64(v.Len()))
 	o.span.SetAttributes(
@@ -98,7 +95,6 @@ func (o operation) folded(ctx context.Context, v fold.View) {
 		attribute.Int("patchlog.visible_events", v.Len()))
 }
 
-// logged reports the records of a successful write.
 func (o operation) logged(ctx context.Context, records []patch.Record) {
 	for _, r := range records {
 		kind := "event"

@@ -14,7 +14,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// compactionMetrics contains the instruments for compaction.
 type compactionMetrics struct {
 	attempts metric.Int64Counter
 	saved    metric.Int64Counter

@@ -22,7 +22,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// recording returns providers together with their recorded spans and metrics.
 func recording() (adk.Telemetry, *tracetest.InMemoryExporter, *metric.ManualReader) {
 	spans, reader := tracetest.NewInMemoryExporter(), metric.NewManualReader()
 	return adk.Telemetry{TracerProvider: trace.NewTracerProvider(trace.WithSyncer(spans)), MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}, spans, reader
@@ -114,7 +113,6 @@ func TestCompactionTelemetry(t *testing.T) {
 	}
 }
 
-// A veto is reported with the error type "vetoed", whatever error the hook returned.
 func TestVetoTelemetry(t *testing.T) {
 	telemetry, _, reader := recording()
 	svc := compacted(t, adk.Options{

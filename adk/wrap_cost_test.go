@@ -15,7 +15,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// countedBase counts reads of a base.
 type countedBase struct {
 	session.Service
 

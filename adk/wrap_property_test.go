@@ -199,7 +199,6 @@ func (w *world) append(t *rapid.T) {
 		if !slices.ContainsFunc(w.visible(h), func(p *patch.Event) bool { return p.ID() == e.ID }) {
 			t.Fatalf("the session does not show %q, which was appended through it", e.ID)
 		}
-		// A retry adds nothing.
 		if err := w.wraps[i].AppendEvent(context.Background(), h, e); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
 			t.Fatal(err)
 		}
@@ -600,7 +599,6 @@ type shaky struct {
 	order     uint64 // determines the order of events with equal times
 }
 
-// failing is a way in which an append fails.
 type failing string
 
 const (
@@ -675,7 +673,6 @@ func (s *shaky) Create(_ context.Context, r *session.CreateRequest) (*session.Cr
 	return &session.CreateResponse{Session: s.read(s.sessions[r.SessionID])}, nil
 }
 
-// read returns a copy of a stored session.
 func (s *shaky) read(of *shakySession) *shakySession {
 	events := slices.Clone(of.events)
 	if s.timed {

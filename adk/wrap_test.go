@@ -208,7 +208,6 @@ var bases = []base{
 	}},
 }
 
-// onSQLite returns ADK's service on an SQLite file.
 func onSQLite(t *testing.T, path string) session.Service {
 	t.Helper()
 	s, err := database.NewSessionService(sqlite.Open(path+"?_pragma=synchronous(off)&_pragma=journal_mode(memory)&_pragma=foreign_keys(on)"), &gorm.Config{Logger: logger.Discard, PrepareStmt: true, SkipDefaultTransaction: true})
@@ -234,7 +233,6 @@ func onEachBase(t *testing.T, test func(t *testing.T, base session.Service, s *a
 	}
 }
 
-// creations records the request to create a session.
 type creations struct {
 	session.Service
 	asked session.CreateRequest

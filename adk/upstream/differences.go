@@ -36,7 +36,6 @@ func differing(theirs, ours results) []test {
 
 func compareTests(a, b test) int { return strings.Compare(a.String(), b.String()) }
 
-// difference is an entry of differences.txt.
 type difference struct {
 	test
 	reason  string

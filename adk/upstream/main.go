@@ -221,7 +221,6 @@ func count(folder string) (map[string]int, error) {
 	return made, err
 }
 
-// report is the printed result of a run.
 type report struct {
 	theirs, ours results
 	packages     []string

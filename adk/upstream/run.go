@@ -17,7 +17,6 @@ type test struct{ pkg, name string }
 
 func (t test) String() string { return strings.TrimSpace(short(t.pkg) + " " + t.name) }
 
-// short returns a package's path within ADK's module.
 func short(pkg string) string { return strings.TrimPrefix(pkg, adkModule+"/") }
 
 // outcome is the result of a test: pass, fail or skip. It is "" if the test did not finish.
@@ -29,7 +28,6 @@ const (
 	skipped outcome = "skip"
 )
 
-// results contains the outcomes and the output of tests.
 type results struct {
 	outcomes map[test]outcome
 	said     map[test]string

@@ -126,7 +126,6 @@ func (t *tree) workspace(ctx context.Context) error {
 	return err
 }
 
-// listed is the output of go list for one package.
 type listed struct {
 	ImportPath, Name, Dir              string
 	GoFiles, TestGoFiles, XTestGoFiles []string
@@ -229,7 +228,6 @@ func mention(folder string, files []string) (bool, error) {
 	return false, nil
 }
 
-// goCommand runs the go command in a directory and returns its standard output.
 func goCommand(ctx context.Context, folder string, args ...string) ([]byte, error) {
 	return output(exec.CommandContext(ctx, "go", args...), folder)
 }

@@ -19,7 +19,6 @@ type sized[V any] struct {
 	size  int
 }
 
-// Get returns the value of a key.
 func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +55,6 @@ func (c *Cache[K, V]) putLocked(key K, s sized[V]) {
 	c.young[key] = s
 }
 
-// Remove removes a key.
 func (c *Cache[K, V]) Remove(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

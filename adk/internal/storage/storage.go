@@ -78,7 +78,6 @@ const IDHandle = "id="
 // Newest is the filter for callers that need only the newest events of a session.
 var Newest = session.GetRequest{NumRecentEvents: 8}
 
-// Session is a session that was read from a storage.
 type Session struct {
 	Key     store.Key
 	View    fold.View
@@ -144,12 +143,10 @@ func (s InStore) ApplyNewest(ctx context.Context, key store.Key, patches []*patc
 	return s.Store.ApplyPatch(ctx, key, patches, opts)
 }
 
-// Revert calls [store.Store.Revert].
 func (s InStore) Revert(ctx context.Context, key store.Key, patchID string, on fold.View, allowOrphans bool) (store.Committed, error) {
 	return s.Store.Revert(ctx, key, patchID, store.UndoOptions{On: on, Author: UserAuthor, AllowOrphans: allowOrphans})
 }
 
-// Rewind calls [store.Store.Rewind].
 func (s InStore) Rewind(ctx context.Context, key store.Key, invocationID string, on fold.View) (store.Committed, error) {
 	return s.Store.Rewind(ctx, key, invocationID, store.UndoOptions{On: on, Author: UserAuthor})
 }

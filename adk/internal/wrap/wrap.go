@@ -39,7 +39,6 @@ func New(base session.Service, logger *slog.Logger, cacheBytes int) *Storage {
 // maxLogBytes is the approximate memory of one generation of cached logs.
 const maxLogBytes = 32 << 20
 
-// Storage is a storage over a session service.
 type Storage struct {
 	service session.Service
 	logger  *slog.Logger
@@ -95,10 +94,8 @@ func (b *Storage) known(ctx context.Context, key store.Key, serves func(*baseLog
 	return b.look(ctx, key)
 }
 
-// readAll requests all events of a session.
 var readAll = session.GetRequest{}
 
-// cache stores a log in the cache.
 func (b *Storage) cache(l *baseLog) {
 	b.logs.Put(l.key, l, 1<<10+2*l.size) // times 2, because the base's session has its own copy of the events
 }
@@ -164,7 +161,6 @@ func (b *Storage) asNotFound(ctx context.Context, key store.Key, err error) erro
 	return fmt.Errorf("session %s: %w: %w", key, store.ErrNotFound, err)
 }
 
-// exists reports whether the base lists a session.
 func (b *Storage) exists(ctx context.Context, key store.Key) (bool, error) {
 	for info, err := range b.List(ctx, store.ListOptions{App: key.App, User: key.User}) {
 		if err != nil || info.Key == key {
@@ -267,7 +263,6 @@ func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.Fo
 	return storage.Session{}, errors.Join(err, b.Delete(context.WithoutCancel(ctx), newKey))
 }
 
-// Erase always fails.
 func (b *Storage) Erase(context.Context, store.Key, store.EraseSelection, store.EraseOptions) (store.Erasure, error) {
 	return store.Erasure{}, errCannotErase
 }
@@ -302,7 +297,6 @@ func (b *Storage) Info(ctx context.Context, key store.Key) (store.Info, error) {
 	return store.Info{Key: key, Creation: l.creation, Created: l.updated, Seq: l.view.Seq()}, err
 }
 
-// Delete deletes the session in the base.
 func (b *Storage) Delete(ctx context.Context, key store.Key) error {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
@@ -316,7 +310,6 @@ func (b *Storage) Delete(ctx context.Context, key store.Key) error {
 	return nil
 }
 
-// View reads the session.
 func (b *Storage) View(ctx context.Context, key store.Key) (fold.View, error) {
 	l, err := b.look(ctx, key)
 	return l.view, err

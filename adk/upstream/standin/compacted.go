@@ -28,7 +28,6 @@ func newCompacted(db *store.Store) (*compacted, error) {
 	return &compacted{Service: reading, db: db}, err
 }
 
-// AppendEvent appends the event and waits for the background compaction.
 func (c *compacted) AppendEvent(ctx context.Context, s session.Session, e *session.Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,14 +14,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Environment variables.
 const (
 	BackendVariable = "PATCHLOG_UPSTREAM_BACKEND" // name of a backend; if not set, ADK's service is used
 	CompactVariable = "PATCHLOG_UPSTREAM_COMPACT" // if set, sessions are compacted
 	FolderVariable  = "PATCHLOG_UPSTREAM_FOLDER"  // directory in which each created service creates a subdirectory
 )
 
-// Backends.
 const (
 	Memory = "memory"
 	Bolt   = "bolt"
