@@ -22,7 +22,7 @@ type meta struct {
 	lineage []erase.Ancestor       // sessions that logged the first records of this session, the oldest first; empty unless it is a copy
 }
 
-const metaVersion = 2
+const metaVersion = 1
 
 // metaForm is the encoded form of meta: a msgpack array of these fields, in this order.
 type metaForm struct {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
@@ -29,10 +30,13 @@ const (
 	goldenText   = "../testdata/golden.jsonl"
 )
 
-var goldenKey = store.Key{App: "app", User: "a user/b", Session: "golden"}
+var (
+	goldenKey  = store.Key{App: "app", User: "a user/b", Session: "golden"}
+	goldenFork = store.Key{App: "app", User: "a user/b", Session: "fork"} // fork of the session, with an erased event
+)
 
 // A schema of version 1 and its rows, as they were when the format was frozen, read as they were
-// written: the log, ids for retries, shared values, a snapshot.
+// written: the log, ids for retries, shared values, a snapshot, a fork, an erasure.
 func TestGoldenSchema(t *testing.T) {
 	t.Parallel()
 	if *writeGolden {
@@ -51,6 +55,12 @@ func TestGoldenSchema(t *testing.T) {
 	session := testlog.Must(s.Get(ctx, goldenKey))(t)
 	if v, ok := session.Value("user:name"); !ok || v.Any() != "Ann" {
 		t.Errorf("user:name is %v", v)
+	}
+	erasure := testlog.Must(s.Erase(ctx, goldenKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{DryRun: true}))(t)
+	testlog.Equal(t, "sessions that have the first event", len(erasure.Sessions), 2)
+	fork := testlog.Must(s.Get(ctx, goldenFork))(t)
+	if by, erased := fork.View.At(fork.View.Len() - 1).ErasedBy(); !erased {
+		t.Errorf("the last event of the fork is not erased (%q)", by)
 	}
 	var text bytes.Buffer
 	testlog.NoError(t, s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
@@ -88,6 +98,10 @@ func makeGolden(t *testing.T) {
 	testlog.NoError(t, testlog.ErrorOf(target.CopyFrom(ctx, goldenKey, source, store.CopyOptions{})))
 	_, err := target.CopyFrom(ctx, store.Key{}, source, store.CopyOptions{})
 	testlog.NoError(t, err)
+	testlog.Must(target.Fork(ctx, goldenKey, goldenFork, store.ForkOptions{}))(t)
+	e := testlog.New(patch.Fields{ID: "f1", Author: "user", Content: patch.Text("user", "erased")})
+	testlog.Must(target.AppendEvents(ctx, goldenFork, []*patch.Event{e}, store.AppendOptions{}))(t)
+	testlog.Must(target.Erase(ctx, goldenFork, store.EraseSelection{EventIDs: []string{"f1"}}, store.EraseOptions{}))(t)
 	testlog.NoError(t, target.Close())
 	testlog.NoError(t, source.Close())
 	tables := testlog.Must(os.ReadFile("schema.sql"))(t)
@@ -97,7 +111,7 @@ func makeGolden(t *testing.T) {
 	defer c.Close(ctx)
 	file := testlog.Must(os.Create(goldenRows))(t)
 	w := bufio.NewWriter(file)
-	for _, table := range []string{"schema_version", "sessions", "metas", "records", "ids", "snapshots", "shared"} {
+	for _, table := range []string{"schema_version", "sessions", "metas", "records", "ids", "snapshots", "shared", "scopes"} {
 		io.WriteString(w, "COPY patchlog."+table+"\n")
 		testlog.NoError(t, testlog.ErrorOf(c.PgConn().CopyTo(ctx, w, "COPY patchlog."+table+" TO STDOUT")))
 	}
