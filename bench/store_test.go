@@ -43,7 +43,7 @@ func appendEvents(b *testing.B, s *store.Store, i int, events ...*patch.Event) s
 	return testlog.Must(s.AppendEvents(b.Context(), sessionKey(i), events, store.AppendOptions{}))(b)
 }
 
-// fill appends the events from through to-1, of about 512 bytes each, to session 0 in large batches.
+// fill appends numbered events of about 512 bytes each to session 0, in large batches.
 func fill(b *testing.B, s *store.Store, from, to int) {
 	b.Helper()
 	text := strings.Repeat("x", 280)

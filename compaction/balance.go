@@ -13,7 +13,7 @@ import (
 //
 // A pass that costs at most Trifle always pays. Any other pass pays if both of these conditions hold:
 //
-//   - Its immediate cost is at most a tenth (risk) of the session's cost so far, plus the net savings of earlier passes. So a session that ends with the next turn costs hardly more than without compaction.
+//   - Its immediate cost is at most a tenth (risk) of the session's cost so far, plus the net savings of earlier passes. So if a session ends with the next turn, compaction has hardly increased its cost.
 //   - It breaks even within horizon turns, or removes half of the prompt after the first changed token.
 //
 // A pass that does not pay is still made if the prompt has large tokens, or if the trigger's value is reached forced
@@ -87,7 +87,7 @@ func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, work
 // spent estimates the cost of the session so far without compaction. earned is the savings since the newest summary
 // minus that summary's cost.
 func (s *shape) spent() (spent, earned float64) {
-	prefix, visible, unread := 0, 0, 0 // tokens of the log, of the visible log, and of the events that no prompt contained yet
+	prefix, visible, unread := 0, 0, 0 // tokens of the log, of the visible log, and of events that were not yet in a prompt
 	for i, e := range s.entries {
 		tokens := s.between(i, i+1)
 		if e.Summary {

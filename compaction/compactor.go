@@ -220,7 +220,7 @@ func (c *Compactor[K]) attempt(ctx context.Context, key K, view fold.View, run R
 	return p, next, err
 }
 
-// errGrown means that a record logged during the pass makes the window invalid.
+// errGrown means that the log has grown during the pass and the window is no longer valid.
 var errGrown = errors.New("the log has grown meanwhile")
 
 // overtaken reports whether the pass failed because another writer changed the log.

@@ -99,7 +99,7 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 		return nil, nil
 	}
 	end := h.view.Entry(g.Indices[0]).Seq - 1
-	for width := uint64(63); ; width *= 4 { // read backwards: the last invocations are a small part of a long log
+	for width := uint64(63); ; width *= 4 { // extend the range backwards, because the last invocations are a small part of a long log
 		from := uint64(1)
 		if end > width {
 			from = end - width
@@ -116,7 +116,7 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 }
 
 // covered returns, in order, the raw events that the summaries of a group cover, in their logged form. told are the
-// summaries that [Extractive] did not write, or that do not name the records that they cover.
+// summaries that do not come from [Extractive] or do not name the records that they cover.
 func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err error) {
 	from, to := uint64(0), uint64(0)
 	for _, i := range g.Indices {
@@ -169,7 +169,7 @@ func (h history) represented(g Group, from, to uint64) (events []logged, err err
 }
 
 // lastInvocations returns the events of the last n invocations. An event without invocation id belongs to the previous
-// event's invocation. whole reports whether events also has older invocations, so that the first of the n is complete.
+// event's invocation. whole is true if there are older events too, so the first of the n invocations is complete.
 func lastInvocations(events []logged, n int) (last []logged, whole bool) {
 	seen := map[string]bool{}
 	invocations := make([]string, len(events))

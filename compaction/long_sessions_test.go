@@ -87,7 +87,7 @@ func TestParallelBranchesStayBounded(t *testing.T) {
 	testlog.OneGoroutine(t)
 	s := newSession(t, "")
 	c := s.compactor(compaction.DefaultConfig())
-	most := map[bool]int{} // maximum number of visible events, in the first quarter and later
+	most := map[bool]int{} // maximum number of visible events; false is for the first quarter of the turns
 	turns := 2_000
 	if testing.Short() {
 		turns = 400

@@ -22,7 +22,7 @@ type pass[K comparable] struct {
 	shape   *shape
 	window  *Window
 	history history
-	logged  map[int]logged // by visible index: the window's events with cleared results, in their logged form
+	logged  map[int]logged // the window's events with cleared results in their logged form, by visible index
 	done    func()         // releases the claim
 	start   time.Time
 
@@ -100,7 +100,7 @@ type groupRequest struct {
 	pays    bool     // the quote is shorter than the events
 
 	by      writer
-	refused error  // the first refusal for invented identifiers, to be corrected by the same writer
+	refused error  // the refusal for invented identifiers that the writer must correct in its second answer
 	summary string // verified
 	model   string // the model that wrote the summary
 }
@@ -275,7 +275,7 @@ func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, pat
 	if err != nil {
 		return nil, nil, fmt.Errorf("patch: %w", err)
 	}
-	if len(patches) > 1 { // group the patches, so that Revert of one patch reverts all
+	if len(patches) > 1 { // with a group, Revert of one patch reverts all
 		for i, q := range patches {
 			patches[i] = q.WithGroup(out.PatchID)
 		}

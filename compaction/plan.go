@@ -121,7 +121,7 @@ func (s *shape) plan(cfg Config) Decision {
 	return d
 }
 
-// byInterval returns the window over the oldest raw events if enough invocations have raw events. The running
+// byInterval returns the window over the oldest raw events, if enough invocations have raw events. The running
 // invocation does not count, and its events stay.
 func (s *shape) byInterval(cfg Config) (*Window, string) {
 	if cfg.CompactionInterval == 0 {

@@ -98,7 +98,8 @@ func (p pass) openCalls() {
 	p.newestStay("waiting", waiting, nil, p.m.cfg.Limits().WaitingCalls)
 }
 
-// newestStay checks that the newest calls, up to limit, stay. The calls in either may also count toward the limit.
+// newestStay checks that the newest calls, up to limit, stay. The calls in the slice either may also count toward the
+// limit.
 func (p pass) newestStay(kind string, calls, either []int, limit int) {
 	left, stay := eventIDs(p.after), 0
 	for _, i := range slices.Backward(calls) {
@@ -742,7 +743,7 @@ func (p pass) original(e *patch.Event) string {
 	}
 }
 
-// logged returns the event with the given id as it was logged. If there is none, logged returns its argument or.
+// logged returns the event with the given id as it was logged. If there is none, it returns the given event.
 func (m *machine) logged(id string, or *patch.Event) *patch.Event {
 	for _, e := range m.events {
 		if e.ID() == id {

@@ -263,7 +263,8 @@ func fitting(events []*patch.Event, limit tokens.Size) string {
 	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s", text[:begin], utf8.RuneCountInString(text[begin:len(text)-len(rest)]), rest)
 }
 
-// reserve reserves room in the answer for the text keep, at most half of the answer. It returns keep, cut to that room.
+// reserve reserves room in the answer for a text that must be kept, at most half of the answer. It returns the text,
+// cut to that room.
 func (r *Request) reserve(keep string) string {
 	keep = cutRunes(keep, r.MaxTokens/2*patch.RunesPerToken)
 	if keep == "" {

@@ -194,8 +194,8 @@ func (h history) summaryOf(places *fold.Places, of part) (int, error) {
 	}
 }
 
-// standIn returns the summary of the given branch and scope that the patch by inserted, or another patch of its group.
-// If there is none, index is -1.
+// standIn returns the summary of the given branch and scope that a patch, or another patch of the same group, has
+// inserted. If there is none, index is -1.
 func (h history) standIn(by patch.Record, of group) (seq uint64, index int, err error) {
 	find := func(r patch.Record) int {
 		return slices.IndexFunc(r.Events(), func(e *patch.Event) bool {

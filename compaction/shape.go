@@ -115,7 +115,7 @@ func (s *shape) inRunning(i int) bool {
 // between returns the number of tokens of the events [from, to).
 func (s *shape) between(from, to int) int { return s.tokens[to] - s.tokens[from] }
 
-// sum returns the number of tokens of the events for which counts is true.
+// sum returns the number of tokens of the events for which counts returns true.
 func (s *shape) sum(counts func(i int) bool) (n int) {
 	for i := range s.entries {
 		if counts(i) {
@@ -220,7 +220,7 @@ func (s *shape) tied(stays []bool, last []int32) *selection {
 		stays[i] = stays[i] || stays[of]
 	}
 	x := &selection{shape: s, stays: stays, last: last, attached: make([]bool, len(stays)), attachedTo: map[int][]int{}}
-	// Go backwards: an attached event splits the span, which may attach earlier events to later ones.
+	// Go backwards, because an attached event splits the span. The split may attach earlier events to later ones.
 	end := len(stays)
 	for i := end - 1; i >= 0; i-- {
 		if stays[i] {

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// invocations returns the number of invocations that have a raw event for which counts is true.
+// invocations returns the number of invocations that have a raw event for which counts returns true.
 func (s *shape) invocations(counts func(i int) bool) int {
 	seen := map[int32]bool{}
 	for i, number := range s.invocation {
@@ -102,9 +102,8 @@ func (x *selection) reach(start, end int, limit int) int {
 	return end
 }
 
-// leaving returns the end of a window that the input limit has cut at index to. If fewer than interval invocations
-// would remain between to and end, the window ends earlier, at the last boundary between invocations that leaves enough
-// of them. Otherwise it ends at to.
+// leaving returns the end of a window that the input limit has cut. If fewer than interval invocations would remain
+// after the cut, the window ends earlier, at the last boundary between invocations that leaves enough of them.
 func (x *selection) leaving(start, to, end, interval int) int {
 	left := map[int32]bool{}
 	for i := end - 1; i > start && to < end; i-- {

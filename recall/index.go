@@ -193,7 +193,8 @@ func (x *Index) place(t term) int32 {
 	return at
 }
 
-// count counts one more occurrence of a term in the event that is being added. at is the index of the term's posting.
+// count counts one more occurrence of a term in the event that is being added. The argument is the index of the term's
+// posting.
 func (x *Index) count(at int32) {
 	p := &x.postings[at]
 	if int(p.count) >= len(x.counts) || x.counts[p.count].posting != at {

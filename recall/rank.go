@@ -110,9 +110,10 @@ var besides = [...]float64{0.5, 0.25}
 // Search yields the events of records up to seq through that contain a term of the query, or that are near such an
 // event. The best come first. Of events with equal scores, the newest comes first.
 //
-// If only is not nil, events for which it returns false are not yielded and do not raise the scores of neighbours. only
-// is called at most once per event. The result depends only on these records and the arguments. The running time is
-// linear in the number of events and occurrences of the terms.
+// The function only may be nil. Otherwise, Search leaves out the events for which the function returns false, and such
+// events do not raise the scores of neighbours. Search calls the function at most once per event. The result depends
+// only on these records and the arguments. The running time is linear in the number of events and occurrences of the
+// terms.
 func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc) bool) iter.Seq[Match] {
 	return func(yield func(Match) bool) {
 		end := x.until(through)
@@ -135,7 +136,7 @@ func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc
 	}
 }
 
-// allowed returns a function that caches the results of only, so that only is called at most once per event.
+// allowed returns a function that caches the results of the function only, which is then called at most once per event.
 func (x *Index) allowed(only func(Doc) bool, end int32) func(int32) bool {
 	if only == nil {
 		return func(int32) bool { return true }

@@ -114,7 +114,7 @@ func fillMany(tb testing.TB, s session.Service, dsn string, n int, ids ...string
 	pgtest.Exec(tb, dsn, "VACUUM ANALYZE")
 }
 
-// fillStore appends the events from through to-1 to each session.
+// fillStore appends numbered events to each session.
 func fillStore(tb testing.TB, s *store.Store, from, to int, ids ...string) {
 	tb.Helper()
 	var events []*patch.Event

@@ -132,7 +132,7 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 	return o.logged(v, id, base, patch.NewSummarise(start, count, summary), patch.NewSplice(at-count+1, 1).WithState(patch.Keep))
 }
 
-// coveredBy returns the indices of the visible events that the record at index at covers.
+// coveredBy returns the indices of the visible events that a record covers. The last argument is the record's index.
 func coveredBy(claim summaries.Claim, v fold.View, at int) (covered []int) {
 	for i, e := range v.Events() {
 		if i == at {

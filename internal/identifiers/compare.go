@@ -45,7 +45,7 @@ func Compare(text, about *Index) Comparison {
 	return c
 }
 
-// Invents reports whether text has identifiers that do not occur in about.
+// Invents reports whether a text has identifiers that do not occur in its source.
 func Invents(text string, about *Index) bool {
 	invented, _ := NewIndex(text).strange(about)
 	return len(invented) > 0
@@ -61,7 +61,7 @@ func (x *Index) occurs(w Word) bool {
 	return x.Has(w.Text) || w.Cut && x.hasBeginning(w.Text)
 }
 
-// strange returns the distinct identifiers and short words of the text that do not occur in about.
+// strange returns the distinct identifiers and short words of the text that do not occur in its source.
 func (x *Index) strange(about *Index) (identifiers, shorts []string) {
 	seen := make(map[Word]bool)
 	for w := range scan(x.text, telling) {

@@ -97,7 +97,7 @@ func runs(text string) func(yield func(int, string) bool) {
 	}
 }
 
-// hasBeginning reports whether any word of the text begins with the string of.
+// hasBeginning reports whether any word of the text begins with the given string.
 func (x *Index) hasBeginning(of string) bool {
 	if x.sorted == nil {
 		for w := range x.words {

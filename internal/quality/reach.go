@@ -21,7 +21,7 @@ type call struct {
 	needed []string
 }
 
-// callOf returns the call in a part, and reports whether its arguments contain identifiers that occur in said, the
+// callOf returns the call in a part. It reports whether the call's arguments contain identifiers that occur in the
 // earlier text.
 func callOf(part patch.Part, said string) (c call, needs bool) {
 	values := identifiers.Values(records.JSON(part.Args))

@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// asked returns a session in which the user writes each text of first in an invocation. Summaries hide these
-// invocations from the last one, in which the agent writes the texts of last and calls a function.
+// asked returns a session. In the first invocations, the user writes one text each. In the last invocation, summaries
+// hide the first ones, and the agent writes other texts and calls a function.
 func asked(t *testing.T, first, last []string, args map[string]any) quality.Recording {
 	t.Helper()
 	var events []*patch.Event

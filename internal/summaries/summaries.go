@@ -16,8 +16,7 @@ import (
 // adkMetadata is the custom metadata key of compaction records in some versions of ADK.
 const adkMetadata = "_adk_compaction"
 
-// DecodeOwnMetadata decodes patchlog's part of custom metadata. It reports whether that part exists and matches the
-// type of into.
+// DecodeOwnMetadata decodes patchlog's part of custom metadata. It reports whether that part exists and can be decoded.
 func DecodeOwnMetadata(customMetadata json.RawMessage, into any) bool {
 	var all map[string]json.RawMessage
 	return json.Unmarshal(customMetadata, &all) == nil && json.Unmarshal(all[patch.OwnMetadata], into) == nil

@@ -26,9 +26,9 @@ const (
 	// the probes are answered. Without them, 66 % are answered.
 	latest = 3
 
-	// wordsShare is the budget for words as a fraction of the covered tokens. The same fraction of the user's words,
-	// and leastWords, are added to this budget. Without the fraction of the user's words, 67 instead of 91 % of stated
-	// preferences remain in sessions that consist almost entirely of the user's messages.
+	// wordsShare is the budget for words as a fraction of the covered tokens. Two amounts are added to the budget: the
+	// same fraction of the user's words, and leastWords. Without the fraction of the user's words, 67 instead of 91 %
+	// of stated preferences remain in sessions that consist almost entirely of the user's messages.
 	wordsShare = 0.0375
 
 	// thingsShare is the maximum size of rows and identifiers as a fraction of the covered tokens. They also take at

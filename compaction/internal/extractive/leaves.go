@@ -60,7 +60,7 @@ func leaves(text json.RawMessage) iter.Seq[leaf] {
 	}
 }
 
-// nextLeaves yields the values within the cursor's next value. in has their key.
+// nextLeaves yields the values within the cursor's next value. The second argument has their key.
 func nextLeaves(c *jsonvalue.Cursor, in leaf, yield func(leaf) bool) bool {
 	switch kind := c.Kind(); kind {
 	case jsonvalue.Null:

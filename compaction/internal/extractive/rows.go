@@ -17,7 +17,7 @@ import (
 type rows struct {
 	byKey   map[string][]*row   // by the names and values of their ids
 	columns map[string][]string // sorted column names → names in the order of the first row that has these columns
-	within  map[string]bool     // headers whose rows have the same id in different objects; these rows also get the id of the object that contains them
+	within  map[string]bool     // headers whose rows have the same id in different objects; these rows also show the id of the containing object
 	all     []*row
 }
 
@@ -48,7 +48,8 @@ const (
 // cell is a named value of an object.
 type cell struct{ name, value string }
 
-// add adds the objects in the cursor's next value. of is the id of the containing object, if it has one.
+// add adds the objects in the cursor's next value. The last argument is the id of the containing object, if there is
+// one.
 func (r *rows) add(c *jsonvalue.Cursor, of cell) {
 	switch c.Kind() {
 	case jsonvalue.Array:
@@ -173,8 +174,9 @@ func isDate(s string) bool {
 	return false
 }
 
-// put adds a row. of is the id of the containing object. The new row replaces rows with the same ids in the same object
-// that have no other columns. If the only id is a date, it replaces only an identical row.
+// put adds the row of an object. The last argument is the id of the containing object. The new row replaces rows with
+// the same ids in the same object that have no other columns. If the only id is a date, it replaces only an identical
+// row.
 func (r *rows) put(names, values []string, of cell) {
 	sorted := strings.Join(slices.Sorted(slices.Values(names)), cellMark)
 	if first := r.columns[sorted]; first != nil {

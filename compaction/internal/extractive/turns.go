@@ -285,7 +285,7 @@ func (s *reader) answer(p patch.Part, user bool) {
 // set records the last state of a thing in the current turn. An empty text removes it.
 func (s *reader) set(kind, of, text string) {
 	of = kind + " " + of
-	if identifiers.Invents(text, s.source) { // the text is not in the events; it was decoded twice
+	if identifiers.Invents(text, s.source) { // the text does not occur in the events, because JSON within JSON was decoded
 		return
 	}
 	n := state{text: text, count: 1}
