@@ -196,8 +196,8 @@ func TestEraseCost(t *testing.T) {
 	}
 }
 
-// If a session was copied from another store, an erase of the copy also covers its forks, including the records
-// that a second copy added. A salvaged session is related to the forks of the original session.
+// If a session and its forks are copied to another store, an erase of one copy covers the other copies there,
+// including the records that a second copy added. Salvaged sessions are related in the same way.
 func TestLineageOfCopies(t *testing.T) {
 	dir := t.TempDir()
 	from, to := openStore(t, filepath.Join(dir, "from.db"), store.Options{}), inMemory(t)

@@ -373,14 +373,14 @@ func TestMachineEraseControls(t *testing.T) {
 	}
 }
 
-// blind finds no relatives.
+// blind is a backend that finds no related sessions.
 type blind struct{ backend.Backend }
 
 func (blind) Relatives(context.Context, string, string, int) ([]backend.Listed, error) {
 	return nil, nil
 }
 
-// editionless reports the same edition for all logs.
+// editionless is a backend that reports the same edition for all logs.
 type editionless struct{ backend.Backend }
 
 func (b editionless) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {

@@ -21,8 +21,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// onWatched runs a test on each engine with a synthetic clock that stops while any goroutine runs. Whatever happens
-// after [synctest.Wait] without a passage of time happens at once.
+// onWatched runs a test on each engine with a synthetic clock that stops while any goroutine runs. So if something
+// has happened when [synctest.Wait] returns, it took no time.
 func onWatched(t *testing.T, run func(e *env, l *hooked)) {
 	t.Helper()
 	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
