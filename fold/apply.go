@@ -116,7 +116,6 @@ func (f *folding) addRecord(r patch.Record) error {
 	return nil
 }
 
-// applyEdit applies the edit of the patch with the given seq.
 func (f *folding) applyEdit(e edit, seq uint64) {
 	v := &f.view
 	v.seq, v.patchSeq = seq, seq

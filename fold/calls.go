@@ -20,8 +20,8 @@ type Call struct {
 }
 
 // Calls returns the function calls of the visible log in order, each with its responses. The caller owns the
-// slice. The first call of this method takes time linear in the number of visible events. Later calls on the
-// same view take time linear in the number of function calls.
+// slice. The first use of Calls on a view takes time linear in the number of visible events. Later uses take
+// time linear in the number of function calls.
 func (v View) Calls() []Call {
 	var all []Call
 	if v.pairs == nil { // the zero View

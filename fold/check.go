@@ -71,8 +71,8 @@ type Committed struct {
 // If the view needs more records of its log to check a revert, the error is a *[MissingRecordsError]. The
 // caller must ensure that the log does not contain the patch's id or group.
 //
-// The first call for a view takes time linear in the number of visible events. Later calls take time linear in
-// the number of events that the patch affects.
+// The first use of Check on a view takes time linear in the number of visible events. Later uses take time
+// linear in the number of events that the patch affects.
 func (v View) Check(p *patch.PatchEvent, opts CheckOptions) error {
 	_, err := v.check(p, opts)
 	return err
@@ -153,7 +153,6 @@ func (v View) Preview(patches []*patch.PatchEvent, opts CheckOptions) (View, err
 	return at, nil
 }
 
-// checkGroup checks the patches of one group together.
 func (v View) checkGroup(patches []*patch.PatchEvent, opts CheckOptions) (View, error) {
 	if len(patches) == 1 {
 		e, err := v.check(patches[0], opts)

@@ -70,7 +70,6 @@ func (w *writer) id(id nodeID) {
 	w.uint(uint64(id.index))
 }
 
-// Flags of a cut.
 const (
 	flagKeepsState = 1 << iota
 	flagAddsEvents
@@ -265,7 +264,6 @@ func (r *reader) cut(seq uint64) *cut {
 	return c
 }
 
-// changes reads the delta that a node carries.
 func (r *reader) changes() (changes delta) {
 	var object patch.Value
 	if err := object.UnmarshalBinary([]byte(r.text())); err != nil {

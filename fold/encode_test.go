@@ -221,7 +221,6 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// formOf returns the view's binary form.
 func formOf(t rapid.TB, v fold.View) []byte {
 	t.Helper()
 	form := testlog.Must(v.AppendBinary(nil))(t)

@@ -120,12 +120,10 @@ func (e *PinnedError) Error() string {
 // Is reports whether target is [ErrPinned].
 func (e *PinnedError) Is(target error) bool { return target == ErrPinned }
 
-// notVisible returns the error for a patch whose event is not visible.
 func notVisible(p *patch.PatchEvent) error {
 	return fmt.Errorf("%w: no visible event has the id %q", ErrEventNotFound, p.EventID())
 }
 
-// invalidBase returns the error for a base that is greater than the log's last seq.
 func invalidBase(base, last uint64) error {
 	return &patch.FieldError{Field: "base", Problem: fmt.Sprintf("it is %d, but the log's last record is %d", base, last)}
 }

@@ -41,7 +41,6 @@ func (s *sequence) footprint() int {
 // cutBytes is the approximate memory of a cut without its removed run and its delta.
 const cutBytes = int(unsafe.Sizeof(cut{})) + 128
 
-// footprint returns the approximate memory of a cut.
 func (c *cut) footprint() int {
 	return cutBytes + len(c.id) + len(c.group) + changesFootprint(c.carriedDelta) +
 		len(c.removed.pieces)*int(unsafe.Sizeof(piece{})) + len(c.standIns)*int(unsafe.Sizeof(standIn{}))

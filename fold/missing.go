@@ -90,8 +90,8 @@ var unread = func() *patch.Event {
 	return e
 }()
 
-// withEvents returns a run's nodes with their events. While several patches are planned, it records the missing
-// events and continues with placeholders. One error can then name the records that all patches need.
+// withEvents returns a run's nodes with their events. While several patches are planned, it collects the
+// missing events and continues with placeholders. One error can then name the records that all patches need.
 func (v *View) withEvents(r *run) ([]node, error) {
 	missing := v.missing
 	if missing == nil {

@@ -99,7 +99,7 @@ type span struct {
 	opts CheckOptions // rules for suggested spans
 }
 
-// changeSpan returns the span of the change from v to after, which several patches make.
+// changeSpan returns the span in which several patches together changed v to after.
 func (v View) changeSpan(after View, opts CheckOptions) span {
 	was, is := v.visibleNodes(), after.visibleNodes()
 	// Several patches are treated as one change. The common prefix and suffix are not part of the span. An
@@ -322,7 +322,6 @@ func isLongRunning(e *patch.Event, callID string) bool {
 	return callID != "" && records.IsLongRunning(e, callID)
 }
 
-// isNewest reports whether a visible event belongs to the newest invocation.
 func (v View) isNewest(pos int) bool {
 	return v.invocation != "" && v.invocationAt(pos) == v.invocation
 }
@@ -409,7 +408,7 @@ func sortedKeys(m map[callKey]struct{}) []callKey {
 	return slices.SortedFunc(maps.Keys(m), func(a, b callKey) int { return strings.Compare(a.text, b.text) })
 }
 
-// checkTogether checks the change from v to after, which several patches make, for orphans. It accepts the
+// checkTogether checks for orphans after several patches together have changed v to after. It accepts the
 // removal of a call and its response by different patches. The error is an *[OrphanError] without a suggestion.
 // checkTogether takes time linear in the number of visible events of both views.
 func (v View) checkTogether(after View, opts CheckOptions) error {

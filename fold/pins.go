@@ -16,7 +16,6 @@ func (p pins) has(id nodeID) bool {
 	return ok
 }
 
-// with returns the pins after a change.
 func (p pins) with(c pinChange) pins {
 	if p.has(c.node) == c.pinned {
 		return p

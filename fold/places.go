@@ -68,7 +68,6 @@ func (id nodeID) compare(other nodeID) int {
 	return cmp.Or(cmp.Compare(id.seq, other.seq), cmp.Compare(id.index, other.index))
 }
 
-// hide adds the nodes that a patch removed.
 func (p *Places) hide(c *cut) {
 	for _, piece := range c.removed.pieces {
 		p.hidden = append(p.hidden, hiddenRange{piece.id(), piece.seq + uint64(max(piece.events, 1)) - 1, c})
@@ -149,7 +148,7 @@ const (
 )
 
 // representatives finds the visible events that represent hidden events. The representative of an event that a
-// patch removed is:
+// patch removed is the first of these that exists:
 //
 //   - the patch's summary for the event's lane, or its copy of the event
 //   - if the patch kept the state but added no event, the summary for this lane that another patch of its group
@@ -230,7 +229,7 @@ func (q *representatives) memoize(key memoKey, find func() int) int {
 		return at
 	}
 	// The search can cycle if a group has a summary and a cut. The summary represents the events of the cut. If
-	// the cut removed the summary, the group's summary represents the summary itself. The preliminary result
+	// the cut also removed that summary, the summary would be its own representative. The preliminary result
 	// nowhere ends the cycle.
 	outermost := len(q.open) == 0
 	q.open = append(q.open, key)
@@ -392,7 +391,6 @@ func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error)
 	return entries, nil
 }
 
-// historyNode is a node of a history.
 type historyNode struct {
 	node
 	of    int
@@ -413,7 +411,6 @@ func (h *history) load(n *historyNode) {
 	}
 }
 
-// history is a history in progress.
 type history struct {
 	representatives
 	missingRecords
@@ -481,7 +478,6 @@ type standIn struct {
 	copied bool
 }
 
-// standInsOf returns the stand-ins among the nodes of a patch.
 func standInsOf(nodes []node) (all []standIn) {
 	for i := range nodes {
 		n := &nodes[i]
@@ -495,7 +491,6 @@ func standInsOf(nodes []node) (all []standIn) {
 	return all
 }
 
-// isStandIn reports whether the node is a stand-in.
 func (n *node) isStandIn() bool {
 	return n.cut != nil && slices.ContainsFunc(n.cut.standIns, func(s standIn) bool { return s.index == n.index })
 }

@@ -81,7 +81,6 @@ func (s *sequence) locate(c *cut) (lo, hi int, ok bool) {
 	return lo, hi, len(rest) == 0
 }
 
-// blockedError returns the error for a revert that cannot be applied.
 func (v *View) blockedError(target *cut) error {
 	if by := v.patches.newestRevert(target); by != nil {
 		return alreadyReverted(target.id, by)

@@ -55,7 +55,6 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 	return w.patches, nil
 }
 
-// rewinding is a rewind in progress.
 type rewinding struct {
 	start    View   // the view to rewind
 	view     View   // the view after the patches planned so far
@@ -132,7 +131,6 @@ func (w *rewinding) classify() {
 	}
 }
 
-// addEvents reports whether one of the patches added events.
 func addEvents(patches []*cut) bool {
 	return slices.ContainsFunc(patches, func(c *cut) bool { return c.addsEvents })
 }
@@ -376,7 +374,6 @@ func (w *rewinding) recutDropped() error {
 	}
 }
 
-// indexRange is a range of visible indices to cut.
 type indexRange struct{ first, end int }
 
 // runs returns the longest runs of visible nodes for which goes returns true. A run may include markers. If a

@@ -14,7 +14,6 @@ type piece struct {
 	events int // number of events; 0 for a marker
 }
 
-// runOf returns the run of the nodes in [lo, hi).
 func (s *sequence) runOf(lo, hi int) run {
 	var r run
 	s.walk(lo, hi, func(n *node) bool {
@@ -24,7 +23,6 @@ func (s *sequence) runOf(lo, hi int) run {
 	return r
 }
 
-// add appends a node to the run.
 func (r *run) add(n *node) {
 	if last := len(r.pieces) - 1; last >= 0 && n.event != nil && n.cut == nil {
 		if p := &r.pieces[last]; p.cut == nil && p.seq+uint64(p.events) == n.seq {
@@ -39,7 +37,6 @@ func (r *run) add(n *node) {
 	r.pieces = append(r.pieces, p)
 }
 
-// len returns the number of nodes.
 func (r *run) len() (n int) {
 	for i := range r.pieces {
 		n += max(r.pieces[i].events, 1)

@@ -72,7 +72,6 @@ func event(words ...string) *patch.Event {
 	return e
 }
 
-// events makes an event from each line.
 func events(lines ...string) []*patch.Event {
 	out := make([]*patch.Event, len(lines))
 	for i, l := range lines {

@@ -80,7 +80,6 @@ type counts struct{ size, visible int32 }
 
 func (c *counts) add(o counts) { c.size, c.visible = c.size+o.size, c.visible+o.visible }
 
-// count computes the counts.
 func (s *sequence) count() {
 	s.counts = counts{size: int32(len(s.nodes))}
 	for i := range s.nodes {
@@ -161,7 +160,6 @@ func (s *sequence) replaceInPlace(own *owner, lo, hi int, others []node) (change
 	return change, ok
 }
 
-// splicing is a splice in progress.
 type splicing struct {
 	own   *owner
 	trees []child // stack of new trees
@@ -315,10 +313,8 @@ func (s *sequence) walk(lo, hi int, visit func(*node) bool) bool {
 	return true
 }
 
-// all yields the nodes in order.
 func (s *sequence) all(yield func(*node) bool) { s.walk(0, s.len(), yield) }
 
-// nodeAt returns the node at a rank.
 func (s *sequence) nodeAt(rank int) *node {
 	for s.kids != nil {
 		i, before := s.childAt(rank)
@@ -363,7 +359,6 @@ func (s *sequence) firstAtPos(pos uint64) (rank int) {
 	return rank + sort.Search(len(s.nodes), func(i int) bool { return s.nodes[i].pos() >= pos })
 }
 
-// last returns the last node.
 func (s *sequence) last() *node {
 	for s.kids != nil {
 		s = s.kids[len(s.kids)-1].tree

@@ -27,7 +27,6 @@ func newUndoLog(t rapid.TB, records []patch.Record) *undoLog {
 	return l
 }
 
-// patches returns the log's patches.
 func (l *undoLog) patches() (all []*patch.PatchEvent) {
 	for _, r := range l.log {
 		if r.Patch != nil {
@@ -119,8 +118,8 @@ func (l *undoLog) change(t *rapid.T) {
 	}
 }
 
-// follow reverts a patch. It first reverts the patches that errors name, until the patch is no longer active.
-// It returns the number of successful calls, and the results of all calls.
+// follow reverts a patch. If an error names another patch, follow reverts that patch first. It repeats this
+// until the given patch is inactive. It returns the number of successful calls, and the results of all calls.
 func (l *undoLog) follow(id string, most int) (calls int, said []string) {
 	for next := id; slices.Contains(l.active(), id); {
 		err := l.revert(next)
@@ -141,7 +140,7 @@ func (l *undoLog) follow(id string, most int) (calls int, said []string) {
 	return calls, said
 }
 
-// A caller can revert any active patch, even a revert, by first reverting the patches that errors name. The
+// A caller can revert any active patch, even a revert, if it first reverts the patches named in errors. The
 // number of calls is at most the number of patches. A pin or unpin needs one call.
 func TestLawFollowingErrorsReverts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

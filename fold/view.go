@@ -47,7 +47,6 @@ func New(creation string, initial map[string]patch.Value) View {
 	return v.withNewCaches()
 }
 
-// withNewCaches returns the view with empty caches.
 func (v View) withNewCaches() View {
 	v.pairs, v.supplied = &pairingCache{}, nil
 	return v.withState()

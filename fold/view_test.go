@@ -109,8 +109,8 @@ func TestInitialStateSurvivesDrop(t *testing.T) {
 	}
 }
 
-// Summarising and then cutting gives the same state as cutting alone. The state that a marker at the border of
-// the cut carries is kept.
+// Summarising and then cutting gives the same state as cutting alone. If a marker at the border of the cut
+// carries state, this state is kept.
 func TestSummariseThenTruncate(t *testing.T) {
 	start := view(t, "e1 a=1 b=1", "e2 b=2", "e3 c=3", "e4 d=4", "e5 d=5", "e6 a=6")
 	alone := apply(t, start, patch.NewTruncateBefore("e6"))

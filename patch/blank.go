@@ -89,8 +89,9 @@ func (e *Event) setsValues() bool {
 //   - times and excluded events of a summary
 //   - patchlog's own metadata about the event's origin
 //
-// Everything else is removed. If the content has no function call or response, it becomes [ErasedText]. The
-// content of a summary gets the role user. [Event.ErasedBy] returns the receipt.
+// Everything else is removed. If the content has parts but no function call or response, [ErasedText] replaces
+// the parts. If the event is a summary with parts, the content's role becomes user. [Event.ErasedBy] returns
+// the receipt.
 func (e *Event) Blank(receipt string, values ValuePolicy) *Event {
 	return e.blank(receipt, values, e.IsSummary())
 }

@@ -149,7 +149,6 @@ func (r Record) Verify(form []byte) error {
 	return nil
 }
 
-// envelopes returns the envelopes of the record and of the events that its patch adds.
 func (r Record) envelopes() (all []*Envelope) {
 	if r.Patch != nil {
 		all = append(all, &r.Patch.Envelope)
@@ -229,14 +228,12 @@ var writers = sync.Pool{New: func() any {
 	return w
 }}
 
-// newWriter returns a writer that appends to b.
 func newWriter(b []byte) *writer {
 	w := writers.Get().(*writer)
 	w.out, w.err = *bytes.NewBuffer(b), nil
 	return w
 }
 
-// bytes returns the output.
 func (w *writer) bytes() []byte { return w.out.Bytes() }
 
 func (w *writer) release() {

@@ -36,7 +36,7 @@ func TestRecordsOfCompactionAreReadInBothForms(t *testing.T) {
 	}
 }
 
-// A compaction field of another Go type than EventCompaction comes back unchanged.
+// A compaction field whose Go type is not EventCompaction comes back unchanged.
 func TestRecordsOfAnotherType(t *testing.T) {
 	type record struct {
 		StartTimestamp string `json:"startTimestamp"`

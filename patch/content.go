@@ -76,7 +76,7 @@ func exported(parts iter.Seq2[int, part]) iter.Seq2[int, Part] {
 type part struct {
 	kind  string // one of the kinds; PartText also for a thought
 	name  string // the field that determines the kind
-	value []byte // value of this field
+	value []byte // value of the field
 	whole []byte // the whole part with its other fields
 
 	thought bool // the part is marked as a thought
@@ -103,7 +103,6 @@ func partsOf(event []byte) iter.Seq2[int, part] {
 	}
 }
 
-// partsIn yields the parts of a content.
 func partsIn(content []byte) iter.Seq2[int, part] {
 	return func(yield func(int, part) bool) {
 		for i, whole := range jsonvalue.Elements(jsonvalue.Member(content, "parts")) {
@@ -167,7 +166,6 @@ func partKind(field string, is jsonvalue.Kind) string {
 // text returns the text of a member of the part's field. It returns "" if the member is not a string.
 func (p part) text(name string) string { return jsonvalue.Text(jsonvalue.Member(p.value, name)) }
 
-// exported returns the part as a [Part].
 func (p part) exported() Part {
 	out := Part{
 		Kind: p.kind, Value: Value{text: p.value}, JSON: Value{text: p.whole},
@@ -199,7 +197,6 @@ func (p part) exported() Part {
 	return out
 }
 
-// function returns the call or response as a [FunctionPart].
 func (p part) function(index int) FunctionPart {
 	return FunctionPart{Index: index, Response: p.kind == PartResponse, ID: p.text("id"), Name: p.text("name")}
 }
@@ -219,7 +216,6 @@ type medium struct {
 	from, to int
 }
 
-// mediaIn returns the media inside a value.
 func mediaIn(v []byte) (found []medium) {
 	if bytes.Contains(v, []byte(`"data":"`)) {
 		findMedia(jsonvalue.NewCursor(v), jsonvalue.MaxDepth, &found)

@@ -155,8 +155,8 @@ func readAsText(t *testing.T, file string) {
 	}
 }
 
-// canonical returns JSON with sorted keys. Number literals do not change. The top-level time is replaced by its
-// instant. canonical shares no code with package patch.
+// canonical returns JSON with sorted keys. Number literals do not change. The top-level time becomes an
+// instant, without its time zone. canonical shares no code with package patch.
 func canonical(t testing.TB, text string) string {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))

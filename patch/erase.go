@@ -35,8 +35,8 @@ type Span struct {
 	To   uint64 `json:"to"`
 }
 
-// Erasure is the content of a receipt. It records what an erase removed, and why. A receipt is a patch of type
-// [Erase]. The author and the time of the receipt record who erased, and when.
+// Erasure is the content of a receipt. It says what an erase removed, and why. A receipt is a patch of type
+// [Erase]. The author and the time of the receipt say who erased the content, and when.
 type Erasure struct {
 	// Seqs lists the records from which content was erased, in ascending order and without overlaps.
 	Seqs []Span
@@ -83,7 +83,6 @@ type Erasure struct {
 	Done bool
 }
 
-// covers reports whether the receipt covers the record with the given seq.
 func (e Erasure) covers(seq uint64) bool {
 	i, _ := slices.BinarySearchFunc(e.Seqs, seq, func(s Span, seq uint64) int {
 		if s.To < seq {
@@ -175,7 +174,6 @@ func (p *PatchEvent) Erasure() (e Erasure, ok bool) {
 	return e, d == nil
 }
 
-// erasure reads the fields of a receipt.
 func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 	wrong := func(name, want string) *FieldError {
 		return &FieldError{name, "want " + want + ", not " + clip(p.field(name)), WrongField}

@@ -52,7 +52,6 @@ type identity struct {
 // returns nil if there is no such value.
 func (e *Envelope) field(names ...string) []byte { return jsonvalue.Member(e.json, names...) }
 
-// value returns the result of field as a [Value].
 func (e *Envelope) value(names ...string) Value {
 	text := e.field(names...)
 	if len(e.types) == 0 || text == nil {
@@ -138,7 +137,6 @@ func (e *Event) changes(in func(statekey.Scope) bool) iter.Seq[Change] {
 // defines the types of the values.
 func (e *Event) StateDelta() map[string]any { return e.value("actions", "stateDelta").anyMap() }
 
-// anyMap returns the members of an object, or nil if v is not an object.
 func (v Value) anyMap() map[string]any {
 	members := v.Members()
 	if members == nil {

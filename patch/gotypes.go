@@ -20,8 +20,8 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// goType records the Go type of a value in an `any`, if JSON alone would not restore this type. Examples are
-// int, []string and json.Number. A value parsed from JSON has no goType.
+// goType notes the Go type of a value in an `any`, if JSON alone would not restore this type. Examples are int,
+// []string and json.Number. A value parsed from JSON has no goType.
 type goType struct {
 	pointer string // JSON pointer to the value, from the event or Value that contains it
 	name    string // result of typeName

@@ -144,7 +144,6 @@ func newIndex(object []byte) (index, error) {
 	return x, nil
 }
 
-// addActions adds the actions object at the cursor to the index.
 func (x *index) addActions(c *jsonvalue.Cursor) error {
 	if c.Kind() != jsonvalue.Object {
 		return nil

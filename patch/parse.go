@@ -137,7 +137,6 @@ var (
 	maxTime = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
 )
 
-// parseTime parses RFC 3339 text.
 func parseTime(v []byte) (time.Time, error) {
 	var t time.Time
 	switch jsonvalue.KindOf(v) {

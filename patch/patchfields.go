@@ -27,7 +27,6 @@ var patchFields = []patchField{
 	{"group", "a string", func(p *PatchEvent) any { return &p.group }},
 }
 
-// isSet reports whether the patch has the field.
 func (f patchField) isSet(p *PatchEvent) bool {
 	switch v := f.of(p).(type) {
 	case **int:

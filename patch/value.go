@@ -121,7 +121,6 @@ func (v Value) json() []byte {
 	return v.text
 }
 
-// isNull reports whether the value is null.
 func (v Value) isNull() bool { return jsonvalue.KindOf(v.text) == jsonvalue.Null }
 
 // Change is a change of one key in the session's state.

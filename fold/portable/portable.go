@@ -218,7 +218,6 @@ func (p Patches) Resolve(v fold.View) (patches []*patch.PatchEvent, ok bool) {
 	return patches, true
 }
 
-// resolve returns the patch with its indices in a view.
 func (l located) resolve(v fold.View) (_ *patch.PatchEvent, ok bool) {
 	p := l.patch.WithBase(v.PatchSeq())
 	switch p.Type() {

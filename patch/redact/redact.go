@@ -197,7 +197,6 @@ var placeholder = regexp.MustCompile(`^\[[a-z][a-z0-9-]* [0-9a-f]{8}\]$`)
 // notInPlain matches the characters that do not affect a placeholder.
 var notInPlain = regexp.MustCompile(`[^\pL\pN]+`)
 
-// placeholder returns the placeholder for a secret.
 func (r *Redactor) placeholder(name, secret string) string {
 	plain := strings.ToLower(notInPlain.ReplaceAllString(secret, ""))
 	sum := hmac.New(sha256.New, r.key)

@@ -209,7 +209,6 @@ func TestOwnPatterns(t *testing.T) {
 	}
 }
 
-// secret draws a secret.
 func secret(t *rapid.T) string {
 	return split(rapid.OneOf(
 		rapid.StringMatching(`AKI~A[A-Z0-9]{16}`), rapid.StringMatching(`gh~p_[a-zA-Z0-9]{36}`), rapid.StringMatching(`sk~-ant-api03-[a-zA-Z0-9]{20}[0-9]`),

@@ -25,7 +25,7 @@ type rewriting func(name, text string) string
 //
 //   - seqs, times, roles and indices
 //   - ids of events, calls, patches, groups and invocations
-//   - names of functions, and branches
+//   - function names and branches
 //   - references to records in patchlog's own metadata
 //   - receipts, except their reason and their state keys
 //
@@ -57,7 +57,6 @@ func rewriteRecord(r patch.Record, rewrite rewriting) (patch.Record, error) {
 	return patch.ParseRecord(w.out)
 }
 
-// rewriteEvent is rewriteRecord for an event.
 func rewriteEvent(e *patch.Event, rewrite rewriting) (*patch.Event, error) {
 	r, err := rewriteRecord(patch.Record{Event: e}, rewrite)
 	return r.Event, err

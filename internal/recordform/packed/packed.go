@@ -17,8 +17,8 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// MaxBytes is the maximum length of a content, and of a block. It limits the memory that a forged frame of a
-// few bytes can make a reader allocate.
+// MaxBytes is the maximum length of a content, and of a block. It limits how much memory a reader allocates for
+// a forged frame.
 const MaxBytes = 1 << 20
 
 // Beginning is the first byte of a frame. It identifies [Dictionary].
