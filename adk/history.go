@@ -54,8 +54,8 @@ type historyMark struct {
 // so that ADK's REST API and developer UI show the history of a session to people. The query parameters before and
 // limit select a page, as in [WithHistoryPage].
 //
-// Runs still use the visible log, because the handler does not change the requests that start runs: requests with
-// other methods, and GET requests for /run_live. Put the handler around a server, or into the router of a launcher:
+// Runs still use the visible log. The handler does not change the requests that start runs, which are GET requests
+// for /run_live and requests with other methods. Put the handler around a server, or into the router of a launcher:
 //
 //	router.Use(adk.HistoryHandler)
 func HistoryHandler(next http.Handler) http.Handler {

@@ -265,8 +265,8 @@ func (c *readCounter) Read(ctx context.Context, name, creation string, seqs []ui
 	return c.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
-// The cost of a page depends neither on the length of the session, nor on the depth of its summaries, nor on the
-// page's distance from the end.
+// The cost of a page does not depend on the length of the session, the depth of its summaries, or the page's distance
+// from the end.
 func TestHistoryPageReads(t *testing.T) {
 	for _, size := range []int{100, 800} {
 		b := &readCounter{Backend: new(memstore.Backend)}

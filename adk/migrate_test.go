@@ -350,7 +350,7 @@ func (d *drawer) leaf(v reflect.Value) bool {
 	return setLeaf(v, d.text, func() int64 { return int64(d.n(100)) - 50 }, func() any { return d.any(2) })
 }
 
-// any generates a value that an agent may store in an any.
+// any generates a value for a field of type any.
 func (d *drawer) any(depth int) any {
 	switch d.n(9) {
 	case 0:

@@ -574,7 +574,7 @@ func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, o
 	if failed := slices.IndexFunc(want, func(p played) bool { return len(p.said["error"]) > 0 }); failed >= 0 && s.Root.parallel() {
 		want, s.Turns = want[:failed], s.Turns[:failed]
 	}
-	// ADK omits the events between a call and its last response from a prompt. So said collects the parts of all
+	// ADK omits the events between a call and its last response from a prompt. The map said contains the parts of all
 	// prompts.
 	said := map[string]bool{}
 	for _, p := range want {

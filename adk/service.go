@@ -71,9 +71,11 @@ type Options struct {
 	// [RefuseSecondRun] and [WaitForRun], processes that share a database coordinate by leases. With these policies,
 	// an append also fails if another run has appended since the previous append of this run.
 	//
-	// [Service.Plugin] reports the end of each run. Without the plugin, a run counts as ended in three cases: its
-	// agent has given its final response, the runner's context has ended, or no event was appended for five to ten
-	// minutes.
+	// [Service.Plugin] reports the end of each run. Without the plugin, a run counts as ended in three cases:
+	//
+	//   - Its agent has given its final response.
+	//   - The runner's context has ended.
+	//   - The run has appended no event for five to ten minutes.
 	Runs RunPolicy
 
 	// KeepInterruptedCalls disables the answers to open calls of interrupted invocations. By default, the service
@@ -83,8 +85,12 @@ type Options struct {
 	// Each answer is a splice in the log, with [compaction.InterruptedKey] in its custom metadata. [Service.Revert]
 	// undoes the answer, and a late response replaces it.
 	//
-	// The service never answers the following calls: long-running calls, requests to the user, calls that a request
-	// to the user is about, calls of open tasks, and calls of invocations that are known to be running.
+	// The service never answers the following calls:
+	//
+	//   - Long-running calls.
+	//   - Requests to the user, and the calls that these requests are about.
+	//   - Calls of open tasks.
+	//   - Calls of invocations that are known to be running.
 	KeepInterruptedCalls bool
 
 	// Logger receives warnings for operators. nil means [slog.Default].

@@ -83,9 +83,11 @@ func (s *Session) events() session.Events {
 	return eventList{v.Len(), v.At, v.Events(), s.given.event}
 }
 
-// State returns the session's state. A key is looked up in the overlay (values from Set, and temp: keys), then in the
-// state replayed from the log, then in the shared scopes of the app and the user. The shared scopes are as of the
-// Get, or as of the session's last append that changed them. The replayed state changes with the session's view.
+// State returns the session's state. A key is looked up in this order:
+//
+//   - The session's overlay, which contains values from Set, and temp: keys.
+//   - The state replayed from the log. It changes with the session's view.
+//   - The shared scopes of the app and the user, as of the Get or of the session's last append that changed them.
 //
 // Set writes only to the overlay. To store a value, append an event with the value in its state delta. Get returns
 // [session.ErrStateKeyNotExist] if the key does not exist.

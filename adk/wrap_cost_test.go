@@ -55,8 +55,8 @@ func (c *countedBase) of(call func()) readCost {
 	return c.cost
 }
 
-// The number of events that a call reads from the base depends neither on the length of the session nor on the number
-// of records that the call uses.
+// The cost of a call does not depend on the length of the session or on the number of records that the call uses. The
+// cost is the number of events that the call reads from the base.
 func TestWrapReadsDoNotGrow(t *testing.T) {
 	base := &countedBase{}
 	costs := map[string][]readCost{}
