@@ -30,8 +30,8 @@ type Place struct {
 	Index int
 }
 
-// RevertBlankSummaries returns the ids of the patches that the closing commit of an erasure reverts, in order,
-// and the ids of the blank summaries that stay visible, oldest first.
+// RevertBlankSummaries returns the ids of the patches that the closing commit of an erasure reverts, in order.
+// It also returns the ids of the blank summaries that stay visible, oldest first.
 //
 // Visible blank summaries are reverted with their groups, newest first. A group is reverted only if its patches
 // keep state, insert only summaries, and hide an event that is not blank. The visible log grows by at most room

@@ -28,8 +28,8 @@ func (r *Reference) History() []*patch.Event {
 	return eventsOf(filter(visibleOf(restoreRuns(r.nodes)), func(n *node) bool { return represented[n] && !coversOthers(n) }))
 }
 
-// isRepresented reports whether a node that a removed is represented. so has the nodes that are known to be
-// represented.
+// isRepresented reports whether node n, which patch a removed, is represented. The set so has the nodes that
+// are known to be represented.
 func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
 	switch {
 	case a.of != nil:

@@ -29,8 +29,9 @@ const PatchNotFound = "patch not found"
 type Refusal struct {
 	Kind string // one of the constants
 	Text string // contains the values at fault
-	// Orphans lists the pairs that the patch would break: first responses and calls in the order of the visible
-	// log after the patch, then calls that the patch hides, then events with a call in a forbidden position.
+	// Orphans lists the pairs that the patch would break. First come responses and calls, in the order of the
+	// visible log after the patch. Then come calls that the patch hides, and last events with a call in a
+	// forbidden position.
 	Orphans []Orphan
 	// Pinned are the ids of the pinned events that the patch would hide.
 	Pinned []string
@@ -81,7 +82,7 @@ func (r *Reference) Check(opts CheckOptions, patches ...*patch.PatchEvent) error
 	return nil
 }
 
-// judge checks everything except orphans. before is the model before the call.
+// judge checks patch p for everything except orphans. The argument before is the model before the call.
 func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOptions) error {
 	for _, s := range r.skipped {
 		if s.Reason == patch.UnknownType {
@@ -123,8 +124,8 @@ func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOpti
 	return nil
 }
 
-// hidesPinned returns the ids of the pinned events that a step hides. For a revert it returns none: reverts may
-// hide pinned events.
+// hidesPinned returns the ids of the pinned events that a step hides. For a revert it returns none, because
+// reverts may hide pinned events.
 func (r *Reference) hidesPinned(s step) []string {
 	if s.of != nil {
 		return nil

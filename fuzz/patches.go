@@ -88,9 +88,9 @@ func Receipt(id string) *rapid.Generator[*patch.PatchEvent] {
 }
 
 // Group generates up to four patches of one group, for the session of ref. About half of the groups revert a
-// patch with its group, as [Reference.RevertAll] does. Most others shorten the session in several places; each
-// patch is made for the session after the patches before it. Some restore an event and then refer to it by id.
-// A few contain arbitrary patches.
+// patch with its group, as [Reference.RevertAll] does. Most other groups shorten the session in several places.
+// Each of their patches is made for the session after the patches before it. Some restore an event and then
+// refer to it by id. A few contain arbitrary patches.
 func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) []*patch.PatchEvent {
 		now, group := ref.clone(), "group "+id

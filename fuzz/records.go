@@ -22,9 +22,9 @@ type Options struct {
 	Accepted bool
 }
 
-// Records generates logs of agents' sessions, with seqs 1, 2, 3 … The events are those of [Event]: parallel,
-// long-running, reused and unanswered calls, calls without id, branches, few state keys, events without content
-// or invocation, equal and backward times. The patches are those of [PatchOn] and [Group].
+// Records generates logs of agents' sessions, with seqs from 1. The events come from [Event]. Their calls can
+// be parallel, long-running, reused, unanswered or without id. Times can be equal or go backward. Events can
+// have branches, and can lack content or an invocation. The patches come from [PatchOn] and [Group].
 //
 // Unless Accepted is set, some ids are repeated, and there are receipts of erasures. [EraseLog] blanks the
 // records that they cover. When rapid shrinks a log, it drops single records or whole groups. [Batches] splits

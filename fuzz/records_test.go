@@ -179,7 +179,7 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 	}
 }
 
-// countGroup counts the cases that a batch shows. r is the fold of the log, including the batch.
+// countGroup counts the cases that a batch shows. The model r includes the batch.
 func countGroup(seen map[string]int, r *Reference, batch []patch.Record) {
 	var puts, reverts, redos int
 	back := map[string]bool{} // events that reverts of the batch restore

@@ -89,7 +89,7 @@ type step struct {
 	pins           bool     // a pin, not an unpin
 }
 
-// commit applies step s. name has the seq, id and group of the patch.
+// commit applies step s of a patch. The argument name has only the seq, id and group of the patch.
 func (r *Reference) commit(s step, name applied) *applied {
 	a := &name
 	a.step = s

@@ -68,10 +68,11 @@ func patchIDs(patches []*applied) (ids []string) {
 	return ids
 }
 
-// RevertAll returns the ids of the patches that the call Revert reverts for patchID: the active patches of its
-// group, newest first, or only the patch itself. If a revert is blocked, ok is false, and blocked is the id of
-// the newest patch that must be reverted first. If all are reverted already, ok is false, and blocked is the id
-// of the newest active revert of one of them. If no applied patch has the id, blocked is "".
+// RevertAll returns the ids of the patches that a store reverts for the call Revert of patchID. These are the
+// active patches of its group, newest first, or only the patch itself. If a revert is blocked, ok is false, and
+// blocked is the id of the newest patch that must be reverted first. If all patches are reverted already, ok is
+// false, and blocked is the id of the newest active revert of one of the patches. If no applied patch has the
+// id, ok is false, and blocked is "".
 func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok bool) {
 	target := r.findPatch(patchID)
 	if target == nil {
@@ -124,8 +125,8 @@ func (r *Reference) revertStep(target *applied) (s step, reason string, blocking
 	}, "", nil
 }
 
-// stretch returns the range of the nodes that the patch inserted. missing are inserted nodes that are not
-// present. between are other nodes in the range, except markers of reverts.
+// stretch returns the range of the nodes that the patch inserted. It also returns the inserted nodes that are
+// missing, and the other nodes between the inserted ones, except markers of reverts.
 func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node) {
 	from, to = len(r.nodes), -1
 	for _, n := range a.in {

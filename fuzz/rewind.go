@@ -6,8 +6,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Rewind returns the result of a rewind to before the invocation whose first event is record from: the visible
-// log, the state, and for each visible event whether it is pinned. It does not change the model.
+// Rewind returns the visible log and the state after a rewind, and for each visible event whether it is pinned.
+// The rewind is to before the invocation whose first event is record from. Rewind does not change the model.
 func (r *Reference) Rewind(from uint64) (visible []*patch.Event, state map[string]patch.Value, pinned []bool) {
 	after := r.rewound(from)
 	return after.Visible(), after.State(), after.Pinned()
@@ -68,8 +68,8 @@ func (w *rewinding) ageOf(seqs []uint64, a *applied) age {
 	return old
 }
 
-// membersOf returns the patches that count as one patch with a: the active members of its group if one of them
-// inserts events, or else only a.
+// membersOf returns the patches that count as one patch with a. If a member of a's group inserts events, these
+// are the active members of the group. Otherwise it is only a.
 func (w *rewinding) membersOf(a *applied) []*applied {
 	if group := w.mergedGroup(a); group != nil {
 		return group
@@ -88,8 +88,8 @@ func (w *rewinding) mergedGroup(a *applied) []*applied {
 }
 
 // seqsOf returns the seqs of the logged events that were removed, at any depth, by a and the patches that count
-// as one with a. An inserted event counts with the seq of its patch. within are the patches whose seqs are
-// being computed.
+// as one with a. An inserted event counts with the seq of its patch. The argument within has the patches whose
+// seqs are being computed.
 func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
 	one := w.membersOf(a)
 	within = slices.Concat(within, one)

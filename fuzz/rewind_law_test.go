@@ -12,7 +12,7 @@ import (
 )
 
 // denseLog draws a log of plain events, each of which sets a key to its seq. Many patches overlap, alone and in
-// groups. kinds are the kinds of patches, from [denseKinds].
+// groups. The kinds of the patches are from [denseKinds].
 func denseLog(t *rapid.T, kinds []string) *Reference {
 	r := NewReference(nil)
 	apply := func(rec patch.Record) {

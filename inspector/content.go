@@ -339,9 +339,9 @@ func (s *showing) block(what, name, text string, runs []run, end int) block {
 // most returns how many bytes of the page the next text may use.
 func (s *showing) most() int { return max(0, min(s.Left, cmp.Or(s.MaxText, textBytes))) }
 
-// lines returns the start of a text for display, and how many bytes of the text it used. It keeps line breaks,
-// tabs and spaces, and escapes other invisible characters as [present.Printable] does. cost is the size on the
-// page, at most most bytes.
+// lines returns the start of a text for display, the size of that start on the page, and how many bytes of the
+// text it read. The size is at most most bytes. lines keeps line breaks, tabs and spaces, and escapes other
+// invisible characters as [present.Printable] does.
 func lines(text string, most int) (shown string, cost, read int) {
 	var b strings.Builder
 	for read < len(text) {

@@ -76,7 +76,8 @@ type Options struct {
 	Hosts []string
 
 	// Token, if not "", is required with each request. A client sends it as a bearer token in the Authorization
-	// header, or once as the query parameter "token"; the inspector then stores it in a cookie.
+	// header. A browser can send it once as the query parameter "token". The inspector then stores it in a
+	// cookie.
 	Token string
 
 	// Author returns the author of the patches that a request logs. A nil Author means "inspector".
@@ -239,8 +240,9 @@ func assets() http.Handler {
 // handler answers a request. If it returns an error, it must not have written to w.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// handle calls h and answers with an error page if h fails. Unless the method is POST, it discards the body: a
-// form in the body could change what the page shows, and parsing it could create files on disk.
+// handle calls h and answers with an error page if h fails. Unless the method is POST, it discards the body.
+// Otherwise a form in the body could change what the page shows, and parsing the form could create files on
+// disk.
 func (i *Inspector) handle(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -475,8 +477,8 @@ func admitted(w http.ResponseWriter, r *http.Request, token string) bool {
 	return false
 }
 
-// pageURL returns the URL of the requested page, relative, because the inspector does not know the path that it
-// is mounted at.
+// pageURL returns the relative URL of the requested page. The URL is relative because the inspector does not
+// know the path that it is mounted at.
 func pageURL(r *http.Request, query url.Values) string {
 	path := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	if path == "" {

@@ -112,7 +112,7 @@ func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, n
 	return nil
 }
 
-// number parses a parameter as a non-negative integer. given is false if the parameter is missing.
+// number parses a parameter as a non-negative integer. If the parameter is missing, given is false.
 func number(r *http.Request, name string) (n uint64, given bool, err error) {
 	text := r.FormValue(name)
 	if text == "" {

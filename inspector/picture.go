@@ -72,8 +72,7 @@ func pictureKind(k present.Kind) string {
 	return string(k)
 }
 
-// newPicture draws the raw log and the view v. targets has the target of each record's event, as [targetsOf]
-// returns it.
+// newPicture draws the raw log and the view v, given the targets that [targetsOf] returns.
 func newPicture(t *timeline, v fold.View, targets []target) *picture {
 	if t.last() == 0 {
 		return nil

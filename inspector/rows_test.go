@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A row shows an event's content as text. A call or result is shown with the name of its tool. An only member
-// is shown without its key.
+// A row shows an event's content as text. A call or result is shown with the name of its tool. A single member
+// such as output is shown without its key.
 func TestPhrases(t *testing.T) {
 	for parts, want := range map[string]string{
 		text("one\ntwo"): "one two",

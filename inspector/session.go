@@ -236,8 +236,8 @@ func (i *Inspector) fillSession(ctx context.Context, b *sessionBody, at uint64) 
 	return i.conversationItems(ctx, b)
 }
 
-// headline returns how much of the raw log the model sees, the number of changes that are active, and what they
-// save at a price per million tokens.
+// headline returns how much of the raw log the model sees, and the numbers of active changes. If price, the
+// price per million tokens, is above 0, it also returns what the changes save.
 func (t *timeline) headline(v fold.View, price float64) headline {
 	s, events, compactions, cuts, rewinds := t.at(v.Seq()), 0, 0, 0, 0
 	reverted := map[string]bool{}
@@ -430,8 +430,8 @@ func (t *timeline) stats(v fold.View, stateKeys int) (rows []present.Row) {
 // stateBytes is the approximate maximum size of the state on a page.
 const stateBytes = 300_000
 
-// stateRows returns the state in the order of its keys, as much as fits a page, and the number of all keys.
-// shared is merged into the state.
+// stateRows returns the state and the shared values in the order of their keys, as many as fit a page. It also
+// returns the number of all keys.
 func stateRows(v fold.View, shared map[string]patch.Value) (rows []stateRow, all int) {
 	values := maps.Collect(v.Values())
 	maps.Copy(values, shared)

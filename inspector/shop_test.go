@@ -73,7 +73,7 @@ func newInspector(t *testing.T, s *store.Store, opts inspector.Options) *inspect
 	return testlog.Must(inspector.New(s, opts))(t)
 }
 
-// getPage requests a page. pairs are alternating names and values of parameters.
+// getPage requests a page. The parameters are given as alternating names and values.
 func getPage(t *testing.T, i http.Handler, name string, pairs ...string) (status int, body string) {
 	t.Helper()
 	query := url.Values{}
@@ -365,8 +365,7 @@ type following struct {
 	lines *bufio.Scanner
 }
 
-// followed opens the event stream of a session after a record. lastID is what a browser sends when it
-// reconnects.
+// followed opens the event stream of a session after a record. A browser that reconnects sends lastID.
 func followed(t *testing.T, server *httptest.Server, after uint64, creation, lastID string) *following {
 	t.Helper()
 	q := url.Values{"key": {liveKey.String()}, "after": {fmt.Sprint(after)}, "creation": {creation}}

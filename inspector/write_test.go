@@ -96,8 +96,8 @@ func (a *acting) fields(act string, more ...string) url.Values {
 	return f
 }
 
-// post sends a form. If the form has the field step, post sends a preview by GET, else a POST. After an applied
-// action it returns the page that the response redirects to.
+// post sends a form. If the form has the field step, post sends it by GET, as a preview. Otherwise post sends
+// it by POST. After an applied action it returns the page that the response redirects to.
 func (a *acting) post(f url.Values, change ...func(*http.Request)) (int, string) {
 	f = maps.Clone(f)
 	var r *http.Request

@@ -96,7 +96,7 @@ func TestActing(t *testing.T) {
 	}
 }
 
-// With scripts, a preview appears in the page without scrolling. Its effect is the same.
+// With scripts, a preview appears in the page without scrolling, and has the same effect as without scripts.
 func TestActingInPlace(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true, Erase: true})

@@ -57,7 +57,7 @@ func phone() pageOptions { return pageOptions{Width: 360, Height: 740, Mobile: t
 //
 // All tests share one browser, which can reach only this machine. Each Page has its own tab and profile, so
 // tests may run in parallel. Without Chromium, a test is skipped. If the environment variable
-// PATCHLOG_NEED_BROWSER is set, it fails.
+// PATCHLOG_NEED_BROWSER is set, the test fails.
 //
 // Methods wait until their selector matches. If a method fails, it ends the test, so call it on the test's
 // goroutine.
@@ -207,7 +207,7 @@ func browserContext(t testing.TB) context.Context {
 	for name, value := range flags {
 		options = append(options, chromedp.Flag(name, value))
 	}
-	quiet := func(string, ...any) {} // reports events that the driver does not support
+	quiet := func(string, ...any) {} // the driver would log events that it does not support
 	allocator, free := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, end := chromedp.NewContext(allocator, chromedp.WithLogf(quiet), chromedp.WithErrorf(quiet))
 	late := time.AfterFunc(patience, end)

@@ -115,7 +115,8 @@ func TestAnswersOutOfOrder(t *testing.T) {
 		last := f.view(ada).Seq()
 		p := openPage(t, f.base, pageOptions{})
 		p.Go(address("session", ada))
-		// The first response is delayed until it is released. taken is true once the page has read it.
+		// The first response is delayed until the test releases it. The variable taken is true once the page
+		// has read the response.
 		p.Eval(`{
 			const get = fetch
 			window.fetch = async (url) => {

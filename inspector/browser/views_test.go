@@ -105,8 +105,8 @@ func compress(t *testing.T, path string) {
 
 func cutFirst() *patch.PatchEvent { return patch.NewSplice(0, 1) }
 
-// Every view, on a desktop and a phone, light and dark, has no faults, is not wider than the window, and has no
-// serious violation of axe-core's rules.
+// Every view is tested on a desktop and a phone, light and dark. It has no faults, is not wider than the
+// window, and does not seriously violate axe-core's rules.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true, Erase: true})

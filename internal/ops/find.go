@@ -12,8 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// EventID returns the id of the event that name identifies: by its id, by the seq of its record, or by a unique
-// prefix of its id.
+// EventID returns the id of the event that name identifies. The name is the event's id, a unique prefix of the
+// id, or the seq of the event's record.
 func EventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, name string) (string, error) {
 	if _, found := v.Find(name); found {
 		return name, nil
@@ -26,8 +26,8 @@ func EventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, na
 	})
 }
 
-// PatchID returns the id of the patch that name identifies: by its id, by its seq, or by a unique prefix of its
-// id.
+// PatchID returns the id of the patch that name identifies. The name is the patch's id, a unique prefix of the
+// id, or the patch's seq.
 func PatchID(ctx context.Context, s *store.Store, key store.Key, name string) (string, error) {
 	return find(ctx, s, key, "patch", name, true, func(r patch.Record) []string {
 		if r.Patch == nil {

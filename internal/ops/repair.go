@@ -11,7 +11,7 @@ import (
 )
 
 // CloseCalls returns the patches of [compaction.CloseCalls] for a view. It skips calls whose invocation is
-// running, that is, leased by a process. newID may be nil.
+// running, that is, leased by a process. The function newID may be nil.
 func CloseCalls(ctx context.Context, s *store.Store, key store.Key, v fold.View, author string, newID func() string) ([]*patch.PatchEvent, error) {
 	if newID == nil {
 		newID = rand.Text

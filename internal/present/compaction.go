@@ -100,7 +100,7 @@ func levelsText(byLevel map[int]int) string {
 	return fmt.Sprint(n) + ": " + strings.Join(levels, ", ")
 }
 
-// PassText describes a compaction pass in one line. r is the record of the pass. w comes from
+// PassText describes a compaction pass in one line, given its record. The figures w come from
 // [compaction.WrittenBy] or from the compactor.
 func PassText(r patch.Record, w compaction.Written) string {
 	var b strings.Builder
@@ -118,8 +118,8 @@ func PassText(r patch.Record, w compaction.Written) string {
 	return b.String()
 }
 
-// EventsText describes how many events a pass summarised, or how many summaries it merged. level is the level
-// of the new summaries. Level 0 means that the pass cleared results of tools.
+// EventsText describes how many events a pass summarised, or how many summaries it merged. The level is that of
+// the new summaries. Level 0 means that the pass cleared results of tools.
 func EventsText(merged bool, before, after, level int) string {
 	if level == 0 {
 		return "results cleared in " + Counted(before, "event")
@@ -186,8 +186,8 @@ func groupName(g compaction.Group) string {
 	return name
 }
 
-// UnforcedText says whether the compactor of a running service would make the planned pass now. d is the plan,
-// and unforced is the plan without [compaction.Run.Force].
+// UnforcedText says whether the compactor of a running service would make the planned pass now. It compares the
+// plan d with the plan without [compaction.Run.Force].
 func UnforcedText(d, unforced compaction.Decision) string {
 	switch {
 	case unforced.Window == nil:
@@ -271,8 +271,8 @@ func (d Loss) Lines() []string {
 	return lines
 }
 
-// ranked sorts identifiers by importance: first e-mail addresses, then paths and URLs, then mixtures of letters
-// and digits such as order numbers, then numbers, then the rest.
+// ranked sorts identifiers by importance. First come e-mail addresses, then paths and URLs, then mixtures of
+// letters and digits such as order numbers, then numbers, then the rest.
 func ranked(names []string) []string {
 	rank := func(name string) int {
 		letters, digits, signs := false, 0, false

@@ -20,8 +20,8 @@ const (
 // Difference is the difference of two views of a session. Its JSON form is the output of 'patchlog diff --json'
 // and of dry runs with --json.
 type Difference struct {
-	Removed       []Line      `json:"removed"` // visible only before; the index is the one before
-	Added         []Line      `json:"added"`   // visible only after; the index is the one after
+	Removed       []Line      `json:"removed"` // visible only before, with the index there
+	Added         []Line      `json:"added"`   // visible only after, with the index there
 	VisibleBefore int         `json:"visibleBefore"`
 	VisibleAfter  int         `json:"visibleAfter"`
 	State         StateChange `json:"state"`
@@ -206,8 +206,8 @@ func (d Difference) Rows() []Row {
 	}
 }
 
-// ChangedWords compares two printable texts word by word. It returns each text in pieces, with the words marked
-// that are not in a longest common subsequence. ok is false if less than a third of the words are common. The
+// ChangedWords compares two printable texts word by word. It returns each text in pieces. Words are marked if
+// they are not in a longest common subsequence. If less than a third of the words are common, ok is false. The
 // time is proportional to the product of the numbers of words.
 func ChangedWords(before, after string) (was, now []Piece, ok bool) {
 	x, y := strings.Fields(before), strings.Fields(after)

@@ -91,8 +91,8 @@ func Measure(ctx context.Context, s *store.Store, key store.Key, at *uint64, pro
 	return stats, values, nil
 }
 
-// CountPatch counts a patch. pass is nil if compaction did not log it. Patches must be counted in log order,
-// and s.Patches must not be nil.
+// CountPatch counts a patch. If compaction did not log the patch, pass must be nil. Patches must be counted in
+// log order, and s.Patches must not be nil.
 func (s *Stats) CountPatch(seq uint64, kind patch.Type, at time.Time, pass *compaction.Written) {
 	s.Patches[kind]++
 	if pass != nil {

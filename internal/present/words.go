@@ -173,7 +173,7 @@ type Piece struct {
 	Mark bool
 }
 
-// Pieces splits a text of one line into marked and unmarked pieces. marks are ascending byte ranges of the
+// Pieces splits a text of one line into marked and unmarked pieces. The marks are ascending byte ranges of the
 // text. Spaces are kept.
 func Pieces(text string, marks [][2]int) []Piece {
 	var pieces []Piece

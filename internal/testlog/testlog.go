@@ -101,8 +101,8 @@ func Summary(role, text string) *patch.Event {
 	return New(patch.Fields{Author: "user", Content: content, Actions: patch.Actions{Compaction: &patch.EventCompaction{CompactedContent: content}}})
 }
 
-// Turns returns n events in turns of four: a question, a call, its response and an answer. from is the number
-// of earlier events; the ids and turns continue after them.
+// Turns returns n events in turns of four: a question, a call, its response and an answer. The ids and turns
+// continue after those of the first from events.
 func Turns(from, n int) []*patch.Event {
 	events := make([]*patch.Event, n)
 	for i := range events {
@@ -174,8 +174,8 @@ func WantNil(t Failer, err error) {
 	}
 }
 
-// ErrorIs fails the test if err does not match want, but does not end the test. what is optional: a format and
-// its arguments, which name the call.
+// ErrorIs fails the test if err does not match want, but does not end the test. The optional arguments what are
+// a format and its arguments, which name the call.
 func ErrorIs(t Failer, err, want error, what ...any) {
 	t.Helper()
 	if errors.Is(err, want) {

@@ -40,9 +40,9 @@ var made = sync.OnceValues(func() (all []*wreck, err error) {
 
 // After any damage to a closed file, four properties hold. Reads return what was written, or an error that
 // names the damage. Writes do not lose readable data. Verify finds the damage. Salvage recovers all undamaged
-// records, except one in a thousand. A record is undamaged if the bytes of its key and its form are unchanged
-// in place, even if the header of its page or the path to the page is damaged. A salvage that trusts the tree
-// fails this test.
+// records, except one in a thousand. A record counts as undamaged if the bytes of its key and its form are
+// unchanged in place. The header of its page, or the path to the page, may be damaged. A salvage that trusts
+// the tree fails this test.
 func TestDamage(t *testing.T) {
 	few := 3 * len(kinds)
 	if testing.Short() {
@@ -123,8 +123,8 @@ func TestCutOffWithoutMetaPages(t *testing.T) {
 	}
 }
 
-// The harness reports four flaws: a store that ends a log at damage without an error, one that overwrites
-// readable data, one that crashes, and one that needs much memory.
+// The harness reports a store that silently ends a log at damage, overwrites readable data, crashes, or needs
+// much memory.
 func TestFlawedStoreIsReported(t *testing.T) {
 	wrecks := allWrecks(t)
 	for _, control := range []string{"trusts", "overwrites", "dies", "takes memory"} {

@@ -145,8 +145,8 @@ func everyCopy(data []byte, form string, change func(row []byte)) {
 	}
 }
 
-// If the key of a record is damaged and becomes a key of another session, Salvage does not assign the record to
-// that session, even if that session lacks the record.
+// Damage can turn the key of a record into a key of another session. Salvage does not assign the record to that
+// session, even if that session lacks the record.
 func TestSalvageKeyOfAnotherSession(t *testing.T) {
 	w := newWreck(t, shape{"keys", 3, 1, 5, 200})
 	data := bytes.Clone(w.Data)

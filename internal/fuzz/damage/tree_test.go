@@ -19,8 +19,8 @@ type row struct {
 	way        []int // the pages on the path to the row, including its own
 }
 
-// tree is the content of a file that can be reached from its root. It is parsed from the bytes. bbolt is not
-// used, because what bbolt shows of a damaged page depends on its memory map.
+// tree is the content of a file that can be reached from its root. It is parsed from the bytes, without bbolt,
+// because what bbolt shows of a damaged page depends on the memory map.
 type tree struct {
 	data  []byte
 	pages map[int]bool    // in use

@@ -37,7 +37,7 @@ const AppName = "to be killed"
 
 // Harness tests one kind of storage.
 type Harness struct {
-	// Open opens the store at a place. flaw is a key of [ops.Flaws], or "".
+	// Open opens the store at a place. The flaw is a key of [ops.Flaws], or "".
 	Open func(place, flaw string) (*store.Store, error)
 
 	// AfterKill waits until the server has closed the connections named [AppName]. In some rounds, the
@@ -68,8 +68,8 @@ func (h Harness) Child() {
 	os.Exit(1)
 }
 
-// Check runs rounds, each of which kills a process. place returns the name of a new storage. Each storage is
-// used for perPlace rounds.
+// Check runs rounds, each of which kills a process. The function place creates a storage and returns its name.
+// Each storage is used for perPlace rounds.
 func (h Harness) Check(t *testing.T, few, perPlace int, place func() string) {
 	var p *Storage
 	for r := range long.Rounds(t, few) {
@@ -109,8 +109,9 @@ const clients = 32
 // patience is the longest time until a process is killed.
 const patience = 10 * time.Second
 
-// Round runs clients on a process and kills it. It checks that acknowledged writes exist, that other writes
-// exist as a whole or not at all, that repeated operations took effect once, and that nothing else changed.
+// Round runs clients on a process and kills it. Then it checks that acknowledged writes exist, and that other
+// writes exist as a whole or not at all. Repeated operations must have taken effect once, and nothing else may
+// have changed.
 func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(string, int)) error {
 	ctx := context.Background()
 	process, err := ops.Start(envPlace+"="+p.name, envFlaw+"="+p.flaw, "PGAPPNAME="+AppName, "GORACE=halt_on_error=1")

@@ -1,7 +1,8 @@
-// Package linear checks that stores are linearizable: some order of the clients' operations must explain all
-// replies, with each operation at a moment between its start and its end. [Check] checks a store on a backend.
-// A [Load] generates the operations, and [History.Judge] searches for the order. The following command runs
-// 1,048,000 operations on bbolt and as many in memory; with ./store/pg it runs them on PostgreSQL.
+// Package linear checks that stores are linearizable. Some order of the clients' operations must explain all
+// replies. In the order, each operation takes effect between its start and its end. [Check] checks a store on a
+// backend. A [Load] generates the operations, and [History.Judge] searches for the order. The following command
+// runs 1,048,000 operations on bbolt and as many in memory. With ./store/pg in place of the package, it runs
+// them on PostgreSQL.
 //
 //	go test ./internal/fuzz/linear -run 'TestLinearizable$' -timeout 0 -rounds 250 -v
 package linear
@@ -20,8 +21,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Check runs 64 goroutines that call stores, and checks their history. Each round opens the backends with open;
-// they share their sessions, and the stores close them. A round has 4,192 calls. In every other round, all
+// Check runs 64 goroutines that call stores, and checks their history. Each round calls open for its backends,
+// which share their sessions. The stores close the backends. A round has 4,192 calls. In every other round, all
 // goroutines use the same few sessions at a time. Check runs few rounds, or as many as the flags of package
 // long say.
 func Check(t *testing.T, few int, open func(round int) []backend.Backend) {

@@ -135,8 +135,8 @@ func (h History) sources() map[object][]patch.Record {
 func (b object) String() string { return strings.TrimSpace(b.app + " " + b.kind + " " + b.name) }
 
 // settled returns the time after which a call of unknown outcome has no effect. A repeated write with the same
-// ids settles the call, because it found or added the records. A later deletion settles a deletion, because a
-// deletion deletes only the creation that it looked up.
+// ids settles the call, because the repeated write found or added the records. A later deletion settles a
+// deletion, because a deletion deletes only the creation that it looked up.
 func settled(e Seen, later History) int64 {
 	for _, l := range later {
 		if l.App == e.App && l.Session == e.Session && l.Kind == e.Kind && l.From > e.To {

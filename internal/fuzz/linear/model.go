@@ -16,8 +16,8 @@ import (
 )
 
 // session is the immutable model of a session after some calls. If the session does not exist, log is nil.
-// creation is "" until a reply shows it. If lenient is set, a delete may find no session, because a delete of
-// unknown outcome may have been repeated.
+// Until a reply shows the creation id, creation is "". If lenient is set, a delete may find no session, because
+// a delete of unknown outcome may have been repeated.
 type session struct {
 	creation string
 	log      *entry

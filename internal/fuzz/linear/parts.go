@@ -32,8 +32,8 @@ type object struct {
 	app, kind, name string
 }
 
-// objects returns the operations of a call by object. n is the index of the call in the history. For a fork,
-// copied are the records that the fork copies.
+// objects returns the operations of a call by object. The call has index n in the history. If it is a fork,
+// copied has the records that it copies.
 func objects(n int, e Seen, copied []patch.Record) map[object]operation {
 	o := operation{Seen: e, n: n}
 	all := map[object]operation{}

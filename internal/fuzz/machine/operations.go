@@ -25,7 +25,7 @@ func (m *machine) op(kind ops.Kind, offered ...patch.Record) ops.Op {
 }
 
 // do executes an operation on a store. If a patch is made from a view, do uses the store's own view as of the
-// same record, because the creation ids of sessions differ between stores.
+// same record.
 func (m *machine) do(s *store.Store, o ops.Op) ops.Reply {
 	var seen fold.View
 	if o.On != "" && o.Kind == ops.Patch {
@@ -350,8 +350,8 @@ func (m *machine) fork(t *rapid.T) {
 	}
 }
 
-// erase erases some events of the session, with or without their summaries. A commit may fail in one of the
-// stores; then the next erasure completes the first.
+// erase erases some events of the session, with or without their summaries. If a commit fails in one of the
+// stores, the erasure is repeated there and completes the first attempt.
 func (m *machine) erase(t *rapid.T) {
 	var ids []string
 	for _, r := range m.records {

@@ -130,8 +130,8 @@ func hasBase(p *patch.PatchEvent) bool {
 	return ok || malformed && string(text) != "null"
 }
 
-// Do executes an operation. seen is the view that a patch is made from. If seen is zero, a patch on a view uses
-// the newest view and the operation's base.
+// Do executes an operation. A patch on a view uses the view seen. If seen is zero, the patch uses the newest
+// view and the operation's base.
 func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
 	var r Reply
 	session, err := r.do(ctx, s, seen, o)

@@ -23,8 +23,8 @@ type Op struct {
 	Session string
 	Kind    Kind
 
-	// IDs are the ids of the events to append or erase, the id of the patch to log or revert, or the id of the
-	// event to rewind to. [Event] makes an event from an id.
+	// IDs are the ids of events to append or erase. For a patch or a revert, it is the patch's id. For a
+	// rewind, it is the id of the event to rewind to. [Event] makes an event from an id.
 	IDs     []string
 	Offered []patch.Record `json:"-"` // records to log in place of the events of IDs
 	Other   bool           // the appended events have other content than those of [Event]
@@ -92,8 +92,8 @@ func (o Op) TTL() time.Duration {
 
 var when = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Sibling ends the second id of an append. Events whose ids differ only by it have the same invocation. hot
-// ends the id of an event that sets shared values. Such an id also names the session.
+// Sibling ends the second id of an append. Events whose ids differ only by Sibling have the same invocation.
+// The constant hot ends the id of an event that sets shared values. Such an id also names the session.
 const (
 	Sibling = "'"
 	hot     = "!"

@@ -31,7 +31,7 @@ type entry struct {
 	file     *image
 }
 
-// image is a file. changes are not on the medium yet; the next sync writes them.
+// image is a file. Its changes are not on the medium until the next sync writes them.
 type image struct {
 	cache, medium content
 	changes       []change

@@ -8,8 +8,8 @@
 //
 //	go test ./internal/fuzz/power -run 'TestStates$' -timeout 0 -rounds 1000 -v
 //
-// In half of the rounds, the process crashes and recovers first. One kind of commit may be lost after it was
-// read: a commit that was not acknowledged and was read before the sync of its meta page ended.
+// In half of the rounds, the process crashes and recovers first. A commit that was read may be lost only if it
+// was not acknowledged, and was read before the sync of its meta page ended.
 //
 // This command makes each write, sync, truncation and rename of 200 commits fail, and then cuts the power:
 //

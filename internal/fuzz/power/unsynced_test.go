@@ -20,7 +20,8 @@ import (
 // judge returns the violations of a history that ends with reads after a power cut before a step.
 //
 // bbolt writes the meta page of a commit and then syncs it. Between the two, readers already see the commit. A
-// power cut before the sync may lose data that was read. judge accepts this loss if all of the following holds:
+// power cut before the sync may lose data that was read. This loss is no violation if all of the following
+// hold:
 //
 //   - The file has its content from before the write of the meta page.
 //   - The reads agree with the content of the file after that write.
