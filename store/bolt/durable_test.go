@@ -118,8 +118,8 @@ func TestRewriteMetaFails(t *testing.T) {
 	}
 }
 
-// If an older copy replaces the file during a failing commit, it is not mistaken for the result of the commit. It is
-// neither read nor written.
+// If an older copy replaces the file during a failing commit, the copy is not mistaken for the result of the commit.
+// The copy is neither read nor overwritten.
 func TestReplacedWhileACommitFails(t *testing.T) {
 	b, path := openWith(t)
 	backup := testlog.Must(os.ReadFile(path))(t)

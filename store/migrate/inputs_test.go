@@ -66,7 +66,8 @@ func TestRunAll(t *testing.T) {
 	equal(t, "first line", report.UnreadText()[0], "not imported (its format is unknown): 3 files: logs/one.txt, logs/two.txt, notes.txt")
 }
 
-// The error of the only input is returned. The error of a target that cannot be opened is always returned.
+// The error of the only input is returned. The error of a target that cannot be opened is returned even for a file in
+// a folder.
 func TestRunAllFails(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFiles(t, map[string]string{"logs/a.jsonl": aQuestion, "notes.txt": "words"})

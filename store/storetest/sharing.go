@@ -23,7 +23,7 @@ func (s *suite) look(name, creation string, after uint64, prefixes ...string) ba
 		n = int(min(max(int64(len(want.records))-int64(after), 0), backend.FetchRecords))
 	}
 	s.sameHead(news.Head, want, name)
-	if len(news.Records) > 0 && len(news.Records) < n { // the limit in bytes must be used up
+	if len(news.Records) > 0 && len(news.Records) < n { // a Fetch may stop at its limit in bytes
 		n = len(news.Records)
 	}
 	s.sameRecords(news.Records, want, backend.Range(after+1, n))

@@ -68,7 +68,7 @@ func (b *batch) index(raw *backend.Record, id string) {
 	raw.IDs, b.indexed[id] = append(raw.IDs, id), true
 }
 
-// undo returns earlier, a copy of the batch, after it has removed the index ids added since.
+// undo removes the index ids added since the copy earlier was made, and returns earlier.
 func (b *batch) undo(earlier batch) batch {
 	for _, raw := range b.records[min(len(earlier.records), len(b.records)):] {
 		for _, id := range raw.IDs {
