@@ -232,7 +232,6 @@ func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err 
 	return err
 }
 
-// put writes an admitted batch.
 func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	s := &p.session
 	if p.snapshot != nil {

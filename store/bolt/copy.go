@@ -158,7 +158,6 @@ func (r *reader) finish(m directory) (err error) {
 	})
 }
 
-// close makes the replica durable and closes it.
 func (r *replica) close() error {
 	var err error
 	if r.tx != nil {

@@ -80,7 +80,6 @@ func calls(b *bolt.Backend) map[string]func() error {
 	}
 }
 
-// isLetGo checks that the file is not locked.
 func isLetGo(t *testing.T, path string) {
 	t.Helper()
 	other, err := bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond, NoSync: true, Logger: quiet})

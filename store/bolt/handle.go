@@ -109,7 +109,6 @@ func (h *handle) end(tx *bbolt.Tx, err *error) {
 	}
 }
 
-// view calls f in a read transaction.
 func (h *handle) view(f func(tx *bbolt.Tx) error) (err error) {
 	defer recoverDamage(h.path, &err)()
 	tx, err := h.begin(false)

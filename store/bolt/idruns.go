@@ -31,7 +31,6 @@ const (
 	idsPerRow  = 80 // two such rows fill a page of 4 KiB; a leaf of bbolt has at least two rows
 )
 
-// idEntry is an id in a run.
 type idEntry struct {
 	Hash idHash
 	Seq  uint64
@@ -178,7 +177,6 @@ func (s session) writeRun(bucket *bbolt.Bucket, run backend.Span, entries []idEn
 	return nil
 }
 
-// decodeRunRow decodes a row of a run.
 func decodeRunRow(key, row []byte) (entries []byte, next idHash, ok bool) {
 	value, ok := unseal(kindRun, key, row)
 	if !ok || len(key) != 32 || len(value) < len(next) || (len(value)-len(next))%idEntryBytes != 0 {

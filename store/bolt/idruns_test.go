@@ -12,7 +12,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// idOf returns the id of a record of TestIDsOfLongLog.
 func idOf(seq uint64) string { return fmt.Sprint("id ", seq) }
 
 // Ids are found in logs of any length, also after reopening and after a vacuum. The first look-up in a long log reads

@@ -18,7 +18,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// pagesOf describes the pages of a file.
 type pagesOf struct {
 	size, list int64            // page size in bytes; number of the first page of the free list
 	free       []int64          // numbers of the free pages
@@ -66,7 +65,6 @@ func look(t *testing.T, path string) (p pagesOf) {
 	return p
 }
 
-// writeAt overwrites bytes of a file.
 func writeAt(t *testing.T, path string, at int64, data ...byte) {
 	t.Helper()
 	file := testlog.Must(os.OpenFile(path, os.O_RDWR, 0))(t)

@@ -61,7 +61,6 @@ func closeAndCheck(t *testing.T, b *bolt.Backend, path string) {
 	testlog.WantNil(t, errors.Join(b.Check(ctx), b.Close()))
 }
 
-// ways are the ways in which a commit can fail.
 var ways = map[string]struct {
 	commit func(tx *bbolt.Tx) error
 	landed bool

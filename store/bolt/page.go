@@ -181,7 +181,6 @@ func (p page) below(i int, b bounds) bounds {
 	return bounds{p.elements[i].key, b.end}
 }
 
-// walker visits the pages of a tree.
 type walker struct {
 	pager
 	claim func(id, pages uint64) error // if not nil, called for each page; if it fails, the page is invalid

@@ -113,7 +113,6 @@ func sealed(key, row []byte) bool {
 // ids (4). Because of this checksum, the ids stay readable if the record is damaged.
 const idsEnd = 4 + 4
 
-// sealRecord returns the row of a record.
 func sealRecord(key, data []byte, ids []idHash) []byte {
 	row := appendSealed(make([]byte, 0, rowHeader+len(data)+len(ids)*len(idHash{})+idsEnd), kindRecord, key, data)
 	from := len(row)

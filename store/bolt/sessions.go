@@ -119,7 +119,6 @@ func (s session) putHead(tx *bbolt.Tx) error {
 	return tx.Bucket(bucketHeads).Put(name, seal(kindHead, name, s.encodeHead()))
 }
 
-// putEntry writes a session's entry and label.
 func (s session) putEntry(tx *bbolt.Tx) error {
 	name, key := []byte(s.name), s.key(0)
 	return errors.Join(tx.Bucket(bucketSessions).Put(name, seal(kindEntry, name, s.entry())),

@@ -177,7 +177,6 @@ func unstage(b *bolt.Backend, creation string) error {
 	return b.Delete(ctx, "staged "+creation, creation, nil)
 }
 
-// stageAll stages n records in several commits.
 func stageAll(t *testing.T, b *bolt.Backend, creation string, n, piece int) {
 	t.Helper()
 	for after := 0; after < n; after += piece {

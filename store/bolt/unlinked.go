@@ -85,7 +85,6 @@ func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *int) error {
 	return nil
 }
 
-// errNothing ends a transaction that has nothing to write.
 var errNothing = errors.New("nothing to write")
 
 // sweep removes the rows of deleted sessions in several commits, so that other writers can commit in between. Rows

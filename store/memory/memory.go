@@ -50,7 +50,6 @@ func (b *Backend) Peer() *Backend {
 	return p
 }
 
-// lock locks the content for writing.
 func (b *Backend) lock() {
 	b.init()
 	b.mu.Lock()

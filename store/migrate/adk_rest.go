@@ -92,7 +92,6 @@ func (s *REST) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// objects yields the JSON of each session.
 func (s *REST) objects() iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		in := bufio.NewReaderSize(s.r, 64<<10)

@@ -50,7 +50,6 @@ func eventData(cell any) (json.RawMessage, error) {
 	return data, err
 }
 
-// fields returns the columns of the events table.
 func (s *SQL) fields() []field {
 	if s.python {
 		return pythonFields

@@ -92,7 +92,6 @@ func errPickled() error {
 		"let ADK for Python make the newer tables ('adk migrate session --source_db_url=... --dest_db_url=...'), and migrate those", ErrPickled)
 }
 
-// isPickled reports whether a cell has pickled data.
 func isPickled(cell any) bool {
 	t, err := text(cell)
 	return err == nil && t != "" && t[0] == 0x80

@@ -36,7 +36,6 @@ func countOf(objects []obj, is func(o obj) bool) (n int) {
 // listNames are the members that can have lists of messages.
 var listNames = []string{"messages", "history", "traj", "conversation", "items"}
 
-// begin parses the start of a file.
 func begin(head []byte, name string) *beginning {
 	b := &beginning{name: filepath.Base(name)}
 	head = trim(bytes.TrimPrefix(trim(head), byteOrderMark))

@@ -41,7 +41,6 @@ var claudeCode = Format{
 	},
 }
 
-// claudeReader reads transcripts of Claude Code.
 type claudeReader struct {
 	line       int            // number of lines read so far
 	last       map[string]int // by message id, the last line with usage

@@ -77,7 +77,6 @@ type entry struct {
 	relink     bool // kept messages become children of the summary
 }
 
-// report counts what a decoder found.
 type report struct {
 	Lines         int // lines that became events
 	Rewinds       int // how often the conversation continued from an earlier point

@@ -25,7 +25,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// file is a session file in testdata.
 type file struct {
 	name   string
 	format Format
@@ -44,7 +43,6 @@ func files(t testing.TB) []file {
 	return all
 }
 
-// eachFile runs a test on each file.
 func eachFile(t *testing.T, run func(t *testing.T, f file)) {
 	for _, f := range files(t) {
 		t.Run(f.name, func(t *testing.T) { run(t, f) })
@@ -68,7 +66,6 @@ func tryRead(format Format, data []byte) ([]patch.Record, *decoder, error) {
 	return records, d, err
 }
 
-// view folds records as a log.
 func view(t rapid.TB, records []patch.Record) fold.View {
 	t.Helper()
 	var logged []patch.Record
@@ -685,7 +682,6 @@ func TestNoRewind(t *testing.T) {
 	testlog.Equal(t, "hidden", hidden(data), []int{2, 3}) // from the response to the message that followed the response
 }
 
-// Small files show the rules of each format.
 func TestRules(t *testing.T) {
 	say := func(id, parent, text string) string {
 		return line(fields{"type": "message", "id": id, "parentId": parent, "message": fields{"role": "user", "content": text}})

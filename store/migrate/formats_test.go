@@ -19,7 +19,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// importFile imports a file in testdata and returns the results.
 func importFile(t testing.TB, s *store.Store, name string, opts FileOptions) []Result {
 	t.Helper()
 	opts.Name = filepath.Join("testdata", name)

@@ -17,7 +17,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// given is a source with fixed sessions.
 type given struct {
 	sessions []*migrate.Session
 	shared   []migrate.Shared
@@ -97,7 +96,6 @@ func run(t testing.TB, target *store.Store, opts migrate.Options, sessions ...*m
 	return runFrom(t, target, opts, &given{sessions: sessions})
 }
 
-// becomes migrates a session and checks its status.
 func becomes(t testing.TB, target *store.Store, want migrate.Status, opts migrate.Options, session *migrate.Session) migrate.Result {
 	t.Helper()
 	r, _ := run(t, target, opts, session)
@@ -119,7 +117,6 @@ func export(t testing.TB, s *store.Store, key store.Key) string {
 	return b.String()
 }
 
-// dump returns the whole content of a store as text.
 func dump(t testing.TB, s *store.Store) string {
 	t.Helper()
 	var b strings.Builder

@@ -27,7 +27,6 @@ var (
 	firstOne  = flag.Int("first-mutation", 0, "the number of the first one")
 )
 
-// seedFiles returns the files in testdata.
 func seedFiles(t testing.TB) (names []string, texts [][]byte) {
 	testlog.NoError(t, filepath.WalkDir("testdata", func(path string, entry fs.DirEntry, err error) error {
 		if ext := filepath.Ext(path); err == nil && (ext == ".json" || ext == ".jsonl") {

@@ -319,7 +319,6 @@ func (d *database) Shared(context.Context) iter.Seq2[Shared, error] {
 // Differences implements [Source].
 func (d *database) Differences(context.Context) ([]Difference, error) { return nil, nil }
 
-// copy copies a session from another patchlog database.
 func (m *migration) copy(ctx context.Context, s *Session, r *Result) error {
 	done, err := m.target.CopyFrom(ctx, s.Key, s.store, store.CopyOptions{DryRun: m.opts.DryRun})
 	if s.listed && errors.Is(err, store.ErrNotFound) {

@@ -48,7 +48,6 @@ func (o obj) time(path string) time.Time { return rfcTime(o.text(path)) }
 
 func (o obj) list(path string) []json.RawMessage { return listOf(o.get(path)) }
 
-// listOf returns the elements of a JSON array, or nil.
 func listOf(value json.RawMessage) (list []json.RawMessage) {
 	if isArray(value) {
 		json.Unmarshal(value, &list)

@@ -114,7 +114,6 @@ func (m *migration) hasSourceState(ctx context.Context, s *Session, r *Result) (
 	return true, nil
 }
 
-// logOf reads a log.
 func logOf(ctx context.Context, s *store.Store, key store.Key) (records []patch.Record, err error) {
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {
@@ -175,7 +174,6 @@ func compare(have []patch.Record, events []*patch.Event) (missing []*patch.Event
 	return events[i:], false, nil
 }
 
-// builder builds a session in an in-memory store.
 type builder struct {
 	session    *Session
 	opts       Options

@@ -30,7 +30,6 @@ type node struct {
 	inserts *summary
 }
 
-// summary is the content of a summary node.
 type summary struct {
 	event  *patch.Event
 	kept   []*node
@@ -105,7 +104,6 @@ func (t *tree) find(id string) *node {
 	return n
 }
 
-// log adds a record to the log.
 func (t *tree) log(r patch.Record) error {
 	r.Seq = t.view.Seq() + 1
 	skipped := t.view.SkippedCount()

@@ -13,7 +13,6 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// drawnEntry is an entry of a generated conversation.
 type drawnEntry struct {
 	parent int // index of the parent; -1 for a root
 	text   string
@@ -78,7 +77,6 @@ func textsOf(all []drawnEntry, seen []int) []string {
 	return texts
 }
 
-// shown returns the texts of the visible events.
 func shown(v fold.View) []string {
 	texts := []string{}
 	for _, e := range v.Events() {

@@ -29,7 +29,6 @@ func (s *suite) replacement(name string, data string, seqs ...uint64) backend.Re
 	return r
 }
 
-// replace commits a replacement, which must succeed.
 func (s *suite) replace(name string, r backend.Replacement) {
 	s.Helper()
 	before := s.mustHead(name)

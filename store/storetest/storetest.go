@@ -137,7 +137,6 @@ func (s *suite) upToDate(name string, b backend.Batch) backend.Batch {
 	return b
 }
 
-// must ends the test if the call failed.
 func (s *suite) must(err error, call string, args ...any) {
 	s.Helper()
 	if err != nil {
@@ -199,7 +198,6 @@ func create(creation string, n int) backend.Batch {
 	return backend.Batch{Creation: creation, Create: true, Meta: []byte("meta of " + creation), Records: records(0, n), RequireFreeIDs: true}
 }
 
-// extend returns a batch that appends n records.
 func extend(creation string, after uint64, n int) backend.Batch {
 	return backend.Batch{Creation: creation, ExpectedLast: after, Records: records(after, n), RequireFreeIDs: true}
 }
@@ -367,7 +365,6 @@ func sharing(b backend.Batch, values ...string) backend.Batch {
 	return b
 }
 
-// keep stores a snapshot, which must succeed.
 func (s *suite) keep(name, data string) {
 	s.Helper()
 	given, want := []byte(data), s.want.sessions[name]

@@ -221,7 +221,6 @@ func (c *Call) of(s Session) *Erased {
 	return e
 }
 
-// run makes a new call.
 func (c *Call) run(ctx context.Context, name string) error {
 	l, err := c.loadOwn(ctx, name)
 	if err != nil || c.there != nil {
@@ -287,7 +286,6 @@ func (c *Call) run(ctx context.Context, name string) error {
 	return c.others(ctx)
 }
 
-// shared sets the selected shared values to null.
 func (c *Call) shared(ctx context.Context) error {
 	if c.opts.Shared == nil {
 		return nil

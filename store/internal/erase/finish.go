@@ -363,7 +363,6 @@ func (f *finishing) changed(ctx context.Context, seqs []uint64) (out []backend.R
 	return out, n, nil
 }
 
-// close makes the closing commit.
 func (f *finishing) close(ctx context.Context) error {
 	for f.r.Of.ClosedAt == 0 {
 		err := f.closeOnce(ctx)

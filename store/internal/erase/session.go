@@ -100,7 +100,6 @@ type Store interface {
 	Meta(s Session) ([]byte, error)
 }
 
-// lookup is [backend.Backend.Lookup].
 func (l Log) lookup(ctx context.Context, name, creation string, ids ...string) ([]uint64, error) {
 	seqs, err := l.Backend.Lookup(ctx, name, creation, ids)
 	return seqs, l.Named(name, err)

@@ -39,7 +39,6 @@ func (b *batch) add(s *Session, r patch.Record) error {
 	return b.share(s, slices.Collect(records.SharedChanges(r)))
 }
 
-// put adds an encoded record.
 func (b *batch) put(r patch.Record, data []byte) {
 	raw := backend.Record{Seq: r.Seq, Sum: recordform.Checksum(data), Data: data}
 	for id := range r.IDs() {
@@ -78,7 +77,6 @@ func (b *batch) undo(earlier batch) batch {
 	return earlier
 }
 
-// share adds changes of shared scopes.
 func (b *batch) share(s *Session, changes []patch.Change) error {
 	for _, c := range changes {
 		name := s.Shared(c.Key)

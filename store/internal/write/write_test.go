@@ -43,7 +43,6 @@ func (c *cached) Records(ctx context.Context, creation string, seqs []uint64) (o
 	return out, err
 }
 
-// events is a plan to append events.
 type events []patch.Record
 
 func (e events) Offered() []patch.Record { return e }
@@ -58,7 +57,6 @@ func (e events) Draft(d *write.Draft) error {
 	return err
 }
 
-// patches is a plan to log patches.
 type patches struct {
 	events
 	opts fold.PatchOptions
