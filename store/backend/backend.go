@@ -108,10 +108,10 @@ type Backend interface {
 	// Replace returns make's error and changes nothing.
 	//
 	// Replace fails with ErrMoved if a stored record differs from its Replaced.Old, or the meta record from OldMeta.
-	// It fails with ErrNotFound, ErrTaken and ErrInvalid as Append does. It may wait until a Copy or a Vacuum ends.
-	// The old records may remain in free space until that space is reused or returned to the file system. A caller
-	// may repeat Replace after ErrUnknown: if the first call was committed, the second fails with ErrMoved or
-	// ErrTaken.
+	// It fails with ErrNotFound, ErrTaken and ErrInvalid as Append does. It may wait until a Check, a Copy or a
+	// Vacuum ends. The old records may remain in free space until that space is reused or returned to the file
+	// system. A caller may repeat Replace after ErrUnknown: if the first call was committed, the second fails with
+	// ErrMoved or ErrTaken.
 	Replace(ctx context.Context, session, creation string, make func(Head) (Replacement, error)) error
 
 	// Read returns the records with the given seqs, which must ascend. It stops at the first seq without a record. It

@@ -90,8 +90,8 @@ type Backend struct {
 	queue          groupcommit.Queue[*pending] // batches that wait for the writer lock
 	writer         chan struct{}               // the writer lock; has one element while locked
 	ids            idCache                     // cache of record ids
-	copying        chan struct{}               // has one element while the file is copied
-	removalsPaused atomic.Bool                 // set during a copy: rows of sessions must not be changed or removed
+	copying        chan struct{}               // has one element during a Check, Copy, Vacuum or Replace
+	removalsPaused atomic.Bool                 // set during a Check, Copy or Vacuum: rows of sessions must not be changed or removed
 
 	mu     sync.RWMutex // locked for reading while handle is used
 	handle *handle      // closed if the file could not be reopened after a failed commit

@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Replace implements [backend.Backend]. If a copy is running, Replace waits until it ends, because a copy reads rows
-// as of one moment in many transactions.
+// Replace implements [backend.Backend]. Replace waits until a running Check, Copy or Vacuum ends, because these calls
+// read rows as of one moment in many transactions.
 func (b *Backend) Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error {
 	unlock, err := acquire(ctx, b.copying)
 	if err != nil {

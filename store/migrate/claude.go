@@ -52,8 +52,8 @@ type claudeReader struct {
 }
 
 // prepare sorts the lines so that each follows its parent, because the file may have them in another order. It drops
-// lines at the end whose parent is missing, because the parent may not be written yet. Lines written by a user or a
-// model are not dropped.
+// lines at the end whose parent is missing, because the parent may not be written yet. Lines of a user, a model or a
+// subagent are not dropped.
 func (r *claudeReader) prepare(units []unit) []unit {
 	type head struct {
 		kind, uuid, parent, message string
