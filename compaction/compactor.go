@@ -131,9 +131,9 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 //
 // After a failure or a refused answer, the session is unchanged and the error is a *[SummarizerError]. If the
 // summarizer declines, the error is nil. The summarizer is called again after the session has grown by one record. This
-// number doubles with each failure in a row, up to 64. If the prompt is a fifth over its threshold, [Extractive] writes
-// the summary instead. If Extractive's answer is also refused, the window is skipped until the session has grown by 64
-// records.
+// number doubles with each failure in a row, up to 64. If the prompt is a fifth over TokenThreshold, [Extractive]
+// writes the summary instead. If Extractive's answer is also refused, the window is skipped until the session has grown
+// by 64 records.
 //
 // If another patch or an answer to a call in the window is logged while the summary is written, MaybeCompact writes
 // nothing more and returns no error. Other errors come from the log. Together with an error, MaybeCompact returns the

@@ -44,8 +44,8 @@ type Config struct {
 	// visible. Events without content among them also stay. 0 means [DefaultRetention].
 	EventRetentionSize int
 
-	// RetainInvocations is the number of newest invocations with content that CompactionInterval and TokenThreshold
-	// leave raw. InvocationTokens ignores RetainInvocations.
+	// RetainInvocations is the number of newest invocations with content that CompactionInterval and TokenThreshold do
+	// not summarise. InvocationTokens ignores RetainInvocations.
 	//
 	// Together, these invocations may have at most 8,000 estimated tokens. For TokenThreshold, the limit is half of
 	// TokenThreshold if that is less. Above the limit, only the user's last message in these invocations and their last
@@ -70,16 +70,16 @@ type Config struct {
 	// Summarizer writes the summaries. nil means [Extractive].
 	//
 	// If the summarizer fails or declines, or its answer is refused, the pass writes nothing, and the summarizer is
-	// called again later. Once the prompt is a fifth larger than TokenThreshold, [Extractive] writes the summary
-	// instead. If TokenThreshold is 0, the limit is a fifth above [DefaultTokenThreshold]. If two answers in a row
-	// invent identifiers, Extractive writes the summary at once. [Compactor.MaybeCompact] has the details.
+	// called again later. Once the prompt is a fifth over TokenThreshold, [Extractive] writes the summary instead. If
+	// TokenThreshold is 0, the limit is a fifth above [DefaultTokenThreshold]. If two answers in a row invent
+	// identifiers, Extractive writes the summary at once. [Compactor.MaybeCompact] has the details.
 	//
 	// A call is abandoned after five minutes, or after nine tenths of the time until the context's deadline if that is
 	// less.
 	Summarizer Summarizer
 
-	// Redact, if not nil, replaces secrets with placeholders in requests to summarizers. So the summaries contain the
-	// placeholders, and the log still contains the secrets.
+	// Redact, if not nil, replaces secrets with placeholders in requests to summarizers. Summaries then contain the
+	// placeholders. The log keeps the secrets.
 	Redact *redact.Redactor
 
 	limits   limits
@@ -103,8 +103,8 @@ type limits struct {
 var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000, Summary: 2_500, Turn: 8_000, Call: 5 * time.Minute}
 
 // DefaultConfig returns ADK's usual configuration with additional limits. It summarises every five invocations with an
-// overlap of two, using [Extractive], and keeps the newest invocation raw. It also limits long invocations and the
-// prompt, and clears old tool results.
+// overlap of two, using [Extractive], and does not summarise the newest invocation. It also limits long invocations and
+// the prompt, and clears old tool results.
 func DefaultConfig() Config {
 	return Config{
 		Enabled: true, CompactionInterval: DefaultInterval, OverlapSize: DefaultOverlap, RetainInvocations: DefaultRetainInvocations,

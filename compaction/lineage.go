@@ -64,7 +64,7 @@ func (l Lineage) Metadata() map[string]any {
 	return map[string]any{patch.OwnMetadata: own}
 }
 
-// Add returns the lineage of a summary that covers the events of l and other. It keeps l's level.
+// Add returns the lineage of a summary that covers the events of l and other. The result has l's level.
 func (l Lineage) Add(other Lineage) Lineage {
 	l.Windows += other.Windows
 	l.Events += other.Events

@@ -63,7 +63,7 @@ func (w *Window) spans() []Span { return append(slices.Clone(w.EarlierSpans), w.
 
 // Group is the part of a window that one summary covers.
 type Group struct {
-	Branch  string `json:"branch"` // without the run's suffix, unless all events belong to one run
+	Branch  string `json:"branch"` // common branch of the events, without run numbers (@…) if these differ
 	Scope   string `json:"scope"`
 	Indices []int  `json:"indices"` // visible indices of the events, in order
 }

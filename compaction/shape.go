@@ -14,7 +14,7 @@ type Run struct {
 	// visible. The interval trigger does not summarise that invocation's events.
 	Invocation string
 
-	// Pinned are the ids of events that stay raw.
+	// Pinned are the ids of events that are neither summarised nor cleared.
 	Pinned []string
 
 	// Focus describes in a few words what summaries should keep above all. Summarizers get its first 1,000 runes, in
@@ -26,7 +26,7 @@ type Run struct {
 	Force bool
 }
 
-// group is a branch without its run suffixes, and an isolation scope. A summary covers one group.
+// group is a branch without run numbers (@…), and an isolation scope. A summary covers one group.
 type group struct {
 	branch string
 	scope  string

@@ -112,8 +112,8 @@ var besides = [...]float64{0.5, 0.25}
 //
 // The function only may be nil. Otherwise, Search leaves out the events for which the function returns false, and such
 // events do not raise the scores of neighbours. Search calls the function at most once per event. The result depends
-// only on these records and the arguments. The running time is linear in the number of events and occurrences of the
-// terms.
+// only on the records up to seq through and on the arguments. The running time is linear in the number of events and
+// occurrences of the terms.
 func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc) bool) iter.Seq[Match] {
 	return func(yield func(Match) bool) {
 		end := x.until(through)

@@ -51,9 +51,9 @@ type Options struct {
 // patch removes the record. Both patches keep the state. Summaries of earlier records whose ranges are within the
 // record's range are replaced too.
 //
-// A record is not changed if its events are not adjacent, if none of them is visible, or if the summary would separate
-// a function call from its response. NotAdopted then has the reason. Summaries with a [compaction.Lineage] are not
-// converted.
+// A record is not changed if its content cannot be a summary, if its events are not adjacent, if none of its events is
+// visible, or if the summary would separate a function call from its response. NotAdopted then has the reason.
+// Summaries with a [compaction.Lineage] are not converted.
 func Adopt(v fold.View, opts Options) Adoption {
 	if opts.NewID == nil {
 		opts.NewID = uuid.NewString
