@@ -10,7 +10,7 @@ import (
 // makes the target active again.
 
 // undone returns the inactive patches with a seq of at least from. A patch is inactive if an active revert
-// targets it. The argument also lists further patches to treat as inactive.
+// targets it. Patches in the list "also" count as inactive.
 func (l *cut) undone(from uint64, also ...*cut) map[*cut]bool {
 	undone := map[*cut]bool{}
 	for _, c := range also {

@@ -99,7 +99,7 @@ type span struct {
 	opts CheckOptions // rules for suggested spans
 }
 
-// changeSpan returns the span in which several patches together changed v to after.
+// changeSpan returns the span of v that differs in after. Several patches together made this change.
 func (v View) changeSpan(after View, opts CheckOptions) span {
 	was, is := v.visibleNodes(), after.visibleNodes()
 	// Several patches are treated as one change. The common prefix and suffix are not part of the span. An

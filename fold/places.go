@@ -239,7 +239,7 @@ func (q *representatives) memoize(key memoKey, find func() int) int {
 		q.found[key] = at
 	}
 	if outermost {
-		for _, k := range q.open { // a cycle may have left the preliminary result nowhere
+		for _, k := range q.open { // forget preliminary results, which may be wrong because of a cycle
 			if at != nowhere && q.found[k] == nowhere {
 				delete(q.found, k)
 			}
@@ -328,7 +328,7 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 // The entries are in log order. The Index of an entry is the index of the visible event that represents it. If
 // compaction removed the event without a summary, Index is -1.
 //
-// Three rules apply to groups and to patches with several summaries:
+// These rules also apply:
 //
 //   - If one patch added several summaries, each of them covers the events of its branch and isolation scope.
 //     If a summary is cut, the events that it covers stay hidden.

@@ -62,10 +62,10 @@ type Erasure struct {
 	// Reason is the reason that the author gave.
 	Reason string
 
-	// An erase is a call on one session, and it logs receipts in other sessions that contain the records.
-	// CallID is the id of the call, and CallSession is the creation id of the call's session. Session is the
-	// creation id of the session in which this receipt was logged. A fork or another copy of that session
-	// inherits the receipt, which counts as closed there.
+	// An erase is a call on one session. It logs a receipt in each session that contains the records. CallID is
+	// the id of the call, and CallSession is the creation id of the call's session. Session is the creation id
+	// of the session in which this receipt was logged. A fork or another copy of that session inherits the
+	// receipt, which counts as closed there.
 	CallID, CallSession, Session string
 
 	// Seen is the seq of the last record that was searched for copies and summaries of the selected events.

@@ -112,7 +112,7 @@ func NewEvent(f Fields) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"content", "usageMetadata"} { // the value was a nil pointer, for example
+	for _, name := range []string{"content", "usageMetadata"} { // a nil pointer, for example, is written as null
 		if string(jsonvalue.Member(text, name)) == "null" {
 			text = jsonvalue.With(text, name, nil)
 			types = types.without(func(pointer string) bool { return pointer == "/"+name })

@@ -2,9 +2,9 @@
 // numbers, e-mail addresses, and telephone numbers. Use the package for data that leaves a log, such as the
 // input of a summarizer, search results, or an export. The log does not change.
 //
-// The package recognises a secret by its form and its checksum. It does not find names, postal addresses, or
-// passwords in prose. It does not find secrets that are spelled in another way, or that are in images or
-// archives.
+// The package recognises a secret by its form. If the kind of secret has a checksum, the package also verifies
+// the checksum. It does not find names, postal addresses, or passwords in prose. It does not find secrets that
+// are spelled in another way, or that are in images or archives.
 package redact
 
 import (

@@ -75,7 +75,7 @@ func rewriteValue(v patch.Value, rewrite rewriting) (patch.Value, error) {
 	return patch.ParseValue(w.out)
 }
 
-// texts distinguishes the texts in a value that may be rewritten from its structure. The zero value describes
+// texts says which texts in a value may be rewritten. Everything else is structure. The zero value describes
 // data, in which all texts and keys may be rewritten. For an array, texts describes each element.
 type texts struct {
 	stays   bool        // whether the whole value is structure
