@@ -158,7 +158,7 @@ func TestFailuresReachNoRun(t *testing.T) {
 				cfg, steps := inRun, 30
 				if c.summarize != nil {
 					cfg.Summarizer, steps = c.summarize, 60
-					cfg.TokenThreshold = 10_100 // the prompt grows to 12,100 tokens, so the excess is too small for the fallback
+					cfg.TokenThreshold = 10_100 // the prompt of 12,100 tokens exceeds this by too little for the fallback summarizer
 				}
 				sessions := compacted(t, adk.Options{
 					Compaction: cfg, CompactionTimeout: timeout,

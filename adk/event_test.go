@@ -121,7 +121,7 @@ type order struct {
 	note  string
 }
 
-// A value whose Go type cannot be kept returns as the value of its JSON.
+// If the log cannot keep the Go type of a value, it returns the value of the JSON.
 func TestValuesOfOtherTypes(t *testing.T) {
 	seven := 7
 	for _, c := range []struct {

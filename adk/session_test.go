@@ -432,7 +432,7 @@ func TestLastUpdateTimeIsADKs(t *testing.T) {
 func TestRequestsThatAreRefused(t *testing.T) {
 	ctx := t.Context()
 	long := string(make([]byte, store.MaxKeyPartBytes+1))
-	foreign := map[bool]session.Session{true: create(t, session.InMemoryService(), "s", nil), false: create(t, inMemory(t), "s", nil)} // true: a session of ADK's service, for ours
+	foreign := map[bool]session.Session{true: create(t, session.InMemoryService(), "s", nil), false: create(t, inMemory(t), "s", nil)} // by whether the service under test is ours: a session of the other service
 	e, partial := text("e", "user", "x"), text("p", "user", "x")
 	partial.Partial = true
 	request := func(r any) func(session.Service, session.Session) error {

@@ -323,7 +323,7 @@ func TestWrapFailingBase(t *testing.T) {
 	no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user"))) // a retry
 	fails(t, s.AppendEvent(t.Context(), sess, timed(4, "e3", "agent")), store.ErrDuplicateID)
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3"})
-	// An append that fails without another writer is not retried.
+	// If an append fails although no other writer has appended, it is not retried.
 	base.appends = 0
 	base.fails = []failing{before, before}
 	fails(t, s.AppendEvent(t.Context(), sess, timed(5, "e5", "user")), errShaky)

@@ -71,8 +71,8 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 	return append(b, '}'), owner, nil
 }
 
-// refuseForeign returns an error for an object that is not an event, but whose fields would be accepted as unknown
-// fields of an event.
+// refuseForeign rejects objects that are not events. Package patch would accept their fields as unknown fields of an
+// event.
 func refuseForeign(text []byte) error {
 	const older = "long_running_tool_ids_json"
 	if jsonvalue.Member(text, older) != nil {

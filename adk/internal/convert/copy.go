@@ -204,8 +204,8 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 
 var referringFields, textFields sync.Map // reflect.Type of a struct → []int
 
-// referring returns the indices of the struct fields that the copier may have to change. These are the fields through
-// which copies of the struct share data, and, if strings are repaired, the fields that contain strings. Unexported
+// referring returns the indices of the struct fields that the copier may have to change. Copies of the struct share
+// data through these fields. If the copier repairs strings, the fields that contain strings are included. Unexported
 // fields are left out, because callers cannot change them.
 func (c copier) referring(t reflect.Type) []int {
 	known := &referringFields
