@@ -50,8 +50,8 @@ func fillPages(t *testing.T, n int) (path string) {
 	return path
 }
 
-// pacing is a context that calls step whenever its user checks it while no transaction is open. taking is set if the
-// user is about to take the writer lock.
+// pacing is a context that calls step whenever the context is checked. No transaction is open then. taking is set if
+// the calling goroutine is about to take the writer lock.
 type pacing struct {
 	context.Context
 	step func(taking bool)
