@@ -91,7 +91,7 @@ type Backend interface {
 	//   - with ErrDamaged if a stored record already occupies the place of a new one; nothing is overwritten.
 	//
 	// If batch.Create is set, Append creates the session. It then fails with ErrExists if the session exists, and
-	// with ErrMoved if the session in batch.While has another edition than given there.
+	// with ErrMoved if the edition of the session in batch.While has changed.
 	//
 	// If batch.Staged is set too, Append renames the session batch.Staged, which must have the batch's creation id.
 	// ExpectedLast and ExpectedToken then describe the staged session. If the staged session does not exist or has
@@ -169,8 +169,8 @@ type Backend interface {
 	Close() error
 }
 
-// Leaser is a backend on a server that all its clients share. It grants leases to the clients. Because its calls may
-// be slow, a caller stops waiting for the commit of its batch when the caller's context ends.
+// Leaser is a backend on a server that all its clients share. It grants leases to the clients. Its calls may be slow.
+// When a caller's context ends, the caller therefore stops waiting for the commit of its batch.
 type Leaser interface {
 	// Lease acquires or extends the lease called name for ttl. held is false if another owner has an unexpired lease.
 	// A ttl of 0 releases the lease. If ttl is negative, Lease changes nothing, and held reports whether owner could

@@ -73,7 +73,7 @@ func SetMaxCachedIDs(n int) (restore func()) {
 	return func() { maxCachedIDs = before }
 }
 
-// OnRow makes f the function that is called with the length of each row read, until restore is called.
+// OnRow makes the backend call f with the length of each row that it reads, until restore is called.
 func OnRow(f func(bytes int)) (restore func()) {
 	onRow = f
 	return func() { onRow = nil }

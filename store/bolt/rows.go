@@ -171,7 +171,7 @@ type nameRows struct {
 	rows [2][]byte
 }
 
-// names returns up to limit names, in order, that begin with prefix and are greater than after. Each name should be
+// names returns, in order, up to limit names that begin with prefix and are greater than after. Each name should be
 // in both buckets. A name that is missing or out of order in one bucket is included.
 func names(first, second *bbolt.Bucket, prefix, after string, limit int) []nameRows {
 	found := map[string][2][]byte{}

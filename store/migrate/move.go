@@ -122,8 +122,8 @@ func (t *tree) revertChanges(first int, at entry) (line int, err error) {
 	return line, nil
 }
 
-// hideOffPath hides the events that have content and are not on the new path, if their lines are after behind. It
-// also hides events without content between them.
+// hideOffPath hides events in lines after behind that have content and are not on the new path. It also hides events
+// without content between them.
 func (t *tree) hideOffPath(behind int, at entry) error {
 	begin := t.view.Len()
 	for ; begin > 0; begin-- {

@@ -7,8 +7,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// look fetches as a caller that has read the log of this creation id up to after. It compares the result with the
-// model.
+// look calls Fetch as a caller that has read the records up to after in the log with this creation id. It compares
+// the result with the model.
 func (s *suite) look(name, creation string, after uint64, prefixes ...string) backend.Fetched {
 	s.Helper()
 	news, err := s.Fetch(ctx, backend.Query{Session: name, Creation: creation, After: after, Shared: prefixes})

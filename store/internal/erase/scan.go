@@ -270,9 +270,9 @@ func (s *Scan) spreadUnit(u *unit, places map[string]fold.Ref, add func(ref fold
 	}
 }
 
-// spreadContext adds the summaries of raw events that follow an erased summary of their branch, because their
-// summarizers were shown the erased summary. The summarizer of a merged summary is shown only the summaries that it
-// merges.
+// spreadContext adds the summaries that follow an erased summary of the same branch, because their summarizers were
+// shown the erased summary. It adds only summaries of raw events. The summarizer of a merged summary is shown only
+// the summaries that it merges.
 func (s *Scan) spreadContext(add func(ref fold.Ref, why string, of fold.Ref)) {
 	first := map[branch]fold.Ref{}
 	for ref := range s.Set {

@@ -183,8 +183,8 @@ func (v *File) deleted(l *Log, newest uint64) bool {
 		return true
 	}
 	// Rows of unknown rank are in a part of the tree that cannot be read. Rows in use may belong to a deleted session
-	// whose rows are not removed yet. Or the page of these rows is of an earlier commit; other pages of the session
-	// are then in the free list.
+	// whose rows are not removed yet. Rows in use may also be in a page of an earlier commit. Other pages of the
+	// session are then in the free list.
 	l.Doubt = v.unheld(l) || l.anyFree() || !v.FreeKnown || !v.SweptKnown()
 	return false
 }

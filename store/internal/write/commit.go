@@ -54,9 +54,9 @@ var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(r *request) int {
 // lead commits one write group of the session's requests. The caller has locked the session.
 //
 // The group is first drafted on the cached view, without looking up ids. If the log has changed, the backend refuses
-// the batch, and lead drafts the group again on the newest view. If the log has one of the ids, the backend also
-// refuses the batch, and lead drafts the group again with the ids looked up. A request whose records may be in the
-// log is refused only after the ids were looked up.
+// the batch, and lead drafts the group again on the newest view. If the log has one of the ids, the backend refuses
+// the batch too. lead then looks the ids up and drafts the group again. A request whose records may be in the log is
+// refused only after the ids were looked up.
 func (s *Session) lead(ctx context.Context, requests []*request) {
 	ctx, done := whileAnyWaits(ctx, requests)
 	defer done()
