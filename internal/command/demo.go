@@ -53,19 +53,6 @@ func demoSteps() []demoStep {
 	return steps
 }
 
-// command returns the arguments of the step and the file that it reads, or "".
-func (s demoStep) command() (args []string, file string) {
-	line, file, _ := strings.Cut(s.line, " < ")
-	for i, piece := range strings.Split(strings.TrimPrefix(line, "patchlog "), `"`) {
-		if i%2 == 1 { // it was quoted
-			args = append(args, piece)
-		} else {
-			args = append(args, strings.Fields(piece)...)
-		}
-	}
-	return args, file
-}
-
 func (a *app) demo(ctx context.Context) (err error) {
 	dir, err := os.MkdirTemp("", "patchlog-demo-")
 	if err != nil {
@@ -81,14 +68,14 @@ func (a *app) demo(ctx context.Context) (err error) {
 			a.out.Line(a.out.Paint(terminal.Bold, fmt.Sprintf("%d. %s", n+1, step.text)))
 			a.out.Line(a.out.Paint(terminal.Green, "$ "+step.line))
 		}
-		args, file := step.command()
+		line, file, _ := strings.Cut(step.line, " < ")
 		sub.stdin = strings.NewReader("")
 		if file != "" {
 			if sub.stdin, err = demoFiles.Open("demo/" + file); err != nil {
 				return err
 			}
 		}
-		refusal := sub.execute(ctx, args)
+		refusal := sub.execute(ctx, strings.Fields(line)[1:])
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

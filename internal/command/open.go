@@ -38,7 +38,6 @@ $ patchlog open ~/.claude/projects
 $ patchlog open session.jsonl --browser`)
 	browser := cmd.Flags().Bool("browser", false, "open the address in the browser")
 	addr := cmd.Flags().String("addr", "127.0.0.1:0", "the `HOST:PORT` of this machine to listen on; port 0 takes a free one")
-	cmd.ValidArgsFunction = completeFile
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		host, _, err := net.SplitHostPort(*addr)
 		if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {

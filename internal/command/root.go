@@ -136,16 +136,11 @@ func (a *app) addGroup(root *cobra.Command, title string, cmds ...*cobra.Command
 	for _, cmd := range cmds {
 		cmd.GroupID = title
 		root.AddCommand(cmd)
-		for _, c := range append(cmd.Commands(), cmd) {
-			if c.HasSubCommands() {
-				continue
-			}
-			if c.Args == nil {
-				c.Args = operands
-			}
-			if c.ValidArgsFunction == nil {
-				c.ValidArgsFunction = a.completeOperand
-			}
+		if cmd.Args == nil {
+			cmd.Args = operands
+		}
+		if cmd.ValidArgsFunction == nil {
+			cmd.ValidArgsFunction = a.completeOperand
 		}
 	}
 }
@@ -191,25 +186,34 @@ func help(cmd *cobra.Command, args []string) error {
 	return target.Help()
 }
 
-// operands checks the arguments against the usage line: operands in brackets are optional, and one with dots may be
-// repeated.
+// operands checks the arguments against the usage line.
 func operands(cmd *cobra.Command, args []string) error {
-	want := strings.Fields(cmd.Use)[1:]
-	required := slices.DeleteFunc(slices.Clone(want), func(use string) bool { return strings.HasPrefix(use, "[") })
-	switch i := slices.Index(args, ""); {
-	case i >= 0 && len(want) > 0:
-		return usagef("%s is empty", operandName(want[min(i, len(want)-1)]))
-	case len(args) < len(required):
-		return usagef("%s is missing", operandName(required[len(args)]))
-	case len(args) > len(want) && !(len(want) > 0 && strings.HasSuffix(strings.TrimSuffix(want[len(want)-1], "]"), "...")):
-		return usagef("unexpected argument %q", args[len(want)])
+	for i, arg := range args {
+		switch name := operand(cmd, i); {
+		case name == "":
+			return usagef("unexpected argument %q", arg)
+		case arg == "":
+			return usagef("%s is empty", name)
+		}
+	}
+	required := slices.DeleteFunc(strings.Fields(cmd.Use)[1:], func(use string) bool { return strings.HasPrefix(use, "[") })
+	if len(args) < len(required) {
+		return usagef("%s is missing", strings.TrimSuffix(required[len(args)], "..."))
 	}
 	return nil
 }
 
-// operandName returns an operand of a usage line without brackets and dots.
-func operandName(use string) string {
-	return strings.NewReplacer("[", "", "]", "", "...", "").Replace(use)
+// operand returns the name of an argument in the usage line, or "" if the command takes no such argument. Operands in
+// brackets are optional, and an operand with dots may be repeated.
+func operand(cmd *cobra.Command, i int) string {
+	want := strings.Fields(cmd.Use)[1:]
+	if last := len(want) - 1; i > last && last >= 0 && strings.Contains(want[last], "...") {
+		i = last
+	}
+	if i >= len(want) {
+		return ""
+	}
+	return strings.NewReplacer("[", "", "]", "", "...", "").Replace(want[i])
 }
 
 // command returns a command made from its help: the usage line, a short description, after an empty line a long one, and
@@ -285,17 +289,9 @@ func suggestSession(ctx context.Context, s *store.Store, key store.Key, err erro
 
 // completeOperand completes an operand by its name in the usage line: files, and from the database the keys of sessions.
 func (a *app) completeOperand(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	want := strings.Fields(cmd.Use)[1:]
-	i := len(args)
-	if n := len(want); i >= n && n > 0 && strings.HasSuffix(strings.TrimSuffix(want[n-1], "]"), "...") {
-		i = n - 1
-	}
-	if i >= len(want) {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
 	var found []cobra.Completion
-	switch operandName(want[i]) {
-	case "FILE", "OLD", "NEW":
+	switch operand(cmd, len(args)) {
+	case "FILE", "PATH", "OLD", "NEW":
 		return completeFile(cmd, args, typed)
 	case "KEY":
 		a.withStore(cmd.Context(), database.Reading, func(s *store.Store) error { // without the database there is nothing to complete

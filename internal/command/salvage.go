@@ -111,19 +111,12 @@ func (a *app) salvagedLines(s store.SalvagedSession) {
 		a.out.Line(text)
 		return
 	}
-	for _, doubt := range []struct {
-		is   bool
-		text string
-	}{
+	doubts := notes{
 		{s.Nameless, "its key is lost"}, {s.Stateless, "its initial state is lost"}, {s.MaybeDeleted, "it may have been deleted"},
 		{s.EndUnknown, "how far its log went is lost"}, {len(s.Lost) > 0, "lost: " + spansText(s.Lost)},
 		{len(s.ReceiptLost) > 0, "erased, and the receipt is lost: " + spansText(s.ReceiptLost)},
-	} {
-		if doubt.is {
-			text += ", " + doubt.text
-		}
 	}
-	a.out.Line(text)
+	a.out.Line(strings.Join(append([]string{text}, doubts.texts()...), ", "))
 	for _, p := range s.Parts {
 		line := fmt.Sprintf("  %s: empty", p.Key)
 		if p.To >= p.From {
@@ -137,6 +130,22 @@ func (a *app) salvagedLines(s store.SalvagedSession) {
 		}
 		a.out.Line(line)
 	}
+}
+
+// notes are texts that apply or not.
+type notes []struct {
+	is   bool
+	text string
+}
+
+// texts returns the texts that apply.
+func (n notes) texts() (texts []string) {
+	for _, note := range n {
+		if note.is {
+			texts = append(texts, note.text)
+		}
+	}
+	return texts
 }
 
 // shownSpans is the maximum number of spans of records in a line.
@@ -171,20 +180,12 @@ func (a *app) salvagedTotal(f store.Salvaged) error {
 	for _, name := range f.Shared.Lost {
 		a.out.Linef("shared value %s: it is lost", present.Printable(name))
 	}
-	if f.LeftOut > 0 {
-		a.out.Linef("left out: %s that may have been deleted", present.Counted(f.LeftOut, "session"))
-	}
-	if f.Deleted > 0 {
-		a.out.Linef("left out: %s that had been deleted or never finished, with %s", present.Counted(f.Deleted, "session"), present.Counted(f.DeletedRecords, "record"))
-	}
-	if f.Metas < 2 {
-		a.out.Linef("of the two pages that name the newest commit %d are whole", f.Metas)
-	}
-	if f.BrokenPages > 0 {
-		a.out.Linef("%s of %d not in form", present.Counted(f.BrokenPages, "page"), f.Pages)
-	}
-	if f.Unread > 0 {
-		a.out.Linef("%s that the disk did not give", present.Counted(f.Unread, "byte"))
-	}
+	a.out.Lines(notes{
+		{f.LeftOut > 0, fmt.Sprintf("left out: %s that may have been deleted", present.Counted(f.LeftOut, "session"))},
+		{f.Deleted > 0, fmt.Sprintf("left out: %s that had been deleted or never finished, with %s", present.Counted(f.Deleted, "session"), present.Counted(f.DeletedRecords, "record"))},
+		{f.Metas < 2, fmt.Sprintf("of the two pages that name the newest commit %d are whole", f.Metas)},
+		{f.BrokenPages > 0, fmt.Sprintf("%s of %d not in form", present.Counted(f.BrokenPages, "page"), f.Pages)},
+		{f.Unread > 0, fmt.Sprintf("%s that the disk did not give", present.Counted(f.Unread, "byte"))},
+	}.texts())
 	return a.out.Flush()
 }

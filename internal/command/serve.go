@@ -23,17 +23,6 @@ import (
 
 const defaultAddress = "127.0.0.1:7070"
 
-// serving are the flags of serve.
-type serving struct {
-	addr    string
-	token   string
-	hosts   []string
-	write   bool
-	erase   bool
-	price   float64
-	compact compactFlags
-}
-
 func (a *app) serveCommand() *cobra.Command {
 	cmd := command(`serve
 Serve the inspector: web pages that show the sessions
@@ -49,49 +38,44 @@ printed with the address. There is no TLS. Requests must name the host that is s
 placeholders into downloads and into what a summarizer reads, not into pages.
 
 $ patchlog serve --write`)
-	var f serving
+	var opts inspector.Options
+	var compact compactFlags
 	fs := cmd.Flags()
-	fs.StringVar(&f.addr, "addr", defaultAddress, "the `HOST:PORT` to listen on")
-	fs.StringArrayVar(&f.hosts, "host", nil, "answer requests for the host `NAME`, too; may be repeated")
-	fs.BoolVar(&f.write, "write", false, "let the pages write")
-	fs.BoolVar(&f.erase, "erase", false, "let the pages erase")
-	fs.Float64Var(&f.price, "price", 0, "the `PRICE` of a million input tokens, to show what hidden events save per prompt")
-	f.compact.declareSummarizer(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := f.compact.check(); err != nil {
+	addr := fs.String("addr", defaultAddress, "the `HOST:PORT` to listen on")
+	fs.StringArrayVar(&opts.Hosts, "host", nil, "answer requests for the host `NAME`, too; may be repeated")
+	fs.BoolVar(&opts.Write, "write", false, "let the pages write")
+	fs.BoolVar(&opts.Erase, "erase", false, "let the pages erase")
+	fs.Float64Var(&opts.Price, "price", 0, "the `PRICE` of a million input tokens, to show what hidden events save per prompt")
+	compact.declareSummarizer(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if err := compact.check(); err != nil {
 			return err
 		}
-		if !f.write && f.compact.summarizer+f.compact.model != "" {
+		if !opts.Write && compact.summarizer+compact.model != "" {
 			return usagef("--summarizer and --model need --write")
 		}
-		if _, _, err := net.SplitHostPort(f.addr); err != nil {
-			return usagef("--addr: %q is not HOST:PORT, such as %s", f.addr, defaultAddress)
+		if _, _, err := net.SplitHostPort(*addr); err != nil {
+			return usagef("--addr: %q is not HOST:PORT, such as %s", *addr, defaultAddress)
 		}
-		f.token = a.env("PATCHLOG_TOKEN")
-		return a.serve(cmd.Context(), f)
-	}
-	return cmd
-}
-
-func (a *app) serve(ctx context.Context, f serving) error {
-	by, err := a.redactor(f.compact.redacted)
-	if err != nil {
-		return err
-	}
-	opts := inspector.Options{Write: f.write, Erase: f.erase, Redact: by, Hosts: f.hosts, Token: f.token, Price: f.price}
-	if err := opts.Validate(); err != nil {
-		return usagef("%v", err)
-	}
-	if f.write {
-		if _, err := a.useSummarizer(ctx, &f.compact); err != nil {
+		opts.Token = a.env("PATCHLOG_TOKEN")
+		if opts.Redact, err = a.redactor(compact.redacted); err != nil {
 			return err
 		}
-		opts.Compaction = f.compact.cfg
+		if err := opts.Validate(); err != nil {
+			return usagef("%v", err)
+		}
+		if opts.Write {
+			if _, err := a.useSummarizer(cmd.Context(), &compact); err != nil {
+				return err
+			}
+			opts.Compaction = compact.cfg
+		}
+		a.options.LockTimeout = 100 * time.Millisecond // a service that has the file open keeps it open
+		return a.withStore(cmd.Context(), writingUnless(!opts.Write && !opts.Erase), func(s *store.Store) error {
+			return a.servePages(cmd.Context(), s, *addr, opts, func(address string) error { return a.announce(address, opts) })
+		})
 	}
-	a.options.LockTimeout = 100 * time.Millisecond // a service that has the file open keeps it open
-	return a.withStore(ctx, writingUnless(!f.write && !f.erase), func(s *store.Store) error {
-		return a.servePages(ctx, s, f.addr, opts, func(address string) error { return a.announce(address, f) })
-	})
+	return cmd
 }
 
 // servePages serves the pages of a store until the context ends. It calls announce with the address, when the listener is
@@ -120,16 +104,16 @@ func (a *app) servePages(ctx context.Context, s *store.Store, addr string, opts 
 }
 
 // announce writes the address of the pages.
-func (a *app) announce(address string, f serving) error {
-	how := map[[2]bool]string{{}: "reads only", {true, true}: "may write and erase", {true}: "may write", {false, true}: "may erase"}[[2]bool{f.write, f.erase}]
-	if f.token != "" {
+func (a *app) announce(address string, opts inspector.Options) error {
+	how := map[[2]bool]string{{}: "reads only", {true, true}: "may write and erase", {true}: "may write", {false, true}: "may erase"}[[2]bool{opts.Write, opts.Erase}]
+	if opts.Token != "" {
 		how += ", demands the token"
 	}
 	a.receipt(struct {
 		URL   string `json:"url"`
 		Write bool   `json:"write"`
 		Erase bool   `json:"erase"`
-	}{address, f.write, f.erase}, "patchlog: %s (%s); Ctrl-C ends it", address, how)
+	}{address, opts.Write, opts.Erase}, "patchlog: %s (%s); Ctrl-C ends it", address, how)
 	return a.out.Flush()
 }
 
