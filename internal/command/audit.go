@@ -21,9 +21,9 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd := command(`audit KEY
 Show every record of the log, and what each patch did
 
-With --json each line is {"turn", "applied", "reason", "start", "hidden", "added", "record"}: hidden has the ids of the
-events that the patch hid, from index start on, added those of the events that it inserted, and reason says why a patch
-was not applied.
+With --json each line is {"turn", "applied", "reason", "start", "hidden", "added", "record"}. hidden has the ids of the
+events that the patch hid, from index start on. added has the ids of the events that the patch inserted. If the patch was
+not applied, reason says why.
 
 $ patchlog audit shop/ada/4711 --from 62`)
 	var which auditing

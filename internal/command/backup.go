@@ -12,9 +12,11 @@ func (a *app) backupCommand() *cobra.Command {
 	cmd := command(`backup FILE
 Save the database to a file
 
-FILE is a database for --db. It must not exist, and appears only when the copy is complete and verified. A damaged database
-is not copied. While another program has the database open, only that program can save it (Store.Backup in Go); a plain
-copy of the file is unusable.
+FILE must not exist. It appears when the copy is complete and verified. --db accepts it as a database. A damaged database
+is not copied.
+
+If another program has the database open, only that program can save it (Store.Backup in Go). A plain copy of the file is
+likely to be damaged.
 
 $ patchlog backup /backups/patchlog.db`)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -22,14 +22,14 @@ func (a *app) patchCommand() *cobra.Command {
 	cmd := command(`patch KEY [START] [COUNT]
 Hide events, or replace them by a summary or by other events
 
-The COUNT visible events from index START on are hidden; 'patchlog log' shows the indices. --summary inserts a summary in
-their place, --replacement other events. --before EVENT, given instead of START and COUNT, hides all events before EVENT:
-the number of a record, an id, or the beginning of an id. Hidden events stay in the log, and 'patchlog revert' brings
-them back.
+COUNT visible events are hidden, beginning with index START. 'patchlog log' shows the indices. --summary inserts a summary
+in their place, --replacement inserts other events. With --before EVENT in place of START and COUNT, all events before
+EVENT are hidden. EVENT is the number of a record, an id, or the beginning of an id. Hidden events stay in the log. To
+make them visible again, use 'patchlog revert'.
 
-A patch that separates a tool call from its result is refused; the message names the smallest span that passes. So is a
-patch that hides a pinned event. With --base SEQ, a patch is refused as a conflict if the log has a newer patch than
-record SEQ, so that indices mean what you saw.
+If a patch would separate a tool call from its result, it is refused, and the message names the smallest span that is
+accepted. A patch that would hide a pinned event is refused, too. With --base SEQ, a patch is refused as a conflict if a
+patch newer than record SEQ was logged, since the indices may have changed.
 
 State values that the hidden events set are undone, except with --summary. --state changes that.
 
@@ -124,9 +124,9 @@ func (a *app) repairCommand() *cobra.Command {
 	cmd := command(`repair KEY
 Answer the tool calls of interrupted runs
 
-A run that ends between a call and its result leaves a prompt that model APIs refuse. This inserts the result
-"interrupted: no result was recorded" behind each such call. Long-running calls, questions to a user, open tasks, and
-runs that another process still holds are left alone. 'patchlog revert --allow-orphans' undoes it.
+If a run ended between a call and its result, model APIs refuse the prompt. For each such call, this inserts the result
+"interrupted: no result was recorded". It skips long-running calls, questions to a user, open tasks, and runs that another
+process still holds. To undo it, use 'patchlog revert --allow-orphans'.
 
 $ patchlog repair shop/ada/4711 --dry-run`)
 	author := ""
@@ -144,11 +144,11 @@ func (a *app) revertCommand() *cobra.Command {
 	cmd := command(`revert KEY PATCH
 Undo a patch
 
-The events that the patch hid are visible again, those that it inserted are hidden, and the state follows. PATCH is the
-number of its record, its id, or the beginning of its id; 'patchlog audit' shows them.
+The events that the patch hid become visible again, the events that it inserted are hidden, and the state changes
+accordingly. PATCH is the number of its record, its id, or the beginning of its id; 'patchlog audit' shows them.
 
-If a later patch depends on it, the message names the patch to revert first. Patches that compaction logged together are
-reverted together. A revert can be reverted.
+If a later patch depends on PATCH, the message names the patch to revert first. Patches that compaction logged together
+are reverted together. A revert can be reverted.
 
 $ patchlog revert shop/ada/4711 62 --dry-run`)
 	undo := store.UndoOptions{}
@@ -164,12 +164,14 @@ func (a *app) rewindCommand() *cobra.Command {
 	cmd := command(`rewind KEY
 Go back to before a turn
 
-All events from the turn's first one on are hidden, and the state values that they set are undone. --turn gives the
-turn's number, --record the number of any record in it, --invocation the id of its invocation, or the beginning of that.
-Summaries of older events stay; a summary that also covers newer ones is reverted. Pins are as they were before the turn:
-later ones are gone, of older events too. Values that sessions share (app: and user: keys) stay.
+All events since the beginning of the turn are hidden, and the state values that they set are undone. --turn selects the
+turn by its number, --record by the number of any of its records, and --invocation by the id of its invocation or the
+beginning of this id.
 
-To undo it, revert any one of the patches that it logs: all of them are reverted together.
+Summaries of older events stay. A summary that also covers newer events is reverted. All changes of pins since the
+beginning of the turn are undone. Values that sessions share (app: and user: keys) stay.
+
+To undo a rewind, revert one of the patches that it logged. The others are reverted together with it.
 
 $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	fs := cmd.Flags()

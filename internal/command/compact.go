@@ -19,17 +19,17 @@ func (a *app) compactCommand() *cobra.Command {
 	cmd := command(`compact KEY
 Summarise the older part of a session, if that is due
 
-Compaction is due when --interval invocations are not summarised, or when the prompt has --token-threshold tokens. First,
-old results of tools are cleared if that saves --clear-after tokens. Then passes replace the oldest events by summaries,
-until nothing is due. A pass reads at most about 50,000 tokens, and no call without its result. The log keeps every
+Compaction is due if --interval invocations are not summarised yet, or if the prompt has --token-threshold tokens. First,
+old tool results are cleared if that saves --clear-after tokens. Then passes replace the oldest events by summaries until
+compaction is no longer due. A pass reads at most about 50,000 tokens, and no call without its result. The log keeps every
 event, and the state stays.
 
-This command ignores what a pass costs. A service (packages compaction and adk) makes a pass only if its
-savings justify its cost.
+This command makes each pass that is due, even if the pass costs more than it saves. A service (packages compaction and
+adk) makes a pass only if its savings justify its cost.
 
-Gemini writes the summaries if GOOGLE_API_KEY or GEMINI_API_KEY is set; otherwise sentences are selected offline. If the
-summarizer fails, the command fails, and earlier passes stay. With --redact the summarizer reads placeholders in place
-of secrets. --dry-run shows the next pass, and whether a service would make it now. With --json each pass is a line.
+If GOOGLE_API_KEY or GEMINI_API_KEY is set, Gemini writes the summaries. Otherwise sentences are selected offline. If the
+summarizer fails, the command fails, and earlier passes stay. With --redact, the summarizer reads placeholders in place of
+secrets. --dry-run shows the next pass, and whether a service would make it now. With --json each pass is a line.
 
 $ patchlog compact shop/ada/4711 --dry-run
 $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000`)
@@ -154,11 +154,11 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.BoolVar(&f.dryRun, "dry-run", false, "show what would be summarised next and why, and write nothing")
 	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
-	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; 0 switches this off")
-	fs.Var(number{&f.cfg.EventRetentionSize, 1}, "retain", "leave the last `N` events with content when the prompt takes too many tokens")
-	fs.Var(number{&f.cfg.RetainInvocations, 0}, "retain-invocations", "leave the newest `N` invocations, up to 8,000 tokens of them")
+	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt has `N` tokens; 0 switches this off")
+	fs.Var(number{&f.cfg.EventRetentionSize, 1}, "retain", "keep the last `N` events with content when the prompt has too many tokens")
+	fs.Var(number{&f.cfg.RetainInvocations, 0}, "retain-invocations", "keep the newest `N` invocations, up to 8,000 tokens of them")
 	fs.Var(number{&f.cfg.ClearAfter, 0}, "clear-after", "clear old results of tools when that saves `N` tokens; 0 switches this off")
-	fs.StringVar(&f.run.Focus, "focus", "", "a few `WORDS` about what summaries should keep above all; only a model reads them")
+	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; only a model reads them")
 }
 
 // check validates the flags together.

@@ -24,7 +24,7 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := command(`demo
 Show with a real session what patches and compaction do
 
-It runs commands as you would type them, on a temporary database. With --json it writes the JSON of these commands.
+The demo runs commands as you would type them, on a temporary database. With --json it writes the JSON of these commands.
 
 $ patchlog demo`)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) }

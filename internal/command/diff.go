@@ -16,8 +16,8 @@ func (a *app) diffCommand() *cobra.Command {
 	cmd := command(`diff KEY FROM [TO]
 Compare what a model sees after two records
 
-FROM and TO are numbers of records; without TO, the newest one counts. Events with - are visible after FROM only, those
-with + after TO only, each with its index there.
+FROM and TO are numbers of records. Without TO, the newest record is used. Events with - are visible only after FROM, and
+events with + only after TO. Their indices are those after FROM and after TO.
 
 $ patchlog diff shop/ada/4711 61`)
 	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, args []string) error {

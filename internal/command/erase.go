@@ -19,18 +19,19 @@ func (a *app) eraseCommand() *cobra.Command {
 	cmd := command(`erase [KEY] [EVENT...]
 Erase the content of events, for good
 
-The events keep their places and become blank. Their copies, the same events in forks, and summaries of them are erased
-too. Visible summaries are reverted, and the next compaction summarises what is left. EVENT is the number of a record,
+The events keep their places and become blank. Their copies, the same events in forks, and summaries of them are erased,
+too. Visible summaries are reverted, so that the next compaction summarises what is left. EVENT is the number of a record,
 an id, or the beginning of an id. The log gets a receipt with author and reason: 'patchlog log KEY --type receipt'.
 
-State values that the erased events set become null. --values keep keeps them, and reports how many still match.
+State values that the erased events set become null. With --values keep, they stay, and the number of values that still
+match is reported.
 
---all-sessions takes the place of KEY: --match and --by then select events of all sessions. --user erases all events of a
-user's sessions and the values that these share; stop the user's agents first. An interrupted erasure continues with
+With --all-sessions in place of KEY, --match and --by select events of all sessions. --user erases all events of a user's
+sessions, and the values that these sessions share; stop the user's agents first. To continue an interrupted erasure, use
 the same --id.
 
-This cannot be undone. Afterwards 'patchlog vacuum' frees the space that still has the old bytes. Exports, backups and
-other copies are not erased.
+This cannot be undone. The file has the old bytes until 'patchlog vacuum' removes them. Exports, backups and other copies
+are not erased.
 
 $ patchlog erase --all-sessions --match 'DE89 3704' --dry-run`)
 	e := erasing{}

@@ -15,11 +15,11 @@ func (a *app) exportCommand() *cobra.Command {
 	cmd := command(`export KEY
 Write a session as JSON lines
 
-Each line is a record with its seq, below a header with the initial state. Importing this text gives an equal session. On
-a terminal, control characters are escaped.
+The first line is a header with the initial state. Each other line is a record with its seq. Importing the lines gives an
+equal session. On a terminal, control characters are escaped.
 
 ` + redactHelp + `
-The header then says "redacted". Importing it gives a log of the same shape.
+The header then has the field "redacted". Importing the lines gives a log of the same shape.
 
 $ patchlog export shop/ada/4711 > session.jsonl`)
 	fs := cmd.Flags()

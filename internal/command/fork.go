@@ -16,8 +16,8 @@ func (a *app) forkCommand() *cobra.Command {
 	cmd := command(`fork KEY NEWKEY
 Copy a session's log to a new session
 
-The new session has the initial state and the records up to --at, or all of them. From there on the two are independent.
-Values that sessions share (app: and user: keys) are not copied.
+The new session has the initial state and all records, or the records up to --at. Later changes of one session do not
+change the other. Values that sessions share (app: and user: keys) are not copied.
 
 $ patchlog fork shop/ada/4711 shop/ada/what-if --at 61`)
 	var at *uint64

@@ -24,21 +24,24 @@ func (a *app) importCommand() *cobra.Command {
 	cmd := command(`import [KEY] SOURCE...
 Import sessions of agents and of ADK, from files and databases
 
-SOURCE is a file, a folder, a pattern with *, a database (a file or postgres://...), or - for standard input. Other files
-in a folder are skipped and listed. The content tells the format:
+SOURCE is a file, a folder, a pattern with *, a database (a file or postgres://...), or - for standard input. The content
+tells the format:
 
 ` + formats.String() + `
-KEY names the session of a file, or selects one session of a patchlog database. Without KEY, a session has the key that
-the file says; else its app is the format's name, its user is "user", and its id is the file's name.
+Files of other formats in a folder are skipped and listed. SQLite files need the command patchlog-sqlite. SOURCE is not
+changed, and other programs may use it meanwhile.
 
-Importing again adds new records. A session is imported as a whole or not at all. If it exists with another log, it is
-reported and not changed, the other sessions are imported, and the exit code is 1. SOURCE is only read, and may be in use.
-SQLite files need the command patchlog-sqlite. Differences from the source are listed below each session; the table in
-docs/OPERATIONS.md explains them.
+If SOURCE is a file, KEY names its session. If SOURCE is a patchlog database, KEY selects a session. Without KEY, a
+session has the key in the file. If the file has no key, the app is the format's name, the user is "user", and the session
+is the file's name.
 
-ADK's compaction records become summaries where possible; those in lines of events only with --compactions adopt. Values
-that sessions share (app: and user: keys) come with databases and with ADK's sessions. Existing values
-stay and different ones are reported, but new records of a patchlog database set the values that they change.
+A session is imported as a whole or not at all. If the session exists, new records are added. If it exists with another
+log, it is not changed, the other sessions are imported, and the exit code is 1. Differences from the source are listed
+below each session; docs/OPERATIONS.md explains them.
+
+ADK's compaction records become summaries where possible. In files of single events, they stay events unless --compactions
+adopt is set. Databases and ADK's sessions have shared values (app: and user: keys). If a shared value exists, it stays,
+and a different value is reported. But new records of a patchlog database set the values that they change.
 
 $ patchlog import ~/.claude/projects
 $ patchlog import shop/ada/4711 session.jsonl
@@ -47,12 +50,12 @@ $ patchlog import postgres://app@db.example/adk --dry-run`)
 	r := a.importing("import")
 	compactions := ""
 	flags.Var(number{&r.MaxBytes, 1}, "max-bytes", "the size of the largest file to read, in `BYTES`")
-	choose(cmd, &compactions, "compactions", "what ADK's records of compactions become: summaries (adopt) or events (keep)", "adopt", "keep")
-	textVar(flags, &r.Key.App, "app", "the `APP` of sessions that name none (default the format's name)")
-	textVar(flags, &r.Key.User, "user", "the `USER` of sessions that name none (default user)")
-	flags.BoolVar(&r.opts.ReplayedState, "replayed-state", false, "give ADK's sessions the state that their events produce, where the source has another")
+	choose(cmd, &compactions, "compactions", "turn ADK's compaction records into summaries (adopt), or keep them as events (keep)", "adopt", "keep")
+	textVar(flags, &r.Key.App, "app", "the `APP` of sessions whose file has none (default the format's name)")
+	textVar(flags, &r.Key.User, "user", "the `USER` of sessions whose file has none (default user)")
+	flags.BoolVar(&r.opts.ReplayedState, "replayed-state", false, "keep the state that the events of ADK's sessions produce, even if the source has another state")
 	flags.BoolVar(&r.opts.OverwriteShared, "overwrite-shared", false, "replace existing shared values by those of the source")
-	flags.StringSliceVar(&r.IgnoreColumns, "ignore-column", nil, "an unknown `TABLE.COLUMN` of ADK's database to leave out")
+	flags.StringSliceVar(&r.IgnoreColumns, "ignore-column", nil, "ignore an unknown `TABLE.COLUMN` of ADK's database; may be repeated")
 	dryRun := declareDryRun(cmd)
 	cmd.ValidArgsFunction = completeFile
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

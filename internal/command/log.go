@@ -21,12 +21,13 @@ func (a *app) logCommand() *cobra.Command {
 	cmd := command(`log KEY
 Show the events that a model sees
 
-Patches count visible events by their index. A record's number, its seq, can be given wherever an event's id is expected.
-Tokens are estimated. An event of a subagent begins with its branch. With --json each line is {"index", "seq", "event"}.
+The index of an event is its position in what the model sees; patches need it. The seq is the number of its record; other
+commands accept it as the name of the event. Tokens are estimates. If an event belongs to a subagent, its text begins with
+the branch. With --json each line is {"index", "seq", "event"}.
 
 --history shows the replaced events in place of the summaries, as a person would read the session. --type shows the
-records of one type as 'patchlog audit' does, hidden events included; erasures with author and reason are the type
-receipt. With --last the column of turns is missing, since counting turns takes reading the whole log.
+records of one type as 'patchlog audit' does, including hidden events. Erasures, with author and reason, have the type
+receipt. With --last, there is no column of turns, since counting turns takes reading the whole log.
 
 $ patchlog log shop/ada/4711 --last 10`)
 	fs := cmd.Flags()

@@ -14,13 +14,15 @@ func (a *app) lossCommand() *cobra.Command {
 	cmd := command(`loss KEY
 Show which identifiers the summaries lack
 
-Identifiers are ids, paths, addresses and words with digits. For each visible summary, this shows those of its events that
-are missing from the visible log, those that other visible events still have, and those that the summary invented.
+Identifiers are ids, paths, addresses and words with digits. Each visible summary is compared with the events that it
+covers. The lists have the identifiers that are missing from the visible log, those that other visible events still have,
+and those that the summary invented.
 
-With --patch, the summaries are those that this patch or its group inserted, now or, if they are hidden, after the
-patch. PATCH is the number of its record, its id, or the beginning of its id. With --json each summary is a line
-{"key", "seq", "level", "index", "summary", "events", "invocations", "tokens", "identifiers", "notVisible",
-"inOtherEvents", "invented", "numbers"}.
+With --patch, only the summaries are shown that the patch or its group inserted. If these summaries are hidden now, the
+visible log after the patch is used. PATCH is the number of its record, its id, or the beginning of its id.
+
+With --json each summary is a line {"key", "seq", "level", "index", "summary", "events", "invocations", "tokens",
+"identifiers", "notVisible", "inOtherEvents", "invented", "numbers"}.
 
 $ patchlog loss shop/ada/4711`)
 	id := ""

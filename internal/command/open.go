@@ -28,9 +28,9 @@ func (a *app) openCommand() *cobra.Command {
 	cmd := command(`open PATH...
 Show session files in a browser, without a database or setup
 
-PATH is a file, a folder or a pattern with *, in any format that 'patchlog import' reads: ~/.claude/projects, a folder of
-Codex, an ADK database. The sessions are copied into a temporary database and served to this machine only, until Ctrl-C.
-Files that grow are followed. The pages can compact and patch the copy; the files do not change.
+PATH is a file, a folder or a pattern with *, in any format that 'patchlog import' reads, such as ~/.claude/projects. The
+sessions are copied into a temporary database, and web pages on this machine show them until Ctrl-C. If a file grows, the
+pages show its new events. The pages can compact and patch the copy. The files do not change.
 
 With --json the first line is {"url", "sessions", "files"}.
 

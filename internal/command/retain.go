@@ -16,12 +16,13 @@ func (a *app) retainCommand() *cobra.Command {
 	cmd := command(`retain [APP...]
 Delete unused sessions and erase hidden events, by age
 
-Sessions of these APPs, or of all, are deleted if they were not used for --delete-after. In the others, events that were
-hidden for --erase-hidden-after are erased, except pinned ones. Summaries, visible events, the state and shared values
-(app: and user: keys) stay. A session is used when it is created and when a record is logged.
+Sessions of these APPs, or of all apps, are deleted if they were not used for the time of --delete-after. In other
+sessions, events that were hidden for the time of --erase-hidden-after are erased, except pinned events. Summaries, visible
+events, the state and shared values (app: and user: keys) stay. A session is used when it is created and when a record is
+logged.
 
-An interrupted run is continued by the next one. On PostgreSQL only one process runs at a time. With --json each session
-is a line as 'patchlog sessions' writes it, with "used", "deleted", "kept" and "erased".
+If a run is interrupted, the next run continues it. On PostgreSQL, only one process can run at a time. With --json each
+session is a line as from 'patchlog sessions', with "used", "deleted", "kept" and "erased".
 
 $ patchlog retain shop --delete-after 90d --erase-hidden-after 30d --dry-run`)
 	fs := cmd.Flags()

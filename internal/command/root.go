@@ -21,19 +21,21 @@ import (
 
 const defaultDatabase = "patchlog.db"
 
-const introduction = `patchlog stores the sessions of LLM agents as append-only logs. Patches decide which events a model sees; the log keeps
+const introduction = `patchlog stores the sessions of LLM agents as append-only logs. Patches decide which events a model sees. The log keeps
 every event.
 
-KEY is app/user/session, each part percent-escaped (a slash inside a part is %2F). DATABASE is one of
+KEY names a session: app/user/session. Each part is percent-escaped, so a slash inside a part is %2F.
+
+DATABASE is one of
 
   a file
-  postgres://USER@HOST:PORT/NAME, any part of which may be left out
-  http://HOST:PORT/, an inspector, to read a database that another program has open
+  postgres://USER@HOST:PORT/NAME, a database on PostgreSQL
+  http://HOST:PORT/, the inspector in a program that has the database open
 
-Missing parts of a postgres URL are taken from the PG* variables, the password file and the service file. A password is
-taken from there or from PATCHLOG_DB, never from an argument.
+Any part of a postgres URL may be left out. Missing parts are taken from the PG* variables, the password file and the
+service file. An argument must not contain a password; use PGPASSWORD, a password file or PATCHLOG_DB.
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage.`
+The exit code is 0 if the command is done, 1 if it was refused or failed, and 2 if the usage is wrong.`
 
 // rootCommand returns the tree of all commands.
 func (a *app) rootCommand() *cobra.Command {

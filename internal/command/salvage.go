@@ -21,15 +21,16 @@ func (a *app) salvageCommand() *cobra.Command {
 	cmd := command(`salvage OLD NEW
 Copy the intact records of a damaged file to a new one
 
-OLD may be truncated or scrambled: all its pages are read, and each record with a valid checksum is written to NEW, which
-must not exist. OLD is not changed; no program should write to it meanwhile.
+OLD may be truncated or damaged. All its pages are read, and each record with a valid checksum is written to NEW, which
+must not exist. OLD is not changed. Meanwhile, no program should write to OLD.
 
-A session with a gap ends before it. The records behind the gap become the session KEY~from-SEQ, where patches are events
-without effect (customMetadata.patchlog.salvaged). KEY~maybe-deleted may have been deleted, KEY~without-state lost its
-initial state, and salvaged/unknown/session-NUMBER its key. If the file does not tell whether a session was deleted,
-the session keeps its key and is reported. --leave-out-doubtful leaves such sessions and KEY~maybe-deleted out.
+If records of a session are missing, the session ends before the gap. The records after the gap become the session
+KEY~from-SEQ, where patches are events without effect (customMetadata.patchlog.salvaged). The session KEY~maybe-deleted may
+have been deleted. KEY~without-state lost its initial state, and salvaged/unknown/session-NUMBER lost its key. If the file
+does not tell whether a session was deleted, the session keeps its key and is reported. --leave-out-doubtful leaves out
+these sessions and KEY~maybe-deleted.
 
-The exit code is 1 if something is lost or in doubt. With --json each session is a line {"key", "parts", "records",
+If something is lost or in doubt, the exit code is 1. With --json each session is a line {"key", "parts", "records",
 "lost", "receiptLost", "endUnknown", "maybeDeleted", "nameless", "stateless", "whole"}, and the last line has the totals.
 
 $ patchlog salvage patchlog.db salvaged.db`)

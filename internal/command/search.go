@@ -25,10 +25,10 @@ func (a *app) searchCommand() *cobra.Command {
 Find events by their text, also hidden ones
 
 QUERY is words, ids, paths or numbers. The best matches come first. Each event is shown with its index in the visible log,
-or with the patch that hides it. A TIME is such as 2025-01-02T15:04:05Z, or a date, for its first moment in UTC.
+or with the patch that hides it. TIME is such as 2025-01-02T15:04:05Z, or a date, which means its first moment in UTC.
 
 With --json each event is a line {"key", "seq", "index", "event", "summary", "score", "snippet", "place"}. index counts
-the events of the record. place is {"index", "hiddenBy", "hiddenBySeq"}; its index is -1 if the event is hidden. snippet
+the events of the record. place is {"index", "hiddenBy", "hiddenBySeq"}. If the event is hidden, this index is -1. snippet
 is {"text", "marks"}, where marks are byte offsets.
 
 $ patchlog search shop/ada/4711 TR-88-1234567 --hidden`)
@@ -40,7 +40,7 @@ $ patchlog search shop/ada/4711 TR-88-1234567 --hidden`)
 	textVar(fs, &search.Tool, "tool", "only calls and results of the tool `NAME`")
 	timeVar(fs, &search.Since, "since", "only events of this `TIME` or later")
 	timeVar(fs, &search.Until, "until", "only events before this `TIME`")
-	fs.BoolVar(&search.Summaries, "summaries", false, "summaries, too")
+	fs.BoolVar(&search.Summaries, "summaries", false, "also summaries")
 	fs.Var(number{&search.Limit, 1}, "limit", fmt.Sprintf("only the best `N` events, %d at most", recall.MaxLimit))
 	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
 		search.Query = strings.Join(args[1:], " ")

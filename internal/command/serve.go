@@ -27,22 +27,22 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := command(`serve
 Serve the inspector: web pages that show the sessions
 
-The pages only read, unless --write or --erase is given. Ctrl-C ends it. Port 0 takes a free port. With --json the first
-line is {"url", "write", "erase"}.
+Without --write and --erase, the pages only read. Ctrl-C stops the server. Port 0 selects a free port. With --json the
+first line is {"url", "write", "erase"}.
 
-A database file has one owner. A program that has it open can mount the inspector itself (docs/INSPECTOR.md). On
-PostgreSQL both run side by side.
+If another program has a database file open, that program can serve the inspector (docs/INSPECTOR.md). On PostgreSQL,
+several programs can have the database open.
 
-An address that other machines can reach needs a token: that of the environment variable PATCHLOG_TOKEN, else a new one,
-printed with the address. There is no TLS. Requests must name the host that is served; --host adds names. --redact puts
-placeholders into downloads and into what a summarizer reads, not into pages.
+If other machines can reach the address, requests need a token: the environment variable PATCHLOG_TOKEN or, if it is not
+set, a new token, which is printed with the address. There is no TLS. Requests must name the host of the address or a host
+of --host. --redact puts placeholders into downloads and into texts for a summarizer, but not into pages.
 
 $ patchlog serve --write`)
 	var opts inspector.Options
 	var compact compactFlags
 	fs := cmd.Flags()
 	addr := fs.String("addr", defaultAddress, "the `HOST:PORT` to listen on")
-	fs.StringArrayVar(&opts.Hosts, "host", nil, "answer requests for the host `NAME`, too; may be repeated")
+	fs.StringArrayVar(&opts.Hosts, "host", nil, "also answer requests for the host `NAME`; may be repeated")
 	fs.BoolVar(&opts.Write, "write", false, "let the pages write")
 	fs.BoolVar(&opts.Erase, "erase", false, "let the pages erase")
 	fs.Float64Var(&opts.Price, "price", 0, "the `PRICE` of a million input tokens, to show what hidden events save per prompt")

@@ -20,9 +20,9 @@ func (a *app) sessionsCommand() *cobra.Command {
 	cmd := command(`sessions [APP[/USER]]
 List the sessions
 
-They are sorted by key. APP, or APP and USER, limit the list; each is percent-escaped. The columns are the records in the log, the
-events that a model sees, the estimated tokens of all events and of the visible ones, and the time of the last activity.
-Beside long keys, a narrow terminal has fewer columns; --json has all.
+APP or APP/USER selects sessions; each part is percent-escaped. The list is sorted by key. It has the number of records, the
+number of events that a model sees, the estimated tokens of all events and of the visible ones, and the time of the last
+activity. If the terminal is too narrow, columns are left out. --json has all columns.
 
 $ patchlog sessions shop/ada`)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -52,7 +52,7 @@ func (a *app) deleteCommand() *cobra.Command {
 	cmd := command(`delete KEY
 Delete a session and its whole log
 
-This cannot be undone, also for hidden events. Values that sessions share (app: and user: keys) stay.
+This cannot be undone. Hidden events are deleted, too. Values that sessions share (app: and user: keys) stay.
 
 $ patchlog delete shop/ada/4711 --yes`)
 	dryRun := confirm(cmd, func(args []string) error {

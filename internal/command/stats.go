@@ -18,11 +18,11 @@ func (a *app) statsCommand() *cobra.Command {
 	cmd := command(`stats [KEY]
 Show the size of a session, what a model sees of it, and its state
 
-Tokens are estimated. The size of the prompt is estimated from the last count that a model returned (usageMetadata),
-unless a patch was logged since. The state includes the current values that sessions share (app: and user: keys); with
---at it does not.
+Tokens are estimates. The size of the prompt is estimated from the last count that a model returned (usageMetadata),
+unless a patch was logged since. The state includes the current values that sessions share (app: and user: keys). With
+--at, it does not.
 
-Without KEY, the size of the database file is shown: live bytes are in use, and 'patchlog vacuum' returns the free ones.
+Without KEY, the size of the database file is shown. Live bytes are in use. 'patchlog vacuum' returns the free bytes.
 
 $ patchlog stats shop/ada/4711`)
 	var at *uint64

@@ -15,8 +15,8 @@ func (a *app) vacuumCommand() *cobra.Command {
 	cmd := command(`vacuum
 Free the space of deleted and erased records
 
-The database is written to a new file beside the old one, which needs as much space again, and then replaces it. If that
-is interrupted, the old file stays. 'patchlog stats' shows how many bytes are free.
+The database is written to a new file, which then replaces the old file. Until then, both files need space. If this is
+interrupted, the old file stays. 'patchlog stats' shows how many bytes are free.
 
 $ patchlog vacuum`)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

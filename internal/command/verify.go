@@ -15,9 +15,9 @@ func (a *app) verifyCommand() *cobra.Command {
 	cmd := command(`verify [KEY]
 Check the database, or one session, for damage
 
-It checks the checksums, seqs and ids of all records, and compares snapshots with the log; without KEY, also the file's
-structure. The exit code is 1 if there are problems. With --json each problem is a line {"key", "seq", "problem"}, and the
-last line is {"sessions", "problems"}.
+The checksums, seqs and ids of all records are checked, and snapshots are compared with the log. Without KEY, the file's
+structure is checked, too. If there are problems, the exit code is 1. With --json each problem is a line {"key", "seq",
+"problem"}, and the last line is {"sessions", "problems"}.
 
 $ patchlog verify`)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
