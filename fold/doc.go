@@ -1,5 +1,5 @@
-// Package fold computes a view of a session from its log. A view consists of the visible log, which is the list
-// of events that the model sees, and the state.
+// Package fold computes a view of a session from its log. A view consists of the visible log and the state. The
+// visible log is the list of events that the model sees.
 //
 // A [View] is an immutable value. [View.Apply] returns the view after more records. A record's content never
 // makes Apply fail: if a patch cannot be applied, the view lists it as skipped.

@@ -228,7 +228,7 @@ func (r *reader) text() string {
 	return s
 }
 
-// id reads the id of a node whose record has a seq lower than before.
+// id reads the id of a node. It fails unless the seq of the node's record is less than the given seq.
 func (r *reader) id(before uint64) nodeID {
 	id := nodeID{seq: r.uint()}
 	index := r.uint()
@@ -276,7 +276,7 @@ func (r *reader) changes() (changes delta) {
 	return changes
 }
 
-// run reads nodes of records with seqs lower than before.
+// run reads a run. It fails unless the seqs of the nodes' records are less than the given seq.
 func (r *reader) run(before uint64) (out run) {
 	r.repeat(func() {
 		var p piece

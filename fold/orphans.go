@@ -99,7 +99,7 @@ type span struct {
 	opts CheckOptions // rules for suggested spans
 }
 
-// changeSpan returns the span of v that differs in after. Several patches together made this change.
+// changeSpan returns the span of v that differs in the view after. Several patches together made this change.
 func (v View) changeSpan(after View, opts CheckOptions) span {
 	was, is := v.visibleNodes(), after.visibleNodes()
 	// Several patches are treated as one change. The common prefix and suffix are not part of the span. An
@@ -408,9 +408,9 @@ func sortedKeys(m map[callKey]struct{}) []callKey {
 	return slices.SortedFunc(maps.Keys(m), func(a, b callKey) int { return strings.Compare(a.text, b.text) })
 }
 
-// checkTogether checks for orphans after several patches together have changed v to after. It accepts the
-// removal of a call and its response by different patches. The error is an *[OrphanError] without a suggestion.
-// checkTogether takes time linear in the number of visible events of both views.
+// checkTogether checks for orphans after several patches together have changed v to the view after. It accepts
+// the removal of a call and its response by different patches. The error is an *[OrphanError] without a
+// suggestion. checkTogether takes time linear in the number of visible events of both views.
 func (v View) checkTogether(after View, opts CheckOptions) error {
 	if opts.AllowOrphans {
 		return nil

@@ -341,10 +341,10 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 // owns the slice. History takes time linear in its result and in the number of patches.
 func (v View) History() ([]Entry, error) { return v.HistoryPage("", 0, math.MaxInt) }
 
-// HistoryPage returns at most limit entries of [View.History]. They are the last entries before a given event,
-// whose id is before and whose record has the given seq. If before is "", they are the last entries of the
-// history. HistoryPage needs only the hidden events of this page, and the given event. If the history does not
-// contain the event, the error matches [ErrEventNotFound].
+// HistoryPage returns at most limit entries of [View.History]: the last entries in front of a given event. The
+// event is identified by its id, which is the argument before, and by the seq of its record. If that id is "",
+// HistoryPage returns the last entries of the history. HistoryPage needs only the hidden events of this page,
+// and the given event. If the history does not contain the event, the error matches [ErrEventNotFound].
 func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error) {
 	p, err := v.Places()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // call. If no later event is visible or affects the state, the result is empty.
 //
 // An event that replaced others is as old as the raw events that it covers, at any depth. An inserted event is
-// as old as its patch. If patches of a group added events, the whole group counts as one patch. "Older" means
-// before from, and "newer" means from or later.
+// as old as its patch. If patches of a group added events, the whole group counts as one patch. An event is
+// newer if the seq of its record is at least from, and older otherwise.
 //
 //   - If a patch hid only older events, they stay hidden, even if the patch is newer.
 //   - A patch that covers both older and newer events is reverted, unless it only removed events and dropped
@@ -23,7 +23,7 @@ import (
 //   - All newer events are cut, and their state is dropped.
 //   - If a reverted patch only removed events, its older events are cut again with the same state policy. If a
 //     reverted splice replaced events and dropped their state, its older events are also cut again.
-//   - Pins and unpins are active afterwards if they were active before from.
+//   - The same pins and unpins are active as before the record with seq from.
 //
 // If an id occurs twice in the log, so that a revert cannot name its target, the error matches
 // [patch.ErrInvalid]. Rewind takes time linear in the number of nodes that all patches added and removed.

@@ -106,8 +106,8 @@ func (s *sequence) visibleLen() int {
 	return int(s.visible)
 }
 
-// splice returns the sequence in which copies of others replace the nodes in [lo, hi). If possible, it changes
-// parts that belong to own in place. own may be nil.
+// splice returns the sequence in which copies of the given nodes replace the nodes in [lo, hi). If possible, it
+// changes parts that belong to own in place. own may be nil.
 func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
 	if lo == hi && len(others) == 0 {
 		return s

@@ -422,7 +422,7 @@ func (r *reader) fields(of string, n int) {
 }
 
 // groups reads the header of an array that consists of tuples of n elements. It returns the number of tuples.
-// It fails if a tuple is incomplete, or if the number of tuples exceeds most.
+// It fails if a tuple is incomplete, or if the number of tuples exceeds the limit most.
 func (r *reader) groups(of string, n, most int) int {
 	got := r.array()
 	if got%n != 0 || got/n > most {

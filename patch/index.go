@@ -75,7 +75,7 @@ const (
 )
 
 // tooMany returns an error that matches [ErrTooLarge]. It reports that the number of items in a field exceeds
-// most.
+// the limit.
 func tooMany(field, what string, most int) error {
 	return fmt.Errorf("%w: field %q: more than %d %s", ErrTooLarge, field, most, what)
 }

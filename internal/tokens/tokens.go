@@ -104,8 +104,8 @@ func OfBytes(text []byte) Size {
 	return s
 }
 
-// Prefix returns the length in bytes of the longest prefix whose size does not exceed most. The prefix ends at
-// a character boundary.
+// Prefix returns the length in bytes of the longest prefix whose size does not exceed the limit most. The
+// prefix ends at a character boundary.
 func Prefix(text string, most Size) int {
 	_, n := measure(text, false, most)
 	return n
@@ -113,7 +113,8 @@ func Prefix(text string, most Size) int {
 
 const maxSize = Size(^uint(0) >> 1)
 
-// measure returns the size and the length in bytes of the longest prefix whose size does not exceed most.
+// measure returns the size and the length in bytes of the longest prefix whose size does not exceed the limit
+// most.
 func measure[T string | []byte](text T, escaped bool, most Size) (s Size, n int) {
 	last := emoji
 	for n < len(text) {
