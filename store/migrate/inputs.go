@@ -19,7 +19,7 @@ import (
 // Input is a file or a database to migrate.
 type Input struct {
 	Name   string
-	Folder string // the folder by which the file was named; empty if the file itself was named
+	Folder string // the folder that was named instead of the file; empty if the file itself was named
 }
 
 // Inputs expands names. A folder stands for all files in it and in its subfolders, except files in .git. A pattern
