@@ -47,8 +47,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendBeside appends events one by one to a file of about 200 MB, half of which is free, while the store
-// runs another operation. It reports the longest wait of an append.
+// BenchmarkAppendBeside appends events one by one while the store runs another operation. It reports the longest wait
+// of an append. The file has about 200 MB, and half of its pages are free.
 func BenchmarkAppendBeside(b *testing.B) {
 	ctx := context.Background()
 	for _, beside := range []struct {

@@ -89,8 +89,8 @@ func BenchmarkRevertCold(b *testing.B) {
 }
 
 // BenchmarkHotMemory measures the memory of a session with 200 visible events of about 512 bytes. The baseline has no
-// hidden events. Otherwise 1,000 patches hide 100,000 events, alternately by cuts that keep the state and by summaries.
-// The reported time is meaningless.
+// hidden events. In the other case, 1,000 patches hide 100,000 events. Half of the patches are cuts that keep the
+// state, and half are summaries. The reported time is meaningless.
 func BenchmarkHotMemory(b *testing.B) {
 	for _, hidden := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("visible=200/hidden=%d", hidden), func(b *testing.B) {

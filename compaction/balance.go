@@ -13,7 +13,7 @@ import (
 //
 // A pass that costs at most Trifle always pays. Any other pass pays if both of these conditions hold:
 //
-//   - Its immediate cost is at most a tenth (risk) of the session's cost so far, plus the net savings of earlier passes. So if a session ends with the next turn, compaction has hardly increased its cost.
+//   - Its immediate cost is at most a tenth (risk) of the session's cost so far, plus the net savings of earlier passes. If the session ends with the next turn, compaction has then hardly increased its cost.
 //   - It breaks even within horizon turns, or removes half of the prompt after the first changed token.
 //
 // A pass that does not pay is still made if the prompt has large tokens, or if the trigger's value is reached forced

@@ -28,8 +28,8 @@ func factsIn(events ...*patch.Event) string {
 	return strings.Join(facts, " ")
 }
 
-// After erasures and compactions in turn, no blank summary that can be reverted remains, and summaries contain the
-// remaining facts and no erased ones.
+// After an erasure and a compaction, no blank summary remains that could be reverted. Summaries contain all facts that
+// were not erased, and no erased fact.
 func TestCompactAfterErase(t *testing.T) {
 	ctx := t.Context()
 	s := newSession(t, "")

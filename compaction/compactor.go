@@ -29,7 +29,7 @@ type Log[K comparable] interface {
 }
 
 // Compactor compacts the sessions of a log with one configuration. It is safe for concurrent use. If two compactors or
-// goroutines compact the same session at once, one writes and the other stops with a conflict.
+// goroutines compact the same session at once, one of them writes and the other stops with a conflict.
 type Compactor[K comparable] struct {
 	log  Log[K]
 	cfg  Config
@@ -191,8 +191,8 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 }
 
 // attempt runs the next pass over a session if a pass is due. It plans a window, obtains a verified summary for each
-// group, and logs the patches. If an answer is refused, the same writer or another one may write it again. A panic is
-// returned as an error.
+// group, and logs the patches. If an answer is refused, the same writer or another writer may write the summary again.
+// A panic is returned as an error.
 func (c *Compactor[K]) attempt(ctx context.Context, key K, view fold.View, run Run) (p *pass[K], next fold.View, err error) {
 	defer func() {
 		if r := recover(); r != nil {

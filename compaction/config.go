@@ -41,7 +41,7 @@ type Config struct {
 	TokenThreshold int
 
 	// EventRetentionSize is the number of newest raw events with content that TokenThreshold and InvocationTokens leave
-	// visible. Events without content among them also stay. 0 means [DefaultRetention].
+	// visible. Events without content between these events also stay. 0 means [DefaultRetention].
 	EventRetentionSize int
 
 	// RetainInvocations is the number of newest invocations with content that CompactionInterval and TokenThreshold do

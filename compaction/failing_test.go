@@ -173,7 +173,7 @@ func TestFailingSummarizers(t *testing.T) {
 	}
 }
 
-// A session that another compactor claims is not compacted. A claim is released when the pass ends in any way.
+// A session that another compactor claims is not compacted. A claim is released when the pass ends, even with an error.
 func TestClaim(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -500,7 +500,7 @@ func TestQuotesAreShorter(t *testing.T) {
 	}
 }
 
-// A window that is too small for any answer does not block others.
+// A window that is too small for any answer does not block other windows.
 func TestSmallWindowIsPassedOver(t *testing.T) {
 	s := newSession(t, "u1*1 u2*50 a2*50 u3*50 a3*50")
 	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {

@@ -91,7 +91,7 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	}
 }
 
-// A window that is vetoed repeatedly does not block others.
+// A window that is vetoed repeatedly does not block other windows.
 func TestVetoedWindowsAreSkipped(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)

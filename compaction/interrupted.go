@@ -31,7 +31,7 @@ func RunLease(invocation string) string { return "run " + invocation }
 
 // CloseCalls returns patches that answer the calls that ended runs left open, because model APIs refuse prompts with
 // unanswered calls. Each patch inserts the answer "interrupted: no result was recorded" directly after the event with
-// the call. The patch of the last event comes first. Several patches form a group. newID returns ids.
+// the call. The patches are in reverse order of the events, and several patches form a group. newID returns ids.
 //
 // The following calls stay open: calls that the user must answer, calls that a request to the user is about, calls of
 // open tasks, and calls for which leave returns true. If a result arrives later, [ReopenCalls] hides the inserted

@@ -241,7 +241,7 @@ func TestVerifiedMerged(t *testing.T) {
 	}
 }
 
-// Losses compares a summary with its raw events, even through other summaries.
+// Losses compares a summary with its raw events, even if it covers them through other summaries.
 func TestLosses(t *testing.T) {
 	s := orderSession(t)
 	s.say("user", "i3", "Is ada@math.example still my address, TR-88-1234567?")

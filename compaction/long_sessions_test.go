@@ -193,7 +193,8 @@ func TestEightFactsOfTheFirstTurns(t *testing.T) {
 }
 
 // live appends a session's events one by one and compacts after each invocation. If during is set, it also compacts
-// after each event, like a running agent. It returns the tokens of all events, and of the visible ones at the end.
+// after each event, like a running agent. It returns the tokens of all events, and the tokens of the events that are
+// visible at the end.
 func live(t *testing.T, events []*patch.Event, cfg compaction.Config, during bool) (raw, visible int) {
 	t.Helper()
 	s := newSession(t, "")

@@ -9,10 +9,10 @@ import (
 )
 
 // WaitingCalls returns the visible calls that wait for the user and that compaction keeps. A call waits if it is a
-// long-running call or a request to the user, and the user has not answered it. Compaction keeps all such calls of the
-// running and the newest invocation, and the newest eight of earlier invocations. It summarises older calls as
-// unanswered, and [RestoreCalls] restores them when their response arrives. Callers that resume runs should put the ids
-// of the events with the returned calls into [Run.Pinned].
+// long-running call or a request to the user, and the user has not answered it. Compaction keeps all waiting calls of
+// the running and the newest invocation, and the newest eight waiting calls of earlier invocations. It summarises older
+// calls as unanswered, and [RestoreCalls] restores them when their response arrives. Callers that resume runs should
+// put the ids of the events with the returned calls into [Run.Pinned].
 func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 	_, waiting := newShape(v, run).openCalls(v.Calls(), cfg.withDefaults())
 	slices.Reverse(waiting)
@@ -26,8 +26,8 @@ func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 // until the request is answered and the call has returned after the answer. The request stays visible as long as the
 // call.
 //
-// Of the open calls of completed invocations, only the newest few stay. waiting has the staying calls that wait for the
-// user, the last call first.
+// Of the open calls of completed invocations, only the newest few stay. waiting has the calls that stay and wait for
+// the user, in reverse order.
 func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting []fold.Call) {
 	stays = make([]bool, len(s.entries))
 	byID := map[string]int{} // the newest call of each id so far
@@ -85,7 +85,7 @@ func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting 
 			stays[c.Index] = true
 		}
 	}
-	for changed := true; changed; { // a staying event can make another event stay
+	for changed := true; changed; { // an event that stays can make another event stay
 		changed = false
 		for i, about := range answeredAbout {
 			if stays[calls[about].Index] && !stays[calls[i].Index] {

@@ -240,8 +240,8 @@ func TestForcedMergeIsWorthItsCall(t *testing.T) {
 	})
 }
 
-// A forced merge takes the lowest level in all branches. It prefers two summaries of one level to two of different,
-// lower levels.
+// A forced merge takes summaries of the lowest level among all branches. Two summaries of the same level are preferred
+// to two summaries of different levels, even if the different levels are lower.
 func TestTheLowestLevelIsMergedFirst(t *testing.T) {
 	tiers := with(every(9, 0, nil), func(c *compaction.Config) { c.Limits().Summaries = 2 })
 	forced := compaction.Config{Enabled: true, TokenThreshold: 160, EventRetentionSize: 1}

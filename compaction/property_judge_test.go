@@ -274,8 +274,8 @@ func retained(v fold.View, cfg compaction.Config, byTokens bool) (all []int) {
 	return slices.DeleteFunc(all, func(i int) bool { return i < last && i != question })
 }
 
-// covered checks that the hidden events are exactly those that a summarizer was asked to summarise, except events that
-// a transcript does not show. It also checks that no request mixes branches, or summaries and raw events.
+// covered checks that exactly the events that a summarizer was asked to summarise are hidden. Events without text in a
+// transcript may be hidden too. It also checks that no request mixes branches, or summaries and raw events.
 func (p pass) covered() {
 	left, shown, at := map[string]bool{}, map[string]bool{}, map[string]int{}
 	for _, e := range p.after.Events() {
@@ -590,8 +590,8 @@ func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens 
 	return out
 }
 
-// keepAround keeps each event before a staying call that is tied to an event after that call. Without such events the
-// call could come first, or directly after a summary of role model.
+// keepAround keeps each event that precedes a call that stays, if the event is tied to an event after that call.
+// Without the event, the call could come first, or directly after a summary of role model.
 func keepAround(v fold.View, stays []bool) (changed bool) {
 	last := lastOfTied(v)
 	for _, c := range v.Calls() {

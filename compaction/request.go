@@ -187,8 +187,8 @@ func (s *shape) maxAnswer(w *Window, g Group, cfg Config) int {
 	if w.Merge {
 		return min(longestMerged(covered), cfg.limits.Summary)
 	}
-	// A small group may use part of the tokens that the window saves elsewhere. Otherwise it would block the whole
-	// window.
+	// The summary of a small group may use some of the tokens that the other groups save. With a lower limit, every
+	// answer would be refused, and the group would block the whole window.
 	least := min(leastAim, w.Tokens/(4*len(w.Groups)))
 	return min(max(covered*3/4, least), cfg.limits.Summary)
 }

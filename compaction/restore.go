@@ -21,10 +21,10 @@ import (
 // restored, so a call that a user removed stays hidden.
 //
 // For each event with answered calls, a patch inserts a copy directly after the summary that covers the event. There
-// the copy follows a message in role user, as a model's API requires for a call. Copies of earlier responses to the
-// calls, such as placeholders, follow. Each copy has a new id and contains only these calls or responses, without text
-// or state changes. The copy keeps the fields that name the caller and the destination of an answer. The summaries
-// stay, because reverting them would show everything that they cover.
+// the copy follows a message in role user, as a model's API requires for a call. After it, the patch inserts copies of
+// earlier responses to the calls, such as placeholders. Each copy has a new id and contains only these calls or
+// responses, without text or state changes. The copy keeps the fields that name the caller and the destination of an
+// answer. The summaries stay, because reverting them would show everything that they cover.
 //
 // Apply the patches to the view in one call, in the returned order. RestoreCalls reads the log only if a call is
 // missing.
@@ -141,8 +141,8 @@ type part struct {
 	response bool
 }
 
-// hiddenCall finds the newest call among parts that a summary hides. It returns the call, its responses that a summary
-// hides, and the visible index of the call's summary.
+// hiddenCall finds the newest of the calls in parts that a summary hides. It returns the call, its responses that a
+// summary hides, and the visible index of the call's summary.
 func (h history) hiddenCall(places *fold.Places, parts []part) (hidden []part, summary int, err error) {
 	for i, p := range slices.Backward(parts) {
 		if p.response {

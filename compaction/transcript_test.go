@@ -22,7 +22,7 @@ func requestOf500(t *testing.T, words string) compaction.Request {
 	return sum.requests[0]
 }
 
-// A window of one unit that exceeds the limit is covered whole. Its transcript is cut to fit and notes the cut.
+// If tied events exceed the limit, a window covers them all. Its transcript is cut to fit and notes the cut.
 func TestTranscriptFits(t *testing.T) {
 	r := requestOf500(t, "c1(x)*3000 r1(x)*3000 u2 a2")
 	if got := ids(r.Events); got != "e0 e1" {

@@ -44,7 +44,7 @@ func answer(r Response, maxTokens int) (string, error) {
 }
 
 // maxUnknown is the maximum number of identifiers in an accepted answer that do not occur in its source. One or two
-// such identifiers are more often unusual spellings than inventions, so they are only reported.
+// unknown identifiers are more often unusual spellings than inventions, so they are only reported.
 const maxUnknown = 2
 
 // Limits on the invented identifiers in an error or a prompt.

@@ -75,7 +75,7 @@ func (o bleveOptions) mapping() mapping.IndexMapping {
 	return m
 }
 
-// add adds events in one batch. Only adjacent events in the same batch count as adjacent.
+// add adds events in one batch. Events in different batches do not count as adjacent.
 func (x *bleveIndex) add(tb testing.TB, records []patch.Record) {
 	tb.Helper()
 	texts := make([]string, len(records))

@@ -176,7 +176,7 @@ func (g *Summarizer) Summarize(ctx context.Context, req compaction.Request) (com
 }
 
 // transport reads the body of an answer to its end, or up to maxAnswerBytes. If the connection breaks during an answer,
-// the error is then an error of the transport, which is retried.
+// the error comes from the transport, and the SDK retries the request.
 type transport struct{ base http.RoundTripper }
 
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {

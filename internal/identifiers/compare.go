@@ -9,8 +9,8 @@ type Comparison struct {
 	Identifiers int
 	Lost        []string
 
-	// Invented are the identifiers of the summary that do not occur in the source. A word cut by an ellipsis is among
-	// them unless a word of the source begins with it.
+	// Invented are the identifiers of the summary that do not occur in the source. A word that an ellipsis cuts also
+	// counts as invented, unless a word of the source begins with it.
 	Invented []string
 
 	// Numbers are words of the summary that do not occur in the source but are probably derived from it. They are sums,

@@ -11,7 +11,7 @@ import (
 // takes time nearly linear in the text.
 type Index struct {
 	text   string
-	words  map[string]bool  // identifiers and short words; true for the words in field order
+	words  map[string]bool  // identifiers and short words; the value is true if order contains the word
 	order  []string         // distinct identifiers that are not cut, in order of occurrence
 	sorted []string         // the keys of words; built on first use
 	runs   map[string][]int // start offsets of each run of letters and digits; built on first use

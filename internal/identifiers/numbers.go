@@ -23,9 +23,9 @@ const (
 	maxApart = 12 // largest distance between two numbers that are added
 )
 
-// derives reports whether a word can be derived from numbers of the text. It can be the same number in another
-// spelling, a small multiple of a number, the sum or difference of two numbers that are close to each other, or the sum
-// of a few consecutive numbers.
+// derives reports whether a word can be derived from numbers of the text. It may be the same number in another
+// spelling, a small multiple of a number, or the sum of a few consecutive numbers. It may also be the sum or difference
+// of two numbers that are close to each other.
 func (x *Index) derives(id string) bool {
 	n, places, ok := numberOf(id)
 	if !ok || n == 0 {

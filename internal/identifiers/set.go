@@ -22,8 +22,9 @@ func NewSet(ids []string) *Set {
 	return s
 }
 
-// In yields the byte ranges where identifiers of the set occur in a text, in ascending order. See [Occurs]. Of
-// overlapping occurrences it yields the one that begins first, and of several with the same beginning the longest.
+// In yields the byte ranges where identifiers of the set occur in a text, in ascending order. See [Occurs]. If
+// occurrences overlap, In yields only the first. If several occurrences begin at the same place, it yields only the
+// longest.
 func (s *Set) In(text string) iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
 		for i := 0; i < len(text); {

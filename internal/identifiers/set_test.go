@@ -49,8 +49,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// In yields only occurrences of the set's identifiers, and each occurrence that no other one overlaps. Occurring
-// returns each identifier that occurs in the text.
+// In yields only occurrences of the set's identifiers. It yields every occurrence that does not overlap another.
+// Occurring returns each identifier that occurs in the text.
 func TestPropertySet(t *testing.T) {
 	draw := func(r *rand.Rand, letters string, most int) string {
 		var b strings.Builder

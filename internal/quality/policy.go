@@ -75,8 +75,8 @@ func legal(v fold.View, p *patch.PatchEvent) (start, count int) {
 	return 0, 0
 }
 
-// Clear is a policy that clears all tool results except the given number of newest ones before each turn, if that saves
-// at least the given number of tokens.
+// Clear is a policy that clears old tool results before each turn, if that saves at least the given number of tokens.
+// It keeps the given number of newest results.
 func Clear(last, least int) Policy {
 	return Policy{fmt.Sprintf("cleared by %d", least), func(l *log, _ *Figures) (step, error) {
 		return func(ctx context.Context, at moment, _ string) error {

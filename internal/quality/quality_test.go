@@ -40,8 +40,8 @@ func answer(id, invocation, call, text string) *patch.Event {
 	}})
 }
 
-// needy returns a session whose last call needs two identifiers of the first turn, one of which was repeated. The call
-// also has an identifier that occurs nowhere else.
+// needy returns a session whose last call needs two identifiers of the first turn. The user repeats one of the two
+// before the call. The call also has an identifier that occurs nowhere else.
 func needy(t *testing.T) quality.Recording {
 	t.Helper()
 	events := []*patch.Event{
@@ -74,7 +74,8 @@ func replay(t *testing.T, rec quality.Recording, p quality.Policy) quality.Figur
 	return f
 }
 
-// Identifiers of earlier events in a call's arguments count as needed. They count as seen if they are visible then.
+// Identifiers of earlier events in a call's arguments count as needed. They count as seen if they are visible at the
+// time of the call.
 func TestReplay(t *testing.T) {
 	rec := needy(t)
 	if n := rec.Invocations(); n != 6 {

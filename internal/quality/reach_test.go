@@ -10,7 +10,7 @@ import (
 )
 
 // asked returns a session. In the first invocations, the user writes one text each. In the last invocation, summaries
-// hide the first ones, and the agent writes other texts and calls a function.
+// hide the first invocations, and the agent writes other texts and calls a function.
 func asked(t *testing.T, first, last []string, args map[string]any) quality.Recording {
 	t.Helper()
 	var events []*patch.Event

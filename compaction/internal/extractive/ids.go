@@ -145,8 +145,8 @@ func (l *ids) isUsed(value string) bool {
 }
 
 // write returns the identifiers that another text (told) lacks and that fit into the room. Used identifiers come first,
-// the most recent first. Returned identifiers follow, those with a key first. The last argument limits the size of the
-// returned identifiers.
+// the most recent first. Returned identifiers follow, and among them identifiers with a key come first. The last
+// argument limits the size of the returned identifiers.
 func (l *ids) write(told *identifiers.Index, s *reader, room, most tokens.Size) string {
 	if l.ranked == nil {
 		l.rank(s)

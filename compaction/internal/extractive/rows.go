@@ -75,7 +75,8 @@ func (r *rows) addText(text string) {
 	}
 }
 
-// addObject adds the cursor's next object if one of its values is an id. It also adds the objects within.
+// addObject adds the cursor's next object if one of its values is an id. It also adds the objects that this object
+// contains.
 func (r *rows) addObject(c *jsonvalue.Cursor, of cell) {
 	var names, values []string
 	id, best, own := -1, 0, of
@@ -174,9 +175,9 @@ func isDate(s string) bool {
 	return false
 }
 
-// put adds the row of an object. The last argument is the id of the containing object. The new row replaces rows with
-// the same ids in the same object that have no other columns. If the only id is a date, it replaces only an identical
-// row.
+// put adds the row of an object. The last argument is the id of the containing object. The new row replaces older rows
+// with the same ids in the same object, unless these have additional columns. If the only id is a date, it replaces
+// only an identical row.
 func (r *rows) put(names, values []string, of cell) {
 	sorted := strings.Join(slices.Sorted(slices.Values(names)), cellMark)
 	if first := r.columns[sorted]; first != nil {

@@ -33,7 +33,7 @@ type state struct {
 	count int
 }
 
-// before is the kind of calls that are listed if there is room. The others are kinds of states.
+// before is the kind of calls that are listed if there is room. The other constants are kinds of states.
 const (
 	before  = "before"
 	changed = "changed"
@@ -306,11 +306,11 @@ func (s *reader) set(kind, of, text string) {
 }
 
 const (
-	shownCalls = 2 // number of calls of one tool in a turn that are listed singly
+	shownCalls = 2 // maximum number of calls of one tool that a turn lists singly
 	lastFew    = 8 // maximum number of further calls that a latest turn lists if there is room; also the number of states with full weight
 )
 
-// tellCalls lists the calls of a turn. If a tool has many calls, it lists their number and the last one.
+// tellCalls lists the calls of a turn. If a tool has many calls, tellCalls lists their number and the last call.
 func (t *turn) tellCalls(isLatest bool) {
 	byName := map[string][]*call{}
 	var names []string
