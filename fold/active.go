@@ -33,8 +33,8 @@ func (l *cut) undone(from uint64, also ...*cut) map[*cut]bool {
 // group.
 //
 // If no applied patch has the id, the error matches [patch.ErrInvalid]. If a patch of the group has the same id
-// as an earlier patch, a revert cannot name it, and the error also matches ErrInvalid. If all patches are
-// already reverted, the error is a *[BlockedError].
+// as an earlier patch, a revert cannot name the later patch, and the error also matches ErrInvalid. If all
+// patches are already reverted, the error is a *[BlockedError].
 func (v View) RevertTargets(patchID string) ([]string, error) {
 	if err := v.load(); err != nil {
 		return nil, err

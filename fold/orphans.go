@@ -271,7 +271,7 @@ func (s span) orphansOf(key callKey) []Orphan {
 // pairChange contains the parts of a key before and after a change, with their partners.
 type pairChange struct {
 	before, after                 []part
-	oldIndex                      []int // index of each part after the change among the parts before it, or unpaired for a new part
+	oldIndex                      []int // for each part in after, its index in before, or unpaired if the part is new
 	partnersBefore, partnersAfter []int
 }
 

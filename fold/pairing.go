@@ -29,8 +29,8 @@ type part struct {
 	ordinal int // index among all parts of the visible log
 }
 
-// pairing contains the function parts of a visible log by key. Parts with different keys are never paired. To
-// check a change, only the keys of changed parts are therefore compared.
+// pairing contains the function parts of a visible log by key. Parts with different keys are never paired.
+// Checking a change therefore needs only the keys of the changed parts.
 type pairing struct {
 	byKey  map[callKey][]part // in the order of the visible log
 	calls  int

@@ -1,4 +1,4 @@
-// Package jsonvalue extends the JSON library with functions that a log needs: a limit of the nesting depth,
+// Package jsonvalue extends the JSON library with functions that a log needs: a limit on the nesting depth,
 // comparison by value, and traversal without copying.
 //
 // [Parse] validates text. The traversal functions expect valid JSON, but they are also used on stored records,

@@ -70,7 +70,7 @@ func Compress(form []byte) []byte {
 }
 
 // PlainSize returns the length that the form had before [Compress]. If the form is damaged, the result may be
-// wrong. It is then at most the length of form, or 1 MiB plus the header.
+// wrong. In that case, the result is the length of form, or at most 1 MiB plus the header.
 func PlainSize(form []byte) int {
 	if len(form) > compressedHeader && form[0] == Compressed {
 		if n, err := packed.Len(form[compressedHeader:]); err == nil {
@@ -94,7 +94,8 @@ func plainSum(body []byte) uint32 { return crc32.Update(plainStart, castagnoli, 
 
 var plainStart = crc32.Checksum([]byte{Plain}, castagnoli)
 
-// compressedSum returns the checksum of a compressed form, without the checksum itself.
+// compressedSum returns the checksum of a compressed form. The checksum does not cover bytes 5–8, which store
+// it.
 func compressedSum(form []byte) uint32 {
 	return crc32.Update(crc32.Update(0, castagnoli, form[:Header]), castagnoli, form[compressedHeader:])
 }

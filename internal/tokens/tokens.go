@@ -25,7 +25,7 @@ const (
 	number
 	symbol
 	accented // Latin letters with accents
-	other    // alphabets, and other scripts
+	other    // other alphabets, and scripts without a kind
 	kana
 	hangul
 	ideograph // including punctuation used with ideographs
