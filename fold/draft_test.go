@@ -74,7 +74,8 @@ func TestMatch(t *testing.T) {
 	testlog.NoError(t, fold.CheckUnique(call))
 }
 
-// The patches of a call are checked group by group, each after the groups before it. They get bases.
+// The patches of a call are checked group by group, and each group after the groups before it. Each patch gets
+// a base.
 func TestDraftPatches(t *testing.T) {
 	d, log := draftOn(t, 6)
 	opts := fold.PatchOptions{On: d.View}

@@ -470,7 +470,8 @@ func (s span) cost() int {
 // stay, no span around it passes, and ok is false.
 func (s span) forced(budget *int) (span, bool) {
 	// Each added event may require others, so the loop continues until nothing is added. In "call a; response a
-	// and call b; response b", cutting the first event requires the second, which requires the third.
+	// and call b; response b", cutting the first event requires cutting the second, which requires cutting the
+	// third.
 	for {
 		wider := s
 		for key := range s.touchedKeys() {

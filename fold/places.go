@@ -131,8 +131,8 @@ func (p *Places) rank(id nodeID) int {
 
 // IsRepresented reports whether an event is visible, or whether a visible event represents it. branch and scope
 // are the event's branch and isolation scope. A summary represents the events that it covers, and a cleared
-// copy represents its original. If the summary or the copy is hidden, its own representative counts. An event
-// that a cut, a splice or a rewind removed has no representative.
+// copy represents its original. If the summary or the copy is hidden, its own representative represents the
+// event. An event that a cut, a splice or a rewind removed has no representative.
 //
 // The represented events are the events that [View.History] returns, and the summaries. If one patch hides two
 // events with the same branch and scope, either both are represented or neither is.

@@ -21,7 +21,7 @@ type brought struct {
 }
 
 // The place of a visible event contains its index. The place of a hidden event names an active patch that
-// removed the event. The represented events are the visible events and the events of the history.
+// removed the event. The represented events are the visible events and the events in the history.
 func TestPropertyPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
