@@ -59,8 +59,8 @@ func (v View) applyEdit(e edit) View {
 	return f.view.withCachesOf(v, nil)
 }
 
-// withCachesOf returns the view with the caches of its predecessor, as far as they are still valid. event is
-// the appended event, or nil if the change was a patch.
+// withCachesOf returns the view with the caches of its predecessor, as far as they are still valid. The
+// argument event is the appended event, or nil if the change was a patch.
 func (v View) withCachesOf(before View, event *patch.Event) View {
 	v.pairs = &pairingCache{}
 	if event != nil {

@@ -40,13 +40,13 @@ func CheckUnique(call []patch.Record) error {
 	return nil
 }
 
-// Match finds the records of a call that are already logged. A call can therefore be repeated safely. offered
-// contains the records as the caller passed them, and completed contains the results of [patch.Complete] for
-// them. Ids, times and bases are compared only if offered has them.
+// Match finds the records of a call that are already logged. A call can therefore be repeated safely. The
+// argument offered contains the records as the caller passed them, and completed contains the results of
+// [patch.Complete] for them. Ids, times and bases are compared only if offered has them.
 //
 // For each record of the call, matched contains the logged record, or the completed record if it is not logged
-// yet. missing contains the indices of the records that are not logged. If an id is used for other content, the
-// error is a *[DuplicateIDError].
+// yet. The result missing contains the indices of the records that are not logged. If an id is used for other
+// content, the error is a *[DuplicateIDError].
 func Match(log Logged, offered, completed []patch.Record) (matched []patch.Record, missing []int, err error) {
 	matched = slices.Clone(completed)
 	for i, r := range completed {
@@ -151,8 +151,9 @@ func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error
 }
 
 // Patches adds the patches of one call, group by group, as [Draft.Judge] does. Only the base of the first patch
-// is checked, because the author of a patch has seen the patches before it in the same call. matched and
-// missing are the results of [Match]. On success, matched contains the missing records as they will be logged.
+// is checked, because the author of a patch has seen the patches before it in the same call. The arguments
+// matched and missing are the results of [Match]. On success, matched contains the missing records as they will
+// be logged.
 func (d *Draft) Patches(log Logged, opts PatchOptions, matched []patch.Record, missing []int) error {
 	if len(missing) > 0 && opts.On.Creation() != "" && opts.On.Edition() != d.View.Edition() {
 		return errErased
@@ -202,9 +203,9 @@ func CheckNotErased(r patch.Record) error {
 	return &patch.FieldError{Field: "customMetadata/" + patch.OwnMetadata, Problem: fmt.Sprintf("it says of record %q that it was erased, but it is new to the log", r.ID())}
 }
 
-// withBase sets the base of a patch without a base, as the options require. n is the number of patches between
-// v and this patch. first says whether the patch is the first of its call. The author of a later patch has seen
-// the patches before it.
+// withBase sets the base of a patch without a base, as the options require. The argument n is the number of
+// patches between v and this patch. The argument first says whether the patch is the first of its call. The
+// author of a later patch has seen the patches before it.
 func (o PatchOptions) withBase(p *patch.PatchEvent, v View, n int, first bool) (*patch.PatchEvent, error) {
 	switch {
 	case !records.LacksBase(p):

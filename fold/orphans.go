@@ -183,10 +183,10 @@ func (s span) touchedKeys() map[callKey]struct{} {
 	return keys
 }
 
-// after returns the parts of a key after the change. was contains the index of each part among the parts before
-// the change, or unpaired for a new part. A part is not new if its event stays. It is also not new if the
-// change replaces an event with its cleared copy, or a cleared copy with its original. stay contains the
-// indices of the parts whose events stay.
+// after returns the parts of a key after the change. For each part, the result was contains the part's index
+// before the change, or unpaired if the part is new. A part is not new if its event stays. It is also not new
+// if the change replaces an event with its cleared copy, or a cleared copy with its original. The result stay
+// contains the indices of the parts whose events stay.
 func (s span) after(key callKey, before []part) (parts []part, was []int, stay map[int]bool) {
 	// Clearing a response replaces its event with a copy. Reverting this patch replaces the copy with the
 	// original. If the response in the copy counted as new, each clearing would look like the loss of a
@@ -410,7 +410,7 @@ func sortedKeys(m map[callKey]struct{}) []callKey {
 
 // checkTogether checks for orphans after several patches together have changed v to the view after. It accepts
 // the removal of a call and its response by different patches. The error is an *[OrphanError] without a
-// suggestion. checkTogether takes time linear in the number of visible events of both views.
+// suggestion. The check takes time linear in the number of visible events of both views.
 func (v View) checkTogether(after View, opts CheckOptions) error {
 	if opts.AllowOrphans {
 		return nil

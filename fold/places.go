@@ -129,10 +129,10 @@ func (p *Places) rank(id nodeID) int {
 	return found
 }
 
-// IsRepresented reports whether an event is visible, or whether a visible event represents it. branch and scope
-// are the event's branch and isolation scope. A summary represents the events that it covers, and a cleared
-// copy represents its original. If the summary or the copy is hidden, its own representative represents the
-// event. An event that a cut, a splice or a rewind removed has no representative.
+// IsRepresented reports whether an event is visible, or whether a visible event represents it. The arguments
+// branch and scope are the event's branch and isolation scope. A summary represents the events that it covers,
+// and a cleared copy represents its original. If the summary or the copy is hidden, its own representative
+// represents the event. An event that a cut, a splice or a rewind removed has no representative.
 //
 // The represented events are the events that [View.History] returns, and the summaries. If one patch hides two
 // events with the same branch and scope, either both are represented or neither is.
@@ -223,7 +223,7 @@ func (q *representatives) ofRemoved(c *cut, of lane) int {
 	return at
 }
 
-// memoize caches the result of find by key. find may call memoize with the same key.
+// memoize caches the result of find by key. The function find may call memoize with the same key.
 func (q *representatives) memoize(key memoKey, find func() int) int {
 	if at, ok := q.found[key]; ok {
 		return at

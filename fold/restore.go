@@ -8,8 +8,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Restore returns the view that [View.AppendBinary] wrote to form. empty is the result of [New] for the
-// session's creation id and initial state. last is the last seq of the log.
+// Restore returns the view that [View.AppendBinary] wrote to form. The argument empty is the result of [New]
+// for the session's creation id and initial state. The argument last is the last seq of the log.
 //
 // The caller must supply the records of the visible events by calling [View.WithRecords] on empty. If some of
 // these records are missing, the error is a *[MissingRecordsError] that names all of them. The resulting view

@@ -20,8 +20,8 @@ func (n node) id() nodeID { return nodeID{n.seq, n.index} }
 func (n *node) isRevertMarker() bool { return n.cut != nil && n.cut.isRevert }
 
 // revertEdit returns the effect of a revert. All nodes that the target added must be in the sequence, and only
-// markers of reverts may be between them. The nodes that the target removed replace them. revertEdit returns
-// the same errors as [View.edit].
+// markers of reverts may be between them. The nodes that the target removed replace them. The errors are the
+// same as in [View.edit].
 func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 	target := v.patches.find(p.PatchID())
 	switch {
@@ -97,7 +97,7 @@ func alreadyReverted(id string, by *cut) error {
 }
 
 // newestBlocker returns the newest of the patches that must be reverted before target: its blockers, their
-// blockers, and so on. No patch blocks the revert of that newest patch. newestBlocker takes time linear in the
+// blockers, and so on. No patch blocks the revert of that newest patch. The search takes time linear in the
 // number of nodes that all patches added and removed.
 func (v *View) newestBlocker(target *cut) *cut {
 	must, holder := v.blockers(target)

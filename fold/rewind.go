@@ -220,7 +220,7 @@ func (w *rewinding) revert(c *cut) error {
 		}
 		// A user reverts one blocker at a time. A rewind can revert all direct blockers, each after its own
 		// blockers, whatever their age. In "summary of old and new, then cut of the summary", the cut is
-		// reverted too. recutReverted then cuts its old part again.
+		// reverted too. The old part of the cut is cut again in recutReverted.
 		must, _ := w.view.blockers(c)
 		cleared := false
 		for _, by := range must {

@@ -107,7 +107,7 @@ func (s *sequence) visibleLen() int {
 }
 
 // splice returns the sequence in which copies of the given nodes replace the nodes in [lo, hi). If possible, it
-// changes parts that belong to own in place. own may be nil.
+// changes parts that belong to own in place. The argument own may be nil.
 func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
 	if lo == hi && len(others) == 0 {
 		return s

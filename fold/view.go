@@ -33,8 +33,8 @@ type View struct {
 }
 
 // New returns the view of a session without records. Keys of the initial state with the prefix app:, user: or
-// temp: are ignored, because they are not part of the session's own state. creation is the session's creation
-// id. It may be empty.
+// temp: are ignored, because they are not part of the session's own state. The argument creation is the
+// session's creation id. It may be empty.
 func New(creation string, initial map[string]patch.Value) View {
 	v := View{creation: creation}
 	for key, value := range initial {

@@ -96,7 +96,7 @@ func (e *Event) Blank(receipt string, values ValuePolicy) *Event {
 	return e.blank(receipt, values, e.IsSummary())
 }
 
-// blank implements [Event.Blank]. summary says whether the event is a summary.
+// blank implements [Event.Blank]. The argument summary says whether the event is a summary.
 func (e *Event) blank(receipt string, values ValuePolicy, summary bool) *Event {
 	if e.IsBlank(values) {
 		return e

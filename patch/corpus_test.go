@@ -23,8 +23,8 @@ const (
 	corpusEvents   = 6400
 )
 
-// onRecorded runs a test on each set of recorded sessions. events is the expected number of events, or 0 if it
-// is unknown.
+// onRecorded runs a test on each set of recorded sessions. The argument events is the expected number of
+// events, or 0 if it is unknown.
 func onRecorded(t *testing.T, run func(t *testing.T, files []string, events int)) {
 	t.Helper()
 	for _, set := range recorded.Sets(t) {
@@ -156,7 +156,7 @@ func readAsText(t *testing.T, file string) {
 }
 
 // canonical returns JSON with sorted keys. Number literals do not change. The top-level time becomes an
-// instant, without its time zone. canonical shares no code with package patch.
+// instant, without its time zone. The function shares no code with package patch.
 func canonical(t testing.TB, text string) string {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))

@@ -218,8 +218,8 @@ var goWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// writeGo returns the JSON of v and the Go types to note. v is an event if event is true, and a value
-// otherwise.
+// writeGo returns the JSON of v and the Go types to note. If event is true, v is an event. Otherwise v is a
+// value.
 func writeGo(v any, event bool) ([]byte, goTypes, *FieldError) {
 	w := goWriters.Get().(*goWriter)
 	defer goWriters.Put(w)
@@ -388,7 +388,7 @@ func (r *typedReader) any(dec *jsontext.Decoder, p *any) error {
 }
 
 // readTyped decodes text into the variable that into points to. If a number in an `any` has no noted type,
-// readTyped converts it with number. met is the number of notes that were used.
+// readTyped converts it with number. The result met is the number of notes that were used.
 func readTyped(text []byte, types goTypes, number func(literal string) any, into any) (met int, err error) {
 	r := typedReaders.Get().(*typedReader)
 	defer typedReaders.Put(r)

@@ -35,7 +35,7 @@ func (e *Event) Origin() (o Origin, ok bool) {
 
 // StandIn returns a copy of e that a patch can put in place of e. The copy has the given id and no state delta.
 // Each entry of parts replaces the part of the content at that index with a JSON object. Indices outside the
-// content are ignored. All other fields and their Go types are kept. seq is the seq of e's record;
+// content are ignored. All other fields and their Go types are kept. The argument seq is the seq of e's record;
 // [Event.Origin] of the copy reports it. StandIn returns the same errors as [ParseEvent].
 func (e *Event) StandIn(id string, seq uint64, parts map[int]json.RawMessage) (*Event, error) {
 	origin := Origin{CopyID: id, ID: e.id, Seq: seq, Tokens: e.index.tokens}

@@ -261,8 +261,8 @@ func (d *Decoder) fillIDs(rec Record, text []byte) Record {
 	return rec.mapIdentities(func(e identity) identity { return e.completed(next, time.Time{}) })
 }
 
-// WriteHeader writes the header line of the text form. redacted lists the names of the redaction patterns that
-// were applied to the records, such as "card". Decoders ignore this list.
+// WriteHeader writes the header line of the text form. The argument redacted lists the names of the redaction
+// patterns that were applied to the records, such as "card". Decoders ignore this list.
 func WriteHeader(w io.Writer, initialState map[string]Value, redacted ...string) error {
 	b := strconv.AppendInt([]byte(`{"patchlog":`), TextVersion, 10)
 	if len(redacted) > 0 {

@@ -31,8 +31,8 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// Due reports whether a store should write a new snapshot. visible is the number of visible events in the view.
-// grown is the number of records logged since the last snapshot.
+// Due reports whether a store should write a new snapshot. The argument visible is the number of visible events
+// in the view. The argument grown is the number of records logged since the last snapshot.
 func (p Policy) Due(visible int, grown uint64) bool {
 	if p.Every < 0 {
 		return false

@@ -92,7 +92,7 @@ func Of(text string) Size {
 	return s
 }
 
-// OfQuoted returns the size of the text in a valid JSON string. quoted includes the quotes.
+// OfQuoted returns the size of the text in a valid JSON string. The argument includes the quotes.
 func OfQuoted(quoted []byte) Size {
 	s, _ := measure(quoted[1:len(quoted)-1], true, maxSize)
 	return s
@@ -141,7 +141,7 @@ func measure[T string | []byte](text T, escaped bool, most Size) (s Size, n int)
 }
 
 // escape returns the kind of the character that a JSON escape encodes, and the length of the escape with its
-// backslash. after is the text after the backslash.
+// backslash. The argument after is the text after the backslash.
 func escape(after string) (k kind, length int) {
 	switch after[0] {
 	case 'n', 'r':

@@ -30,8 +30,8 @@ type Pattern struct {
 	// any order. It should take time linear in the length of the text.
 	Find func(text string) [][]int
 
-	// Is, if not nil, reports whether a whole text is a secret. key is the name of the JSON member with this
-	// text, such as "password".
+	// Is, if not nil, reports whether a whole text is a secret. The argument key is the name of the JSON member
+	// with this text, such as "password".
 	Is func(key, text string) bool
 }
 

@@ -18,9 +18,9 @@ const (
 )
 
 // search calls find at each occurrence of the given characters in a text, and returns the byte ranges of
-// secrets. find returns the start and the end of a secret, and the earliest offset for the next search. If
-// there is no secret, the end is 0. The search is linear in the length of the text if find reads a bounded
-// number of bytes past that offset.
+// secrets. The results of find are the start and the end of a secret, and the earliest offset for the next
+// search. If there is no secret, the end is 0. The search is linear in the length of the text if find reads a
+// bounded number of bytes past that offset.
 func search(text, chars string, find func(at int) (start, end, next int)) (found [][]int) {
 	for at := 0; at < len(text); at++ {
 		i := strings.IndexAny(text[at:], chars)
@@ -99,7 +99,8 @@ type token struct {
 // wordStart matches the start of a word, or an escape before the word.
 const wordStart = `(?:\b|` + anyEscape + `)`
 
-// tokenOf returns a token that begins at the start of a word. rest is the pattern after the prefix.
+// tokenOf returns a token that begins at the start of a word. The argument rest is the pattern after the
+// prefix.
 func tokenOf(prefixes, rest string, digit bool) token {
 	prefix := strings.ReplaceAll(regexp.QuoteMeta(prefixes), " ", "|")
 	return token{strings.Fields(prefixes), regexp.MustCompile(wordStart + "((?:" + prefix + ")" + rest + ")"), digit}

@@ -12,8 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// rewriting returns the replacement of a text, or the text itself. name is the key of the JSON member that
-// contains the text, directly or in arrays. For keys, and for texts outside objects, name is "".
+// rewriting returns the replacement of a text, or the text itself. The argument name is the key of the JSON
+// member that contains the text, directly or in arrays. For keys, and for texts outside objects, name is "".
 type rewriting func(name, text string) string
 
 // rewriteRecord returns the record with its texts rewritten. It rewrites contents, arguments, responses, the
@@ -139,7 +139,8 @@ type textWriter struct {
 	changed bool
 }
 
-// value reads the cursor's next value and writes it. name is the key of the member with this value.
+// value reads the cursor's next value and writes it. The argument name is the key of the member with this
+// value.
 func (w *textWriter) value(c *jsonvalue.Cursor, of *texts, name string) {
 	kind := c.Kind()
 	switch {
