@@ -175,8 +175,8 @@ func (p *PatchEvent) WithGroup(id string) *PatchEvent {
 	})
 }
 
-// WithCustomMetadata returns a copy with the given metadata, which it copies. If metadata is nil, the copy has
-// none. [NewValue] must accept each value.
+// WithCustomMetadata returns a copy of the patch with the given metadata. It does not retain metadata. If
+// metadata is nil, the copy has none. [NewValue] must accept each value.
 func (p *PatchEvent) WithCustomMetadata(metadata map[string]any) (*PatchEvent, error) {
 	field, types, d := writeGo(map[string]any{"customMetadata": metadata}, false)
 	if d != nil {
