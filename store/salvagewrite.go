@@ -193,14 +193,6 @@ func (w *salvagedWriter) end(ctx context.Context) error {
 			return err
 		}
 	}
-	if all, unstaged := w.made.Count(); unstaged > 0 && all > unstaged {
-		// Stage the remaining records, so that the last commit has none. The backend accepts an id that occurs
-		// twice within one commit. It refuses an id that an earlier commit of the part contains. StageAll then
-		// fails with [ErrCorrupt], and so would Commit.
-		if err := w.made.StageAll(); err != nil {
-			return err
-		}
-	}
 	if err := w.made.Commit(ctx); err != nil {
 		return err
 	}

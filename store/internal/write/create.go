@@ -74,16 +74,12 @@ func (c *Creation) Copy(r patch.Record, data []byte, after fold.View) {
 	c.put(r, data)
 }
 
-// Stage stages the draft's records if there are enough of them for a commit.
+// Stage stages the draft's records if there are enough of them for a commit. If it fails, the caller must drop all staged
+// records.
 func (c *Creation) Stage() error {
 	if len(c.records) < stageRecords && c.size < stageBytes {
 		return nil
 	}
-	return c.StageAll()
-}
-
-// StageAll stages the draft's records. If it fails, the caller must drop all staged records.
-func (c *Creation) StageAll() error {
 	s := c.session
 	b := backend.Batch{Creation: c.ID, ExpectedLast: c.last, ExpectedToken: c.token, Next: backend.NewToken(), Chain: c.chain, Records: c.records, RequireFreeIDs: true}
 	if c.last == 0 {
@@ -93,7 +89,7 @@ func (c *Creation) StageAll() error {
 	CompressAll(b.Records)
 	err := s.Backend.Append(c.ctx, c.stagedName(), b)
 	if errors.Is(err, backend.ErrUnknown) {
-		err = fmt.Errorf("a commit failed, and nothing is left: %w", CauseOf(err))
+		err = fmt.Errorf("a commit failed, and nothing was written: %w", CauseOf(err))
 	}
 	if err != nil {
 		return s.Named(err)
@@ -102,9 +98,6 @@ func (c *Creation) StageAll() error {
 	c.records, c.size = nil, 0
 	return nil
 }
-
-// Count returns the number of added records and the number of those that are not staged.
-func (c *Creation) Count() (all, unstaged int) { return int(c.last) + len(c.records), len(c.records) }
 
 // Commit makes the last commit, which makes the session visible with all its records, and publishes its view. The
 // caller has locked the session.
