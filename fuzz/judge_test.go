@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// judge checks the patch in the last line of a script in the log of the other lines.
+// judge checks the patch in the last line of a script. The lines before it are the log.
 func judge(t *testing.T, script string, allowOrphans bool) *Refusal {
 	t.Helper()
 	script = strings.TrimSpace(script)

@@ -145,7 +145,7 @@ func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node)
 }
 
 // blockersOf returns the patches that block a revert of target: those that removed a missing node, and those
-// that inserted a node between.
+// that inserted a node between the nodes of target.
 func (r *Reference) blockersOf(target *applied, missing, between []*node) []*applied {
 	var must []*applied
 	for _, n := range between {

@@ -133,7 +133,7 @@ func TestRevert(t *testing.T) {
 	}
 }
 
-// If a patch is reverted directly after it, the view and the state are those before the patch. If the revert is
+// If the record after a patch reverts it, the view and the state are those before the patch. If the revert is
 // reverted, they are those after the patch. A blocked revert passes after the blocking patches are reverted.
 func TestLawRevert(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

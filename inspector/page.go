@@ -33,7 +33,7 @@ type page struct {
 	Style template.CSS // of a file
 }
 
-// part is a part of a page, together with the page that a template needs too.
+// part is the data of a template that needs a part of a page and the page itself.
 type part struct{ Page, Of any }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{

@@ -188,7 +188,7 @@ func eventFacts(e fold.Entry) []fact {
 	return append(factsOf("kind", string(present.KindOf(e)), &e.Event.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(e.Event.EstimatedTokens())})
 }
 
-// factsOf returns the fields of an envelope, after the fact named what.
+// factsOf returns a fact with the name what, and the fields of an envelope.
 func factsOf(what, kind string, e *patch.Envelope) []fact {
 	facts := []fact{{Name: what, Text: present.Clip(kind, nameRunes)}}
 	for _, f := range [][2]string{{"id", e.ID()}, {"author", e.Author()}, {"branch", e.Branch()}, {"scope", e.IsolationScope()}, {"invocation", e.InvocationID()}, {"time", formatTime(e.Timestamp())}} {

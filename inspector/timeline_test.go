@@ -193,7 +193,7 @@ func TestTimelinesAreEvicted(t *testing.T) {
 	}
 }
 
-// The footprint of a timeline includes what it keeps of hidden events and of patches.
+// The footprint of a timeline includes the memory for hidden events and for patches.
 func TestTimelineFootprint(t *testing.T) {
 	long := strings.Repeat("x", 1_000)
 	of := func(id string) int64 {

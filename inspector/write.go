@@ -232,8 +232,8 @@ func merged(spans []compaction.Span) (out []compaction.Span) {
 	return out
 }
 
-// fields returns the hidden fields of a form for the same action. Some fields can be replaced, by alternating
-// names and values.
+// fields returns the hidden fields of a form for the same action. The arguments are alternating names and
+// values, which replace those of the action.
 func (a *action) fields(but ...string) []actField {
 	form := maps.Clone(a.form)
 	for _, name := range []string{"index", "from", "through", "plan"} {

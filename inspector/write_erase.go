@@ -142,7 +142,7 @@ func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p 
 	return nil
 }
 
-// planErase returns what would be erased. It fails unless the request has the permission for all of it.
+// planErase returns what would be erased. It fails unless the request may erase all of that.
 func (i *Inspector) planErase(ctx context.Context, a *action, seen fold.View) (store.Erasure, error) {
 	if len(a.seqs)+len(a.spans) == 0 && a.form.Get("match") == "" {
 		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; tick events in the conversation, search for them, or open a record of the raw log"}

@@ -135,8 +135,8 @@ func TestErasing(t *testing.T) {
 	}
 }
 
-// Visible events are erased by selecting them, and hidden events by their records. The values that they set
-// become null.
+// A person can erase visible events by selecting them, and hidden events by opening their records. The values
+// that they set become null.
 func TestErasingSelected(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true})
 	a.must(422, a.fields("erase"))

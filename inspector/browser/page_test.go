@@ -122,7 +122,7 @@ func call[P, R any](p *Page, c cdp.Command[P, R], params P) error {
 	return err
 }
 
-// do runs actions in the tab. If one fails, it ends the test.
+// do runs actions in the tab. If an action fails, do ends the test.
 func (p *Page) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)

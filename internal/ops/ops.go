@@ -82,8 +82,8 @@ func (c Undo) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.
 	return s.Revert(ctx, key, c.PatchID, c.Options)
 }
 
-// Explain returns the difference that a preview shows. If a single patch adds events, they are taken from the
-// patch, without ids and times.
+// Explain returns the difference that a preview shows. If a single patch adds events, the difference shows the
+// events of the patch, without ids and times.
 func Explain(would store.Preview) present.Difference {
 	if len(would.Patches) == 1 && would.Patches[0].Type() != patch.Revert {
 		return present.PreviewOf(would, would.Patches[0])

@@ -168,7 +168,7 @@ func TestSalvageKeyOfAnotherSession(t *testing.T) {
 }
 
 // A record is replaced by a record of another session, with a valid checksum and id. Heads of earlier commits
-// reveal that, even if the log's own head is damaged.
+// reveal the replacement, even if the log's own head is damaged.
 func TestSalvageRecordInAnothersPlace(t *testing.T) {
 	w := newWreck(t, shape{"place", 8, 2, 5, 1})
 	data := append(bytes.Clone(w.Data), w.Older[0]...) // pages of earlier commits

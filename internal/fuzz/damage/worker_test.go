@@ -109,8 +109,8 @@ type worker struct {
 	jobs   int
 }
 
-// workerJobs is the number of jobs after which a worker is replaced. A worker keeps the memory maps of files
-// that a job has abandoned.
+// workerJobs is the number of jobs after which a worker is replaced. A worker must be replaced because it keeps
+// the memory maps of files that a job has abandoned.
 const workerJobs = 200
 
 func newWorker(t *testing.T, wrecks []*wreck) *worker {

@@ -58,8 +58,8 @@ func (w *wreck) places() (out []place) {
 	return out
 }
 
-// inUse returns the offsets of the bytes in which a flipped bit can matter. These are the headers and non-zero
-// bytes of pages on paths to rows, and the rows.
+// inUse returns the offsets of the bytes in which a flipped bit can matter. These are all bytes of rows, and
+// the headers and non-zero bytes of the pages on the paths to rows.
 func (w *wreck) inUse() []int {
 	in := map[int]bool{}
 	for page := range w.tree.pages {

@@ -23,8 +23,8 @@ type Op struct {
 	Session string
 	Kind    Kind
 
-	// IDs are the ids of events to append or erase. For a patch or a revert, it is the patch's id. For a
-	// rewind, it is the id of the event to rewind to. [Event] makes an event from an id.
+	// IDs are the ids of events to append or erase. For a patch or a revert, IDs has the patch's id. For a
+	// rewind, IDs has the id of the event to rewind to. [Event] makes an event from an id.
 	IDs     []string
 	Offered []patch.Record `json:"-"` // records to log in place of the events of IDs
 	Other   bool           // the appended events have other content than those of [Event]

@@ -141,7 +141,7 @@ func TestCuts(t *testing.T) {
 	})
 }
 
-// Without syncs, TestCuts must find lost data, or it proves nothing.
+// If a store does not sync, the harness must find lost data. Otherwise TestCuts would prove nothing.
 func TestCutsControl(t *testing.T) {
 	v := newVolume(t)
 	v.harness().Finds(t, "relaxed", filepath.Join(v.dir, fileName))

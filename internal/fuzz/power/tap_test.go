@@ -25,11 +25,11 @@ var tapped = map[int32]string{
 // syscall is a system call that a thread of this process is about to make.
 type syscall struct {
 	name string
-	file file   // of write, sync, fsync and truncate
+	file file   // for write, sync, fsync and truncate
 	data []byte // of a write
 	at   int64  // offset of a write, or length of a truncation
-	from string // of rename, link and unlink
-	to   string // of rename and link
+	from string // for rename, link and unlink
+	to   string // for rename and link
 	fd   int
 }
 
