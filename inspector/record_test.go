@@ -625,7 +625,7 @@ func TestSummaries(t *testing.T) {
 	}
 	shows(t, i, 200, []any{"summary", "at", 3, "index", 1}, "two", "It covers 1 event")
 	shows(t, i, 400, []any{"summary", "patch", "p4"}, "added no summary")
-	shows(t, i, 400, []any{"summary", "patch", "p5"}, "put in no summary")
+	shows(t, i, 400, []any{"summary", "patch", "p5"}, "added no summary")
 	shows(t, i, 400, []any{"summary", "patch", "p6"}, "added no summary")
 }
 

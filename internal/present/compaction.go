@@ -193,7 +193,7 @@ func UnforcedText(d, unforced compaction.Decision) string {
 	case unforced.Window == nil:
 		return "A service would not compact now: " + strings.TrimPrefix(unforced.Reason, "nothing to do: ") + "."
 	case unforced.Window.Trigger != d.Window.Trigger:
-		return "A service would do something else now: " + unforced.Reason + "."
+		return "A service would make another pass now: " + unforced.Reason + "."
 	}
 	return "A service would compact now, too."
 }
@@ -363,7 +363,7 @@ func SummariesBy(ctx context.Context, s *store.Store, key store.Key, v fold.View
 		}
 	}
 	if len(ids) == 0 {
-		return v, nil, fmt.Errorf("session %s: %w: patch %q put in no summary", key, patch.ErrInvalid, patchID)
+		return v, nil, fmt.Errorf("session %s: %w: patch %q added no summary", key, patch.ErrInvalid, patchID)
 	}
 	for _, id := range ids {
 		if _, visible := v.Find(id); !visible {

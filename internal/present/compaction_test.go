@@ -150,7 +150,7 @@ func TestLosses(t *testing.T) {
 		"  1 of 7 identifiers can be seen",
 		"  not visible (6): ada@math.example, /orders/4711/label.pdf, TR-88-1234567, 105.00, 45.50, 150.50",
 	})
-	for id, want := range map[string]string{"e1": `session a/u/s: not found: there is no patch "e1"`, "p4": `session a/u/s: invalid: patch "p4" put in no summary`} {
+	for id, want := range map[string]string{"e1": `session a/u/s: not found: there is no patch "e1"`, "p4": `session a/u/s: invalid: patch "p4" added no summary`} {
 		if _, _, err := present.LossesOf(t.Context(), s, key, id); err == nil || err.Error() != want {
 			t.Errorf("got %v want %s", err, want)
 		}
@@ -186,7 +186,7 @@ func TestUnforcedText(t *testing.T) {
 		want     string
 	}{
 		{by(compaction.ByInterval, "due"), "A service would compact now, too."},
-		{by(compaction.ByTokens, "the prompt is large"), "A service would do something else now: the prompt is large."},
+		{by(compaction.ByTokens, "the prompt is large"), "A service would make another pass now: the prompt is large."},
 		{compaction.Decision{Reason: "nothing to do: it is dear"}, "A service would not compact now: it is dear."},
 	} {
 		if got := present.UnforcedText(by(compaction.ByInterval, "due"), c.unforced); got != c.want {

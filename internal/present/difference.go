@@ -14,7 +14,7 @@ import (
 // Texts for empty differences.
 const (
 	SameEvents = "the same events are visible"
-	SameState  = "the state stays as it is"
+	SameState  = "the state is the same"
 )
 
 // Difference is the difference of two views of a session. Its JSON form is the output of 'patchlog diff --json'
