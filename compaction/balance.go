@@ -16,8 +16,8 @@ import (
 //   - Its immediate cost is at most a tenth (risk) of the session's cost so far, plus the net savings of earlier passes. If the session ends with the next turn, compaction has then hardly increased its cost.
 //   - It breaks even within horizon turns, or removes half of the prompt after the first changed token.
 //
-// A pass that does not pay is still made if the prompt has large tokens, or if the trigger's value is reached forced
-// times over. The exceptions are under "Cost" in docs/COMPACTION.md.
+// A pass that does not pay is still made if the prompt has 32,000 tokens (large), or if the trigger's value is reached
+// four times over (forced). The exceptions are under "Cost" in docs/COMPACTION.md.
 const (
 	risk    = 0.1
 	horizon = 20
@@ -84,8 +84,8 @@ func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, work
 	return b, saved >= from-saved
 }
 
-// spent estimates the cost of the session so far without compaction. earned is the savings since the newest summary
-// minus that summary's cost.
+// spent returns the estimated cost of the session so far without compaction. earned is the savings since the newest
+// summary, minus the cost of that summary.
 func (s *shape) spent() (spent, earned float64) {
 	prefix, visible, unread := 0, 0, 0 // tokens of the log, of the visible log, and of events that were not yet in a prompt
 	for i, e := range s.entries {

@@ -183,7 +183,7 @@ func whole(t *testing.T) *session {
 	return s
 }
 
-// A summarizer gets cleared events as they were logged, also as context of a later window.
+// A summarizer gets cleared events in their logged form, even as the context of a later window.
 func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 	s := whole(t)
 	sum := &scripted{}

@@ -56,8 +56,8 @@ type Options[K comparable] struct {
 	Claim func(ctx context.Context, key K, v fold.View) (done func(), ok bool)
 
 	// Prepare, if not nil, is called before each summary is written, and not before tool results are cleared. It
-	// returns text to keep, or "". The summary ends with this text, which is cut to half of the summary's size limit.
-	// An error vetoes the pass, as with Approve.
+	// returns text to keep, or "". The summary ends with this text. The text is cut to half of the summary's size
+	// limit. An error vetoes the pass, as with Approve.
 	Prepare func(ctx context.Context, p PrepareRequest[K]) (keep string, err error)
 
 	// Approve, if not nil, is called before a pass is logged. If it returns an error, nothing is written, and the
@@ -127,7 +127,7 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 //   - invents at most two identifiers. If it invents more, the summarizer gets the list of these identifiers and may answer once more. If the second answer also invents more than two, [Extractive] writes the summary.
 //
 // If the text of the events has fewer than 32 tokens, this text becomes the summary, and the summarizer is not called.
-// If the text has fewer than 128 tokens, it replaces an answer that is too long or invents identifiers.
+// If the text of the events has fewer than 128 tokens, it replaces an answer that is too long or invents identifiers.
 //
 // After a failure or a refused answer, the session is unchanged and the error is a *[SummarizerError]. If the
 // summarizer declines, the error is nil. The summarizer is called again after the session has grown by one record. This

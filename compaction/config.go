@@ -48,9 +48,9 @@ type Config struct {
 	// not summarise. InvocationTokens ignores RetainInvocations.
 	//
 	// Together, these invocations may have at most 8,000 estimated tokens. For TokenThreshold, the limit is half of
-	// TokenThreshold if that is less. Above the limit, only the user's last message in these invocations and their last
-	// events up to the limit stay. Then one invocation with raw events is enough to fire CompactionInterval. With 0, no
-	// invocation is kept, as in ADK.
+	// TokenThreshold if that is less. Above the limit, only two parts of these invocations stay: the user's last
+	// message, and the last events up to the limit. Then one invocation with raw events is enough to fire
+	// CompactionInterval. With 0, no invocation is kept, as in ADK.
 	RetainInvocations int
 
 	// InvocationTokens is a trigger. It fires during an invocation when the raw events of the running invocation have

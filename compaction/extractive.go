@@ -58,8 +58,8 @@ func (r Request) input() extractive.Input {
 // the answer's tokens, Extractive's whole summary is appended to the answer.
 const shortAnswer = 40
 
-// also returns facts that a model's answer lacks, under a heading: the user's short rules, rows, and used identifiers.
-// If the answer is far too short, it returns Extractive's whole summary.
+// also returns the facts that a model's answer lacks, under a heading. These are the user's short rules, rows, and used
+// identifiers. If the answer is far too short, it returns Extractive's whole summary.
 func (r *groupRequest) also(answer string) string {
 	in := r.input()
 	says := patch.EstimateTextTokens(answer)

@@ -163,7 +163,7 @@ func TestFailingSummarizers(t *testing.T) {
 					t.Fatalf("after %d more events something was written: %v", i, done)
 				}
 			}
-			// At distances of 1, 2, 4 … 64 records, 100 more records cause six more calls.
+			// The calls are 1, 2, 4 … 64 records apart, so 100 more records cause six more calls.
 			if n := calls.Load(); n < 3 || n > 8 {
 				t.Errorf("%d calls for 100 more events", n)
 			}

@@ -116,7 +116,7 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 }
 
 // covered returns, in order, the raw events that the summaries of a group cover, in their logged form. told are the
-// summaries that do not come from [Extractive] or do not name the records that they cover.
+// summaries that [Extractive] did not write, and the summaries that do not name the records that they cover.
 func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err error) {
 	from, to := uint64(0), uint64(0)
 	for _, i := range g.Indices {

@@ -77,8 +77,8 @@ func (l Lineage) Add(other Lineage) Lineage {
 	return l
 }
 
-// levelOf returns the level of a summary that merges the given number of windows, if k summaries of a level are merged
-// into one of the next.
+// levelOf returns the level of a summary that merges the given number of windows. k summaries of a level give one
+// summary of the next level.
 func levelOf(windows, k int) int {
 	level := 1
 	for ; windows >= k; windows /= k {

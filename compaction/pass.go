@@ -275,7 +275,7 @@ func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, pat
 	if err != nil {
 		return nil, nil, fmt.Errorf("patch: %w", err)
 	}
-	if len(patches) > 1 { // with a group, Revert of one patch reverts all
+	if len(patches) > 1 { // in a group, reverting one patch reverts all
 		for i, q := range patches {
 			patches[i] = q.WithGroup(out.PatchID)
 		}

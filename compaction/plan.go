@@ -35,8 +35,8 @@ type Window struct {
 
 	// EarlierSpans are the earlier spans of the window, in order. They contain calls whose last response is in Span,
 	// and the events that must be covered together with these calls. In a merge, they contain summaries of the same
-	// branch as Span that are separated from Span by summaries of other branches. If Trigger is [ByClearing], they
-	// contain events with results to clear.
+	// branch as Span. Summaries of other branches lie between these summaries. If Trigger is [ByClearing], they contain
+	// events with results to clear.
 	EarlierSpans []Span `json:"earlierSpans"`
 
 	// Results is the number of tool results to clear if Trigger is [ByClearing], or 0. Each span then has one event

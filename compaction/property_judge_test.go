@@ -328,7 +328,7 @@ func (p pass) covered() {
 	}
 }
 
-// saidWordForWord reports whether a new summary quotes the event without a call of a summarizer.
+// saidWordForWord reports whether a new summary quotes the event, without a call of a summarizer.
 func (p pass) saidWordForWord(e *patch.Event) bool {
 	was := eventIDs(p.before)
 	for _, s := range p.after.Events() {
@@ -339,8 +339,8 @@ func (p pass) saidWordForWord(e *patch.Event) bool {
 	return false
 }
 
-// isWordForWord reports whether the text quotes all hidden events of a group without a call of a summarizer, and the
-// events are short enough for that.
+// isWordForWord reports whether the text quotes all hidden events of a group, without a call of a summarizer. The
+// events must be short enough for a quote.
 func (p pass) isWordForWord(text, group string) bool {
 	if _, asked := p.asked[text]; asked {
 		return false
@@ -402,7 +402,7 @@ func (p pass) summaries() {
 	}
 }
 
-// kept checks that the question of the running invocation and pinned events stay visible.
+// kept checks that pinned events and the question of the running invocation stay visible.
 func (p pass) kept() {
 	left := eventIDs(p.after)
 	must := slices.Clone(p.m.run.Pinned)
@@ -436,8 +436,8 @@ func liveQuestion(v fold.View, run compaction.Run) int {
 	return question
 }
 
-// roles checks that new summaries have role user. It also checks that no function call newly comes first or directly
-// follows a summary of role model, which only a user can have written.
+// roles checks that new summaries have role user. It also checks that the pass brings no function call to the first
+// position, or directly after a summary of role model. Only a user can have written such a summary.
 func (p pass) roles() {
 	bare := func(v fold.View, i int) bool {
 		return i == 0 || v.Entry(i-1).Summary && v.At(i-1).Role() == "model"
@@ -604,7 +604,7 @@ func keepAround(v fold.View, stays []bool) (changed bool) {
 	return changed
 }
 
-// lastOfTied returns for each event the last event that calls and responses tie to it.
+// lastOfTied returns, for each event, the last of the events that are tied to it by calls and responses.
 func lastOfTied(v fold.View) []int {
 	last := make([]int, v.Len())
 	for i := range last {
@@ -653,8 +653,8 @@ func (p pass) clears() bool {
 	return err == nil && d.Window != nil && d.Window.Trigger == compaction.ByClearing
 }
 
-// cleared checks that a clearing changes only results, and neither the newest results nor the user's responses. All
-// calls and responses keep their positions.
+// cleared checks that a clearing changes nothing but results. The newest results and the user's responses do not change
+// either. All calls and responses keep their positions.
 func (p pass) cleared() {
 	if !slices.EqualFunc(p.before.Calls(), p.after.Calls(), func(a, b fold.Call) bool {
 		return a.ID == b.ID && a.Name == b.Name && a.Index == b.Index && a.Part == b.Part && slices.Equal(a.Responses, b.Responses)

@@ -508,8 +508,8 @@ func (m *machine) append(e event) {
 	}
 }
 
-// byHand applies a patch as a user might: a cut with or without replacement and with either state policy, a truncation,
-// or a summary. The patch may be refused.
+// byHand applies a patch as a user might: a cut, a truncation, or a summary. A cut may have a replacement, and may keep
+// or drop the state. The patch may be refused.
 func (m *machine) byHand(t *rapid.T) {
 	v := m.viewOf(key)
 	if v.Len() == 0 {

@@ -124,8 +124,8 @@ func (p *pass[K]) shown(i int) logged {
 	return logged{event: e.Event, seq: e.Seq}
 }
 
-// representedTokens returns the visible tokens of a group. If results were cleared and the logged events have at least
-// briefTokens tokens, it returns at least briefTokens, so that the summarizer is called.
+// representedTokens returns the visible tokens of a group. If results were cleared and the logged events have
+// briefTokens tokens or more, the result is at least briefTokens, so the summarizer is called.
 func (p *pass[K]) representedTokens(g Group) int {
 	visible, logged := p.shape.at(g.Indices), tokensOf(p.events(g))
 	if logged > visible && logged >= briefTokens {
@@ -193,8 +193,8 @@ func (s *shape) maxAnswer(w *Window, g Group, cfg Config) int {
 	return min(max(covered*3/4, least), cfg.limits.Summary)
 }
 
-// longestMerged returns the maximum size of a summary that merges summaries of the given total size. With three
-// quarters, a fact can survive all tiers.
+// longestMerged returns the maximum size of a summary that merges summaries of the given total size. A limit of three
+// quarters leaves room for a fact to survive all tiers.
 func longestMerged(tokens int) int {
 	if tokens < briefTokens {
 		return tokens

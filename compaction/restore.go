@@ -91,7 +91,7 @@ func nameOf(p patch.FunctionPart) callName {
 	return callName{name: p.Name}
 }
 
-// unanswerable returns the calls that are not visible but have a response that is visible or in answers.
+// unanswerable returns the calls that are not visible but have a response. The response is visible or in answers.
 func unanswerable(v fold.View, answers []*patch.Event) (map[callName]bool, error) {
 	then := v
 	for _, e := range answers {

@@ -146,8 +146,8 @@ func (s *shape) tail(n int) int {
 }
 
 // retained returns a function that reports whether [Config.RetainInvocations] keeps an event. The newest invocations
-// stay whole if they have at most the given number of tokens. Otherwise over is true, and only the user's last question
-// and the last events up to that many tokens stay.
+// stay whole if they have at most the given number of tokens. Otherwise over is true, and only two parts of these
+// invocations stay: the user's last question, and the last events up to that number of tokens.
 func (s *shape) retained(cfg Config, most int) (holds func(i int) bool, over bool) {
 	newest, question := map[int32]bool{}, -1
 	for i := len(s.entries) - 1; i >= 0; i-- {

@@ -35,8 +35,8 @@ type Request struct {
 	Merge bool
 
 	// Raw and Told are set only if Merge is set. Raw are the raw events that the summaries in Events cover, so a merge
-	// can summarise raw events instead of summaries. Told are the summaries in Events that do not come from
-	// [Extractive] or do not name the records that they cover.
+	// can summarise raw events instead of summaries. Told are the summaries in Events that [Extractive] did not write,
+	// and the summaries that do not name the records that they cover.
 	Raw, Told []*patch.Event
 
 	// Before is context: the branch's visible summaries before Events, followed by the last raw events that these

@@ -8,7 +8,8 @@ type chain struct {
 	lineage []Lineage
 
 	// levels are the levels of the summaries, each raised to the highest level after it. So levels never rise along the
-	// chain. In the log, a lower level can precede a higher one if an open call between the two was summarised late.
+	// chain. In the log, a lower level can precede a higher level if an open call between the two summaries was
+	// summarised late.
 	levels []int
 }
 

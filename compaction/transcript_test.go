@@ -40,7 +40,7 @@ func TestTranscriptFits(t *testing.T) {
 	}
 }
 
-// The middle is removed only if there are too many events to show a part of each.
+// The middle is removed only if the transcript has no room for a part of each event.
 func TestTranscriptOfTooManyEvents(t *testing.T) {
 	if r := requestOf500(t, "c1(x) "+strings.Repeat("a1 ", 500)+"r1(x) u2 a2"); len(r.Events) != 502 || patch.EstimateTextTokens(r.Prompt) > 550 || !strings.Contains(r.Prompt, "characters of the transcript are left out") {
 		t.Errorf("%d events, %d tokens: %.300s", len(r.Events), patch.EstimateTextTokens(r.Prompt), r.Prompt)

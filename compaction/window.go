@@ -21,7 +21,7 @@ func (s *shape) invocations(counts func(i int) bool) int {
 }
 
 // window returns the oldest window within the summarizer's input limit, or nil. It also returns the selection without
-// the events that turned out to be impossible to cover, so these events do not count as waiting.
+// the events that cannot be covered, so these events do not count as waiting.
 func (x *selection) window(by Trigger, cfg Config) (*Window, *selection) {
 	for {
 		oldest, refused := x.windows(by, cfg)
@@ -103,7 +103,8 @@ func (x *selection) reach(start, end int, limit int) int {
 }
 
 // leaving returns the end of a window that the input limit has cut. If fewer than interval invocations would remain
-// after the cut, the window ends earlier, at the last boundary between invocations that leaves enough of them.
+// after the cut, the window ends earlier. It ends at the last boundary between invocations that leaves enough
+// invocations.
 func (x *selection) leaving(start, to, end, interval int) int {
 	left := map[int32]bool{}
 	for i := end - 1; i > start && to < end; i-- {
@@ -181,7 +182,7 @@ func (s *shape) fill(w *Window, indices []int) {
 	})
 }
 
-// isAccepted reports whether a model's API accepts the log after the given spans are removed. It would refuse a
+// isAccepted reports whether a model's API accepts the log after the given spans are removed. The API would refuse a
 // function call that comes first, or directly after a summary of role model.
 func (s *shape) isAccepted(w *Window, gone []Span) bool {
 	if len(gone) == 0 {

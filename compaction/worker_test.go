@@ -145,7 +145,7 @@ func TestWorkerParallel(t *testing.T) {
 	closed(t, w)
 }
 
-// Each session is compacted by one goroutine at a time, and the number of sessions compacted at once is limited.
+// One goroutine at a time compacts a session. The number of sessions that are compacted at once is limited.
 func TestWorkerOneAtATime(t *testing.T) {
 	const sessions, parallel = 6, 3
 	var mu sync.Mutex

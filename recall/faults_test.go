@@ -251,7 +251,7 @@ func TestWrongRecords(t *testing.T) {
 	}
 }
 
-// Events of two lanes that the same patch hides can differ in whether they are represented.
+// If one patch hides events of two lanes, the events of one lane may be represented and the events of the other not.
 func TestRepresentedByLane(t *testing.T) {
 	l := newLogs()
 	l.put("a",

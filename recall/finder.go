@@ -18,7 +18,7 @@ type Log[K comparable] interface {
 	// View returns the newest view of a session.
 	View(ctx context.Context, key K) (fold.View, error)
 
-	// Records yields the records with the given seqs from the log of a view. seqs must be in ascending order. If the
+	// Records yields the records with the given seqs from the log of a view. The seqs are in ascending order. If the
 	// session was deleted and recreated after v, Records ends with an error.
 	Records(ctx context.Context, key K, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error]
 }

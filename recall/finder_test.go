@@ -378,8 +378,8 @@ func TestFinderConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// A search on an index that grew with the log gives the same result as on a new index, as of any record. With Hidden,
-// it finds no visible event.
+// As of any record, a search on an index that grew with the log gives the same result as a search on a new index. With
+// Hidden, it finds no visible event.
 func TestPropertySearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 30}).Draw(t, "records")
@@ -416,8 +416,7 @@ func TestPropertySearch(t *testing.T) {
 	})
 }
 
-// Every identifier of the recorded sessions is found by its exact text, in each event that contains it, before any
-// other event.
+// A search for an identifier of the recorded sessions finds each event that contains it before all other events.
 func TestRecordedIdentifiers(t *testing.T) {
 	for _, set := range recorded.Sets(t) {
 		t.Run(set.Name, func(t *testing.T) {

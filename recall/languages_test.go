@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// In each language, the questions use the words of a fact in other forms. At least 95 % of the questions find the fact
-// among the first five of 30 results, whether query and text are composed or decomposed.
+// In each language, the questions use the words of a fact in other forms. For at least 95 % of the questions, the fact
+// is among the first five of 30 results. Query and text may be composed or decomposed.
 func TestLanguages(t *testing.T) {
 	data := testlog.Must(os.ReadFile("testdata/languages.txt"))(t)
 	for _, block := range strings.Split(string(data), "\n[")[1:] {

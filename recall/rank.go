@@ -87,8 +87,8 @@ func (s *Stats) finds(t Terms) bool {
 	return t.all && s.events > 0 || slices.ContainsFunc(s.exact, some) || slices.ContainsFunc(s.similar, some)
 }
 
-// weight returns the inverse document frequency of a term that occurs in the given number of events, in BM25's variant
-// that is never negative.
+// weight returns the inverse document frequency of a term that occurs in the given number of events. It uses BM25's
+// variant that is never negative.
 func (s *Stats) weight(events int) float64 {
 	n := float64(events)
 	return math.Log(1 + (float64(s.events)-n+0.5)/(n+0.5))

@@ -29,9 +29,9 @@ type Search struct {
 	// Hidden excludes visible events.
 	Hidden bool
 
-	// Represented excludes events that a model would not see even without compaction: events that are neither visible
-	// nor represented by a visible event such as a summary ([fold.Places.IsRepresented]). These are events that a user
-	// cut, truncated or rewound. Represented also implies [Filter.ShownToModel].
+	// Represented excludes events that a model would not see even without compaction, because a user cut, truncated or
+	// rewound them. Such events are neither visible nor represented by a visible event such as a summary
+	// ([fold.Places.IsRepresented]). Represented also implies [Filter.ShownToModel].
 	//
 	// Sees, if not nil, excludes the events of the branches and isolation scopes for which it returns false. It must
 	// not call the Finder. Events that Represented or Sees excludes do not raise the scores of neighbours.

@@ -141,8 +141,8 @@ func partOfWord(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.Is(unicode.Mn, r)
 }
 
-// window returns the first excerpt of the given number of characters in which the different marks have the greatest
-// weight. Identifiers have the same weight as in the ranking.
+// window returns the excerpt whose different marks have the greatest weight. Of several such excerpts, it returns the
+// first. Identifiers have the same weight as in the ranking.
 func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 	if utf8.RuneCountInString(text) <= runes {
 		return 0, len(text)

@@ -120,8 +120,8 @@ func (s *splitter) contracts(text string, i int) bool {
 	return len(s.whole) > 0 && i < len(text) && text[i]|0x20 == 's' && (i+1 == len(text) || classOf[text[i+1]] == none && text[i+1] < utf8.RuneSelf)
 }
 
-// next returns the first character of a text and its length in bytes. A letter with its accents, or the parts of a
-// Hangul syllable, are one character if Unicode has a composed form.
+// next returns the first character of a text and its length in bytes. If Unicode has a composed form, a letter with its
+// accents is one character, and so are the parts of a Hangul syllable.
 func next(text string) (r rune, size int) {
 	if r, size = utf8.DecodeRuneInString(text); r < utf8.RuneSelf {
 		return r, size

@@ -21,8 +21,8 @@ import (
 // server plan them.
 const warm = 12
 
-// inParallel calls do b.N times from several goroutines, after warm unmeasured calls each. g is the number of the
-// goroutine, from 0, and i the number of the call, from 1.
+// inParallel calls the function do b.N times from several goroutines. Before that, each goroutine makes some unmeasured
+// calls (warm). g is the number of the goroutine, from 0. i is the number of the call, from 1.
 func inParallel(b *testing.B, goroutines, warm int, do func(g, i int) error) {
 	b.Helper()
 	run := func(from, to int) {

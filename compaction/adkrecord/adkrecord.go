@@ -18,6 +18,7 @@ func IsCompactionEvent(e *patch.Event) bool {
 // [patch.EventCompaction]'s form does not count. A nil event has no record.
 func CompactionOf(e *patch.Event) (patch.EventCompaction, bool) { return summaries.CompactionOf(e) }
 
-// InCompactedRange reports whether the event's time is in the closed range of an ADK compaction record, and the record
-// does not exclude the event. For its own summaries, patchlog never decides by time which events a summary covers.
+// InCompactedRange reports whether an ADK compaction record covers the event's time and does not exclude the event.
+// Both ends of the record's range count. For its own summaries, patchlog never decides by time which events a summary
+// covers.
 func InCompactedRange(e *patch.Event, c patch.EventCompaction) bool { return summaries.InRange(e, c) }

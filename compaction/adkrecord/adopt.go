@@ -39,8 +39,8 @@ type Options struct {
 	// ignored.
 	Records []string
 
-	// NewID returns new ids. The order of its calls depends only on the view and the other options. nil means random
-	// UUIDs.
+	// NewID returns new ids. The number and order of calls depend only on the view and the other options. nil means
+	// random UUIDs.
 	NewID func() string
 }
 

@@ -10,8 +10,9 @@ import (
 )
 
 // FilterEventsForLLM returns the events that a model should see of a log with ADK's compaction records (see
-// [IsCompactionEvent]). Each record becomes an event of role user with only the text of its compacted content. It takes
-// the position of the first event that it covers, or keeps its position if it covers none.
+// [IsCompactionEvent]). Each record becomes an event of role user with only the text of its compacted content. This
+// event takes the position of the first event that the record covers. If the record covers no event, its position does
+// not change.
 //
 // A record covers the events before it whose times are in its range, except those that it excludes. Covered events are
 // left out. A call and its responses are either all left out or all kept. A record whose range is within a later

@@ -75,8 +75,8 @@ func isSum(of []int64, n int64) bool {
 	return false
 }
 
-// numberOf parses a word as a number with up to four decimals, and returns the number of decimals. ok is false for a
-// number with too many digits, and for a word that begins with 0 like a code.
+// numberOf parses a word as a number with up to four decimals. places is the number of decimals. If the number has too
+// many digits or begins with 0 like a code, ok is false.
 func numberOf(word string) (n int64, places int, ok bool) {
 	whole, fraction, _ := strings.Cut(word, ".")
 	if whole == "" || len(whole) > 1 && whole[0] == '0' || len(fraction) > decimals {

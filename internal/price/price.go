@@ -23,7 +23,8 @@ type Balance struct {
 	EachTurn float64
 }
 
-// Change returns the balance of replacing the last before tokens of a prompt with after tokens.
+// Change returns the balance of replacing the end of a prompt. The parameters are the sizes of the old and the new end
+// in tokens.
 func Change(before, after int) Balance {
 	return Balance{Once: Fresh*float64(after) - Cached*float64(before), EachTurn: Cached * float64(before-after)}
 }

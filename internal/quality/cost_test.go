@@ -14,7 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// costing returns a session. calls returns the number of calls of an invocation, and length the length of a text.
+// costing returns a session. The function calls returns the number of calls of an invocation. The function length
+// returns the length of a text.
 func costing(t testlog.Failer, invocations int, calls func() int, length func(what string) int) quality.Recording {
 	var events []*patch.Event
 	words := func(what string) string { return strings.Repeat(what+" and then some ", length(what)) }

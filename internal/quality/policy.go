@@ -36,8 +36,8 @@ func None() Policy {
 	}}
 }
 
-// Truncate is a policy that removes old events before each turn. It keeps the first event, which is the task, and the
-// newest events within the given number of tokens.
+// Truncate is a policy that removes old events before each turn. It keeps the first event, which is the task. It also
+// keeps the newest events, up to the given number of tokens.
 func Truncate(tokens int) Policy {
 	return Policy{fmt.Sprintf("truncated to %d", tokens), func(l *log, _ *Figures) (step, error) {
 		return func(ctx context.Context, at moment, _ string) error {
@@ -57,9 +57,9 @@ func Truncate(tokens int) Policy {
 	}}
 }
 
-// legal returns the span of a patch if the patch is valid. Otherwise it returns the smallest larger span that separates
-// no call from its response and contains no open call. If that span reaches the end of the log, it returns an empty
-// span.
+// legal returns the span of a patch if the patch is valid. Otherwise it enlarges the span as little as possible, until
+// the span separates no call from its response and contains no open call. If the enlarged span reaches the end of the
+// log, legal returns an empty span.
 func legal(v fold.View, p *patch.PatchEvent) (start, count int) {
 	if p.Count() <= 0 {
 		return 0, 0

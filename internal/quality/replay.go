@@ -63,9 +63,9 @@ type Figures struct {
 	ProbesFound     int `json:"probesFound"`
 	ProbesElsewhere int `json:"probesElsewhere"`
 
-	// Related is the number of pairs of an id and another short value in the same object of a tool result. At the end
-	// of each session, BothVisible is the number of these pairs in the visible log. OnOneLine is the number of these
-	// pairs on one line of the visible log.
+	// Related is the number of related pairs in tool results. A pair is an id and another short value of the same
+	// object. At the end of each session, BothVisible is the number of these pairs in the visible log. OnOneLine is the
+	// number of these pairs on one line of the visible log.
 	Related     int `json:"related"`
 	BothVisible int `json:"bothVisible"`
 	OnOneLine   int `json:"onOneLine"`

@@ -72,7 +72,8 @@ func ClaimOf(e *patch.Event) (Claim, bool) {
 	return Claim{c, times.StartTimestamp, times.EndTimestamp}, true
 }
 
-// Covers reports whether the event's time is in the record's closed range and the record does not exclude the event.
+// Covers reports whether the record covers the event's exact time and does not exclude the event. Both ends of the
+// record's range count.
 func (c Claim) Covers(e *patch.Event) bool {
 	if !InRange(e, c.EventCompaction) {
 		return false
@@ -91,8 +92,8 @@ func (t *exact) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// InRange reports whether the event's time, in Unix seconds, is in the closed range of an ADK compaction record, and
-// the record does not exclude the event.
+// InRange reports whether an ADK compaction record covers the event's time, in Unix seconds, and does not exclude the
+// event. Both ends of the record's range count.
 func InRange(e *patch.Event, c patch.EventCompaction) bool {
 	if e == nil {
 		return false

@@ -8,7 +8,8 @@ import (
 )
 
 // Content returns the content of a summary event. Its role is always user. A summary may come first in the prompt or
-// before a function call, where a model's API refuses role model. The API accepts two user messages in a row.
+// before a function call. At these positions, a model's API refuses role model. The API accepts two user messages in a
+// row.
 func Content(text string) patch.Value { return patch.Text("user", text) }
 
 // Text returns the texts of a content, cleaned and without thoughts.

@@ -29,7 +29,7 @@ type Handle struct {
 }
 
 // handles returns the events that a tool's handle may identify. A handle with an id and a slash may identify two
-// events, because the text after the slash may be a part number or belong to the id.
+// events: the text after the slash is either a part number or the end of the id.
 func handles(text string) (all []Handle) {
 	whole := text
 	slash := strings.LastIndexByte(text, '/')

@@ -251,8 +251,8 @@ func stringIn(text json.RawMessage) string {
 // wrapper matches lines of build tools that only repeat a command or report a failure.
 var wrapper = regexp.MustCompile(`(?i)^(?:[>$+] |npm (?:err|error)|make(?:\[\d+\])?: \*\*\*|error command failed)`)
 
-// tellingLine returns the last line that contains the most informative of the words that occur. If none occurs, it
-// returns the last line.
+// tellingLine returns the last line with the most informative word. If no line has one of the words, it returns the
+// last line.
 func tellingLine(text string, words []string) (best string) {
 	rank := len(words) + 2
 	for _, line := range slices.Backward(strings.Split(text, "\n")) {

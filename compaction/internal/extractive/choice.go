@@ -26,8 +26,8 @@ type unit struct {
 	score  float64
 }
 
-// choice selects the units with the highest worth for their size. A word is worth more if fewer units contain it, and
-// little if a kept unit contains it.
+// choice selects the units with the highest worth for their size. The fewer units contain a word, the more the word is
+// worth. It is worth little if a kept unit contains it.
 type choice struct {
 	turns []*turn
 	units map[string]int     // word → number of units that contain it
@@ -142,7 +142,8 @@ func (t *turn) weigh(isLatest bool, most tokens.Size) {
 	}
 }
 
-// leastEnd is the number of runes up to which an end of a long message forms a unit regardless of its size.
+// leastEnd is the number of runes below which an end of a long message is not shortened further, even if the unit is
+// too large.
 const leastEnd = 75
 
 // count counts the words of a unit and sets their values.

@@ -83,8 +83,8 @@ func (l *ids) addText(text string, as use) {
 	}
 }
 
-// shown returns a word with the characters before its first letter that belong to it, such as the dots of a path or a
-// sign.
+// shown returns a word together with the preceding characters that belong to the word, such as a sign or the dots of a
+// path.
 func shown(w identifiers.Word) string {
 	before, after, _ := strings.Cut(w.Raw, w.Text)
 	text := w.Text

@@ -39,7 +39,7 @@ func (l leaf) String() string {
 	return l.key + "=" + value
 }
 
-// tailOfPath returns the offset of the last names of a path that fit as a whole.
+// tailOfPath returns the offset in a path from which its last names fit.
 func tailOfPath(path string) int {
 	from := len(path)
 	for {
@@ -84,7 +84,7 @@ func nextLeaves(c *jsonvalue.Cursor, in leaf, yield func(leaf) bool) bool {
 	return true
 }
 
-// argsText returns the arguments of a call that fit.
+// argsText returns as many arguments of a call as fit.
 func argsText(args json.RawMessage) string {
 	text, n := "", 0
 	for l := range leaves(args) {

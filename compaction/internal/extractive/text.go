@@ -156,8 +156,8 @@ func oneLine(text string) string {
 	}), " ")
 }
 
-// cut returns a text of at most the given size: the whole text, or its beginning up to the end of a word with an
-// ellipsis. If too little would remain, it returns "".
+// cut cuts a text to at most the given size. A text that is cut ends with a whole word and an ellipsis. If too little
+// would remain, it returns "".
 func cut(text string, most tokens.Size) string {
 	if tokens.Of(text) <= most {
 		return text
