@@ -12,32 +12,32 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
-// change is a batch as the database takes it.
+// change is a batch in the form of the statement's parameters, and the result of the statement.
 type change struct {
 	hash, birth []byte
 	after, last int64
 	seen, next  int64
 	chain       backend.Chain
 	counts      []byte
-	bytes       int // of the records
+	bytes       int // the size of the records
 
 	done bool
 	err  error
 
-	// The rows that it inserts, column by column.
+	// The rows to insert, column by column.
 	seqs                        []int64
 	datas                       [][]byte
 	ids                         [][]byte
 	idSeqs                      []int64
 	sharedHashes, names, values [][]byte
-	scopes                      [][]byte // hashes
+	scopes                      [][]byte // the hashes of the scopes
 }
 
-// errAbandoned: the goroutine that sent the change panicked.
+// errAbandoned reports that the goroutine that sent the change panicked.
 var errAbandoned = &backend.UnknownError{Cause: errors.New("another call that shared the transaction panicked")}
 
-// newChange converts a batch for a session to a change. The change shares no memory with the batch, because a call whose
-// context ends returns before the change is sent.
+// newChange converts a batch for a session to a change. The change shares no memory with the batch: if the caller's
+// context ends, Append can return before the change is sent.
 func newChange(session string, batch backend.Batch) *change {
 	c := &change{err: errAbandoned,
 		hash: hash(session), seen: int64(batch.ExpectedToken), next: int64(batch.Next), chain: batch.Chain, counts: bytes.Clone(batch.Counts),
@@ -59,12 +59,12 @@ func newChange(session string, batch backend.Batch) *change {
 	return c
 }
 
-// add adds the records that follow the seq after.
+// add adds records that follow the seq after.
 func (c *change) add(creation string, after uint64, records []backend.Record) {
 	c.birth = hash(creation)
 	c.after, c.last = number(after), number(after)
 	if after > math.MaxInt64-uint64(len(records)) {
-		c.after, c.last = math.MaxInt64, math.MaxInt64 // no log has a record with this seq
+		c.after, c.last = math.MaxInt64, math.MaxInt64 // no log reaches this seq, so the statement changes nothing
 		return
 	}
 	ids := map[[idBytes]byte]int{}
@@ -85,12 +85,14 @@ func (c *change) add(creation string, after uint64, records []backend.Record) {
 	c.last = int64(after) + int64(len(records))
 }
 
-// Append implements [backend.Backend]. Concurrent appends to different sessions share a transaction, which does not wait
-// for locked rows. Only if the session's row is locked, or the change is refused, a second transaction waits for the
-// row. A waiting call holds a connection, so at most half of the connections may wait.
+// Append implements [backend.Backend]. Concurrent appends to different sessions share a transaction that does not
+// wait for row locks. If the session's row is locked or the transaction does not append the change, Append sends
+// the change again in its own transaction, which waits for the row. A waiting call occupies a connection, so at
+// most half of the connections can wait.
 //
-// A change with shared values has a transaction of its own. It may wait for a shared value that another transaction
-// writes, and two transactions that write shared values of several changes could deadlock.
+// A change with shared values always has its own transaction. It may wait for another transaction that writes the
+// same shared values. If a transaction wrote the shared values of several changes, it could deadlock with another
+// one.
 func (b *Backend) Append(ctx context.Context, session string, batch backend.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -117,17 +119,17 @@ func (b *Backend) Append(ctx context.Context, session string, batch backend.Batc
 	return b.appendWaiting(ctx, c)
 }
 
-// Limits of a group.
+// Limits of a group of appends.
 const (
 	maxGroup      = 256     // changes
-	maxGroupBytes = 4 << 20 // of rows; a row counts its overhead as a kilobyte
+	maxGroupBytes = 4 << 20 // bytes; each inserted row adds 1 KiB to the size of the records
 )
 
 var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(c *change) int { return c.bytes + (len(c.seqs)+len(c.ids))<<10 })
 
-// appendGroup appends the changes in one transaction and sets their results. A change that is not done and has no error
-// was not written: the session has moved on or is gone, its row is locked, an id is taken, or the server refused a
-// change of the group.
+// appendGroup appends the changes in one transaction and sets their results. If a change is afterwards not done and
+// has no error, it was not written, for one of these reasons: the session has changed or is gone, its row is
+// locked, an id is taken, or the server refused another change of the group.
 func (b *Backend) appendGroup(group []*change) {
 	text, _ := group[0].appendSQL()
 	text = b.sql(text)
@@ -152,14 +154,14 @@ func (b *Backend) appendGroup(group []*change) {
 	}
 }
 
-// scanDone reads the result of the change's statement.
+// scanDone sets c.done to whether the statement returned a row.
 func (c *change) scanDone(rows pgx.Rows) error {
 	c.done = rows.Next()
 	rows.Close()
 	return rows.Err()
 }
 
-// appendWaiting waits for the session's row, holding no other lock, and then appends.
+// appendWaiting waits for the lock on the session's row without holding another lock, and then appends the change.
 func (b *Backend) appendWaiting(ctx context.Context, c *change) error {
 	var found bool
 	var last, token int64
@@ -188,13 +190,13 @@ func (b *Backend) appendWaiting(ctx context.Context, c *change) error {
 	return backend.ErrTaken
 }
 
-// isTaken reports whether the log has a record or an id of the change already.
+// isTaken reports whether the log already has a record with a seq of the change, or one of its ids.
 func isTaken(err error) bool {
 	table, _, ok := violates(err)
 	return ok && (table == "records" || table == "ids")
 }
 
-// appendSQL returns the statement that appends the change, with its arguments. The statement returns a row if it
+// appendSQL returns the statement that appends the change, and its arguments. The statement returns a row if it has
 // appended the change.
 func (c *change) appendSQL() (text string, args []any) {
 	args = []any{c.hash, c.birth, c.after, c.seen, c.next, c.last, int64(c.chain.Sum), c.counts, c.seqs, c.datas, c.ids, c.idSeqs}
@@ -204,8 +206,9 @@ func (c *change) appendSQL() (text string, args []any) {
 	return appendSQL + putRowsSQL + putValuesSQL, append(args, c.sharedHashes, c.names, c.values, c.scopes, int64(backend.NewToken()))
 }
 
-// appendSQL updates the session's row if the change fits. The planner estimates 10 ids for an array whose length it does
-// not know, and may then choose to read all ids of the session. With the LIMIT it estimates one id and looks it up.
+// appendSQL updates the session's row if the change fits. For an array of unknown length, the planner estimates 10
+// elements, and may then choose to read all ids of the session. With the LIMIT it estimates one element and chooses
+// an index lookup.
 const appendSQL = `
 WITH done AS (
 	UPDATE patchlog.sessions s
@@ -222,7 +225,7 @@ WITH done AS (
 	RETURNING s.num
 )`
 
-// putRowsSQL inserts the records and ids of the change whose session is done.
+// putRowsSQL inserts the records and ids of the change, if the session's row was updated or inserted.
 const putRowsSQL = `, put_records AS (
 	INSERT INTO patchlog.records (num, seq, data)
 	SELECT d.num, x.seq, x.data FROM done d, unnest($9::bigint[], $10::bytea[]) AS x(seq, data)
@@ -231,9 +234,9 @@ const putRowsSQL = `, put_records AS (
 	SELECT d.num, x.id, x.seq FROM done d, unnest($11::bytea[], $12::bigint[]) AS x(id, seq)
 )`
 
-// putValuesSQL writes the shared values of the change; like putNoValuesSQL, it ends the statement. The values are
-// sorted by hash, so that no two statements wait for each other. The sort needs the session's row, so that row is
-// locked first.
+// putValuesSQL writes the shared values of the change. putValuesSQL and putNoValuesSQL are the two possible ends of
+// a statement. The values are sorted by hash, so that two statements cannot deadlock. Because the sort reads the
+// CTE done, the session's row is locked before the values.
 const (
 	putNoValuesSQL = `
 SELECT num FROM done`

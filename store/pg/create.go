@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// create creates a session, or renames a staged one.
+// create creates a session. If batch.Staged is set, create renames the staged session instead.
 func (b *Backend) create(ctx context.Context, session string, batch backend.Batch) error {
 	c := newChange(session, batch)
 	text := createSQL
@@ -40,7 +40,7 @@ func (b *Backend) create(ctx context.Context, session string, batch backend.Batc
 	return nil
 }
 
-// existsOr returns ErrExists if the session exists, and otherwise the other error.
+// existsOr returns ErrExists if the session exists, and other if it does not.
 func (b *Backend) existsOr(ctx context.Context, session string, other error) error {
 	there, err := b.exists(ctx, `hash = $1`, hash(session))
 	if err == nil && there {
@@ -49,7 +49,7 @@ func (b *Backend) existsOr(ctx context.Context, session string, other error) err
 	return cmp.Or(err, other)
 }
 
-// movedOrGone returns ErrMoved if the session exists, and otherwise ErrNotFound.
+// movedOrGone returns ErrMoved if the session exists with this creation id, and ErrNotFound if it does not.
 func (b *Backend) movedOrGone(ctx context.Context, session, creation string) error {
 	there, err := b.exists(ctx, `hash = $1 AND birth = $2`, hash(session), hash(creation))
 	if err == nil && there {
@@ -58,7 +58,7 @@ func (b *Backend) movedOrGone(ctx context.Context, session, creation string) err
 	return cmp.Or(err, backend.ErrNotFound)
 }
 
-// exists reports whether a session meets a condition.
+// exists reports whether a row of sessions meets the condition.
 func (b *Backend) exists(ctx context.Context, condition string, args ...any) (there bool, err error) {
 	err = b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, b.sql(`SELECT EXISTS (SELECT FROM patchlog.sessions WHERE `+condition+`)`), args...).Scan(&there)
@@ -66,7 +66,7 @@ func (b *Backend) exists(ctx context.Context, condition string, args ...any) (th
 	return there, err
 }
 
-// found returns whether a Scan found a row, given its error.
+// found reports, from the error of a Scan, whether the query returned a row.
 func found(err error) (bool, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
@@ -74,8 +74,8 @@ func found(err error) (bool, error) {
 	return err == nil, err
 }
 
-// whileSQL finds the session of batch.While if its edition is the expected one. Until the commit, no transaction can
-// delete the session or replace its records; appends continue.
+// whileSQL locks the row of the session batch.While, if its edition is the expected one. Until the commit, no other
+// transaction can delete that session or replace its records. Appends to it continue.
 const whileSQL = `
 WITH unmoved AS (
 	SELECT num FROM patchlog.sessions WHERE hash = $19 AND birth = $20 AND state = 0 AND edition = $21

@@ -8,16 +8,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Delete implements [backend.Backend]. One update removes the name from the session's row, which ends the session for
-// all callers. The update waits for an append that holds the row. Transactions of bounded size then remove the
-// session's records and ids; if one fails, a later sweep removes the rest. The row itself stays for an hour: by it, a
-// fence knows that the session was created.
+// Delete implements [backend.Backend]. One update removes the name from the session's row, so that no call finds
+// the session. The update waits for transactions that have locked the row. Transactions of bounded size then remove
+// the session's other rows. If one of them fails, a later sweep removes the remaining rows. The session's row stays
+// for an hour, so that a fence can see that the session was created.
 func (b *Backend) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
 	condition, args := "", []any{hash(session), hash(creation)}
 	switch {
 	case seen != nil && seen.Token == 0:
 		condition, args = " AND edition = $3", append(args, number(seen.Edition))
-	case seen != nil: // every commit sets the token, replacements included
+	case seen != nil: // every commit sets the token, so last and token imply the edition
 		condition, args = " AND last = $3 AND token = $4", append(args, number(seen.Last), int64(seen.Token))
 	}
 	var num int64

@@ -1,43 +1,47 @@
-// Package pg implements the storage port on PostgreSQL, for sessions that several processes share.
+// Package pg implements the storage port, [backend.Backend], on PostgreSQL. Several processes can share the
+// sessions of one database.
 //
 // # Connecting
 //
 // The connection string is a URL or a list of keywords and values, as in libpq. Missing parts come from the PG*
-// environment variables, the password file and the service file. sslmode and the other ssl parameters set up TLS. Keep
-// the password in a password file or an environment variable: other users of the machine see command lines. Neither
-// errors nor logs of this package contain the connection string.
+// environment variables, the password file and the service file. sslmode and the other ssl parameters set up TLS.
+// Keep the password in a password file or an environment variable, because other users of the machine can read
+// command lines. Errors and logs of this package never contain the connection string.
 //
-// The statements of appends and of Fetch are prepared. Each connection prepares them again after five seconds, so that a plan made
-// for small tables is not used for large ones. The server plans other statements each time.
+// The package prepares the statements of appends and of Fetch. After five seconds a connection prepares them again,
+// so that a plan made for small tables is not used for large ones. The server plans all other statements for each
+// call.
 //
-// Every call works through a pooler that gives each transaction another connection, such as PgBouncer in transaction
-// mode. If the pooler does not keep prepared statements, the backend notices when the first is lost. It logs this once,
-// and from then on sends statements unprepared. The parameter default_query_exec_mode in the connection string sets the
-// mode from the start: cache_describe suits every pooler, and cache_statement suits a direct connection whose tables
-// are analyzed.
+// All calls work behind a pooler such as PgBouncer in transaction mode, where each transaction may get another
+// connection. If the pooler does not keep prepared statements, the first statement that is lost fails. The backend
+// then logs the failure, repeats the statement, and stops preparing statements. To select a mode from the start,
+// set default_query_exec_mode in the connection string. cache_describe works with every pooler. cache_statement is
+// for a direct connection to analyzed tables.
 //
-// Every default isolation level of the server works; read committed repeats the fewest transactions. Commits are as
-// durable as synchronous_commit says: with off, a crash loses acknowledged commits. A failover loses no acknowledged
-// commit if the standby is synchronous.
+// The package supports every default isolation level of the server. At read committed, the fewest transactions have
+// to be repeated. The durability of commits depends on synchronous_commit: if it is off, a crash can lose
+// acknowledged commits. If the standby is synchronous, a failover loses no acknowledged commit.
 //
 // # Rights
 //
-// [CreateSchema] needs a role that may create a schema in the database. Everything else
-// needs only
+// [CreateSchema] needs a role that may create a schema in the database. All other calls need only these rights:
 //
 //	GRANT USAGE ON SCHEMA patchlog TO app;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA patchlog TO app;
 //
 // # Concurrent calls
 //
-// An append is one statement and one round trip, which does not wait for the session's row. If another transaction has
-// locked the row, the append is sent again; that statement waits for the row while it holds no other lock. Rows of
-// shared values are locked in the order of their hashes. So no two transactions wait for each other. A transaction that
-// the server aborts with 40001 or 40P01 is repeated.
+// An append is one statement. Concurrent appends of a process to different sessions share a transaction and a round
+// trip. An append with shared values has its own transaction.
+//
+// An append does not wait for its session's row. If another transaction has locked the row, the package sends the
+// append again in a transaction that locks this row first. While that transaction waits for the row, it has no
+// other locks. Rows of shared values are locked in the order of their hashes. Therefore these transactions do not
+// deadlock. If the server aborts a transaction with 40001 or 40P01, the package repeats it.
 //
 // # Cleaning up
 //
-// A backend removes unlinked rows when it is opened and after each Delete. A session's row goes an hour after its
-// deletion, with records that a crash or an error has left. The row of a fenced creation goes after thirty days, and a
-// lease a day after it expired.
+// A backend removes unlinked rows when it is opened and after each Delete. The row of a deleted session is removed
+// an hour after the deletion, together with records that a crash or an error has left. The row of a fenced creation
+// is removed after thirty days, and a lease one day after its expiry.
 package pg

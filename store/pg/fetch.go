@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// The kinds of rows that fetchSQL returns.
+// The kinds of the rows that the statement of fetchSQL returns.
 const (
 	kindHead = iota
 	kindRecord
@@ -21,10 +21,22 @@ const (
 	kindShared
 )
 
-// fetchSQL returns the statement of a Fetch with a number of prefixes. It reads one database snapshot. Each row has a
-// kind and a prefix's index, then the columns of a head, some with another meaning. For a record or a snapshot, last is
-// its seq; a snapshot also has its chain. For a scope, token is its version. For a shared value, creation is its name.
-// meta holds the data. $3 is the query's After or, for a cold read, its UpTo; $4 is its NoMeta.
+// fetchSQL returns the statement of a Fetch with this number of prefixes. The statement reads a single snapshot of
+// the database. $3 is the query's After, or its UpTo for a cold read. $4 is the query's NoMeta.
+//
+// The result has rows of several kinds with the same columns. The first two columns are the kind and the index of
+// the prefix. The other columns are those of a head. In rows of other kinds, some of these columns have another
+// meaning:
+//
+//	kind      column    meaning
+//	record    last      seq
+//	          meta      data
+//	snapshot  last      seq
+//	          sum       chain
+//	          meta      data
+//	version   token     version of the scope
+//	shared    creation  name
+//	          meta      data
 func fetchSQL(prefixes int, cold bool) string {
 	records, bytes := backend.Query{}.Limits()
 	log := `SELECT seq, data FROM patchlog.records WHERE num = s.num AND seq > $3 AND seq <= s.last`
@@ -77,7 +89,7 @@ WHERE substring(v.name FROM 1 FOR 1024) >= substring($%[2]d::bytea FROM 1 FOR 10
 
 // Fetch implements [backend.Backend].
 func (b *Backend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
-	var session, creation []byte // null for none
+	var session, creation []byte // nil is null: the query names no session, or no creation id
 	if q.Session != "" {
 		session = hash(q.Session)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Lease implements [backend.Leaser]. The time is the server's. A lease acquired at a time more than a minute ahead
-// counts as expired: the server's clock was set back.
+// Lease implements [backend.Leaser], with the server's clock. If a lease was acquired more than a minute in the
+// future, the clock has been set back since, and the lease counts as expired.
 func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error) {
 	err = b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		if ttl < 0 {

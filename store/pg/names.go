@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// hash returns the key of a name or a creation id.
+// hash returns the key of a name or of a creation id: its SHA-256.
 func hash(name string) []byte {
 	h := sha256.Sum256([]byte(name))
 	return h[:]
@@ -14,16 +14,17 @@ func hash(name string) []byte {
 
 const idBytes = 16
 
-// idHash returns the key of an id.
+// idHash returns the key of an event id: the first 16 bytes of its SHA-256.
 func idHash(id string) [idBytes]byte {
 	h := sha256.Sum256([]byte(id))
 	return [idBytes]byte(h[:])
 }
 
-// indexedBytes is how many bytes of a name the prefix indexes hold.
+// indexedBytes is the number of leading bytes of a name that the prefix indexes contain.
 const indexedBytes = 1024
 
-// behind returns a byte string that is greater than the indexed part of every name that begins with prefix.
+// behind returns an upper bound for index entries: a byte string greater than the indexed part of every name that
+// begins with prefix.
 func behind(prefix string) []byte {
 	out := []byte(prefix)
 	for len(out) > 0 {
@@ -36,10 +37,11 @@ func behind(prefix string) []byte {
 	return bytes.Repeat([]byte{0xff}, indexedBytes+1)
 }
 
-// number converts a seq. A seq beyond the range becomes the largest one, which no log has.
+// number converts a seq to a bigint. If the seq is out of range, the result is the largest bigint, a seq that no
+// log reaches.
 func number(seq uint64) int64 { return int64(min(seq, math.MaxInt64)) }
 
-// data returns bytes that are not null in the database.
+// data returns b, or an empty slice for nil, because the database stores nil as null.
 func data(b []byte) []byte {
 	if b == nil {
 		return []byte{}

@@ -24,14 +24,14 @@ import (
 type Backend struct {
 	opts    Options
 	pool    *pgxpool.Pool
-	schema  string        // quoted, with the dot
-	waiters chan struct{} // holds a token for each call that may wait for a row lock
+	schema  string        // the quoted name and a dot
+	waiters chan struct{} // has an element for each call that may wait for a row lock
 
 	appends groupcommit.Queue[*change]
-	senders chan struct{} // holds a token for each group of appends that is being sent
+	senders chan struct{} // has an element for each group of appends that is being sent
 
-	fetchTexts [3]string   // statements of Fetch, by the number of prefixes
-	prepares   atomic.Bool // statements of appends and of Fetch are prepared
+	fetchTexts [3]string   // the statements of Fetch, indexed by the number of prefixes
+	prepares   atomic.Bool // whether the statements of appends and of Fetch are prepared
 	planTime   time.Duration
 
 	mu     sync.Mutex
@@ -45,12 +45,13 @@ var (
 	_ backend.Leaser  = (*Backend)(nil)
 )
 
-// maxSenders is the number of groups of appends that are sent at a time. With few senders the groups are large; with one
-// sender a connection that stalls would delay all appends.
+// maxSenders is the number of groups of appends that can be sent at the same time. The fewer senders, the larger
+// the groups. With only one sender, a stalled connection would delay all appends.
 const maxSenders = 4
 
-// Open opens a store in a PostgreSQL database. dsn is a connection string of libpq, a URL or keywords and values; "" means the
-// PG* environment variables. The store's Close closes the connections.
+// Open opens a store in a PostgreSQL database. dsn is a libpq connection string, as described in the package
+// documentation. If dsn is "", all parts come from the PG* environment variables. Closing the store closes the
+// connections.
 func Open(ctx context.Context, dsn string, sopts store.Options, opts Options) (*store.Store, error) {
 	if err := sopts.Validate(); err != nil {
 		return nil, err
@@ -66,8 +67,8 @@ func Open(ctx context.Context, dsn string, sopts store.Options, opts Options) (*
 	return s, nil
 }
 
-// OpenBackend opens the backend of [Open]. It connects, and creates a missing schema unless opts say otherwise. It fails with a
-// [*VersionError] if it cannot use the existing schema.
+// OpenBackend opens the backend that [Open] uses. It connects, and creates a missing schema unless opts.NoCreate is
+// set. If the schema is still missing or has another version, OpenBackend fails with a [*VersionError].
 func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error) {
 	config, modeGiven, err := configure(dsn, opts)
 	if err != nil {
@@ -93,8 +94,8 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 	return b, nil
 }
 
-// configure parses the connection string. modeGiven reports that the string says how to send statements. Errors never quote the
-// string, which may hold a password.
+// configure parses the connection string. modeGiven reports whether the string sets default_query_exec_mode. Errors
+// never quote the string, because it may contain a password.
 func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool, err error) {
 	if err := opts.Validate(); err != nil {
 		return nil, false, err
@@ -108,7 +109,7 @@ func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool
 		return nil, false, unreadable(err)
 	}
 	says := func(key string) bool { _, ok := given.RuntimeParams[key]; return ok }
-	// Named prepared statements are lost behind a pooler that gives each transaction another connection.
+	// The driver's own default uses named prepared statements, which fail behind a pooler in transaction mode.
 	modeGiven = says("default_query_exec_mode")
 	if !modeGiven {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
@@ -132,8 +133,8 @@ func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool
 	return config, modeGiven, nil
 }
 
-// unreadable returns the error of a malformed connection string. It omits the driver's message, which quotes the string
-// and may fail to hide a password.
+// unreadable returns the error for a malformed connection string. It omits the driver's message, because that
+// message quotes the string and may not hide the password.
 func unreadable(err error) error {
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {
 		return fmt.Errorf("%w: the connection string names a file that cannot be read: %w", patch.ErrInvalid, file)
@@ -141,7 +142,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("%w: the connection string cannot be read; it is not shown, since it may hold a password", patch.ErrInvalid)
 }
 
-// sql returns a statement with the name of the schema.
+// sql replaces the default schema in a statement by the schema of the options.
 func (b *Backend) sql(text string) string {
 	if b.opts.Schema == DefaultSchema {
 		return text
@@ -149,7 +150,7 @@ func (b *Backend) sql(text string) string {
 	return strings.ReplaceAll(text, "patchlog.", b.schema)
 }
 
-// Close implements [backend.Backend]. It waits for attempts in flight; no new ones begin.
+// Close implements [backend.Backend]. It waits for attempts in flight and prevents new ones.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	if b.closed {

@@ -19,33 +19,33 @@ const (
 	DefaultConnectTimeout   = 5 * time.Second
 )
 
-// Options are options of [Open]. The zero value means the defaults.
+// Options are the options of [Open]. The zero value means the defaults.
 type Options struct {
-	// Schema is the name of the schema that holds the tables. "" means [DefaultSchema].
+	// Schema is the schema that contains the tables. "" means [DefaultSchema].
 	Schema string
 
-	// MaxConns limits the number of open connections. 0 means pool_max_conns of the connection string or, if the string
-	// lacks that, [DefaultMaxConns].
+	// MaxConns limits the number of open connections. 0 means the pool_max_conns of the connection string. If the
+	// string does not set pool_max_conns, 0 means [DefaultMaxConns].
 	MaxConns int
 
-	// StatementTimeout limits the wait for a free connection, and then the wait for each answer of the server. The
-	// client enforces it, even if the context has no deadline. 0 means [DefaultStatementTimeout].
+	// StatementTimeout limits the wait for a free connection, and separately the wait for each answer of the server.
+	// The client enforces the limit, even if the context has no deadline. 0 means [DefaultStatementTimeout].
 	StatementTimeout time.Duration
 
-	// ConnectTimeout limits the time to make a connection. 0 means connect_timeout of the connection string or, if the
-	// string lacks that, [DefaultConnectTimeout].
+	// ConnectTimeout limits the time to open a connection. 0 means the connect_timeout of the connection string. If
+	// the string does not set connect_timeout, 0 means [DefaultConnectTimeout].
 	ConnectTimeout time.Duration
 
-	// NoCreate makes opening fail if the schema does not exist. Otherwise opening creates a missing schema, for which
-	// the role needs the right to create schemas.
+	// NoCreate makes Open fail if the schema does not exist. By default, Open creates a missing schema, and the role
+	// needs the right to create schemas.
 	NoCreate bool
 
-	// Logger gets messages for operators. nil means [slog.Default].
+	// Logger receives the messages for operators. nil means [slog.Default].
 	Logger *slog.Logger
 }
 
-// Validate reports the first thing wrong with the options. The error matches
-// [patch.ErrInvalid] and names the option.
+// Validate returns an error for the first invalid option. The error matches [patch.ErrInvalid] and names the
+// option.
 func (o Options) Validate() error {
 	bad := func(field, problem string, args ...any) error {
 		return &patch.FieldError{Field: "pg.Options." + field, Problem: fmt.Sprintf(problem, args...)}

@@ -8,25 +8,26 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The statements of appends and of Fetch are prepared, so that the server does not plan them for each call.
+// The statements of appends and of Fetch are prepared, because they are frequent and planning takes time.
 
-// planTime is how long the statements of a connection stay prepared. For a table of a page or two the server plans a
-// sequential scan, and keeps that plan until the table is analyzed.
+// planTime is how long the statements of a connection stay prepared. For a table of one or two pages, the server
+// plans a sequential scan, and keeps this plan until the table is analyzed.
 const planTime = 5 * time.Second
 
-// plannedKey is the key, in a connection's custom data, of the time when its plans were made.
+// plannedKey is the key in a connection's custom data for the time when the connection began to prepare its current
+// statements.
 const plannedKey = "patchlog.planned"
 
-// preparedError is the error of a prepared statement.
+// preparedError is the error of preparing or executing a prepared statement.
 type preparedError struct {
 	error
-	unsent bool // preparing failed, so the statement was not executed
+	unsent bool // whether preparing failed, so that nothing was executed
 }
 
 func (e *preparedError) Unwrap() error { return e.error }
 
-// sendPrepared prepares text on the connection, unless stopPreparing was called, and then calls send, which sends the
-// statement any number of times in one transaction.
+// sendPrepared prepares text on the connection and then calls send, which executes the statement once or several
+// times in one transaction. After stopPreparing, sendPrepared only calls send.
 func (b *Backend) sendPrepared(ctx context.Context, c *pgx.Conn, text string, send func() error) error {
 	if !b.prepares.Load() {
 		return send()
@@ -55,22 +56,22 @@ func (b *Backend) sendPrepared(ctx context.Context, c *pgx.Conn, text string, se
 	return err
 }
 
-// isUnprepared reports whether a statement did nothing because a pooler switched to another server connection, on which
-// the prepared statement is missing or its name is taken. After stopPreparing, a connection still executes a statement
-// that it has prepared, whichever call sends the text.
+// isUnprepared reports whether a statement did nothing because a pooler switched to another server connection.
+// There, the prepared statement is missing or its name is in use. The error may also come from a call that does not
+// prepare statements: if a connection has prepared the same text, the driver executes the prepared statement.
 func isUnprepared(err error) bool { return hasCode(err, "26000", "42P05") }
 
-// isOutdated reports whether a statement did nothing because a table was altered after it was prepared.
+// isOutdated reports whether a prepared statement did nothing because a table was altered after the preparation.
 func isOutdated(err error) bool { return errors.As(err, new(*preparedError)) && hasCode(err, "0A000") }
 
-// unsent reports whether a statement was not executed because preparing it failed.
+// unsent reports whether preparing the statement failed, so that nothing was executed.
 func unsent(err error) bool {
 	var p *preparedError
 	return errors.As(err, &p) && p.unsent
 }
 
-// stopPreparing makes later calls send statements unprepared. It resets the pool, because open connections would
-// continue to execute the statements that they have prepared.
+// stopPreparing makes later calls send statements without preparing them. It also resets the pool, because open
+// connections would still execute the statements that they have prepared.
 func (b *Backend) stopPreparing(why error) {
 	if b.prepares.Swap(false) {
 		b.pool.Reset()

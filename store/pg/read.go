@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// query collects the rows of a read-only statement.
+// query returns the rows of a read-only statement.
 func query[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow) (T, error), text string, args ...any) (out []T, err error) {
 	err = b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
 		rows, err := c.Query(ctx, b.sql(text), args...)
@@ -24,7 +24,8 @@ func query[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow)
 	return out, nil
 }
 
-// queryOf is query for a statement that returns at least one row if the session exists.
+// queryOf is query for a statement that returns at least one row if the session exists. Without a row, queryOf
+// returns ErrNotFound.
 func queryOf[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow) (T, error), text string, args ...any) ([]T, error) {
 	rows, err := query(ctx, b, scan, text, args...)
 	if err == nil && len(rows) == 0 {
@@ -33,7 +34,7 @@ func queryOf[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRo
 	return rows, err
 }
 
-// listed is a row of a session s and its meta m.
+// listed has the columns of a session s and its meta record m.
 type listed struct {
 	name, creation, meta, counts []byte
 	last, token, sum, edition    int64
@@ -67,7 +68,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 	}
 	out := listing(found)
 	for i := range out {
-		out[i].Meta = nil // the row says only whether there is a meta
+		out[i].Meta = nil // the query returns an empty value if the meta record exists
 	}
 	return out, nil
 }
@@ -95,7 +96,7 @@ func (b *Backend) Relatives(ctx context.Context, family, after string, limit int
 }
 
 type foundRow struct {
-	seq  *int64 // nil in the row of a session without matching rows
+	seq  *int64 // nil if the session has no matching rows
 	data []byte
 }
 
@@ -161,8 +162,8 @@ func (b *Backend) Lookup(ctx context.Context, session, creation string, ids []st
 	return seqs, nil
 }
 
-// PutSnapshot implements [backend.Backend]. It locks the session's row, so that meanwhile the session is not deleted
-// and no record is replaced; appends continue.
+// PutSnapshot implements [backend.Backend]. It locks the session's row, so that no other transaction deletes the
+// session or replaces its records. Appends continue.
 func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
 	firsts, lasts := make([]int64, len(kept.Spans)), make([]int64, len(kept.Spans))
 	for i, span := range kept.Spans {
@@ -182,7 +183,7 @@ func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kep
 			)
 			SELECT EXISTS (SELECT FROM held)`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Sum), data(kept.Data), number(kept.Edition), firsts, lasts).Scan(&held)
 	})
-	if err == nil && !held { // a new statement is needed to see a deletion that this one waited for
+	if err == nil && !held { // the statement cannot see a deletion that it waited for, so another statement checks
 		err = b.movedOrGone(ctx, session, creation)
 	}
 	return err

@@ -9,9 +9,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Replace implements [backend.Backend]. It waits for transactions that have locked the session's row, and holds the row
-// for one round trip. PutSnapshot locks it too, so no snapshot is stored between the replacement and the removal of the
-// snapshot.
+// Replace implements [backend.Backend]. It waits for transactions that have locked the session's row, and then
+// locks the row for one round trip. PutSnapshot locks the same row, so a snapshot of the old records cannot be
+// stored after Replace has deleted the snapshot.
 func (b *Backend) Replace(ctx context.Context, session, creation string, make func(backend.Head) (backend.Replacement, error)) error {
 	if err := (backend.Batch{Creation: creation}).Validate(session); err != nil {
 		return err

@@ -14,48 +14,49 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// ErrNoAnswer: the server did not answer within [Options.StatementTimeout].
+// ErrNoAnswer reports that the server did not answer within [Options.StatementTimeout].
 var ErrNoAnswer = errors.New("no answer from the server in time")
 
-// errUnreplicated: the server gave up waiting for a synchronous standby.
+// errUnreplicated reports that the server stopped waiting for a synchronous standby.
 var errUnreplicated = errors.New("the commit is on this server, but its wait for a synchronous standby was cancelled: a failover may lose it")
 
-// unreplicatedKey marks a connection, in its own data, whose server gave up waiting for a
+// unreplicatedKey is a key in a connection's custom data. It is set when the server has stopped waiting for a
 // synchronous standby.
 const unreplicatedKey = "patchlog.unreplicated"
 
-// onNotice marks the connection if a notice says that its commit was not replicated.
+// onNotice sets unreplicatedKey if the notice reports that a commit was not replicated.
 func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
 	if isUnreplicated(n) {
 		c.CustomData()[unreplicatedKey] = true
 	}
 }
 
-// isUnreplicated reports whether a notice says that the server gave up waiting for a synchronous standby. The server
-// sends this notice with the answer to a commit that otherwise succeeded, after pg_cancel_backend or a cancel request.
-// Its text and severity depend on lc_messages; the SQLSTATE and the name of the server's function do not. If a server
-// omits that name, each notice of the class counts: a false alarm costs one more commit.
+// isUnreplicated reports whether a notice says that the server stopped waiting for a synchronous standby. After
+// pg_cancel_backend or a cancel request, the server sends this notice with the answer to an otherwise successful
+// commit. The text and the severity of the notice depend on lc_messages. The SQLSTATE and the name of the server's
+// function do not. If a server omits the function's name, isUnreplicated accepts each notice with such an SQLSTATE.
+// A false positive costs one additional commit.
 func isUnreplicated(n *pgconn.Notice) bool {
 	warns := n.SeverityUnlocalized == "WARNING" || n.SeverityUnlocalized == ""
 	return warns && (n.Code == "01000" || strings.HasPrefix(n.Code, "57P")) && (n.Routine == "SyncRepWaitForLSN" || n.Routine == "")
 }
 
-// effect says whether an attempt with an unknown outcome may be repeated.
+// effect determines whether an attempt with an unknown outcome may be repeated.
 type effect int
 
 const (
-	reads   effect = iota // it has no effect, and may be repeated
-	repeats               // it is idempotent and may be repeated, but without any answer the outcome is unknown
-	writes                // it must not be repeated
+	reads   effect = iota // the work writes nothing and may be repeated
+	repeats               // the work is idempotent and may be repeated; if that fails, the outcome stays unknown
+	writes                // the work must not be repeated
 )
 
-// Limits of attempts.
+// Limits on the number of attempts.
 const (
-	conflictTries = 200 // after conflicts with other transactions
-	failureTries  = 4   // after connection failures
+	conflictTries = 200 // if transactions conflict
+	failureTries  = 4   // if connections fail
 )
 
-// SQLSTATEs.
+// SQLSTATE codes.
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
@@ -64,7 +65,8 @@ const (
 	uniqueViolation      = "23505"
 )
 
-// enter lets the caller use the pool until it calls b.calls.Done, unless the backend is closed or ctx has ended.
+// enter allows the caller to use the pool until it calls b.calls.Done. enter fails if the backend is closed or ctx
+// has ended.
 func (b *Backend) enter(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,14 +80,15 @@ func (b *Backend) enter(ctx context.Context) error {
 	return nil
 }
 
-// attempt runs work on a connection, with retries after conflicts and connection failures. work makes one transaction.
-// It returns the driver's errors unchanged, and nil for every answer of the server, even a refusal.
+// attempt runs work on a connection, and repeats it after conflicts and connection failures. work executes one
+// transaction and returns the driver's errors unchanged. If the transaction found nothing to do, such as for an
+// outdated token, work returns nil and reports this in its own variables.
 func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	if err := b.enter(ctx); err != nil {
 		return err
 	}
 	defer b.calls.Done()
-	open := false // whether an earlier attempt had an unknown outcome
+	open := false // whether the outcome of an earlier attempt is unknown
 	ends := func(err error) error {
 		if open && e == repeats {
 			return &backend.UnknownError{Cause: err}
@@ -128,8 +131,8 @@ func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.C
 	}
 }
 
-// attemptWaiting is attempt for work that may wait for a row lock. Such work uses at most half of the connections, so
-// locked sessions do not block calls for other sessions.
+// attemptWaiting is attempt for work that may wait for a row lock. Such work can use at most half of the
+// connections, so that locked sessions do not block calls for other sessions.
 func (b *Backend) attemptWaiting(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	late := time.NewTimer(b.opts.StatementTimeout)
 	defer late.Stop()
@@ -144,8 +147,8 @@ func (b *Backend) attemptWaiting(ctx context.Context, e effect, work func(ctx co
 	}
 }
 
-// why returns the error of the last attempt. It matches the context's error if the context has ended; otherwise it
-// matches ErrNoAnswer if late is set.
+// why returns the error to report for the last attempt. If the context has ended, the error matches the context's
+// error. Otherwise, if late is set, the error matches ErrNoAnswer.
 func why(ctx context.Context, late bool, err error) error {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
@@ -158,7 +161,8 @@ func why(ctx context.Context, late bool, err error) error {
 	return err
 }
 
-// once makes one attempt. sent reports whether it acquired a connection, and late whether it exceeded StatementTimeout.
+// once makes one attempt. sent reports whether it got a connection. late reports whether it exceeded
+// StatementTimeout.
 func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pgx.Conn) error) (sent, late bool, err error) {
 	waiting, stop := context.WithTimeout(ctx, b.opts.StatementTimeout)
 	defer stop()
@@ -167,8 +171,8 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 		return false, waiting.Err() != nil, err
 	}
 	defer func() {
-		// The driver takes up to 15 seconds to close a broken connection. A hijacked connection does not count for the
-		// pool's limit, and closing the pool does not wait for it.
+		// The driver takes up to 15 seconds to close a broken connection. Once hijacked, the connection no longer counts
+		// towards the pool's limit, and closing the pool does not wait for it.
 		if c.Conn().IsClosed() {
 			c.Hijack()
 		} else {
@@ -185,22 +189,22 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 	return true, err != nil && working.Err() != nil, err
 }
 
-// verdict classifies the error of an attempt.
+// verdict is the class of an attempt's error.
 type verdict int
 
 const (
-	refused    verdict = iota // not committed; a retry would fail too
+	refused    verdict = iota // not committed, and a retry would fail too
 	conflict                  // not committed, because of a concurrent transaction
-	moved                     // not committed, because the server is read-only now
+	moved                     // not committed, because the server has become read-only
 	unprepared                // not committed, because the prepared statement is missing
-	failed                    // not sent to the server
-	unknown                   // it may be committed
+	failed                    // not executed by the server
+	unknown                   // possibly committed
 )
 
 func judge(sent bool, err error) verdict {
 	var server *pgconn.PgError
 	// If a connection ends while the driver waits for the answer to a simple query, such as a COMMIT, the driver
-	// returns ErrConnClosed, and SafeToRetry reports true. The COMMIT may have taken place.
+	// returns ErrConnClosed. SafeToRetry then reports true although the server may have executed the COMMIT.
 	safe := pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
 	switch {
 	case !sent || safe:
@@ -218,8 +222,8 @@ func judge(sent bool, err error) verdict {
 		return conflict
 	case server.Code == readOnlyTransaction:
 		return moved
-	// The commit may have taken place despite an error: the server shut down while a commit waited for its standby, or
-	// a pooler lost its server.
+	// These errors do not rule out a commit: the server shut down while a commit waited for its standby, or a pooler
+	// lost its server connection.
 	case server.Severity != "ERROR" && server.SeverityUnlocalized != "ERROR",
 		server.Code == completionUnknown, strings.HasPrefix(server.Code, "08"), strings.HasPrefix(server.Code, "57P"):
 		if unsent(err) {
@@ -230,7 +234,7 @@ func judge(sent bool, err error) verdict {
 	return refused
 }
 
-// violates reports whether the error is a unique violation, and returns its table and constraint.
+// violates reports whether the error is a unique violation, and returns the table and the constraint.
 func violates(err error) (table, constraint string, ok bool) {
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code == uniqueViolation {

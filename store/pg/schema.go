@@ -14,16 +14,16 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// SchemaVersion is the schema's version in this program.
+// SchemaVersion is the version of the schema that this program supports.
 const SchemaVersion = 1
 
 //go:embed schema.sql
 var schemaSQL string
 
-// VersionError is the error of a schema with another version, or of a missing schema.
+// VersionError reports that the schema is missing or has another version.
 type VersionError struct {
 	Schema string
-	Has    int // the version of the existing schema; 0 if there is none
+	Has    int // the version of the existing schema; 0 if the schema is missing
 	Wants  int // the version of this program
 }
 
@@ -34,9 +34,9 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("schema %q is of version %d; this program knows %d, a newer one may know it", e.Schema, e.Has, e.Wants)
 }
 
-// CreateSchema creates the schema, in one transaction, unless it exists. The role needs the right to create a schema in
-// the database, or must own an existing empty schema. Concurrent calls are safe. If the schema has another version,
-// CreateSchema fails with a [*VersionError].
+// CreateSchema creates the schema in one transaction, unless it exists. The role needs the right to create a schema
+// in the database, or must own an existing empty schema. Concurrent calls are safe. If the existing schema has
+// another version, CreateSchema fails with a [*VersionError].
 func CreateSchema(ctx context.Context, dsn string, opts Options) error {
 	opts.NoCreate = false
 	b, err := OpenBackend(ctx, dsn, opts)
@@ -46,7 +46,7 @@ func CreateSchema(ctx context.Context, dsn string, opts Options) error {
 	return b.Close()
 }
 
-// prepare creates a missing schema, and refuses a schema of another version.
+// prepare creates a missing schema, checks the version of an existing one, and removes unlinked rows.
 func (b *Backend) prepare(ctx context.Context) error {
 	has, err := b.version(ctx)
 	if err != nil {
@@ -68,7 +68,8 @@ func (b *Backend) prepare(ctx context.Context) error {
 	return nil
 }
 
-// withoutRepeats omits repeated lines of an error: the driver tries to connect with and without TLS.
+// withoutRepeats is an error whose text omits repeated lines. If a connection fails, the driver reports the failure
+// with and without TLS.
 type withoutRepeats struct{ error }
 
 func (e withoutRepeats) Error() string {
@@ -83,8 +84,8 @@ func (e withoutRepeats) Error() string {
 
 func (e withoutRepeats) Unwrap() error { return e.error }
 
-// checkWarnings fails if the server suppresses warnings. One warning reports that a commit is not on the synchronous
-// standby: see [isUnreplicated].
+// checkWarnings fails if the server suppresses warnings for this role or database. The backend needs the warning
+// that a commit is not on the synchronous standby. See [isUnreplicated].
 func (b *Backend) checkWarnings(ctx context.Context) error {
 	var level string
 	err := b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
@@ -100,7 +101,7 @@ func (b *Backend) checkWarnings(ctx context.Context) error {
 	return nil
 }
 
-// version returns the version of the existing schema, or 0.
+// version returns the version of the existing schema, or 0 if the schema is missing.
 func (b *Backend) version(ctx context.Context) (has int, err error) {
 	var absent bool
 	err = b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
@@ -117,7 +118,7 @@ func (b *Backend) version(ctx context.Context) (has int, err error) {
 	return has, err
 }
 
-// createSchema creates the schema. Of concurrent callers, one creates it and the rest find it.
+// createSchema creates the schema unless it exists. If several callers run concurrently, one of them creates it.
 func (b *Backend) createSchema(ctx context.Context) error {
 	return b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
@@ -128,7 +129,7 @@ func (b *Backend) createSchema(ctx context.Context) error {
 			if err := tx.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_catalog.pg_namespace WHERE nspname = $1`, b.opts.Schema).Scan(&there); err != nil {
 				return err
 			}
-			if !there { // this needs a right even if the schema exists
+			if !there { // CREATE SCHEMA IF NOT EXISTS needs the right to create schemas even if the schema exists
 				if _, err := tx.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+b.schema[:len(b.schema)-1]); err != nil {
 					return err
 				}
@@ -137,7 +138,7 @@ func (b *Backend) createSchema(ctx context.Context) error {
 				return err
 			}
 			made, err := tx.Exec(ctx, b.sql(`INSERT INTO patchlog.schema_version (one, version) VALUES (true, $1) ON CONFLICT DO NOTHING`), SchemaVersion)
-			if err != nil || made.RowsAffected() == 0 { // another caller was faster
+			if err != nil || made.RowsAffected() == 0 { // another caller has created the tables
 				return err
 			}
 			return c.PgConn().Exec(ctx, b.sql(schemaSQL)).Close()

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// PutShared implements [backend.Backend]. It locks the rows in the same order as appends.
+// PutShared implements [backend.Backend]. It locks the rows in the order of their hashes, as appends do.
 func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange) error {
 	ordered := slices.Clone(changes)
 	slices.SortFunc(ordered, func(x, y backend.SharedChange) int { return bytes.Compare(hash(x.Name), hash(y.Name)) })
@@ -32,7 +32,7 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = tx.Rollback(ctx) }() // after the commit it does nothing
+		defer func() { _ = tx.Rollback(ctx) }() // a no-op after the commit
 		for _, c := range ordered {
 			text, args := putNewSharedSQL, []any{hash(c.Name), []byte(c.Name), data(c.Data)}
 			if c.Old != nil {

@@ -11,9 +11,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// sweep deletes unlinked rows. It runs when a backend is opened and after each Delete. It removes up to eight sessions
-// that were deleted an hour ago, with records that a crash or an error has left; leases that expired a day ago; and
-// rows of fenced creations after thirty days, when no statement that creates the session can still be in flight.
+// sweep deletes unlinked rows. It runs when a backend is opened and after each Delete. One sweep removes:
+//
+//   - up to eight sessions that were deleted at least an hour ago, with records that a crash or an error has left;
+//   - the rows of creations that were fenced at least thirty days ago, when no statement that creates the session can
+//     still be in flight (these rows count towards the eight);
+//   - leases that expired at least a day ago.
 func (b *Backend) sweep(ctx context.Context) {
 	var nums []int64
 	err := b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
@@ -42,17 +45,17 @@ func (b *Backend) sweep(ctx context.Context) {
 	b.left(ctx, err)
 }
 
-// left logs the error that stopped a removal of rows.
+// left logs an error that prevented the removal of rows. It ignores the end of the context and ErrClosed.
 func (b *Backend) left(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, backend.ErrClosed) {
 		b.opts.Logger.Warn("patchlog: unlinked rows were not removed; a later sweep removes them", "schema", b.opts.Schema, "error", err)
 	}
 }
 
-// removeRows is how many rows of a table one transaction removes. A long transaction would delay the server's vacuum.
+// removeRows is the number of rows of a table that one transaction removes. A long transaction would delay vacuum.
 const removeRows = 5000
 
-// remove removes the records and ids of a deleted session, and then the session's own row unless keep is set.
+// remove removes the rows of a deleted session from all tables. If keep is set, the row in sessions stays.
 func (b *Backend) remove(ctx context.Context, num int64, keep bool) error {
 	for more := true; more; {
 		err := b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
@@ -75,7 +78,7 @@ func (b *Backend) remove(ctx context.Context, num int64, keep bool) error {
 		for _, table := range []string{"snapshots", "metas"} {
 			batch.Queue(b.sql(`DELETE FROM patchlog.`+table+` WHERE num = $1`), num)
 		}
-		if !keep { // a fence may have written to the row meanwhile
+		if !keep { // state may have changed: a fence may have written to the row
 			batch.Queue(b.sql(`DELETE FROM patchlog.sessions WHERE num = $1 AND state = 1`), num)
 		}
 		return c.SendBatch(ctx, &batch).Close()

@@ -1,5 +1,6 @@
-// Package groupcommit queues work for an exclusive resource and does it in groups: the caller that acquires the
-// resource also does the queued work of other callers. A lone caller is not delayed, and groups grow with the load.
+// Package groupcommit combines concurrent calls that need the same exclusive resource, such as a database file.
+// Calls queue their items. The caller that acquires the resource, the leader, works on a group of queued items. A
+// caller without competition is not delayed, and groups grow with the load.
 package groupcommit
 
 import (
@@ -11,23 +12,23 @@ import (
 	"time"
 )
 
-// Queue holds items that wait for a resource. The zero Queue is empty.
+// Queue is a queue of items that wait for a resource. The zero Queue is empty.
 type Queue[T any] struct {
-	// Detached is for work that may take long. The work of a group then runs on another goroutine, so a caller whose
-	// context ends can return before the work ends. If the work panics, the panic is raised again in the group's
-	// leader, if that still waits.
+	// Detached is for work that may take long. The work then runs on another goroutine, so that a caller whose context
+	// ends can return before the work ends. If the work panics, the leader panics with the same value, unless the
+	// leader has returned.
 	Detached bool
 
 	mu      sync.Mutex
 	waiting []*entry[T]
-	crowded bool // the last group had several items
+	crowded bool // whether the last group had several items
 }
 
-// grace is how long a caller of a detached queue waits, after its context ended, for work that is running.
+// grace is how long a caller of a detached queue still waits for running work after the caller's context has ended.
 const grace = 250 * time.Millisecond
 
-// ErrBegun is returned if the context ended while the work on the item was running. The work continues, so the caller
-// must not touch the item again.
+// ErrBegun reports that the context ended while the work on the item was running. The work continues, so the caller
+// must not use the item any longer.
 var ErrBegun = errors.New("the work has begun")
 
 type entry[T any] struct {
@@ -35,8 +36,8 @@ type entry[T any] struct {
 	done chan struct{}
 }
 
-// Fit returns a function for Do that limits a group to a number of items. The group also ends with the item that brings
-// its size to total.
+// Fit returns a fits function for [Queue.Do]. A group then has at most the given number of items, and ends with the
+// item that brings its size to total.
 func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 	return func(waiting []T) int {
 		n, sum := 0, 0
@@ -48,13 +49,15 @@ func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 	}
 }
 
-// Do queues item and returns when the work on it is done, by this caller or by another. A caller holds resource once
-// its send on it succeeds. It then calls work with items from the head of the queue, not necessarily its own, and
-// receives from resource. fits returns how many of the waiting items, at least one, make a group. work stores results
-// in the items, which are therefore pointers.
+// Do queues item and returns when the work on it is done, whichever caller does it. A caller acquires resource by
+// sending to it, and releases it by receiving from it. The caller that has acquired resource calls work with a
+// group from the head of the queue, which need not include the caller's own item. fits returns the number of
+// waiting items in the next group, at least one. work stores its results in the items, so items are usually
+// pointers.
 //
-// If ctx ends while the item is queued, Do removes the item and returns the context's error. Once the work on the item
-// runs, Do waits for its end; a detached queue waits only for a short time, and then returns [ErrBegun].
+// If ctx ends while the item is queued, Do removes the item and returns the context's error. If ctx ends while the
+// work on the item runs, Do waits for the end of the work. If the queue is detached, Do waits only for a short
+// time, and then returns [ErrBegun].
 func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -75,7 +78,7 @@ func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits 
 		if !q.Detached || ctx.Done() == nil {
 			led = q.lead(e, resource, fits, work)
 		} else {
-			ended := make(chan any, 1) // gets the value of a panic, or nil
+			ended := make(chan any, 1) // receives the value of a panic, or nil
 			go func() {
 				defer func() { ended <- recover() }()
 				led = q.lead(e, resource, fits, work)
@@ -89,13 +92,13 @@ func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits 
 				return q.giveUp(ctx, e)
 			}
 		}
-		if !led { // another caller works on the item
+		if !led { // another caller has taken the item
 			resource = nil
 		}
 	}
 }
 
-// giveUp ends the wait of a caller whose context has ended.
+// giveUp returns the result of Do for a caller whose context has ended.
 func (q *Queue[T]) giveUp(ctx context.Context, e *entry[T]) error {
 	q.mu.Lock()
 	i := slices.Index(q.waiting, e)
@@ -118,12 +121,13 @@ func (q *Queue[T]) giveUp(ctx context.Context, e *entry[T]) error {
 	}
 }
 
-// lead works on a group, unless the caller's own item has left the queue.
+// lead works on the next group and releases resource. If the caller's own item has left the queue, lead does no
+// work.
 func (q *Queue[T]) lead(own *entry[T], resource chan struct{}, fits func([]T) int, work func([]T)) (led bool) {
 	defer func() { <-resource }()
 	q.mu.Lock()
-	// Yield while the queue grows: the callers of the last group return at once with new items. Without this, callers
-	// alternate in small groups.
+	// Yield while the queue grows: the callers of the last group soon return with new items. Without this pause, two
+	// sets of callers would alternate in small groups.
 	for more := q.crowded || len(q.waiting) > 1; more; {
 		n := len(q.waiting)
 		q.mu.Unlock()
@@ -144,7 +148,7 @@ func (q *Queue[T]) lead(own *entry[T], resource chan struct{}, fits func([]T) in
 	q.crowded = n > 1
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	q.mu.Unlock()
-	// Deferred, so that no caller is left waiting if work panics.
+	// Deferred, so that the callers return even if work panics.
 	defer func() {
 		for _, e := range group {
 			close(e.done)

@@ -1,41 +1,41 @@
 CREATE SCHEMA patchlog;
 CREATE TABLE patchlog.schema_version (one boolean PRIMARY KEY CHECK (one), version integer NOT NULL);
--- The schema, as it is made under the default name. Another name takes the
--- place of "patchlog." throughout.
+-- The tables and indexes of the schema. If the schema has another name, that name replaces
+-- "patchlog" in each statement.
 --
--- Names, ids and values are bytea: they are bytes of any content and length. A btree entry
--- holds 2704 bytes, so that what may be longer is found by its SHA-256 (hash, birth, id),
--- and in order by the beginning that is indexed.
+-- Names, ids and values are arbitrary bytes, so their type is bytea. They may be longer than the
+-- 2704 bytes that an entry of a B-tree can contain. An exact search therefore uses a SHA-256
+-- (hash, birth, id), and an ordered listing uses an index on the first 1024 bytes.
 
--- A row for each session, which is all that two writers of it contend for. Each append
--- updates it in place: no indexed column changes, and the page has room.
+-- One row for each session. All writers of a session lock this row. An append updates the row in
+-- place (HOT), because no indexed column changes and fillfactor leaves space in the page.
 CREATE TABLE patchlog.sessions (
-    num      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- names the session in the other tables; is never used again
-    hash     bytea UNIQUE,              -- SHA-256 of the name; null unless state is 0
+    num      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- identifies the session in the other tables; never reused
+    hash     bytea UNIQUE,              -- SHA-256 of the name; null if state is not 0
     birth    bytea NOT NULL UNIQUE,     -- SHA-256 of the creation id
-    name     bytea,                     -- null unless state is 0
+    name     bytea,                     -- null if state is not 0
     creation bytea NOT NULL,
-    state    smallint NOT NULL,         -- 0 a session, 1 to be removed, 2 a creation that must never take place, 3 deleted
-    last     bigint NOT NULL,           -- seq of the last record, 0 if there is none
-    token    bigint NOT NULL,           -- of the last commit; the bits of an unsigned number
-    sum      bigint NOT NULL,           -- the chain: CRC32C over the records' checksums
-    edition  bigint NOT NULL DEFAULT 0, -- how often records were replaced
-    counts   bytea,                     -- what the log comes to, as the store has it
-    family   bytea,                     -- SHA-256 of the family that the session was created with; null for none
+    state    smallint NOT NULL,         -- 0: exists, 1: being removed, 2: creation forbidden by a fence, 3: deleted
+    last     bigint NOT NULL,           -- seq of the last record; 0 if the log is empty
+    token    bigint NOT NULL,           -- token of the last commit, an unsigned number stored as bigint
+    sum      bigint NOT NULL,           -- checksum of the log, computed from the checksums of the records
+    edition  bigint NOT NULL DEFAULT 0, -- number of commits that replaced records
+    counts   bytea,                     -- statistics of the log, encoded by the store
+    family   bytea,                     -- SHA-256 of the family's id (see Relatives in store/backend); null for none
     created  timestamptz NOT NULL DEFAULT now(),
-    touched  timestamptz NOT NULL DEFAULT now() -- when it was last written to
+    touched  timestamptz NOT NULL DEFAULT now() -- time of the last write to this row
 ) WITH (fillfactor = 60);
 CREATE INDEX sessions_prefix ON patchlog.sessions (substring(name FROM 1 FOR 1024)) WHERE hash IS NOT NULL;
 CREATE INDEX sessions_family ON patchlog.sessions (family) WHERE family IS NOT NULL;
 CREATE INDEX sessions_left ON patchlog.sessions (created) WHERE hash IS NULL;
 
--- The meta record of each session, which is written once, and again if something of it is erased.
+-- The meta record of each session. It is written at creation, and again if an erasure changes it.
 CREATE TABLE patchlog.metas (
     num  bigint PRIMARY KEY,
     data bytea NOT NULL
 );
 
--- The log: seqs 1, 2, 3 ... of each session.
+-- The records of each session's log, with seqs 1, 2, 3 ...
 CREATE TABLE patchlog.records (
     num  bigint NOT NULL,
     seq  bigint NOT NULL,
@@ -43,7 +43,8 @@ CREATE TABLE patchlog.records (
     PRIMARY KEY (num, seq)
 );
 
--- Which record takes an id. id is the first 16 bytes of the id's SHA-256.
+-- The ids of each session and the seq of the record that uses the id. id is the first 16 bytes of
+-- the id's SHA-256.
 CREATE TABLE patchlog.ids (
     num bigint NOT NULL,
     id  bytea NOT NULL,
@@ -51,8 +52,8 @@ CREATE TABLE patchlog.ids (
     PRIMARY KEY (num, id)
 );
 
--- The newest snapshot of a session, the seq that it is of, the log's chain up to there, and the ranges of seqs of the
--- records that it refers to.
+-- The newest snapshot of each session. seq is the last record that the snapshot covers, and sum is
+-- the checksum of the log up to seq. The snapshot refers to the records from firsts[i] to lasts[i].
 CREATE TABLE patchlog.snapshots (
     num    bigint PRIMARY KEY,
     seq    bigint NOT NULL,
@@ -62,7 +63,7 @@ CREATE TABLE patchlog.snapshots (
     lasts  bigint[] NOT NULL DEFAULT '{}'
 );
 
--- Values beside the sessions. hash is the SHA-256 of the name.
+-- Values that several sessions share. hash is the SHA-256 of the name.
 CREATE TABLE patchlog.shared (
     hash bytea PRIMARY KEY,
     name bytea NOT NULL,
@@ -70,15 +71,15 @@ CREATE TABLE patchlog.shared (
 ) WITH (fillfactor = 60);
 CREATE INDEX shared_prefix ON patchlog.shared (substring(name FROM 1 FOR 1024));
 
--- The version of each scope of shared values: a number that each commit to the scope draws. hash is the SHA-256 of the
--- scope.
+-- The version of each scope of shared values. A commit to the scope sets token to a new random
+-- number. hash is the SHA-256 of the scope's name.
 CREATE TABLE patchlog.scopes (
     hash  bytea PRIMARY KEY,
     token bigint NOT NULL
 ) WITH (fillfactor = 60);
 
--- Leases that are held, or have run out. hash is the SHA-256 of the name. If taken is later than now, the clock has been
--- set back, and the lease is taken as run out.
+-- The current leases and expired ones. hash is the SHA-256 of the name. If taken is more than a
+-- minute in the future, the clock was set back, and the lease counts as expired.
 CREATE TABLE patchlog.leases (
     hash  bytea PRIMARY KEY,
     name  bytea NOT NULL,
@@ -88,7 +89,8 @@ CREATE TABLE patchlog.leases (
 );
 CREATE INDEX leases_until ON patchlog.leases (until);
 
--- Statistics keep samples of a column, which would outlive an erasure: none of what sessions say.
+-- Statistics contain sample values, which an erasure would not remove. So the server collects no
+-- statistics of columns with session content.
 ALTER TABLE patchlog.records ALTER COLUMN data SET STATISTICS 0;
 ALTER TABLE patchlog.metas ALTER COLUMN data SET STATISTICS 0;
 ALTER TABLE patchlog.snapshots ALTER COLUMN data SET STATISTICS 0;
