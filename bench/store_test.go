@@ -31,13 +31,11 @@ func openStore(tb testing.TB, opts store.Options) *store.Store {
 
 func sessionKey(i int) store.Key { return store.Key{App: "app", User: "user", Session: fmt.Sprint(i)} }
 
-// create creates session i.
 func create(b *testing.B, s *store.Store, i int) {
 	b.Helper()
 	testlog.Must(s.Create(b.Context(), sessionKey(i), nil, store.CreateOptions{}))(b)
 }
 
-// appendEvents appends events to session i.
 func appendEvents(b *testing.B, s *store.Store, i int, events ...*patch.Event) store.Committed {
 	b.Helper()
 	return testlog.Must(s.AppendEvents(b.Context(), sessionKey(i), events, store.AppendOptions{}))(b)

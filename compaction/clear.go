@@ -63,7 +63,6 @@ func (s *shape) clear(results []result) ([]*patch.PatchEvent, error) {
 	return patches, nil
 }
 
-// placeholder replaces the response of a cleared result.
 var placeholder = json.RawMessage(`{"result":"` + ClearedResult + `"}`)
 
 // clearParts returns a copy of the event with a new id and with the results in the given parts cleared. It returns nil
@@ -108,7 +107,6 @@ func contentOf(e *patch.Event) (content map[string]json.RawMessage, parts []json
 	return content, parts, err
 }
 
-// fieldsOf returns all of an event's fields.
 func fieldsOf(e *patch.Event) (fields map[string]json.RawMessage, err error) {
 	text, err := e.MarshalJSON()
 	if err == nil {

@@ -86,7 +86,7 @@ type Config struct {
 	fallback Summarizer // [Extractive], except in tests
 }
 
-// limits are the fixed limits of compaction. Tests use smaller ones.
+// limits are the fixed limits of compaction. Tests use smaller limits.
 type limits struct {
 	Input        int // tokens of events that one summary covers; exceeded only if the events cannot be divided
 	Summaries    int // number of adjacent summaries of one level that are merged

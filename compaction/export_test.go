@@ -11,7 +11,6 @@ func (c *Config) Limits() *limits {
 // SetFallback sets the summarizer that replaces [Extractive] when Summarizer fails.
 func (c *Config) SetFallback(s Summarizer) { c.fallback = s }
 
-// DefaultLimits are the default limits.
 var DefaultLimits = defaultLimits
 
 // Limit sets the maximum numbers of queued sessions and of sessions compacted at once. A value of 0 changes nothing.

@@ -500,7 +500,7 @@ func TestQuotesAreShorter(t *testing.T) {
 	}
 }
 
-// A window that is too small for any answer does not block other windows.
+// If a window is too small for any answer, other windows are still summarised.
 func TestSmallWindowIsPassedOver(t *testing.T) {
 	s := newSession(t, "u1*1 u2*50 a2*50 u3*50 a3*50")
 	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {

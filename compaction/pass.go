@@ -105,7 +105,6 @@ type groupRequest struct {
 	model   string // the model that wrote the summary
 }
 
-// request returns the requests for the groups of the window.
 func (p *pass[K]) request(ctx context.Context) (all []*groupRequest, err error) {
 	s, w, cfg := p.shape, p.window, p.c.cfg
 	if p.logged, err = p.history.originals(s, w); err != nil {

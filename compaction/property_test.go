@@ -329,7 +329,6 @@ func drawRun(t *rapid.T, v fold.View) compaction.Run {
 	return run
 }
 
-// madeCall is a function call in the log.
 type madeCall struct{ id, name string }
 
 // turn appends an ordinary invocation: a question, calls with their responses, and an answer.

@@ -141,8 +141,8 @@ type part struct {
 	response bool
 }
 
-// hiddenCall finds the newest of the calls in parts that a summary hides. It returns the call, its responses that a
-// summary hides, and the visible index of the call's summary.
+// hiddenCall finds the newest call that a summary hides. The argument has the calls and responses of one name.
+// hiddenCall returns the call, the hidden responses to the call, and the visible index of the call's summary.
 func (h history) hiddenCall(places *fold.Places, parts []part) (hidden []part, summary int, err error) {
 	for i, p := range slices.Backward(parts) {
 		if p.response {

@@ -35,7 +35,6 @@ func newSession(t testing.TB, words string) *session {
 	return s
 }
 
-// tester is a test or a case of a property.
 type tester interface {
 	testlog.Failer
 	Fatalf(format string, args ...any)
@@ -62,13 +61,11 @@ func (s *session) append(words string) {
 	s.add(events...)
 }
 
-// add appends events.
 func (s *session) add(events ...*patch.Event) {
 	s.t.Helper()
 	testlog.Must(s.store.AppendEvents(s.t.Context(), key, events, store.AppendOptions{}))(s.t)
 }
 
-// records returns the raw log.
 func (s *session) records() (all []patch.Record) {
 	for r, err := range s.store.RawEvents(s.t.Context(), key, 1) {
 		testlog.NoError(s.t, err)
@@ -77,7 +74,6 @@ func (s *session) records() (all []patch.Record) {
 	return all
 }
 
-// patches returns the patches of the raw log.
 func (s *session) patches() (all []*patch.PatchEvent) {
 	for _, r := range s.records() {
 		if r.Patch != nil {
@@ -145,7 +141,6 @@ func (s *session) patch(p *patch.PatchEvent) {
 
 func (s *session) state() string { return fmt.Sprint(s.view().State()) }
 
-// declines is a summarizer that always declines.
 type declines struct{}
 
 func (declines) Summarize(context.Context, compaction.Request) (compaction.Response, error) {

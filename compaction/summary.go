@@ -87,7 +87,6 @@ func (s *shape) compaction(w *Window, g Group, text string) *patch.EventCompacti
 	return c
 }
 
-// lineage returns the lineage of a group's summary.
 func (p *pass[K]) lineage(g Group) Lineage {
 	if p.window.Merge {
 		var of []Lineage

@@ -73,8 +73,8 @@ func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []i
 	return oldest, refused
 }
 
-// reach returns the end of a window that begins at start. The window takes as many events as fit within the limit, but
-// never separates tied events. It takes at least one event. If the window does not reach end, it stops after its last
+// reach returns the end of a window that begins at start. The window takes as many events as fit within the limit. It
+// never separates tied events, and takes at least one event. If the window does not reach end, it stops after its last
 // whole invocation, if it has one.
 func (x *selection) reach(start, end int, limit int) int {
 	tokens, fits, whole := 0, start, start

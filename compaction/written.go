@@ -65,7 +65,6 @@ type writtenMetadata struct {
 	DurationMs int64 `json:"durationMs"` // until the summaries were written
 }
 
-// metadata returns the custom metadata of the pass's first patch.
 func (w Written) metadata() (map[string]any, error) {
 	text, err := json.Marshal(writtenMetadata{w, w.Duration.Milliseconds()})
 	if err != nil {

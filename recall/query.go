@@ -29,7 +29,6 @@ type queryTerm struct {
 	date  date
 }
 
-// kind is the kind of a query term.
 type kind uint8
 
 const (

@@ -155,7 +155,6 @@ func (x *Index) allowed(only func(Doc) bool, end int32) func(int32) bool {
 	}
 }
 
-// score returns the scores of the events before end.
 func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int32) bool) []float64 {
 	scores := make([]float64, end)
 	near := make([]float64, end) // frequency of a word in an event and, weighted, in its neighbours
@@ -242,7 +241,6 @@ func microsOf(t time.Time) int64 {
 	return max(-most, min(t.Unix(), most-1))*1_000_000 + int64(t.Nanosecond())/1_000
 }
 
-// scored is an event and its score.
 type scored struct {
 	doc   int32
 	score float64

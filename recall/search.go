@@ -256,7 +256,6 @@ func (s Search) only(places *fold.Places) func(Doc) bool {
 	}
 }
 
-// readEvents sets the events of hits.
 func (f *Finder[K]) readEvents(ctx context.Context, key K, v fold.View, hits []Hit[K]) error {
 	if len(hits) == 0 {
 		return nil

@@ -115,8 +115,8 @@ func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMe
 	return replaced(records.JSON(p.JSON), `"functionResponse"`, all)
 }
 
-// noteOfMedia is a number of bytes. Replacing media with a note shortens a response by more than this number, and other
-// differences are smaller.
+// noteOfMedia is a number of bytes. If a response shrinks by more than this number, media were replaced with a note.
+// Other differences are smaller.
 const noteOfMedia = 64
 
 // hasMedia reports whether the members of a response contain media, which p.Response replaces with a note.
@@ -166,7 +166,6 @@ func Original(p patch.Part) string {
 	return string(response)
 }
 
-// member is a member of an object.
 type member struct {
 	key   string // quoted
 	value json.RawMessage

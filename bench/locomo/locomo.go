@@ -97,7 +97,6 @@ func Read(tb testing.TB) []Conversation {
 	return all
 }
 
-// parse parses one of LoCoMo's files.
 func parse(text []byte) (c Conversation, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {

@@ -139,7 +139,6 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// checkFilled checks a session of 20 events.
 func checkFilled(t *testing.T, sess session.Session) {
 	t.Helper()
 	readAll(t, sess, 20)

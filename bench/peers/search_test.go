@@ -15,7 +15,6 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// searched is a search index of a log.
 type searched interface {
 	// add adds events that are newer than all events in the index.
 	add(tb testing.TB, records []patch.Record)
@@ -122,7 +121,6 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// question is a query of the long log.
 type question struct{ name, text string }
 
 // questions returns queries for words of some events and for an identifier of the last event.

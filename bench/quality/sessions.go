@@ -42,7 +42,6 @@ type session struct {
 // manyInvocations is the number of invocations from which a session counts as long.
 const manyInvocations = 10
 
-// form returns the form of a session.
 func form(r session) string {
 	switch n := r.Invocations(); {
 	case n >= manyInvocations:

@@ -29,7 +29,6 @@ func adkEvents() (events []*patch.Event) {
 	return events
 }
 
-// adkView returns the view of a log with adkEvents.
 func adkView() fold.View {
 	view := fold.New("", nil)
 	for _, e := range adkEvents() {

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// numbers are the numbers of a text.
 type numbers struct {
 	known map[int64]struct{}
 	alike [decimals + 1][]int64 // by number of decimals, in text order

@@ -33,7 +33,6 @@ func Text(events ...*patch.Event) string {
 // Values returns the strings, names and numbers of a valid JSON text, one per line.
 func Values(text json.RawMessage) string { return string(appendValues(nil, text)) }
 
-// appendPart appends the lines of a part.
 func appendPart(said []byte, p patch.Part) []byte {
 	switch {
 	case p.Thought:
@@ -56,7 +55,6 @@ func appendPart(said []byte, p patch.Part) []byte {
 	return said
 }
 
-// appendValues appends the lines of a JSON value.
 func appendValues(said, value []byte) []byte { return appendNext(said, jsonvalue.NewCursor(value)) }
 
 // appendNext appends the lines of the cursor's next value.

@@ -204,7 +204,6 @@ type replay struct {
 	stands    map[string]string // id of an inserted event → the text of the events that it replaces
 }
 
-// nodeID identifies a visible event.
 type nodeID struct {
 	seq uint64
 	id  string
@@ -317,7 +316,6 @@ func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 	}
 }
 
-// unmeasured returns an event without its usage metadata.
 func unmeasured(e *patch.Event) (*patch.Event, error) {
 	if _, measured := e.Field("usageMetadata"); !measured {
 		return e, nil

@@ -55,7 +55,7 @@ const leastWords = askedRunes * 3 / 10 * tokens.Token
 // Input is the input of a summary.
 type Input struct {
 	Events []*patch.Event // events of one branch, in order
-	Told   []*patch.Event // summaries by other writers that cover some of Events, or events that are missing from Events
+	Told   []*patch.Event // summaries by other writers; they may cover some of Events, or earlier events
 	Before []*patch.Event // earlier summaries, whose facts are not repeated
 	Max    int            // maximum tokens of the summary
 }

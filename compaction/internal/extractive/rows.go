@@ -126,7 +126,7 @@ const (
 	asID
 )
 
-// idRank returns how likely a value is an id. 0 means that it is not. For a number, only the name counts.
+// idRank returns the rank of a value as an id, or 0 if the value is not an id. For a number, only the name counts.
 func idRank(key, value string, text bool) int {
 	named := strings.HasSuffix(strings.ToLower(key), "id")
 	w, one := oneWord(value)

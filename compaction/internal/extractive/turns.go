@@ -111,7 +111,6 @@ func (s *reader) add(e *patch.Event) {
 	}
 }
 
-// now returns the current turn.
 func (s *reader) now() *turn {
 	if len(s.turns) == 0 || s.turns[len(s.turns)-1].told {
 		s.turns = append(s.turns, &turn{})
@@ -197,7 +196,6 @@ func isMark(text string) bool {
 	return len(text) > 4 && strings.HasPrefix(text, "##") && strings.HasSuffix(text, "##") && !strings.Contains(text, " ")
 }
 
-// call is a function call.
 type call struct {
 	name     string
 	args     string // as shown in the summary
