@@ -123,11 +123,11 @@ const (
 func (r run) Title() string {
 	switch r.Mark {
 	case markNotVisible:
-		return "not visible: it is nowhere in the visible log"
+		return "not visible: no visible event contains it"
 	case markInOtherEvents:
-		return "in other events: the summary does not have it, another visible event does"
+		return "in other events: missing from the summary, but another visible event contains it"
 	case markInvented:
-		return "invented: no event has it"
+		return "invented: no event contains it"
 	}
 	return ""
 }

@@ -79,7 +79,7 @@ func newPicture(t *timeline, v fold.View, targets []target) *picture {
 	}
 	now := t.at(v.Seq())
 	p := &picture{Tokens: shortTokens(now.Visible) + " tokens"}
-	p.Label = fmt.Sprintf("The raw log of %s, and below it what the model sees of it after record %d: %s, %s of %s tokens.",
+	p.Label = fmt.Sprintf("The raw log of %s, and below it what the model sees after record %d: %s, %s of %s tokens.",
 		present.Counted(t.last(), "record"), v.Seq(), present.Counted(v.Len(), "event"), present.Grouped(now.Visible), present.Grouped(now.Raw))
 	seen := p.drawSeen(t, v)
 	p.drawFilm(t, v, targets, seen)

@@ -336,7 +336,7 @@ func patchState(key store.Key, t *timeline, newest fold.View, rec patch.Record) 
 	case errors.Is(err, fold.ErrBlocked):
 		standing = nil
 	case errors.Is(err, patch.ErrInvalid): // an earlier patch has the same id
-		return []fact{{Text: "Whether it is active is unknown: another record has its id."}}, nil
+		return []fact{{Text: "It is unknown whether the patch is active, because another record has its id."}}, nil
 	case err != nil:
 		return nil, err
 	}

@@ -567,13 +567,13 @@ func TestSummary(t *testing.T) {
 		"It covers 5 events", "Record 9", "As it stood before"}
 	page := shows(t, i, 200, []any{"summary", "at", v.Seq(), "index", 0}, want...)
 	for _, want := range []string{
-		`<mark class="not-visible" title="not visible: it is nowhere in the visible log">/srv/orders/a.txt</mark>\nB-1234X`,
+		`<mark class="not-visible" title="not visible: no visible event contains it">/srv/orders/a.txt</mark>\nB-1234X`,
 		`none, see <mark class="not-visible"`,
-		`and <mark class="in-other-events" title="in other events: the summary does not have it, another visible event does">C-1234</mark>?`,
-		`found, <mark class="invented" title="invented: no event has it">Z-9999</mark>&lt;i&gt; too`,
+		`and <mark class="in-other-events" title="in other events: missing from the summary, but another visible event contains it">C-1234</mark>?`,
+		`found, <mark class="invented" title="invented: no event contains it">Z-9999</mark>&lt;i&gt; too`,
 		`&amp;seq=3"><mark class="not-visible">/srv/orders/a.txt</mark></a>`,
 	} {
-		if want = strings.Replace(want, `\nB-1234X`, `\n<mark class="not-visible" title="not visible: it is nowhere in the visible log">B-1234X</mark>`, 1); !strings.Contains(page, want) {
+		if want = strings.Replace(want, `\nB-1234X`, `\n<mark class="not-visible" title="not visible: no visible event contains it">B-1234X</mark>`, 1); !strings.Contains(page, want) {
 			t.Errorf("no %s in %s", want, page)
 		}
 	}

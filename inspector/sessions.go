@@ -326,7 +326,7 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, session store.I
 				sessions = append(sessions, info)
 			}
 			if len(sessions) > searchSessions {
-				return badRequest("all", "there are more than %d sessions, too many for a page; 'patchlog search --all' searches those of a user", searchSessions)
+				return badRequest("all", "there are more than %d sessions, too many for a page; 'patchlog search --all' searches the sessions of a user", searchSessions)
 			}
 		}
 	}

@@ -277,7 +277,7 @@ func (i *Inspector) changeOf(ctx context.Context, a *action) (ops.Change, error)
 	case a.name == "restore":
 		return ops.Restore{PatchID: r.ID(), Author: a.author, Options: store.PatchOptions{AllowOrphans: orphans}}, nil
 	case r.Event == nil || r.Event.InvocationID() == "":
-		return nil, &ops.EditError{Problem: fmt.Sprintf("record %d belongs to no turn, so that there is none to rewind to", r.Seq)}
+		return nil, &ops.EditError{Problem: fmt.Sprintf("record %d belongs to no turn, so there is no turn to rewind to", r.Seq)}
 	}
 	return ops.Undo{InvocationID: r.Event.InvocationID(), Options: back}, nil
 }

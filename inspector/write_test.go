@@ -300,7 +300,7 @@ func TestUnpinLeavesOutWhatIsNotPinned(t *testing.T) {
 	if log := a.log(); len(log) != 10 || log[9].Patch.Type() != patch.Unpin || log[9].Patch.Author() != "inspector" {
 		t.Errorf("log %v", log[8:])
 	}
-	a.says(a.must(422, a.fields("unpin", "index", "2")), "Nothing that is selected is pinned.")
+	a.says(a.must(422, a.fields("unpin", "index", "2")), "No selected event is pinned.")
 }
 
 // Several clicks at a time log the action once.
@@ -645,7 +645,7 @@ func TestBlockedRevert(t *testing.T) {
 func TestOnlyOneStretchForAText(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	page := a.must(422, a.fields("summarise", "index", "4", "index", "6", "text", "both"))
-	a.says(page, "the selected ones are 2 stretches")
+	a.says(page, "2 stretches are selected")
 	a.says(a.must(200, a.form(page, "Select the whole stretch instead")), "agent On Tuesday, before noon.")
 	do := a.form(a.must(200, a.fields("summarise", "index", "4", "text", " \r\n ")), "Do it") // the preview's form has the text
 	a.says(a.must(422, do), "The text of the summary is missing")

@@ -58,7 +58,7 @@ func (c Compact) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 					c.Passed(pass)
 				}
 			case compaction.Declined:
-				done.Stopped = "the summarizer declined: it found nothing to say of these events"
+				done.Stopped = "the summarizer declined: it found nothing to say about these events"
 			case compaction.Conflict:
 				done.Stopped = "another patch, or the answer to a call, was logged meanwhile"
 			}

@@ -69,7 +69,7 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 		case e.Text == "":
 			return nil, &EditError{Problem: "the text of the summary is missing"}
 		case len(e.Spans) > 1:
-			return nil, &EditError{fmt.Sprintf("a text takes the place of one stretch of events, and the selected ones are %d stretches; select one of them, or all from %d to %d",
+			return nil, &EditError{fmt.Sprintf("a summary replaces one stretch of events, but %d stretches are selected; select one stretch, or all events from %d to %d",
 				len(e.Spans), first.Start, last.Start+last.Count-1), whole}
 		}
 		summary, err := ManualSummary(v, first, e.NewID(), e.Text)
@@ -90,7 +90,7 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 			}
 		}
 		if len(patches) == 0 {
-			return nil, &EditError{Problem: map[EditKind]string{Pin: "all that is selected is pinned already", Unpin: "nothing that is selected is pinned"}[e.Kind]}
+			return nil, &EditError{Problem: map[EditKind]string{Pin: "all selected events are pinned already", Unpin: "no selected event is pinned"}[e.Kind]}
 		}
 	}
 	group := ""

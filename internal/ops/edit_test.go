@@ -43,8 +43,8 @@ func TestEdit(t *testing.T) {
 		{ops.Edit{Kind: ops.Summarise, Spans: two[:1], Text: "t", State: "drop"}, "summarise start 1, count 2, state drop"},
 		{ops.Edit{Kind: ops.Pin, Spans: two[1:]}, "pin event e5"},
 		{ops.Edit{Kind: ops.Unpin, EventID: "e1"}, "unpin event e1"},
-		{ops.Edit{Kind: ops.Unpin, Spans: two}, "nothing that is selected is pinned"},
-		{ops.Edit{Kind: ops.Summarise, Spans: two, Text: "t"}, "all from 1 to 5"},
+		{ops.Edit{Kind: ops.Unpin, Spans: two}, "no selected event is pinned"},
+		{ops.Edit{Kind: ops.Summarise, Spans: two, Text: "t"}, "all events from 1 to 5"},
 		{ops.Edit{Kind: ops.Summarise, Spans: two[:1]}, "the text of the summary is missing"},
 		{ops.Edit{Kind: ops.Cut}, "no event is selected"},
 	} {

@@ -97,7 +97,7 @@ func (i Invocation) Find(ctx context.Context, s *store.Store, key store.Key) (st
 		case i.Turn > 0 && turn == i.Turn && id != "":
 			return id, nil
 		case i.Record > 0 && r.Seq == i.Record && id == "":
-			return "", fmt.Errorf("session %s: record %d belongs to no turn of its own", key, i.Record)
+			return "", fmt.Errorf("session %s: record %d belongs to no turn", key, i.Record)
 		case i.Record > 0 && r.Seq == i.Record:
 			return id, nil
 		}

@@ -207,7 +207,7 @@ func NextPassesText(d compaction.Decision) string {
 	case d.Window.Results > 0:
 		return "Nothing was written. More passes may follow."
 	}
-	return "Nothing was written. More passes may follow; what they cover depends on this one's summary."
+	return "Nothing was written. More passes may follow. What they cover depends on the summary of this pass."
 }
 
 // idRunes is the maximum number of runes of an id in a line of text.
