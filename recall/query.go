@@ -25,7 +25,7 @@ type queryTerm struct {
 	kind  kind
 	term  term
 	forms []term // forms of similar words, used if no log contains the term
-	text  string // text of an identifier that is not a word
+	text  string // an identifier's text, if it contains other characters than letters
 	date  date
 }
 

@@ -22,7 +22,7 @@ func indexOf(texts ...string) *recall.Index {
 	return x
 }
 
-// seqs returns the records that contain a term of the query themselves, best first.
+// seqs returns the records that themselves contain a term of the query, best first.
 func seqs(x *recall.Index, query string, through uint64) (all []uint64) {
 	terms := recall.Parse(query)
 	for m := range x.Search(terms, recall.Filter{}, through, x.Stats(terms, through, false), nil) {

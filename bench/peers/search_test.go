@@ -173,7 +173,7 @@ func BenchmarkSearchLoCoMo(b *testing.B) {
 	})
 }
 
-// Each index finds the event with an identifier, and ten events by words.
+// With each index, a search for an identifier finds its event, and a search for words finds ten events.
 func TestSearchers(t *testing.T) {
 	log := recorded.Log(t, 1000)
 	for _, s := range searchers {

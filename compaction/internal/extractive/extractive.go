@@ -81,7 +81,7 @@ const (
 	waitingCall = "unanswered: "
 )
 
-// leastHeadings is the room from which sections have headings.
+// leastHeadings is the minimum room for a summary with headings.
 const leastHeadings = 60 * tokens.Token
 
 // Summarise returns a summary of at most in.Max tokens. It returns "" if the events have no text or the room is too
@@ -166,7 +166,7 @@ func (s *reader) write(in Input) string {
 }
 
 // Lacking returns the facts that another writer's summary lacks, under a heading. The text has at most in.Max tokens.
-// The facts are short limits and wishes of the user, rows with a used id, and used identifiers.
+// The facts are the user's short limits and wishes, rows with a used id, and used identifiers.
 func Lacking(in Input, summary string) string {
 	s := in.read()
 	told := identifiers.NewIndex(summary)
