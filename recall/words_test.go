@@ -49,7 +49,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// For any text, words are in lower case, valid UTF-8 if the text is, and do not depend on the surrounding text.
+// For any text, the words are in lower case and do not depend on the surrounding text. If the text is valid UTF-8, so
+// are the words.
 func TestPropertyWords(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"a", "B", "é", "e\u0301", "ß", "1", " ", "'s", "’", "東", "京", "ー", "-", "_", "İ", "ﬃ", "\u0301", "\n", "ก", "😀"})
 	rapid.Check(t, func(t *rapid.T) {

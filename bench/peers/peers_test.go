@@ -47,8 +47,8 @@ func openPatchlog(tb testing.TB, dir string, fast bool) (session.Service, func()
 	return svc, func() { no(tb, s.Close()) }
 }
 
-// openSQLite opens ADK's SQL service with gorm's defaults, except that transactions take the lock when they begin, so
-// concurrent writers do not fail. If tuned, it uses a write-ahead log and one connection.
+// openSQLite opens ADK's SQL service with gorm's defaults, with one exception: transactions take the lock when they
+// begin, because concurrent writers would fail otherwise. If tuned, it uses a write-ahead log and one connection.
 func openSQLite(tuned bool) func(tb testing.TB, dir string, fast bool) (session.Service, func()) {
 	return func(tb testing.TB, dir string, fast bool) (session.Service, func()) {
 		tb.Helper()

@@ -152,7 +152,7 @@ func withoutDocuments(command string) string {
 var exited = regexp.MustCompile(`(?i)(?:exit(?:ed)?(?: with)?[ _]?(?:code|status)|returncode)\W{1,4}(\d+)`)
 
 // outcome returns the most informative line of a function's response, and whether the call failed. If the call
-// succeeded and no line looks like a result, the line is "".
+// succeeded, a long line that does not look like a result is left out.
 func outcome(response json.RawMessage) (line string, failed bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(response, &members) != nil {
@@ -234,8 +234,8 @@ func unlabelled(line string) string {
 	return line
 }
 
-// stringIn returns the string that the JSON text encodes. For an object, it returns the member Message. For any other
-// value, it returns the JSON text.
+// stringIn returns the string that the JSON text encodes. For an object with a member Message, it returns that message.
+// Otherwise it returns the JSON text.
 func stringIn(text json.RawMessage) string {
 	var s string
 	if json.Unmarshal(text, &s) == nil {

@@ -15,8 +15,8 @@ import (
 // result. Control characters and line separators in a part are escaped, so a tool result cannot forge a message.
 //
 // If maxRunes is above 0, longer arguments and results are cut, with a note of how many characters are missing. A call
-// with an id that no event answers is marked as never answered. The first response of a long-running tool does not
-// count as an answer. Thoughts, events without text, and nil events are left out.
+// with an id that no event answers is marked as never answered. For a long-running call, only a response by the user
+// counts as an answer. Thoughts, events without text, and nil events are left out.
 func Of(events []*patch.Event, maxRunes int) string {
 	if slices.Contains(events, nil) {
 		events = slices.DeleteFunc(slices.Clone(events), func(e *patch.Event) bool { return e == nil })
