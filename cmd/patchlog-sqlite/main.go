@@ -1,6 +1,6 @@
-// Command patchlog-sqlite is the command patchlog with a driver for SQLite, so that migrate
-// also reads the SQLite databases of ADK's services. It is a command of its own because the
-// driver is larger than everything else that patchlog downloads and compiles.
+// Command patchlog-sqlite is the command patchlog with a driver for SQLite. Its import also reads the SQLite databases of
+// ADK's services. The driver is larger than all other dependencies of patchlog together, so the command patchlog does not
+// include it.
 package main
 
 import (

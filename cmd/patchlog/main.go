@@ -1,8 +1,7 @@
-// Command patchlog looks into and changes session logs: it imports, exports and copies them,
-// shows what a model sees of them and what was logged, and patches them. A database is a file
-// or a schema on PostgreSQL.
+// Command patchlog imports, shows, patches, compacts and exports the session logs of LLM agents. The logs are in a database:
+// a file, or a schema on PostgreSQL.
 //
-// Run "patchlog help" for its commands.
+// Run "patchlog help" for a list of the commands.
 package main
 
 import (

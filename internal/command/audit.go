@@ -34,11 +34,11 @@ $ patchlog audit shop/ada/4711 --from 62`)
 	return cmd
 }
 
-// auditing says which records are shown.
+// auditing selects the records to show.
 type auditing struct {
-	from, until *uint64 // seqs; nil means the first, and the last
-	kind        string  // the type of the records; "" means each
-	last        int     // how many of these, the newest; 0 means all
+	from, until *uint64 // seqs; nil means the first and the last record
+	kind        string  // the type of the records; "" means all types
+	last        int     // the number of newest records; 0 means all
 }
 
 // recordTypes are the values of --type.
@@ -58,7 +58,7 @@ func typeOf(r patch.Record) string {
 	return string(r.Patch.Type())
 }
 
-// audited is a record with its turn and what it did.
+// audited is a record with its turn and its effect.
 type audited struct {
 	Turn    int          `json:"turn"`
 	Applied bool         `json:"applied"`
@@ -71,7 +71,7 @@ type audited struct {
 	effect present.Effect
 }
 
-// audited returns records of the log with what each did.
+// audited returns records of the log with their effects.
 func (a *app) audited(ctx context.Context, s *store.Store, key store.Key, which auditing) (records []audited, err error) {
 	info, err := s.Info(ctx, key)
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *app) audited(ctx context.Context, s *store.Store, key store.Key, which 
 	}
 	bar := a.progress("audit")
 	defer bar.End()
-	var log []patch.Record // for reverts
+	var log []patch.Record // a revert needs the earlier records
 	turns := ops.Turns{}
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {
@@ -117,7 +117,7 @@ func (a *app) audited(ctx context.Context, s *store.Store, key store.Key, which 
 	return records, nil
 }
 
-// audit shows records of the log, and what each patch did.
+// audit writes records of the log, and what each patch did.
 func (a *app) audit(ctx context.Context, s *store.Store, key store.Key, which auditing) error {
 	records, err := a.audited(ctx, s, key, which)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *app) audit(ctx context.Context, s *store.Store, key store.Key, which au
 	return a.out.Table(t)
 }
 
-// cells returns the record's columns.
+// cells returns the record's row of the table.
 func (r audited) cells() []terminal.Cell {
 	cells := []terminal.Cell{terminal.Plain.Of(r.Record.Seq), terminal.Dim.Of(r.Turn)}
 	if e := r.Record.Event; e != nil {
@@ -160,7 +160,7 @@ func (r audited) cells() []terminal.Cell {
 	return append(cells, terminal.Dim.Of(p.Timestamp().Format(time.DateTime)), terminal.Cell{}, terminal.Bold.Of(present.Printable(typeOf(r.Record))), terminal.Plain.Of(text))
 }
 
-// mostAdded limits the added events that are shown of a patch: a revert can restore thousands.
+// mostAdded is the maximum number of added events that are listed for a patch. A revert can add thousands.
 const mostAdded = 3
 
 // addNotes adds lines about the record's effect below the last row of a table.

@@ -109,7 +109,7 @@ $ patchlog pin shop/ada/4711 17 --remove`)
 	})
 }
 
-// nothing is a change that the session does not need. Its text is the reason.
+// nothing is a change that would have no effect. Its text is the reason.
 type nothing string
 
 func (nothing) Preview(_ context.Context, _ *store.Store, _ store.Key, on fold.View) (store.Preview, error) {
@@ -204,7 +204,7 @@ $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	})
 }
 
-// parseNumber reads an operand that is a number.
+// parseNumber parses an operand. name is its name in errors.
 func parseNumber(name, text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
@@ -215,7 +215,7 @@ func parseNumber(name, text string) (int, error) {
 
 const orphansUsage = "accept a tool call without its result, or a result without its call"
 
-// declareAuthor declares --author, the author of the records that a change logs.
+// declareAuthor declares --author, the author of the logged records. The default is the name of the user.
 func (a *app) declareAuthor(cmd *cobra.Command, author *string) {
 	user := cmp.Or(a.env("USER"), a.env("LOGNAME"), a.env("USERNAME"), "patchlog")
 	cmd.Flags().StringVar(author, "author", user, "log this `NAME` as the author (default the user's name)")
@@ -266,7 +266,7 @@ func (a *app) changes(cmd *cobra.Command, plan func(ctx context.Context, s *stor
 	return cmd
 }
 
-// withRecord adds the record of the event that an error suggests: 'patchlog log' shows records, not ids.
+// withRecord adds the record's number to an error that suggests an event, because 'patchlog log' shows no ids.
 func withRecord(err error, v fold.View) error {
 	if orphans := (*fold.OrphanError)(nil); errors.As(err, &orphans) && orphans.EventID != "" {
 		if i, visible := v.Find(orphans.EventID); visible {

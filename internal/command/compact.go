@@ -54,7 +54,7 @@ $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000`)
 		}
 		name, err := a.useSummarizer(ctx, &f)
 		if f.dryRun {
-			return a.showPlan(key, before, decision, f) // without a summarizer, if there is no key for it
+			return a.showPlan(key, before, decision, f) // a dry run needs no summarizer, so a missing API key is no error
 		}
 		if err != nil {
 			return err
@@ -75,8 +75,8 @@ $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000`)
 	return cmd
 }
 
-// showPlan shows the window that would be summarised next, and what a service with the same settings would do, which
-// waits until a pass pays.
+// showPlan writes which window would be summarised next, and whether a service with the same settings would summarise it
+// now.
 func (a *app) showPlan(key store.Key, v fold.View, d compaction.Decision, f compactFlags) error {
 	f.run.Force = false
 	unforced, err := compaction.Plan(v, f.cfg, f.run)
@@ -102,7 +102,7 @@ func (a *app) showPlan(key store.Key, v fold.View, d compaction.Decision, f comp
 	return a.out.Line(present.NextPassesText(d))
 }
 
-// showPass writes a line about a finished pass at once, since a model takes long for the next one.
+// showPass writes a line about a finished pass, and flushes it, because the next pass may take long.
 func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) error {
 	err := a.receipt(struct {
 		Key        store.Key `json:"key"`
@@ -112,7 +112,7 @@ func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) error {
 	return errors.Join(err, a.out.Flush())
 }
 
-// showCompacted sums up the passes, or gives the reason why there was none.
+// showCompacted writes a summary of the passes, or the reason why there was none.
 func (a *app) showCompacted(key store.Key, summarizer string, before, after fold.View, d compaction.Decision, done ops.Compacted) error {
 	switch {
 	case len(done.Passes) == 0 && done.Stopped != "":
@@ -127,21 +127,21 @@ func (a *app) showCompacted(key store.Key, summarizer string, before, after fold
 		before.Len(), present.Counted(after.Len(), "visible event"), present.Grouped(d.PromptTokens), present.Grouped(tokens), after.Seq())
 }
 
-// compactFlags are the flags of a compaction: when a session is compacted, and which summarizer writes.
+// compactFlags are the flags of a compaction. Some of them are also flags of serve.
 type compactFlags struct {
-	cfg        compaction.Config // without its summarizer
+	cfg        compaction.Config // without a summarizer until useSummarizer sets it
 	run        compaction.Run
-	summarizer string // "" means gemini if there is a key, else extractive
+	summarizer string // "" means gemini if there is an API key, otherwise extractive
 	model      string
 	dryRun     bool
 	redacted   redaction
 }
 
-// declareSummarizer declares the flags of the summarizer, and leaves all others at their defaults.
+// declareSummarizer declares the flags of the summarizer. All other fields get their defaults.
 func (f *compactFlags) declareSummarizer(cmd *cobra.Command) {
 	f.cfg = compaction.DefaultConfig()
 	f.cfg.InvocationTokens = 0 // no invocation is running
-	f.run.Force = true         // the user asks for it
+	f.run.Force = true         // the user calls for a compaction, so its cost does not matter
 	f.cfg.EventRetentionSize = compaction.DefaultRetention
 	fs := cmd.Flags()
 	choose(cmd, &f.summarizer, "summarizer", "who writes the summaries", byGemini, extractive)
@@ -161,7 +161,7 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; only a model reads them")
 }
 
-// check validates the flags together.
+// check validates the combination of the flags.
 func (f *compactFlags) check() error {
 	switch {
 	case f.model != "" && f.summarizer == extractive:
@@ -177,13 +177,13 @@ func (f *compactFlags) check() error {
 	return nil
 }
 
-// The summarizers, by the names that --summarizer takes.
+// The values of --summarizer.
 const (
 	byGemini   = "gemini"
 	extractive = "extractive"
 )
 
-// useSummarizer sets the configuration's summarizer, and returns its name.
+// useSummarizer sets the summarizer of f.cfg, and returns its name.
 func (a *app) useSummarizer(ctx context.Context, f *compactFlags) (string, error) {
 	key := cmp.Or(a.env("GOOGLE_API_KEY"), a.env("GEMINI_API_KEY"))
 	name := f.summarizer

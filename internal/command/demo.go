@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/terminal"
 )
 
-// demoFiles are the demo's script, demo.txt, and the files that its commands read.
+// demoFiles are the script of the demo, demo.txt, and the files that its commands read.
 //
 //go:embed demo
 var demoFiles embed.FS
@@ -31,17 +31,17 @@ $ patchlog demo`)
 	return cmd
 }
 
-// demoTime is the clock of the demo, later than its events.
+// demoTime is the time on the clock of the demo, later than all its events.
 var demoTime = time.Date(2024, 6, 6, 9, 0, 0, 0, time.UTC)
 
-// demoStep is a command of the demo, with its explanation.
+// demoStep is a command of the demo, with an explanation.
 type demoStep struct {
 	text, line string
-	fails      bool // the command must be refused
+	fails      bool // the command must fail
 }
 
-// demoSteps reads the script: for each step its explanation after "# ", and the command after "$ ", or after "! " if it
-// refuses.
+// demoSteps parses the script. A step is an explanation after "# ", and a command after "$ ", or after "! " if the command
+// must fail.
 func demoSteps() []demoStep {
 	script, _ := demoFiles.ReadFile("demo/demo.txt")
 	var steps []demoStep
@@ -61,8 +61,8 @@ func (a *app) demo(ctx context.Context) (err error) {
 	defer func() { err = cmp.Or(err, os.RemoveAll(dir)) }()
 	sub := *a
 	sub.db = filepath.Join(dir, "demo.db")
-	sub.options.Now = func() time.Time { return demoTime } // so that the demo is the same each time
-	sub.env = func(string) string { return "" }            // and asks no model
+	sub.options.Now = func() time.Time { return demoTime } // each run of the demo writes the same
+	sub.env = func(string) string { return "" }            // so no API key is found, and no model is called
 	for n, step := range demoSteps() {
 		if !a.json {
 			a.out.Line(a.out.Paint(terminal.Bold, fmt.Sprintf("%d. %s", n+1, step.text)))
@@ -97,6 +97,6 @@ func (a *app) demo(ctx context.Context) (err error) {
 	return a.out.Line(demoEnd)
 }
 
-// demoEnd says what to type next.
+// demoEnd suggests what to do next.
 const demoEnd = `Your own sessions: patchlog open ~/.claude/projects
 How it looks in a browser: https://github.com/patchlog-dev/patchlog#readme`

@@ -37,7 +37,7 @@ $ patchlog diff shop/ada/4711 61`)
 	return cmd
 }
 
-// viewAfter returns the view after the record that an operand names.
+// viewAfter returns the view after the record whose number is the operand text. name is the name of the operand in errors.
 func viewAfter(ctx context.Context, s *store.Store, key store.Key, name, text string) (fold.View, error) {
 	seq, err := parseNumber(name, text)
 	if err != nil {
@@ -46,7 +46,8 @@ func viewAfter(ctx context.Context, s *store.Store, key store.Key, name, text st
 	return s.ViewAt(ctx, key, uint64(seq))
 }
 
-// showDifference writes how two views of a session differ, with around unchanged events before and after each change.
+// showDifference writes the difference of two views of a session. Before and after each change, it writes as many unchanged
+// events as around says.
 func (a *app) showDifference(head string, d present.Difference, around int) error {
 	if a.json {
 		return a.out.Document(d)
@@ -60,7 +61,7 @@ func (a *app) showDifference(head string, d present.Difference, around int) erro
 
 var signStyles = map[present.Sign]terminal.Style{present.Added: terminal.Green, present.Removed: terminal.Red, present.Changed: terminal.Yellow}
 
-// showState writes the change of the state.
+// showState writes the changes of the state.
 func (a *app) showState(rows []present.StateRow) error {
 	if len(rows) == 0 {
 		return a.out.Line(present.SameState)
@@ -73,7 +74,7 @@ func (a *app) showState(rows []present.StateRow) error {
 	return a.out.Table(t)
 }
 
-// showChanges writes the change of the visible log.
+// showChanges writes the changes of the visible log.
 func (a *app) showChanges(changes []present.Change) error {
 	if len(changes) == 0 {
 		return a.out.Line(present.SameEvents)

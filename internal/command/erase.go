@@ -87,10 +87,10 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --dry-run`)
 	return cmd
 }
 
-// erasing is a run of erase.
+// erasing is an erasure by the command.
 type erasing struct {
 	ops.Erase
-	events []string // as the user named them
+	events []string // names that the user gave
 }
 
 func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
@@ -174,10 +174,10 @@ func (a *app) showErasure(ctx context.Context, from *store.Store, of string, e s
 	return nil
 }
 
-// mostErased is the maximum number of erased events, and of state keys and summaries, that are listed for a session.
+// mostErased is the maximum length of each list of a session in the receipt.
 const mostErased = 20
 
-// list writes a line for each of the first items, and the number of the others.
+// list writes a line for each of the first mostErased items, and the number of the other items.
 func list[T any](a *app, items []T, text func(T) string) {
 	for _, item := range items[:min(len(items), mostErased)] {
 		a.out.Linef("  %s", text(item))
@@ -187,7 +187,8 @@ func list[T any](a *app, items []T, text func(T) string) {
 	}
 }
 
-// countErased returns, in words, how many events, summaries and other contents of patches, such as reasons, are erased.
+// countErased returns the numbers of erased events, of erased summaries, and of other erased contents of patches, such as
+// reasons, as a text.
 func countErased(ctx context.Context, from *store.Store, s store.ErasedSession) (string, error) {
 	count := map[string]int{}
 	if rest := s.Events; len(rest) > 0 {

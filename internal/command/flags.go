@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/redact"
 )
 
-// parsed declares a flag whose value is read by parse. want says in an error which values are possible.
+// parsed declares a flag whose value is parsed by parse. In an error, want describes the values that the flag takes.
 func parsed[T any](fs *pflag.FlagSet, value *T, name, usage, want string, parse func(text string) (T, error)) {
 	fs.Func(name, usage, func(text string) error {
 		v, err := parse(text)
@@ -26,7 +26,7 @@ func parsed[T any](fs *pflag.FlagSet, value *T, name, usage, want string, parse 
 	})
 }
 
-// seqVar declares a flag that takes a seq, 0 included. The value stays nil if the flag is not given.
+// seqVar declares a flag that takes a seq or 0. If the flag is not set, the value stays nil.
 func seqVar(fs *pflag.FlagSet, value **uint64, name, usage string) {
 	parsed(fs, value, name, usage, "an integer from 0 on", func(text string) (*uint64, error) {
 		n, err := strconv.ParseUint(text, 10, 64)
@@ -34,7 +34,7 @@ func seqVar(fs *pflag.FlagSet, value **uint64, name, usage string) {
 	})
 }
 
-// textVar declares a flag that takes a text that is not empty.
+// textVar declares a flag that takes a nonempty text.
 func textVar(fs *pflag.FlagSet, value *string, name, usage string) {
 	parsed(fs, value, name, usage, "a text", func(text string) (string, error) {
 		if text == "" {
@@ -44,7 +44,7 @@ func textVar(fs *pflag.FlagSet, value *string, name, usage string) {
 	})
 }
 
-// timeVar declares a flag that takes a time, or a date for its first moment in UTC.
+// timeVar declares a flag that takes a time or a date. A date means its first moment in UTC.
 func timeVar(fs *pflag.FlagSet, value *time.Time, name, usage string) {
 	parsed(fs, value, name, usage, "a time such as 2025-01-02T15:04:05Z, or a date", func(text string) (time.Time, error) {
 		if t, err := time.Parse(time.DateOnly, text); err == nil {
@@ -54,7 +54,7 @@ func timeVar(fs *pflag.FlagSet, value *time.Time, name, usage string) {
 	})
 }
 
-// ageVar declares a flag that takes a positive duration, also in days.
+// ageVar declares a flag that takes a positive duration, which may be in days.
 func ageVar(fs *pflag.FlagSet, value *time.Duration, name, usage string) {
 	parsed(fs, value, name, usage, "a time such as 90d or 36h", func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
@@ -70,7 +70,7 @@ func ageVar(fs *pflag.FlagSet, value *time.Duration, name, usage string) {
 	})
 }
 
-// number is the value of a flag that takes an integer not below least.
+// number is the value of a flag that takes an integer of at least least.
 type number struct {
 	n     *int
 	least int
@@ -91,7 +91,7 @@ func (f number) Set(text string) error {
 	return nil
 }
 
-// choice is the value of a flag that takes one of a few words.
+// choice is the value of a flag that takes one of several words.
 type choice struct {
 	value *string
 	of    []string
@@ -108,7 +108,7 @@ func (f choice) Set(text string) error {
 	return nil
 }
 
-// choose declares a [choice] of a command.
+// choose declares a flag of type [choice].
 func choose(cmd *cobra.Command, value *string, name, usage string, of ...string) {
 	cmd.Flags().Var(choice{value, of}, name, usage)
 	cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp))
@@ -118,7 +118,8 @@ func declareDryRun(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("dry-run", false, "show what would be done, and write nothing")
 }
 
-// confirm makes a command demand --yes or --dry-run, since its effect cannot be undone. check checks the arguments first.
+// confirm declares --yes and --dry-run for a command whose effect cannot be undone, and requires one of them. Before that,
+// check validates the arguments.
 func confirm(cmd *cobra.Command, check func(args []string) error) (dryRun *bool) {
 	yes := cmd.Flags().Bool("yes", false, "do it, though it cannot be undone")
 	dryRun = declareDryRun(cmd)
@@ -134,17 +135,17 @@ func confirm(cmd *cobra.Command, check func(args []string) error) (dryRun *bool)
 	return dryRun
 }
 
-// redactHelp is the help about --redact.
+// redactHelp is the help text about --redact.
 const redactHelp = `--redact replaces keys, cards, IBANs, e-mail addresses and telephone numbers by placeholders such as [card 3f9a1c07];
 --redact=key,ip selects among key, card, iban, email, phone and ip. Names and postal addresses are not found. With the
 same PATCHLOG_REDACT_KEY, itself a secret, a value has the same placeholder in all runs.`
 
-// redaction is the patterns of the flag --redact; nil if the flag is not given.
+// redaction is the value of the flag --redact: patterns, or nil if the flag is not set.
 type redaction []redact.Pattern
 
 const defaultKinds = "default"
 
-// declareRedact declares the flag --redact.
+// declare declares the flag --redact.
 func (f *redaction) declare(cmd *cobra.Command) {
 	kinds := []string{}
 	for _, p := range redact.All() {
@@ -169,7 +170,7 @@ func (f *redaction) declare(cmd *cobra.Command) {
 	cmd.RegisterFlagCompletionFunc("redact", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// redactor returns the redactor for the flag, or nil if it is not given.
+// redactor returns a redactor for the patterns of the flag, or nil if the flag is not set.
 func (a *app) redactor(f redaction) (*redact.Redactor, error) {
 	if f == nil {
 		return nil, nil

@@ -65,18 +65,19 @@ $ patchlog import postgres://app@db.example/adk --dry-run`)
 	return cmd
 }
 
-// importing is a run of import.
+// importing is an import of sources into a database.
 type importing struct {
 	*app
 	sources.Opener
 	opts   migrate.Options
 	bar    *terminal.Progress
 	target *store.Store
-	many   bool // several sessions are imported: sessions without new records get no line
+	many   bool // there may be several sessions, so sessions without new records are not reported
 }
 
 func (a *app) importing(label string) *importing {
 	r := &importing{app: a, bar: a.progress(label)}
+	r.opts.Session, r.opts.Progress = r.session, func(done, total int) { r.bar.Count(done, total, "session") }
 	r.Opener = sources.Opener{
 		Target: a.db, Stdin: a.stdin, ParseKey: func(text string) (store.Key, error) { return parseKey("KEY", text) },
 		MaxBytes: store.DefaultImportBytes, Database: database.Options{Store: a.bulk(), Token: a.env("PATCHLOG_TOKEN")},
@@ -104,11 +105,9 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 	} else if r.many {
 		lines, problems := report.Words(r.opts)
 		for _, p := range problems {
-			r.report(p)
+			r.report(errors.New(p))
 		}
-		for _, line := range append(report.UnreadText(), lines...) {
-			r.out.Line(present.Printable(line))
-		}
+		r.out.Lines(append(report.UnreadText(), lines...))
 	}
 	if n := report.Problems(r.opts); n > 0 {
 		return fmt.Errorf("not all is imported: %s", present.Counted(n, "problem"))
@@ -116,17 +115,13 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 	return nil
 }
 
-// inputs imports files and databases.
+// inputs imports files and databases, and reports each session.
 func (r *importing) inputs(ctx context.Context, inputs []migrate.Input) (migrate.Report, error) {
 	r.many = r.many || len(inputs) != 1 || inputs[0].Folder != ""
-	opts := r.opts
-	opts.Progress = func(done, total int) { r.bar.Count(done, total, "session") }
-	opts.Session = r.session
-	failed := func(err error) error { return r.report(err.Error()) }
-	return migrate.RunAll(ctx, inputs, migrate.Openers{Source: r.openSource, Target: r.openTarget}, failed, opts)
+	return migrate.RunAll(ctx, inputs, migrate.Openers{Source: r.openSource, Target: r.openTarget}, r.report, r.opts)
 }
 
-// openSource opens a source, and writes its description if the source may have several sessions.
+// openSource opens a source. If the source may have several sessions, its description is written.
 func (r *importing) openSource(ctx context.Context, in migrate.Input) (migrate.Source, error) {
 	source, err := r.Open(ctx, in)
 	if err != nil {
@@ -141,18 +136,11 @@ func (r *importing) openSource(ctx context.Context, in migrate.Input) (migrate.S
 	return source, err
 }
 
-// openTarget opens the database to write, once.
+// openTarget opens the database to write. Later calls return the same store.
 func (r *importing) openTarget(ctx context.Context) (_ *store.Store, err error) {
-	if r.target != nil {
-		return r.target, nil
-	}
-	use := database.Creating
-	if r.opts.DryRun {
-		use = database.Reading
-	}
-	r.target, err = r.openDatabase(ctx, r.Target, use, r.bulk())
-	if errors.Is(err, database.ErrNotExist) && r.opts.DryRun {
-		r.target, err = store.OpenMemory(r.bulk())
+	if r.target == nil {
+		use := map[bool]database.Use{true: database.Trying, false: database.Creating}[r.opts.DryRun]
+		r.target, err = r.openDatabase(ctx, r.Target, use, r.bulk())
 	}
 	return r.target, err
 }
@@ -165,23 +153,22 @@ func (r *importing) session(s migrate.Result) error {
 	case r.json:
 		r.out.Document(s)
 	case s.Err != nil && r.many:
-		return r.report(s.Err.Error())
+		return r.report(s.Err)
 	case s.Err != nil:
 		return s.Err
 	case s.Added > 0 || s.Status == migrate.Created || !r.many || len(lines) > 1:
-		for i, line := range lines {
-			r.out.Linef("%s%s", strings.Repeat("  ", min(i, 1)), present.Printable(line))
-		}
+		r.out.Lines(lines)
 	}
 	return r.out.Flush()
 }
 
-// report writes a problem to standard error, below the lines of standard output that were written before.
-func (r *importing) report(problem string) error {
+// report writes a problem to standard error. Earlier lines of standard output are flushed first, so that the order on a
+// terminal is right.
+func (r *importing) report(err error) error {
 	r.bar.End()
-	if err := r.out.Flush(); err != nil {
-		return err
+	if failed := r.out.Flush(); failed != nil {
+		return failed
 	}
-	r.problem(r.errs, problem)
+	r.problem(r.errs, err.Error())
 	return r.errs.Flush()
 }

@@ -31,7 +31,7 @@ receipt. With --last, there is no column of turns, since counting turns takes re
 
 $ patchlog log shop/ada/4711 --last 10`)
 	fs := cmd.Flags()
-	var last, turn int // 0 means all, and now
+	var last, turn int // 0 means all events, and the end of the log
 	var at *uint64
 	fs.Var(number{&last, 1}, "last", "only the last `N` events")
 	seqVar(fs, &at, "at", "as it stood after the record with this `SEQ`")
@@ -59,7 +59,7 @@ $ patchlog log shop/ada/4711 --last 10`)
 	return cmd
 }
 
-// viewAt returns the view after a record, or the newest one if at is nil.
+// viewAt returns the view after a record. A nil at means the newest record.
 func viewAt(ctx context.Context, s *store.Store, key store.Key, at *uint64) (fold.View, error) {
 	if at != nil {
 		return s.ViewAt(ctx, key, *at)
@@ -90,7 +90,7 @@ func (a *app) log(ctx context.Context, s *store.Store, key store.Key, last int, 
 		a.out.Linef("%s: %s after record %d", key, which, v.Seq())
 	}
 	turns := ops.Turns{}
-	if !a.json && first == 0 { // with --last, reading the whole log would cost more than the table
+	if !a.json && first == 0 { // with --last, reading the whole log would take longer than everything else
 		for r, err := range s.RawEvents(ctx, key, 1) {
 			if err != nil {
 				return err
@@ -131,7 +131,7 @@ func (a *app) log(ctx context.Context, s *store.Store, key store.Key, last int, 
 	return a.out.Table(t)
 }
 
-// leastText is the width of the text column below which a table drops other columns.
+// leastText is the width of the text column in tables of events. If the column is narrower, other columns are dropped.
 const leastText = 36
 
 // entriesOf returns the visible log.
@@ -143,12 +143,12 @@ func entriesOf(v fold.View) []fold.Entry {
 	return entries
 }
 
-// eventCells returns the cells for an event's id, author and content.
+// eventCells returns the cells for the id, the author and the content of an event.
 func eventCells(entry fold.Entry) []terminal.Cell {
 	e := entry.Event
 	id := present.ShortID(e.ID())
 	text := present.EntryText(entry)
-	if branch := e.Branch(); strings.Contains(branch, ".") { // a subagent's
+	if branch := e.Branch(); strings.Contains(branch, ".") { // the event is from a subagent
 		text = "[" + terminal.Cut(present.Printable(branch), 32) + "] " + text
 	}
 	style := terminal.Cyan
@@ -160,5 +160,5 @@ func eventCells(entry fold.Entry) []terminal.Cell {
 
 var textStyles = map[present.Kind]terminal.Style{present.Call: terminal.Yellow, present.Response: terminal.Yellow, present.Summary: terminal.Magenta}
 
-// authorText returns an author, shortened for a column.
+// authorText returns the name of an author, shortened for a column.
 func authorText(author string) string { return terminal.Cut(present.Printable(author), 24) }

@@ -48,7 +48,7 @@ $ patchlog open session.jsonl --browser`)
 	return cmd
 }
 
-// open imports files into a temporary database and serves it.
+// open imports files into a temporary database and serves its pages.
 func (a *app) open(ctx context.Context, paths []string, addr string, browser bool) (err error) {
 	dir, err := os.MkdirTemp("", "patchlog-open-")
 	if err != nil {
@@ -91,7 +91,7 @@ func (a *app) open(ctx context.Context, paths []string, addr string, browser boo
 		}
 		if browser {
 			if err := openBrowser(ctx, address); err != nil {
-				files.report(fmt.Sprintf("no browser was opened: %v", err))
+				files.report(fmt.Errorf("no browser was opened: %w", err))
 			}
 		}
 		running.Go(func() { files.run(served) })
@@ -99,14 +99,14 @@ func (a *app) open(ctx context.Context, paths []string, addr string, browser boo
 	})
 }
 
-// following is an import of files that may grow.
+// following is an import of files that may grow meanwhile.
 type following struct {
 	*importing
 	*sources.Followed
 }
 
-// follow returns an import of files and folders into a store. The import reports only problems and the files that are not
-// read.
+// follow returns an import of files and folders into a store. The import reports only problems, and the files that it cannot
+// import.
 func (a *app) follow(s *store.Store, paths []string) following {
 	quiet := *a
 	quiet.out, quiet.json = terminal.New(io.Discard, a.env), false
@@ -115,33 +115,31 @@ func (a *app) follow(s *store.Store, paths []string) following {
 	return following{r, r.Follow(paths)}
 }
 
-// run imports files that change, and new files, until the context ends.
+// run imports changed and new files until the context ends.
 func (f following) run(ctx context.Context) {
-	f.bar = &terminal.Progress{} // a bar would be drawn between the lines of the log
+	f.bar = &terminal.Progress{} // a bar would mix with the lines of the server log
 	f.Run(ctx, func(changed []migrate.Input) {
 		if err := f.read(ctx, changed); err != nil && ctx.Err() == nil {
-			f.report(err.Error())
+			f.report(err)
 		}
 	})
 }
 
-// read imports files that have changed.
+// read imports changed files.
 func (f following) read(ctx context.Context, changed []migrate.Input) error {
 	report, err := f.inputs(ctx, changed)
 	if err != nil {
 		return err
 	}
-	for _, line := range report.UnreadText() {
-		f.errs.Line(present.Printable(line))
-	}
+	f.errs.Lines(report.UnreadText())
 	_, problems := report.Words(f.opts)
 	for _, p := range problems {
-		f.report(p)
+		f.report(errors.New(p))
 	}
 	return f.errs.Flush()
 }
 
-// openBrowser opens an address in the system's default browser.
+// openBrowser opens an address in the default browser.
 func openBrowser(ctx context.Context, address string) error {
 	name, args := "xdg-open", []string{address}
 	switch runtime.GOOS {

@@ -51,7 +51,7 @@ $ patchlog retain shop --delete-after 90d --erase-hidden-after 30d --dry-run`)
 	return cmd
 }
 
-// retain runs a retention and reports the sessions.
+// retain reports the sessions of a retention while it runs.
 func (a *app) retain(run iter.Seq2[store.Retained, error], erases bool, dryRun bool) error {
 	gone, kept, erased := 0, 0, 0
 	var skipped damaged

@@ -37,7 +37,7 @@ service file. An argument must not contain a password; use PGPASSWORD, a passwor
 
 The exit code is 0 if the command is done, 1 if it was refused or failed, and 2 if the usage is wrong.`
 
-// rootCommand returns the tree of all commands.
+// rootCommand returns the root of the tree of commands.
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "patchlog",
@@ -120,10 +120,10 @@ var lineEnd = regexp.MustCompile(`(\S)\n([^\n ])`)
 // joinLines makes one line of each paragraph, for wrapping. Indented lines stay.
 func joinLines(text string) string { return lineEnd.ReplaceAllString(text, "$1 $2") }
 
-// setFlags matches the flags in cobra's error about flags that exclude each other.
+// setFlags matches the names of the flags in cobra's error about flags that exclude each other.
 var setFlags = regexp.MustCompile(`\[([^]]*)] were all set$`)
 
-// version returns the module's version, with the Go version and the platform of the build.
+// version returns the versions of the module and of Go, and the platform.
 func version() string {
 	version := "(devel)"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
@@ -132,7 +132,7 @@ func version() string {
 	return fmt.Sprintf("patchlog %s %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// addGroup adds commands under a heading of the help.
+// addGroup adds commands to a group of the root's help.
 func (a *app) addGroup(root *cobra.Command, title string, cmds ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
 	for _, cmd := range cmds {
@@ -161,7 +161,7 @@ func namesOf(cmds []*cobra.Command) []string {
 	return names
 }
 
-// subcommand refuses an unknown command, and suggests similar ones.
+// subcommand returns an error about an unknown command that suggests similar names, or nil if there are no arguments.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -188,7 +188,7 @@ func help(cmd *cobra.Command, args []string) error {
 	return target.Help()
 }
 
-// operands checks the arguments against the usage line.
+// operands checks the number of arguments against the usage line, and that none is empty.
 func operands(cmd *cobra.Command, args []string) error {
 	for i, arg := range args {
 		switch name := operand(cmd, i); {
@@ -205,8 +205,8 @@ func operands(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// operand returns the name of an argument in the usage line, or "" if the command takes no such argument. Operands in
-// brackets are optional, and an operand with dots may be repeated.
+// operand returns the name of argument i in the usage line, or "" if the command takes fewer arguments. In the usage line,
+// operands in brackets are optional, and an operand with dots may be repeated.
 func operand(cmd *cobra.Command, i int) string {
 	want := strings.Fields(cmd.Use)[1:]
 	if last := len(want) - 1; i > last && last >= 0 && strings.Contains(want[last], "...") {
@@ -218,8 +218,8 @@ func operand(cmd *cobra.Command, i int) string {
 	return strings.NewReplacer("[", "", "]", "", "...", "").Replace(want[i])
 }
 
-// command returns a command made from its help: the usage line, a short description, after an empty line a long one, and
-// examples, each after a $.
+// command returns a command for a help text: a usage line, a line with a short description, an empty line, a long
+// description, an empty line, and lines with examples, which begin with "$ ".
 func command(help string) *cobra.Command {
 	use, rest, _ := strings.Cut(help, "\n")
 	short, rest, _ := strings.Cut(rest, "\n")
@@ -227,8 +227,8 @@ func command(help string) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Long: strings.TrimSpace(long), Example: "  " + strings.ReplaceAll(examples, "\n$ ", "\n  ")}
 }
 
-// onSession returns the function of a command that works on the session KEY. It opens the database for writing if dryRun
-// is not nil and false.
+// onSession returns the function of a command on the session KEY. The database is opened for writing if dryRun is not nil
+// and *dryRun is false.
 func (a *app) onSession(dryRun *bool, do func(ctx context.Context, s *store.Store, key store.Key, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		key, err := parseKey("KEY", args[0])
@@ -241,10 +241,10 @@ func (a *app) onSession(dryRun *bool, do func(ctx context.Context, s *store.Stor
 	}
 }
 
-// mostSuggestions is the maximum number of names that an error suggests.
+// mostSuggestions is the maximum number of suggestions in an error.
 const mostSuggestions = 3
 
-// similar returns the names that are similar to a word.
+// similar returns names that are similar to a word.
 func similar(word string, names []string) []string {
 	all := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range names {
@@ -254,17 +254,17 @@ func similar(word string, names []string) []string {
 	return meant[:min(len(meant), mostSuggestions)]
 }
 
-// Limits for the sessions that are searched for a similar key, and for those that are completed.
+// Maximum numbers of sessions: whose keys are compared with a mistyped key, and whose keys are offered as completions.
 const (
 	suggestedAmong = 10_000
 	mostCompleted  = 200
 )
 
-// keysOf returns at most most keys of sessions that begin with a text.
+// keysOf returns the keys of sessions that begin with a prefix, at most most.
 func keysOf(ctx context.Context, s *store.Store, begin string, most int) (keys []string) {
 	for info, err := range s.List(ctx, store.ListOptions{}) {
 		if err != nil {
-			continue // a damaged session
+			continue // the session is damaged
 		}
 		if key := info.Key.String(); strings.HasPrefix(key, begin) {
 			if keys = append(keys, key); len(keys) == most {
@@ -275,7 +275,7 @@ func keysOf(ctx context.Context, s *store.Store, begin string, most int) (keys [
 	return keys
 }
 
-// suggestSession adds similar keys to an error if the session does not exist.
+// suggestSession adds a suggestion to an error that says that the session does not exist.
 func suggestSession(ctx context.Context, s *store.Store, key store.Key, err error) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -289,14 +289,14 @@ func suggestSession(ctx context.Context, s *store.Store, key store.Key, err erro
 	return fmt.Errorf("%w; 'patchlog sessions' lists what is there", err)
 }
 
-// completeOperand completes an operand by its name in the usage line: files, and from the database the keys of sessions.
+// completeOperand completes names of files and keys of sessions, as the usage line says.
 func (a *app) completeOperand(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var found []cobra.Completion
 	switch operand(cmd, len(args)) {
 	case "FILE", "PATH", "OLD", "NEW":
 		return completeFile(cmd, args, typed)
 	case "KEY":
-		a.withStore(cmd.Context(), database.Reading, func(s *store.Store) error { // without the database there is nothing to complete
+		a.withStore(cmd.Context(), database.Reading, func(s *store.Store) error { // if this fails, there are no completions
 			found = keysOf(cmd.Context(), s, typed, mostCompleted)
 			return nil
 		})
@@ -304,7 +304,7 @@ func (a *app) completeOperand(cmd *cobra.Command, args []string, typed string) (
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeFile lets the shell complete the name of a file.
+// completeFile makes the shell complete the name of a file.
 func completeFile(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveDefault
 }

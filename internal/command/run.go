@@ -1,7 +1,7 @@
-// Package command is the command patchlog, without its main function.
+// Package command implements the command patchlog, except its main function.
 //
-// root.go has the tree of commands. Each command is in the file of its name, except patch, pin, repair, revert and
-// rewind, which are in change.go, and delete, which is in sessions.go.
+// root.go has the tree of commands. Each command is in the file of its name, except patch, pin, repair, revert and rewind in
+// change.go, and delete in sessions.go.
 package command
 
 import (
@@ -27,11 +27,11 @@ import (
 // Exit codes.
 const (
 	exitDone   = 0
-	exitFailed = 1 // refused or failed
+	exitFailed = 1 // a request was refused or failed
 	exitUsage  = 2
 )
 
-// app is one run of the command: its streams, and the flags that all commands share.
+// app is one run of the command: the streams, the environment, and the flags that all commands have.
 type app struct {
 	stdin   io.Reader
 	out     *terminal.Output
@@ -45,27 +45,26 @@ type app struct {
 	json bool
 }
 
-// Options let tests fix what varies from run to run. The zero value is for users.
+// Options let tests set what varies between runs, such as the clock. Users run the command with the zero value.
 type Options struct {
-	// Store are the options of every database that is opened: its clock, its ids, its logger.
+	// Store is the options of all databases that are opened, such as the clock and the function that makes ids.
 	Store store.Options
 
 	// Extractive makes summaries without a model. nil means [compaction.Extractive].
 	Extractive compaction.Summarizer
 }
 
-// Main runs the process's command line and returns the exit code.
+// Main runs the command line of the process and returns the exit code.
 func Main() int {
-	// Make writing to a closed pipe an error like others, so that files are closed and temporary ones removed.
+	// Writing to a closed pipe must return an error. If the signal ended the process, temporary files would stay.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal then ends the process at once
 	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, Options{})
 }
 
-// Run runs a command line and returns the exit code. env gives the value of an environment
-// variable.
+// Run runs a command line and returns the exit code. env returns the value of an environment variable.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string, opts Options) int {
 	return newApp(stdin, stdout, stderr, env, opts).run(ctx, args)
 }
@@ -82,7 +81,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string, 
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
-	a.json = slices.Contains(args, "--json") // for errors in the other arguments
+	a.json = slices.Contains(args, "--json") // parsing the arguments may fail before it reaches --json
 	err := a.execute(ctx, args)
 	if flushErr := a.out.Flush(); err == nil {
 		err = flushErr
@@ -97,13 +96,13 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// execute runs a command line on a new tree of commands.
+// execute runs a command line.
 func (a *app) execute(ctx context.Context, args []string) error {
-	if slices.ContainsFunc(args, database.HasPassword) { // before another error could quote it
+	if slices.ContainsFunc(args, database.HasPassword) { // checked first, before another error could quote the password
 		return usagef("other users of this machine can see a password on the command line; use the environment variable PGPASSWORD or PATCHLOG_DB, or a password file (~/.pgpass)")
 	}
 	root := a.rootCommand()
-	root.SetArgs(append([]string{}, args...)) // never nil: cobra would take the process's
+	root.SetArgs(append([]string{}, args...)) // not nil: for nil, cobra uses the arguments of the process
 	cmd, err := root.ExecuteContextC(ctx)
 	if wrong := (*sources.ArgumentError)(nil); errors.As(err, &wrong) {
 		err = usagef("%v", wrong)
@@ -115,9 +114,9 @@ func (a *app) execute(ctx context.Context, args []string) error {
 	return err
 }
 
-// usageError says that the command line is wrong.
+// usageError is an error in the command line.
 type usageError struct {
-	command string // empty if it is patchlog itself
+	command string // "" for patchlog itself
 	problem string
 }
 
@@ -132,12 +131,12 @@ func usagef(format string, args ...any) error {
 	return &usageError{problem: fmt.Sprintf(format, args...)}
 }
 
-// exitOf returns the exit code for an error, and what to say of it.
+// exitOf returns the exit code and the message for an error.
 func exitOf(err error) (code int, text string) {
 	var usage *usageError
 	switch {
 	case err == nil, errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe):
-		return exitDone, "" // the reader of the output closed it
+		return exitDone, "" // the reader of the pipe has read enough
 	case errors.As(err, &usage):
 		return exitUsage, usage.Error()
 	case errors.Is(err, context.Canceled):
@@ -166,7 +165,7 @@ func (a *app) receipt(document any, format string, args ...any) error {
 	return a.out.Linef(format, args...)
 }
 
-// paged calls do, whose output a pager shows on a terminal.
+// paged calls do. On a terminal, a pager shows the output of do, except JSON.
 func (a *app) paged(ctx context.Context, do func() error) error {
 	if a.json {
 		return do()
@@ -174,10 +173,11 @@ func (a *app) paged(ctx context.Context, do func() error) error {
 	return a.out.Page(ctx, do)
 }
 
-// progress starts a bar on standard error.
+// progress starts a progress bar on standard error.
 func (a *app) progress(label string) *terminal.Progress { return terminal.NewProgress(a.errs, label) }
 
-// quietProgress is progress for a command that meanwhile writes to standard output. If that is a terminal, there is no bar.
+// quietProgress is progress for a command that writes to standard output meanwhile. If standard output is a terminal, there
+// is no bar.
 func (a *app) quietProgress(label string) *terminal.Progress {
 	if a.out.IsTerminal() {
 		return &terminal.Progress{}
@@ -185,7 +185,7 @@ func (a *app) quietProgress(label string) *terminal.Progress {
 	return a.progress(label)
 }
 
-// withStore opens the database and calls do. If only names sessions, the store may lack all others.
+// withStore opens the database and calls do. If only is not empty, the store may lack the sessions that are not in only.
 func (a *app) withStore(ctx context.Context, use database.Use, do func(s *store.Store) error, only ...store.Key) error {
 	s, err := a.openDatabase(ctx, a.db, use, a.options, only...)
 	if errors.Is(err, store.ErrLocked) {
@@ -206,7 +206,7 @@ func (a *app) openDatabase(ctx context.Context, name string, use database.Use, o
 	})
 }
 
-// withFile is withStore for a command that needs the whole database, which an inspector does not show.
+// withFile is withStore for a command that needs the whole database. An inspector does not give access to it.
 func (a *app) withFile(ctx context.Context, use database.Use, do func(s *store.Store) error) error {
 	if database.IsInspector(a.db) {
 		return errors.New("an inspector shows sessions, not the database as a whole; run this where the database is")
@@ -214,14 +214,14 @@ func (a *app) withFile(ctx context.Context, use database.Use, do func(s *store.S
 	return a.withStore(ctx, use, do)
 }
 
-// bulk returns the options for a database whose sessions are used once each.
+// bulk returns the options for a database whose sessions are used only once, so that a cache is useless.
 func (a *app) bulk() store.Options {
 	opts := a.options
 	opts.CacheBytes, opts.MaxRecordBytes = -1, patch.MaxRecordBytes
 	return opts
 }
 
-// writingUnless returns Reading for a dry run, otherwise Writing.
+// writingUnless returns Reading if dryRun is true, otherwise Writing.
 func writingUnless(dryRun bool) database.Use {
 	if dryRun {
 		return database.Reading
@@ -229,7 +229,7 @@ func writingUnless(dryRun bool) database.Use {
 	return database.Writing
 }
 
-// parseKey reads the operand with this name.
+// parseKey parses an operand that is a key. name is its name in errors.
 func parseKey(name, text string) (store.Key, error) {
 	key, err := store.ParseKey(text)
 	if wrong := (*patch.FieldError)(nil); errors.As(err, &wrong) && wrong.Field == "key" {

@@ -81,7 +81,7 @@ func (a *app) salvage(ctx context.Context, from, to string, sure bool) (err erro
 	return a.salvaged(found)
 }
 
-// salvaged reports what was salvaged and what was lost.
+// salvaged writes what was salvaged and what was lost.
 func (a *app) salvaged(found store.Salvaged) error {
 	amiss := len(found.Shared.Maybe) + len(found.Shared.Lost)
 	for _, s := range found.Sessions {
@@ -133,7 +133,7 @@ func (a *app) salvagedLines(s store.SalvagedSession) {
 	}
 }
 
-// notes are texts that apply or not.
+// notes are texts, each with the condition under which it applies.
 type notes []struct {
 	is   bool
 	text string
@@ -149,7 +149,7 @@ func (n notes) texts() (texts []string) {
 	return texts
 }
 
-// shownSpans is the maximum number of spans of records in a line.
+// shownSpans is the maximum number of spans in a line.
 const shownSpans = 20
 
 func spansText(lost []patch.Span) string {

@@ -70,7 +70,7 @@ $ patchlog serve --write`)
 			}
 			opts.Compaction = compact.cfg
 		}
-		a.options.LockTimeout = 100 * time.Millisecond // a service that has the file open keeps it open
+		a.options.LockTimeout = 100 * time.Millisecond // a program that has the file open is likely to keep it open
 		return a.withStore(cmd.Context(), writingUnless(!opts.Write && !opts.Erase), func(s *store.Store) error {
 			return a.servePages(cmd.Context(), s, *addr, opts, func(address string) error { return a.announce(address, opts) })
 		})
@@ -78,8 +78,8 @@ $ patchlog serve --write`)
 	return cmd
 }
 
-// servePages serves the pages of a store until the context ends. It calls announce with the address, when the listener is
-// open. If other machines can reach the address and there is no token, a new token is part of the address.
+// servePages serves the pages of a store until the context ends. It calls announce with the address after it has opened the
+// listener. If other machines can reach the address and opts has no token, the address contains a new token.
 func (a *app) servePages(ctx context.Context, s *store.Store, addr string, opts inspector.Options, announce func(address string) error) error {
 	logs := slog.NewTextHandler(flushed{a.errs}, nil)
 	opts.Logger = slog.New(logs)
@@ -117,7 +117,8 @@ func (a *app) announce(address string, opts inspector.Options) error {
 	return a.out.Flush()
 }
 
-// listen returns a listener, its address, and the hosts by which other machines reach it: none if they cannot.
+// listen returns a listener and its address. If other machines can reach the listener, hosts are the names by which they
+// reach it.
 func listen(ctx context.Context, addr string) (_ net.Listener, at url.URL, hosts []string, err error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
@@ -132,7 +133,7 @@ func listen(ctx context.Context, addr string) (_ net.Listener, at url.URL, hosts
 	return listener, url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/"}, hosts, nil
 }
 
-// reachedBy returns the host for a listener's address, and all hosts by which other machines reach it.
+// reachedBy returns the host to print for a listener, and all hosts by which other machines reach the listener.
 func reachedBy(addr string, listener net.Listener) (host string, hosts []string) {
 	ip := listener.Addr().(*net.TCPAddr).IP
 	host, _, _ = net.SplitHostPort(addr)
@@ -143,7 +144,7 @@ func reachedBy(addr string, listener net.Listener) (host string, hosts []string)
 		return host, []string{host}
 	}
 	host, hosts = "127.0.0.1", []string{"127.0.0.1"}
-	addrs, _ := net.InterfaceAddrs() // without them, --host names what is needed
+	addrs, _ := net.InterfaceAddrs() // if this fails, the user can set --host
 	for _, a := range addrs {
 		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
 			if len(hosts) == 1 {
@@ -155,18 +156,19 @@ func reachedBy(addr string, listener net.Listener) (host string, hosts []string)
 	return host, hosts
 }
 
-// endTimeout is how long requests in flight may take after a shutdown began.
+// endTimeout is the time for requests in flight after the shutdown began.
 const endTimeout = 5 * time.Second
 
-// Time limits of a request: for reading its header, for reading all of it, and for writing the response, which is longer
-// than any action of the inspector takes. A response without an end has its own limits.
+// Timeouts for reading the header of a request, for reading the whole request, and for writing the response. No action of the
+// inspector takes as long as writeTimeout. A response that never ends sets its own timeouts.
 const (
 	headerTimeout = 10 * time.Second
 	readTimeout   = time.Minute
 	writeTimeout  = 15 * time.Minute
 )
 
-// serveUntilDone serves until the context is done. Requests in flight then see a done context, and get endTimeout to end.
+// serveUntilDone serves until the context ends. The contexts of requests in flight end, too. After endTimeout, connections
+// that are still open are closed.
 func serveUntilDone(ctx context.Context, listener net.Listener, h http.Handler, logger *log.Logger) error {
 	server := newServer(ctx, h, logger)
 	failed := make(chan error, 1)
@@ -197,7 +199,7 @@ func newServer(ctx context.Context, h http.Handler, logger *log.Logger) *http.Se
 	}
 }
 
-// flushed is an output that is flushed after each write.
+// flushed is an output that flushes after each write.
 type flushed struct{ *terminal.Output }
 
 func (f flushed) Write(text []byte) (int, error) {

@@ -22,6 +22,8 @@ const (
 	Writing
 	// Creating creates the database if it does not exist.
 	Creating
+	// Trying is Reading if the database exists. Otherwise an empty database in memory takes its place.
+	Trying
 )
 
 // ErrNotExist: the database does not exist.
@@ -42,6 +44,13 @@ type Options struct {
 func Open(ctx context.Context, name string, use Use, opts Options) (*store.Store, error) {
 	if IsInspector(name) {
 		return openInspector(ctx, name, use, opts)
+	}
+	if use == Trying {
+		s, err := Open(ctx, name, Reading, opts)
+		if errors.Is(err, ErrNotExist) {
+			return store.OpenMemory(opts.Store)
+		}
+		return s, err
 	}
 	opts.Store.ReadOnly = use == Reading
 	url, err := PostgresURL(name)

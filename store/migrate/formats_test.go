@@ -45,7 +45,11 @@ func imported(t testing.TB, name, key string) (*store.Store, store.Session, stri
 	if again.Status != Unchanged && again.Status != Ahead || again.Added > 0 || len(again.Differences) > 0 && again.Key.App != "shop" {
 		t.Errorf("again: %+v", again)
 	}
-	return s, got, strings.Join(r.Words(false)[1:], "\n")
+	var notes []string
+	for _, note := range r.Words(false)[1:] {
+		notes = append(notes, strings.TrimPrefix(note, "  "))
+	}
+	return s, got, strings.Join(notes, "\n")
 }
 
 // The content of each format is imported in ADK's form.

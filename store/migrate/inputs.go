@@ -131,7 +131,7 @@ func (r Report) UnreadText() (lines []string) {
 		if n := len(names) - mostUnread; n > 0 {
 			more = fmt.Sprintf(" and %d more", n)
 		}
-		lines = append(lines, fmt.Sprintf("not imported (%s): %s: %s%s", reason, present.Counted(len(names), "file"), strings.Join(names[:min(mostUnread, len(names))], ", "), more))
+		lines = append(lines, present.Printable(fmt.Sprintf("not imported (%s): %s: %s%s", reason, present.Counted(len(names), "file"), strings.Join(names[:min(mostUnread, len(names))], ", "), more)))
 	}
 	if len(lines) > 0 {
 		lines = append(lines, "supported formats: "+Names())

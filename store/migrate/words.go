@@ -3,12 +3,13 @@ package migrate
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// Words describes the result: a summary line, followed by a line for each note. If dryRun is set, it describes what
-// would happen without a dry run.
+// Words describes the result: a summary line, followed by an indented line for each note. If dryRun is set, it describes
+// what would happen without a dry run. The lines are printable.
 func (r Result) Words(dryRun bool) []string {
 	would := ""
 	if dryRun {
@@ -33,6 +34,9 @@ func (r Result) Words(dryRun bool) []string {
 	}
 	for _, d := range r.Differences {
 		lines = append(lines, d.String())
+	}
+	for i, line := range lines {
+		lines[i] = strings.Repeat("  ", min(i, 1)) + present.Printable(line)
 	}
 	return lines
 }
@@ -64,13 +68,13 @@ func (r Report) Words(opts Options) (lines, problems []string) {
 	}
 	for _, name := range r.SharedDifferent {
 		if opts.OverwriteShared {
-			lines = append(lines, fmt.Sprintf("shared value %s: %s in place of another", name, map[bool]string{true: "would be written", false: "written"}[opts.DryRun]))
+			lines = append(lines, fmt.Sprintf("shared value %s: %s in place of another", present.Printable(name), map[bool]string{true: "would be written", false: "written"}[opts.DryRun]))
 		} else {
 			problems = append(problems, fmt.Sprintf("shared value %s: it is there with another value, which stays", name))
 		}
 	}
 	for _, d := range r.Source {
-		lines = append(lines, d.String())
+		lines = append(lines, present.Printable(d.String()))
 	}
 	all, text := 0, ""
 	for _, status := range []Status{Created, Extended, Unchanged, Ahead, Gone, Conflict, Failed} {
