@@ -144,10 +144,9 @@ func (a *app) audit(ctx context.Context, s *store.Store, key store.Key, which au
 
 // cells returns the record's row of the table.
 func (r audited) cells() []terminal.Cell {
-	cells := []terminal.Cell{terminal.Plain.Of(r.Record.Seq), terminal.Dim.Of(r.Turn)}
+	seq, turn := terminal.Plain.Of(r.Record.Seq), terminal.Dim.Of(r.Turn)
 	if e := r.Record.Event; e != nil {
-		of := eventCells(fold.Entry{Event: e, Summary: e.IsSummary()})
-		return append(cells, terminal.Dim.Of(e.Timestamp().Format(time.DateTime)), terminal.Dim.Of(present.Grouped(e.EstimatedTokens())), of[1], of[2])
+		return eventRow(fold.Entry{Event: e, Summary: e.IsSummary()}, seq, turn)
 	}
 	p := r.Record.Patch
 	text := ""
@@ -157,7 +156,7 @@ func (r audited) cells() []terminal.Cell {
 	if typeOf(r.Record) != receiptType { // a note has the text of a receipt
 		text = strings.TrimPrefix(text+": "+present.ShortIDs(present.PatchText(p)), ": ")
 	}
-	return append(cells, terminal.Dim.Of(p.Timestamp().Format(time.DateTime)), terminal.Cell{}, terminal.Bold.Of(present.Printable(typeOf(r.Record))), terminal.Plain.Of(text))
+	return []terminal.Cell{seq, turn, terminal.Dim.Of(p.Timestamp().Format(time.DateTime)), {}, terminal.Bold.Of(present.Printable(typeOf(r.Record))), terminal.Plain.Of(text)}
 }
 
 // mostAdded is the maximum number of added events that are listed for a patch. A revert can add thousands.

@@ -176,11 +176,9 @@ To undo a rewind, revert one of the patches that it logged. The others are rever
 $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	fs := cmd.Flags()
 	where := ops.Invocation{}
-	var record *uint64
-	fs.Var(number{&where.Turn, 1}, "turn", "go back to before turn `N`; turns are invocations, counted from 1")
-	seqVar(fs, &record, "record", "go back to before the turn that has the record with this `SEQ`")
+	numberVar(fs, &where.Turn, 1, "turn", "go back to before turn `N`; turns are invocations, counted from 1")
+	numberVar(fs, &where.Record, 1, "record", "go back to before the turn that has the record with this `SEQ`")
 	textVar(fs, &where.ID, "invocation", "go back to before the turn of the invocation with this `ID`")
-	fs.Lookup("turn").DefValue = ""
 	cmd.MarkFlagsMutuallyExclusive("turn", "record", "invocation")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 2 {
@@ -189,9 +187,7 @@ $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 		return operands(cmd, args)
 	}
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if record != nil {
-			where.Record = *record
-		} else if where == (ops.Invocation{}) {
+		if where == (ops.Invocation{}) {
 			return usagef("give --turn, --record or --invocation")
 		}
 		return nil

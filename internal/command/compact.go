@@ -153,11 +153,11 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	f.declareSummarizer(cmd)
 	fs := cmd.Flags()
 	fs.BoolVar(&f.dryRun, "dry-run", false, "show what would be summarised next and why, and write nothing")
-	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
-	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt has `N` tokens; 0 switches this off")
-	fs.Var(number{&f.cfg.EventRetentionSize, 1}, "retain", "keep the last `N` events with content when the prompt has too many tokens")
-	fs.Var(number{&f.cfg.RetainInvocations, 0}, "retain-invocations", "keep the newest `N` invocations, up to 8,000 tokens of them")
-	fs.Var(number{&f.cfg.ClearAfter, 0}, "clear-after", "clear old results of tools when that saves `N` tokens; 0 switches this off")
+	numberVar(fs, &f.cfg.CompactionInterval, 0, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
+	numberVar(fs, &f.cfg.TokenThreshold, 0, "token-threshold", "summarise when the prompt has `N` tokens; 0 switches this off")
+	numberVar(fs, &f.cfg.EventRetentionSize, 1, "retain", "keep the last `N` events with content when the prompt has too many tokens")
+	numberVar(fs, &f.cfg.RetainInvocations, 0, "retain-invocations", "keep the newest `N` invocations, up to 8,000 tokens of them")
+	numberVar(fs, &f.cfg.ClearAfter, 0, "clear-after", "clear old results of tools when that saves `N` tokens; 0 switches this off")
 	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; only a model reads them")
 }
 

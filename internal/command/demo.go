@@ -1,12 +1,9 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"embed"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -27,7 +24,9 @@ Show with a real session what patches and compaction do
 The demo runs commands as you would type them, on a temporary database. With --json it writes the JSON of these commands.
 
 $ patchlog demo`)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.inTemporary("demo", func(sub *app) error { return sub.demo(cmd.Context()) })
+	}
 	return cmd
 }
 
@@ -53,29 +52,23 @@ func demoSteps() []demoStep {
 	return steps
 }
 
+// demo runs the commands of the script on an empty database.
 func (a *app) demo(ctx context.Context) (err error) {
-	dir, err := os.MkdirTemp("", "patchlog-demo-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = cmp.Or(err, os.RemoveAll(dir)) }()
-	sub := *a
-	sub.db = filepath.Join(dir, "demo.db")
-	sub.options.Now = func() time.Time { return demoTime } // each run of the demo writes the same
-	sub.env = func(string) string { return "" }            // so no API key is found, and no model is called
+	a.options.Now = func() time.Time { return demoTime } // each run of the demo writes the same
+	a.env = func(string) string { return "" }            // so no API key is found, and no model is called
 	for n, step := range demoSteps() {
 		if !a.json {
 			a.out.Line(a.out.Paint(terminal.Bold, fmt.Sprintf("%d. %s", n+1, step.text)))
 			a.out.Line(a.out.Paint(terminal.Green, "$ "+step.line))
 		}
 		line, file, _ := strings.Cut(step.line, " < ")
-		sub.stdin = strings.NewReader("")
+		a.stdin = strings.NewReader("")
 		if file != "" {
-			if sub.stdin, err = demoFiles.Open("demo/" + file); err != nil {
+			if a.stdin, err = demoFiles.Open("demo/" + file); err != nil {
 				return err
 			}
 		}
-		refusal := sub.execute(ctx, strings.Fields(line)[1:])
+		refusal := a.execute(ctx, strings.Fields(line)[1:])
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

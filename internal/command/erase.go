@@ -140,15 +140,11 @@ func (a *app) showErasure(ctx context.Context, from *store.Store, of string, e s
 		return a.out.Linef("%s: there is nothing else to erase\n%s", of, remainingText(e.RemainingMatches))
 	}
 	for _, s := range e.Sessions {
-		did := "erased"
-		if dryRun {
-			did = "would be erased; nothing is written"
-		}
 		count, err := countErased(ctx, from, s)
 		if err != nil {
 			return err
 		}
-		a.out.Linef("%s: %s %s", s.Key, count, did)
+		a.out.Linef("%s: %s %s", s.Key, count, would("erased", dryRun))
 		list(a, s.Events, func(event store.ErasedEvent) string {
 			return fmt.Sprintf("record %d, id %s: %s", event.Seq, present.Printable(event.ID), event.Why)
 		})

@@ -71,24 +71,29 @@ func ageVar(fs *pflag.FlagSet, value *time.Duration, name, usage string) {
 }
 
 // number is the value of a flag that takes an integer of at least least.
-type number struct {
-	n     *int
-	least int
+type number[T int | uint64] struct {
+	n     *T
+	least T
 }
 
-func (f number) Type() string   { return "int" }
-func (f number) String() string { return fmt.Sprint(*f.n) }
+func (f number[T]) Type() string   { return "int" }
+func (f number[T]) String() string { return fmt.Sprint(*f.n) }
 
-func (f number) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil {
+func (f number[T]) Set(text string) error {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || int64(T(n)) != n {
 		return errors.New("want an integer")
 	}
-	if n < f.least {
+	if n < int64(f.least) {
 		return fmt.Errorf("want an integer from %d on", f.least)
 	}
-	*f.n = n
+	*f.n = T(n)
 	return nil
+}
+
+// numberVar declares a flag of type [number].
+func numberVar[T int | uint64](fs *pflag.FlagSet, n *T, least T, name, usage string) {
+	fs.Var(number[T]{n, least}, name, usage)
 }
 
 // choice is the value of a flag that takes one of several words.
@@ -116,6 +121,14 @@ func choose(cmd *cobra.Command, value *string, name, usage string, of ...string)
 
 func declareDryRun(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("dry-run", false, "show what would be done, and write nothing")
+}
+
+// would says in a receipt what was done, or what a dry run would do.
+func would(done string, dryRun bool) string {
+	if dryRun {
+		return "would be " + done + "; nothing is written"
+	}
+	return done
 }
 
 // confirm declares --yes and --dry-run for a command whose effect cannot be undone, and requires one of them. Before that,

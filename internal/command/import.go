@@ -49,7 +49,7 @@ $ patchlog import postgres://app@db.example/adk --dry-run`)
 	flags := cmd.Flags()
 	r := a.importing("import")
 	compactions := ""
-	flags.Var(number{&r.MaxBytes, 1}, "max-bytes", "the size of the largest file to read, in `BYTES`")
+	numberVar(flags, &r.MaxBytes, 1, "max-bytes", "the size of the largest file to read, in `BYTES`")
 	choose(cmd, &compactions, "compactions", "turn ADK's compaction records into summaries (adopt), or keep them as events (keep)", "adopt", "keep")
 	textVar(flags, &r.Key.App, "app", "the `APP` of sessions whose file has none (default the format's name)")
 	textVar(flags, &r.Key.User, "user", "the `USER` of sessions whose file has none (default user)")

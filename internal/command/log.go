@@ -33,9 +33,9 @@ $ patchlog log shop/ada/4711 --last 10`)
 	fs := cmd.Flags()
 	var last, turn int // 0 means all events, and the end of the log
 	var at *uint64
-	fs.Var(number{&last, 1}, "last", "only the last `N` events")
+	numberVar(fs, &last, 1, "last", "only the last `N` events")
 	seqVar(fs, &at, "at", "as it stood after the record with this `SEQ`")
-	fs.Var(number{&turn, 1}, "turn", "as it stood at the end of turn `N`; turns are invocations, counted from 1")
+	numberVar(fs, &turn, 1, "turn", "as it stood at the end of turn `N`; turns are invocations, counted from 1")
 	cmd.MarkFlagsMutuallyExclusive("at", "turn")
 	history := fs.Bool("history", false, "show what summaries replaced, in their place")
 	kind := ""
@@ -120,9 +120,7 @@ func (a *app) log(ctx context.Context, s *store.Store, key store.Key, last int, 
 		case a.json:
 			a.out.Document(line)
 		default:
-			id := eventCells(e)
-			t.Add(index, terminal.Dim.Of(e.Seq), turn, terminal.Dim.Of(e.Event.Timestamp().Format(time.DateTime)),
-				terminal.Dim.Of(present.Grouped(e.Event.EstimatedTokens())), id[1], id[2])
+			t.Add(append([]terminal.Cell{index}, eventRow(e, terminal.Dim.Of(e.Seq), turn)...)...)
 		}
 	}
 	if t.Len() == 0 {
@@ -141,6 +139,12 @@ func entriesOf(v fold.View) []fold.Entry {
 		entries = append(entries, e)
 	}
 	return entries
+}
+
+// eventRow returns the cells of an event in a table of events or records.
+func eventRow(entry fold.Entry, seq, turn terminal.Cell) []terminal.Cell {
+	e, cells := entry.Event, eventCells(entry)
+	return []terminal.Cell{seq, turn, terminal.Dim.Of(e.Timestamp().Format(time.DateTime)), terminal.Dim.Of(present.Grouped(e.EstimatedTokens())), cells[1], cells[2]}
 }
 
 // eventCells returns the cells for the id, the author and the content of an event.

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"sync"
 
@@ -43,26 +41,19 @@ $ patchlog open session.jsonl --browser`)
 		if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 			return usagef("--addr: %q is not HOST:PORT of this machine, such as 127.0.0.1:7070; 'patchlog serve' takes others", *addr)
 		}
-		return a.open(cmd.Context(), args, *addr, *browser)
+		return a.inTemporary("open", func(sub *app) error { return sub.open(cmd.Context(), args, *addr, *browser) })
 	}
 	return cmd
 }
 
-// open imports files into a temporary database and serves its pages.
+// open imports files into a new database and serves its pages.
 func (a *app) open(ctx context.Context, paths []string, addr string, browser bool) (err error) {
-	dir, err := os.MkdirTemp("", "patchlog-open-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	sub := *a
-	sub.db = filepath.Join(dir, "sessions.db")
-	s, err := store.Open(sub.db, sub.options)
+	s, err := store.Open(a.db, a.options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	files := sub.follow(s, paths)
+	files := a.follow(s, paths)
 	if err := files.read(ctx, files.Changed()); err != nil {
 		return err
 	}

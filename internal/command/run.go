@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -183,6 +184,18 @@ func (a *app) quietProgress(label string) *terminal.Progress {
 		return &terminal.Progress{}
 	}
 	return a.progress(label)
+}
+
+// inTemporary calls do with an app whose database is a file in a temporary directory.
+func (a *app) inTemporary(name string, do func(sub *app) error) (err error) {
+	dir, err := os.MkdirTemp("", "patchlog-"+name+"-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	sub := *a
+	sub.db = filepath.Join(dir, name+".db")
+	return do(&sub)
 }
 
 // withStore opens the database and calls do. If only is not empty, the store may lack the sessions that are not in only.

@@ -41,7 +41,7 @@ $ patchlog search shop/ada/4711 TR-88-1234567 --hidden`)
 	timeVar(fs, &search.Since, "since", "only events of this `TIME` or later")
 	timeVar(fs, &search.Until, "until", "only events before this `TIME`")
 	fs.BoolVar(&search.Summaries, "summaries", false, "also summaries")
-	fs.Var(number{&search.Limit, 1}, "limit", fmt.Sprintf("only the best `N` events, %d at most", recall.MaxLimit))
+	numberVar(fs, &search.Limit, 1, "limit", fmt.Sprintf("only the best `N` events, %d at most", recall.MaxLimit))
 	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
 		search.Query = strings.Join(args[1:], " ")
 		var wrong *patch.FieldError

@@ -67,15 +67,11 @@ $ patchlog delete shop/ada/4711 --yes`)
 		if err != nil {
 			return err
 		}
-		did := "deleted"
-		if *dryRun {
-			did = "would be deleted; nothing is written"
-		}
 		return a.receipt(struct {
 			Key     store.Key `json:"key"`
 			Seq     uint64    `json:"seq"`
 			Deleted bool      `json:"deleted"`
-		}{key, info.Seq, !*dryRun}, "%s: %s, %s", key, present.Counted(info.Seq, "record"), did)
+		}{key, info.Seq, !*dryRun}, "%s: %s, %s", key, present.Counted(info.Seq, "record"), would("deleted", *dryRun))
 	})
 	return cmd
 }
