@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// tables are what a service of ADK for Go's made, with one session. A type of each engine is
-// put in.
+// tables returns statements that create the tables of a session service of ADK for Go with one session. The parameters are
+// the types of the database engine.
 func tables(bytes, json, stamp string) []string {
 	return []string{
 		`CREATE TABLE sessions (app_name text, user_id text, id text, state ` + json + `, create_time ` + stamp + `, update_time ` + stamp + `)`,
@@ -32,7 +32,7 @@ func tables(bytes, json, stamp string) []string {
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
 
-// patchlog runs the command, and returns its output.
+// patchlog runs the command and returns its output.
 func patchlog(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -40,12 +40,12 @@ func patchlog(t *testing.T, args ...string) (stdout, stderr string) {
 	return out.String(), errs.String()
 }
 
-// The command migrates databases on SQLite and on PostgreSQL, and changes nothing there.
+// The command imports databases on SQLite and on PostgreSQL without changing them.
 func TestMigrate(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "adk ?#%.db")
 	db := testlog.Must(sql.Open("sqlite", "file:"+filepath.ToSlash(dir)+"/adk%20%3F%23%25.db"))(t)
-	defer db.Close() // a service has it open, and what it wrote is not in the file yet
+	defer db.Close() // a service has the database open, and the file does not have its writes yet
 	for _, s := range append([]string{"PRAGMA journal_mode = WAL"}, tables("blob", "text", "datetime")...) {
 		testlog.Must(db.Exec(s))(t)
 	}

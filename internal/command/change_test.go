@@ -12,11 +12,10 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// A window that compaction logged as several patches, a call that was answered after
-// others had been summarised among them, is taken back as one.
+// If compaction logged a window as several patches, a revert of one of them reverts all.
 func TestRevertOfAWindow(t *testing.T) {
 	t.Chdir(t.TempDir())
-	shell := newShell() // one for all, so that ids are used once
+	shell := newShell() // one shell, so that no id is used twice
 	must := shell.must
 	n := 0
 	line := func(invocation, author, role, part, more string) string {
@@ -61,8 +60,7 @@ func TestRevertOfAWindow(t *testing.T) {
 	}
 }
 
-// What was asked for stands out for those who look at a terminal and want colours, and the rest of
-// the terminal's width is for what stands around it.
+// On a terminal with colours, the words of the query are bold. The snippet has the width of the terminal.
 func TestSearchOnTerminal(t *testing.T) {
 	t.Chdir(t.TempDir())
 	long := strings.Repeat("many words ", 30)
@@ -104,7 +102,7 @@ func TestSearchOnTerminal(t *testing.T) {
 	}
 }
 
-// A damaged session is named, the others are searched, and the exit code is 1.
+// If a session is damaged, the error names it, the other sessions are searched, and the exit code is 1.
 func TestSearchBesideADamagedOne(t *testing.T) {
 	out := besideADamagedOne(t, "search", "a/u/s", "hello", "--all")
 	if !strings.Contains(out, "a/u/t, record 1") || strings.Contains(out, "a/u/s, record") {
@@ -112,7 +110,7 @@ func TestSearchBesideADamagedOne(t *testing.T) {
 	}
 }
 
-// An agent may be writing the last line of a file while it is imported.
+// While a file is imported, an agent may be writing its last line.
 func TestUnfinishedSessionFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const whole = `{"type":"session","version":3,"id":"s","timestamp":"2026-03-02T09:00:00Z"}
@@ -133,7 +131,7 @@ func TestUnfinishedSessionFile(t *testing.T) {
 	if got, want := must(t, "", "export", "pi/user/s", "--lines"), whole+last+"\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := must(t, "", "import", "."), "1 session, 1 unchanged: nothing new\n"; got != want { // the database is in it, too
+	if got, want := must(t, "", "import", "."), "1 session, 1 unchanged: nothing new\n"; got != want { // the folder also contains the database
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -147,7 +145,7 @@ func TestExportLinesOfAnotherSession(t *testing.T) {
 	}
 }
 
-// A file that does not tell its session's id goes by its name.
+// If a session file has no session id, its name is the id.
 func TestSessionFileWithoutID(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const line = `{"type":"user","uuid":"u","message":{"role":"user","content":"Hello."}}` + "\n"

@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// fiveTurns is a session in which compaction is due.
+// fiveTurns returns a session for which compaction is due.
 func fiveTurns() string {
 	var b strings.Builder
 	for i := range 5 {
@@ -29,11 +29,11 @@ func fiveTurns() string {
 	return b.String()
 }
 
-// model is a local server that answers as Gemini does.
+// model is a local server with the responses of Gemini.
 type model struct {
 	*httptest.Server
 	answer  func(w http.ResponseWriter, r *http.Request)
-	asked   []string // the paths
+	asked   []string // paths of the requests
 	keys    []string
 	prompts []string
 }
@@ -56,8 +56,7 @@ func says(text string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// compactWith runs patchlog compact on a new database with the session a/u/s, with a
-// model's key in the environment.
+// compactWith runs patchlog compact on a new database with the session a/u/s. The environment has an API key.
 func compactWith(ctx context.Context, t *testing.T, m *model, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -107,7 +106,7 @@ func TestCompactGemini(t *testing.T) {
 	}
 }
 
-// A dry run also says whether a service, which waits until a pass pays, would make it now.
+// A dry run reports whether a service would make the pass now.
 func TestCompactDryRunOfAService(t *testing.T) {
 	t.Chdir(t.TempDir())
 	log := strings.NewReplacer("WORDS", strings.Repeat("abc ", 1_000), "MORE", strings.Repeat("abc ", 3_000)).Replace(
@@ -179,7 +178,7 @@ func TestCompactFails(t *testing.T) {
 	})
 }
 
-// TestCompactStops checks the messages for outcomes that are not errors.
+// TestCompactStops checks the messages for outcomes that are no errors.
 func TestCompactStops(t *testing.T) {
 	v := fold.New("", nil)
 	for _, c := range []struct {
@@ -200,7 +199,7 @@ func TestCompactStops(t *testing.T) {
 	}
 }
 
-// With --redact a model is given placeholders.
+// With --redact, the prompts for a model have placeholders.
 func TestCompactRedacted(t *testing.T) {
 	m := newModel(t, says("They talked about this and that."))
 	t.Chdir(t.TempDir())
@@ -222,7 +221,7 @@ func TestCompactRedacted(t *testing.T) {
 	}
 }
 
-// With --redact what is downloaded is redacted, and the pages are not.
+// With --redact, downloads have placeholders, but pages do not.
 func TestServeRedacted(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, strings.ReplaceAll(twoEvents, "hello", "hello ada@example.com"), "import", "a/u/s", "-")

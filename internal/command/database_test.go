@@ -17,7 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// damageDatabase changes the rows of a bucket that are of the session made first.
+// damageDatabase changes the rows of the first session in a bucket.
 func damageDatabase(t *testing.T, bucket string, change func(b *bbolt.Bucket, k, v []byte) error) {
 	t.Helper()
 	db := testlog.Must(bbolt.Open(defaultDatabase, 0o600, nil))(t)
@@ -38,7 +38,7 @@ func damageDatabase(t *testing.T, bucket string, change func(b *bbolt.Bucket, k,
 	testlog.NoError(t, errors.Join(err, db.Close()))
 }
 
-// verifyFails runs verify, which must find something, and returns the lines it prints.
+// verifyFails runs verify, which must find a problem, and returns the lines of its output.
 func verifyFails(t *testing.T, says string, args ...string) []string {
 	t.Helper()
 	code, stdout, stderr := newShell().try(t, "", append([]string{"verify"}, args...)...)
@@ -52,7 +52,7 @@ func verifyFails(t *testing.T, says string, args ...string) []string {
 	return strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 }
 
-// What verify finds in a damaged database is listed, and the exit code is 1.
+// If verify finds damage, it lists the problems, and the exit code is 1.
 func TestVerifyFindsDamage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
@@ -90,8 +90,8 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 }
 
-// besideADamagedOne runs a command on two sessions, the first of them damaged, which it names, with
-// exit code 1, and returns what it says of the other.
+// besideADamagedOne runs a command on two sessions, and returns its output. The first session is damaged, so the command
+// must report it and exit with code 1.
 func besideADamagedOne(t *testing.T, args ...string) string {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -110,17 +110,17 @@ func besideADamagedOne(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// A damaged session is named, the others are listed, and the exit code is 1.
+// If a session is damaged, the error names it, the other sessions are listed, and the exit code is 1.
 func TestSessionsBesideADamagedOne(t *testing.T) {
 	if out := besideADamagedOne(t, "sessions"); !strings.Contains(out, "a/u/t") || strings.Contains(out, "a/u/s") {
 		t.Errorf("it lists\n%s", out)
 	}
 }
 
-// Salvage of the first part of a backup names the sessions and the receipts that were in the rest of it.
+// Salvage of the first part of a backup reports the sessions and the receipts that were in the other part.
 func TestSalvageOfHalfABackup(t *testing.T) {
 	t.Chdir(t.TempDir())
-	random := rand.NewChaCha8([32]byte{}) // so that the records are not compressed to nothing
+	random := rand.NewChaCha8([32]byte{}) // compression must not make the records small
 	for n := range 3 {
 		var events strings.Builder
 		for i := range 100 {

@@ -14,7 +14,7 @@ import (
 
 var someID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// runDemo runs the demo with the real clock and ids, in an empty temporary directory.
+// runDemo runs the demo with the default options in an empty temporary directory.
 func runDemo(t *testing.T, args ...string) string {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
@@ -29,7 +29,7 @@ func runDemo(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// The demo tells one story: what a summary lacks is named by loss, found by search and brought back by a revert.
+// In the demo, loss names a fact that a summary lacks, search finds its event, and a revert makes the event visible.
 func TestDemo(t *testing.T) {
 	text := runDemo(t)
 	for i, step := range demoSteps() {
@@ -69,7 +69,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// In 80 columns the demo fits a few screens, with a model's key at hand too, and the README has its figures.
+// In 80 columns, the demo has at most 70 lines, even if the environment has an API key. The README has its figures.
 func TestDemoFitsAScreen(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var stdout, stderr bytes.Buffer
@@ -86,7 +86,7 @@ func TestDemoFitsAScreen(t *testing.T) {
 	}
 }
 
-// With --json each step writes what its command writes with it.
+// With --json, each step writes the JSON of its command.
 func TestDemoJSON(t *testing.T) {
 	for line := range strings.Lines(runDemo(t, "--json")) {
 		if !json.Valid([]byte(line)) {

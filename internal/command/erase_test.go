@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// What a user's sessions share is null when all of the user goes, and the plan says so.
+// An erasure of a user sets the user's shared values to null. The dry run announces this.
 func TestEraseUserShared(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := testlog.Must(store.Open("patchlog.db", store.Options{}))(t)
@@ -32,7 +32,7 @@ func TestEraseUserShared(t *testing.T) {
 	}
 }
 
-// matchLog has a secret in what a user said, in tool results, in the state, and in a summary that a patch put in.
+// matchLog has a secret in a message, in tool results, in the state, and in the summary of a patch.
 const matchLog = `{"patchlog":1,"initialState":{"first":"SECRET","other":"kept"}}
 {"seq":1,"id":"e1","invocationId":"i1","author":"user","timestamp":"1970-01-01T00:00:01Z","content":{"role":"user","parts":[{"text":"it is SECRET"}]},"actions":{"stateDelta":{"a":"SECRET","n":1}}}
 {"seq":2,"id":"e2","invocationId":"i1","author":"agent","timestamp":"1970-01-01T00:00:02Z","content":{"role":"model","parts":[{"functionCall":{"id":"c","name":"look","args":{"x":1}}}]}}
@@ -43,7 +43,7 @@ const matchLog = `{"patchlog":1,"initialState":{"first":"SECRET","other":"kept"}
 {"seq":7,"id":"p2","patchType":"splice","start":3,"count":1,"base":6,"timestamp":"1970-01-01T00:00:07Z","replacement":[{"id":"r1","author":"agent","timestamp":"1970-01-01T00:00:07Z","customMetadata":{"note":"SECRET"}}]}
 `
 
-// The receipt counts events, summaries and other content of patches apart, and lists the first of them.
+// The receipt has separate counts of events, summaries and other contents of patches, and lists the first ones.
 func TestEraseCounts(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var log strings.Builder
@@ -67,8 +67,8 @@ func TestEraseCounts(t *testing.T) {
 	}
 }
 
-// After an erase by text with null in place of state values nothing that the command shows has the text. An erase
-// that keeps state values says how many events still have it, and does not hide them from the next one.
+// After an erasure by text, no command shows the text. An erasure that keeps state values reports how many values still have
+// the text, and the next erasure finds these values.
 func TestEraseMatch(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, matchLog, "import", "shop/ada/1", "-")
@@ -167,12 +167,12 @@ func retainedLine(key string, seq int, deleted bool) string {
 	return fmt.Sprintf(`{"key":%q,"created":"2024-11-01T00:00:00Z","seq":%d,"visible":1,"visibleTokens":2,"tokens":2,"active":"2024-11-01T01:00:00Z","used":"2024-11-01T01:00:00Z","deleted":%t,"kept":"","erased":0}`+"\n", key, seq, deleted)
 }
 
-// withoutCreation removes creation ids, which differ in each run.
+// withoutCreation removes creation ids, which differ between runs.
 func withoutCreation(text string) string {
 	return regexp.MustCompile(`"creation":"[^"]*",`).ReplaceAllString(text, "")
 }
 
-// What was hidden for long is erased, by who may, and what stands for it stays.
+// Retention erases events that were hidden for long enough. Their summaries stay.
 func TestRetainErases(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := testlog.Must(store.Open("patchlog.db", store.Options{}))(t)
@@ -205,7 +205,7 @@ func TestRetainErases(t *testing.T) {
 	}
 }
 
-// An erasure that was killed before it was done in a fork is resumed there too.
+// If an erasure was interrupted before it was done in a fork, --resume finishes it there.
 func TestEraseResume(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, matchLog, "import", "shop/ada/1", "-")
@@ -213,7 +213,7 @@ func TestEraseResume(t *testing.T) {
 	b := testlog.Must(bolt.Open("patchlog.db", bolt.Options{}))(t)
 	faulty := &storetest.Faulty{Backend: b}
 	s := testlog.Must(store.New(faulty, store.Options{}))(t)
-	faulty.Plan(storetest.Plan{Write: 5, Then: 1 << 20}) // the first one in the fork
+	faulty.Plan(storetest.Plan{Write: 5, Then: 1 << 20}) // the first write in the fork
 	_, err := s.Erase(t.Context(), store.Key{App: "shop", User: "ada", Session: "1"}, store.EraseSelection{All: true}, store.EraseOptions{Values: patch.NullValues})
 	testlog.ErrorIs(t, err, storetest.ErrInjected)
 	faulty.Plan(storetest.Plan{})

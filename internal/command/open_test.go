@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Files of any format are shown without a database; what is no session is named; nothing is left behind.
+// The command open shows files without a database, lists files of unknown formats, and leaves no file behind.
 func TestOpen(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
@@ -50,8 +50,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A file that has grown adds what is new, also where the copy was patched; a new file is a new session; other files are not
-// read again.
+// If a file has grown, its new events are added, even if the copy was patched. A new file becomes a new session. Unchanged
+// files are not read again.
 func TestFollowing(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -25,7 +25,7 @@ const twoEvents = `{"id":"e1","author":"user","timestamp":"2025-01-01T00:00:00Z"
 {"id":"e2","author":"agent","timestamp":"2025-01-01T00:00:00Z","content":{"role":"model","parts":[{"text":"hi"}]}}
 `
 
-// try runs a command, and returns its exit code and its outputs.
+// try runs a command and returns its exit code and its output.
 func (sh *shell) try(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -33,7 +33,7 @@ func (sh *shell) try(t *testing.T, stdin string, args ...string) (code int, stdo
 	return code, out.String(), errs.String()
 }
 
-// must runs a command that succeeds and returns its output.
+// must runs a command that must succeed, and returns its output.
 func (sh *shell) must(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := sh.try(t, stdin, args...)
@@ -73,7 +73,7 @@ func TestSharedState(t *testing.T) {
 	}
 }
 
-// fullPipe is a pipe whose reader has closed it.
+// fullPipe is a writer that fails.
 type fullPipe struct{ err error }
 
 func (p fullPipe) Write([]byte) (int, error) { return 0, p.err }
@@ -102,7 +102,7 @@ func TestClosedPipe(t *testing.T) {
 	}
 }
 
-// stuck is a reader that gives some text and then blocks.
+// stuck is a reader that returns some text and then blocks.
 type stuck struct {
 	text    io.Reader
 	blocked chan struct{}
@@ -170,8 +170,8 @@ func TestNoPlaceForDatabase(t *testing.T) {
 	}
 }
 
-// Commands that only read, and dry runs, run beside others that read, and leave the file
-// as it is to the last byte; those that write do not run then.
+// While a process reads the database, reading commands and dry runs work and do not change a byte of the file. Writing
+// commands fail.
 func TestCommandsThatRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	invoke := func(args ...string) (code int, text string) {
@@ -213,7 +213,7 @@ func TestCommandsThatRead(t *testing.T) {
 	}
 }
 
-// everyCommand returns the commands that are no family of others.
+// everyCommand returns the commands without subcommands.
 func everyCommand(cmd *cobra.Command) []*cobra.Command {
 	if !cmd.HasSubCommands() {
 		return []*cobra.Command{cmd}
@@ -230,8 +230,8 @@ func testRoot() *cobra.Command {
 	return newShell().app("", &out, &out).rootCommand()
 }
 
-// TestCompletion asks for completions as the shells' scripts do, and checks each script's
-// syntax with its shell, where that is installed.
+// TestCompletion requests completions as the completion scripts do. If a shell is installed, the shell checks the syntax of
+// its script.
 func TestCompletion(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for shell, flag := range map[string]string{"bash": "-n", "zsh": "-n", "fish": "--no-execute", "powershell": ""} {
@@ -281,13 +281,13 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// Every command explains itself, with examples, in 80 columns.
+// The help of every command has examples and at most 80 columns.
 func TestHelp(t *testing.T) {
 	sh := newShell()
 	sh.env = func(name string) string { return map[string]string{"COLUMNS": "80"}[name] }
 	for _, cmd := range append(everyCommand(testRoot()), testRoot()) {
 		if cmd.Name() == "help" || cmd.HasParent() && cmd.Parent().Name() == "completion" {
-			continue // the library's text
+			continue // cobra's text
 		}
 		if cmd.Short == "" || !strings.Contains(cmd.Example, "patchlog") || cmd.Args == nil {
 			t.Errorf("%s: no text, example or arguments", cmd.CommandPath())
@@ -300,7 +300,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// reading is an input that calls first when it is read for the first time.
+// reading is a reader that calls first before its first read.
 type reading struct {
 	io.Reader
 	first func()
@@ -314,7 +314,7 @@ func (r *reading) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// While an import waits for its input, others have the database.
+// While an import waits for its input, other processes can use the database.
 func TestImportWaitsWithoutLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	must(t, `{"id":"a","author":"user"}`, "import", "a/u/first", "-", "--db", path)
@@ -343,7 +343,7 @@ func TestImportWaitsWithoutLock(t *testing.T) {
 	}
 }
 
-// An input that does not end is refused at the limit, and nothing of it is taken.
+// Input without an end is refused at the limit, and nothing is imported.
 func TestImportOfEndlessInput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	must(t, `{"id":"a","author":"user"}`, "import", "a/u/first", "-", "--db", path)

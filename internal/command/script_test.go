@@ -27,13 +27,13 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
 
-// Scripts that run on one backend alone.
+// Scripts that run on only one backend.
 var (
 	onFiles    = []string{"usage.txt", "backup.txt", "salvage.txt"}
 	onPostgres = []string{"postgres.txt"}
 )
 
-// scripts returns the scripts in testdata without some.
+// scripts returns the scripts in testdata, except without.
 func scripts(t *testing.T, without []string) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -43,13 +43,13 @@ func scripts(t *testing.T, without []string) []string {
 	return slices.DeleteFunc(files, func(name string) bool { return slices.Contains(without, filepath.Base(name)) })
 }
 
-// TestScripts runs the scripts in testdata, on files.
+// TestScripts runs the scripts in testdata with database files.
 func TestScripts(t *testing.T) {
 	runScripts(t, testscript.Params{Files: scripts(t, onPostgres), UpdateScripts: *update})
 }
 
-// TestScriptsOnPostgres runs the same scripts, each on a database of its own; the expected
-// output is the same, and is not rewritten here.
+// TestScriptsOnPostgres runs the same scripts, each with its own database on PostgreSQL. The expected output is the same.
+// The flag -update does not rewrite it.
 func TestScriptsOnPostgres(t *testing.T) {
 	setup := func(e *testscript.Env) error {
 		e.Setenv("PATCHLOG_DB", pgtest.URL(t, pgtest.New(t)))
@@ -60,9 +60,9 @@ func TestScriptsOnPostgres(t *testing.T) {
 	runScripts(t, testscript.Params{Files: []string{"testdata/postgres.txt"}, Setup: setup, UpdateScripts: *update})
 }
 
-// runScripts runs scripts with two commands of their own: patchlog, which takes < FILE and
-// > FILE as in a shell, and code, which says what the last exit code was where that is not 1.
-// New ids show as [shell.show] says, and can be typed so.
+// runScripts runs scripts that have two more commands: patchlog, with < FILE and > FILE as in a shell, and code, which
+// checks the last exit code. In the output, ids that vary are replaced as [shell.show] describes. Commands accept the
+// replaced ids.
 func runScripts(t *testing.T, p testscript.Params) {
 	t.Helper()
 	for i, name := range p.Files {
@@ -84,14 +84,14 @@ func runScripts(t *testing.T, p testscript.Params) {
 	testscript.RunT(inTurn{t}, p)
 }
 
-// inTurn runs scripts one after another: the working directory is the process's.
+// inTurn runs scripts one after another, because the process has only one working directory.
 type inTurn struct{ *testing.T }
 
 func (t inTurn) Parallel()     {}
 func (t inTurn) Verbose() bool { return testing.Verbose() }
 func (t inTurn) Run(name string, f func(testscript.T)) {
 	t.T.Run(name, func(t *testing.T) {
-		t.Chdir(".") // back at the end
+		t.Chdir(".") // restores the working directory at the end
 		f(inTurn{t})
 	})
 }
@@ -138,20 +138,19 @@ func checkCode(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// shell runs commands whose clock stands still, whose summaries are short, and whose ids a
-// test can expect.
+// shell runs commands with a fixed clock, short summaries, and ids that do not vary.
 type shell struct {
 	env   func(string) string
 	made  atomic.Int64
-	shown map[string]string // by id
-	code  int               // the last command's exit code, in a script
+	shown map[string]string // what show returned, by id
+	code  int               // of the last command in a script
 }
 
 func newShell() *shell { return &shell{env: noEnv, shown: map[string]string{}} }
 
 func noEnv(string) string { return "" }
 
-// app returns an app that reads and writes what the test wants.
+// app returns an app with these streams.
 func (sh *shell) app(stdin string, stdout, stderr *bytes.Buffer) *app {
 	return newApp(strings.NewReader(stdin), stdout, stderr, sh.env, Options{
 		Store: store.Options{
@@ -163,16 +162,16 @@ func (sh *shell) app(stdin string, stdout, stderr *bytes.Buffer) *app {
 	})
 }
 
-// madeID matches the ids that a shell makes, and random UUIDs.
+// madeID matches ids that a shell makes, and random UUIDs.
 var madeID = regexp.MustCompile(`made-\d+|[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
 
-// shortMadeID matches what a column, or a note of the audit log, shows of such an UUID.
+// shortMadeID matches a shortened UUID in a column or in a note of the audit log.
 var shortMadeID = regexp.MustCompile(`(?m)(\b(?:id|patch) |^[-+ ] +\d+  )([0-9a-f]{8})([ :,\n])`)
 
 var duration = regexp.MustCompile(`("durationMs":)\d+`)
 
-// show returns output as a test expects it: new ids are new-1, new-2 and so on, in the order
-// in which they show first, and nothing takes any time.
+// show returns output without varying parts. Ids become new-1, new-2 and so on, in the order of their first appearance, and
+// durations become 0.
 func (sh *shell) show(text string) string {
 	show := func(id string) string {
 		for known, shown := range sh.shown {
@@ -191,13 +190,13 @@ func (sh *shell) show(text string) string {
 	return duration.ReplaceAllString(text, "${1}0")
 }
 
-// summariseInShort is a summarizer whose words do not change when the real one improves.
+// summariseInShort is a summarizer whose text does not depend on the real summarizers.
 func summariseInShort(_ context.Context, r compaction.Request) (compaction.Response, error) {
 	text := fmt.Sprintf("%s to %s in short", r.Events[0].ID(), r.Events[len(r.Events)-1].ID())
 	return compaction.Response{Text: text, Model: "extractive"}, nil
 }
 
-// run is Run as users have it.
+// run is Run with the options of users.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
 	return Run(ctx, args, stdin, stdout, stderr, env, Options{})
 }

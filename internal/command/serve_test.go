@@ -24,20 +24,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// served is an inspector that a test has started.
+// served is a command that serves pages.
 type served struct {
 	t    *testing.T
-	line string // what it said first
+	line string // the first line of its output
 	end  func() (code int, errs string)
 }
 
-// startServe starts the command in a directory with a database, and waits until it says where it is.
+// startServe starts the command serve and waits for the line with its address.
 func startServe(t *testing.T, env map[string]string, args ...string) *served {
 	t.Helper()
 	return startCommand(t, env, append([]string{"serve"}, args...)...)
 }
 
-// startCommand starts a command that serves pages until it is ended.
+// startCommand starts a command that serves pages, and waits for its first line.
 func startCommand(t *testing.T, env map[string]string, args ...string) *served {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -64,7 +64,7 @@ func startCommand(t *testing.T, env map[string]string, args ...string) *served {
 	return s
 }
 
-// address is the one that was printed.
+// address returns the address in the first line.
 func (s *served) address() *url.URL {
 	s.t.Helper()
 	u, err := url.Parse(regexp.MustCompile(`http://[^ "]*`).FindString(s.line))
@@ -74,7 +74,7 @@ func (s *served) address() *url.URL {
 	return u
 }
 
-// get gets a page at the local port, as if for a host.
+// get requests a page from the local port, with a host and a token in the header.
 func (s *served) get(path, host, token string) (status int, body string) {
 	s.t.Helper()
 	r := testlog.Must(http.NewRequestWithContext(s.t.Context(), "GET", "http://127.0.0.1:"+s.address().Port()+path, nil))(s.t)
@@ -88,7 +88,7 @@ func (s *served) get(path, host, token string) (status int, body string) {
 	return got.StatusCode, string(text)
 }
 
-// onWrite is an output that calls a function whenever something is written.
+// onWrite is a writer that calls a function for each write.
 type onWrite func()
 
 func (f onWrite) Write(text []byte) (int, error) {
@@ -110,12 +110,12 @@ func TestServe(t *testing.T) {
 		t.Errorf("for another host: status %d", status)
 	}
 
-	// It finds what the command finds.
+	// The search page finds the events that the command finds.
 	_, page := s.get("/search?key=a/u/s&q=hello", "127.0.0.1", "")
 	page = strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, " ")), " ")
 	found := strings.Split(must(t, "", "search", "a/u/s", "hello"), "\n\n")[1:]
 	for _, hit := range found {
-		_, said, _ := strings.Cut(hit, "\n") // the text below its place
+		_, said, _ := strings.Cut(hit, "\n") // the text below the line with the place
 		if want := strings.Join(strings.Fields(said), " "); want == "" || !strings.Contains(page, want) {
 			t.Errorf("there is no %q in\n%s", want, page)
 		}
@@ -124,11 +124,11 @@ func TestServe(t *testing.T) {
 		t.Error("the command finds nothing")
 	}
 
-	// Others read beside it, nobody writes, and its port is taken.
+	// Meanwhile, other processes can read, but a second server on the same port fails.
 	must(t, "", "log", "a/u/s")
 	var errs strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
-	out := onWrite(cancel) // neither run is to serve anything, and so to say where
+	out := onWrite(cancel) // both runs must fail before they write an address
 	if code := run(ctx, []string{"serve", "--addr", s.address().Host}, nil, out, &errs, noEnv); code != exitFailed || !strings.Contains(errs.String(), "is in use, perhaps by another 'patchlog serve'") {
 		t.Errorf("exit code %d: %s", code, &errs)
 	}
@@ -136,7 +136,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 
-	// What may write says so, and has the file for itself.
+	// A server that may write says so, and no other process can open the file.
 	s = startServe(t, nil, "--addr", "localhost:0", "--write", "--json")
 	var said struct {
 		URL   string
@@ -163,7 +163,7 @@ func TestServe(t *testing.T) {
 	db.Close()
 }
 
-// The pages may erase only with a flag.
+// The pages can erase only with --erase.
 func TestServeErases(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
@@ -201,7 +201,7 @@ func TestServeErases(t *testing.T) {
 	}
 }
 
-// What is served to other machines takes a token, which is drawn if none is given.
+// If other machines can reach the address, requests need a token. By default it is random.
 func TestServeToOthers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
@@ -230,7 +230,7 @@ func TestServeToOthers(t *testing.T) {
 		t.Error("the same token is drawn again")
 	}
 
-	// One that is given is demanded on any address, and not printed.
+	// A given token is required on any address, and it is not printed.
 	for _, args := range [][]string{{"--addr", "0.0.0.0:0"}, {"--addr", "127.0.0.1:0"}} {
 		s = startServe(t, map[string]string{"PATCHLOG_TOKEN": "given-secret"}, args...)
 		if strings.Contains(s.line, "secret") || s.address().RawQuery != "" || !strings.Contains(s.line, "demands the token") {
@@ -246,7 +246,7 @@ func TestServeToOthers(t *testing.T) {
 	}
 }
 
-// What is under way when it ends is told, and does not hold it up.
+// At the end, the contexts of requests in flight end, so they do not delay the shutdown.
 func TestServeEnds(t *testing.T) {
 	errServed := errors.New("served enough")
 	listener := testlog.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -273,7 +273,7 @@ func TestServeEnds(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if !<-told { // else when endTimeout is over
+	if !<-told { // otherwise the request ends after endTimeout
 		t.Error("a request is not told of the end, but cut off")
 	}
 	broken := testlog.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -299,7 +299,7 @@ func (l oneConn) Accept() (net.Conn, error) {
 func (l oneConn) Close() error   { return nil }
 func (l oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A client that sends its body without end, or reads none of the answer, is cut off.
+// If a client sends its body too slowly, or does not read the response, its connection is closed.
 func TestServeCutsSlowClients(t *testing.T) {
 	for name, c := range map[string]struct {
 		request string
@@ -341,8 +341,7 @@ func TestServeCutsSlowClients(t *testing.T) {
 	}
 }
 
-// While a program has the database open, the command reads through the inspector in it what it reads from the file, and
-// writes nothing.
+// Through the inspector of a program, commands give the same output as from the file. Writing commands fail.
 func TestReadThroughInspector(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
@@ -396,7 +395,7 @@ func TestReadThroughInspector(t *testing.T) {
 	}
 }
 
-// A damaged session keeps no other from being read through an inspector.
+// If a session is damaged, other sessions can be read through an inspector.
 func TestReadThroughInspectorBesideADamagedOne(t *testing.T) {
 	besideADamagedOne(t, "sessions")
 	s := startServe(t, nil, "--addr", "127.0.0.1:0")
@@ -406,7 +405,7 @@ func TestReadThroughInspectorBesideADamagedOne(t *testing.T) {
 	s.end()
 }
 
-// A listing of sessions through an inspector copies none of them.
+// Listing sessions through an inspector copies no session.
 func TestListThroughInspector(t *testing.T) {
 	asked := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
