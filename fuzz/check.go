@@ -27,7 +27,7 @@ type View interface {
 
 // Check folds the records with fold and with a [Reference], and compares the results. If the results differ,
 // the error describes the first difference. If fold fails, the error wraps fold's error. The text of the error
-// includes the log in the text form. fold gets copies of the map and the slice.
+// includes the log in the text form. Check passes copies of the map and the slice to fold.
 func Check(records []patch.Record, initial map[string]patch.Value,
 	fold func(initial map[string]patch.Value, records []patch.Record) (View, error)) error {
 	if fold == nil {

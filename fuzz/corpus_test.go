@@ -30,7 +30,8 @@ func readRecords(t *testing.T, file string) []patch.Record {
 	return records
 }
 
-// Recorded sessions fold as in the model, and patches of them are judged and applied as in the model.
+// For recorded sessions, the fold agrees with the model. Patches on them are judged and applied as in the
+// model.
 func TestCorpusFoldsAsReference(t *testing.T) {
 	for _, set := range recorded.Sets(t) {
 		t.Run(set.Name, func(t *testing.T) {

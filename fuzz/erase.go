@@ -63,8 +63,8 @@ func (r *Reference) RevertBlankSummaries(room int) (reverts, left []string) {
 	return reverts, idsOf(eventsOf(now.blankSummaries()))
 }
 
-// afterRevert reverts the patches that inserted the blank summary n. It returns the model after that and the
-// ids of the reverted patches, or nil if n must stay.
+// afterRevert reverts the patches that inserted the blank summary n. It returns the new model and the ids of
+// the reverted patches, or nil if n must stay.
 func (r *Reference) afterRevert(n *node) (next *Reference, ids []string) {
 	if n.by == nil || !r.hidesUnerased(n, map[*node]bool{}) {
 		return nil, nil
@@ -244,7 +244,7 @@ func (r *Reference) groupOf(of *applied) []*applied {
 	return filter(r.applied, func(a *applied) bool { return a.of == nil && a.pin == nil && a.group == of.group })
 }
 
-// removedBy returns the events that a patch and its group removed. Those of the last patch come first.
+// removedBy returns the events that a patch and its group removed. The events of the last patch come first.
 func (r *Reference) removedBy(of *applied) (out []*node) {
 	for _, a := range slices.Backward(r.groupOf(of)) {
 		out = append(out, visibleOf(a.out)...)

@@ -14,7 +14,7 @@ import (
 
 // Event generates an event with the given id, to append to a session with the given visible events. It
 // generates messages of the user, texts of the model, calls, responses to visible calls, changes of state, and
-// events of unusual shape. Some are made from Go values, the others from JSON.
+// events of unusual shape. Some events are made from Go values, and all others are made from JSON.
 func Event(id string, visible []*patch.Event) *rapid.Generator[*patch.Event] {
 	return rapid.Custom(func(t *rapid.T) *patch.Event {
 		d := eventDraft{t: t, f: object{"id": id}, visible: visible}
@@ -162,7 +162,7 @@ func (d *eventDraft) callParts() []object {
 }
 
 // callKey draws the name of a function, and mostly an id. There are few names and ids. One id equals a name,
-// which reveals a fold that confuses the two.
+// which reveals a fold that confuses ids and names.
 func callKey(t *rapid.T) object {
 	key := object{"name": rapid.SampledFrom([]string{"look", "book"}).Draw(t, "function")}
 	if id := rapid.SampledFrom([]string{"c1", "c2", "c3", "c4", "look", ""}).Draw(t, "call id"); id != "" {
@@ -254,7 +254,7 @@ func (d *eventDraft) fromGo() {
 	}))
 }
 
-// must returns v. An error means that the generator is wrong, so must panics.
+// must returns v. It panics if err is not nil, because then the generator is wrong.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic("fuzz: " + err.Error())
@@ -262,7 +262,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// stateKeys are few, so that changes collide. Every prefix occurs.
+// stateKeys has few keys, so that changes collide. It has keys with every prefix.
 var stateKeys = []string{"k", "j", "l", "app:k", "user:k", "temp:k"}
 
 // stateLiterals are values of every JSON type, and literals that decoders tend to change.

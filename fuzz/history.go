@@ -7,9 +7,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// History returns the events that are visible or that a visible summary represents, without the summaries.
-// Their order is that of the nodes after the removed runs of all patches were restored. The caller owns the
-// slice.
+// History returns the events that are visible or that a visible summary represents, without the summaries. They
+// are in the order of all nodes, in which the nodes that patches removed are back in their places. The caller
+// owns the slice.
 func (r *Reference) History() []*patch.Event {
 	represented := map[*node]bool{}
 	for _, n := range r.nodes {

@@ -57,7 +57,7 @@ type CheckOptions struct {
 // *[Refusal] with the first reason, in this order: unknown patch in log, base, form, bounds, pins, orphans. Ids
 // and sizes are not checked.
 //
-// Each patch is checked in the log with the patches before it, but only the first base is checked. Adjacent
+// Each patch is checked as if the patches before it were logged. Only the first base is checked. Adjacent
 // patches of a group are checked for orphans together. A patch of a group that the log already has is
 // malformed.
 func (r *Reference) Check(opts CheckOptions, patches ...*patch.PatchEvent) error {
@@ -151,14 +151,14 @@ func orphanRefusal(found []Orphan) *Refusal {
 }
 
 // Suggest returns the span that a store suggests in place of the patch's own span. For a splice or summarise it
-// is the smallest span around the patch's own that passes the checks of pins and orphans. If there are several,
-// it is the first.
+// is the smallest span around the patch's own that passes the checks of pins and orphans. If several spans are
+// equally small, it is the first of them.
 //
-// For a truncate_before, the span ends before the nearest earlier event at which the patch passes. Events whose
-// id an earlier visible event has do not count.
+// For a truncate_before, the span ends before the nearest earlier event at which the patch passes. An event is
+// ignored if an earlier visible event has the same id.
 //
-// ok is false if there is no such span, if the patch is malformed or out of range, and for other types of
-// patch.
+// Suggest sets ok to false if there is no such span, if the patch is malformed or out of range, or if it has
+// another type.
 func (r *Reference) Suggest(p *patch.PatchEvent, opts CheckOptions) (start, count int, ok bool) {
 	if t := p.Type(); p.Validate() != nil || t != patch.Splice && t != patch.Summarise && t != patch.TruncateBefore {
 		return 0, 0, false

@@ -111,8 +111,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Options allow orphans and hidden pinned events. Each patch of a batch is judged after those before it. The
-// patches of a group are judged for orphans together.
+// Options allow orphans and hidden pinned events. Each patch of a batch is judged as if the patches before it
+// were logged. The patches of a group are judged for orphans together.
 func TestCheckAllows(t *testing.T) {
 	for _, test := range []struct {
 		name, log, batch string

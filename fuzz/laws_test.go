@@ -167,7 +167,7 @@ func TestLawStored(t *testing.T) {
 	})
 }
 
-// A suggested span passes. For a patch that passes, the suggested span is its own.
+// A suggested span passes. If a patch passes, the suggested span is the patch's own span.
 func TestLawSuggestions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewReference(nil, Records(Options{Max: 16, Accepted: true}).Draw(t, "records")...)

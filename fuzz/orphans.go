@@ -58,9 +58,10 @@ type pairing struct {
 	responses map[place][]part // by the place of a call: its response, then responses that amend it
 }
 
-// pair reads the visible log part by part. A response answers an unanswered call with its key: the first such
-// call in the latest earlier event that has one. Events of the response's branch come first. If all calls with
-// the key are answered, the response amends the latest earlier one.
+// pair reads the visible log part by part. The key of a call or response is its id, or its function name if it
+// has no id. A response answers an unanswered call with the same key in an earlier event. The latest event with
+// such a call is used, preferably of the response's branch, and the first such call in it. If no unanswered
+// call has the key, the response amends the latest earlier call with the key.
 func pair(visible []*node) pairing {
 	p := pairing{partsOf(visible), map[place]part{}, map[place][]part{}}
 	for _, r := range p.parts {

@@ -198,7 +198,7 @@ func (d *patchDraft) base() {
 	}
 }
 
-// flaw makes about one patch in times malformed, by one of the flaws.
+// flaw makes one of about times patches malformed, by one of the flaws.
 func (d *patchDraft) flaw(times int, flaws []func(*patchDraft)) {
 	if oneIn(d.t, times, "is malformed") {
 		rapid.SampledFrom(flaws).Draw(d.t, "flaw")(d)
@@ -209,7 +209,7 @@ func (d *patchDraft) isPin() bool { return d.f["patchType"] == "pin" || d.f["pat
 
 func (d *patchDraft) patch() *patch.PatchEvent { return must(patch.ParseRecord(d.f.text())).Patch }
 
-// span draws a span of at least atLeast visible events. If there are fewer, the span has all.
+// span draws a span of at least atLeast visible events. If there are fewer, the span has all of them.
 func (d *patchDraft) span(atLeast int) {
 	n := len(d.visible)
 	atLeast = min(atLeast, n)
@@ -271,7 +271,7 @@ func (d *patchDraft) truncate() {
 	d.drawEventID(true)
 }
 
-// drawEventID draws the id of a visible event: of any if anywhere is true, or else of the first.
+// drawEventID draws the id of a visible event. If anywhere is false, it draws the first event.
 func (d *patchDraft) drawEventID(anywhere bool) {
 	d.f["eventId"] = "e1"
 	if last := len(d.visible) - 1; last >= 0 {

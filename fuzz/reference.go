@@ -31,7 +31,7 @@ type node struct {
 	carries     map[string]patch.Value // with policy keep: the net state delta of the replaced run
 }
 
-// isSummary reports whether a visible node is a summary: from a summarise, or an event with actions.compaction.
+// isSummary reports whether a visible node is the summary of a summarise or an event with actions.compaction.
 func (n *node) isSummary() bool { return n.ofSummarise || n.event.IsSummary() }
 
 // NewReference returns the fold of a log. It ignores keys of the initial state that start with app:, user: or
@@ -179,7 +179,8 @@ func (r *Reference) span(p *patch.PatchEvent) (start, count int, reason string) 
 }
 
 // run returns the range [from, to) of nodes that a patch removes. It goes from the node of V[start] to the node
-// of V[start+count-1], and includes the markers between. A truncate_before removes all nodes before its event.
+// of V[start+count-1], and includes the markers between them. A truncate_before removes all nodes before its
+// event.
 func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
 	visible := r.visible()
 	at := func(i int) int { return slices.Index(r.nodes, visible[i]) }

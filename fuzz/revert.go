@@ -104,9 +104,9 @@ func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok 
 }
 
 // revertStep returns the effect of reverting the patch. All nodes of in(p) must be present, with only markers
-// of reverts between them. This stretch becomes a marker and out(p). A pin or unpin must only be active. If the
-// revert is impossible, revertStep returns the reason and the blocking patch. For a patch that is not active,
-// the blocking patch is its newest active revert.
+// of reverts between them. These nodes and markers become a new marker, followed by out(p). A pin or unpin must
+// only be active. If the revert is impossible, revertStep returns the reason and the blocking patch. For a
+// patch that is not active, the blocking patch is its newest active revert.
 func (r *Reference) revertStep(target *applied) (s step, reason string, blocking *applied) {
 	if reverts := r.revertsOf(target); len(reverts) > 0 {
 		return step{}, Blocked, reverts[len(reverts)-1]
@@ -157,7 +157,8 @@ func (r *Reference) blockersOf(target *applied, missing, between []*node) []*app
 }
 
 // removersOf returns the patches to revert so that the missing nodes of target are restored. It ignores the
-// nodes after the first missing marker of a revert, because reverting for the marker may restore them too.
+// nodes after the first missing marker of a revert, because the revert that restores the marker may restore
+// these nodes too.
 func (r *Reference) removersOf(missing []*node, target *applied) (must []*applied) {
 	if i := slices.IndexFunc(missing, func(n *node) bool { return n.ofRevert }); i >= 0 {
 		missing = missing[:i+1]
@@ -168,8 +169,8 @@ func (r *Reference) removersOf(missing []*node, target *applied) (must []*applie
 	return must
 }
 
-// blockerFor returns the patch to revert so that a no longer blocks a revert of target. It is a itself. If a is
-// a redo, it is the patch that a restored, unless that patch is older than target.
+// blockerFor returns the patch to revert so that patch a no longer blocks a revert of target. If a is a redo,
+// blockerFor returns the patch that a restored, unless that patch is older than target. Otherwise it returns a.
 func (a *applied) blockerFor(target *applied) *applied {
 	if a.isRedo() && a.root().seq > target.seq {
 		return a.root()
@@ -195,8 +196,8 @@ func (r *Reference) removerOf(n *node) *applied {
 	return nil
 }
 
-// newestBlocker returns the newest of the patches in must, of the patches that block reverts of them, and so
-// on.
+// newestBlocker returns the newest of these patches: the patches in must, the patches that block a revert of
+// one of them, and so on.
 func (r *Reference) newestBlocker(must []*applied) *applied {
 	newest := must[0]
 	for i := 0; i < len(must); i++ {

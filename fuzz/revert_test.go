@@ -133,8 +133,9 @@ func TestRevert(t *testing.T) {
 	}
 }
 
-// If the record after a patch reverts it, the view and the state are those before the patch. If the revert is
-// reverted, they are those after the patch. A blocked revert passes after the blocking patches are reverted.
+// If a patch is reverted by the next record, the view and the state are those before the patch. If that revert
+// is reverted, the view and the state are those after the patch. A blocked revert passes after the blocking
+// patches are reverted.
 func TestLawRevert(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		initial := InitialState().Draw(t, "initial")
@@ -174,8 +175,8 @@ func TestLawRevert(t *testing.T) {
 }
 
 // followBlocking reverts the patches that block a revert of the patch with the id, until that patch is
-// reverted. This can also happen by the revert of a redo. Each blocking patch must be newer than the patch, and
-// its nodes must be present.
+// reverted. The revert of a redo may also revert that patch. Each blocking patch must be newer than the patch,
+// and its nodes must be present.
 func followBlocking(t *rapid.T, r *Reference, initial map[string]patch.Value, id string) {
 	target := r.findPatch(id)
 	next := target

@@ -236,8 +236,8 @@ func (w *rewinding) cut(n *node, policy patch.StatePolicy) {
 	w.commit(step{after: after, in: []*node{marker}, out: []*node{n}, made: 1, drops: policy == patch.Drop}, applied{seq: w.nextSeq()})
 }
 
-// restorePins is step 4 of a rewind. After it, exactly those pins and unpins are active that were active before
-// the first record of the rewind.
+// restorePins is step 4 of a rewind. After this step, exactly those pins and unpins are active that were active
+// before the first record of the rewind.
 func (w *rewinding) restorePins() {
 	for _, a := range slices.Backward(slices.Clone(w.applied)) {
 		if a.pin == nil || a.of != nil {

@@ -146,8 +146,8 @@ func newMarks(how map[string]string) marks {
 	return marks{identifiers.NewSet(ids), how}
 }
 
-// in splits text into marked and unmarked runs. Identifiers are searched in words, which has the same byte
-// offsets.
+// in splits text into marked and unmarked runs. It finds the identifiers in words, which has the same byte
+// offsets as text.
 func (m marks) in(text, words string) []run {
 	if len(m.how) == 0 {
 		return []run{{Text: text}}
@@ -308,7 +308,7 @@ func coloured(text string) (runs []run) {
 	return append(runs, run{Text: text[last:]})
 }
 
-// block returns a block with the runs that fit the page. The runs are the first end bytes of text.
+// block returns a block with the runs that fit the page. The runs contain the first end bytes of text.
 func (s *showing) block(what, name, text string, runs []run, end int) block {
 	b := block{What: what, Name: name, Size: len(text), Cut: end < len(text), Raw: s.raw}
 	left := s.most()
@@ -383,9 +383,9 @@ func atRune(text string, at int) int {
 // maxIndentDepth limits the nesting of indented JSON. Deeper JSON would be mostly indentation.
 const maxIndentDepth = 40
 
-// indentJSON returns the first most bytes of JSON, indented, and how many bytes of text it used. It decodes
-// escapes in strings, except escaped quotes, line breaks and control characters. It returns the text unchanged
-// if the text is truncated, nested deeper than maxIndentDepth, or not JSON.
+// indentJSON indents JSON, of which it reads at most most bytes. It also returns how many bytes it read. It
+// decodes escapes in strings, except escaped quotes, line breaks and control characters. It returns the text
+// unchanged if the text is truncated, nested deeper than maxIndentDepth, or not JSON.
 func indentJSON(text string, most int) (out string, read int) {
 	var b bytes.Buffer
 	if read = atRune(text, most); read < len(text) || maxNesting(text) > maxIndentDepth || json.Indent(&b, []byte(text), "", "  ") != nil {

@@ -105,7 +105,7 @@ func (s *shownDifference) add(key store.Key, c present.Change) {
 	s.Events = append(s.Events, row)
 }
 
-// diffBody is the panel that compares a session after two records.
+// diffBody is the panel that compares a session as of two records.
 type diffBody struct {
 	Key        string
 	From, To   uint64
@@ -113,8 +113,8 @@ type diffBody struct {
 	Difference shownDifference
 }
 
-// diffPanel compares a session after two records. If the request names none, it shows the effect of the newest
-// patch.
+// diffPanel compares a session as of two records. If the request names no record, it shows the effect of the
+// newest patch.
 func (i *Inspector) diffPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
 	from, given, err := number(r, "from")
 	if err != nil {
@@ -142,7 +142,7 @@ func (i *Inspector) diffPanel(ctx context.Context, r *http.Request, b *sessionBo
 	return nil
 }
 
-// cutTo returns the first most elements of a list, and how many follow.
+// cutTo truncates a list to at most most elements. It also returns the number of elements that it removed.
 func cutTo[T any](list []T, most int) ([]T, int) {
 	n := min(len(list), most)
 	return list[:n], len(list) - n

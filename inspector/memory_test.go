@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// The page of a session with 50 MB of texts keeps less than that in memory. The second page allocates less than
-// the first.
+// The page of a session with 50 MB of texts keeps less than 50 MB in memory. The second page allocates less
+// than the first.
 func TestMemoryOfALongSession(t *testing.T) {
 	testlog.OneGoroutine(t)
 	if testing.Short() {

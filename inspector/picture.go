@@ -225,8 +225,8 @@ const (
 	seenTop = 104
 )
 
-// funnel adds a funnel. If the last funnel has the same target, or both are narrow and adjacent, it widens the
-// last one instead.
+// funnel adds a funnel. If the last funnel has the same target, or if the last and the new funnel are narrow
+// and adjacent, it widens the last one instead.
 func (p *picture) funnel(kind string, from, to, at, end float64) {
 	if n := len(p.Funnels) - 1; n >= 0 {
 		last := &p.Funnels[n]

@@ -122,8 +122,8 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 }
 
 // requestedSummary returns the view and the indices that the request names. The request names either an index
-// in the page's view, or a patch. Then the indices are those of the summaries and cleared copies that the patch
-// added.
+// in the page's view, or a patch. For a patch, the indices are those of the summaries and cleared copies that
+// the patch added.
 func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, b *sessionBody) (v fold.View, at []int, err error) {
 	v = b.view
 	id := r.FormValue("patch")

@@ -25,7 +25,7 @@ import (
 )
 
 // action is a requested change of a session, together with the view that its author saw. A preview writes
-// nothing. Then the action is applied to the previewed view.
+// nothing. After the preview, the action is applied to the previewed view.
 type action struct {
 	*actionKind
 	form    url.Values // validated fields
@@ -135,7 +135,8 @@ func (i *Inspector) lock(ctx context.Context, key store.Key) (unlock func(), err
 }
 
 // previewAct previews the action on the newest view, and moves the selection to that view. An erasure is
-// previewed on the view that the author saw, because it also erases selected events that are hidden since.
+// previewed on the view that the author saw, because it also erases selected events that were hidden after
+// that.
 func (i *Inspector) previewAct(ctx context.Context, a *action, p *actPage) error {
 	seen, err := i.selected(ctx, a)
 	if err != nil {

@@ -243,7 +243,7 @@ func TestErasingRemainingMatches(t *testing.T) {
 	}
 }
 
-// Erasing needs its own option and permission. They do not depend on those for writing.
+// Erasing needs its own option and permission. Both are independent of writing.
 func TestWhoMayErase(t *testing.T) {
 	with := func(allowed ...inspector.Access) func(*http.Request, store.Key, inspector.Access) bool {
 		return func(_ *http.Request, _ store.Key, want inspector.Access) bool { return slices.Contains(allowed, want) }

@@ -602,7 +602,7 @@ func TestOrphansAreExplained(t *testing.T) {
 }
 
 // accepts previews a refused patch without the check that failed, and applies the patch. It fails unless the
-// preview contains says and events events are visible afterwards.
+// preview contains the text says and the number of visible events is then events.
 func (a *acting) accepts(page, says string, events int) {
 	a.t.Helper()
 	page = a.must(200, a.form(page, "Preview it so"))
@@ -654,7 +654,7 @@ func TestOnlyOneStretchForAText(t *testing.T) {
 	a.says(a.must(422, a.fields("splice")), "No event is selected")
 }
 
-// If a similar action was logged meanwhile, the action is not taken for done.
+// If a similar action was logged meanwhile, the action does not count as done.
 func TestNotDoneAlready(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	a.must(303, a.form(a.must(200, a.fields("splice", "index", "4", "index", "6")), "Do it"))

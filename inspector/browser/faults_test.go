@@ -71,7 +71,7 @@ func try(t *testing.T, test func(t testing.TB)) []string {
 	return tried.failures
 }
 
-// Each kind of fault fails a test. A page without faults does not.
+// Each kind of fault fails a test. A page without faults fails no test.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	axe, overflow := (*Page).Axe, (*Page).Overflow

@@ -18,16 +18,16 @@ import (
 
 // Change is an operation that logs patches: [Patches], [Undo] or [Restore].
 type Change interface {
-	// Preview returns the effect that the change would have on the view on.
+	// Preview returns the effect that the change would have on the given view.
 	Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error)
-	// Apply logs the patches. It fails with a conflict if the log has a newer patch than the view on.
+	// Apply logs the patches. It fails with a conflict if the log has a newer patch than the given view.
 	Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error)
 }
 
 // Patches logs the patches that Plan makes from a view.
 type Patches struct {
 	Plan func(on fold.View) ([]*patch.PatchEvent, error)
-	// Options must not set On, which is set to the view.
+	// Options must not set On. Preview and Apply set On to the view.
 	Options store.PatchOptions
 }
 
@@ -58,7 +58,7 @@ func (c Patches) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 // Undo reverts a patch with its group, or rewinds to before an invocation.
 type Undo struct {
 	PatchID, InvocationID string // exactly one is set
-	// Options must not set On and DryRun, which are set for each call.
+	// Options must not set On and DryRun. Preview and Apply set them.
 	Options store.UndoOptions
 }
 
@@ -96,7 +96,7 @@ func Explain(would store.Preview) present.Difference {
 type Restore struct {
 	PatchID string
 	Author  string
-	// Options must not set On, which is set to the view.
+	// Options must not set On. Preview and Apply set On to the view.
 	Options store.PatchOptions
 }
 

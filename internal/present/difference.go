@@ -118,9 +118,9 @@ type Change struct {
 	Entry fold.Entry
 }
 
-// Changes returns the removed events, then the added events. If the changes are in one span, as those of a
-// single patch are, up to around unchanged events on each side are included. Changes returns nil if the same
-// events are visible: see [SameEvents].
+// Changes returns the removed events, then the added events. If the changes are in one span, as the changes of
+// a single patch are, Changes includes unchanged events on each side. The argument around is the maximum number
+// on a side. Changes returns nil if the same events are visible: see [SameEvents].
 func (d Difference) Changes(around int) []Change {
 	v := d.views
 	removed, added := len(v.Removed), len(v.Added)
@@ -237,8 +237,8 @@ func ChangedWords(before, after string) (was, now []Piece, ok bool) {
 	return was, now, 3*common[0][0] >= max(len(x), len(y))
 }
 
-// addWord appends a word and the space before it: to the last piece if that has the same mark, or else as a new
-// piece.
+// addWord appends a word and the space before it. If the last piece has the same mark, the word extends that
+// piece. Otherwise it becomes a new piece.
 func addWord(pieces []Piece, word string, mark bool) []Piece {
 	last := len(pieces) - 1
 	switch {

@@ -74,8 +74,8 @@ func Printable(text string) string {
 	return PrintableUpTo(text, len(text))
 }
 
-// PrintableUpTo is [Printable] for the first most runes of the text. The result may have more runes because of
-// escapes.
+// PrintableUpTo is [Printable] for the start of the text, at most most runes. The result may have more runes
+// because of escapes.
 func PrintableUpTo(text string, most int) string {
 	var b strings.Builder
 	blank := true // removes leading white space

@@ -27,8 +27,8 @@ func BranchWithoutRuns(branch string) string {
 	return strings.Join(elements, ".")
 }
 
-// Functions that an agent calls to ask the user, under their names in ADK. It may take arbitrarily long until
-// the user answers.
+// Names of ADK's functions that an agent calls to ask the user. It may take arbitrarily long until the user
+// answers.
 const (
 	requests            = "adk_request_"
 	RequestConfirmation = requests + "confirmation"

@@ -82,8 +82,8 @@ func (h Harness) Check(t *testing.T, few, perPlace int, place func() string) {
 	}
 }
 
-// Finds runs rounds with a flaw until a round reports it. It fails if no round does. The number of rounds that
-// are needed varies, because a kill must hit a moment at which the flaw shows.
+// Finds runs rounds with a flaw until a round reports the flaw. If no round does, Finds fails the test. The
+// number of rounds that are needed varies, because a kill must hit a moment at which the flaw shows.
 func (h Harness) Finds(t *testing.T, flaw, place string) {
 	const most = 1000
 	p := &Storage{Harness: h, name: place, flaw: flaw}
@@ -201,7 +201,8 @@ func Recover(ctx context.Context, l *linear.Load, local *ops.Local, before map[s
 	return now, errors.Join(err, ops.Unchanged(before, now))
 }
 
-// checkBackup checks that the last complete backup shows the store as of a moment while the backup was made.
+// checkBackup checks that the last complete backup shows the store at some moment between the start and the end
+// of the backup.
 func (p *Storage) checkBackup(l *linear.Load, history linear.History, count func(string, int)) error {
 	if !p.Backups {
 		return nil

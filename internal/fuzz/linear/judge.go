@@ -104,8 +104,8 @@ func (h History) Judge(opts Options) (violations []string) {
 }
 
 // repeats reports whether a call found its own records in the log, with later records after them. The call may
-// have written them itself: if the reply to its commit was lost, it wrote them first and then found them. These
-// are two operations.
+// have written them itself: if the reply to its commit was lost, it wrote them first and then found them. The
+// checker treats them as two operations.
 func (e Seen) repeats() bool {
 	writes := e.Kind == ops.Append || e.Kind == ops.Patch || e.Kind == ops.Import
 	return writes && e.Outcome == ops.Done && len(e.Seqs) > 0 && e.Seq > e.Seqs[len(e.Seqs)-1]

@@ -116,8 +116,8 @@ func (e *entry) add(r patch.Record) *entry {
 	return &entry{e, r, next, h.Sum64()}
 }
 
-// step implements [state]. A call of unknown outcome takes effect if it can. If it cannot, it may come after
-// all other calls.
+// step implements [state]. A call of unknown outcome takes effect if it can. If it has no effect, it may come
+// after all other calls in the order.
 func (s session) step(o operation) (bool, state) {
 	ok, after := s.after(o)
 	if after.log != s.log {

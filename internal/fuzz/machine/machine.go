@@ -186,8 +186,8 @@ func (m *machine) newID() string {
 	return fmt.Sprintf("id%d of %d", m.ids, m.n)
 }
 
-// compare compares the views and the shared state of the stores with the model. It selects a random peer to
-// read, and another one for the next operation.
+// compare compares the views and the shared state of the stores with the model. It selects a random peer for
+// the comparison, and again a random peer for the next operation.
 func (m *machine) compare(t *rapid.T) {
 	m.pass(t)
 	defer m.pass(t)

@@ -240,7 +240,7 @@ type loss struct {
 	keeps func() bool
 }
 
-// cut writes what a power cut leaves into a directory. how describes how the remains were drawn.
+// cut writes what a power cut leaves into a directory. The result how describes which remains were drawn.
 func (d *disk) cut(dir string, random *rand.Rand) (how string, err error) {
 	l := loss{Rand: random, unit: []int64{0, 512, 4096}[random.IntN(3)]}
 	n, units, one := 0, 0, 0

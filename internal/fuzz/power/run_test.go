@@ -124,7 +124,7 @@ func newRun(t testing.TB, room string, start *disk, o setting, f fault) *run {
 
 func (r *run) failing() bool { return r.n > 0 && r.left.Load() < int64(r.times) }
 
-// open opens the store. If a fault made that fail, it tries again.
+// open opens the store. If a fault makes the first attempt fail, it tries again.
 func (r *run) open() (err error) {
 	for r.store = nil; r.store == nil; {
 		if r.store, err = r.setting.open(filepath.Join(r.dir, fileName)); err != nil && !r.failing() {
