@@ -1,5 +1,6 @@
-# The command patchlog as a static binary, run by a user without rights.
-# The data folder is /data:  docker run -v sessions:/data IMAGE sessions
+# The image contains the command patchlog as a static binary. It runs as an unprivileged user.
+#
+# The databases are in /data: docker run -v sessions:/data IMAGE sessions
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./

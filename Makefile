@@ -1,26 +1,27 @@
-# Every module of the repository: the root, and those nested in it.
+# All modules of the repository: the root module and the nested ones.
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod' 2>/dev/null || echo go.mod))
 MODULES := $(patsubst go.mod,.,$(MODULES))
 
-# Many tests wait for a disk, a server or a browser: twice as many packages at a time as there are cores.
+# Many tests wait for a disk, a server or a browser. So test twice as many packages in parallel as there are
+# cores.
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 GOTEST := go test -p $(shell expr 2 \* $(CORES))
 
 .PHONY: help test test-full race lint cover bench bench-report fuzz release
 
-# The first target is what make alone does.
+# The first target is the default target.
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "  make fuzz FUZZTIME=10s CHECKS=1000 is a shorter run of it"
 
-# Where no server or browser is found, tests are skipped, of which go test says nothing.
+# go test does not report skipped tests. So print which tests are skipped if there is no server or browser.
 INITDB := $(firstword $(shell command -v initdb 2>/dev/null) $(wildcard /usr/lib/postgresql/*/bin/initdb))
 PGBOUNCER := $(firstword $(shell command -v pgbouncer 2>/dev/null) $(wildcard /usr/sbin/pgbouncer))
 NO_SERVER := @$(if $(INITDB),$(if $(PGBOUNCER),:,echo "SKIPPED: the tests of store/pg behind a pooler, since there is no PgBouncer (apt-get install pgbouncer)"),echo "SKIPPED: the tests on PostgreSQL, since no PostgreSQL server is installed (apt-get install postgresql pgbouncer, or put initdb and postgres in PATH)")
 CHROMIUM := $(shell command -v "$${PATCHLOG_CHROMIUM:-chromium}" || test -n "$$PATCHLOG_CHROMIUM" || command -v chromium-browser || command -v google-chrome)
 NO_BROWSER := @$(if $(CHROMIUM),:,echo "SKIPPED: the tests of the inspector in a browser, since no Chromium is found (apt-get install chromium, or name one in PATCHLOG_CHROMIUM)")
 
-# The rooms of adk are tested through its door.
+# In module adk, the coverage of a package includes the tests of all packages of the module.
 test: ## every module's tests, each with few draws, and their coverage; says which it skipped
 	@for m in $(MODULES); do (cd $$m && $(GOTEST) -short -timeout 30m -coverprofile=coverage.out $$(test $$m != adk || echo -coverpkg=./...) ./...) || exit 1; done
 	$(NO_SERVER)
@@ -32,8 +33,8 @@ test-full: ## the tests with all draws and seeds; with BASE=COMMIT of packages t
 	$(NO_SERVER)
 	$(NO_BROWSER)
 
-# bench/peers measures other libraries, which are slow to compile for the race detector.
-# internal/fuzz/hostile measures the memory of one goroutine, to which the race detector adds.
+# bench/peers is excluded because the libraries that it measures compile slowly with the race detector.
+# internal/fuzz/hostile is excluded because it measures memory, of which the race detector uses more.
 race: ## the tests with few draws and the race detector (needs a C compiler)
 	@for m in $(filter-out bench/%,$(MODULES)); do (cd $$m && CGO_ENABLED=1 $(GOTEST) -race -short -timeout 30m $$(go list ./... | grep -v /internal/fuzz/hostile$$)) || exit 1; done
 	$(NO_SERVER)
@@ -55,7 +56,7 @@ bench: ## benchmarks, each with its baseline beside it
 bench-report: ## docs/BENCHMARKS.md with its plots, from one run (needs PostgreSQL and npm)
 	go run ./bench/report
 
-# What a target has found stays in Go's cache, and the next run goes on from there.
+# Go's cache keeps the inputs that a fuzz target has found, and the next run starts with them.
 FUZZTIME ?= 1m
 FUZZFLAGS ?=
 CHECKS ?= 20000
@@ -68,7 +69,7 @@ fuzz: ## a long run: every native fuzz target, and the properties with many draw
 	go test -run Property ./... -rapid.checks=$(CHECKS)
 	cd adk && go test -run TestScenarios -rapid.checks=$(SCENARIOS)
 
-# Static binaries of the command, whose version is that of the tag that is checked out.
+# Static binaries of the commands. Their version is the tag of the commit that is checked out.
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
 release: ## the command for each platform, with checksums, in dist/

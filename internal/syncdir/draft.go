@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Named replaces the temporary name in an error by the final path. Use it for files that are written under a
-// temporary name, which means nothing to a user.
+// Named replaces the path in an error by path. If a file is written under a temporary name, Named makes the error
+// show the name that the user knows.
 func Named(err error, path string) error {
 	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
 		failed.Path = path

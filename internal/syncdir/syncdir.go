@@ -1,5 +1,4 @@
-// Package syncdir makes file names durable. It is for files that are written under a temporary name and then
-// renamed.
+// Package syncdir helps to write a file durably: first under a temporary name, and then renamed.
 package syncdir
 
 import (
@@ -9,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Sync makes the names in a directory durable. If the process may not open the directory, or if the file system
-// cannot sync directories, Sync does nothing.
+// Sync makes the names of the files in a directory durable. If the process has no permission to open the directory,
+// or if the file system cannot sync directories, Sync does nothing and returns nil.
 func Sync(dir string) error {
 	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrPermission) {

@@ -22,11 +22,11 @@ import (
 
 const recordBytes = 700
 
-// durable returns the connection string of an empty database whose commits are synced.
+// durable returns the connection string of an empty database on a server with fsync.
 func durable(b *testing.B) string { return pgtest.Start(b, pgtest.Options{}).Database(b) }
 
-// BenchmarkAppendToInsert makes appends of one event by a store and inserts of one row of that size in turn, and reports
-// the ratio of their medians: what else the machine does falls on both.
+// BenchmarkAppendToInsert alternates between appends of one event and inserts of one row of the same size, and
+// reports the ratio of their medians. Because the calls alternate, other load on the machine affects both equally.
 func BenchmarkAppendToInsert(b *testing.B) {
 	dsn := durable(b)
 	pgtest.Exec(b, dsn, "CREATE TABLE bare (num bigint, seq bigint, data bytea, PRIMARY KEY (num, seq))")
@@ -61,7 +61,7 @@ func BenchmarkAppendToInsert(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend measures appends of one record to as many sessions as there are writers.
+// BenchmarkAppend measures appends of one record. Each writer has its own session.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("sessions=%d", writers), func(b *testing.B) {
@@ -80,7 +80,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// each runs f in n goroutines.
+// each runs f in n goroutines and waits for them.
 func each(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {

@@ -1,5 +1,5 @@
-// Every fault of the network at every exchange of a script. The tests take each third
-// exchange, a ninth with -short, and with PATCHLOG_CHAOS set all of them:
+// These tests cause each kind of network fault at many exchanges of a script. A test covers every third exchange,
+// and with -short every ninth. If PATCHLOG_CHAOS is set, it covers every exchange:
 //
 //	PATCHLOG_CHAOS=1s go test -run TestEveryFault -timeout 1h -v .
 package pg_test
@@ -29,29 +29,28 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// script is some calls through a network that breaks, each repeated until it is done.
+// script is a sequence of calls over a network with a fault. Each call is repeated until it succeeds.
 type script struct {
 	t     *testing.T
 	name  string
-	dsn   string        // through the proxy
-	most  time.Duration // that a statement, or connecting, takes
+	dsn   string        // the connection string of the proxy
+	most  time.Duration // the timeout of a statement and of a connection attempt
 	s     *store.Store
-	truth *store.Store // on a connection that does not break
+	truth *store.Store // uses a connection without faults
 
 	unknown, failed int
 	slowest         time.Duration
 }
 
-// faultTimeout is how long a statement, or connecting, takes at most where something breaks. A call takes callTimeouts
-// of it.
+// faultTimeout is the timeout of a statement and of a connection attempt while there are faults. A call's timeout
+// is callTimeouts times as long.
 const (
 	faultTimeout = 400 * time.Millisecond
 	callTimeouts = 5
 )
 
-// until repeats a call until it is done. settled says which refusals mean that it was done
-// before, by a try whose outcome was unknown; nothing checks that a try which says that it
-// did nothing did not.
+// until repeats a call until it succeeds. After an attempt with an unknown outcome, the error settled also means
+// success. If an attempt fails, the function in the parameter nothing checks that the attempt wrote nothing.
 func (x *script) until(what string, call func(ctx context.Context) error, settled error, nothing func() error) {
 	x.t.Helper()
 	unknown := false
@@ -94,7 +93,7 @@ func (x *script) open() {
 	}, nil, nil)
 }
 
-// absent checks that none of the ids is in the log.
+// absent returns a function that checks that the log has none of the ids.
 func (x *script) absent(key store.Key, ids ...string) func() error {
 	return func() error {
 		for record, err := range x.truth.RawEvents(ctx, key, 1) {
@@ -179,7 +178,7 @@ func (x *script) run() {
 	x.until("copy shared", func(ctx context.Context) error {
 		_, err := x.s.CopyFrom(ctx, store.Key{}, source, store.CopyOptions{})
 		return err
-	}, store.ErrConflict, func() error { // the first try may land while the second one waits for the row
+	}, store.ErrConflict, func() error { // the first attempt may be committed while the second waits for the row
 		if copied() {
 			return errors.New("the value is there")
 		}
@@ -202,7 +201,7 @@ func (x *script) run() {
 	get(forked, "a1 a2 a3 a4 a5 a6")
 	x.until("delete", func(ctx context.Context) error { return x.s.Delete(ctx, forked) }, store.ErrNotFound, func() error { return testlog.ErrorOf(x.truth.Info(ctx, forked)) })
 
-	// The truth.
+	// Check the final state without the proxy.
 	session := testlog.Must(x.truth.Get(ctx, key))(x.t)
 	if got := visibleIDs(session); got != "a1 a2 a3 a4 a5 a6" || session.View.Seq() != 8 {
 		x.t.Errorf("%s: in the end there are %s, of %d records", x.name, got, session.View.Seq())
@@ -231,7 +230,7 @@ func TestEveryFault(t *testing.T) {
 		return x
 	}
 	p.plan(0, "")
-	run("no fault", patient(pg.Options{}).StatementTimeout) // each exchange once
+	run("no fault", patient(pg.Options{}).StatementTimeout) // counts the exchanges
 	exchanges := p.count()
 	step := 3
 	switch {
@@ -248,7 +247,7 @@ func TestEveryFault(t *testing.T) {
 		for n := 1 + i%step; n <= exchanges; n += step {
 			p.plan(n, what)
 			x := run(fmt.Sprint(what, " at ", n), faultTimeout)
-			if p.count() >= n { // snapshots are written by the way
+			if p.count() >= n { // the number of exchanges varies, because snapshots are written in the background
 				cases++
 			}
 			unknown, failed, slowest = unknown+x.unknown, failed+x.failed, max(slowest, x.slowest)
@@ -258,8 +257,8 @@ func TestEveryFault(t *testing.T) {
 		switch {
 		case cases < exchanges/step/2:
 			t.Errorf("%s: at %d of %d exchanges only", what, cases, exchanges)
-		// What was cut off while a statement was prepared is repeated: a few exchanges may be
-		// such alone.
+		// If preparing a statement fails, the backend repeats it, and no call fails. With few exchanges tested, all
+		// faults may be of this kind.
 		case (what == refuse || what == resetBefore && step == 1 || what == halfOpen) && unknown+failed == 0:
 			t.Errorf("%s: no call failed", what)
 		}
@@ -274,8 +273,7 @@ func TestEveryFault(t *testing.T) {
 	testlog.WantNil(t, b.Check(ctx))
 }
 
-// leaks checks that there are no more goroutines than before the proxy was there, and no
-// connection through it. Its own are gone.
+// leaks waits until the number of goroutines is at most base and the server has no connection named faulty.
 func leaks(t *testing.T, dsn string, base int) {
 	t.Helper()
 	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
@@ -292,8 +290,8 @@ func leaks(t *testing.T, dsn string, base int) {
 	t.Errorf("%d goroutines, %d before, and %d connections are left: %s", goroutines, base, connections, stacks[:runtime.Stack(stacks, true)])
 }
 
-// A write of shared values whose answer is lost, at whichever exchange, is not made again by the
-// backend: the second one would find the values of the first, and be refused.
+// If the answer to a write of shared values is lost, the backend does not repeat the write: the repetition would
+// find the values already changed, and fail.
 func TestUnansweredSharedValues(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"", " default_query_exec_mode=simple_protocol", " default_query_exec_mode=exec"} {
@@ -315,14 +313,13 @@ func TestUnansweredSharedValues(t *testing.T) {
 				break
 			}
 		}
-		if unknown < 2 { // the value, the commit
+		if unknown < 2 { // at least for the statements that write the value and commit
 			t.Errorf("%q: the outcome is unknown %d times", mode, unknown)
 		}
 	}
 }
 
-// A call whose context ends returns soon, though nothing comes from the server any more and
-// nothing says that nothing will.
+// A call whose context ends returns soon, even if the network silently drops all packets.
 func TestDeadlineOverDeadNetwork(t *testing.T) {
 	dsn := pgtest.New(t)
 	base := runtime.NumGoroutine()

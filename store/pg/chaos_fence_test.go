@@ -14,11 +14,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// A connection is lost while the server waits for the session's row for an append, which it still makes later. The
-// store reports nothing false about the append.
+// A connection is lost while its append waits at the server for the session's row. The server executes the append
+// later. The store must not report a wrong result for the append.
 func TestFenceWhileServerWaits(t *testing.T) { cutWhileServerWaits(t, "", 0) }
 
-// Without a fence, the store would report that it wrote nothing, and the model detects that.
+// Without the fence, the store reports that it wrote nothing, and the model detects the error.
 func TestFenceControl(t *testing.T) { cutWhileServerWaits(t, "unfenced", 1) }
 
 func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
@@ -53,7 +53,7 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	if flawed == "" {
 		waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "count(*) / 2", 1)) // the fence waits too
 	} else {
-		<-done // without having waited
+		<-done // the call returns without waiting for a fence
 	}
 	release()
 	<-done

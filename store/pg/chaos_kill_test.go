@@ -26,14 +26,14 @@ func openToKill(dsn, flaw string) (*store.Store, error) {
 	})
 }
 
-// noneLeft waits until the server has noticed that a process is gone, and has ended the process's statements.
+// noneLeft waits until the server has ended the connections of the killed process.
 func noneLeft(t testing.TB, dsn string) {
 	t.Helper()
 	waitFor(t, dsn, "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE application_name = '"+kill.AppName+"'")
 }
 
-// A process with 32 clients is killed. No acknowledged write is lost, and repeated calls take effect once, even while
-// the server still executes the first tries.
+// A process with 32 clients is killed. No acknowledged write is lost, and a repeated call takes effect only once,
+// even if the server still executes its first attempt.
 //
 //	go test -run TestKilled$ -timeout 0 -rounds 2000 -v .
 func TestKilled(t *testing.T) {
@@ -46,7 +46,7 @@ func TestKilled(t *testing.T) {
 	killing.Check(t, few, 25, func() string { return server.Database(t) })
 }
 
-// The test detects a backend that acknowledges before it writes.
+// The harness detects a backend that acknowledges a write before the write is durable.
 func TestKilledControl(t *testing.T) {
 	killing.Finds(t, "early", pgtest.New(t))
 }

@@ -1,8 +1,8 @@
-// Several processes write to a few sessions while something breaks, and what each client saw
-// must have an order that explains it (linearizability, by github.com/anishathalye/porcupine).
+// In these tests several processes write to a few sessions during faults. The history of all calls must be
+// linearizable, which package github.com/anishathalye/porcupine checks.
 //
-// The tests are short. With PATCHLOG_CHAOS=10m each of them goes on for so long, in rounds
-// with sessions of their own, and logs its seed; PATCHLOG_CHAOS_SEED gives the first round's.
+// By default each test is short. PATCHLOG_CHAOS sets a longer duration, which consists of rounds with their own
+// sessions. A round logs its seed. PATCHLOG_CHAOS_SEED sets the seed of the first round.
 //
 //	PATCHLOG_CHAOS=10m go test -run TestLinearizable -timeout 2h -v .
 package pg_test
@@ -34,7 +34,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// 64 goroutines on two stores, and nothing breaks. 1,048,000 calls are:
+// The history of 64 goroutines on two stores is linearizable. This command makes 1,048,000 calls:
 //
 //	go test -run 'TestLinearizable$' -timeout 0 -rounds 250 -v .
 func TestLinearizable(t *testing.T) {
@@ -50,13 +50,13 @@ func TestLinearizable(t *testing.T) {
 	})
 }
 
-// chaos is clients of workers who write to a few sessions while something breaks.
+// chaos is a load of clients in several workers, which write to a few sessions during faults.
 type chaos struct {
 	linear.Load
 	round int
 }
 
-// run has the clients make calls for so long, and longer if goOn says so.
+// run runs the clients for the given time, and longer while goOn returns true. goOn may be nil.
 func (c *chaos) run(long time.Duration, goOn func() bool) linear.History {
 	c.Clients, c.Apps, c.Name = 2*len(c.Callers), 1, fmt.Sprint("chaos ", c.round)
 	until := time.Now().Add(long)
@@ -71,7 +71,7 @@ func (c *chaos) employ(workers []*ops.Process) {
 	}
 }
 
-// settle reads the sessions, as part of the history, when nothing breaks any more, and judges.
+// settle reads the sessions after the faults, adds the reads to the history, and checks the history.
 func (c *chaos) settle(t testing.TB, dsn string) {
 	t.Helper()
 	s := testlog.Must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, patient(pg.Options{})))(t)
@@ -96,7 +96,7 @@ func (c *chaos) settle(t testing.TB, dsn string) {
 	t.Logf("round %d, seed %d: %d calls in %v: %v", c.round, c.Seed, len(history), c.Since().Round(time.Millisecond), counts)
 }
 
-// keep writes the whole history, a JSON object a line, to a file that -artifacts keeps.
+// keep writes the history to a file in the artifact directory of the test, one JSON object per line.
 func (c *chaos) keep(t testing.TB, history linear.History) {
 	t.Helper()
 	var b bytes.Buffer
@@ -108,7 +108,7 @@ func (c *chaos) keep(t testing.TB, history linear.History) {
 	testlog.WantNil(t, os.WriteFile(path, b.Bytes(), 0o600))
 }
 
-// rounds runs rounds of a load until the test has taken long enough.
+// rounds runs rounds until the time in PATCHLOG_CHAOS has passed, but at least one.
 func rounds(t *testing.T, c *chaos, each time.Duration, round func(long time.Duration) (dsn string)) {
 	t.Helper()
 	c.Seed = uint64(time.Now().UnixNano())
@@ -133,7 +133,7 @@ func startWorkers(t testing.TB, dsn, flawed string, n int) (all []*ops.Process) 
 	return all
 }
 
-// short is how long a round takes.
+// short returns the duration of a round: a third of usual with -short.
 func short(usual time.Duration) time.Duration {
 	if testing.Short() {
 		return usual / 3
@@ -141,7 +141,7 @@ func short(usual time.Duration) time.Duration {
 	return usual
 }
 
-// during does something over and over while run runs.
+// during calls something repeatedly, with pauses, while run runs.
 func during(pause time.Duration, something func() error, run func()) error {
 	var errs error
 	stop, ended := make(chan struct{}), make(chan struct{})
@@ -164,7 +164,7 @@ func during(pause time.Duration, something func() error, run func()) error {
 
 const chaosApp = " application_name=chaos"
 
-// killer ends one of the workers' connections, picked at random.
+// killer returns a function that terminates a random connection of the workers.
 func killer(t testing.TB, server *pgtest.Server) func() error {
 	c := testlog.Must(pgx.Connect(ctx, server.DSN("postgres")))(t)
 	t.Cleanup(func() { _ = c.Close(ctx) })
@@ -190,7 +190,7 @@ func TestLinearizableRestarts(t *testing.T) {
 	})
 }
 
-// breaking runs a load of four workers while a fault comes over and over.
+// breaking runs a load of four workers while fault is called repeatedly.
 func breaking(t *testing.T, c *chaos, each, pause time.Duration, fault func(*pgtest.Server) func() error) {
 	server := pgtest.Start(t, pgtest.Options{NoSync: true})
 	dsn := server.Database(t)
@@ -202,7 +202,7 @@ func breaking(t *testing.T, c *chaos, each, pause time.Duration, fault func(*pgt
 	})
 }
 
-// since counts the calls that began after a moment and succeeded.
+// since counts the successful calls that began after moment was set.
 type since struct {
 	ops.Caller
 	moment *atomic.Bool
@@ -218,8 +218,8 @@ func (s since) Call(o ops.Op) ops.Reply {
 	return r
 }
 
-// A standby takes over from a primary that is killed. Each round has a pair of its own, and goes on until a call has
-// succeeded since.
+// The history stays linearizable when a primary is killed and its standby is promoted. Each round has its own two
+// servers, and continues until a call has succeeded after the promotion.
 func TestLinearizableFailover(t *testing.T) {
 	t.Parallel()
 	c := &chaos{Load: linear.Load{Forks: true}}
@@ -233,7 +233,7 @@ func TestLinearizableFailover(t *testing.T) {
 			c.Callers[i] = since{w, &promoted, &later}
 		}
 		took := make(chan error, 1)
-		var over atomic.Int64 // when the standby has been the primary for long enough
+		var over atomic.Int64 // when the round may end
 		over.Store(math.MaxInt64)
 		began := time.Now()
 		time.AfterFunc(long/2, func() {
@@ -259,7 +259,7 @@ func TestLinearizableFailover(t *testing.T) {
 	})
 }
 
-// The checker detects what it is for: clients that rely on stale reads, or overwrite other clients' writes.
+// The checker detects clients that rely on stale reads and clients that overwrite other clients' writes.
 func TestLinearizableControls(t *testing.T) {
 	for _, flawed := range []string{"stale", "overrun"} {
 		t.Run(flawed, func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestLinearizableControls(t *testing.T) {
 			c := &chaos{}
 			c.employ(startWorkers(t, dsn, flawed, 2))
 			var all []string
-			for c.round = range 1000 { // what is wrong now and then is not in each history
+			for c.round = range 1000 { // not every history contains the error
 				all = append(all, c.run(300*time.Millisecond, nil).Judge(linear.Options{Faults: true})...)
 				if i := slices.IndexFunc(all, func(v string) bool { return strings.Contains(v, "have no order") }); i >= 0 {
 					t.Logf("load %d: %s", c.round, all[i])

@@ -15,10 +15,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// Sessions whose rows another transaction keeps locked delay only their own writers, not their readers, and neither
-// readers nor writers of other sessions.
+// If another transaction keeps the rows of some sessions locked, only appends to these sessions wait. Reads of
+// these sessions and all calls for other sessions continue.
 func TestSlowSessions(t *testing.T) {
-	for _, slow := range []int{1, 12} { // fewer and more than there are connections
+	for _, slow := range []int{1, 12} { // fewer and more than the pool has connections
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
 			dsn := pgtest.New(t)
 			s := testlog.Must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, patient(pg.Options{})))(t)
@@ -52,7 +52,7 @@ func TestSlowSessions(t *testing.T) {
 					}
 				})
 			}
-			// They wait, with as many connections as may.
+			// Wait until these appends use all connections that may wait.
 			waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", fmt.Sprintf("count(*) / %d", min(slow, pg.DefaultMaxConns/2)), 1))
 			began := time.Now()
 			get := func(session string, times int) {

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// checks draws a property so often, unless the command line says how often:
+// checks sets the number of draws of a property. The command line can set another number:
 //
 //	go test -run TestMachine -rapid.checks=2000 -timeout=2h
 func checks(t *testing.T, n, short int) {
@@ -32,8 +32,8 @@ func checks(t *testing.T, n, short int) {
 	testlog.NoError(t, f.Value.Set(fmt.Sprint(n)))
 }
 
-// Two and three stores on one schema, one on bbolt and the reference model go through the
-// same random operations; each answer and each state in between must be the model's.
+// Two or three stores on one schema, a store on bbolt and the reference model execute the same random operations.
+// All answers and all states in between must equal those of the model.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	for _, peers := range []int{2, 3} {

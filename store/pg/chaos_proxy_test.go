@@ -10,19 +10,20 @@ import (
 	"time"
 )
 
-// fault is what a proxy does at an exchange: what a client says before the server answers.
+// fault is a network fault. A proxy causes it at an exchange: the data that a client sends before the server
+// answers.
 type fault string
 
 const (
-	refuse      fault = "refused"     // the connection ends, and the next ones are not taken
-	resetBefore fault = "reset"       // the connection ends, and the server gets nothing
-	resetAfter  fault = "unanswered"  // the server gets it all, and its answer goes nowhere
-	delay       fault = "slow"        // it takes a while to get there
-	halfOpen    fault = "half-open"   // nothing gets anywhere any more on this connection
-	allHalfOpen fault = "all is lost" // nor on any other
+	refuse      fault = "refused"     // the connection ends, and the next connections are refused
+	resetBefore fault = "reset"       // the connection ends before the server receives the data
+	resetAfter  fault = "unanswered"  // the server receives the data, but its answer is lost
+	delay       fault = "slow"        // the data arrives late
+	halfOpen    fault = "half-open"   // this connection drops all later data in both directions
+	allHalfOpen fault = "all is lost" // all connections drop all later data
 )
 
-// proxy is between clients and a server's socket. It knows nothing of what they say.
+// proxy forwards data between clients and a server's socket. It does not interpret the protocol.
 type proxy struct {
 	server string
 	folder string
@@ -30,23 +31,23 @@ type proxy struct {
 	ends   sync.WaitGroup
 
 	mu      sync.Mutex
-	seen    int // exchanges so far
-	at      int // the exchange at which the fault is
+	seen    int // number of exchanges so far
+	at      int // number of the exchange with the fault
 	what    fault
-	refuses int // connections to come
+	refuses int // number of connections still to refuse
 	lost    bool
 	conns   map[net.Conn]bool
 	closed  bool
 
-	// uncancelled: no request to cancel a statement gets to the server.
+	// uncancelled drops all requests to cancel a statement.
 	uncancelled bool
 }
 
-// cancelRequest is all that a client says on a connection by which it cancels a statement of
-// another one, but for which.
+// cancelRequest is the beginning of a request to cancel the statement of another connection. The request continues
+// with the key of that connection.
 const cancelRequest = "\x00\x00\x00\x10\x04\xd2\x16\x2e"
 
-// newProxy returns a proxy, and the connection string through it.
+// newProxy returns a proxy and its connection string.
 func newProxy(t testing.TB, dsn string) (*proxy, string) {
 	t.Helper()
 	fields := strings.Fields(dsn)
@@ -64,7 +65,7 @@ func newProxy(t testing.TB, dsn string) (*proxy, string) {
 	return p, strings.Join(fields, " ")
 }
 
-// close ends all connections and waits until they have ended.
+// close closes all connections and waits for the goroutines.
 func (p *proxy) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -77,7 +78,7 @@ func (p *proxy) close() {
 	_ = os.RemoveAll(p.folder)
 }
 
-// cut ends all connections on the clients' side only: the server does not notice.
+// cut closes all connections to clients. The connections to the server stay open.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +89,7 @@ func (p *proxy) cut() {
 	}
 }
 
-// plan makes the n-th exchange from now the one that something happens to.
+// plan sets the fault for the n-th exchange from now.
 func (p *proxy) plan(n int, what fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +102,7 @@ func (p *proxy) count() int {
 	return p.seen
 }
 
-// exchange counts one, and says what happens to it.
+// exchange counts an exchange and returns its fault, or "".
 func (p *proxy) exchange() fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,12 +115,12 @@ func (p *proxy) exchange() fault {
 	}
 	p.lost = p.what == allHalfOpen
 	if p.what == refuse {
-		p.refuses = 8 // a call tries to connect four times
+		p.refuses = 8 // more than the four attempts of a call
 	}
 	return p.what
 }
 
-// track keeps the connection to close it in the end.
+// track remembers the connection for close. If the proxy is closed, track closes the connection and returns false.
 func (p *proxy) track(c net.Conn, client bool) (kept bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,8 +164,8 @@ func (p *proxy) serve(client net.Conn) {
 		return
 	}
 	var mu sync.Mutex
-	answered, mute, dead := true, false, false // the server spoke last; its answer goes nowhere; nothing goes anywhere
-	p.ends.Go(func() {                         // the server's words
+	answered, mute, dead := true, false, false // the last data came from the server; the next answer is lost; all data is dropped
+	p.ends.Go(func() {                         // forwards the server's data
 		defer client.Close()
 		b := make([]byte, 1<<16)
 		for {

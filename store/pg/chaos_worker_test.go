@@ -18,11 +18,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg"
 )
 
-// Workers are processes that run this test binary again: each has a store of its own and
-// does what it reads from its standard input, a call a line, any number at a time.
+// A worker is a process that runs this test binary. It opens its own store and reads calls from its standard input,
+// one per line. It executes the calls concurrently.
 const (
 	envWorker = "PATCHLOG_PG_WORKER" // the connection string
-	envFlawed = "PATCHLOG_PG_FLAWED" // what is broken on purpose
+	envFlawed = "PATCHLOG_PG_FLAWED" // the name of a deliberate flaw, or ""
 )
 
 func init() {
@@ -35,7 +35,7 @@ func init() {
 	}
 }
 
-// work answers calls until there are no more.
+// work executes calls until the standard input ends.
 func work(dsn, flawed string) error {
 	b, err := pg.OpenBackend(context.Background(), dsn, pg.Options{MaxConns: 6, StatementTimeout: 5 * time.Second, ConnectTimeout: 5 * time.Second})
 	if err != nil {
@@ -48,7 +48,7 @@ func work(dsn, flawed string) error {
 	return errors.Join((&ops.Local{Store: s}).Serve(os.Stdin, os.Stdout), s.Close())
 }
 
-// flaw is the backend with a flaw, for tests of the tests.
+// flaw returns the backend with a deliberate flaw, which the tests must detect.
 func flaw(b backend.Backend, what string) backend.Backend {
 	switch what {
 	case "":
@@ -59,14 +59,14 @@ func flaw(b backend.Backend, what string) backend.Backend {
 	return ops.Flaws[what](b)
 }
 
-// unfenced fences no commit.
+// unfenced is a backend whose Fence does nothing.
 type unfenced struct{ backend.Backend }
 
 func (unfenced) Fence(context.Context, string, string, backend.Token, backend.Token) (bool, error) {
 	return false, nil
 }
 
-const chaosName = "chaos" // of the app
+const chaosName = "chaos" // the name of the app
 
 func keyOf(session string) store.Key { return ops.Key(chaosName, session) }
 
@@ -77,7 +77,8 @@ func chaosEvent(id, app string) *patch.Event {
 	return testlog.Event(`{"id":%q,"author":"chaos","timestamp":"2026-01-02T03:04:05Z"}`, id)
 }
 
-// startWorker returns once the worker's store is open, since nothing may break before.
+// startWorker starts a worker and waits until its store is open, because a fault during opening would fail the
+// test.
 func startWorker(t testing.TB, dsn, flawed string) *ops.Process {
 	t.Helper()
 	w := testlog.Must(ops.Start(envWorker+"="+dsn, envFlawed+"="+flawed))(t)

@@ -11,8 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg"
 )
 
-// Any number of processes may do this at once. The password is in a password file or in
-// PGPASSWORD.
+// Several processes may open the same database. The password comes from a password file or from PGPASSWORD.
 func ExampleOpen() {
 	ctx := context.Background()
 	db, err := pg.Open(ctx, os.Getenv("PATCHLOG_DB"), store.Options{}, pg.Options{})
@@ -32,7 +31,7 @@ func ExampleOpen() {
 	fmt.Println(done.View.Len(), "events")
 }
 
-// A role that may make tables prepares the schema, so that the service's own need not.
+// A privileged role creates the schema in advance, so that the service's role needs no right to create schemas.
 func ExampleCreateSchema() {
 	if err := pg.CreateSchema(context.Background(), "postgres://owner@db.internal/agents", pg.Options{}); err != nil {
 		log.Fatal(err)

@@ -9,18 +9,18 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// SetPlanTime sets how long a statement stays prepared.
+// SetPlanTime sets how long statements stay prepared.
 func (b *Backend) SetPlanTime(d time.Duration) { b.planTime = d }
 
-// IsUnreplicated is isUnreplicated.
 var IsUnreplicated = isUnreplicated
 
-// Repeat does work that can be done again.
+// Repeat runs work that may be repeated.
 func (b *Backend) Repeat(ctx context.Context, work func(ctx context.Context, c *pgx.Conn) error) error {
 	return b.attempt(ctx, repeats, work)
 }
 
-// AppendGroup appends a batch to each of the sessions, as one group, and returns the sessions whose batch is appended.
+// AppendGroup appends the batches, keyed by session name, as one group. It returns the names of the sessions that
+// were appended to.
 func (b *Backend) AppendGroup(batches map[string]backend.Batch) (done []string) {
 	var group []*change
 	var names []string

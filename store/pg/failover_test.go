@@ -22,8 +22,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// pair starts a primary and its synchronous standby, and returns the connection string of a
-// database on whichever of the two takes writes.
+// pair starts a primary and its synchronous standby. It returns the connection string of a database on the server
+// that currently accepts writes.
 func pair(t testing.TB) (primary, standby *pgtest.Server, dsn string) {
 	t.Helper()
 	primary = pgtest.Start(t, pgtest.Options{NoSync: true})
@@ -34,15 +34,15 @@ func pair(t testing.TB) (primary, standby *pgtest.Server, dsn string) {
 	return primary, standby, dsn
 }
 
-// A commit's wait for the absent standby is cancelled, in each of three ways, for as long as the call tries. The
-// primary then shows the commit, but the standby, which later takes over, lacks it. No call may report success, nor may
-// a repeated call that finds its records in the log.
+// The standby is stopped, and the commits' waits for it are cancelled in one of three ways. The primary then shows
+// commits that the standby lacks when it is promoted. Until then, no call may report success, not even a repeated
+// call that finds its records in the log.
 func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
 		name     string
 		timeout  time.Duration
-		function string // of the server, which cuts the wait short
+		function string // the server's function that cancels the wait
 	}{{"client timeout", time.Second, ""}, {"terminated", 10 * time.Second, "pg_terminate_backend"}, {"cancelled", 10 * time.Second, "pg_cancel_backend"}} {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
@@ -64,13 +64,13 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 				}
 			}
 			done := make([]error, len(writes))
-			// All but one: an erasure takes several commits. On a busy machine a write may not get to the primary in time.
-			shown := 0 // by the primary, and not by the standby
+			// One write may be missing, because an erasure needs several commits. A busy machine may need several rounds.
+			shown := 0 // the number of writes that the primary shows
 			testlog.WantNil(t, during(5*time.Millisecond, cut, func() {
 				for round := 0; round < 100 && shown < len(writes)-1; round++ {
 					var shows atomic.Int64
 					each(len(writes), func(i int) {
-						for n := 0; n < 2 && (round == 0 && n == 0 || done[i] != nil); n++ { // the second finds what the first left in the log
+						for n := 0; n < 2 && (round == 0 && n == 0 || done[i] != nil); n++ { // a second call finds the records of the first in the log
 							done[i] = writes[i].do(ctx, s)
 						}
 						if writes[i].shows(ctx, s) == nil {
@@ -103,15 +103,15 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 	}
 }
 
-// acknowledgedWrite is a call that writes, to a session of its own.
+// acknowledgedWrite is a writing call on its own session.
 type acknowledgedWrite struct {
 	name    string
 	do      func(context.Context, *store.Store) error
 	shows   func(context.Context, *store.Store) error // nil if the store shows what the call wrote
-	refuses func(error) bool                          // whether a repetition may fail so
+	refuses func(error) bool                          // whether a repeated call may fail with this error
 }
 
-// acknowledgedWrites returns calls of every kind, and prepares their sessions.
+// acknowledgedWrites returns one call for each kind of write, and prepares their sessions.
 func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	never := func(error) bool { return false }
 	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
@@ -197,7 +197,7 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	}
 }
 
-// These notices say that a commit is on the primary only, in any language.
+// The backend recognises the notice of an unreplicated commit in each language of the server.
 func TestUnreplicatedNotices(t *testing.T) {
 	for _, c := range []struct {
 		n    pgconn.Notice
@@ -206,7 +206,7 @@ func TestUnreplicatedNotices(t *testing.T) {
 		{pgconn.Notice{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: "01000", Message: "canceling wait for synchronous replication due to user request", Routine: "SyncRepWaitForLSN"}, true},
 		{pgconn.Notice{Severity: "WARNUNG", SeverityUnlocalized: "WARNING", Code: "01000", Message: "storniere Warten auf synchrone Replikation wegen Benutzeraufforderung", Routine: "SyncRepWaitForLSN"}, true},
 		{pgconn.Notice{Severity: "WARNUNG", SeverityUnlocalized: "WARNING", Code: "57P01", Routine: "SyncRepWaitForLSN"}, true},
-		{pgconn.Notice{Severity: "WARNUNG", Code: "01000"}, true}, // of a server that says no more
+		{pgconn.Notice{Severity: "WARNUNG", Code: "01000"}, true}, // a server that omits the function
 		{pgconn.Notice{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: "01000", Routine: "exec_stmt_raise"}, false},
 		{pgconn.Notice{Severity: "NOTICE", SeverityUnlocalized: "NOTICE", Code: "00000", Routine: "SyncRepWaitForLSN"}, false},
 		{pgconn.Notice{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: "25P01"}, false},
@@ -217,7 +217,7 @@ func TestUnreplicatedNotices(t *testing.T) {
 	}
 }
 
-// A client to which the server sends no warnings cannot be told that a commit may be lost.
+// OpenBackend fails if the server suppresses warnings, because the backend could not detect unreplicated commits.
 func TestRefuseHiddenWarnings(t *testing.T) {
 	dsn := pgtest.New(t)
 	config := testlog.Must(pgx.ParseConfig(dsn))(t)

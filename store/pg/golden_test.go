@@ -20,23 +20,23 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// With this flag the golden files are written anew, which is for a change of the schema.
+// The flag writes the golden files again, after a change of the schema.
 var writeGolden = flag.Bool("write-golden", false, "write the golden schema and its rows")
 
 const (
 	goldenSchema = "testdata/golden.sql"  // the schema of version 1
-	goldenRows   = "testdata/golden.copy" // its rows: a line with a table's name, then its rows as COPY writes them
+	goldenRows   = "testdata/golden.copy" // the rows: for each table, a line with its name and the output of COPY
 	goldenFile   = "../testdata/golden.db.gz"
 	goldenText   = "../testdata/golden.jsonl"
 )
 
 var (
 	goldenKey  = store.Key{App: "app", User: "a user/b", Session: "golden"}
-	goldenFork = store.Key{App: "app", User: "a user/b", Session: "fork"} // fork of the session, with an erased event
+	goldenFork = store.Key{App: "app", User: "a user/b", Session: "fork"} // a fork of the session golden, with an erased event
 )
 
-// A schema of version 1 and its rows, as they were when the format was frozen, read as they were
-// written: the log, ids for retries, shared values, a snapshot, a fork, an erasure.
+// The golden schema of version 1 stays readable. Its rows include ids, shared values, a snapshot, a fork and an
+// erasure.
 func TestGoldenSchema(t *testing.T) {
 	t.Parallel()
 	if *writeGolden {
@@ -74,7 +74,7 @@ func TestGoldenSchema(t *testing.T) {
 	}
 }
 
-// readRows copies the golden rows into the tables, and moves the sequences behind them.
+// readRows copies the golden rows into the tables, and sets the sequence of num after them.
 func readRows(t *testing.T, dsn string) {
 	t.Helper()
 	data := testlog.Must(os.ReadFile(goldenRows))(t)
@@ -89,7 +89,7 @@ func readRows(t *testing.T, dsn string) {
 	testlog.NoError(t, testlog.ErrorOf(c.Exec(ctx, `SELECT setval(pg_get_serial_sequence('patchlog.sessions', 'num'), max(num)) FROM patchlog.sessions`)))
 }
 
-// makeGolden copies the golden database file to PostgreSQL and writes schema and rows.
+// makeGolden copies the golden database file to PostgreSQL, and writes the schema and the rows to the golden files.
 func makeGolden(t *testing.T) {
 	t.Helper()
 	dsn := pgtest.New(t)

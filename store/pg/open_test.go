@@ -64,7 +64,7 @@ func TestCreateSchema(t *testing.T) {
 	}
 }
 
-// A creation that failed leaves nothing, and succeeds later.
+// If a creation of the schema fails, it leaves no tables, and a later creation succeeds.
 func TestCreateSchemaAfterFailure(t *testing.T) {
 	dsn := pgtest.New(t)
 	pgtest.Exec(t, dsn, "CREATE SCHEMA patchlog; CREATE TABLE patchlog.leases (x int)")
@@ -78,14 +78,14 @@ func TestCreateSchemaAfterFailure(t *testing.T) {
 	testlog.WantNil(t, pg.CreateSchema(ctx, dsn, pg.Options{}))
 }
 
-// role makes a role without rights, and returns the connection string with it.
+// role creates a role without rights and returns a connection string for it.
 func role(t *testing.T, dsn, name string) string {
 	t.Helper()
 	pgtest.Exec(t, dsn, "CREATE ROLE "+name+" LOGIN")
 	return strings.Replace(dsn, "user=postgres", "user="+name, 1)
 }
 
-// A role with the rights that the package names, and no more, can do everything but create the schema.
+// A role with only the rights in the package documentation can make all calls except CreateSchema.
 func TestRights(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite again")
@@ -101,7 +101,7 @@ func TestRights(t *testing.T) {
 	})
 }
 
-// No error and no log contains a password, whatever is wrong.
+// Errors and logs never contain a password.
 func TestPasswords(t *testing.T) {
 	const secret = "s3cr%t"
 	var log bytes.Buffer
@@ -134,7 +134,7 @@ func TestPasswords(t *testing.T) {
 		}
 	}
 
-	// What a server refuses.
+	// A password that the server refuses does not appear either.
 	dsn := pgtest.New(t)
 	pgtest.Exec(t, dsn, "CREATE ROLE u LOGIN PASSWORD 'other'")
 	_, err := pg.OpenBackend(ctx, strings.Replace(dsn, "user=postgres", "user=u password=s3cr", 1)+" dbname=none", opts)
@@ -143,7 +143,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// A failure to connect is reported once, though the driver tries with and without TLS.
+// A failure to connect is reported once, although the driver tries with and without TLS.
 func TestConnectionFailureOnce(t *testing.T) {
 	_, err := pg.OpenBackend(ctx, "postgres://u@127.0.0.1:1/db?sslmode=prefer", pg.Options{})
 	if refused := new(pgconn.ConnectError); !errors.As(err, &refused) || strings.Count(err.Error(), "dial error") != 1 {
@@ -151,7 +151,7 @@ func TestConnectionFailureOnce(t *testing.T) {
 	}
 }
 
-// The connection string's own settings are respected.
+// The service file and the settings in the connection string are used.
 func TestPasswordFile(t *testing.T) {
 	dsn := pgtest.New(t)
 	file := filepath.Join(t.TempDir(), "service")
@@ -175,7 +175,7 @@ func TestValidate(t *testing.T) {
 	testlog.WantNil(t, (pg.Options{Schema: `Odd "name"; with. dots`}).Validate())
 }
 
-// A schema of any name holds what it is given, and no other.
+// A backend uses only the schema of its options, whatever the schema's name is.
 func TestSchemaNames(t *testing.T) {
 	dsn := pgtest.New(t)
 	for _, name := range []string{"patchlog", `Odd "name"; with. dots`, "patchlog.patchlog."} {
@@ -199,7 +199,6 @@ func TestOpen(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(pg.OpenBackend(cancelled, dsn, pg.Options{})), context.Canceled, "a context that has ended")
 }
 
-// Check finds inconsistencies.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, damage := range []string{
@@ -236,7 +235,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A session without its meta record is damaged, not absent.
+// If the meta record of a session is missing, calls fail with ErrDamaged, not with ErrNotFound.
 func TestMetaMissing(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
@@ -249,7 +248,7 @@ func TestMetaMissing(t *testing.T) {
 	}
 }
 
-// A later process removes what a crashed process left, after some time, and keeps new rows.
+// Opening a backend removes rows that a crashed process left, but not recent rows.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -281,7 +280,7 @@ func TestSweep(t *testing.T) {
 	testlog.WantNil(t, other.Check(ctx))
 }
 
-// A lease that a clock has set beyond its time, which was set back since, can be taken by others.
+// If the clock was set back after a lease was acquired, another owner can acquire the lease.
 func TestLeaseAfterClockSetBack(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "6"); err != nil { // most of the time the tests wait
+	if err := flag.Set("test.parallel", "6"); err != nil { // the tests mostly wait, so more of them can run in parallel
 		panic(err)
 	}
 	os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true}))
@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 
 var ctx = context.Background()
 
-// patient returns the options with timeouts, where they have none, that no call exceeds, however busy the machine is.
+// patient returns the options with long timeouts in place of missing ones, so that no call times out on a busy
+// machine.
 func patient(opts pg.Options) pg.Options {
 	const patience = 5 * time.Minute
 	opts.StatementTimeout = cmp.Or(opts.StatementTimeout, patience)
@@ -44,7 +45,8 @@ func open(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
 	return b
 }
 
-// openImpatient opens a backend with a timeout that a busy machine may exceed, as often as that happens.
+// openImpatient opens a backend with a short timeout. On a busy machine, opening may time out, and is then
+// repeated.
 func openImpatient(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
 	t.Helper()
 	for {
@@ -65,7 +67,8 @@ func closed(t testing.TB, b *pg.Backend) {
 	}
 }
 
-// suite runs the suite of all backends, each test in a schema of its own, which prepare may make.
+// suite runs the tests that all backends must pass. Each test has its own schema, which the prepare functions may
+// create.
 func suite(t *testing.T, dsn string, prepare ...func(pg.Options)) {
 	n := 0
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
@@ -92,7 +95,7 @@ func TestBackend(t *testing.T) {
 	suite(t, pgtest.New(t))
 }
 
-// TestPooled runs the suite behind a pooler that gives each transaction another connection.
+// TestPooled runs the suite behind a pooler in transaction mode.
 func TestPooled(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -101,7 +104,7 @@ func TestPooled(t *testing.T) {
 	suite(t, pgtest.PgBouncer(t, pgtest.New(t)))
 }
 
-// TestIsolation runs the suite on servers whose transactions are of each kind.
+// TestIsolation runs the suite at each default isolation level.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -114,8 +117,7 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// isolated returns the connection string of an empty database whose transactions are isolated
-// at a level by default.
+// isolated returns the connection string of an empty database with the given default isolation level.
 func isolated(t *testing.T, level string) string {
 	dsn := pgtest.New(t)
 	config := testlog.Must(pgx.ParseConfig(dsn))(t)
@@ -123,7 +125,7 @@ func isolated(t *testing.T, level string) string {
 	return dsn
 }
 
-// TestPrepared runs the suite with the statements that a direct connection may keep.
+// TestPrepared runs the suite with the driver's cache of prepared statements.
 func TestPrepared(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// Fetch takes any number of prefixes.
+// Fetch accepts any number of prefixes.
 func TestPrefixes(t *testing.T) {
 	t.Parallel()
 	b := open(t, pgtest.New(t), pg.Options{})
@@ -41,7 +41,7 @@ func TestPrefixes(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(b.Fetch(ctx, backend.Query{Session: "other", Creation: h.Creation})), backend.ErrNotFound, "Fetch of another session's creation")
 }
 
-// logged is a log that many write to.
+// logged is a log for concurrent writers.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -63,8 +63,7 @@ func (l *logged) count(s string) int {
 	return strings.Count(l.text.String(), s)
 }
 
-// Behind a pooler that gives each transaction another connection, everything works from the
-// first call on, for many processes at once.
+// Behind a pooler in transaction mode, all calls of concurrent backends succeed, including the first ones.
 func TestPooledFromTheStart(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.New(t)
@@ -110,8 +109,7 @@ func TestPooledFromTheStart(t *testing.T) {
 	testlog.WantNil(t, b.Check(ctx))
 }
 
-// A direct connection keeps the statements of lone calls, unless the connection string says
-// otherwise.
+// On a direct connection, appends and fetches are prepared unless the connection string sets another mode.
 func TestPreparedByDefault(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]bool{"": true, " default_query_exec_mode=cache_describe": false} {
@@ -123,7 +121,7 @@ func TestPreparedByDefault(t *testing.T) {
 			h = extend(t, b, "s", h, 1)
 			testlog.NoError(t, testlog.ErrorOf(b.Fetch(ctx, backend.Query{Session: "s"})))
 		}
-		if n := strings.Count(server.Log(), "execute stmt_"); n != 7 && want || n != 0 && !want { // creation, three appends, three looks
+		if n := strings.Count(server.Log(), "execute stmt_"); n != 7 && want || n != 0 && !want { // one fetch in create, three appends, three fetches
 			t.Errorf("mode %q: %d prepared statements were executed", mode, n)
 		}
 		if log.count("msg") != 0 {
@@ -132,7 +130,7 @@ func TestPreparedByDefault(t *testing.T) {
 	}
 }
 
-// A plan that was made when the tables were small does not stay.
+// A plan made for small tables is not used for large tables.
 func TestPlansAge(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Start(t, pgtest.Options{NoSync: true, Settings: []string{"autovacuum=off"}}).Database(t)
@@ -152,14 +150,14 @@ func TestPlansAge(t *testing.T) {
 		SELECT sha256(n::text::bytea), sha256(n::text::bytea), n::text::bytea, n::text::bytea, 0, 0, 1, 0 FROM generate_series(1, %d) n`, sessions))
 	time.Sleep(200 * time.Millisecond)
 	write(writes)
-	closed(t, b) // the server has counted then
+	closed(t, b) // the server updates its statistics when a connection closes
 	waitFor(t, dsn, noneConnected)
 	if n := number(t, dsn, "SELECT seq_tup_read FROM pg_stat_all_tables WHERE schemaname = 'patchlog' AND relname = 'sessions'"); n > sessions*writes/4 {
 		t.Errorf("%d appends and looks read %d rows of sessions in a row", writes, n)
 	}
 }
 
-// A connection that is lost before an append is sent leaves nothing open.
+// If a connection is lost while it prepares an append, the backend repeats the append, and the append succeeds.
 func TestLostBeforeAppend(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -177,7 +175,7 @@ func TestLostBeforeAppend(t *testing.T) {
 	testlog.WantNil(t, <-done)
 }
 
-// A table that is altered does not end what was prepared.
+// A table can be altered while statements are prepared.
 func TestAltered(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{MaxConns: 1})

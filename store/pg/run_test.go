@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// Work whose first attempt may have taken place is not known to have failed, whatever keeps it from being done again.
+// If the outcome of the first attempt is unknown and a later attempt fails in any way, the error is ErrUnknown.
 func TestRepeatedWorkMayHaveTakenPlace(t *testing.T) {
 	b := open(t, pgtest.New(t), pg.Options{})
 	refused := &pgconn.PgError{Severity: "ERROR", Code: "23505"}

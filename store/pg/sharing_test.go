@@ -43,12 +43,12 @@ func records(after uint64, n int) (out []backend.Record) {
 	return out
 }
 
-// next is a batch of n records that follows the head.
+// next returns a batch of n records that follows the head.
 func next(h backend.Head, n int) backend.Batch {
 	return backend.Batch{Creation: h.Creation, ExpectedLast: h.Last, ExpectedToken: h.Token, Next: backend.Token(rand.Uint64() | 1), Chain: h.Chain, Records: records(h.Last, n)}
 }
 
-// landed is the head after the batch.
+// landed returns the head after the batch is committed.
 func landed(h backend.Head, b backend.Batch) backend.Head {
 	h.Last, h.Token = h.Last+uint64(len(b.Records)), b.Next
 	for _, r := range b.Records {
@@ -57,7 +57,7 @@ func landed(h backend.Head, b backend.Batch) backend.Head {
 	return h
 }
 
-// extend appends n records behind the head, and returns the head after them.
+// extend appends n records after the head and returns the new head.
 func extend(t testing.TB, b *pg.Backend, name string, h backend.Head, n int) backend.Head {
 	t.Helper()
 	batch := next(h, n)
@@ -65,13 +65,13 @@ func extend(t testing.TB, b *pg.Backend, name string, h backend.Head, n int) bac
 	return landed(h, batch)
 }
 
-// hold locks the session's row in a transaction that goes on until release is called.
+// hold locks the session's row in a transaction that stays open until release is called.
 func hold(t *testing.T, dsn, session string) (release func()) {
 	t.Helper()
 	return holdBy(t, dsn, "SELECT num FROM patchlog.sessions WHERE convert_from(name, 'UTF8') = '"+session+"' FOR UPDATE")
 }
 
-// holdBy locks what the statement locks, as hold does.
+// holdBy executes a statement that takes locks, in a transaction that stays open until release is called.
 func holdBy(t *testing.T, dsn, statement string) (release func()) {
 	t.Helper()
 	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
@@ -84,7 +84,7 @@ func holdBy(t *testing.T, dsn, statement string) (release func()) {
 	return release
 }
 
-// waitFor waits until a query that gives a number gives one above 0.
+// waitFor waits until the number that a query selects is above 0.
 func waitFor(t testing.TB, dsn, query string) {
 	t.Helper()
 	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
@@ -106,7 +106,7 @@ const (
 	noneConnected  = "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
 
-// Each change of a group has its own result: a refused change does not refuse the others.
+// Each append of a group has its own result: if one append is refused, the other appends are not.
 func TestGroup(t *testing.T) {
 	b := open(t, pgtest.New(t), pg.Options{})
 	const sessions = 60
@@ -148,7 +148,7 @@ func TestGroup(t *testing.T) {
 	testlog.WantNil(t, b.Check(ctx))
 }
 
-// A group of appends is one transaction. A session that has moved on is left out of it.
+// A group of appends is one transaction, which skips a session that has changed.
 func TestGroupIsOneTransaction(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
@@ -172,7 +172,7 @@ func TestGroupIsOneTransaction(t *testing.T) {
 	}
 }
 
-// If the log has a record that the head does not show, an append to that session is refused, and no other append.
+// If the log has a record after the seq in the head, the append to that session fails, and no other append fails.
 func TestRecordInTheWay(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
@@ -189,9 +189,8 @@ func TestRecordInTheWay(t *testing.T) {
 	})
 }
 
-// Many writers of two backends write the same shared values, in any order, and often to the same
-// sessions, at each isolation: the only error is that a session moved, no two transactions wait for each other, and
-// all is there in the end.
+// Writers on two backends write the same shared values in random order, often to the same sessions, at two
+// isolation levels. The only error is ErrMoved, there are no deadlocks, and no append is lost.
 func TestHotShared(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"read committed", "serializable"} {
@@ -233,7 +232,7 @@ func hotShared(t *testing.T, dsn string) {
 	}
 	testlog.WantNil(t, backends[0].Check(ctx))
 	for _, b := range backends {
-		closed(t, b) // the server has counted then
+		closed(t, b) // the server updates its statistics when a connection closes
 	}
 	waitFor(t, dsn, noneConnected)
 	if n := number(t, dsn, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); n != 0 {
@@ -241,7 +240,8 @@ func hotShared(t *testing.T, dsn string) {
 	}
 }
 
-// A caller whose context ends returns at once, however slow the server is, and gets ErrUnknown for an append.
+// A call whose context ends returns at once, even if the server does not answer, and a write then returns
+// ErrUnknown.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -269,12 +269,11 @@ func TestLeave(t *testing.T) {
 	}
 	pgtest.Exec(t, dsn, "SELECT count(*) FROM patchlog.sessions")
 	release()
-	// What was cancelled may have been done when the lock was released, or not: one fence
-	// settles it.
+	// A cancelled statement may still have been executed after the release. A Fence resolves this.
 	testlog.WantNil(t, testlog.ErrorOf(b.Fence(ctx, "held", h.Creation, h.Token, 9)))
 }
 
-// A server that accepts connections but does not answer is waited for as long as the options say.
+// If the server does not answer, a call fails after the timeout of the options.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -298,7 +297,8 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// A fence waits for an append that holds the row or waits for it. Later appends on the fenced state are refused.
+// A fence waits for an append that holds the row or is before it in the wait queue. An append after the fence fails
+// with ErrMoved.
 func TestFenceMeetsAppend(t *testing.T) {
 	t.Parallel()
 	for _, order := range []string{"append first", "fence first"} {
@@ -337,7 +337,7 @@ func TestFenceMeetsAppend(t *testing.T) {
 	}
 }
 
-// A creation that is in flight when its fence arrives takes place before the fence or never.
+// If a creation is in flight when its fence arrives, it is committed before the fence or never.
 func TestFenceMeetsCreate(t *testing.T) {
 	b := open(t, pgtest.New(t), pg.Options{})
 	each(40, func(i int) {
@@ -358,8 +358,8 @@ func TestFenceMeetsCreate(t *testing.T) {
 	testlog.WantNil(t, b.Check(ctx))
 }
 
-// If a connection ends after a write was sent, the outcome is unknown, even if the server announced the end. Reads are
-// repeated.
+// If a connection ends after a write was sent, the outcome is unknown, even if the server reports the end of the
+// connection. Reads are repeated.
 func TestLostConnection(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
@@ -379,10 +379,10 @@ func TestLostConnection(t *testing.T) {
 	}
 }
 
-// After Close no goroutine and no connection is left, even of abandoned calls.
+// After Close no goroutine and no connection is left, even after abandoned calls.
 func TestLeaks(t *testing.T) {
 	direct := pgtest.New(t)
-	dsn := direct + " application_name=faulty" // which leaks counts
+	dsn := direct + " application_name=faulty" // the name of the connections that leaks counts
 	setup := open(t, dsn, pg.Options{})
 	h := create(t, setup, "held", 1)
 	closed(t, setup)
@@ -402,7 +402,7 @@ func TestLeaks(t *testing.T) {
 	leaks(t, direct, before)
 }
 
-// A deletion that meets appends and snapshots leaves nothing of the session behind.
+// A deletion during appends and snapshots removes all rows of the session.
 func TestDeleteMeetsAppend(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -444,7 +444,7 @@ func TestDeleteMeetsAppend(t *testing.T) {
 	}
 }
 
-// An append updates the session's row in place, without index changes.
+// Most appends update the session's row in place (HOT).
 func TestUpdatesInPlace(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
@@ -456,7 +456,7 @@ func TestUpdatesInPlace(t *testing.T) {
 			h = extend(t, b, name, h, 1)
 		}
 	})
-	closed(t, b) // the server has counted then
+	closed(t, b) // the server updates its statistics when a connection closes
 	const of = " FROM pg_stat_all_tables WHERE relname = 'sessions'"
 	waitFor(t, dsn, fmt.Sprintf("SELECT (n_tup_upd >= %d)::int"+of, sessions*appends))
 	if n := number(t, dsn, "SELECT n_tup_hot_upd"+of); n < sessions*appends*8/10 {
@@ -464,7 +464,7 @@ func TestUpdatesInPlace(t *testing.T) {
 	}
 }
 
-// An erasure and a fork end even while another process keeps writing.
+// An erasure and a fork end even while another process keeps appending.
 func TestEraseAndForkWithoutPause(t *testing.T) {
 	dsn := pgtest.New(t)
 	s, other := testlog.Must(store.New(open(t, dsn, pg.Options{}), store.Options{}))(t), testlog.Must(store.New(open(t, dsn, pg.Options{}), store.Options{}))(t)

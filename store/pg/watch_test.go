@@ -19,12 +19,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// follower follows a session, through any number of errors, until an error ends the watch.
+// follower watches a session and collects the results, until the watch ends.
 type follower struct {
 	done chan struct{}
 
 	mu   sync.Mutex
-	seqs []string // with the ids
+	seqs []string // seq and id of each record
 	errs []error
 }
 
@@ -45,7 +45,7 @@ func follow(ctx context.Context, s *store.Store, key store.Key, from uint64) *fo
 	return f
 }
 
-// wait waits until so many records and errors have been yielded.
+// wait waits until the watch has yielded this many records and errors.
 func (f *follower) wait(t *testing.T, records, errs int) {
 	t.Helper()
 	for range 30_000 {
@@ -60,8 +60,8 @@ func (f *follower) wait(t *testing.T, records, errs int) {
 	t.Fatalf("%d records and errors %v after five minutes, want %d and %d", len(f.seqs), f.errs, records, errs)
 }
 
-// Watchers of a session that several stores write to get each record once and in order, while connections are cut and
-// the server is killed and restarted.
+// Several stores write to a session. Each watcher receives each record once and in order, although connections are
+// cut and the server is killed and restarted.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	const writers, each = 8, 40
@@ -94,7 +94,7 @@ func TestWatch(t *testing.T) {
 						return testlog.ErrorOf(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID(id).WithTimestamp(time.Unix(1, 0))}, store.PatchOptions{AsOfNow: true}))
 					}
 				}
-				for { // until the server is there again, however long it takes to start
+				for { // until the server has restarted
 					err := write()
 					if err == nil {
 						break

@@ -19,7 +19,7 @@ type job struct {
 
 func all(waiting []*job) int { return len(waiting) }
 
-// All of many callers are served once, in groups, never two groups at a time.
+// Do works on each item once, in groups, and never on two groups at the same time.
 func TestGroups(t *testing.T) { synctest.Test(t, manyCallers) }
 
 func manyCallers(t *testing.T) {
@@ -41,7 +41,7 @@ func manyCallers(t *testing.T) {
 						t.Error("two groups at a time, or one too large")
 					}
 					groups.Add(1)
-					time.Sleep(50 * time.Microsecond) // all others come
+					time.Sleep(50 * time.Microsecond) // the other callers queue their items
 					for _, j := range group {
 						j.done++
 					}
@@ -59,8 +59,7 @@ func manyCallers(t *testing.T) {
 	}
 }
 
-// A caller whose context has ended is not served; one whose work has begun is. TestWhoGaveUpIsNotServed has those
-// that wait.
+// If the context ends while the work runs, Do returns its result. If the context has ended before, Do does no work.
 func TestGivingUp(t *testing.T) {
 	var l groupcommit.Queue[*job]
 	resource := make(chan struct{}, 1)
@@ -74,7 +73,7 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// If the work panics, the leader gets the panic, and no caller waits for ever.
+// If the work panics, the leader panics, and the resource is released.
 func TestPanic(t *testing.T) {
 	var l groupcommit.Queue[*job]
 	resource := make(chan struct{}, 1)
@@ -105,8 +104,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// If work may take long, a caller whose context ends, even the leader, gets the result if it is known within a moment.
-// Otherwise it leaves.
+// If the context of a detached caller ends, even of the leader, the caller returns within a second: with the result
+// if the work ends soon, and otherwise with ErrBegun.
 func TestDetached(t *testing.T) {
 	for _, c := range []struct {
 		work time.Duration
@@ -128,7 +127,7 @@ func TestDetached(t *testing.T) {
 						t.Errorf("work of %v: the caller left after %v", c.work, took)
 					}
 				})
-				synctest.Wait() // the second one waits in the queue
+				synctest.Wait() // the second caller is now in the queue
 			}
 			cancel()
 			wg.Wait()
@@ -142,7 +141,7 @@ func TestDetached(t *testing.T) {
 	}
 }
 
-// A panic in work on another goroutine is raised in the leader.
+// A panic in the work of a detached queue is raised in the leader.
 func TestDetachedPanics(t *testing.T) {
 	l := groupcommit.Queue[*job]{Detached: true}
 	resource := make(chan struct{}, 1)

@@ -9,12 +9,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
-// A caller that gives up leaves the queue: the next leader does no work for it.
+// If a queued caller gives up, the next leader does not work on its item.
 func TestWhoGaveUpIsNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l groupcommit.Queue[*job]
 		resource := make(chan struct{}, 1)
-		resource <- struct{}{} // it is held
+		resource <- struct{}{} // another caller has the resource
 		jobs := []*job{{n: 0}, {n: 1}, {n: 2}}
 		ctx, cancel := context.WithCancel(t.Context())
 		results := make([]chan error, len(jobs))
@@ -32,7 +32,7 @@ func TestWhoGaveUpIsNotServed(t *testing.T) {
 					}
 				})
 			}()
-			synctest.Wait() // it is in the queue
+			synctest.Wait() // the item is now in the queue
 		}
 		cancel()
 		if err := <-results[1]; !errors.Is(err, context.Canceled) {
@@ -48,7 +48,7 @@ func TestWhoGaveUpIsNotServed(t *testing.T) {
 	})
 }
 
-// A caller whose context ends while others work on its item waits for the end of that work, and gets no error.
+// If the context ends while another caller works on the item, Do waits for the end of the work and returns nil.
 func TestGivingUpTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l groupcommit.Queue[*job]
@@ -64,7 +64,7 @@ func TestGivingUpTooLate(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		lead, follow := &job{}, &job{}
 		led, followed := make(chan error, 1), make(chan error, 1)
-		// The follower holds a resource of its own that is taken, so it never leads.
+		// The follower uses another resource, which is never free, so that it never leads.
 		taken := make(chan struct{}, 1)
 		taken <- struct{}{}
 		go func() { led <- l.Do(t.Context(), resource, lead, all, work) }()

@@ -2,5 +2,5 @@ package pgtest
 
 import "syscall"
 
-// endWithParent has a process end with the one that starts it.
+// endWithParent makes the kernel stop the new process when its parent ends.
 func endWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGQUIT }

@@ -9,9 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PgBouncer starts a PgBouncer in transaction mode before the database that dsn names, and
-// returns a connection string through it. It ends with the test. The test is skipped if
-// PgBouncer is not installed.
+// PgBouncer starts a PgBouncer in transaction mode for the database of dsn, and returns a connection string for it.
+// The process ends with the test. If PgBouncer is not installed, the test is skipped.
 func PgBouncer(t testing.TB, dsn string) string {
 	t.Helper()
 	program, err := find("pgbouncer")

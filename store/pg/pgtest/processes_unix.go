@@ -20,13 +20,12 @@ func attributes() *syscall.SysProcAttr {
 	return a
 }
 
-// stopAndKill kills a process and those that it has started, as /proc knows them, and waits for the end of these. Where
-// there is no /proc it kills the process alone.
+// stopAndKill kills a process and its children, which it finds in /proc. Without /proc it kills only the process.
 func stopAndKill(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGSTOP)
-	await(strconv.Itoa(pid), "T") // until it is stopped, it may start another child
-	// A child that waits for a standby, and finds the postmaster gone, waits no longer: it
-	// shows a commit that no standby has. So the postmaster goes last.
+	await(strconv.Itoa(pid), "T") // a process that is not stopped could start another child
+	// Kill the children first. If a child waits for a standby and notices that the postmaster is gone, it stops
+	// waiting and makes a commit visible that the standby does not have.
 	list, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", pid))
 	children := strings.Fields(string(list))
 	for _, child := range children {
@@ -35,12 +34,12 @@ func stopAndKill(pid int) {
 		}
 	}
 	for _, child := range children {
-		await(child, "Z") // only as a zombie has it given up its memory
+		await(child, "Z") // as a zombie, a process has released its memory
 	}
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// await waits until a process is in a state of /proc, or has ended.
+// await waits until a process has ended or is in the given state of /proc.
 func await(pid, state string) {
 	for range 60_000 {
 		stat, err := os.ReadFile("/proc/" + pid + "/stat")

@@ -1,9 +1,9 @@
-// Package pgtest runs PostgreSQL servers for tests. A server is a cluster of its own in a
-// temporary folder, which listens on a Unix socket there and nowhere else. It ends with the
-// test process, also if that is killed.
+// Package pgtest runs PostgreSQL servers for tests. Each server has its own cluster in a temporary folder, and
+// listens only on a Unix socket in that folder. The server ends with the test process, even if that process is
+// killed.
 //
-// Where no server is installed the test is skipped, or fails if the environment variable
-// PATCHLOG_NEED_POSTGRES is set.
+// If PostgreSQL is not installed, the test is skipped. If the environment variable PATCHLOG_NEED_POSTGRES is set,
+// the test fails instead.
 package pgtest
 
 import (
@@ -27,19 +27,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Need is the environment variable that makes a test fail where no server is installed.
+// Need is the environment variable that makes a test fail if PostgreSQL is not installed.
 const Need = "PATCHLOG_NEED_POSTGRES"
 
-// Options of [Start]. The zero value means the defaults.
+// Options are the options of [Start]. The zero value means the defaults.
 type Options struct {
-	// NoSync leaves out the syncs that make commits durable.
+	// NoSync turns fsync off. Commits then do not survive a crash of the machine.
 	NoSync bool
 
-	// Settings are added to postgresql.conf.
+	// Settings are passed to the server on its command line, each as name=value.
 	Settings []string
 }
 
-// Server is a server that a test started.
+// Server is a PostgreSQL server that a test started.
 type Server struct {
 	folder   string
 	settings []string
@@ -50,7 +50,7 @@ type Server struct {
 	ended   chan struct{} // closed when the process has ended
 }
 
-// Start makes a cluster and starts its server. They are gone when the test ends.
+// Start creates a cluster and starts its server. Both are removed when the test ends.
 func Start(t testing.TB, opts Options) *Server {
 	t.Helper()
 	s := blank(t)
@@ -61,7 +61,7 @@ func Start(t testing.TB, opts Options) *Server {
 	return s
 }
 
-// blank returns a server without a cluster.
+// blank returns a server that has no cluster yet.
 func blank(t testing.TB) *Server {
 	t.Helper()
 	const missing = "no PostgreSQL server is installed (apt-get install postgresql, or put initdb and postgres in PATH)"
@@ -72,13 +72,13 @@ func blank(t testing.TB) *Server {
 	case err != nil:
 		t.Skip(missing)
 	}
-	return &Server{folder: newFolder(t), programs: filepath.Dir(initdb)} // the other programs are beside it
+	return &Server{folder: newFolder(t), programs: filepath.Dir(initdb)} // the folder also has the other programs
 }
 
-// newFolder makes a temporary folder of the user that a server runs as.
+// newFolder creates a temporary folder that belongs to the user of the servers.
 func newFolder(t testing.TB) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "pgtest") // short, as a socket's path must be
+	folder, err := os.MkdirTemp("", "pgtest") // short, because the length of a socket's path is limited
 	if uid, gid, ok := unprivileged(); ok && err == nil {
 		err = os.Chown(folder, uid, gid)
 	}
@@ -88,14 +88,14 @@ func newFolder(t testing.TB) string {
 	return folder
 }
 
-// find returns the path of a program in PATH or where Debian puts those of a server. On
-// Windows it finds none: servers are stopped by signals.
+// find returns the path of a program. It searches PATH and the folders where Debian installs servers. On Windows it
+// finds no program, because this package stops servers with signals.
 func find(program string) (string, error) {
 	if runtime.GOOS == "windows" {
 		return "", exec.ErrNotFound
 	}
 	if path, err := exec.LookPath(program); err == nil {
-		return filepath.EvalSymlinks(path) // beside which the others are
+		return filepath.EvalSymlinks(path) // callers look for other programs in the same folder
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + program)
 	more, _ := filepath.Glob("/usr/sbin/" + program)
@@ -116,15 +116,15 @@ func (s *Server) start(opts Options) error {
 	return s.Start()
 }
 
-// Data is the folder of the cluster.
+// Data returns the data folder of the cluster.
 func (s *Server) Data() string { return filepath.Join(s.folder, "data") }
 
-// DSN is the connection string of one of the server's databases, as its superuser.
+// DSN returns the connection string of a database of this server, as the superuser.
 func (s *Server) DSN(database string) string {
 	return fmt.Sprintf("host=%s port=5432 user=postgres dbname=%s sslmode=disable", s.folder, database)
 }
 
-// Start starts the server, which is not running.
+// Start starts the server. The server must not be running.
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,9 +154,9 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// awaitAnswer waits until a server takes connections, or has ended.
+// awaitAnswer waits until the server accepts connections. It fails if the server has ended.
 func awaitAnswer(dsn string, ended chan struct{}) error {
-	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute) // however busy the machine is
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute) // enough for a busy machine
 	defer stop()
 	for {
 		c, err := pgx.Connect(ctx, dsn)
@@ -173,10 +173,10 @@ func awaitAnswer(dsn string, ended chan struct{}) error {
 	}
 }
 
-// Stop ends the server in good order, with the connections that it has.
+// Stop shuts the server down and closes its connections.
 func (s *Server) Stop() { s.end(syscall.SIGINT) }
 
-// Kill ends the server and all its processes at once, as a crash does.
+// Kill kills the server and all its processes, like a crash.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
 func (s *Server) end(how syscall.Signal) {
@@ -186,7 +186,7 @@ func (s *Server) end(how syscall.Signal) {
 		return
 	}
 	pid := s.process.Process.Pid
-	if how == syscall.SIGKILL { // those that serve connections live on else for a while
+	if how == syscall.SIGKILL { // otherwise the processes that serve connections would continue for a while
 		stopAndKill(pid)
 	} else {
 		_ = s.process.Process.Signal(how)
@@ -201,7 +201,7 @@ func (s *Server) Restart() error {
 	return s.Start()
 }
 
-// Log is the server's log.
+// Log returns the content of the server's log.
 func (s *Server) Log() string {
 	log, _ := os.ReadFile(filepath.Join(s.folder, "log"))
 	return string(log)
@@ -212,8 +212,8 @@ func (s *Server) remove() {
 	_ = os.RemoveAll(s.folder)
 }
 
-// Standby starts a synchronous standby of the server: a commit is acknowledged once it can
-// be seen there too. The server is restarted.
+// Standby starts a synchronous standby of the server, and restarts the server. The server then acknowledges a
+// commit only when the commit is visible on the standby.
 func (s *Server) Standby(t testing.TB) *Server {
 	t.Helper()
 	standby := blank(t)
@@ -243,13 +243,13 @@ func (s *Server) follow(primary *Server) error {
 	return primary.Restart()
 }
 
-// Promote makes a standby take writes.
+// Promote makes the standby a primary, which accepts writes.
 func (s *Server) Promote() error {
 	s.settings = append(slices.Clone(s.settings), "synchronous_standby_names=")
 	return s.run("pg_ctl", "promote", "-w", "-D", s.Data())
 }
 
-// run runs one of the server's programs to its end.
+// run runs one of PostgreSQL's programs and waits for its end.
 func (s *Server) run(program string, args ...string) error {
 	c := command(filepath.Join(s.programs, program), args...)
 	var out bytes.Buffer
@@ -264,8 +264,7 @@ func (s *Server) run(program string, args ...string) error {
 	return nil
 }
 
-// command is a command in a process group of its own, which ends with the one that started
-// it.
+// command returns a command that runs in its own process group and ends with this process.
 func command(program string, args ...string) *exec.Cmd {
 	c := exec.Command(program, args...)
 	c.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") }), "LC_ALL=C")
@@ -273,8 +272,8 @@ func command(program string, args ...string) *exec.Cmd {
 	return c
 }
 
-// unprivileged returns the ids of a user that a server may run as, if this process runs as
-// root, as which it may not.
+// unprivileged returns the ids of a user for the servers if this process runs as root. PostgreSQL refuses to run as
+// root.
 func unprivileged() (uid, gid int, ok bool) {
 	if os.Geteuid() != 0 {
 		return 0, 0, false
@@ -291,8 +290,8 @@ func unprivileged() (uid, gid int, ok bool) {
 	return 0, 0, false
 }
 
-// starter starts processes. The system ends them with the thread that started them: it is
-// one that lives as long as this process does.
+// starter returns a channel for functions that start processes. All run on one thread, which lives as long as this
+// process: the kernel ends a process together with the thread that started it.
 var starter = sync.OnceValue(func() chan func() {
 	work := make(chan func())
 	go func() {

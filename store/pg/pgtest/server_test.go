@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{})) }
 
 var ctx = context.Background()
 
-// value asks for one number.
+// value returns the number that a query selects.
 func value(dsn, query string) (n int, err error) {
 	c, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -41,7 +41,7 @@ func TestDatabases(t *testing.T) {
 	}
 }
 
-// What was committed is there after a crash, and nobody answers in between.
+// After a kill no process of the server is left, and after a restart the committed rows are still there.
 func TestKill(t *testing.T) {
 	s := pgtest.Start(t, pgtest.Options{})
 	dsn := s.Database(t)
@@ -75,7 +75,7 @@ func TestStandby(t *testing.T) {
 	standby := primary.Standby(t)
 	pgtest.Exec(t, dsn, "CREATE TABLE x AS SELECT 1 AS n")
 	other := standby.DSN(strings.Fields(dsn)[3][len("dbname="):])
-	if n, err := value(other, "SELECT n FROM x"); n != 1 || err != nil { // at once
+	if n, err := value(other, "SELECT n FROM x"); n != 1 || err != nil { // without a wait
 		t.Errorf("%d, %v", n, err)
 	}
 	primary.Kill()
@@ -94,14 +94,14 @@ func TestPgBouncer(t *testing.T) {
 
 const child = "PGTEST_CHILD"
 
-// A server does not outlive the process that started it, however that ends.
+// A server ends when its test process is killed.
 func TestEndsWithProcess(t *testing.T) {
 	if os.Getenv(child) != "" {
 		fmt.Println("dsn", pgtest.New(t))
 		time.Sleep(time.Minute)
 		return
 	}
-	pgtest.Common(t) // or skip
+	pgtest.Common(t) // skips the test if there is no server
 	c := exec.Command(os.Args[0], "-test.run=TestEndsWithProcess", "-test.v")
 	c.Env = append(os.Environ(), child+"=1")
 	out, err := c.StdoutPipe()

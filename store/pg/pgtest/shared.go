@@ -18,14 +18,14 @@ var (
 	count         atomic.Int64
 )
 
-// New returns the connection string of an empty database, on the server that the process
-// shares (see [Main]). The database is gone when the test ends.
+// New returns the connection string of an empty database on the server of [Common]. The database is dropped when
+// the test ends.
 func New(t testing.TB) string {
 	t.Helper()
 	return Common(t).Database(t)
 }
 
-// Common returns the server that the process shares; the first call starts it.
+// Common returns the server that all tests of the process share. The first call starts it.
 func Common(t testing.TB) *Server {
 	t.Helper()
 	mu.Lock()
@@ -42,8 +42,8 @@ func Common(t testing.TB) *Server {
 	return s
 }
 
-// Main runs the tests of a package, and then stops the server that they share, whose options
-// these are, and removes its files. The result is what a TestMain passes to os.Exit.
+// Main runs the tests of a package. It then stops the server of [Common], which has these options, and removes its
+// files. A TestMain passes the result to os.Exit.
 func Main(m *testing.M, opts Options) int {
 	commonOptions = opts
 	defer func() {
@@ -57,15 +57,15 @@ func Main(m *testing.M, opts Options) int {
 	return m.Run()
 }
 
-// Database makes an empty database on the server, and returns its connection string. It is
-// dropped when the test ends.
+// Database creates an empty database on the server and returns its connection string. The database is dropped when
+// the test ends.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprint("test", count.Add(1))
 	s.Exec(t, "CREATE DATABASE "+name)
 	t.Cleanup(func() {
 		c, err := pgx.Connect(context.Background(), s.DSN("postgres"))
-		if err != nil { // the test has stopped the server
+		if err != nil { // the test may have stopped the server
 			return
 		}
 		defer c.Close(context.Background())
@@ -76,7 +76,7 @@ func (s *Server) Database(t testing.TB) string {
 	return s.DSN(name)
 }
 
-// URL returns a connection string of this package as a URL.
+// URL converts a connection string of this package to a URL.
 func URL(t testing.TB, dsn string) string {
 	t.Helper()
 	config, err := pgx.ParseConfig(dsn)
@@ -86,13 +86,13 @@ func URL(t testing.TB, dsn string) string {
 	return "postgres://" + config.User + "@/" + config.Database + "?sslmode=disable&port=5432&host=" + url.QueryEscape(config.Host)
 }
 
-// Exec runs a statement as the superuser.
+// Exec executes a statement in the database postgres, as the superuser.
 func (s *Server) Exec(t testing.TB, sql string) {
 	t.Helper()
 	Exec(t, s.DSN("postgres"), sql)
 }
 
-// Exec runs a statement on a connection of its own.
+// Exec opens a connection, executes a statement and closes the connection.
 func Exec(t testing.TB, dsn, sql string) {
 	t.Helper()
 	ctx := context.Background()
