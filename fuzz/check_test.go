@@ -9,7 +9,6 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// wrongView is a view with wrong values.
 type wrongView struct {
 	View
 	len, seq, patchSeq int // added to the correct values

@@ -103,7 +103,6 @@ func (r *Reference) hidesUnerased(n *node, seen map[*node]bool) bool {
 	})
 }
 
-// blankSummaries returns the visible blank summaries, oldest first.
 func (r *Reference) blankSummaries() []*node {
 	all := filter(r.visible(), func(n *node) bool { return n.isSummary() && n.event.IsBlank(patch.KeepValues) })
 	slices.SortStableFunc(all, func(a, b *node) int { return int(eventPlace(a).Seq) - int(eventPlace(b).Seq) })

@@ -39,7 +39,6 @@ var eventKinds = []func(*eventDraft){
 	(*eventDraft).fromGo,
 }
 
-// object is a JSON object.
 type object map[string]any
 
 func (f object) text() []byte {
@@ -51,7 +50,6 @@ func (f object) text() []byte {
 
 func (f object) event() *patch.Event { return must(patch.ParseEvent(f.text())) }
 
-// eventDraft builds an event.
 type eventDraft struct {
 	t       *rapid.T
 	f       object
@@ -244,7 +242,6 @@ func (d *eventDraft) unusual() {
 	}
 }
 
-// fromGo makes an event from Go values.
 func (d *eventDraft) fromGo() {
 	delta := rapid.MapOfN(rapid.SampledFrom(stateKeys), rapid.SampledFrom(goValues), 1, 2).Draw(d.t, "delta")
 	d.made = must(patch.NewEvent(patch.Fields{

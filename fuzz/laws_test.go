@@ -12,7 +12,6 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// modelView makes the model a View.
 type modelView struct{ *Reference }
 
 func (v modelView) Len() int              { return len(v.Visible()) }
@@ -62,7 +61,6 @@ func TestLawVisible(t *testing.T) {
 	})
 }
 
-// Compaction never changes the state.
 func TestLawKeep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		initial := InitialState().Draw(t, "initial")
@@ -140,7 +138,6 @@ func upTo(from, to int) []int {
 	return all
 }
 
-// A stored log folds like the original.
 func TestLawStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := Records(Options{}).Draw(t, "records")
@@ -263,7 +260,6 @@ func TestLawRevertAll(t *testing.T) {
 	})
 }
 
-// Only reverts hide pinned events.
 func TestLawPinned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewReference(nil)

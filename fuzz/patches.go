@@ -178,7 +178,6 @@ var patchKinds = []func(*patchDraft){
 	(*patchDraft).unknownEvent,
 }
 
-// patchDraft builds a patch.
 type patchDraft struct {
 	t       *rapid.T
 	f       object

@@ -102,13 +102,12 @@ func (r *Reference) commit(s step, name applied) *applied {
 	return a
 }
 
-// clone returns an independent copy.
 func (r *Reference) clone() *Reference {
 	return &Reference{r.initial, slices.Clone(r.log), slices.Clone(r.nodes), slices.Clone(r.applied), slices.Clone(r.skipped)}
 }
 
-// step returns the effect of a patch. If the patch must be skipped, step returns the reason, and for a blocked
-// revert the patch that blocks it.
+// step returns the effect of a patch. If the patch must be skipped, step returns the reason. For a blocked
+// revert, step also returns the patch that blocks it.
 func (r *Reference) step(p *patch.PatchEvent) (s step, skip string, blocking *applied) {
 	if err := p.Validate(); err != nil {
 		var defect *patch.FieldError

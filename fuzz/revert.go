@@ -5,7 +5,6 @@ import (
 	"slices"
 )
 
-// applied is an applied patch with its effect.
 type applied struct {
 	seq   uint64
 	id    string
@@ -17,7 +16,6 @@ type applied struct {
 // isCut reports whether the patch removed nodes and inserted only a marker.
 func (a *applied) isCut() bool { return a.of == nil && a.pin == nil && a.in[0].event == nil }
 
-// addsEvents reports whether the patch inserted events.
 func (a *applied) addsEvents() bool { return a.of == nil && a.pin == nil && a.in[0].event != nil }
 
 // root returns the patch at the end of a chain of reverts.

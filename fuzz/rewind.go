@@ -33,7 +33,6 @@ func (r *Reference) rewound(from uint64) *Reference {
 	return w.Reference
 }
 
-// rewinding is a rewind in progress.
 type rewinding struct {
 	*Reference
 	from   uint64
@@ -135,7 +134,6 @@ func (w *rewinding) newestFirst() []*applied {
 	return patches
 }
 
-// mustRevert reports whether step 1 reverts the patch.
 func (w *rewinding) mustRevert(a *applied) bool {
 	switch {
 	case !w.isActive(a), a.of != nil, a.pin != nil:

@@ -108,7 +108,6 @@ func densePatch(t *rapid.T, id string, r *Reference, kinds []string) *patch.Patc
 	}
 }
 
-// hardLog draws a log from denseLog or Records.
 func hardLog(t *rapid.T) *Reference {
 	if rapid.Bool().Draw(t, "is dense") {
 		return denseLog(t, denseKinds)
@@ -135,7 +134,6 @@ func anySeq(t *rapid.T, r *Reference, label string) uint64 {
 	return rapid.Uint64Range(1, r.Seq()+1).Draw(t, label)
 }
 
-// Rewinding twice equals rewinding once.
 func TestLawRewindTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := hardLog(t)

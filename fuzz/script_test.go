@@ -27,7 +27,6 @@ import (
 // ids of long-running calls. After two colons, a call or response has only a name. A patch may have base:N and
 // group:g. The id of the patch with seq 3 is p3.
 
-// fold folds a script.
 func fold(t *testing.T, initial map[string]patch.Value, script string) *Reference {
 	t.Helper()
 	return NewReference(initial, records(t, script)...)
@@ -154,7 +153,6 @@ func scriptEvent(t *testing.T, words []string) map[string]any {
 	return f
 }
 
-// expect fails the test if got differs from want.
 func expect(t *testing.T, what, got, want string) {
 	t.Helper()
 	if got != want {

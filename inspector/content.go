@@ -263,7 +263,6 @@ func dataText(p patch.Part) string {
 	return text
 }
 
-// text returns a block with a text.
 func (s *showing) text(what, name, text string) block {
 	end := atRune(text, s.most())
 	return s.block(what, name, text, s.Marks.in(text[:end], text[:end]), end)

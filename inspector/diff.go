@@ -29,7 +29,6 @@ type shownDifference struct {
 	Pins      []string
 }
 
-// changedEvent is an event of a difference.
 type changedEvent struct {
 	Sign       present.Sign
 	Index      int

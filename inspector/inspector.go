@@ -359,7 +359,6 @@ var problems = []struct {
 
 const refused = "The address or the form is not valid. Nothing was written."
 
-// statusOf returns the HTTP status of an error.
 func statusOf(err error) int {
 	for _, p := range problems {
 		if errors.Is(err, p.err) {
@@ -369,7 +368,6 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// explain returns the explanation of an error.
 func explain(r *http.Request, err error) explanation {
 	if own := (*advised)(nil); errors.As(err, &own) {
 		return own.explanation

@@ -79,7 +79,6 @@ func query(path string, pairs ...any) template.URL {
 	return template.URL(path + "?" + values.Encode()) // escaped by Encode
 }
 
-// link is a URL with its text.
 type link struct {
 	URL  template.URL
 	Text string

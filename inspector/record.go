@@ -21,7 +21,6 @@ const (
 	lineRunes  = 800
 )
 
-// recordBody is the panel of a record.
 type recordBody struct {
 	Seq           uint64
 	Did           string // effect of the record's patch, in words
@@ -43,7 +42,6 @@ type fact struct {
 	URL        template.URL
 }
 
-// recordEvent is an event in a record.
 type recordEvent struct {
 	Facts   []fact
 	Place   []fact
@@ -51,7 +49,6 @@ type recordEvent struct {
 	Content shownEvent
 }
 
-// recordPatch is a patch with its effect.
 type recordPatch struct {
 	Text       string
 	ID         string

@@ -45,7 +45,6 @@ func shownLog(t testing.TB, opts Options, lines ...string) (*store.Store, *Inspe
 	return s, i
 }
 
-// ask requests a page about the session.
 func ask(t testing.TB, i *Inspector, path string, pairs ...any) *httptest.ResponseRecorder {
 	t.Helper()
 	url := query("/"+path, append([]any{"key", recordKey}, pairs...)...)
@@ -135,7 +134,6 @@ func inOrder(page string) error {
 	return nil
 }
 
-// event returns a line of the log.
 func event(id, author, parts string, more ...string) string {
 	role := "model"
 	if author == "user" {

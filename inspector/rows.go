@@ -24,7 +24,6 @@ type item struct {
 	Group *rowGroup
 }
 
-// turnHead is the heading of a turn.
 type turnHead struct {
 	Turn   int
 	Time   time.Time
@@ -69,7 +68,6 @@ type row struct {
 // phrase is a piece of an event's content: a text, or a tool's name with its arguments or its result.
 type phrase struct{ Tool, Text string }
 
-// shownSummary is a visible summary.
 type shownSummary struct {
 	Of           string // "turns 1–2 · 40 events"
 	Tokens       string // "62.8k → 2.0k tokens"
@@ -124,7 +122,6 @@ func (l *list) addGroup(g *rowGroup) {
 	}
 }
 
-// gapText formats the time between two rows.
 func gapText(d time.Duration) string {
 	sign := "+"
 	if d < 0 {
@@ -219,7 +216,6 @@ func members(v patch.Value) string {
 // plainJSON makes truncated JSON easier to read.
 var plainJSON = strings.NewReplacer(`":"`, ": ", `\n`, " ", `\t`, " ", `\"`, `"`)
 
-// conversationItems sets the items of the visible log.
 func (i *Inspector) conversationItems(ctx context.Context, b *sessionBody) error {
 	if err := i.addLosses(ctx, b); err != nil {
 		return err

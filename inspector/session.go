@@ -64,14 +64,12 @@ type headline struct {
 	LostIndex    int // index of the first summary that lost some, or -1
 }
 
-// notice says what the last action did.
 type notice struct {
 	Text    string
 	Changed template.URL // URL of the difference
 	Undo    []actField   // fields of the undo form; nil if the action cannot be undone
 }
 
-// rows is a page of rows.
 type rows struct {
 	Items            []item
 	First, Next, All int // index of the first row, index after the last row, number of all rows
@@ -312,7 +310,6 @@ func (i *Inspector) noticeOf(ctx context.Context, r *http.Request, b *sessionBod
 	return n, nil
 }
 
-// logBody is the panel of the raw log.
 type logBody struct {
 	rows
 	Kind  string
@@ -351,7 +348,6 @@ func kindOfStep(s step) present.Kind {
 	return s.Kind
 }
 
-// stateBody is the panel of the state.
 type stateBody struct {
 	Rows []stateRow
 	More int // number of keys not shown

@@ -25,7 +25,6 @@ type listing struct {
 	Page  int    // from 1
 }
 
-// listed is a session in the list.
 type listed struct {
 	store.Info
 	Problem string // describes damage; the counts are then missing, and perhaps the key
@@ -48,7 +47,6 @@ type column struct {
 	compare     func(a, b listed) int
 }
 
-// columns are all columns.
 var columns = []column{
 	{"active", "last activity", func(a, b listed) int { return a.Used().Compare(b.Used()) }},
 	{"key", "name", func(a, b listed) int { return cmp.Compare(a.Key.String(), b.Key.String()) }},
@@ -59,7 +57,6 @@ var columns = []column{
 	{"compacted", "last compaction", func(a, b listed) int { return a.Compacted.Compare(b.Compacted) }},
 }
 
-// newestFirst is the default order.
 const newestFirst = "-active"
 
 // sessionsBody is the page of all sessions. It lists the sessions whose keys match a search, then the events
@@ -235,13 +232,11 @@ func (b searchBody) Narrow() bool {
 	return b.Hidden || b.Summaries || b.All || b.Author+b.Tool != ""
 }
 
-// searchHit is an event that was found.
 type searchHit struct {
 	recall.Hit[store.Key]
 	Other bool // the event is in another session than the page's
 }
 
-// Kind returns the event's kind.
 func (h searchHit) Kind() present.Kind {
 	return present.KindOf(fold.Entry{Event: h.Event, Summary: h.Summary})
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// listingEnv is a store with an inspector.
 type listingEnv struct {
 	testing.TB
 	store     *store.Store
@@ -51,7 +50,6 @@ func listingOf(t testing.TB, b backend.Backend, opts Options) *listingEnv {
 	return &listingEnv{t, s, i, map[store.Key][]string{}}
 }
 
-// add appends lines to a session.
 func (e *listingEnv) add(key store.Key, lines ...string) {
 	e.Helper()
 	e.lines[key] = append(e.lines[key], lines...)
@@ -63,7 +61,6 @@ func (e *listingEnv) create(key store.Key) {
 	testlog.Must(e.store.Create(e.Context(), key, nil, store.CreateOptions{}))(e)
 }
 
-// get requests a URL and checks the status.
 func (e *listingEnv) get(address string, status int) string {
 	e.Helper()
 	w := httptest.NewRecorder()

@@ -127,7 +127,6 @@ func TestSearchPage(t *testing.T) {
 		}
 	}
 
-	// Links lead to the record.
 	_, page := getPage(t, i, "search", "key", key, "q", "lamp", "author", "user")
 	for _, want := range []string{`href="record?id=e7&amp;key=shop%2Fada%2F1%252F2&amp;seq=7"`, `name="author" value="user"`, `<details open><summary>Only some`} {
 		if !strings.Contains(page, want) {
@@ -359,7 +358,6 @@ func TestExportCutShort(t *testing.T) {
 
 var liveKey = store.Key{App: "shop", User: "ada", Session: "1"}
 
-// following is a page that follows a session.
 type following struct {
 	t     *testing.T
 	lines *bufio.Scanner

@@ -138,7 +138,6 @@ func (t *timeline) add(r patch.Record) error {
 	return nil
 }
 
-// patch sets the effect of a patch.
 func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	f, err := present.EffectOf(t.view, after, r)
 	if err != nil {

@@ -376,7 +376,6 @@ func drawnRecords(t *testing.T) []patch.Record {
 	return records
 }
 
-// pictureAt draws a log as of a record.
 func pictureAt(t testlog.Failer, records []patch.Record, at int) (*picture, []target, fold.View) {
 	t.Helper()
 	line := grown(t, records)

@@ -168,7 +168,6 @@ func (i *Inspector) previewAct(ctx context.Context, a *action, p *actPage) error
 	return a.preview(i, ctx, a, v, p)
 }
 
-// doAct applies the action to the previewed view.
 func (i *Inspector) doAct(ctx context.Context, a *action, p *actPage) error {
 	v, err := i.selected(ctx, a)
 	if err != nil {
@@ -189,7 +188,6 @@ func (i *Inspector) selected(ctx context.Context, a *action) (fold.View, error) 
 	return v, nil
 }
 
-// ids returns the ids of the selected events.
 func (a *action) ids(seen fold.View) (ids []string) {
 	for _, s := range a.spans {
 		for n := range s.Count {
@@ -541,7 +539,6 @@ func (i *Inspector) readForm(w http.ResponseWriter, r *http.Request) error {
 	return badRequest("form", "%s", present.PrintableUpTo(err.Error(), 200))
 }
 
-// read parses the fields.
 func (a *action) read(r *http.Request) (err error) {
 	n := slices.IndexFunc(actionKinds, func(v actionKind) bool { return v.name == a.form.Get("act") })
 	if n < 0 {
@@ -651,7 +648,6 @@ func (p *actPage) line(format string, args ...any) {
 	}
 }
 
-// actField is a hidden field.
 type actField struct{ Name, Value string }
 
 // actForm is a form with a button, and perhaps a checkbox or a text field.
@@ -664,10 +660,8 @@ type actForm struct {
 	Input  *actInput
 }
 
-// actAllow is a checkbox.
 type actAllow struct{ Name, Label string }
 
-// actInput is a text field.
 type actInput struct {
 	Name, Label, Value string
 	Long               bool // several lines

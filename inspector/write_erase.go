@@ -27,7 +27,6 @@ type actErased struct {
 	Initial []string
 }
 
-// actErasedEvent is an event that an erasure erases.
 type actErasedEvent struct {
 	URL  template.URL // URL of the event's record
 	Seq  uint64
@@ -80,7 +79,6 @@ func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, 
 	return nil
 }
 
-// countErased counts the erased items by kind.
 func countErased(e store.Erasure) []present.Row {
 	n := map[string]int{}
 	for _, s := range e.Sessions {
@@ -104,7 +102,6 @@ func countErased(e store.Erasure) []present.Row {
 	return rows
 }
 
-// eraseSentence describes the counts that are not zero.
 func eraseSentence(counts []present.Row) string {
 	var said []string
 	for _, r := range counts {

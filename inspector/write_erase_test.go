@@ -50,7 +50,6 @@ func (a *acting) get(path string) string {
 
 func (a *acting) session() string { return "session?key=" + url.QueryEscape(a.key.String()) }
 
-// logOf returns a log as text.
 func (a *acting) logOf(key store.Key) string {
 	a.t.Helper()
 	other := *a

@@ -92,7 +92,6 @@ func TestNobodyElseActs(t *testing.T) {
 	})
 }
 
-// A preview only reads from the store.
 func TestPreviewsOnlyRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := testlog.Must(store.Open(path, store.Options{}))(t)

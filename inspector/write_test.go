@@ -137,7 +137,6 @@ var (
 	actTags      = regexp.MustCompile(`(?s)<[^>]*>`)
 )
 
-// actText returns the text of a page.
 func actText(page string) string {
 	return strings.Join(strings.Fields(html.UnescapeString(actTags.ReplaceAllString(page, " "))), " ")
 }

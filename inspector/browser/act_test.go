@@ -10,7 +10,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// newest returns the session's newest record.
 func (f *fixture) newest() patch.Record {
 	f.t.Helper()
 	return f.records(ada, f.view(ada).Seq())[0]
@@ -137,7 +136,6 @@ func TestActingInPlace(t *testing.T) {
 	p.Axe()
 }
 
-// Everything can be done by keyboard.
 func TestActingByKeys(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true})

@@ -43,7 +43,6 @@ const (
 	pause    = 20 * time.Millisecond
 )
 
-// phone returns the options of a small phone.
 func phone() pageOptions { return pageOptions{Width: 360, Height: 740, Mobile: true} }
 
 // Page is a tab of Chromium that a test uses as a person would. If a page has a fault, the test fails. Faults

@@ -17,7 +17,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// eightEvents returns a session of e0 to e7.
 func eightEvents(t *testing.T) (*store.Store, store.Key, fold.View) {
 	t.Helper()
 	s := teststore.Memory(t, store.Options{})

@@ -26,7 +26,6 @@ func open(t *testing.T) *store.Store {
 	})
 }
 
-// add appends lines to the session.
 func add(t *testing.T, s *store.Store, lines ...string) {
 	t.Helper()
 	testlog.Must(s.Import(t.Context(), key, strings.NewReader(strings.Join(lines, "\n")), store.ImportOptions{}))(t)
@@ -46,7 +45,6 @@ func viewsOf(t *testing.T, lines ...string) ([]patch.Record, []fold.View) {
 	return records, views
 }
 
-// said returns an event with a text.
 func said(id, author, text string) string {
 	return fmt.Sprintf(`{"id":%q,"invocationId":"i-%[1]s","author":%q,"content":{"role":%q,"parts":[{"text":%q}]}}`,
 		id, author, map[bool]string{true: "user", false: "model"}[author == "user"], text)

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 )
 
-// kind is a kind of damage.
 type kind struct {
 	name string
 	do   func(r *rand.Rand, w *wreck, data []byte) []byte

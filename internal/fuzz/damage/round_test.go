@@ -19,7 +19,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// try is a test of a damaged file.
 type try struct {
 	*wreck
 	job    job
@@ -327,7 +326,6 @@ func (t *try) bad(what string, k store.Key, err error) bool {
 	return true
 }
 
-// read reads everything and checks the answers.
 func (t *try) read() {
 	for q, a := range ask(t.s, t.keys()) {
 		t.judge(q, a)
@@ -531,7 +529,6 @@ func (t *try) again() {
 	}
 }
 
-// salvage checks the salvaged records.
 func (t *try) salvage(dir string) {
 	intact := t.intact(t.data)
 	got, wrong := t.rescue(t.data, intact)

@@ -132,5 +132,4 @@ func hasPage(data []byte) bool {
 	return false
 }
 
-// none reports whether no used part is damaged.
 func (h harm) none() bool { return h.current && !h.pages && h.rows == 0 }

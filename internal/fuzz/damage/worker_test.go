@@ -39,7 +39,6 @@ type job struct {
 	Control     string // name of a planted flaw
 }
 
-// reply is the result of a job.
 type reply struct {
 	Wrong  []string
 	Counts map[string]int
@@ -99,7 +98,6 @@ func taken(what string) (bytes int64) {
 	return bytes << 10
 }
 
-// worker is a worker process.
 type worker struct {
 	dir    string
 	cmd    *exec.Cmd

@@ -113,7 +113,6 @@ func marks(short, usual, many []int) []int {
 // probes is the number of measured calls per mark.
 const probes = 50
 
-// A single session grows.
 func TestOneSession(t *testing.T) {
 	for of, compact := range map[string]bool{"compacted": true, "not compacted": false} {
 		t.Run(of, func(t *testing.T) {
@@ -242,7 +241,6 @@ func same(a, b fold.View) bool {
 	return err == nil && otherErr == nil && bytes.Equal(one, other)
 }
 
-// folded folds the log up to a record.
 func (f *file) folded(creation string, seq uint64) fold.View {
 	f.Helper()
 	start, err := f.store.ViewAt(ctx, key, 0)
@@ -273,7 +271,6 @@ func event(n int) *patch.Event {
 	return e
 }
 
-// A store gets more and more sessions.
 func TestManySessions(t *testing.T) {
 	for r := range long.Rounds(t, 1) {
 		f, n := newFile(t, r, "sessions"), 0
@@ -305,7 +302,6 @@ func (f *file) add(session int) error {
 	return err
 }
 
-// look reads a session and checks its content.
 func (f *file) look(session int) error {
 	got, err := f.store.Get(ctx, numbered(session))
 	if err == nil && (got.View.Len() != 1 || fmt.Sprint(got.State()["n"]) != fmt.Sprint(session)) {

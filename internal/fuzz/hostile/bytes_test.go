@@ -51,7 +51,6 @@ func records() []patch.Record {
 	return out
 }
 
-// FuzzRecord decodes records of any version.
 func FuzzRecord(f *testing.F) {
 	for _, rec := range records() {
 		form, err := patch.AppendRecord(nil, rec)
@@ -79,7 +78,6 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzValue decodes values.
 func FuzzValue(f *testing.F) {
 	for _, text := range []string{`null`, `{"a":[1,2.0,"x",{"b":true}]}`, `"text"`} {
 		v, err := patch.ParseValue([]byte(text))
@@ -110,7 +108,6 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
-// FuzzSnapshot decodes snapshots of any version.
 func FuzzSnapshot(f *testing.F) {
 	log := records()
 	v, err := fold.New("creation", nil).Apply(log...)
@@ -184,7 +181,6 @@ func FuzzFile(f *testing.F) {
 
 var key = store.Key{App: "shop", User: "ada", Session: "4711"}
 
-// database returns the bytes of a small database.
 func database(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.db")

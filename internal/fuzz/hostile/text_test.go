@@ -140,7 +140,6 @@ func FuzzImport(f *testing.F) { fuzzText(f, "imported") }
 func FuzzREST(f *testing.F)   { fuzzText(f, "REST") }
 func FuzzFiles(f *testing.F)  { fuzzText(f, "file") }
 
-// FuzzSearch searches any text for any query.
 func FuzzSearch(f *testing.F) {
 	f.Add("getUserName 東京 don't", `name "user name" -tokyo`)
 	f.Add("a b c", `"a b`)

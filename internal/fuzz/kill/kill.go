@@ -103,7 +103,6 @@ type Storage struct {
 	before     map[store.Key]string // the logs at the end of the last round
 }
 
-// clients is the number of clients per process.
 const clients = 32
 
 // patience is the longest time until a process is killed.

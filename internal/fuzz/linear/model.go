@@ -58,7 +58,6 @@ func (e *entry) whole() fold.View {
 	return e.view.WithRecords(log)
 }
 
-// at returns the entry with the given seq.
 func (e *entry) at(seq uint64) *entry {
 	for e.view.Seq() > seq {
 		e = e.before
@@ -98,7 +97,6 @@ func (e *entry) hot() (ids []string) {
 	return ids
 }
 
-// add returns the log with one more record.
 func (e *entry) add(r patch.Record) *entry {
 	r.Seq = e.view.Seq() + 1
 	view := e.view

@@ -176,7 +176,6 @@ func (m *machine) reference(more ...patch.Record) *fuzz.Reference {
 	return fuzz.NewReference(m.initial, slices.Concat(m.records, more)...)
 }
 
-// log returns the log for messages.
 func (m *machine) log() string { return fuzz.Text(m.records, m.initial) }
 
 // newID returns an id that is unique over all draws. An erasure would otherwise cover sessions of other draws,

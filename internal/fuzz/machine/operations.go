@@ -24,8 +24,8 @@ func (m *machine) op(kind ops.Kind, offered ...patch.Record) ops.Op {
 	return ops.Op{App: m.key.App, Session: m.key.Session, Kind: kind, Offered: offered, IDs: []string{""}}
 }
 
-// do executes an operation on a store. If a patch is made from a view, do uses the store's own view as of the
-// same record.
+// do executes an operation on a store. A patch that is made from a view is applied to the store's own view as
+// of the same record.
 func (m *machine) do(s *store.Store, o ops.Op) ops.Reply {
 	var seen fold.View
 	if o.On != "" && o.Kind == ops.Patch {
@@ -37,7 +37,6 @@ func (m *machine) do(s *store.Store, o ops.Op) ops.Reply {
 	return ops.Do(context.Background(), s, seen, o)
 }
 
-// mustDo executes an operation that must succeed.
 func (m *machine) mustDo(t *rapid.T, s *store.Store, o ops.Op) ops.Reply {
 	r := m.do(s, o)
 	testlog.NoError(t, r.Error)

@@ -96,7 +96,6 @@ func (v *volume) repower() {
 	}
 }
 
-// clear removes all files.
 func (v *volume) clear() {
 	v.Helper()
 	there, err := filepath.Glob(filepath.Join(v.dir, "*.db*")) // including hidden ones

@@ -24,7 +24,6 @@ type disk struct {
 	inodes  map[uint64]*image // by inode; the system reuses inode numbers
 }
 
-// entry is a change of names.
 type entry struct {
 	name     string // name of the system call
 	from, to string
@@ -172,7 +171,6 @@ const (
 
 func (d doom) String() string { return [...]string{"nothing", "some", "all", "nothing yet"}[d] }
 
-// apply applies a step.
 func (d *disk) apply(dir string, s step, doom doom, random *rand.Rand) {
 	base := func(path string) string { return strings.TrimPrefix(path, dir+"/") }
 	switch s.name {

@@ -199,7 +199,6 @@ func TestReadBeforeSync(t *testing.T) {
 	}
 }
 
-// absent is a store without sessions.
 type absent struct{}
 
 func (absent) Call(ops.Op) ops.Reply { return ops.Reply{Outcome: ops.NotFound} }
