@@ -24,8 +24,8 @@ import (
 //	{"patchType":"rewind"}       a line of the text form
 //
 // An event is its id and fields: state, @ invocation, # branch, author, role, calls and responses by id, and
-// ids of long-running calls. After two colons, a call or response has only a name. A patch may have base:N and
-// group:g. The id of the patch with seq 3 is p3.
+// ids of long-running calls. Two colons come before the function name of a call or response that has no id. A
+// patch may have base:N and group:g. The id of the patch with seq 3 is p3.
 
 func fold(t *testing.T, initial map[string]patch.Value, script string) *Reference {
 	t.Helper()

@@ -349,7 +349,7 @@ func applyChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *a
 	return nil
 }
 
-// done makes the session's page with a notice the next page.
+// done sets the next page to the session's page, with a notice.
 func (p *actPage) done(a *action, records []patch.Record) {
 	if len(records) == 0 {
 		p.notice("Nothing was logged, because nothing would change.")

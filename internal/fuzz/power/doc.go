@@ -15,8 +15,8 @@
 //
 //	go test ./internal/fuzz/power -run 'TestFaults$' -timeout 0 -rounds 20 -v
 //
-// Each call fails with each error. Only the writes of a draft that lie between other writes to it fail with a
-// single error. TestStates and TestFaults need Linux 5.7.
+// Each call fails with each error. An exception is a write to a draft that is between other writes to the
+// draft. It fails with only one error. TestStates and TestFaults need Linux 5.7.
 //
 // This command cuts the power of an ext4 file system. It needs root and loop devices:
 //
