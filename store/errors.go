@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -151,6 +152,16 @@ func fromBackend(key Key, err error) error {
 	return err
 }
 
+// namedError is an error of the backend that matches an error of this package too. The text names the kind once.
+type namedError struct{ kind, err error }
+
+func (e *namedError) Error() string {
+	return e.kind.Error() + ": " + strings.TrimPrefix(e.err.Error(), backend.ErrDamaged.Error()+": ")
+}
+
+func (e *namedError) Unwrap() []error { return []error{e.kind, e.err} }
+
+// named returns the error of this package for an error of the backend.
 func named(err error) error {
 	for _, e := range []struct{ from, to error }{
 		{backend.ErrNotFound, ErrNotFound}, {backend.ErrExists, ErrExists}, {backend.ErrClosed, ErrClosed},
@@ -161,7 +172,7 @@ func named(err error) error {
 		case err == e.from:
 			return e.to
 		case errors.Is(err, e.from):
-			return fmt.Errorf("%w: %w", e.to, err)
+			return &namedError{e.to, err}
 		}
 	}
 	return err

@@ -352,9 +352,8 @@ func TestWriteOverDamagedIndex(t *testing.T) {
 			e.is(e.try(event), store.ErrCorrupt, "the index of ids is damaged")
 		}
 		e.same("visible", ids(e.view()), "a1 a2 a3 a4 a5")
-		if len(e.verify(store.VerifyOptions{Key: key})) == 0 {
-			e.Error("Verify finds nothing")
-		}
+		e.problems(e.verify(store.VerifyOptions{Key: key}), []string{"app/user/session 0 ids"})
+		e.problems(e.verify(store.VerifyOptions{}), []string{"app/user/session 0 ids"})
 	})
 }
 

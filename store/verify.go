@@ -72,14 +72,14 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 	return func(yield func(Problem, error) bool) {
 		// report yields a problem. If the error ends Verify, report yields the error instead. It reports whether to
 		// continue.
-		report := func(key Key, seq uint64, err error) (goOn bool) {
+		report := func(key Key, seq uint64, err error) (more bool) {
 			if ends(err) {
 				yield(Problem{}, err)
 				return false
 			}
 			return yield(Problem{key, seq, err}, nil)
 		}
-		session := func(key Key) (goOn bool) {
+		session := func(key Key) (more bool) {
 			found, err := s.verify(ctx, key)
 			for _, p := range found {
 				if !yield(p, nil) {
@@ -97,8 +97,11 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 			return
 		}
 		if c, ok := s.backend.(backend.Checker); ok {
-			if err := c.Check(ctx); err != nil && !report(Key{}, 0, fromBackend(Key{}, err)) {
-				return
+			for _, err := range findings(c.Check(ctx)) {
+				// Damage of an id index is reported below, with its session.
+				if !errors.Is(err, backend.ErrIndex) && !report(Key{}, 0, fromBackend(Key{}, err)) {
+					return
+				}
 			}
 		}
 		for info, err := range s.List(ctx, ListOptions{}) {
@@ -129,6 +132,19 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 			}
 		}
 	}
+}
+
+// findings returns the errors that [errors.Join] has joined, or else the error itself.
+func findings(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := err.(interface{ Unwrap() []error }); ok {
+		if all := e.Unwrap(); errors.Join(all...).Error() == err.Error() { // other errors add a text
+			return all
+		}
+	}
+	return []error{err}
 }
 
 // ends reports whether an error ends Verify. An error about stored data does not.
@@ -177,10 +193,11 @@ func (s *Store) verify(ctx context.Context, key Key) ([]Problem, error) {
 }
 
 type verification struct {
-	store *Store
-	key   Key
-	head  backend.Head
-	found []Problem
+	store   *Store
+	key     Key
+	head    backend.Head
+	noIndex bool // the id index is damaged, which is reported
+	found   []Problem
 }
 
 // report adds a problem. If the error is not about stored data, report returns it.
@@ -300,6 +317,9 @@ func (s *Store) savedView(ctx context.Context, key Key, creation string) (data [
 
 // index reports the ids of records that the index lacks, or has with another seq.
 func (v *verification) index(ctx context.Context, records []patch.Record) error {
+	if v.noIndex {
+		return nil
+	}
 	var ids []string
 	var holders []uint64
 	for _, r := range records {
@@ -309,6 +329,7 @@ func (v *verification) index(ctx context.Context, records []patch.Record) error 
 	}
 	seqs, err := v.store.backend.Lookup(ctx, v.key.name(), v.head.Creation, ids)
 	if err != nil {
+		v.noIndex = errors.Is(err, backend.ErrIndex)
 		return v.report(0, named(err))
 	}
 	for i, seq := range seqs {

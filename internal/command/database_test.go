@@ -104,7 +104,7 @@ func besideADamagedOne(t *testing.T, args ...string) string {
 		return nil
 	})
 	code, stdout, stderr := newShell().try(t, "", args...)
-	if code != 1 || !strings.Contains(stderr, "session a/u/s: corrupt: damaged: its last record, 2, is missing") || !strings.Contains(stderr, "1 damaged session") {
+	if code != 1 || !strings.Contains(stderr, "session a/u/s: corrupt: the last record, 2, is missing") || !strings.Contains(stderr, "1 damaged session") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 	return stdout

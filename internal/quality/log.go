@@ -34,11 +34,6 @@ func (l *log) add(r patch.Record) error {
 // View implements compaction.Log.
 func (l *log) View(context.Context, string) (fold.View, error) { return l.view(), nil }
 
-// ViewAt returns the view as of the record with the given seq.
-func (l *log) ViewAt(_ context.Context, _ string, seq uint64) (fold.View, error) {
-	return l.views[seq], nil
-}
-
 // RawEvents implements compaction.Log.
 func (l *log) RawEvents(_ context.Context, _ string, from uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {

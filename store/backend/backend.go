@@ -514,7 +514,8 @@ type Listed struct {
 
 // Checker is a backend that can check its own structure.
 type Checker interface {
-	// Check reads all stored data and reports inconsistencies as ErrDamaged. It does not decode records.
+	// Check reads all stored data, without decoding records, and reports inconsistencies as ErrDamaged. [errors.Join] joins
+	// several of them.
 	Check(ctx context.Context) error
 }
 

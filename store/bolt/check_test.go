@@ -26,41 +26,41 @@ func TestCheck(t *testing.T) {
 		says         string // "" if there is no damage
 	}{
 		{"none", "records", func(b *bbolt.Bucket) error { return nil }, ""},
-		{"record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(rowKey(1, 2)) }, "record 3 after record 1"},
-		{"first record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(rowKey(1, 1)) }, "record 2 after record 0"},
-		{"last record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(rowKey(1, 3)) }, "its last record is 2, and its head says 3"},
-		{"label removed", "records", func(b *bbolt.Bucket) error { return b.Delete(rowKey(1, 0)) }, "missing beside its records"},
-		{"label of another", "records", func(b *bbolt.Bucket) error { return b.Put(rowKey(1, 0), b.Get(rowKey(2, 0))) }, "beside its records"},
-		{"record of nobody", "records", func(b *bbolt.Bucket) error { return b.Put(rowKey(7, 1), nil) }, "key 00000000000000070000000000000001, of a session that is not there"},
+		{"record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(rowKey(1, 2)) }, "record 3 follows record 1"},
+		{"first record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(rowKey(1, 1)) }, "record 2 follows record 0"},
+		{"last record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(rowKey(1, 3)) }, "the last record is 2, but the head names 3"},
+		{"label removed", "records", func(b *bbolt.Bucket) error { return b.Delete(rowKey(1, 0)) }, "is missing among its records"},
+		{"label of another", "records", func(b *bbolt.Bucket) error { return b.Put(rowKey(1, 0), b.Get(rowKey(2, 0))) }, "missing among its records"},
+		{"record of nobody", "records", func(b *bbolt.Bucket) error { return b.Put(rowKey(7, 1), nil) }, "key 00000000000000070000000000000001, which belongs to no session"},
 		{"record key", "records", func(b *bbolt.Bucket) error { return b.Put([]byte("short"), nil) }, "key 73686f7274"},
 		{"ids changed", "records", func(b *bbolt.Bucket) error {
 			row := bytes.Clone(b.Get(rowKey(1, 2)))
 			row[len(row)-9] ^= 1
 			return b.Put(rowKey(1, 2), row)
-		}, "the ids of record 2"},
+		}, "ids is damaged: session \"a\", record 2"},
 		{"session entry", "sessions", func(b *bbolt.Bucket) error { return b.Put([]byte("a"), []byte("garbage of some length")) }, `"a"`},
 		{"session entry cut off", "sessions", func(b *bbolt.Bucket) error { return b.Put([]byte("a"), []byte("x")) }, `"a"`},
 		{"session renamed", "sessions", func(b *bbolt.Bucket) error {
 			return errors.Join(b.Put([]byte("c"), b.Get([]byte("a"))), b.Delete([]byte("a")))
 		}, `"c"`},
-		{"session removed", "sessions", func(b *bbolt.Bucket) error { return b.Delete([]byte("a")) }, "of a session that is not there"},
-		{"numbers given out", "sessions", func(b *bbolt.Bucket) error { return b.SetSequence(1) }, "was never given out"},
+		{"session removed", "sessions", func(b *bbolt.Bucket) error { return b.Delete([]byte("a")) }, "which belongs to no session"},
+		{"numbers given out", "sessions", func(b *bbolt.Bucket) error { return b.SetSequence(1) }, "was never assigned"},
 		{"head removed", "heads", func(b *bbolt.Bucket) error { return b.Delete([]byte("a")) }, "has no head"},
 		{"head of nobody", "heads", func(b *bbolt.Bucket) error { return b.Put([]byte("c"), b.Get([]byte("a"))) }, `session "c" has a head but no entry`},
 		{"head", "heads", func(b *bbolt.Bucket) error { return b.Put([]byte("a"), b.Get([]byte("b"))) }, `session "a", number 0000000000000001, has no head, or its checksum is wrong`},
-		{"records appended", "records", func(b *bbolt.Bucket) error { return b.Put(rowKey(1, 4), nil) }, "is behind the last record that its head says"},
-		{"numbers noted", "patchlog", func(b *bbolt.Bucket) error { return b.Put([]byte("numbers"), rowKey(9)) }, "the last one given out is 2, or 0000000000000009"},
-		{"shared value", "shared", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("12345")) }, `shared value "v" is missing or damaged (its row is right: false, that of its name: true)`},
-		{"shared value removed", "shared", func(b *bbolt.Bucket) error { return b.Delete([]byte("v")) }, `shared value "v" is missing or damaged (its row is right: false, that of its name: true)`},
-		{"shared name", "sharednames", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("1234")) }, `shared value "v" is missing or damaged (its row is right: true, that of its name: false)`},
-		{"shared name removed", "sharednames", func(b *bbolt.Bucket) error { return b.Delete([]byte("v")) }, `shared value "v" is missing or damaged (its row is right: true, that of its name: false)`},
-		{"snapshot of nobody", "snapshots", func(b *bbolt.Bucket) error { return b.Put(rowKey(7), []byte("s")) }, "key 0000000000000007, of a session that is not there"},
+		{"records appended", "records", func(b *bbolt.Bucket) error { return b.Put(rowKey(1, 4), nil) }, "follows the last record that the head names"},
+		{"numbers noted", "patchlog", func(b *bbolt.Bucket) error { return b.Put([]byte("numbers"), rowKey(9)) }, "session number differ: 2 and 0000000000000009"},
+		{"shared value", "shared", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("12345")) }, `shared value "v" is missing or damaged (its row is intact: false; the row of its name: true)`},
+		{"shared value removed", "shared", func(b *bbolt.Bucket) error { return b.Delete([]byte("v")) }, `shared value "v" is missing or damaged (its row is intact: false; the row of its name: true)`},
+		{"shared name", "sharednames", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("1234")) }, `shared value "v" is missing or damaged (its row is intact: true; the row of its name: false)`},
+		{"shared name removed", "sharednames", func(b *bbolt.Bucket) error { return b.Delete([]byte("v")) }, `shared value "v" is missing or damaged (its row is intact: true; the row of its name: false)`},
+		{"snapshot of nobody", "snapshots", func(b *bbolt.Bucket) error { return b.Put(rowKey(7), []byte("s")) }, "key 0000000000000007, which belongs to no session"},
 		{"session's names", "sessions", func(b *bbolt.Bucket) error {
 			return errors.Join(b.Delete([]byte("a")), b.Tx().Bucket([]byte("heads")).Delete([]byte("a")))
-		}, "of a session that is not there"},
-		{"unlinked number", "unlinked", func(b *bbolt.Bucket) error { return b.Put(rowKey(7), []byte("no sum")) }, "unlinked"},
+		}, "which belongs to no session"},
+		{"unlinked number", "unlinked", func(b *bbolt.Bucket) error { return b.Put(rowKey(7), []byte("no sum")) }, "deleted session number"},
 		{"unknown kind of rows", "shared", func(b *bbolt.Bucket) error { _, err := b.Tx().CreateBucket([]byte("newer")); return err }, "newer"},
-		{"record beyond the last", "records", func(b *bbolt.Bucket) error { return b.Put(rowKey(1, 4), []byte("record 4")) }, "is behind the last record"},
+		{"record beyond the last", "records", func(b *bbolt.Bucket) error { return b.Put(rowKey(1, 4), []byte("record 4")) }, "follows the last record"},
 		{"snapshot", "snapshots", func(b *bbolt.Bucket) error { return b.Put(rowKey(2), []byte("12345")) }, "the checksum of the snapshot"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestCheckManyFindings(t *testing.T) {
 	})
 	b = testlog.Must(bolt.Open(path, bolt.Options{}))(t)
 	defer b.Close()
-	if err := b.Check(ctx); err == nil || !strings.Contains(err.Error(), "and 80 more") || strings.Count(err.Error(), "\n") > 30 {
+	if err := b.Check(ctx); err == nil || !strings.Contains(err.Error(), "80 more problems") || strings.Count(err.Error(), "\n") > 30 {
 		t.Errorf("Check: %v", err)
 	}
 	cancelled, cancel := context.WithCancel(ctx)

@@ -21,7 +21,7 @@ func checkOpen(file *os.File) (metas metaPages, err error) {
 	}
 	current := metas.current()
 	if current == nil {
-		return metas, fmt.Errorf("%w: both meta pages", backend.ErrDamaged)
+		return metas, fmt.Errorf("%w: both meta pages are damaged", backend.ErrDamaged)
 	}
 	info, err := file.Stat()
 	if err != nil {

@@ -183,7 +183,7 @@ func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
 	s := p.session
 	last, next := around(tx.Bucket(bucketRecords).Cursor(), s.key(s.head.Last+1))
 	if bytes.HasPrefix(next, s.number) || s.seqOf(last) != s.head.Last {
-		return fmt.Errorf("%w: behind record %d, the last of session %q, stands key %x; before it key %x",
+		return fmt.Errorf("%w: after record %d, the last of session %q, comes key %x, and before it key %x",
 			backend.ErrDamaged, s.head.Last, shown(p.name), next, last)
 	}
 	if len(p.hashes) == 0 || !p.batch.RequireFreeIDs {

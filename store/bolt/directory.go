@@ -39,11 +39,11 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		m.given = tx.Bucket(bucketSessions).Sequence()
 		if noted := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(noted, number(m.given)) {
-			found.report("of the numbers of sessions the last one given out is %d, or %x", m.given, noted)
+			found.report("the two copies of the last session number differ: %d and %x", m.given, noted)
 		}
 		for k, row := range rows(tx.Bucket(bucketUnlinked), nil) {
 			if _, ok := unseal(kindUnlinked, k, row); !ok || len(k) != 8 {
-				found.report("the checksum of the unlinked number %x", k)
+				found.report("the row of the deleted session number %x is damaged", k)
 				continue
 			}
 			m.unlinked = append(m.unlinked, string(k))
@@ -57,7 +57,7 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 		}
 		for k, row := range rows(tx.Bucket(bucketScopes), nil) {
 			if _, ok := unseal(kindScope, k, row); !ok {
-				found.report("the checksum of the version of the shared values of %q", shown(string(k)))
+				found.report("the version of the shared values of %q is damaged", shown(string(k)))
 				continue
 			}
 			m.scopes = append(m.scopes, [2][]byte{bytes.Clone(k), bytes.Clone(row)})
@@ -70,7 +70,7 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 		}
 		return tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
 			if !slices.ContainsFunc(buckets, func(b []byte) bool { return bytes.Equal(b, name) }) {
-				found.report("bucket %q, which this program does not know", name)
+				found.report("bucket %q is not of this version", name)
 			}
 			return nil
 		})
@@ -94,7 +94,7 @@ func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
 			continue
 		}
 		if other, taken := owners[string(s.number)]; taken || s.id() == 0 || s.id() > m.given {
-			found.report("session %q: its number %x is another's too (%s), or was never given out", shown(n.name), s.number, other)
+			found.report("session %q: its number %x was never assigned, or another session has it too (%s)", shown(n.name), s.number, other)
 		}
 		owners[string(s.number)] = n.name
 		m.sessions = append(m.sessions, s)
@@ -108,7 +108,7 @@ func (m *directory) checkShared(found *findings) {
 		_, whole := unseal(kindShared, []byte(n.name), n.rows[0])
 		_, named := unseal(kindName, []byte(n.name), n.rows[1])
 		if !whole || !named {
-			found.report("shared value %q is missing or damaged (its row is right: %t, that of its name: %t)", shown(n.name), whole, named)
+			found.report("shared value %q is missing or damaged (its row is intact: %t; the row of its name: %t)", shown(n.name), whole, named)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (m *directory) checkStrays(tx *bbolt.Tx, bucket []byte, found *findings) {
 	for _, n := range append(numbers, strings.Repeat("\xff", 17)) { // greater than all keys
 		k, _ := c.Seek(from)
 		for i := 0; k != nil && string(k) < n && i < sliceRows; i++ {
-			found.report("bucket %q has key %x, of a session that is not there", bucket, k)
+			found.report("bucket %q has key %x, which belongs to no session", bucket, k)
 			k, _ = c.Next()
 		}
 		from = number(session{number: []byte(n)}.id() + 1)
@@ -141,14 +141,19 @@ type findings struct {
 const maxFindings = 20
 
 func (f *findings) report(format string, args ...any) {
-	if f.n++; f.n <= maxFindings {
-		f.errs = append(f.errs, fmt.Errorf("%w: %w", backend.ErrDamaged, fmt.Errorf(format, args...)))
+	if f.n++; f.n > maxFindings {
+		return
 	}
+	err := fmt.Errorf(format, args...)
+	if !errors.Is(err, backend.ErrDamaged) {
+		err = fmt.Errorf("%w: %w", backend.ErrDamaged, err)
+	}
+	f.errs = append(f.errs, err)
 }
 
 func (f *findings) err() error {
 	if f.n > maxFindings {
-		return errors.Join(append(f.errs, fmt.Errorf("and %d more", f.n-maxFindings))...)
+		return errors.Join(append(f.errs, fmt.Errorf("%w: %d more problems", backend.ErrDamaged, f.n-maxFindings))...)
 	}
 	return errors.Join(f.errs...)
 }
@@ -228,11 +233,11 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 		}
 		size += len(k) + len(row)
 		if seq := l.seqOf(k); seq != x.next {
-			r.found.report("session %q: record %d after record %d", shown(l.name), seq, x.next-1)
+			r.found.report("session %q: record %d follows record %d", shown(l.name), seq, x.next-1)
 			return false, nil
 		}
 		if hashes, ok := recordIDs(k, row); !ok {
-			r.found.report("session %q: the ids of record %d", shown(l.name), x.next)
+			r.found.report("%w", errRecordIDs(l, x.next))
 			return false, nil
 		} else if r.replica == nil {
 			r.checkRun(tx, l, x.next, hashes)
@@ -240,7 +245,7 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 		if r.replica != nil {
 			data, ok := unseal(kindRecord, k, row)
 			if !ok {
-				r.found.report("session %q: record %d is not what was written", shown(l.name), x.next)
+				r.found.report("session %q: the checksum of record %d is wrong", shown(l.name), x.next)
 				return false, nil
 			}
 			x.chain = x.chain.Add(r.sum(data))
@@ -252,9 +257,9 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 	}
 	switch {
 	case x.next <= l.head.Last:
-		r.found.report("session %q: its last record is %d, and its head says %d", shown(l.name), x.next-1, l.head.Last)
+		r.found.report("session %q: the last record is %d, but the head names %d", shown(l.name), x.next-1, l.head.Last)
 	case r.replica != nil && x.chain != l.head.Chain:
-		r.found.report("the records of session %q are not those that were written: the chain over 1 to %d is %08x, and should be %08x",
+		r.found.report("session %q: the chain of the records 1 to %d is %08x, but the head has %08x",
 			shown(l.name), l.head.Last, x.chain.Sum, l.head.Chain.Sum)
 	case bytes.HasPrefix(k, l.number): // the log may have grown since the directory was read
 		now, err := find(tx, l.name)
@@ -262,7 +267,7 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 			_, err = headOf(tx, now)
 		}
 		if err != nil && !errors.Is(err, backend.ErrNotFound) {
-			r.found.report("session %q: key %x is behind the last record that its head says: %w", shown(l.name), k, err)
+			r.found.report("session %q: key %x follows the last record that the head names", shown(l.name), k)
 		}
 	}
 	return false, nil
@@ -280,7 +285,7 @@ func (r *reader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []idHash) 
 				continue
 			}
 			if at, err := now.findInRun(tx.Bucket(bucketIDs).Cursor(), run, hash); err != nil || at != seq {
-				r.found.report("session %q: the sorted ids of the records %d to %d do not have those of record %d", shown(l.name), run.First, run.Last, seq)
+				r.found.report("session %q: the sorted ids of the records %d to %d lack an id of record %d", shown(l.name), run.First, run.Last, seq)
 			}
 		}
 	}
@@ -298,13 +303,13 @@ func (r *reader) beside(tx *bbolt.Tx, l session) error {
 		return nil
 	}
 	if _, ok := unseal(kindSnapshot, l.number, row); row != nil && !ok {
-		r.found.report("session %q: the checksum of the snapshot", shown(l.name))
+		r.found.report("session %q: the checksum of the snapshot is wrong", shown(l.name))
 	}
 	label, ok := unseal(kindLabel, l.key(0), tx.Bucket(bucketRecords).Get(l.key(0)))
 	now, err := find(tx, l.name)
 	renamed := err != nil || !bytes.Equal(now.number, l.number) // or deleted
 	if (!ok || !bytes.Equal(label, l.label())) && !renamed {
-		r.found.report("session %q: its name and entry are missing beside its records", shown(l.name))
+		r.found.report("session %q: the label with its name and entry is missing among its records", shown(l.name))
 	}
 	return nil
 }

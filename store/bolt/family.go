@@ -57,7 +57,7 @@ func (b *Backend) leaveFamily(tx *bbolt.Tx, s session) error {
 	}
 	family, ok := unseal(kindFamily, s.number, row)
 	if !ok || len(family) != len(idHash{}) {
-		return fmt.Errorf("%w: the family of session %q", backend.ErrDamaged, shown(s.name))
+		return fmt.Errorf("%w: the family of session %q is damaged", backend.ErrDamaged, shown(s.name))
 	}
 	if err := s.checkFamily(b.handle.paths(tx), idHash(family)); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (b *Backend) Relatives(ctx context.Context, family, after string, limit int
 		for k, row := range rows(tx.Bucket(bucketFamilies), prefix[:]) {
 			name, ok := unseal(kindFamily, k, row)
 			if !ok {
-				return fmt.Errorf("%w: the family of the session with number %x", backend.ErrDamaged, k[len(prefix):])
+				return fmt.Errorf("%w: the family of the session with number %x is damaged", backend.ErrDamaged, k[len(prefix):])
 			}
 			if string(name) > after {
 				names = append(names, string(name))
@@ -107,11 +107,11 @@ func (m *directory) readFamilies(tx *bbolt.Tx, found *findings) {
 		value, ok := unseal(kindFamily, k, row)
 		name, there := named[string(k[max(0, len(k)-8):])]
 		if !ok || !there || len(k) != 8 && string(value) != name {
-			found.report("the family of the session with the number at the end of %x (its row is right: %t)", k, ok)
+			found.report("the family row %x is damaged or names another session (its checksum is right: %t)", k, ok)
 			continue
 		}
 		if len(k) == 8 && tx.Bucket(bucketFamilies).Get(slices.Concat(value, k)) == nil {
-			found.report("session %q is missing in its family", shown(name))
+			found.report("session %q is missing from its family", shown(name))
 		}
 		m.families = append(m.families, [2][]byte{bytes.Clone(k), bytes.Clone(row)})
 	}

@@ -163,7 +163,7 @@ func (n *idCache) readRuns(tx *bbolt.Tx, s session, from uint64, ids []idHash, s
 func indexGuard(s session, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: session %d: %v", backend.ErrIndex, s.id(), damageOf(p))
+			err = fmt.Errorf("%w: session %q: %v", backend.ErrIndex, shown(s.name), damageOf(p))
 		}
 	}()
 	return f()

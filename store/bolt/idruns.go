@@ -106,13 +106,13 @@ func (s session) eachIDs(tx *bbolt.Tx, from, to uint64, f func(seq uint64, hashe
 	for key, row := c.Seek(s.key(from)); seq <= to && s.seqOf(key) == seq; key, row = c.Next() {
 		hashes, ok := recordIDs(key, row)
 		if !ok {
-			return fmt.Errorf("%w: session %d: the ids of record %d", backend.ErrIndex, s.id(), seq)
+			return errRecordIDs(s, seq)
 		}
 		f(seq, hashes)
 		seq++
 	}
 	if seq <= to {
-		return fmt.Errorf("%w: session %d: record %d is not found", backend.ErrIndex, s.id(), seq)
+		return fmt.Errorf("%w: session %q: record %d is missing", backend.ErrIndex, shown(s.name), seq)
 	}
 	return nil
 }
@@ -186,8 +186,13 @@ func decodeRunRow(key, row []byte) (entries []byte, next idHash, ok bool) {
 	return value[:end], idHash(value[end:]), true
 }
 
+// errRecordIDs is the error about a record whose row has damaged ids.
+func errRecordIDs(s session, seq uint64) error {
+	return fmt.Errorf("%w: session %q, record %d", backend.ErrIndex, shown(s.name), seq)
+}
+
 func (s session) errRun(run backend.Span) error {
-	return fmt.Errorf("%w: session %d: the ids of the records %d to %d", backend.ErrIndex, s.id(), run.First, run.Last)
+	return fmt.Errorf("%w: session %q, records %d to %d", backend.ErrIndex, shown(s.name), run.First, run.Last)
 }
 
 // readRun returns the ids of a run and the keys of its rows.

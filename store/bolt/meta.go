@@ -86,11 +86,11 @@ func (m *metaPages) doubt() error {
 		if good == nil || bad.whole() {
 			continue
 		}
-		missing := "the last commit may be missing; a power failure in the middle of a commit, which was then not acknowledged, leaves the same trace"
+		missing := "the last commit may be missing; a power failure during a commit, which is then not acknowledged, leaves the same trace"
 		if bad.Txid+1 == good.Txid {
-			missing = "by that it is the older one, and nothing is missing"
+			missing = "the damaged page is the older one, so nothing is missing"
 		}
-		return fmt.Errorf("%w: meta page %d, which says that it is of transaction %d; the file is read as transaction %d left it: %s",
+		return fmt.Errorf("%w: meta page %d of transaction %d is damaged; the file is read as of transaction %d: %s",
 			backend.ErrDamaged, i, bad.Txid, good.Txid, missing)
 	}
 	return nil

@@ -121,7 +121,7 @@ func (h *handle) inspect(file *os.File, opts Options, was *handle) (metas metaPa
 		return metas, nil
 	}
 	if id, last := metas.current().Txid, was.last.Load(); id != last && id != last+1 { // a transaction of another writer must not be overwritten
-		return metas, fmt.Errorf("%w: %s: it was changed from outside while it was open: its last transaction is %d, and was %d",
+		return metas, fmt.Errorf("%w: %s: another program changed the file while it was open: its last transaction is %d, and was %d",
 			backend.ErrDamaged, h.path, id, last)
 	}
 	return metas, nil
@@ -133,7 +133,7 @@ func (h *handle) acceptable(file *os.File, was *handle) error {
 	case was != nil && !os.SameFile(h.info, was.info):
 		return fmt.Errorf("%w: %s: another file has taken the place of the one that was open", backend.ErrDamaged, h.path)
 	case h.info.Mode().IsRegular() && h.info.Size() == 0:
-		return fmt.Errorf("%w: %s: the file is empty; if nothing was ever stored in it, remove it and a new one will be made", backend.ErrDamaged, h.path)
+		return fmt.Errorf("%w: %s: the file is empty; if nothing was ever stored in it, remove it, and a new file is created", backend.ErrDamaged, h.path)
 	case was == nil:
 		ours, err := hasPages(file, h.info.Size())
 		if err == nil && !ours {

@@ -59,7 +59,7 @@ func (s session) admitReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]
 		}
 		hashes, ok := recordIDs(key, row)
 		if !ok {
-			return nil, fmt.Errorf("%w: the ids of record %d of session %q", backend.ErrDamaged, x.Seq, shown(s.name))
+			return nil, fmt.Errorf("%w: the ids of record %d of session %q are damaged", backend.ErrDamaged, x.Seq, shown(s.name))
 		}
 		ids = append(ids, hashes)
 	}

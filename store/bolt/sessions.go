@@ -152,7 +152,7 @@ func assemble(name string, entry, row []byte) (s session, err error) {
 		s.name = name
 	}
 	if !ok {
-		return session{}, fmt.Errorf("%w: the checksum of the entry of session %q", backend.ErrDamaged, shown(name))
+		return session{}, fmt.Errorf("%w: the checksum of the entry of session %q is wrong", backend.ErrDamaged, shown(name))
 	}
 	value, ok = unseal(kindHead, []byte(name), row)
 	h, whole := decodeHead(name, value)
@@ -204,12 +204,12 @@ func findUnmoved(tx *bbolt.Tx, name, creation string, last uint64, token backend
 func nextNumber(tx *bbolt.Tx) ([]byte, error) {
 	given := tx.Bucket(bucketSessions).Sequence()
 	if noted := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(noted, number(given)) {
-		return nil, fmt.Errorf("%w: of the numbers of sessions the last one given out is %d, or %x", backend.ErrDamaged, given, noted)
+		return nil, fmt.Errorf("%w: the two copies of the last session number differ: %d and %x", backend.ErrDamaged, given, noted)
 	}
 	next := number(given + 1)
 	for _, bucket := range rowBuckets {
 		for k := range rows(tx.Bucket(bucket), next) {
-			return nil, fmt.Errorf("%w: bucket %q has key %x, of a session that does not exist yet", backend.ErrDamaged, bucket, k)
+			return nil, fmt.Errorf("%w: bucket %q has key %x, whose session number is not assigned yet", backend.ErrDamaged, bucket, k)
 		}
 	}
 	return next, nil
@@ -267,10 +267,10 @@ func headOf(tx *bbolt.Tx, s session) (backend.Head, error) {
 	// Only keys are read, because the last record may be long.
 	c := tx.Bucket(bucketRecords).Cursor()
 	if k, _ := c.Seek(s.key(h.Last)); h.Last > 0 && s.seqOf(k) != h.Last {
-		return backend.Head{}, fmt.Errorf("%w: its last record, %d, is missing", backend.ErrDamaged, h.Last)
+		return backend.Head{}, fmt.Errorf("%w: the last record, %d, is missing", backend.ErrDamaged, h.Last)
 	}
 	if next := nextKey(c, s.key(h.Last)); bytes.HasPrefix(next, s.number) {
-		return backend.Head{}, fmt.Errorf("%w: key %x is behind its last record, %d", backend.ErrDamaged, next, h.Last)
+		return backend.Head{}, fmt.Errorf("%w: key %x follows the last record, %d", backend.ErrDamaged, next, h.Last)
 	}
 	return h, nil
 }
@@ -383,7 +383,7 @@ func (s session) records(tx *bbolt.Tx, seqs []uint64, maxBytes int) iter.Seq[bac
 			}
 			r := backend.Record{Seq: seq, Data: bytes.Clone(data)}
 			if there && !ok {
-				r.Err = fmt.Errorf("%w: the checksum of record %d", backend.ErrDamaged, seq)
+				r.Err = fmt.Errorf("%w: the checksum of record %d is wrong", backend.ErrDamaged, seq)
 			}
 			if size += len(data); !ok && !there || n > 0 && size > maxBytes {
 				return
@@ -417,7 +417,7 @@ func (s session) snapshot(tx *bbolt.Tx) backend.Snapshot {
 			return kept
 		}
 	}
-	return backend.Snapshot{Err: fmt.Errorf("%w: the checksum of the snapshot of session %q", backend.ErrDamaged, shown(s.name))}
+	return backend.Snapshot{Err: fmt.Errorf("%w: the checksum of the snapshot of session %q is wrong", backend.ErrDamaged, shown(s.name))}
 }
 
 // snapshotFields precede the spans (two seqs of eight bytes each) and the data of a snapshot.

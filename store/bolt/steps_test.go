@@ -200,7 +200,7 @@ func TestDamagedUnlinkedNumber(t *testing.T) {
 	testlog.NoError(t, b.Close())
 	b = open(t, path)
 	wantLast(t, b, 2)
-	if err := b.Check(ctx); err == nil || !bytes.Contains([]byte(err.Error()), fmt.Appendf(nil, "unlinked number %x", live)) {
+	if err := b.Check(ctx); err == nil || !bytes.Contains([]byte(err.Error()), fmt.Appendf(nil, "deleted session number %x", live)) {
 		t.Errorf("Check: %v", err)
 	}
 	testlog.NoError(t, b.Close())
