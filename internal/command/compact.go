@@ -19,10 +19,10 @@ func (a *app) compactCommand() *cobra.Command {
 	cmd := command(`compact KEY
 Summarise the older part of a session, if that is due
 
-Compaction is due if --interval invocations are not summarised yet, or if the prompt has --token-threshold tokens. First,
-old tool results are cleared if that saves --clear-after tokens. Then passes replace the oldest events by summaries until
-compaction is no longer due. A pass reads at most about 50,000 tokens, and no call without its result. The log keeps every
-event, and the state stays.
+Compaction is due if --interval invocations are not summarised yet, or if the prompt has --token-threshold tokens.
+First, old tool results are cleared if that saves --clear-after tokens. Then passes replace the oldest events by
+summaries until compaction is no longer due or no pass is possible. A pass reads at most about 50,000 tokens, and no
+call without its result. The log keeps every event, and the state stays.
 
 This command makes each pass that is due, even if the pass costs more than it saves. A service (packages compaction and
 adk) makes a pass only if its savings justify its cost.

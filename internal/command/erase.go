@@ -41,7 +41,7 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --dry-run`)
 	fs.StringVar(&e.Selection.Match, "match", "", "erase events with this `TEXT` in their content or state values")
 	fs.BoolVar(&e.Selection.IgnoreCase, "ignore-case", false, "let --match ignore case")
 	fs.BoolVar(&e.Selection.All, "all", false, "erase all events")
-	fs.BoolVar(&e.Everywhere, "all-sessions", false, "search all sessions of the database, in place of KEY's")
+	fs.BoolVar(&e.Everywhere, "all-sessions", false, "select events of all sessions, in place of KEY")
 	user := ""
 	textVar(fs, &user, "user", "erase everything of `APP/USER`")
 	fs.StringVar(&e.Options.ID, "id", "", "the erasure's `ID` (default a new one); an interrupted erasure with this id is finished")

@@ -31,17 +31,17 @@ tells the format:
 Files of other formats in a folder are skipped and listed. SQLite files need the command patchlog-sqlite. SOURCE is not
 changed, and other programs may use it meanwhile.
 
-If SOURCE is a file, KEY names its session. If SOURCE is a patchlog database, KEY selects a session. Without KEY, a
-session has the key in the file. If the file has no key, the app is the format's name, the user is "user", and the session
-is the file's name.
+If SOURCE is a file, KEY names its session. If SOURCE is a patchlog database, KEY selects a session. Without KEY, the key
+is taken from the file. If the file has none, the app is the format's name, the user is "user", and the session is the
+file's name.
 
-A session is imported as a whole or not at all. If the session exists, new records are added. If it exists with another
-log, it is not changed, the other sessions are imported, and the exit code is 1. Differences from the source are listed
-below each session; docs/OPERATIONS.md explains them.
+A session is imported as a whole or not at all. If the database has the session, new records are added. If it has the
+session with a different log, the session is not changed, the other sessions are imported, and the exit code is 1.
+Differences from the source are listed below each session; docs/OPERATIONS.md explains them.
 
 ADK's compaction records become summaries where possible. In files of single events, they stay events unless --compactions
-adopt is set. Databases and ADK's sessions have shared values (app: and user: keys). If a shared value exists, it stays,
-and a different value is reported. But new records of a patchlog database set the values that they change.
+adopt is set. Databases and ADK's sessions have shared values (app: and user: keys). An existing shared value stays, and a
+different value of the source is reported. If a new record of a patchlog database sets a shared value, it is overwritten.
 
 $ patchlog import ~/.claude/projects
 $ patchlog import shop/ada/4711 session.jsonl
@@ -73,6 +73,7 @@ type importing struct {
 	bar    *terminal.Progress
 	target *store.Store
 	many   bool // there may be several sessions, so sessions without new records are not reported
+	quiet  bool // only problems are reported
 }
 
 func (a *app) importing(label string) *importing {
@@ -129,7 +130,7 @@ func (r *importing) openSource(ctx context.Context, in migrate.Input) (migrate.S
 	}
 	n, err := source.Count(ctx)
 	if _, isFile := source.(*migrate.File); err == nil && (!isFile || n > 1) {
-		if r.many = true; !r.json {
+		if r.many = true; !r.json && !r.quiet {
 			r.out.Linef("from %s", source)
 		}
 	}
@@ -150,13 +151,13 @@ func (r *importing) session(s migrate.Result) error {
 	r.bar.End()
 	lines := s.Words(r.opts.DryRun)
 	switch {
-	case r.json:
+	case r.json && !r.quiet:
 		r.out.Document(s)
 	case s.Err != nil && r.many:
 		return r.report(s.Err)
 	case s.Err != nil:
 		return s.Err
-	case s.Added > 0 || s.Status == migrate.Created || !r.many || len(lines) > 1:
+	case !r.quiet && (s.Added > 0 || s.Status == migrate.Created || !r.many || len(lines) > 1):
 		r.out.Lines(lines)
 	}
 	return r.out.Flush()

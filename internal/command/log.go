@@ -21,13 +21,13 @@ func (a *app) logCommand() *cobra.Command {
 	cmd := command(`log KEY
 Show the events that a model sees
 
-The index of an event is its position in what the model sees; patches need it. The seq is the number of its record; other
-commands accept it as the name of the event. Tokens are estimates. If an event belongs to a subagent, its text begins with
-the branch. With --json each line is {"index", "seq", "event"}.
+The index is the position of an event in what the model sees. 'patchlog patch' needs the index. The seq is the number of
+the event's record. Other commands accept the seq in place of the event's id. Tokens are estimates. If an event belongs to
+a subagent, its text begins with the branch. With --json each line is {"index", "seq", "event"}.
 
 --history shows the replaced events in place of the summaries, as a person would read the session. --type shows the
 records of one type as 'patchlog audit' does, including hidden events. Erasures, with author and reason, have the type
-receipt. With --last, there is no column of turns, since counting turns takes reading the whole log.
+receipt. With --last, there is no column of turns, because counting turns needs the whole log.
 
 $ patchlog log shop/ada/4711 --last 10`)
 	fs := cmd.Flags()
@@ -37,7 +37,7 @@ $ patchlog log shop/ada/4711 --last 10`)
 	seqVar(fs, &at, "at", "as it stood after the record with this `SEQ`")
 	numberVar(fs, &turn, 1, "turn", "as it stood at the end of turn `N`; turns are invocations, counted from 1")
 	cmd.MarkFlagsMutuallyExclusive("at", "turn")
-	history := fs.Bool("history", false, "show what summaries replaced, in their place")
+	history := fs.Bool("history", false, "show the replaced events in place of the summaries")
 	kind := ""
 	choose(cmd, &kind, "type", "only records of this `TYPE`, such as event, summarise or receipt", recordTypes...)
 	cmd.MarkFlagsMutuallyExclusive("history", "type")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os/exec"
 	"runtime"
@@ -99,10 +98,8 @@ type following struct {
 // follow returns an import of files and folders into a store. The import reports only problems, and the files that it cannot
 // import.
 func (a *app) follow(s *store.Store, paths []string) following {
-	quiet := *a
-	quiet.out, quiet.json = terminal.New(io.Discard, a.env), false
-	r := quiet.importing("read")
-	r.target, r.many = s, true
+	r := a.importing("read")
+	r.target, r.quiet, r.many = s, true, true
 	return following{r, r.Follow(paths)}
 }
 

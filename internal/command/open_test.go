@@ -51,7 +51,7 @@ func TestOpen(t *testing.T) {
 }
 
 // If a file has grown, its new events are added, even if the copy was patched. A new file becomes a new session. Unchanged
-// files are not read again.
+// files are not read again. With --json, problems are JSON.
 func TestFollowing(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -62,6 +62,7 @@ func TestFollowing(t *testing.T) {
 	write("notes.txt", "not a session")
 	var stderr screen
 	a := newApp(nil, &screen{}, &stderr, noEnv, Options{})
+	a.json = true
 	s := testlog.Must(store.OpenMemory(store.Options{}))(t)
 	f := a.follow(s, []string{dir})
 	records := func(session string) uint64 {
@@ -86,5 +87,9 @@ func TestFollowing(t *testing.T) {
 	}
 	if text := stderr.String(); strings.Count(text, "notes.txt") != 1 {
 		t.Errorf("it reads again what has not changed: %q", text)
+	}
+	write("two.jsonl", strings.Replace(twoEvents, "hello", "goodbye", 1))
+	if records("two"); !strings.Contains(stderr.String(), `{"error":"`) || !strings.Contains(stderr.String(), "session adk/user/two: duplicate id") {
+		t.Errorf("of a conflict it says %q", stderr.String())
 	}
 }

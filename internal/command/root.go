@@ -185,6 +185,7 @@ func help(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	target.InitDefaultHelpFlag()
+	target.InitDefaultVersionFlag()
 	return target.Help()
 }
 

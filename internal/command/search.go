@@ -27,8 +27,8 @@ Find events by their text, also hidden ones
 QUERY is words, ids, paths or numbers. The best matches come first. Each event is shown with its index in the visible log,
 or with the patch that hides it. TIME is such as 2025-01-02T15:04:05Z, or a date, which means its first moment in UTC.
 
-With --json each event is a line {"key", "seq", "index", "event", "summary", "score", "snippet", "place"}. index counts
-the events of the record. place is {"index", "hiddenBy", "hiddenBySeq"}. If the event is hidden, this index is -1. snippet
+With --json each event is a line {"key", "seq", "index", "event", "summary", "score", "snippet", "place"}. index is
+the position of the event in its record. place is {"index", "hiddenBy", "hiddenBySeq"}. If the event is hidden, this index is -1. snippet
 is {"text", "marks"}, where marks are byte offsets.
 
 $ patchlog search shop/ada/4711 TR-88-1234567 --hidden`)

@@ -86,6 +86,7 @@ type Report struct {
 	// Unread are the files that were not read, by reason.
 	Unread map[string][]string `json:"unread"`
 
+	// DryRun is set if the report is of a dry run.
 	DryRun bool `json:"dryRun"`
 }
 
