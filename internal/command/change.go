@@ -31,7 +31,7 @@ If a patch would separate a tool call from its result, it is refused, and the me
 accepted. A patch that would hide a pinned event is refused, too. With --base SEQ, a patch is refused as a conflict if a
 patch newer than record SEQ was logged, since the indices may have changed.
 
-State values that the hidden events set are undone, except with --summary. --state changes that.
+State values that the hidden events set are undone, except with --summary. Use --state to keep or to undo them.
 
 $ patchlog patch shop/ada/4711 0 20 --summary 'Ada ordered a lamp.' --dry-run
 $ patchlog patch shop/ada/4711 --before 61 --base 58`)

@@ -18,8 +18,8 @@ Identifiers are ids, paths, addresses and words with digits. Each visible summar
 covers. The lists have the identifiers that are missing from the visible log, those that other visible events still have,
 and those that the summary invented.
 
-With --patch, only the summaries are shown that the patch or its group inserted. If these summaries are hidden now, the
-visible log after the patch is used. PATCH is the number of its record, its id, or the beginning of its id.
+With --patch, only the summaries that the patch or its group inserted are shown. If these summaries are hidden now, they
+are compared with the visible log after the patch. PATCH is the number of its record, its id, or the beginning of its id.
 
 With --json each summary is a line {"key", "seq", "level", "index", "summary", "events", "invocations", "tokens",
 "identifiers", "notVisible", "inOtherEvents", "invented", "numbers"}.

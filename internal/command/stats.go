@@ -22,7 +22,8 @@ Tokens are estimates. The size of the prompt is estimated from the last count th
 unless a patch was logged since. The state includes the current values that sessions share (app: and user: keys). With
 --at, it does not.
 
-Without KEY, the size of the database file is shown. Live bytes are in use. 'patchlog vacuum' returns the free bytes.
+Without KEY, the size of the database file is shown. Live bytes are keys and values. Free bytes are in free pages, which
+later writes use. The other bytes are gaps in pages. 'patchlog vacuum' shrinks the file.
 
 $ patchlog stats shop/ada/4711`)
 	var at *uint64

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is a file, what is a URL, and what is refused; no error has any of it.
+// Names of files, URLs, and names that are refused. No error quotes the name.
 func TestDatabaseNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"patchlog.db":                    "a file",
@@ -65,7 +65,7 @@ func TestPasswordsAreNoArguments(t *testing.T) {
 		"postgres://u:@h":                         false,
 		"postgres://h1:1,h2:2/d":                  false,
 		"postgres://h/d?passfile=/etc/pgpass":     false,
-		"see postgres://u:secret@h, for instance": false, // the text of a summary
+		"see postgres://u:secret@h, for instance": false, // such as the text of a summary
 		"u:secret@h":                              false,
 	} {
 		if got := HasPassword(arg); got != want {

@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A replacement is read no further than a patch can hold.
+// ReadEvents stops at the limits of a patch.
 func TestReadEventsLimits(t *testing.T) {
 	for name, c := range map[string]struct{ line, want string }{
 		"a line without an end":   {"x", "stdin:1: too large: the line is longer than"},
@@ -44,7 +44,7 @@ func (r repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// The first argument is a key only if it is no source. The database to write is left out of folders.
+// The first argument is a key only if it is no source. In folders, the database to write is left out.
 func TestInputs(t *testing.T) {
 	t.Chdir(t.TempDir())
 	testlog.NoError(t, os.MkdirAll("folder", 0o755))
@@ -85,7 +85,7 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// Changed returns a file when it is new, when it has grown, and as long as it cannot be opened.
+// Changed returns a file if it is new, if it has grown, or if it cannot be opened.
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	file, none := filepath.Join(dir, "a"), filepath.Join(dir, "none")

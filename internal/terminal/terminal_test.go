@@ -20,7 +20,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// screen is a terminal.
+// screen is a terminal with a width.
 type screen struct {
 	bytes.Buffer
 	columns int
@@ -30,7 +30,7 @@ func (s *screen) Columns() int { return s.columns }
 
 func noEnv(string) string { return "" }
 
-// What a pager is given is the output; a pager that is left, or not there, is no error.
+// The pager gets the output. A pager that exits early, or does not exist, is no error.
 func TestPaged(t *testing.T) {
 	for pager, want := range map[string]string{"cat": "hello\n", "true": "", "no-such-pager": "hello\n"} {
 		tty := testlog.Must(os.Create(filepath.Join(t.TempDir(), "tty")))(t)
@@ -100,8 +100,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// Marks stay on what they mark, whatever escapes come before them and within them, and what is
-// cut off is not marked.
+// If a text has escapes, the same characters are marked. Text that is cut off is not marked.
 func TestHighlight(t *testing.T) {
 	const raw = "\x1b[2J é\xff lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp"
 	var marks [][2]int
@@ -130,7 +129,7 @@ func TestHighlight(t *testing.T) {
 	}
 }
 
-// Columns stand below one another, whatever width their characters have.
+// Columns are aligned, even if characters have different widths.
 func TestColumns(t *testing.T) {
 	s := &screen{columns: 40}
 	o := New(s, func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] })
@@ -147,7 +146,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestJSONWriter checks that text split anywhere between writes comes out as one.
+// TestJSONWriter checks that the result is the same, however the text is split into writes.
 func TestJSONWriter(t *testing.T) {
 	const text, want = "{\"a\":\"é😀\u007f\u009b\u202e\u2029\\u001b\"}\n", `{"a":"é😀\u007f\u009b\u202e\u2029\u001b"}` + "\n"
 	for i := range len(text) + 1 {
@@ -172,7 +171,7 @@ const hostile = "\x1b[2J\x07\x7f\u0085\u009b31m\u061c\u200e\u200f\u202a\u202b\u2
 // own matches the codes that the package itself writes.
 var own = regexp.MustCompile("\x1b\\[(0|1|2|31|32|33|35|36)m|\r|\x1b\\[K")
 
-// TestOutputIsSafe checks that the stream escapes unprintable text that a command did not escape.
+// TestOutputIsSafe checks that all methods escape characters that could control a terminal.
 func TestOutputIsSafe(t *testing.T) {
 	s := &screen{columns: 400}
 	o := New(s, func(string) string { return "" })
@@ -203,7 +202,8 @@ func TestOutputIsSafe(t *testing.T) {
 	}
 }
 
-// A document is one line by the tags of fields: no nil for a list, errors and keys as text, literals as they are.
+// A document is one line with the names in the tags. A nil slice is an empty array, errors and keys are strings, and
+// literals do not change.
 func TestDocument(t *testing.T) {
 	for _, c := range []struct {
 		v    any
@@ -231,7 +231,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// The first error of a document or of the stream is kept for Flush.
+// Flush returns the first error of a document or of the stream.
 func TestFlushReturnsTheFirstError(t *testing.T) {
 	o := New(io.Discard, noEnv)
 	if o.Document(func() {}) == nil || o.Line("more") != nil || o.Flush() == nil {
