@@ -1,6 +1,7 @@
-# The image contains the command patchlog as a static binary. It runs as an unprivileged user.
+# The image contains the command patchlog as a static binary. The command runs as an unprivileged
+# user.
 #
-# The databases are in /data: docker run -v sessions:/data IMAGE sessions
+# The volume /data contains the databases: docker run -v sessions:/data IMAGE sessions
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./

@@ -34,7 +34,7 @@ test-full: ## the tests with all draws and seeds; with BASE=COMMIT of packages t
 	$(NO_BROWSER)
 
 # bench/peers is excluded because the libraries that it measures compile slowly with the race detector.
-# internal/fuzz/hostile is excluded because it measures memory, of which the race detector uses more.
+# internal/fuzz/hostile is excluded because it measures memory, and the race detector needs additional memory.
 race: ## the tests with few draws and the race detector (needs a C compiler)
 	@for m in $(filter-out bench/%,$(MODULES)); do (cd $$m && CGO_ENABLED=1 $(GOTEST) -race -short -timeout 30m $$(go list ./... | grep -v /internal/fuzz/hostile$$)) || exit 1; done
 	$(NO_SERVER)
@@ -69,7 +69,7 @@ fuzz: ## a long run: every native fuzz target, and the properties with many draw
 	go test -run Property ./... -rapid.checks=$(CHECKS)
 	cd adk && go test -run TestScenarios -rapid.checks=$(SCENARIOS)
 
-# Static binaries of the commands. Their version is the tag of the commit that is checked out.
+# Static binaries of the commands. The version of a binary is the tag of the commit that is checked out.
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
 release: ## the command for each platform, with checksums, in dist/

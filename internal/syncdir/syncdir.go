@@ -1,4 +1,5 @@
-// Package syncdir helps to write a file durably: first under a temporary name, and then renamed.
+// Package syncdir makes file names durable, and corrects file names in errors. Use it for files that are written
+// under a temporary name and then renamed.
 package syncdir
 
 import (

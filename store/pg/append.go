@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
-// change is a batch in the form of the statement's parameters, and the result of the statement.
+// change contains the parameters of the statement that appends a batch, and the result of the statement.
 type change struct {
 	hash, birth []byte
 	after, last int64
@@ -36,8 +36,8 @@ type change struct {
 // errAbandoned reports that the goroutine that sent the change panicked.
 var errAbandoned = &backend.UnknownError{Cause: errors.New("another call that shared the transaction panicked")}
 
-// newChange converts a batch for a session to a change. The change shares no memory with the batch: if the caller's
-// context ends, Append can return before the change is sent.
+// newChange converts a batch for a session to a change. If the caller's context ends, Append can return before the
+// change is sent. Therefore the change shares no memory with the batch.
 func newChange(session string, batch backend.Batch) *change {
 	c := &change{err: errAbandoned,
 		hash: hash(session), seen: int64(batch.ExpectedToken), next: int64(batch.Next), chain: batch.Chain, counts: bytes.Clone(batch.Counts),
@@ -85,14 +85,13 @@ func (c *change) add(creation string, after uint64, records []backend.Record) {
 	c.last = int64(after) + int64(len(records))
 }
 
-// Append implements [backend.Backend]. Concurrent appends to different sessions share a transaction that does not
-// wait for row locks. If the session's row is locked or the transaction does not append the change, Append sends
-// the change again in its own transaction, which waits for the row. A waiting call occupies a connection, so at
-// most half of the connections can wait.
+// Append implements [backend.Backend]. Concurrent appends to different sessions share a transaction, which skips
+// sessions whose rows are locked. If the shared transaction does not append a change, Append sends the change again
+// in a separate transaction, which waits for the session's row. A waiting transaction occupies a connection, so at
+// most half of the connections can be used by waiting transactions.
 //
-// A change with shared values always has its own transaction. It may wait for another transaction that writes the
-// same shared values. If a transaction wrote the shared values of several changes, it could deadlock with another
-// one.
+// A change with shared values always has its own transaction, which may wait for another transaction that writes
+// the same shared values. Two transactions that each write the shared values of several changes could deadlock.
 func (b *Backend) Append(ctx context.Context, session string, batch backend.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -122,14 +121,18 @@ func (b *Backend) Append(ctx context.Context, session string, batch backend.Batc
 // Limits of a group of appends.
 const (
 	maxGroup      = 256     // changes
-	maxGroupBytes = 4 << 20 // bytes; each inserted row adds 1 KiB to the size of the records
+	maxGroupBytes = 4 << 20 // bytes of records, plus 1 KiB for each inserted row
 )
 
 var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(c *change) int { return c.bytes + (len(c.seqs)+len(c.ids))<<10 })
 
-// appendGroup appends the changes in one transaction and sets their results. If a change is afterwards not done and
-// has no error, it was not written, for one of these reasons: the session has changed or is gone, its row is
-// locked, an id is taken, or the server refused another change of the group.
+// appendGroup appends the changes in one transaction and sets their results. If a change was not written and should
+// be sent again, done is false and err is nil. The reason is one of these:
+//
+//   - The session has changed or is deleted.
+//   - The session's row is locked.
+//   - The log already has one of the ids.
+//   - The server refused another change of the group.
 func (b *Backend) appendGroup(group []*change) {
 	text, _ := group[0].appendSQL()
 	text = b.sql(text)
@@ -190,7 +193,7 @@ func (b *Backend) appendWaiting(ctx context.Context, c *change) error {
 	return backend.ErrTaken
 }
 
-// isTaken reports whether the log already has a record with a seq of the change, or one of its ids.
+// isTaken reports whether err means that the log already has one of the seqs or ids of the change.
 func isTaken(err error) bool {
 	table, _, ok := violates(err)
 	return ok && (table == "records" || table == "ids")
@@ -207,8 +210,8 @@ func (c *change) appendSQL() (text string, args []any) {
 }
 
 // appendSQL updates the session's row if the change fits. For an array of unknown length, the planner estimates 10
-// elements, and may then choose to read all ids of the session. With the LIMIT it estimates one element and chooses
-// an index lookup.
+// elements, and may then choose to read all ids of the session. With the LIMIT, the planner estimates one element
+// and chooses an index lookup.
 const appendSQL = `
 WITH done AS (
 	UPDATE patchlog.sessions s
@@ -235,8 +238,8 @@ const putRowsSQL = `, put_records AS (
 )`
 
 // putValuesSQL writes the shared values of the change. putValuesSQL and putNoValuesSQL are the two possible ends of
-// a statement. The values are sorted by hash, so that two statements cannot deadlock. Because the sort reads the
-// CTE done, the session's row is locked before the values.
+// a statement. The statement sorts the values by hash, so that two statements cannot deadlock. The sort reads the
+// CTE done, so the statement locks the session's row before the values.
 const (
 	putNoValuesSQL = `
 SELECT num FROM done`

@@ -25,8 +25,8 @@ const recordBytes = 700
 // durable returns the connection string of an empty database on a server with fsync.
 func durable(b *testing.B) string { return pgtest.Start(b, pgtest.Options{}).Database(b) }
 
-// BenchmarkAppendToInsert alternates between appends of one event and inserts of one row of the same size, and
-// reports the ratio of their medians. Because the calls alternate, other load on the machine affects both equally.
+// BenchmarkAppendToInsert alternates between appends of one event and inserts of one row of the same size, so that
+// other load on the machine affects appends and inserts equally. It reports the ratio of the medians.
 func BenchmarkAppendToInsert(b *testing.B) {
 	dsn := durable(b)
 	pgtest.Exec(b, dsn, "CREATE TABLE bare (num bigint, seq bigint, data bytea, PRIMARY KEY (num, seq))")

@@ -1,5 +1,5 @@
-// These tests cause each kind of network fault at many exchanges of a script. A test covers every third exchange,
-// and with -short every ninth. If PATCHLOG_CHAOS is set, it covers every exchange:
+// These tests cause each kind of network fault at many exchanges of a script. By default they test every third
+// exchange, and with -short every ninth exchange. If PATCHLOG_CHAOS is set, they test every exchange:
 //
 //	PATCHLOG_CHAOS=1s go test -run TestEveryFault -timeout 1h -v .
 package pg_test
@@ -42,15 +42,15 @@ type script struct {
 	slowest         time.Duration
 }
 
-// faultTimeout is the timeout of a statement and of a connection attempt while there are faults. A call's timeout
-// is callTimeouts times as long.
+// faultTimeout is the timeout of a statement and of a connection attempt while there are faults. The timeout of a
+// call is callTimeouts times the timeout of a statement.
 const (
 	faultTimeout = 400 * time.Millisecond
 	callTimeouts = 5
 )
 
-// until repeats a call until it succeeds. After an attempt with an unknown outcome, the error settled also means
-// success. If an attempt fails, the function in the parameter nothing checks that the attempt wrote nothing.
+// until repeats a call until it succeeds. If the outcome of an attempt is unknown, until afterwards also accepts
+// the error settled as success. If an attempt fails, the callback nothing checks that the attempt had no effect.
 func (x *script) until(what string, call func(ctx context.Context) error, settled error, nothing func() error) {
 	x.t.Helper()
 	unknown := false
@@ -257,8 +257,8 @@ func TestEveryFault(t *testing.T) {
 		switch {
 		case cases < exchanges/step/2:
 			t.Errorf("%s: at %d of %d exchanges only", what, cases, exchanges)
-		// If preparing a statement fails, the backend repeats it, and no call fails. With few exchanges tested, all
-		// faults may be of this kind.
+		// If a connection is lost while a statement is prepared, the backend repeats the statement, and no call fails. If
+		// few exchanges are tested, this may apply to all faults.
 		case (what == refuse || what == resetBefore && step == 1 || what == halfOpen) && unknown+failed == 0:
 			t.Errorf("%s: no call failed", what)
 		}
@@ -273,7 +273,8 @@ func TestEveryFault(t *testing.T) {
 	testlog.WantNil(t, b.Check(ctx))
 }
 
-// leaks waits until the number of goroutines is at most base and the server has no connection named faulty.
+// leaks waits until the number of goroutines is at most base and the server has no connection with the application
+// name faulty.
 func leaks(t *testing.T, dsn string, base int) {
 	t.Helper()
 	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
@@ -290,8 +291,8 @@ func leaks(t *testing.T, dsn string, base int) {
 	t.Errorf("%d goroutines, %d before, and %d connections are left: %s", goroutines, base, connections, stacks[:runtime.Stack(stacks, true)])
 }
 
-// If the answer to a write of shared values is lost, the backend does not repeat the write: the repetition would
-// find the values already changed, and fail.
+// If the answer to a write of shared values is lost, the backend does not repeat the write. A repeated write would
+// fail, because the values have already changed.
 func TestUnansweredSharedValues(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"", " default_query_exec_mode=simple_protocol", " default_query_exec_mode=exec"} {

@@ -14,11 +14,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// A connection is lost while its append waits at the server for the session's row. The server executes the append
-// later. The store must not report a wrong result for the append.
+// A connection is lost while the server waits to execute an append. The server executes the append later. The store
+// must not report a wrong result for the append.
 func TestFenceWhileServerWaits(t *testing.T) { cutWhileServerWaits(t, "", 0) }
 
-// Without the fence, the store reports that it wrote nothing, and the model detects the error.
+// Without a fence, the store reports that the append wrote nothing, and the model detects this error.
 func TestFenceControl(t *testing.T) { cutWhileServerWaits(t, "unfenced", 1) }
 
 func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {

@@ -32,8 +32,8 @@ func noneLeft(t testing.TB, dsn string) {
 	waitFor(t, dsn, "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE application_name = '"+kill.AppName+"'")
 }
 
-// A process with 32 clients is killed. No acknowledged write is lost, and a repeated call takes effect only once,
-// even if the server still executes its first attempt.
+// A process with 32 clients is killed. No acknowledged write is lost. A repeated call takes effect only once, even
+// if the server is still executing the first attempt.
 //
 //	go test -run TestKilled$ -timeout 0 -rounds 2000 -v .
 func TestKilled(t *testing.T) {

@@ -1,8 +1,9 @@
-// In these tests several processes write to a few sessions during faults. The history of all calls must be
-// linearizable, which package github.com/anishathalye/porcupine checks.
+// In these tests several processes write to a few sessions during faults. Package github.com/anishathalye/porcupine
+// checks that the history of all calls is linearizable.
 //
-// By default each test is short. PATCHLOG_CHAOS sets a longer duration, which consists of rounds with their own
-// sessions. A round logs its seed. PATCHLOG_CHAOS_SEED sets the seed of the first round.
+// A test consists of rounds, each with its own sessions. By default a test has one round. If PATCHLOG_CHAOS is set
+// to a duration, the test starts new rounds until the duration has passed. Each round logs its seed.
+// PATCHLOG_CHAOS_SEED sets the seed of the first round.
 //
 //	PATCHLOG_CHAOS=10m go test -run TestLinearizable -timeout 2h -v .
 package pg_test
@@ -108,7 +109,7 @@ func (c *chaos) keep(t testing.TB, history linear.History) {
 	testlog.WantNil(t, os.WriteFile(path, b.Bytes(), 0o600))
 }
 
-// rounds runs rounds until the time in PATCHLOG_CHAOS has passed, but at least one.
+// rounds runs at least one round, and further rounds until the time in PATCHLOG_CHAOS has passed.
 func rounds(t *testing.T, c *chaos, each time.Duration, round func(long time.Duration) (dsn string)) {
 	t.Helper()
 	c.Seed = uint64(time.Now().UnixNano())
@@ -133,7 +134,7 @@ func startWorkers(t testing.TB, dsn, flawed string, n int) (all []*ops.Process) 
 	return all
 }
 
-// short returns the duration of a round: a third of usual with -short.
+// short returns usual or, with -short, a third of usual.
 func short(usual time.Duration) time.Duration {
 	if testing.Short() {
 		return usual / 3
@@ -202,7 +203,7 @@ func breaking(t *testing.T, c *chaos, each, pause time.Duration, fault func(*pgt
 	})
 }
 
-// since counts the successful calls that began after moment was set.
+// since is a caller that counts the successful calls that began after moment was set.
 type since struct {
 	ops.Caller
 	moment *atomic.Bool

@@ -18,7 +18,7 @@ import (
 // If another transaction keeps the rows of some sessions locked, only appends to these sessions wait. Reads of
 // these sessions and all calls for other sessions continue.
 func TestSlowSessions(t *testing.T) {
-	for _, slow := range []int{1, 12} { // fewer and more than the pool has connections
+	for _, slow := range []int{1, 12} { // fewer sessions than connections, and more
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
 			dsn := pgtest.New(t)
 			s := testlog.Must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, patient(pg.Options{})))(t)
@@ -52,7 +52,7 @@ func TestSlowSessions(t *testing.T) {
 					}
 				})
 			}
-			// Wait until these appends use all connections that may wait.
+			// Wait until the appends occupy all connections that may wait for a lock.
 			waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", fmt.Sprintf("count(*) / %d", min(slow, pg.DefaultMaxConns/2)), 1))
 			began := time.Now()
 			get := func(session string, times int) {

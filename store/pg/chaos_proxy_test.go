@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// fault is a network fault. A proxy causes it at an exchange: the data that a client sends before the server
-// answers.
+// fault is a network fault, which a proxy causes at an exchange. An exchange is the data that a client sends before
+// the server answers.
 type fault string
 
 const (
@@ -164,7 +164,7 @@ func (p *proxy) serve(client net.Conn) {
 		return
 	}
 	var mu sync.Mutex
-	answered, mute, dead := true, false, false // the last data came from the server; the next answer is lost; all data is dropped
+	answered, mute, dead := true, false, false // answered: the last data came from the server; mute: answers are lost; dead: all data is dropped
 	p.ends.Go(func() {                         // forwards the server's data
 		defer client.Close()
 		b := make([]byte, 1<<16)

@@ -42,8 +42,8 @@ var checks = []string{
 // maxFindings limits the number of rows that each query of Check returns.
 const maxFindings = 20
 
-// Check implements [backend.Checker]. It reads all rows, but not the content of records. Only the context's
-// deadline limits it: StatementTimeout does not apply. Concurrent writes are allowed.
+// Check implements [backend.Checker]. It reads all rows, but not the content of records. StatementTimeout does not
+// apply to Check, and other calls can write while Check runs.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.enter(ctx); err != nil {
 		return err

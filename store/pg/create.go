@@ -49,7 +49,7 @@ func (b *Backend) existsOr(ctx context.Context, session string, other error) err
 	return cmp.Or(err, other)
 }
 
-// movedOrGone returns ErrMoved if the session exists with this creation id, and ErrNotFound if it does not.
+// movedOrGone returns ErrMoved if the session exists with this creation id, and ErrNotFound otherwise.
 func (b *Backend) movedOrGone(ctx context.Context, session, creation string) error {
 	there, err := b.exists(ctx, `hash = $1 AND birth = $2`, hash(session), hash(creation))
 	if err == nil && there {

@@ -8,19 +8,20 @@
 // Keep the password in a password file or an environment variable, because other users of the machine can read
 // command lines. Errors and logs of this package never contain the connection string.
 //
-// The package prepares the statements of appends and of Fetch. After five seconds a connection prepares them again,
-// so that a plan made for small tables is not used for large ones. The server plans all other statements for each
-// call.
+// The package prepares the statements of appends and of Fetch. A connection prepares these statements again after five
+// seconds. Otherwise the server would keep a plan that was made when the tables were small. The server plans all other
+// statements for each call.
 //
 // All calls work behind a pooler such as PgBouncer in transaction mode, where each transaction may get another
-// connection. If the pooler does not keep prepared statements, the first statement that is lost fails. The backend
-// then logs the failure, repeats the statement, and stops preparing statements. To select a mode from the start,
-// set default_query_exec_mode in the connection string. cache_describe works with every pooler. cache_statement is
-// for a direct connection to analyzed tables.
+// connection. If the pooler does not keep prepared statements, a connection may lack a statement that was prepared. When
+// this first happens, the backend logs the error, stops preparing statements, and repeats the statement.
 //
-// The package supports every default isolation level of the server. At read committed, the fewest transactions have
-// to be repeated. The durability of commits depends on synchronous_commit: if it is off, a crash can lose
-// acknowledged commits. If the standby is synchronous, a failover loses no acknowledged commit.
+// The parameter default_query_exec_mode in the connection string selects a mode from the start. cache_describe works
+// with every pooler. cache_statement is for a direct connection to analyzed tables.
+//
+// The package supports every default isolation level of the server. Read committed causes the fewest repeated
+// transactions. If synchronous_commit is off, a crash can lose acknowledged commits. If the standby is synchronous, a
+// failover loses no acknowledged commit.
 //
 // # Rights
 //
@@ -31,17 +32,17 @@
 //
 // # Concurrent calls
 //
-// An append is one statement. Concurrent appends of a process to different sessions share a transaction and a round
+// An append is one statement. A process sends concurrent appends to different sessions in one transaction and one round
 // trip. An append with shared values has its own transaction.
 //
-// An append does not wait for its session's row. If another transaction has locked the row, the package sends the
-// append again in a transaction that locks this row first. While that transaction waits for the row, it has no
-// other locks. Rows of shared values are locked in the order of their hashes. Therefore these transactions do not
-// deadlock. If the server aborts a transaction with 40001 or 40P01, the package repeats it.
+// An append does not wait for its session's row. If another transaction has locked the row, the package sends the append
+// again in a transaction that locks this row first. While that transaction waits for the row, it has no other locks.
+// Rows of shared values are locked in the order of their hashes. Therefore the transactions of this package do not
+// deadlock with each other. If the server aborts a transaction with 40001 or 40P01, the package repeats the transaction.
 //
 // # Cleaning up
 //
-// A backend removes unlinked rows when it is opened and after each Delete. The row of a deleted session is removed
-// an hour after the deletion, together with records that a crash or an error has left. The row of a fenced creation
-// is removed after thirty days, and a lease one day after its expiry.
+// A backend removes unlinked rows when it is opened and after each Delete. The row of a deleted session is removed an
+// hour after the deletion, together with records that a crash or an error has left. A row by which Fence has prevented
+// the creation of a session is removed after thirty days. A lease is removed one day after it expired.
 package pg

@@ -34,9 +34,9 @@ func pair(t testing.TB) (primary, standby *pgtest.Server, dsn string) {
 	return primary, standby, dsn
 }
 
-// The standby is stopped, and the commits' waits for it are cancelled in one of three ways. The primary then shows
-// commits that the standby lacks when it is promoted. Until then, no call may report success, not even a repeated
-// call that finds its records in the log.
+// The standby is stopped. While commits wait for the standby, their wait is cancelled in one of three ways. The
+// primary then shows commits that are lost when the standby is promoted. No call may report success for a lost
+// commit, not even a repeated call that finds its records in the log.
 func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
@@ -197,7 +197,7 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	}
 }
 
-// The backend recognises the notice of an unreplicated commit in each language of the server.
+// The backend detects the notice of an unreplicated commit in any language of the server.
 func TestUnreplicatedNotices(t *testing.T) {
 	for _, c := range []struct {
 		n    pgconn.Notice

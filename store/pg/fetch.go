@@ -89,7 +89,7 @@ WHERE substring(v.name FROM 1 FOR 1024) >= substring($%[2]d::bytea FROM 1 FOR 10
 
 // Fetch implements [backend.Backend].
 func (b *Backend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
-	var session, creation []byte // nil is null: the query names no session, or no creation id
+	var session, creation []byte // nil, which becomes null, if the query does not set the name or the id
 	if q.Session != "" {
 		session = hash(q.Session)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// The flag writes the golden files again, after a change of the schema.
+// The flag writes the golden files again, which is necessary after a change of the schema.
 var writeGolden = flag.Bool("write-golden", false, "write the golden schema and its rows")
 
 const (
@@ -74,7 +74,7 @@ func TestGoldenSchema(t *testing.T) {
 	}
 }
 
-// readRows copies the golden rows into the tables, and sets the sequence of num after them.
+// readRows copies the golden rows into the tables, and sets the sequence of num to the highest num.
 func readRows(t *testing.T, dsn string) {
 	t.Helper()
 	data := testlog.Must(os.ReadFile(goldenRows))(t)

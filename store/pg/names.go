@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// hash returns the key of a name or of a creation id: its SHA-256.
+// hash returns the SHA-256 of a name or of a creation id. The tables use it as a key.
 func hash(name string) []byte {
 	h := sha256.Sum256([]byte(name))
 	return h[:]
@@ -14,7 +14,7 @@ func hash(name string) []byte {
 
 const idBytes = 16
 
-// idHash returns the key of an event id: the first 16 bytes of its SHA-256.
+// idHash returns the first 16 bytes of the SHA-256 of an id. The table ids uses them as a key.
 func idHash(id string) [idBytes]byte {
 	h := sha256.Sum256([]byte(id))
 	return [idBytes]byte(h[:])
@@ -23,8 +23,7 @@ func idHash(id string) [idBytes]byte {
 // indexedBytes is the number of leading bytes of a name that the prefix indexes contain.
 const indexedBytes = 1024
 
-// behind returns an upper bound for index entries: a byte string greater than the indexed part of every name that
-// begins with prefix.
+// behind returns a byte string that is greater than the indexed part of every name with this prefix.
 func behind(prefix string) []byte {
 	out := []byte(prefix)
 	for len(out) > 0 {
@@ -37,11 +36,11 @@ func behind(prefix string) []byte {
 	return bytes.Repeat([]byte{0xff}, indexedBytes+1)
 }
 
-// number converts a seq to a bigint. If the seq is out of range, the result is the largest bigint, a seq that no
-// log reaches.
+// number converts a seq to a bigint. If the seq is out of range, number returns the largest bigint, which no log
+// reaches.
 func number(seq uint64) int64 { return int64(min(seq, math.MaxInt64)) }
 
-// data returns b, or an empty slice for nil, because the database stores nil as null.
+// data returns b. If b is nil, data returns an empty slice, because the driver sends nil as null.
 func data(b []byte) []byte {
 	if b == nil {
 		return []byte{}

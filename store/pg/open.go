@@ -25,10 +25,10 @@ type Backend struct {
 	opts    Options
 	pool    *pgxpool.Pool
 	schema  string        // the quoted name and a dot
-	waiters chan struct{} // has an element for each call that may wait for a row lock
+	waiters chan struct{} // one element for each call that may wait for a row lock
 
 	appends groupcommit.Queue[*change]
-	senders chan struct{} // has an element for each group of appends that is being sent
+	senders chan struct{} // one element for each group of appends that is being sent
 
 	fetchTexts [3]string   // the statements of Fetch, indexed by the number of prefixes
 	prepares   atomic.Bool // whether the statements of appends and of Fetch are prepared
@@ -49,8 +49,8 @@ var (
 // the groups. With only one sender, a stalled connection would delay all appends.
 const maxSenders = 4
 
-// Open opens a store in a PostgreSQL database. dsn is a libpq connection string, as described in the package
-// documentation. If dsn is "", all parts come from the PG* environment variables. Closing the store closes the
+// Open opens a store in a PostgreSQL database. dsn is a connection string, as described in the package
+// documentation. If dsn is "", the PG* environment variables supply all parts. Closing the store closes the
 // connections.
 func Open(ctx context.Context, dsn string, sopts store.Options, opts Options) (*store.Store, error) {
 	if err := sopts.Validate(); err != nil {
@@ -142,7 +142,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("%w: the connection string cannot be read; it is not shown, since it may hold a password", patch.ErrInvalid)
 }
 
-// sql replaces the default schema in a statement by the schema of the options.
+// sql returns the statement for the schema in the options.
 func (b *Backend) sql(text string) string {
 	if b.opts.Schema == DefaultSchema {
 		return text

@@ -248,7 +248,7 @@ func TestMetaMissing(t *testing.T) {
 	}
 }
 
-// Opening a backend removes rows that a crashed process left, but not recent rows.
+// Opening a backend removes old rows that a crashed process left, and keeps recent rows.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

@@ -24,20 +24,20 @@ type Options struct {
 	// Schema is the schema that contains the tables. "" means [DefaultSchema].
 	Schema string
 
-	// MaxConns limits the number of open connections. 0 means the pool_max_conns of the connection string. If the
-	// string does not set pool_max_conns, 0 means [DefaultMaxConns].
+	// MaxConns limits the number of open connections. 0 means the value of pool_max_conns in the connection string or,
+	// if this is not set, [DefaultMaxConns].
 	MaxConns int
 
-	// StatementTimeout limits the wait for a free connection, and separately the wait for each answer of the server.
-	// The client enforces the limit, even if the context has no deadline. 0 means [DefaultStatementTimeout].
+	// StatementTimeout limits the wait for a free connection, and separately the duration of each transaction. The
+	// client enforces the limit, even if the context has no deadline. 0 means [DefaultStatementTimeout].
 	StatementTimeout time.Duration
 
-	// ConnectTimeout limits the time to open a connection. 0 means the connect_timeout of the connection string. If
-	// the string does not set connect_timeout, 0 means [DefaultConnectTimeout].
+	// ConnectTimeout limits the time to open a connection. 0 means the value of connect_timeout in the connection
+	// string or, if this is not set, [DefaultConnectTimeout].
 	ConnectTimeout time.Duration
 
-	// NoCreate makes Open fail if the schema does not exist. By default, Open creates a missing schema, and the role
-	// needs the right to create schemas.
+	// NoCreate makes Open fail if the schema does not exist. By default, Open creates a missing schema, which requires
+	// the right to create schemas.
 	NoCreate bool
 
 	// Logger receives the messages for operators. nil means [slog.Default].

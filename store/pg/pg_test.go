@@ -29,8 +29,7 @@ func TestMain(m *testing.M) {
 
 var ctx = context.Background()
 
-// patient returns the options with long timeouts in place of missing ones, so that no call times out on a busy
-// machine.
+// patient sets missing timeouts to a duration that no call exceeds, even on a busy machine.
 func patient(opts pg.Options) pg.Options {
 	const patience = 5 * time.Minute
 	opts.StatementTimeout = cmp.Or(opts.StatementTimeout, patience)
@@ -45,8 +44,8 @@ func open(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
 	return b
 }
 
-// openImpatient opens a backend with a short timeout. On a busy machine, opening may time out, and is then
-// repeated.
+// openImpatient opens a backend with a short timeout. If opening times out on a busy machine, openImpatient tries
+// again.
 func openImpatient(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
 	t.Helper()
 	for {

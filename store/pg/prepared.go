@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The statements of appends and of Fetch are prepared, because they are frequent and planning takes time.
+// The statements of appends and of Fetch are prepared, because these calls are frequent and planning takes time.
 
 // planTime is how long the statements of a connection stay prepared. For a table of one or two pages, the server
 // plans a sequential scan, and keeps this plan until the table is analyzed.
@@ -56,9 +56,10 @@ func (b *Backend) sendPrepared(ctx context.Context, c *pgx.Conn, text string, se
 	return err
 }
 
-// isUnprepared reports whether a statement did nothing because a pooler switched to another server connection.
-// There, the prepared statement is missing or its name is in use. The error may also come from a call that does not
-// prepare statements: if a connection has prepared the same text, the driver executes the prepared statement.
+// isUnprepared reports whether a statement did nothing because a pooler switched to another server connection. On
+// that connection, the prepared statement is missing or its name is in use. A call that does not prepare statements
+// can get this error too, because the driver executes a prepared statement if the connection has prepared the same
+// text.
 func isUnprepared(err error) bool { return hasCode(err, "26000", "42P05") }
 
 // isOutdated reports whether a prepared statement did nothing because a table was altered after the preparation.

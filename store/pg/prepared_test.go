@@ -63,7 +63,8 @@ func (l *logged) count(s string) int {
 	return strings.Count(l.text.String(), s)
 }
 
-// Behind a pooler in transaction mode, all calls of concurrent backends succeed, including the first ones.
+// Behind a pooler in transaction mode, all calls of concurrent backends succeed, even the first calls of each
+// backend.
 func TestPooledFromTheStart(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.New(t)
@@ -175,7 +176,7 @@ func TestLostBeforeAppend(t *testing.T) {
 	testlog.WantNil(t, <-done)
 }
 
-// A table can be altered while statements are prepared.
+// Fetch works after a table was altered.
 func TestAltered(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{MaxConns: 1})

@@ -34,7 +34,7 @@ func queryOf[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRo
 	return rows, err
 }
 
-// listed has the columns of a session s and its meta record m.
+// listed is a row with the columns of a session and its meta record.
 type listed struct {
 	name, creation, meta, counts []byte
 	last, token, sum, edition    int64
@@ -68,7 +68,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 	}
 	out := listing(found)
 	for i := range out {
-		out[i].Meta = nil // the query returns an empty value if the meta record exists
+		out[i].Meta = nil // the query returns '' for an existing meta record
 	}
 	return out, nil
 }
@@ -183,7 +183,7 @@ func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kep
 			)
 			SELECT EXISTS (SELECT FROM held)`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Sum), data(kept.Data), number(kept.Edition), firsts, lasts).Scan(&held)
 	})
-	if err == nil && !held { // the statement cannot see a deletion that it waited for, so another statement checks
+	if err == nil && !held { // the statement does not see a deletion that it waited for, so check with another statement
 		err = b.movedOrGone(ctx, session, creation)
 	}
 	return err

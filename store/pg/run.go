@@ -20,7 +20,7 @@ var ErrNoAnswer = errors.New("no answer from the server in time")
 // errUnreplicated reports that the server stopped waiting for a synchronous standby.
 var errUnreplicated = errors.New("the commit is on this server, but its wait for a synchronous standby was cancelled: a failover may lose it")
 
-// unreplicatedKey is a key in a connection's custom data. It is set when the server has stopped waiting for a
+// unreplicatedKey is a key in a connection's custom data. onNotice sets it if the server has stopped waiting for a
 // synchronous standby.
 const unreplicatedKey = "patchlog.unreplicated"
 
@@ -31,11 +31,11 @@ func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// isUnreplicated reports whether a notice says that the server stopped waiting for a synchronous standby. After
+// isUnreplicated reports whether a notice means that the server stopped waiting for a synchronous standby. After
 // pg_cancel_backend or a cancel request, the server sends this notice with the answer to an otherwise successful
-// commit. The text and the severity of the notice depend on lc_messages. The SQLSTATE and the name of the server's
-// function do not. If a server omits the function's name, isUnreplicated accepts each notice with such an SQLSTATE.
-// A false positive costs one additional commit.
+// commit. The text and the severity of the notice depend on lc_messages, but the SQLSTATE and the name of the
+// server's function are constant. If a server omits the function's name, the SQLSTATE is sufficient. A false
+// positive costs one additional commit.
 func isUnreplicated(n *pgconn.Notice) bool {
 	warns := n.SeverityUnlocalized == "WARNING" || n.SeverityUnlocalized == ""
 	return warns && (n.Code == "01000" || strings.HasPrefix(n.Code, "57P")) && (n.Routine == "SyncRepWaitForLSN" || n.Routine == "")
@@ -46,7 +46,7 @@ type effect int
 
 const (
 	reads   effect = iota // the work writes nothing and may be repeated
-	repeats               // the work is idempotent and may be repeated; if that fails, the outcome stays unknown
+	repeats               // the work is idempotent and may be repeated; if all repetitions fail, the outcome stays unknown
 	writes                // the work must not be repeated
 )
 
@@ -81,8 +81,8 @@ func (b *Backend) enter(ctx context.Context) error {
 }
 
 // attempt runs work on a connection, and repeats it after conflicts and connection failures. work executes one
-// transaction and returns the driver's errors unchanged. If the transaction found nothing to do, such as for an
-// outdated token, work returns nil and reports this in its own variables.
+// transaction and returns the driver's errors unchanged. If the transaction changes nothing, for example because a
+// token is outdated, work returns nil and stores this result in a variable of the caller.
 func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	if err := b.enter(ctx); err != nil {
 		return err
@@ -222,8 +222,8 @@ func judge(sent bool, err error) verdict {
 		return conflict
 	case server.Code == readOnlyTransaction:
 		return moved
-	// These errors do not rule out a commit: the server shut down while a commit waited for its standby, or a pooler
-	// lost its server connection.
+	// Despite these errors, the transaction may be committed. The server may have shut down while a commit waited for
+	// its standby, or a pooler may have lost its server connection.
 	case server.Severity != "ERROR" && server.SeverityUnlocalized != "ERROR",
 		server.Code == completionUnknown, strings.HasPrefix(server.Code, "08"), strings.HasPrefix(server.Code, "57P"):
 		if unsent(err) {

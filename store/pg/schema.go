@@ -46,7 +46,7 @@ func CreateSchema(ctx context.Context, dsn string, opts Options) error {
 	return b.Close()
 }
 
-// prepare creates a missing schema, checks the version of an existing one, and removes unlinked rows.
+// prepare creates the schema if it is missing, checks its version, and removes unlinked rows.
 func (b *Backend) prepare(ctx context.Context) error {
 	has, err := b.version(ctx)
 	if err != nil {
@@ -68,8 +68,8 @@ func (b *Backend) prepare(ctx context.Context) error {
 	return nil
 }
 
-// withoutRepeats is an error whose text omits repeated lines. If a connection fails, the driver reports the failure
-// with and without TLS.
+// withoutRepeats is an error whose text omits repeated lines. The driver reports a failure to connect twice, with
+// TLS and without.
 type withoutRepeats struct{ error }
 
 func (e withoutRepeats) Error() string {

@@ -1,8 +1,8 @@
 -- The tables and indexes of the schema. If the schema has another name, that name replaces
 -- "patchlog" in each statement.
 --
--- Names, ids and values are arbitrary bytes, so their type is bytea. They may be longer than the
--- 2704 bytes that an entry of a B-tree can contain. An exact search therefore uses a SHA-256
+-- Names, ids and values are arbitrary bytes, so their type is bytea. A name or an id may be longer
+-- than 2704 bytes, the limit of an entry of a B-tree. An exact search therefore uses a SHA-256
 -- (hash, birth, id), and an ordered listing uses an index on the first 1024 bytes.
 
 -- One row for each session. All writers of a session lock this row. An append updates the row in
@@ -33,7 +33,7 @@ CREATE TABLE patchlog.metas (
     data bytea NOT NULL
 );
 
--- The records of each session's log, with seqs 1, 2, 3 ...
+-- The records of the sessions. The seqs of a session are 1, 2, 3 ...
 CREATE TABLE patchlog.records (
     num  bigint NOT NULL,
     seq  bigint NOT NULL,
@@ -41,8 +41,8 @@ CREATE TABLE patchlog.records (
     PRIMARY KEY (num, seq)
 );
 
--- The ids of each session and the seq of the record that uses the id. id is the first 16 bytes of
--- the id's SHA-256.
+-- The ids that the records of a session use. id is the first 16 bytes of the SHA-256 of the id, and
+-- seq is the record that uses the id.
 CREATE TABLE patchlog.ids (
     num bigint NOT NULL,
     id  bytea NOT NULL,
@@ -76,7 +76,7 @@ CREATE TABLE patchlog.scopes (
     token bigint NOT NULL
 ) WITH (fillfactor = 60);
 
--- The current leases and expired ones. hash is the SHA-256 of the name. If taken is more than a
+-- The current and the expired leases. hash is the SHA-256 of the name. If taken is more than a
 -- minute in the future, the clock was set back, and the lease counts as expired.
 CREATE TABLE patchlog.leases (
     hash  bytea PRIMARY KEY,

@@ -106,7 +106,7 @@ const (
 	noneConnected  = "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
 
-// Each append of a group has its own result: if one append is refused, the other appends are not.
+// Each append of a group has its own result. A refused append does not affect the other appends.
 func TestGroup(t *testing.T) {
 	b := open(t, pgtest.New(t), pg.Options{})
 	const sessions = 60
@@ -172,7 +172,8 @@ func TestGroupIsOneTransaction(t *testing.T) {
 	}
 }
 
-// If the log has a record after the seq in the head, the append to that session fails, and no other append fails.
+// If the log has a record after the last seq of the head, the append to that session fails, and no other append
+// fails.
 func TestRecordInTheWay(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
@@ -269,11 +270,11 @@ func TestLeave(t *testing.T) {
 	}
 	pgtest.Exec(t, dsn, "SELECT count(*) FROM patchlog.sessions")
 	release()
-	// A cancelled statement may still have been executed after the release. A Fence resolves this.
+	// A cancelled statement may still have been executed after the release. Fence resolves the outcome.
 	testlog.WantNil(t, testlog.ErrorOf(b.Fence(ctx, "held", h.Creation, h.Token, 9)))
 }
 
-// If the server does not answer, a call fails after the timeout of the options.
+// If the server does not answer, a call fails after StatementTimeout.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -297,7 +298,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// A fence waits for an append that holds the row or is before it in the wait queue. An append after the fence fails
+// Append and Fence lock the row in the order of their calls. After the fence, an append with the old token fails
 // with ErrMoved.
 func TestFenceMeetsAppend(t *testing.T) {
 	t.Parallel()
@@ -337,7 +338,7 @@ func TestFenceMeetsAppend(t *testing.T) {
 	}
 }
 
-// If a creation is in flight when its fence arrives, it is committed before the fence or never.
+// If a creation is in flight when its fence arrives, the creation is committed before the fence or never.
 func TestFenceMeetsCreate(t *testing.T) {
 	b := open(t, pgtest.New(t), pg.Options{})
 	each(40, func(i int) {

@@ -11,12 +11,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// sweep deletes unlinked rows. It runs when a backend is opened and after each Delete. One sweep removes:
+// sweep deletes unlinked rows. It runs when a backend is opened and after each Delete. It deletes these rows:
 //
-//   - up to eight sessions that were deleted at least an hour ago, with records that a crash or an error has left;
-//   - the rows of creations that were fenced at least thirty days ago, when no statement that creates the session can
-//     still be in flight (these rows count towards the eight);
+//   - the rows of sessions that were deleted at least an hour ago, with records that a crash or an error has left;
+//   - the rows by which fences prevented the creation of sessions, after thirty days, when no statement that creates the
+//     session can still be in flight;
 //   - leases that expired at least a day ago.
+//
+// One sweep deletes at most eight rows of the table sessions.
 func (b *Backend) sweep(ctx context.Context) {
 	var nums []int64
 	err := b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
@@ -45,7 +47,7 @@ func (b *Backend) sweep(ctx context.Context) {
 	b.left(ctx, err)
 }
 
-// left logs an error that prevented the removal of rows. It ignores the end of the context and ErrClosed.
+// left logs an error that prevented the removal of rows. It does not log the end of the context or ErrClosed.
 func (b *Backend) left(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, backend.ErrClosed) {
 		b.opts.Logger.Warn("patchlog: unlinked rows were not removed; a later sweep removes them", "schema", b.opts.Schema, "error", err)
@@ -78,7 +80,7 @@ func (b *Backend) remove(ctx context.Context, num int64, keep bool) error {
 		for _, table := range []string{"snapshots", "metas"} {
 			batch.Queue(b.sql(`DELETE FROM patchlog.`+table+` WHERE num = $1`), num)
 		}
-		if !keep { // state may have changed: a fence may have written to the row
+		if !keep { // only sweep sets state 1
 			batch.Queue(b.sql(`DELETE FROM patchlog.sessions WHERE num = $1 AND state = 1`), num)
 		}
 		return c.SendBatch(ctx, &batch).Close()

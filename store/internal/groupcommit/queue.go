@@ -1,6 +1,6 @@
 // Package groupcommit combines concurrent calls that need the same exclusive resource, such as a database file.
-// Calls queue their items. The caller that acquires the resource, the leader, works on a group of queued items. A
-// caller without competition is not delayed, and groups grow with the load.
+// Calls queue their items. The caller that acquires the resource is the leader, and works on a group of queued
+// items. A single caller is not delayed, and groups grow with the load.
 package groupcommit
 
 import (
@@ -14,9 +14,9 @@ import (
 
 // Queue is a queue of items that wait for a resource. The zero Queue is empty.
 type Queue[T any] struct {
-	// Detached is for work that may take long. The work then runs on another goroutine, so that a caller whose context
-	// ends can return before the work ends. If the work panics, the leader panics with the same value, unless the
-	// leader has returned.
+	// Detached is for work that may take long. The work then runs on another goroutine. If a caller's context ends,
+	// the caller can return before the work ends. If the work panics, the leader panics with the same value, unless
+	// the leader has returned.
 	Detached bool
 
 	mu      sync.Mutex
@@ -24,7 +24,7 @@ type Queue[T any] struct {
 	crowded bool // whether the last group had several items
 }
 
-// grace is how long a caller of a detached queue still waits for running work after the caller's context has ended.
+// grace is the time that a caller of a detached queue waits for running work after the end of the caller's context.
 const grace = 250 * time.Millisecond
 
 // ErrBegun reports that the context ended while the work on the item was running. The work continues, so the caller
@@ -36,8 +36,8 @@ type entry[T any] struct {
 	done chan struct{}
 }
 
-// Fit returns a fits function for [Queue.Do]. A group then has at most the given number of items, and ends with the
-// item that brings its size to total.
+// Fit returns a function for the parameter fits of [Queue.Do]. A group ends after the given number of items, or
+// with the item that brings the size of the group to total.
 func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 	return func(waiting []T) int {
 		n, sum := 0, 0
@@ -49,15 +49,16 @@ func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 	}
 }
 
-// Do queues item and returns when the work on it is done, whichever caller does it. A caller acquires resource by
-// sending to it, and releases it by receiving from it. The caller that has acquired resource calls work with a
-// group from the head of the queue, which need not include the caller's own item. fits returns the number of
-// waiting items in the next group, at least one. work stores its results in the items, so items are usually
-// pointers.
+// Do queues item, and returns when this or another caller has done the work on the item.
+//
+// A caller becomes the leader by sending to resource, and later receives from resource to release it. The leader
+// calls work with a group from the head of the queue. The group may lack the leader's own item. fits returns the
+// number of waiting items in the next group, at least one. work stores its results in the items, so items are
+// usually pointers.
 //
 // If ctx ends while the item is queued, Do removes the item and returns the context's error. If ctx ends while the
-// work on the item runs, Do waits for the end of the work. If the queue is detached, Do waits only for a short
-// time, and then returns [ErrBegun].
+// work on the item runs, Do waits for the end of the work. A detached queue limits this wait to a short time, after
+// which Do returns [ErrBegun].
 func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -121,13 +122,13 @@ func (q *Queue[T]) giveUp(ctx context.Context, e *entry[T]) error {
 	}
 }
 
-// lead works on the next group and releases resource. If the caller's own item has left the queue, lead does no
-// work.
+// lead works on the next group and releases resource. If the caller's own item has left the queue, lead only
+// releases resource.
 func (q *Queue[T]) lead(own *entry[T], resource chan struct{}, fits func([]T) int, work func([]T)) (led bool) {
 	defer func() { <-resource }()
 	q.mu.Lock()
-	// Yield while the queue grows: the callers of the last group soon return with new items. Without this pause, two
-	// sets of callers would alternate in small groups.
+	// Yield while the queue grows, because the callers of the last group soon return with new items. Without this
+	// pause, two sets of callers would alternate in small groups.
 	for more := q.crowded || len(q.waiting) > 1; more; {
 		n := len(q.waiting)
 		q.mu.Unlock()

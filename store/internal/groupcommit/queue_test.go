@@ -59,7 +59,8 @@ func manyCallers(t *testing.T) {
 	}
 }
 
-// If the context ends while the work runs, Do returns its result. If the context has ended before, Do does no work.
+// If the context ends while the work runs, Do returns nil. If the context has ended before the call, Do does no
+// work.
 func TestGivingUp(t *testing.T) {
 	var l groupcommit.Queue[*job]
 	resource := make(chan struct{}, 1)
@@ -104,8 +105,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// If the context of a detached caller ends, even of the leader, the caller returns within a second: with the result
-// if the work ends soon, and otherwise with ErrBegun.
+// If the context of a caller ends, even of the leader, the caller returns within a second. If the work ends soon,
+// Do returns nil, and otherwise ErrBegun.
 func TestDetached(t *testing.T) {
 	for _, c := range []struct {
 		work time.Duration

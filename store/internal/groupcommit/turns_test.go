@@ -64,7 +64,7 @@ func TestGivingUpTooLate(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		lead, follow := &job{}, &job{}
 		led, followed := make(chan error, 1), make(chan error, 1)
-		// The follower uses another resource, which is never free, so that it never leads.
+		// The follower never leads, because its own resource is never free.
 		taken := make(chan struct{}, 1)
 		taken <- struct{}{}
 		go func() { led <- l.Do(t.Context(), resource, lead, all, work) }()

@@ -25,7 +25,7 @@ func stopAndKill(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGSTOP)
 	await(strconv.Itoa(pid), "T") // a process that is not stopped could start another child
 	// Kill the children first. If a child waits for a standby and notices that the postmaster is gone, it stops
-	// waiting and makes a commit visible that the standby does not have.
+	// waiting. Its commit then becomes visible without being on the standby.
 	list, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", pid))
 	children := strings.Fields(string(list))
 	for _, child := range children {

@@ -2,8 +2,8 @@ package pgtest
 
 import "syscall"
 
-// On Windows, find never returns a server, and tests that need one are skipped. The package must compile, because
-// other packages import it.
+// On Windows, find returns no server, and tests that need a server are skipped. These functions only make the
+// package compile.
 
 func attributes() *syscall.SysProcAttr { return nil }
 

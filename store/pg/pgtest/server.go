@@ -1,9 +1,9 @@
 // Package pgtest runs PostgreSQL servers for tests. Each server has its own cluster in a temporary folder, and
-// listens only on a Unix socket in that folder. The server ends with the test process, even if that process is
-// killed.
+// listens only on a Unix socket in that folder. The server ends with the test process. On Linux, the server ends
+// even if the test process is killed.
 //
-// If PostgreSQL is not installed, the test is skipped. If the environment variable PATCHLOG_NEED_POSTGRES is set,
-// the test fails instead.
+// If PostgreSQL is not installed, the test is skipped. If the environment variable PATCHLOG_NEED_POSTGRES is also
+// set, the test fails instead.
 package pgtest
 
 import (
@@ -95,7 +95,7 @@ func find(program string) (string, error) {
 		return "", exec.ErrNotFound
 	}
 	if path, err := exec.LookPath(program); err == nil {
-		return filepath.EvalSymlinks(path) // callers look for other programs in the same folder
+		return filepath.EvalSymlinks(path) // resolved, because other programs are in the same folder
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + program)
 	more, _ := filepath.Glob("/usr/sbin/" + program)
@@ -154,7 +154,7 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// awaitAnswer waits until the server accepts connections. It fails if the server has ended.
+// awaitAnswer waits until the server accepts connections. It fails if the server ends or five minutes pass.
 func awaitAnswer(dsn string, ended chan struct{}) error {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute) // enough for a busy machine
 	defer stop()
@@ -290,8 +290,8 @@ func unprivileged() (uid, gid int, ok bool) {
 	return 0, 0, false
 }
 
-// starter returns a channel for functions that start processes. All run on one thread, which lives as long as this
-// process: the kernel ends a process together with the thread that started it.
+// starter returns a channel for functions that start processes. The functions run on one thread, which lives as
+// long as this process. The kernel ends a process together with the thread that started it.
 var starter = sync.OnceValue(func() chan func() {
 	work := make(chan func())
 	go func() {
