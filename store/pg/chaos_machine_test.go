@@ -33,7 +33,7 @@ func checks(t *testing.T, n, short int) {
 }
 
 // Two or three stores on one schema, a store on bbolt and the reference model execute the same random operations.
-// All answers and all states in between must equal those of the model.
+// All answers and intermediate states must equal the model's.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	for _, peers := range []int{2, 3} {

@@ -13,8 +13,8 @@
 // statements for each call.
 //
 // All calls work behind a pooler such as PgBouncer in transaction mode, where each transaction may get another
-// connection. If the pooler does not keep prepared statements, a connection may lack a statement that was prepared. When
-// this first happens, the backend logs the error, stops preparing statements, and repeats the statement.
+// connection. If the pooler does not keep prepared statements, a connection may lack a prepared statement. At the
+// first such error, the backend stops preparing statements, repeats the statement, and logs the error.
 //
 // The parameter default_query_exec_mode in the connection string selects a mode from the start. cache_describe works
 // with every pooler. cache_statement is for a direct connection to analyzed tables.

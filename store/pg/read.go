@@ -24,8 +24,8 @@ func query[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow)
 	return out, nil
 }
 
-// queryOf is query for a statement that returns at least one row if the session exists. Without a row, queryOf
-// returns ErrNotFound.
+// queryOf calls query with a statement that returns at least one row if the session exists. If there is no row,
+// queryOf returns ErrNotFound.
 func queryOf[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow) (T, error), text string, args ...any) ([]T, error) {
 	rows, err := query(ctx, b, scan, text, args...)
 	if err == nil && len(rows) == 0 {

@@ -82,7 +82,7 @@ func (b *Backend) enter(ctx context.Context) error {
 
 // attempt runs work on a connection, and repeats it after conflicts and connection failures. work executes one
 // transaction and returns the driver's errors unchanged. If the transaction changes nothing, for example because a
-// token is outdated, work returns nil and stores this result in a variable of the caller.
+// token is outdated, work returns nil, and stores this result in a variable that attempt's caller reads.
 func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	if err := b.enter(ctx); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.C
 	}
 }
 
-// attemptWaiting is attempt for work that may wait for a row lock. Such work can use at most half of the
+// attemptWaiting calls attempt with work that may wait for a row lock. Such work can use at most half of the
 // connections, so that locked sessions do not block calls for other sessions.
 func (b *Backend) attemptWaiting(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	late := time.NewTimer(b.opts.StatementTimeout)

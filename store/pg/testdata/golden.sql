@@ -4,8 +4,8 @@ CREATE TABLE patchlog.schema_version (one boolean PRIMARY KEY CHECK (one), versi
 -- "patchlog" in each statement.
 --
 -- Names, ids and values are arbitrary bytes, so their type is bytea. A name or an id may be longer
--- than 2704 bytes, the limit of an entry of a B-tree. An exact search therefore uses a SHA-256
--- (hash, birth, id), and an ordered listing uses an index on the first 1024 bytes.
+-- than 2704 bytes, the limit of an entry of a B-tree. An exact search therefore uses the
+-- SHA-256 in the columns hash, birth and id. An ordered listing uses an index on the first 1024 bytes.
 
 -- One row for each session. All writers of a session lock this row. An append updates the row in
 -- place (HOT), because no indexed column changes and fillfactor leaves space in the page.
