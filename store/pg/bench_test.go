@@ -81,7 +81,6 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// each runs f in n goroutines and waits for them.
 func each(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {

@@ -230,7 +230,7 @@ func TestEveryFault(t *testing.T) {
 		return x
 	}
 	p.plan(0, "")
-	run("no fault", patient(pg.Options{}).StatementTimeout) // counts the exchanges
+	run("no fault", patient(pg.Options{}).StatementTimeout)
 	exchanges := p.count()
 	step := 3
 	switch {

@@ -134,7 +134,6 @@ func startWorkers(t testing.TB, dsn, flawed string, n int) (all []*ops.Process) 
 	return all
 }
 
-// short returns usual or, with -short, a third of usual.
 func short(usual time.Duration) time.Duration {
 	if testing.Short() {
 		return usual / 3
@@ -191,7 +190,6 @@ func TestLinearizableRestarts(t *testing.T) {
 	})
 }
 
-// breaking runs a load of four workers while fault is called repeatedly.
 func breaking(t *testing.T, c *chaos, each, pause time.Duration, fault func(*pgtest.Server) func() error) {
 	server := pgtest.Start(t, pgtest.Options{NoSync: true})
 	dsn := server.Database(t)

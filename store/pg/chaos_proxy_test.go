@@ -47,7 +47,6 @@ type proxy struct {
 // with the key of that connection.
 const cancelRequest = "\x00\x00\x00\x10\x04\xd2\x16\x2e"
 
-// newProxy returns a proxy and its connection string.
 func newProxy(t testing.TB, dsn string) (*proxy, string) {
 	t.Helper()
 	fields := strings.Fields(dsn)
@@ -65,7 +64,6 @@ func newProxy(t testing.TB, dsn string) (*proxy, string) {
 	return p, strings.Join(fields, " ")
 }
 
-// close closes all connections and waits for the goroutines.
 func (p *proxy) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -89,7 +87,6 @@ func (p *proxy) cut() {
 	}
 }
 
-// plan sets the fault for the n-th exchange from now.
 func (p *proxy) plan(n int, what fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

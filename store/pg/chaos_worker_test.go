@@ -35,7 +35,6 @@ func init() {
 	}
 }
 
-// work executes calls until the standard input ends.
 func work(dsn, flawed string) error {
 	b, err := pg.OpenBackend(context.Background(), dsn, pg.Options{MaxConns: 6, StatementTimeout: 5 * time.Second, ConnectTimeout: 5 * time.Second})
 	if err != nil {

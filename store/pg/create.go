@@ -89,7 +89,6 @@ const createSQL = whileSQL + `done AS (
 	RETURNING num
 )`
 
-// createStagedSQL renames a staged session.
 const createStagedSQL = whileSQL + `done AS (
 	UPDATE patchlog.sessions
 	SET hash = $1, name = $3, creation = $4, last = $6, token = $7, sum = $8, counts = coalesce($23, counts), family = $22::bytea, created = now(), touched = now()

@@ -9,7 +9,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// SetPlanTime sets how long statements stay prepared.
 func (b *Backend) SetPlanTime(d time.Duration) { b.planTime = d }
 
 var IsUnreplicated = isUnreplicated

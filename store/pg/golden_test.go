@@ -89,7 +89,6 @@ func readRows(t *testing.T, dsn string) {
 	testlog.NoError(t, testlog.ErrorOf(c.Exec(ctx, `SELECT setval(pg_get_serial_sequence('patchlog.sessions', 'num'), max(num)) FROM patchlog.sessions`)))
 }
 
-// makeGolden copies the golden database file to PostgreSQL, and writes the schema and the rows to the golden files.
 func makeGolden(t *testing.T) {
 	t.Helper()
 	dsn := pgtest.New(t)

@@ -94,7 +94,6 @@ func TestBackend(t *testing.T) {
 	suite(t, pgtest.New(t))
 }
 
-// TestPooled runs the suite behind a pooler in transaction mode.
 func TestPooled(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -103,7 +102,6 @@ func TestPooled(t *testing.T) {
 	suite(t, pgtest.PgBouncer(t, pgtest.New(t)))
 }
 
-// TestIsolation runs the suite at each default isolation level.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -15,7 +15,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// Fetch accepts any number of prefixes.
 func TestPrefixes(t *testing.T) {
 	t.Parallel()
 	b := open(t, pgtest.New(t), pg.Options{})
@@ -41,7 +40,6 @@ func TestPrefixes(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(b.Fetch(ctx, backend.Query{Session: "other", Creation: h.Creation})), backend.ErrNotFound, "Fetch of another session's creation")
 }
 
-// logged is a log for concurrent writers.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer

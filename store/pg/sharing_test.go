@@ -24,7 +24,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// create creates a session with n records.
 func create(t testing.TB, b *pg.Backend, name string, n int) backend.Head {
 	t.Helper()
 	testlog.NoError(t, b.Append(ctx, name, backend.Batch{Creation: "creation of " + name, Create: true, Next: 1, Records: records(0, n)}))
@@ -84,7 +83,6 @@ func holdBy(t *testing.T, dsn, statement string) (release func()) {
 	return release
 }
 
-// waitFor waits until the number that a query selects is above 0.
 func waitFor(t testing.TB, dsn, query string) {
 	t.Helper()
 	c := testlog.Must(pgx.Connect(ctx, dsn))(t)

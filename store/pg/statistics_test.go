@@ -7,7 +7,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// The server collects no statistics of columns with session content.
 func TestNoStatisticsOfData(t *testing.T) {
 	dsn := pgtest.New(t)
 	closed(t, open(t, dsn, pg.Options{}))

@@ -45,7 +45,6 @@ func follow(ctx context.Context, s *store.Store, key store.Key, from uint64) *fo
 	return f
 }
 
-// wait waits until the watch has yielded this many records and errors.
 func (f *follower) wait(t *testing.T, records, errs int) {
 	t.Helper()
 	for range 30_000 {

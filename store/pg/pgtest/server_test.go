@@ -20,7 +20,6 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{})) }
 
 var ctx = context.Background()
 
-// value returns the number that a query selects.
 func value(dsn, query string) (n int, err error) {
 	c, err := pgx.Connect(ctx, dsn)
 	if err != nil {
