@@ -320,7 +320,7 @@ func TestAppendThatFails(t *testing.T) {
 		want error
 	}{
 		{"refused", storetest.Plan{Write: 1, Failure: storetest.Refused}, storetest.ErrInjected},
-		{"unknown", storetest.Plan{Write: 1, Failure: storetest.Landed, Then: 10}, store.ErrOutcomeUnknown},
+		{"unknown", storetest.Plan{Write: 1, Failure: storetest.Applied, FailNext: 10}, store.ErrOutcomeUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			faulty := &storetest.Faulty{Backend: new(memory.Backend)}

@@ -102,14 +102,14 @@ func TestEveryWriteFails(t *testing.T) {
 		why := asking[k%len(asking)]
 		for _, f := range []failure{
 			{storetest.Plan{Failure: storetest.Refused}, storetest.ErrInjected},
-			{storetest.Plan{Failure: storetest.Lost}, storetest.ErrInjected},
-			{storetest.Plan{Failure: storetest.Landed}, nil},
-			{storetest.Plan{Failure: storetest.Lost, Then: 1, Err: why}, store.ErrOutcomeUnknown},
-			{storetest.Plan{Failure: storetest.Landed, Then: 1, Err: why}, store.ErrOutcomeUnknown},
-			{storetest.Plan{Failure: storetest.Lost, Then: 3}, store.ErrOutcomeUnknown},
-			{storetest.Plan{Failure: storetest.Landed, Then: 3}, store.ErrOutcomeUnknown},
+			{storetest.Plan{Failure: storetest.NotApplied}, storetest.ErrInjected},
+			{storetest.Plan{Failure: storetest.Applied}, nil},
+			{storetest.Plan{Failure: storetest.NotApplied, FailNext: 1, Err: why}, store.ErrOutcomeUnknown},
+			{storetest.Plan{Failure: storetest.Applied, FailNext: 1, Err: why}, store.ErrOutcomeUnknown},
+			{storetest.Plan{Failure: storetest.NotApplied, FailNext: 3}, store.ErrOutcomeUnknown},
+			{storetest.Plan{Failure: storetest.Applied, FailNext: 3}, store.ErrOutcomeUnknown},
 		} {
-			t.Run(fmt.Sprint(steps[k].name, "/", f.plan.Failure, "/", f.plan.Then, "/", f.plan.Err), func(t *testing.T) {
+			t.Run(fmt.Sprint(steps[k].name, "/", f.plan.Failure, "/", f.plan.FailNext, "/", f.plan.Err), func(t *testing.T) {
 				onEach(t, func(e *env) {
 					for _, s := range steps[:k] {
 						e.no(s.do(e))
@@ -152,11 +152,11 @@ func (e *env) failOnce(s step, plan storetest.Plan, want error) {
 		e.same("stored after the failure", e.dump(), stored)
 		e.same("views after the failure", e.views(), views)
 	}
-	if landed := e.dump() != stored; landed != (plan.Failure == storetest.Landed) {
+	if landed := e.dump() != stored; landed != (plan.Failure == storetest.Applied) {
 		e.Errorf("landed: %t, but planned was %v", landed, plan.Failure)
 	}
 	switch err := s.do(e); {
-	case plan.Failure == storetest.Landed && s.gone != nil:
+	case plan.Failure == storetest.Applied && s.gone != nil:
 		e.is(err, s.gone)
 	default:
 		e.no(err)
@@ -169,9 +169,9 @@ func TestUnknownOutcomeReturnsRecords(t *testing.T) {
 	noIDs := `{"author":"a"}
 {"patchType":"splice","start":0,"count":0,"replacement":[{"author":"r"}]}
 `
-	for _, how := range []storetest.Failure{storetest.Lost, storetest.Landed} {
+	for _, how := range []storetest.Failure{storetest.NotApplied, storetest.Applied} {
 		onEach(t, func(e *env) {
-			e.backend.Plan(storetest.Plan{Write: 1, Failure: how, Then: 1 << 30})
+			e.backend.Plan(storetest.Plan{Write: 1, Failure: how, FailNext: 1 << 30})
 			tried, err := e.importInto(key, noIDs, store.ImportOptions{})
 			e.is(err, store.ErrOutcomeUnknown)
 			if tried.View.Seq() != 0 || len(tried.Records) != 2 {
@@ -187,12 +187,12 @@ func TestUnknownOutcomeReturnsRecords(t *testing.T) {
 
 // The index may be unreadable when the store resolves an unknown outcome.
 func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
-	for _, how := range []storetest.Failure{storetest.Lost, storetest.Landed} {
+	for _, how := range []storetest.Failure{storetest.NotApplied, storetest.Applied} {
 		onEach(t, func(e *env) {
 			e.create(nil)
-			e.backend.Plan(storetest.Plan{Write: 1, Failure: how, Pass: 1, Then: 1})
+			e.backend.Plan(storetest.Plan{Write: 1, Failure: how, PassNext: 1, FailNext: 1})
 			_, err := e.store.AppendEvents(ctx, key, []*patch.Event{say("a1")}, store.AppendOptions{})
-			if how == storetest.Landed {
+			if how == storetest.Applied {
 				e.is(err, store.ErrOutcomeUnknown)
 			} else { // the fence alone proves that the commit did not take place
 				e.is(err, storetest.ErrInjected)
@@ -227,7 +227,7 @@ func TestUnknownOutcomeOfErasedRecords(t *testing.T) {
 
 // After a failed commit of shared values, the call can be repeated.
 func TestUnknownOutcomeOfSharedValues(t *testing.T) {
-	for _, how := range []storetest.Failure{storetest.Lost, storetest.Landed} {
+	for _, how := range []storetest.Failure{storetest.NotApplied, storetest.Applied} {
 		onEach(t, func(e *env) {
 			from := source(e.T)
 			e.create(map[string]any{"app:motd": "mine"})
@@ -416,12 +416,12 @@ func TestGroupFails(t *testing.T) {
 		want   error
 	}{
 		{storetest.Plan{Write: 1, Failure: storetest.Refused}, false, storetest.ErrInjected},
-		{storetest.Plan{Write: 1, Failure: storetest.Lost}, false, storetest.ErrInjected},
-		{storetest.Plan{Write: 1, Failure: storetest.Landed}, true, nil},
-		{storetest.Plan{Write: 1, Failure: storetest.Lost, Then: 1}, false, store.ErrOutcomeUnknown},
-		{storetest.Plan{Write: 1, Failure: storetest.Landed, Then: 1}, true, store.ErrOutcomeUnknown},
+		{storetest.Plan{Write: 1, Failure: storetest.NotApplied}, false, storetest.ErrInjected},
+		{storetest.Plan{Write: 1, Failure: storetest.Applied}, true, nil},
+		{storetest.Plan{Write: 1, Failure: storetest.NotApplied, FailNext: 1}, false, store.ErrOutcomeUnknown},
+		{storetest.Plan{Write: 1, Failure: storetest.Applied, FailNext: 1}, true, store.ErrOutcomeUnknown},
 	} {
-		t.Run(fmt.Sprint(c.plan.Failure, c.plan.Then), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.plan.Failure, c.plan.FailNext), func(t *testing.T) {
 			onEach(t, func(e *env) {
 				e.create(nil)
 				e.append(say("a1"), say("a2"))
@@ -540,7 +540,7 @@ func TestGroupWhoseLeaderPanics(t *testing.T) {
 
 		testlog.NoError(e, e.store.Delete(ctx, key))
 		e.create(nil)
-		e.inGroup(storetest.Plan{Write: 1, Failure: storetest.Landed, During: func() { panic("during the commit") }},
+		e.inGroup(storetest.Plan{Write: 1, Failure: storetest.Applied, During: func() { panic("during the commit") }},
 			panicking(e.appending(&out[0], store.AppendOptions{}, say("b1"))),
 			e.appending(&out[2], store.AppendOptions{}, say("b2")),
 		)

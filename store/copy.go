@@ -145,11 +145,11 @@ func differs(i int) error {
 
 // copyShared copies the values of all shared scopes.
 func (s *Store) copyShared(ctx context.Context, from *Store, opts CopyOptions) (out Imported, err error) {
-	given, err := backend.SharedOf(ctx, from.backend, "")
+	given, err := backend.FetchShared(ctx, from.backend, "")
 	if err != nil {
 		return out, fmt.Errorf("read the source: %w", fromBackend(Key{}, err))
 	}
-	here, err := backend.SharedOf(ctx, s.backend, "")
+	here, err := backend.FetchShared(ctx, s.backend, "")
 	if err != nil {
 		return out, fromBackend(Key{}, err)
 	}

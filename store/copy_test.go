@@ -306,8 +306,8 @@ func (e *env) failedStep(err error) {
 
 // If any commit fails, the fork fails. Only after the last commit can the outcome be unknown.
 func TestForkWhoseStepsFail(t *testing.T) {
-	for _, how := range []storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed} {
-		if testlog.Race && how == storetest.Lost {
+	for _, how := range []storetest.Failure{storetest.Refused, storetest.NotApplied, storetest.Applied} {
+		if testlog.Race && how == storetest.NotApplied {
 			continue
 		}
 		onSteps(t, func(e *env, s *stepped) {
@@ -317,7 +317,7 @@ func TestForkWhoseStepsFail(t *testing.T) {
 				_, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
 				last := s.last
 				s.Plan(storetest.Plan{})
-				if last && how == storetest.Landed {
+				if last && how == storetest.Applied {
 					e.no(err)
 					break
 				}
@@ -326,7 +326,7 @@ func TestForkWhoseStepsFail(t *testing.T) {
 					break
 				}
 			}
-			if how != storetest.Landed {
+			if how != storetest.Applied {
 				e.must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{}))
 			}
 			e.same("the fork", ids(viewOf(e, e.store, forkKey)), ids(e.view()))

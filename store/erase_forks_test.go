@@ -79,7 +79,7 @@ func TestKilledEraseWithAFork(t *testing.T) {
 					}
 					return errOf(s.Erase(ctx, eraseKey, store.EraseSelection{All: true}, store.EraseOptions{ID: "R1"}))
 				}
-				faulty.Plan(storetest.Plan{Write: kill, Then: 1 << 20})
+				faulty.Plan(storetest.Plan{Write: kill, FailNext: 1 << 20})
 				err := erase(s)
 				if done = faulty.Writes() < kill; done && err == nil {
 					break

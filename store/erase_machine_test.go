@@ -397,7 +397,7 @@ func (b editionless) Replace(ctx context.Context, session, creation string, make
 }
 
 func (b editionless) Append(ctx context.Context, session string, batch backend.Batch) error {
-	batch.While = nil
+	batch.ExpectedSource = nil
 	return b.Backend.Append(ctx, session, batch)
 }
 

@@ -142,9 +142,9 @@ func (w *eraseWorld) untilDone(r *rapid.T, erase func() error) {
 	w.t.Helper()
 	for range rapid.IntRange(0, 4).Draw(r, "interruptions") {
 		w.backend.Plan(storetest.Plan{
-			Write:   rapid.IntRange(1, 12).Draw(r, "write"),
-			Failure: rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed}).Draw(r, "failure"),
-			Then:    1 << 20,
+			Write:    rapid.IntRange(1, 12).Draw(r, "write"),
+			Failure:  rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.NotApplied, storetest.Applied}).Draw(r, "failure"),
+			FailNext: 1 << 20,
 		})
 		if err := erase(); err != nil && !errors.Is(err, storetest.ErrInjected) {
 			r.Fatal(err)

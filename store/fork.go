@@ -86,7 +86,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 		return Session{}, err
 	}
 	defer h.Unlock()
-	c.While = &backend.Unmoved{Session: key.name(), Creation: head.Creation, Edition: head.Edition}
+	c.ExpectedSource = &backend.SessionEdition{Session: key.name(), Creation: head.Creation, Edition: head.Edition}
 	if err = c.Commit(ctx); errors.Is(err, ErrConflict) {
 		now, readErr := s.headOfCreation(ctx, key, head.Creation)
 		if readErr != nil {

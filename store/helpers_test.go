@@ -148,7 +148,7 @@ func (e *env) dump() string {
 			fmt.Fprintf(&b, "record %d %x\n", r.Seq, r.Data)
 		}
 	}
-	values, err := backend.SharedOf(ctx, e.backend, "")
+	values, err := backend.FetchShared(ctx, e.backend, "")
 	e.no(err)
 	for _, v := range values {
 		fmt.Fprintf(&b, "shared %q %x\n", v.Name, v.Data)

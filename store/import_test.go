@@ -303,8 +303,8 @@ func TestImportInSteps(t *testing.T) {
 // If a commit fails, the import fails. A repeated import creates the session once.
 func TestImportWhoseStepsFail(t *testing.T) {
 	text := longText()
-	for _, how := range []storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed} {
-		if testlog.Race && how == storetest.Lost {
+	for _, how := range []storetest.Failure{storetest.Refused, storetest.NotApplied, storetest.Applied} {
+		if testlog.Race && how == storetest.NotApplied {
 			continue
 		}
 		onEach(t, func(e *env) {

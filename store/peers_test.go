@@ -253,7 +253,7 @@ func TestPeersReadAtOnce(t *testing.T) {
 
 // lostHistory returns a backend on which the session is as it was when info was read.
 func lostHistory(e *env, from backend.Backend, info store.Info) backend.Backend {
-	head, err := backend.HeadOf(ctx, from, name(key))
+	head, err := backend.FetchHead(ctx, from, name(key))
 	e.no(err)
 	records, err := from.Read(ctx, name(key), info.Creation, backend.Range(1, int(info.Seq)), 1<<30)
 	e.no(err)
@@ -557,7 +557,7 @@ func TestReadAcrossFailover(t *testing.T) {
 					e.must(e.store.Revert(ctx, key, "p", store.UndoOptions{}))
 					e.append(from("e8", "i8"))
 					all := infoOf(e, e.store, key)
-					kept, err := backend.SnapshotOf(ctx, first, name(key), info.Creation)
+					kept, err := backend.FetchSnapshot(ctx, first, name(key), info.Creation)
 					e.no(err)
 					for at := int64(1); ; at++ {
 						old, after := lostHistory(e, lostHistory(e, first, all), all), lostHistory(e, first, info)

@@ -103,7 +103,7 @@ func (s *Store) headAndMeta(ctx context.Context, key Key) (backend.Head, meta, e
 	if err := key.Validate(); err != nil {
 		return backend.Head{}, meta{}, err
 	}
-	head, err := backend.HeadOf(ctx, s.backend, key.name())
+	head, err := backend.FetchHead(ctx, s.backend, key.name())
 	if err != nil {
 		return head, meta{}, fromBackend(key, err)
 	}

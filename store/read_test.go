@@ -408,14 +408,14 @@ func (e *env) anew(policy snapshot.Policy) {
 // snapshot returns the session's stored snapshot.
 func (e *env) snapshot() []byte {
 	e.Helper()
-	kept, err := backend.SnapshotOf(ctx, e.backend, name(key), e.creation())
+	kept, err := backend.FetchSnapshot(ctx, e.backend, name(key), e.creation())
 	e.no(err)
 	return kept.Data
 }
 
 func (e *env) putSnapshot(data []byte) {
 	e.Helper()
-	head, err := backend.HeadOf(ctx, e.backend, name(key))
+	head, err := backend.FetchHead(ctx, e.backend, name(key))
 	e.no(err)
 	e.no(e.backend.PutSnapshot(ctx, name(key), head.Creation, backend.Snapshot{Seq: head.Last, Chain: head.Chain, Data: data}))
 }
@@ -662,7 +662,7 @@ func TestCloseWritesSnapshots(t *testing.T) {
 		listed, err := e.backend.List(ctx, "", "", 9)
 		e.no(err)
 		for _, l := range listed {
-			kept, err := backend.SnapshotOf(ctx, e.backend, l.Session, l.Creation)
+			kept, err := backend.FetchSnapshot(ctx, e.backend, l.Session, l.Creation)
 			e.no(err)
 			if kept.Data != nil {
 				n++

@@ -171,7 +171,7 @@ func (v *salvaging) free(ctx context.Context, key Key, mark string) (Key, error)
 			end += fmt.Sprintf("~%d", n)
 		}
 		key.Session = strings.ToValidUTF8(base[:min(len(base), MaxKeyPartBytes-len(end))], "") + end
-		_, err := backend.HeadOf(ctx, v.store.backend, key.name())
+		_, err := backend.FetchHead(ctx, v.store.backend, key.name())
 		switch {
 		case errors.Is(err, backend.ErrNotFound):
 			return key, nil

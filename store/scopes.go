@@ -85,7 +85,7 @@ func (q scopesQuery) query(of backend.Query) backend.Query {
 		if s != nil {
 			version = s.version
 		}
-		of.Known = append(of.Known, version)
+		of.KnownVersions = append(of.KnownVersions, version)
 	}
 	return of
 }

@@ -114,7 +114,7 @@ func TestCancelledWhileCommitting(t *testing.T) {
 			e.Helper()
 			c, cancel := context.WithCancel(ctx)
 			defer cancel()
-			e.backend.Plan(storetest.Plan{Write: 1, Failure: storetest.Landed, During: cancel})
+			e.backend.Plan(storetest.Plan{Write: 1, Failure: storetest.Applied, During: cancel})
 			e.left(call(c))
 		}
 		during(func(c context.Context) error {
@@ -160,7 +160,7 @@ func TestLogsSettledOutcome(t *testing.T) {
 	var b bytes.Buffer
 	onEachWith(t, store.Options{Logger: slog.New(slog.NewTextHandler(&b, nil))}, func(e *env) {
 		e.create(nil)
-		e.backend.Plan(storetest.Plan{Write: 1, Failure: storetest.Landed})
+		e.backend.Plan(storetest.Plan{Write: 1, Failure: storetest.Applied})
 		e.append(say("a1"))
 		if !strings.Contains(b.String(), key.String()) || !strings.Contains(b.String(), "injected failure") {
 			e.Errorf("the log says %q", b.String())

@@ -31,7 +31,7 @@ type VacuumOptions struct {
 // store is not in a file, the error matches [errors.ErrUnsupported]. After any other error, Vacuum can be called
 // again.
 func (s *Store) Vacuum(ctx context.Context, opts VacuumOptions) (backend.Space, error) {
-	v, ok := s.backend.(backend.Vacuum)
+	v, ok := s.backend.(backend.Vacuumer)
 	if !ok {
 		return backend.Space{}, s.notInAFile("Vacuum", "a server has its own vacuum, and its own figures")
 	}

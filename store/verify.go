@@ -122,7 +122,7 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 				return
 			}
 		}
-		values, err := backend.SharedOf(ctx, s.backend, "")
+		values, err := backend.FetchShared(ctx, s.backend, "")
 		if err != nil {
 			report(Key{}, 0, fromBackend(Key{}, err))
 		}
@@ -214,7 +214,7 @@ func (v *verification) report(seq uint64, err error) error {
 
 func (v *verification) log(ctx context.Context) error {
 	s, key := v.store, v.key
-	head, err := backend.HeadOf(ctx, s.backend, key.name())
+	head, err := backend.FetchHead(ctx, s.backend, key.name())
 	var m meta
 	if err == nil {
 		m, err = decodeMeta(head.Meta)

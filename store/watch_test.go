@@ -207,8 +207,8 @@ func TestWatchUnknownOutcome(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		for i, plan := range []storetest.Plan{
-			{Write: 1, Failure: storetest.Refused}, {Write: 1, Failure: storetest.Lost}, {Write: 1, Failure: storetest.Landed},
-			{Write: 1, Failure: storetest.Landed, Then: 1}, // the attempt to resolve the outcome fails too
+			{Write: 1, Failure: storetest.Refused}, {Write: 1, Failure: storetest.NotApplied}, {Write: 1, Failure: storetest.Applied},
+			{Write: 1, Failure: storetest.Applied, FailNext: 1}, // the attempt to resolve the outcome fails too
 		} {
 			faulty.Plan(plan)
 			_, err := e.store.AppendEvents(ctx, key, []*patch.Event{say(fmt.Sprint("a", i))}, store.AppendOptions{})
@@ -219,7 +219,7 @@ func TestWatchUnknownOutcome(t *testing.T) {
 			w.check()
 		}
 		testlog.Equal(e, "time that passed and records", fmt.Sprint(time.Since(began), w.seen()), "0s 2")
-		faulty.Plan(storetest.Plan{Write: 1, Failure: storetest.Landed})
+		faulty.Plan(storetest.Plan{Write: 1, Failure: storetest.Applied})
 		e.is(e.store.Delete(ctx, key), store.ErrOutcomeUnknown)
 		synctest.Wait()
 		w.ended(2, store.ErrNotFound, key.String())

@@ -213,7 +213,7 @@ func TestEraseResume(t *testing.T) {
 	b := testlog.Must(bolt.Open("patchlog.db", bolt.Options{}))(t)
 	faulty := &storetest.Faulty{Backend: b}
 	s := testlog.Must(store.New(faulty, store.Options{}))(t)
-	faulty.Plan(storetest.Plan{Write: 5, Then: 1 << 20}) // the first write in the fork
+	faulty.Plan(storetest.Plan{Write: 5, FailNext: 1 << 20}) // the first write in the fork
 	_, err := s.Erase(t.Context(), store.Key{App: "shop", User: "ada", Session: "1"}, store.EraseSelection{All: true}, store.EraseOptions{Values: patch.NullValues})
 	testlog.ErrorIs(t, err, storetest.ErrInjected)
 	faulty.Plan(storetest.Plan{})

@@ -31,7 +31,7 @@ const MaxNameBytes = 32_000
 var (
 	ErrNotFound = errors.New("no such session")
 	ErrExists   = errors.New("session exists")
-	ErrMoved    = errors.New("the log has moved on") // the session's last seq, token or edition is not the expected one
+	ErrMoved    = errors.New("changed since it was read") // the session's last seq, token or edition is not the expected one
 	ErrClosed   = errors.New("closed")
 	ErrLocked   = errors.New("file is locked")
 
@@ -91,9 +91,9 @@ type Backend interface {
 	//   - with ErrDamaged if a stored record already occupies the place of a new one; nothing is overwritten.
 	//
 	// If batch.Create is set, Append creates the session. It then fails with ErrExists if the session exists, and
-	// with ErrMoved if the edition of the session in batch.While has changed.
+	// with ErrMoved if the edition of the session in batch.ExpectedSource has changed.
 	//
-	// If batch.Staged is set too, Append renames the session batch.Staged, which must have the batch's creation id.
+	// If batch.RenameFrom is set too, Append renames that staged session, which must have the batch's creation id.
 	// ExpectedLast and ExpectedToken then describe the staged session. If the staged session does not exist or has
 	// changed, Append fails with ErrMoved.
 	Append(ctx context.Context, session string, batch Batch) error
@@ -102,17 +102,17 @@ type Backend interface {
 	// records. It also deletes the snapshot, updates the chain in the head, increments the edition and sets the
 	// token.
 	//
-	// Replace calls make with the session's head, without Meta, and commits the replacement that make returns. No
-	// other commit to the session happens in between. Because commits to the session wait for make, make must not
-	// read from the backend or block. Replace may call make again if a replacement was not committed. If make fails,
-	// Replace returns make's error and changes nothing.
+	// Replace calls plan with the session's head, without Meta, and commits the replacement that plan returns. No
+	// other commit to the session happens in between. Because commits to the session wait for plan, plan must not
+	// read from the backend or block. Replace may call plan again if a replacement was not committed. If plan fails,
+	// Replace returns plan's error and changes nothing.
 	//
 	// Replace fails with ErrMoved if a stored record differs from its Replaced.Old, or the meta record from OldMeta.
 	// It fails with ErrNotFound, ErrTaken and ErrInvalid as Append does. It may wait until a Check, a Copy or a
 	// Vacuum ends. The old records may remain in free space until that space is reused or returned to the file
 	// system. A caller may repeat Replace after ErrUnknown: if the first call was committed, the second fails with
 	// ErrMoved or ErrTaken.
-	Replace(ctx context.Context, session, creation string, make func(Head) (Replacement, error)) error
+	Replace(ctx context.Context, session, creation string, plan func(Head) (Replacement, error)) error
 
 	// Read returns the records with the given seqs, which must ascend. It stops at the first seq without a record. It
 	// also stops before the records would exceed maxBytes, but always returns the first record. It fails with
@@ -134,21 +134,21 @@ type Backend interface {
 
 	// Relatives returns up to limit sessions that were created with this Batch.Family and whose names are greater
 	// than after. The sessions are in name order. The session whose creation id is family is included if a relative
-	// named it in Batch.While; otherwise it may be missing. A damaged session is included, with Err set.
+	// named it in Batch.ExpectedSource; otherwise it may be missing. A damaged session is included, with Err set.
 	Relatives(ctx context.Context, family, after string, limit int) ([]Listed, error)
 
 	// Fence resolves a commit whose outcome is unknown. After Fence returns, no batch with this creation id and with
 	// seen as its ExpectedToken can be committed.
 	//
-	// If took is true, no such batch was committed. Fence has replaced the token seen with next, unless an earlier
-	// call has done so. A backend that cannot have a batch in flight may leave seen in place. If took is false, the
+	// If fenced is true, no such batch was committed. Fence has replaced the token seen with next, unless an earlier
+	// call has done so. A backend that cannot have a batch in flight may leave seen in place. If fenced is false, the
 	// batch or another commit has changed the session, or the session is gone.
 	//
-	// For a batch that creates a session, seen is 0. If took is then true, the creation id cannot be used again. For
-	// a batch with Staged, session is the staged name.
+	// For a batch that creates a session, seen is 0. If fenced is then true, the creation id cannot be used again. For
+	// a batch with RenameFrom, session is the staged name.
 	//
-	// When Fence returns, with took true or false, everything that was read before the call is durable.
-	Fence(ctx context.Context, session, creation string, seen, next Token) (took bool, err error)
+	// When Fence returns, with fenced true or false, everything that was read before the call is durable.
+	Fence(ctx context.Context, session, creation string, seen, next Token) (fenced bool, err error)
 
 	// PutSnapshot stores the session's snapshot and replaces a stored snapshot of the same or a lower seq. The
 	// snapshot need not be durable when PutSnapshot returns. PutSnapshot fails with ErrNotFound as Append does, and
@@ -190,10 +190,10 @@ type Query struct {
 	NoMeta bool
 	// UpTo, if not 0, makes this a cold read of the log up to this seq. A cold read ignores Creation and After.
 	UpTo uint64
-	// Shared are prefixes of names. Fetch returns the shared values whose names begin with them. Known, if not nil,
+	// Shared are prefixes of names. Fetch returns the shared values whose names begin with them. KnownVersions, if not nil,
 	// has for each prefix the version of the values that the caller has, or 0.
-	Shared []string
-	Known  []Token
+	Shared        []string
+	KnownVersions []Token
 }
 
 // FetchRecords and FetchBytes limit the records that a Fetch returns. ColdRecords and ColdBytes limit the records
@@ -215,8 +215,8 @@ func (q Query) Limits() (records, bytes int) {
 }
 
 // Seqs returns the seqs of the records that Fetch returns for this query, before the limit in bytes is applied. last
-// is the last seq of the log. kept is the snapshot that a cold read starts from.
-func (q Query) Seqs(last uint64, kept Snapshot) (seqs []uint64) {
+// is the last seq of the log. snap is the snapshot that a cold read starts from.
+func (q Query) Seqs(last uint64, snap Snapshot) (seqs []uint64) {
 	most, _ := q.Limits()
 	add := func(from, to uint64) {
 		for seq := from; seq <= to && len(seqs) < most; seq++ {
@@ -227,16 +227,16 @@ func (q Query) Seqs(last uint64, kept Snapshot) (seqs []uint64) {
 		add(q.After+1, last)
 		return seqs
 	}
-	for _, span := range kept.Spans {
-		add(span.First, min(span.Last, kept.Seq))
+	for _, span := range snap.Spans {
+		add(span.First, min(span.Last, snap.Seq))
 	}
-	add(kept.Seq+1, min(last, q.UpTo))
+	add(snap.Seq+1, min(last, q.UpTo))
 	return seqs
 }
 
 // HasKnown reports whether the caller has the shared values of the prefix with this index at this version.
 func (q Query) HasKnown(prefix int, version Token) bool {
-	return version != 0 && prefix < len(q.Known) && q.Known[prefix] == version
+	return version != 0 && prefix < len(q.KnownVersions) && q.KnownVersions[prefix] == version
 }
 
 // Fetched is the result of Fetch.
@@ -260,16 +260,16 @@ type Fetched struct {
 	Versions []Token
 }
 
-// SnapshotOf returns the snapshot of the session with this creation id. Data is nil if there is none.
-func SnapshotOf(ctx context.Context, b Backend, session, creation string) (Snapshot, error) {
-	news, err := b.Fetch(ctx, Query{Session: session, UpTo: math.MaxUint64})
+// FetchSnapshot returns the snapshot of the session with this creation id. Data is nil if there is none.
+func FetchSnapshot(ctx context.Context, b Backend, session, creation string) (Snapshot, error) {
+	fetched, err := b.Fetch(ctx, Query{Session: session, UpTo: math.MaxUint64})
 	switch {
 	case err != nil:
 		return Snapshot{}, err
-	case news.Creation != creation:
+	case fetched.Creation != creation:
 		return Snapshot{}, ErrNotFound
 	}
-	return news.Snapshot, news.Snapshot.Err
+	return fetched.Snapshot, fetched.Snapshot.Err
 }
 
 // scopeEnd ends the scope in the name of a shared value.
@@ -304,19 +304,19 @@ func NewToken() Token {
 	}
 }
 
-// HeadOf returns a session's head.
-func HeadOf(ctx context.Context, b Backend, session string) (Head, error) {
-	news, err := b.Fetch(ctx, Query{Session: session})
-	return news.Head, err
+// FetchHead returns a session's head.
+func FetchHead(ctx context.Context, b Backend, session string) (Head, error) {
+	fetched, err := b.Fetch(ctx, Query{Session: session})
+	return fetched.Head, err
 }
 
-// SharedOf returns the shared values whose names begin with prefix.
-func SharedOf(ctx context.Context, b Backend, prefix string) ([]Value, error) {
-	news, err := b.Fetch(ctx, Query{Shared: []string{prefix}})
+// FetchShared returns the shared values whose names begin with prefix.
+func FetchShared(ctx context.Context, b Backend, prefix string) ([]Value, error) {
+	fetched, err := b.Fetch(ctx, Query{Shared: []string{prefix}})
 	if err != nil {
 		return nil, err
 	}
-	return news.Shared[0], nil
+	return fetched.Shared[0], nil
 }
 
 // Range returns the n seqs first, first+1, ….
@@ -372,18 +372,18 @@ type Head struct {
 
 // Moved reports whether the session has changed between h and now, two heads with the same creation id. If h has no
 // Token, only replaced records count as a change.
-func (h Head) Moved(now Head) bool {
+func (h Head) Moved(current Head) bool {
 	if h.Token == 0 {
-		return now.Edition != h.Edition
+		return current.Edition != h.Edition
 	}
-	return now.Last != h.Last || now.Token != h.Token || now.Edition != h.Edition
+	return current.Last != h.Last || current.Token != h.Token || current.Edition != h.Edition
 }
 
 // Batch is a commit to a session.
 type Batch struct {
 	Creation       string   // the session's creation id
-	Create         bool     // create the session with Meta; ExpectedLast is 0 unless Staged is set
-	Staged         string   // with Create only: the session to rename, see Append. Long imports and forks first write their records to a staged session
+	Create         bool     // create the session with Meta; ExpectedLast is 0 unless RenameFrom is set
+	RenameFrom     string   // with Create only: the name of a staged session to rename. Long imports and forks first write their records to a staged session
 	Meta           []byte   // with Create only
 	ExpectedLast   uint64   // the last seq that the caller has seen
 	ExpectedToken  Token    // the token that the caller has seen; 0 for a new session
@@ -398,10 +398,10 @@ type Batch struct {
 	// the session in which the first records of the family were logged. "" means that the session has no family.
 	Family string
 
-	// While, with Create only, is the session that the new session was copied from. If its edition differs when the
-	// batch is committed, Append fails with ErrMoved. Otherwise a fork could contain text that was erased from its
-	// origin during the copy.
-	While *Unmoved
+	// ExpectedSource, with Create only, is the session that the new session was copied from, as the caller read it.
+	// If its edition differs when the batch is committed, Append fails with ErrMoved. Otherwise a fork could contain
+	// text that was erased from its origin during the copy.
+	ExpectedSource *SessionEdition
 }
 
 // CheckName returns [ErrInvalid] if the name or id is shorter than least bytes or longer than [MaxNameBytes].
@@ -435,8 +435,8 @@ func (b Batch) Validate(session string) error {
 	return nil
 }
 
-// Unmoved is a session and its edition when the caller read it.
-type Unmoved struct {
+// SessionEdition is a session and its edition when the caller read it.
+type SessionEdition struct {
 	Session, Creation string
 	Edition           uint64
 }
@@ -463,9 +463,9 @@ type Replaced struct {
 	OldSum, Sum uint32 // checksums of the two versions of the record, for the chain
 }
 
-// After returns the chain of the log after the replacements and before the appended records. head is the current
+// ReplacedChain returns the chain of the log after the replacements and before the appended records. head is the current
 // head.
-func (r Replacement) After(head Head) Chain {
+func (r Replacement) ReplacedChain(head Head) Chain {
 	chain := head.Chain
 	for _, x := range r.Records {
 		chain = chain.Replace(head.Last-x.Seq, x.OldSum, x.Sum)
@@ -496,13 +496,13 @@ type SharedChange struct {
 	Data []byte
 }
 
-// Is reports whether now equals the value that the change replaces. nil means that the value does not exist. Any two
+// Matches reports whether current equals the value that the change replaces. nil means that the value does not exist. Any two
 // damaged values are equal.
-func (c SharedChange) Is(now *Value) bool {
-	if c.Old == nil || now == nil {
-		return c.Old == now
+func (c SharedChange) Matches(current *Value) bool {
+	if c.Old == nil || current == nil {
+		return c.Old == current
 	}
-	return (c.Old.Err != nil) == (now.Err != nil) && bytes.Equal(c.Old.Data, now.Data)
+	return (c.Old.Err != nil) == (current.Err != nil) && bytes.Equal(c.Old.Data, current.Data)
 }
 
 // Listed is a session in a listing.
@@ -529,8 +529,8 @@ type Copier interface {
 	Copy(ctx context.Context, sum func(record []byte) uint32, use func(copy Backend, file io.Reader) error) error
 }
 
-// Vacuum is a backend that can return unused space to the file system.
-type Vacuum interface {
+// Vacuumer is a backend that can return unused space to the file system.
+type Vacuumer interface {
 	// Vacuum returns unused space to the file system. If it is interrupted, no data is lost. If the backend has
 	// damage that would make Copy fail, Vacuum fails with ErrDamaged and changes nothing.
 	Vacuum(ctx context.Context, sum func(record []byte) uint32) error

@@ -102,10 +102,10 @@ type Backend struct {
 }
 
 var (
-	_ backend.Backend = (*Backend)(nil)
-	_ backend.Checker = (*Backend)(nil)
-	_ backend.Copier  = (*Backend)(nil)
-	_ backend.Vacuum  = (*Backend)(nil)
+	_ backend.Backend  = (*Backend)(nil)
+	_ backend.Checker  = (*Backend)(nil)
+	_ backend.Copier   = (*Backend)(nil)
+	_ backend.Vacuumer = (*Backend)(nil)
 )
 
 // Open opens the file at path. If the file does not exist, Open creates it with mode 0600, unless opts.ReadOnly is

@@ -85,7 +85,7 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 			b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}),
 			stage(b, "staged", uint64(steps-1), longRecords(uint64(steps-1), 1)),
 			// The staged session becomes visible, and an existing session is deleted.
-			b.Append(ctx, "was "+name, backend.Batch{Creation: name, Create: true, Staged: "staged " + name, ExpectedLast: 1, Records: longRecords(1, 1)}),
+			b.Append(ctx, "was "+name, backend.Batch{Creation: name, Create: true, RenameFrom: "staged " + name, ExpectedLast: 1, Records: longRecords(1, 1)}),
 			b.Delete(ctx, "old "+name, "c", nil),
 		))
 		last += 3

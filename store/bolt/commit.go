@@ -152,7 +152,7 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 	}
 	var s session
 	var err error
-	if w := batch.While; w != nil {
+	if w := batch.ExpectedSource; w != nil {
 		var of session
 		if of, err = findCreated(tx, w.Session, w.Creation); err == nil && of.head.Edition != w.Edition {
 			err = backend.ErrMoved
@@ -160,8 +160,8 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 	}
 	switch {
 	case err != nil:
-	case batch.Staged != "":
-		s, err = findUnmoved(tx, batch.Staged, batch.Creation, batch.ExpectedLast, batch.ExpectedToken)
+	case batch.RenameFrom != "":
+		s, err = findUnmoved(tx, batch.RenameFrom, batch.Creation, batch.ExpectedLast, batch.ExpectedToken)
 		s.name, s.meta = name, batch.Meta
 	case batch.ExpectedLast != 0:
 		err = backend.ErrMoved
@@ -215,8 +215,8 @@ func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err 
 	cached, name := b.ids.of(tx.DB(), p.session.number), []byte(p.name)
 	if p.batch.Create {
 		err = paths.check(name, bucketSessions)
-		if p.batch.Staged != "" {
-			err = errors.Join(err, paths.check([]byte(p.batch.Staged), bucketSessions, bucketHeads))
+		if p.batch.RenameFrom != "" {
+			err = errors.Join(err, paths.check([]byte(p.batch.RenameFrom), bucketSessions, bucketHeads))
 		}
 		if p.batch.Family != "" {
 			err = errors.Join(err, p.session.checkFamily(paths, hashID(p.batch.Family)))
@@ -239,8 +239,8 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	}
 	if p.batch.Create {
 		var err error
-		if p.batch.Staged != "" { // the staged session already has a number
-			name := []byte(p.batch.Staged)
+		if p.batch.RenameFrom != "" { // the staged session already has a number
+			name := []byte(p.batch.RenameFrom)
 			err = errors.Join(tx.Bucket(bucketSessions).Delete(name), tx.Bucket(bucketHeads).Delete(name))
 		} else {
 			err = takeNumber(tx)

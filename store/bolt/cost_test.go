@@ -46,7 +46,7 @@ func TestRowsRead(t *testing.T) {
 			out[what] = cost
 		}
 		count("Fetch", func() error {
-			again, err := b.Fetch(ctx, backend.Query{Session: "s", Creation: "c", After: last, Shared: []string{prefix}, Known: news.Versions})
+			again, err := b.Fetch(ctx, backend.Query{Session: "s", Creation: "c", After: last, Shared: []string{prefix}, KnownVersions: news.Versions})
 			testlog.Equal(t, "values", len(again.Shared[0]), 0)
 			return err
 		})

@@ -73,10 +73,10 @@ func calls(b *bolt.Backend) map[string]func() error {
 		"Append":      func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) },
 		"Delete":      func() error { return b.Delete(ctx, "third", "c", nil) },
 		"PutSnapshot": func() error { return b.PutSnapshot(ctx, "first", "c", backend.Snapshot{Seq: 1, Data: []byte("s")}) },
-		"Head":        func() error { _, err := backend.HeadOf(ctx, b, "first"); return err },
+		"Head":        func() error { _, err := backend.FetchHead(ctx, b, "first"); return err },
 		"Read":        func() error { _, err := b.Read(ctx, "first", "c", backend.Range(1, 9), 999); return err },
 		"List":        func() error { _, err := list(b); return err },
-		"Shared":      func() error { _, err := backend.SharedOf(ctx, b, ""); return err },
+		"Shared":      func() error { _, err := backend.FetchShared(ctx, b, ""); return err },
 	}
 }
 
@@ -188,7 +188,7 @@ func TestDamagedPageFailsOneCall(t *testing.T) {
 	b = open(t, path)
 	for range 3 {
 		inTime(t, "Snapshot", func() {
-			testlog.ErrorIs(t, testlog.ErrorOf(backend.SnapshotOf(ctx, b, "a", "c")), backend.ErrDamaged, "Snapshot")
+			testlog.ErrorIs(t, testlog.ErrorOf(backend.FetchSnapshot(ctx, b, "a", "c")), backend.ErrDamaged, "Snapshot")
 		})
 		if n := last(t, b, "a"); n == 0 {
 			t.Error("no records")

@@ -104,7 +104,7 @@ func TestRewriteMetaFails(t *testing.T) {
 			b.SetCommit(nil)
 			restore := bolt.FailRewriteMeta(b, errSync)
 			for range 2 {
-				_, err := backend.HeadOf(ctx, b, "a")
+				_, err := backend.FetchHead(ctx, b, "a")
 				testlog.ErrorIs(t, err, errSync, "Head")
 				testlog.ErrorIs(t, err, errDisk, "Head")
 				testlog.ErrorIs(t, b.Append(ctx, "a", batch(1)), errSync, "Append")
@@ -132,7 +132,7 @@ func TestReplacedWhileACommitFails(t *testing.T) {
 	testlog.ErrorIs(t, b.Append(ctx, "a", batch(4)), errDisk)
 	for name, call := range map[string]func() error{
 		"Append": func() error { return b.Append(ctx, "a", batch(1)) },
-		"Head":   func() error { _, err := backend.HeadOf(ctx, b, "a"); return err },
+		"Head":   func() error { _, err := backend.FetchHead(ctx, b, "a"); return err },
 	} {
 		if err := call(); !errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: error %v, want %v of %s", name, err, backend.ErrDamaged, path)

@@ -35,7 +35,7 @@ func (s session) putFamily(tx *bbolt.Tx, batch backend.Batch) error {
 	}
 	family := hashID(batch.Family)
 	err := s.putRelative(tx, family)
-	if w := batch.While; w != nil && w.Creation == batch.Family {
+	if w := batch.ExpectedSource; w != nil && w.Creation == batch.Family {
 		of, findErr := findCreated(tx, w.Session, w.Creation)
 		if err = errors.Join(err, findErr); err == nil {
 			err = of.putRelative(tx, family)

@@ -18,7 +18,7 @@ func TestAppendToManyIDsReadsRowsOnce(t *testing.T) {
 	b, path := openWith(t)
 	appendOne := func(name string, after uint64, id string) error {
 		r := backend.Record{Seq: after + 1, IDs: []string{id}, Data: []byte("x")}
-		head := testlog.Must(backend.HeadOf(ctx, b, name))(t)
+		head := testlog.Must(backend.FetchHead(ctx, b, name))(t)
 		return b.Append(ctx, name, backend.Batch{Creation: "c", ExpectedLast: after, ExpectedToken: head.Token, Next: 7, Records: []backend.Record{r}, RequireFreeIDs: true})
 	}
 	read := func(what string, want int64) {

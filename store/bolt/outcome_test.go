@@ -43,7 +43,7 @@ func openWith(t *testing.T) (b *bolt.Backend, path string) {
 
 func last(t *testing.T, b *bolt.Backend, name string) uint64 {
 	t.Helper()
-	head := testlog.Must(backend.HeadOf(ctx, b, name))(t)
+	head := testlog.Must(backend.FetchHead(ctx, b, name))(t)
 	return head.Last
 }
 
@@ -82,7 +82,7 @@ func TestFailedCommit(t *testing.T) {
 				return b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")})
 			},
 			"Rename": func(b *bolt.Backend) error {
-				return b.Append(ctx, "new", backend.Batch{Creation: "s", Create: true, Staged: "staged s", ExpectedLast: 20, Records: many(20, 1)})
+				return b.Append(ctx, "new", backend.Batch{Creation: "s", Create: true, RenameFrom: "staged s", ExpectedLast: 20, Records: many(20, 1)})
 			},
 		} {
 			t.Run(call+" "+name, func(t *testing.T) {
@@ -104,10 +104,10 @@ func TestFailedCommit(t *testing.T) {
 				if strings.HasPrefix(name, "panics") == errors.Is(err, errDisk) {
 					t.Errorf("error %v does not say why", err)
 				}
-				head, headErr := backend.HeadOf(ctx, b, "a")
-				snapshot, _ := backend.SnapshotOf(ctx, b, "a", "c")
-				renamed, newErr := backend.HeadOf(ctx, b, "new")
-				if _, err := backend.HeadOf(ctx, b, "staged s"); (err == nil) == (newErr == nil) || newErr == nil && renamed.Last != 21 {
+				head, headErr := backend.FetchHead(ctx, b, "a")
+				snapshot, _ := backend.FetchSnapshot(ctx, b, "a", "c")
+				renamed, newErr := backend.FetchHead(ctx, b, "new")
+				if _, err := backend.FetchHead(ctx, b, "staged s"); (err == nil) == (newErr == nil) || newErr == nil && renamed.Last != 21 {
 					t.Errorf("the old name: %v, the new one: %v, with %d records", err, newErr, renamed.Last)
 				}
 				landed := head.Last == 2 || newErr == nil || errors.Is(headErr, backend.ErrNotFound) || snapshot.Data != nil
@@ -179,7 +179,7 @@ func TestFailedCommitOfMany(t *testing.T) {
 					want = 5
 				}
 				wantLast(t, b, want)
-				if _, err := backend.HeadOf(ctx, b, "new"); (err == nil) != way.landed {
+				if _, err := backend.FetchHead(ctx, b, "new"); (err == nil) != way.landed {
 					t.Errorf("the new session: %v", err)
 				}
 				testlog.WantNil(t, b.Append(ctx, "a", batch(want)))
@@ -295,7 +295,7 @@ func TestReopenFails(t *testing.T) {
 			})
 			testlog.ErrorIs(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
 			for range 2 {
-				_, err := backend.HeadOf(ctx, b, "a")
+				_, err := backend.FetchHead(ctx, b, "a")
 				if !errors.Is(err, c.want) || !errors.Is(err, errDisk) {
 					t.Errorf("error %v, want %v and why", err, c.want)
 				}
@@ -306,7 +306,7 @@ func TestReopenFails(t *testing.T) {
 			unblock()
 			other := testlog.Must(bolt.Open(path+".away", bolt.Options{NoSync: true}))(t)
 			testlog.NoError(t, os.Rename(path+".away", path))
-			if _, err := backend.HeadOf(ctx, b, "a"); !errors.Is(err, backend.ErrLocked) || !errors.Is(err, errDisk) {
+			if _, err := backend.FetchHead(ctx, b, "a"); !errors.Is(err, backend.ErrLocked) || !errors.Is(err, errDisk) {
 				t.Errorf("error %v, want %v and why", err, backend.ErrLocked)
 			}
 			testlog.NoError(t, other.Close())
@@ -322,6 +322,6 @@ func TestReopenFails(t *testing.T) {
 		testlog.ErrorIs(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
 		b.SetCommit(nil)
 		closeAndCheck(t, b, path)
-		testlog.ErrorIs(t, testlog.ErrorOf(backend.HeadOf(ctx, b, "a")), backend.ErrClosed)
+		testlog.ErrorIs(t, testlog.ErrorOf(backend.FetchHead(ctx, b, "a")), backend.ErrClosed)
 	})
 }

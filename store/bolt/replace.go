@@ -74,7 +74,7 @@ func (s *session) replaceRecords(tx *bbolt.Tx, r backend.Replacement, ids [][]id
 	for i, x := range r.Records {
 		err = errors.Join(err, tx.Bucket(bucketRecords).Put(s.key(x.Seq), sealRecord(s.key(x.Seq), x.Data, ids[i])))
 	}
-	s.head.Chain, s.head.Edition = r.After(backend.Head{Last: s.head.Last, Chain: s.head.Chain}), s.head.Edition+1
+	s.head.Chain, s.head.Edition = r.ReplacedChain(backend.Head{Last: s.head.Last, Chain: s.head.Chain}), s.head.Edition+1
 	if r.Meta != nil {
 		s.meta = r.Meta
 		err = errors.Join(err, s.putEntry(tx))

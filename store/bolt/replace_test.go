@@ -27,7 +27,7 @@ func TestReplaceAndVacuum(t *testing.T) {
 	}
 	edition := func() uint64 {
 		t.Helper()
-		head := testlog.Must(backend.HeadOf(t.Context(), b, "s"))(t)
+		head := testlog.Must(backend.FetchHead(t.Context(), b, "s"))(t)
 		return head.Edition
 	}
 	sum := func(record []byte) uint32 { return uint32(record[0]) }

@@ -91,7 +91,7 @@ func outline(t *testing.T, b backend.Backend) string {
 		seqs := testlog.Must(b.Lookup(ctx, l.Session, l.Creation, append(ids, record(l.Last+1).IDs...)))(t)
 		fmt.Fprintln(&out, seqs)
 	}
-	values := testlog.Must(backend.SharedOf(ctx, b, ""))(t)
+	values := testlog.Must(backend.FetchShared(ctx, b, ""))(t)
 	fmt.Fprintln(&out, values)
 	return out.String()
 }
@@ -128,7 +128,7 @@ var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
 		testlog.NoError(t, b.Append(ctx, "a", backend.Batch{Creation: "c", ExpectedLast: 5001, Records: many(5001, 1)}))
 		testlog.NoError(t, b.Append(ctx, "new", backend.Batch{Creation: "n", ExpectedLast: 2, Records: many(2, 1), Shared: []backend.Value{{Name: "x", Data: []byte("3")}}}))
 		testlog.NoError(t, b.Delete(ctx, "victim", "again", nil))
-		testlog.NoError(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, Staged: "staged late", ExpectedLast: 40, Records: many(40, 1)}))
+		testlog.NoError(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, RenameFrom: "staged late", ExpectedLast: 40, Records: many(40, 1)}))
 		testlog.NoError(t, stage(b, "s", 600, many(600, 1)))
 	},
 	// In the third round, the last one in which other calls can write.
@@ -243,7 +243,7 @@ func TestVacuumWhileOthersWrite(t *testing.T) {
 	}
 	testlog.NoError(t, b.Check(ctx))
 	for _, b := range []*bolt.Backend{b, twin} {
-		testlog.NoError(t, b.Append(ctx, "staged", backend.Batch{Creation: "s", Create: true, Staged: "staged s", ExpectedLast: 601, Records: many(601, 1)}))
+		testlog.NoError(t, b.Append(ctx, "staged", backend.Batch{Creation: "s", Create: true, RenameFrom: "staged s", ExpectedLast: 601, Records: many(601, 1)}))
 		testlog.NoError(t, b.Append(ctx, "a", batch(5002)))
 	}
 	if got, want := outline(t, b), outline(t, twin); got != want {

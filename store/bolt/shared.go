@@ -76,7 +76,7 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 			if found := sharedWith(tx, c.Name); len(found) > 0 && found[0].Name == c.Name { // found is in name order
 				now = &found[0]
 			}
-			if !c.Is(now) {
+			if !c.Matches(now) {
 				return backend.ErrMoved
 			}
 			values = append(values, backend.Value{Name: c.Name, Data: c.Data})

@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Space implements [backend.Vacuum].
+// Space implements [backend.Vacuumer].
 func (b *Backend) Space(ctx context.Context) (s backend.Space, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		info, err := b.handle.file.Stat()

@@ -108,7 +108,7 @@ func TestCrashWhileDeleting(t *testing.T) {
 	}
 	for _, path := range *crashes {
 		b := open(t, path)
-		testlog.ErrorIs(t, testlog.ErrorOf(backend.HeadOf(ctx, b, "large")), backend.ErrNotFound, "the session after a crash")
+		testlog.ErrorIs(t, testlog.ErrorOf(backend.FetchHead(ctx, b, "large")), backend.ErrNotFound, "the session after a crash")
 		wantLast(t, b, 1)
 		testlog.NoError(t, b.Close())
 		recovers(t, path, 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Vacuum implements [backend.Vacuum]. It copies the rows to a new file in the same directory, called the draft, while
+// Vacuum implements [backend.Vacuumer]. It copies the rows to a new file in the same directory, called the draft, while
 // other calls write. It then blocks writers, copies the rows written meanwhile, and renames the draft over the file.
 //
 // If the process crashes before the rename, the next vacuum removes the draft. Both files stay locked until the

@@ -23,15 +23,15 @@ type Backend struct {
 
 // content is the data that a backend shares with its peers.
 type content struct {
-	mu       sync.RWMutex
-	open     int // the number of open backends
-	sessions map[string]*session
-	names    []string // sorted session names
-	shared   map[string][]byte
-	versions map[string]backend.Token // by scope of the shared values
-	fenced   map[string]bool          // creation ids that can no longer be used
-	gone     deletions
-	leases   map[string]lease
+	mu        sync.RWMutex
+	open      int // the number of open backends
+	sessions  map[string]*session
+	names     []string // sorted session names
+	shared    map[string][]byte
+	versions  map[string]backend.Token // by scope of the shared values
+	fenced    map[string]bool          // creation ids that can no longer be used
+	deletions recentDeletions
+	leases    map[string]lease
 }
 
 var (
@@ -71,19 +71,19 @@ type lease struct {
 	until time.Time
 }
 
-// deletions has the creation ids of the most recently deleted sessions. An unknown outcome must be resolved before
+// recentDeletions has the creation ids of the most recently deleted sessions. An unknown outcome must be resolved before
 // the session's creation id is overwritten here.
-type deletions struct {
+type recentDeletions struct {
 	last [1024]string
 	n    int
 }
 
-func (d *deletions) add(creation string) {
+func (d *recentDeletions) add(creation string) {
 	d.last[d.n%len(d.last)] = creation
 	d.n++
 }
 
-func (d *deletions) has(creation string) bool {
+func (d *recentDeletions) has(creation string) bool {
 	return slices.Contains(d.last[:min(d.n, len(d.last))], creation)
 }
 
@@ -100,8 +100,8 @@ type session struct {
 	ids      map[string]uint64
 }
 
-// ready returns an error if the backend is closed or ctx has ended. The caller has locked content.mu.
-func (b *Backend) ready(ctx context.Context) error {
+// check returns an error if the backend is closed or ctx has ended. The caller has locked content.mu.
+func (b *Backend) check(ctx context.Context) error {
 	if b.closed {
 		return backend.ErrClosed
 	}
@@ -110,7 +110,7 @@ func (b *Backend) ready(ctx context.Context) error {
 
 // find returns the session with this name. The caller has locked content.mu.
 func (b *Backend) find(ctx context.Context, name string) (*session, error) {
-	if err := b.ready(ctx); err != nil {
+	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
 	s, ok := b.sessions[name]
@@ -120,8 +120,8 @@ func (b *Backend) find(ctx context.Context, name string) (*session, error) {
 	return s, nil
 }
 
-// findCreated is find, but returns ErrNotFound if the session has another creation id.
-func (b *Backend) findCreated(ctx context.Context, name, creation string) (*session, error) {
+// findCreation is find, but returns ErrNotFound if the session has another creation id.
+func (b *Backend) findCreation(ctx context.Context, name, creation string) (*session, error) {
 	s, err := b.find(ctx, name)
 	if err == nil && s.creation != creation {
 		return nil, backend.ErrNotFound
@@ -134,28 +134,28 @@ func (s *session) head() backend.Head {
 }
 
 // Fetch implements [backend.Backend].
-func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetched, err error) {
+func (b *Backend) Fetch(ctx context.Context, q backend.Query) (fetched backend.Fetched, err error) {
 	b.rlock()
 	defer b.mu.RUnlock()
-	if err := b.ready(ctx); err != nil {
-		return news, err
+	if err := b.check(ctx); err != nil {
+		return fetched, err
 	}
 	if q.Session != "" {
 		s, err := b.find(ctx, q.Session)
 		if err != nil {
-			return news, err
+			return fetched, err
 		}
 		known := q.UpTo == 0 && q.Creation != "" && s.creation == q.Creation
-		news.Head = s.head()
+		fetched.Head = s.head()
 		if !known && !q.NoMeta {
-			news.Meta = bytes.Clone(s.meta)
+			fetched.Meta = bytes.Clone(s.meta)
 		}
 		if q.UpTo != 0 && s.snapshot.Seq <= q.UpTo {
-			news.Snapshot = s.snapshot
-			news.Snapshot.Data = bytes.Clone(s.snapshot.Data)
+			fetched.Snapshot = s.snapshot
+			fetched.Snapshot.Data = bytes.Clone(s.snapshot.Data)
 		}
 		if _, most := q.Limits(); known || q.UpTo != 0 {
-			news.Records = s.read(q.Seqs(news.Last, news.Snapshot), most)
+			fetched.Records = s.read(q.Seqs(fetched.Last, fetched.Snapshot), most)
 		}
 	}
 	for i, prefix := range q.Shared {
@@ -164,9 +164,9 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 		if !q.HasKnown(i, version) {
 			values = b.sharedValues(prefix)
 		}
-		news.Shared, news.Versions = append(news.Shared, values), append(news.Versions, version)
+		fetched.Shared, fetched.Versions = append(fetched.Shared, values), append(fetched.Versions, version)
 	}
-	return news, nil
+	return fetched, nil
 }
 
 // Append implements [backend.Backend].
@@ -182,8 +182,8 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 		return backend.ErrExists
 	case batch.Create && err == backend.ErrNotFound && b.fenced[batch.Creation]:
 		return backend.ErrMoved
-	case batch.Create && err == backend.ErrNotFound && batch.Staged != "":
-		s = b.sessions[batch.Staged]
+	case batch.Create && err == backend.ErrNotFound && batch.RenameFrom != "":
+		s = b.sessions[batch.RenameFrom]
 		if s == nil || s.creation != batch.Creation || s.token != batch.ExpectedToken {
 			return backend.ErrMoved
 		}
@@ -196,7 +196,7 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	case s.token != batch.ExpectedToken:
 		return backend.ErrMoved
 	}
-	if w := batch.While; w != nil {
+	if w := batch.ExpectedSource; w != nil {
 		other := b.sessions[w.Session]
 		if other == nil || other.creation != w.Creation || other.edition != w.Edition {
 			return backend.ErrMoved
@@ -207,9 +207,9 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	}
 	if batch.Create {
 		s.meta = bytes.Clone(batch.Meta)
-		delete(b.sessions, batch.Staged)
+		delete(b.sessions, batch.RenameFrom)
 		b.sessions[name] = s
-		if i, there := slices.BinarySearch(b.names, batch.Staged); there {
+		if i, found := slices.BinarySearch(b.names, batch.RenameFrom); found {
 			b.names = slices.Delete(b.names, i, i+1)
 		}
 		i, _ := slices.BinarySearch(b.names, name)
@@ -247,19 +247,19 @@ func (s *session) append(after uint64, records []backend.Record) error {
 }
 
 // Replace implements [backend.Backend].
-func (b *Backend) Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error {
+func (b *Backend) Replace(ctx context.Context, name, creation string, plan func(backend.Head) (backend.Replacement, error)) error {
 	if err := backend.CheckName("a session name", name, 1); err != nil {
 		return err
 	}
 	b.lock()
 	defer b.mu.Unlock()
-	s, err := b.findCreated(ctx, name, creation)
+	s, err := b.findCreation(ctx, name, creation)
 	if err != nil {
 		return err
 	}
 	head := s.head()
 	head.Meta = nil
-	r, err := make(head)
+	r, err := plan(head)
 	if err == nil {
 		err = r.Batch(creation, head).Validate(name)
 	}
@@ -274,7 +274,7 @@ func (b *Backend) Replace(ctx context.Context, name, creation string, make func(
 	if r.Meta != nil && !bytes.Equal(s.meta, r.OldMeta) {
 		return backend.ErrMoved
 	}
-	s.chain = r.After(head)
+	s.chain = r.ReplacedChain(head)
 	if err := s.append(head.Last, r.Appended); err != nil {
 		s.chain = head.Chain
 		return err
@@ -297,7 +297,7 @@ func (b *Backend) Replace(ctx context.Context, name, creation string, make func(
 func (b *Backend) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	b.rlock()
 	defer b.mu.RUnlock()
-	s, err := b.findCreated(ctx, name, creation)
+	s, err := b.findCreation(ctx, name, creation)
 	if err != nil {
 		return nil, err
 	}
@@ -323,7 +323,7 @@ func (s *session) read(seqs []uint64, maxBytes int) (out []backend.Record) {
 func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []string) ([]uint64, error) {
 	b.rlock()
 	defer b.mu.RUnlock()
-	s, err := b.findCreated(ctx, name, creation)
+	s, err := b.findCreation(ctx, name, creation)
 	if err != nil {
 		return nil, err
 	}
@@ -335,16 +335,16 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 }
 
 // PutSnapshot implements [backend.Backend].
-func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, kept backend.Snapshot) error {
+func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, snap backend.Snapshot) error {
 	b.lock()
 	defer b.mu.Unlock()
-	s, err := b.findCreated(ctx, name, creation)
-	if err == nil && kept.Edition != s.edition {
+	s, err := b.findCreation(ctx, name, creation)
+	if err == nil && snap.Edition != s.edition {
 		err = backend.ErrMoved
 	}
-	if err == nil && kept.Seq >= s.snapshot.Seq {
-		kept.Edition, kept.Spans, kept.Data = 0, slices.Clone(kept.Spans), append([]byte{}, kept.Data...)
-		s.snapshot = kept
+	if err == nil && snap.Seq >= s.snapshot.Seq {
+		snap.Edition, snap.Spans, snap.Data = 0, slices.Clone(snap.Spans), append([]byte{}, snap.Data...)
+		s.snapshot = snap
 	}
 	return err
 }
@@ -353,7 +353,7 @@ func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, kept b
 func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange) error {
 	b.lock()
 	defer b.mu.Unlock()
-	if err := b.ready(ctx); err != nil {
+	if err := b.check(ctx); err != nil {
 		return err
 	}
 	for _, c := range changes {
@@ -361,10 +361,10 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 			return err
 		}
 		var now *backend.Value
-		if data, there := b.shared[c.Name]; there {
+		if data, found := b.shared[c.Name]; found {
 			now = &backend.Value{Name: c.Name, Data: data}
 		}
-		if !c.Is(now) {
+		if !c.Matches(now) {
 			return backend.ErrMoved
 		}
 	}
@@ -398,7 +398,7 @@ func (c *content) sharedValues(prefix string) (out []backend.Value) {
 func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
 	b.rlock()
 	defer b.mu.RUnlock()
-	if err := b.ready(ctx); err != nil {
+	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
 	first, _ := slices.BinarySearch(b.names, max(prefix, after))
@@ -418,7 +418,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 func (b *Backend) Relatives(ctx context.Context, family, after string, limit int) ([]backend.Listed, error) {
 	b.rlock()
 	defer b.mu.RUnlock()
-	if err := b.ready(ctx); err != nil {
+	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
 	var out []backend.Listed
@@ -436,7 +436,7 @@ func (b *Backend) Relatives(ctx context.Context, family, after string, limit int
 func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backend.Head) error {
 	b.lock()
 	defer b.mu.Unlock()
-	s, err := b.findCreated(ctx, name, creation)
+	s, err := b.findCreation(ctx, name, creation)
 	switch {
 	case err != nil:
 		return err
@@ -445,19 +445,19 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 	}
 	delete(b.sessions, name)
 	b.names = slices.DeleteFunc(b.names, func(other string) bool { return other == name })
-	b.gone.add(creation)
+	b.deletions.add(creation)
 	return nil
 }
 
 // Fence implements [backend.Backend].
-func (b *Backend) Fence(ctx context.Context, name, creation string, seen, next backend.Token) (took bool, err error) {
+func (b *Backend) Fence(ctx context.Context, name, creation string, seen, next backend.Token) (fenced bool, err error) {
 	b.lock()
 	defer b.mu.Unlock()
 	s, err := b.find(ctx, name)
 	switch {
 	case err != nil && err != backend.ErrNotFound:
 		return false, err
-	case seen == 0 && !b.gone.has(creation) && (err != nil || s.creation != creation):
+	case seen == 0 && !b.deletions.has(creation) && (err != nil || s.creation != creation):
 		b.fenced[creation] = true
 		return true, nil
 	case err == nil && s.creation == creation && (s.token == seen || s.token == next):
@@ -471,7 +471,7 @@ func (b *Backend) Fence(ctx context.Context, name, creation string, seen, next b
 func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error) {
 	b.lock()
 	defer b.mu.Unlock()
-	if err := b.ready(ctx); err != nil {
+	if err := b.check(ctx); err != nil {
 		return false, err
 	}
 	now := time.Now()

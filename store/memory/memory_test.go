@@ -71,7 +71,7 @@ func TestDeletionsTakeNoMemory(t *testing.T) {
 			if err := b.Delete(t.Context(), "s", creation, nil); err != nil {
 				t.Fatal(err)
 			}
-			if took, err := b.Fence(t.Context(), "s", creation, 0, 9); err != nil || took {
+			if fenced, err := b.Fence(t.Context(), "s", creation, 0, 9); err != nil || fenced {
 				t.Fatalf("a fence of a creation that was deleted takes: %v", err)
 			}
 		}

@@ -15,7 +15,7 @@ func (b *Backend) create(ctx context.Context, session string, batch backend.Batc
 	c := newChange(session, batch)
 	text := createSQL
 	switch {
-	case batch.Staged != "":
+	case batch.RenameFrom != "":
 		text = createStagedSQL
 	case c.after != 0:
 		return b.existsOr(ctx, session, backend.ErrMoved)
@@ -74,22 +74,22 @@ func found(err error) (bool, error) {
 	return err == nil, err
 }
 
-// whileSQL locks the row of the session batch.While, if its edition is the expected one. Until the commit, no other
+// lockSourceSQL locks the row of the session batch.ExpectedSource, if its edition is the expected one. Until the commit, no other
 // transaction can delete that session or replace its records. Appends to it continue.
-const whileSQL = `
+const lockSourceSQL = `
 WITH unmoved AS (
 	SELECT num FROM patchlog.sessions WHERE hash = $19 AND birth = $20 AND state = 0 AND edition = $21
 	FOR KEY SHARE
 ), `
 
-const createSQL = whileSQL + `done AS (
+const createSQL = lockSourceSQL + `done AS (
 	INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, sum, counts, family)
 	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8, $23::bytea, $22::bytea
 	WHERE $24::bytea IS NULL AND $25::bigint = 0 AND $5::bigint = 0 AND ($19::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
 	RETURNING num
 )`
 
-const createStagedSQL = whileSQL + `done AS (
+const createStagedSQL = lockSourceSQL + `done AS (
 	UPDATE patchlog.sessions
 	SET hash = $1, name = $3, creation = $4, last = $6, token = $7, sum = $8, counts = coalesce($23, counts), family = $22::bytea, created = now(), touched = now()
 	WHERE hash = $24 AND birth = $2 AND state = 0 AND last = $5 AND token = $25 AND ($19::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
@@ -106,15 +106,15 @@ func createArgs(session string, batch backend.Batch, c *change) []any {
 		hash, birth []byte
 		edition     int64
 	}
-	if w := batch.While; w != nil {
+	if w := batch.ExpectedSource; w != nil {
 		while.hash, while.birth, while.edition = hash(w.Session), hash(w.Creation), number(w.Edition)
 	}
 	var staged, family []byte
 	if batch.Family != "" {
 		family = hash(batch.Family)
 	}
-	if batch.Staged != "" {
-		staged = hash(batch.Staged)
+	if batch.RenameFrom != "" {
+		staged = hash(batch.RenameFrom)
 	}
 	return []any{c.hash, c.birth, []byte(session), []byte(batch.Creation), c.after, c.last, c.next, int64(c.chain.Sum),
 		c.seqs, c.datas, c.ids, c.idSeqs, c.sharedHashes, c.names, c.values, c.scopes, int64(backend.NewToken()), data(batch.Meta),

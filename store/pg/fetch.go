@@ -102,8 +102,8 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, 
 	args := []any{session, creation, number(from), q.NoMeta}
 	for i, prefix := range q.Shared {
 		var known backend.Token
-		if i < len(q.Known) {
-			known = q.Known[i]
+		if i < len(q.KnownVersions) {
+			known = q.KnownVersions[i]
 		}
 		args = append(args, []byte(prefix), behind(prefix), hash(prefix), int64(known))
 	}

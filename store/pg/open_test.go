@@ -241,7 +241,7 @@ func TestMetaMissing(t *testing.T) {
 	b := open(t, dsn, pg.Options{})
 	create(t, b, "s", 1)
 	pgtest.Exec(t, dsn, "DELETE FROM patchlog.metas")
-	testlog.ErrorIs(t, testlog.ErrorOf(backend.HeadOf(ctx, b, "s")), backend.ErrDamaged, "Head")
+	testlog.ErrorIs(t, testlog.ErrorOf(backend.FetchHead(ctx, b, "s")), backend.ErrDamaged, "Head")
 	testlog.ErrorIs(t, testlog.ErrorOf(b.Fetch(ctx, backend.Query{Session: "s"})), backend.ErrDamaged, "Fetch")
 	if l, err := b.List(ctx, "", "", 9); err != nil || len(l) != 1 || !errors.Is(l[0].Err, backend.ErrDamaged) {
 		t.Errorf("List: %v, %v", l, err)

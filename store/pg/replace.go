@@ -60,7 +60,7 @@ func (b *Backend) Replace(ctx context.Context, session, creation string, make fu
 }
 
 func replaceArgs(session, creation string, head backend.Head, r backend.Replacement) []any {
-	appended := change{chain: r.After(head)}
+	appended := change{chain: r.ReplacedChain(head)}
 	appended.add(creation, head.Last, r.Appended)
 	seqs, olds, datas := []int64{}, [][]byte{}, [][]byte{}
 	for _, x := range r.Records {

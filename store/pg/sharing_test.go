@@ -32,7 +32,7 @@ func create(t testing.TB, b *pg.Backend, name string, n int) backend.Head {
 
 func head(t testing.TB, b *pg.Backend, name string) backend.Head {
 	t.Helper()
-	return testlog.Must(backend.HeadOf(ctx, b, name))(t)
+	return testlog.Must(backend.FetchHead(ctx, b, name))(t)
 }
 
 func records(after uint64, n int) (out []backend.Record) {
@@ -138,7 +138,7 @@ func TestGroup(t *testing.T) {
 		if got := head(t, b, name); got.Last != h.Last || got.Token != h.Token || got.Chain != h.Chain {
 			t.Errorf("session %d ends at %d with token %d, want %d and %d", i, got.Last, got.Token, h.Last, h.Token)
 		}
-		values, err := backend.SharedOf(ctx, b, fmt.Sprint("own", i))
+		values, err := backend.FetchShared(ctx, b, fmt.Sprint("own", i))
 		if written := want == nil && i%2 == 0; err != nil || i >= 10 && written != (len(values) > 0) {
 			t.Errorf("shared values of append %d, whose result is %v: %v, %v", i, want, values, err)
 		}
@@ -284,7 +284,7 @@ func TestNoAnswer(t *testing.T) {
 		t.Errorf("Append without an answer: %v", err)
 	}
 	pgtest.Exec(t, dsn, "ALTER TABLE patchlog.metas RENAME TO gone")
-	if _, err := backend.HeadOf(ctx, b, "held"); err == nil || errors.Is(err, backend.ErrNotFound) {
+	if _, err := backend.FetchHead(ctx, b, "held"); err == nil || errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("Head without a table: %v", err)
 	}
 
@@ -349,7 +349,7 @@ func TestFenceMeetsCreate(t *testing.T) {
 			time.Sleep(time.Duration(i) * 200 * time.Microsecond)
 		}
 		testlog.WantNil(t, testlog.ErrorOf(b.Fence(ctx, name, creation, 0, 7)))
-		_, there := backend.HeadOf(ctx, b, name)
+		_, there := backend.FetchHead(ctx, b, name)
 		if err := <-done; (err == nil) != (there == nil) || err != nil && !errors.Is(err, backend.ErrMoved) {
 			t.Errorf("Append that creates: %v, and when the fence had returned: %v", err, there)
 		}

@@ -15,8 +15,8 @@ const (
 	perRoutine = 12
 )
 
-// all calls f with 0 to n-1, each in a goroutine, and waits for them.
-func all(n int, f func(i int)) {
+// runConcurrently calls f with 0 to n-1, each in a goroutine, and waits for them.
+func runConcurrently(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() { f(i) })
@@ -27,13 +27,13 @@ func all(n int, f func(i int)) {
 var concurrentCases = []testCase{
 	{"Concurrent/create", func(s *suite) {
 		winners := make(chan int, goroutines)
-		all(goroutines, func(i int) {
+		runConcurrently(goroutines, func(i int) {
 			err := s.Append(ctx, "a", create(fmt.Sprint("c", i), i))
 			if err == nil {
 				winners <- i
 				return
 			}
-			s.is(err, backend.ErrExists, "creating at once")
+			s.wantError(err, backend.ErrExists, "creating at once")
 		})
 		if len(winners) != 1 {
 			s.Fatalf("%d of %d created the session", len(winners), goroutines)
@@ -42,14 +42,14 @@ var concurrentCases = []testCase{
 		s.want.append("a", create(fmt.Sprint("c", i), i))
 	}},
 	{"Concurrent/one session", func(s *suite) {
-		s.put("a", create("c1", 0))
-		var landed sync.Map // from the seq of the record to its batch
+		s.append("a", create("c1", 0))
+		var committed sync.Map // from the seq of the record to its batch
 		var done atomic.Bool
 		var readers sync.WaitGroup
 		for range 2 {
 			readers.Go(func() { s.readWhile(&done) })
 		}
-		all(goroutines, func(i int) {
+		runConcurrently(goroutines, func(i int) {
 			for k := 0; k < perRoutine; {
 				head, err := s.head("a")
 				if err != nil {
@@ -62,7 +62,7 @@ var concurrentCases = []testCase{
 				}, Shared: []backend.Value{{Name: fmt.Sprint("shared by ", i), Data: fmt.Append(nil, k)}}}
 				switch err := s.Append(ctx, "a", b); {
 				case err == nil:
-					landed.Store(seq, b)
+					committed.Store(seq, b)
 					k++
 				case !errors.Is(err, backend.ErrMoved):
 					s.Errorf("Append: %v", err)
@@ -73,25 +73,25 @@ var concurrentCases = []testCase{
 		done.Store(true)
 		readers.Wait()
 		for seq := uint64(1); seq <= goroutines*perRoutine; seq++ {
-			b, ok := landed.Load(seq)
+			b, ok := committed.Load(seq)
 			if !ok {
-				s.Fatalf("no Append put record %d there", seq)
+				s.Fatalf("no Append committed record %d", seq)
 			}
 			s.want.append("a", b.(backend.Batch))
 		}
 	}},
 	{"Concurrent/many sessions", func(s *suite) {
-		all(goroutines, func(i int) {
+		runConcurrently(goroutines, func(i int) {
 			name := fmt.Sprint("s", i)
 			if err := s.Append(ctx, name, create(name, 0)); err != nil {
 				s.Errorf("Append: %v", err)
 				return
 			}
 			for k := range perRoutine {
-				s.is(s.Append(ctx, name, extend(name, uint64(k), 1)), nil, "Append")
+				s.wantError(s.Append(ctx, name, extend(name, uint64(k), 1)), nil, "Append")
 			}
 			if i%2 == 0 {
-				s.is(s.Delete(ctx, name, name, nil), nil, "Delete")
+				s.wantError(s.Delete(ctx, name, name, nil), nil, "Delete")
 			}
 		})
 		for i := 1; i < goroutines; i += 2 {
@@ -100,13 +100,13 @@ var concurrentCases = []testCase{
 		}
 	}},
 	{"Concurrent/close", func(s *suite) {
-		s.put("a", create("c1", 20))
+		s.append("a", create("c1", 20))
 		var wg sync.WaitGroup
 		for range goroutines {
 			wg.Go(func() {
 				for {
 					if _, err := s.Read(ctx, "a", "c1", backend.Range(1, 99), 1<<20); err != nil {
-						s.is(err, backend.ErrClosed, "Read while closing")
+						s.wantError(err, backend.ErrClosed, "Read while closing")
 						return
 					}
 				}
@@ -115,26 +115,26 @@ var concurrentCases = []testCase{
 		wg.Go(func() {
 			for after := uint64(20); ; after++ {
 				if err := s.Append(ctx, "a", extend("c1", after, 1)); err != nil {
-					s.is(err, backend.ErrClosed, "Append while closing")
+					s.wantError(err, backend.ErrClosed, "Append while closing")
 					return
 				}
 			}
 		})
-		s.is(s.Close(), nil, "Close")
+		s.wantError(s.Close(), nil, "Close")
 		s.closed = true
 		wg.Wait()
 	}},
 	{"Concurrent/cancel", func(s *suite) {
 		// A cancelled call has either taken effect completely or changed nothing.
-		s.put("a", create("c1", 0))
+		s.append("a", create("c1", 0))
 		last := uint64(0)
 		for range 4 * perRoutine {
 			cancelled, cancel := context.WithCancel(ctx)
 			go cancel()
-			b := s.upToDate("a", extend("c1", last, 1))
+			b := s.withToken("a", extend("c1", last, 1))
 			err := s.Backend.Append(cancelled, "a", b)
 			if errors.Is(err, backend.ErrUnknown) {
-				err = s.settle("a", b, err)
+				err = s.resolve("a", b, err)
 			}
 			switch {
 			case err == nil:
@@ -148,16 +148,16 @@ var concurrentCases = []testCase{
 	}},
 }
 
-// settle resolves a batch whose outcome is unknown. It returns nil if the batch was committed, and unknown otherwise.
-func (s *suite) settle(name string, b backend.Batch, unknown error) error {
+// resolve resolves a batch whose outcome is unknown. It returns nil if the batch was committed, and unknown otherwise.
+func (s *suite) resolve(name string, b backend.Batch, unknown error) error {
 	s.Helper()
-	took, err := s.Fence(ctx, name, b.Creation, b.ExpectedToken, b.Next+2)
+	fenced, err := s.Fence(ctx, name, b.Creation, b.ExpectedToken, b.Next+2)
 	s.must(err, "Fence")
 	head := s.mustHead(name)
-	if landed := head.Token == b.Next; landed == took {
-		s.Errorf("a fence took: %v, and the batch landed: %v", took, landed)
+	if committed := head.Token == b.Next; committed == fenced {
+		s.Errorf("fenced: %v, committed: %v; want exactly one of the two", fenced, committed)
 	}
-	if took {
+	if fenced {
 		s.want.sessions[name].token = head.Token
 		return unknown
 	}

@@ -38,7 +38,7 @@ func (c *Counting) Take() Cost {
 	return cost
 }
 
-func (c *Counting) call(name string, read, wrote [][]byte) {
+func (c *Counting) count(name string, read, wrote [][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cost.byCall == nil {
@@ -54,7 +54,7 @@ func (c *Counting) call(name string, read, wrote [][]byte) {
 	}
 }
 
-func rowsOfHead(h backend.Head) [][]byte {
+func headRows(h backend.Head) [][]byte {
 	rows := [][]byte{h.Counts}
 	if h.Meta != nil {
 		rows = append(rows, h.Meta)
@@ -62,14 +62,14 @@ func rowsOfHead(h backend.Head) [][]byte {
 	return rows
 }
 
-func rowsOfRecords(records []backend.Record) (rows [][]byte) {
+func recordRows(records []backend.Record) (rows [][]byte) {
 	for _, r := range records {
 		rows = append(rows, r.Data)
 	}
 	return rows
 }
 
-func rowsOfValues(values []backend.Value) (rows [][]byte) {
+func valueRows(values []backend.Value) (rows [][]byte) {
 	for _, v := range values {
 		rows = append(rows, v.Data)
 	}
@@ -78,34 +78,34 @@ func rowsOfValues(values []backend.Value) (rows [][]byte) {
 
 // Fetch implements [backend.Backend].
 func (c *Counting) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
-	news, err := c.Backend.Fetch(ctx, q)
-	rows := append(rowsOfHead(news.Head), rowsOfRecords(news.Records)...)
-	if news.Snapshot.Data != nil {
-		rows = append(rows, news.Snapshot.Data)
+	fetched, err := c.Backend.Fetch(ctx, q)
+	rows := append(headRows(fetched.Head), recordRows(fetched.Records)...)
+	if fetched.Snapshot.Data != nil {
+		rows = append(rows, fetched.Snapshot.Data)
 	}
-	for _, values := range news.Shared {
-		rows = append(rows, rowsOfValues(values)...)
+	for _, values := range fetched.Shared {
+		rows = append(rows, valueRows(values)...)
 	}
-	c.call("Fetch", rows, nil)
-	return news, err
+	c.count("Fetch", rows, nil)
+	return fetched, err
 }
 
 // Append implements [backend.Backend].
 func (c *Counting) Append(ctx context.Context, session string, b backend.Batch) error {
-	c.call("Append", nil, append(append([][]byte{b.Counts, b.Meta}, rowsOfRecords(b.Records)...), rowsOfValues(b.Shared)...))
+	c.count("Append", nil, append(append([][]byte{b.Counts, b.Meta}, recordRows(b.Records)...), valueRows(b.Shared)...))
 	return c.Backend.Append(ctx, session, b)
 }
 
 // Read implements [backend.Backend].
 func (c *Counting) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	records, err := c.Backend.Read(ctx, session, creation, seqs, maxBytes)
-	c.call("Read", rowsOfRecords(records), nil)
+	c.count("Read", recordRows(records), nil)
 	return records, err
 }
 
 // Lookup implements [backend.Backend].
 func (c *Counting) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
-	c.call("Lookup", make([][]byte, len(ids)), nil)
+	c.count("Lookup", make([][]byte, len(ids)), nil)
 	return c.Backend.Lookup(ctx, session, creation, ids)
 }
 
@@ -115,7 +115,7 @@ func (c *Counting) PutShared(ctx context.Context, changes []backend.SharedChange
 	for _, change := range changes {
 		rows = append(rows, change.Data)
 	}
-	c.call("PutShared", nil, rows)
+	c.count("PutShared", nil, rows)
 	return c.Backend.PutShared(ctx, changes)
 }
 
@@ -124,26 +124,26 @@ func (c *Counting) List(ctx context.Context, prefix, after string, limit int) ([
 	found, err := c.Backend.List(ctx, prefix, after, limit)
 	var rows [][]byte
 	for _, l := range found {
-		rows = append(rows, rowsOfHead(l.Head)...)
+		rows = append(rows, headRows(l.Head)...)
 	}
-	c.call("List", rows, nil)
+	c.count("List", rows, nil)
 	return found, err
 }
 
 // Fence implements [backend.Backend].
 func (c *Counting) Fence(ctx context.Context, session, creation string, seen, next backend.Token) (bool, error) {
-	c.call("Fence", nil, nil)
+	c.count("Fence", nil, nil)
 	return c.Backend.Fence(ctx, session, creation, seen, next)
 }
 
 // PutSnapshot implements [backend.Backend].
-func (c *Counting) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
-	c.call("PutSnapshot", nil, [][]byte{kept.Data})
-	return c.Backend.PutSnapshot(ctx, session, creation, kept)
+func (c *Counting) PutSnapshot(ctx context.Context, session, creation string, snap backend.Snapshot) error {
+	c.count("PutSnapshot", nil, [][]byte{snap.Data})
+	return c.Backend.PutSnapshot(ctx, session, creation, snap)
 }
 
 // Delete implements [backend.Backend].
 func (c *Counting) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
-	c.call("Delete", nil, nil)
+	c.count("Delete", nil, nil)
 	return c.Backend.Delete(ctx, session, creation, seen)
 }

@@ -17,9 +17,9 @@ var ErrInjected = errors.New("injected failure")
 type Failure int
 
 const (
-	Refused Failure = iota // the write fails before its commit and changes nothing
-	Lost                   // the outcome is unknown; the write did not take effect
-	Landed                 // the outcome is unknown; the write took effect
+	Refused    Failure = iota // the write fails before its commit and changes nothing
+	NotApplied                // the outcome is unknown; the write did not take effect
+	Applied                   // the outcome is unknown; the write took effect
 )
 
 func (f Failure) String() string {
@@ -31,20 +31,20 @@ func (f Failure) String() string {
 type Faulty struct {
 	backend.Backend
 
-	mu     sync.Mutex
-	plan   Plan
-	writes int // number of writes under the current plan
-	pass   int // how many of the next calls do not fail
-	calls  int // how many calls after these fail
+	mu       sync.Mutex
+	plan     Plan
+	writes   int // number of writes under the current plan
+	passNext int // how many of the next calls do not fail
+	failNext int // how many calls after these fail
 }
 
 // Plan is when and how a [Faulty] backend fails.
 type Plan struct {
-	Write   int     // number of the write that fails, from 1; 0 means none
-	Failure Failure // how the write fails
-	Pass    int     // how many calls after the failed write succeed, reads included
-	Then    int     // how many calls after these fail with Err
-	Err     error   // nil means [ErrInjected]
+	Write    int     // number of the write that fails, from 1; 0 means none
+	Failure  Failure // how the write fails
+	PassNext int     // how many calls after the failed write succeed, reads included
+	FailNext int     // how many calls after these fail with Err
+	Err      error   // nil means [ErrInjected]
 
 	// Before, if not nil, is called before each write, with the number of the write.
 	Before func(write int)
@@ -57,7 +57,7 @@ type Plan struct {
 func (f *Faulty) Plan(p Plan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.plan, f.writes, f.pass, f.calls = p, 0, 0, 0
+	f.plan, f.writes, f.passNext, f.failNext = p, 0, 0, 0
 }
 
 // Writes returns the number of writes under the current plan.
@@ -67,23 +67,23 @@ func (f *Faulty) Writes() int {
 	return f.writes
 }
 
-// later returns the error of a call after the failed write.
-func (f *Faulty) later() error {
+// followUpError returns the error of a call after the failed write.
+func (f *Faulty) followUpError() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.pass > 0:
-		f.pass--
+	case f.passNext > 0:
+		f.passNext--
 		return nil
-	case f.calls == 0:
+	case f.failNext == 0:
 		return nil
 	}
-	f.calls--
+	f.failNext--
 	return cmp.Or(f.plan.Err, fmt.Errorf("a later call: %w", ErrInjected))
 }
 
 func (f *Faulty) write(do func() error) error {
-	if err := f.later(); err != nil {
+	if err := f.followUpError(); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -100,14 +100,14 @@ func (f *Faulty) write(do func() error) error {
 	switch plan.Failure {
 	case Refused:
 		err = ErrInjected
-	case Landed:
+	case Applied:
 		err = cmp.Or(do(), err) // if the backend refuses the write, the write has not taken effect
 	}
 	if plan.During != nil {
 		plan.During()
 	}
 	f.mu.Lock()
-	f.pass, f.calls = plan.Pass, plan.Then
+	f.passNext, f.failNext = plan.PassNext, plan.FailNext
 	f.mu.Unlock()
 	return err
 }
@@ -118,8 +118,8 @@ func (f *Faulty) Append(ctx context.Context, session string, batch backend.Batch
 }
 
 // Replace implements [backend.Backend].
-func (f *Faulty) Replace(ctx context.Context, session, creation string, make func(backend.Head) (backend.Replacement, error)) error {
-	return f.write(func() error { return f.Backend.Replace(ctx, session, creation, make) })
+func (f *Faulty) Replace(ctx context.Context, session, creation string, plan func(backend.Head) (backend.Replacement, error)) error {
+	return f.write(func() error { return f.Backend.Replace(ctx, session, creation, plan) })
 }
 
 // PutShared implements [backend.Backend]. A plan counts it as a write.
@@ -134,7 +134,7 @@ func (f *Faulty) Delete(ctx context.Context, session, creation string, seen *bac
 
 // read makes a call that is not counted as a write.
 func read[T any](f *Faulty, do func() (T, error)) (T, error) {
-	if err := f.later(); err != nil {
+	if err := f.followUpError(); err != nil {
 		var none T
 		return none, err
 	}

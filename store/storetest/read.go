@@ -9,7 +9,7 @@ import (
 
 var readCases = []testCase{
 	{"Read", func(s *suite) {
-		s.put("a", create("c1", 10))
+		s.append("a", create("c1", 10))
 		want := s.want.sessions["a"]
 		for _, c := range []struct{ seqs, want []uint64 }{
 			{backend.Range(1, 10), backend.Range(1, 10)}, {backend.Range(4, 99), backend.Range(4, 7)},
@@ -18,16 +18,16 @@ var readCases = []testCase{
 		} {
 			s.sameRecords(s.read("a", "c1", c.seqs, 1<<20), want, c.want)
 		}
-		s.put("b", create("c2", 0))
+		s.append("b", create("c2", 0))
 		s.sameRecords(s.read("b", "c2", []uint64{1}, 1<<20), nil, nil)
 	}},
 	{"Read/limits", func(s *suite) {
-		s.put("a", create("c1", 0))
+		s.append("a", create("c1", 0))
 		b := backend.Batch{Creation: "c1"}
 		for seq := uint64(1); seq <= 10; seq++ {
-			b.Records = append(b.Records, backend.Record{Seq: seq, Data: big(100)})
+			b.Records = append(b.Records, backend.Record{Seq: seq, Data: testData(100)})
 		}
-		s.put("a", b)
+		s.append("a", b)
 		want := s.want.sessions["a"]
 		for _, c := range []struct{ records, maxBytes, want int }{
 			{1, 1 << 20, 1}, {10, 1 << 20, 10}, {10, 100, 1}, {10, 199, 1}, {10, 200, 2}, {10, 201, 2}, {10, 999, 9},
@@ -39,8 +39,8 @@ var readCases = []testCase{
 	{"Lookup", func(s *suite) {
 		b := create("c1", 0)
 		b.Records = []backend.Record{{Seq: 1, IDs: []string{"b", "ab", "abc"}}, {Seq: 2, IDs: []string{"a"}}, {Seq: 3, IDs: []string{"", "ab\x00"}}}
-		s.put("a", b)
-		s.put("b", create("c2", 2))
+		s.append("a", b)
+		s.append("b", create("c2", 2))
 		for _, c := range []struct {
 			name, creation string
 			ids            []string
@@ -61,7 +61,7 @@ var readCases = []testCase{
 	{"List", func(s *suite) {
 		names := []string{"a", "a\x00", "a\x00\x01", "ab", "b", "b\xff", "b\xff\xff", "c"}
 		for i, name := range names {
-			s.put(name, create(fmt.Sprint("c", i), i))
+			s.append(name, create(fmt.Sprint("c", i), i))
 		}
 		for _, c := range []struct {
 			prefix, after string

@@ -21,9 +21,9 @@ func (s *suite) replacement(name string, data string, seqs ...uint64) backend.Re
 	want := s.want.sessions[name]
 	r := backend.Replacement{Next: backend.Token(rand.Uint64() | 1), OldMeta: []byte(want.meta)}
 	for _, seq := range seqs {
-		is := fmt.Appendf(nil, "%s %d", data, seq)
+		newData := fmt.Appendf(nil, "%s %d", data, seq)
 		r.Records = append(r.Records, backend.Replaced{
-			Seq: seq, Old: []byte(want.records[seq-1]), OldSum: want.sums[seq-1], Data: is, Sum: crc32.ChecksumIEEE(is),
+			Seq: seq, Old: []byte(want.records[seq-1]), OldSum: want.sums[seq-1], Data: newData, Sum: crc32.ChecksumIEEE(newData),
 		})
 	}
 	return r
@@ -32,14 +32,14 @@ func (s *suite) replacement(name string, data string, seqs ...uint64) backend.Re
 func (s *suite) replace(name string, r backend.Replacement) {
 	s.Helper()
 	before := s.mustHead(name)
-	made := func(head backend.Head) (backend.Replacement, error) {
+	plan := func(head backend.Head) (backend.Replacement, error) {
 		head.Meta, before.Meta = nil, nil
 		if !reflect.DeepEqual(head, before) {
 			s.Errorf("Replace in %q is given the head %+v, want %+v", name, head, before)
 		}
 		return r, nil
 	}
-	s.must(s.Replace(ctx, name, before.Creation, made), "Replace in %q", name)
+	s.must(s.Replace(ctx, name, before.Creation, plan), "Replace in %q", name)
 	want := s.want.sessions[name]
 	for _, x := range r.Records {
 		want.records[x.Seq-1], want.sums[x.Seq-1] = string(x.Data), x.Sum
@@ -60,90 +60,90 @@ func (s *suite) replace(name string, r backend.Replacement) {
 // replaceRefused tries a replacement, which must fail with the given error and change nothing.
 func (s *suite) replaceRefused(want error, name, what, creation string, r backend.Replacement) {
 	s.Helper()
-	s.is(s.Replace(ctx, name, creation, replacing(r)), want, "Replace of "+what)
+	s.wantError(s.Replace(ctx, name, creation, replacing(r)), want, "Replace of "+what)
 	s.check()
 }
 
 var replaceCases = []testCase{
 	{"Replace", func(s *suite) {
-		s.put("a", create("c1", 9))
-		s.put("b", create("c2", 3))
+		s.append("a", create("c1", 9))
+		s.append("b", create("c2", 3))
 		s.replace("a", s.replacement("a", "other", 1))
 		s.check()
-		s.replace("a", s.replacement("a", string(big(100_000)), 2, 5, 8))
+		s.replace("a", s.replacement("a", string(testData(100_000)), 2, 5, 8))
 		s.replace("a", s.replacement("a", "", 9))
 		s.check()
-		s.put("a", extend("c1", 9, 2))
+		s.append("a", extend("c1", 9, 2))
 		s.replace("a", s.replacement("a", "short", backend.Range(1, 11)...))
-		s.put("a", extend("c1", 11, 1))
+		s.append("a", extend("c1", 11, 1))
 		r := s.replacement("a", "with a meta", 1)
 		r.Meta = []byte("another meta")
 		s.replace("a", r)
 		s.check()
 		r = s.replacement("a", "")
-		r.Meta = big(100_000)
+		r.Meta = testData(100_000)
 		s.replace("a", r)
 		s.check()
 		s.replace("a", s.replacement("a", "third", 2))
 	}},
 	{"Replace/snapshot", func(s *suite) {
-		s.put("a", create("c1", 3))
-		s.put("b", create("c2", 3))
-		s.keep("a", "with what was there")
-		s.keep("b", "of another session")
+		s.append("a", create("c1", 3))
+		s.append("b", create("c2", 3))
+		s.putSnapshot("a", "with what was there")
+		s.putSnapshot("b", "of another session")
 		before := s.mustHead("a")
 		s.replace("a", s.replacement("a", "other", 2))
 		s.check()
 		late := backend.Snapshot{Seq: 3, Chain: before.Chain, Edition: before.Edition, Data: []byte("made before")}
-		s.is(s.PutSnapshot(ctx, "a", "c1", late), backend.ErrMoved, "PutSnapshot of a log before the Replace")
+		s.wantError(s.PutSnapshot(ctx, "a", "c1", late), backend.ErrMoved, "PutSnapshot of a log before the Replace")
 		s.check()
 		now := s.mustHead("a")
 		late.Edition, late.Chain = now.Edition, now.Chain
-		s.is(s.PutSnapshot(ctx, "a", "c1", late), nil, "PutSnapshot of the log as it is")
+		s.wantError(s.PutSnapshot(ctx, "a", "c1", late), nil, "PutSnapshot of the log as it is")
 		s.want.sessions["a"].snapshot = "made before"
 		s.check()
 		s.replace("a", s.replacement("a", "")) // no record is replaced, but the snapshot is deleted
 	}},
 	{"Replace/refused", func(s *suite) {
-		s.put("a", create("c1", 3))
-		s.keep("a", "kept")
-		of := func(change func(r *backend.Replacement)) backend.Replacement {
+		s.append("a", create("c1", 3))
+		s.putSnapshot("a", "kept")
+		changed := func(change func(r *backend.Replacement)) backend.Replacement {
 			r := s.replacement("a", "other", 1, 2, 3)
 			r.Meta = []byte("another meta")
 			change(&r)
 			return r
 		}
 		for what, r := range map[string]backend.Replacement{
-			"another meta":            of(func(r *backend.Replacement) { r.OldMeta = []byte("not this one") }),
-			"another record":          of(func(r *backend.Replacement) { r.Records[2].Old = []byte("record 2") }),
-			"a record with more":      of(func(r *backend.Replacement) { r.Records[1].Old = []byte("record 2 ") }),
-			"a record behind the end": of(func(r *backend.Replacement) { r.Records[2].Seq, r.Records[2].Old = 4, nil }),
-			"a record before":         of(func(r *backend.Replacement) { r.Records[0].Seq, r.Records[0].Old = 0, nil }),
+			"another meta":            changed(func(r *backend.Replacement) { r.OldMeta = []byte("not this one") }),
+			"another record":          changed(func(r *backend.Replacement) { r.Records[2].Old = []byte("record 2") }),
+			"a record with more":      changed(func(r *backend.Replacement) { r.Records[1].Old = []byte("record 2 ") }),
+			"a record behind the end": changed(func(r *backend.Replacement) { r.Records[2].Seq, r.Records[2].Old = 4, nil }),
+			"a record before":         changed(func(r *backend.Replacement) { r.Records[0].Seq, r.Records[0].Old = 0, nil }),
 		} {
 			s.replaceRefused(backend.ErrMoved, "a", what, "c1", r)
 		}
 		refusal := errors.New("a refusal")
-		s.is(s.Replace(ctx, "a", "c1", func(backend.Head) (backend.Replacement, error) { return backend.Replacement{}, refusal }), refusal, "Replace of what is refused")
+		s.wantError(s.Replace(ctx, "a", "c1", func(backend.Head) (backend.Replacement, error) { return backend.Replacement{}, refusal }), refusal, "Replace of what is refused")
 		s.check()
 		before, after := s.replacement("a", "other", 2), s.replacement("a", "again", 2)
 		s.replace("a", before)
 		s.replaceRefused(backend.ErrMoved, "a", "what was replaced", "c1", after)
-		s.put("a", extend("c1", 3, 1))
+		s.append("a", extend("c1", 3, 1))
 		s.replace("a", s.replacement("a", "again", 2))
 		late := s.replacement("a", "late", 1)
-		s.remove("a")
+		s.delete("a")
 		s.replaceRefused(backend.ErrNotFound, "a", "a deleted session", "c1", late)
-		s.put("a", create("c2", 2))
+		s.append("a", create("c2", 2))
 		s.replaceRefused(backend.ErrNotFound, "a", "a session that was created again", "c1", late)
 	}},
 	{"Replace/appended", func(s *suite) {
-		s.put("a", create("c1", 3))
-		s.keep("a", "of the log before")
+		s.append("a", create("c1", 3))
+		s.putSnapshot("a", "of the log before")
 		r := s.replacement("a", "other", 2)
 		r.Appended = records(3, 2)
 		s.replace("a", r)
 		s.check()
-		s.put("a", extend("c1", 5, 1))
+		s.append("a", extend("c1", 5, 1))
 		r = s.replacement("a", "again")
 		r.Appended = records(6, 1)
 		s.replace("a", r) // no record is replaced
@@ -158,15 +158,15 @@ var replaceCases = []testCase{
 	{"Replace/concurrent", func(s *suite) {
 		const sessions, each = 4, 12
 		for i := range sessions {
-			s.put(fmt.Sprint("s", i), create(fmt.Sprint("c", i), each))
+			s.append(fmt.Sprint("s", i), create(fmt.Sprint("c", i), each))
 		}
-		all(2*sessions, func(i int) {
+		runConcurrently(2*sessions, func(i int) {
 			name := fmt.Sprint("s", i)
 			for seq := uint64(1); seq <= each; seq++ {
 				if i < sessions {
-					s.is(s.Replace(ctx, name, fmt.Sprint("c", i), replacing(s.replacement(name, "other", seq))), nil, "Replace")
+					s.wantError(s.Replace(ctx, name, fmt.Sprint("c", i), replacing(s.replacement(name, "other", seq))), nil, "Replace")
 				} else if err := s.PutSnapshot(ctx, "s0", "c0", backend.Snapshot{Seq: 1, Data: []byte("of edition 0")}); err != nil {
-					s.is(err, backend.ErrMoved, "PutSnapshot")
+					s.wantError(err, backend.ErrMoved, "PutSnapshot")
 				}
 			}
 		})

@@ -10,18 +10,18 @@ import (
 // oddNames are names that an engine could confuse with each other or with its own internal keys.
 var oddNames = []string{
 	"a", "aa", "a\x00", "a\x00a", "a\x01", "a\xff", "\x00", "\x00\x00", "\x00\x01", "\x00\xff", "\x01",
-	"\xff", "\xff\xff", "\xff\x00", "/", "a/b", "\n", "\xc3\x28", "😀", string(big(4000)), string(big(4001)), string(big(backend.MaxNameBytes)),
+	"\xff", "\xff\xff", "\xff\x00", "/", "a/b", "\n", "\xc3\x28", "😀", string(testData(4000)), string(testData(4001)), string(testData(backend.MaxNameBytes)),
 	"\x00\x00\x00\x00\x00\x00\x00\x01", "\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01",
 }
 
 var sharedCases = []testCase{
 	{"Shared", func(s *suite) {
-		s.put("a", create("c1", 0))
+		s.append("a", create("c1", 0))
 		names := []string{"p", "p\x00", "p\x00q", "pq", "q", "q\xff", "q\xff\xff", "r"}
 		for i := range names {
 			// The names are not written in name order.
 			name := names[(i*5)%len(names)]
-			s.put("a", sharing(extend("c1", 0, 0), name, "of "+name))
+			s.append("a", withShared(extend("c1", 0, 0), name, "of "+name))
 		}
 		for _, c := range []struct {
 			prefix string
@@ -30,7 +30,7 @@ var sharedCases = []testCase{
 			{"", names}, {"p", names[:4]}, {"p\x00", names[1:3]}, {"q\xff", names[5:7]}, {"q\xff\xff\xff", nil},
 			{"r", names[7:]}, {"s", nil}, {"o", nil}, {"pqr", nil},
 		} {
-			got, err := backend.SharedOf(ctx, s.Backend, c.prefix)
+			got, err := backend.FetchShared(ctx, s.Backend, c.prefix)
 			s.must(err, "Shared")
 			s.sameShared(got, c.want)
 		}
@@ -57,7 +57,7 @@ var sharedCases = []testCase{
 		put(backend.ErrMoved, backend.SharedChange{Old: is("w", ""), Name: "w"})
 		put(nil, backend.SharedChange{Old: is("xy", "2"), Name: "xy"}, backend.SharedChange{Name: "w", Data: []byte("4")}, backend.SharedChange{Old: is("x", "1"), Name: "x", Data: []byte("1")})
 		put(nil, backend.SharedChange{Old: is("xy", ""), Name: "xy", Data: []byte("5")})
-		s.put("a", sharing(create("c1", 1), "x", "6"))
+		s.append("a", withShared(create("c1", 1), "x", "6"))
 		put(backend.ErrMoved, backend.SharedChange{Old: is("x", "1"), Name: "x"})
 	}},
 	{"Names", func(s *suite) {
@@ -66,21 +66,21 @@ var sharedCases = []testCase{
 			for k, id := range oddNames {
 				b.Records = append(b.Records, backend.Record{Seq: uint64(k + 1), IDs: []string{id}, Data: []byte(name + id)})
 			}
-			s.put(name, sharing(b, name, "of "+name))
+			s.append(name, withShared(b, name, "of "+name))
 		}
 		for i, name := range oddNames {
 			if i%2 == 0 {
-				s.remove(name)
+				s.delete(name)
 			}
 		}
 	}},
 	{"Names/creations", func(s *suite) {
 		for i, creation := range oddNames {
 			name := fmt.Sprint("s", i)
-			s.put(name, create(creation, 1))
-			s.put(name, extend(creation, 1, 1))
+			s.append(name, create(creation, 1))
+			s.append(name, extend(creation, 1, 1))
 			other := ("\x00" + creation)[:min(len(creation)+1, backend.MaxNameBytes)]
-			s.refuse(backend.ErrNotFound, name, extend(other, 2, 1))
+			s.appendRefused(backend.ErrNotFound, name, extend(other, 2, 1))
 		}
 	}},
 }

@@ -88,10 +88,10 @@ func newModel() model {
 // append applies an accepted batch to the model.
 func (m model) append(name string, b backend.Batch) {
 	s := m.sessions[name]
-	if b.Staged != "" {
-		s = m.sessions[b.Staged]
+	if b.RenameFrom != "" {
+		s = m.sessions[b.RenameFrom]
 		s.meta = string(b.Meta)
-		delete(m.sessions, b.Staged)
+		delete(m.sessions, b.RenameFrom)
 		m.sessions[name] = s
 	} else if b.Create {
 		s = &modelSession{creation: b.Creation, meta: string(b.Meta), ids: map[string]uint64{}}
@@ -119,17 +119,17 @@ func (m model) append(name string, b backend.Batch) {
 
 // Append appends a batch with the session's current token and chain.
 func (s *suite) Append(ctx context.Context, name string, b backend.Batch) error {
-	return s.Backend.Append(ctx, name, s.upToDate(name, b))
+	return s.Backend.Append(ctx, name, s.withToken(name, b))
 }
 
-// upToDate sets the current tokens and chain of a batch, unless they are set.
-func (s *suite) upToDate(name string, b backend.Batch) backend.Batch {
+// withToken sets the current tokens and chain of a batch, unless they are set.
+func (s *suite) withToken(name string, b backend.Batch) backend.Batch {
 	if b.Next == 0 {
 		b.Next = backend.Token(rand.Uint64() | 1)
 	}
 	known := name
 	if b.Create {
-		known = b.Staged
+		known = b.RenameFrom
 	}
 	if head, err := s.head(known); err == nil && known != "" && b.ExpectedToken == 0 {
 		b.ExpectedToken, b.Chain = head.Token, head.Chain
@@ -144,7 +144,9 @@ func (s *suite) must(err error, call string, args ...any) {
 	}
 }
 
-func (s *suite) head(name string) (backend.Head, error) { return backend.HeadOf(ctx, s.Backend, name) }
+func (s *suite) head(name string) (backend.Head, error) {
+	return backend.FetchHead(ctx, s.Backend, name)
+}
 
 func (s *suite) mustHead(name string) backend.Head {
 	s.Helper()
@@ -153,11 +155,11 @@ func (s *suite) mustHead(name string) backend.Head {
 	return head
 }
 
-// put appends a batch, which must succeed. It then overwrites the slices of the batch, since a backend must not
+// append appends a batch, which must succeed. It then overwrites the slices of the batch, since a backend must not
 // retain them.
-func (s *suite) put(name string, b backend.Batch) {
+func (s *suite) append(name string, b backend.Batch) {
 	s.Helper()
-	b = s.upToDate(name, b)
+	b = s.withToken(name, b)
 	s.must(s.Backend.Append(ctx, name, b), "Append to %q", name)
 	s.want.append(name, b)
 	scramble(b.Meta, b.Counts)
@@ -173,9 +175,9 @@ func (s *suite) put(name string, b backend.Batch) {
 	}
 }
 
-// refuse appends a batch that must fail with the given error, or with any error if want is nil, and must change
+// appendRefused appends a batch that must fail with the given error, or with any error if want is nil, and must change
 // nothing.
-func (s *suite) refuse(want error, name string, b backend.Batch) {
+func (s *suite) appendRefused(want error, name string, b backend.Batch) {
 	s.Helper()
 	err := s.Append(ctx, name, b)
 	if err == nil || want != nil && !errors.Is(err, want) {
@@ -187,7 +189,7 @@ func (s *suite) refuse(want error, name string, b backend.Batch) {
 	s.check()
 }
 
-func (s *suite) remove(name string) {
+func (s *suite) delete(name string) {
 	s.Helper()
 	s.must(s.Delete(ctx, name, s.want.sessions[name].creation, nil), "Delete %q", name)
 	delete(s.want.sessions, name)
@@ -218,7 +220,7 @@ func (s *suite) check() {
 	var names []string
 	for _, l := range listed {
 		names = append(names, l.Session)
-		s.is(l.Err, nil, "List of "+clip([]byte(l.Session)))
+		s.wantError(l.Err, nil, "List of "+clip([]byte(l.Session)))
 		if want, ok := s.want.sessions[l.Session]; ok {
 			s.sameListed(l, want)
 			if now := s.mustHead(l.Session).Edition; l.Edition != now {
@@ -232,13 +234,13 @@ func (s *suite) check() {
 	for name, want := range s.want.sessions {
 		s.checkSession(name, want)
 		if want.family != "" {
-			kin, err := s.Relatives(ctx, want.family, "", 1<<20)
-			if err != nil || !slices.ContainsFunc(kin, func(l backend.Listed) bool { return l.Session == name && l.Creation == want.creation }) {
-				s.Errorf("Relatives of %q: %d without %q, %v", want.family, len(kin), name, err)
+			relatives, err := s.Relatives(ctx, want.family, "", 1<<20)
+			if err != nil || !slices.ContainsFunc(relatives, func(l backend.Listed) bool { return l.Session == name && l.Creation == want.creation }) {
+				s.Errorf("Relatives of %q: %d without %q, %v", want.family, len(relatives), name, err)
 			}
 		}
 	}
-	values, err := backend.SharedOf(ctx, s.Backend, "")
+	values, err := backend.FetchShared(ctx, s.Backend, "")
 	s.must(err, "Fetch of shared values")
 	s.sameShared(values, slices.Sorted(maps.Keys(s.want.shared)))
 }
@@ -260,9 +262,9 @@ func (s *suite) sameHead(got backend.Head, want *modelSession, name string) {
 		last                   uint64
 		chain                  backend.Chain
 	}
-	is := head{got.Creation, string(got.Meta), string(got.Counts), got.Last, got.Chain}
-	if should := (head{want.creation, want.meta, want.counts, uint64(len(want.records)), want.chain()}); is != should {
-		s.Errorf("head of %q: %.500q, want %.500q", name, fmt.Sprint(is), fmt.Sprint(should))
+	gotFields := head{got.Creation, string(got.Meta), string(got.Counts), got.Last, got.Chain}
+	if wantFields := (head{want.creation, want.meta, want.counts, uint64(len(want.records)), want.chain()}); gotFields != wantFields {
+		s.Errorf("head of %q: %.500q, want %.500q", name, fmt.Sprint(gotFields), fmt.Sprint(wantFields))
 	}
 	if got.Token == 0 || want.token != 0 && got.Token != want.token {
 		s.Errorf("head of %q: token %d, want %d", name, got.Token, want.token)
@@ -276,12 +278,12 @@ func (s *suite) checkSession(name string, want *modelSession) {
 	s.sameHead(head, want, name)
 	s.sameRecords(s.read(name, want.creation, backend.Range(1, len(want.records)+1), 1<<30), want, backend.Range(1, len(want.records)))
 
-	kept, err := backend.SnapshotOf(ctx, s.Backend, name, want.creation)
+	snap, err := backend.FetchSnapshot(ctx, s.Backend, name, want.creation)
 	s.must(err, "Snapshot of %q", name)
-	if string(kept.Data) != want.snapshot {
-		s.Errorf("snapshot of %q is %q, want %q", name, clip(kept.Data), clip([]byte(want.snapshot)))
+	if string(snap.Data) != want.snapshot {
+		s.Errorf("snapshot of %q is %q, want %q", name, clip(snap.Data), clip([]byte(want.snapshot)))
 	}
-	scramble(kept.Data)
+	scramble(snap.Data)
 	ids := slices.Sorted(maps.Keys(s.want.ids))
 	seqs, err := s.Lookup(ctx, name, want.creation, ids)
 	s.must(err, "Lookup in %q", name)
@@ -320,21 +322,21 @@ func (s *suite) sameRecords(got []backend.Record, want *modelSession, seqs []uin
 // sameShared compares got with the model's shared values of the given names.
 func (s *suite) sameShared(got []backend.Value, names []string) {
 	s.Helper()
-	var is, should []string
+	var gotFields, wantFields []string
 	for _, v := range got {
-		s.is(v.Err, nil, "Shared value "+clip([]byte(v.Name)))
-		is = append(is, v.Name, string(v.Data))
+		s.wantError(v.Err, nil, "Shared value "+clip([]byte(v.Name)))
+		gotFields = append(gotFields, v.Name, string(v.Data))
 		scramble(v.Data)
 	}
 	for _, name := range names {
-		should = append(should, name, s.want.shared[name])
+		wantFields = append(wantFields, name, s.want.shared[name])
 	}
-	if !slices.Equal(is, should) {
-		s.Errorf("shared values %.60q, want %.60q", is, should)
+	if !slices.Equal(gotFields, wantFields) {
+		s.Errorf("shared values %.60q, want %.60q", gotFields, wantFields)
 	}
 }
 
-func (s *suite) is(err, want error, call string) {
+func (s *suite) wantError(err, want error, call string) {
 	s.Helper()
 	if !errors.Is(err, want) {
 		s.Errorf("%s: %v, want %v", call, err, want)
@@ -357,20 +359,20 @@ func scramble(all ...[]byte) {
 	}
 }
 
-// sharing returns the batch with shared values; names and data alternate in values.
-func sharing(b backend.Batch, values ...string) backend.Batch {
+// withShared returns the batch with shared values; names and data alternate in values.
+func withShared(b backend.Batch, values ...string) backend.Batch {
 	for i := 0; i < len(values); i += 2 {
 		b.Shared = append(b.Shared, backend.Value{Name: values[i], Data: []byte(values[i+1])})
 	}
 	return b
 }
 
-func (s *suite) keep(name, data string) {
+func (s *suite) putSnapshot(name, data string) {
 	s.Helper()
-	given, want := []byte(data), s.want.sessions[name]
-	s.must(s.PutSnapshot(ctx, name, want.creation, backend.Snapshot{Seq: uint64(len(want.records)), Data: given}), "PutSnapshot of %q", name)
-	scramble(given)
+	buf, want := []byte(data), s.want.sessions[name]
+	s.must(s.PutSnapshot(ctx, name, want.creation, backend.Snapshot{Seq: uint64(len(want.records)), Data: buf}), "PutSnapshot of %q", name)
+	scramble(buf)
 	want.snapshot = data
 }
 
-func big(n int) []byte { return []byte(strings.Repeat("0123456789abcdef", n/16+1)[:n]) }
+func testData(n int) []byte { return []byte(strings.Repeat("0123456789abcdef", n/16+1)[:n]) }

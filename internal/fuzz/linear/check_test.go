@@ -132,7 +132,7 @@ func TestForkBeforeFailure(t *testing.T) {
 	}
 	call(kept, ops.Create)
 	call(kept, ops.Append, "a", "b", "c")
-	b.Plan(storetest.Plan{Write: 1, Failure: storetest.Landed, Pass: 2, Then: 1000})
+	b.Plan(storetest.Plan{Write: 1, Failure: storetest.Applied, PassNext: 2, FailNext: 1000})
 	if r := call("s0", ops.Fork); r.Outcome != ops.Done {
 		t.Errorf("a fork that took place: %s %s", r.Outcome, r.Err)
 	}

@@ -162,7 +162,7 @@ func (m *machine) create(t *rapid.T) {
 func (m *machine) createAlike(t *rapid.T) {
 	ctx := context.Background()
 	info := testlog.Must(m.stores[0].Info(ctx, m.key))(t)
-	shared := testlog.Must(backend.SharedOf(ctx, m.file, ""))(t)
+	shared := testlog.Must(backend.FetchShared(ctx, m.file, ""))(t)
 	for _, l := range testlog.Must(m.file.List(ctx, "", "", math.MaxInt32))(t) {
 		if l.Creation == info.Creation {
 			l.Meta = testlog.Must(m.file.Fetch(ctx, backend.Query{Session: l.Session}))(t).Meta // a listing does not have it

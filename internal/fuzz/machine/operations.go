@@ -194,16 +194,16 @@ func (m *machine) unexpectedPlace(t *rapid.T) {
 // succeed. Otherwise nothing is written, and a retry writes the events once.
 func (m *machine) failingCommit(t *rapid.T) {
 	o := m.op(ops.Append, patch.Record{Event: plain(m.newID(), "agent")})
-	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed}).Draw(t, "failure")
+	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.NotApplied, storetest.Applied}).Draw(t, "failure")
 	m.look(t) // if the view were of a deleted session, the outcome could not be determined
 	m.peers[m.turn].faulty.Plan(storetest.Plan{Write: 1, Failure: failure})
 	r := m.do(m.stores[1], o)
 	m.peers[m.turn].faulty.Plan(storetest.Plan{})
-	if (r.Outcome == ops.Done) != (failure == storetest.Landed) || r.Outcome == ops.Unknown {
+	if (r.Outcome == ops.Done) != (failure == storetest.Applied) || r.Outcome == ops.Unknown {
 		t.Fatalf("a commit that was %v: %v", failure, r.Err)
 	}
 	want := m.reference()
-	if failure == storetest.Landed {
+	if failure == storetest.Applied {
 		want.Apply(patch.Record{Seq: uint64(len(m.records) + 1), Event: o.Offered[0].Event})
 	}
 	m.compareView(t, 1, m.do(m.stores[1], m.op(ops.Get)).View, want)
@@ -382,7 +382,7 @@ func (m *machine) erase(t *rapid.T) {
 	}
 	want.ClosedAt = uint64(len(m.records)) + 1
 	nothing := len(want.Seqs) == 0 && !initial
-	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed}).Draw(t, "failure")
+	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.NotApplied, storetest.Applied}).Draw(t, "failure")
 	write := rapid.IntRange(0, 5).Draw(t, "which write fails")
 	var after []patch.Record
 	for _, r := range m.records {

@@ -258,8 +258,8 @@ func (g *group) put(ctx context.Context) error {
 			Records: g.batch.records, Shared: g.batch.shared, RequireFreeIDs: !g.lookUp,
 		})
 	case g.confirms:
-		took, err := s.Backend.Fence(ctx, s.Name, b.View.Creation(), b.Token, backend.NewToken())
-		if err == nil && !took {
+		fenced, err := s.Backend.Fence(ctx, s.Name, b.View.Creation(), b.Token, backend.NewToken())
+		if err == nil && !fenced {
 			err = backend.ErrMoved
 		}
 		return err

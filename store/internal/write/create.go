@@ -21,15 +21,15 @@ const (
 )
 
 // Creation is a session that is being created: a draft on an empty log. If one commit cannot hold all records, the
-// first records are staged. They are committed to a session that no listing shows ([backend.Batch.Staged]), and the
+// first records are staged. They are committed to a session that no listing shows ([backend.Batch.RenameFrom]), and the
 // last commit renames that session. If we crash before the last commit, no reader has seen the session, and a later
 // call removes the staged records. If we crash after the last commit, the session is complete.
 type Creation struct {
 	Draft
-	ID     string // creation id
-	Meta   []byte
-	Family string           // see [backend.Batch.Family]
-	While  *backend.Unmoved // the session that is copied, or nil
+	ID             string // creation id
+	Meta           []byte
+	Family         string                  // see [backend.Batch.Family]
+	ExpectedSource *backend.SessionEdition // the session that is copied, or nil
 
 	// BeforeFirst is called before the first records are staged.
 	BeforeFirst func(context.Context)
@@ -103,9 +103,9 @@ func (c *Creation) Stage() error {
 // caller has locked the session.
 func (c *Creation) Commit(ctx context.Context) error {
 	b := backend.Batch{Creation: c.ID, Create: true, ExpectedLast: c.last, ExpectedToken: c.token, Chain: c.chain,
-		Meta: c.Meta, Records: slices.Clone(c.records), Shared: c.shared, Family: c.Family, While: c.While, RequireFreeIDs: true}
+		Meta: c.Meta, Records: slices.Clone(c.records), Shared: c.shared, Family: c.Family, ExpectedSource: c.ExpectedSource, RequireFreeIDs: true}
 	if c.last > 0 {
-		b.Staged = c.stagedName()
+		b.RenameFrom = c.stagedName()
 	}
 	err := c.session.Put(ctx, State{View: c.View, Counts: c.Counts, Invocations: c.invocations}, b)
 	c.begun = c.begun && err != nil

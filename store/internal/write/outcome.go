@@ -40,13 +40,13 @@ var (
 // callers.
 func (s *Session) resolve(ctx context.Context, b backend.Batch, failure error) error {
 	name := s.Name
-	if b.Staged != "" {
-		name = b.Staged
+	if b.RenameFrom != "" {
+		name = b.RenameFrom
 	}
-	took, err := s.Backend.Fence(ctx, name, b.Creation, b.ExpectedToken, backend.NewToken())
+	fenced, err := s.Backend.Fence(ctx, name, b.Creation, b.ExpectedToken, backend.NewToken())
 	switch {
 	case err != nil:
-	case took:
+	case fenced:
 		err = errNotWritten
 	default:
 		err = s.landed(ctx, b)

@@ -29,7 +29,7 @@ func (c *cached) Wake()                                      {}
 func (c *cached) Named(err error) error                      { return err }
 
 func (c *cached) Newest(ctx context.Context, _ bool) (write.State, error) {
-	head, err := backend.HeadOf(ctx, c.backend, "s")
+	head, err := backend.FetchHead(ctx, c.backend, "s")
 	c.state.Token = head.Token // a fence may have changed the token
 	return c.state, err
 }
@@ -120,7 +120,7 @@ func TestSession(t *testing.T) {
 	testlog.NoError(t, err)
 	testlog.Equal(t, "visible after a revert", done.View.Len(), 1)
 
-	head := testlog.Must(backend.HeadOf(ctx, b, "s"))(t)
+	head := testlog.Must(backend.FetchHead(ctx, b, "s"))(t)
 	counts := write.CountsOf(head)
 	testlog.Equal(t, "visible as counted", counts.Visible, 1)
 	testlog.Equal(t, "created", counts.Created.Equal(time.Unix(1, 0)), true)
