@@ -26,7 +26,7 @@ type rewriting func(name, text string) string
 //   - seqs, times, roles and indices
 //   - ids of events, calls, patches, groups and invocations
 //   - function names and branches
-//   - references to records in patchlog's own metadata
+//   - numbers and references to records in patchlog's own metadata
 //   - receipts, except their reason and their state keys
 //
 // If each record of a log is rewritten, the log folds as before, with other texts. Receipts still cover the
@@ -96,7 +96,7 @@ var (
 			"requestedAuthConfigs": fieldsOf(""), "requestedToolConfirmations": fieldsOf(""), "compaction": compactionTexts,
 		}),
 		"customMetadata": {members: textsByName{
-			"_adk_compaction": compactionTexts, patch.OwnMetadata: fieldsOf("cleared recalled as recent erased"),
+			"_adk_compaction": compactionTexts, patch.OwnMetadata: ownTexts,
 		}},
 	})
 
@@ -104,7 +104,14 @@ var (
 		"replacement": eventTexts, "summaryEvent": eventTexts,
 	})
 
-	receiptTexts = fieldsOf("seqs within summaries values", patchTexts.members, textsByName{"initial": {keys: true}})
+	// ownTexts describes patchlog's own metadata: the members of docs/FORMAT.md, the description of a compaction's
+	// pass, and the marks of imports. The text of a salvaged record is data.
+	ownTexts = fieldsOf("cleared recalled as erased level windows passes events tokens from to shown "+
+		"trigger merged eventsBefore eventsAfter tokensBefore tokensAfter ratio usage durationMs identifiers lost invented "+
+		"adopted migration", textsByName{"salvaged": fieldsOf("seq")})
+
+	receiptTexts = fieldsOf("seqs within summaries values closed call callSession session seen maxGrowth", patchTexts.members,
+		textsByName{"initial": {keys: true}})
 
 	compactionTexts = fieldsOf("startTimestamp endTimestamp excludedEvents", textsByName{"compactedContent": contentTexts})
 
