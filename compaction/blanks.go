@@ -14,7 +14,7 @@ import (
 // revertBlanks reverts visible summaries whose content was erased, so that their remaining events are summarised again.
 // The visible log grows by at most a summarizer's input limit. The next pass reverts further blanks.
 func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fold.View, error) {
-	if len(blanks.Visible(v, nil)) == 0 {
+	if len(blanks.VisibleSummaries(v, nil)) == 0 {
 		return v, nil
 	}
 	c.mu.Lock()
@@ -23,7 +23,7 @@ func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fo
 	if known {
 		return v, nil
 	}
-	plan, err := blanks.Revert(v, blanks.Options{MaxGrowth: c.cfg.limits.Input, Read: func(seqs []uint64) ([]patch.Record, error) {
+	plan, err := blanks.PlanReverts(v, blanks.Options{MaxGrowth: c.cfg.limits.Input, Read: func(seqs []uint64) ([]patch.Record, error) {
 		return c.records(ctx, key, seqs)
 	}})
 	if err != nil {

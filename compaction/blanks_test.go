@@ -60,7 +60,7 @@ func TestCompactAfterErase(t *testing.T) {
 	for range 3 {
 		after = compact()
 	}
-	plan, err := blanks.Revert(after, blanks.Options{MaxGrowth: 1 << 30, Read: func(seqs []uint64) ([]patch.Record, error) {
+	plan, err := blanks.PlanReverts(after, blanks.Options{MaxGrowth: 1 << 30, Read: func(seqs []uint64) ([]patch.Record, error) {
 		return slices.DeleteFunc(s.records(), func(r patch.Record) bool { return !slices.Contains(seqs, r.Seq) }), nil
 	}})
 	if err != nil || len(plan.Reverts) != 0 {

@@ -208,7 +208,7 @@ func (s *shape) selection(cfg Config, holds func(i int) bool) *selection {
 	for i, e := range s.entries {
 		stays[i] = stays[i] || e.Summary || i == question || holds(i) || len(s.pinned) > 0 && s.pinned[e.Event.ID()] || isRecord(e.Event)
 	}
-	return s.tied(stays, ties.Last(len(s.entries), calls))
+	return s.tied(stays, ties.LastConnected(len(s.entries), calls))
 }
 
 // tied returns the selection without the events that stay, and without the events tied to them.

@@ -29,15 +29,15 @@ type erasedMark struct {
 // event's id, so it has no effect in a copy with another id.
 func (e *Envelope) ErasedBy() (receipt string, ok bool) {
 	var m erasedMark
-	if !e.ownMark(erasedKey, &m) || m.As != e.id {
+	if !e.decodeOwnMetadata(erasedKey, &m) || m.As != e.id {
 		return "", false
 	}
 	return m.Receipt, true
 }
 
-// ownMark decodes customMetadata["patchlog"][key]. It returns false if the member is absent or the event has no
+// decodeOwnMetadata decodes customMetadata["patchlog"][key]. It returns false if the member is absent or the event has no
 // id.
-func (e *Envelope) ownMark(key string, into any) bool {
+func (e *Envelope) decodeOwnMetadata(key string, into any) bool {
 	if e.id == "" || !bytes.Contains(e.json, []byte(`"`+key+`"`)) {
 		return false
 	}
@@ -54,8 +54,8 @@ func (e Erasure) Blank(r Record, receipt string) Record {
 	case r.Event != nil:
 		r.Event = r.Event.Blank(receipt, e.Values)
 	case r.Patch != nil && r.Patch.typ != Erase:
-		some, part := e.EventIndices[r.Seq]
-		r.Patch = r.Patch.Blank(receipt, e.Values, func(i int) bool { return !part || slices.Contains(some, i) })
+		indices, isListed := e.EventIndices[r.Seq]
+		r.Patch = r.Patch.Blank(receipt, e.Values, func(i int) bool { return !isListed || slices.Contains(indices, i) })
 	}
 	return r
 }
@@ -101,17 +101,18 @@ func (e *Event) blank(receipt string, values ValuePolicy, summary bool) *Event {
 	if e.IsBlank(values) {
 		return e
 	}
-	out, err := e.blanked(receipt, values, summary)
+	out, err := e.newBlank(receipt, values, summary)
 	if err != nil { // a forged record with invalid JSON; only its identity can be kept
-		out, err = (&Event{Envelope: Envelope{identity: e.identity}}).blanked(receipt, values, false)
+		out, err = (&Event{Envelope: Envelope{identity: e.identity}}).newBlank(receipt, values, false)
 	}
 	if err != nil {
-		panic("patch: a blank is no event: " + err.Error()) // the identity was validated when the event was made
+		panic("patch: the blank is not a valid event: " + err.Error()) // the identity was validated when the event was made
 	}
 	return out
 }
 
-func (e *Event) blanked(receipt string, values ValuePolicy, summary bool) (*Event, error) {
+// newBlank returns a new event with what an erasure leaves of e.
+func (e *Event) newBlank(receipt string, values ValuePolicy, summary bool) (*Event, error) {
 	fields := map[string]any{"customMetadata": e.blankMetadata(receipt)}
 	if content := e.blankContent(summary); len(content) > 0 {
 		fields["content"] = content
@@ -130,7 +131,7 @@ func (e *Event) blanked(receipt string, values ValuePolicy, summary bool) (*Even
 	if values != NullValues {
 		out.types = e.types.without(func(pointer string) bool { return !strings.HasPrefix(pointer, stateDelta) })
 	}
-	return out, out.derive()
+	return out, out.buildIndex()
 }
 
 func (e *Event) blankContent(summary bool) map[string]any {
@@ -139,7 +140,7 @@ func (e *Event) blankContent(summary bool) map[string]any {
 		content["role"] = e.index.role
 	}
 	var parts []any
-	for i, p := range partsIn(e.field("content")) {
+	for i, p := range contentParts(e.field("content")) {
 		if parts == nil {
 			parts = []any{}
 		}
@@ -175,7 +176,7 @@ func blankFunction(p part, of FunctionPart) map[string]any {
 		function["name"] = of.Name
 	}
 	if !of.Response {
-		if place := placeOf(jsonvalue.Member(p.value, "args", "handle")); of.Name == recallRead && place != "" {
+		if place := handlePlace(jsonvalue.Member(p.value, "args", "handle")); of.Name == recallRead && place != "" {
 			function["args"] = map[string]any{"handle": place}
 		}
 		return function
@@ -185,7 +186,7 @@ func blankFunction(p part, of FunctionPart) map[string]any {
 	if of.Name == recallSearch {
 		var results []any
 		for _, r := range jsonvalue.Elements(jsonvalue.Member(p.value, "response", "results")) {
-			if place := placeOf(jsonvalue.Member(r, "handle")); place != "" {
+			if place := handlePlace(jsonvalue.Member(r, "handle")); place != "" {
 				results = append(results, map[string]any{"handle": place})
 			}
 		}
@@ -196,20 +197,20 @@ func blankFunction(p part, of FunctionPart) map[string]any {
 	return function
 }
 
-// placeOf returns the seq in a handle, followed by ".index" if the handle has an index. It returns "" if the
+// handlePlace returns the seq in a handle, followed by ".index" if the handle has an index. It returns "" if the
 // handle is malformed.
-func placeOf(handle []byte) string {
+func handlePlace(handle []byte) string {
 	text := strings.TrimSpace(jsonvalue.Text(handle))
 	if i := strings.LastIndex(text, "/"); i >= 0 {
 		text = text[:i]
 	}
-	number, index, several := strings.Cut(text, ".")
+	number, index, hasIndex := strings.Cut(text, ".")
 	seq, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {
 		return ""
 	}
 	place := strconv.FormatUint(seq, 10)
-	if several {
+	if hasIndex {
 		i, err := strconv.ParseUint(index, 10, 31)
 		if err != nil {
 			return ""
@@ -264,8 +265,8 @@ func isTime(v []byte) bool {
 	return err == nil
 }
 
-// ownFigures lists the numeric fields of patchlog's own metadata.
-var ownFigures = []string{"level", "windows", "passes", "events", "tokens", "from", "to"}
+// ownNumbers lists the numeric fields of patchlog's own metadata.
+var ownNumbers = []string{"level", "windows", "passes", "events", "tokens", "from", "to"}
 
 // blankMetadata returns the custom metadata of a blank: the erasure mark, and patchlog's own metadata about the
 // event's origin.
@@ -275,7 +276,7 @@ func (e *Envelope) blankMetadata(receipt string) map[string]any {
 	for name, v := range jsonvalue.Members(e.field("customMetadata", OwnMetadata)) {
 		var o Origin
 		switch kind := jsonvalue.KindOf(v); {
-		case slices.Contains(ownFigures, name) && kind == jsonvalue.Number,
+		case slices.Contains(ownNumbers, name) && kind == jsonvalue.Number,
 			(name == "recalled" || name == "as") && kind == jsonvalue.String:
 			own[name] = Value{text: v}
 		case name == originKey && kind == jsonvalue.Object && stdjson.Unmarshal(v, &o) == nil:
@@ -290,16 +291,16 @@ func (e *Envelope) blankMetadata(receipt string) map[string]any {
 // patch is blanked if which(i) is true. Custom metadata and unknown fields are removed. A malformed patch stays
 // malformed. [PatchEvent.ErasedBy] returns the receipt. If there is nothing to erase, Blank returns p.
 func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int) bool) *PatchEvent {
-	blanked := p.mapEvents(func(i int, e *Event) *Event {
+	withBlanks := p.mapEvents(func(i int, e *Event) *Event {
 		if which(i) || e == p.summary && len(deref(p.replacement)) > 0 {
 			return e.blank(receipt, values, e.IsSummary() || p.typ == Summarise)
 		}
 		return e
 	})
-	if _, ok := p.ErasedBy(); ok && blanked == p {
+	if _, ok := p.ErasedBy(); ok && withBlanks == p {
 		return p
 	}
-	out := *blanked
+	out := *withBlanks
 	metadata := func(e *Envelope) (text []byte, err *FieldError) {
 		text, _, err = writeGo(map[string]any{"customMetadata": e.blankMetadata(receipt)}, true)
 		return text, err
@@ -309,7 +310,7 @@ func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int)
 		text, err = metadata(&Envelope{identity: p.identity})
 	}
 	if err != nil {
-		panic("patch: a blank is no patch: " + err.Error())
+		panic("patch: the blank is not a valid patch: " + err.Error())
 	}
 	out.json, out.types, out.defect = text, nil, nil
 	if p.validate() != nil && out.validate() == nil {

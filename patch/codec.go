@@ -65,7 +65,7 @@ func AppendRecord(dst []byte, r Record) ([]byte, error) {
 		w.uint(kindPatch)
 		w.patch(r.Patch)
 	default:
-		return dst, fieldErr("", "a record without event and patch")
+		return dst, fieldErr("", "the record has neither an event nor a patch")
 	}
 	form := w.bytes()
 	switch n := len(form) - from; {
@@ -93,7 +93,7 @@ func DecodeRecord(form []byte) (Record, error) {
 		case kind == kindPatch && n == 2+patchSize:
 			rec.Patch = r.patch()
 		default:
-			r.fail(fmt.Errorf("%d fields of kind %d", n, kind))
+			r.fail(fmt.Errorf("unexpected record: %d fields of kind %d", n, kind))
 		}
 	})
 	if err != nil {
@@ -112,15 +112,15 @@ func (r Record) Verify(form []byte) error {
 	if err != nil {
 		return corrupt(err)
 	}
-	again, err := ParseRecord(text)
+	reparsed, err := ParseRecord(text)
 	if err != nil {
 		return corrupt(err)
 	}
-	if (again.Event == nil) != (r.Event == nil) {
-		return corrupt(errors.New("its kind differs from that of its JSON"))
+	if (reparsed.Event == nil) != (r.Event == nil) {
+		return corrupt(errors.New("the record's kind differs from the kind of its JSON"))
 	}
 	envelopes := r.envelopes()
-	for i, e := range again.envelopes() {
+	for i, e := range reparsed.envelopes() {
 		if i < len(envelopes) {
 			e.types = envelopes[i].types
 		}
@@ -139,12 +139,12 @@ func (r Record) Verify(form []byte) error {
 	if err != nil {
 		return corrupt(err)
 	}
-	derived, err := AppendRecord(nil, again)
+	derived, err := AppendRecord(nil, reparsed)
 	switch {
 	case err != nil || !bytes.Equal(stored, derived[recordform.Header:]):
-		return corrupt(errors.New("the data stored beside its JSON does not match the JSON"))
+		return corrupt(errors.New("the data stored with the JSON does not match the JSON"))
 	case recordform.Checksum(derived) != recordform.Checksum(form):
-		return corrupt(fmt.Errorf("checksum %08x of its content, want %08x", recordform.Checksum(derived), recordform.Checksum(form)))
+		return corrupt(fmt.Errorf("the content has checksum %08x, want %08x", recordform.Checksum(derived), recordform.Checksum(form)))
 	}
 	return nil
 }
@@ -171,12 +171,12 @@ func (e *Envelope) checkTypes() error {
 		return nil
 	}
 	var out any
-	met, err := readTyped(e.json, e.types, numberAsFloat, &out)
+	used, err := readTyped(e.json, e.types, numberAsFloat, &out)
 	if err != nil {
 		return err
 	}
-	if met != len(e.types) {
-		return fmt.Errorf("%d Go types are noted, and %d have a place", len(e.types), met)
+	if used != len(e.types) {
+		return fmt.Errorf("%d of the %d recorded Go types match no value", len(e.types)-used, len(e.types))
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (v Value) MarshalBinary() ([]byte, error) {
 func (v *Value) UnmarshalBinary(form []byte) error {
 	var out Value
 	err := readForm(form, func(r *reader) {
-		r.fields("a value", 2)
+		r.fixedArray("a value", 2)
 		out.text, out.types = r.data(), r.typeNotes()
 	})
 	if err != nil {
@@ -383,7 +383,7 @@ func readForm(form []byte, read func(*reader)) error {
 	r.in.Reset(r.body)
 	read(r)
 	if n := r.in.Len(); r.err == nil && n > 0 {
-		return fmt.Errorf("%d bytes are left over", n)
+		return fmt.Errorf("%d unexpected bytes after the end", n)
 	}
 	err, r.body = r.err, nil
 	r.in.Reset(nil)
@@ -400,7 +400,7 @@ func (r *reader) fail(err error) {
 // length returns n if at least n bytes remain. Otherwise it fails. A length of -1 means nil.
 func (r *reader) length(n int, err error) int {
 	if r.fail(err); r.err == nil && n > r.in.Len() {
-		r.fail(errors.New("a length goes beyond the end"))
+		r.fail(errors.New("a length exceeds the remaining bytes"))
 	}
 	if r.err != nil {
 		return 0
@@ -414,19 +414,19 @@ func (r *reader) array() int { return max(0, r.optionalArray()) }
 // optionalArray is like array, but returns -1 for nil.
 func (r *reader) optionalArray() int { return r.length(r.dec.DecodeArrayLen()) }
 
-// fields reads an array header. It fails unless the length is n.
-func (r *reader) fields(of string, n int) {
+// fixedArray reads an array header. It fails unless the length is n.
+func (r *reader) fixedArray(what string, n int) {
 	if got := r.array(); r.err == nil && got != n {
-		r.fail(fmt.Errorf("%d fields in %s, want %d", got, of, n))
+		r.fail(fmt.Errorf("%d fields in %s, want %d", got, what, n))
 	}
 }
 
-// groups reads the header of an array that consists of tuples of n elements. It returns the number of tuples.
-// It fails if a tuple is incomplete, or if the number of tuples exceeds the limit most.
-func (r *reader) groups(of string, n, most int) int {
+// tuples reads the header of an array that consists of tuples of n elements. It returns the number of tuples.
+// It fails if a tuple is incomplete, or if the number of tuples exceeds the limit.
+func (r *reader) tuples(what string, n, limit int) int {
 	got := r.array()
-	if got%n != 0 || got/n > most {
-		r.fail(fmt.Errorf("%d values in %s; want %d for each, and at most %d of these", got, of, n, most))
+	if got%n != 0 || got/n > limit {
+		r.fail(fmt.Errorf("%d values in %s; want a multiple of %d, and at most %d tuples", got, what, n, limit))
 		return 0
 	}
 	return got / n
@@ -444,12 +444,12 @@ func (r *reader) int() int64 {
 	return n
 }
 
-// place reads an integer. It fails unless the integer is in [least, most].
-func (r *reader) place(least, most int) int {
+// intBetween reads an integer. It fails unless the integer is in [low, high].
+func (r *reader) intBetween(low, high int) int {
 	n := r.int()
-	if r.err == nil && (n < int64(least) || n > int64(most)) {
-		r.fail(fmt.Errorf("the number %d is not from %d to %d", n, least, most))
-		return least
+	if r.err == nil && (n < int64(low) || n > int64(high)) {
+		r.fail(fmt.Errorf("the number %d is outside the range from %d to %d", n, low, high))
+		return low
 	}
 	return int(n)
 }
@@ -481,8 +481,8 @@ func (r *reader) null() bool {
 func (r *reader) envelope() (e Envelope) {
 	e.identity = identity{id: r.str(), invocationID: r.str(), author: r.str(), branch: r.str(), scope: r.str()}
 	if !r.null() {
-		r.fields("a time", 2)
-		e.time, e.timed = time.Unix(r.int(), int64(r.place(0, 999_999_999))).UTC(), true
+		r.fixedArray("a time", 2)
+		e.time, e.timed = time.Unix(r.int(), int64(r.intBetween(0, 999_999_999))).UTC(), true
 	}
 	if err := e.identity.check(); err != nil {
 		r.fail(err)
@@ -492,8 +492,8 @@ func (r *reader) envelope() (e Envelope) {
 }
 
 func (r *reader) typeNotes() goTypes {
-	const least = len("/ int") // the shortest note; forged notes take at most six times their bytes in memory
-	n := r.groups("Go types", 2, r.in.Len()/least)
+	const minNote = len("/ int") // the shortest note; forged notes take at most six times their bytes in memory
+	n := r.tuples("Go types", 2, r.in.Len()/minNote)
 	if n == 0 {
 		return nil
 	}
@@ -506,38 +506,38 @@ func (r *reader) typeNotes() goTypes {
 
 func (r *reader) event() *Event {
 	e := &Event{Envelope: r.envelope()}
-	r.fields("an index", indexFields)
+	r.fixedArray("an index", indexFields)
 	x := &e.index
-	x.flags, x.role = flags(r.place(0, math.MaxUint8)), r.str()
-	x.tokens = r.place(0, math.MaxInt32)
+	x.flags, x.role = flags(r.intBetween(0, math.MaxUint8)), r.str()
+	x.tokens = r.intBetween(0, math.MaxInt32)
 	// Each entry of the index corresponds to text in the JSON. A limit on the number of entries, computed from
 	// the length of the JSON, also limits the memory for forged entries.
-	inJSON := func(least string) int { return len(e.json) / len(least) }
-	if n := r.groups("functions", 4, min(MaxFunctionParts, inJSON(`"functionCall":{}`))); n > 0 {
+	maxInJSON := func(shortest string) int { return len(e.json) / len(shortest) }
+	if n := r.tuples("functions", 4, min(MaxFunctionParts, maxInJSON(`"functionCall":{}`))); n > 0 {
 		x.functions = make([]FunctionPart, n)
 		for i := range x.functions {
 			f := &x.functions[i]
-			f.Index = r.place(0, math.MaxInt32)
+			f.Index = r.intBetween(0, math.MaxInt32)
 			var err error
 			f.Response, err = r.dec.DecodeBool()
 			r.fail(err)
 			f.ID, f.Name = r.str(), r.str()
 		}
 	}
-	if n, most := r.optionalArray(), min(MaxLongRunning, inJSON(`"",`)); n > most {
-		r.fail(fmt.Errorf("%d long-running ids, and at most %d in the JSON", n, most))
+	if n, limit := r.optionalArray(), min(MaxLongRunning, maxInJSON(`"",`)); n > limit {
+		r.fail(fmt.Errorf("%d long-running ids; the JSON has room for at most %d", n, limit))
 	} else if n >= 0 && r.err == nil {
 		x.longRunning = make([]string, n)
 		for i := range x.longRunning {
 			x.longRunning[i] = r.str()
 		}
 	}
-	if n := r.groups("changes of state", 3, min(MaxStateKeys, inJSON(`"":0,`))); n > 0 {
+	if n := r.tuples("changes of state", 3, min(MaxStateKeys, maxInJSON(`"":0,`))); n > 0 {
 		x.changes = make([]indexEntry, n)
 		for i := range x.changes {
 			c := &x.changes[i]
-			c.key, c.from = r.str(), r.place(0, len(e.json))
-			c.to = r.place(c.from, len(e.json))
+			c.key, c.from = r.str(), r.intBetween(0, len(e.json))
+			c.to = r.intBetween(c.from, len(e.json))
 		}
 	}
 	return e
@@ -545,7 +545,7 @@ func (r *reader) event() *Event {
 
 func (r *reader) patch() *PatchEvent {
 	nested := func() *Event {
-		r.fields("an event", eventFields)
+		r.fixedArray("an event", eventFields)
 		return r.event()
 	}
 	p := &PatchEvent{Envelope: r.envelope(), typ: Type(r.str())}
@@ -555,7 +555,7 @@ func (r *reader) patch() *PatchEvent {
 		}
 		switch v := f.of(p).(type) {
 		case **int:
-			n := r.place(math.MinInt, math.MaxInt)
+			n := r.intBetween(math.MinInt, math.MaxInt)
 			*v = &n
 		case **uint64:
 			n := r.uint()
@@ -568,7 +568,7 @@ func (r *reader) patch() *PatchEvent {
 		case **[]*Event:
 			n := r.array()
 			if n > MaxReplacements {
-				r.fail(fmt.Errorf("%d events in a replacement; at most %d are stored", n, MaxReplacements))
+				r.fail(fmt.Errorf("%d events in a replacement; the maximum is %d", n, MaxReplacements))
 				n = 0
 			}
 			events := make([]*Event, n)
@@ -579,7 +579,7 @@ func (r *reader) patch() *PatchEvent {
 		}
 	}
 	if !r.null() {
-		r.fields("a defect", 3)
+		r.fixedArray("a defect", 3)
 		p.defect = &FieldError{Field: r.str(), Problem: r.str(), Flaw: Flaw(r.str())}
 	}
 	return p

@@ -55,17 +55,17 @@ type FunctionPart struct {
 // Parts yields all text and data of the event that a model, a person or a search reads. It first yields the
 // parts of the content, as [Value.Parts] does. It then yields the transcriptions (inputTranscription,
 // outputTranscription) as texts with the index -1.
-func (e *Event) Parts() iter.Seq2[int, Part] { return exported(partsOf(e.json)) }
+func (e *Event) Parts() iter.Seq2[int, Part] { return exportParts(eventParts(e.json)) }
 
 // Parts yields the parts of a content in order, each with its index. If a part has several values, Parts yields
 // each value with the same index. An example is a text with a function call, or a function response with an
 // image. If the value is not a content, Parts yields nothing.
-func (v Value) Parts() iter.Seq2[int, Part] { return exported(partsIn(v.text)) }
+func (v Value) Parts() iter.Seq2[int, Part] { return exportParts(contentParts(v.text)) }
 
-func exported(parts iter.Seq2[int, part]) iter.Seq2[int, Part] {
+func exportParts(parts iter.Seq2[int, part]) iter.Seq2[int, Part] {
 	return func(yield func(int, Part) bool) {
 		for i, p := range parts {
-			if !yield(i, p.exported()) {
+			if !yield(i, p.export()) {
 				return
 			}
 		}
@@ -82,13 +82,13 @@ type part struct {
 	thought bool // the part is marked as a thought
 }
 
-// partsOf yields the parts of an event's JSON, then the transcriptions.
-func partsOf(event []byte) iter.Seq2[int, part] {
+// eventParts yields the parts of an event's JSON, then the transcriptions.
+func eventParts(event []byte) iter.Seq2[int, part] {
 	return func(yield func(int, part) bool) {
 		for name, v := range jsonvalue.Members(event) {
 			switch name {
 			case "content":
-				for i, p := range partsIn(v) {
+				for i, p := range contentParts(v) {
 					if !yield(i, p) {
 						return
 					}
@@ -103,7 +103,7 @@ func partsOf(event []byte) iter.Seq2[int, part] {
 	}
 }
 
-func partsIn(content []byte) iter.Seq2[int, part] {
+func contentParts(content []byte) iter.Seq2[int, part] {
 	return func(yield func(int, part) bool) {
 		for i, whole := range jsonvalue.Elements(jsonvalue.Member(content, "parts")) {
 			empty, thought := true, string(jsonvalue.Member(whole, "thought")) == "true"
@@ -134,8 +134,8 @@ func partsIn(content []byte) iter.Seq2[int, part] {
 }
 
 // partKind returns the kind of a part with the given field. A null field counts as absent.
-func partKind(field string, is jsonvalue.Kind) string {
-	if is == jsonvalue.Null {
+func partKind(field string, valueKind jsonvalue.Kind) string {
+	if valueKind == jsonvalue.Null {
 		return PartEmpty
 	}
 	kind, want := PartOther, jsonvalue.Object
@@ -157,7 +157,7 @@ func partKind(field string, is jsonvalue.Kind) string {
 	case "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "mediaProcessing", "speechMetadata", "partMetadata":
 		return PartEmpty // a modifier of the part, not a value
 	}
-	if is != want {
+	if valueKind != want {
 		return PartOther
 	}
 	return kind
@@ -166,7 +166,7 @@ func partKind(field string, is jsonvalue.Kind) string {
 // text returns the text of a member of the part's field. It returns "" if the member is not a string.
 func (p part) text(name string) string { return jsonvalue.Text(jsonvalue.Member(p.value, name)) }
 
-func (p part) exported() Part {
+func (p part) export() Part {
 	out := Part{
 		Kind: p.kind, Value: Value{text: p.value}, JSON: Value{text: p.whole},
 		ID: p.text("id"), Thought: p.thought,
@@ -209,28 +209,28 @@ func dataLen(quoted []byte) int {
 	return base64.RawStdEncoding.DecodedLen(len(bytes.TrimRight([]byte(jsonvalue.Unquote(quoted)), "=")))
 }
 
-// medium is the location of media data in a value: the string "data" in an object with a MIME type. Gemini's
+// mediaSpan is the location of media data in a value: the string "data" in an object with a MIME type. Gemini's
 // inlineData has this form, as have images in MCP and other APIs.
-type medium struct {
+type mediaSpan struct {
 	mimeType string
 	from, to int
 }
 
-func mediaIn(v []byte) (found []medium) {
+func mediaSpans(v []byte) (found []mediaSpan) {
 	if bytes.Contains(v, []byte(`"data":"`)) {
-		findMedia(jsonvalue.NewCursor(v), jsonvalue.MaxDepth, &found)
+		appendMedia(jsonvalue.NewCursor(v), jsonvalue.MaxDepth, &found)
 	}
 	return found
 }
 
-func findMedia(c *jsonvalue.Cursor, depth int, found *[]medium) {
+func appendMedia(c *jsonvalue.Cursor, depth int, found *[]mediaSpan) {
 	switch kind := c.Kind(); {
 	case depth > 0 && kind == jsonvalue.Array:
 		for c.Enter(); c.More(); {
-			findMedia(c, depth-1, found)
+			appendMedia(c, depth-1, found)
 		}
 	case depth > 0 && kind == jsonvalue.Object:
-		var m medium
+		var m mediaSpan
 		for c.Enter(); c.More(); {
 			name := string(c.Key())
 			switch is := c.Kind(); {
@@ -241,7 +241,7 @@ func findMedia(c *jsonvalue.Cursor, depth int, found *[]medium) {
 			case is == jsonvalue.String && (name == "mimeType" || name == "mime_type" || name == "media_type"):
 				m.mimeType = jsonvalue.Unquote(c.Value())
 			default:
-				findMedia(c, depth-1, found)
+				appendMedia(c, depth-1, found)
 			}
 		}
 		if m.mimeType != "" && m.to-m.from > len(`""`) {
@@ -254,11 +254,11 @@ func findMedia(c *jsonvalue.Cursor, depth int, found *[]medium) {
 
 // withoutData returns a value in which notes replace the media data.
 func withoutData(v []byte) []byte {
-	media := mediaIn(v)
+	media := mediaSpans(v)
 	if len(media) == 0 {
 		return v
 	}
-	slices.SortFunc(media, func(a, b medium) int { return a.from - b.from })
+	slices.SortFunc(media, func(a, b mediaSpan) int { return a.from - b.from })
 	var out []byte
 	at := 0
 	for _, m := range media {
@@ -325,7 +325,7 @@ func (s *promptSize) add(p part) {
 		s.media++
 	case PartCall, PartResponse, PartCode, PartCodeResult:
 		for name, v := range jsonvalue.Members(p.value) {
-			if name != "id" && !(p.kind == PartResponse && name == "parts") { // partsIn yields the media of a response separately
+			if name != "id" && !(p.kind == PartResponse && name == "parts") { // contentParts yields the media of a response separately
 				s.addValue(v)
 			}
 		}
@@ -341,7 +341,7 @@ func (s *promptSize) addValue(v []byte) {
 		return
 	}
 	s.text += tokens.OfBytes(v)
-	for _, m := range mediaIn(v) {
+	for _, m := range mediaSpans(v) {
 		s.text -= tokens.OfBytes(v[m.from:m.to])
 		s.media++
 	}

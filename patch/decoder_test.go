@@ -199,14 +199,14 @@ func TestDecoderRefusesAnIDTwice(t *testing.T) {
 		line  int
 		names string
 	}{
-		{[]string{`{"id":"a"}`, `{"id":"b"}`, `{"id":"a"}`}, 3, `"a" is on line 1`},
-		{[]string{`{"id":"r"}`, splice}, 2, `"r" is on line 1`},
-		{[]string{splice, `{"id":"r"}`}, 2, `"r" is on line 1`},
-		{[]string{splice, `{"id":"p"}`}, 2, `"p" is on line 1`},
-		{[]string{splice, strings.Replace(splice, `"p"`, `"q"`, 1)}, 2, `"r" is on line 1`},
-		{[]string{`{"author":"a"}`, strings.Replace(splice, `"p"`, `"r"`, 1)}, 2, `"r" is on line 2`},
-		{[]string{`{"id":"p","patchType":"splice","replacement":[{"id":"r"},{"id":"r"}]}`}, 1, `"r" is on line 1`},
-		{[]string{`{"id":"p","patchType":"summarise","summaryEvent":{"id":"p"}}`}, 1, `"p" is on line 1`},
+		{[]string{`{"id":"a"}`, `{"id":"b"}`, `{"id":"a"}`}, 3, `"a" is already used on line 1`},
+		{[]string{`{"id":"r"}`, splice}, 2, `"r" is already used on line 1`},
+		{[]string{splice, `{"id":"r"}`}, 2, `"r" is already used on line 1`},
+		{[]string{splice, `{"id":"p"}`}, 2, `"p" is already used on line 1`},
+		{[]string{splice, strings.Replace(splice, `"p"`, `"q"`, 1)}, 2, `"r" is already used on line 1`},
+		{[]string{`{"author":"a"}`, strings.Replace(splice, `"p"`, `"r"`, 1)}, 2, `"r" is already used on line 2`},
+		{[]string{`{"id":"p","patchType":"splice","replacement":[{"id":"r"},{"id":"r"}]}`}, 1, `"r" is already used on line 1`},
+		{[]string{`{"id":"p","patchType":"summarise","summaryEvent":{"id":"p"}}`}, 1, `"p" is already used on line 1`},
 	} {
 		wantLine(t, strings.Join(c.lines, "\n"), c.line, patch.ErrInvalid, c.names)
 	}

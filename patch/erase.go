@@ -96,28 +96,28 @@ func (e Erasure) covers(seq uint64) bool {
 // CoversEvent reports whether the receipt covers an event. The arguments are the seq of the event's record, and
 // the event's index in [Record.Events]. The index -1 stands for the other fields of a patch.
 func (e Erasure) CoversEvent(seq uint64, index int) bool {
-	some, part := e.EventIndices[seq]
-	return e.covers(seq) && (!part || index < 0 || slices.Contains(some, index))
+	indices, isListed := e.EventIndices[seq]
+	return e.covers(seq) && (!isListed || index < 0 || slices.Contains(indices, index))
 }
 
 // Names of a receipt's fields, and descriptions of valid values.
 const (
-	eraseSeqs      = "seqs"
-	eraseWithin    = "within"
-	eraseSummaries = "summaries"
-	eraseValues    = "values"
-	eraseInitial   = "initial"
-	eraseReason    = "reason"
-	eraseClosed    = "closed"
-	eraseCall      = "call"
-	eraseCaller    = "callSession"
-	eraseSession   = "session"
-	eraseSeen      = "seen"
-	eraseContext   = "context"
-	eraseGrowth    = "maxGrowth"
-	eraseForUser   = "forUser"
-	eraseOfUser    = "ofUser"
-	eraseDone      = "done"
+	eraseSeqs        = "seqs"
+	eraseWithin      = "within"
+	eraseSummaries   = "summaries"
+	eraseValues      = "values"
+	eraseInitial     = "initial"
+	eraseReason      = "reason"
+	eraseClosed      = "closed"
+	eraseCall        = "call"
+	eraseCallSession = "callSession"
+	eraseSession     = "session"
+	eraseSeen        = "seen"
+	eraseContext     = "context"
+	eraseMaxGrowth   = "maxGrowth"
+	eraseForUser     = "forUser"
+	eraseOfUser      = "ofUser"
+	eraseDone        = "done"
 
 	wantSummaries = `"blank", "keep", or none`
 	wantValues    = `"keep" or "null"`
@@ -170,16 +170,16 @@ func (p *PatchEvent) Erasure() (e Erasure, ok bool) {
 	if p.typ != Erase {
 		return Erasure{}, false
 	}
-	e, d := p.erasure()
+	e, d := p.parseErasure()
 	return e, d == nil
 }
 
-func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
-	wrong := func(name, want string) *FieldError {
+func (p *PatchEvent) parseErasure() (e Erasure, d *FieldError) {
+	wrongField := func(name, want string) *FieldError {
 		return &FieldError{name, "want " + want + ", not " + clip(p.field(name)), WrongField}
 	}
 	if p.field(eraseSeqs) == nil {
-		return e, &FieldError{eraseSeqs, "an erase needs it", MissingField}
+		return e, &FieldError{eraseSeqs, "a patch of type erase requires this field", MissingField}
 	}
 	var seqs, within [][]uint64
 	for _, f := range []struct {
@@ -195,18 +195,18 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 		{eraseReason, &e.Reason, "a string"},
 		{eraseClosed, &e.ClosedAt, "a seq"},
 		{eraseCall, &e.CallID, "a string"},
-		{eraseCaller, &e.CallSession, "a string"},
+		{eraseCallSession, &e.CallSession, "a string"},
 		{eraseSession, &e.Session, "a string"},
 		{eraseSeen, &e.Seen, "a seq"},
 		{eraseContext, &e.Context, "true or false"},
-		{eraseGrowth, &e.MaxGrowth, "a number of tokens"},
+		{eraseMaxGrowth, &e.MaxGrowth, "a number of tokens"},
 		{eraseForUser, &e.ForUser, "true or false"},
 		{eraseOfUser, &e.OfUser, "true or false"},
 		{eraseDone, &e.Done, "true or false"},
 	} {
 		text := p.field(f.name)
 		if isNull := string(text) == "null"; text != nil && (isNull && f.name == eraseSeqs || !isNull && stdjson.Unmarshal(text, f.into) != nil) {
-			return e, wrong(f.name, f.want)
+			return e, wrongField(f.name, f.want)
 		}
 	}
 	last := uint64(0)
@@ -218,12 +218,12 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 	}
 	for _, of := range within {
 		if len(of) == 0 || !e.covers(of[0]) || e.EventIndices[of[0]] != nil {
-			return e, &FieldError{eraseWithin, fmt.Sprintf("%v is no seq of %s, once, and indices", of, eraseSeqs), WrongField}
+			return e, &FieldError{eraseWithin, fmt.Sprintf("want a seq that is in %[2]s and not repeated, then indices; not %[1]v", of, eraseSeqs), WrongField}
 		}
 		indices := make([]int, len(of)-1)
 		for i, at := range of[1:] {
 			if at > MaxRecordBytes || i > 0 && int(at) <= indices[i-1] {
-				return e, &FieldError{eraseWithin, fmt.Sprintf("the indices of record %d do not ascend", of[0]), WrongField}
+				return e, &FieldError{eraseWithin, fmt.Sprintf("the indices of record %d are not in ascending order", of[0]), WrongField}
 			}
 			indices[i] = int(at)
 		}
@@ -234,16 +234,16 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 	}
 	switch {
 	case e.Summaries != RevertSummaries && e.Summaries != BlankSummaries && e.Summaries != KeepSummaries:
-		return e, wrong(eraseSummaries, wantSummaries)
+		return e, wrongField(eraseSummaries, wantSummaries)
 	case e.Values != "" && e.Values != KeepValues && e.Values != NullValues:
-		return e, wrong(eraseValues, wantValues)
+		return e, wrongField(eraseValues, wantValues)
 	}
 	if e.Values == "" {
 		e.Values = KeepValues
 	}
-	for _, name := range []string{eraseInitial, eraseReason, eraseCall, eraseCaller, eraseSession} {
+	for _, name := range []string{eraseInitial, eraseReason, eraseCall, eraseCallSession, eraseSession} {
 		if !utf8.Valid(p.field(name)) {
-			return e, &FieldError{name, "it is not valid UTF-8", WrongField}
+			return e, &FieldError{name, "the text is not valid UTF-8", WrongField}
 		}
 	}
 	return e, nil
@@ -256,12 +256,12 @@ func (p *PatchEvent) ErasureUpTo(seq uint64) (receipt *PatchEvent, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	more := false
+	coversLater := false
 	e.Seqs = slices.DeleteFunc(slices.Clone(e.Seqs), func(s Span) bool {
-		more = more || s.To > seq
+		coversLater = coversLater || s.To > seq
 		return s.From > seq
 	})
-	if !more && e.ClosedAt <= seq {
+	if !coversLater && e.ClosedAt <= seq {
 		return p, true
 	}
 	if last := len(e.Seqs) - 1; last >= 0 {

@@ -57,9 +57,9 @@ func fieldErr(field, format string, args ...any) *FieldError {
 
 // clip returns the beginning of a text, for use in an error message.
 func clip[T string | []byte](text T) string {
-	const most = 200
-	if len(text) <= most {
+	const limit = 200
+	if len(text) <= limit {
 		return string(text)
 	}
-	return strings.ToValidUTF8(string(text[:most]), "") + "…"
+	return strings.ToValidUTF8(string(text[:limit]), "") + "…"
 }

@@ -33,7 +33,7 @@ func ExampleNewEvent() {
 	// Output:
 	// {"id":"e1","invocationId":"inv1","author":"user","timestamp":"2025-05-29T09:11:14Z","content":{"parts":[{"text":"Is my flight on time?"}],"role":"user"},"actions":{"stateDelta":{"temp:typing":true,"turns":1}}}
 	// 1
-	// invalid: field "actions/stateDelta/wait": a value of Go type time.Duration does not come back from storage as it is; use booleans, numbers, strings, slices and maps with string keys
+	// invalid: field "actions/stateDelta/wait": a value of Go type time.Duration cannot be restored from storage; use booleans, numbers, strings, slices and maps with string keys
 }
 
 func ExampleParseEvent() {
@@ -56,7 +56,7 @@ func ExampleParseEvent() {
 	// Output:
 	// status c1 false
 	// {"id":"e2","author":"agent","timestamp":"2025-05-29T09:11:14.25Z","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"status","args":{}}}]},"turnComplete":true}
-	// invalid: field "actions/stateDelta/price": the key is there twice (byte 40)
+	// invalid: field "actions/stateDelta/price": duplicate key (byte 40)
 }
 
 func ExampleValue_Parts() {
@@ -132,7 +132,7 @@ func ExampleNewSplice() {
 	fmt.Println(err)
 	// Output:
 	// {"id":"p1","patchType":"splice","start":4,"count":1,"replacement":[{"id":"e9","author":"user","content":{"role":"user","parts":[{"text":"My card is [removed]."}]}}],"base":0}
-	// invalid patch: splice that neither removes nor adds: field "count": it is 0 and there is no replacement
+	// invalid patch: splice that neither removes nor adds: field "count": the count is 0 and there is no replacement, so the patch has no effect
 }
 
 func ExampleNewTruncateBefore() {
@@ -150,7 +150,7 @@ func ExampleNewRevert() {
 	fmt.Println(p.WithState(patch.Keep).Validate())
 	// Output:
 	// {"id":"p2","patchType":"revert","patchId":"p1"} p1
-	// invalid patch: field of another patch type: field "state": a revert has no such field
+	// invalid patch: field of another patch type: field "state": a patch of type revert has no such field
 }
 
 func ExampleNewPin() {
@@ -285,7 +285,7 @@ func ExampleDecoder() {
 	// "t1" <nil>
 	// 2 1 e1 false
 	// 3 2 p1 true
-	// session.jsonl:4: invalid: field "id": "e1" is on line 2 already; an id is there once in a log true
+	// session.jsonl:4: invalid: field "id": the id "e1" is already used on line 2; an id must be unique in a log true
 }
 
 func ExampleWriteRecord() {

@@ -125,7 +125,7 @@ func NewEvent(f Fields) (*Event, error) {
 	if !f.Timestamp.IsZero() || f.ZeroTime {
 		e.time, e.timed = f.Timestamp.Round(0).UTC(), true
 	}
-	if err := e.derive(); err != nil {
+	if err := e.buildIndex(); err != nil {
 		return nil, err
 	}
 	return e, e.checkContent()

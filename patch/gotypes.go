@@ -75,7 +75,7 @@ var baseTypes = map[string]reflect.Type{
 	"any": reflect.TypeFor[any](), "json.Number": reflect.TypeFor[stdjson.Number](), "time": reflect.TypeFor[time.Time](),
 }
 
-var baseNames = func() map[reflect.Type]string {
+var baseTypeNames = func() map[reflect.Type]string {
 	m := make(map[reflect.Type]string, len(baseTypes))
 	for name, t := range baseTypes {
 		m[t] = name
@@ -92,7 +92,7 @@ const maxTypeNesting = 8
 func typeName(t reflect.Type) (string, bool) {
 	prefix := ""
 	for range maxTypeNesting + 1 {
-		if name, ok := baseNames[t]; ok {
+		if name, ok := baseTypeNames[t]; ok {
 			return prefix + name, true
 		}
 		switch {
@@ -116,19 +116,19 @@ func typeByName(name string) (reflect.Type, bool) {
 	if name == "any" {
 		return nil, false
 	}
-	return typeNested(name, maxTypeNesting)
+	return parseTypeName(name, maxTypeNesting)
 }
 
-func typeNested(name string, most int) (t reflect.Type, ok bool) {
-	if t, ok := baseTypes[name]; ok || most == 0 {
+func parseTypeName(name string, depth int) (t reflect.Type, ok bool) {
+	if t, ok := baseTypes[name]; ok || depth == 0 {
 		return t, ok
 	}
 	if elem, ok := strings.CutPrefix(name, "[]"); ok {
-		if t, ok = typeNested(elem, most-1); ok {
+		if t, ok = parseTypeName(elem, depth-1); ok {
 			return reflect.SliceOf(t), true
 		}
 	} else if elem, ok := strings.CutPrefix(name, "map[string]"); ok {
-		if t, ok = typeNested(elem, most-1); ok {
+		if t, ok = parseTypeName(elem, depth-1); ok {
 			return reflect.MapOf(baseTypes["string"], t), true
 		}
 	}
@@ -203,10 +203,10 @@ func readNumber(dec *jsontext.Decoder, n *stdjson.Number) error {
 // does not restore. In an `any`, it refuses values that cannot be restored: structs, errors, and maps whose
 // keys are not strings. The error names the field. Floats in an `any` are written with a point or an exponent.
 type goWriter struct {
-	event   bool // true while writing an event, false while writing a value
-	types   goTypes
-	options json.Options
-	within  json.Options // options inside an `any`
+	event      bool // true while writing an event, false while writing a value
+	types      goTypes
+	options    json.Options
+	anyOptions json.Options // options inside an `any`
 }
 
 // goWriters caches writers, because a writer caches the encoding of each type that it has written.
@@ -214,7 +214,7 @@ var goWriters = sync.Pool{New: func() any {
 	w := &goWriter{}
 	hooks := json.JoinMarshalers(json.MarshalToFunc(w.any), json.MarshalToFunc(w.value), json.MarshalToFunc(writeNumber))
 	w.options = json.JoinOptions(plainJSON, json.WithMarshalers(hooks))
-	w.within = json.WithMarshalers(json.JoinMarshalers(hooks, json.MarshalToFunc(writeFloat[float64]), json.MarshalToFunc(writeFloat[float32]), json.MarshalToFunc(writeTime)))
+	w.anyOptions = json.WithMarshalers(json.JoinMarshalers(hooks, json.MarshalToFunc(writeFloat[float64]), json.MarshalToFunc(writeFloat[float32]), json.MarshalToFunc(writeTime)))
 	return w
 }}
 
@@ -240,9 +240,9 @@ func writeGo(v any, event bool) ([]byte, goTypes, *FieldError) {
 	return text, w.types, nil
 }
 
-// atField reports whether the next value is a field of an event or of its actions. It returns false for a value
+// isAtField reports whether the next value is a field of an event or of its actions. It returns false for a value
 // nested in such a field.
-func (w *goWriter) atField(enc *jsontext.Encoder) bool {
+func (w *goWriter) isAtField(enc *jsontext.Encoder) bool {
 	depth := enc.StackDepth()
 	return w.event && (depth == 1 || depth == 2 && strings.HasPrefix(string(enc.StackPointer()), "/actions/"))
 }
@@ -253,7 +253,7 @@ const maxValueDepth = jsonvalue.MaxDepth - 3
 
 // any writes a value held in an `any`.
 func (w *goWriter) any(enc *jsontext.Encoder, p *any) error {
-	noted := true
+	needsNote := true
 	switch v := (*p).(type) {
 	case nil, bool, Value, map[string]Value:
 		return errors.ErrUnsupported
@@ -265,22 +265,22 @@ func (w *goWriter) any(enc *jsontext.Encoder, p *any) error {
 	case float64:
 		return writeFloat(enc, v)
 	case []any:
-		noted = v == nil
+		needsNote = v == nil
 	case map[string]any:
-		noted = v == nil
+		needsNote = v == nil
 	}
 	t := reflect.TypeOf(*p)
 	name, ok := typeName(t)
 	switch {
-	case !ok && w.atField(enc):
+	case !ok && w.isAtField(enc):
 		return errors.ErrUnsupported // a field can have any type that encoding/json supports
 	case !ok:
-		return fmt.Errorf("a value of Go type %s does not come back from storage as it is; "+
+		return fmt.Errorf("a value of Go type %s cannot be restored from storage; "+
 			"use booleans, numbers, strings, slices and maps with string keys", t)
-	case noted:
+	case needsNote:
 		w.types = append(w.types, goType{nextPointer(enc), name})
 	}
-	return json.MarshalEncode(enc, *p, w.within)
+	return json.MarshalEncode(enc, *p, w.anyOptions)
 }
 
 // value writes a Value and notes its types.
@@ -301,7 +301,7 @@ func (w *goWriter) value(enc *jsontext.Encoder, v Value) error {
 func writeFloat[F float32 | float64](enc *jsontext.Encoder, f F) error {
 	bits, x := reflect.TypeFor[F]().Bits(), float64(f)
 	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return fmt.Errorf("JSON cannot carry the number %v", f)
+		return fmt.Errorf("JSON cannot represent the number %v", f)
 	}
 	// Like encoding/json, writeFloat uses an exponent for very small and very large numbers.
 	if abs := math.Abs(x); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
@@ -351,10 +351,10 @@ func jsonError(err error) *FieldError {
 
 // typedReader reads JSON into Go values. A value in an `any` gets the Go type noted for it.
 type typedReader struct {
-	noted   map[string]string // type names by pointer
-	met     int               // number of notes used so far
-	number  func(literal string) any
-	options json.Options
+	typeNames map[string]string // type names by pointer
+	used      int               // number of notes used so far
+	number    func(literal string) any
+	options   json.Options
 }
 
 // typedReaders caches readers, because a reader caches the decoding of each type that it has read.
@@ -366,9 +366,9 @@ var typedReaders = sync.Pool{New: func() any {
 
 // any reads a value into an `any`.
 func (r *typedReader) any(dec *jsontext.Decoder, p *any) error {
-	if len(r.noted) > 0 {
-		if name, ok := r.noted[nextPointer(dec)]; ok {
-			r.met++
+	if len(r.typeNames) > 0 {
+		if name, ok := r.typeNames[nextPointer(dec)]; ok {
+			r.used++
 			t, known := typeByName(name)
 			if !known {
 				return fmt.Errorf("unknown Go type %q", clip(name))
@@ -388,19 +388,19 @@ func (r *typedReader) any(dec *jsontext.Decoder, p *any) error {
 }
 
 // readTyped decodes text into the variable that into points to. If a number in an `any` has no noted type,
-// readTyped converts it with number. The result met is the number of notes that were used.
-func readTyped(text []byte, types goTypes, number func(literal string) any, into any) (met int, err error) {
+// readTyped converts it with number. The result used is the number of notes that were used.
+func readTyped(text []byte, types goTypes, number func(literal string) any, into any) (used int, err error) {
 	r := typedReaders.Get().(*typedReader)
 	defer typedReaders.Put(r)
-	r.number, r.noted, r.met = number, nil, 0
+	r.number, r.typeNames, r.used = number, nil, 0
 	if len(types) > 0 {
-		r.noted = make(map[string]string, len(types))
+		r.typeNames = make(map[string]string, len(types))
 		for _, t := range types {
-			r.noted[t.pointer] = t.name
+			r.typeNames[t.pointer] = t.name
 		}
 	}
 	err = json.Unmarshal(text, into, r.options)
-	return r.met, err
+	return r.used, err
 }
 
 // decodeTyped decodes the text of a field for [Event.Decode] and [Value.Decode].

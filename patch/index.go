@@ -39,7 +39,7 @@ const (
 
 func (x *index) has(f flags) bool { return x.flags&f != 0 }
 
-func (x *index) set(f flags, on bool) {
+func (x *index) setIf(f flags, on bool) {
 	if on {
 		x.flags |= f
 	}
@@ -76,8 +76,8 @@ const (
 
 // tooMany returns an error that matches [ErrTooLarge]. It reports that the number of items in a field exceeds
 // the limit.
-func tooMany(field, what string, most int) error {
-	return fmt.Errorf("%w: field %q: more than %d %s", ErrTooLarge, field, most, what)
+func tooMany(field, what string, limit int) error {
+	return fmt.Errorf("%w: field %q: more than %d %s", ErrTooLarge, field, limit, what)
 }
 
 // JSON types of an event's known fields, and of the known fields of its actions.
@@ -93,9 +93,9 @@ var (
 )
 
 // checkKind returns an error if a known field's JSON type differs from ADK's.
-func checkKind(kinds map[string]jsonvalue.Kind, within, name string, v []byte) error {
+func checkKind(kinds map[string]jsonvalue.Kind, prefix, name string, v []byte) error {
 	if want, known := kinds[name]; known && jsonvalue.KindOf(v) != want && jsonvalue.KindOf(v) != jsonvalue.Null {
-		return fieldErr(within+name, "a value of another type is wanted than %s", clip(v))
+		return fieldErr(prefix+name, "want %v, not %s", want, clip(v))
 	}
 	return nil
 }
@@ -123,15 +123,15 @@ func newIndex(object []byte) (index, error) {
 				return x, err
 			}
 		case "partial":
-			x.set(isPartial, string(v) == "true")
+			x.setIf(isPartial, string(v) == "true")
 		case "longRunningToolIds":
 			if err := x.addLongRunning(v); err != nil {
 				return x, err
 			}
 		}
 	}
-	for i, p := range partsOf(object) {
-		x.set(saysSomething, p.kind != PartEmpty && string(p.value) != `""`)
+	for i, p := range eventParts(object) {
+		x.setIf(saysSomething, p.kind != PartEmpty && string(p.value) != `""`)
 		size.add(p)
 		if p.kind == PartCall || p.kind == PartResponse {
 			if len(x.functions) == MaxFunctionParts {
@@ -156,7 +156,7 @@ func (x *index) addActions(c *jsonvalue.Cursor) error {
 		}
 		switch {
 		case name == "compaction":
-			x.set(isSummary, jsonvalue.KindOf(v) != jsonvalue.Null)
+			x.setIf(isSummary, jsonvalue.KindOf(v) != jsonvalue.Null)
 		case name == "stateDelta" && at.Kind() == jsonvalue.Object:
 			for at.Enter(); at.More(); {
 				if len(x.changes) == MaxStateKeys {
@@ -166,7 +166,7 @@ func (x *index) addActions(c *jsonvalue.Cursor) error {
 				at.Value()
 				change.to = at.Pos()
 				x.changes = append(x.changes, change)
-				x.set(setsTemp, statekey.ScopeOf(change.key) == statekey.Temp)
+				x.setIf(setsTemp, statekey.ScopeOf(change.key) == statekey.Temp)
 			}
 			slices.SortFunc(x.changes, func(a, b indexEntry) int { return strings.Compare(a.key, b.key) })
 		}

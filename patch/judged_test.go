@@ -112,14 +112,14 @@ func TestErrorsNameTheValue(t *testing.T) {
 		form []byte
 		want string
 	}{
-		{newer, "form 3; this program knows the forms 1 and 2"}, {flipped, "checksum"}, {form[:4], "a form of 4 bytes"},
+		{newer, "unknown form 3; this program supports the forms 1 and 2"}, {flipped, "checksum"}, {form[:4], "the form is truncated after 4 bytes"},
 	} {
 		if _, err := patch.DecodeRecord(c.form); !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
 	for text, want := range map[string]string{
-		`{"patchlog":2}` + "\n":                   "version 2 of the text form; this program knows version 1",
+		`{"patchlog":2}` + "\n":                   "version 2 of the text form is not supported; this program supports version 1",
 		`{"patchlog":1,"initialState":[]}` + "\n": `field "initialState": want an object, not []`,
 	} {
 		if _, _, err := readAllOf(patch.NewDecoder(strings.NewReader(text), "f")); err == nil || !strings.Contains(err.Error(), want) {

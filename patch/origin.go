@@ -27,7 +27,7 @@ const originKey = "cleared"
 // Origin returns the origin of a cleared copy. If the event is not a cleared copy, ok is false. An origin is
 // valid only for the event id that it names, so a copy with another id has no origin.
 func (e *Event) Origin() (o Origin, ok bool) {
-	if !e.ownMark(originKey, &o) || o.CopyID != e.id {
+	if !e.decodeOwnMetadata(originKey, &o) || o.CopyID != e.id {
 		return Origin{}, false
 	}
 	return o, true
@@ -67,9 +67,9 @@ func (e *Event) StandIn(id string, seq uint64, parts map[int]json.RawMessage) (*
 		}
 		return v
 	})
-	as := e.identity
-	as.id = id
-	out, err := ParseEvent(appendMembers(as.appendJSON([]byte{'{'}), jsonvalue.With(object, "customMetadata", metadata)))
+	copyIdentity := e.identity
+	copyIdentity.id = id
+	out, err := ParseEvent(appendMembers(copyIdentity.appendJSON([]byte{'{'}), jsonvalue.With(object, "customMetadata", metadata)))
 	if err != nil {
 		return nil, err
 	}

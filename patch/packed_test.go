@@ -35,7 +35,7 @@ func sealWith(sum uint32, frame []byte) []byte {
 func TestPackedFormIsReadForEver(t *testing.T) {
 	sum := sha256.Sum256(packed.Dictionary)
 	if got := hex.EncodeToString(sum[:]); got != dictionarySum {
-		t.Errorf("dictionary %#x has the sum %s; it must never change", packed.Beginning, got)
+		t.Errorf("dictionary %#x has the sum %s; it must never change", packed.FirstByte, got)
 	}
 	for text, i := range packedForms {
 		form := testlog.Must(hex.DecodeString(text))(t)
@@ -130,28 +130,28 @@ func TestFramesOfAnotherKindAreRefused(t *testing.T) {
 	}
 	framed := func(block []byte) []byte {
 		n := len(block)
-		return append([]byte{packed.Beginning, byte(n >> 16), byte(n >> 8), byte(n)}, block...)
+		return append([]byte{packed.FirstByte, byte(n >> 16), byte(n >> 8), byte(n)}, block...)
 	}
 	const size = 4 // index of the content's length, which is the first byte of the block
 	for name, c := range map[string]struct {
 		frame []byte
 		want  string
 	}{
-		"nothing":                   {nil, "does not end"},
-		"a header cut off":          {frame[:3], "does not end"},
+		"nothing":                   {nil, "length of the frame"},
+		"a header cut off":          {frame[:3], "length of the frame"},
 		"other bytes":               {[]byte("some other bytes"), "dictionary 0x73"},
 		"by another dictionary":     {changed(0, 0xd2), "dictionary 0xd2"},
 		"without a dictionary":      {framed(s2.Encode(nil, bytes.Repeat(body, 20))), "corrupt"},
 		"no block":                  {framed(nil), "0 bytes"},
 		"no length":                 {framed([]byte{0xff, 0xff}), "corrupt"},
 		"a length of 32 bits":       {framed([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}), "corrupt"},
-		"twice":                     {append(bytes.Clone(frame), frame...), "does not end"},
-		"a byte more":               {append(bytes.Clone(frame), 0), "does not end"},
+		"twice":                     {append(bytes.Clone(frame), frame...), "length of the frame"},
+		"a byte more":               {append(bytes.Clone(frame), 0), "length of the frame"},
 		"a byte more in the block":  {framed(append(bytes.Clone(frame[4:]), 0)), "corrupt"},
 		"longer than it is":         {changed(size, frame[size]+1), "corrupt"},
 		"shorter than it is":        {changed(size, frame[size]-1), "corrupt"},
-		"longer than any":           {packed.Append(nil, make([]byte, packed.MaxBytes+1)), "at most"},
-		"a block longer than any":   {framed(make([]byte, packed.MaxBytes+1)), "at most"},
+		"longer than any":           {packed.Append(nil, make([]byte, packed.MaxBytes+1)), "maximum"},
+		"a block longer than any":   {framed(make([]byte, packed.MaxBytes+1)), "maximum"},
 		"no MessagePack":            {packed.Append(nil, make([]byte, 1000)), "corrupt"},
 		"a record and a byte more":  {packed.Append(nil, append(bytes.Clone(body), 0)), "corrupt"},
 		"a packed form once again":  {packed.Append(nil, sealPacked(frame)), "corrupt"},

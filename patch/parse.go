@@ -72,9 +72,9 @@ func parseChecked(text []byte) (Record, error) {
 			}
 			patchType = v
 		case slices.Contains(foreignNames, name):
-			return Record{}, fieldErr(name, "another program's name; an import translates it")
+			return Record{}, fieldErr(name, "this is another program's field name; import the log with an importer for that program")
 		default:
-			taken, err := id.take(name, v)
+			taken, err := id.setField(name, v)
 			if err != nil {
 				return Record{}, err
 			}
@@ -90,15 +90,15 @@ func parseChecked(text []byte) (Record, error) {
 		return rec, err
 	}
 	rec.Event = &Event{Envelope: Envelope{identity: id, json: others}}
-	if err := rec.Event.derive(); err != nil {
+	if err := rec.Event.buildIndex(); err != nil {
 		return Record{}, err
 	}
 	return rec, rec.Event.checkContent()
 }
 
-// take stores a field that belongs to the identity. If taken is false, the field must stay in the JSON. An
+// setField stores a field that belongs to the identity. If ok is false, the field must stay in the JSON. An
 // empty id and a null time count as absent. Other empty fields stay in the JSON.
-func (e *identity) take(name string, v []byte) (taken bool, err error) {
+func (e *identity) setField(name string, v []byte) (ok bool, err error) {
 	var field *string
 	switch name {
 	case "id":
@@ -151,7 +151,7 @@ func parseTime(v []byte) (time.Time, error) {
 			zone := strings.TrimLeft(text[point+1:], digits)
 			fraction := strings.TrimSuffix(text[point+1:], zone)
 			if len(strings.TrimRight(fraction, "0")) > len("123456789") {
-				return t, fieldErr("timestamp", "%s is more exact than nanoseconds", clip(v))
+				return t, fieldErr("timestamp", "%s has a finer resolution than nanoseconds", clip(v))
 			}
 		}
 	default:
@@ -164,9 +164,9 @@ func parseTime(v []byte) (time.Time, error) {
 	return t, nil
 }
 
-// derive computes the event's index. It returns an error if the identity is invalid or the type of a known
+// buildIndex computes the event's index. It returns an error if the identity is invalid or the type of a known
 // field differs from ADK's.
-func (e *Event) derive() error {
+func (e *Event) buildIndex() error {
 	if err := e.identity.check(); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ const MaxIDBytes = 1024
 
 func (e *identity) check() *FieldError {
 	if len(e.id) > MaxIDBytes {
-		return fieldErr("id", "%d bytes; an id has at most %d", len(e.id), MaxIDBytes)
+		return fieldErr("id", "the id has %d bytes; the maximum is %d", len(e.id), MaxIDBytes)
 	}
 	for _, f := range e.texts() {
 		if !utf8.ValidString(f.value) {

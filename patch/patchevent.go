@@ -65,7 +65,7 @@ func NewSplice(start, count int, replacement ...*Event) *PatchEvent {
 	p := &PatchEvent{typ: Splice, start: &start, count: &count}
 	if i := slices.Index(replacement, nil); i >= 0 {
 		p.json = []byte(`{"replacement":[` + strings.Repeat("{},", i) + `null]}`)
-		p.takeFields()
+		p.parseFields()
 		return p
 	}
 	replacement = slices.Clone(replacement)
@@ -132,7 +132,7 @@ func (p *PatchEvent) set(name string, change func(*PatchEvent)) *PatchEvent {
 	return p.with(func(p *PatchEvent) {
 		if p.field(name) != nil {
 			p.json = nilIfEmpty(jsonvalue.With(p.json, name, nil))
-			p.takeFields()
+			p.parseFields()
 		}
 		change(p)
 	})

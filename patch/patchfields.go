@@ -70,8 +70,8 @@ func (f patchField) appendTo(b []byte, p *PatchEvent) []byte {
 	}
 }
 
-// parse sets the field from its JSON. If the JSON is valid, it returns nil.
-func (f patchField) parse(p *PatchEvent, text []byte) *FieldError {
+// set sets the field from its JSON. If the JSON is valid, it returns nil.
+func (f patchField) set(p *PatchEvent, text []byte) *FieldError {
 	wrong := &FieldError{f.name, "want " + f.want + ", not " + clip(text), WrongField}
 	switch v := f.of(p).(type) {
 	case **int:
@@ -147,20 +147,20 @@ func parsePatch(id identity, typ string, fields []byte) (*PatchEvent, error) {
 			}
 		}
 	}
-	p.takeFields()
+	p.parseFields()
 	return p, p.checkFields()
 }
 
-// takeFields parses the fields that only patches have. It removes the well-formed fields from the patch's JSON,
+// parseFields parses the fields that only patches have. It removes the well-formed fields from the patch's JSON,
 // and sets the defect to the first malformed field. A null field counts as absent and stays in the JSON.
-func (p *PatchEvent) takeFields() {
+func (p *PatchEvent) parseFields() {
 	p.defect = nil
 	p.json = nilIfEmpty(jsonvalue.Edit(p.json, func(name string, text []byte) []byte {
 		i := slices.IndexFunc(patchFields, func(f patchField) bool { return f.name == name })
 		if i < 0 || string(text) == "null" {
 			return text
 		}
-		if d := patchFields[i].parse(p, text); d != nil {
+		if d := patchFields[i].set(p, text); d != nil {
 			if p.defect == nil {
 				p.defect = d
 			}

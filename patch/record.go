@@ -71,7 +71,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	case r.Patch != nil:
 		text, err = r.Patch.MarshalJSON()
 	default:
-		return nil, fieldErr("", "a record without event and patch")
+		return nil, fieldErr("", "the record has neither an event nor a patch")
 	}
 	if err != nil || r.Seq == 0 {
 		return text, err
@@ -88,7 +88,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 // patch adds. If newID is nil, no ids are added. If now is the zero time, no times are set. Complete does not
 // change r. If there is nothing to do, it returns r itself.
 func Complete(r Record, newID func() string, now time.Time) Record {
-	r = r.mapIdentities(func(e identity) identity { return e.completed(newID, now) })
+	r = r.mapIdentities(func(e identity) identity { return e.complete(newID, now) })
 	if r.Event != nil {
 		r.Event = r.Event.withoutTemp()
 	}
@@ -123,7 +123,7 @@ func (r Record) mapIdentities(change func(identity) identity) Record {
 	return r
 }
 
-func (e identity) completed(newID func() string, now time.Time) identity {
+func (e identity) complete(newID func() string, now time.Time) identity {
 	if e.id == "" && newID != nil {
 		e.id = newID()
 	}
@@ -141,16 +141,16 @@ func (e *Event) withoutTemp() *Event {
 		return e
 	}
 	c := *e
-	c.json = e.lasting()
+	c.json = e.jsonWithoutTemp()
 	c.types = e.types.without(func(pointer string) bool { return strings.HasPrefix(pointer, stateDelta+PrefixTemp) })
-	if c.derive() != nil {
+	if c.buildIndex() != nil {
 		return e // e is a forged record that was already invalid; see Record.Verify
 	}
 	return &c
 }
 
-// lasting returns the event's JSON without the temp: keys of actions.stateDelta.
-func (e *Event) lasting() []byte {
+// jsonWithoutTemp returns the event's JSON without the temp: keys of actions.stateDelta.
+func (e *Event) jsonWithoutTemp() []byte {
 	if !e.index.has(setsTemp) {
 		return e.json
 	}
@@ -190,7 +190,7 @@ func Same(logged, offered Record) bool {
 	return false
 }
 
-func (e *identity) same(offered *identity) bool {
+func (e *identity) matches(offered *identity) bool {
 	return (offered.id == "" || offered.id == e.id) &&
 		(!offered.timed || offered.time.Equal(e.time)) &&
 		offered.invocationID == e.invocationID && offered.author == e.author &&
@@ -198,15 +198,15 @@ func (e *identity) same(offered *identity) bool {
 }
 
 func sameEvent(logged, offered *Event) bool {
-	if !logged.identity.same(&offered.identity) {
+	if !logged.identity.matches(&offered.identity) {
 		return false
 	}
 	_, erased := logged.ErasedBy()
-	return erased || jsonvalue.Equal(logged.lasting(), offered.lasting())
+	return erased || jsonvalue.Equal(logged.jsonWithoutTemp(), offered.jsonWithoutTemp())
 }
 
 func samePatch(logged, offered *PatchEvent) bool {
-	if !logged.identity.same(&offered.identity) || logged.typ != offered.typ ||
+	if !logged.identity.matches(&offered.identity) || logged.typ != offered.typ ||
 		logged.StatePolicy() != offered.StatePolicy() || logged.PatchID() != offered.PatchID() || logged.Group() != offered.Group() {
 		return false
 	}

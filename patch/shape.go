@@ -84,8 +84,8 @@ func parses[T any](_ T, err error) bool { return err == nil }
 
 type fields map[string]shape
 
-// named returns the shape of the field that encoding/json would match with name, or nil.
-func (f fields) named(name string) shape {
+// lookup returns the shape of the field that encoding/json would match with name, or nil.
+func (f fields) lookup(name string) shape {
 	if s, ok := f[name]; ok {
 		return s
 	}
@@ -104,7 +104,7 @@ func objectOf(known fields) shape {
 		}
 		for c.Enter(); c.More(); {
 			name := c.Key()
-			check := known.named(string(name))
+			check := known.lookup(string(name))
 			if check == nil {
 				c.Value()
 				continue
@@ -137,18 +137,18 @@ func ofKind(kind jsonvalue.Kind, want string) shape {
 	return valueThat(kind, want, func([]byte) bool { return true })
 }
 
-func stringThat(want string, holds func(text string) bool) shape {
-	return valueThat(jsonvalue.String, want, func(v []byte) bool { return holds(jsonvalue.Unquote(v)) })
+func stringThat(want string, isValid func(text string) bool) shape {
+	return valueThat(jsonvalue.String, want, func(v []byte) bool { return isValid(jsonvalue.Unquote(v)) })
 }
 
-func numberThat(want string, holds func(literal string) bool) shape {
-	return valueThat(jsonvalue.Number, want, func(v []byte) bool { return holds(string(v)) })
+func numberThat(want string, isValid func(literal string) bool) shape {
+	return valueThat(jsonvalue.Number, want, func(v []byte) bool { return isValid(string(v)) })
 }
 
-func valueThat(kind jsonvalue.Kind, want string, holds func(v []byte) bool) shape {
+func valueThat(kind jsonvalue.Kind, want string, isValid func(v []byte) bool) shape {
 	return func(c *jsonvalue.Cursor) *FieldError {
 		v := c.Value()
-		if is := jsonvalue.KindOf(v); is == jsonvalue.Null || is == kind && holds(v) {
+		if got := jsonvalue.KindOf(v); got == jsonvalue.Null || got == kind && isValid(v) {
 			return nil
 		}
 		return fieldErr("", "want %s, not %s", want, clip(v))

@@ -102,22 +102,22 @@ func (d *Decoder) Next() (Record, error) {
 	if rec.Event != nil && rec.Event.field("patchlog") != nil {
 		return Record{}, d.fail(fieldErr("patchlog", "a header is allowed on the first line only"))
 	}
-	if rec.Event != nil && !rec.Event.hasField() {
+	if rec.Event != nil && !rec.Event.hasKnownField() {
 		return Record{}, d.fail(fieldErr("", "the object has none of an event's fields, such as id, author or content: %s", clip(text)))
 	}
 	rec = d.fillIDs(rec, text)
 	for id := range rec.IDs() {
 		sum := [2]uint64{maphash.String(d.seeds[0], id), maphash.String(d.seeds[1], id)}
 		if first, ok := d.ids[sum]; ok {
-			return Record{}, d.fail(fieldErr("id", "%q is on line %d already; an id is there once in a log", id, first))
+			return Record{}, d.fail(fieldErr("id", "the id %q is already used on line %d; an id must be unique in a log", id, first))
 		}
 		d.ids[sum] = d.Line
 	}
 	return rec, nil
 }
 
-// hasField reports whether the event has a field that ADK's events have.
-func (e *Event) hasField() bool {
+// hasKnownField reports whether the event has a field that ADK's events have.
+func (e *Event) hasKnownField() bool {
 	if e.timed || e.id+e.invocationID+e.author+e.branch+e.scope != "" {
 		return true
 	}
@@ -184,7 +184,7 @@ func (d *Decoder) readHeader(text []byte) (bool, error) {
 		return false, nil
 	}
 	if string(version) != strconv.Itoa(TextVersion) {
-		return false, fieldErr("patchlog", "version %s of the text form; this program knows version %d", clip(version), TextVersion)
+		return false, fieldErr("patchlog", "version %s of the text form is not supported; this program supports version %d", clip(version), TextVersion)
 	}
 	d.header = true
 	state := jsonvalue.Member(text, "initialState")
@@ -203,9 +203,9 @@ func (d *Decoder) readHeader(text []byte) (bool, error) {
 
 // readLine returns the next non-blank line without its newline. The result is valid until the next call.
 func (d *Decoder) readLine() ([]byte, error) {
-	most := d.MaxLineBytes
-	if most == 0 {
-		most = DefaultMaxLineBytes
+	limit := d.MaxLineBytes
+	if limit == 0 {
+		limit = DefaultMaxLineBytes
 	}
 	for {
 		line := d.line[:0]
@@ -218,8 +218,8 @@ func (d *Decoder) readLine() ([]byte, error) {
 				d.Line++
 			}
 			line = append(line, part...)
-			if len(bytes.TrimRight(line, "\r\n")) > most {
-				return nil, fmt.Errorf("%w: the line is longer than %d bytes", ErrTooLarge, most)
+			if len(bytes.TrimRight(line, "\r\n")) > limit {
+				return nil, fmt.Errorf("%w: the line is longer than %d bytes", ErrTooLarge, limit)
 			}
 			if err == nil || err == io.EOF {
 				break
@@ -236,7 +236,7 @@ func (d *Decoder) readLine() ([]byte, error) {
 }
 
 // The namespace of derived ids.
-var lineSpace = uuid.MustParse("a3c6a1c4-6d0c-5c9e-8a55-2f1b8e0c7d11")
+var lineIDNamespace = uuid.MustParse("a3c6a1c4-6d0c-5c9e-8a55-2f1b8e0c7d11")
 
 // fillIDs derives missing ids from the number and content of the line.
 func (d *Decoder) fillIDs(rec Record, text []byte) Record {
@@ -250,7 +250,7 @@ func (d *Decoder) fillIDs(rec Record, text []byte) Record {
 	if compact, err := jsonvalue.Parse(text); err == nil {
 		text = compact
 	}
-	first := uuid.NewSHA1(lineSpace, fmt.Appendf(nil, "%d/1:%s", d.Line, text))
+	first := uuid.NewSHA1(lineIDNamespace, fmt.Appendf(nil, "%d/1:%s", d.Line, text))
 	n := 0
 	next := func() string {
 		if n++; n == 1 {
@@ -258,7 +258,7 @@ func (d *Decoder) fillIDs(rec Record, text []byte) Record {
 		}
 		return uuid.NewSHA1(first, strconv.AppendInt(nil, int64(n), 10)).String()
 	}
-	return rec.mapIdentities(func(e identity) identity { return e.completed(next, time.Time{}) })
+	return rec.mapIdentities(func(e identity) identity { return e.complete(next, time.Time{}) })
 }
 
 // WriteHeader writes the header line of the text form. The argument redacted lists the names of the redaction

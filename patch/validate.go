@@ -35,9 +35,9 @@ type Skip struct {
 	Reason Flaw
 }
 
-// ownFields lists the specific fields of each type, and how many of them are required. The required fields come
+// fieldsByType lists the specific fields of each type, and how many of them are required. The required fields come
 // first.
-var ownFields = map[Type]struct {
+var fieldsByType = map[Type]struct {
 	fields   []string
 	required int
 }{
@@ -50,8 +50,8 @@ var ownFields = map[Type]struct {
 	Erase:          {nil, 0}, // the fields of a receipt are not in patchFields
 }
 
-// hasState reports whether patches of the type can have a state policy.
-func (t Type) hasState() bool { return t == Splice || t == TruncateBefore || t == Summarise }
+// canHaveState reports whether patches of the type can have a state policy.
+func (t Type) canHaveState() bool { return t == Splice || t == TruncateBefore || t == Summarise }
 
 // Validate returns an error if the patch is malformed. It does not check whether indices and ids exist in a
 // log; package fold does. The error is a *[FieldError].
@@ -64,11 +64,11 @@ func (p *PatchEvent) Validate() error {
 
 func (p *PatchEvent) validate() *FieldError {
 	if p == nil {
-		return &FieldError{"patch", "it is nil", MissingField}
+		return &FieldError{"patch", "the patch is nil", MissingField}
 	}
-	own, ok := ownFields[p.typ]
+	typeFields, ok := fieldsByType[p.typ]
 	if !ok {
-		return &FieldError{"patchType", fmt.Sprintf("%q is none of splice, truncate_before, summarise, pin, unpin, revert and erase", clip(string(p.typ))), UnknownType}
+		return &FieldError{"patchType", fmt.Sprintf("unknown type %q; want splice, truncate_before, summarise, pin, unpin, revert or erase", clip(string(p.typ))), UnknownType}
 	}
 	if p.defect != nil {
 		return p.defect
@@ -78,19 +78,19 @@ func (p *PatchEvent) validate() *FieldError {
 	}
 	for _, f := range []struct{ name, value string }{{"eventId", p.EventID()}, {"patchId", p.PatchID()}, {"group", p.Group()}} {
 		if !utf8.ValidString(f.value) {
-			return &FieldError{f.name, "it is not valid UTF-8", WrongField}
+			return &FieldError{f.name, "the text is not valid UTF-8", WrongField}
 		}
 	}
 	for _, f := range patchFields {
-		if f.name == "base" || f.name == "group" || f.name == "state" && p.typ.hasState() {
+		if f.name == "base" || f.name == "group" || f.name == "state" && p.typ.canHaveState() {
 			continue
 		}
-		i := slices.Index(own.fields, f.name)
+		i := slices.Index(typeFields.fields, f.name)
 		switch has := f.isSet(p); {
 		case has && i < 0:
-			return &FieldError{f.name, fmt.Sprintf("a %s has no such field", p.typ), ForeignField}
-		case !has && i >= 0 && i < own.required:
-			return &FieldError{f.name, fmt.Sprintf("a %s needs it", p.typ), MissingField}
+			return &FieldError{f.name, fmt.Sprintf("a patch of type %s has no such field", p.typ), ForeignField}
+		case !has && i >= 0 && i < typeFields.required:
+			return &FieldError{f.name, fmt.Sprintf("a patch of type %s requires this field", p.typ), MissingField}
 		}
 	}
 	for _, name := range []string{"content", "actions", "partial"} {
@@ -99,14 +99,14 @@ func (p *PatchEvent) validate() *FieldError {
 		}
 	}
 	if p.group != nil && *p.group == "" {
-		return &FieldError{"group", "it is empty; leave it out if there is none", WrongField}
+		return &FieldError{"group", "the group is empty; omit the field if the patch has no group", WrongField}
 	}
 	if p.state != nil && p.StatePolicy() != Drop && p.StatePolicy() != Keep {
 		return &FieldError{"state", fmt.Sprintf("%q is neither \"drop\" nor \"keep\"", clip(*p.state)), WrongField}
 	}
 	events := deref(p.replacement)
 	if n := len(events); n > MaxReplacements {
-		return &FieldError{"replacement", fmt.Sprintf("%d events; a patch has at most %d", n, MaxReplacements), WrongField}
+		return &FieldError{"replacement", fmt.Sprintf("the replacement has %d events; the maximum is %d", n, MaxReplacements), WrongField}
 	}
 	for i, e := range events {
 		if e.Partial() {
@@ -116,18 +116,18 @@ func (p *PatchEvent) validate() *FieldError {
 	switch p.typ {
 	case Splice:
 		if *p.count == 0 && len(events) == 0 {
-			return &FieldError{"count", "it is 0 and there is no replacement", NoEffect}
+			return &FieldError{"count", "the count is 0 and there is no replacement, so the patch has no effect", NoEffect}
 		}
 	case Erase:
-		if _, d := p.erasure(); d != nil {
+		if _, d := p.parseErasure(); d != nil {
 			return d
 		}
 	case Summarise:
 		switch {
 		case p.summary.index.setsState():
-			return &FieldError{"summaryEvent/actions/stateDelta", "the state is kept by the patch's policy, not by the summary", SummaryDelta}
+			return &FieldError{"summaryEvent/actions/stateDelta", "a summary cannot change the state; use the patch's state policy", SummaryDelta}
 		case !p.summary.SaysSomething():
-			return &FieldError{"summaryEvent/content", "a summary needs content for the model to read", NoContent}
+			return &FieldError{"summaryEvent/content", "the summary has no content for the model", NoContent}
 		case p.summary.Partial():
 			return &FieldError{"summaryEvent/partial", "a partial event is never logged", WrongField}
 		}

@@ -213,8 +213,8 @@ func TestNil(t *testing.T) {
 		"reader of header":  {func() error { _, _, err := patch.NewDecoder(nil, "f").InitialState(); return err }, "reader"},
 		"writer of header":  {func() error { return patch.WriteHeader(nil, nil) }, "writer"},
 		"writer":            {func() error { return patch.WriteRecord(nil, parse(t, `{}`)) }, "writer"},
-		"record":            {func() error { _, err := patch.AppendRecord(nil, patch.Record{}); return err }, "without event and patch"},
-		"record as text":    {func() error { _, err := patch.Record{}.MarshalJSON(); return err }, "without event and patch"},
+		"record":            {func() error { _, err := patch.AppendRecord(nil, patch.Record{}); return err }, "neither an event nor a patch"},
+		"record as text":    {func() error { _, err := patch.Record{}.MarshalJSON(); return err }, "neither an event nor a patch"},
 		"target":            {func() error { return parse(t, `{"content":{}}`).Event.Decode("content", nil) }, "content"},
 	} {
 		if err := c.do(); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), c.says) {

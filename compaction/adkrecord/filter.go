@@ -92,7 +92,7 @@ func tiedEvents(events []*patch.Event) [][]int {
 		return nil // cannot happen: a log of events always folds
 	}
 	byLast := map[int32][]int{}
-	for i, last := range ties.Last(len(events), v.Calls()) {
+	for i, last := range ties.LastConnected(len(events), v.Calls()) {
 		byLast[last] = append(byLast[last], i)
 	}
 	var tied [][]int

@@ -16,7 +16,7 @@ import (
 // summarizer.
 const DefaultMaxGrowth = 50_000
 
-// Options configures [Revert].
+// Options configures [PlanReverts].
 type Options struct {
 	// MaxGrowth is the maximum growth of the visible log in tokens.
 	MaxGrowth int
@@ -36,7 +36,7 @@ type Plan struct {
 	NotReverted []string // ids of the blank summaries that are still visible in After, with the newest last
 }
 
-// Revert plans the reverts of a view's visible blank summaries. It begins with the newest summary, and then
+// PlanReverts plans the reverts of a view's visible blank summaries. It begins with the newest summary, and then
 // continues with summaries that become visible.
 //
 // A summary is reverted together with its group. Three conditions must hold:
@@ -45,18 +45,18 @@ type Plan struct {
 //   - At least one event that the summary covers is not blank.
 //   - The revert can be applied.
 //
-// Revert stops before the visible log would grow by more than MaxGrowth tokens. However, it always follows at
+// PlanReverts stops before the visible log would grow by more than MaxGrowth tokens. However, it always follows at
 // least one path of nested summaries to its end.
-func Revert(v fold.View, opts Options) (Plan, error) {
+func PlanReverts(v fold.View, opts Options) (Plan, error) {
 	p := planner{Options: opts}
 	plan := Plan{After: v}
-	queue, size := p.look(v)
+	queue, size := p.blankSummaries(v)
 	if len(queue) > 0 {
-		if err := p.learn(v); err != nil {
+		if err := p.loadUnits(v); err != nil {
 			return Plan{}, err
 		}
 	}
-	below, onPath := 0, true // length of the queue at the beginning of the current path
+	pathStart, onPath := 0, true // length of the queue at the beginning of the current path
 	for grown := 0; len(queue) > 0; {
 		s := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
@@ -67,29 +67,29 @@ func Revert(v fold.View, opts Options) (Plan, error) {
 		if reverts == nil {
 			continue
 		}
-		shown, then := p.look(next)
-		onPath = onPath && len(queue) >= below
-		if grown += then - size; grown > p.MaxGrowth && !onPath {
+		summaries, newSize := p.blankSummaries(next)
+		onPath = onPath && len(queue) >= pathStart
+		if grown += newSize - size; grown > p.MaxGrowth && !onPath {
 			break
 		}
-		visible := ids(plan.After)
-		below = len(queue)
-		queue = append(queue, slices.DeleteFunc(shown, func(s summary) bool { return visible[s.id] })...)
+		visible := visibleIDs(plan.After)
+		pathStart = len(queue)
+		queue = append(queue, slices.DeleteFunc(summaries, func(s summary) bool { return visible[s.id] })...)
 		plan.Reverts, plan.Summaries, plan.After = append(plan.Reverts, reverts...), append(plan.Summaries, s.id), next
-		size = then
+		size = newSize
 	}
-	plan.NotReverted = p.visible(plan.After)
+	plan.NotReverted = p.blankSummaryIDs(plan.After)
 	return plan, nil
 }
 
-// Visible returns the ids of a view's visible blank summaries, with the newest last. Events with the given ids
+// VisibleSummaries returns the ids of a view's visible blank summaries, with the newest last. Events with the given ids
 // count as blank.
-func Visible(v fold.View, erasedIDs map[string]bool) []string {
-	return (&planner{Options: Options{ErasedIDs: erasedIDs}}).visible(v)
+func VisibleSummaries(v fold.View, erasedIDs map[string]bool) []string {
+	return (&planner{Options: Options{ErasedIDs: erasedIDs}}).blankSummaryIDs(v)
 }
 
-func (p *planner) visible(v fold.View) (ids []string) {
-	all, _ := p.look(v)
+func (p *planner) blankSummaryIDs(v fold.View) (ids []string) {
+	all, _ := p.blankSummaries(v)
 	for _, s := range all {
 		ids = append(ids, s.id)
 	}
@@ -102,10 +102,10 @@ type summary struct {
 	id  string
 }
 
-// look returns a view's visible blank summaries, with the newest last, and the number of tokens in the view.
-func (p *planner) look(v fold.View) (all []summary, tokens int) {
+// blankSummaries returns a view's visible blank summaries, with the newest last, and the number of tokens in the view.
+func (p *planner) blankSummaries(v fold.View) (all []summary, tokens int) {
 	for _, e := range v.Entries() {
-		event := p.blank(e.Event)
+		event := p.afterErasure(e.Event)
 		tokens += event.EstimatedTokens()
 		if e.Summary && event.IsBlank(patch.KeepValues) {
 			all = append(all, summary{e.Seq, e.Event.ID()})
@@ -115,15 +115,15 @@ func (p *planner) look(v fold.View) (all []summary, tokens int) {
 	return all, tokens
 }
 
-// blank returns an event as it will be after the erasure.
-func (p *planner) blank(e *patch.Event) *patch.Event {
+// afterErasure returns an event as it will be after the erasure.
+func (p *planner) afterErasure(e *patch.Event) *patch.Event {
 	if p.ErasedIDs[e.ID()] {
 		return e.Blank("", patch.KeepValues)
 	}
 	return e
 }
 
-func ids(v fold.View) map[string]bool {
+func visibleIDs(v fold.View) map[string]bool {
 	ids := map[string]bool{}
 	for _, e := range v.Events() {
 		ids[e.ID()] = true
@@ -139,14 +139,14 @@ type planner struct {
 
 // unit contains the patches of a group, or a single patch without a group.
 type unit struct {
-	cuts           []fold.Cut
-	known          bool // whether the fields below are set
-	ids            []string
-	summarises     bool // whether all patches keep the state and add only summaries
-	asked, answers bool // cached result of [planner.leaves]
+	cuts                           []fold.Cut
+	read                           bool // whether the fields below are set
+	ids                            []string
+	isSummary                      bool // whether all patches keep the state and add only summaries
+	contentChecked, contentRemains bool // cached result of [planner.hidesContent]
 }
 
-func (p *planner) learn(v fold.View) error {
+func (p *planner) loadUnits(v fold.View) error {
 	cuts, err := v.Cuts()
 	if err != nil {
 		return err
@@ -174,39 +174,39 @@ func (p *planner) revert(v fold.View, s summary) ([]*patch.PatchEvent, fold.View
 	if u == nil {
 		return nil, v, nil
 	}
-	if err := p.learnUnit(u); err != nil || !u.summarises {
+	if err := p.readUnit(u); err != nil || !u.isSummary {
 		return nil, v, err
 	}
-	standing, err := v.RevertTargets(u.idOf(s.seq))
-	if err != nil || slices.ContainsFunc(standing, func(id string) bool { return !slices.Contains(u.ids, id) }) {
-		return nil, v, corrupt(err)
+	targets, err := v.RevertTargets(u.idOf(s.seq))
+	if err != nil || slices.ContainsFunc(targets, func(id string) bool { return !slices.Contains(u.ids, id) }) {
+		return nil, v, corruptOnly(err)
 	}
-	if leaves, err := p.leaves(u); err != nil || !leaves {
+	if ok, err := p.hidesContent(u); err != nil || !ok {
 		return nil, v, err
 	}
-	reverts := make([]*patch.PatchEvent, len(standing))
-	for i, id := range standing {
+	reverts := make([]*patch.PatchEvent, len(targets))
+	for i, id := range targets {
 		reverts[i] = patch.NewRevert(id)
 	}
-	var hand []patch.Record
+	var supplied []patch.Record
 	for {
-		next, err := v.WithRecords(hand).Preview(reverts, fold.CheckOptions{AllowOrphans: true})
+		next, err := v.WithRecords(supplied).Preview(reverts, fold.CheckOptions{AllowOrphans: true})
 		var need *fold.MissingRecordsError
 		if !errors.As(err, &need) {
 			if err != nil {
-				return nil, v, corrupt(err)
+				return nil, v, corruptOnly(err)
 			}
 			return reverts, next, nil
 		}
-		if hand, err = p.Read(need.Seqs); err != nil {
+		if supplied, err = p.Read(need.Seqs); err != nil {
 			return nil, v, err
 		}
 	}
 }
 
-// corrupt returns err if err reports damage. It returns nil for other errors, which mean that the revert is
+// corruptOnly returns err if err reports damage. It returns nil for other errors, which mean that the revert is
 // refused.
-func corrupt(err error) error {
+func corruptOnly(err error) error {
 	if errors.Is(err, patch.ErrCorrupt) {
 		return err
 	}
@@ -218,9 +218,9 @@ func (u *unit) idOf(seq uint64) string {
 	return u.ids[slices.IndexFunc(u.cuts, func(c fold.Cut) bool { return c.Seq == seq })]
 }
 
-// learnUnit reads the patches of a unit.
-func (p *planner) learnUnit(u *unit) error {
-	if u.known {
+// readUnit reads the patches of a unit.
+func (p *planner) readUnit(u *unit) error {
+	if u.read {
 		return nil
 	}
 	seqs := make([]uint64, len(u.cuts))
@@ -231,22 +231,22 @@ func (p *planner) learnUnit(u *unit) error {
 	if err != nil {
 		return err
 	}
-	u.known, u.summarises = true, true
+	u.read, u.isSummary = true, true
 	for _, r := range records {
 		u.ids = append(u.ids, r.ID())
-		others := r.Patch.Type() != patch.Summarise && slices.ContainsFunc(r.Patch.NewEvents(), func(e *patch.Event) bool { return !e.IsSummary() })
-		u.summarises = u.summarises && r.Patch.StatePolicy() == patch.Keep && !others
+		addsOtherEvents := r.Patch.Type() != patch.Summarise && slices.ContainsFunc(r.Patch.NewEvents(), func(e *patch.Event) bool { return !e.IsSummary() })
+		u.isSummary = u.isSummary && r.Patch.StatePolicy() == patch.Keep && !addsOtherEvents
 	}
 	return nil
 }
 
-// leaves reports whether a unit removed an event that is not blank, at any depth.
-func (p *planner) leaves(u *unit) (bool, error) {
-	if u.asked {
-		return u.answers, nil
+// hidesContent reports whether a unit removed an event that is not blank, at any depth.
+func (p *planner) hidesContent(u *unit) (bool, error) {
+	if u.contentChecked {
+		return u.contentRemains, nil
 	}
-	u.asked = true
-	var inside []*unit
+	u.contentChecked = true
+	var nested []*unit
 	for _, cut := range u.cuts {
 		var refs []fold.Ref
 		for ref := range cut.Removed {
@@ -258,20 +258,20 @@ func (p *planner) leaves(u *unit) (bool, error) {
 				return false, err
 			}
 			for ref, e := range events {
-				if !p.blank(e).IsBlank(patch.KeepValues) {
-					u.answers = true
+				if !p.afterErasure(e).IsBlank(patch.KeepValues) {
+					u.contentRemains = true
 					return true, nil
 				}
 				if of := p.units[ref.Seq]; of != nil {
-					inside = append(inside, of)
+					nested = append(nested, of)
 				}
 			}
 		}
 	}
-	for _, of := range inside {
-		if leaves, err := p.leaves(of); err != nil || leaves {
-			u.answers = leaves
-			return leaves, err
+	for _, of := range nested {
+		if ok, err := p.hidesContent(of); err != nil || ok {
+			u.contentRemains = ok
+			return ok, err
 		}
 	}
 	return false, nil

@@ -46,7 +46,7 @@ func (l *log) revert(maxGrowth int, erased ...string) blanks.Plan {
 	for _, id := range erased {
 		o.ErasedIDs[id] = true
 	}
-	return testlog.Must(blanks.Revert(l.view, o))(l)
+	return testlog.Must(blanks.PlanReverts(l.view, o))(l)
 }
 
 // A blank summary is reverted if it covers events that are not blank. A summary of summaries is reverted first.
@@ -58,7 +58,7 @@ func TestRevert(t *testing.T) {
 	testlog.Equal(t, "reverted", plan.Summaries, []string{"s1"})
 	testlog.Equal(t, "visible then", plan.After.Len(), 5)
 	testlog.Equal(t, "left", plan.NotReverted, nil)
-	testlog.Equal(t, "visible blanks before", blanks.Visible(l.view, map[string]bool{"s1": true, "e5": true}), []string{"s1"})
+	testlog.Equal(t, "visible blanks before", blanks.VisibleSummaries(l.view, map[string]bool{"s1": true, "e5": true}), []string{"s1"})
 
 	l.summarise("s3", 0, 2) // covers both summaries
 	plan = l.revert(1000, "e0", "s1", "s3")

@@ -44,65 +44,65 @@ func (e *Error) Error() string {
 // exceeds [MaxDepth]. A Unicode string is valid UTF-8 without escapes of unpaired surrogates.
 func Parse(text []byte) ([]byte, error) {
 	value := jsontext.Value(bytes.Clone(text))
-	unique := jsontext.AllowDuplicateNames(len(text) > maxLibraryNames)
+	unique := jsontext.AllowDuplicateNames(len(text) > maxLibraryText)
 	// Format validates the text while it removes white space. Only invalid text is parsed again, for a better
 	// error.
 	if value.Format(jsontext.PreserveRawStrings(true), unique) != nil {
-		return nil, problem(text, unique)
+		return nil, parseError(text, unique)
 	}
 	if Depth(value) > MaxDepth {
 		return nil, errTooDeep
 	}
-	if len(text) > maxLibraryNames {
+	if len(text) > maxLibraryText {
 		c := NewCursor(text)
 		c.More() // skips white space
-		if err := (&names{Cursor: c}).check(); err != nil {
+		if err := (&keyChecker{Cursor: c}).check(); err != nil {
 			return nil, err
 		}
 	}
 	return value, nil
 }
 
-// maxLibraryNames is the maximum length of a text whose keys the library checks for repetition. The library is
+// maxLibraryText is the maximum length of a text whose keys the library checks for repetition. The library is
 // faster than package jsonvalue, but it keeps a map of an object's keys. This map can take 14 times the memory
 // of the text.
-const maxLibraryNames = 64 << 10
+const maxLibraryText = 64 << 10
 
-const problemTwice = "the key is there twice"
+const duplicateKey = "duplicate key"
 
 var errTooDeep = &Error{Problem: fmt.Sprintf("nested deeper than %d", MaxDepth)}
 
-// problem returns the error for text that [Parse] refuses.
-func problem(text []byte, unique jsontext.Options) error {
+// parseError returns the error for text that [Parse] refuses.
+func parseError(text []byte, unique jsontext.Options) error {
 	d := jsontext.NewDecoder(bytes.NewReader(text), unique)
 	_, err := d.ReadValue()
 	if err == nil {
 		if _, err = d.ReadToken(); err == nil {
-			return &Error{Offset: d.InputOffset(), Problem: "more text after the value"}
+			return &Error{Offset: d.InputOffset(), Problem: "unexpected text after the value"}
 		}
 	}
-	at := &jsontext.SyntacticError{Err: errors.New("there is no value"), ByteOffset: int64(len(text))}
+	at := &jsontext.SyntacticError{Err: errors.New("missing value"), ByteOffset: int64(len(text))}
 	errors.As(err, &at) // does not match if the text is blank
 	out := &Error{Pointer: string(at.JSONPointer), Offset: at.ByteOffset, Problem: at.Err.Error()}
 	switch {
 	case errors.Is(at.Err, jsontext.ErrDuplicateName):
-		out.Problem = problemTwice
+		out.Problem = duplicateKey
 	case strings.Count(out.Pointer, "/") > MaxDepth:
 		return errTooDeep
 	}
 	return out
 }
 
-// names finds repeated keys of an object.
-type names struct {
+// keyChecker finds repeated keys of an object.
+type keyChecker struct {
 	*Cursor
-	open []uint64 // hashes of the keys of the entered objects, in order
+	hashes []uint64 // hashes of the keys of the entered objects, in order
 }
 
 var hashSeed = maphash.MakeSeed()
 
 // check reads a value whose nesting depth is within the limit.
-func (n *names) check() *Error {
+func (n *keyChecker) check() *Error {
 	switch n.Kind() {
 	case Array:
 		n.Enter()
@@ -112,38 +112,38 @@ func (n *names) check() *Error {
 			}
 		}
 	case Object:
-		first, start := len(n.open), n.pos
+		first, start := len(n.hashes), n.pos
 		for n.Enter(); n.More(); {
 			key := n.Key()
-			n.open = append(n.open, maphash.Bytes(hashSeed, key))
+			n.hashes = append(n.hashes, maphash.Bytes(hashSeed, key))
 			if err := n.check(); err != nil {
 				return err.within(Step(string(key)))
 			}
 		}
-		hashes := n.open[first:]
+		hashes := n.hashes[first:]
 		slices.Sort(hashes)
 		for i := 1; i < len(hashes); i++ {
 			if hashes[i] == hashes[i-1] {
-				if err := n.twice(start, hashes[i]); err != nil {
+				if err := n.findDuplicate(start, hashes[i]); err != nil {
 					return err
 				}
 			}
 		}
-		n.open = n.open[:first]
+		n.hashes = n.hashes[:first]
 	default:
 		n.Value()
 	}
 	return nil
 }
 
-// twice searches the object at an offset for two equal keys with the given hash.
-func (n *names) twice(object int, hash uint64) *Error {
+// findDuplicate searches the object at an offset for two equal keys with the given hash.
+func (n *keyChecker) findDuplicate(object int, hash uint64) *Error {
 	c, seen := &Cursor{n.text, object}, map[string]bool{}
 	for c.Enter(); c.More(); c.Value() {
 		at := c.pos
 		if key := c.Key(); maphash.Bytes(hashSeed, key) == hash {
 			if seen[string(key)] {
-				return &Error{"/" + Step(string(key)), int64(at), problemTwice}
+				return &Error{"/" + Step(string(key)), int64(at), duplicateKey}
 			}
 			seen[string(key)] = true
 		}
@@ -162,7 +162,7 @@ func Depth(value []byte) int {
 	for c := (Cursor{text: value}); c.pos < len(c.text); {
 		switch c.text[c.pos] {
 		case '"':
-			c.str()
+			c.skipString()
 			continue
 		case '{', '[':
 			depth++
@@ -187,6 +187,11 @@ const (
 	Array
 	Object
 )
+
+var kindNames = [...]string{"null", "a boolean", "a number", "a string", "an array", "an object"}
+
+// String returns the kind with its article, for error messages.
+func (k Kind) String() string { return kindNames[k] }
 
 // KindOf returns the kind of a value. No white space may surround the value.
 func KindOf(value []byte) Kind {
@@ -312,12 +317,12 @@ func (c *Cursor) Value() []byte {
 	start := c.pos
 	switch c.Kind() {
 	case String:
-		c.str()
+		c.skipString()
 	case Object, Array:
 		for depth := 0; c.pos < len(c.text); {
 			switch c.text[c.pos] {
 			case '"':
-				c.str()
+				c.skipString()
 				continue
 			case '{', '[':
 				depth++
@@ -336,9 +341,9 @@ func (c *Cursor) Value() []byte {
 	return c.text[start:c.pos:c.pos]
 }
 
-// str skips a string. The string ends at the first quote that follows an even number of backslashes. Searching
+// skipString skips a string. The string ends at the first quote that follows an even number of backslashes. Searching
 // for quotes is much faster than a loop over the bytes.
-func (c *Cursor) str() {
+func (c *Cursor) skipString() {
 	for c.pos++; ; c.pos++ {
 		n := bytes.IndexByte(c.text[c.pos:], '"')
 		if n < 0 {
@@ -434,11 +439,11 @@ func Equal(a, b []byte) bool {
 		return true
 	}
 	var x, y any
-	return KindOf(a) == KindOf(b) && json.Unmarshal(a, &x, comparable) == nil && json.Unmarshal(b, &y, comparable) == nil && reflect.DeepEqual(x, y)
+	return KindOf(a) == KindOf(b) && json.Unmarshal(a, &x, normalNumbers) == nil && json.Unmarshal(b, &y, normalNumbers) == nil && reflect.DeepEqual(x, y)
 }
 
-// comparable decodes numbers such that numbers of equal kind and value have the same form.
-var comparable = json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *any) error {
+// normalNumbers decodes numbers such that numbers of equal kind and value have the same form.
+var normalNumbers = json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *any) error {
 	if d.PeekKind() != '0' {
 		return errors.ErrUnsupported
 	}

@@ -105,16 +105,16 @@ func compressedSum(form []byte) uint32 {
 func Open(form []byte, buf *[]byte) (body []byte, err error) {
 	switch {
 	case len(form) > MaxBytes:
-		return nil, fmt.Errorf("a form of %d bytes; at most %d are ever written", len(form), MaxBytes)
+		return nil, fmt.Errorf("the form has %d bytes; the maximum is %d", len(form), MaxBytes)
 	case len(form) < Header || form[0] == Compressed && len(form) < compressedHeader:
-		return nil, fmt.Errorf("a form of %d bytes is cut off", len(form))
+		return nil, fmt.Errorf("the form is truncated after %d bytes", len(form))
 	case form[0] == Plain:
 		if sum, want := plainSum(form[Header:]), Checksum(form); sum != want {
 			return nil, fmt.Errorf("checksum %08x, want %08x", sum, want)
 		}
 		body = form[Header:]
 	case form[0] != Compressed:
-		return nil, fmt.Errorf("form %d; this program knows the forms %d and %d, a newer one may know it", form[0], Plain, Compressed)
+		return nil, fmt.Errorf("unknown form %d; this program supports the forms %d and %d, and a newer version may support this one", form[0], Plain, Compressed)
 	default:
 		if sum, want := compressedSum(form), binary.LittleEndian.Uint32(form[Header:]); sum != want {
 			return nil, fmt.Errorf("checksum %08x of the compressed form, want %08x", sum, want)
@@ -125,7 +125,7 @@ func Open(form []byte, buf *[]byte) (body []byte, err error) {
 		*buf = body
 	}
 	if len(body) == 0 {
-		return nil, errors.New("a form without content")
+		return nil, errors.New("the form has no content")
 	}
 	return body, nil
 }
@@ -138,8 +138,8 @@ func Buffer() *[]byte { return buffers.Get().(*[]byte) }
 
 // Release returns a buffer to the cache.
 func Release(buf *[]byte) {
-	const most = 64 << 10 // large buffers are rare, so they are not kept
-	if cap(*buf) <= most {
+	const maxCached = 64 << 10 // large buffers are rare, so they are not kept
+	if cap(*buf) <= maxCached {
 		buffers.Put(buf)
 	}
 }

@@ -3,9 +3,9 @@ package ties
 
 import "github.com/patchlog-dev/patchlog/fold"
 
-// Last returns, for each of n visible events, the index of the last event that is connected to it. For an event
+// LastConnected returns, for each of n visible events, the index of the last event that is connected to it. For an event
 // without connections, this is the event's own index.
-func Last(n int, calls []fold.Call) []int32 {
+func LastConnected(n int, calls []fold.Call) []int32 {
 	last := make([]int32, n)
 	for i := range last {
 		last[i] = int32(i)

@@ -32,13 +32,13 @@ const (
 	emoji
 )
 
-// kinds is a bit mask that covers all kinds.
-const kinds = 15
+// kindMask is a bit mask that covers all kinds.
+const kindMask = 15
 
 // weights contains the weight of each kind, for each kind of the preceding character.
-var weights = func() (w [kinds + 1][kinds + 1]Size) {
+var weights = func() (w [kindMask + 1][kindMask + 1]Size) {
 	for last := range w {
-		w[last] = [kinds + 1]Size{letter: 15, blank: 15, newline: 24, number: 34, symbol: 30, accented: 24, other: 21, kana: 40, hangul: 45, ideograph: 50, emoji: 90}
+		w[last] = [kindMask + 1]Size{letter: 15, blank: 15, newline: 24, number: 34, symbol: 30, accented: 24, other: 21, kana: 40, hangul: 45, ideograph: 50, emoji: 90}
 	}
 	w[blank][blank], w[symbol][symbol] = 5, 24
 	return w
@@ -104,18 +104,17 @@ func OfBytes(text []byte) Size {
 	return s
 }
 
-// Prefix returns the length in bytes of the longest prefix whose size does not exceed the limit most. The
+// Prefix returns the length in bytes of the longest prefix whose size does not exceed the limit. The
 // prefix ends at a character boundary.
-func Prefix(text string, most Size) int {
-	_, n := measure(text, false, most)
+func Prefix(text string, limit Size) int {
+	_, n := measure(text, false, limit)
 	return n
 }
 
 const maxSize = Size(^uint(0) >> 1)
 
-// measure returns the size and the length in bytes of the longest prefix whose size does not exceed the limit
-// most.
-func measure[T string | []byte](text T, escaped bool, most Size) (s Size, n int) {
+// measure returns the size and the length in bytes of the longest prefix whose size does not exceed the limit.
+func measure[T string | []byte](text T, escaped bool, limit Size) (s Size, n int) {
 	last := emoji
 	for n < len(text) {
 		c, length := text[n], 1
@@ -124,13 +123,13 @@ func measure[T string | []byte](text T, escaped bool, most Size) (s Size, n int)
 		case c < utf8.RuneSelf && (c != '\\' || !escaped):
 			k = kindOf[c]
 		case c == '\\':
-			k, length = escape(string(text[n+1 : min(n+6, len(text))]))
+			k, length = escapedKind(string(text[n+1 : min(n+6, len(text))]))
 		default:
 			r, size := utf8.DecodeRuneInString(string(text[n:min(n+utf8.UTFMax, len(text))]))
 			k, length = kindOfRune(r), size
 		}
-		w := weights[last&kinds][k&kinds]
-		if s+w > most {
+		w := weights[last&kindMask][k&kindMask]
+		if s+w > limit {
 			return s, n
 		}
 		s += w
@@ -140,17 +139,17 @@ func measure[T string | []byte](text T, escaped bool, most Size) (s Size, n int)
 	return s, n
 }
 
-// escape returns the kind of the character that a JSON escape encodes, and the length of the escape with its
-// backslash. The argument after is the text after the backslash.
-func escape(after string) (k kind, length int) {
-	switch after[0] {
+// escapedKind returns the kind of the character that a JSON escape encodes, and the length of the escape with its
+// backslash. The argument rest is the text after the backslash.
+func escapedKind(rest string) (k kind, length int) {
+	switch rest[0] {
 	case 'n', 'r':
 		return newline, 2
 	case 't':
 		return blank, 2
 	case 'u':
 		var r rune
-		for _, c := range []byte(after[1:]) {
+		for _, c := range []byte(rest[1:]) {
 			r <<= 4
 			switch {
 			case c <= '9':
@@ -159,7 +158,7 @@ func escape(after string) (k kind, length int) {
 				r |= rune(c|0x20-'a') + 10
 			}
 		}
-		return kindOfRune(r), len(after) + 1
+		return kindOfRune(r), len(rest) + 1
 	}
 	return symbol, 2
 }

@@ -14,15 +14,15 @@ func Emails() Pattern { return Pattern{Name: "email", Find: findEmails} }
 var emailHost = regexp.MustCompile(`^[0-9A-Za-z.-]+\.(?:[A-Za-z-]{2,}|xn--[0-9A-Za-z-]*)$`)
 
 func findEmails(text string) [][]int {
-	const longestName, longestHost = 64, 253
+	const maxName, maxHost = 64, 253
 	return search(text, "@", func(at int) (start, end, next int) {
-		before := text[max(at-longestName, 0):at]
+		before := text[max(at-maxName, 0):at]
 		name := strings.TrimLeft(before[len(strings.TrimRight(before, digits+letters+"._%+-'")):], ".%+-'")
 		start = at - len(name)
 		if len(name) > 1 && strings.HasSuffix(text[:start], `\`) && strings.IndexByte("nrtbf", name[0]) >= 0 { // the first letter belongs to an escape
 			start++
 		}
-		host := prefixOf(text[at+1:min(at+1+longestHost, len(text))], digits+letters+".-")
+		host := prefixOf(text[at+1:min(at+1+maxHost, len(text))], digits+letters+".-")
 		host = strings.TrimRight(host, ".-")
 		if name != "" && emailHost.MatchString(host) {
 			end = at + 1 + len(host)
@@ -45,13 +45,13 @@ var (
 )
 
 func findPhones(text string) [][]int {
-	const longest = 64 // in bytes, with separators
+	const maxLen = 64 // in bytes, with separators
 	text = blankEscapes(text)
 	return search(text, "+("+digits, func(at int) (start, end, next int) {
-		if wordBefore(text, at) || at > 0 && strings.IndexByte(".-+/", text[at-1]) >= 0 {
+		if hasWordBefore(text, at) || at > 0 && strings.IndexByte(".-+/", text[at-1]) >= 0 {
 			return 0, 0, 0
 		}
-		number := text[at:min(at+longest, len(text))]
+		number := text[at:min(at+maxLen, len(text))]
 		if number[0] == '+' { // a double separator, as in an ellipsis, ends the number
 			number = number[:len(number)-len(doubleSeparator.FindString(number))]
 		}
@@ -74,7 +74,7 @@ func findIPs(text string) [][]int {
 		if host, port, _ := strings.Cut(address, ":"); isIP(host) && prefixOf(port, digits) == port {
 			address = host
 		}
-		if !wordBefore(text, start) && !wordAfter(text, next) && isIP(address) {
+		if !hasWordBefore(text, start) && !hasWordAfter(text, next) && isIP(address) {
 			end = start + len(address)
 		}
 		return start, end, next

@@ -76,9 +76,9 @@ func New(opts Options) (*Redactor, error) {
 		field := fmt.Sprintf("Options.Patterns[%d]", i)
 		switch {
 		case !patternName.MatchString(p.Name):
-			return nil, &patch.FieldError{Field: field + ".Name", Problem: fmt.Sprintf("%q is not of letters from a to z, digits and dashes", p.Name)}
+			return nil, &patch.FieldError{Field: field + ".Name", Problem: fmt.Sprintf("invalid name %q; want letters from a to z, digits and dashes, with a letter first", p.Name)}
 		case p.Find == nil && p.Is == nil:
-			return nil, &patch.FieldError{Field: field, Problem: fmt.Sprintf("%s has neither Find nor Is", p.Name)}
+			return nil, &patch.FieldError{Field: field, Problem: fmt.Sprintf("pattern %q has neither Find nor Is", p.Name)}
 		}
 	}
 	if len(r.key) == 0 {
@@ -101,7 +101,7 @@ func (r *Redactor) Names() []string {
 
 // Text returns a text with placeholders in place of secrets. If the text is the base64 encoding of UTF-8 text
 // and has at least 24 characters, Text also redacts the decoded text.
-func (r *Redactor) Text(text string) string { return r.member("", text) }
+func (r *Redactor) Text(text string) string { return r.redactMember("", text) }
 
 // Record returns a record with its texts redacted. Ids, seqs, names of functions, times and structure do not
 // change.
@@ -109,7 +109,7 @@ func (r *Redactor) Record(record patch.Record) (patch.Record, error) {
 	if r == nil {
 		return record, nil
 	}
-	return rewriteRecord(record, r.member)
+	return rewriteRecord(record, r.redactMember)
 }
 
 // Event returns an event with its texts redacted, as [Redactor.Record] does.
@@ -117,7 +117,7 @@ func (r *Redactor) Event(e *patch.Event) (*patch.Event, error) {
 	if r == nil {
 		return e, nil
 	}
-	return rewriteEvent(e, r.member)
+	return rewriteEvent(e, r.redactMember)
 }
 
 // Events returns events with their texts redacted, as [Redactor.Event] does. The caller owns the slice.
@@ -136,7 +136,7 @@ func (r *Redactor) Events(events []*patch.Event) ([]*patch.Event, error) {
 func (r *Redactor) State(state map[string]patch.Value) (map[string]patch.Value, error) {
 	object, err := patch.NewValue(state)
 	if err == nil && r != nil {
-		object, err = rewriteValue(object, r.member)
+		object, err = rewriteValue(object, r.redactMember)
 	}
 	if err != nil {
 		return nil, err
@@ -144,8 +144,8 @@ func (r *Redactor) State(state map[string]patch.Value) (map[string]patch.Value, 
 	return object.Members(), nil
 }
 
-// member redacts the text of the JSON member with the given key. The key is "" for other texts.
-func (r *Redactor) member(key, text string) string {
+// redactMember redacts the text of the JSON member with the given key. The key is "" for other texts.
+func (r *Redactor) redactMember(key, text string) string {
 	if r == nil || text == "" {
 		return text
 	}
@@ -156,17 +156,17 @@ func (r *Redactor) member(key, text string) string {
 			}
 		}
 	}
-	if len(text) >= shortestEncoded && len(text)%4 == 0 && !strings.Contains(text, " ") {
-		if now := rewriteBase64(key, text, r.member); now != text {
-			return now
+	if len(text) >= minEncodedLen && len(text)%4 == 0 && !strings.Contains(text, " ") {
+		if rewritten := rewriteBase64(key, text, r.redactMember); rewritten != text {
+			return rewritten
 		}
 	}
-	return r.found(text)
+	return r.redactMatches(text)
 }
 
-// found redacts the matches of the patterns in a text. Overlapping matches become one placeholder, with the
+// redactMatches redacts the matches of the patterns in a text. Overlapping matches become one placeholder, with the
 // name of the pattern of the first match.
-func (r *Redactor) found(text string) string {
+func (r *Redactor) redactMatches(text string) string {
 	var all [][]int // start, index of the pattern, end
 	for i, p := range r.patterns {
 		if p.Find == nil {
@@ -194,15 +194,15 @@ func (r *Redactor) found(text string) string {
 
 var placeholder = regexp.MustCompile(`^\[[a-z][a-z0-9-]* [0-9a-f]{8}\]$`)
 
-// notInPlain matches the characters that do not affect a placeholder.
-var notInPlain = regexp.MustCompile(`[^\pL\pN]+`)
+// punctuationOrSpace matches the characters that do not affect a placeholder.
+var punctuationOrSpace = regexp.MustCompile(`[^\pL\pN]+`)
 
 func (r *Redactor) placeholder(name, secret string) string {
-	plain := strings.ToLower(notInPlain.ReplaceAllString(secret, ""))
+	plain := strings.ToLower(punctuationOrSpace.ReplaceAllString(secret, ""))
 	sum := hmac.New(sha256.New, r.key)
 	sum.Write([]byte(cmp.Or(plain, secret)))
 	return fmt.Sprintf("[%s %x]", name, sum.Sum(nil)[:4])
 }
 
-// shortestEncoded is the minimum length of a text that is decoded as base64.
-const shortestEncoded = 24
+// minEncodedLen is the minimum length of a text that is decoded as base64.
+const minEncodedLen = 24

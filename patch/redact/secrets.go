@@ -54,15 +54,15 @@ func isWord(c byte) bool { return c == '_' || '0' <= c && c <= '9' || 'a' <= c|0
 
 var escapeBefore = regexp.MustCompile(anyEscape + `$`)
 
-// wordBefore reports whether a word character precedes the offset. The last character of an escape does not
+// hasWordBefore reports whether a word character precedes the offset. The last character of an escape does not
 // count.
-func wordBefore(text string, at int) bool {
+func hasWordBefore(text string, at int) bool {
 	before := text[max(at-6, 0):at]
 	return at > 0 && isWord(text[at-1]) && !(strings.ContainsAny(before, `\%`) && escapeBefore.MatchString(before))
 }
 
-// wordAfter reports whether there is a word character at the offset.
-func wordAfter(text string, end int) bool { return end < len(text) && isWord(text[end]) }
+// hasWordAfter reports whether there is a word character at the offset.
+func hasWordAfter(text string, end int) bool { return end < len(text) && isWord(text[end]) }
 
 // Keys finds credentials in texts and in members of JSON objects:
 //
@@ -71,7 +71,7 @@ func wordAfter(text string, end int) bool { return end < len(text) && isWord(tex
 //   - JSON web tokens, bearer tokens, and private keys in PEM
 //   - passwords in URLs
 //   - values assigned to names such as DB_PASSWORD or apiKey
-func Keys() Pattern { return Pattern{Name: "key", Find: findKeys, Is: namesSecret} }
+func Keys() Pattern { return Pattern{Name: "key", Find: findKeys, Is: isSecretName} }
 
 func findKeys(text string) [][]int {
 	found := findAssigned(text)
@@ -99,9 +99,9 @@ type token struct {
 // wordStart matches the start of a word, or an escape before the word.
 const wordStart = `(?:\b|` + anyEscape + `)`
 
-// tokenOf returns a token that begins at the start of a word. The argument rest is the pattern after the
+// newToken returns a token that begins at the start of a word. The argument rest is the pattern after the
 // prefix.
-func tokenOf(prefixes, rest string, digit bool) token {
+func newToken(prefixes, rest string, digit bool) token {
 	prefix := strings.ReplaceAll(regexp.QuoteMeta(prefixes), " ", "|")
 	return token{strings.Fields(prefixes), regexp.MustCompile(wordStart + "((?:" + prefix + ")" + rest + ")"), digit}
 }
@@ -112,27 +112,27 @@ const pemKey = `-----BEGIN (?:-?[^-]){0,53}-?PRIVATE KEY[^-]{0,53}`
 // Each form consumes all characters of its kind. A longer token therefore does not match, and no text is read
 // twice.
 var tokens = []token{
-	tokenOf("AKIA ASIA", `[0-9A-Z]{16}\b`, false),                               // AWS
-	tokenOf("ghp_ gho_ ghu_ ghs_ ghr_", `[0-9A-Za-z]{36,}\b`, false),            // GitHub
-	tokenOf("github_pat_", `\w{40,}`, false),                                    // GitHub
-	tokenOf("AIza", `[\w-]{35,}`, false),                                        // Google
-	tokenOf("GOCSPX-", `[\w-]{28,}`, false),                                     // Google
-	tokenOf("glpat- ya29.", `[\w-]{20,}`, false),                                // GitLab, Google
-	tokenOf("xoxa- xoxb- xoxe- xoxp- xoxr- xoxs- xapp-", `[\w-]{10,}`, false),   // Slack
-	tokenOf("hooks.slack.com/services/", `[0-9A-Za-z/]{30,}`, false),            // Slack
-	tokenOf("sk- xai-", `[\w-]{20,}`, true),                                     // OpenAI, Anthropic, xAI and others
-	tokenOf("gsk_", `[0-9A-Za-z]{20,}\b`, true),                                 // Groq
-	tokenOf("hf_", `[0-9A-Za-z]{30,}\b`, true),                                  // Hugging Face
-	tokenOf("sk_live_ sk_test_ rk_live_ rk_test_", `[0-9A-Za-z]{16,}\b`, false), // Stripe
-	tokenOf("whsec_", `[0-9A-Za-z+/=]{24,}`, false),                             // Stripe
-	tokenOf("npm_", `[0-9A-Za-z]{36,}\b`, true),                                 // npm
-	tokenOf("pypi-", `[\w-]{60,}`, true),                                        // PyPI
-	tokenOf("SG.", `[\w.-]{60,}`, true),                                         // SendGrid
-	tokenOf("shpat_", `[0-9a-fA-F]{32,}\b`, false),                              // Shopify
-	tokenOf("dop_v1_", `[0-9a-fA-F]{64,}\b`, false),                             // DigitalOcean
-	tokenOf("AGE-SECRET-KEY-1", `[0-9A-Z]{58,}\b`, false),                       // age
-	tokenOf("bearer Bearer", ` ([\w.~+/=-]{12,})`, true),                        // in HTTP headers
-	tokenOf("basic Basic", ` ([\w.~+/=-]{12,})`, true),                          // in HTTP headers
+	newToken("AKIA ASIA", `[0-9A-Z]{16}\b`, false),                               // AWS
+	newToken("ghp_ gho_ ghu_ ghs_ ghr_", `[0-9A-Za-z]{36,}\b`, false),            // GitHub
+	newToken("github_pat_", `\w{40,}`, false),                                    // GitHub
+	newToken("AIza", `[\w-]{35,}`, false),                                        // Google
+	newToken("GOCSPX-", `[\w-]{28,}`, false),                                     // Google
+	newToken("glpat- ya29.", `[\w-]{20,}`, false),                                // GitLab, Google
+	newToken("xoxa- xoxb- xoxe- xoxp- xoxr- xoxs- xapp-", `[\w-]{10,}`, false),   // Slack
+	newToken("hooks.slack.com/services/", `[0-9A-Za-z/]{30,}`, false),            // Slack
+	newToken("sk- xai-", `[\w-]{20,}`, true),                                     // OpenAI, Anthropic, xAI and others
+	newToken("gsk_", `[0-9A-Za-z]{20,}\b`, true),                                 // Groq
+	newToken("hf_", `[0-9A-Za-z]{30,}\b`, true),                                  // Hugging Face
+	newToken("sk_live_ sk_test_ rk_live_ rk_test_", `[0-9A-Za-z]{16,}\b`, false), // Stripe
+	newToken("whsec_", `[0-9A-Za-z+/=]{24,}`, false),                             // Stripe
+	newToken("npm_", `[0-9A-Za-z]{36,}\b`, true),                                 // npm
+	newToken("pypi-", `[\w-]{60,}`, true),                                        // PyPI
+	newToken("SG.", `[\w.-]{60,}`, true),                                         // SendGrid
+	newToken("shpat_", `[0-9a-fA-F]{32,}\b`, false),                              // Shopify
+	newToken("dop_v1_", `[0-9a-fA-F]{64,}\b`, false),                             // DigitalOcean
+	newToken("AGE-SECRET-KEY-1", `[0-9A-Z]{58,}\b`, false),                       // age
+	newToken("bearer Bearer", ` ([\w.~+/=-]{12,})`, true),                        // in HTTP headers
+	newToken("basic Basic", ` ([\w.~+/=-]{12,})`, true),                          // in HTTP headers
 	// JSON web tokens. The second alternative consumes similar texts, so that each text is read once.
 	{[]string{"eyJ"}, regexp.MustCompile(wordStart + `(?:(eyJ[\w-]{7,}\.[\w-]{10,}(?:\.[\w-]*){0,3})|eyJ[\w-]*)`), false},
 	// Private keys in PEM, complete or truncated. A truncated key extends as far as the text can be part of a
@@ -152,13 +152,13 @@ var (
 	punctuation = regexp.MustCompile(`[^0-9A-Za-z]+`)
 )
 
-const longestName = 80
+const maxNameLen = 80
 
-// namesSecret reports whether the name of a value indicates that the value is a secret.
-func namesSecret(name, value string) bool {
-	plain := strings.ToLower(punctuation.ReplaceAllString(name[:min(len(name), longestName)], ""))
+// isSecretName reports whether the name of a value indicates that the value is a secret.
+func isSecretName(name, value string) bool {
+	plain := strings.ToLower(punctuation.ReplaceAllString(name[:min(len(name), maxNameLen)], ""))
 	isSuffix := func(suffix string) bool { return strings.HasSuffix(plain, suffix) }
-	return len(name) <= longestName && value != "" && (slices.ContainsFunc(secretNames, isSuffix) ||
+	return len(name) <= maxNameLen && value != "" && (slices.ContainsFunc(secretNames, isSuffix) ||
 		len(value) >= 16 && slices.ContainsFunc(vagueNames, isSuffix) &&
 			strings.ContainsAny(value, digits) && strings.ContainsAny(value, letters) && !strings.Contains(value, " "))
 }
@@ -166,26 +166,26 @@ func namesSecret(name, value string) bool {
 // assignment matches the text between a name and its value.
 var assignment = regexp.MustCompile("^[=:][=>]?[ \t\"'\\\\`]{0,6}")
 
-// assigned matches a value without its quotes.
-var assigned = regexp.MustCompile("^[^ \t\r\n\"'`\\\\&,;)<>\\]}|]*")
+// assignedValue matches a value without its quotes.
+var assignedValue = regexp.MustCompile("^[^ \t\r\n\"'`\\\\&,;)<>\\]}|]*")
 
 // findAssigned finds values that = or : assigns to the name of a secret, in programs, settings, URLs, headers
 // and JSON. A value that looks like a word, a variable or a call is not a secret.
 func findAssigned(text string) [][]int {
 	// Only the first bytes of a value are checked. Otherwise a text with many names would be read again for
 	// each name.
-	const shortestName, mostQuotes, longestAssignment, judged = 5, 4, 8, 256
+	const minName, maxQuotes, maxAssignment, maxChecked = 5, 4, 8, 256
 	return search(text, "=:", func(at int) (start, end, next int) {
-		nameEnd := max(len(strings.TrimRight(text[:at], " \t\"'\\`")), at-mostQuotes)
-		name := text[max(nameEnd-longestName, 0):nameEnd]
-		if name = name[len(strings.TrimRight(name, digits+letters+"_-.")):]; len(name) < shortestName {
+		nameEnd := max(len(strings.TrimRight(text[:at], " \t\"'\\`")), at-maxQuotes)
+		name := text[max(nameEnd-maxNameLen, 0):nameEnd]
+		if name = name[len(strings.TrimRight(name, digits+letters+"_-.")):]; len(name) < minName {
 			return 0, 0, 0
 		}
-		start = at + len(assignment.FindString(text[at:min(at+longestAssignment, len(text))]))
-		value := assigned.FindString(text[start:min(start+judged, len(text))])
+		start = at + len(assignment.FindString(text[at:min(at+maxAssignment, len(text))]))
+		value := assignedValue.FindString(text[start:min(start+maxChecked, len(text))])
 		if len(value) >= 6 && !strings.ContainsAny(value[:1], "$%{([<*") && !strings.Contains(value, "(") &&
-			strings.ContainsAny(value, digits) && namesSecret(name, value) {
-			end = start + len(assigned.FindString(text[start:]))
+			strings.ContainsAny(value, digits) && isSecretName(name, value) {
+			end = start + len(assignedValue.FindString(text[start:]))
 		}
 		return start, end, end
 	})
@@ -210,15 +210,15 @@ var (
 )
 
 func findCards(text string) [][]int {
-	const shortest, longest = 13, 5*8 + 19
+	const minLen, maxLen = 13, 5*8 + 19
 	text = blankEscapes(text)
 	return search(text, digits, func(at int) (start, end, next int) {
-		if wordBefore(text, at) || at >= 2 && text[at-1] == '.' && strings.IndexByte(digits, text[at-2]) >= 0 {
+		if hasWordBefore(text, at) || at >= 2 && text[at-1] == '.' && strings.IndexByte(digits, text[at-2]) >= 0 {
 			return 0, 0, 0
 		}
-		groups := cardGroups.FindString(text[at:min(at+longest, len(text))])
-		for n := len(groups); n >= shortest; n = strings.LastIndexAny(groups[:n], " -") {
-			if end = at + n; !wordAfter(text, end) && isCard(groups[:n]) {
+		groups := cardGroups.FindString(text[at:min(at+maxLen, len(text))])
+		for n := len(groups); n >= minLen; n = strings.LastIndexAny(groups[:n], " -") {
+			if end = at + n; !hasWordAfter(text, end) && isCard(groups[:n]) {
 				return at, end, end
 			}
 		}
@@ -257,7 +257,7 @@ func findIBANs(text string) [][]int {
 	return search(text, digits, func(at int) (start, end, next int) {
 		start = max(at-2, 0)
 		i := strings.Index(ibanLengths, strings.ToUpper(text[start:at]))
-		if i < 0 || wordBefore(text, start) {
+		if i < 0 || hasWordBefore(text, start) {
 			return 0, 0, 0
 		}
 		length, _ := strconv.Atoi(ibanLengths[i+2 : i+4])
@@ -267,7 +267,7 @@ func findIBANs(text string) [][]int {
 				number += text[end : end+1]
 			}
 		}
-		if len(number) == length && !wordAfter(text, end) && ibanNumber.MatchString(number) && mod97(number) == 1 {
+		if len(number) == length && !hasWordAfter(text, end) && ibanNumber.MatchString(number) && mod97(number) == 1 {
 			return start, end, end
 		}
 		return 0, 0, 0
@@ -276,12 +276,12 @@ func findIBANs(text string) [][]int {
 
 // mod97 moves the first four characters to the end, replaces each letter with a number from 10 to 35, and
 // returns the remainder modulo 97.
-func mod97(number string) (rest int) {
+func mod97(number string) (remainder int) {
 	for _, c := range number[4:] + number[:4] {
 		value, _ := strconv.ParseInt(string(c), 36, 8)
 		for _, digit := range strconv.FormatInt(value, 10) {
-			rest = (rest*10 + int(digit-'0')) % 97
+			remainder = (remainder*10 + int(digit-'0')) % 97
 		}
 	}
-	return rest
+	return remainder
 }

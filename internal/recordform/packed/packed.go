@@ -1,7 +1,7 @@
 // Package packed compresses the content of each record separately, with a dictionary of text that records often
 // contain. A frame is
 //
-//	byte 0      Beginning, which names the dictionary
+//	byte 0      FirstByte, which names the dictionary
 //	bytes 1–3   the length of the block, big endian
 //	bytes 4–    a block of S2, which begins with the length of the content
 //
@@ -21,8 +21,8 @@ import (
 // a forged frame.
 const MaxBytes = 1 << 20
 
-// Beginning is the first byte of a frame. It identifies [Dictionary].
-const Beginning = 0xd1
+// FirstByte is the first byte of a frame. It identifies [Dictionary].
+const FirstByte = 0xd1
 
 // Dictionary is the compression dictionary. It must never change, because stored records need it. A frame with
 // another dictionary needs another first byte.
@@ -37,10 +37,10 @@ const Header = 4
 
 // Append appends a frame with the given content to dst. The length of body must be 1 to MaxBytes.
 func Append(dst, body []byte) []byte {
-	from, most := len(dst)+Header, s2.MaxEncodedLen(len(body))
-	dst = slices.Grow(dst, Header+most)[:from+most]
+	from, maxLen := len(dst)+Header, s2.MaxEncodedLen(len(body))
+	dst = slices.Grow(dst, Header+maxLen)[:from+maxLen]
 	n := len(dictionary.Encode(dst[from:], body))
-	copy(dst[from-Header:], []byte{Beginning, byte(n >> 16), byte(n >> 8), byte(n)})
+	copy(dst[from-Header:], []byte{FirstByte, byte(n >> 16), byte(n >> 8), byte(n)})
 	return dst[:from+n]
 }
 
@@ -55,21 +55,21 @@ func Open(buf, frame []byte) ([]byte, error) {
 // Len returns the length of the content that a frame states. It returns an error unless the bytes are exactly
 // one frame.
 func Len(frame []byte) (int, error) {
-	if len(frame) > 0 && frame[0] != Beginning {
-		return 0, fmt.Errorf("packed with dictionary %#x; this program knows %#x, a newer one may know it", frame[0], Beginning)
+	if len(frame) > 0 && frame[0] != FirstByte {
+		return 0, fmt.Errorf("unknown compression dictionary %#x; this program supports %#x, and a newer version may support this one", frame[0], FirstByte)
 	}
 	if len(frame) < Header {
-		return 0, errors.New("the frame does not end where the record does")
+		return 0, errors.New("the length of the frame differs from the length of the record")
 	}
 	switch block := int(frame[1])<<16 | int(frame[2])<<8 | int(frame[3]); {
 	case block == 0 || block > MaxBytes:
-		return 0, fmt.Errorf("a frame of %d bytes; at most %d are ever packed", block, MaxBytes)
+		return 0, fmt.Errorf("the frame has %d bytes; the maximum is %d", block, MaxBytes)
 	case Header+block != len(frame):
-		return 0, errors.New("the frame does not end where the record does")
+		return 0, errors.New("the length of the frame differs from the length of the record")
 	}
 	n, err := s2.DecodedLen(frame[Header:])
 	if err == nil && n > MaxBytes {
-		err = fmt.Errorf("a body of %d bytes; at most %d are ever packed", n, MaxBytes)
+		err = fmt.Errorf("the content has %d bytes; the maximum is %d", n, MaxBytes)
 	}
 	if err != nil {
 		return 0, err

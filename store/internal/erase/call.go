@@ -639,7 +639,7 @@ func (e *Erased) ids() map[string]bool {
 
 // reverts plans the reverts of a session's blank summaries. Events with the given ids count as blank.
 func (c *Call) reverts(ctx context.Context, l *loaded, goes map[string]bool) (blanks.Plan, error) {
-	return blanks.Revert(l.view, blanks.Options{MaxGrowth: cmp.Or(c.opts.MaxGrowth, blanks.DefaultMaxGrowth), ErasedIDs: goes, Read: func(seqs []uint64) ([]patch.Record, error) {
+	return blanks.PlanReverts(l.view, blanks.Options{MaxGrowth: cmp.Or(c.opts.MaxGrowth, blanks.DefaultMaxGrowth), ErasedIDs: goes, Read: func(seqs []uint64) ([]patch.Record, error) {
 		if records, _, ok := l.stored(seqs); ok {
 			return records, nil
 		}

@@ -394,7 +394,7 @@ func (f *finishing) closeOnce(ctx context.Context) error {
 			return err
 		}
 	case patch.BlankSummaries:
-		plan.NotReverted = blanks.Visible(l.view, f.goes)
+		plan.NotReverted = blanks.VisibleSummaries(l.view, f.goes)
 	}
 	reverts := f.log.Complete(fold.Grouped(l.view, f.r.Patch.Author(), f.log.NewID, plan.Reverts))
 	tokens := 0
