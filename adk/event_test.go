@@ -362,7 +362,7 @@ func (f *filler) fill(v reflect.Value) {
 	}
 }
 
-// setLeaf sets a string, a number or an any. It returns false for values of other types.
+// setLeaf sets a string, a bool, a number or a value of type any. It returns false for values of other types.
 func setLeaf(v reflect.Value, text func() string, number func() int64, anything func() any) bool {
 	switch v.Kind() {
 	case reflect.String:

@@ -201,7 +201,7 @@ func (k *kept) AddSessionToMemory(_ context.Context, sess session.Session) error
 	return k.err
 }
 
-// HistoryMemory passes the history, even if the given session shows the visible log.
+// HistoryMemory passes the history to the memory service, even if the given session contains only the visible log.
 func TestHistoryForMemory(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)

@@ -128,8 +128,7 @@ func longReport() string {
 	return b.String()
 }
 
-// handleOf extracts a handle of the report from a prompt. The handle is in a search result or in the shortened
-// report.
+// handleOf returns the handle of the report from the first search result in the prompt that mentions litres.
 func handleOf(t *testing.T, prompt []*genai.Content) string {
 	t.Helper()
 	text, err := json.Marshal(prompt)

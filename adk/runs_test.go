@@ -332,7 +332,7 @@ func TestFirstMessagesOfASession(t *testing.T) {
 	})
 }
 
-// meeting delays each Get that finds no session until two Gets have found none.
+// meeting is a service on which two Gets of a missing session return only after both have failed.
 type meeting struct {
 	*adk.Service
 	looked *sync.WaitGroup

@@ -487,7 +487,7 @@ func TestScenariosOnPostgres(t *testing.T) {
 	})
 }
 
-// A conversation has the same events on a service and on the wrapped service.
+// A conversation has the same events on a service without and with Wrap.
 //
 // The long run: go test -run TestScenariosWrapped -rapid.checks=500
 func TestScenariosWrapped(t *testing.T) {

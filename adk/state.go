@@ -60,8 +60,8 @@ func (s state) All() iter.Seq2[string, any] {
 	}
 }
 
-// withoutTemp returns m without its temp: keys, whose values may have types that cannot be stored. If m has no such
-// key, it returns m itself.
+// withoutTemp returns m without the keys that begin with "temp:", whose values may have types that cannot be stored.
+// If m has no such key, withoutTemp returns m itself.
 func withoutTemp(m map[string]any) map[string]any {
 	for key := range m {
 		if convert.IsTemp(key) {

@@ -127,8 +127,8 @@ func (s *Service) makeRoom(ctx context.Context, handle *Session, answer *patch.E
 	return s.withdrawInterrupted(ctx, handle, v, answer)
 }
 
-// sharedAfter returns the shared scopes after an event that changes them. It returns nil if the event changes no
-// shared key. It reads the scopes from the storage, because after a retry, another session may have changed them.
+// sharedAfter returns the shared scopes after the append of an event. It returns nil if the event changes no shared
+// key. It reads the shared scopes from the storage, because another session may have changed them before a retry.
 func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Event) map[string]patch.Value {
 	for range e.SharedChanges() {
 		found, err := s.store.Get(context.WithoutCancel(ctx), handle.key, storage.Newest)

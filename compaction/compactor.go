@@ -62,7 +62,8 @@ type Options[K comparable] struct {
 
 	// Approve, if not nil, is called before a pass is logged. If it returns an error, nothing is written, and the
 	// attempt's error matches [ErrVetoed]. The pass is retried as after a failure. Approve must be safe for concurrent
-	// use. If a call takes more than five minutes, it is abandoned and the pass fails.
+	// use. A call is abandoned after five minutes, or after nine tenths of the time until the context's deadline if
+	// that is less. Then the pass fails.
 	Approve func(ctx context.Context, d ApproveRequest[K]) error
 
 	// Observe, if not nil, is called after each attempt in the goroutine that compacts.
@@ -191,8 +192,8 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 }
 
 // attempt runs the next pass over a session if a pass is due. It plans a window, obtains a verified summary for each
-// group, and logs the patches. If an answer is refused, the same writer or another writer may write the summary again.
-// A panic is returned as an error.
+// group, and logs the patches. If a summary is refused, the same [writer] or another one writes the next attempt.
+// attempt returns a panic as an error.
 func (c *Compactor[K]) attempt(ctx context.Context, key K, view fold.View, run Run) (p *pass[K], next fold.View, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -59,7 +59,8 @@ func judgeLog(t *testing.T, st *store.Store, k store.Key, by *told) (patches int
 				covered[v.At(i).ID()] = v.At(i)
 			}
 			for _, s := range r.Patch.NewEvents() {
-				text, _, _ := strings.Cut(testlog.FirstText(s), "\nAlso:") // appended to a short answer to a large window
+				// A short summary of a large window has an additional part that begins with "Also:".
+				text, _, _ := strings.Cut(testlog.FirstText(s), "\nAlso:")
 				if saw, asked := by.shown[text]; asked {
 					shown = append(shown, saw...)
 					continue

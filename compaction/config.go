@@ -90,8 +90,8 @@ type Config struct {
 type limits struct {
 	Input        int // tokens of events that one summary covers; exceeded only if the events cannot be divided
 	Summaries    int // number of adjacent summaries of one level that are merged
-	OpenCalls    int // number of open calls of completed invocations that stay
-	WaitingCalls int // number of calls of completed invocations that wait for the user and stay
+	WaitingCalls int // number of the newest calls that stay in earlier invocations and wait for the user
+	OpenCalls    int // number of the newest other open calls that stay in earlier invocations
 	Results      int // number of newest tool results that are never cleared
 	Trifle       int // cost, in uncached input tokens, that any pass may have
 	Summary      int // maximum estimated tokens of a summary

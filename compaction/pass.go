@@ -85,8 +85,8 @@ type writer int
 
 const (
 	bySummarizer writer = iota
-	byQuoting           // the short text of the events is the summary
-	byFallback
+	byQuoting           // the events are short, so the summary is their text
+	byFallback          // [Extractive] writes the summary
 )
 
 // groupRequest is the request for one group's summary.

@@ -109,8 +109,8 @@ func unanswerable(v fold.View, answers []*patch.Event) (map[callName]bool, error
 	return wanted, nil
 }
 
-// unpairedResponses returns the call names of the responses without a visible call, by the visible indices of their
-// events.
+// unpairedResponses finds the visible responses whose call is not visible. The result has their call names, by the
+// visible index of the event.
 func unpairedResponses(v fold.View) map[int][]callName {
 	type answer struct {
 		index int

@@ -25,7 +25,7 @@ func (s *session) recall(answers ...*patch.Event) int {
 	return len(patches)
 }
 
-// paired describes how visible calls are answered: the id of each call, with its events.
+// paired lists the visible calls. After the id of each call, it lists the events that answer the call.
 func (s *session) paired() string {
 	var out []string
 	v := s.view()

@@ -27,8 +27,8 @@ var (
 	patterns   = regexp.MustCompile(`-(run|bench) '?([^' ]+)'?`)
 )
 
-// shownCommands returns the command lines in the code of the documents: of indented lines and of
-// code within sentences. A "cd" holds for the lines after it.
+// shownCommands returns the commands that the documents show in indented blocks and in code within sentences. A "cd"
+// on a line of its own applies to the rest of its indented block. In "cd x && y", it applies only to y.
 func shownCommands(t *testing.T) []command {
 	t.Helper()
 	files, err := filepath.Glob("*.md")

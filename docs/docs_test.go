@@ -1,5 +1,5 @@
-// Package docs_test holds the documentation true: the arrows between packages, what they
-// reach out for, the README's example, the walks and recipes, and the links.
+// Package docs_test checks the documents against the code and the repository: the imports between packages, the
+// modules that each package imports, the example of the README, the commands, and the links.
 package docs_test
 
 import (
@@ -202,7 +202,8 @@ func importsOf(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// ARCHITECTURE.md names each package in its table of layers. "…" stands for the folder of the name before it.
+// ARCHITECTURE.md names each package in its table of layers. In the table, "…" stands for the folder of the preceding
+// package.
 func TestArchitectureNamesPackages(t *testing.T) {
 	_, table, ok := strings.Cut(read(t, "ARCHITECTURE.md"), "\n| layer | packages |\n")
 	if !ok {
@@ -226,8 +227,7 @@ func TestArchitectureNamesPackages(t *testing.T) {
 	}
 }
 
-// What comes with the packages that every program with a log needs: these modules and the
-// standard library.
+// The packages that every program with a log needs import only these modules and the standard library.
 func TestLogBringsNoSDK(t *testing.T) {
 	modules := []string{"github.com/go-json-experiment/json", "github.com/google/uuid", "github.com/klauspost/compress", "github.com/vmihailenco/msgpack/v5", "github.com/vmihailenco/tagparser/v2", "go.etcd.io/bbolt", "golang.org/x/sys"}
 	deps := func(names ...string) []string {
@@ -368,7 +368,7 @@ func TestFormatNamesBuckets(t *testing.T) {
 	}
 }
 
-// The figures of SETTINGS.md are of the configurations that it shows.
+// The figures in SETTINGS.md belong to the configurations that SETTINGS.md shows.
 func TestSettingsAreMeasured(t *testing.T) {
 	measured := read(t, "../bench/quality/policies.go")
 	lines := regexp.MustCompile(`(?m)^cfg\.\w+ = \w+`).FindAllString(read(t, "SETTINGS.md"), -1)
@@ -382,7 +382,7 @@ func TestSettingsAreMeasured(t *testing.T) {
 	}
 }
 
-// make help lists what has a comment, so every target has one.
+// Every target has a comment, because "make help" lists only targets with comments.
 func TestMakeTargetsAreExplained(t *testing.T) {
 	makefile := read(t, "../Makefile")
 	_, phony, _ := strings.Cut(makefile, ".PHONY: ")

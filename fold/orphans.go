@@ -465,9 +465,9 @@ func (s span) cost() int {
 	return n
 }
 
-// forced widens the span by events that every passing span around it contains. Such an event has a response
-// whose only call is removed, or a call whose only responses are removed. If the span hides a call that must
-// stay, no span around it passes, and ok is false.
+// forced adds to the span the events that every accepted wider span contains. Such an event has a response whose
+// only call is removed, or a call whose only responses are removed. If the span hides a call that must stay, no
+// wider span is accepted, and forced returns false.
 func (s span) forced(budget *int) (span, bool) {
 	// Each added event may require others, so the loop continues until nothing is added. In "call a; response a
 	// and call b; response b", cutting the first event requires cutting the second, which requires cutting the

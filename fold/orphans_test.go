@@ -240,8 +240,8 @@ func TestOutOfRangeNamesTheValue(t *testing.T) {
 	}
 }
 
-// A refusal is fast even if thousands of calls have the same key. The search for a span then stops without a
-// suggestion.
+// A refusal is fast even if thousands of calls have the same key. With so many calls, the search for a wider span that
+// would be accepted gives up, and the error suggests none.
 func TestRefusalIsBounded(t *testing.T) {
 	var lines []string
 	lines = append(lines, "first")

@@ -82,9 +82,9 @@ var oneEach = []int{1, 0}
 // amends. The partner of a call is the first response that answers it. The caller must not change the result.
 // The parts must have the same key and be in order. Parts of one event must be adjacent.
 //
-// A response answers the first unanswered call of the latest earlier event with an unanswered call. Events of
-// the response's branch have priority. If no call is unanswered, the response amends the latest earlier call.
-// If there is no earlier call, the response is unpaired.
+// Of the earlier events that have unanswered calls, take the latest. The response answers the first unanswered
+// call of this event. Events of the response's branch have priority. If no call is unanswered, the response amends
+// the latest earlier call. If there is no earlier call, the response is unpaired.
 func pair(parts []part) []int {
 	if len(parts) == 2 && !parts[0].Response && parts[1].Response && parts[0].pos != parts[1].pos {
 		return oneEach

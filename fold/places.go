@@ -290,9 +290,9 @@ type Cut struct {
 	Removed iter.Seq[Ref]
 }
 
-// Cuts yields the cut of each applied patch in log order, whether the patch is active or not. Reverts, pins and
-// receipts have no cut. Removed may also yield the markers of patches that added no event. Cuts returns the
-// same errors as [View.Skipped].
+// Cuts yields a [Cut] for each applied patch in log order, even if the patch was reverted. It yields none for
+// reverts, pins, unpins and receipts. Besides events, the field Removed may yield the markers of patches that added
+// no event. Cuts returns the same errors as [View.Skipped].
 func (v View) Cuts() (iter.Seq[Cut], error) {
 	if err := v.load(); err != nil {
 		return nil, err
@@ -393,11 +393,12 @@ func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error)
 
 type historyNode struct {
 	node
-	of    int
-	mixed *cut // if not nil, the patch that removed the event, whose lane determines the representative
+	of    int  // index of the visible event that represents the node's event, or byMarker or nowhere
+	mixed *cut // if not nil, the patch that removed the event; the value of of then depends on the event's lane
 }
 
-// load sets a node's event if it was supplied. It then finds the representative, if that depends on the event.
+// load sets the event of a node if the caller has supplied the record. If the node's representative depends on the
+// event's lane, load then also sets the field of.
 func (h *history) load(n *historyNode) {
 	if n.event != nil {
 		return

@@ -8,14 +8,15 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Rewind returns the patches that return the session to its state before the record with seq from. This record
-// must be the first event of an invocation. The caller must log the patches together, in order, directly after
-// the view's last record. The caller must not check them for orphans and pins, because a rewind may reopen a
-// call. If no later event is visible or affects the state, the result is empty.
+// Rewind returns patches that restore the visible log and the state as they were before a record. The argument
+// from is the seq of this record, which must be the first event of an invocation. The caller must log the patches
+// together, in order, directly after the view's last record. The caller must not check the patches for orphans and
+// pins, because a rewind may reopen a call. If no event from this record on is visible or affects the state, the
+// result is empty.
 //
-// An event that replaced others is as old as the raw events that it covers, at any depth. An inserted event is
-// as old as its patch. If patches of a group added events, the whole group counts as one patch. An event is
-// newer if the seq of its record is at least from, and older otherwise.
+// An event is newer if the seq of its record is at least the argument from, and older otherwise. An event that
+// replaced other events is as old as the raw events that it covers, at any depth. An inserted event is as old as its
+// patch. If patches of a group added events, the whole group counts as one patch.
 //
 //   - If a patch hid only older events, they stay hidden, even if the patch is newer.
 //   - A patch that covers both older and newer events is reverted, unless it only removed events and dropped
@@ -23,7 +24,7 @@ import (
 //   - All newer events are cut, and their state is dropped.
 //   - If a reverted patch only removed events, its older events are cut again with the same state policy. If a
 //     reverted splice replaced events and dropped their state, its older events are also cut again.
-//   - The same pins and unpins are active as before the record with seq from.
+//   - The same pins and unpins are active as before the record.
 //
 // If an id occurs twice in the log, so that a revert cannot name its target, the error matches
 // [patch.ErrInvalid]. Rewind takes time linear in the number of nodes that all patches added and removed.

@@ -44,7 +44,7 @@ func (r *run) len() (n int) {
 	return n
 }
 
-// hasEvents reports whether the run has visible nodes.
+// hasEvents reports whether the run contains an event, not only markers.
 func (r *run) hasEvents() bool {
 	return slices.ContainsFunc(r.pieces, func(p piece) bool { return p.events > 0 })
 }

@@ -174,9 +174,9 @@ func TestLawRevert(t *testing.T) {
 	})
 }
 
-// followBlocking reverts the patches that block a revert of the patch with the id, until that patch is
-// reverted. The revert of a redo may also revert that patch. Each blocking patch must be newer than the patch,
-// and its nodes must be present.
+// followBlocking reverts the patch with the id, called the target. Before that, it reverts the patches that block the
+// revert of the target. The revert of a redo may also revert the target. Each blocking patch must be newer than the
+// patch that it blocks, and its nodes must be present.
 func followBlocking(t *rapid.T, r *Reference, initial map[string]patch.Value, id string) {
 	target := r.findPatch(id)
 	next := target

@@ -49,7 +49,7 @@ type row struct {
 	Word    string // name of the kind
 	Phrases []phrase
 	Time    time.Time
-	Gap     string // time since the previous row of the same turn
+	Gap     string // time between the previous row and this row, if both are of the same turn
 	Tokens  int
 	Turn    int
 

@@ -91,7 +91,7 @@ const (
 
 func soundIndex() list { return list{0, "user", 0, list{}, nil, list{}} }
 
-// eventForm returns the form of a valid event after change has modified the event.
+// eventForm makes the form of a valid event, modifies the form with the argument change, and returns it.
 func eventForm(change func(event list)) list {
 	event := list{1, 0, "id", "inv", "author", "", "", list{0, 0}, []byte(`{"content":{"role":"user"}}`), list{}, soundIndex()}
 	change(event)

@@ -7,8 +7,8 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// EventCompaction describes the events that a summary event covers. It has the same JSON names as in ADK. Times
-// are written in Unix seconds, as in ADK for Python. Times in RFC 3339 format, as in ADK for Go, are also read.
+// EventCompaction describes the events that a summary event covers. Its JSON names are those of ADK. Times are
+// written in Unix seconds, as in ADK for Python. Times in RFC 3339 format, as in ADK for Go, can be read too.
 type EventCompaction struct {
 	StartTimestamp   float64 `json:"startTimestamp"` // earliest time covered, in Unix seconds
 	EndTimestamp     float64 `json:"endTimestamp"`   // latest time covered, in Unix seconds
@@ -18,7 +18,7 @@ type EventCompaction struct {
 	ExcludedEvents []EventRef `json:"excludedEvents,omitempty"`
 }
 
-// EventRef identifies an event by fields that every store keeps. It has the same JSON names as in ADK.
+// EventRef identifies an event by fields that every store keeps. Its JSON names are those of ADK.
 type EventRef struct {
 	InvocationID string  `json:"invocationId"`
 	Timestamp    float64 `json:"timestamp"` // Unix seconds

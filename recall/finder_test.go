@@ -26,7 +26,7 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// logs is a log of in-memory sessions.
+// logs stores sessions in memory. It implements the interface that [recall.NewFinder] reads.
 type logs struct {
 	mu       sync.Mutex
 	sessions map[string][]patch.Record

@@ -10,7 +10,7 @@ import (
 // MaxQueryBytes is the number of bytes of a query that are read. The rest is ignored.
 const MaxQueryBytes = 8 << 10
 
-// maxTerms limits the words of a query, and separately its identifiers and its dates. Only the first ones count.
+// maxTerms is the maximum number of words in a query, of identifiers, and of dates. Further terms are ignored.
 const maxTerms = 64
 
 // Terms are the words, identifiers and dates of a query. Queries have no syntax: quotes, operators and regular

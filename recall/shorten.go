@@ -16,20 +16,20 @@ import (
 // Author is the author of the patches that replace long results with shortened copies.
 const Author = "recall"
 
-// MinResultTokens is the minimum limit of [Shorten]. Notes about omissions need this much room.
+// MinResultTokens is the lowest limit that [Shorten] applies. Notes about omitted parts need this much room.
 const MinResultTokens = 200
 
 // shortenedKey is the member that marks a result as shortened.
 const shortenedKey = "shortened"
 
-// Shorten returns a replacement for e, an event of the record with the given seq. It returns nil if no function
-// response in e has more than maxTokens estimated tokens. If maxTokens is below [MinResultTokens], MinResultTokens
-// applies.
+// Shorten returns a replacement for the event e, which is in the record with the given seq. It returns nil if no
+// function response in e has more than maxTokens estimated tokens. If maxTokens is below [MinResultTokens], the limit
+// is MinResultTokens.
 //
-// In the replacement, each longer response is shortened to half of maxTokens. Long texts and lists keep their beginning
-// and end. Objects keep their keys if there is room. The response's member "shortened" has the handle for [ReadTool],
-// which consists of handle, a slash and the index of the part. Names and ids of calls do not change. The replacement
-// has an id from newID and no state delta.
+// In the replacement, each response above the limit is shortened to half of the limit. Long texts and lists keep their
+// beginning and end. Objects keep their keys if there is room. A shortened response has a member "shortened" with a
+// handle for [ReadTool]. The handle is the argument handle, a slash, and the index of the part. Names and ids of calls
+// do not change. The replacement has an id from newID and no state delta.
 //
 // Responses of [SearchTool] and ReadTool are never shortened, and neither are responses with media in their members.
 // Media that accompany a response are kept and do not count.
@@ -233,7 +233,7 @@ func shrink(text json.RawMessage, room, depth int) json.RawMessage {
 	return quoted(leftOut(size, "characters")) // a long number, or a value below maxShrinkDepth
 }
 
-// leftOut returns a note about n omitted elements.
+// leftOut returns a note that n characters, elements or members are omitted. The argument of is this noun.
 func leftOut(n int, of string) string { return fmt.Sprintf("[… %d %s left out …]", n, of) }
 
 // noteRoom is the number of characters reserved for a note by leftOut.

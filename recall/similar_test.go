@@ -68,8 +68,8 @@ func TestSimilarWords(t *testing.T) {
 	}
 }
 
-// Similar words in private text are found only by searches that include private text. In a search of several logs, a
-// word is corrected only if none of the logs contains it.
+// Similar words in text that no model sees, such as state changes, are found only by searches that include this text.
+// In a search of several logs, a word is corrected only if no log contains the word.
 func TestSimilarWordsElsewhere(t *testing.T) {
 	x := new(recall.Index)
 	x.Add(ofJSON(1, `{"id":"e1","author":"user","actions":{"stateDelta":{"k":"pelican"}}}`))

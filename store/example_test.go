@@ -412,7 +412,7 @@ func ExampleStore_HistoryPage() {
 	// event not found: the history has no event "e9"
 }
 
-// ReadText reads and checks the text before a store is opened, which locks its file.
+// Opening a store locks its file, so read and check the text first.
 func ExampleReadText() {
 	ctx := context.Background()
 	text, err := store.ReadText(ctx, strings.NewReader(`{"id":"e1","author":"ada"}`), store.ImportOptions{})

@@ -145,9 +145,9 @@ type page struct {
 	raw     []backend.Record // the same records in stored form
 }
 
-// pages yields the records from seq from to seq last, page by page. If last is [newest], it continues to the end of
-// the log. If it reads the whole log, it compares the records with the head's chain at the end, and yields an error
-// if they differ.
+// pages yields the records with seqs in [from, last], page by page. If last is [newest], pages continues to the end
+// of the log. After reading a whole log, pages compares the records with the head's chain, and yields an error if
+// they differ.
 func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[page, error] {
 	var before *backend.Chain
 	if from <= 1 {
@@ -205,8 +205,8 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 	}
 }
 
-// readGiven returns a page that starts at seq from and ends at seq to or earlier. If given has the first record,
-// the page comes from given; otherwise readGiven calls [Store.read].
+// readGiven returns a page of records with seqs in [from, to]. The page starts at from, and may end before to. If the
+// argument given contains the record at from, the page has records of given. Otherwise readGiven calls [Store.read].
 func (s *Store) readGiven(ctx context.Context, key Key, creation string, given []backend.Record, from, to uint64) (page, error) {
 	i, _ := slices.BinarySearchFunc(given, from, func(r backend.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
 	n := 0

@@ -120,9 +120,9 @@ func (l looking) Err() error {
 	return l.Context.Err()
 }
 
-// Calls that read a whole log need memory for the visible events and one page. They do not keep all hidden events;
-// the first run shows this with events that do not compress. Nor do they keep all records of a compressed page; the
-// second run shows this with long, repetitive events. A revert reads the restored events again.
+// Calls that read a whole log need memory for the visible events and one page. The first 30 events are random, to show
+// that a call does not keep all hidden events. The other events are long and repetitive, to show that a call does not
+// keep all records of a compressed page. A revert reads the restored events again.
 func TestCallsHoldAPage(t *testing.T) {
 	testlog.OneGoroutine(t)
 	b := &hooked{Backend: openBoltAt(t, filepath.Join(t.TempDir(), "log.db"))}

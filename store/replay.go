@@ -243,8 +243,9 @@ func (s *Store) advance(ctx context.Context, h *handle, c write.State, news back
 	return next, nil
 }
 
-// lastSeen returns the session's state in memory, which may be out of date. If there is none, it reads the state,
-// and the shared values that shared asks for, from the storage. Then it also returns what it fetched.
+// lastSeen returns the session's state from memory, which may be out of date. If memory has no state, lastSeen reads
+// the state from the storage, with the shared values that the argument shared selects. It then also returns the
+// result of the Fetch.
 func (s *Store) lastSeen(ctx context.Context, h *handle, locked bool, shared scopesQuery) (write.State, backend.Fetched, error) {
 	c := h.newest.Load()
 	if c == nil && !locked {

@@ -119,8 +119,8 @@ type Store struct {
 // is damaged or empty, Open fails with [ErrCorrupt]. If the file has another format, Open fails with
 // [ErrNotDatabase]. In both cases the file does not change.
 //
-// Two pages of the file identify its last commit. If one of them is damaged, Open logs a warning to Options.Logger,
-// because the last commit may be missing.
+// Two pages of the file record its two newest commits, one each. If one page is damaged, Open uses the other page
+// and logs a warning to Options.Logger, because the last commit may be missing.
 //
 // If the file is damaged or replaced while it is open, calls fail with [ErrCorrupt] until the file is closed and
 // opened again.

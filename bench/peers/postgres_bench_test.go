@@ -57,8 +57,8 @@ func appendInParallel(b *testing.B, s session.Service, sessions, warm int) {
 	inParallel(b, sessions, warm, func(g, i int) error { return s.AppendEvent(ctx, handles[g], event(i)) })
 }
 
-// BenchmarkPostgresAppend appends events to one session, or to 64 sessions with one goroutine each. It runs without a
-// delay, and with a simulated network of 2 ms per round trip. The baseline inserts one row of the same size.
+// BenchmarkPostgresAppend appends events to one session, or to 64 sessions with one goroutine each. The benchmark with
+// one session is repeated over a simulated network with 2 ms per round trip. The baseline inserts rows of the same size.
 func BenchmarkPostgresAppend(b *testing.B) {
 	for _, c := range []struct {
 		sessions int

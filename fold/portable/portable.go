@@ -39,11 +39,10 @@ type located struct {
 	place *place // nil if the patch has no indices
 }
 
-// place names the events that a patch removes. If the patch removes none, place names the event before its
-// position. If Before is also empty, the position is the beginning of the log.
+// place identifies the position of a patch by ids of events.
 type place struct {
-	Before string   `json:"before,omitempty"`
-	Events []string `json:"events,omitempty"`
+	Before string   `json:"before,omitempty"` // if Events is empty, the event before the position, or "" at the beginning of the log
+	Events []string `json:"events,omitempty"` // the events that the patch removes
 }
 
 type text struct {

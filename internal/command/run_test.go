@@ -300,7 +300,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// reading is a reader that calls first before its first read.
+// reading is a reader that calls the function first before its first read.
 type reading struct {
 	io.Reader
 	first func()

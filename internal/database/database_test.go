@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Names of files, URLs, and names that are refused. No error quotes the name.
+// A name is the name of a file or a PostgreSQL URL, or it is refused. No error quotes the name.
 func TestDatabaseNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"patchlog.db":                    "a file",

@@ -56,13 +56,13 @@ func openInspector(ctx context.Context, address string, use Use, opts Options) (
 	return s, nil
 }
 
-// Inspector reads from an inspector.
+// Inspector is an HTTP client of a running inspector.
 type Inspector struct {
 	base  *url.URL
 	token string
 }
 
-// NewInspector returns a client for the inspector at an address. The token is used if the address has none.
+// NewInspector returns a client for the inspector at an address. A token in the address replaces the argument token.
 func NewInspector(address, token string) (Inspector, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Host == "" {

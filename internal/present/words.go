@@ -74,7 +74,7 @@ func Printable(text string) string {
 	return PrintableUpTo(text, len(text))
 }
 
-// PrintableUpTo is [Printable] for the start of the text, at most most runes. The result may have more runes
+// PrintableUpTo is like [Printable], but omits the text after the first most runes. The result may have more runes
 // because of escapes.
 func PrintableUpTo(text string, most int) string {
 	var b strings.Builder

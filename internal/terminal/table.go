@@ -23,7 +23,7 @@ type Table struct {
 	Wide  int   // the column that is cut; by default the last column
 	Least int   // columns are dropped while the wide column is narrower than this
 	Whole bool  // the wide column is not cut, so that its texts can be copied; columns are dropped until it fits
-	Drops []int // the columns that may be dropped, the first ones first
+	Drops []int // the columns that may be dropped, in the order in which they are dropped
 
 	heads []string
 	right []int // the columns that are aligned at the right

@@ -35,8 +35,8 @@ func findEmails(text string) [][]int {
 // of ten digits in groups. It does not find other national formats, because other numbers have the same form.
 func Phones() Pattern { return Pattern{Name: "phone", Find: findPhones} }
 
-// Group 1 is an international number, and group 2 is a North American number. No word character may follow a
-// North American number, not even after a dash or a point. The match would otherwise be part of a longer
+// Submatch 1 of phone is an international number, and submatch 2 is a North American number. No word character may
+// follow a North American number, not even after a dash or a point. Otherwise the match could be part of a longer
 // number.
 var (
 	phone = regexp.MustCompile(`^(?:(\+[1-9](?:[ .()/-]*\d){8,14}\b)|` +

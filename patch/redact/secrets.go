@@ -17,10 +17,10 @@ const (
 	anyEscape   = `(?:` + digitEscape + `|\\[nrtbf])`
 )
 
-// search calls find at each occurrence of the given characters in a text, and returns the byte ranges of
-// secrets. The results of find are the start and the end of a secret, and the earliest offset for the next
-// search. If there is no secret, the end is 0. The search is linear in the length of the text if find reads a
-// bounded number of bytes past that offset.
+// search returns the byte ranges of the secrets in a text. At each occurrence of one of the characters in chars, it
+// calls the function find with the offset. The result next of find is the earliest offset for the next call. If
+// there is no secret, the result end is 0. The search is linear in the length of the text if find reads a bounded
+// number of bytes past next.
 func search(text, chars string, find func(at int) (start, end, next int)) (found [][]int) {
 	for at := 0; at < len(text); at++ {
 		i := strings.IndexAny(text[at:], chars)

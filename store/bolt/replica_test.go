@@ -21,7 +21,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-func noSum([]byte) uint32 { return 0 } // the checksum of the records made by [record]
+// noSum is the checksum function for tests whose records have the Sum 0.
+func noSum([]byte) uint32 { return 0 }
 
 // summing is a backend that stores the checksums of the records appended to it.
 type summing struct {
@@ -219,7 +220,8 @@ func finish(t *testing.T, b *bolt.Backend, path string) {
 	standsAlone(t, path)
 }
 
-// After a vacuum, all concurrent writes are in the file, and staging continues. The file is a new, shorter one.
+// After a vacuum, the file has all writes that were made meanwhile, and a half-written (staged) session can still be
+// completed. The file is a new, shorter file.
 func TestVacuumWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	b, path := crowded(t)

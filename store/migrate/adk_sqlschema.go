@@ -100,7 +100,7 @@ func isPickled(cell any) bool {
 // Known columns.
 var (
 	stateColumns   = []string{"app_name", "user_id", "state", "update_time"}
-	keyColumns     = []string{"app_name", "user_id", "session_id"} // of the events table, besides the fields of the events
+	keyColumns     = []string{"app_name", "user_id", "session_id"} // columns of the table events that are not fields of an event
 	sessionColumns = []string{"app_name", "user_id", "id", "state", "create_time", "update_time", "event_sequence"}
 )
 

@@ -15,7 +15,7 @@ var codex = Format{
 	Omitted:  "developer messages, encrypted reasoning and summaries, contents of events that repeat messages",
 	count: func(b *beginning) int {
 		if first := b.count(func(o obj) bool { return o.object("session").has("id") && o.has("items") }); first > 0 || !b.lines {
-			return first // a document of an early version
+			return first // the file is one JSON document, as in early versions
 		}
 		bare := b.has(func(o obj) bool {
 			return !o.has("type") && o.text("id") != "" && o.text("timestamp") != "" && o.has("instructions", "git", "source")

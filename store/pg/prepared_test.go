@@ -174,7 +174,7 @@ func TestLostBeforeAppend(t *testing.T) {
 	testlog.WantNil(t, <-done)
 }
 
-// Fetch works after a table was altered.
+// Fetch succeeds after the type of a column was changed, although its prepared statements are out of date.
 func TestAltered(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{MaxConns: 1})

@@ -410,7 +410,7 @@ func (b *Storage) Handle(_ uint64, _ int, e *patch.Event) string { return storag
 
 var _ storage.Storage = (*Storage)(nil)
 
-// keyLocks contains the locks of sessions within this process. Several sessions share a lock.
+// keyLocks contains the locks of sessions within this process. Sessions with the same hash share a lock.
 type keyLocks [1024]chan struct{} // a channel is full while its lock is held
 
 var lockSeed = maphash.MakeSeed()

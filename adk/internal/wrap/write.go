@@ -26,7 +26,7 @@ const (
 	settleTime = time.Second
 )
 
-// write appends the event that plan returns to the base. If plan returns nil, write does nothing. If the append fails
+// write appends to the base the event that plan returns. If plan returns nil, write does nothing. If the append fails
 // because another writer was first, write reads the session and calls plan again.
 func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.Event, item, error)) error {
 	for tries := 0; ; tries++ {

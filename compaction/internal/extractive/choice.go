@@ -187,8 +187,8 @@ func (c *choice) keep(u *unit) {
 	}
 }
 
-// pick selects the units with the highest worth for their size, in at most the given part of the room. It reports
-// whether it kept any.
+// pick keeps the units with the highest ratio of worth to size. Their total size is at most most. pick reports whether
+// it kept any unit.
 func (c *choice) pick(units []*unit, most tokens.Size) bool {
 	least := max(c.room-most, 0)
 	before := len(c.order)
@@ -206,7 +206,7 @@ func (c *choice) pick(units []*unit, most tokens.Size) bool {
 		worth := c.worth(u)
 		score := worth / float64(u.size())
 		switch {
-		case tells(worth, u) && u.size() <= c.room-least && score < u.score: // kept units contain a part of it
+		case tells(worth, u) && u.size() <= c.room-least && score < u.score: // its worth has fallen, because kept units contain some of its words
 			u.score = score
 			heap.Fix(&best, 0)
 			continue

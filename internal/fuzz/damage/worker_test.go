@@ -59,7 +59,7 @@ func work(dir string) error {
 		file.Close()
 		wrecks[i].tree = treeOf(wrecks[i].Data)
 	}
-	debug.SetGCPercent(20) // keeps garbage out of the measurement
+	debug.SetGCPercent(20) // less garbage in the measured memory
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
 		var j job

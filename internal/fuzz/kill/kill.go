@@ -222,13 +222,13 @@ func (p *Storage) checkBackup(l *linear.Load, history linear.History, count func
 	return nil
 }
 
-// watched is a process that is killed a time after the n-th operation of some kinds has started or ended. It
-// counts operations, because the time that they need depends on the machine.
+// watched is a process that is killed shortly after a given number of operations. The number of operations decides
+// when, because the duration of operations depends on the machine.
 type watched struct {
 	*ops.Process
-	kinds string // kinds of operations that are counted at their start; if "", all are counted at their end
-	left  atomic.Int64
-	after time.Duration
+	kinds string        // kinds of operations that are counted at their start; if "", all are counted at their end
+	left  atomic.Int64  // number of operations left to count
+	after time.Duration // time between the last counted operation and the kill
 	kill  func()
 }
 

@@ -170,7 +170,8 @@ func TestForkBeforeFailure(t *testing.T) {
 	}
 }
 
-// A fork's reply does not have the creation id of its source.
+// If the outcome of a Create is unknown, a fork of the session is no violation, because the fork's reply does not show
+// the creation id of the source.
 func TestForkOfUnknownCreation(t *testing.T) {
 	l := &Load{Callers: []ops.Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
 	l.Begin()

@@ -208,9 +208,9 @@ func (l *Load) ReadDuring(c ops.Caller, e Seen) {
 	}
 }
 
-// Repeat repeats the operations of unknown outcome as a new client. It repeats deletions last. It skips
-// operations that were repeated after an earlier crash. If such a session was deleted since then, repeating
-// would add the events again.
+// Repeat repeats the operations of unknown outcome as a new client. It repeats deletions last. It skips appends,
+// patches and deletions that an earlier Repeat has already settled. Otherwise an append to a session that was
+// deleted since then would add the events again.
 func (l *Load) Repeat(c ops.Caller) {
 	history := l.History()
 	for _, deletions := range []bool{false, true} {

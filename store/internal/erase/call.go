@@ -648,7 +648,8 @@ func (c *Call) reverts(ctx context.Context, l *loaded, goes map[string]bool) (bl
 	}})
 }
 
-// loaded is a session that was read completely at one edition.
+// loaded is a session whose whole log was read without a commit of an erasure in between, that is, at one edition
+// (see [backend.Head]).
 type loaded struct {
 	Session
 	view fold.View

@@ -36,8 +36,8 @@ type entry[T any] struct {
 	done chan struct{}
 }
 
-// Fit returns a function for the parameter fits of [Queue.Do]. A group ends after the given number of items, or
-// with the item that brings the size of the group to total.
+// Fit returns a function for the argument fits of [Queue.Do]. A group has at most the given number of items. A group
+// is complete when the sum of the sizes of its items reaches total.
 func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 	return func(waiting []T) int {
 		n, sum := 0, 0
@@ -52,9 +52,9 @@ func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 // Do queues item, and returns when this or another caller has done the work on the item.
 //
 // A caller becomes the leader by sending to resource, and later receives from resource to release it. The leader
-// calls work with a group from the head of the queue. The group may lack the leader's own item. fits returns the
-// number of waiting items in the next group, at least one. work stores its results in the items, so items are
-// usually pointers.
+// calls work with a group from the head of the queue. The group may lack the leader's own item. The
+// argument fits returns the number of waiting items in the next group, at least one. The function work stores its
+// results in the items, so items are usually pointers.
 //
 // If ctx ends while the item is queued, Do removes the item and returns the context's error. If ctx ends while the
 // work on the item runs, Do waits for the end of the work. A detached queue limits this wait to a short time, after
