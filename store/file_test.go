@@ -66,7 +66,7 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 		{"noise of two pages", write("two pages", []byte(strings.Repeat("0123456789abcdef", 512))), "", store.ErrNotDatabase},
 		{"no meta pages", write("no meta pages", append([]byte(strings.Repeat("\x00", 2*os.Getpagesize())), whole[2*os.Getpagesize():]...)), "", store.ErrCorrupt},
 		{"another program's", foreign, "another program", store.ErrNotDatabase},
-		{"no buckets", unmade, "without a bucket", store.ErrNotDatabase},
+		{"no buckets", unmade, "it has no buckets", store.ErrNotDatabase},
 		{"newer version", newer, "version", store.ErrCorrupt},
 		{"bucket missing", lacking, `"unlinked"`, store.ErrCorrupt},
 	} {

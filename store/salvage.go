@@ -189,7 +189,7 @@ func (v *salvaging) writeShared(ctx context.Context) error {
 	for i := 0; i < len(found); {
 		value, several := found[i], false
 		for i++; i < len(found) && found[i].Name == value.Name; i++ {
-			several = several || found[i].Rank == value.Rank && !found[i].Same(value)
+			several = several || found[i].Rank == value.Rank && !found[i].Equal(value)
 		}
 		if !isSharedName(value.Name) {
 			continue

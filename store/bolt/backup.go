@@ -24,7 +24,7 @@ func (b *Backend) Copy(ctx context.Context, sum func(record []byte) uint32, use 
 		file, err = os.CreateTemp("", pattern)
 	}
 	if err != nil {
-		return syncdir.Named(err, filepath.Join(filepath.Dir(target), "a copy beside "+filepath.Base(target)))
+		return syncdir.Named(err, filepath.Join(filepath.Dir(target), "a copy of "+filepath.Base(target)))
 	}
 	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
 	if err := b.copyTo(ctx, file.Name(), sum); err != nil {
@@ -44,11 +44,11 @@ func (b *Backend) copyTo(ctx context.Context, path string, sum func([]byte) uint
 		return err
 	}
 	defer resume()
-	r, err := b.replicate(path, sum, false)
+	r, err := b.newReplicaReader(path, sum, false)
 	if err != nil {
 		return err
 	}
-	m, err := r.copy(ctx)
+	m, err := r.copyNew(ctx)
 	if err == nil {
 		err = r.finish(m)
 	}

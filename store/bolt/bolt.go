@@ -88,15 +88,15 @@ type Backend struct {
 	path           string
 	opts           Options
 	queue          groupcommit.Queue[*pending] // batches that wait for the writer lock
-	writer         chan struct{}               // the writer lock; has one element while locked
+	writerLock     chan struct{}               // the writer lock; has one element while locked
 	ids            idCache                     // cache of record ids
-	copying        chan struct{}               // has one element during a Check, Copy, Vacuum or Replace
+	copyLock       chan struct{}               // has one element during a Check, Copy, Vacuum or Replace
 	removalsPaused atomic.Bool                 // set during a Check, Copy or Vacuum: rows of sessions must not be changed or removed
 
-	mu     sync.RWMutex // locked for reading while handle is used
-	handle *handle      // closed if the file could not be reopened after a failed commit
-	broken error        // if not nil, a commit failed with this error and handle must not be used
-	closed bool
+	mu        sync.RWMutex // locked for reading while handle is used
+	handle    *handle      // closed if the file could not be reopened after a failed commit
+	handleErr error        // if not nil, why the file must be reopened: a commit or the rename after a vacuum failed
+	closed    bool
 
 	commit func(*bbolt.Tx) error // commits a transaction; tests replace it to make it fail
 }
@@ -126,17 +126,17 @@ func Open(path string, opts Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Backend{path: path, opts: opts, handle: h, writer: make(chan struct{}, 1), copying: make(chan struct{}, 1), commit: (*bbolt.Tx).Commit}, nil
+	return &Backend{path: path, opts: opts, handle: h, writerLock: make(chan struct{}, 1), copyLock: make(chan struct{}, 1), commit: (*bbolt.Tx).Commit}, nil
 }
 
-// use calls f with the open file. After a failed commit, use first reopens the file, because the old handle may show
-// pages that are not on disk.
-func (b *Backend) use(ctx context.Context, f func(h *handle) error) (err error) {
+// withHandle calls f with the open file. After a failed commit, it first reopens the file, because the old handle may
+// show pages that are not on disk.
+func (b *Backend) withHandle(ctx context.Context, f func(h *handle) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	b.mu.RLock()
-	for b.broken != nil && !b.closed {
+	for b.handleErr != nil && !b.closed {
 		b.mu.RUnlock()
 		if err := b.reopen(); err != nil {
 			return err
@@ -156,22 +156,22 @@ func (b *Backend) use(ctx context.Context, f func(h *handle) error) (err error) 
 func (b *Backend) reopen() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || b.broken == nil {
+	if b.closed || b.handleErr == nil {
 		return nil
 	}
 	if err := b.handle.close(); err != nil {
-		return fmt.Errorf("close %s after a failed commit (%w): %w", b.path, b.broken, err)
+		return fmt.Errorf("close %s after a failed commit (%w): %w", b.path, b.handleErr, err)
 	}
 	h, err := openHandle(b.path, b.opts, b.handle)
 	if err != nil {
-		return fmt.Errorf("open again after a failed commit (%w): %w", b.broken, err)
+		return fmt.Errorf("reopen the file after a failed commit (%w): %w", b.handleErr, err)
 	}
-	b.handle, b.broken = h, nil
+	b.handle, b.handleErr = h, nil
 	return nil
 }
 
 func (b *Backend) view(ctx context.Context, f func(tx *bbolt.Tx) error) error {
-	return b.use(ctx, func(h *handle) error { return h.view(f) })
+	return b.withHandle(ctx, func(h *handle) error { return h.view(f) })
 }
 
 // acquire locks a channel that has one element while locked. Writers wait for such a lock instead of bbolt's own. So
@@ -190,7 +190,7 @@ func acquire(ctx context.Context, lock chan struct{}) (unlock func(), err error)
 
 // update calls f in a write transaction and commits it.
 func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error {
-	unlock, err := acquire(ctx, b.writer)
+	unlock, err := acquire(ctx, b.writerLock)
 	if err != nil {
 		return err
 	}
@@ -204,35 +204,35 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly
 	}
-	committing := false
-	err := b.use(context.Background(), func(h *handle) (err error) {
-		committing, err = h.write(f, b.commit)
+	commitFailed := false
+	err := b.withHandle(context.Background(), func(h *handle) (err error) {
+		commitFailed, err = h.write(f, b.commit)
 		return err
 	})
-	if err == nil || !committing {
+	if err == nil || !commitFailed {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.handle.abandoned() { // an abandoned handle cannot be reopened
-		b.broken = err
+	if !b.handle.isAbandoned() { // an abandoned handle cannot be reopened
+		b.handleErr = err
 	}
 	return &backend.UnknownError{Cause: err}
 }
 
 // Fence implements [backend.Backend]. No other process can write. Once the file is reopened after a failed commit, no
 // commit is in flight, so the file's content shows the outcome.
-func (b *Backend) Fence(ctx context.Context, name, creation string, seen, _ backend.Token) (took bool, err error) {
+func (b *Backend) Fence(ctx context.Context, name, creation string, seen, _ backend.Token) (tookEffect bool, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
 		if errors.Is(err, backend.ErrNotFound) {
-			took = seen == 0
+			tookEffect = seen == 0
 			return nil
 		}
-		took = err == nil && seen != 0 && s.head.Token == seen
+		tookEffect = err == nil && seen != 0 && s.head.Token == seen
 		return err
 	})
-	return took, err
+	return tookEffect, err
 }
 
 // Close implements [backend.Backend]. It first removes the rows of deleted sessions.

@@ -21,25 +21,25 @@ func (b *Backend) Check(ctx context.Context) error {
 	defer resume()
 	var found findings
 	if err := b.checkPages(ctx, &found); err != nil || found.err() != nil { // the rows of damaged pages cannot be read in order
-		return errors.Join(b.doubt(), found.err(), err)
+		return errors.Join(b.metaDamage(), found.err(), err)
 	}
 	m, err := b.readDirectory(ctx, &found, rowBuckets...)
 	if err == nil {
-		r := reader{of: b, found: &found, read: map[string]*extent{}}
-		err = r.bring(ctx, m)
+		r := sessionReader{backend: b, found: &found, progress: map[string]*readProgress{}}
+		err = r.readNew(ctx, m)
 	}
-	return errors.Join(b.doubt(), found.err(), err)
+	return errors.Join(b.metaDamage(), found.err(), err)
 }
 
-// sliceLeaves is the number of leaves that are checked in one transaction.
-const sliceLeaves = 512
+// leavesPerTx is the number of leaves that are checked in one transaction.
+const leavesPerTx = 512
 
 // checkPages checks the pages of all buckets. The free list was checked when the file was opened.
 func (b *Backend) checkPages(ctx context.Context, found *findings) error {
 	for _, name := range buckets {
 		for from, more := []byte(nil), true; more; more = from != nil {
 			if err := b.view(ctx, func(tx *bbolt.Tx) error {
-				from = b.handle.paths(tx).checkSlice(name, from, found)
+				from = b.handle.newPathChecker(tx).checkLeaves(name, from, found)
 				return nil
 			}); err != nil {
 				return err
@@ -49,12 +49,12 @@ func (b *Backend) checkPages(ctx context.Context, found *findings) error {
 	return nil
 }
 
-// doubt returns an error if a meta page was damaged when the file was opened and no commit has replaced that page
+// metaDamage returns an error if a meta page was damaged when the file was opened and no commit has replaced that page
 // since.
-func (b *Backend) doubt() (err error) {
-	_ = b.use(context.Background(), func(h *handle) error {
-		if h.last.Load() == h.opened {
-			err = h.doubt
+func (b *Backend) metaDamage() (err error) {
+	_ = b.withHandle(context.Background(), func(h *handle) error {
+		if h.lastTxid.Load() == h.openedTxid {
+			err = h.metaDamage
 		}
 		return nil
 	})

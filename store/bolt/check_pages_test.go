@@ -216,17 +216,17 @@ func TestCheckPages(t *testing.T) {
 		says   string
 	}{
 		"none": {func(l *layout) {}, ""},
-		"a leaf by two ways": {func(l *layout) {
+		"a leaf referenced twice": {func(l *layout) {
 			b := l.branches["records"]
 			l.lead(b, 1, l.child(b, 0))
-		}, "by two ways"},
-		"a leaf of another bucket": {func(l *layout) { l.lead(l.branches["records"], 1, l.leaves["shared"][0]) }, "by two ways"},
+		}, "is referenced twice"},
+		"a leaf of another bucket": {func(l *layout) { l.lead(l.branches["records"], 1, l.leaves["shared"][0]) }, "is referenced twice"},
 		"leaves exchanged": {func(l *layout) {
 			b := l.branches["shared"]
 			one, two := l.child(b, 0), l.child(b, 1)
 			l.lead(b, 0, two)
 			l.lead(b, 1, one)
-		}, "it begins with key"},
+		}, "its first key is"},
 		"a circle": {func(l *layout) {
 			for _, bucket := range []string{"records", "shared"} {
 				b := l.branches[bucket]
@@ -239,14 +239,14 @@ func TestCheckPages(t *testing.T) {
 				l.lead(b, i, b)
 			}
 		}, "damaged"},
-		"beyond the end": {func(l *layout) { l.lead(l.branches["shared"], 0, 1<<30) }, "there are pages 2 to"},
+		"beyond the end": {func(l *layout) { l.lead(l.branches["shared"], 0, 1<<30) }, "the file has only pages 2 to"},
 		"another number": {func(l *layout) {
 			at := l.at(l.leaves["records"][700])
 			binary.NativeEndian.PutUint64(at, 7)
-		}, "it says that it is page 7"},
+		}, "its header has page number 7"},
 		"too long": {func(l *layout) {
 			binary.NativeEndian.PutUint32(l.at(l.leaves["records"][700])[12:], 1<<30)
-		}, "goes on for"},
+		}, "overflow pages, in a file of"},
 		"keys out of order": {func(l *layout) {
 			leaf := l.at(l.leaves["records"][700])
 			at := 16 + 16 + int(binary.NativeEndian.Uint32(leaf[16+16+4:])) // offset of the second element's key
@@ -276,11 +276,11 @@ func TestCheckPages(t *testing.T) {
 				}
 			}
 			t.Error("no page in use is between two free ones")
-		}, "on the list of free pages"},
-		"a page freed twice":             {func(l *layout) { copy(l.free(1)[:8], l.free(0)) }, "the list of free pages: it has page"},
-		"a free page beyond the end":     {func(l *layout) { l.setFree(l.count(l.list)-1, 1<<30) }, "the list of free pages: it has page"},
-		"a list that is no list":         {func(l *layout) { l.at(l.list)[8] = 2 }, "it has flags 0x2"},
-		"a list of another number":       {func(l *layout) { l.at(l.list)[0]++ }, "the list of free pages: it says that it is page"},
+		}, "in the list of free pages"},
+		"a page freed twice":             {func(l *layout) { copy(l.free(1)[:8], l.free(0)) }, "the list of free pages: page"},
+		"a free page beyond the end":     {func(l *layout) { l.setFree(l.count(l.list)-1, 1<<30) }, "the list of free pages: page"},
+		"a list that is no list":         {func(l *layout) { l.at(l.list)[8] = 2 }, "its flags are 0x2"},
+		"a list of another number":       {func(l *layout) { l.at(l.list)[0]++ }, "the list of free pages: its header has page number"},
 		"a list that counts too many":    {func(l *layout) { l.at(l.list)[10], l.at(l.list)[11] = 0xff, 0xff }, "the list of free pages: it counts"},
 		"a list that goes on for a page": {func(l *layout) { l.at(l.list)[12] = 1 }, "the list of free pages"},
 		"root: a bucket in a free page": {func(l *layout) {
@@ -296,7 +296,7 @@ func TestCheckPages(t *testing.T) {
 			root[pos]++
 		}, "damaged"},
 		"root: it goes on for a page":  {func(l *layout) { l.at(l.root)[12] = 1 }, "damaged"},
-		"a list that goes on for ever": {func(l *layout) { l.at(l.list)[15] = 0x7f }, "goes on for"},
+		"a list that goes on for ever": {func(l *layout) { l.at(l.list)[15] = 0x7f }, "overflow pages, in a file of"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testlog.NoError(t, os.WriteFile(path, whole, 0o600))

@@ -37,41 +37,41 @@ func checkOpen(file *os.File) (metas metaPages, err error) {
 	return metas, checkTree(current.pager(file), current.Root, free)
 }
 
-// use is what a page is used for.
-type use byte
+// pageUse is what a page is used for.
+type pageUse byte
 
 const (
-	unclaimed use = iota
-	isFree
-	isFreelist
+	pageUnclaimed pageUse = iota
+	pageFree
+	pageFreelist
 	isBranch
-	isLeaf // a leaf; its overflow pages are not marked yet
+	pageLeaf // a leaf; its overflow pages are not marked yet
 )
 
 func checkTree(pages pager, root uint64, free freelist) error {
-	used := make([]use, pages.high)
+	uses := make([]pageUse, pages.pageCount)
 	for _, id := range free.ids {
-		used[id] = isFree
+		uses[id] = pageFree
 	}
-	for i := range free.own {
-		used[free.id+i] = isFreelist
+	for i := range free.pages {
+		uses[free.first+i] = pageFreelist
 	}
-	var wrong error
+	var damage error
 	var roots []uint64
-	w := walker{pager: pages, wrong: func(_ uint64, err error) { wrong = errors.Join(wrong, err) }}
+	w := walker{pager: pages, onInvalid: func(_ uint64, err error) { damage = errors.Join(damage, err) }}
 	w.claim = func(id, n uint64) error {
-		if id < 2 || id+n > pages.high {
-			return fmt.Errorf("there are pages 2 to %d", pages.high-1)
+		if id < 2 || id+n > pages.pageCount {
+			return fmt.Errorf("the file has only pages 2 to %d", pages.pageCount-1)
 		}
 		for i := range n {
-			switch used[id+i] {
-			case unclaimed:
-			case isFree, isFreelist:
-				return fmt.Errorf("page %d is in use and on the list of free pages", id+i)
+			switch uses[id+i] {
+			case pageUnclaimed:
+			case pageFree, pageFreelist:
+				return fmt.Errorf("page %d is both in use and in the list of free pages", id+i)
 			default:
-				return fmt.Errorf("page %d is reached by two ways", id+i)
+				return fmt.Errorf("page %d is referenced twice", id+i)
 			}
-			used[id+i] = isLeaf
+			uses[id+i] = pageLeaf
 		}
 		return nil
 	}
@@ -88,38 +88,38 @@ func checkTree(pages pager, root uint64, free freelist) error {
 	w.walk(root, bounds{}, 0)
 	w.leaf = nil
 	for _, root := range roots {
-		if root == 0 || wrong != nil {
+		if root == 0 || damage != nil {
 			continue
 		}
 		if flags, _, err := pages.header(root); err == nil && flags == branchFlag {
 			w.walk(root, bounds{}, 0)
 		} else {
-			wrong = w.claim(root, 1)
+			damage = w.claim(root, 1)
 		}
 	}
-	if wrong == nil {
-		wrong = checkOverflow(pages, used)
+	if damage == nil {
+		damage = checkFreeOverflow(pages, uses)
 	}
-	if wrong != nil {
-		return fmt.Errorf("%w: %w", backend.ErrDamaged, wrong)
+	if damage != nil {
+		return fmt.Errorf("%w: %w", backend.ErrDamaged, damage)
 	}
 	return nil
 }
 
-// checkOverflow returns an error if an overflow page of a leaf is in the free list. It reads only the leaves that a
+// checkFreeOverflow returns an error if an overflow page of a leaf is in the free list. It reads only the leaves that a
 // free page follows. It skips damaged leaves, because damage of a leaf affects only its own rows and no write copies
 // such a leaf.
-func checkOverflow(pages pager, used []use) error {
+func checkFreeOverflow(pages pager, uses []pageUse) error {
 	leaf := uint64(0)
-	for id, u := range used {
+	for id, use := range uses {
 		switch {
-		case u == isLeaf:
+		case use == pageLeaf:
 			leaf = uint64(id)
-		case u == isFreelist:
+		case use == pageFreelist:
 			leaf = 0
-		case u == isFree && leaf != 0:
-			if p, err := pages.read(leaf); err == nil && p.checkOverflow(pages.size) == nil && leaf+p.pages > uint64(id) {
-				return fmt.Errorf("page %d, in which page %d goes on, is on the list of free pages", id, leaf)
+		case use == pageFree && leaf != 0:
+			if p, err := pages.read(leaf); err == nil && p.checkOverflow(pages.pageSize) == nil && leaf+p.pages > uint64(id) {
+				return fmt.Errorf("page %d, an overflow page of page %d, is in the list of free pages", id, leaf)
 			}
 			leaf = 0
 		}
@@ -137,12 +137,12 @@ func checkBuckets(tx *bbolt.Tx) error {
 	}
 	switch {
 	case tx.Bucket(bucketMeta) == nil && tx.Bucket(bucketRecords) == nil:
-		return fmt.Errorf("%w: it is a bbolt file of another program, or without a bucket", backend.ErrNotDatabase)
+		return fmt.Errorf("%w: it is a bbolt file of another program, or it has no buckets", backend.ErrNotDatabase)
 	case missing != nil:
 		return fmt.Errorf("%w: bucket %q is missing", backend.ErrDamaged, missing)
 	}
 	if version := tx.Bucket(bucketMeta).Get(keyVersion); !bytes.Equal(version, number(FileVersion)) {
-		return fmt.Errorf("%w: file version %x; this program knows version %d, a newer one may know it", backend.ErrDamaged, version, FileVersion)
+		return fmt.Errorf("%w: file version %x; this program supports version %d, a newer one may support it", backend.ErrDamaged, version, FileVersion)
 	}
 	return nil
 }
@@ -151,12 +151,12 @@ func checkBuckets(tx *bbolt.Tx) error {
 // other sessions. If a page contradicts its parent, bbolt frees pages in use, or inserts keys where no search finds
 // them.
 type pathChecker struct {
-	tx    *bbolt.Tx
-	pages pager
-	sound map[uint64]bool // ids of pages that were checked and are valid
+	tx          *bbolt.Tx
+	pages       pager
+	validLeaves map[uint64]bool // ids of pages that were checked and are valid
 }
 
-func (h *handle) paths(tx *bbolt.Tx) *pathChecker {
+func (h *handle) newPathChecker(tx *bbolt.Tx) *pathChecker {
 	size := uint64(tx.DB().Info().PageSize)
 	return &pathChecker{tx, pager{h.file, size, uint64(tx.Size()) / size}, map[uint64]bool{}}
 }
@@ -164,7 +164,7 @@ func (h *handle) paths(tx *bbolt.Tx) *pathChecker {
 // check checks the paths to the keys that begin with prefix, in each of the buckets. It also checks the sibling
 // pages, because bbolt may merge a page with a sibling after rows are removed.
 func (w *pathChecker) check(prefix []byte, buckets ...[]byte) (err error) {
-	leads := func(first, end []byte) bool { // a search for a key below all others ends in the first child, for which first is nil
+	onPath := func(first, end []byte) bool { // a search for a key below all others ends in the first child, for which first is nil
 		return (bytes.Compare(first, prefix) <= 0 || bytes.HasPrefix(first, prefix)) && (end == nil || bytes.Compare(end, prefix) > 0)
 	}
 	for _, bucket := range buckets {
@@ -176,49 +176,49 @@ func (w *pathChecker) check(prefix []byte, buckets ...[]byte) (err error) {
 			if i+2 < len(p.elements) {
 				end = p.elements[i+2].key
 			}
-			return err == nil && !w.sound[p.elements[i].child] && leads(first, end)
-		}, func(wrong error) {
-			err = errors.Join(err, fmt.Errorf("%w: the path to key %.64x of bucket %q: %w", backend.ErrDamaged, prefix, bucket, wrong))
+			return err == nil && !w.validLeaves[p.elements[i].child] && onPath(first, end)
+		}, func(damage error) {
+			err = errors.Join(err, fmt.Errorf("%w: the path to key %.64x of bucket %q: %w", backend.ErrDamaged, prefix, bucket, damage))
 		})
 	}
 	return err
 }
 
-// checkSlice checks the pages of a bucket that have keys from the given key on. It stops after sliceLeaves leaves and
+// checkLeaves checks the pages of a bucket that have keys from the given key on. It stops after leavesPerTx leaves and
 // returns the first key of the next leaf, or nil if all leaves are checked.
-func (w *pathChecker) checkSlice(bucket, from []byte, found *findings) (next []byte) {
+func (w *pathChecker) checkLeaves(bucket, from []byte, found *findings) (next []byte) {
 	w.walk(bucket, func(p page, i int) bool {
 		switch {
 		case i+1 < len(p.elements) && bytes.Compare(p.elements[i+1].key, from) <= 0:
 			return false
-		case len(w.sound) < sliceLeaves:
+		case len(w.validLeaves) < leavesPerTx:
 			return true
 		case next == nil:
 			next = bytes.Clone(p.elements[i].key)
 		}
 		return false
-	}, func(wrong error) { found.report("bucket %q: %w", bucket, wrong) })
+	}, func(damage error) { found.report("bucket %q: %w", bucket, damage) })
 	return next
 }
 
 // walk visits the pages of a bucket for which enter returns true, and adds the valid leaves to sound.
-func (w *pathChecker) walk(bucket []byte, enter func(p page, i int) bool, wrong func(error)) {
+func (w *pathChecker) walk(bucket []byte, enter func(p page, i int) bool, report func(error)) {
 	b := w.tx.Bucket(bucket)
 	if b == nil || b.Root() == 0 { // the root is inline, in a page that was checked when the file was opened
 		return
 	}
-	walk := walker{pager: w.pages, enter: enter, wrong: func(_ uint64, err error) { wrong(err) }}
-	walk.leaf = func(p page) error {
+	pages := walker{pager: w.pages, visit: enter, onInvalid: func(_ uint64, err error) { report(err) }}
+	pages.leaf = func(p page) error {
 		for _, e := range p.elements {
 			if e.flags != 0 {
 				return fmt.Errorf("key %.64x has the flags %#x", e.key, e.flags)
 			}
 		}
-		if err := p.checkOverflow(w.pages.size); err != nil {
+		if err := p.checkOverflow(w.pages.pageSize); err != nil {
 			return err
 		}
-		w.sound[p.id] = true
+		w.validLeaves[p.id] = true
 		return nil
 	}
-	walk.walk(uint64(b.Root()), bounds{}, 0)
+	pages.walk(uint64(b.Root()), bounds{}, 0)
 }

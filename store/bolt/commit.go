@@ -16,17 +16,17 @@ import (
 // pending is a batch that waits to be committed. One transaction commits pending batches of all sessions, because a
 // commit costs two syncs, whatever its size.
 type pending struct {
-	name     string
-	batch    backend.Batch
-	hashes   []idHash          // of all ids of the batch, in order
-	snapshot *backend.Snapshot // if set, the snapshot to store; the batch then has only the creation id
-	make     func(backend.Head) (backend.Replacement, error)
-	replace  *backend.Replacement // if make is set, the result of make; the batch then has the appended records of that result
-	ids      [][]idHash           // id hashes of the records to replace
-	size     int
-	err      error
-	session  session // the batch's session, with its new head
-	runs     *runGrowth
+	name            string
+	batch           backend.Batch
+	hashes          []idHash          // of all ids of the batch, in order
+	snapshot        *backend.Snapshot // if set, the snapshot to store; the batch then has only the creation id
+	makeReplacement func(backend.Head) (backend.Replacement, error)
+	replace         *backend.Replacement // if make is set, the result of make; the batch then has the appended records of that result
+	ids             [][]idHash           // id hashes of the records to replace
+	size            int
+	err             error
+	session         session // the batch's session, with its new head
+	runs            *runGrowth
 }
 
 // Limits of a transaction: the number of batches, and the bytes of records and values.
@@ -35,7 +35,7 @@ const (
 	maxGroupBytes = 32 << 20
 )
 
-var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(p *pending) int { return p.size })
+var fitGroup = groupcommit.Fit(maxGroup, maxGroupBytes, func(p *pending) int { return p.size })
 
 // Append implements [backend.Backend].
 func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {
@@ -59,7 +59,7 @@ func (b *Backend) submit(ctx context.Context, p *pending) error {
 	for _, v := range p.batch.Shared {
 		p.size += len(v.Data)
 	}
-	if err := b.queue.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
+	if err := b.queue.Do(ctx, b.writerLock, p, fitGroup, b.commitGroup); err != nil {
 		return err
 	}
 	return p.err
@@ -78,20 +78,20 @@ func (b *Backend) commitGroup(group []*pending) {
 	}()
 	err := b.write(func(tx *bbolt.Tx) error {
 		db = tx.DB()
-		paths := b.handle.paths(tx)
-		none := errNothing
+		paths := b.handle.newPathChecker(tx)
+		result := errNoChanges
 		for _, p := range group {
-			if p.err = b.admit(tx, paths, p); p.err != nil {
+			if p.err = b.validate(tx, paths, p); p.err != nil {
 				continue // refused; nothing was written for this batch
 			}
 			if err := b.put(tx, p); err != nil {
-				return fmt.Errorf("session %q: %w", shown(p.name), err)
+				return fmt.Errorf("session %q: %w", displayName(p.name), err)
 			}
-			none = nil
+			result = nil
 		}
-		return none
+		return result
 	})
-	if err != nil && !errors.Is(err, errNothing) {
+	if err != nil && !errors.Is(err, errNoChanges) {
 		b.ids.reset()
 	}
 	for _, p := range group {
@@ -109,19 +109,19 @@ func (b *Backend) commitGroup(group []*pending) {
 // errAbandoned is the error of a batch if a call in its transaction panicked.
 var errAbandoned = &backend.UnknownError{Cause: errors.New("abandoned: a call that shared the commit panicked")}
 
-// admit validates a batch without writing. It sets p.session to the batch's session. For a batch that creates a
+// validate validates a batch without writing. It sets p.session to the batch's session. For a batch that creates a
 // session, p.session is a new session, or the staged session under its new name.
-func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error) {
+func (b *Backend) validate(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error) {
 	switch {
 	case p.snapshot != nil:
 		p.session, err = findCreated(tx, p.name, p.batch.Creation)
 		if err == nil && p.session.head.Edition != p.snapshot.Edition {
 			err = backend.ErrMoved
 		}
-	case p.make != nil:
-		err = p.plan(tx)
+	case p.makeReplacement != nil:
+		err = p.planReplacement(tx)
 	case p.batch.Create:
-		p.session, err = b.admitNew(tx, p.name, p.batch)
+		p.session, err = b.validateNew(tx, p.name, p.batch)
 	default:
 		p.session, err = findUnmoved(tx, p.name, p.batch.Creation, p.batch.ExpectedLast, p.batch.ExpectedToken)
 	}
@@ -129,21 +129,21 @@ func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error
 		err = b.checkPaths(tx, paths, p)
 	}
 	if err == nil && p.snapshot == nil {
-		err = b.checkRoom(tx, p)
+		err = b.checkLogEnd(tx, p)
 	}
 	if err == nil && len(p.batch.Records) > 0 {
 		last := p.batch.ExpectedLast
-		if p.runs, err = p.session.growRuns(tx, last, last+uint64(len(p.batch.Records)), last); err == nil {
-			err = p.runs.check(p.session, paths)
+		if p.runs, err = p.session.planRunGrowth(tx, last, last+uint64(len(p.batch.Records)), last); err == nil {
+			err = p.runs.checkPaths(p.session, paths)
 		}
 	}
 	if err == nil && p.replace != nil {
-		p.ids, err = p.session.admitReplacement(tx, *p.replace)
+		p.ids, err = p.session.validateReplacement(tx, *p.replace)
 	}
 	return err
 }
 
-func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (session, error) {
+func (b *Backend) validateNew(tx *bbolt.Tx, name string, batch backend.Batch) (session, error) {
 	switch _, err := find(tx, name); {
 	case err == nil:
 		return session{}, backend.ErrExists
@@ -153,8 +153,8 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 	var s session
 	var err error
 	if w := batch.ExpectedSource; w != nil {
-		var of session
-		if of, err = findCreated(tx, w.Session, w.Creation); err == nil && of.head.Edition != w.Edition {
+		var source session
+		if source, err = findCreated(tx, w.Session, w.Creation); err == nil && source.head.Edition != w.Edition {
 			err = backend.ErrMoved
 		}
 	}
@@ -177,14 +177,14 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 	return s, err
 }
 
-// checkRoom returns an error if adding the records could overwrite a row. The log must end with the record that the
-// head names, and no row of the session may follow. checkRoom also returns an error if an id is taken.
-func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
+// checkLogEnd returns an error if adding the records could overwrite a row. The log must end with the record that the
+// head names, and no row of the session may follow. checkLogEnd also returns an error if an id is taken.
+func (b *Backend) checkLogEnd(tx *bbolt.Tx, p *pending) error {
 	s := p.session
-	last, next := around(tx.Bucket(bucketRecords).Cursor(), s.key(s.head.Last+1))
+	last, next := adjacentKeys(tx.Bucket(bucketRecords).Cursor(), s.key(s.head.Last+1))
 	if bytes.HasPrefix(next, s.number) || s.seqOf(last) != s.head.Last {
-		return fmt.Errorf("%w: after record %d, the last of session %q, comes key %x, and before it key %x",
-			backend.ErrDamaged, s.head.Last, shown(p.name), next, last)
+		return fmt.Errorf("%w: session %q should end with record %d, but its last key is %x, followed by key %x",
+			backend.ErrDamaged, displayName(p.name), s.head.Last, last, next)
 	}
 	if len(p.hashes) == 0 || !p.batch.RequireFreeIDs {
 		return nil
@@ -212,7 +212,7 @@ func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err 
 		err = errors.Join(err, paths.check(p.session.key(0), bucketRecords), paths.check(p.session.number, bucketSnapshots),
 			paths.check([]byte(p.name), bucketHeads, bucketSessions))
 	}
-	cached, name := b.ids.of(tx.DB(), p.session.number), []byte(p.name)
+	cached, name := b.ids.session(tx.DB(), p.session.number), []byte(p.name)
 	if p.batch.Create {
 		err = paths.check(name, bucketSessions)
 		if p.batch.RenameFrom != "" {
@@ -222,13 +222,13 @@ func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err 
 			err = errors.Join(err, p.session.checkFamily(paths, hashID(p.batch.Family)))
 		}
 	}
-	if p.batch.Create || !cached.sound {
+	if p.batch.Create || !cached.pathsChecked {
 		err = errors.Join(err, paths.check(name, bucketHeads), paths.check(p.session.key(p.batch.ExpectedLast+1), bucketRecords))
 	}
 	for _, v := range p.batch.Shared {
 		err = errors.Join(err, checkSharedPaths(paths, v.Name))
 	}
-	cached.sound = cached.sound || err == nil
+	cached.pathsChecked = cached.pathsChecked || err == nil
 	return err
 }
 
@@ -243,7 +243,7 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 			name := []byte(p.batch.RenameFrom)
 			err = errors.Join(tx.Bucket(bucketSessions).Delete(name), tx.Bucket(bucketHeads).Delete(name))
 		} else {
-			err = takeNumber(tx)
+			err = assignNumber(tx)
 		}
 		if err == nil {
 			err = errors.Join(s.putEntry(tx), s.putFamily(tx, p.batch))
@@ -281,14 +281,14 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 }
 
 // putSnapshot writes a snapshot, unless the stored snapshot has a higher seq.
-func (s session) putSnapshot(tx *bbolt.Tx, kept backend.Snapshot) error {
+func (s session) putSnapshot(tx *bbolt.Tx, snapshot backend.Snapshot) error {
 	bucket := tx.Bucket(bucketSnapshots)
 	if value, ok := unseal(kindSnapshot, s.number, bucket.Get(s.number)); ok {
-		if there, ok := decodeSnapshot(value); ok && there.Seq > kept.Seq {
+		if stored, ok := decodeSnapshot(value); ok && stored.Seq > snapshot.Seq {
 			return nil
 		}
 	}
-	return bucket.Put(s.number, seal(kindSnapshot, s.number, encodeSnapshot(kept)))
+	return bucket.Put(s.number, seal(kindSnapshot, s.number, encodeSnapshot(snapshot)))
 }
 
 // putRecords writes records after the session's last record and updates the head. hashes has the hashes of all their

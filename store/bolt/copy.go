@@ -11,11 +11,11 @@ import (
 // pauseRemovals stops changes and removals of sessions' rows until resume is called. If removals are already paused,
 // it first waits for that pause to end.
 func (b *Backend) pauseRemovals(ctx context.Context) (resume func(), err error) {
-	end, err := acquire(ctx, b.copying)
+	end, err := acquire(ctx, b.copyLock)
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := acquire(ctx, b.writer) // a commit in progress may be removing rows
+	unlock, err := acquire(ctx, b.writerLock) // a commit in progress may be removing rows
 	if err != nil {
 		end()
 		return nil, err
@@ -42,29 +42,29 @@ type replica struct {
 // writers: a sync of the backend's file may have to wait until the data written to other files is on disk.
 const replicaBytes = 8 << 20
 
-// replicate creates an empty replica of the backend in an empty file. The caller has paused removals.
-func (b *Backend) replicate(path string, sum func([]byte) uint32, vacuum bool) (*reader, error) {
+// newReplicaReader creates an empty replica of the backend in an empty file. The caller has paused removals.
+func (b *Backend) newReplicaReader(path string, sum func([]byte) uint32, vacuum bool) (*sessionReader, error) {
 	db, err := newDatabase(path, false)
 	if err != nil {
 		return nil, err
 	}
-	return &reader{of: b, found: &findings{}, read: map[string]*extent{}, replica: &replica{db: db, sum: sum, vacuum: vacuum}}, nil
+	return &sessionReader{backend: b, found: &findings{}, progress: map[string]*readProgress{}, replica: &replica{db: db, sum: sum, vacuum: vacuum}}, nil
 }
 
-// copy copies the rows that it has not copied before.
-func (r *reader) copy(ctx context.Context) (m directory, err error) {
+// copyNew copies the rows that it has not copied before.
+func (r *sessionReader) copyNew(ctx context.Context) (m directory, err error) {
 	owned := rowBuckets
 	switch {
-	case len(r.read) > 0: // the first call has checked them
+	case len(r.progress) > 0: // the first call has checked them
 		owned = nil
 	case !r.vacuum:
 		owned = [][]byte{bucketRecords}
 	}
-	if m, err = r.of.readDirectory(ctx, r.found, owned...); err == nil {
+	if m, err = r.backend.readDirectory(ctx, r.found, owned...); err == nil {
 		err = r.found.err()
 	}
 	if err == nil {
-		err = r.bring(ctx, m)
+		err = r.readNew(ctx, m)
 	}
 	return m, err
 }
@@ -88,23 +88,23 @@ func (r *replica) put(bucket, k, row []byte) error {
 }
 
 // putRuns writes the id runs of a session for the records copied so far.
-func (r *replica) putRuns(l session, x *extent) error {
-	if inRuns(x.inRuns) == inRuns(x.next-1) {
+func (r *replica) putRuns(l session, x *readProgress) error {
+	if lastInRuns(x.runsUpTo) == lastInRuns(x.next-1) {
 		return nil
 	}
 	if err := r.begin(); err != nil {
 		return err
 	}
-	g, err := l.growRuns(r.tx, x.inRuns, x.next-1, x.next-1)
+	g, err := l.planRunGrowth(r.tx, x.runsUpTo, x.next-1, x.next-1)
 	if err == nil {
 		err = g.put(r.tx, l)
 	}
-	x.inRuns = x.next - 1
+	x.runsUpTo = x.next - 1
 	r.bytes += len(g.entries) * idEntryBytes
-	return errors.Join(err, r.commitFull())
+	return errors.Join(err, r.commitIfFull())
 }
 
-func (r *replica) commitFull() error {
+func (r *replica) commitIfFull() error {
 	if r.bytes < replicaBytes {
 		return nil
 	}
@@ -122,10 +122,10 @@ func (r *replica) commit() error {
 
 // finish writes the rows of a directory. A number under which rows were copied but that no longer has a session
 // becomes an unlinked number.
-func (r *reader) finish(m directory) (err error) {
+func (r *sessionReader) finish(m directory) (err error) {
 	put := func(bucket, k, row []byte) {
 		if err == nil {
-			err = errors.Join(r.put(bucket, k, row), r.commitFull())
+			err = errors.Join(r.put(bucket, k, row), r.commitIfFull())
 		}
 	}
 	for i, pair := range nameBuckets {
@@ -141,10 +141,10 @@ func (r *reader) finish(m directory) (err error) {
 		put(bucketFamilies, f[0], f[1])
 	}
 	for _, l := range m.sessions {
-		delete(r.read, string(l.number))
+		delete(r.progress, string(l.number))
 		put(bucketRecords, l.key(0), seal(kindLabel, l.key(0), l.label()))
 	}
-	for n := range r.read {
+	for n := range r.progress {
 		put(bucketUnlinked, []byte(n), seal(kindUnlinked, []byte(n), nil))
 	}
 	if err == nil {
@@ -154,7 +154,7 @@ func (r *reader) finish(m directory) (err error) {
 		return err
 	}
 	return r.db.Update(func(tx *bbolt.Tx) error {
-		return errors.Join(tx.Bucket(bucketSessions).SetSequence(m.given), setVersion(tx, m.given))
+		return errors.Join(tx.Bucket(bucketSessions).SetSequence(m.lastNumber), setVersion(tx, m.lastNumber))
 	})
 }
 

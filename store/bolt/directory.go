@@ -18,13 +18,13 @@ import (
 // rows in rowBuckets can be read later, in many short transactions. While [Backend.removalsPaused] is set, writers
 // only add rows to rowBuckets.
 type directory struct {
-	given    uint64       // last assigned session number
-	names    [][]nameRows // by index in nameBuckets
-	sessions []session    // ordered by number; damaged sessions are omitted
-	damaged  []string     // numbers of damaged sessions
-	scopes   [][2][]byte  // keys and rows of bucketScopes
-	unlinked []string     // numbers of deleted sessions
-	families [][2][]byte  // keys and rows of bucketFamilies
+	lastNumber uint64       // last assigned session number
+	names      [][]nameRows // by index in nameBuckets
+	sessions   []session    // ordered by number; damaged sessions are omitted
+	damaged    []string     // numbers of damaged sessions
+	scopes     [][2][]byte  // keys and rows of bucketScopes
+	unlinked   []string     // numbers of deleted sessions
+	families   [][2][]byte  // keys and rows of bucketFamilies
 }
 
 // nameBuckets are pairs of buckets that should have the same names as keys.
@@ -37,9 +37,9 @@ var rowBuckets = [][]byte{bucketRecords, bucketIDs, bucketSnapshots}
 // rows in the owned buckets that belong to no session. The caller has paused removals.
 func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[]byte) (m directory, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
-		m.given = tx.Bucket(bucketSessions).Sequence()
-		if noted := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(noted, number(m.given)) {
-			found.report("the two copies of the last session number differ: %d and %x", m.given, noted)
+		m.lastNumber = tx.Bucket(bucketSessions).Sequence()
+		if stored := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(stored, number(m.lastNumber)) {
+			found.report("the two copies of the last session number differ: %d and %x", m.lastNumber, stored)
 		}
 		for k, row := range rows(tx.Bucket(bucketUnlinked), nil) {
 			if _, ok := unseal(kindUnlinked, k, row); !ok || len(k) != 8 {
@@ -49,7 +49,7 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 			m.unlinked = append(m.unlinked, string(k))
 		}
 		for _, pair := range nameBuckets {
-			all := names(tx.Bucket(pair[0]), tx.Bucket(pair[1]), "", "", math.MaxInt)
+			all := namesInEither(tx.Bucket(pair[0]), tx.Bucket(pair[1]), "", "", math.MaxInt)
 			for i := range all {
 				all[i].rows = [2][]byte{bytes.Clone(all[i].rows[0]), bytes.Clone(all[i].rows[1])}
 			}
@@ -57,7 +57,7 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 		}
 		for k, row := range rows(tx.Bucket(bucketScopes), nil) {
 			if _, ok := unseal(kindScope, k, row); !ok {
-				found.report("the version of the shared values of %q is damaged", shown(string(k)))
+				found.report("the version of the shared values of %q is damaged", displayName(string(k)))
 				continue
 			}
 			m.scopes = append(m.scopes, [2][]byte{bytes.Clone(k), bytes.Clone(row)})
@@ -70,7 +70,7 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 		}
 		return tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
 			if !slices.ContainsFunc(buckets, func(b []byte) bool { return bytes.Equal(b, name) }) {
-				found.report("bucket %q is not of this version", name)
+				found.report("bucket %q is unknown in this file version", name)
 			}
 			return nil
 		})
@@ -85,7 +85,7 @@ func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
 		owners[n] = "none"
 	}
 	for _, n := range m.names[0] {
-		s, err := assemble(n.name, n.rows[0], n.rows[1])
+		s, err := decodeSession(n.name, n.rows[0], n.rows[1])
 		if err != nil {
 			found.report("%w", err)
 			if len(s.number) > 0 {
@@ -93,8 +93,8 @@ func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
 			}
 			continue
 		}
-		if other, taken := owners[string(s.number)]; taken || s.id() == 0 || s.id() > m.given {
-			found.report("session %q: its number %x was never assigned, or another session has it too (%s)", shown(n.name), s.number, other)
+		if other, taken := owners[string(s.number)]; taken || s.id() == 0 || s.id() > m.lastNumber {
+			found.report("session %q: its number %x was never assigned, or another session has it too (%s)", displayName(n.name), s.number, other)
 		}
 		owners[string(s.number)] = n.name
 		m.sessions = append(m.sessions, s)
@@ -105,10 +105,10 @@ func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
 // checkShared reports shared values that are damaged or have lost one of their two rows.
 func (m *directory) checkShared(found *findings) {
 	for _, n := range m.names[1] {
-		_, whole := unseal(kindShared, []byte(n.name), n.rows[0])
-		_, named := unseal(kindName, []byte(n.name), n.rows[1])
-		if !whole || !named {
-			found.report("shared value %q is missing or damaged (its row is intact: %t; the row of its name: %t)", shown(n.name), whole, named)
+		_, valueOK := unseal(kindShared, []byte(n.name), n.rows[0])
+		_, nameOK := unseal(kindName, []byte(n.name), n.rows[1])
+		if !valueOK || !nameOK {
+			found.report("shared value %q is missing or damaged (its row is intact: %t; the row of its name: %t)", displayName(n.name), valueOK, nameOK)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func (m *directory) checkStrays(tx *bbolt.Tx, bucket []byte, found *findings) {
 	c, from := tx.Bucket(bucket).Cursor(), number(0)
 	for _, n := range append(numbers, strings.Repeat("\xff", 17)) { // greater than all keys
 		k, _ := c.Seek(from)
-		for i := 0; k != nil && string(k) < n && i < sliceRows; i++ {
+		for i := 0; k != nil && string(k) < n && i < rowsPerTx; i++ {
 			found.report("bucket %q has key %x, which belongs to no session", bucket, k)
 			k, _ = c.Next()
 		}
@@ -158,50 +158,50 @@ func (f *findings) err() error {
 	return errors.Join(f.errs...)
 }
 
-// reader reads the rows of the sessions in a directory and reports inconsistencies. Given a later directory, it
+// sessionReader reads the rows of the sessions in a directory and reports inconsistencies. Given a later directory, it
 // continues with the rows that were added since.
 //
 // It reads in short transactions. During a long transaction, the file would grow with each commit, and a commit might
 // be blocked.
-type reader struct {
-	of       *Backend
+type sessionReader struct {
+	backend  *Backend
 	found    *findings
-	read     map[string]*extent // by session number
-	*replica                    // nil for a check, which does not read the content of records
+	progress map[string]*readProgress // by session number
+	*replica                          // nil for a check, which does not read the content of records
 }
 
-// extent records how far the rows under a number were read.
-type extent struct {
-	next   uint64 // the next seq to read
-	chain  backend.Chain
-	inRuns uint64 // last seq whose ids are in the runs of the replica
+// readProgress records how far the rows under a number were read.
+type readProgress struct {
+	next     uint64 // the next seq to read
+	chain    backend.Chain
+	runsUpTo uint64 // last seq whose ids are in the runs of the replica
 }
 
 // Limits of the rows and bytes that one transaction reads.
 const (
-	sliceRows  = 512
-	sliceBytes = 1 << 20
+	rowsPerTx  = 512
+	bytesPerTx = 1 << 20
 )
 
-// bring reads the rows of a directory's sessions that it has not read before. A copy stops at the first damaged
+// readNew reads the rows of a directory's sessions that it has not read before. A copy stops at the first damaged
 // session.
-func (r *reader) bring(ctx context.Context, to directory) error {
-	for _, l := range to.sessions {
-		x := r.read[string(l.number)]
+func (r *sessionReader) readNew(ctx context.Context, target directory) error {
+	for _, l := range target.sessions {
+		x := r.progress[string(l.number)]
 		if x == nil {
-			x = &extent{next: 1}
-			r.read[string(l.number)] = x
+			x = &readProgress{next: 1}
+			r.progress[string(l.number)] = x
 		} else if x.next > l.head.Last {
 			continue
 		}
 		for more := true; more; {
-			err := r.of.view(ctx, func(tx *bbolt.Tx) (err error) {
-				more, err = r.slice(tx, l, x)
+			err := r.backend.view(ctx, func(tx *bbolt.Tx) (err error) {
+				more, err = r.readSlice(tx, l, x)
 				return err
 			})
 			if err == nil && r.replica != nil {
 				if err = r.found.err(); err == nil {
-					err = r.commitFull()
+					err = r.commitIfFull()
 				}
 			}
 			if err != nil {
@@ -217,27 +217,27 @@ func (r *reader) bring(ctx context.Context, to directory) error {
 	return nil
 }
 
-// slice reads records of a session in one transaction. After the last record, it compares the records with the
+// readSlice reads records of a session in one transaction. After the last record, it compares the records with the
 // session's head.
-func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error) {
+func (r *sessionReader) readSlice(tx *bbolt.Tx, l session, x *readProgress) (more bool, err error) {
 	if x.next == 1 {
-		if err := r.beside(tx, l); err != nil {
+		if err := r.readOtherRows(tx, l); err != nil {
 			return false, err
 		}
 	}
 	c := tx.Bucket(bucketRecords).Cursor()
 	k, row := c.Seek(l.key(x.next))
 	for n, size := 0, 0; bytes.HasPrefix(k, l.number) && x.next <= l.head.Last; k, row = c.Next() {
-		if n++; n > sliceRows || size >= sliceBytes {
+		if n++; n > rowsPerTx || size >= bytesPerTx {
 			return true, nil
 		}
 		size += len(k) + len(row)
 		if seq := l.seqOf(k); seq != x.next {
-			r.found.report("session %q: record %d follows record %d", shown(l.name), seq, x.next-1)
+			r.found.report("session %q: record %d follows record %d", displayName(l.name), seq, x.next-1)
 			return false, nil
 		}
 		if hashes, ok := recordIDs(k, row); !ok {
-			r.found.report("%w", errRecordIDs(l, x.next))
+			r.found.report("%w", recordIDsError(l, x.next))
 			return false, nil
 		} else if r.replica == nil {
 			r.checkRun(tx, l, x.next, hashes)
@@ -245,7 +245,7 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 		if r.replica != nil {
 			data, ok := unseal(kindRecord, k, row)
 			if !ok {
-				r.found.report("session %q: the checksum of record %d is wrong", shown(l.name), x.next)
+				r.found.report("session %q: the checksum of record %d is wrong", displayName(l.name), x.next)
 				return false, nil
 			}
 			x.chain = x.chain.Add(r.sum(data))
@@ -257,26 +257,26 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 	}
 	switch {
 	case x.next <= l.head.Last:
-		r.found.report("session %q: the last record is %d, but the head names %d", shown(l.name), x.next-1, l.head.Last)
+		r.found.report("session %q: the last record is %d, but the head names %d", displayName(l.name), x.next-1, l.head.Last)
 	case r.replica != nil && x.chain != l.head.Chain:
 		r.found.report("session %q: the chain of the records 1 to %d is %08x, but the head has %08x",
-			shown(l.name), l.head.Last, x.chain.Sum, l.head.Chain.Sum)
+			displayName(l.name), l.head.Last, x.chain.Sum, l.head.Chain.Sum)
 	case bytes.HasPrefix(k, l.number): // the log may have grown since the directory was read
 		now, err := find(tx, l.name)
 		if err == nil && bytes.Equal(now.number, l.number) {
 			_, err = headOf(tx, now)
 		}
 		if err != nil && !errors.Is(err, backend.ErrNotFound) {
-			r.found.report("session %q: key %x follows the last record that the head names", shown(l.name), k)
+			r.found.report("session %q: key %x follows the last record that the head names", displayName(l.name), k)
 		}
 	}
 	return false, nil
 }
 
 // checkRun reports ids of a record that are missing from the run that should have them.
-func (r *reader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []idHash) {
+func (r *sessionReader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []idHash) {
 	now, err := findCreated(tx, l.name, l.creation) // the runs may have changed since the directory was read
-	if err != nil || inRuns(now.head.Last) < seq {
+	if err != nil || lastInRuns(now.head.Last) < seq {
 		return
 	}
 	for _, run := range runsOf(now.head.Last) {
@@ -285,16 +285,16 @@ func (r *reader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []idHash) 
 				continue
 			}
 			if at, err := now.findInRun(tx.Bucket(bucketIDs).Cursor(), run, hash); err != nil || at != seq {
-				r.found.report("session %q: the sorted ids of the records %d to %d lack an id of record %d", shown(l.name), run.First, run.Last, seq)
+				r.found.report("session %q: the sorted ids of the records %d to %d lack an id of record %d", displayName(l.name), run.First, run.Last, seq)
 			}
 		}
 	}
 }
 
-// beside handles the rows that a session has besides its records and ids. For a vacuum, it copies the snapshot. For a
-// check, it checks the snapshot and the label. For a copy it does nothing, because copies have no snapshots and
+// readOtherRows handles the rows that a session has besides its records and ids. For a vacuum, it copies the snapshot.
+// For a check, it checks the snapshot and the label. For a copy it does nothing, because copies have no snapshots and
 // finish writes new labels.
-func (r *reader) beside(tx *bbolt.Tx, l session) error {
+func (r *sessionReader) readOtherRows(tx *bbolt.Tx, l session) error {
 	row := tx.Bucket(bucketSnapshots).Get(l.number)
 	if r.replica != nil {
 		if r.vacuum && row != nil {
@@ -303,13 +303,13 @@ func (r *reader) beside(tx *bbolt.Tx, l session) error {
 		return nil
 	}
 	if _, ok := unseal(kindSnapshot, l.number, row); row != nil && !ok {
-		r.found.report("session %q: the checksum of the snapshot is wrong", shown(l.name))
+		r.found.report("session %q: the checksum of the snapshot is wrong", displayName(l.name))
 	}
 	label, ok := unseal(kindLabel, l.key(0), tx.Bucket(bucketRecords).Get(l.key(0)))
 	now, err := find(tx, l.name)
 	renamed := err != nil || !bytes.Equal(now.number, l.number) // or deleted
 	if (!ok || !bytes.Equal(label, l.label())) && !renamed {
-		r.found.report("session %q: the label with its name and entry is missing among its records", shown(l.name))
+		r.found.report("session %q: the label with its name and entry is missing among its records", displayName(l.name))
 	}
 	return nil
 }

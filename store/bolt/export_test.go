@@ -9,8 +9,8 @@ import (
 
 // SetCommit makes f commit transactions. nil restores bbolt's own commit.
 func (b *Backend) SetCommit(f func(tx *bbolt.Tx) error) {
-	b.writer <- struct{}{}
-	defer func() { <-b.writer }()
+	b.writerLock <- struct{}{}
+	defer func() { <-b.writerLock }()
 	if b.commit = f; f == nil {
 		b.commit = (*bbolt.Tx).Commit
 	}
@@ -32,7 +32,7 @@ func (b *Backend) InTx(f func(tx *bbolt.Tx)) error {
 }
 
 // Writing reports whether the writer lock is locked.
-func (b *Backend) Writing() bool { return len(b.writer) > 0 }
+func (b *Backend) Writing() bool { return len(b.writerLock) > 0 }
 
 // RewriteMeta calls rewriteMeta with a file's current meta page.
 func RewriteMeta(file interface {

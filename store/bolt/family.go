@@ -34,32 +34,32 @@ func (s session) putFamily(tx *bbolt.Tx, batch backend.Batch) error {
 		return nil
 	}
 	family := hashID(batch.Family)
-	err := s.putRelative(tx, family)
+	err := s.putFamilyRows(tx, family)
 	if w := batch.ExpectedSource; w != nil && w.Creation == batch.Family {
-		of, findErr := findCreated(tx, w.Session, w.Creation)
+		first, findErr := findCreated(tx, w.Session, w.Creation)
 		if err = errors.Join(err, findErr); err == nil {
-			err = of.putRelative(tx, family)
+			err = first.putFamilyRows(tx, family)
 		}
 	}
 	return err
 }
 
-func (s session) putRelative(tx *bbolt.Tx, family idHash) error {
+func (s session) putFamilyRows(tx *bbolt.Tx, family idHash) error {
 	bucket, key := tx.Bucket(bucketFamilies), familyKey(family, s.number)
 	return errors.Join(bucket.Put(s.number, seal(kindFamily, s.number, family[:])), bucket.Put(key, seal(kindFamily, key, []byte(s.name))))
 }
 
-// leaveFamily removes the family rows of a session that is being deleted.
-func (b *Backend) leaveFamily(tx *bbolt.Tx, s session) error {
+// removeFamily removes the family rows of a session that is being deleted.
+func (b *Backend) removeFamily(tx *bbolt.Tx, s session) error {
 	row := tx.Bucket(bucketFamilies).Get(s.number)
 	if row == nil {
 		return nil
 	}
 	family, ok := unseal(kindFamily, s.number, row)
 	if !ok || len(family) != len(idHash{}) {
-		return fmt.Errorf("%w: the family of session %q is damaged", backend.ErrDamaged, shown(s.name))
+		return fmt.Errorf("%w: the family of session %q is damaged", backend.ErrDamaged, displayName(s.name))
 	}
-	if err := s.checkFamily(b.handle.paths(tx), idHash(family)); err != nil {
+	if err := s.checkFamily(b.handle.newPathChecker(tx), idHash(family)); err != nil {
 		return err
 	}
 	return errors.Join(tx.Bucket(bucketFamilies).Delete(s.number), tx.Bucket(bucketFamilies).Delete(familyKey(idHash(family), s.number)))
@@ -99,19 +99,19 @@ func (b *Backend) Relatives(ctx context.Context, family, after string, limit int
 
 // readFamilies copies the rows of bucketFamilies and reports rows that are damaged or belong to no session.
 func (m *directory) readFamilies(tx *bbolt.Tx, found *findings) {
-	named := map[string]string{}
+	names := map[string]string{}
 	for _, s := range m.sessions {
-		named[string(s.number)] = s.name
+		names[string(s.number)] = s.name
 	}
 	for k, row := range rows(tx.Bucket(bucketFamilies), nil) {
 		value, ok := unseal(kindFamily, k, row)
-		name, there := named[string(k[max(0, len(k)-8):])]
-		if !ok || !there || len(k) != 8 && string(value) != name {
-			found.report("the family row %x is damaged or names another session (its checksum is right: %t)", k, ok)
+		name, exists := names[string(k[max(0, len(k)-8):])]
+		if !ok || !exists || len(k) != 8 && string(value) != name {
+			found.report("the family row %x is damaged or names another session (its checksum is valid: %t)", k, ok)
 			continue
 		}
 		if len(k) == 8 && tx.Bucket(bucketFamilies).Get(slices.Concat(value, k)) == nil {
-			found.report("session %q is missing from its family", shown(name))
+			found.report("session %q is missing from its family", displayName(name))
 		}
 		m.families = append(m.families, [2][]byte{bytes.Clone(k), bytes.Clone(row)})
 	}

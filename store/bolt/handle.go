@@ -23,29 +23,29 @@ import (
 // the handle. An abandoned handle neither begins transactions nor closes bbolt's database. Every later call fails
 // with the reason. Locks of bbolt that the panic left locked are unlocked, so that open transactions can end.
 type handle struct {
-	path string
-	db   *bbolt.DB
-	file *os.File      // the file used by db
-	info os.FileInfo   // of file
-	last atomic.Uint64 // the last committed transaction
+	path     string
+	db       *bbolt.DB
+	file     *os.File      // the file used by db
+	info     os.FileInfo   // of file
+	lastTxid atomic.Uint64 // the last committed transaction
 
-	opened uint64 // the last committed transaction when the file was opened
-	doubt  error  // why opened may not be the last committed transaction, or nil
+	openedTxid uint64 // the last committed transaction when the file was opened
+	metaDamage error  // why openedTxid may not be the last committed transaction, or nil
 
-	lost atomic.Pointer[error] // why the handle was abandoned
+	abandonErr atomic.Pointer[error] // why the handle was abandoned
 }
 
 // abandon marks the handle as unusable and releases the file and its lock. The memory map stays, because open
 // transactions may read it.
 func (h *handle) abandon(cause error) error {
-	lost := fmt.Errorf("%w; the file is no longer used; to try again, close the store and open it", cause)
-	if h.lost.CompareAndSwap(nil, &lost) {
+	abandonErr := fmt.Errorf("%w; the file is no longer used; to retry, close the store and open it again", cause)
+	if h.abandonErr.CompareAndSwap(nil, &abandonErr) {
 		release(h.file)
 	}
-	return *h.lost.Load()
+	return *h.abandonErr.Load()
 }
 
-func (h *handle) abandoned() bool { return h.lost.Load() != nil }
+func (h *handle) isAbandoned() bool { return h.abandonErr.Load() != nil }
 
 // guard calls f and returns a panic caused by damage as an error.
 func (h *handle) guard(f func() error) (err error) {
@@ -55,12 +55,13 @@ func (h *handle) guard(f func() error) (err error) {
 
 // guardBolt is guard for a function that only calls bbolt. It returns any panic as an error.
 func (h *handle) guardBolt(f func() error) (err error) {
-	defer recoverBy(reasonOf, h.path, &err)()
+	defer recoverWith(panicReason, h.path, &err)()
 	return f()
 }
 
-// locking is guardBolt for a function that leaves locks of bbolt locked if it panics. It then abandons the handle.
-func (h *handle) locking(f func() error) error {
+// guardOrAbandon is guardBolt for a function that leaves locks of bbolt locked if it panics. It then abandons the
+// handle.
+func (h *handle) guardOrAbandon(f func() error) error {
 	err := h.guardBolt(f)
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		return h.abandon(err)
@@ -69,13 +70,13 @@ func (h *handle) locking(f func() error) error {
 }
 
 func (h *handle) begin(writable bool) (tx *bbolt.Tx, err error) {
-	if lost := h.lost.Load(); lost != nil {
-		return nil, *lost
+	if abandonErr := h.abandonErr.Load(); abandonErr != nil {
+		return nil, *abandonErr
 	}
-	err = h.locking(func() (err error) {
+	err = h.guardOrAbandon(func() (err error) {
 		defer func() {
 			if p := recover(); p != nil { // no meta page is valid: the file was overwritten or truncated
-				unlock(h.db, writable)
+				unlockDB(h.db, writable)
 				panic(p)
 			}
 		}()
@@ -85,27 +86,27 @@ func (h *handle) begin(writable bool) (tx *bbolt.Tx, err error) {
 	return tx, err
 }
 
-// unlock unlocks the locks that DB.Begin leaves locked if it panics.
-func unlock(db *bbolt.DB, writable bool) {
-	of := reflect.ValueOf(db).Elem()
+// unlockDB unlocks the locks that DB.Begin leaves locked if it panics.
+func unlockDB(db *bbolt.DB, writable bool) {
+	fields := reflect.ValueOf(db).Elem()
 	if writable {
-		(*sync.Mutex)(of.FieldByName("rwlock").Addr().UnsafePointer()).Unlock()
+		(*sync.Mutex)(fields.FieldByName("rwlock").Addr().UnsafePointer()).Unlock()
 		return
 	}
-	(*sync.RWMutex)(of.FieldByName("mmaplock").Addr().UnsafePointer()).RUnlock()
-	(*sync.Mutex)(of.FieldByName("metalock").Addr().UnsafePointer()).Unlock()
+	(*sync.RWMutex)(fields.FieldByName("mmaplock").Addr().UnsafePointer()).RUnlock()
+	(*sync.Mutex)(fields.FieldByName("metalock").Addr().UnsafePointer()).Unlock()
 }
 
-// end rolls back a transaction, unless it was committed.
-func (h *handle) end(tx *bbolt.Tx, err *error) {
+// rollback rolls back a transaction, unless it was committed.
+func (h *handle) rollback(tx *bbolt.Tx, err *error) {
 	if tx.DB() == nil {
 		return
 	}
-	if endErr := h.locking(func() error {
+	if rollbackErr := h.guardOrAbandon(func() error {
 		_ = tx.Rollback()
 		return nil
-	}); endErr != nil {
-		*err = endErr
+	}); rollbackErr != nil {
+		*err = rollbackErr
 	}
 }
 
@@ -115,38 +116,38 @@ func (h *handle) view(f func(tx *bbolt.Tx) error) (err error) {
 	if err != nil {
 		return err
 	}
-	defer h.end(tx, &err)
+	defer h.rollback(tx, &err)
 	return f(tx)
 }
 
 // write calls f in a write transaction and commits it. committing reports whether the error is from the commit. The
 // caller has the writer lock.
-func (h *handle) write(f func(tx *bbolt.Tx) error, commit func(tx *bbolt.Tx) error) (committing bool, err error) {
+func (h *handle) write(f func(tx *bbolt.Tx) error, commit func(tx *bbolt.Tx) error) (commitFailed bool, err error) {
 	defer recoverDamage(h.path, &err)()
 	tx, err := h.begin(true)
 	if err != nil {
 		return false, err
 	}
-	defer h.end(tx, &err)
+	defer h.rollback(tx, &err)
 	id := uint64(tx.ID())
 	if err := f(tx); err != nil {
 		return false, err
 	}
-	if err := noteTransaction(tx); err != nil {
+	if err := putTxid(tx); err != nil {
 		return false, err
 	}
 	if err := h.guardBolt(func() error { return commit(tx) }); err != nil {
 		return true, err
 	}
-	h.last.Store(id)
+	h.lastTxid.Store(id)
 	return false, nil
 }
 
 func (h *handle) close() error {
-	if h.abandoned() {
+	if h.isAbandoned() {
 		return nil
 	}
-	return h.locking(h.db.Close)
+	return h.guardOrAbandon(h.db.Close)
 }
 
 // panicError is a panic of bbolt or a fault of the memory map that was caused by damage.
@@ -163,11 +164,11 @@ func (e *panicError) Unwrap() error { return backend.ErrDamaged }
 
 // recoverDamage returns a function to be deferred. That function turns a panic caused by damage into an error and
 // lets other panics continue.
-func recoverDamage(path string, err *error) func() { return recoverBy(damageOf, path, err) }
+func recoverDamage(path string, err *error) func() { return recoverWith(damageReason, path, err) }
 
-// recoverBy returns a function to be deferred, which turns panics into errors. reason returns the reason of a panic,
+// recoverWith returns a function to be deferred, which turns panics into errors. reason returns the reason of a panic,
 // or panics again.
-func recoverBy(reason func(p any) any, path string, err *error) func() {
+func recoverWith(reason func(p any) any, path string, err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
 		debug.SetPanicOnFault(before)
@@ -177,26 +178,26 @@ func recoverBy(reason func(p any) any, path string, err *error) func() {
 	}
 }
 
-// damageOf returns the reason of a panic. It must be called by the deferred function that recovered the panic. If
+// damageReason returns the reason of a panic. It must be called by the deferred function that recovered the panic. If
 // damage cannot be the reason, it panics again. If the file is damaged, bbolt panics, explicitly or with an index out
 // of range. If pages are missing, the memory map faults.
-func damageOf(p any) (reason any) {
-	if _, fault := p.(interface{ Addr() uintptr }); !fault && !byBolt() {
+func damageReason(p any) (reason any) {
+	if _, fault := p.(interface{ Addr() uintptr }); !fault && !panickedInBolt() {
 		panic(p)
 	}
-	return reasonOf(p)
+	return panicReason(p)
 }
 
-func reasonOf(p any) any {
+func panicReason(p any) any {
 	if fault, ok := p.(interface{ Addr() uintptr }); ok {
 		return fmt.Sprintf("no page at address %#x", fault.Addr())
 	}
 	return p
 }
 
-// byBolt reports whether the function that panicked belongs to bbolt. That function is the caller of runtime.gopanic
-// on the stack.
-func byBolt() bool {
+// panickedInBolt reports whether the function that panicked belongs to bbolt. That function is the caller of
+// runtime.gopanic on the stack.
+func panickedInBolt() bool {
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
 	for panicking := false; ; {

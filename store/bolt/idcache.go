@@ -52,7 +52,7 @@ var maxCachedIDs = 1 << 20
 // sessionIDs has the ids of a session's committed records whose seqs are between from and last, both included. Ids of
 // earlier records are in runs.
 type sessionIDs struct {
-	sound bool // the pages for the session's records and head were checked
+	pathsChecked bool // the pages for the session's records and head were checked
 
 	mu   sync.Mutex
 	from uint64 // 0 if nothing was read yet
@@ -60,7 +60,7 @@ type sessionIDs struct {
 	ids  map[idHash]uint64 // by hash: seq of the record
 }
 
-func (n *idCache) of(db *bbolt.DB, number []byte) *sessionIDs {
+func (n *idCache) session(db *bbolt.DB, number []byte) *sessionIDs {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.db != db {
@@ -78,15 +78,15 @@ func (n *idCache) of(db *bbolt.DB, number []byte) *sessionIDs {
 	return k
 }
 
-// change locks a session's entry and calls f, which may add ids.
-func (n *idCache) change(k *sessionIDs, f func() error) error {
+// update locks a session's entry and calls f, which may add ids.
+func (n *idCache) update(k *sessionIDs, f func() error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	had := len(k.ids)
+	before := len(k.ids)
 	err := f()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.added += len(k.ids) - had
+	n.added += len(k.ids) - before
 	return err
 }
 
@@ -95,8 +95,8 @@ func (n *idCache) add(db *bbolt.DB, number []byte, records []backend.Record, has
 	if len(records) == 0 {
 		return
 	}
-	k := n.of(db, number)
-	_ = n.change(k, func() error {
+	k := n.session(db, number)
+	_ = n.update(k, func() error {
 		if k.last+1 != records[0].Seq { // there is a gap; lookup will read the rows
 			return nil
 		}
@@ -122,10 +122,10 @@ func (n *idCache) reset() {
 // lookup returns the seqs of ids, with 0 for an id that no record of the session has. It reads the rows that are not
 // cached. If the ids of a row are damaged, lookup fails with [backend.ErrIndex].
 func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, err error) {
-	k := n.of(tx.DB(), s.number)
+	k := n.session(tx.DB(), s.number)
 	seqs = make([]uint64, len(ids))
-	err = n.change(k, func() error {
-		if err := n.read(tx, s, k); err != nil {
+	err = n.update(k, func() error {
+		if err := n.loadIDs(tx, s, k); err != nil {
 			return err
 		}
 		for i, id := range ids {
@@ -133,14 +133,14 @@ func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, 
 				seqs[i] = seq
 			}
 		}
-		return n.readRuns(tx, s, k.from, ids, seqs)
+		return n.lookupInRuns(tx, s, k.from, ids, seqs)
 	})
 	return seqs, err
 }
 
-// readRuns looks up ids in the runs that begin before the seq from.
-func (n *idCache) readRuns(tx *bbolt.Tx, s session, from uint64, ids []idHash, seqs []uint64) error {
-	return indexGuard(s, func() error {
+// lookupInRuns looks up ids in the runs that begin before the seq from.
+func (n *idCache) lookupInRuns(tx *bbolt.Tx, s session, from uint64, ids []idHash, seqs []uint64) error {
+	return guardIndex(s, func() error {
 		c := tx.Bucket(bucketIDs).Cursor()
 		for _, run := range runsOf(s.head.Last) {
 			for i := range ids {
@@ -159,27 +159,27 @@ func (n *idCache) readRuns(tx *bbolt.Tx, s session, from uint64, ids []idHash, s
 	})
 }
 
-// indexGuard calls f and returns a panic of bbolt at a damaged page as an ErrIndex.
-func indexGuard(s session, f func() error) (err error) {
+// guardIndex calls f and returns a panic of bbolt at a damaged page as an ErrIndex.
+func guardIndex(s session, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: session %q: %v", backend.ErrIndex, shown(s.name), damageOf(p))
+			err = fmt.Errorf("%w: session %q: %v", backend.ErrIndex, displayName(s.name), damageReason(p))
 		}
 	}()
 	return f()
 }
 
-// read adds the ids of the records that are neither cached nor in runs, up to the last record of the head.
-func (n *idCache) read(tx *bbolt.Tx, s session, k *sessionIDs) error {
+// loadIDs adds the ids of the records that are neither cached nor in runs, up to the last record of the head.
+func (n *idCache) loadIDs(tx *bbolt.Tx, s session, k *sessionIDs) error {
 	if k.from == 0 {
-		k.last = inRuns(s.head.Last)
+		k.last = lastInRuns(s.head.Last)
 		k.from = k.last + 1
 	}
 	if k.last >= s.head.Last {
 		return nil
 	}
-	return indexGuard(s, func() error {
-		return s.eachIDs(tx, k.last+1, s.head.Last, func(seq uint64, hashes []idHash) {
+	return guardIndex(s, func() error {
+		return s.forEachRecordIDs(tx, k.last+1, s.head.Last, func(seq uint64, hashes []idHash) {
 			for _, hash := range hashes {
 				k.ids[hash] = seq
 			}

@@ -54,8 +54,8 @@ func runsOf(last uint64) (runs []backend.Span) {
 	return runs
 }
 
-// inRuns returns the last seq that is in a run, for a log whose last seq is last.
-func inRuns(last uint64) uint64 { return last - last%runRecords }
+// lastInRuns returns the last seq that is in a run, for a log whose last seq is last.
+func lastInRuns(last uint64) uint64 { return last - last%runRecords }
 
 func (s session) runKey(run backend.Span, hash idHash) []byte {
 	key := append(make([]byte, 0, 32), s.number...)
@@ -64,15 +64,16 @@ func (s session) runKey(run backend.Span, hash idHash) []byte {
 
 // runGrowth is the change of a log's runs when the log grows.
 type runGrowth struct {
-	gained, lost []backend.Span
-	entries      []idEntry // ids of the lost runs and of the records after them, in any order
-	keys         [][]byte  // keys of the rows of the lost runs
+	added, removed []backend.Span
+	entries        []idEntry // ids of the removed runs and of the records after them, in any order
+	removedKeys    [][]byte  // keys of the rows of the removed runs
 }
 
-// growRuns returns the change of the runs of a log that grows, or nil if the runs do not change. from and to are the
-// last seqs before and after. growRuns reads the ids of records up to have. The caller adds the ids of later records.
-func (s session) growRuns(tx *bbolt.Tx, from, to, have uint64) (g *runGrowth, err error) {
-	if inRuns(from) == inRuns(to) {
+// planRunGrowth returns the change of the runs of a log that grows, or nil if the runs do not change. from and to are
+// the last seqs before and after. planRunGrowth reads the ids of records up to stored. The caller adds the ids of later
+// records.
+func (s session) planRunGrowth(tx *bbolt.Tx, from, to, stored uint64) (g *runGrowth, err error) {
+	if lastInRuns(from) == lastInRuns(to) {
 		return nil, nil
 	}
 	before, after := runsOf(from), runsOf(to)
@@ -80,16 +81,16 @@ func (s session) growRuns(tx *bbolt.Tx, from, to, have uint64) (g *runGrowth, er
 	for same < min(len(before), len(after)) && before[same] == after[same] {
 		same++
 	}
-	g = &runGrowth{gained: after[same:], lost: before[same:]}
-	return g, indexGuard(s, func() error {
-		for _, run := range g.lost {
+	g = &runGrowth{added: after[same:], removed: before[same:]}
+	return g, guardIndex(s, func() error {
+		for _, run := range g.removed {
 			entries, keys, err := s.readRun(tx.Bucket(bucketIDs), run)
 			if err != nil {
 				return err
 			}
-			g.entries, g.keys = append(g.entries, entries...), append(g.keys, keys...)
+			g.entries, g.removedKeys = append(g.entries, entries...), append(g.removedKeys, keys...)
 		}
-		return s.eachIDs(tx, inRuns(from)+1, have, g.add)
+		return s.forEachRecordIDs(tx, lastInRuns(from)+1, stored, g.add)
 	})
 }
 
@@ -99,47 +100,47 @@ func (g *runGrowth) add(seq uint64, hashes []idHash) {
 	}
 }
 
-// eachIDs calls f with the seq and the ids of each record. from and to are the first and the last seq.
-func (s session) eachIDs(tx *bbolt.Tx, from, to uint64, f func(seq uint64, hashes []idHash)) error {
+// forEachRecordIDs calls f with the seq and the ids of each record. from and to are the first and the last seq.
+func (s session) forEachRecordIDs(tx *bbolt.Tx, from, to uint64, f func(seq uint64, hashes []idHash)) error {
 	c := tx.Bucket(bucketRecords).Cursor()
 	seq := from
 	for key, row := c.Seek(s.key(from)); seq <= to && s.seqOf(key) == seq; key, row = c.Next() {
 		hashes, ok := recordIDs(key, row)
 		if !ok {
-			return errRecordIDs(s, seq)
+			return recordIDsError(s, seq)
 		}
 		f(seq, hashes)
 		seq++
 	}
 	if seq <= to {
-		return fmt.Errorf("%w: session %q: record %d is missing", backend.ErrIndex, shown(s.name), seq)
+		return fmt.Errorf("%w: session %q: record %d is missing", backend.ErrIndex, displayName(s.name), seq)
 	}
 	return nil
 }
 
-// check checks the pages that put will copy.
-func (g *runGrowth) check(s session, paths *pathChecker) (err error) {
+// checkPaths checks the pages that put will copy.
+func (g *runGrowth) checkPaths(s session, paths *pathChecker) (err error) {
 	if g == nil {
 		return nil
 	}
-	for _, run := range slices.Concat(g.gained, g.lost) {
+	for _, run := range slices.Concat(g.added, g.removed) {
 		err = cmp.Or(err, paths.check(s.runKey(run, idHash{})[:16], bucketIDs))
 	}
 	return err
 }
 
-// put writes the gained runs and removes the rows of the lost runs.
+// put writes the gained runs and removes the rows of the removed runs.
 func (g *runGrowth) put(tx *bbolt.Tx, s session) error {
 	if g == nil {
 		return nil
 	}
 	bucket := tx.Bucket(bucketIDs)
-	for _, key := range g.keys {
+	for _, key := range g.removedKeys {
 		if err := bucket.Delete(key); err != nil {
 			return err
 		}
 	}
-	for _, run := range g.gained {
+	for _, run := range g.added {
 		in := func(e idEntry) bool { return e.Seq >= run.First && e.Seq <= run.Last }
 		entries := slices.DeleteFunc(slices.Clone(g.entries), func(e idEntry) bool { return !in(e) })
 		if err := s.writeRun(bucket, run, entries); err != nil {
@@ -186,13 +187,13 @@ func decodeRunRow(key, row []byte) (entries []byte, next idHash, ok bool) {
 	return value[:end], idHash(value[end:]), true
 }
 
-// errRecordIDs is the error about a record whose row has damaged ids.
-func errRecordIDs(s session, seq uint64) error {
-	return fmt.Errorf("%w: session %q, record %d", backend.ErrIndex, shown(s.name), seq)
+// recordIDsError is the error about a record whose row has damaged ids.
+func recordIDsError(s session, seq uint64) error {
+	return fmt.Errorf("%w: session %q, record %d", backend.ErrIndex, displayName(s.name), seq)
 }
 
-func (s session) errRun(run backend.Span) error {
-	return fmt.Errorf("%w: session %q, records %d to %d", backend.ErrIndex, shown(s.name), run.First, run.Last)
+func (s session) runError(run backend.Span) error {
+	return fmt.Errorf("%w: session %q, records %d to %d", backend.ErrIndex, displayName(s.name), run.First, run.Last)
 }
 
 // readRun returns the ids of a run and the keys of its rows.
@@ -201,7 +202,7 @@ func (s session) readRun(bucket *bbolt.Bucket, run backend.Span) (entries []idEn
 	for key, row := range rows(bucket, s.runKey(run, idHash{})[:16]) {
 		data, after, ok := decodeRunRow(key, row)
 		if !ok || !bytes.Equal(key[16:], next[:]) {
-			return nil, nil, s.errRun(run)
+			return nil, nil, s.runError(run)
 		}
 		for ; len(data) > 0; data = data[idEntryBytes:] {
 			entries = append(entries, idEntry{idHash(data), binary.BigEndian.Uint64(data[16:])})
@@ -209,7 +210,7 @@ func (s session) readRun(bucket *bbolt.Bucket, run backend.Span) (entries []idEn
 		keys, next = append(keys, bytes.Clone(key)), after
 	}
 	if next != lastHash {
-		return nil, nil, s.errRun(run)
+		return nil, nil, s.runError(run)
 	}
 	return entries, keys, nil
 }
@@ -225,11 +226,11 @@ func (s session) findInRun(c *bbolt.Cursor, run backend.Span, hash idHash) (uint
 		}
 	}
 	if !bytes.HasPrefix(key, s.runKey(run, hash)[:16]) {
-		return 0, s.errRun(run)
+		return 0, s.runError(run)
 	}
 	data, next, ok := decodeRunRow(key, row)
 	if !ok || bytes.Compare(hash[:], next[:]) >= 0 {
-		return 0, s.errRun(run)
+		return 0, s.runError(run)
 	}
 	at := idEntryBytes * sort.Search(len(data)/idEntryBytes, func(i int) bool { return bytes.Compare(data[i*idEntryBytes:][:16], hash[:]) >= 0 })
 	if !bytes.HasPrefix(data[at:], hash[:]) {

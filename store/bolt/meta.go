@@ -28,8 +28,8 @@ type metaFields struct {
 	Sum                                   uint64 // FNV-1a of the preceding fields
 }
 
-// whole reports whether the checksum and the page size are valid.
-func (m *metaPage) whole() bool {
+// isValid reports whether the checksum and the page size are valid.
+func (m *metaPage) isValid() bool {
 	sum := fnv.New64a()
 	_, _ = sum.Write(m.bytes[pageHeaderBytes : len(m.bytes)-8])
 	return m.Magic == metaMagic && m.PageSize >= 1<<10 && m.PageSize <= 1<<24 && m.Sum == sum.Sum64()
@@ -43,7 +43,7 @@ type metaPages [2]metaPage
 func readMetas(file io.ReaderAt) (m metaPages, err error) {
 	read := func(i int, at int64) error {
 		m[i] = metaPage{at: at}
-		if _, err := file.ReadAt(m[i].bytes[:], at); noEnd(err) != nil {
+		if _, err := file.ReadAt(m[i].bytes[:], at); ignoreEOF(err) != nil {
 			return err
 		}
 		_, err := binary.Decode(m[i].bytes[pageHeaderBytes:], binary.NativeEndian, &m[i].metaFields)
@@ -52,7 +52,7 @@ func readMetas(file io.ReaderAt) (m metaPages, err error) {
 	if err := read(0, 0); err != nil {
 		return m, err
 	}
-	if m[0].whole() {
+	if m[0].isValid() {
 		return m, read(1, int64(m[0].PageSize))
 	}
 	// The second meta page begins at the offset that equals the page size, and contains the page size.
@@ -60,7 +60,7 @@ func readMetas(file io.ReaderAt) (m metaPages, err error) {
 		if err := read(1, at); err != nil {
 			return m, err
 		}
-		if m[1].whole() && int64(m[1].PageSize) == at {
+		if m[1].isValid() && int64(m[1].PageSize) == at {
 			break
 		}
 	}
@@ -71,27 +71,27 @@ func readMetas(file io.ReaderAt) (m metaPages, err error) {
 func (m *metaPages) current() *metaPage {
 	var newest *metaPage
 	for i := range m {
-		if p := &m[i]; p.whole() && (newest == nil || p.Txid > newest.Txid) {
+		if p := &m[i]; p.isValid() && (newest == nil || p.Txid > newest.Txid) {
 			newest = p
 		}
 	}
 	return newest
 }
 
-// doubt returns an error if one of the pages is damaged. The damaged page may be the one that was written last.
-func (m *metaPages) doubt() error {
-	good := m.current()
+// damage returns an error if one of the pages is damaged. The damaged page may be the one that was written last.
+func (m *metaPages) damage() error {
+	current := m.current()
 	for i := range m {
-		bad := &m[i]
-		if good == nil || bad.whole() {
+		damaged := &m[i]
+		if current == nil || damaged.isValid() {
 			continue
 		}
-		missing := "the last commit may be missing; a power failure during a commit, which is then not acknowledged, leaves the same trace"
-		if bad.Txid+1 == good.Txid {
-			missing = "the damaged page is the older one, so nothing is missing"
+		consequence := "the last commit may be missing; a power failure during an unacknowledged commit leaves the same damage"
+		if damaged.Txid+1 == current.Txid {
+			consequence = "the damaged page is the older one, so nothing is missing"
 		}
 		return fmt.Errorf("%w: meta page %d of transaction %d is damaged; the file is read as of transaction %d: %s",
-			backend.ErrDamaged, i, bad.Txid, good.Txid, missing)
+			backend.ErrDamaged, i, damaged.Txid, current.Txid, consequence)
 	}
 	return nil
 }

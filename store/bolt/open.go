@@ -22,17 +22,17 @@ import (
 // On 64-bit systems a large map costs only address space.
 const initialMmapSize = 1 << 30
 
-// errRenamed: while Open waited for the lock, another file was renamed over this file.
-var errRenamed = errors.New("the file was replaced while its lock was waited for")
+// errReplaced: while Open waited for the lock, another file was renamed over this file.
+var errReplaced = errors.New("the file was replaced while waiting for its lock")
 
 // openHandle opens an existing file. If was is not nil, it is the closed handle of a failed commit. The path must
 // then name the same file. The file's last transaction must be the last one that the closed handle committed, or the
 // next one. The content is durable when openHandle returns, unless ReadOnly or NoSync is set.
-func openHandle(path string, opts Options, was *handle) (h *handle, err error) {
+func openHandle(path string, opts Options, previous *handle) (h *handle, err error) {
 	h = &handle{path: path}
-	metas, err := h.open(opts, was)
-	for errors.Is(err, errRenamed) {
-		metas, err = h.open(opts, was)
+	metas, err := h.open(opts, previous)
+	for errors.Is(err, errReplaced) {
+		metas, err = h.open(opts, previous)
 	}
 	if err != nil {
 		return nil, err
@@ -49,14 +49,14 @@ func openHandle(path string, opts Options, was *handle) (h *handle, err error) {
 }
 
 // open locks and checks the file and passes the same descriptor to bbolt.
-func (h *handle) open(opts Options, was *handle) (metas metaPages, err error) {
+func (h *handle) open(opts Options, previous *handle) (metas metaPages, err error) {
 	defer func() {
 		if p := (*panicError)(nil); errors.As(err, &p) && h.file != nil {
 			release(h.file)
 		}
 	}()
 	defer recoverDamage(h.path, &err)()
-	var refused error
+	var inspectErr error
 	h.db, err = bbolt.Open(h.path, 0, &bbolt.Options{
 		Timeout:         opts.LockTimeout,
 		FreelistType:    bbolt.FreelistMapType,
@@ -69,27 +69,27 @@ func (h *handle) open(opts Options, was *handle) (metas metaPages, err error) {
 			if err != nil {
 				return nil, err
 			}
-			if h.info, refused = file.Stat(); refused == nil {
-				metas, refused = h.inspect(file, opts, was)
+			if h.info, inspectErr = file.Stat(); inspectErr == nil {
+				metas, inspectErr = h.lockAndCheck(file, opts, previous)
 			}
-			if refused != nil {
+			if inspectErr != nil {
 				_ = file.Close()
-				return nil, refused
+				return nil, inspectErr
 			}
 			h.file = file
 			return file, nil
 		},
 	})
-	var system syscall.Errno
-	var failed *fs.PathError
+	var errno syscall.Errno
+	var pathErr *fs.PathError
 	switch {
-	case refused != nil:
-		return metas, refused
+	case inspectErr != nil:
+		return metas, inspectErr
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return metas, lockedError(h.path, opts)
-	case errors.As(err, &failed):
+	case errors.As(err, &pathErr):
 		return metas, err
-	case errors.As(err, &system):
+	case errors.As(err, &errno):
 		return metas, fmt.Errorf("open %s: %w", h.path, err)
 	case err != nil: // bbolt has detected damage
 		return metas, fmt.Errorf("%w: %s: %w", backend.ErrDamaged, h.path, err)
@@ -98,12 +98,12 @@ func (h *handle) open(opts Options, was *handle) (metas metaPages, err error) {
 }
 
 func lockedError(path string, opts Options) error {
-	return fmt.Errorf("%w: %s is in use by %s, after a wait of %v", backend.ErrLocked, path, cmp.Or(lockHolder(path), "another process"), opts.LockTimeout)
+	return fmt.Errorf("%w: %s is in use by %s (waited %v)", backend.ErrLocked, path, cmp.Or(lockHolder(path), "another process"), opts.LockTimeout)
 }
 
-// inspect locks the file. It returns an error unless bbolt can open the file safely.
-func (h *handle) inspect(file *os.File, opts Options, was *handle) (metas metaPages, err error) {
-	if err := h.acceptable(file, was); err != nil {
+// lockAndCheck locks the file. It returns an error unless bbolt can open the file safely.
+func (h *handle) lockAndCheck(file *os.File, opts Options, previous *handle) (metas metaPages, err error) {
+	if err := h.checkBeforeLock(file, previous); err != nil {
 		return metas, err
 	}
 	if locked, err := lock(file, !opts.ReadOnly, opts.LockTimeout); err != nil {
@@ -111,33 +111,33 @@ func (h *handle) inspect(file *os.File, opts Options, was *handle) (metas metaPa
 	} else if !locked {
 		return metas, lockedError(h.path, opts)
 	}
-	if there, err := os.Stat(h.path); was == nil && (err != nil || !os.SameFile(there, h.info)) {
-		return metas, errRenamed
+	if current, err := os.Stat(h.path); previous == nil && (err != nil || !os.SameFile(current, h.info)) {
+		return metas, errReplaced
 	}
 	if metas, err = checkOpen(file); err != nil {
 		return metas, fmt.Errorf("%s: %w", h.path, err)
 	}
-	if was == nil {
+	if previous == nil {
 		return metas, nil
 	}
-	if id, last := metas.current().Txid, was.last.Load(); id != last && id != last+1 { // a transaction of another writer must not be overwritten
-		return metas, fmt.Errorf("%w: %s: another program changed the file while it was open: its last transaction is %d, and was %d",
+	if id, last := metas.current().Txid, previous.lastTxid.Load(); id != last && id != last+1 { // a transaction of another writer must not be overwritten
+		return metas, fmt.Errorf("%w: %s: another program changed the file while it was open: its last transaction is now %d, and was %d before",
 			backend.ErrDamaged, h.path, id, last)
 	}
 	return metas, nil
 }
 
-// acceptable makes the checks that need no lock. It rejects an empty file, which bbolt would initialise.
-func (h *handle) acceptable(file *os.File, was *handle) error {
+// checkBeforeLock makes the checks that need no lock. It rejects an empty file, which bbolt would initialise.
+func (h *handle) checkBeforeLock(file *os.File, previous *handle) error {
 	switch {
-	case was != nil && !os.SameFile(h.info, was.info):
-		return fmt.Errorf("%w: %s: another file has taken the place of the one that was open", backend.ErrDamaged, h.path)
+	case previous != nil && !os.SameFile(h.info, previous.info):
+		return fmt.Errorf("%w: %s: the path names another file than the one that was open", backend.ErrDamaged, h.path)
 	case h.info.Mode().IsRegular() && h.info.Size() == 0:
-		return fmt.Errorf("%w: %s: the file is empty; if nothing was ever stored in it, remove it, and a new file is created", backend.ErrDamaged, h.path)
-	case was == nil:
-		ours, err := hasPages(file, h.info.Size())
-		if err == nil && !ours {
-			err = fmt.Errorf("%w: %s: no page in it has the form of one", backend.ErrNotDatabase, h.path)
+		return fmt.Errorf("%w: %s: the file is empty; if it never had data, remove it, so that a new file is created", backend.ErrDamaged, h.path)
+	case previous == nil:
+		isDatabase, err := hasPages(file, h.info.Size())
+		if err == nil && !isDatabase {
+			err = fmt.Errorf("%w: %s: the file has no database pages", backend.ErrNotDatabase, h.path)
 		}
 		return err
 	}
@@ -152,7 +152,7 @@ func hasPages(file io.ReaderAt, size int64) (bool, error) {
 		return err == nil, err
 	}
 	head := make([]byte, min(size, 1<<20)) // a database has at least four pages
-	if _, err := file.ReadAt(head, 0); noEnd(err) != nil {
+	if _, err := file.ReadAt(head, 0); ignoreEOF(err) != nil {
 		return false, err
 	}
 	for pageSize := 1 << 10; pageSize <= 1<<16; pageSize <<= 1 {
@@ -170,10 +170,10 @@ func hasPages(file io.ReaderAt, size int64) (bool, error) {
 // durable.
 func (h *handle) makeDurable(opts Options, metas metaPages) error {
 	current := metas.current()
-	h.opened, h.doubt = current.Txid, metas.doubt()
-	h.last.Store(h.opened)
-	if h.doubt != nil {
-		opts.Logger.Warn("patchlog: a file is read in spite of damage", "file", h.path, "error", h.doubt)
+	h.openedTxid, h.metaDamage = current.Txid, metas.damage()
+	h.lastTxid.Store(h.openedTxid)
+	if h.metaDamage != nil {
+		opts.Logger.Warn("patchlog: opened a damaged file", "file", h.path, "error", h.metaDamage)
 	}
 	if opts.ReadOnly || opts.NoSync {
 		return nil
@@ -186,7 +186,7 @@ func (h *handle) makeDurable(opts Options, metas metaPages) error {
 		err = opts.rewriteMeta(h.file, current)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: make durable what it holds: %w", h.path, err)
+		return fmt.Errorf("%s: make the content durable: %w", h.path, err)
 	}
 	return nil
 }

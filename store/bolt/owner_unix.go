@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// likeFile gives a new file the owner, group, access control list and mode of another file. If the user may not
+// copyOwnership gives a new file the owner, group, access control list and mode of another file. If the user may not
 // change the owner, the new file gets only the group, the list and the mode. The former owner can then still use the
 // file through the group.
-func likeFile(file, like *os.File) error {
+func copyOwnership(file, like *os.File) error {
 	info, err := like.Stat()
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ func likeFile(file, like *os.File) error {
 		err = file.Chmod(info.Mode().Perm())
 	}
 	if err != nil {
-		return fmt.Errorf("give the new file the group, the access list and the mode of the old one, so that its users can go on using it: %w", err)
+		return fmt.Errorf("set the group, access list and mode of the new file to those of the old file: %w", err)
 	}
 	return nil
 }

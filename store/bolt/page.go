@@ -45,16 +45,16 @@ type element struct {
 // the content of the page ends.
 func decodePage(data []byte) (p page, end int, err error) {
 	if len(data) < pageHeaderBytes {
-		return p, 0, fmt.Errorf("a page of %d bytes", len(data))
+		return p, 0, fmt.Errorf("the page has only %d bytes", len(data))
 	}
 	flags, count := binary.NativeEndian.Uint16(data[8:]), int(binary.NativeEndian.Uint16(data[10:]))
 	if flags != branchFlag && flags != leafFlag {
-		return p, 0, fmt.Errorf("it has the flags %#x", flags)
+		return p, 0, fmt.Errorf("its flags are %#x", flags)
 	}
 	p.branch = flags == branchFlag
 	end = pageHeaderBytes + count*elementBytes
 	if end > len(data) || p.branch && count == 0 {
-		return p, 0, fmt.Errorf("a page of %d bytes that counts %d elements", len(data), count)
+		return p, 0, fmt.Errorf("its header counts %d elements, which do not fit in %d bytes", count, len(data))
 	}
 	p.elements = make([]element, count)
 	for i := range p.elements {
@@ -69,36 +69,36 @@ func decodePage(data []byte) (p page, end int, err error) {
 			e.flags = uint32(word(0))
 		}
 		if uint64(at)+pos != uint64(end) || uint64(end)+keyBytes+valueBytes > uint64(len(data)) || keyBytes == 0 {
-			return p, 0, fmt.Errorf("element %d of %d stands at byte %d with %d bytes, not at byte %d of %d", i, count, uint64(at)+pos, keyBytes+valueBytes, end, len(data))
+			return p, 0, fmt.Errorf("element %d of %d has offset %d and length %d, but should have offset %d in a page of %d bytes", i, count, uint64(at)+pos, keyBytes+valueBytes, end, len(data))
 		}
 		e.at = end + int(keyBytes)
 		e.key, e.value = data[end:e.at:e.at], data[e.at:e.at+int(valueBytes)]
 		end = e.at + int(valueBytes)
 	}
 	if count == 0 && len(bytes.Trim(data[end:min(end+elementBytes, len(data))], "\x00")) > 0 {
-		return p, 0, errors.New("it counts no element, but holds some")
+		return p, 0, errors.New("its header counts no elements, but it has some")
 	}
 	return p, end, nil
 }
 
 type pager struct {
-	file io.ReaderAt
-	size uint64 // page size
-	high uint64 // number of pages
+	file      io.ReaderAt
+	pageSize  uint64 // page size
+	pageCount uint64 // number of pages
 }
 
 // header reads the header of a page and returns the flags and the number of pages, including overflow pages.
 func (p pager) header(id uint64) (flags uint16, pages uint64, err error) {
 	var header [pageHeaderBytes]byte
-	if id < 2 || id >= p.high {
-		return 0, 0, fmt.Errorf("there are pages 2 to %d", p.high-1)
+	if id < 2 || id >= p.pageCount {
+		return 0, 0, fmt.Errorf("the file has only pages 2 to %d", p.pageCount-1)
 	}
-	if _, err := p.file.ReadAt(header[:], int64(id*p.size)); err != nil {
+	if _, err := p.file.ReadAt(header[:], int64(id*p.pageSize)); err != nil {
 		return 0, 0, err
 	}
-	own, overflow := binary.NativeEndian.Uint64(header[:]), uint64(binary.NativeEndian.Uint32(header[12:]))
-	if own != id || overflow >= p.high-id {
-		return 0, 0, fmt.Errorf("it says that it is page %d and goes on for %d more, of %d", own, overflow, p.high)
+	storedID, overflow := binary.NativeEndian.Uint64(header[:]), uint64(binary.NativeEndian.Uint32(header[12:]))
+	if storedID != id || overflow >= p.pageCount-id {
+		return 0, 0, fmt.Errorf("its header has page number %d and %d overflow pages, in a file of %d pages", storedID, overflow, p.pageCount)
 	}
 	return binary.NativeEndian.Uint16(header[8:]), overflow + 1, nil
 }
@@ -109,13 +109,13 @@ func (p pager) read(id uint64) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	data := make([]byte, pages*p.size)
-	if _, err := p.file.ReadAt(data, int64(id*p.size)); err != nil {
+	data := make([]byte, pages*p.pageSize)
+	if _, err := p.file.ReadAt(data, int64(id*p.pageSize)); err != nil {
 		return page{}, err
 	}
 	out, end, err := decodePage(data)
-	if err == nil && uint64(end+int(p.size)-1)/p.size != pages {
-		err = fmt.Errorf("it holds %d bytes and takes up %d pages", end, pages)
+	if err == nil && uint64(end+int(p.pageSize)-1)/p.pageSize != pages {
+		err = fmt.Errorf("its content has %d bytes, but its header counts %d pages", end, pages)
 	}
 	out.id, out.pages = id, pages
 	return out, err
@@ -126,8 +126,8 @@ func (p pager) read(id uint64) (page, error) {
 // bbolt would free them together with the leaf.
 func (p page) checkOverflow(pageSize uint64) error {
 	for _, e := range p.elements {
-		if uint64(e.at+len(e.value)) > pageSize && !sealed(e.key, e.value) {
-			return fmt.Errorf("key %.64x, whose row goes on in page %d: the checksum is wrong", e.key, p.id+1)
+		if uint64(e.at+len(e.value)) > pageSize && !isSealed(e.key, e.value) {
+			return fmt.Errorf("key %.64x, whose row extends into page %d: the checksum is wrong", e.key, p.id+1)
 		}
 	}
 	return nil
@@ -142,16 +142,16 @@ func bucketRoot(e element) (root uint64, inline page, err error) {
 	data := e.value[bucketHeaderBytes:]
 	if root = binary.NativeEndian.Uint64(e.value); root != 0 {
 		if len(data) != 0 {
-			err = fmt.Errorf("bucket %.40q, with its root in page %d, has %d bytes more", e.key, root, len(data))
+			err = fmt.Errorf("bucket %.40q has its root in page %d, but is followed by %d bytes", e.key, root, len(data))
 		}
 		return root, page{}, err
 	}
 	inline, end, err := decodePage(data)
 	if err == nil && (inline.branch || end != len(data)) {
-		err = fmt.Errorf("the root of bucket %.40q, of %d bytes, holds %d", e.key, len(data), end)
+		err = fmt.Errorf("the inline root of bucket %.40q has %d bytes, but its content has %d", e.key, len(data), end)
 	}
 	if err == nil {
-		err = inline.ordered(bounds{})
+		err = inline.checkOrder(bounds{})
 	}
 	return 0, inline, err
 }
@@ -160,21 +160,21 @@ func bucketRoot(e element) (root uint64, inline page, err error) {
 // all keys. nil means no limit.
 type bounds struct{ first, end []byte }
 
-// ordered returns an error unless the keys ascend and are within the bounds.
-func (p page) ordered(b bounds) error {
+// checkOrder returns an error unless the keys ascend and are within the bounds.
+func (p page) checkOrder(b bounds) error {
 	if len(p.elements) > 0 && b.first != nil && !bytes.Equal(p.elements[0].key, b.first) {
-		return fmt.Errorf("it begins with key %.64x, and should with %.64x", p.elements[0].key, b.first)
+		return fmt.Errorf("its first key is %.64x, but should be %.64x", p.elements[0].key, b.first)
 	}
 	for i, e := range p.elements {
-		if end := p.below(i, b).end; end != nil && bytes.Compare(e.key, end) >= 0 {
+		if end := p.boundsOfChild(i, b).end; end != nil && bytes.Compare(e.key, end) >= 0 {
 			return fmt.Errorf("key %.64x is out of order", e.key)
 		}
 	}
 	return nil
 }
 
-// below returns the bounds of the child of element i.
-func (p page) below(i int, b bounds) bounds {
+// boundsOfChild returns the bounds of the child of element i.
+func (p page) boundsOfChild(i int, b bounds) bounds {
 	if i+1 < len(p.elements) {
 		return bounds{p.elements[i].key, p.elements[i+1].key}
 	}
@@ -183,24 +183,24 @@ func (p page) below(i int, b bounds) bounds {
 
 type walker struct {
 	pager
-	claim func(id, pages uint64) error // if not nil, called for each page; if it fails, the page is invalid
-	enter func(p page, i int) bool     // if not nil, reports whether to visit child i
-	leaf  func(p page) error           // called for each leaf; if nil, leaves below branches are claimed but not read
-	wrong func(id uint64, err error)   // called for each invalid page; the walk continues with the siblings
+	claim     func(id, pages uint64) error // if not nil, called for each page; if it fails, the page is invalid
+	visit     func(p page, i int) bool     // if not nil, reports whether to visit child i
+	leaf      func(p page) error           // called for each leaf; if nil, leaves below branches are claimed but not read
+	onInvalid func(id uint64, err error)   // called for each invalid page; the walk continues with the siblings
 }
 
 // walk visits a page and its descendants. It reports whether all of them are valid and in order. If the keys of every
 // page ascend within the bounds of its parent, no page is reached twice.
-func (w *walker) walk(id uint64, b bounds, depth int) (sound bool) {
+func (w *walker) walk(id uint64, b bounds, depth int) (valid bool) {
 	p, err := w.read(id)
 	switch {
 	case err != nil:
 	case depth > maxDepth:
-		err = errors.New("it is reached in a circle")
+		err = errors.New("it is part of a cycle")
 	case len(p.elements) == 0 && depth > 0:
 		err = errors.New("it is empty")
 	default:
-		err = p.ordered(b)
+		err = p.checkOrder(b)
 	}
 	if err == nil && w.claim != nil {
 		err = w.claim(id, p.pages)
@@ -209,33 +209,33 @@ func (w *walker) walk(id uint64, b bounds, depth int) (sound bool) {
 		err = w.leaf(p)
 	}
 	if err != nil {
-		w.wrong(id, fmt.Errorf("page %d: %w", id, err))
+		w.onInvalid(id, fmt.Errorf("page %d: %w", id, err))
 		return false
 	}
 	if !p.branch {
 		return true
 	}
-	leaves := w.leaf == nil && w.aboveLeaves(p)
-	sound = true
+	skipLeaves := w.leaf == nil && w.hasLeafChildren(p)
+	valid = true
 	for i, e := range p.elements {
-		below := p.below(i, b)
+		childBounds := p.boundsOfChild(i, b)
 		switch {
-		case w.enter != nil && !w.enter(p, i):
-		case !leaves:
-			sound = w.walk(e.child, below, depth+1) && sound
+		case w.visit != nil && !w.visit(p, i):
+		case !skipLeaves:
+			valid = w.walk(e.child, childBounds, depth+1) && valid
 		default:
 			if err := w.claim(e.child, 1); err != nil {
-				w.wrong(e.child, fmt.Errorf("page %d: %w", e.child, err))
-				sound = false
+				w.onInvalid(e.child, fmt.Errorf("page %d: %w", e.child, err))
+				valid = false
 			}
 		}
 	}
-	return sound
+	return valid
 }
 
-// aboveLeaves reports whether the children of a branch are leaves. All leaves of a bucket have the same depth, so one
-// valid leaf is enough. aboveLeaves reads the first three children, in case some are damaged.
-func (w *walker) aboveLeaves(p page) bool {
+// hasLeafChildren reports whether the children of a branch are leaves. All leaves of a bucket have the same depth, so
+// one valid leaf is enough. hasLeafChildren reads the first three children, in case some are damaged.
+func (w *walker) hasLeafChildren(p page) bool {
 	for _, e := range p.elements[:min(3, len(p.elements))] {
 		if flags, _, err := w.header(e.child); err == nil && flags == leafFlag {
 			return true

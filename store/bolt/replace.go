@@ -14,20 +14,20 @@ import (
 // Replace implements [backend.Backend]. Replace waits until a running Check, Copy or Vacuum ends, because these calls
 // read rows as of one moment in many transactions.
 func (b *Backend) Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error {
-	unlock, err := acquire(ctx, b.copying)
+	unlock, err := acquire(ctx, b.copyLock)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	p := &pending{name: name, batch: backend.Batch{Creation: creation}, make: make}
+	p := &pending{name: name, batch: backend.Batch{Creation: creation}, makeReplacement: make}
 	if err := p.batch.Validate(name); err != nil {
 		return err
 	}
 	return b.submit(ctx, p)
 }
 
-// plan calls make with the current head.
-func (p *pending) plan(tx *bbolt.Tx) (err error) {
+// planReplacement calls make with the current head.
+func (p *pending) planReplacement(tx *bbolt.Tx) (err error) {
 	if p.session, err = findCreated(tx, p.name, p.batch.Creation); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (p *pending) plan(tx *bbolt.Tx) (err error) {
 	if head.Meta = nil; err != nil {
 		return err
 	}
-	r, err := p.make(head)
+	r, err := p.makeReplacement(head)
 	if err != nil {
 		return err
 	}
@@ -49,8 +49,8 @@ func (p *pending) plan(tx *bbolt.Tx) (err error) {
 	return p.batch.Validate(p.name)
 }
 
-// admitReplacement validates a replacement and returns the id hashes of each replaced record.
-func (s session) admitReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]idHash, err error) {
+// validateReplacement validates a replacement and returns the id hashes of each replaced record.
+func (s session) validateReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]idHash, err error) {
 	for _, x := range r.Records {
 		key := s.key(x.Seq)
 		row := tx.Bucket(bucketRecords).Get(key) // Get searches the tree, whose pages on this path were checked
@@ -59,7 +59,7 @@ func (s session) admitReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]
 		}
 		hashes, ok := recordIDs(key, row)
 		if !ok {
-			return nil, fmt.Errorf("%w: the ids of record %d of session %q are damaged", backend.ErrDamaged, x.Seq, shown(s.name))
+			return nil, fmt.Errorf("%w: the ids of record %d of session %q are damaged", backend.ErrDamaged, x.Seq, displayName(s.name))
 		}
 		ids = append(ids, hashes)
 	}

@@ -22,7 +22,7 @@ import (
 //	 0       2      3               5                 9          13
 //
 // The checksum covers the key, the value and the kind.
-const rowHeader = 13
+const rowHeaderBytes = 13
 
 var rowMagic = []byte{0xe7, 0x1d}
 
@@ -56,7 +56,7 @@ func rowSum(kind kind, key, value []byte) uint32 {
 
 // seal returns the row for a key and a value.
 func seal(kind kind, key, value []byte) []byte {
-	return appendSealed(make([]byte, 0, rowHeader+len(value)), kind, key, value)
+	return appendSealed(make([]byte, 0, rowHeaderBytes+len(value)), kind, key, value)
 }
 
 func appendSealed(dst []byte, kind kind, key, value []byte) []byte {
@@ -65,9 +65,9 @@ func appendSealed(dst []byte, kind kind, key, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, rowSum(kind, key, value)), value...)
 }
 
-// header decodes the header of a row. row may be only the beginning of the row.
-func header(row []byte) (of kind, keyBytes, valueBytes int, ok bool) {
-	if len(row) < rowHeader || !bytes.HasPrefix(row, rowMagic) || row[5] > math.MaxInt8 {
+// decodeRowHeader decodes the header of a row. row may be only the beginning of the row.
+func decodeRowHeader(row []byte) (rowKind kind, keyBytes, valueBytes int, ok bool) {
+	if len(row) < rowHeaderBytes || !bytes.HasPrefix(row, rowMagic) || row[5] > math.MaxInt8 {
 		return 0, 0, 0, false
 	}
 	return kind(row[2]), int(binary.BigEndian.Uint16(row[3:])), int(binary.BigEndian.Uint32(row[5:])), true
@@ -91,17 +91,17 @@ func unseal(kind kind, key, row []byte) (value []byte, ok bool) {
 
 // openRow is unseal without the call of onRow. If ok is false, the value is nil or has a wrong checksum.
 func openRow(kind kind, key, row []byte) (value []byte, ok bool) {
-	is, keyBytes, valueBytes, ok := header(row)
-	if !ok || is != kind || keyBytes != len(key) || valueBytes > len(row)-rowHeader || kind != kindRecord && valueBytes != len(row)-rowHeader {
+	rowKind, keyBytes, valueBytes, ok := decodeRowHeader(row)
+	if !ok || rowKind != kind || keyBytes != len(key) || valueBytes > len(row)-rowHeaderBytes || kind != kindRecord && valueBytes != len(row)-rowHeaderBytes {
 		return nil, false
 	}
-	value = row[rowHeader : rowHeader+valueBytes]
+	value = row[rowHeaderBytes : rowHeaderBytes+valueBytes]
 	return value, binary.BigEndian.Uint32(row[9:]) == rowSum(kind, key, value)
 }
 
-// sealed reports whether the checksums of a row of any kind are valid.
-func sealed(key, row []byte) bool {
-	of, _, _, _ := header(row)
+// isSealed reports whether the checksums of a row of any kind are valid.
+func isSealed(key, row []byte) bool {
+	of, _, _, _ := decodeRowHeader(row)
 	_, ok := openRow(of, key, row)
 	if ok && of == kindRecord {
 		_, ok = recordIDs(key, row)
@@ -111,10 +111,10 @@ func sealed(key, row []byte) bool {
 
 // The row of a record ends with the record's ids: the hashes (16 bytes each), their number (4), and a checksum of the
 // ids (4). Because of this checksum, the ids stay readable if the record is damaged.
-const idsEnd = 4 + 4
+const idsTrailerBytes = 4 + 4
 
 func sealRecord(key, data []byte, ids []idHash) []byte {
-	row := appendSealed(make([]byte, 0, rowHeader+len(data)+len(ids)*len(idHash{})+idsEnd), kindRecord, key, data)
+	row := appendSealed(make([]byte, 0, rowHeaderBytes+len(data)+len(ids)*len(idHash{})+idsTrailerBytes), kindRecord, key, data)
 	from := len(row)
 	for _, id := range ids {
 		row = append(row, id[:]...)
@@ -125,12 +125,12 @@ func sealRecord(key, data []byte, ids []idHash) []byte {
 
 // recordIDs returns the hashes of a record's ids. ok reports whether their checksum is valid.
 func recordIDs(key, row []byte) (hashes []idHash, ok bool) {
-	if len(row) < rowHeader+idsEnd {
+	if len(row) < rowHeaderBytes+idsTrailerBytes {
 		return nil, false
 	}
-	end := len(row) - idsEnd
+	end := len(row) - idsTrailerBytes
 	n := int(binary.BigEndian.Uint32(row[end:]))
-	if n > (end-rowHeader)/len(idHash{}) {
+	if n > (end-rowHeaderBytes)/len(idHash{}) {
 		return nil, false
 	}
 	ids := row[end-n*len(idHash{}) : end+4]
@@ -144,7 +144,7 @@ func recordIDs(key, row []byte) (hashes []idHash, ok bool) {
 }
 
 // get returns the value of a key. there reports whether the key exists, even if its row is damaged.
-func get(c *bbolt.Cursor, kind kind, key []byte) (value []byte, ok, there bool) {
+func get(c *bbolt.Cursor, kind kind, key []byte) (value []byte, ok, exists bool) {
 	k, row := c.Seek(key)
 	if !bytes.Equal(k, key) {
 		return nil, false, false
@@ -171,9 +171,9 @@ type nameRows struct {
 	rows [2][]byte
 }
 
-// names returns, in order, up to limit names that begin with prefix and are greater than after. Each name should be
-// in both buckets. A name that is missing or out of order in one bucket is included.
-func names(first, second *bbolt.Bucket, prefix, after string, limit int) []nameRows {
+// namesInEither returns, in order, up to limit names that begin with prefix and are greater than after. Each name
+// should be in both buckets. A name that is missing or out of order in one bucket is included.
+func namesInEither(first, second *bbolt.Bucket, prefix, after string, limit int) []nameRows {
 	found := map[string][2][]byte{}
 	for i, bucket := range []*bbolt.Bucket{first, second} {
 		c, n := bucket.Cursor(), 0

@@ -7,13 +7,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Forms decodes the values of rows for [ScanFile].
-type Forms struct {
-	// Record returns the seq in an encoded record. ok reports whether form is an encoded record.
-	Record func(form []byte) (seq uint64, ok bool)
+// Decoders decodes the values of rows for [ScanFile].
+type Decoders struct {
+	// RecordSeq returns the seq in an encoded record. ok reports whether encoded is an encoded record.
+	RecordSeq func(encoded []byte) (seq uint64, ok bool)
 
-	// Value reports whether form is an encoded shared value.
-	Value func(form []byte) bool
+	// IsValue reports whether encoded is an encoded shared value.
+	IsValue func(encoded []byte) bool
 
 	// MaxBytes is the maximum length of an encoded record or value.
 	MaxBytes int
@@ -59,13 +59,13 @@ type Scan struct {
 
 // ScannedRecord is a copy of a record in the file.
 type ScannedRecord struct {
-	Number uint64 // number of the session
-	Seq    uint64
-	At     int64 // offset of the encoded record in the file
-	Size   uint32
-	Sum    uint32 // checksum in the encoded record
-	Rank   Rank
-	Sure   bool // the checksum of the row, which covers the session number, is valid
+	Number   uint64 // number of the session
+	Seq      uint64
+	At       int64 // offset of the encoded record in the file
+	Size     uint32
+	Sum      uint32 // checksum in the encoded record
+	Rank     Rank
+	SumValid bool // the checksum of the row, which covers the session number, is valid
 }
 
 // ScannedEntry is a session's entry.
@@ -97,29 +97,29 @@ type ScannedValue struct {
 	size int
 }
 
-// Standing is what a scan shows about the existence of a session.
-type Standing int
+// SessionState is what a scan shows about the existence of a session.
+type SessionState int
 
 const (
-	Unsaid   Standing = iota // unknown, because pages cannot be read
-	There                    // the session exists
-	Later                    // the number is not assigned yet; a later commit may have assigned it
-	Gone                     // the session was deleted or never completely created
-	Disputed                 // only one of the entry and the head exists
+	SessionUnknown     SessionState = iota // unknown, because pages cannot be read
+	SessionExists                          // the session exists
+	SessionUnassigned                      // the number is not assigned yet; a later commit may have assigned it
+	SessionDeleted                         // the session was deleted or never completely created
+	SessionConflicting                     // only one of the entry and the head exists
 )
 
 // ScanFile finds the rows of a bbolt file anywhere in the file, even if the file is damaged. It needs memory for
 // about 40 bytes per copy of a record, plus the largest encoded record. Its time is linear in the size of the file,
 // whatever the content. The only error that it returns is the error of ctx.
-func ScanFile(ctx context.Context, file io.ReaderAt, size int64, forms Forms) (*Scan, error) {
+func ScanFile(ctx context.Context, file io.ReaderAt, size int64, decoders Decoders) (*Scan, error) {
 	s := &scanner{
-		src: newSource(file, size), forms: forms,
+		src: newSource(file, size), decoders: decoders,
 		out:     &Scan{file: file, unlinked: map[uint64]Rank{}},
 		entries: map[ScannedEntry]ScannedEntry{}, heads: map[ScannedHead]Rank{}, values: map[ScannedValue]ScannedValue{},
 		names: map[string]bool{},
 	}
 	s.survey(file)
-	if err := s.rows(ctx); err != nil {
+	if err := s.scanRows(ctx); err != nil {
 		return nil, err
 	}
 	s.finish()
@@ -144,26 +144,26 @@ func (s *Scan) ReadValue(v ScannedValue) ([]byte, error) { return readAt(s.file,
 func readAt(file io.ReaderAt, at int64, size int) ([]byte, error) {
 	data := make([]byte, size)
 	_, err := file.ReadAt(data, at)
-	return data, noEnd(err)
+	return data, ignoreEOF(err)
 }
 
-// Same reports whether two values have the same name, size and checksum.
-func (v ScannedValue) Same(other ScannedValue) bool {
+// Equal reports whether two values have the same name, size and checksum.
+func (v ScannedValue) Equal(other ScannedValue) bool {
 	return v.Name == other.Name && v.sum == other.sum && v.size == other.size
 }
 
-// Swept reports whether the list of deleted sessions has the number, in a page that is not free.
-func (s *Scan) Swept(number uint64) bool {
+// IsUnlinked reports whether the list of deleted sessions has the number, in a page that is not free.
+func (s *Scan) IsUnlinked(number uint64) bool {
 	rank, ok := s.unlinked[number]
 	return ok && rank > Free
 }
 
-// SweptKnown reports whether the whole list of deleted sessions was read. If so, rows in use under numbers that are
-// not in the list belong to existing sessions.
-func (s *Scan) SweptKnown() bool { return s.Metas == 0 || s.catalog.unlinked.whole }
+// UnlinkedComplete reports whether the whole list of deleted sessions was read. If so, rows in use under numbers that
+// are not in the list belong to existing sessions.
+func (s *Scan) UnlinkedComplete() bool { return s.Metas == 0 || s.catalog.unlinked.complete }
 
-// noEnd returns err, or nil for [io.EOF].
-func noEnd(err error) error {
+// ignoreEOF returns err, or nil for [io.EOF].
+func ignoreEOF(err error) error {
 	if err == io.EOF {
 		return nil
 	}

@@ -14,10 +14,10 @@ import (
 
 func scan(t *testing.T, file []byte) *bolt.Scan {
 	t.Helper()
-	return testlog.Must(bolt.ScanFile(ctx, bytes.NewReader(file), int64(len(file)), bolt.Forms{
-		Record:   func([]byte) (uint64, bool) { return 1, true },
-		Value:    func([]byte) bool { return false },
-		MaxBytes: 1 << 20,
+	return testlog.Must(bolt.ScanFile(ctx, bytes.NewReader(file), int64(len(file)), bolt.Decoders{
+		RecordSeq: func([]byte) (uint64, bool) { return 1, true },
+		IsValue:   func([]byte) bool { return false },
+		MaxBytes:  1 << 20,
 	}))(t)
 }
 
@@ -31,7 +31,7 @@ func TestScanFindsTheNewestRoot(t *testing.T) {
 		file := testlog.Must(os.ReadFile(path))(t)
 		clear(file[:2*os.Getpagesize()])
 		s := scan(t, file)
-		if now, next := s.Standing(n+1), s.Standing(n+2); now != bolt.There || next != bolt.Later {
+		if now, next := s.StateOf(n+1), s.StateOf(n+2); now != bolt.SessionExists || next != bolt.SessionUnassigned {
 			t.Errorf("session %d is %d, and the next one %d", n+1, now, next)
 		}
 	}

@@ -12,12 +12,12 @@ import (
 )
 
 type scanner struct {
-	src   *source
-	forms Forms
-	out   *Scan
+	src      *source
+	decoders Decoders
+	out      *Scan
 
 	pageSize int64
-	pages    []Rank
+	ranks    []Rank
 
 	// Without duplicates: the keys of these maps have neither rank nor offset.
 	entries map[ScannedEntry]ScannedEntry
@@ -26,7 +26,7 @@ type scanner struct {
 	names   map[string]bool
 }
 
-func (s *scanner) rows(ctx context.Context) error {
+func (s *scanner) scanRows(ctx context.Context) error {
 	for at := int64(0); at < s.src.size; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -39,26 +39,26 @@ func (s *scanner) rows(ctx context.Context) error {
 			continue
 		}
 		at += int64(i)
-		at += max(s.row(at), int64(len(rowMagic)))
+		at += max(s.scanRow(at), int64(len(rowMagic)))
 	}
 	return nil
 }
 
-// row adds the row whose header is at an offset. It returns the length from the offset to the end of the row, or 0 if
-// there is no valid row.
-func (s *scanner) row(at int64) int64 {
-	head, _ := s.src.bytes(at, rowHeader)
-	kind, keyBytes, valueBytes, ok := header(head)
-	from, size := at-int64(keyBytes), keyBytes+rowHeader+valueBytes
-	if !ok || bytes.IndexByte(kinds, byte(kind)) < 0 || valueBytes > s.forms.MaxBytes+backend.MaxNameBytes || from < 0 || at+int64(size-keyBytes) > s.src.size || !s.src.spend(size) {
+// scanRow adds the row whose header is at an offset. It returns the length from the offset to the end of the row, or 0
+// if there is no valid row.
+func (s *scanner) scanRow(at int64) int64 {
+	head, _ := s.src.bytes(at, rowHeaderBytes)
+	kind, keyBytes, valueBytes, ok := decodeRowHeader(head)
+	from, size := at-int64(keyBytes), keyBytes+rowHeaderBytes+valueBytes
+	if !ok || bytes.IndexByte(kinds, byte(kind)) < 0 || valueBytes > s.decoders.MaxBytes+backend.MaxNameBytes || from < 0 || at+int64(size-keyBytes) > s.src.size || !s.src.spend(size) {
 		return 0
 	}
-	rank := s.rank(at)
-	both, _ := s.src.bytes(from, size) // valid until the next call of bytes
-	key, row := both[:keyBytes], both[keyBytes:]
+	rank := s.rankAt(at)
+	data, _ := s.src.bytes(from, size) // valid until the next call of bytes
+	key, row := data[:keyBytes], data[keyBytes:]
 	value, ok := unseal(kind, key, row)
 	switch {
-	case kind == kindRecord && !s.record(key, row, at, rank, ok), kind != kindRecord && !ok:
+	case kind == kindRecord && !s.addRecord(key, row, at, rank, ok), kind != kindRecord && !ok:
 		return 0
 	case kind == kindUnlinked && keyBytes == 8:
 		n := binary.BigEndian.Uint64(key)
@@ -71,57 +71,57 @@ func (s *scanner) row(at int64) int64 {
 			s.heads[found] = max(s.heads[found], rank)
 		}
 	case kind == kindEntry:
-		s.entry(string(key), value, at+rowHeader, rank)
+		s.addEntry(string(key), value, at+rowHeaderBytes, rank)
 	case kind == kindLabel:
 		if name, begin, ok := decodeLabel(value); ok {
-			s.entry(name, value[begin:], at+rowHeader+int64(begin), rank)
+			s.addEntry(name, value[begin:], at+rowHeaderBytes+int64(begin), rank)
 		}
-	case kind == kindShared && s.forms.Value(value):
+	case kind == kindShared && s.decoders.IsValue(value):
 		id := ScannedValue{Name: string(key), sum: binary.BigEndian.Uint32(row[9:]), size: len(value)}
-		if old, there := s.values[id]; !there || old.Rank < rank {
-			s.values[id] = ScannedValue{id.Name, rank, id.sum, at + rowHeader, id.size}
+		if old, exists := s.values[id]; !exists || old.Rank < rank {
+			s.values[id] = ScannedValue{id.Name, rank, id.sum, at + rowHeaderBytes, id.size}
 		}
 	}
-	return int64(rowHeader + valueBytes)
+	return int64(rowHeaderBytes + valueBytes)
 }
 
-// rank returns the rank of the page at an offset. If the page's header has the id of another page, the page was
+// rankAt returns the rank of the page at an offset. If the page's header has the id of another page, the page was
 // moved. It then gets the rank of that other page, but at most Unknown.
-func (s *scanner) rank(at int64) Rank {
+func (s *scanner) rankAt(at int64) Rank {
 	page := at / s.pageSize
-	if page >= int64(len(s.pages)) {
+	if page >= int64(len(s.ranks)) {
 		return Unknown
 	}
 	if head, ok := s.src.bytes(page*s.pageSize, pageHeaderBytes); ok && binary.NativeEndian.Uint16(head[8:]) == leafFlag {
-		if id := binary.NativeEndian.Uint64(head); id > 1 && id != uint64(page) && id < uint64(len(s.pages)) {
-			return min(s.pages[id], Unknown)
+		if id := binary.NativeEndian.Uint64(head); id > 1 && id != uint64(page) && id < uint64(len(s.ranks)) {
+			return min(s.ranks[id], Unknown)
 		}
 	}
-	return s.pages[page]
+	return s.ranks[page]
 }
 
-// entry adds a session's entry, found in bucketSessions or in a label.
-func (s *scanner) entry(name string, entry []byte, at int64, rank Rank) {
+// addEntry adds a session's entry, found in bucketSessions or in a label.
+func (s *scanner) addEntry(name string, entry []byte, at int64, rank Rank) {
 	of, ok := decodeEntry(entry)
 	if !ok {
 		return
 	}
 	id := ScannedEntry{Number: of.id(), Name: name}
-	if old, there := s.entries[id]; !there || old.Rank < rank {
+	if old, exists := s.entries[id]; !exists || old.Rank < rank {
 		s.entries[id] = ScannedEntry{id.Number, name, rank, at, len(entry)}
 	}
 }
 
-// record adds the record in a row. sure reports whether the checksum of the row is valid. If it is not, the checksum
-// in the encoded record may still be valid. record returns false if the row has no valid record.
-func (s *scanner) record(key, row []byte, at int64, rank Rank, sure bool) bool {
-	form := row[rowHeader:]
-	seq, ok := s.forms.Record(form)
+// addRecord adds the record in a row. sumValid reports whether the checksum of the row is valid. If it is not, the
+// checksum in the encoded record may still be valid. record returns false if the row has no valid record.
+func (s *scanner) addRecord(key, row []byte, at int64, rank Rank, sumValid bool) bool {
+	encoded := row[rowHeaderBytes:]
+	seq, ok := s.decoders.RecordSeq(encoded)
 	if !ok || len(key) != 16 || seq != binary.BigEndian.Uint64(key[8:]) || seq == 0 {
 		return false
 	}
 	s.out.Records = append(s.out.Records, ScannedRecord{
-		Number: binary.BigEndian.Uint64(key), Seq: seq, At: at + rowHeader, Size: uint32(len(form)), Sum: binary.LittleEndian.Uint32(form[1:]), Rank: rank, Sure: sure,
+		Number: binary.BigEndian.Uint64(key), Seq: seq, At: at + rowHeaderBytes, Size: uint32(len(encoded)), Sum: binary.LittleEndian.Uint32(encoded[1:]), Rank: rank, SumValid: sumValid,
 	})
 	return true
 }

@@ -12,71 +12,71 @@ import (
 // catalog has the numbers of the sessions in the tree below a root.
 type catalog struct {
 	sequence uint64 // last assigned session number
-	known    bool   // sequence was read
+	complete bool   // all bucket roots and the whole list of deleted sessions were read
 	entries  numbers
 	heads    numbers
 	unlinked numbers // numbers of deleted sessions and of unfinished ones
 }
 
 type numbers struct {
-	whole bool // all pages below the root were read
-	has   map[uint64]bool
+	complete bool // all pages below the root were read
+	seen     map[uint64]bool
 }
 
-// Standing returns whether the session with a number exists. A staged session counts as Gone, unless a later commit
-// may have renamed it.
-func (s *Scan) Standing(number uint64) Standing {
-	said := s.catalog.standing(number)
-	if said == Gone && s.Metas == 0 && s.catalog.unlinked.has[number] {
-		return Unsaid
+// StateOf returns the state of the session with a number. A staged session counts as deleted, unless a later commit may
+// have renamed it.
+func (s *Scan) StateOf(number uint64) SessionState {
+	state := s.catalog.sessionState(number)
+	if state == SessionDeleted && s.Metas == 0 && s.catalog.unlinked.seen[number] {
+		return SessionUnknown
 	}
-	return said
+	return state
 }
 
-func (c *catalog) standing(number uint64) Standing {
-	entry, head := c.entries.has[number], c.heads.has[number]
+func (c *catalog) sessionState(number uint64) SessionState {
+	entry, head := c.entries.seen[number], c.heads.seen[number]
 	switch {
 	case entry && head:
-		return There
+		return SessionExists
 	case entry || head:
-		if entry && c.heads.whole || head && c.entries.whole {
-			return Disputed
+		if entry && c.heads.complete || head && c.entries.complete {
+			return SessionConflicting
 		}
-		return There
-	case !c.known || !c.entries.whole && !c.heads.whole:
-		return Unsaid
+		return SessionExists
+	case !c.complete || !c.entries.complete && !c.heads.complete:
+		return SessionUnknown
 	case number > c.sequence:
-		return Later
+		return SessionUnassigned
 	}
-	return Gone
+	return SessionDeleted
 }
 
 // survey reads the intact part of the tree. It determines the pages in use, the free pages and the existing sessions.
 func (s *scanner) survey(file io.ReaderAt) {
 	metas, _ := readMetas(file)
 	for i := range metas {
-		if metas[i].whole() {
+		if metas[i].isValid() {
 			s.out.Metas++
 		}
 	}
 	var t *tree
 	if current := metas.current(); current == nil {
 		t = s.newTree(s.guessPageSize())
-		t.newest()
+		t.readNewestRoot()
 	} else {
 		t = s.newTree(uint64(current.PageSize))
-		s.out.catalog = t.catalog(current.Root)
-		s.out.FreeKnown = s.out.Metas == 2 && t.free(current)
+		s.out.catalog = t.readCatalog(current.Root)
+		s.out.FreeKnown = s.out.Metas == 2 && t.readFreePages(current)
 	}
-	s.pageSize, s.pages = int64(t.size), t.pages
-	s.out.Pages = t.high
+	s.pageSize, s.ranks = int64(t.pageSize), t.ranks
+	s.out.Pages = t.pageCount
 }
 
-// newest finds the leaf with the bucket roots written by the last transaction, and reads the tree below that leaf. It
-// is used if both meta pages are damaged.
-func (t *tree) newest() {
+// readNewestRoot finds the leaf with the bucket roots written by the last transaction, and reads the tree below that
+// leaf. It is used if both meta pages are damaged.
+func (t *tree) readNewestRoot() {
 	root, newest := uint64(0), uint64(0)
-	for id := uint64(2); id < t.high; id++ {
+	for id := uint64(2); id < t.pageCount; id++ {
 		if flags, pages, err := t.header(id); err != nil || flags != leafFlag || pages > 1 {
 			continue
 		}
@@ -93,22 +93,22 @@ func (t *tree) newest() {
 		}
 	}
 	if root != 0 {
-		t.s.out.catalog = t.catalog(root)
+		t.s.out.catalog = t.readCatalog(root)
 	}
 }
 
 // guessPageSize returns the page size at which the most pages begin with their own page number.
 func (s *scanner) guessPageSize() uint64 {
-	best, most := int64(os.Getpagesize()), 0
+	best, bestMatches := int64(os.Getpagesize()), 0
 	for size := int64(blockBytes); size <= 64<<10; size *= 2 {
-		right := 0
+		matches := 0
 		for i := int64(2); i < min(s.src.size/size, 1024); i++ {
 			if id, ok := s.src.bytes(i*size, 8); ok && binary.NativeEndian.Uint64(id) == uint64(i) {
-				right++
+				matches++
 			}
 		}
-		if right > most {
-			best, most = size, right
+		if matches > bestMatches {
+			best, bestMatches = size, matches
 		}
 	}
 	return uint64(best)
@@ -118,29 +118,29 @@ func (s *scanner) guessPageSize() uint64 {
 type tree struct {
 	pager
 	s     *scanner
-	pages []Rank
+	ranks []Rank
 }
 
 func (s *scanner) newTree(pageSize uint64) *tree {
 	t := &tree{pager: pager{s.src, pageSize, uint64(s.src.size) / pageSize}, s: s}
-	t.pages = slices.Repeat([]Rank{Unknown}, int(t.high))
+	t.ranks = slices.Repeat([]Rank{Unknown}, int(t.pageCount))
 	return t
 }
 
 // walk reads the pages below a root and calls row with each element of a leaf. It reports whether all pages are
 // valid.
-func (t *tree) walk(root uint64, row func(e element)) (sound bool) {
+func (t *tree) walk(root uint64, row func(e element)) (valid bool) {
 	w := walker{pager: t.pager}
 	w.claim = func(id, n uint64) error {
-		if slices.Contains(t.pages[id:id+n], InUse) {
-			return errors.New("it is reached by two ways")
+		if slices.Contains(t.ranks[id:id+n], InUse) {
+			return errors.New("it is referenced twice")
 		}
 		for i := range n {
-			t.pages[id+i] = InUse
+			t.ranks[id+i] = InUse
 		}
 		return nil
 	}
-	w.wrong = func(uint64, error) { t.s.out.BrokenPages++ }
+	w.onInvalid = func(uint64, error) { t.s.out.BrokenPages++ }
 	w.leaf = func(p page) error {
 		for _, e := range p.elements {
 			row(e)
@@ -150,24 +150,24 @@ func (t *tree) walk(root uint64, row func(e element)) (sound bool) {
 	return w.walk(root, bounds{}, 0)
 }
 
-// catalog reads the numbers of the sessions in the tree below a root.
-func (t *tree) catalog(root uint64) (c catalog) {
+// readCatalog reads the numbers of the sessions in the tree below a root.
+func (t *tree) readCatalog(root uint64) (c catalog) {
 	numbered := map[string]struct {
 		*numbers
 		kind
 	}{string(bucketSessions): {&c.entries, kindEntry}, string(bucketHeads): {&c.heads, kindHead}, string(bucketUnlinked): {&c.unlinked, kindUnlinked}}
 	for _, of := range numbered {
-		of.has = map[uint64]bool{}
+		of.seen = map[uint64]bool{}
 	}
-	bucketsWhole := true
-	whole := t.walk(root, func(bucket element) {
+	rootsValid := true
+	valid := t.walk(root, func(bucket element) {
 		root, inline, err := bucketRoot(bucket)
 		if err != nil {
-			bucketsWhole = false
+			rootsValid = false
 			return
 		}
 		of, names := numbered[string(bucket.key)]
-		sound := true
+		valid := true
 		row := func(e element) {
 			if !names {
 				return
@@ -177,42 +177,42 @@ func (t *tree) catalog(root uint64) (c catalog) {
 				number = e.key
 			}
 			if ok = ok && len(number) >= 8; ok {
-				of.has[binary.BigEndian.Uint64(number)] = true
+				of.seen[binary.BigEndian.Uint64(number)] = true
 			}
-			sound = sound && ok
+			valid = valid && ok
 		}
 		if root != 0 {
-			sound = t.walk(root, row) && sound
+			valid = t.walk(root, row) && valid
 		}
 		for _, e := range inline.elements {
 			row(e)
 		}
 		if names {
-			of.whole = sound
+			of.complete = valid
 		}
 		if bytes.Equal(bucket.key, bucketSessions) {
-			c.sequence, c.known = binary.NativeEndian.Uint64(bucket.value[8:]), true
+			c.sequence, c.complete = binary.NativeEndian.Uint64(bucket.value[8:]), true
 		}
 	})
-	c.known = c.known && whole && bucketsWhole && c.unlinked.whole
+	c.complete = c.complete && valid && rootsValid && c.unlinked.complete
 	return c
 }
 
-// free reads the free list and reports whether it is valid.
-func (t *tree) free(current *metaPage) bool {
+// readFreePages reads the free list and reports whether it is valid.
+func (t *tree) readFreePages(current *metaPage) bool {
 	free, err := readFreelist(t.s.src, current)
-	if err != nil || free.id+free.own > t.high {
+	if err != nil || free.first+free.pages > t.pageCount {
 		return false
 	}
-	ids := slices.DeleteFunc(free.ids, func(id uint64) bool { return id >= t.high }) // beyond the end of a truncated file
-	if slices.ContainsFunc(ids, func(id uint64) bool { return t.pages[id] == InUse }) {
+	ids := slices.DeleteFunc(free.ids, func(id uint64) bool { return id >= t.pageCount }) // beyond the end of a truncated file
+	if slices.ContainsFunc(ids, func(id uint64) bool { return t.ranks[id] == InUse }) {
 		return false
 	}
 	for _, id := range ids {
-		t.pages[id] = Free
+		t.ranks[id] = Free
 	}
-	for i := range free.own {
-		t.pages[free.id+i] = InUse
+	for i := range free.pages {
+		t.ranks[free.first+i] = InUse
 	}
 	return true
 }

@@ -40,9 +40,9 @@ type headFields struct {
 	Token        backend.Token
 }
 
-// shown returns a name for messages. The parts of a name each end with the bytes 0 and 1; shown joins the parts with
-// slashes.
-func shown(name string) string {
+// displayName returns a name for messages. The parts of a name each end with the bytes 0 and 1; displayName joins the
+// parts with slashes.
+func displayName(name string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(name, "\x00\x01"), "\x00\x01", "/")
 }
 
@@ -134,17 +134,17 @@ func find(tx *bbolt.Tx, name string) (session, error) {
 			return s, nil
 		}
 	}
-	return assemble(name, tx.Bucket(bucketSessions).Get([]byte(name)), row)
+	return decodeSession(name, tx.Bucket(bucketSessions).Get([]byte(name)), row)
 }
 
-// assemble returns a session with its meta, from the rows of its entry and its head. A missing row is nil. If only
+// decodeSession returns a session with its meta, from the rows of its entry and its head. A missing row is nil. If only
 // the head is damaged, assemble returns the session together with the error.
-func assemble(name string, entry, row []byte) (s session, err error) {
+func decodeSession(name string, entry, row []byte) (s session, err error) {
 	switch {
 	case entry == nil && row == nil:
 		return s, backend.ErrNotFound
 	case entry == nil:
-		return s, fmt.Errorf("%w: session %q has a head but no entry", backend.ErrDamaged, shown(name))
+		return s, fmt.Errorf("%w: session %q has a head but no entry", backend.ErrDamaged, displayName(name))
 	}
 	value, ok := unseal(kindEntry, []byte(name), entry)
 	if ok {
@@ -152,16 +152,16 @@ func assemble(name string, entry, row []byte) (s session, err error) {
 		s.name = name
 	}
 	if !ok {
-		return session{}, fmt.Errorf("%w: the checksum of the entry of session %q is wrong", backend.ErrDamaged, shown(name))
+		return session{}, fmt.Errorf("%w: the checksum of the entry of session %q is wrong", backend.ErrDamaged, displayName(name))
 	}
 	value, ok = unseal(kindHead, []byte(name), row)
-	h, whole := decodeHead(name, value)
+	h, headOK := decodeHead(name, value)
 	switch {
-	case !ok || !whole:
-		return s, fmt.Errorf("%w: session %q, number %x, has no head, or its checksum is wrong", backend.ErrDamaged, shown(name), s.number)
+	case !ok || !headOK:
+		return s, fmt.Errorf("%w: session %q, number %x, has no head, or its checksum is wrong", backend.ErrDamaged, displayName(name), s.number)
 	case h.id() != s.id() || h.creation != s.creation:
 		return session{}, fmt.Errorf("%w: session %q has the numbers %d and %d, and the creation ids %q and %q",
-			backend.ErrDamaged, shown(name), s.id(), h.id(), s.creation, h.creation)
+			backend.ErrDamaged, displayName(name), s.id(), h.id(), s.creation, h.creation)
 	}
 	s.head = h.head
 	return s, nil
@@ -173,8 +173,8 @@ func (s *session) readMeta(tx *bbolt.Tx) error {
 		return nil
 	}
 	name := []byte(s.name)
-	whole, err := assemble(s.name, tx.Bucket(bucketSessions).Get(name), tx.Bucket(bucketHeads).Get(name))
-	s.meta = whole.meta
+	full, err := decodeSession(s.name, tx.Bucket(bucketSessions).Get(name), tx.Bucket(bucketHeads).Get(name))
+	s.meta = full.meta
 	return err
 }
 
@@ -202,11 +202,11 @@ func findUnmoved(tx *bbolt.Tx, name, creation string, last uint64, token backend
 // nextNumber returns the number of the next session. The last assigned number is stored in two places, which must
 // agree, and no row may have the new number.
 func nextNumber(tx *bbolt.Tx) ([]byte, error) {
-	given := tx.Bucket(bucketSessions).Sequence()
-	if noted := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(noted, number(given)) {
-		return nil, fmt.Errorf("%w: the two copies of the last session number differ: %d and %x", backend.ErrDamaged, given, noted)
+	last := tx.Bucket(bucketSessions).Sequence()
+	if stored := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(stored, number(last)) {
+		return nil, fmt.Errorf("%w: the two copies of the last session number differ: %d and %x", backend.ErrDamaged, last, stored)
 	}
-	next := number(given + 1)
+	next := number(last + 1)
 	for _, bucket := range rowBuckets {
 		for k := range rows(tx.Bucket(bucket), next) {
 			return nil, fmt.Errorf("%w: bucket %q has key %x, whose session number is not assigned yet", backend.ErrDamaged, bucket, k)
@@ -215,8 +215,8 @@ func nextNumber(tx *bbolt.Tx) ([]byte, error) {
 	return next, nil
 }
 
-// takeNumber stores the number that nextNumber returned as the last assigned number.
-func takeNumber(tx *bbolt.Tx) error {
+// assignNumber stores the number that nextNumber returned as the last assigned number.
+func assignNumber(tx *bbolt.Tx) error {
 	n, err := tx.Bucket(bucketSessions).NextSequence()
 	if err != nil {
 		return err
@@ -227,21 +227,21 @@ func takeNumber(tx *bbolt.Tx) error {
 // setVersion writes the file's version and the last assigned session number.
 func setVersion(tx *bbolt.Tx, numbers uint64) error {
 	meta := tx.Bucket(bucketMeta)
-	return errors.Join(meta.Put(keyVersion, number(FileVersion)), meta.Put(keyNumbers, number(numbers)), noteTransaction(tx))
+	return errors.Join(meta.Put(keyVersion, number(FileVersion)), meta.Put(keyNumbers, number(numbers)), putTxid(tx))
 }
 
-// noteTransaction writes the transaction's number next to the roots of the buckets. If both meta pages are lost,
+// putTxid writes the transaction's number next to the roots of the buckets. If both meta pages are lost,
 // salvage uses the number to find the newest root.
-func noteTransaction(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).SetSequence(uint64(tx.ID())) }
+func putTxid(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).SetSequence(uint64(tx.ID())) }
 
-// around returns the last key less than the given key, and the first key that is equal or greater.
-func around(c *bbolt.Cursor, key []byte) (before, behind []byte) {
-	if behind, _ = c.Seek(key); behind == nil {
+// adjacentKeys returns the last key less than the given key, and the first key that is equal or greater.
+func adjacentKeys(c *bbolt.Cursor, key []byte) (before, next []byte) {
+	if next, _ = c.Seek(key); next == nil {
 		before, _ = c.Last()
 	} else {
 		before, _ = c.Prev()
 	}
-	return before, behind
+	return before, next
 }
 
 // nextKey returns the key after the given key. The cursor must be at the given key or before it. The next key may be
@@ -250,7 +250,7 @@ func around(c *bbolt.Cursor, key []byte) (before, behind []byte) {
 func nextKey(c *bbolt.Cursor, key []byte) (next []byte) {
 	defer func() {
 		if p := recover(); p != nil {
-			_ = damageOf(p)
+			_ = damageReason(p)
 			next = nil
 		}
 	}()
@@ -276,42 +276,42 @@ func headOf(tx *bbolt.Tx, s session) (backend.Head, error) {
 }
 
 // Fetch implements [backend.Backend].
-func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetched, err error) {
+func (b *Backend) Fetch(ctx context.Context, q backend.Query) (fetched backend.Fetched, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		if q.Session != "" {
 			s, err := find(tx, q.Session)
 			if err != nil {
 				return err
 			}
-			known := q.UpTo == 0 && q.Creation != "" && s.creation == q.Creation
-			if !known && !q.NoMeta {
+			cached := q.UpTo == 0 && q.Creation != "" && s.creation == q.Creation
+			if !cached && !q.NoMeta {
 				if err := s.readMeta(tx); err != nil {
 					return err
 				}
 			}
-			if news.Head, err = headOf(tx, s); err != nil {
+			if fetched.Head, err = headOf(tx, s); err != nil {
 				return err
 			}
-			if known || q.NoMeta {
-				news.Meta = nil
+			if cached || q.NoMeta {
+				fetched.Meta = nil
 			}
 			if q.UpTo != 0 {
-				var kept backend.Snapshot // snapshots are optional, so an unreadable page of the snapshot must not make Fetch fail
-				if err := b.handle.guard(func() error { kept = s.snapshot(tx); return nil }); err != nil {
-					kept = backend.Snapshot{Err: err}
+				var stored backend.Snapshot // snapshots are optional, so an unreadable page of the snapshot must not make Fetch fail
+				if err := b.handle.guard(func() error { stored = s.readSnapshot(tx); return nil }); err != nil {
+					stored = backend.Snapshot{Err: err}
 				}
-				if kept.Seq <= q.UpTo {
-					news.Snapshot = kept
+				if stored.Seq <= q.UpTo {
+					fetched.Snapshot = stored
 				}
 			}
-			if _, most := q.Limits(); known || q.UpTo != 0 {
+			if _, maxBytes := q.Limits(); cached || q.UpTo != 0 {
 				err := b.handle.guard(func() error { // a cold read returns the records before an unreadable page
-					for r := range s.records(tx, q.Seqs(news.Last, news.Snapshot), most) {
-						news.Records = append(news.Records, r)
+					for r := range s.records(tx, q.Seqs(fetched.Last, fetched.Snapshot), maxBytes) {
+						fetched.Records = append(fetched.Records, r)
 					}
 					return nil
 				})
-				if err != nil && known {
+				if err != nil && cached {
 					return err
 				}
 			}
@@ -325,11 +325,11 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 			if !q.HasKnown(i, version) {
 				values = sharedWith(tx, prefix)
 			}
-			news.Shared, news.Versions = append(news.Shared, values), append(news.Versions, version)
+			fetched.Shared, fetched.Versions = append(fetched.Shared, values), append(fetched.Versions, version)
 		}
 		return nil
 	})
-	return news, err
+	return fetched, err
 }
 
 // viewSession calls f with the session that has this name and creation id.
@@ -366,32 +366,32 @@ func (b *Backend) Read(ctx context.Context, name, creation string, seqs []uint64
 func (s session) records(tx *bbolt.Tx, seqs []uint64, maxBytes int) iter.Seq[backend.Record] {
 	return func(yield func(backend.Record) bool) {
 		c := tx.Bucket(bucketRecords).Cursor()
-		n, size, before := 0, 0, uint64(math.MaxUint64)
+		n, size, previous := 0, 0, uint64(math.MaxUint64)
 		for _, seq := range seqs {
 			if seq == 0 || seq > s.head.Last { // a step of the cursor beyond the last record may reach a page of another session
 				return
 			}
 			var data []byte
-			ok, there := false, false
-			if seq == before+1 {
+			ok, exists := false, false
+			if seq == previous+1 {
 				if k, row := c.Next(); s.seqOf(k) == seq {
 					data, ok = unseal(kindRecord, k, row)
 				}
 			}
 			if !ok {
-				data, ok, there = get(c, kindRecord, s.key(seq))
+				data, ok, exists = get(c, kindRecord, s.key(seq))
 			}
 			r := backend.Record{Seq: seq, Data: bytes.Clone(data)}
-			if there && !ok {
+			if exists && !ok {
 				r.Err = fmt.Errorf("%w: the checksum of record %d is wrong", backend.ErrDamaged, seq)
 			}
-			if size += len(data); !ok && !there || n > 0 && size > maxBytes {
+			if size += len(data); !ok && !exists || n > 0 && size > maxBytes {
 				return
 			}
 			if !yield(r) {
 				return
 			}
-			n, before = n+1, seq
+			n, previous = n+1, seq
 		}
 	}
 }
@@ -406,18 +406,18 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 	return seqs, err
 }
 
-// snapshot returns the session's snapshot. If the snapshot is damaged, Err is set.
-func (s session) snapshot(tx *bbolt.Tx) backend.Snapshot {
+// readSnapshot returns the session's snapshot. If the snapshot is damaged, Err is set.
+func (s session) readSnapshot(tx *bbolt.Tx) backend.Snapshot {
 	row := tx.Bucket(bucketSnapshots).Get(s.number)
 	if row == nil {
 		return backend.Snapshot{}
 	}
 	if value, ok := unseal(kindSnapshot, s.number, row); ok {
-		if kept, ok := decodeSnapshot(value); ok {
-			return kept
+		if stored, ok := decodeSnapshot(value); ok {
+			return stored
 		}
 	}
-	return backend.Snapshot{Err: fmt.Errorf("%w: the checksum of the snapshot of session %q is wrong", backend.ErrDamaged, shown(s.name))}
+	return backend.Snapshot{Err: fmt.Errorf("%w: the checksum of the snapshot of session %q is wrong", backend.ErrDamaged, displayName(s.name))}
 }
 
 // snapshotFields precede the spans (two seqs of eight bytes each) and the data of a snapshot.
@@ -447,14 +447,14 @@ func decodeSnapshot(value []byte) (s backend.Snapshot, ok bool) {
 // List implements [backend.Backend].
 func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (out []backend.Listed, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
-		for _, n := range names(tx.Bucket(bucketSessions), tx.Bucket(bucketHeads), prefix, after, limit) {
+		for _, n := range namesInEither(tx.Bucket(bucketSessions), tx.Bucket(bucketHeads), prefix, after, limit) {
 			l := backend.Listed{Session: n.name}
 			// An unreadable page of one session must not prevent other sessions from being listed.
 			l.Err = b.handle.guard(func() (err error) {
 				value, _ := unseal(kindHead, []byte(n.name), n.rows[1])
 				s, ok := decodeHead(n.name, value)
 				if !ok || n.rows[0] == nil {
-					s, err = assemble(n.name, n.rows[0], n.rows[1])
+					s, err = decodeSession(n.name, n.rows[0], n.rows[1])
 					s.meta = nil
 				}
 				if err == nil {

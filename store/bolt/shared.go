@@ -64,7 +64,7 @@ func checkSharedPaths(paths *pathChecker, name string) error {
 func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange) error {
 	return b.update(ctx, func(tx *bbolt.Tx) error {
 		var values []backend.Value
-		paths := b.handle.paths(tx)
+		paths := b.handle.newPathChecker(tx)
 		for _, c := range changes {
 			if err := backend.CheckName("a shared name", c.Name, 1); err != nil {
 				return err
@@ -87,7 +87,7 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 
 // sharedWith returns the shared values whose names begin with prefix.
 func sharedWith(tx *bbolt.Tx, prefix string) (out []backend.Value) {
-	for _, n := range names(tx.Bucket(bucketShared), tx.Bucket(bucketSharedNames), prefix, "", math.MaxInt) {
+	for _, n := range namesInEither(tx.Bucket(bucketShared), tx.Bucket(bucketSharedNames), prefix, "", math.MaxInt) {
 		v := backend.Value{Name: n.name}
 		if data, ok := unseal(kindShared, []byte(n.name), n.rows[0]); ok {
 			v.Data = append([]byte{}, data...)

@@ -35,10 +35,10 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 				return err
 			}
 		}
-		if err := b.handle.paths(tx).check([]byte(name), bucketHeads, bucketSessions); err != nil {
+		if err := b.handle.newPathChecker(tx).check([]byte(name), bucketHeads, bucketSessions); err != nil {
 			return err
 		}
-		err = errors.Join(tx.Bucket(bucketHeads).Delete([]byte(name)), tx.Bucket(bucketSessions).Delete([]byte(name)), b.leaveFamily(tx, s))
+		err = errors.Join(tx.Bucket(bucketHeads).Delete([]byte(name)), tx.Bucket(bucketSessions).Delete([]byte(name)), b.removeFamily(tx, s))
 		if err == nil && !b.removalsPaused.Load() {
 			room := maxRemoved
 			if err = b.removeRows(tx, s.number, &room); room > 0 {
@@ -61,7 +61,7 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 // removeRows removes rows under a number until room is used up. If room is greater than 0 afterwards, all rows were
 // removed.
 func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *int) error {
-	if err := b.handle.paths(tx).check(number, rowBuckets...); err != nil {
+	if err := b.handle.newPathChecker(tx).check(number, rowBuckets...); err != nil {
 		return err
 	}
 	for _, name := range rowBuckets {
@@ -85,27 +85,27 @@ func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *int) error {
 	return nil
 }
 
-var errNothing = errors.New("nothing to write")
+var errNoChanges = errors.New("nothing to write")
 
 // sweep removes the rows of deleted sessions in several commits, so that other writers can commit in between. Rows
 // that remain after an error, a crash or a running copy use space until the next sweep.
 func (b *Backend) sweep(ctx context.Context) {
 	left := true
-	look := func(tx *bbolt.Tx) error {
+	checkLeft := func(tx *bbolt.Tx) error {
 		first, _ := tx.Bucket(bucketUnlinked).Cursor().First()
 		left = first != nil
 		return nil
 	}
-	for b.view(ctx, look) == nil && left && b.update(ctx, b.sweepSome) == nil {
+	for b.view(ctx, checkLeft) == nil && left && b.update(ctx, b.sweepBatch) == nil {
 	}
 }
 
-// sweepSome removes as many rows of unlinked numbers as one commit may remove, and then the numbers that have no rows
+// sweepBatch removes as many rows of unlinked numbers as one commit may remove, and then the numbers that have no rows
 // left. It skips numbers with a wrong checksum, because damage may have turned them into the number of an existing
 // session.
-func (b *Backend) sweepSome(tx *bbolt.Tx) error {
+func (b *Backend) sweepBatch(tx *bbolt.Tx) error {
 	if b.removalsPaused.Load() {
-		return errNothing
+		return errNoChanges
 	}
 	var numbers [][]byte
 	for k, v := range rows(tx.Bucket(bucketUnlinked), nil) {
@@ -114,7 +114,7 @@ func (b *Backend) sweepSome(tx *bbolt.Tx) error {
 		}
 	}
 	if len(numbers) == 0 { // all remaining numbers are damaged
-		return errNothing
+		return errNoChanges
 	}
 	room := maxRemoved
 	for _, number := range numbers {

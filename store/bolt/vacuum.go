@@ -44,15 +44,15 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	err = b.use(ctx, func(h *handle) error { return likeFile(file, h.file) })
+	err = b.withHandle(ctx, func(h *handle) error { return copyOwnership(file, h.file) })
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	r, err := b.replicate(draft, sum, true)
+	r, err := b.newReplicaReader(draft, sum, true)
 	if err != nil {
 		return err
 	}
-	unlock, err := r.catchUp(ctx)
+	unlock, err := r.copyAll(ctx)
 	if err != nil {
 		return errors.Join(err, r.close())
 	}
@@ -60,28 +60,28 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 	if err := r.close(); err != nil {
 		return err
 	}
-	return b.replace(draft, target)
+	return b.replaceFile(draft, target)
 }
 
 // copyRounds is the number of times that rows are copied while other calls write. Each round copies the rows written
 // during the previous round. So few rows are left for the last copy, which blocks writers.
 const copyRounds = 3
 
-// catchUp copies all rows. For the last copy it takes the writer lock. If catchUp succeeds, the caller must call
+// copyAll copies all rows. For the last copy it takes the writer lock. If copyAll succeeds, the caller must call
 // unlock.
-func (r *reader) catchUp(ctx context.Context) (unlock func(), err error) {
+func (r *sessionReader) copyAll(ctx context.Context) (unlock func(), err error) {
 	for range copyRounds {
-		if _, err := r.copy(ctx); err != nil {
+		if _, err := r.copyNew(ctx); err != nil {
 			return nil, err
 		}
 		if err := r.commit(); err != nil {
 			return nil, err
 		}
 	}
-	if unlock, err = acquire(ctx, r.of.writer); err != nil {
+	if unlock, err = acquire(ctx, r.backend.writerLock); err != nil {
 		return nil, err
 	}
-	m, err := r.copy(ctx)
+	m, err := r.copyNew(ctx)
 	if err == nil {
 		err = r.finish(m)
 	}
@@ -92,8 +92,8 @@ func (r *reader) catchUp(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// replace renames the draft over the file and uses the new file from then on. The caller has the writer lock.
-func (b *Backend) replace(draft, target string) error {
+// replaceFile renames the draft over the file and uses the new file from then on. The caller has the writer lock.
+func (b *Backend) replaceFile(draft, target string) error {
 	h, err := openHandle(draft, b.opts, nil)
 	if err != nil {
 		return err
@@ -103,14 +103,14 @@ func (b *Backend) replace(draft, target string) error {
 	}
 	b.mu.Lock() // waits until running reads end
 	defer b.mu.Unlock()
-	there, statErr := os.Stat(target)
+	current, statErr := os.Stat(target)
 	switch {
 	case b.closed:
 		err = backend.ErrClosed
 	case errors.Join(err, statErr) != nil:
 		err = errors.Join(err, statErr)
-	case !os.SameFile(there, b.handle.info):
-		err = fmt.Errorf("%w: %s: another file has taken the place of the one that is open", backend.ErrDamaged, b.path)
+	case !os.SameFile(current, b.handle.info):
+		err = fmt.Errorf("%w: %s: the path names another file than the one that is open", backend.ErrDamaged, b.path)
 	default:
 		err = os.Rename(draft, target)
 	}
@@ -123,10 +123,10 @@ func (b *Backend) replace(draft, target string) error {
 	if err := b.opts.syncDir(filepath.Dir(target)); err != nil {
 		// If we wrote now and power failed, the name could refer to the old file again. Because b.broken is set, the
 		// next call reopens the file, which syncs the directory.
-		b.broken = fmt.Errorf("the name of the new file: %w", err)
+		b.handleErr = fmt.Errorf("make the name of the new file durable: %w", err)
 	}
 	if err := old.close(); err != nil {
-		b.opts.Logger.Warn("patchlog: closing the file that a vacuum replaced failed", "file", b.path, "error", err)
+		b.opts.Logger.Warn("patchlog: could not close the old file after a vacuum", "file", b.path, "error", err)
 	}
-	return b.broken
+	return b.handleErr
 }

@@ -28,12 +28,12 @@ type File struct {
 func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 	v := &File{receipts: map[uint32]bool{}}
 	var err error
-	v.Scan, err = bolt.ScanFile(ctx, file, size, bolt.Forms{
-		Value: func(form []byte) bool {
+	v.Scan, err = bolt.ScanFile(ctx, file, size, bolt.Decoders{
+		IsValue: func(form []byte) bool {
 			var v patch.Value
 			return v.UnmarshalBinary(form) == nil
 		},
-		Record: func(form []byte) (uint64, bool) {
+		RecordSeq: func(form []byte) (uint64, bool) {
 			r, err := patch.DecodeRecord(form)
 			if err == nil && receipt.Is(r) {
 				v.receipts[recordform.Checksum(form)] = true

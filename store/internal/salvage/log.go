@@ -162,30 +162,30 @@ func (l *Log) anyFree() bool {
 // and Says. newest is the highest number of a session with the same name.
 func (v *File) deleted(l *Log, newest uint64) bool {
 	recreated := l.Named && newest > l.Number // only one session at a time can have the name
-	switch v.Standing(l.Number) {
-	case bolt.There:
+	switch v.StateOf(l.Number) {
+	case bolt.SessionExists:
 		l.Doubt, l.Says = recreated || v.unheld(l), recreated
 		return false
-	case bolt.Disputed:
+	case bolt.SessionConflicting:
 		l.Doubt = true
 		return false
-	case bolt.Later: // the commit that created the session is missing or failed
+	case bolt.SessionUnassigned: // the commit that created the session is missing or failed
 		l.Doubt = recreated || v.Metas == 2
 		l.Says = l.Doubt
 		return false
-	case bolt.Gone:
+	case bolt.SessionDeleted:
 		l.Doubt, l.Says = true, true
-		return v.Swept(l.Number) || !slices.ContainsFunc(l.Records, func(r bolt.ScannedRecord) bool {
+		return v.IsUnlinked(l.Number) || !slices.ContainsFunc(l.Records, func(r bolt.ScannedRecord) bool {
 			return r.Rank == bolt.InUse || r.Rank == bolt.Unknown && v.FreeKnown
 		})
 	}
-	if recreated || v.Swept(l.Number) {
+	if recreated || v.IsUnlinked(l.Number) {
 		return true
 	}
 	// Rows of unknown rank are in a part of the tree that cannot be read. Rows in use may belong to a deleted session
 	// whose rows are not removed yet. Rows in use may also be in a page of an earlier commit. Other pages of the
 	// session are then in the free list.
-	l.Doubt = v.unheld(l) || l.anyFree() || !v.FreeKnown || !v.SweptKnown()
+	l.Doubt = v.unheld(l) || l.anyFree() || !v.FreeKnown || !v.UnlinkedComplete()
 	return false
 }
 
@@ -249,7 +249,7 @@ func (l *Log) prefer() {
 	for i, r := range l.Records {
 		sure := 0
 		for at, other := range l.choices[i] {
-			if other.Sure {
+			if other.SumValid {
 				if sure++; sure == 1 {
 					l.choices[i][0], l.choices[i][at] = l.choices[i][at], l.choices[i][0]
 				}
@@ -259,10 +259,10 @@ func (l *Log) prefer() {
 			r = l.choices[i][0]
 			l.Records[i] = r
 		}
-		if !r.Sure {
+		if !r.SumValid {
 			l.foreign = append(l.foreign, r.Seq)
 		}
-		if !r.Sure || sure > 1 || sure == 0 && l.choices[i] != nil { // any of the candidates may be right
+		if !r.SumValid || sure > 1 || sure == 0 && l.choices[i] != nil { // any of the candidates may be right
 			l.doubtful = append(l.doubtful, patch.Span{From: r.Seq, To: r.Seq})
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func scanned(seq uint64, sum uint32) bolt.ScannedRecord {
-	return bolt.ScannedRecord{Number: 1, Seq: seq, Sum: sum, Rank: bolt.InUse, Sure: true}
+	return bolt.ScannedRecord{Number: 1, Seq: seq, Sum: sum, Rank: bolt.InUse, SumValid: true}
 }
 
 // headAt returns a head with the chain of records with these checksums.
@@ -27,7 +27,7 @@ func headAt(sums ...uint32) bolt.ScannedHead {
 // of the log.
 func TestJudge(t *testing.T) {
 	unsure := scanned(2, 22)
-	unsure.Sure = false
+	unsure.SumValid = false
 	for name, c := range map[string]struct {
 		records []bolt.ScannedRecord
 		heads   []bolt.ScannedHead
@@ -78,7 +78,7 @@ func TestLogs(t *testing.T) {
 		scan.Heads = append(scan.Heads, bolt.ScannedHead{Number: number, Name: name, Last: 1, Chain: backend.Chain{}.Add(uint32(number)), Rank: bolt.InUse})
 	}
 	for number := uint64(1); number <= 5; number++ { // no entry or head names session 5
-		scan.Records = append(scan.Records, bolt.ScannedRecord{Number: number, Seq: 1, Sum: uint32(number), Rank: bolt.InUse, Sure: true})
+		scan.Records = append(scan.Records, bolt.ScannedRecord{Number: number, Seq: 1, Sum: uint32(number), Rank: bolt.InUse, SumValid: true})
 	}
 	v := &File{Scan: scan}
 	logs := testlog.Must(v.Logs(t.Context(), func(string) bool { return true }, func(name string) bool { return name == "staged" }))(t)
