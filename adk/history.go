@@ -34,10 +34,10 @@ import (
 func WithHistory(ctx context.Context) context.Context { return WithHistoryPage(ctx, "", 0) }
 
 // WithHistoryPage is like [WithHistory], but for one page of the history. The page contains at most limit events. If
-// limit is 0, the number of events is not limited. The event with the id before is the first event after the page. If
-// before is "", the page ends with the last event of the history. To get the preceding page, pass the id of this
-// page's first event. If the history does not contain the event, for example after a rewind, [Service.Get] fails with
-// [fold.ErrEventNotFound].
+// limit is 0, the number of events is not limited. The argument before is the id of the event directly after the
+// page. If this id is "", the page ends with the last event of the history. To get the preceding page, pass the id of
+// this page's first event. If the history does not contain the event, for example after a rewind, [Service.Get] fails
+// with [fold.ErrEventNotFound].
 func WithHistoryPage(ctx context.Context, before string, limit int) context.Context {
 	return context.WithValue(ctx, historyKey{}, historyMark{before, limit})
 }
@@ -50,9 +50,9 @@ type historyMark struct {
 	limit  int
 }
 
-// HistoryHandler returns a handler that passes each request to next. A GET request gets the context of [WithHistory],
-// so that ADK's REST API and developer UI show the history of a session to people. The query parameters before and
-// limit select a page, as in [WithHistoryPage].
+// HistoryHandler returns a handler that passes each request to the handler next. A GET request gets the context of
+// [WithHistory], so that ADK's REST API and developer UI show the history of a session to people. The query
+// parameters "before" and "limit" select a page, as in [WithHistoryPage].
 //
 // Runs still use the visible log. The handler does not change the requests that start runs, which are GET requests
 // for /run_live and requests with other methods. Put the handler around a server, or into the router of a launcher:
@@ -73,11 +73,11 @@ func HistoryHandler(next http.Handler) http.Handler {
 	})
 }
 
-// HistoryMemory returns a memory service that adds the histories of sessions to another memory service, base. Its
+// HistoryMemory returns a memory service that adds the histories of sessions to another memory service, the base. Its
 // method AddSessionToMemory ignores the events of the given session, which may be summaries. It reads the session's
-// current history and passes the history to base. If it cannot read the history, it adds nothing and returns an
-// error. The error matches [store.ErrNotFound] if this service has no such session. SearchMemory calls base. base
-// must not be nil.
+// current history and passes the history to the base. If it cannot read the history, it adds nothing and returns an
+// error. The error matches [store.ErrNotFound] if this service has no such session. SearchMemory calls the base. The
+// base must not be nil.
 func (s *Service) HistoryMemory(base memory.Service) memory.Service { return historyMemory{base, s} }
 
 type historyMemory struct {

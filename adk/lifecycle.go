@@ -59,7 +59,7 @@ type ForkOptions struct {
 // After Fork, changes of one session do not affect the other. It fails with [store.ErrExists] if the new session
 // exists.
 //
-// Over a wrapped service, Fork copies the events one by one, without their app: and user: keys. If At is between
+// Over a wrapped service, Fork copies the events one by one, without their "app:" and "user:" keys. If At is between
 // patches that one call logged, Fork copies none of these patches.
 func (s *Service) Fork(ctx context.Context, sess session.Session, opts ForkOptions) (*Session, error) {
 	handle, err := s.current(ctx, sess)

@@ -21,7 +21,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// RESTHandler returns a handler that adds three routes to next, the handler of ADK's REST API:
+// RESTHandler returns a handler that adds three routes to ADK's REST API. The argument next is the handler of ADK's
+// REST API.
 //
 //	POST …/apps/{app}/users/{user}/sessions/{session}/rewind   {"rewindBeforeInvocationId": "…"}
 //	POST …/apps/{app}/users/{user}/sessions/{session}/fork     {"sessionId": "…", "forkBeforeInvocationId": "…"}
@@ -29,7 +30,7 @@ import (
 //
 // The routes call [Service.Rewind], [Service.Fork] and [WithHistoryPage]. Both fields of the fork's body are
 // optional. If a request succeeds, the response is the session, in the form of ADK's own GET route. If a request
-// fails, the status is 400, 404, 409, 413, 415 or 500. All other requests go to next.
+// fails, the status is 400, 404, 409, 413, 415 or 500. All other requests go to ADK's handler.
 //
 // Like ADK's routes, these routes do not authenticate clients. Any client that can connect can change every session,
 // so put authentication in front of the handler. A body must have the content type application/json. Without

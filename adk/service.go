@@ -158,11 +158,11 @@ func NewService(s *store.Store, opts Options) (*Service, error) {
 // event without content to the base. ADK ignores this event. docs/ADK.md lists the guarantees.
 //
 // A custom base may ignore the filters of Get, because the service applies them. Its List may return sessions without
-// state, because the service reads each listed session. The service never passes temp: keys or partial events to the
-// base. examples/keyvalue contains a custom base.
+// state, because the service reads each listed session. The service never passes "temp:" keys or partial events to
+// the base. examples/keyvalue contains a custom base.
 //
 // The caller closes the base after the last use of the service. If compaction is on, the caller calls [Service.Close]
-// before it closes the base. The error matches [patch.ErrInvalid] if base is nil or is itself a *Service. Other
+// before it closes the base. The error matches [patch.ErrInvalid] if the base is nil or is itself a *Service. Other
 // errors are as for [NewService].
 func Wrap(base session.Service, opts Options) (*Service, error) {
 	switch v := reflect.ValueOf(base); {
@@ -235,8 +235,8 @@ func (s *Service) Close(ctx context.Context) error {
 }
 
 // Create creates a session. If the request has no session id, Create generates one. Keys of the initial state with
-// the prefix app: or user: go to the shared scopes of the app or the user. Keys with the prefix temp: are dropped.
-// Values are converted as by [NewEvent]. The creation time comes from ADK's platform clock.
+// the prefix "app:" or "user:" go to the shared scopes of the app or the user. Keys with the prefix "temp:" are
+// dropped. Values are converted as by [NewEvent]. The creation time comes from ADK's platform clock.
 //
 // Create fails with [store.ErrExists] if the session exists. There is one exception. ADK's runner calls Get first,
 // and Create if there is no session. Another runner may create the session between these two calls. If [Options.Runs]

@@ -85,7 +85,7 @@ func (s *Session) events() session.Events {
 
 // State returns the session's state. A key is looked up in this order:
 //
-//   - The session's overlay, which contains values from Set, and temp: keys.
+//   - The session's overlay, which contains values from Set, and "temp:" keys.
 //   - The state replayed from the log. It changes with the session's view.
 //   - The shared scopes of the app and the user, as of the Get or of the session's last append that changed them.
 //

@@ -66,7 +66,7 @@ func TestStateSetIsNeverStored(t *testing.T) {
 	fails(t, errOf(sess.State().Get("absent")), session.ErrStateKeyNotExist)
 	equal(t, "state of another", stateOf(get(t, svc, "s")), map[string]any{"k": 1})
 
-	// A temp: key may have a value of any type.
+	// A "temp:" key may have a value of any type.
 	no(t, svc.AppendEvent(t.Context(), sess, delta("e1", map[string]any{"temp:conn": make(chan int)})))
 	// A later event overrides Set.
 	no(t, svc.AppendEvent(t.Context(), sess, delta("e2", map[string]any{"k": 3})))

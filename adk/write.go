@@ -20,7 +20,7 @@ import (
 // AppendEvent appends an event to the end of the session's log. When AppendEvent returns nil, the event is durable.
 // The session then shows the event, its state changes, and all events that other writers logged before it.
 //
-// The event's temp: keys go to the session's overlay and are not logged. A partial event is accepted and ignored. If
+// The event's "temp:" keys go to the session's overlay and are not logged. A partial event is accepted and ignored. If
 // the event has no id, AppendEvent sets the id under which the event is logged, even if the outcome of the write is
 // unknown.
 //

@@ -127,8 +127,8 @@ func (s *shape) saves(w *Window, cfg Config) int {
 // PromptTokens returns the number of tokens of a prompt made from the visible log. It uses the newest measurement
 // (usageMetadata.promptTokenCount) of a visible event that is not a summary and was logged after the newest patch. It
 // adds the estimate ([patch.Event.EstimatedTokens]) for the measured event and all later events, which were not part of
-// the measured prompt. If there is no such measurement, tokens is the estimate for the whole visible log, and measured
-// is false.
+// the measured prompt. If there is no such measurement, PromptTokens returns the estimate for the whole visible log,
+// and false.
 func PromptTokens(v fold.View) (tokens int, measured bool) {
 	entries := make([]fold.Entry, 0, v.Len())
 	for _, e := range v.Entries() {

@@ -20,9 +20,9 @@ const ClearedResult = "[old tool result cleared]"
 // ClearToolResults returns patches that replace the results of all visible function responses, except the last
 // keepLast, with [ClearedResult]. It uses no model. A negative keepLast counts as 0.
 //
-// Each patch is a splice that keeps the state and replaces one event. The new event has a new id and the position and
-// all other fields of the old event. Its responses keep their call ids and names. [fold.View.History] and later
-// summaries use the original results.
+// Each patch is a splice that keeps the state and replaces one event by a copy. The copy has a new id, and otherwise
+// the position and the fields of the old event. The responses keep their call ids and names. [fold.View.History] and
+// later summaries use the original results.
 //
 // The following responses are not changed:
 //

@@ -143,8 +143,8 @@ func (c *Compactor[K]) MaybeCompact(ctx context.Context, key K) ([]Written, erro
 	return c.Compact(ctx, key, Run{})
 }
 
-// Compact is like [Compactor.MaybeCompact], with information that the log does not contain, such as the running
-// invocation.
+// Compact is like [Compactor.MaybeCompact]. The argument run has information that the log does not contain, such as the
+// running invocation.
 func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, error) {
 	if !c.cfg.Enabled {
 		return nil, nil

@@ -29,13 +29,14 @@ const (
 // [store.Store.Lease]: https://pkg.go.dev/github.com/patchlog-dev/patchlog/store#Store.Lease
 func RunLease(invocation string) string { return "run " + invocation }
 
-// CloseCalls returns patches that answer the calls that ended runs left open, because model APIs refuse prompts with
+// CloseCalls returns patches that answer the open calls of ended runs, because model APIs refuse prompts with
 // unanswered calls. Each patch inserts the answer "interrupted: no result was recorded" directly after the event with
-// the call. The patches are in reverse order of the events, and several patches form a group. newID returns ids.
+// the call. The patches are in reverse order of the events, and several patches form a group. The function newID
+// returns new ids.
 //
 // The following calls stay open: calls that the user must answer, calls that a request to the user is about, calls of
-// open tasks, and calls for which leave returns true. If a result arrives later, [ReopenCalls] hides the inserted
-// answer.
+// open tasks, and calls for which the function leave returns true. If a result arrives later, [ReopenCalls] hides the
+// inserted answer.
 func CloseCalls(v fold.View, newID func() string, leave func(fold.Call) bool) ([]*patch.PatchEvent, error) {
 	open := slices.DeleteFunc(interruptedCalls(v), leave)
 	var patches []*patch.PatchEvent

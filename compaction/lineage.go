@@ -64,7 +64,7 @@ func (l Lineage) Metadata() map[string]any {
 	return map[string]any{patch.OwnMetadata: own}
 }
 
-// Add returns the lineage of a summary that covers the events of l and other. The result has l's level.
+// Add returns the lineage of a summary that covers the events of both lineages. The result has the level of l.
 func (l Lineage) Add(other Lineage) Lineage {
 	l.Windows += other.Windows
 	l.Events += other.Events

@@ -27,8 +27,9 @@ type Loss struct {
 }
 
 // Losses returns the loss of each visible summary that covers events, in visible order. If indices are given, it
-// returns only the losses of the summaries at these visible indices. history is the view's history, as returned by
-// [fold.View.History] or a store's History. The running time is linear in the length of history.
+// returns only the losses of the summaries at these visible indices. The argument history is the view's history,
+// as returned by [fold.View.History] or a store's History. The running time is linear in the length of the
+// history.
 func Losses(v fold.View, history []fold.Entry, indices ...int) []Loss {
 	parts := map[int][]*patch.Event{} // by the index of the visible event that replaces the events
 	for _, e := range history {

@@ -16,13 +16,13 @@ import (
 )
 
 // RestoreCalls returns patches that make hidden calls visible again when their responses arrive. A model's API refuses
-// a response without its call, and a resumed run looks for the call. answers are the events that are about to be
-// appended to the view's session. Responses that are already visible count too. Only calls that a summary hides are
-// restored, so a call that a user removed stays hidden.
+// a response without its call, and a resumed run looks for the call. The arguments answers are the events that are
+// about to be appended to the view's session. RestoreCalls also restores the calls of responses that are already
+// visible. Only calls that a summary hides are restored, so a call that a user removed stays hidden.
 //
 // For each event with answered calls, a patch inserts a copy directly after the summary that covers the event. There
-// the copy follows a message in role user, as a model's API requires for a call. After it, the patch inserts copies of
-// earlier responses to the calls, such as placeholders. Each copy has a new id and contains only these calls or
+// the copy follows a message in role user, as a model's API requires for a call. After the copy, the patch inserts
+// copies of earlier responses to the calls, such as placeholders. Each copy has a new id and contains only the calls or
 // responses, without text or state changes. The copy keeps the fields that name the caller and the destination of an
 // answer. The summaries stay, because reverting them would show everything that they cover.
 //
@@ -331,8 +331,8 @@ func withParts(e *patch.Event, indices []int, own map[string]any) (*patch.Event,
 	return patch.ParseEvent(text)
 }
 
-// WithoutRestored returns history ([fold.View.History]) without the copies made by [RestoreCalls] whose original event
-// is also in history. It reuses the slice, so the caller must not use history afterwards.
+// WithoutRestored returns a history (see [fold.View.History]) without the copies made by [RestoreCalls] whose original
+// event is also in the history. It reuses the slice, so the caller must not use the argument afterwards.
 func WithoutRestored(history []fold.Entry) []fold.Entry {
 	has := map[string]bool{}
 	for _, e := range history {

@@ -13,8 +13,8 @@
 //
 // Sections 3 to 6 and 9 of docs/SEMANTICS.md specify these rules.
 //
-// Views share structure, so the cost of a new view depends only on the changes since the previous view. For an
-// event that a patch has hidden, a view keeps only the seq of the record. A view does no I/O. If it needs
-// records to restore hidden events, it returns a [MissingRecordsError], and the caller supplies the records
-// with [View.WithRecords].
+// Views share structure, so a new view costs little more than the changes since the previous view. For an event
+// that a patch has hidden, a view keeps only the seq of the record. A view does no I/O. If it needs records to
+// restore hidden events, it returns a [MissingRecordsError], and the caller supplies the records with
+// [View.WithRecords].
 package fold

@@ -41,12 +41,13 @@ func CheckUnique(call []patch.Record) error {
 }
 
 // Match finds the records of a call that are already logged. A call can therefore be repeated safely. The
-// argument offered contains the records as the caller passed them, and completed contains the results of
-// [patch.Complete] for them. Ids, times and bases are compared only if offered has them.
+// argument offered contains the records as the caller passed them, and the argument completed contains the
+// results of [patch.Complete] for these records. Ids, times and bases are compared only if the offered record
+// has them.
 //
-// For each record of the call, matched contains the logged record, or the completed record if it is not logged
-// yet. The result missing contains the indices of the records that are not logged. If an id is used for other
-// content, the error is a *[DuplicateIDError].
+// For each record of the call, the result matched contains the logged record or, if it is not logged yet, the
+// completed record. The result missing contains the indices of the records that are not logged. If an id is
+// used for other content, the error is a *[DuplicateIDError].
 func Match(log Logged, offered, completed []patch.Record) (matched []patch.Record, missing []int, err error) {
 	matched = slices.Clone(completed)
 	for i, r := range completed {
@@ -152,8 +153,8 @@ func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error
 
 // Patches adds the patches of one call, group by group, as [Draft.Judge] does. Only the base of the first patch
 // is checked, because the author of a patch has seen the patches before it in the same call. The arguments
-// matched and missing are the results of [Match]. On success, matched contains the missing records as they will
-// be logged.
+// matched and missing are the results of [Match]. On success, the slice matched contains the missing records as
+// they will be logged.
 func (d *Draft) Patches(log Logged, opts PatchOptions, matched []patch.Record, missing []int) error {
 	if len(missing) > 0 && opts.On.Creation() != "" && opts.On.Edition() != d.View.Edition() {
 		return errErased

@@ -85,7 +85,7 @@ type BlockedError struct {
 	BlockingSeq uint64 // seq of this patch
 
 	// AlreadyReverted says that no patch of the target's group is active. Blocking is then the newest active
-	// revert of the target. Reverting it is a redo.
+	// revert of the target. Reverting that revert redoes the target.
 	AlreadyReverted bool
 }
 

@@ -24,10 +24,10 @@ func (e *MissingRecordsError) Error() string {
 // suppliedRecords are the records supplied with [View.WithRecords], in seq order.
 type suppliedRecords []patch.Record
 
-// WithRecords returns the view with the given records of its log. They replace the records supplied earlier.
-// With them, the view can check and apply patches that need records; see [MissingRecordsError]. A view that
-// [View.Apply] returns has no supplied records. The records may be in any order. The caller must not change the
-// slice while the view is in use.
+// WithRecords returns the view with the given records of its log. These records replace the records supplied
+// earlier. With them, the view can check and apply patches that need records; see [MissingRecordsError]. A view
+// that [View.Apply] returns has no supplied records. The records may be in any order. The caller must not
+// change the slice while the view is in use.
 func (v View) WithRecords(records []patch.Record) View {
 	bySeq := func(a, b patch.Record) int { return cmp.Compare(a.Seq, b.Seq) }
 	if !slices.IsSortedFunc(records, bySeq) {

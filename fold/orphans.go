@@ -39,8 +39,8 @@ type OrphanError struct {
 	Orphans []Orphan
 
 	// Suggested says whether there is a wider span with which the patch would be accepted. For a splice or
-	// summarise, the smallest such span is [Start, Start+Count). For a truncate_before, EventID is the id of
-	// the nearest earlier event with which the patch would be accepted.
+	// summarise, the smallest such span is [Start, Start+Count). For a truncate_before, EventID is the id of the
+	// nearest earlier event before which the patch may truncate.
 	Suggested bool
 	Start     int
 	Count     int

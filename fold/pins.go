@@ -7,8 +7,8 @@ import (
 )
 
 // pins is the immutable set of pinned nodes. A pin applies to a node, not to a position: if a pinned node is
-// hidden and then restored, it is still pinned. The newest active pin or unpin of a node determines whether it
-// is pinned.
+// hidden and then restored, it is still pinned. The newest active pin or unpin of a node determines whether the
+// node is pinned.
 type pins map[nodeID]struct{}
 
 func (p pins) has(id nodeID) bool {

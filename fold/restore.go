@@ -8,14 +8,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Restore returns the view that [View.AppendBinary] wrote to form. The argument empty is the result of [New]
-// for the session's creation id and initial state. The argument last is the last seq of the log.
+// Restore returns the view of a binary form that [View.AppendBinary] wrote. The argument empty is the result
+// of [New] for the session's creation id and initial state. The argument last is the last seq of the log.
 //
-// The caller must supply the records of the visible events by calling [View.WithRecords] on empty. If some of
-// these records are missing, the error is a *[MissingRecordsError] that names all of them. The resulting view
-// then has the correct Seq but no events. If the form has another version, the error matches [ErrOutdated]. If
-// the form is malformed, or belongs to another session or to a longer log, the error matches
-// [patch.ErrCorrupt].
+// The caller must supply the records of the visible events, by calling [View.WithRecords] on the argument
+// empty. If some of these records are missing, the error is a *[MissingRecordsError] that names all of them.
+// The resulting view then has the correct Seq but no events. If the form has another version, the error
+// matches [ErrOutdated]. If the form is malformed, or belongs to another session or to a longer log, the error
+// matches [patch.ErrCorrupt].
 //
 // The caller must protect the form with a checksum, because Restore may make a wrong view from changed bytes.
 // Restore never panics. It takes time and memory linear in the size of the form and in the number of the log's

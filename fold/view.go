@@ -32,8 +32,8 @@ type View struct {
 	missing      *missingRecords // set while several patches are planned; see [View.withEvents]
 }
 
-// New returns the view of a session without records. Keys of the initial state with the prefix app:, user: or
-// temp: are ignored, because they are not part of the session's own state. The argument creation is the
+// New returns the view of a session without records. Keys of the initial state with the prefix "app:", "user:"
+// or "temp:" are ignored, because they are not part of the session's own state. The argument creation is the
 // session's creation id. It may be empty.
 func New(creation string, initial map[string]patch.Value) View {
 	v := View{creation: creation}
@@ -55,8 +55,8 @@ func (v View) withNewCaches() View {
 // Creation returns the session's creation id, as given to [New].
 func (v View) Creation() string { return v.creation }
 
-// Edition returns the edition of the log from which the view was made. The edition counts how often records of
-// the log were replaced, for example by an erasure. Views with the same seq but different editions may differ.
+// Edition returns the edition of the log from which the view was made. Each commit of an erasure to the log
+// increments the edition. Views with the same seq but different editions may differ.
 func (v View) Edition() uint64 { return v.edition }
 
 // WithEdition returns the view with the given edition. Views made from the result have the same edition.
@@ -164,8 +164,8 @@ func (v View) net() delta {
 	return v.state.value()
 }
 
-// State returns a copy of the session's own state. Keys with the prefix app:, user: or temp: are not part of
-// it. [patch.Value.Any] defines the types of the values.
+// State returns a copy of the session's own state. Keys with the prefix "app:", "user:" or "temp:" are not part
+// of this state. [patch.Value.Any] defines the types of the values.
 func (v View) State() map[string]any {
 	state := map[string]any{}
 	for _, c := range v.net() {

@@ -34,8 +34,8 @@ type Place struct {
 // It also returns the ids of the blank summaries that stay visible, oldest first.
 //
 // Visible blank summaries are reverted with their groups, newest first. A group is reverted only if its patches
-// keep state, insert only summaries, and hide an event that is not blank. The visible log grows by at most room
-// tokens or, if that is more, by one chain of nested summaries.
+// keep state, insert only summaries, and hide an event that is not blank. The argument room limits the growth
+// of the visible log in tokens. One chain of nested summaries may exceed this limit.
 func (r *Reference) RevertBlankSummaries(room int) (reverts, left []string) {
 	now := r.clone()
 	queue := now.blankSummaries()

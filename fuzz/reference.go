@@ -34,8 +34,8 @@ type node struct {
 // isSummary reports whether a visible node is the summary of a summarise or an event with actions.compaction.
 func (n *node) isSummary() bool { return n.ofSummarise || n.event.IsSummary() }
 
-// NewReference returns the fold of a log. It ignores keys of the initial state that start with app:, user: or
-// temp:. It does not retain the map.
+// NewReference returns the fold of a log. It ignores keys of the initial state that start with "app:", "user:"
+// or "temp:". It does not retain the map.
 func NewReference(initial map[string]patch.Value, log ...patch.Record) *Reference {
 	r := &Reference{initial: map[string]patch.Value{}}
 	for key, value := range initial {

@@ -7,7 +7,7 @@ import (
 )
 
 // Rewind returns the visible log and the state after a rewind, and for each visible event whether it is pinned.
-// The rewind is to before the invocation whose first event is record from. Rewind does not change the model.
+// The argument from is the seq of the first event of the invocation to undo. Rewind does not change the model.
 func (r *Reference) Rewind(from uint64) (visible []*patch.Event, state map[string]patch.Value, pinned []bool) {
 	after := r.rewound(from)
 	return after.Visible(), after.State(), after.Pinned()

@@ -78,10 +78,10 @@ func AppendRecord(dst []byte, r Record) ([]byte, error) {
 	return form, nil
 }
 
-// DecodeRecord reads a record from its byte form, compressed or not. It does not retain form. If [AppendRecord]
-// did not write the bytes, the error matches [ErrCorrupt]. DecodeRecord does not check the JSON;
-// [Record.Verify] does. Time and memory are linear in the length of form, plus at most 1 MiB of decompressed
-// data. DecodeRecord is safe for concurrent use.
+// DecodeRecord reads a record from its byte form, compressed or not. It does not retain the slice. If
+// [AppendRecord] did not write the bytes, the error matches [ErrCorrupt]. DecodeRecord does not check the JSON;
+// [Record.Verify] does. Time and memory are linear in the length of the byte form, plus at most 1 MiB of
+// decompressed data. DecodeRecord is safe for concurrent use.
 func DecodeRecord(form []byte) (Record, error) {
 	var rec Record
 	err := readForm(form, func(r *reader) {
@@ -102,10 +102,10 @@ func DecodeRecord(form []byte) (Record, error) {
 	return rec, nil
 }
 
-// Verify checks a record that [DecodeRecord] read from form. It parses the record's JSON as [ParseRecord] does,
-// computes the derived data again, and compares the result with form. If form is nil, Verify uses the record's
-// own byte form. The error matches [ErrCorrupt]. Verify fails only if a faulty program wrote the record, or if
-// the record was forged with a correct checksum.
+// Verify checks a record that [DecodeRecord] read from the given byte form. It parses the record's JSON as
+// [ParseRecord] does, computes the derived data again, and compares the result with the byte form. If the
+// argument is nil, Verify uses the record's own byte form. The error matches [ErrCorrupt]. Verify fails only if
+// a faulty program wrote the record, or if the record was forged with a correct checksum.
 func (r Record) Verify(form []byte) error {
 	corrupt := func(err error) error { return fmt.Errorf("%w: record %d: %w", ErrCorrupt, r.Seq, err) }
 	text, err := r.MarshalJSON()
@@ -199,8 +199,8 @@ func (v Value) MarshalBinary() ([]byte, error) {
 	return form, nil
 }
 
-// UnmarshalBinary sets the value from the result of [Value.MarshalBinary]. It does not retain form. The error
-// matches [ErrCorrupt].
+// UnmarshalBinary sets the value from the result of [Value.MarshalBinary]. It does not retain the slice. The
+// error matches [ErrCorrupt].
 func (v *Value) UnmarshalBinary(form []byte) error {
 	var out Value
 	err := readForm(form, func(r *reader) {

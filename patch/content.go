@@ -269,8 +269,8 @@ func withoutData(v []byte) []byte {
 	return append(out, v[at:]...)
 }
 
-// Text returns a content with one text part. The role is "user" or "model". An empty role is omitted. If text
-// or role is not UTF-8, functions that write the content, such as [NewEvent], return an error that names the
+// Text returns a content with one text part. The role is "user" or "model". An empty role is omitted. If an
+// argument is not UTF-8, functions that write the content, such as [NewEvent], return an error that names the
 // field.
 func Text(role, text string) Value {
 	b := append(jsonvalue.AppendQuote([]byte(`{"parts":[{"text":`), text), `}]`...)

@@ -75,11 +75,11 @@ type Erasure struct {
 	Context   bool
 	MaxGrowth int
 
-	// ForUser says that the call is part of erasing a user. OfUser says that it is the first of these calls.
-	// The first call completes last.
+	// ForUser says that the call is one of the calls that erase a user. OfUser says that the call is the first
+	// of these calls. The first call completes last.
 	ForUser, OfUser bool
 
-	// Done says that the call is complete in all sessions. It is set only in the call's session.
+	// Done says that the call is complete in all sessions. Only the receipt in the call's session has Done set.
 	Done bool
 }
 

@@ -108,13 +108,14 @@ func (e *Event) FunctionParts() iter.Seq[FunctionPart] { return slices.Values(e.
 // call comes in a later event.
 func (e *Event) LongRunningToolIDs() []string { return slices.Clone(e.index.longRunning) }
 
-// Changes yields the event's changes to the session's own state, in key order. Keys with the prefix app:, user:
-// or temp: are skipped.
+// Changes yields the event's changes to the session's own state, in key order. Keys with the prefix "app:",
+// "user:" or "temp:" are skipped.
 func (e *Event) Changes() iter.Seq[Change] {
 	return e.changes(func(s statekey.Scope) bool { return s == statekey.Session })
 }
 
-// SharedChanges yields the event's changes to shared state, in key order: keys with the prefix app: or user:.
+// SharedChanges yields the event's changes to shared state, in key order: keys with the prefix "app:" or
+// "user:".
 func (e *Event) SharedChanges() iter.Seq[Change] {
 	return e.changes(func(s statekey.Scope) bool { return s == statekey.App || s == statekey.User })
 }

@@ -67,7 +67,7 @@ func TestCompleteInside(t *testing.T) {
 	}
 }
 
-// A record without temp: keys is returned unchanged, not as a copy.
+// A record without "temp:" keys is returned unchanged, not as a copy.
 func TestWithoutTempOfWhatHasNone(t *testing.T) {
 	for _, text := range []string{
 		`{"id":"e","actions":{"stateDelta":{"a":1}}}`,

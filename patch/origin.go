@@ -34,9 +34,10 @@ func (e *Event) Origin() (o Origin, ok bool) {
 }
 
 // StandIn returns a copy of e that a patch can put in place of e. The copy has the given id and no state delta.
-// Each entry of parts replaces the part of the content at that index with a JSON object. Indices outside the
-// content are ignored. All other fields and their Go types are kept. The argument seq is the seq of e's record;
-// [Event.Origin] of the copy reports it. StandIn returns the same errors as [ParseEvent].
+// Each entry of the map parts has the index of a part of the content, and the JSON object that replaces this
+// part. Indices outside the content are ignored. All other fields and their Go types are kept. The argument seq
+// is the seq of e's record; [Event.Origin] of the copy reports it. StandIn returns the same errors as
+// [ParseEvent].
 func (e *Event) StandIn(id string, seq uint64, parts map[int]json.RawMessage) (*Event, error) {
 	origin := Origin{CopyID: id, ID: e.id, Seq: seq, Tokens: e.index.tokens}
 	if o, ok := e.Origin(); ok {

@@ -11,8 +11,8 @@ import (
 )
 
 // ParseEvent makes an event from one JSON object in the form of ADK's event JSON. It keeps unknown fields at
-// any depth. It does not retain text. It refuses repeated keys, text that is not Unicode, known fields whose
-// type differs from ADK's, and patches. The error is a *[FieldError] that names the field.
+// any depth. It does not retain the argument. It refuses repeated keys, text that is not Unicode, known fields
+// whose type differs from ADK's, and patches. The error is a *[FieldError] that names the field.
 func ParseEvent(text []byte) (*Event, error) {
 	rec, err := ParseRecord(text)
 	if err != nil {

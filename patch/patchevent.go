@@ -59,8 +59,8 @@ type PatchEvent struct {
 	defect *FieldError // the first malformed field, or nil
 }
 
-// NewSplice returns a patch that replaces count visible events, from index start on, with the given events. If
-// an event is nil, the patch is malformed and has no events.
+// NewSplice returns a patch that replaces the visible events with indices in [start, start+count) with the
+// given events. If an event is nil, the patch is malformed and has no events.
 func NewSplice(start, count int, replacement ...*Event) *PatchEvent {
 	p := &PatchEvent{typ: Splice, start: &start, count: &count}
 	if i := slices.Index(replacement, nil); i >= 0 {
@@ -78,8 +78,9 @@ func NewTruncateBefore(eventID string) *PatchEvent {
 	return &PatchEvent{typ: TruncateBefore, eventID: &eventID}
 }
 
-// NewSummarise returns a patch that replaces count visible events, from index start on, with a summary event.
-// The count must be at least 1. By default, the state that the removed events set is kept.
+// NewSummarise returns a patch that replaces the visible events with indices in [start, start+count) with a
+// summary event. The argument count must be at least 1. By default, the state that the removed events set is
+// kept.
 func NewSummarise(start, count int, summary *Event) *PatchEvent {
 	return &PatchEvent{typ: Summarise, start: &start, count: &count, summary: summary}
 }

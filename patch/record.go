@@ -83,10 +83,10 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return append(b, text[1:]...), nil
 }
 
-// Complete returns the record in the form in which a store logs it. It sets missing ids with newID, and missing
-// times to now. It removes the temp: keys from state deltas. All three changes also apply to the events that a
-// patch adds. If newID is nil, no ids are added. If now is the zero time, no times are set. Complete does not
-// change r. If there is nothing to do, it returns r itself.
+// Complete returns the record in the form in which a store logs it. It sets missing ids to results of newID,
+// and missing times to the argument now. It removes the "temp:" keys from state deltas. All three changes also
+// apply to the events that a patch adds. If newID is nil, no ids are added. If the argument now is the zero
+// time, no times are set. Complete does not change r. If there is nothing to do, it returns r itself.
 func Complete(r Record, newID func() string, now time.Time) Record {
 	r = r.mapIdentities(func(e identity) identity { return e.complete(newID, now) })
 	if r.Event != nil {
@@ -135,7 +135,7 @@ func (e identity) complete(newID func() string, now time.Time) identity {
 
 const stateDelta = "/actions/stateDelta/" // prefix of the JSON pointers to state keys
 
-// withoutTemp returns the event without the temp: keys in its state delta.
+// withoutTemp returns the event without the "temp:" keys in its state delta.
 func (e *Event) withoutTemp() *Event {
 	if !e.index.has(setsTemp) {
 		return e
@@ -149,7 +149,7 @@ func (e *Event) withoutTemp() *Event {
 	return &c
 }
 
-// jsonWithoutTemp returns the event's JSON without the temp: keys of actions.stateDelta.
+// jsonWithoutTemp returns the event's JSON without the "temp:" keys of actions.stateDelta.
 func (e *Event) jsonWithoutTemp() []byte {
 	if !e.index.has(setsTemp) {
 		return e.json
@@ -172,11 +172,12 @@ func (e *Event) jsonWithoutTemp() []byte {
 	})
 }
 
-// Same reports whether offered equals the logged record. If so, appending offered is a retry.
+// Same reports whether an offered record equals a logged record. If so, appending the offered record is a
+// retry.
 //
-//   - Same ignores seqs, the order of keys, temp: keys and Go types.
+//   - Same ignores seqs, the order of keys, "temp:" keys and Go types.
 //   - Numbers are compared as by [Value.Equal]. Times are equal if they are the same instant.
-//   - If offered has no id, no time or no base, the missing field is not compared.
+//   - If the offered record has no id, no time or no base, the missing field is not compared.
 //   - A missing replacement equals an empty replacement.
 //   - If the logged event was erased, only the identity is compared. If the logged patch was erased, custom
 //     metadata and unknown fields are not compared.

@@ -142,7 +142,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Removing temp: keys also removes their Go types.
+// Removing "temp:" keys also removes their Go types.
 func TestCompleteOfAnEventFromGo(t *testing.T) {
 	delta := func() map[string]any {
 		return map[string]any{"a": 1, "temp:": 2, "temp:a/b": []any{3}, "temp:x": int8(4), "u": uint8(5)}
@@ -154,7 +154,7 @@ func TestCompleteOfAnEventFromGo(t *testing.T) {
 	wantEqual(t, "offered state delta", rec.Event.StateDelta(), delta())
 }
 
-// Complete removes the temp: keys and changes nothing else.
+// Complete removes the "temp:" keys and changes nothing else.
 func TestWithoutTemp(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`{"actions":{"stateDelta":{"temp:a":1,"b":2}}}`, `{"actions":{"stateDelta":{"b":2}}}`},

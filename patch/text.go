@@ -58,7 +58,7 @@ type Decoder struct {
 	err     error
 }
 
-// NewDecoder returns a decoder that reads from r. Errors report file as the name of the input.
+// NewDecoder returns a decoder that reads from r. The argument file is the name of the input in errors.
 func NewDecoder(r io.Reader, file string) *Decoder {
 	d := &Decoder{r: bufio.NewReaderSize(r, 64<<10), file: file, ids: map[[2]uint64]int{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	if r == nil {
@@ -82,7 +82,7 @@ func (d *Decoder) InitialState() (state map[string]Value, ok bool, err error) {
 // the same file again therefore gives the same ids.
 //
 // At the end, the error is [io.EOF]. Any other error is a *[LineError], and later calls return it again. A
-// repeated id is an error, as is an object without any known field of an event.
+// repeated id is an error. An object without any known field of an event is also an error.
 func (d *Decoder) Next() (Record, error) {
 	if err := d.start(); err != nil {
 		return Record{}, err

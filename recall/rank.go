@@ -48,7 +48,8 @@ type Stats struct {
 	exact, similar []int // number of events by term; similar is set only if exact is 0
 }
 
-// Stats returns the counts of the log up to seq through. shown must be equal to [Filter.ShownToModel] of the search.
+// Stats returns the counts of the records with seqs up to the argument through. The argument shown must be equal to
+// [Filter.ShownToModel] of the search.
 func (x *Index) Stats(t Terms, through uint64, shown bool) Stats {
 	end := x.until(through)
 	s := Stats{events: int(end), words: x.wordsBefore(end)}
@@ -107,13 +108,13 @@ const (
 
 var besides = [...]float64{0.5, 0.25}
 
-// Search yields the events of records up to seq through that contain a term of the query, or that are near such an
-// event. The best come first. Of events with equal scores, the newest comes first.
+// Search yields the events that contain a term of the query, or that are near such an event. It reads only records with
+// seqs up to the argument through. The events with the highest scores come first. Of events with equal scores, the
+// newest comes first.
 //
-// The function only may be nil. Otherwise, Search leaves out the events for which the function returns false, and such
-// events do not raise the scores of neighbours. Search calls the function at most once per event. The result depends
-// only on the records up to seq through and on the arguments. The running time is linear in the number of events and
-// occurrences of the terms.
+// If the function only is not nil, Search leaves out the events for which this function returns false, and such events
+// do not raise the scores of neighbours. Search calls the function at most once per event. The result depends only on
+// these records and on the arguments. The running time is linear in the number of events and occurrences of the terms.
 func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc) bool) iter.Seq[Match] {
 	return func(yield func(Match) bool) {
 		end := x.until(through)

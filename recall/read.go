@@ -43,8 +43,8 @@ func Reading(e *patch.Event) string {
 }
 
 // Page returns a page of text that begins at offset and has at most the given number of estimated tokens. A page has at
-// least one character, even if that character takes two tokens. next is the offset of the next page, or -1 if there is
-// none. The pages together are equal to the text.
+// least one character, even if that character takes two tokens. The result next is the offset of the next page, or -1
+// if there is none. The pages together are equal to the text.
 //
 // Offsets are in bytes. If offset is inside a character, the page begins at that character. A negative offset counts as
 // 0.

@@ -30,7 +30,7 @@ type Search struct {
 	Hidden bool
 
 	// Represented excludes events that a model would not see even without compaction, because a user cut, truncated or
-	// rewound them. Such events are neither visible nor represented by a visible event such as a summary
+	// rewound them. Such events are not visible, and no visible event such as a summary represents them
 	// ([fold.Places.IsRepresented]). Represented also implies [Filter.ShownToModel].
 	//
 	// Sees, if not nil, excludes the events of the branches and isolation scopes for which it returns false. It must
@@ -84,9 +84,9 @@ func (f *Finder[K]) Search(ctx context.Context, key K, s Search) ([]Hit[K], erro
 }
 
 // SearchAll searches several sessions and ranks their events together. s.View must be nil. If a session cannot be read,
-// SearchAll calls skip with the error. If skip returns true, the session is left out, and otherwise the search ends
-// with the error. An error from keys also ends the search. If the indexes exceed the finder's memory limit, some are
-// built twice: to count words, and to rank.
+// SearchAll calls the function skip with the error. If skip returns true, the session is left out. Otherwise the search
+// ends with the error. An error that the iterator keys yields also ends the search. If the indexes exceed the finder's
+// memory limit, SearchAll builds some indexes twice: once to count words, and once to rank.
 func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], skip func(K, error) bool, s Search) ([]Hit[K], error) {
 	if err := s.Validate(); err != nil {
 		return nil, err

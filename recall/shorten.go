@@ -61,8 +61,8 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 
 // Shortener returns a function for store.AppendOptions.Follow. If an appended event has a result of more than
 // maxTokens, the function returns a patch by [Author] that replaces the event with the result of [Shorten]. The patch
-// keeps the state and can be reverted. newID returns the id of the replacement. handle returns the handle of a record's
-// event for [ReadTool].
+// keeps the state and can be reverted. The function newID returns the id of the replacement. The function handle
+// returns the handle of a record's event for [ReadTool].
 func Shortener(maxTokens int, newID func() string, handle func(r patch.Record) string) func(fold.View, patch.Record) (*patch.PatchEvent, error) {
 	return func(v fold.View, r patch.Record) (*patch.PatchEvent, error) {
 		if r.Event.EstimatedTokens() <= maxTokens {

@@ -23,8 +23,8 @@ type Snippet struct {
 // number of characters. 0 means [DefaultSnippetRunes]. If the text contains no term, similar words count. If it
 // contains no similar word, the excerpt is the beginning of the text.
 //
-// Each run of white space becomes one space. An ellipsis marks a cut. If shown is set, text that no model sees is left
-// out, as with [Filter.ShownToModel].
+// Each run of white space becomes one space. An ellipsis marks a cut. If the argument shown is true, text that no
+// model sees is left out, as with [Filter.ShownToModel].
 func SnippetOf(e *patch.Event, t Terms, runes int, shown bool) Snippet {
 	if runes <= 0 {
 		runes = DefaultSnippetRunes

@@ -25,8 +25,8 @@ const (
 	LeastPiece   = 60 // minimum tokens of an event's text; if there is no room for them, a result has fewer events
 )
 
-// PieceRunes returns the number of characters of text per event in a result with the given numbers of tokens and
-// events.
+// PieceRunes returns how many characters of each event's text fit into a result with the given numbers of tokens
+// and events.
 func PieceRunes(tokens, events int) int {
 	return max(LeastPiece, (tokens-AroundTokens)/events-AroundTokens) * patch.RunesPerToken
 }

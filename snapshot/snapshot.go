@@ -43,10 +43,10 @@ func Encode(v fold.View) ([]byte, error) {
 }
 
 // Decode returns the view of a snapshot, as [fold.Restore] does. The argument empty is the result of [fold.New]
-// for the session. The caller must supply the records of the visible events by calling [fold.View.WithRecords]
-// on empty. The argument last is the last seq of the session's log. If records are missing, the error is a
-// *[fold.MissingRecordsError] that names them. Any other error matches [ErrUnusable]. Decode takes time and
-// memory linear in the size of the snapshot and in the number of the log's records.
+// for the session. The caller must supply the records of the visible events, by calling [fold.View.WithRecords]
+// on the argument empty. The argument last is the last seq of the session's log. If records are missing, the
+// error is a *[fold.MissingRecordsError] that names them. Any other error matches [ErrUnusable]. Decode takes
+// time and memory linear in the size of the snapshot and in the number of the log's records.
 func Decode(data []byte, empty fold.View, last uint64) (fold.View, error) {
 	if len(data) < headerBytes {
 		return fold.View{}, fmt.Errorf("%w: %d bytes", ErrUnusable, len(data))

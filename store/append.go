@@ -36,8 +36,8 @@ type AppendOptions struct {
 
 // AppendEvents appends events to the end of the session's log, in one durable commit. If it fails, it appends none
 // of them. An event without an id gets a UUID. An event without a timestamp gets the time of the call. Partial
-// events are not logged. State keys with the prefix temp: are left out of the logged event. State keys with the
-// prefix app: or user: are written to the shared scope, in the same commit. AppendEvents does not change the
+// events are not logged. State keys with the prefix "temp:" are left out of the logged event. State keys with the
+// prefix "app:" or "user:" are written to the shared scope, in the same commit. AppendEvents does not change the
 // caller's events.
 //
 // A retry is safe. If the log already has an event with the same id and content, AppendEvents skips the event and

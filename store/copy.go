@@ -37,8 +37,8 @@ type CopyOptions struct {
 // source's values of the session's shared scopes. [CopyOptions.NoShared] leaves these values out. CopyFrom keeps
 // the source's log in memory.
 //
-// With the zero key, CopyFrom copies no session. Instead it copies, in one commit, the shared values (app: and
-// user: keys) that this store lacks, including the values of users without a session. The result names the shared
+// With the zero key, CopyFrom copies no session. Instead it copies, in one commit, the shared values ("app:" and
+// "user:" keys) that this store lacks, including the values of users without a session. The result names the shared
 // values that differ. This store keeps its own values, unless [CopyOptions.OverwriteShared] is set. CopyFrom reads
 // the shared values of both stores into memory. If another write changes one of these values in this store during
 // the call, CopyFrom copies nothing and fails with [ErrConflict].

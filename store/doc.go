@@ -9,9 +9,9 @@
 // log: 1, 2, 3 and so on. Reads return immutable views (package fold). A view contains the visible log and the
 // state after a record. A patch that cannot be applied stays in the raw log, and the view skips it.
 //
-// A state key with the prefix app: belongs to all sessions of an app, and a key with the prefix user: to all
-// sessions of a user of an app. These keys form the shared scopes. They are not part of a session's log or view. A
-// key with the prefix temp: is never stored.
+// A state key with the prefix "app:" belongs to all sessions of an app. A state key with the prefix "user:" belongs
+// to all sessions of a user of an app. These keys form the shared scopes. They are not part of a session's log or
+// view. A key with the prefix "temp:" is never stored.
 //
 // All functions and methods may be called from several goroutines at the same time.
 package store

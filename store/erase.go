@@ -125,8 +125,8 @@ type ErasedEvent struct {
 //   - events that patches or groups inserted in their place, at any depth;
 //   - copies, including those in the results of the tools of package recall;
 //   - summaries whose summarizer was shown the events;
-//   - the same events in related sessions of this store, each with a receipt in that session. Related are forks and
-//     copies of the session, the sessions that it was made from, and their relatives.
+//   - the same events in related sessions of this store, each with a receipt in that session. Related sessions are
+//     forks and copies of the session, the sessions that it was made from, and the relatives of these sessions.
 //
 // Erase first logs the receipt, which is open until the erase of the session is complete. It then replaces the
 // records, at most 64 records and about 256 KiB in one commit. The last commit closes the receipt and reverts

@@ -14,10 +14,10 @@ func (s *Store) History(ctx context.Context, key Key, v fold.View) ([]fold.Entry
 	return s.HistoryPage(ctx, key, v, "", math.MaxInt)
 }
 
-// HistoryPage returns at most limit entries of [Store.History]. If before is "", the page ends at the end of the
-// history. Otherwise it ends directly before the event with the id before. HistoryPage reads only the hidden events
-// of the page. The error matches [fold.ErrEventNotFound] if the history does not contain the event. Other errors
-// are those of History.
+// HistoryPage returns at most limit entries of [Store.History]. The argument before is the id of the event directly
+// after the page. If this id is "", the page ends at the end of the history. HistoryPage reads only the hidden
+// events of the page. The error matches [fold.ErrEventNotFound] if the history does not contain the event. Other
+// errors are those of History.
 func (s *Store) HistoryPage(ctx context.Context, key Key, v fold.View, before string, limit int) (entries []fold.Entry, err error) {
 	var seq uint64
 	if before != "" {

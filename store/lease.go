@@ -11,8 +11,8 @@ import (
 // If this store already holds the lease, Lease extends it. Among the stores that share a storage, at most one holds
 // a lease at a time. The session need not exist.
 //
-// A ttl of 0 releases the lease. A negative ttl changes nothing, and held reports whether this store could acquire
-// the lease.
+// A ttl of 0 releases the lease. A negative ttl changes nothing, and the result held reports whether this store
+// could acquire the lease.
 //
 // Use a lease to avoid duplicate work, such as two summaries of the same events. A lease is not a lock, because its
 // holder may work longer than ttl.

@@ -17,8 +17,8 @@ type PatchOptions = fold.PatchOptions
 // because the caller has seen the call's other patches. Adjacent patches of one group are checked for orphaned
 // calls as one patch. The log must not already contain the group.
 //
-// Ids, times, temp: keys, shared scopes and retries are handled as in [Store.AppendEvents], also for events inside
-// a patch.
+// Ids, times, "temp:" keys, shared scopes and retries are handled as in [Store.AppendEvents], also for events
+// inside a patch.
 //
 // If the store refuses a patch, nothing was written. The error then matches [ErrDuplicateID], [ErrConflict],
 // [ErrInvalid], [ErrOutOfRange], [ErrEventNotFound], [ErrPinned], [ErrOrphanedCall], [ErrBlocked],

@@ -70,7 +70,7 @@ type SalvagedSession struct {
 }
 
 // SalvagedPart is a session that [Salvage] wrote. It contains records of a log; Span has their seqs in the damaged
-// file. A log is split at each gap, and before and after doubtful records. If the file has several different
+// file. A log is split at each gap, and before and after each doubtful record. If the file has several different
 // records with the same seq, and the right one is uncertain, each less likely record becomes a separate part.
 type SalvagedPart struct {
 	Key Key `json:"key"`

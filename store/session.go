@@ -70,9 +70,9 @@ type CreateOptions struct {
 	Created time.Time
 }
 
-// Create creates a session with an initial state. state may be nil. Each value is a [patch.Value] or a value that
-// [patch.NewValue] accepts. Keys with the prefix app: or user: go to the shared scope, in the same commit. Keys
-// with the prefix temp: are dropped.
+// Create creates a session with an initial state, which may be nil. Each value is a [patch.Value] or a value that
+// [patch.NewValue] accepts. Keys with the prefix "app:" or "user:" go to the shared scope, in the same commit.
+// Keys with the prefix "temp:" are dropped.
 //
 // Create fails with [ErrExists] if the session exists. The error matches [ErrInvalid] if the key or the state is
 // invalid, and [ErrTooLarge] if the state is too large.

@@ -32,7 +32,7 @@ func TestCreateRefusesState(t *testing.T) {
 		}
 		e.is(errOf(e.store.Create(ctx, key, map[string]any{"k\xff": 1}, store.CreateOptions{})), store.ErrInvalid, `k\xff`)
 		e.is(errOf(e.store.Get(ctx, key)), store.ErrNotFound)
-		// The values of temp: keys are not stored, but an invalid value is still refused.
+		// The values of "temp:" keys are not stored, but an invalid value is still refused.
 		e.must(e.store.Create(ctx, key, map[string]any{"temp:x": 1, "v": testlog.Must(patch.ParseValue([]byte(`{"a":1.0}`)))(e)}, store.CreateOptions{}))
 		e.same("state", e.state(), `{"v":{"a":1.0}}`)
 	})
@@ -415,7 +415,7 @@ func TestCounts(t *testing.T) {
 	})
 }
 
-// shared returns the app: and user: keys that a session with the given key sees, as JSON.
+// shared returns the "app:" and "user:" keys that a session with the given key sees, as JSON.
 func (e *env) shared(key store.Key) string {
 	e.Helper()
 	s := sessionOf(e, e.store, key)

@@ -9,7 +9,8 @@ import (
 )
 
 // Response converts a model's answer to a [compaction.Response]. The response's text consists of the content's texts
-// without thoughts, joined by newlines. If content is nil, the text is empty. usage may be nil.
+// without thoughts, joined by newlines. If the argument content is nil, the text is empty. The argument usage may be
+// nil.
 //
 // If the content calls a function or has no text, the error matches [compaction.ErrRefusedAnswer], and the response has
 // only the usage.

@@ -27,7 +27,8 @@ import (
 // MaxNameBytes is the maximum length of names and ids.
 const MaxNameBytes = 32_000
 
-// Errors of a backend. A call that fails has changed nothing, except that after ErrUnknown it may have.
+// Errors of a backend. A call that fails has changed nothing. Only a call that fails with ErrUnknown may have made its
+// changes.
 var (
 	ErrNotFound = errors.New("no such session")
 	ErrExists   = errors.New("session exists")
@@ -128,24 +129,26 @@ type Backend interface {
 	// after ErrUnknown. When PutShared succeeds, all values that were read before the call are durable too.
 	PutShared(ctx context.Context, changes []SharedChange) error
 
-	// List returns up to limit sessions whose names begin with prefix and are greater than after. The sessions are in
-	// name order and have no Meta. A damaged session is included, with Err set.
+	// List returns the sessions whose names begin with the argument prefix and are greater than the argument after, at
+	// most limit sessions. The sessions are in name order and have no Meta. A damaged session is included, with Err
+	// set.
 	List(ctx context.Context, prefix, after string, limit int) ([]Listed, error)
 
-	// Relatives returns up to limit sessions that were created with this Batch.Family and whose names are greater
-	// than after. The sessions are in name order. The session whose creation id is family is included if a relative
-	// named it in Batch.ExpectedSource; otherwise it may be missing. A damaged session is included, with Err set.
+	// Relatives returns the sessions that were created with this Batch.Family and whose names are greater than the
+	// argument after, at most limit sessions. The sessions are in name order. The session whose creation id is the
+	// argument family is included if a relative named it in Batch.ExpectedSource. Otherwise it may be missing. A
+	// damaged session is included, with Err set.
 	Relatives(ctx context.Context, family, after string, limit int) ([]Listed, error)
 
 	// Fence resolves a commit whose outcome is unknown. After Fence returns, no batch with this creation id and with
-	// seen as its ExpectedToken can be committed.
+	// the argument seen as its ExpectedToken can be committed.
 	//
-	// If fenced is true, no such batch was committed. Fence has replaced the token seen with next, unless an earlier
-	// call has done so. A backend that cannot have a batch in flight may leave seen in place. If fenced is false, the
-	// batch or another commit has changed the session, or the session is gone.
+	// If the result fenced is true, no such batch was committed. Fence has then replaced the token seen by the token
+	// next, unless an earlier call has done so. A backend that cannot have a batch in flight may keep the token seen.
+	// If fenced is false, the batch or another commit has changed the session, or the session is gone.
 	//
-	// For a batch that creates a session, seen is 0. If fenced is then true, the creation id cannot be used again. For
-	// a batch with RenameFrom, session is the staged name.
+	// For a batch that creates a session, the argument seen is 0. If fenced is then true, the creation id cannot be
+	// used again. For a batch with RenameFrom, the argument session is the name of the staged session.
 	//
 	// When Fence returns, with fenced true or false, everything that was read before the call is durable.
 	Fence(ctx context.Context, session, creation string, seen, next Token) (fenced bool, err error)
@@ -155,9 +158,9 @@ type Backend interface {
 	// with ErrMoved if the edition of the snapshot is not that of the session.
 	PutSnapshot(ctx context.Context, session, creation string, s Snapshot) error
 
-	// Delete removes the session. It fails with ErrNotFound as Append does. If seen is not nil and the session has
-	// changed since that head, Delete fails with ErrMoved. If seen has no Token, only another edition counts as a
-	// change.
+	// Delete removes the session. It fails with ErrNotFound as Append does. If the argument seen is not nil and the
+	// session has changed since that head, Delete fails with ErrMoved. If that head has no Token, only another edition
+	// counts as a change.
 	//
 	// After Delete returns, a session with the same name can be created. The deleted records may use space for a
 	// while. Delete delays other calls no longer than a write does. A caller may repeat Delete after ErrUnknown,
@@ -172,9 +175,9 @@ type Backend interface {
 // Leaser is a backend on a server that all its clients share. It grants leases to the clients. Its calls may be slow.
 // When a caller's context ends, the caller therefore stops waiting for the commit of its batch.
 type Leaser interface {
-	// Lease acquires or extends the lease called name for ttl. held is false if another owner has an unexpired lease.
-	// A ttl of 0 releases the lease. If ttl is negative, Lease changes nothing, and held reports whether owner could
-	// acquire the lease. The backend's clock decides when a lease expires.
+	// Lease acquires or extends the lease with the given name for the duration ttl. The result held is false if another
+	// owner has an unexpired lease. A ttl of 0 releases the lease. If ttl is negative, Lease changes nothing, and held
+	// reports whether the owner could acquire the lease. The backend's clock decides when a lease expires.
 	Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error)
 }
 
@@ -214,8 +217,8 @@ func (q Query) Limits() (records, bytes int) {
 	return FetchRecords, FetchBytes
 }
 
-// Seqs returns the seqs of the records that Fetch returns for this query, before the limit in bytes is applied. last
-// is the last seq of the log. snap is the snapshot that a cold read starts from.
+// Seqs returns the seqs of the records that Fetch returns for this query, before the limit in bytes is applied. The
+// argument last is the last seq of the log. The argument snap is the snapshot that a cold read starts from.
 func (q Query) Seqs(last uint64, snap Snapshot) (seqs []uint64) {
 	most, _ := q.Limits()
 	add := func(from, to uint64) {
@@ -310,7 +313,7 @@ func FetchHead(ctx context.Context, b Backend, session string) (Head, error) {
 	return fetched.Head, err
 }
 
-// FetchShared returns the shared values whose names begin with prefix.
+// FetchShared returns the shared values whose names begin with the given prefix.
 func FetchShared(ctx context.Context, b Backend, prefix string) ([]Value, error) {
 	fetched, err := b.Fetch(ctx, Query{Shared: []string{prefix}})
 	if err != nil {
@@ -319,7 +322,7 @@ func FetchShared(ctx context.Context, b Backend, prefix string) ([]Value, error)
 	return fetched.Shared[0], nil
 }
 
-// Range returns the n seqs first, first+1, ….
+// Range returns n consecutive seqs, from the argument first on.
 func Range(first uint64, n int) []uint64 {
 	seqs := make([]uint64, n)
 	for i := range seqs {
@@ -345,7 +348,7 @@ type Snapshot struct {
 // Span is the seqs from First to Last, both included.
 type Span struct{ First, Last uint64 }
 
-// Spans returns ascending seqs as spans.
+// Spans returns the spans that contain the given seqs, which must ascend.
 func Spans(seqs []uint64) (spans []Span) {
 	for _, seq := range seqs {
 		if n := len(spans); n > 0 && spans[n-1].Last+1 == seq {
@@ -404,7 +407,7 @@ type Batch struct {
 	ExpectedSource *SessionEdition
 }
 
-// CheckName returns [ErrInvalid] if the name or id is shorter than least bytes or longer than [MaxNameBytes].
+// CheckName returns [ErrInvalid] if the length of the name or id is not in [least, MaxNameBytes].
 func CheckName(what, name string, least int) error {
 	if len(name) < least || len(name) > MaxNameBytes {
 		return fmt.Errorf("%w: %s of %d bytes; %d to %d are allowed", ErrInvalid, what, len(name), least, MaxNameBytes)

@@ -55,8 +55,8 @@ type SQL struct {
 var _ Source = (*SQL)(nil)
 
 // OpenSQL returns a database as a source. The source only reads, and the database may be in use. It does not close
-// db. If the tables are unknown, the error matches [ErrSchema]. If they belong to a version of ADK for Python that
-// did not write JSON, the error matches [ErrPickled].
+// db. If the tables are unknown, the error matches [ErrSchema]. If the tables belong to a version of ADK for Python
+// that did not write JSON, the error matches [ErrPickled].
 func OpenSQL(ctx context.Context, db *sql.DB, dialect Dialect, opts SQLOptions) (*SQL, error) {
 	if db == nil || dialect != SQLite && dialect != PostgreSQL {
 		return nil, fmt.Errorf("%w: a database and its dialect are wanted, SQLite or PostgreSQL, not %v", store.ErrInvalid, dialect)

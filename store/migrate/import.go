@@ -272,9 +272,9 @@ type database struct {
 	key   store.Key // key of the requested session; the zero Key means all sessions
 }
 
-// NewDatabase returns the sessions of another patchlog database as a source. If key is not zero, it returns only the
-// session with that key. [store.Store.CopyFrom] copies the logs, and, if key is zero, the shared values. Run does not
-// close s.
+// NewDatabase returns the sessions of another patchlog database as a source. If the key is not zero, the source has
+// only the session with this key. [store.Store.CopyFrom] copies the logs and, if the key is zero, the shared values.
+// Run does not close s.
 func NewDatabase(s *store.Store, key store.Key) Source { return &database{s, key} }
 
 // String returns the title of the format.

@@ -107,9 +107,9 @@ type Report struct {
 // After all sessions, Run adds missing values of shared scopes. Existing values are kept, unless OverwriteShared is
 // set. The events of a session do not change shared scopes.
 //
-// Package adk can wrap another service. If it wrote a session to that service, events of the session carry patches.
-// Run logs these patches at the same positions and takes the state from the resulting log. Patches that cannot be
-// applied are omitted and listed in [Result.Err].
+// Package adk can wrap another service. If package adk wrote a session to that service, events of the session carry
+// patches. Run logs these patches at the same positions and takes the state from the resulting log. Patches that
+// cannot be applied are omitted and listed in [Result.Err].
 //
 // If a session fails, Run reports the failure and continues with the next session. Run returns an error only if it
 // would also affect the next session: an error of the source as a whole, of the store, or of the context. Sessions

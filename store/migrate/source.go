@@ -39,7 +39,7 @@ type Session struct {
 	// Created and Updated are zero if they are unknown.
 	Created, Updated time.Time
 
-	// State is the session's own current state, without app: and user: keys.
+	// State is the session's own current state, without "app:" and "user:" keys.
 	State map[string]patch.Value
 
 	// Events are all events in order. Ids and times may be missing.

@@ -16,9 +16,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Run tests the contract of [backend.Backend]. open opens an empty backend for one test. reopen closes that backend
-// and opens the same data again. reopen is nil if closing the backend discards the data. open can add checks of the
-// stored data with t.Cleanup; some tests have closed the backend by then.
+// Run tests the contract of [backend.Backend]. The function open opens an empty backend for one test. The function
+// reopen closes that backend and opens the same data again. It is nil if closing the backend discards the data. The
+// function open can add checks of the stored data with t.Cleanup. Some tests close the backend before these checks.
 //
 // At the end of each test, Run compares the whole content of the backend with the expected content, before and after
 // reopening.

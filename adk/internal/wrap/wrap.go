@@ -215,8 +215,8 @@ func (b *Storage) Get(ctx context.Context, key store.Key, filter session.GetRequ
 	return out, err
 }
 
-// Fork copies a session's events into a new session. It drops app: and user: keys, because the original events have
-// already set them.
+// Fork copies a session's events into a new session. It drops "app:" and "user:" keys, because the original events
+// have already set them.
 func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (out storage.Session, err error) {
 	var events []*session.Event
 	var initial map[string]any

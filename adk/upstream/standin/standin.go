@@ -26,7 +26,8 @@ const (
 )
 
 // Install sets a hook to a function that returns a new, empty service at each call. It does nothing if
-// BackendVariable is not set. Each service creates a directory whose name starts with name.
+// BackendVariable is not set. Each service creates a directory. The argument name is the beginning of the
+// directory's name.
 func Install(hook *func() session.Service, name string) {
 	if os.Getenv(BackendVariable) == "" {
 		return

@@ -42,8 +42,8 @@ func Common(t testing.TB) *Server {
 	return s
 }
 
-// Main runs the tests of a package. opts are the options of the server of [Common]. After the tests, Main stops
-// this server and removes its files. A TestMain passes the result to os.Exit.
+// Main runs the tests of a package. The argument opts has the options of the server of [Common]. After the tests,
+// Main stops this server and removes its files. A TestMain passes the result to os.Exit.
 func Main(m *testing.M, opts Options) int {
 	commonOptions = opts
 	defer func() {
