@@ -70,6 +70,11 @@ func TestMigrate(t *testing.T) {
 			t.Errorf("%s: %s%s", name, out, errs)
 		}
 	}
+	for range 2 { // if one database has the sessions of ADK and of patchlog, it is not copied to itself
+		if out, errs := patchlog(t, "import", pgtest.URL(t, dsn), "--db", pgtest.URL(t, dsn)); !strings.HasPrefix(out, "from ADK for Go's database on PostgreSQL\n") || errs != "" {
+			t.Errorf("to the same database: %s%s", out, errs)
+		}
+	}
 	after, err := os.ReadFile(file)
 	if err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the source has changed (%v)", err)

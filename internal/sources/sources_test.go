@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -85,7 +86,7 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// Changed returns a file if it is new, if it has grown, or if it cannot be opened.
+// Changed returns a file if it is new, if its size or its time has changed, or if it cannot be opened.
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	file, none := filepath.Join(dir, "a"), filepath.Join(dir, "none")
@@ -101,5 +102,18 @@ func TestFollow(t *testing.T) {
 	testlog.Equal(t, "unchanged", changed(), []string{none})
 	testlog.NoError(t, os.WriteFile(file, []byte("12"), 0o600))
 	testlog.Equal(t, "grown", changed(), []string{file, none})
+	at := testlog.Must(os.Stat(file))(t).ModTime()
+	for text, when := range map[string]time.Time{"123": at, "12": at, "21": at.Add(time.Hour)} {
+		testlog.NoError(t, os.WriteFile(file, []byte("12"), 0o600))
+		testlog.NoError(t, os.Chtimes(file, at, at))
+		changed()
+		testlog.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		testlog.NoError(t, os.Chtimes(file, when, when))
+		want := []string{file, none}
+		if text == "12" {
+			want = want[1:]
+		}
+		testlog.Equal(t, text, changed(), want)
+	}
 	testlog.Equal(t, "files", f.Len(), 1)
 }
