@@ -12,7 +12,7 @@ import (
 )
 
 // ErrCompactionOff is the error of [Service.Compact] if [Options.Compaction] does not enable compaction.
-var ErrCompactionOff = errors.New("compaction is off")
+var ErrCompactionOff = errors.New("compaction is off; enable it in Options.Compaction")
 
 // CompactOptions are the options of [Service.Compact].
 type CompactOptions struct {
@@ -36,16 +36,16 @@ type CompactOptions struct {
 // *[compaction.SummarizerError], an error that matches [compaction.ErrVetoed], or an error of the store. If
 // compaction is off, the error matches [ErrCompactionOff].
 func (s *Service) Compact(ctx context.Context, sess session.Session, opts CompactOptions) ([]compaction.Written, error) {
-	if s.compacting == nil {
+	if s.autoCompaction == nil {
 		return nil, fmt.Errorf("compact: %w", ErrCompactionOff)
 	}
-	handle, err := s.current(ctx, sess)
+	handle, err := s.currentHandle(ctx, sess)
 	if err != nil {
 		return nil, fmt.Errorf("compact: %w", err)
 	}
-	written, err := s.compacting.background.Compact(ctx, handle.key, compaction.Run{Force: true, Focus: opts.Focus})
+	written, err := s.autoCompaction.background.Compact(ctx, handle.key, compaction.Run{Force: true, Focus: opts.Focus})
 	if len(written) > 0 {
-		s.compacting.show(ctx, handle)
+		s.autoCompaction.showNewest(ctx, handle)
 	}
 	if err != nil {
 		return written, fmt.Errorf("compact session %s: %w", handle.key, err)
@@ -58,8 +58,8 @@ func (s *Service) Compact(ctx context.Context, sess session.Session, opts Compac
 // remembers the attempts of several thousand sessions and forgets the least recently used first.
 func (s *Service) LastCompaction(sess session.Session) (a compaction.Attempt[store.Key], ok bool) {
 	handle, err := handleOf(sess)
-	if err != nil || s.compacting == nil {
+	if err != nil || s.autoCompaction == nil {
 		return a, false
 	}
-	return s.compacting.last.Get(handle.key)
+	return s.autoCompaction.last.Get(handle.key)
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// config returns the compaction configuration, with defaults from the other options. The error matches
+// compactionConfig returns the compaction configuration, with defaults from the other options. The error matches
 // [patch.ErrInvalid].
-func (o Options) config() (compaction.Config, error) {
+func (o Options) compactionConfig() (compaction.Config, error) {
 	cfg := o.Compaction
-	isNil := reflect.ValueOf(o.Model)
+	modelValue := reflect.ValueOf(o.Model)
 	switch {
-	case isNil.Kind() == reflect.Pointer && isNil.IsNil():
-		return cfg, &patch.FieldError{Field: "Options.Model", Problem: fmt.Sprintf("it is a nil %T; leave it out to have none", o.Model)}
+	case modelValue.Kind() == reflect.Pointer && modelValue.IsNil():
+		return cfg, &patch.FieldError{Field: "Options.Model", Problem: fmt.Sprintf("the value is a nil %T; leave the field unset to use no model", o.Model)}
 	case !cfg.Enabled && max(cfg.CompactionInterval, cfg.TokenThreshold, cfg.InvocationTokens, cfg.ClearAfter) > 0:
-		return cfg, &patch.FieldError{Field: "Options.Compaction.Enabled", Problem: "it is false, and a trigger is set; set it to true, or leave the triggers out"}
+		return cfg, &patch.FieldError{Field: "Options.Compaction.Enabled", Problem: "compaction is off, but a trigger is set; set Enabled to true, or remove the triggers"}
 	case o.Model != nil && !cfg.Enabled:
-		return cfg, &patch.FieldError{Field: "Options.Model", Problem: "it writes summaries, but compaction is off: set Compaction, as by compaction.DefaultConfig, or leave the model out"}
+		return cfg, &patch.FieldError{Field: "Options.Model", Problem: "a model for summaries is set, but compaction is off; set Options.Compaction, for example to compaction.DefaultConfig(), or remove the model"}
 	}
 	if o.Model != nil && cfg.Summarizer == nil {
 		cfg.Summarizer = Summarizer(o.Model)
@@ -31,7 +31,7 @@ func (o Options) config() (compaction.Config, error) {
 	cfg.Redact = cmp.Or(cfg.Redact, o.Redact)
 	err := cfg.Validate()
 	if s, ok := cfg.Summarizer.(summarizer); ok && s.llm == nil {
-		err = &patch.FieldError{Field: "Config.Summarizer", Problem: "its model is nil"}
+		err = &patch.FieldError{Field: "Config.Summarizer", Problem: "the model of the summarizer is nil; pass a model to adk.Summarizer"}
 	}
 	if field := (*patch.FieldError)(nil); errors.As(err, &field) {
 		field.Field = "Options.Compaction." + strings.TrimPrefix(field.Field, "Config.")
@@ -39,19 +39,20 @@ func (o Options) config() (compaction.Config, error) {
 	return cfg, err
 }
 
-// newInRun returns the compactor that compacts during runs. This compactor has no interval trigger. newInRun returns
-// nil if sessions are compacted only in the background.
-func (c *compacting) newInRun(log compaction.Log[store.Key], opts compaction.Options[store.Key]) (*compaction.Compactor[store.Key], error) {
+// newInRunCompactor returns the compactor that compacts during runs. This compactor has no interval trigger. The result
+// is nil if sessions are compacted only in the background.
+func (c *autoCompaction) newInRunCompactor(log compaction.Log[store.Key], opts compaction.Options[store.Key]) (*compaction.Compactor[store.Key], error) {
 	cfg := c.config
-	if c.timeout < 0 || inRunFrom(cfg) == 0 {
+	if c.timeout < 0 || inRunThreshold(cfg) == 0 {
 		return nil, nil
 	}
 	cfg.CompactionInterval = 0
 	return compaction.New(log, cfg, opts)
 }
 
-// inRunFrom returns the smallest number of prompt tokens at which a compaction can start during a run. 0 means never.
-func inRunFrom(cfg compaction.Config) (least int) {
+// inRunThreshold returns the smallest number of prompt tokens at which a compaction can start during a run. 0 means
+// never.
+func inRunThreshold(cfg compaction.Config) (least int) {
 	for _, n := range []int{cfg.TokenThreshold, cfg.InvocationTokens, cfg.ClearAfter} {
 		if n > 0 && (least == 0 || n < least) {
 			least = n

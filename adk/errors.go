@@ -24,7 +24,7 @@ func (e *messageError) Error() string { return e.message }
 
 func (e *messageError) Unwrap() []error {
 	if errors.Is(e.error, store.ErrNotFound) {
-		return []error{e.error, missing.get()}
+		return []error{e.error, missingSession.get()}
 	}
 	return []error{e.error}
 }
@@ -32,7 +32,7 @@ func (e *messageError) Unwrap() []error {
 // missingErrors contains functions that return the errors of ADK's in-memory service for a missing session, or nil.
 type missingErrors struct{ get, delete func() error }
 
-var missing = missingErrors{
+var missingSession = missingErrors{
 	get: sync.OnceValue(func() error {
 		_, err := session.InMemoryService().Get(context.Background(), &session.GetRequest{AppName: "a", UserID: "u", SessionID: "s"})
 		return err

@@ -195,14 +195,14 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 			}
 			no(t, err)
 			sess := create(t, svc, "s", map[string]any{"first": bad, "user:first": []string{bad}})
-			equal(t, "warnings of a create", strings.Count(log.String(), "not UTF-8"), 1)
+			equal(t, "warnings of a create", strings.Count(log.String(), "not valid UTF-8"), 1)
 			log.Reset()
 			given := event("e", bad)
 			for range 2 { // includes a retry
 				no(t, svc.AppendEvent(t.Context(), sess, given))
 			}
 			no(t, svc.AppendEvent(t.Context(), sess, event("e2", bad)))
-			equal(t, "warnings of a run", strings.Count(log.String(), "not UTF-8"), 1)
+			equal(t, "warnings of a run", strings.Count(log.String(), "not valid UTF-8"), 1)
 			equal(t, "what was given", given, event("e", bad))
 			for _, s := range []session.Session{sess, get(t, svc, "s")} {
 				equal(t, "events", s.Events().Len(), 2)

@@ -24,7 +24,7 @@ type eventList struct {
 	convert func(*patch.Event) *session.Event
 }
 
-func listOf(events []*patch.Event, convert func(*patch.Event) *session.Event) eventList {
+func newEventList(events []*patch.Event, convert func(*patch.Event) *session.Event) eventList {
 	return eventList{len(events), func(i int) *patch.Event { return events[i] }, slices.All(events), convert}
 }
 
@@ -53,18 +53,18 @@ var _ session.Events = eventList{}
 // selection is the list of events that a filtered session shows: the visible events that matched the filter, and all
 // events logged after the Get.
 type selection struct {
-	chosen map[uint64]bool // the matching events, by the seq of the record that added the event
-	since  uint64          // seq of the view of the Get; records above it were logged later
-	events []*patch.Event
-	view   fold.View // the view from which events was computed
+	matched map[uint64]bool // the matching events, by the seq of the record that added the event
+	seq     uint64          // seq of the view of the Get; records above it were logged later
+	events  []*patch.Event
+	view    fold.View // the view from which events was computed
 }
 
 // selectEvents selects from the last n visible events. It drops events whose time is before t.
 func selectEvents(v fold.View, n int, t time.Time) *selection {
-	s := &selection{chosen: map[uint64]bool{}, since: v.Seq(), view: v}
+	s := &selection{matched: map[uint64]bool{}, seq: v.Seq(), view: v}
 	for i := max(v.Len()-n, 0); i < v.Len(); i++ {
 		if e := v.Entry(i); !e.Event.Timestamp().Before(t) {
-			s.chosen[e.Seq] = true
+			s.matched[e.Seq] = true
 			s.events = append(s.events, e.Event)
 		}
 	}
@@ -77,21 +77,21 @@ func (s *selection) advance(v fold.View) {
 		from, s.events = 0, nil
 	}
 	for i := from; i < v.Len(); i++ {
-		if e := v.Entry(i); e.Seq > s.since || s.chosen[e.Seq] {
+		if e := v.Entry(i); e.Seq > s.seq || s.matched[e.Seq] {
 			s.events = append(s.events, e.Event)
 		}
 	}
 	s.view = v
 }
 
-// grow freezes the list of shown events and appends the events of the session's own records. While a workflow node
-// runs, ADK inserts the node's input into the list, at the index where the list ended when the node began. So the
+// growFrozen freezes the list of shown events and appends the events of the session's own records. While a workflow
+// node runs, ADK inserts the node's input into the list, at the index where the list ended when the node began. So the
 // list must not become shorter.
 //
 // The list of a session changes only at an append, and a running node appends events. So the caller checks each
-// appended event to find out whether a node is running. If the log shortened an event, grow appends the shortened
-// copy. The caller holds the lock.
-func (s *Session) grow(records []patch.Record, after fold.View) {
+// appended event to find out whether a node is running. If the log shortened an event, growFrozen appends the
+// shortened copy. The caller holds the lock.
+func (s *Session) growFrozen(records []patch.Record, after fold.View) {
 	if s.frozen == nil {
 		if list, ok := s.events().(eventList); ok {
 			for _, e := range list.all {
@@ -105,14 +105,14 @@ func (s *Session) grow(records []patch.Record, after fold.View) {
 			return e.ID() == r.ID() || o.ID == r.ID()
 		})
 		if r.Event != nil && !shown {
-			s.frozen = append(s.frozen, inPlaceOf(r, after))
+			s.frozen = append(s.frozen, shownEvent(r, after))
 		}
 	}
 }
 
-// inPlaceOf returns the event that a view shows for a record that was just appended: the record's event, or its
+// shownEvent returns the event that a view shows for a record that was just appended: the record's event, or its
 // replacement.
-func inPlaceOf(r patch.Record, v fold.View) *patch.Event {
+func shownEvent(r patch.Record, v fold.View) *patch.Event {
 	for i := v.Len() - 1; i >= 0 && v.Entry(i).Seq > r.Seq; i-- {
 		if o, ok := v.At(i).Origin(); ok && o.ID == r.ID() {
 			return v.At(i)
@@ -155,38 +155,38 @@ func (d *decoder) event(p *patch.Event) *session.Event {
 	return convert.CopyEvent(e)
 }
 
-// ownEvents contains the ADK events that a session has returned, so that the session returns the same pointer each
+// returnedEvents contains the ADK events that a session has returned, so that the session returns the same pointer each
 // time.
-type ownEvents struct {
+type returnedEvents struct {
 	decoder *decoder
 
-	mu    sync.Mutex
-	given map[*patch.Event]*session.Event
+	mu      sync.Mutex
+	byEvent map[*patch.Event]*session.Event
 }
 
-func (o *ownEvents) event(p *patch.Event) *session.Event {
+func (o *returnedEvents) event(p *patch.Event) *session.Event {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	e, ok := o.given[p]
+	e, ok := o.byEvent[p]
 	if !ok {
 		e = o.decoder.event(p)
-		o.given[p] = e
+		o.byEvent[p] = e
 	}
 	return e
 }
 
-// keep removes the events that are not in v, if there are many of them.
-func (o *ownEvents) keep(v fold.View) {
+// prune removes the events that are not in v, if there are many of them.
+func (o *returnedEvents) prune(v fold.View) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.given) <= 2*v.Len()+100 {
+	if len(o.byEvent) <= 2*v.Len()+100 {
 		return
 	}
 	kept := make(map[*patch.Event]*session.Event, v.Len())
 	for _, p := range v.Events() {
-		if e, ok := o.given[p]; ok {
+		if e, ok := o.byEvent[p]; ok {
 			kept[p] = e
 		}
 	}
-	o.given = kept
+	o.byEvent = kept
 }

@@ -14,12 +14,12 @@ var Pins = pins
 
 // Settle waits until background compaction is idle.
 func (s *Service) Settle(t *testing.T) {
-	if s.compacting == nil {
+	if s.autoCompaction == nil {
 		return
 	}
 	t.Helper()
 	for {
-		stats := s.compacting.worker.Stats()
+		stats := s.autoCompaction.worker.Stats()
 		if stats.Waiting+stats.Running == 0 {
 			return
 		}
@@ -31,7 +31,7 @@ func (s *Service) Settle(t *testing.T) {
 func (s *Service) Ended(ctx context.Context, sess session.Session, invocation string) {
 	key := sess.(*Session).key
 	s.runs.end(ctx, key, invocation, false)
-	s.compacting.notify(key)
+	s.autoCompaction.notify(key)
 }
 
 func (s *Service) Cached() int {
@@ -56,9 +56,9 @@ func (o Options) WithoutCache() Options { o.cacheBytes = -1; return o }
 
 // SetMissing replaces the errors of ADK's in-memory service for a missing session.
 func SetMissing(t *testing.T, err error) {
-	before, get := missing, func() error { return err }
-	missing = missingErrors{get, get}
-	t.Cleanup(func() { missing = before })
+	before, get := missingSession, func() error { return err }
+	missingSession = missingErrors{get, get}
+	t.Cleanup(func() { missingSession = before })
 }
 
 func (s *Service) Base() (session.Service, bool) {

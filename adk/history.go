@@ -39,13 +39,13 @@ func WithHistory(ctx context.Context) context.Context { return WithHistoryPage(c
 // this page's first event. If the history does not contain the event, for example after a rewind, [Service.Get] fails
 // with [fold.ErrEventNotFound].
 func WithHistoryPage(ctx context.Context, before string, limit int) context.Context {
-	return context.WithValue(ctx, historyKey{}, historyMark{before, limit})
+	return context.WithValue(ctx, historyKey{}, historyPageParams{before, limit})
 }
 
 type historyKey struct{}
 
-// historyMark is the value that WithHistoryPage adds to a context.
-type historyMark struct {
+// historyPageParams is the value that WithHistoryPage adds to a context.
+type historyPageParams struct {
 	before string
 	limit  int
 }
@@ -64,12 +64,12 @@ func HistoryHandler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		marked, err := withHistory(r)
+		withContext, err := withHistoryParams(r)
 		if err != nil {
 			http.Error(w, err.Error(), statusOf(err))
 			return
 		}
-		next.ServeHTTP(w, marked)
+		next.ServeHTTP(w, withContext)
 	})
 }
 
@@ -99,12 +99,12 @@ func (m historyMemory) AddSessionToMemory(ctx context.Context, sess session.Sess
 const summaryAuthor = "summary"
 
 // readHistory returns the history of a session as ADK events, limited by the request's filters and the page.
-func (s *Service) readHistory(ctx context.Context, mark historyMark, handle *Session, req *session.GetRequest) (session.Events, error) {
-	limit := max(mark.limit, 0)
+func (s *Service) readHistory(ctx context.Context, params historyPageParams, handle *Session, req *session.GetRequest) (session.Events, error) {
+	limit := max(params.limit, 0)
 	if n := req.NumRecentEvents; limit == 0 || n > 0 && n < limit {
 		limit = max(n, 0)
 	}
-	entries, err := s.historyPage(ctx, handle, mark.before, limit)
+	entries, err := s.historyPage(ctx, handle, params.before, limit)
 	if err != nil {
 		return nil, fmt.Errorf("history of session %s: %w", handle.key, err)
 	}
@@ -116,7 +116,7 @@ func (s *Service) readHistory(ctx context.Context, mark historyMark, handle *Ses
 			summaries[e.Event] = e.Summary
 		}
 	}
-	return listOf(events, func(p *patch.Event) *session.Event {
+	return newEventList(events, func(p *patch.Event) *session.Event {
 		e := s.decoder.event(p)
 		if summaries[p] {
 			e.Author = summaryAuthor
@@ -136,12 +136,12 @@ func (s *Service) historyPage(ctx context.Context, handle *Session, before strin
 	v, limit := handle.stored.View, cmp.Or(limit, math.MaxInt)
 	var page []fold.Entry
 	for {
-		want := limit - len(page)
-		older, err := s.store.HistoryPage(ctx, handle.key, v, before, want)
+		missing := limit - len(page)
+		older, err := s.store.HistoryPage(ctx, handle.key, v, before, missing)
 		if err != nil {
 			return nil, err
 		}
-		reachesStart := len(older) < want
+		reachesStart := len(older) < missing
 		if len(older) > 0 {
 			before = older[0].Event.ID()
 		}
@@ -176,7 +176,7 @@ func refuseHistory(sess session.Session) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.history != nil {
-		return fmt.Errorf("%w: session %s shows its history, whose indices are not those of the visible log; get the session without WithHistory to patch it", patch.ErrInvalid, s.key)
+		return fmt.Errorf("%w: session %s shows its history, whose indices differ from those of the visible log; to patch the session, get it without WithHistory", patch.ErrInvalid, s.key)
 	}
 	return nil
 }

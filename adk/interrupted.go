@@ -15,51 +15,51 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// closeInterrupted answers the open calls of interrupted invocations if a message of the user begins a new
+// answerInterruptedCalls answers the open calls of interrupted invocations if a message of the user begins a new
 // invocation. It reads the newest view, because the message may have waited for the run that made the calls. An error
 // is only logged, so the run continues.
-func (s *Service) closeInterrupted(ctx context.Context, handle *Session, message *session.Event) {
-	if s.keepInterrupted || message.Author != userAuthor || message.InvocationID == "" || message.Content == nil {
+func (s *Service) answerInterruptedCalls(ctx context.Context, handle *Session, message *session.Event) {
+	if s.keepInterruptedCalls || message.Author != userAuthor || message.InvocationID == "" || message.Content == nil {
 		return
 	}
-	v, err := s.newest(ctx, handle)
+	v, err := s.recentView(ctx, handle)
 	if n := v.Len(); err != nil || n == 0 || v.At(n-1).InvocationID() == message.InvocationID {
-		return // if newest failed, the append reports the error
+		return // if recentView failed, the append reports the error
 	}
-	held := map[string]bool{} // results of isHeld, by invocation
+	active := map[string]bool{} // results of isActive, by invocation
 	err = s.patchNewest(ctx, handle, v, store.PatchOptions{}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		return compaction.CloseCalls(v, uuid.NewString, func(c fold.Call) bool {
 			invocation := v.At(c.Index).InvocationID()
-			if _, known := held[invocation]; !known {
-				held[invocation] = invocation == message.InvocationID || s.runs.isHeld(ctx, handle.key, invocation)
+			if _, known := active[invocation]; !known {
+				active[invocation] = invocation == message.InvocationID || s.runs.isActive(ctx, handle.key, invocation)
 			}
-			return held[invocation] || answers(message, c)
+			return active[invocation] || answersCall(message, c)
 		})
 	})
 	if err != nil {
-		s.logger.WarnContext(ctx, "patchlog: calls of an interrupted run stay without an answer", "session", handle.key.String(), "error", err)
+		s.logger.WarnContext(ctx, "patchlog: cannot answer the open calls of an interrupted run", "session", handle.key.String(), "error", err)
 	}
 }
 
-func answers(e *session.Event, c fold.Call) bool {
+func answersCall(e *session.Event, c fold.Call) bool {
 	return slices.ContainsFunc(e.Content.Parts, func(p *genai.Part) bool {
 		return p != nil && p.FunctionResponse != nil && p.FunctionResponse.ID == c.ID && p.FunctionResponse.Name == c.Name
 	})
 }
 
-// withdrawInterrupted hides the recorded answers of interrupted calls in a view if the late event answers these
+// hideInterruptedAnswers hides the recorded answers of interrupted calls in a view if the late event answers these
 // calls.
-func (s *Service) withdrawInterrupted(ctx context.Context, handle *Session, v fold.View, late *patch.Event) error {
+func (s *Service) hideInterruptedAnswers(ctx context.Context, handle *Session, v fold.View, late *patch.Event) error {
 	return s.patchNewest(ctx, handle, v, store.PatchOptions{AllowOrphans: true, AllowPinned: true}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		return compaction.ReopenCalls(v, late)
 	})
 }
 
-// newest returns the newest view of a handle's session that is available without a request to a wrapped service.
-func (s *Service) newest(ctx context.Context, handle *Session) (fold.View, error) {
+// recentView returns the newest view of a handle's session that is available without a request to a wrapped service.
+func (s *Service) recentView(ctx context.Context, handle *Session) (fold.View, error) {
 	v, err := s.store.RecentView(ctx, handle.key)
 	if err == nil {
-		err = handle.sameCreation(v.Creation())
+		err = handle.checkCreation(v.Creation())
 	}
 	return v, err
 }
@@ -73,10 +73,10 @@ func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View,
 			return err
 		}
 		opts.On = v
-		done, err := s.store.ApplyNewest(ctx, handle.key, patches, opts)
+		done, err := s.store.ApplyToRecentView(ctx, handle.key, patches, opts)
 		switch {
 		case errors.Is(err, fold.ErrConflict): // another patch was logged first
-			if v, err = s.newest(ctx, handle); err != nil {
+			if v, err = s.recentView(ctx, handle); err != nil {
 				return err
 			}
 			continue
@@ -90,11 +90,11 @@ func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View,
 	}
 }
 
-// isHeld reports whether a run is known to be active, because the plugin watches it or another process holds its
+// isActive reports whether a run is known to be active, because the plugin watches it or another process holds its
 // lease.
-func (r *runs) isHeld(ctx context.Context, key store.Key, invocation string) bool {
+func (r *runs) isActive(ctx context.Context, key store.Key, invocation string) bool {
 	if r == nil || invocation == "" {
 		return false
 	}
-	return r.isWatched(key, invocation) || r.compacts && !r.isFree(ctx, key, compaction.RunLease(invocation))
+	return r.isWatched(key, invocation) || r.compactionEnabled && !r.isLeaseFree(ctx, key, compaction.RunLease(invocation))
 }

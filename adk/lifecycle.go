@@ -24,7 +24,7 @@ import (
 // [Service.RawEvents]. A revert is a patch with its own id, so it can be reverted. If Revert refuses, it writes
 // nothing. Errors are as for [store.Store.Revert].
 func (s *Service) Revert(ctx context.Context, sess session.Session, patchID string) (store.Committed, error) {
-	return s.patching(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
+	return s.logPatches(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		return s.store.Revert(ctx, key, patchID, on, strings.HasPrefix(patchID, compaction.InterruptedPrefix))
 	})
 }
@@ -37,7 +37,7 @@ func (s *Service) Revert(ctx context.Context, sess session.Session, patchID stri
 // The error matches [store.ErrConflict] if a patch was logged after the session's view. Other errors are as for
 // [store.Store.Rewind].
 func (s *Service) Rewind(ctx context.Context, sess session.Session, invocationID string) (store.Committed, error) {
-	return s.patching(ctx, sess, "rewind", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
+	return s.logPatches(ctx, sess, "rewind", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		return s.store.Rewind(ctx, key, invocationID, on)
 	})
 }
@@ -62,13 +62,13 @@ type ForkOptions struct {
 // Over a wrapped service, Fork copies the events one by one, without their "app:" and "user:" keys. If At is between
 // patches that one call logged, Fork copies none of these patches.
 func (s *Service) Fork(ctx context.Context, sess session.Session, opts ForkOptions) (*Session, error) {
-	handle, err := s.current(ctx, sess)
+	handle, err := s.currentHandle(ctx, sess)
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	if opts.BeforeInvocation != "" {
 		if opts.At != nil {
-			return nil, &patch.FieldError{Field: "ForkOptions.BeforeInvocation", Problem: "At is set too; set one of them"}
+			return nil, &patch.FieldError{Field: "ForkOptions.BeforeInvocation", Problem: "At is also set; set only one of the two"}
 		}
 		if opts.At, err = s.seqBefore(ctx, handle, opts.BeforeInvocation); err != nil {
 			return nil, fmt.Errorf("fork: %w", err)
@@ -102,7 +102,7 @@ func (s *Service) seqBefore(ctx context.Context, handle *Session, invocation str
 // erased content; replace them by calling Get. A wrapped service cannot erase content, so there the error matches
 // [errors.ErrUnsupported].
 func (s *Service) Erase(ctx context.Context, sess session.Session, selection store.EraseSelection, opts store.EraseOptions) (store.Erasure, error) {
-	handle, err := s.current(ctx, sess)
+	handle, err := s.currentHandle(ctx, sess)
 	if err != nil {
 		return store.Erasure{}, fmt.Errorf("erase: %w", err)
 	}
@@ -138,7 +138,7 @@ func (s *Service) ListPage(ctx context.Context, req *ListPageRequest) (*ListPage
 	case req == nil:
 		return nil, errNoRequest
 	case req.AppName == "" || req.PageSize < 0:
-		return nil, fmt.Errorf("%w: list page: app name %q, page size %d", patch.ErrInvalid, req.AppName, req.PageSize)
+		return nil, fmt.Errorf("%w: list page: AppName must be set and PageSize must not be negative, got AppName %q and PageSize %d", patch.ErrInvalid, req.AppName, req.PageSize)
 	}
 	var after store.Key
 	if req.PageToken != "" {
@@ -151,7 +151,7 @@ func (s *Service) ListPage(ctx context.Context, req *ListPageRequest) (*ListPage
 	for info, err := range s.store.List(ctx, store.ListOptions{App: req.AppName, User: req.UserID, After: after}) {
 		switch {
 		case errors.Is(err, store.ErrCorrupt):
-			s.logger.Warn("patchlog: a damaged session is left out of a listing", "session", info.Key.String(), "error", err)
+			s.logger.Warn("patchlog: a listing leaves out a damaged session", "session", info.Key.String(), "error", err)
 		case err != nil:
 			return nil, fmt.Errorf("list page: %w", err)
 		case len(out.Sessions) == size:

@@ -82,18 +82,18 @@ func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) 
 
 // searchUser searches the sessions of a user, except one session. It skips sessions that cannot be read.
 func (s *Service) searchUser(ctx context.Context, app, user string, except store.Key, search recall.Search) ([]recall.Hit[store.Key], error) {
-	leaveOut := func(key store.Key, err error) bool {
-		if ctx.Err() != nil || !s.store.CanLeaveOut(err) {
+	skip := func(key store.Key, err error) bool {
+		if ctx.Err() != nil || !s.store.CanSkip(err) {
 			return false
 		}
 		if !errors.Is(err, store.ErrNotFound) {
-			s.logger.Warn("patchlog: a session that cannot be read is left out of a search", "session", key.String(), "error", err)
+			s.logger.Warn("patchlog: a search leaves out a session that cannot be read", "session", key.String(), "error", err)
 		}
 		return true
 	}
 	keys := func(yield func(store.Key, error) bool) {
 		for info, err := range s.store.List(ctx, store.ListOptions{App: app, User: user}) {
-			if info.Key == except || errors.Is(err, store.ErrCorrupt) && leaveOut(info.Key, err) {
+			if info.Key == except || errors.Is(err, store.ErrCorrupt) && skip(info.Key, err) {
 				continue
 			}
 			if !yield(info.Key, err) {
@@ -101,7 +101,7 @@ func (s *Service) searchUser(ctx context.Context, app, user string, except store
 			}
 		}
 	}
-	return s.finder.SearchAll(ctx, keys, leaveOut, search)
+	return s.finder.SearchAll(ctx, keys, skip, search)
 }
 
 func isNil(sess session.Session) bool {

@@ -26,11 +26,11 @@ import (
 //
 // The number of these events is bounded by the numbers of agents and scopes, and by MaxWaitingCalls.
 func pins(v fold.View, cfg compaction.Config) []string {
-	p := pinning{view: v, pinned: map[int]bool{}}
-	p.agents()
-	p.requests(compaction.WaitingCalls(v, cfg, compaction.Run{}))
-	p.confirmed()
-	p.scopes()
+	p := pinner{view: v, pinned: map[int]bool{}}
+	p.pinAgents()
+	p.pinRequests(compaction.WaitingCalls(v, cfg, compaction.Run{}))
+	p.pinConfirmedCalls()
+	p.pinScopes()
 	var ids []string
 	for i, e := range v.Events() {
 		if p.pinned[i] {
@@ -40,14 +40,14 @@ func pins(v fold.View, cfg compaction.Config) []string {
 	return ids
 }
 
-type pinning struct {
+type pinner struct {
 	view   fold.View
 	pinned map[int]bool // by visible index
 }
 
 const userAuthor = storage.UserAuthor
 
-func (p pinning) agents() {
+func (p pinner) pinAgents() {
 	newest := map[string]int{}
 	for i, e := range p.view.Entries() {
 		if author := e.Event.Author(); !e.Summary && author != userAuthor && author != "" {
@@ -59,23 +59,23 @@ func (p pinning) agents() {
 	}
 }
 
-func (p pinning) requests(waiting []fold.Call) {
-	goesOn := map[string]bool{} // by invocation id
+func (p pinner) pinRequests(waiting []fold.Call) {
+	isWaiting := map[string]bool{} // by invocation id
 	for _, c := range waiting {
-		goesOn[p.view.At(c.Index).InvocationID()] = true
+		isWaiting[p.view.At(c.Index).InvocationID()] = true
 	}
-	newest, awaits := "", map[string]bool{} // awaits: the invocations that asked the user
+	newest, askedUser := "", map[string]bool{} // askedUser contains the invocations that asked the user
 	for _, e := range p.view.Entries() {
 		if id := e.Event.InvocationID(); !e.Summary && id != "" {
 			newest = id // assigned each time, since another invocation may come between a request and its answer
-			awaits[id] = awaits[id] || len(e.Event.LongRunningToolIDs()) > 0
+			askedUser[id] = askedUser[id] || len(e.Event.LongRunningToolIDs()) > 0
 		}
 	}
 	for i, e := range p.view.Entries() {
 		id := e.Event.InvocationID()
 		switch {
 		case e.Summary || id == "":
-		case goesOn[id] || id == newest && awaits[id]:
+		case isWaiting[id] || id == newest && askedUser[id]:
 			p.pinned[i] = p.pinned[i] || e.Event.Author() == userAuthor || len(e.Event.LongRunningToolIDs()) > 0 || isOutput(e.Event)
 		case id == newest:
 			p.pinned[i] = p.pinned[i] || isOutput(e.Event) // this invocation may still ask the user
@@ -83,24 +83,24 @@ func (p pinning) requests(waiting []fold.Call) {
 	}
 }
 
-// confirmed pins the calls that pinned requests for confirmation are about. Compaction keeps the responses of these
-// calls too.
-func (p pinning) confirmed() {
-	at := map[string]int{} // index of the newest call with an id so far
+// pinConfirmedCalls pins the calls that pinned requests for confirmation are about. Compaction keeps the responses of
+// these calls too.
+func (p pinner) pinConfirmedCalls() {
+	callIndex := map[string]int{} // index of the newest call with an id so far
 	for _, c := range p.view.Calls() {
 		if c.Name == toolconfirmation.FunctionCallName && p.pinned[c.Index] {
-			if i, ok := at[confirms(p.view.At(c.Index), c.Part)]; ok {
+			if i, ok := callIndex[confirmedCallID(p.view.At(c.Index), c.Part)]; ok {
 				p.pinned[i] = true
 			}
 		}
 		if c.ID != "" {
-			at[c.ID] = c.Index
+			callIndex[c.ID] = c.Index
 		}
 	}
 }
 
-// confirms returns the id of the call that a request for confirmation is about. It returns "" if there is none.
-func confirms(e *patch.Event, part int) string {
+// confirmedCallID returns the id of the call that a request for confirmation is about. It returns "" if there is none.
+func confirmedCallID(e *patch.Event, part int) string {
 	var content *genai.Content
 	if err := e.Decode("content", &content); err != nil || content == nil || part >= len(content.Parts) {
 		return ""
@@ -126,7 +126,7 @@ func isOutput(e *patch.Event) bool {
 	return e.Decode("nodeInfo", &node) == nil && node.MessageAsOutput
 }
 
-func (p pinning) scopes() {
+func (p pinner) pinScopes() {
 	newest := map[string]int{}
 	for i, e := range p.view.Events() {
 		if scope := e.IsolationScope(); scope != "" {

@@ -31,7 +31,7 @@ func (s *Service) Plugin() *plugin.Plugin {
 		cfg.AfterRunCallback = func(ctx agent.InvocationContext) {
 			if key, ok := s.keyOf(ctx.Session()); ok {
 				s.runs.end(ctx, key, ctx.InvocationID(), false)
-				s.compacting.notify(key)
+				s.autoCompaction.notify(key)
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func (s *Service) Plugin() *plugin.Plugin {
 // keyOf returns the key of a session. ok is false if this service did not return the session.
 func (s *Service) keyOf(sess session.Session) (store.Key, bool) {
 	handle, ok := sess.(*Session)
-	if !ok || handle == nil || handle.given.decoder != s.decoder {
+	if !ok || handle == nil || handle.returned.decoder != s.decoder {
 		return store.Key{}, false
 	}
 	return handle.key, true

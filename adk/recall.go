@@ -22,7 +22,7 @@ import (
 func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *genai.Content) error {
 	handle, err := handleOf(sess)
 	if err != nil {
-		return fmt.Errorf("recall: %w", err)
+		return fmt.Errorf("restore calls: %w", err)
 	}
 	if msg == nil {
 		return nil
@@ -30,28 +30,28 @@ func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *g
 	e, err := patch.NewEvent(patch.Fields{ID: "answer", Author: userAuthor, Content: msg})
 	if err == nil {
 		var v fold.View
-		if v, err = s.newest(ctx, handle); err == nil {
+		if v, err = s.recentView(ctx, handle); err == nil {
 			err = s.restoreCalls(ctx, handle, v, e)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("recall: %w", err)
+		return fmt.Errorf("restore calls: %w", err)
 	}
 	return nil
 }
 
 // restoreCalls makes the calls that an event answers visible again, if v does not show them.
 func (s *Service) restoreCalls(ctx context.Context, handle *Session, v fold.View, e *patch.Event) error {
-	if callsInSight(v, e) {
+	if hasVisibleCalls(v, e) {
 		return nil
 	}
 	return s.patchNewest(ctx, handle, v, store.PatchOptions{}, func(v fold.View) ([]*patch.PatchEvent, error) {
-		return compaction.RestoreCalls(ctx, compactedLog{s.store, s.telemetry}, handle.key, v, e)
+		return compaction.RestoreCalls(ctx, tracedStorage{s.store, s.telemetry}, handle.key, v, e)
 	})
 }
 
-// callsInSight reports whether v shows the call of each response in an event.
-func callsInSight(v fold.View, e *patch.Event) bool {
+// hasVisibleCalls reports whether v shows the call of each response in an event.
+func hasVisibleCalls(v fold.View, e *patch.Event) bool {
 	var missing []patch.FunctionPart
 	for p := range e.FunctionParts() {
 		if p.Response {

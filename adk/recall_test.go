@@ -392,7 +392,7 @@ func TestRecallIsBounded(t *testing.T) {
 			if size(r) > 400 {
 				t.Errorf("%s: call %d brings %d tokens", name, i+1, size(r))
 			}
-			if note := r["note"].(string); i < 2 && !strings.HasPrefix(note, "Old data") || i == 5 && !strings.Contains(note, "as much as it may") {
+			if note := r["note"].(string); i < 2 && !strings.HasPrefix(note, "Old data") || i == 5 && !strings.Contains(note, "limit for lookups") {
 				t.Errorf("%s: call %d says %q", name, i+1, note)
 			}
 		}
@@ -466,7 +466,7 @@ func TestRecallOptions(t *testing.T) {
 	got := callTools(t, session.InMemoryService(), "user", "s", recalls,
 		call("", "recall_search", map[string]any{"query": "x"}), call("", "recall_read", map[string]any{"handle": "1"}))
 	for _, r := range got {
-		if said, _ := r["error"].(string); !strings.Contains(said, "keeps") {
+		if said, _ := r["error"].(string); !strings.Contains(said, "runner uses this service") {
 			t.Errorf("%v", r)
 		}
 	}

@@ -50,11 +50,11 @@ func (s *Service) RESTHandler(next http.Handler) http.Handler {
 		var err error
 		get := r.Clone(r.Context())
 		if route[5] == "history" {
-			if get, err = withHistory(get); err == nil {
-				err = s.checkPage(r.Context(), key, r.URL.Query().Get("before"))
+			if get, err = withHistoryParams(get); err == nil {
+				err = s.checkHistoryPage(r.Context(), key, r.URL.Query().Get("before"))
 			}
 		} else {
-			key.Session, err = s.change(w, r, route[5], key)
+			key.Session, err = s.rewindOrFork(w, r, route[5], key)
 		}
 		if err != nil {
 			http.Error(w, err.Error(), statusOf(err))
@@ -72,29 +72,29 @@ var sessionRoute = regexp.MustCompile(`^(.*)/apps/([^/]+)/users/([^/]+)/sessions
 // maxBody is the maximum size of a request body in bytes.
 const maxBody = 1 << 16
 
-var errMediaType = errors.New("the content type is not application/json")
+var errMediaType = errors.New("the content type is not application/json; send the body as JSON with this type")
 
-// change rewinds or forks a session. It returns the id of the session to show.
-func (s *Service) change(w http.ResponseWriter, r *http.Request, what string, key store.Key) (id string, err error) {
+// rewindOrFork rewinds or forks a session. It returns the id of the session to show.
+func (s *Service) rewindOrFork(w http.ResponseWriter, r *http.Request, action string, key store.Key) (id string, err error) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return "", errMediaType
 	}
 	var rewind rewindBody
 	var fork forkBody
-	if err := decodeBody(w, r, map[string]any{"rewind": &rewind, "fork": &fork}[what]); err != nil {
+	if err := decodeBody(w, r, map[string]any{"rewind": &rewind, "fork": &fork}[action]); err != nil {
 		return "", err
 	}
 	switch id := fork.SessionID; {
-	case what == "rewind" && rewind.Before == "":
-		return "", &patch.FieldError{Field: "rewindBeforeInvocationId", Problem: "it is missing"}
+	case action == "rewind" && rewind.Before == "":
+		return "", &patch.FieldError{Field: "rewindBeforeInvocationId", Problem: "the field is missing or empty"}
 	case id == "." || id == ".." || strings.Contains(id, "/"):
-		return "", &patch.FieldError{Field: "sessionId", Problem: fmt.Sprintf("a path cannot name the id %q", id)}
+		return "", &patch.FieldError{Field: "sessionId", Problem: fmt.Sprintf("the id %q cannot be part of a URL path; use an id without a slash, other than . and ..", id)}
 	}
 	got, err := s.Get(r.Context(), &session.GetRequest{AppName: key.App, UserID: key.User, SessionID: key.Session})
 	if err != nil {
 		return "", err
 	}
-	if what == "rewind" {
+	if action == "rewind" {
 		_, err := s.Rewind(r.Context(), got.Session, rewind.Before)
 		return key.Session, err
 	}
@@ -122,7 +122,7 @@ func decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
 	err := in.Decode(into)
 	if err == nil {
 		if _, err = in.Token(); err == nil {
-			err = errors.New("it goes on after its end")
+			err = errors.New("there is data after the JSON object")
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -131,9 +131,9 @@ func decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
 	return fmt.Errorf("%w: body: %w", patch.ErrInvalid, err)
 }
 
-// checkPage returns an error if the session does not exist, or if its history does not contain the event before. An
-// empty before is not checked.
-func (s *Service) checkPage(ctx context.Context, key store.Key, before string) error {
+// checkHistoryPage returns an error if the session does not exist, or if its history does not contain the event before.
+// An empty before is not checked.
+func (s *Service) checkHistoryPage(ctx context.Context, key store.Key, before string) error {
 	v, err := s.store.View(ctx, key)
 	if err == nil && before != "" {
 		_, err = s.store.HistoryPage(ctx, key, v, before, 0)
@@ -141,12 +141,12 @@ func (s *Service) checkPage(ctx context.Context, key store.Key, before string) e
 	return err
 }
 
-// withHistory returns a request with the context of [WithHistoryPage].
-func withHistory(r *http.Request) (*http.Request, error) {
+// withHistoryParams returns a request with the context of [WithHistoryPage].
+func withHistoryParams(r *http.Request) (*http.Request, error) {
 	query := r.URL.Query()
 	limit, err := strconv.Atoi(cmp.Or(query.Get("limit"), "0"))
 	if err != nil || limit < 0 {
-		return nil, &patch.FieldError{Field: "limit", Problem: fmt.Sprintf("%q is not a number of events", query.Get("limit"))}
+		return nil, &patch.FieldError{Field: "limit", Problem: fmt.Sprintf("%q is not a number of events; pass 0 for all events, or a positive number", query.Get("limit"))}
 	}
 	return r.WithContext(WithHistoryPage(r.Context(), query.Get("before"), limit)), nil
 }

@@ -44,17 +44,20 @@ type RunningError struct {
 }
 
 func (e *RunningError) Error() string {
+	if e.Invocation == "" {
+		return fmt.Sprintf("session %s: another invocation is running; wait until it has ended", e.Key)
+	}
 	return fmt.Sprintf("session %s: invocation %q is running; wait until it has ended", e.Key, e.Invocation)
 }
 
 // Is reports whether target is [store.ErrConflict].
 func (e *RunningError) Is(target error) bool { return target == store.ErrConflict }
 
-// Names of leases. oneRunLease is the lease of a run that excludes other runs. compactLease is the lease of a process
-// that compacts a session.
+// Names of leases. exclusiveRunLease is the lease of a run that excludes other runs. compactLease is the lease of a
+// process that compacts a session.
 const (
-	oneRunLease  = "one run"
-	compactLease = "compact"
+	exclusiveRunLease = "one run"
+	compactLease      = "compact"
 )
 
 const (
@@ -62,60 +65,60 @@ const (
 	// less than half of leaseTime remains. So a run counts as ended after five to ten minutes without an append.
 	leaseTime = 10 * time.Minute
 
-	// A lease expires leaseTTL after it was last extended, and its holder extends it every leaseBeat. So the leases
-	// of a process that dies expire soon.
-	leaseTTL, leaseBeat = 30 * time.Second, 10 * time.Second
+	// A lease expires leaseTTL after it was last extended, and its holder extends it every leaseExtendInterval. So the
+	// leases of a process that dies expire soon.
+	leaseTTL, leaseExtendInterval = 30 * time.Second, 10 * time.Second
 
-	// runPoll is how often a waiting run checks whether a run of another process has ended.
-	runPoll = 200 * time.Millisecond
+	// runPollInterval is how often a waiting run checks whether a run of another process has ended.
+	runPollInterval = 200 * time.Millisecond
 
-	// createTime limits the time between a Get that found no session and a Create that may return the session that
+	// createWindow limits the time between a Get that found no session and a Create that may return the session that
 	// another call created.
-	createTime = time.Minute
+	createWindow = time.Minute
 
-	// maxClaimed is how many of the newest invocations are checked for a lease before a session is compacted.
-	maxClaimed = 8
+	// maxCheckedInvocations is how many of the newest invocations are checked for a lease before a session is compacted.
+	maxCheckedInvocations = 8
 )
 
 // runs tracks the active invocation of each session and enforces the [RunPolicy]. It learns about runs from appended
 // events and from the plugin. A nil *runs tracks nothing and refuses nothing. It is safe for concurrent use.
 type runs struct {
-	policy   RunPolicy
-	compacts bool // take a lease for each run, so that other processes do not compact its session
-	log      storage.Storage
-	logger   *slog.Logger
+	policy            RunPolicy
+	compactionEnabled bool // take a lease for each run, so that other processes do not compact its session
+	storage           storage.Storage
+	logger            *slog.Logger
 
 	mu sync.Mutex
 
-	// seen contains the observed runs of each session. The cache may evict an entry of an idle session without harm,
+	// sessions contains the observed runs of each session. The cache may evict an entry of an idle session without harm,
 	// because entries are read soon after they are written.
-	seen cache.Cache[store.Key, *seen]
+	sessions cache.Cache[store.Key, *sessionRuns]
 
-	// alone contains, for each session, the run that excludes other runs under the policy.
-	alone map[store.Key]*run
+	// exclusive contains, for each session, the run that excludes other runs under the policy.
+	exclusive map[store.Key]*run
 
 	// watched contains the invocations whose end the plugin will report.
 	watched map[runID]bool
 
-	// held contains the leases of this process, each with the time at which extending it stops.
-	held    map[heldLease]time.Time
-	beating bool // a timer is set that extends the leases
+	// heldLeases contains the leases of this process, each with the time at which extending it stops.
+	heldLeases map[heldLease]time.Time
+	extending  bool // a timer is set that extends the leases
 }
 
-// seen contains what was observed of the runs of one session.
-type seen struct {
+// sessionRuns contains what was observed of the runs of one session.
+type sessionRuns struct {
 	newest       *run      // the run of the newest event, or nil if that run has ended
 	began, ended time.Time // times of the last exclusive run that has ended
-	missed       int       // number of Gets that found no session, less the Creates that followed
-	missedAt     time.Time // time of the newest of these Gets
+	misses       int       // number of Gets that found no session, less the Creates that followed
+	lastMiss     time.Time // time of the newest of these Gets
 }
 
-// of returns the entry of a session. The caller holds the mutex.
-func (r *runs) of(key store.Key) *seen {
-	s, ok := r.seen.Get(key)
+// session returns the entry of a session. The caller holds the mutex.
+func (r *runs) session(key store.Key) *sessionRuns {
+	s, ok := r.sessions.Get(key)
 	if !ok {
-		s = &seen{}
-		r.seen.Put(key, s, 1)
+		s = &sessionRuns{}
+		r.sessions.Put(key, s, 1)
 	}
 	return s
 }
@@ -132,19 +135,19 @@ type heldLease struct {
 
 // run is an invocation that appends to a session. An exclusive run is one that excludes other runs of its session.
 type run struct {
-	invocation string
-	began      time.Time     // only of an exclusive run
-	seq        uint64        // seq of the newest record that an exclusive run has seen
-	until      time.Time     // when the run counts as ended, unless an append renews it
-	ended      chan struct{} // closed when the run is no longer exclusive
-	forget     func() bool   // cancels endWith; nil if endWith was not called
+	invocation           string
+	began                time.Time     // only of an exclusive run
+	seq                  uint64        // seq of the newest record that an exclusive run has seen
+	until                time.Time     // when the run counts as ended, unless an append renews it
+	ended                chan struct{} // closed when the run is no longer exclusive
+	cancelEndWithContext func() bool   // cancels endWithContext; nil if endWithContext was not called
 }
 
-func newRuns(opts Options, compacts bool, log storage.Storage) *runs {
-	if opts.Runs == ConcurrentRuns && !compacts && opts.KeepInterruptedCalls {
+func newRuns(opts Options, compactionEnabled bool, s storage.Storage) *runs {
+	if opts.Runs == ConcurrentRuns && !compactionEnabled && opts.KeepInterruptedCalls {
 		return nil
 	}
-	return &runs{policy: opts.Runs, compacts: compacts, log: log, logger: opts.Logger, alone: map[store.Key]*run{}, held: map[heldLease]time.Time{}, watched: map[runID]bool{}}
+	return &runs{policy: opts.Runs, compactionEnabled: compactionEnabled, storage: s, logger: opts.Logger, exclusive: map[store.Key]*run{}, heldLeases: map[heldLease]time.Time{}, watched: map[runID]bool{}}
 }
 
 // enter records that the invocation of an event is active, and returns its run. It returns nil if the event has no
@@ -162,15 +165,15 @@ func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*r
 		own, other, due := r.begin(key, e.InvocationID)
 		switch {
 		case other != nil:
-		case !due || r.mayAppend(ctx, key):
-			r.advance(ctx, key, own, due)
-			r.endWith(ctx, key, own)
-			if waited || r.wasDuringAnother(key, e.Timestamp) {
+		case !due || r.takeExclusiveLease(ctx, key):
+			r.makeNewest(ctx, key, own, due)
+			r.endWithContext(ctx, key, own)
+			if waited || r.isDuringEndedRun(key, e.Timestamp) {
 				e.Timestamp = platform.Now(ctx)
 			}
 			return own, nil
 		default:
-			r.leave(ctx, key, e.InvocationID)
+			r.endExclusive(ctx, key, e.InvocationID)
 			other = &run{}
 			for _, id := range newestInvocations(handle.View(), 1) {
 				other.invocation = id
@@ -181,7 +184,7 @@ func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*r
 		}
 		select {
 		case <-other.ended:
-		case <-time.After(runPoll):
+		case <-time.After(runPollInterval):
 		case <-ctx.Done():
 			return nil, errors.Join(&RunningError{key, other.invocation}, ctx.Err())
 		}
@@ -193,16 +196,16 @@ func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*r
 func (r *runs) begin(key store.Key, invocation string) (own, other *run, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	own = r.alone[key]
+	own = r.exclusive[key]
 	if own != nil && own.invocation != invocation && time.Now().Before(own.until) {
 		now := *own
 		return nil, &now, false
 	}
 	if own == nil || own.invocation != invocation {
-		own = r.find(key, invocation)
+		own = r.runFor(key, invocation)
 		if r.policy != ConcurrentRuns {
 			own.began, own.seq, own.until, own.ended = time.Now(), 0, time.Time{}, make(chan struct{})
-			r.alone[key] = own
+			r.exclusive[key] = own
 		}
 	}
 	if due = time.Until(own.until) < leaseTime/2; due {
@@ -211,87 +214,88 @@ func (r *runs) begin(key store.Key, invocation string) (own, other *run, due boo
 	return own, nil, due
 }
 
-// wasDuringAnother reports whether the session's last exclusive run that has ended was active at the given time.
-func (r *runs) wasDuringAnother(key store.Key, at time.Time) bool {
+// isDuringEndedRun reports whether the session's last exclusive run that has ended was active at the given time.
+func (r *runs) isDuringEndedRun(key store.Key, at time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.of(key)
+	s := r.session(key)
 	return !at.Before(s.began) && at.Before(s.ended)
 }
 
-func (r *runs) miss(key store.Key) {
+func (r *runs) recordMiss(key store.Key) {
 	if r == nil || r.policy == ConcurrentRuns {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.of(key)
-	s.missed, s.missedAt = s.missed+1, time.Now()
+	s := r.session(key)
+	s.misses, s.lastMiss = s.misses+1, time.Now()
 }
 
-// takeMiss reports whether a Get recently found no session and no Create has followed. It consumes that miss.
-func (r *runs) takeMiss(key store.Key) bool {
+// consumeMiss reports whether a Get recently found no session and no Create has followed. It consumes that miss.
+func (r *runs) consumeMiss(key store.Key) bool {
 	if r == nil {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.of(key)
-	if time.Since(s.missedAt) >= createTime {
-		s.missed = 0
+	s := r.session(key)
+	if time.Since(s.lastMiss) >= createWindow {
+		s.misses = 0
 	}
-	missed := s.missed > 0
-	s.missed = max(0, s.missed-1)
+	missed := s.misses > 0
+	s.misses = max(0, s.misses-1)
 	return missed
 }
 
-// find returns the run of an invocation if the run is the session's newest, and otherwise a new run. The caller holds
+// runFor returns the run of an invocation if the run is the session's newest, and otherwise a new run. The caller holds
 // the mutex.
-func (r *runs) find(key store.Key, invocation string) *run {
-	if own := r.of(key).newest; own != nil && own.invocation == invocation {
+func (r *runs) runFor(key store.Key, invocation string) *run {
+	if own := r.session(key).newest; own != nil && own.invocation == invocation {
 		return own
 	}
 	return &run{invocation: invocation}
 }
 
-// endWith ends a run when the runner's context ends. After an error of the model there is no final response, so
-// without the plugin, only the context shows the end of the run. endWith ignores a context that is not from a runner,
-// because such a context may end after each append.
-func (r *runs) endWith(ctx context.Context, key store.Key, own *run) {
+// endWithContext ends a run when the runner's context ends. After an error of the model there is no final response, so
+// without the plugin, only the context shows the end of the run. endWithContext ignores a context that is not from a
+// runner, because such a context may end after each append.
+func (r *runs) endWithContext(ctx context.Context, key store.Key, own *run) {
 	if _, ok := ctx.(agent.InvocationContext); !ok {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if own.forget == nil {
-		own.forget = context.AfterFunc(ctx, func() { r.end(context.WithoutCancel(ctx), key, own.invocation, false) })
+	if own.cancelEndWithContext == nil {
+		own.cancelEndWithContext = context.AfterFunc(ctx, func() { r.end(context.WithoutCancel(ctx), key, own.invocation, false) })
 	}
 }
 
-// mayAppend reports whether no other process excludes this run. If the policy requires exclusive runs, mayAppend
-// takes the lease for them. If the lease operation fails, it reports true, because the append checks the log as well.
-func (r *runs) mayAppend(ctx context.Context, key store.Key) bool {
+// takeExclusiveLease takes the lease for exclusive runs, if the policy requires exclusive runs. It returns false if
+// another process holds the lease. If the lease operation fails, it returns true, because the append checks the log as
+// well.
+func (r *runs) takeExclusiveLease(ctx context.Context, key store.Key) bool {
 	if r.policy == ConcurrentRuns {
 		return true
 	}
-	held, err := r.take(ctx, key, oneRunLease)
+	held, err := r.takeLease(ctx, key, exclusiveRunLease)
 	return held || err != nil
 }
 
-// advance makes a run the session's newest run. If due, it takes the lease of the run.
-func (r *runs) advance(ctx context.Context, key store.Key, own *run, due bool) {
+// makeNewest makes a run the session's newest run. If due, it takes the lease of the run.
+func (r *runs) makeNewest(ctx context.Context, key store.Key, own *run, due bool) {
 	r.mu.Lock()
-	s := r.of(key)
+	s := r.session(key)
 	before := s.newest
 	s.newest = own
 	r.mu.Unlock()
-	if !r.compacts || !due {
+	if !r.compactionEnabled || !due {
 		return
 	}
 	if before != nil && before.invocation != own.invocation {
-		r.release(ctx, key, compaction.RunLease(before.invocation))
+		r.releaseLease(ctx, key, compaction.RunLease(before.invocation))
 	}
-	_, _ = r.take(ctx, key, compaction.RunLease(own.invocation))
+	_, _ = r.takeLease(ctx, key, compaction.RunLease(own.invocation))
 }
 
 // watch records that the plugin will report the end of an invocation.
@@ -302,7 +306,7 @@ func (r *runs) watch(key store.Key, invocation string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watched[runID{key, invocation}] = true
-	r.of(key).newest = r.find(key, invocation)
+	r.session(key).newest = r.runFor(key, invocation)
 }
 
 // isWatched reports whether the plugin will report the end of an invocation.
@@ -315,52 +319,52 @@ func (r *runs) isWatched(key store.Key, invocation string) bool {
 	return r.watched[runID{key, invocation}]
 }
 
-// end records that an invocation has ended, and releases its leases. If seems is true, only the final response was
+// end records that an invocation has ended, and releases its leases. If mayContinue is true, only the final response was
 // seen, and the invocation may continue. Then its next append takes the leases again.
-func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems bool) {
+func (r *runs) end(ctx context.Context, key store.Key, invocation string, mayContinue bool) {
 	if r == nil || invocation == "" {
 		return
 	}
-	r.leave(ctx, key, invocation)
+	r.endExclusive(ctx, key, invocation)
 	r.mu.Lock()
 	delete(r.watched, runID{key, invocation})
-	if s := r.of(key); s.newest != nil && s.newest.invocation == invocation {
-		if s.newest.forget != nil {
-			s.newest.forget()
+	if s := r.session(key); s.newest != nil && s.newest.invocation == invocation {
+		if s.newest.cancelEndWithContext != nil {
+			s.newest.cancelEndWithContext()
 		}
 		s.newest = nil
-		if seems {
+		if mayContinue {
 			s.newest = &run{invocation: invocation}
 		}
 	}
 	r.mu.Unlock()
-	if r.compacts {
-		r.release(ctx, key, compaction.RunLease(invocation))
+	if r.compactionEnabled {
+		r.releaseLease(ctx, key, compaction.RunLease(invocation))
 	}
 }
 
-// leave allows other runs to append, if the invocation's run was the exclusive one.
-func (r *runs) leave(ctx context.Context, key store.Key, invocation string) {
+// endExclusive allows other runs to append, if the invocation's run was the exclusive one.
+func (r *runs) endExclusive(ctx context.Context, key store.Key, invocation string) {
 	r.mu.Lock()
-	own := r.alone[key]
-	leaves := own != nil && own.invocation == invocation
-	if leaves {
-		delete(r.alone, key)
-		s := r.of(key)
+	own := r.exclusive[key]
+	wasExclusive := own != nil && own.invocation == invocation
+	if wasExclusive {
+		delete(r.exclusive, key)
+		s := r.session(key)
 		s.began, s.ended = own.began, time.Now()
 		close(own.ended)
 	}
 	r.mu.Unlock()
-	if leaves {
-		r.release(ctx, key, oneRunLease)
+	if wasExclusive {
+		r.releaseLease(ctx, key, exclusiveRunLease)
 	}
 }
 
-// live returns the id of the active invocation, or "".
-func (r *runs) live(key store.Key) string {
+// activeInvocation returns the id of the active invocation, or "".
+func (r *runs) activeInvocation(key store.Key) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if own := r.of(key).newest; own != nil {
+	if own := r.session(key).newest; own != nil {
 		return own.invocation
 	}
 	return ""
@@ -378,18 +382,18 @@ func (r *runs) append(ctx context.Context, key store.Key, own *run, opts store.A
 			opts.IfSeq = &seq
 		}
 		done, err := log(opts)
-		var moved *store.SeqError
+		var stale *store.SeqError
 		switch {
 		case err == nil:
 			r.advanceSeq(own, done.View.Seq())
 			return done, nil
-		case !errors.As(err, &moved):
+		case !errors.As(err, &stale):
 			if seq == 0 {
-				r.leave(ctx, key, own.invocation)
+				r.endExclusive(ctx, key, own.invocation)
 			}
 			return done, err
 		}
-		for record, err := range r.log.RawEvents(ctx, key, seq+1) {
+		for record, err := range r.storage.RawEvents(ctx, key, seq+1) {
 			if err != nil {
 				return done, err
 			}
@@ -410,30 +414,30 @@ func (r *runs) advanceSeq(own *run, seq uint64) uint64 {
 	return own.seq
 }
 
-// take takes a lease. beat then extends the lease until it is released, for at most leaseTime.
-func (r *runs) take(ctx context.Context, key store.Key, name string) (held bool, err error) {
+// takeLease takes a lease. extendLeases then extends the lease until it is released, for at most leaseTime.
+func (r *runs) takeLease(ctx context.Context, key store.Key, name string) (held bool, err error) {
 	if held, err = r.lease(ctx, key, name, leaseTTL); err != nil || !held {
 		return false, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held[heldLease{key, name}] = time.Now().Add(leaseTime); !r.beating {
-		r.beating = true
-		time.AfterFunc(leaseBeat, r.beat)
+	if r.heldLeases[heldLease{key, name}] = time.Now().Add(leaseTime); !r.extending {
+		r.extending = true
+		time.AfterFunc(leaseExtendInterval, r.extendLeases)
 	}
 	return true, nil
 }
 
-// release releases a lease, even if ctx has ended. If this fails, the lease expires.
-func (r *runs) release(ctx context.Context, key store.Key, name string) {
+// releaseLease releases a lease, even if ctx has ended. If this fails, the lease expires.
+func (r *runs) releaseLease(ctx context.Context, key store.Key, name string) {
 	r.mu.Lock()
-	delete(r.held, heldLease{key, name})
+	delete(r.heldLeases, heldLease{key, name})
 	r.mu.Unlock()
 	_, _ = r.lease(context.WithoutCancel(ctx), key, name, 0)
 }
 
-// isFree reports whether no other process holds a lease.
-func (r *runs) isFree(ctx context.Context, key store.Key, name string) bool {
+// isLeaseFree reports whether no other process holds a lease.
+func (r *runs) isLeaseFree(ctx context.Context, key store.Key, name string) bool {
 	free, err := r.lease(ctx, key, name, -1)
 	return free && err == nil
 }
@@ -441,63 +445,62 @@ func (r *runs) isFree(ctx context.Context, key store.Key, name string) bool {
 // lease calls [store.Store.Lease] and logs an error. Callers may ignore the error, because leases only avoid
 // duplicate work.
 func (r *runs) lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error) {
-	held, err = r.log.Lease(ctx, key, name, ttl)
+	held, err = r.storage.Lease(ctx, key, name, ttl)
 	if err != nil && ctx.Err() == nil {
-		r.logger.WarnContext(ctx, "patchlog: a lease could not be had", "session", key.String(), "lease", name, "error", err)
+		r.logger.WarnContext(ctx, "patchlog: a lease operation failed", "session", key.String(), "lease", name, "error", err)
 	}
 	return held, err
 }
 
-// beat extends all held leases. It schedules itself again until no lease is held.
-func (r *runs) beat() {
+// extendLeases extends all held leases. It schedules itself again until no lease is held.
+func (r *runs) extendLeases() {
 	r.mu.Lock()
-	maps.DeleteFunc(r.held, func(_ heldLease, until time.Time) bool { return !time.Now().Before(until) })
-	due := slices.Collect(maps.Keys(r.held))
-	r.beating = len(due) > 0
+	maps.DeleteFunc(r.heldLeases, func(_ heldLease, until time.Time) bool { return !time.Now().Before(until) })
+	leases := slices.Collect(maps.Keys(r.heldLeases))
+	r.extending = len(leases) > 0
 	r.mu.Unlock()
-	for _, l := range due {
-		r.extend(l)
+	for _, l := range leases {
+		r.extendLease(l)
 	}
-	if len(due) > 0 {
-		time.AfterFunc(leaseBeat, r.beat)
+	if len(leases) > 0 {
+		time.AfterFunc(leaseExtendInterval, r.extendLeases)
 	}
 }
 
-func (r *runs) extend(l heldLease) {
-	ctx, cancel := context.WithTimeout(context.Background(), leaseBeat)
+func (r *runs) extendLease(l heldLease) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaseExtendInterval)
 	defer cancel()
-	held, err := r.log.Lease(ctx, l.key, l.name, leaseTTL)
+	held, err := r.storage.Lease(ctx, l.key, l.name, leaseTTL)
 	r.mu.Lock()
-	_, wanted := r.held[l]
+	_, wanted := r.heldLeases[l]
 	if lost := err == nil && !held || errors.Is(err, store.ErrClosed); lost {
-		delete(r.held, l)
+		delete(r.heldLeases, l)
 	}
 	r.mu.Unlock()
 	if !wanted && held { // the lease was released while it was being extended
-		_, _ = r.log.Lease(ctx, l.key, l.name, 0)
+		_, _ = r.storage.Lease(ctx, l.key, l.name, 0)
 	}
 }
 
-// claim takes a session's compaction lease. ok is false if another process holds the lease, or runs one of the
+// claimCompaction takes a session's compaction lease. ok is false if another process holds the lease, or runs one of the
 // session's newest invocations.
-func (r *runs) claim(ctx context.Context, key store.Key, v fold.View) (done func(), ok bool) {
-	for _, id := range newestInvocations(v, maxClaimed) {
-		if !r.isFree(ctx, key, compaction.RunLease(id)) {
+func (r *runs) claimCompaction(ctx context.Context, key store.Key, v fold.View) (done func(), ok bool) {
+	for _, id := range newestInvocations(v, maxCheckedInvocations) {
+		if !r.isLeaseFree(ctx, key, compaction.RunLease(id)) {
 			return nil, false
 		}
 	}
-	if held, _ := r.take(ctx, key, compactLease); !held {
+	if held, _ := r.takeLease(ctx, key, compactLease); !held {
 		return nil, false
 	}
-	return func() { r.release(ctx, key, compactLease) }, true
+	return func() { r.releaseLease(ctx, key, compactLease) }, true
 }
 
-// newestInvocations returns the ids of the newest visible invocations, with the newest first. most limits their
-// number.
-func newestInvocations(v fold.View, most int) []string {
+// newestInvocations returns the ids of the limit newest visible invocations, newest first.
+func newestInvocations(v fold.View, limit int) []string {
 	var ids []string
 	seen := map[string]bool{"": true}
-	for i := v.Len() - 1; i >= 0 && len(ids) < most; i-- {
+	for i := v.Len() - 1; i >= 0 && len(ids) < limit; i-- {
 		if id := v.At(i).InvocationID(); !v.Entry(i).Summary && !seen[id] {
 			seen[id] = true
 			ids = append(ids, id)

@@ -110,14 +110,14 @@ const DefaultCompactionTimeout = 10 * time.Second
 
 // Validate checks the options. The error matches [patch.ErrInvalid] and names the invalid option.
 func (o Options) Validate() error {
-	if _, err := o.config(); err != nil {
+	if _, err := o.compactionConfig(); err != nil {
 		return err
 	}
 	if o.Runs < ConcurrentRuns || o.Runs > WaitForRun {
-		return &patch.FieldError{Field: "Options.Runs", Problem: fmt.Sprintf("%d is no policy; use one of ConcurrentRuns, RefuseSecondRun and WaitForRun", o.Runs)}
+		return &patch.FieldError{Field: "Options.Runs", Problem: fmt.Sprintf("%d is not a run policy; use ConcurrentRuns, RefuseSecondRun or WaitForRun", o.Runs)}
 	}
 	if n := o.MaxResultTokens; n > 0 && n < recall.MinResultTokens {
-		return &patch.FieldError{Field: "Options.MaxResultTokens", Problem: fmt.Sprintf("%d is below %d", n, recall.MinResultTokens)}
+		return &patch.FieldError{Field: "Options.MaxResultTokens", Problem: fmt.Sprintf("%d is too small; use at least %d, 0 for the default, or a negative value for no limit", n, recall.MinResultTokens)}
 	}
 	return nil
 }
@@ -126,20 +126,20 @@ func (o Options) Validate() error {
 // concurrent use. Its errors wrap the errors of the store or of the other service, and name the session. If ADK's
 // in-memory service has an error for the same case, the text of the error is the same.
 type Service struct {
-	store      storage.Storage
-	logger     *slog.Logger
-	decoder    *decoder
-	telemetry  *telemetry
-	compacting *compacting // nil: compaction is off
+	store          storage.Storage
+	logger         *slog.Logger
+	decoder        *decoder
+	telemetry      *telemetry
+	autoCompaction *autoCompaction // nil: compaction is off
 
-	redact      *redact.Redactor
-	finder      *recall.Finder[store.Key]
-	shorten     func(fold.View, patch.Record) (*patch.PatchEvent, error) // used as Follow of [store.AppendOptions]; nil: no limit
-	recallSpent recallSpent
-	runs        *runs
-	mended      cache.Cache[turn, bool] // invocations with a repaired string, about which a warning was logged
+	redact            *redact.Redactor
+	finder            *recall.Finder[store.Key]
+	shorten           func(fold.View, patch.Record) (*patch.PatchEvent, error) // used as Follow of [store.AppendOptions]; nil: no limit
+	recallUsage       recallUsage
+	runs              *runs
+	warnedInvalidUTF8 cache.Cache[turn, bool] // invocations with a repaired string, about which a warning was logged
 
-	keepInterrupted bool
+	keepInterruptedCalls bool
 }
 
 // NewService returns a service over a store. The caller closes the store after the last use of the service. If
@@ -148,9 +148,9 @@ type Service struct {
 // an instrument.
 func NewService(s *store.Store, opts Options) (*Service, error) {
 	if s == nil {
-		return nil, fmt.Errorf("%w: the store is nil", patch.ErrInvalid)
+		return nil, fmt.Errorf("%w: the store is nil; open a store with store.Open", patch.ErrInvalid)
 	}
-	return newService(storage.InStore{Store: s}, opts)
+	return newService(storage.StoreAdapter{Store: s}, opts)
 }
 
 // Wrap returns a service over another session service, the base. Examples of a base are ADK's services in memory, on
@@ -167,9 +167,9 @@ func NewService(s *store.Store, opts Options) (*Service, error) {
 func Wrap(base session.Service, opts Options) (*Service, error) {
 	switch v := reflect.ValueOf(base); {
 	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
-		return nil, fmt.Errorf("%w: the session service to wrap is nil", patch.ErrInvalid)
+		return nil, fmt.Errorf("%w: the session service to wrap is nil; pass a session.Service", patch.ErrInvalid)
 	case v.Type() == reflect.TypeFor[*Service]():
-		return nil, fmt.Errorf("%w: the session service to wrap is one of this package's already", patch.ErrInvalid)
+		return nil, fmt.Errorf("%w: the session service to wrap is already an *adk.Service; use it without Wrap", patch.ErrInvalid)
 	}
 	return newService(wrap.New(base, cmp.Or(opts.Logger, slog.Default()), min(opts.cacheBytes, 0)), opts)
 }
@@ -192,14 +192,14 @@ func newService(s storage.Storage, opts Options) (*Service, error) {
 		telemetry: t,
 		redact:    opts.Redact,
 
-		keepInterrupted: opts.KeepInterruptedCalls,
+		keepInterruptedCalls: opts.KeepInterruptedCalls,
 	}
 	svc.finder = recall.NewFinder(s, min(opts.cacheBytes, 0))
-	if b, ok := s.(*wrap.Storage); ok {
-		b.Forgot = svc.finder.Forget
+	if wrapped, ok := s.(*wrap.Storage); ok {
+		wrapped.OnDelete = svc.finder.Forget
 	}
-	svc.shortenAbove(opts.MaxResultTokens)
-	cfg, err := opts.config()
+	svc.limitResults(opts.MaxResultTokens)
+	cfg, err := opts.compactionConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -207,18 +207,18 @@ func newService(s storage.Storage, opts Options) (*Service, error) {
 	if !cfg.Enabled {
 		return svc, nil
 	}
-	if svc.compacting, err = newCompacting(s, t, svc.runs, cfg, opts); err != nil {
+	if svc.autoCompaction, err = newAutoCompaction(s, t, svc.runs, cfg, opts); err != nil {
 		return nil, err
 	}
 	if opts.MaxResultTokens == 0 {
-		svc.shortenAbove(DefaultMaxResultTokens)
+		svc.limitResults(DefaultMaxResultTokens)
 	}
 	return svc, nil
 }
 
-// shortenAbove makes sessions show results of more than maxTokens tokens in shortened form. It does nothing if
+// limitResults makes sessions show results of more than maxTokens tokens in shortened form. It does nothing if
 // maxTokens is not positive.
-func (s *Service) shortenAbove(maxTokens int) {
+func (s *Service) limitResults(maxTokens int) {
 	if maxTokens > 0 {
 		s.shorten = recall.Shortener(maxTokens, uuid.NewString, func(r patch.Record) string { return s.store.Handle(r.Seq, 0, r.Event) })
 	}
@@ -228,10 +228,10 @@ func (s *Service) shortenAbove(maxTokens int) {
 // Close cancels the compactions and returns the error of ctx. After Close, the service still works, but without
 // background compaction. Close does nothing if compaction is off. Close does not close the store.
 func (s *Service) Close(ctx context.Context) error {
-	if s.compacting == nil {
+	if s.autoCompaction == nil {
 		return nil
 	}
-	return s.compacting.worker.Close(ctx)
+	return s.autoCompaction.worker.Close(ctx)
 }
 
 // Create creates a session. If the request has no session id, Create generates one. Keys of the initial state with
@@ -249,13 +249,13 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 		return nil, withMessage(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
-	own := *req // a copy that keeps fields added by newer versions of ADK
-	var mended bool
-	if own.State, mended = convert.Plain(withoutTemp(req.State)); mended {
-		s.logger.Warn(convert.BadText, "session", key.String())
+	request := *req // a copy that keeps fields added by newer versions of ADK
+	var repaired bool
+	if request.State, repaired = convert.Plain(withoutTemp(req.State)); repaired {
+		s.logger.Warn(convert.InvalidUTF8Warning, "session", key.String())
 	}
-	stored, err := s.store.Create(ctx, &own, platform.Now(ctx))
-	if missed := s.runs.takeMiss(key); errors.Is(err, store.ErrExists) && missed && len(req.State) == 0 {
+	stored, err := s.store.Create(ctx, &request, platform.Now(ctx))
+	if missed := s.runs.consumeMiss(key); errors.Is(err, store.ErrExists) && missed && len(req.State) == 0 {
 		stored, err = s.store.Get(ctx, key, session.GetRequest{})
 	}
 	if err != nil {
@@ -278,7 +278,7 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 	handle, err := s.get(ctx, key, session.GetRequest{NumRecentEvents: req.NumRecentEvents, After: req.After})
 	if err != nil {
 		if errors.Is(err, store.ErrNotFound) {
-			s.runs.miss(key)
+			s.runs.recordMiss(key)
 		}
 		return nil, getError(err, req.SessionID)
 	}
@@ -289,8 +289,8 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 		}
 		handle.selection = selectEvents(handle.stored.View, n, req.After)
 	}
-	if mark, ok := ctx.Value(historyKey{}).(historyMark); ok {
-		if handle.history, err = s.readHistory(ctx, mark, handle, req); err != nil {
+	if params, ok := ctx.Value(historyKey{}).(historyPageParams); ok {
+		if handle.history, err = s.readHistory(ctx, params, handle, req); err != nil {
 			return nil, getError(err, req.SessionID)
 		}
 	}
@@ -320,7 +320,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 			continue
 		case errors.Is(err, store.ErrCorrupt):
 			damage = err
-			s.logger.Warn("patchlog: a damaged session is left out of a listing", "session", info.Key.String(), "error", err)
+			s.logger.Warn("patchlog: a listing leaves out a damaged session", "session", info.Key.String(), "error", err)
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("list sessions: %w", err)
@@ -345,14 +345,14 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 		return err
 	}
 	switch err := s.store.Delete(ctx, key); {
-	case errors.Is(err, store.ErrNotFound) && missing.delete() != nil:
+	case errors.Is(err, store.ErrNotFound) && missingSession.delete() != nil:
 		return getError(err, key.Session)
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return fmt.Errorf("delete session: %w", err)
 	}
 	s.finder.Forget(key)
-	if s.compacting != nil {
-		s.compacting.last.Remove(key)
+	if s.autoCompaction != nil {
+		s.autoCompaction.last.Remove(key)
 	}
 	return nil
 }
@@ -366,12 +366,12 @@ func (s *Service) get(ctx context.Context, key store.Key, filter session.GetRequ
 	if err != nil {
 		return nil, err
 	}
-	op.folded(ctx, stored.View)
+	op.recordView(ctx, stored.View)
 	return s.open(stored), nil
 }
 
 func (s *Service) open(stored storage.Session) *Session {
-	return &Session{key: stored.Key, given: ownEvents{decoder: s.decoder, given: map[*patch.Event]*session.Event{}}, stored: stored, overlay: map[string]any{}, typed: map[string]typedValue{}}
+	return &Session{key: stored.Key, returned: returnedEvents{decoder: s.decoder, byEvent: map[*patch.Event]*session.Event{}}, stored: stored, overlay: map[string]any{}, typed: map[string]typedValue{}}
 }
 
 var _ session.Service = (*Service)(nil)

@@ -17,15 +17,15 @@ import (
 // Session is a session that a [Service] returned. It consists of a view of the log, and of an overlay of state that
 // is never stored. An append or a patch through the Session updates its view. It is safe for concurrent use.
 type Session struct {
-	key   store.Key
-	given ownEvents
+	key      store.Key
+	returned returnedEvents
 
 	mu        sync.RWMutex
 	stored    storage.Session
 	selection *selection     // nil: show all visible events
 	history   session.Events // if not nil, shown until the next append or patch
 
-	// frozen, if not nil, contains the events shown while workflow nodes run: see grow.
+	// frozen, if not nil, contains the events shown while workflow nodes run: see growFrozen.
 	frozen []*patch.Event
 
 	// hasAppended reports whether an event was appended through this Session.
@@ -75,12 +75,12 @@ func (s *Session) events() session.Events {
 	case s.history != nil:
 		return s.history
 	case s.frozen != nil:
-		return listOf(s.frozen, s.given.event)
+		return newEventList(s.frozen, s.returned.event)
 	case s.selection != nil:
-		return listOf(s.selection.events, s.given.event)
+		return newEventList(s.selection.events, s.returned.event)
 	}
 	v := s.stored.View
-	return eventList{v.Len(), v.At, v.Events(), s.given.event}
+	return eventList{v.Len(), v.At, v.Events(), s.returned.event}
 }
 
 // State returns the session's state. A key is looked up in this order:
@@ -122,15 +122,15 @@ func (s *Session) advanceLocked(v fold.View) {
 		return
 	}
 	s.stored.View = v
-	s.given.keep(v)
+	s.returned.prune(v)
 	if s.selection != nil {
 		s.selection.advance(v)
 	}
 }
 
-// appended moves the session to the view after its own event. If the event changed shared scopes, shared contains
+// showAppended moves the session to the view after its own event. If the event changed shared scopes, shared contains
 // them as of the append. The result reports whether this event was the session's first.
-func (s *Session) appended(done store.Committed, e *session.Event, logged *patch.Event, shared map[string]patch.Value) (first bool) {
+func (s *Session) showAppended(done store.Committed, e *session.Event, logged *patch.Event, shared map[string]patch.Value) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first, s.hasAppended = !s.hasAppended, true
@@ -139,7 +139,7 @@ func (s *Session) appended(done store.Committed, e *session.Event, logged *patch
 	case !inNode(e):
 		s.frozen = nil
 	case s.frozen != nil || done.View.PatchSeq() != s.stored.View.PatchSeq():
-		s.grow(done.Records, done.View)
+		s.growFrozen(done.Records, done.View)
 	}
 	s.advanceLocked(done.View)
 	s.stored.Updated = e.Timestamp
@@ -147,20 +147,20 @@ func (s *Session) appended(done store.Committed, e *session.Event, logged *patch
 		s.stored.Shared = shared
 	}
 	for key, value := range e.Actions.StateDelta {
-		if delete(s.overlay, key); convert.IsTemp(key) {
+		if delete(s.overlay, key); convert.IsTempKey(key) {
 			s.overlay[key] = value
-			if own, err := patch.NewValue(value); err == nil {
-				s.overlay[key] = own
+			if copied, err := patch.NewValue(value); err == nil {
+				s.overlay[key] = copied
 			}
 		}
 	}
 	for _, changes := range []iter.Seq[patch.Change]{logged.Changes(), logged.SharedChanges()} {
 		for c := range changes {
-			given, there := e.Actions.StateDelta[c.Key]
+			value, ok := e.Actions.StateDelta[c.Key]
 			delete(s.typed, c.Key)
-			if _, err := patch.NewValue(given); there && err != nil {
-				if _, mended := convert.Plain(given); !mended {
-					s.typed[c.Key] = typedValue{given, c.Value}
+			if _, err := patch.NewValue(value); ok && err != nil {
+				if _, repaired := convert.Plain(value); !repaired {
+					s.typed[c.Key] = typedValue{value, c.Value}
 				}
 			}
 		}

@@ -24,8 +24,8 @@ func (s state) Get(key string) (any, error) {
 // get implements Get. The caller holds the lock.
 func (s state) get(key string) (any, error) {
 	if value, ok := s.session.overlay[key]; ok {
-		if own, ok := value.(patch.Value); ok {
-			return own.Any(), nil
+		if v, ok := value.(patch.Value); ok {
+			return v.Any(), nil
 		}
 		return value, nil
 	}
@@ -64,10 +64,10 @@ func (s state) All() iter.Seq2[string, any] {
 // If m has no such key, withoutTemp returns m itself.
 func withoutTemp(m map[string]any) map[string]any {
 	for key := range m {
-		if convert.IsTemp(key) {
-			own := maps.Clone(m)
-			maps.DeleteFunc(own, func(key string, _ any) bool { return convert.IsTemp(key) })
-			return own
+		if convert.IsTempKey(key) {
+			others := maps.Clone(m)
+			maps.DeleteFunc(others, func(key string, _ any) bool { return convert.IsTempKey(key) })
+			return others
 		}
 	}
 	return m

@@ -40,15 +40,15 @@ func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (comp
 	refuse := func(format string, args ...any) (compaction.Response, error) {
 		return failed(fmt.Errorf("%w: %s", compaction.ErrRefusedAnswer, fmt.Sprintf(format, args...)))
 	}
-	ask := &model.LLMRequest{
+	request := &model.LLMRequest{
 		Model:    s.llm.Name(),
 		Contents: []*genai.Content{genai.NewContentFromText(req.Prompt, genai.RoleUser)},
 		Config:   &genai.GenerateContentConfig{},
 	}
 	if req.Instructions != "" {
-		ask.Config.SystemInstruction = genai.NewContentFromText(req.Instructions, genai.RoleUser)
+		request.Config.SystemInstruction = genai.NewContentFromText(req.Instructions, genai.RoleUser)
 	}
-	for r, err := range s.llm.GenerateContent(ctx, ask, false) {
+	for r, err := range s.llm.GenerateContent(ctx, request, false) {
 		if err != nil {
 			return failed(err)
 		}
@@ -68,7 +68,7 @@ func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (comp
 		case r.ErrorCode != "" || r.ErrorMessage != "":
 			return refuse("the model reports %s: %s", r.ErrorCode, r.ErrorMessage)
 		case r.Interrupted:
-			return refuse("it was interrupted")
+			return refuse("the answer was interrupted")
 		case r.Content != nil:
 			content = r.Content
 		}
@@ -78,7 +78,7 @@ func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (comp
 		if err := ctx.Err(); err != nil {
 			return failed(err)
 		}
-		return refuse("the model said nothing")
+		return refuse("the model returned no content")
 	}
 	return gemini.Response(name, content, reason, usage)
 }

@@ -55,13 +55,13 @@ func newTelemetry(of Telemetry) (*telemetry, error) {
 	t := &telemetry{tracer: of.TracerProvider.Tracer(scope)}
 	var errs [5]error
 	t.duration, errs[0] = meter.Float64Histogram("patchlog.operation.duration", metric.WithUnit("s"),
-		metric.WithDescription("How long an operation on a session took."))
+		metric.WithDescription("Duration of an operation on a session."))
 	t.records, errs[1] = meter.Int64Counter("patchlog.records", metric.WithUnit("{record}"),
 		metric.WithDescription("Records that were acknowledged."))
 	t.conflicts, errs[2] = meter.Int64Counter("patchlog.conflicts", metric.WithUnit("{conflict}"),
-		metric.WithDescription("Writes that were refused since another had been logged."))
+		metric.WithDescription("Writes that were refused because another write was logged first."))
 	t.visible, errs[3] = meter.Int64Histogram("patchlog.visible_events", metric.WithUnit("{event}"),
-		metric.WithDescription("Visible events of a session when it was got."))
+		metric.WithDescription("Visible events of a session when it was read."))
 	t.compaction, errs[4] = newCompactionMetrics(meter)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
@@ -88,14 +88,14 @@ func sessionAttributes(key store.Key) []attribute.KeyValue {
 	}
 }
 
-func (o operation) folded(ctx context.Context, v fold.View) {
+func (o operation) recordView(ctx context.Context, v fold.View) {
 	o.visible.Record(ctx, int64(v.Len()))
 	o.span.SetAttributes(
 		attribute.Int64("patchlog.seq", int64(v.Seq())),
 		attribute.Int("patchlog.visible_events", v.Len()))
 }
 
-func (o operation) logged(ctx context.Context, records []patch.Record) {
+func (o operation) recordLogged(ctx context.Context, records []patch.Record) {
 	for _, r := range records {
 		kind := "event"
 		if r.Patch != nil {

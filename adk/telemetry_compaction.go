@@ -25,33 +25,33 @@ func newCompactionMetrics(meter metric.Meter) (m compactionMetrics, err error) {
 	m.attempts, errs[0] = meter.Int64Counter("patchlog.compactions", metric.WithUnit("{attempt}"),
 		metric.WithDescription("Attempts to compact a session."))
 	m.saved, errs[1] = meter.Int64Counter("patchlog.compaction.tokens_saved", metric.WithUnit("{token}"),
-		metric.WithDescription("Tokens, estimated, that summaries take less than what they stand for."))
+		metric.WithDescription("Estimated tokens that summaries save, compared with the events that they replace."))
 	m.duration, errs[2] = meter.Float64Histogram("patchlog.compaction.duration", metric.WithUnit("s"),
-		metric.WithDescription("How long an attempt to compact a session took, with the summarizer's calls."))
+		metric.WithDescription("Duration of an attempt to compact a session, including the summarizer's calls."))
 	return m, errors.Join(errs[:]...)
 }
 
-// compacted reports an attempt to compact that has just ended.
-func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Key]) {
+// recordCompaction reports an attempt to compact that has just ended.
+func (t *telemetry) recordCompaction(ctx context.Context, a compaction.Attempt[store.Key]) {
 	const prefix = "gen_ai.compaction."
-	kind := []attribute.KeyValue{attribute.String(prefix+"outcome", string(a.Outcome))}
+	attrs := []attribute.KeyValue{attribute.String(prefix+"outcome", string(a.Outcome))}
 	const operation = "compact_events"
 	name := operation
 	if a.Trigger != "" { // empty if the session could not be read
 		name += " " + triggerOfADK(a.Trigger)
-		kind = append(kind,
+		attrs = append(attrs,
 			attribute.String(prefix+"trigger", triggerOfADK(a.Trigger)),
 			attribute.String("patchlog.compaction.trigger", string(a.Trigger)))
 	}
 	if a.Err != nil {
-		kind = append(kind, attribute.String("error.type", errorType(a.Err)))
+		attrs = append(attrs, attribute.String("error.type", errorType(a.Err)))
 	}
-	t.compaction.attempts.Add(ctx, 1, metric.WithAttributes(kind...))
-	t.compaction.duration.Record(ctx, a.Duration.Seconds(), metric.WithAttributes(kind...))
+	t.compaction.attempts.Add(ctx, 1, metric.WithAttributes(attrs...))
+	t.compaction.duration.Record(ctx, a.Duration.Seconds(), metric.WithAttributes(attrs...))
 
 	end := time.Now()
 	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(end.Add(-a.Duration)), trace.WithAttributes(sessionAttributes(a.Key)...))
-	span.SetAttributes(append(kind, attribute.String("gen_ai.operation.name", operation))...)
+	span.SetAttributes(append(attrs, attribute.String("gen_ai.operation.name", operation))...)
 	if a.Invented > 0 || a.Written != nil && a.Trigger != compaction.ByClearing {
 		span.SetAttributes(attribute.Int(prefix+"lost", a.Lost), attribute.Int(prefix+"invented", a.Invented))
 	}

@@ -59,15 +59,15 @@ func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *sess
 	if err != nil {
 		return appendError(err, e)
 	}
-	s.closeInterrupted(ctx, handle, e)
+	s.answerInterruptedCalls(ctx, handle, e)
 	first, err := s.append(ctx, handle, run, e)
 	if err != nil {
 		return appendError(err, e)
 	}
-	s.compacting.afterAppend(ctx, handle, e, first)
+	s.autoCompaction.afterAppend(ctx, handle, e, first)
 	if e.Author != userAuthor && isFinal(e) && !s.runs.isWatched(handle.key, e.InvocationID) {
 		s.runs.end(ctx, handle.key, e.InvocationID, true)
-		s.compacting.notify(handle.key)
+		s.autoCompaction.notify(handle.key)
 	}
 	return nil
 }
@@ -81,25 +81,25 @@ func isFinal(e *session.Event) bool {
 func (s *Service) append(ctx context.Context, handle *Session, run *run, e *session.Event) (first bool, err error) {
 	ctx, op := s.telemetry.start(ctx, opAppend, handle.key)
 	defer func() { op.end(ctx, err) }()
-	lasting := *e
-	lasting.Actions.StateDelta = withoutTemp(e.Actions.StateDelta)
-	event, mended, err := convert.Event(&lasting)
+	persistent := *e
+	persistent.Actions.StateDelta = withoutTemp(e.Actions.StateDelta)
+	event, repaired, err := convert.Event(&persistent)
 	if err != nil {
 		return false, err
 	}
 	in := turn{handle.key, e.InvocationID}
-	if _, warned := s.mended.Get(in); mended && !warned {
-		s.mended.Put(in, true, 1)
-		s.logger.Warn(convert.BadText, "session", handle.key.String(), "event", e.ID, "invocation", e.InvocationID)
+	if _, warned := s.warnedInvalidUTF8.Get(in); repaired && !warned {
+		s.warnedInvalidUTF8.Put(in, true, 1)
+		s.logger.Warn(convert.InvalidUTF8Warning, "session", handle.key.String(), "event", e.ID, "invocation", e.InvocationID)
 	}
 	if hasResponse(e) {
-		if err := s.makeRoom(ctx, handle, event); err != nil {
+		if err := s.prepareForResponses(ctx, handle, event); err != nil {
 			return false, err
 		}
 	}
 	opts := store.AppendOptions{Creation: handle.View().Creation(), Follow: s.shorten}
 	done, err := s.runs.append(ctx, handle.key, run, opts, func(opts store.AppendOptions) (store.Committed, error) {
-		return s.store.Append(ctx, handle.key, opts, event, &lasting)
+		return s.store.Append(ctx, handle.key, opts, event, &persistent)
 	})
 	if e.ID == "" && len(done.Records) > 0 {
 		e.ID = done.Records[0].ID()
@@ -107,16 +107,16 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 	if err != nil {
 		return false, err
 	}
-	first = handle.appended(done, e, event, s.sharedAfter(ctx, handle, event))
-	op.logged(ctx, done.Records)
+	first = handle.showAppended(done, e, event, s.sharedAfter(ctx, handle, event))
+	op.recordLogged(ctx, done.Records)
 	return first, nil
 }
 
-// makeRoom prepares the log for an event with function responses. It makes the answered calls visible again. It also
-// hides the recorded answers of interrupted calls, which the event replaces. makeRoom needs the newest view, because
-// other writers may have written to the session while a long-running tool worked.
-func (s *Service) makeRoom(ctx context.Context, handle *Session, answer *patch.Event) error {
-	v, err := s.newest(ctx, handle)
+// prepareForResponses prepares the log for an event with function responses. It makes the answered calls visible again.
+// It also hides the recorded answers of interrupted calls, which the event replaces. prepareForResponses needs the
+// newest view, because other writers may have written to the session while a long-running tool worked.
+func (s *Service) prepareForResponses(ctx context.Context, handle *Session, answer *patch.Event) error {
+	v, err := s.recentView(ctx, handle)
 	if err != nil {
 		return err
 	}
@@ -124,16 +124,16 @@ func (s *Service) makeRoom(ctx context.Context, handle *Session, answer *patch.E
 	if err := s.restoreCalls(ctx, handle, v, answer); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
 		return err
 	}
-	return s.withdrawInterrupted(ctx, handle, v, answer)
+	return s.hideInterruptedAnswers(ctx, handle, v, answer)
 }
 
 // sharedAfter returns the shared scopes after the append of an event. It returns nil if the event changes no shared
 // key. It reads the shared scopes from the storage, because another session may have changed them before a retry.
 func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Event) map[string]patch.Value {
 	for range e.SharedChanges() {
-		found, err := s.store.Get(context.WithoutCancel(ctx), handle.key, storage.Newest)
+		found, err := s.store.Get(context.WithoutCancel(ctx), handle.key, storage.NewestEvents)
 		if err != nil {
-			s.logger.WarnContext(ctx, "patchlog: a session shows the shared state of before its append", "session", handle.key.String(), "error", err)
+			s.logger.WarnContext(ctx, "patchlog: cannot read the app: and user: state after an append; the session shows the earlier values", "session", handle.key.String(), "error", err)
 			return nil
 		}
 		return found.Shared
@@ -151,7 +151,7 @@ func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Eve
 // Errors are as for [store.Store.ApplyPatch]. The error also matches [patch.ErrInvalid] if the session shows its
 // history ([WithHistory]), because indices into a history are not indices into the view.
 func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
-	return s.patching(ctx, sess, "apply patch", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
+	return s.logPatches(ctx, sess, "apply patch", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		if err := refuseHistory(sess); err != nil {
 			return store.Committed{}, err
 		}
@@ -160,20 +160,20 @@ func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, patches 
 	})
 }
 
-// patching calls the function log with the session's view, and moves the session to the view after the logged
+// logPatches calls the function write with the session's view, and moves the session to the view after the logged
 // patches.
-func (s *Service) patching(ctx context.Context, sess session.Session, doing string, log func(context.Context, store.Key, fold.View) (store.Committed, error)) (done store.Committed, err error) {
+func (s *Service) logPatches(ctx context.Context, sess session.Session, opName string, write func(context.Context, store.Key, fold.View) (store.Committed, error)) (done store.Committed, err error) {
 	handle, err := handleOf(sess)
 	if err != nil {
-		return done, fmt.Errorf("%s: %w", doing, err)
+		return done, fmt.Errorf("%s: %w", opName, err)
 	}
 	ctx, op := s.telemetry.start(ctx, opPatch, handle.key)
 	defer func() { op.end(ctx, err) }()
-	if done, err = log(ctx, handle.key, handle.View()); err != nil {
-		return done, fmt.Errorf("%s: %w", doing, err)
+	if done, err = write(ctx, handle.key, handle.View()); err != nil {
+		return done, fmt.Errorf("%s: %w", opName, err)
 	}
 	handle.advance(done.View)
-	op.logged(ctx, done.Records)
+	op.recordLogged(ctx, done.Records)
 	return done, nil
 }
 
@@ -198,7 +198,7 @@ func (s *Service) Preview(ctx context.Context, sess session.Session, patches []*
 // records include patches and hidden events. [SessionEvent] converts a record's event to an ADK event.
 func (s *Service) RawEvents(ctx context.Context, sess session.Session, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
-		handle, err := s.current(ctx, sess)
+		handle, err := s.currentHandle(ctx, sess)
 		if err != nil {
 			yield(patch.Record{}, fmt.Errorf("raw events: %w", err))
 			return
@@ -211,8 +211,8 @@ func (s *Service) RawEvents(ctx context.Context, sess session.Session, fromSeq u
 	}
 }
 
-// current returns sess as a *Session. It fails if the session was deleted, even if it was created again.
-func (s *Service) current(ctx context.Context, sess session.Session) (*Session, error) {
+// currentHandle returns sess as a *Session. It fails if the session was deleted, even if it was created again.
+func (s *Service) currentHandle(ctx context.Context, sess session.Session) (*Session, error) {
 	handle, err := handleOf(sess)
 	if err != nil {
 		return nil, err
@@ -221,7 +221,7 @@ func (s *Service) current(ctx context.Context, sess session.Session) (*Session, 
 	if err != nil {
 		return nil, err
 	}
-	return handle, handle.sameCreation(info.Creation)
+	return handle, handle.checkCreation(info.Creation)
 }
 
 // ViewAt returns the session's view after the record with the given seq, as [store.Store.ViewAt] does.
@@ -232,7 +232,7 @@ func (s *Service) ViewAt(ctx context.Context, sess session.Session, seq uint64) 
 	}
 	view, err := s.store.ViewAt(ctx, handle.key, seq)
 	if err == nil {
-		err = handle.sameCreation(view.Creation())
+		err = handle.checkCreation(view.Creation())
 	}
 	if err != nil {
 		return fold.View{}, fmt.Errorf("view at %d: %w", seq, err)
@@ -240,9 +240,9 @@ func (s *Service) ViewAt(ctx context.Context, sess session.Session, seq uint64) 
 	return view, nil
 }
 
-func (s *Session) sameCreation(creation string) error {
+func (s *Session) checkCreation(creation string) error {
 	if !wrap.SameSession(s.View().Creation(), creation) {
-		return fmt.Errorf("session %s: %w: it was created again since", s.key, store.ErrNotFound)
+		return fmt.Errorf("session %s: %w: the session was deleted and created again; get it again", s.key, store.ErrNotFound)
 	}
 	return nil
 }

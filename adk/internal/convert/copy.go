@@ -16,24 +16,24 @@ import (
 // CopyEvent returns a deep copy of e. e must come from the log.
 func CopyEvent(e *session.Event) *session.Event {
 	c := *e
-	copier{}.own(reflect.ValueOf(&c).Elem(), 0)
+	copier{}.deepCopy(reflect.ValueOf(&c).Elem(), 0)
 	return &c
 }
 
 // Plain returns a copy of an event or of a state in a form that can be stored as JSON. Inside an any, a value that
 // would not return from storage unchanged is replaced by the value of its JSON. In strings, U+FFFD replaces each byte
-// that is not UTF-8, and mended reports whether there were such bytes. If v contains itself or is nested too deeply,
+// that is not UTF-8, and repaired reports whether there were such bytes. If v contains itself or is nested too deeply,
 // Plain returns v.
-func Plain[T any](v T) (plain T, mended bool) {
+func Plain[T any](v T) (plain T, repaired bool) {
 	plain = v
-	c := copier{dynamic: plainValue, mended: &mended}
-	if !c.own(reflect.ValueOf(&plain).Elem(), 0) {
-		return v, mended
+	c := copier{replaceAny: plainValue, repaired: &repaired}
+	if !c.deepCopy(reflect.ValueOf(&plain).Elem(), 0) {
+		return v, repaired
 	}
-	return plain, mended
+	return plain, repaired
 }
 
-// plainValue is the dynamic function of Plain's copier. It returns v, or a copy with repaired strings, if the result
+// plainValue is the replaceAny function of Plain's copier. It returns v, or a copy with repaired strings, if the result
 // returns from storage unchanged. Otherwise it returns the value of v's JSON, or the text of an error. If v has no
 // JSON encoding, it returns v. ok is false if v contains itself.
 func plainValue(c copier, v any, depth int) (plain any, ok bool) {
@@ -45,7 +45,7 @@ func plainValue(c copier, v any, depth int) (plain any, ok bool) {
 	}
 	own := reflect.New(reflect.TypeOf(v)).Elem()
 	own.Set(reflect.ValueOf(v))
-	if !c.own(own, depth) {
+	if !c.deepCopy(own, depth) {
 		return nil, false
 	}
 	if _, err := patch.NewValue(own.Interface()); err == nil {
@@ -60,47 +60,51 @@ func plainValue(c copier, v any, depth int) (plain any, ok bool) {
 	return untyped(value).Any(), true
 }
 
-// Unicode returns s with U+FFFD in place of each byte that is not UTF-8, as in encoding/json.
-func Unicode(s string) string { return string([]rune(s)) }
+// ToValidUTF8 returns s with U+FFFD in place of each byte that is not UTF-8, as in encoding/json.
+func ToValidUTF8(s string) string { return string([]rune(s)) }
 
-// BadText is the warning about a string that is not UTF-8. The string may come from a model, a tool or the user.
-const BadText = "patchlog: a text is not UTF-8; U+FFFD takes the place of the bytes at fault"
+// InvalidUTF8 describes a string that was repaired. The string may come from a model, a tool or the user.
+// InvalidUTF8Warning is the log message about such a string.
+const (
+	InvalidUTF8        = "a string is not valid UTF-8; U+FFFD replaces the invalid bytes"
+	InvalidUTF8Warning = "patchlog: " + InvalidUTF8
+)
 
 // copier turns a shallow copy into a deep copy.
 type copier struct {
-	// dynamic, if not nil, replaces values of type any. It is not called for booleans, strings, finite float64
-	// values, map[string]any and []any. ok is false if dynamic cannot replace the value. If dynamic is set, the
+	// replaceAny, if not nil, replaces values of type any. It is not called for booleans, strings, finite float64
+	// values, map[string]any and []any. ok is false if replaceAny cannot replace the value. If replaceAny is set, the
 	// copier also repairs strings.
-	dynamic func(c copier, v any, depth int) (any, bool)
+	replaceAny func(c copier, v any, depth int) (any, bool)
 
-	mended *bool // if not nil, set to true if a string was repaired
+	repaired *bool // if not nil, set to true if a string was repaired
 }
 
 // maxCopyDepth is greater than the depth of any event.
 const maxCopyDepth = 4096
 
-// own copies everything that an addressable value refers to, and stores the copies in the value. It returns false if
-// a value contains itself or is nested deeper than maxCopyDepth.
-func (c copier) own(v reflect.Value, depth int) bool {
+// deepCopy copies everything that an addressable value refers to, and stores the copies in the value. It returns false
+// if a value contains itself or is nested deeper than maxCopyDepth.
+func (c copier) deepCopy(v reflect.Value, depth int) bool {
 	if depth++; depth > maxCopyDepth {
 		return false
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for _, i := range c.referring(v.Type()) {
-			if f := v.Field(i); !f.IsZero() && !c.own(f, depth) {
+		for _, i := range c.fieldsToCopy(v.Type()) {
+			if f := v.Field(i); !f.IsZero() && !c.deepCopy(f, depth) {
 				return false
 			}
 		}
 	case reflect.String:
-		if s := v.String(); c.dynamic != nil && !utf8.ValidString(s) {
-			v.SetString(Unicode(s))
-			if c.mended != nil {
-				*c.mended = true
+		if s := v.String(); c.replaceAny != nil && !utf8.ValidString(s) {
+			v.SetString(ToValidUTF8(s))
+			if c.repaired != nil {
+				*c.repaired = true
 			}
 		}
 	case reflect.Array:
-		return c.ownElements(v, depth)
+		return c.copyElements(v, depth)
 	case reflect.Pointer:
 		if v.IsNil() {
 			return true
@@ -108,7 +112,7 @@ func (c copier) own(v reflect.Value, depth int) bool {
 		p := reflect.New(v.Type().Elem())
 		p.Elem().Set(v.Elem())
 		v.Set(p)
-		return c.own(p.Elem(), depth)
+		return c.deepCopy(p.Elem(), depth)
 	case reflect.Slice:
 		if v.IsNil() {
 			return true
@@ -116,17 +120,17 @@ func (c copier) own(v reflect.Value, depth int) bool {
 		s := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 		reflect.Copy(s, v)
 		v.Set(s)
-		return c.ownElements(s, depth)
+		return c.copyElements(s, depth)
 	case reflect.Map:
 		if v.IsNil() {
 			return true
 		}
-		if m, ok := v.Interface().(map[string]any); ok && c.dynamic == nil { // the common case; a clone is faster
+		if m, ok := v.Interface().(map[string]any); ok && c.replaceAny == nil { // the common case; a clone is faster
 			m = maps.Clone(m)
 			for key, value := range m {
-				if value != nil && c.refers(reflect.TypeOf(value)) {
+				if value != nil && c.needsCopy(reflect.TypeOf(value)) {
 					own := value
-					c.own(reflect.ValueOf(&own).Elem(), depth)
+					c.deepCopy(reflect.ValueOf(&own).Elem(), depth)
 					m[key] = own
 				}
 			}
@@ -136,39 +140,39 @@ func (c copier) own(v reflect.Value, depth int) bool {
 		m := reflect.MakeMapWithSize(v.Type(), v.Len())
 		key, elem := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
 		keys := v.MapKeys()
-		if key.Kind() == reflect.String && c.dynamic != nil { // if repaired keys become equal, the last one is kept
+		if key.Kind() == reflect.String && c.replaceAny != nil { // if repaired keys become equal, the last one is kept
 			slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		}
 		for _, k := range keys {
 			key.Set(k)
 			elem.Set(v.MapIndex(k))
-			if key.Kind() == reflect.String && !c.own(key, depth) || !c.own(elem, depth) {
+			if key.Kind() == reflect.String && !c.deepCopy(key, depth) || !c.deepCopy(elem, depth) {
 				return false
 			}
 			m.SetMapIndex(key, elem)
 		}
 		v.Set(m)
 	case reflect.Interface:
-		return v.IsNil() || c.ownDynamic(v, depth)
+		return v.IsNil() || c.copyInterface(v, depth)
 	}
 	return true
 }
 
-// ownElements applies own to the elements of an array or a slice.
-func (c copier) ownElements(v reflect.Value, depth int) bool {
-	if !c.refers(v.Type().Elem()) {
+// copyElements applies deepCopy to the elements of an array or a slice.
+func (c copier) copyElements(v reflect.Value, depth int) bool {
+	if !c.needsCopy(v.Type().Elem()) {
 		return true
 	}
 	for i := range v.Len() {
-		if !c.own(v.Index(i), depth) {
+		if !c.deepCopy(v.Index(i), depth) {
 			return false
 		}
 	}
 	return true
 }
 
-// ownDynamic applies own to an interface value that is not nil.
-func (c copier) ownDynamic(v reflect.Value, depth int) bool {
+// copyInterface applies deepCopy to an interface value that is not nil.
+func (c copier) copyInterface(v reflect.Value, depth int) bool {
 	switch x := v.Interface().(type) {
 	case bool:
 		return true
@@ -177,10 +181,10 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 		if f, ok := x.(float64); ok && f-f == 0 { // neither NaN nor infinite
 			return true
 		}
-		if c.dynamic == nil || v.NumMethod() > 0 { // a replacement may not implement the interface
+		if c.replaceAny == nil || v.NumMethod() > 0 { // a replacement may not implement the interface
 			break
 		}
-		plain, ok := c.dynamic(c, x, depth)
+		plain, ok := c.replaceAny(c, x, depth)
 		if !ok {
 			return false
 		}
@@ -190,52 +194,52 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 		}
 		v.Set(reflect.ValueOf(plain))
 	}
-	if !c.refers(v.Elem().Type()) {
+	if !c.needsCopy(v.Elem().Type()) {
 		return true
 	}
 	elem := reflect.New(v.Elem().Type()).Elem()
 	elem.Set(v.Elem())
-	if !c.own(elem, depth) {
+	if !c.deepCopy(elem, depth) {
 		return false
 	}
 	v.Set(elem)
 	return true
 }
 
-var referringFields, textFields sync.Map // reflect.Type of a struct → []int
+var copiedFields, copiedAndTextFields sync.Map // reflect.Type of a struct → []int
 
-// referring returns the indices of the struct fields that the copier may have to change. Copies of the struct share
+// fieldsToCopy returns the indices of the struct fields that the copier may have to change. Copies of the struct share
 // data through these fields. If the copier repairs strings, the fields that contain strings are included. Unexported
 // fields are left out, because callers cannot change them.
-func (c copier) referring(t reflect.Type) []int {
-	known := &referringFields
-	if c.dynamic != nil {
-		known = &textFields
+func (c copier) fieldsToCopy(t reflect.Type) []int {
+	cache := &copiedFields
+	if c.replaceAny != nil {
+		cache = &copiedAndTextFields
 	}
-	if cached, ok := known.Load(t); ok {
+	if cached, ok := cache.Load(t); ok {
 		return cached.([]int)
 	}
 	var indices []int
 	for i := range t.NumField() {
-		if f := t.Field(i); f.IsExported() && c.refers(f.Type) {
+		if f := t.Field(i); f.IsExported() && c.needsCopy(f.Type) {
 			indices = append(indices, i)
 		}
 	}
-	known.Store(t, indices)
+	cache.Store(t, indices)
 	return indices
 }
 
-// refers reports whether the copier may have to change values of type t.
-func (c copier) refers(t reflect.Type) bool {
+// needsCopy reports whether the copier may have to change values of type t.
+func (c copier) needsCopy(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
 		return true
 	case reflect.String:
-		return c.dynamic != nil
+		return c.replaceAny != nil
 	case reflect.Struct:
-		return len(c.referring(t)) > 0
+		return len(c.fieldsToCopy(t)) > 0
 	case reflect.Array:
-		return c.refers(t.Elem())
+		return c.needsCopy(t.Elem())
 	}
 	return false
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Event implements adk.NewEvent. mended reports whether a string in e was not valid UTF-8.
-func Event(e *session.Event) (p *patch.Event, mended bool, err error) {
+// Event implements adk.NewEvent. repaired reports whether a string in e was not valid UTF-8.
+func Event(e *session.Event) (p *patch.Event, repaired bool, err error) {
 	if e == nil {
 		return nil, false, fmt.Errorf("%w: the event is nil", patch.ErrInvalid)
 	}
@@ -23,9 +23,9 @@ func Event(e *session.Event) (p *patch.Event, mended bool, err error) {
 	}
 	// The log cannot keep some value of e exactly, such as a string that is not UTF-8. So convert a copy of e in
 	// which such values are replaced.
-	plain, mended := Plain(*e)
+	plain, repaired := Plain(*e)
 	p, err = patch.NewEvent(eventFields(&plain))
-	return p, mended, err
+	return p, repaired, err
 }
 
 // SessionEvent implements adk.SessionEvent.
@@ -71,7 +71,7 @@ func eventFields(e *session.Event) patch.Fields {
 		LongRunningToolIDs: e.LongRunningToolIDs,
 		UsageMetadata:      jsonOf(e.UsageMetadata), CustomMetadata: e.CustomMetadata,
 	}
-	for _, x := range fieldsOf(&e.Actions, moreActions) {
+	for _, x := range fieldsOf(&e.Actions, otherActionFields) {
 		f.Actions.Extra = x.addTo(f.Actions.Extra)
 	}
 	for _, x := range extraFields(e) {
@@ -101,15 +101,15 @@ func (f field) addTo(extra map[string]any) map[string]any {
 // extraFields returns the fields that the log stores without interpreting them. These are all fields of ADK's types
 // except those that [eventFields] sets by name. So the fields of newer ADK versions are kept too.
 func extraFields(e *session.Event) []field {
-	return append(fieldsOf(e, moreOfEvent), fieldsOf(&e.LLMResponse, moreOfResponse)...)
+	return append(fieldsOf(e, otherEventFields), fieldsOf(&e.LLMResponse, otherResponseFields)...)
 }
 
 var (
-	moreOfEvent = moreFields(reflect.TypeFor[session.Event](),
+	otherEventFields = jsonFieldsExcept(reflect.TypeFor[session.Event](),
 		"id", "timestamp", "invocationId", "branch", "isolationScope", "author", "actions", "longRunningToolIds")
-	moreOfResponse = moreFields(reflect.TypeFor[model.LLMResponse](),
+	otherResponseFields = jsonFieldsExcept(reflect.TypeFor[model.LLMResponse](),
 		"content", "usageMetadata", "customMetadata", "partial")
-	moreActions = moreFields(reflect.TypeFor[session.EventActions](),
+	otherActionFields = jsonFieldsExcept(reflect.TypeFor[session.EventActions](),
 		"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate")
 )
 
@@ -122,10 +122,11 @@ var decodedFields = func() map[string][]int {
 	return all
 }()
 
-// moreFields returns the JSON fields of a struct, except the fields of embedded structs and the fields named in but.
-func moreFields(t reflect.Type, but ...string) (fields []jsonField) {
+// jsonFieldsExcept returns the JSON fields of a struct. It leaves out the fields of embedded structs and the fields
+// named in except.
+func jsonFieldsExcept(t reflect.Type, except ...string) (fields []jsonField) {
 	for _, f := range structOf(t).fields {
-		if len(f.index) == 1 && !slices.Contains(but, f.name) {
+		if len(f.index) == 1 && !slices.Contains(except, f.name) {
 			fields = append(fields, f)
 		}
 	}

@@ -40,7 +40,7 @@ func typedJSON(v reflect.Value, depth int) any {
 		return typedJSON(v.Elem(), depth)
 	case reflect.Struct:
 		t := structOf(v.Type())
-		if t.ownJSON {
+		if t.hasMarshaler {
 			if v.CanAddr() { // the method may have a pointer receiver
 				v = v.Addr()
 			}
@@ -119,8 +119,8 @@ func durationText(d time.Duration) string {
 
 // jsonStruct describes how encoding/json encodes a struct.
 type jsonStruct struct {
-	ownJSON bool // use the struct's own MarshalJSON, which loses nothing
-	fields  []jsonField
+	hasMarshaler bool // use the struct's own MarshalJSON, which loses nothing
+	fields       []jsonField
 }
 
 type jsonField struct {
@@ -141,9 +141,9 @@ func structOf(t reflect.Type) jsonStruct {
 		return cached.(jsonStruct)
 	}
 	p := reflect.PointerTo(t)
-	s := jsonStruct{ownJSON: p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[encoding.TextMarshaler]())}
+	s := jsonStruct{hasMarshaler: p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[encoding.TextMarshaler]())}
 	if t.PkgPath() == adkPath {
-		s.ownJSON = false
+		s.hasMarshaler = false
 	}
 	for _, f := range reflect.VisibleFields(t) {
 		tag := f.Tag.Get("json")
@@ -155,7 +155,7 @@ func structOf(t reflect.Type) jsonStruct {
 			name = f.Name
 		}
 		if f.Type == reflect.TypeFor[time.Duration]() && t.PkgPath() == genaiPath {
-			s.ownJSON = false // genai's MarshalJSON rounds durations
+			s.hasMarshaler = false // genai's MarshalJSON rounds durations
 		}
 		s.fields = append(s.fields, jsonField{name, f.Index, strings.Contains(options, "omit")})
 	}

@@ -46,8 +46,8 @@ type Storage interface {
 	// without its "temp:" keys. Append does not keep a reference to the argument from.
 	Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error)
 	ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
-	// ApplyNewest is like ApplyPatch, for patches made from a view that was read directly before.
-	ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
+	// ApplyToRecentView is like ApplyPatch, for patches made from a view that was read directly before.
+	ApplyToRecentView(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
 	Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Preview, error)
 	// Revert and Rewind are like the methods of [store.Store]. The patches have the author "user", and the base of
 	// the view on.
@@ -60,9 +60,9 @@ type Storage interface {
 
 	recall.Log[store.Key]
 
-	// CanLeaveOut reports whether a search over several sessions may skip a session that could not be read because of
+	// CanSkip reports whether a search over several sessions may skip a session that could not be read because of
 	// err.
-	CanLeaveOut(err error) bool
+	CanSkip(err error) bool
 
 	// Handle returns a name for an event, for use with [recall.ReadTool]. The event is given by the seq of its record
 	// and by its index in that record. The name is valid until the session is deleted.
@@ -75,8 +75,8 @@ const UserAuthor = "user"
 // IDHandle is the prefix of a handle that contains an event's id.
 const IDHandle = "id="
 
-// Newest is the filter for callers that need only the newest events of a session.
-var Newest = session.GetRequest{NumRecentEvents: 8}
+// NewestEvents is the filter for callers that need only the newest events of a session.
+var NewestEvents = session.GetRequest{NumRecentEvents: 8}
 
 type Session struct {
 	Key     store.Key
@@ -96,77 +96,77 @@ func (s Session) State() map[string]any {
 
 // Value is like [store.Session.Value].
 func (s Session) Value(key string) (value patch.Value, ok bool) {
-	if value, ok = s.Shared[key]; !ok && convert.IsOwn(key) {
+	if value, ok = s.Shared[key]; !ok && convert.IsSessionKey(key) {
 		return s.View.Value(key)
 	}
 	return value, ok
 }
 
-// InStore is a storage on a store.
-type InStore struct{ *store.Store }
+// StoreAdapter is a storage on a store.
+type StoreAdapter struct{ *store.Store }
 
 // RecentView returns the newest view. If the view is not cached, the store reads it.
-func (s InStore) RecentView(ctx context.Context, key store.Key) (fold.View, error) {
+func (s StoreAdapter) RecentView(ctx context.Context, key store.Key) (fold.View, error) {
 	return s.View(ctx, key)
 }
 
 // Create creates the session. If the request has no id, Create generates one.
-func (s InStore) Create(ctx context.Context, req *session.CreateRequest, created time.Time) (Session, error) {
+func (s StoreAdapter) Create(ctx context.Context, req *session.CreateRequest, created time.Time) (Session, error) {
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	if key.Session == "" {
 		key.Session = platform.NewUUID(ctx)
 	}
 	found, err := s.Store.Create(ctx, key, req.State, store.CreateOptions{Created: created})
-	return s.stored(ctx, found, err)
+	return s.toSession(ctx, found, err)
 }
 
 // Get ignores the filter. The view is cached, or computed from a snapshot, so reading fewer events would not be
 // faster.
-func (s InStore) Get(ctx context.Context, key store.Key, _ session.GetRequest) (Session, error) {
+func (s StoreAdapter) Get(ctx context.Context, key store.Key, _ session.GetRequest) (Session, error) {
 	found, err := s.Store.Get(ctx, key)
-	return s.stored(ctx, found, err)
+	return s.toSession(ctx, found, err)
 }
 
 // Fork is like [store.Store.Fork].
-func (s InStore) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (Session, error) {
+func (s StoreAdapter) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (Session, error) {
 	found, err := s.Store.Fork(ctx, key, newKey, opts)
-	return s.stored(ctx, found, err)
+	return s.toSession(ctx, found, err)
 }
 
 // Append appends the event. It does not use the ADK event.
-func (s InStore) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, _ *session.Event) (store.Committed, error) {
+func (s StoreAdapter) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, _ *session.Event) (store.Committed, error) {
 	return s.Store.AppendEvents(ctx, key, []*patch.Event{e}, opts)
 }
 
-// ApplyNewest calls [store.Store.ApplyPatch], which reads only the records that it needs.
-func (s InStore) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
+// ApplyToRecentView calls [store.Store.ApplyPatch], which reads only the records that it needs.
+func (s StoreAdapter) ApplyToRecentView(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return s.Store.ApplyPatch(ctx, key, patches, opts)
 }
 
-func (s InStore) Revert(ctx context.Context, key store.Key, patchID string, on fold.View, allowOrphans bool) (store.Committed, error) {
+func (s StoreAdapter) Revert(ctx context.Context, key store.Key, patchID string, on fold.View, allowOrphans bool) (store.Committed, error) {
 	return s.Store.Revert(ctx, key, patchID, store.UndoOptions{On: on, Author: UserAuthor, AllowOrphans: allowOrphans})
 }
 
-func (s InStore) Rewind(ctx context.Context, key store.Key, invocationID string, on fold.View) (store.Committed, error) {
+func (s StoreAdapter) Rewind(ctx context.Context, key store.Key, invocationID string, on fold.View) (store.Committed, error) {
 	return s.Store.Rewind(ctx, key, invocationID, store.UndoOptions{On: on, Author: UserAuthor})
 }
 
-// CanLeaveOut reports whether the session is damaged or was deleted.
-func (s InStore) CanLeaveOut(err error) bool {
+// CanSkip reports whether the session is damaged or was deleted.
+func (s StoreAdapter) CanSkip(err error) bool {
 	return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound)
 }
 
 // Handle returns the seq of the record, followed by the index if the index is not 0. The seq of a record never
 // changes.
-func (s InStore) Handle(seq uint64, index int, _ *patch.Event) string {
+func (s StoreAdapter) Handle(seq uint64, index int, _ *patch.Event) string {
 	if index == 0 {
 		return strconv.FormatUint(seq, 10)
 	}
 	return fmt.Sprintf("%d.%d", seq, index)
 }
 
-// stored converts the result of a store's method.
-func (s InStore) stored(ctx context.Context, found store.Session, err error) (Session, error) {
+// toSession converts the result of a store's method.
+func (s StoreAdapter) toSession(ctx context.Context, found store.Session, err error) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
@@ -181,14 +181,14 @@ func (s InStore) stored(ctx context.Context, found store.Session, err error) (Se
 
 // lastUpdate returns the time of the newest regular event, even if hidden, or the creation time of the session. It
 // reads the log backwards.
-func (s InStore) lastUpdate(ctx context.Context, key store.Key, v fold.View) (time.Time, error) {
+func (s StoreAdapter) lastUpdate(ctx context.Context, key store.Key, v fold.View) (time.Time, error) {
 	if n := v.Len(); n > 0 && v.Entry(n-1).Seq == v.Seq() && v.Seq() != v.PatchSeq() {
 		return v.At(n - 1).Timestamp(), nil
 	}
-	const few = 8 // records per read
-	for last := v.Seq(); last > 0; last -= min(last, few) {
+	const batch = 8 // records per read
+	for last := v.Seq(); last > 0; last -= min(last, batch) {
 		var seqs []uint64
-		for seq := last - min(last, few) + 1; seq <= last; seq++ {
+		for seq := last - min(last, batch) + 1; seq <= last; seq++ {
 			seqs = append(seqs, seq)
 		}
 		var newest *patch.Event
@@ -206,4 +206,4 @@ func (s InStore) lastUpdate(ctx context.Context, key store.Key, v fold.View) (ti
 	return info.Created, err
 }
 
-var _ Storage = InStore{}
+var _ Storage = StoreAdapter{}

@@ -35,8 +35,8 @@ type baseLog struct {
 
 	base session.Session // as last read from the base; nil: not read yet
 
-	// hasUpdates reports whether the base sets base.LastUpdateTime to the time of an event appended through it.
-	hasUpdates bool
+	// tracksUpdateTime reports whether the base sets base.LastUpdateTime to the time of an event appended through it.
+	tracksUpdateTime bool
 
 	creation string
 	empty    fold.View // the view without records
@@ -65,15 +65,15 @@ type item struct {
 	patches *portable.Patches
 }
 
-// listed is an event of a base with the id of its item.
-type listed struct {
+// baseEvent is an event of a base with the id of its item.
+type baseEvent struct {
 	id    string
 	event *session.Event
 }
 
 // eventsOf returns the events of a base's session. If the log cannot store an event's id, eventsOf replaces it by an
 // id computed from the event.
-func eventsOf(s session.Session) (list []listed) {
+func eventsOf(s session.Session) (list []baseEvent) {
 	for e := range s.Events().All() {
 		if e == nil {
 			continue
@@ -83,7 +83,7 @@ func eventsOf(s session.Session) (list []listed) {
 			content, _ := json.Marshal(e.Content)
 			id = uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%q %q %q %v %s", e.ID, e.Author, e.InvocationID, e.Timestamp, content)).String()
 		}
-		list = append(list, listed{id, e})
+		list = append(list, baseEvent{id, e})
 	}
 	return list
 }
@@ -91,72 +91,72 @@ func eventsOf(s session.Session) (list []listed) {
 // extend adds the events that are new in the base's session. If it cannot tell which events are new, it changes
 // nothing and returns false. all reports whether the session was read completely, and not only its newest events.
 func (l *baseLog) extend(from session.Session, all bool) bool {
-	if !l.isOf(from) {
+	if !l.matchesCreation(from) {
 		return false
 	}
-	given := eventsOf(from)
-	if len(l.order)+len(given) == 0 && isBare(l.creation) && l.creation != bareCreation(from, given) {
+	events := eventsOf(from)
+	if len(l.order)+len(events) == 0 && isUnwrapped(l.creation) && l.creation != unwrappedCreation(from, events) {
 		return false
 	}
-	follows := func(n int) bool { // reports whether the first n events of given are the last n of the log
-		return slices.EqualFunc(l.order[len(l.order)-n:], given[:n], func(id string, e listed) bool { return id == e.id })
+	isOverlap := func(n int) bool { // reports whether the first n events are the last n of the log
+		return slices.EqualFunc(l.order[len(l.order)-n:], events[:n], func(id string, e baseEvent) bool { return id == e.id })
 	}
-	overlap := min(len(l.order), len(given))
+	overlap := min(len(l.order), len(events))
 	switch {
-	case all && overlap < len(l.order), all && !follows(overlap), all && overlap == 0 && len(given) > 0 && isBare(l.creation):
+	case all && overlap < len(l.order), all && !isOverlap(overlap), all && overlap == 0 && len(events) > 0 && isUnwrapped(l.creation):
 		return false
-	case !all && len(given) == 0:
+	case !all && len(events) == 0:
 		return len(l.order) == 0 || l.base.LastUpdateTime().Equal(from.LastUpdateTime())
 	case !all:
-		for ; overlap > 0 && !follows(overlap); overlap-- {
+		for ; overlap > 0 && !isOverlap(overlap); overlap-- {
 		}
 		if overlap == 0 {
 			return false
 		}
 	}
-	if slices.ContainsFunc(given[overlap:], func(e listed) bool { _, there := l.items[e.id]; return there }) {
+	if slices.ContainsFunc(events[overlap:], func(e baseEvent) bool { _, ok := l.items[e.id]; return ok }) {
 		return false // the base has changed the order of events with equal times
 	}
 	l.base = from
-	l.add(given[overlap:], nil)
+	l.add(events[overlap:], nil)
 	return true
 }
 
-// isOf reports whether a session of the base can be the log's session, judging by the creation id.
-func (l *baseLog) isOf(from session.Session) bool {
-	said, _ := originOf(from.State())
-	return said == l.creation || said == "" && isBare(l.creation)
+// matchesCreation reports whether a session of the base can be the log's session, judging by the creation id.
+func (l *baseLog) matchesCreation(from session.Session) bool {
+	creation, _ := originOf(from.State())
+	return creation == l.creation || creation == "" && isUnwrapped(l.creation)
 }
 
 // rebuild replaces the log by a new one, built from a session of the base. An event that the old log contained keeps
 // its form, because the base may not preserve Go types.
 func (l *baseLog) rebuild(from session.Session, edition uint64) {
-	given := eventsOf(from)
+	events := eventsOf(from)
 	creation, initial := originOf(from.State())
 	if creation == "" {
-		creation, initial = bareCreation(from, given), bareInitial(from.State(), given)
+		creation, initial = unwrappedCreation(from, events), unwrappedInitial(from.State(), events)
 	}
-	before := l.items
+	oldItems := l.items
 	if l.base == nil || l.checkCreation(creation) != nil {
-		before = nil
+		oldItems = nil
 	}
 	empty := fold.New(creation, initial).WithEdition(edition)
 	*l = baseLog{key: l.key, logger: l.logger, base: from, creation: creation, empty: empty, view: empty, updated: from.LastUpdateTime(),
 		items: map[string]item{}, ids: map[string]uint64{}, skipped: map[string]bool{}}
-	l.add(given, before)
+	l.add(events, oldItems)
 }
 
-// add adds events of the base. An event whose id is in before keeps the form in before.
-func (l *baseLog) add(list []listed, before map[string]item) {
+// add adds events of the base. An event whose id is in oldItems keeps the form in oldItems.
+func (l *baseLog) add(list []baseEvent, oldItems map[string]item) {
 	for _, e := range list {
-		it, ok := before[e.id]
+		it, ok := oldItems[e.id]
 		if !ok {
 			var err error
-			if it, err = itemOf(e); err != nil {
-				l.logger.Warn("patchlog: an event has values that JSON cannot carry; the session shows their text", "session", l.key.String(), "event", e.id, "error", err)
+			if it, err = newItem(e); err != nil {
+				l.logger.Warn("patchlog: an event has values that JSON cannot encode; the session shows them as text", "session", l.key.String(), "event", e.id, "error", err)
 			}
 		}
-		delete(before, e.id) // a second event with this id may have other content
+		delete(oldItems, e.id) // a second event with this id may have other content
 		l.addItem(e.id, e.event.Timestamp, it)
 	}
 	l.fold()
@@ -178,10 +178,10 @@ func (l *baseLog) addItem(id string, at time.Time, it item) {
 		return
 	}
 	l.fold()
-	patches, ok := it.patches.Resolve(l.whole())
+	patches, ok := it.patches.Resolve(l.viewWithRecords())
 	if !ok {
 		l.skipped[id] = true
-		l.logger.Warn("patchlog: patches are skipped, since the events that they name are not adjacent in the session, or they are of another version",
+		l.logger.Warn("patchlog: patches are skipped, because the events that they name are not adjacent in the session, or because another version of patchlog wrote the patches",
 			"session", l.key.String(), "event", id)
 	}
 	for _, p := range patches {
@@ -200,23 +200,23 @@ func (l *baseLog) addRecord(r patch.Record) {
 	}
 }
 
-// upTo returns the records up to seq. nil selects all records.
-func (l *baseLog) upTo(seq *uint64) ([]patch.Record, error) {
+// recordsUpTo returns the records up to seq. nil selects all records.
+func (l *baseLog) recordsUpTo(seq *uint64) ([]patch.Record, error) {
 	switch {
 	case seq == nil:
 		return l.records, nil
 	case *seq > l.view.Seq():
-		return nil, fmt.Errorf("session %s: %w: it has no record %d yet", l.key, store.ErrNotFound, *seq)
+		return nil, fmt.Errorf("session %s: %w: it has no record %d", l.key, store.ErrNotFound, *seq)
 	}
 	return l.records[:*seq], nil
 }
 
-// whole returns the view together with its records.
-func (l *baseLog) whole() fold.View { return l.view.WithRecords(l.records[:l.view.Seq()]) }
+// viewWithRecords returns the view together with its records.
+func (l *baseLog) viewWithRecords() fold.View { return l.view.WithRecords(l.records[:l.view.Seq()]) }
 
 // fold brings the view up to date with the records.
 func (l *baseLog) fold() {
-	v, err := l.whole().Apply(l.records[l.view.Seq():]...)
+	v, err := l.viewWithRecords().Apply(l.records[l.view.Seq():]...)
 	if err != nil {
 		panic(err)
 	}
@@ -246,7 +246,7 @@ func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (d
 	if err := fold.CheckUnique(completed); err != nil {
 		return nil, nil, after, err
 	}
-	log := l.logged(completed)
+	log := l.loggedMatches(completed)
 	drafted, missing, err = fold.Match(log, offered, completed)
 	if err != nil || len(missing) == 0 {
 		return drafted, nil, after, err
@@ -262,8 +262,8 @@ func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (d
 	return drafted, missing, d.View, err
 }
 
-// logged returns the records of the log whose ids also occur in call, and all groups in the log.
-func (l *baseLog) logged(call []patch.Record) fold.Logged {
+// loggedMatches returns the records of the log whose ids also occur in call, and all groups in the log.
+func (l *baseLog) loggedMatches(call []patch.Record) fold.Logged {
 	log := fold.Logged{Records: map[string]patch.Record{}, Groups: map[string]bool{}}
 	for _, r := range call {
 		for id := range r.IDs() {
@@ -297,15 +297,15 @@ func (l *baseLog) checkSeen(on fold.View) error {
 	return nil
 }
 
-// patchEvent returns an event that carries patches. The patches must apply to the session. The event is later than
+// carrierEvent returns an event that carries patches. The patches must apply to the session. The event is later than
 // every other event of the session. Its author is the user, because ADK continues with the author of the newest event
 // that is not the user's.
-func (l *baseLog) patchEvent(ctx context.Context, id string, patches []*patch.PatchEvent) (*session.Event, item, error) {
-	said, err := portable.New(l.whole(), patches...)
+func (l *baseLog) carrierEvent(ctx context.Context, id string, patches []*patch.PatchEvent) (*session.Event, item, error) {
+	encoded, err := portable.New(l.viewWithRecords(), patches...)
 	if err != nil {
 		return nil, item{}, err
 	}
-	text, err := said.Text()
+	text, err := encoded.Text()
 	if err != nil {
 		return nil, item{}, err
 	}
@@ -319,13 +319,13 @@ func (l *baseLog) patchEvent(ctx context.Context, id string, patches []*patch.Pa
 		Actions:     session.EventActions{StateDelta: map[string]any{}},
 	}
 	for _, p := range patches {
-		for _, one := range p.NewEvents() {
-			for c := range one.SharedChanges() {
+		for _, added := range p.NewEvents() {
+			for c := range added.SharedChanges() {
 				e.Actions.StateDelta[c.Key] = c.Value.Any()
 			}
 		}
 	}
-	return e, item{patches: &said}, nil
+	return e, item{patches: &encoded}, nil
 }
 
 // resembles reports whether two items can be the same event under different ids. Some bases change ids.
@@ -340,75 +340,77 @@ func (it item) resembles(other item) bool {
 
 // checkCreation returns an error unless creation can be the creation id of this session.
 func (l *baseLog) checkCreation(creation string) error {
-	first, bare := strings.CutPrefix(creation, barePrefix)
-	_, there := l.items[first]
-	if creation == "" || bare && isBare(l.creation) && there || SameSession(creation, l.creation) && (creation == l.creation || wasEmpty(creation)) {
+	first, unwrapped := strings.CutPrefix(creation, unwrappedPrefix)
+	_, hasFirst := l.items[first]
+	if creation == "" || unwrapped && isUnwrapped(l.creation) && hasFirst || SameSession(creation, l.creation) && (creation == l.creation || isOfEmptySession(creation)) {
 		return nil
 	}
-	return fmt.Errorf("session %s: %w: it was created again since", l.key, store.ErrNotFound)
+	return fmt.Errorf("session %s: %w: the session was deleted and created again; get it again", l.key, store.ErrNotFound)
 }
 
-// barePrefix is the start of the creation id of a session that was created without the wrapper. The id of the
+// unwrappedPrefix is the start of the creation id of a session that was created without the wrapper. The id of the
 // session's first event follows. If the session had no event, emptyMark and the creation time follow.
 const (
-	barePrefix = "first event "
-	emptyMark  = "none at "
+	unwrappedPrefix = "first event "
+	emptyMark       = "none at "
 )
 
-func bareCreation(s session.Session, given []listed) string {
-	if len(given) > 0 {
-		return barePrefix + given[0].id
+func unwrappedCreation(s session.Session, events []baseEvent) string {
+	if len(events) > 0 {
+		return unwrappedPrefix + events[0].id
 	}
-	return barePrefix + emptyMark + s.LastUpdateTime().UTC().Format(time.RFC3339Nano)
+	return unwrappedPrefix + emptyMark + s.LastUpdateTime().UTC().Format(time.RFC3339Nano)
 }
 
-func isBare(creation string) bool { return strings.HasPrefix(creation, barePrefix) }
+func isUnwrapped(creation string) bool { return strings.HasPrefix(creation, unwrappedPrefix) }
 
-func wasEmpty(creation string) bool { return strings.HasPrefix(creation, barePrefix+emptyMark) }
+func isOfEmptySession(creation string) bool {
+	return strings.HasPrefix(creation, unwrappedPrefix+emptyMark)
+}
 
 // SameSession reports whether two creation ids, read at different times, can belong to the same session. Two sessions
 // without events are the same only if their creation times are equal.
 func SameSession(seen, now string) bool {
-	return seen == now || isBare(seen) && isBare(now) && !(wasEmpty(seen) && wasEmpty(now))
+	return seen == now || isUnwrapped(seen) && isUnwrapped(now) && !(isOfEmptySession(seen) && isOfEmptySession(now))
 }
 
-func (l *baseLog) stored() storage.Session {
-	return storage.Session{Key: l.key, View: l.view, Shared: valuesOf(l.base.State().All(), convert.IsShared), Updated: l.updated}
+func (l *baseLog) session() storage.Session {
+	return storage.Session{Key: l.key, View: l.view, Shared: valuesOf(l.base.State().All(), convert.IsSharedKey), Updated: l.updated}
 }
 
 // withOrigin returns the state with which a session is created in a base. In addition to the keys of state, it
 // contains a creation id and a copy of the initial state.
 func withOrigin(state map[string]any) map[string]any {
-	all, own := map[string]any{}, map[string]any{}
+	all, initial := map[string]any{}, map[string]any{}
 	for key, value := range state {
 		all[key] = value
-		if convert.IsOwn(key) {
-			own[key] = value
+		if convert.IsSessionKey(key) {
+			initial[key] = value
 		}
 	}
-	all[portable.StateKey] = map[string]any{"creation": uuid.NewString(), "initial": own}
+	all[portable.StateKey] = map[string]any{"creation": uuid.NewString(), "initial": initial}
 	return all
 }
 
 // originOf returns the creation id and the initial state that withOrigin added. creation is "" if there is none.
 func originOf(state session.State) (creation string, initial map[string]patch.Value) {
-	said, _ := state.Get(portable.StateKey)
-	origin, _ := said.(map[string]any)
+	value, _ := state.Get(portable.StateKey)
+	origin, _ := value.(map[string]any)
 	creation, _ = origin["creation"].(string)
-	own, _ := origin["initial"].(map[string]any)
-	return creation, valuesOf(maps.All(own), convert.IsOwn)
+	values, _ := origin["initial"].(map[string]any)
+	return creation, valuesOf(maps.All(values), convert.IsSessionKey)
 }
 
-// bareInitial returns an approximation of the initial state of a session that was created without the wrapper. It
+// unwrappedInitial returns an approximation of the initial state of a session that was created without the wrapper. It
 // contains the keys that no event sets.
-func bareInitial(state session.State, given []listed) map[string]patch.Value {
+func unwrappedInitial(state session.State, events []baseEvent) map[string]patch.Value {
 	set := map[string]bool{}
-	for _, e := range given {
+	for _, e := range events {
 		for key := range e.event.Actions.StateDelta {
 			set[key] = true
 		}
 	}
-	return valuesOf(state.All(), func(key string) bool { return convert.IsOwn(key) && !set[key] })
+	return valuesOf(state.All(), func(key string) bool { return convert.IsSessionKey(key) && !set[key] })
 }
 
 // valuesOf returns the entries of a base's state whose keys satisfy keep.
@@ -416,27 +418,27 @@ func valuesOf(state iter.Seq2[string, any], keep func(key string) bool) map[stri
 	values := map[string]patch.Value{}
 	for key, value := range state {
 		if keep(key) {
-			values[convert.Unicode(key)] = convert.Value(value)
+			values[convert.ToValidUTF8(key)] = convert.LossyValue(value)
 		}
 	}
 	return values
 }
 
-// itemOf converts an event of a base. If the log cannot store some of the event's values, lossy describes them. An
+// newItem converts an event of a base. If the log cannot store some of the event's values, lossy describes them. An
 // event with content is never interpreted as patches, so that no content is lost.
-func itemOf(l listed) (it item, lossy error) {
-	if said, ok := l.event.CustomMetadata[portable.MetadataKey].(string); ok && l.event.Content == nil {
-		patches := portable.Parse(l.id, said)
+func newItem(b baseEvent) (it item, lossy error) {
+	if text, ok := b.event.CustomMetadata[portable.MetadataKey].(string); ok && b.event.Content == nil {
+		patches := portable.Parse(b.id, text)
 		return item{patches: &patches}, nil
 	}
-	named := *l.event
-	named.ID = l.id
-	e, mended, err := convert.Event(&named)
+	named := *b.event
+	named.ID = b.id
+	e, repaired, err := convert.Event(&named)
 	switch {
 	case err != nil:
-		e = convert.Nearest(&named)
-	case mended:
-		err = errors.New(convert.BadText)
+		e = convert.LossyEvent(&named)
+	case repaired:
+		err = errors.New(convert.InvalidUTF8)
 	}
 	return item{event: e}, err
 }

@@ -40,20 +40,20 @@ func New(base session.Service, logger *slog.Logger, cacheBytes int) *Storage {
 const maxLogBytes = 32 << 20
 
 type Storage struct {
-	service session.Service
-	logger  *slog.Logger
-	Forgot  func(store.Key) // called for each session that was deleted
-	locks   keyLocks
-	logs    cache.Cache[store.Key, *baseLog]
+	service  session.Service
+	logger   *slog.Logger
+	OnDelete func(store.Key) // called for each session that was deleted
+	locks    keyLocks
+	logs     cache.Cache[store.Key, *baseLog]
 
 	// edition counts rebuilds of logs. Each rebuilt log gets a new edition, which is also the edition of its views.
 	// So the finder notices that its index is outdated.
 	edition atomic.Uint64
 }
 
-// with reads a session from the base and calls do, while it holds the session's lock. If the session is cached, the
+// withLog reads a session from the base and calls do, while it holds the session's lock. If the session is cached, the
 // filter in req limits what is read.
-func (b *Storage) with(ctx context.Context, key store.Key, req session.GetRequest, do func(*baseLog) error) error {
+func (b *Storage) withLog(ctx context.Context, key store.Key, req session.GetRequest, do func(*baseLog) error) error {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
 		return err
@@ -63,98 +63,98 @@ func (b *Storage) with(ctx context.Context, key store.Key, req session.GetReques
 	if !ok {
 		l = &baseLog{key: key, logger: b.logger}
 	}
-	if err := b.read(ctx, l, req); err != nil {
+	if err := b.refresh(ctx, l, req); err != nil {
 		return err
 	}
-	defer b.cache(l)
+	defer b.cacheLog(l)
 	return do(l)
 }
 
-// look updates a session's log from the base and returns a copy, which is used without the session's lock.
-func (b *Storage) look(ctx context.Context, key store.Key) (now baseLog, err error) {
-	err = b.with(ctx, key, storage.Newest, func(l *baseLog) error {
-		now = l.copy()
+// readLog updates a session's log from the base and returns a copy, which is used without the session's lock.
+func (b *Storage) readLog(ctx context.Context, key store.Key) (log baseLog, err error) {
+	err = b.withLog(ctx, key, storage.NewestEvents, func(l *baseLog) error {
+		log = l.copy()
 		return nil
 	})
-	return now, err
+	return log, err
 }
 
-// known returns a copy of the cached log if serves accepts it, and otherwise calls look. So a caller that has just
-// called look can read many records without requests to the base.
-func (b *Storage) known(ctx context.Context, key store.Key, serves func(*baseLog) bool) (baseLog, error) {
+// cachedLog returns a copy of the cached log if usable accepts it, and otherwise calls readLog. So a caller that has
+// just called readLog can read many records without requests to the base.
+func (b *Storage) cachedLog(ctx context.Context, key store.Key, usable func(*baseLog) bool) (baseLog, error) {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
 		return baseLog{}, err
 	}
-	if l, ok := b.logs.Get(key); ok && serves(l) {
+	if l, ok := b.logs.Get(key); ok && usable(l) {
 		defer unlock()
 		return l.copy(), nil
 	}
 	unlock()
-	return b.look(ctx, key)
+	return b.readLog(ctx, key)
 }
 
-var readAll = session.GetRequest{}
+var allEvents = session.GetRequest{}
 
-func (b *Storage) cache(l *baseLog) {
+func (b *Storage) cacheLog(l *baseLog) {
 	b.logs.Put(l.key, l, 1<<10+2*l.size) // times 2, because the base's session has its own copy of the events
 }
 
 // forget removes a deleted session from the caches.
 func (b *Storage) forget(key store.Key) {
 	b.logs.Remove(key)
-	b.Forgot(key)
+	b.OnDelete(key)
 }
 
-// read updates a log from the base.
-func (b *Storage) read(ctx context.Context, l *baseLog, req session.GetRequest) error {
+// refresh updates a log from the base.
+func (b *Storage) refresh(ctx context.Context, l *baseLog, req session.GetRequest) error {
 	switch {
 	case l.base == nil:
-		req = readAll
-	case req == storage.Newest && b.unchanged(ctx, l):
+		req = allEvents
+	case req == storage.NewestEvents && b.isUnchanged(ctx, l):
 		return nil
 	}
 	req.AppName, req.UserID, req.SessionID = l.key.App, l.key.User, l.key.Session
 	resp, err := b.service.Get(ctx, &req)
 	if err != nil {
-		return b.asNotFound(ctx, l.key, err)
+		return b.toNotFound(ctx, l.key, err)
 	}
 	all := req.NumRecentEvents <= 0 && req.After.IsZero()
 	if l.base != nil && l.extend(resp.Session, all) {
 		return nil
 	}
 	if !all {
-		return b.read(ctx, l, readAll)
+		return b.refresh(ctx, l, allEvents)
 	}
 	l.rebuild(resp.Session, b.edition.Add(1))
 	return nil
 }
 
-// unchanged reports whether the base has no new events. It requests only the events that are not earlier than the
+// isUnchanged reports whether the base has no new events. It requests only the events that are not earlier than the
 // last update time. A new event is either among them or has changed the session's update time. An SQL database
 // answers this request much faster than a request for the newest events, for which it sorts all events.
-func (b *Storage) unchanged(ctx context.Context, l *baseLog) bool {
+func (b *Storage) isUnchanged(ctx context.Context, l *baseLog) bool {
 	at := l.base.LastUpdateTime()
-	if !l.hasUpdates {
+	if !l.tracksUpdateTime {
 		return false
 	}
-	resp, err := b.service.Get(ctx, &session.GetRequest{AppName: l.key.App, UserID: l.key.User, SessionID: l.key.Session, After: at, NumRecentEvents: storage.Newest.NumRecentEvents})
+	resp, err := b.service.Get(ctx, &session.GetRequest{AppName: l.key.App, UserID: l.key.User, SessionID: l.key.Session, After: at, NumRecentEvents: storage.NewestEvents.NumRecentEvents})
 	if err != nil || !resp.Session.LastUpdateTime().Equal(at) {
 		return false
 	}
-	given := eventsOf(resp.Session)
-	isNew := func(e listed) bool { _, there := l.items[e.id]; return !there }
-	if len(given) >= storage.Newest.NumRecentEvents || slices.ContainsFunc(given, isNew) || !l.isOf(resp.Session) {
+	events := eventsOf(resp.Session)
+	isNew := func(e baseEvent) bool { _, ok := l.items[e.id]; return !ok }
+	if len(events) >= storage.NewestEvents.NumRecentEvents || slices.ContainsFunc(events, isNew) || !l.matchesCreation(resp.Session) {
 		return false
 	}
 	l.base = resp.Session
 	return true
 }
 
-// asNotFound makes err match [store.ErrNotFound] if the base does not list the session. This check is needed because
+// toNotFound makes err match [store.ErrNotFound] if the base does not list the session. This check is needed because
 // session services have no common error for a missing session.
-func (b *Storage) asNotFound(ctx context.Context, key store.Key, err error) error {
-	if there, listErr := b.exists(ctx, key); there || listErr != nil {
+func (b *Storage) toNotFound(ctx context.Context, key store.Key, err error) error {
+	if exists, listErr := b.exists(ctx, key); exists || listErr != nil {
 		return err
 	}
 	b.forget(key)
@@ -177,20 +177,20 @@ func (b *Storage) Create(ctx context.Context, req *session.CreateRequest, _ time
 	if err != nil {
 		return storage.Session{}, err
 	}
-	if _, there := req.State[portable.StateKey]; there {
-		return storage.Session{}, reserved(portable.StateKey)
+	if _, exists := req.State[portable.StateKey]; exists {
+		return storage.Session{}, reservedKeyError(portable.StateKey)
 	}
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
 		return storage.Session{}, err
 	}
 	defer unlock()
-	own, _ := value.Any().(map[string]any)
+	state, _ := value.Any().(map[string]any)
 	request := *req
-	request.State = withOrigin(own)
+	request.State = withOrigin(state)
 	resp, err := b.service.Create(ctx, &request)
 	if err != nil {
-		if there, _ := b.exists(ctx, key); there {
+		if exists, _ := b.exists(ctx, key); exists {
 			err = fmt.Errorf("%w: %w", store.ErrExists, err)
 		}
 		return storage.Session{}, err
@@ -198,18 +198,18 @@ func (b *Storage) Create(ctx context.Context, req *session.CreateRequest, _ time
 	key.Session = resp.Session.ID()
 	l := &baseLog{key: key, logger: b.logger}
 	l.rebuild(resp.Session, b.edition.Add(1))
-	b.cache(l)
-	return l.stored(), nil
+	b.cacheLog(l)
+	return l.session(), nil
 }
 
-func reserved(key string) error {
-	return &patch.FieldError{Field: key, Problem: "this key is patchlog's own; take another"}
+func reservedKeyError(key string) error {
+	return &patch.FieldError{Field: key, Problem: "the key is reserved for patchlog; use another key"}
 }
 
 // Get reads the session. If the session is cached, the base applies the filter.
 func (b *Storage) Get(ctx context.Context, key store.Key, filter session.GetRequest) (out storage.Session, err error) {
-	err = b.with(ctx, key, filter, func(l *baseLog) error {
-		out = l.stored()
+	err = b.withLog(ctx, key, filter, func(l *baseLog) error {
+		out = l.session()
 		return nil
 	})
 	return out, err
@@ -220,8 +220,8 @@ func (b *Storage) Get(ctx context.Context, key store.Key, filter session.GetRequ
 func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (out storage.Session, err error) {
 	var events []*session.Event
 	var initial map[string]any
-	err = b.with(ctx, key, readAll, func(l *baseLog) error {
-		records, err := l.upTo(opts.At)
+	err = b.withLog(ctx, key, allEvents, func(l *baseLog) error {
+		records, err := l.recordsUpTo(opts.At)
 		if err != nil {
 			return err
 		}
@@ -236,10 +236,10 @@ func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.Fo
 			if left < 0 {
 				break
 			}
-			own := convert.CopyEvent(e.event)
-			own.Timestamp = own.Timestamp.UTC() // SQLite compares times as text
-			maps.DeleteFunc(own.Actions.StateDelta, func(key string, _ any) bool { return convert.IsShared(key) })
-			events = append(events, own)
+			copied := convert.CopyEvent(e.event)
+			copied.Timestamp = copied.Timestamp.UTC() // SQLite compares times as text
+			maps.DeleteFunc(copied.Actions.StateDelta, func(key string, _ any) bool { return convert.IsSharedKey(key) })
+			events = append(events, copied)
 		}
 		return nil
 	})
@@ -249,7 +249,7 @@ func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.Fo
 	if err != nil {
 		return storage.Session{}, err
 	}
-	err = b.with(ctx, newKey, readAll, func(l *baseLog) error {
+	err = b.withLog(ctx, newKey, allEvents, func(l *baseLog) error {
 		for _, e := range events {
 			if err := b.service.AppendEvent(ctx, l.base, e); err != nil {
 				return err
@@ -258,7 +258,7 @@ func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.Fo
 		return nil
 	})
 	if err == nil {
-		return b.Get(ctx, newKey, readAll)
+		return b.Get(ctx, newKey, allEvents)
 	}
 	return storage.Session{}, errors.Join(err, b.Delete(context.WithoutCancel(ctx), newKey))
 }
@@ -267,7 +267,7 @@ func (b *Storage) Erase(context.Context, store.Key, store.EraseSelection, store.
 	return store.Erasure{}, errCannotErase
 }
 
-// List yields the base's sessions ordered by key. Seq and Creation are not set.
+// List yields the base's sessions ordered by key. The results contain only the keys.
 func (b *Storage) List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		resp, err := b.service.List(ctx, &session.ListRequest{AppName: opts.App, UserID: opts.User})
@@ -291,10 +291,11 @@ func (b *Storage) List(ctx context.Context, opts store.ListOptions) iter.Seq2[st
 	}
 }
 
-// Info reads the newest events of the session.
+// Info reads the newest events of the session. It does not set Created, because a base does not report when a session
+// was created.
 func (b *Storage) Info(ctx context.Context, key store.Key) (store.Info, error) {
-	l, err := b.look(ctx, key)
-	return store.Info{Key: key, Creation: l.creation, Created: l.updated, Seq: l.view.Seq()}, err
+	l, err := b.readLog(ctx, key)
+	return store.Info{Key: key, Creation: l.creation, Seq: l.view.Seq()}, err
 }
 
 func (b *Storage) Delete(ctx context.Context, key store.Key) error {
@@ -311,23 +312,23 @@ func (b *Storage) Delete(ctx context.Context, key store.Key) error {
 }
 
 func (b *Storage) View(ctx context.Context, key store.Key) (fold.View, error) {
-	l, err := b.look(ctx, key)
+	l, err := b.readLog(ctx, key)
 	return l.view, err
 }
 
 // RecentView returns the view as last read.
 func (b *Storage) RecentView(ctx context.Context, key store.Key) (fold.View, error) {
-	l, err := b.known(ctx, key, func(*baseLog) bool { return true })
+	l, err := b.cachedLog(ctx, key, func(*baseLog) bool { return true })
 	return l.view, err
 }
 
 // ViewAt folds the session's records up to seq.
 func (b *Storage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.View, err error) {
-	l, err := b.look(ctx, key)
+	l, err := b.readLog(ctx, key)
 	if err != nil {
 		return v, err
 	}
-	records, err := l.upTo(&seq)
+	records, err := l.recordsUpTo(&seq)
 	if err != nil {
 		return v, err
 	}
@@ -337,7 +338,7 @@ func (b *Storage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold
 // RawEvents yields the session's records as last read.
 func (b *Storage) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return yieldFrom(ctx, fromSeq, func() ([]patch.Record, error) {
-		l, err := b.known(ctx, key, func(*baseLog) bool { return true })
+		l, err := b.cachedLog(ctx, key, func(*baseLog) bool { return true })
 		return l.records, err
 	})
 }
@@ -366,7 +367,7 @@ func (b *Storage) HistoryPage(ctx context.Context, key store.Key, v fold.View, b
 
 // recordsOf returns the records of a view.
 func (b *Storage) recordsOf(ctx context.Context, key store.Key, v fold.View) ([]patch.Record, error) {
-	l, err := b.known(ctx, key, func(l *baseLog) bool { return l.view.Edition() == v.Edition() && l.view.Seq() >= v.Seq() })
+	l, err := b.cachedLog(ctx, key, func(l *baseLog) bool { return l.view.Edition() == v.Edition() && l.view.Seq() >= v.Seq() })
 	if err == nil && (l.creation != v.Creation() || v.Seq() > l.view.Seq()) {
 		err = errReordered
 	}
@@ -402,8 +403,8 @@ func (b *Storage) Base() session.Service { return b.service }
 // Cached returns the number of cached sessions.
 func (b *Storage) Cached() int { return b.logs.Len() }
 
-// CanLeaveOut returns true, because any error may concern only one session.
-func (b *Storage) CanLeaveOut(error) bool { return true }
+// CanSkip returns true, because any error may concern only one session.
+func (b *Storage) CanSkip(error) bool { return true }
 
 // Handle returns the event's id, because the seqs of a base's records may change.
 func (b *Storage) Handle(_ uint64, _ int, e *patch.Event) string { return storage.IDHandle + e.ID() }
@@ -430,4 +431,4 @@ func compareKeys(a, b store.Key) int {
 	return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Session, b.Session))
 }
 
-var errCannotErase = fmt.Errorf("%w: a wrapped service cannot change its events; move the sessions into a store (patchlog import) to erase", errors.ErrUnsupported)
+var errCannotErase = fmt.Errorf("%w: a wrapped service cannot erase the content of events; to erase content, move the sessions into a store with patchlog import", errors.ErrUnsupported)

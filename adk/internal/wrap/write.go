@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// maxStale is how often a write is retried after another writer was first.
-	maxStale = 8
+	// maxRetries is how often a write is retried after another writer was first.
+	maxRetries = 8
 
-	// settleTime limits how long a write checks its outcome after the caller's context has ended.
-	settleTime = time.Second
+	// outcomeTimeout limits how long a write checks its outcome after the caller's context has ended.
+	outcomeTimeout = time.Second
 )
 
 // write appends to the base the event that plan returns. If plan returns nil, write does nothing. If the append fails
@@ -34,25 +34,25 @@ func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.E
 		if err != nil || e == nil {
 			return err
 		}
-		known, id, at := len(l.order), e.ID, e.Timestamp
+		oldLen, id, at := len(l.order), e.ID, e.Timestamp
 		if err = b.service.AppendEvent(ctx, l.base, e); err == nil {
-			l.hasUpdates = l.base.LastUpdateTime().Equal(e.Timestamp) // false if the base has rounded the time
+			l.tracksUpdateTime = l.base.LastUpdateTime().Equal(e.Timestamp) // false if the base has rounded the time
 			l.addItem(id, at, it)
 			l.fold()
 			return nil
 		}
 		readErr := b.readAfterFailure(ctx, l)
-		_, landed := l.items[id]
-		added := l.order[min(known, len(l.order)):]
+		_, written := l.items[id]
+		added := l.order[min(oldLen, len(l.order)):]
 		switch {
 		case errors.Is(readErr, store.ErrNotFound):
 			return fmt.Errorf("%w: %w", readErr, err)
-		case readErr == nil && landed:
+		case readErr == nil && written:
 			return nil
 		case readErr != nil, ctx.Err() != nil, // the write may still be in progress
 			slices.ContainsFunc(added, func(id string) bool { return it.resembles(l.items[id]) }): // the base may have changed the id
 			return fmt.Errorf("session %s: %w: %w", l.key, store.ErrOutcomeUnknown, errors.Join(err, readErr))
-		case len(added) == 0 || tries == maxStale:
+		case len(added) == 0 || tries == maxRetries:
 			return err
 		}
 	}
@@ -62,32 +62,32 @@ func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.E
 func (b *Storage) readAfterFailure(ctx context.Context, l *baseLog) error {
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), outcomeTimeout)
 		defer cancel()
 	}
-	return b.read(ctx, l, readAll)
+	return b.refresh(ctx, l, allEvents)
 }
 
 // Append appends an event to the base. If Follow returns a patch that shortens the event's results, Append then
 // appends this patch too.
 func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error) {
-	if _, there := from.Actions.StateDelta[portable.StateKey]; there {
-		return store.Committed{}, reserved(portable.StateKey)
+	if _, ok := from.Actions.StateDelta[portable.StateKey]; ok {
+		return store.Committed{}, reservedKeyError(portable.StateKey)
 	}
-	if _, there := from.CustomMetadata[portable.MetadataKey].(string); there && from.Content == nil {
-		return store.Committed{}, reserved("customMetadata/" + portable.MetadataKey)
+	if _, ok := from.CustomMetadata[portable.MetadataKey].(string); ok && from.Content == nil {
+		return store.Committed{}, reservedKeyError("customMetadata/" + portable.MetadataKey)
 	}
 	r := patch.Complete(patch.Record{Event: e}, uuid.NewString, time.Now())
 	out := store.Committed{Records: []patch.Record{r}}
-	err := b.with(ctx, key, storage.Newest, func(l *baseLog) error {
+	err := b.withLog(ctx, key, storage.NewestEvents, func(l *baseLog) error {
 		retried := l.ids[r.ID()] != 0
 		err := b.write(ctx, l, func() (*session.Event, item, error) {
 			if err := l.checkCreation(opts.Creation); err != nil {
 				return nil, item{}, err
 			}
 			if at := l.ids[r.ID()]; at != 0 {
-				there := l.records[at-1]
-				if there.Event == nil || there.ID() != r.ID() || !patch.Same(there, r) && !(item{event: r.Event}).resembles(item{event: there.Event}) {
+				logged := l.records[at-1]
+				if logged.Event == nil || logged.ID() != r.ID() || !patch.Same(logged, r) && !(item{event: r.Event}).resembles(item{event: logged.Event}) {
 					return nil, item{}, &store.DuplicateIDError{ID: r.ID(), Seq: at}
 				}
 				return nil, item{}, nil
@@ -100,7 +100,7 @@ func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOp
 			return to, item{event: r.Event}, nil
 		})
 		if err == nil && !retried && opts.Follow != nil {
-			b.follow(ctx, l, r.ID(), opts.Follow)
+			b.appendFollowUp(ctx, l, r.ID(), opts.Follow)
 		}
 		if at := l.ids[r.ID()]; at != 0 {
 			out.Records[0] = l.records[at-1]
@@ -111,23 +111,24 @@ func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOp
 	return out, err
 }
 
-// follow appends the patch that patchOf returns for an appended event. After an error, the event remains unshortened.
-func (b *Storage) follow(ctx context.Context, l *baseLog, id string, patchOf func(fold.View, patch.Record) (*patch.PatchEvent, error)) {
+// appendFollowUp appends the patch that patchOf returns for an appended event. After an error, the event remains
+// unshortened.
+func (b *Storage) appendFollowUp(ctx context.Context, l *baseLog, id string, patchOf func(fold.View, patch.Record) (*patch.PatchEvent, error)) {
 	i, ok := l.view.Find(id)
 	if !ok { // the event is already hidden
 		return
 	}
 	p, err := patchOf(l.view, patch.Record{Seq: l.view.Entry(i).Seq, Event: l.view.At(i)})
 	if err == nil && p != nil {
-		_, err = b.log(ctx, l, store.PatchOptions{AsOfNow: true}, func() ([]*patch.PatchEvent, error) { return []*patch.PatchEvent{p}, nil })
+		_, err = b.logPatches(ctx, l, store.PatchOptions{AsOfNow: true}, func() ([]*patch.PatchEvent, error) { return []*patch.PatchEvent{p}, nil })
 	}
 	if err != nil {
-		b.logger.Warn("patchlog: a long result is shown whole", "session", l.key.String(), "event", id, "error", err)
+		b.logger.Warn("patchlog: cannot shorten a long tool result; the session shows the whole result", "session", l.key.String(), "event", id, "error", err)
 	}
 }
 
-// log appends an event that carries the patches returned by plan. It returns the records of the patches.
-func (b *Storage) log(ctx context.Context, l *baseLog, opts store.PatchOptions, plan func() ([]*patch.PatchEvent, error)) (records []patch.Record, err error) {
+// logPatches appends an event that carries the patches returned by plan. It returns the records of the patches.
+func (b *Storage) logPatches(ctx context.Context, l *baseLog, opts store.PatchOptions, plan func() ([]*patch.PatchEvent, error)) (records []patch.Record, err error) {
 	id := uuid.NewString()
 	err = b.write(ctx, l, func() (*session.Event, item, error) {
 		planned, err := plan()
@@ -142,10 +143,10 @@ func (b *Storage) log(ctx context.Context, l *baseLog, opts store.PatchOptions, 
 		for n, i := range missing {
 			patches[n] = records[i].Patch
 		}
-		return l.patchEvent(ctx, id, patches)
+		return l.carrierEvent(ctx, id, patches)
 	})
 	// If the base does not detect stale writers, another writer's patch may have been appended first.
-	if err == nil && l.items[id].patches != nil && b.read(ctx, l, storage.Newest) == nil && l.skipped[id] {
+	if err == nil && l.items[id].patches != nil && b.refresh(ctx, l, storage.NewestEvents) == nil && l.skipped[id] {
 		err = errOvertaken
 	}
 	if err != nil && !errors.Is(err, store.ErrOutcomeUnknown) {
@@ -160,14 +161,14 @@ func (b *Storage) log(ctx context.Context, l *baseLog, opts store.PatchOptions, 
 }
 
 var (
-	errOvertaken = fmt.Errorf("%w: another patch was logged at the same time, and this one is skipped; look again and make it anew", store.ErrConflict)
-	errReordered = fmt.Errorf("%w: the wrapped service gives the session's events in another order than the patch's author saw them; look again and make it anew", store.ErrConflict)
+	errOvertaken = fmt.Errorf("%w: another patch was logged at the same time, so this patch is skipped; get the session again and create the patch from its new view", store.ErrConflict)
+	errReordered = fmt.Errorf("%w: the wrapped service now returns the session's events in another order than in the view; get the session again and use its new view", store.ErrConflict)
 )
 
-// patching reads a session with the filter req and calls log.
-func (b *Storage) patching(ctx context.Context, key store.Key, req session.GetRequest, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
-	err = b.with(ctx, key, req, func(l *baseLog) error {
-		out.Records, err = b.log(ctx, l, opts, func() ([]*patch.PatchEvent, error) {
+// logPlanned reads a session with the filter req, and logs the patches that plan returns.
+func (b *Storage) logPlanned(ctx context.Context, key store.Key, req session.GetRequest, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
+	err = b.withLog(ctx, key, req, func(l *baseLog) error {
+		out.Records, err = b.logPatches(ctx, l, opts, func() ([]*patch.PatchEvent, error) {
 			if err := l.checkCreation(opts.On.Creation()); err != nil {
 				return nil, err
 			}
@@ -181,17 +182,17 @@ func (b *Storage) patching(ctx context.Context, key store.Key, req session.GetRe
 
 // ApplyPatch appends an event that carries the patches.
 func (b *Storage) ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
-	return b.patching(ctx, key, readAll, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
+	return b.logPlanned(ctx, key, allEvents, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
 }
 
-// ApplyNewest is like ApplyPatch, but reads only the newest events.
-func (b *Storage) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
-	return b.patching(ctx, key, storage.Newest, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
+// ApplyToRecentView is like ApplyPatch, but reads only the newest events.
+func (b *Storage) ApplyToRecentView(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
+	return b.logPlanned(ctx, key, storage.NewestEvents, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
 }
 
 // Preview checks the patches like ApplyPatch, and writes nothing.
 func (b *Storage) Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (out store.Preview, err error) {
-	err = b.with(ctx, key, readAll, func(l *baseLog) error {
+	err = b.withLog(ctx, key, allEvents, func(l *baseLog) error {
 		drafted, missing, after, err := l.draft(opts, patches)
 		if err == nil {
 			out.Difference = l.view.Diff(after)
@@ -232,7 +233,7 @@ func (b *Storage) Rewind(ctx context.Context, key store.Key, invocationID string
 
 // undo appends an event that carries the patches which plan returns for the newest view.
 func (b *Storage) undo(ctx context.Context, key store.Key, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (store.Committed, error) {
-	return b.patching(ctx, key, readAll, opts, func(l *baseLog) ([]*patch.PatchEvent, error) {
+	return b.logPlanned(ctx, key, allEvents, opts, func(l *baseLog) ([]*patch.PatchEvent, error) {
 		patches, err := plan(l)
 		for i, r := range fold.Grouped(l.view, storage.UserAuthor, uuid.NewString, patches) {
 			patches[i] = r.Patch
