@@ -31,20 +31,20 @@ const (
 	nameRunes  = 200     // runes of a name
 )
 
-// showing renders contents of events within a byte budget. The zero value has no budget and shows nothing. A
+// contentRenderer renders contents of events within a byte budget. The zero value has no budget and shows nothing. A
 // showing is not safe for concurrent use.
-type showing struct {
-	Left    int                           // approximate bytes of the page left
-	Fold    int                           // texts from this many bytes on are folded; 0 means foldedAt
-	MaxText int                           // approximate maximum of bytes of the page per text; 0 means textBytes
-	Raw     func(seq uint64) template.URL // returns the URL of a raw record; nil means no links
-	Marks   marks
+type contentRenderer struct {
+	BytesLeft int                           // approximate bytes of the page left
+	Fold      int                           // texts from this many bytes on are folded; 0 means foldedAt
+	MaxText   int                           // approximate maximum of bytes of the page per text; 0 means textBytes
+	Raw       func(seq uint64) template.URL // returns the URL of a raw record; nil means no links
+	Marks     marks
 
 	raw template.URL // of the current event's record
 }
 
-// shownEvent is the content of an event, for the template "content".
-type shownEvent struct {
+// eventContent is the content of an event, for the template "content".
+type eventContent struct {
 	Blocks []block
 	State  []block      // keys and values of the state delta
 	Notes  []block      // other fields, such as usage
@@ -74,8 +74,8 @@ type textLine struct {
 	Runs []run
 }
 
-// lines returns the text of a summary as lines of Markdown.
-func (s *showing) lines(e fold.Entry) (out []textLine) {
+// markdownLines returns the text of a summary as lines of Markdown.
+func (s *contentRenderer) markdownLines(e fold.Entry) (out []textLine) {
 	for _, b := range s.event(e.Event, e.Seq).Blocks {
 		out = append(out, markdown(b.Runs)...)
 	}
@@ -134,22 +134,22 @@ func (r run) Title() string {
 
 // marks maps identifiers to their marks. The zero value marks nothing.
 type marks struct {
-	set *identifiers.Set
-	how map[string]string
+	set          *identifiers.Set
+	byIdentifier map[string]string
 }
 
-func newMarks(how map[string]string) marks {
+func newMarks(byIdentifier map[string]string) marks {
 	var ids []string
-	for id := range how {
+	for id := range byIdentifier {
 		ids = append(ids, id)
 	}
-	return marks{identifiers.NewSet(ids), how}
+	return marks{identifiers.NewSet(ids), byIdentifier}
 }
 
-// in splits text into marked and unmarked runs. It finds the identifiers in words, which has the same byte
+// split splits text into marked and unmarked runs. It finds the identifiers in words, which has the same byte
 // offsets as text.
-func (m marks) in(text, words string) []run {
-	if len(m.how) == 0 {
+func (m marks) split(text, words string) []run {
+	if len(m.byIdentifier) == 0 {
 		return []run{{Text: text}}
 	}
 	var runs []run
@@ -158,7 +158,7 @@ func (m marks) in(text, words string) []run {
 		if last < from {
 			runs = append(runs, run{Text: text[last:from]})
 		}
-		runs = append(runs, run{text[from:to], m.how[words[from:to]]})
+		runs = append(runs, run{text[from:to], m.byIdentifier[words[from:to]]})
 		last = to
 	}
 	if last < len(text) {
@@ -168,11 +168,11 @@ func (m marks) in(text, words string) []run {
 }
 
 // event returns the content of e, which is an event of the record seq.
-func (s *showing) event(e *patch.Event, seq uint64) shownEvent {
+func (s *contentRenderer) event(e *patch.Event, seq uint64) eventContent {
 	if s.Raw != nil {
 		s.raw = s.Raw(seq)
 	}
-	out := shownEvent{Raw: s.raw}
+	out := eventContent{Raw: s.raw}
 	parts := e.Parts()
 	if !e.SaysSomething() {
 		if c, ok := adkrecord.CompactionOf(e); ok {
@@ -180,45 +180,45 @@ func (s *showing) event(e *patch.Event, seq uint64) shownEvent {
 		}
 	}
 	for _, p := range parts {
-		if s.room(&out) {
+		if s.reserveBlock(&out) {
 			out.Blocks = append(out.Blocks, s.part(p))
 		}
 	}
 	for c := range e.Changes() {
-		if s.room(&out) {
+		if s.reserveBlock(&out) {
 			out.State = append(out.State, s.change(c))
 		}
 	}
 	for c := range e.SharedChanges() {
-		if s.room(&out) {
+		if s.reserveBlock(&out) {
 			out.State = append(out.State, s.change(c))
 		}
 	}
 	for _, note := range []struct{ field, what string }{
 		{"errorCode", "error code"}, {"errorMessage", "error"}, {"usageMetadata", "usage"}, {"customMetadata", "metadata"},
 	} {
-		if text, ok := e.Field(note.field); ok && string(text) != "null" && string(text) != `""` && s.room(&out) {
+		if text, ok := e.Field(note.field); ok && string(text) != "null" && string(text) != `""` && s.reserveBlock(&out) {
 			out.Notes = append(out.Notes, s.json(note.what, "", string(text)))
 		}
 	}
 	return out
 }
 
-// room takes the bytes of one block from the budget. If too few are left, room counts the block in out.More.
-func (s *showing) room(out *shownEvent) bool {
-	if s.Left < blockBytes {
+// reserveBlock takes the bytes of one block from the budget. If too few are left, room counts the block in out.More.
+func (s *contentRenderer) reserveBlock(out *eventContent) bool {
+	if s.BytesLeft < blockBytes {
 		out.More++
 		return false
 	}
-	s.Left -= blockBytes
+	s.BytesLeft -= blockBytes
 	return true
 }
 
-func (s *showing) change(c patch.Change) block {
+func (s *contentRenderer) change(c patch.Change) block {
 	return s.json("", present.PrintableUpTo(c.Key, nameRunes), c.Value.String())
 }
 
-func (s *showing) part(p patch.Part) block {
+func (s *contentRenderer) part(p patch.Part) block {
 	what, name := p.Kind, present.Clip(p.Name, nameRunes)
 	if p.Thought && p.Kind != patch.PartThought {
 		what = "thought, " + what
@@ -263,18 +263,18 @@ func dataText(p patch.Part) string {
 	return text
 }
 
-func (s *showing) text(what, name, text string) block {
-	end := atRune(text, s.most())
-	return s.block(what, name, text, s.Marks.in(text[:end], text[:end]), end)
+func (s *contentRenderer) text(what, name, text string) block {
+	end := runeBoundary(text, s.maxBytes())
+	return s.block(what, name, text, s.Marks.split(text[:end], text[:end]), end)
 }
 
 // json returns a block with indented JSON. A text that is not JSON is shown unchanged.
-func (s *showing) json(what, name, text string) block {
-	shown, read := indentJSON(text, s.most())
-	if len(s.Marks.how) > 0 {
-		return s.block(what, name, text, s.Marks.in(shown, withoutEscapes(shown)), read)
+func (s *contentRenderer) json(what, name, text string) block {
+	shown, read := indentJSON(text, s.maxBytes())
+	if len(s.Marks.byIdentifier) > 0 {
+		return s.block(what, name, text, s.Marks.split(shown, maskEscapes(shown)), read)
 	}
-	return s.block(what, name, text, coloured(shown), read)
+	return s.block(what, name, text, colourJSON(shown), read)
 }
 
 var jsonToken = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(\s*:)?|-?\d[\d.eE+-]*|\b(?:true|false|null)\b`)
@@ -282,8 +282,8 @@ var jsonToken = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(\s*:)?|-?\d[\d.eE+-]*|\b(?
 // coloursBytes is the maximum size of JSON that is coloured.
 const coloursBytes = 20_000
 
-// coloured splits JSON into runs. It marks keys, strings, numbers and literals.
-func coloured(text string) (runs []run) {
+// colourJSON splits JSON into runs. It marks keys, strings, numbers and literals.
+func colourJSON(text string) (runs []run) {
 	last := 0
 	if len(text) > coloursBytes {
 		return []run{{Text: text}}
@@ -308,10 +308,10 @@ func coloured(text string) (runs []run) {
 }
 
 // block returns a block with the runs that fit the page. The runs contain the first end bytes of text.
-func (s *showing) block(what, name, text string, runs []run, end int) block {
+func (s *contentRenderer) block(what, name, text string, runs []run, end int) block {
 	b := block{What: what, Name: name, Size: len(text), Cut: end < len(text), Raw: s.raw}
-	left := s.most()
-	s.Left -= left
+	left := s.maxBytes()
+	s.BytesLeft -= left
 	for _, r := range runs {
 		switch {
 		case r.Title() != "":
@@ -319,7 +319,7 @@ func (s *showing) block(what, name, text string, runs []run, end int) block {
 		case r.Mark != "":
 			left -= classBytes
 		}
-		shown, cost, read := lines(r.Text, left)
+		shown, cost, read := displayText(r.Text, left)
 		left -= cost
 		if shown != "" {
 			b.Runs = append(b.Runs, run{shown, r.Mark})
@@ -328,46 +328,48 @@ func (s *showing) block(what, name, text string, runs []run, end int) block {
 			break
 		}
 	}
-	s.Left += left
+	s.BytesLeft += left
 	if fold := cmp.Or(s.Fold, foldedAt); len(text) > fold || strings.Count(text, "\n") > fold/lineBytes {
-		b.Begin = present.PrintableUpTo(text[:atRune(text, 4*nameRunes)], nameRunes)
+		b.Begin = present.PrintableUpTo(text[:runeBoundary(text, 4*nameRunes)], nameRunes)
 	}
 	return b
 }
 
-// most returns how many bytes of the page the next text may use.
-func (s *showing) most() int { return max(0, min(s.Left, cmp.Or(s.MaxText, textBytes))) }
+// maxBytes returns how many bytes of the page the next text may use.
+func (s *contentRenderer) maxBytes() int {
+	return max(0, min(s.BytesLeft, cmp.Or(s.MaxText, textBytes)))
+}
 
-// lines returns the start of a text for display, the size of that start on the page, and how many bytes of the
+// displayText returns the start of a text for display, the size of that start on the page, and how many bytes of the
 // text it read. The size is at most most bytes. lines keeps line breaks, tabs and spaces, and escapes other
 // invisible characters as [present.Printable] does.
-func lines(text string, most int) (shown string, cost, read int) {
+func displayText(text string, limit int) (shown string, cost, read int) {
 	var b strings.Builder
 	for read < len(text) {
 		r, size := utf8.DecodeRuneInString(text[read:])
-		said := text[read : read+size]
+		escaped := text[read : read+size]
 		switch {
 		case r == '\r' && strings.HasPrefix(text[read+size:], "\n"):
-			said = ""
+			escaped = ""
 		default:
-			said = present.EscapeUnless(func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) || present.Shows(r) }, said)
+			escaped = present.EscapeUnless(func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) || present.Shows(r) }, escaped)
 		}
-		n := len(said)
+		n := len(escaped)
 		if strings.ContainsRune(`<>&"'+`, r) {
 			n = len("&#34;")
 		}
-		if cost+n > most {
+		if cost+n > limit {
 			break
 		}
-		b.WriteString(said)
+		b.WriteString(escaped)
 		cost += n
 		read += size
 	}
 	return b.String(), cost, read
 }
 
-// atRune returns the last rune boundary that is not after byte at.
-func atRune(text string, at int) int {
+// runeBoundary returns the last rune boundary that is not after byte at.
+func runeBoundary(text string, at int) int {
 	if at >= len(text) {
 		return len(text)
 	}
@@ -385,43 +387,43 @@ const maxIndentDepth = 40
 // indentJSON indents JSON, of which it reads at most most bytes. It also returns how many bytes it read. It
 // decodes escapes in strings, except escaped quotes, line breaks and control characters. It returns the text
 // unchanged if the text is truncated, nested deeper than maxIndentDepth, or not JSON.
-func indentJSON(text string, most int) (out string, read int) {
+func indentJSON(text string, limit int) (out string, read int) {
 	var b bytes.Buffer
-	if read = atRune(text, most); read < len(text) || maxNesting(text) > maxIndentDepth || json.Indent(&b, []byte(text), "", "  ") != nil {
+	if read = runeBoundary(text, limit); read < len(text) || maxNesting(text) > maxIndentDepth || json.Indent(&b, []byte(text), "", "  ") != nil {
 		return text[:read], read
 	}
 	return jsonEscape.ReplaceAllStringFunc(b.String(), func(escape string) string {
-		var said string
-		var again strings.Builder
-		e := json.NewEncoder(&again)
+		var decoded string
+		var encoded strings.Builder
+		e := json.NewEncoder(&encoded)
 		e.SetEscapeHTML(false)
-		if json.Unmarshal([]byte(`"`+escape+`"`), &said) != nil || e.Encode(said) != nil {
+		if json.Unmarshal([]byte(`"`+escape+`"`), &decoded) != nil || e.Encode(decoded) != nil {
 			return escape
 		}
-		return strings.TrimSuffix(again.String(), "\"\n")[1:]
+		return strings.TrimSuffix(encoded.String(), "\"\n")[1:]
 	}), read
 }
 
 // maxNesting returns an upper bound of the nesting depth. It is not exact, because it also counts brackets in
 // strings.
-func maxNesting(text string) (most int) {
+func maxNesting(text string) (deepest int) {
 	depth := 0
 	for _, r := range text {
 		switch r {
 		case '[', '{':
 			depth++
-			most = max(most, depth)
+			deepest = max(deepest, depth)
 		case ']', '}':
 			depth--
 		}
 	}
-	return most
+	return deepest
 }
 
 var jsonEscape = regexp.MustCompile(`(\\u[0-9a-fA-F]{4})+|\\.|\\$`)
 
-// withoutEscapes replaces escapes in JSON by spaces of the same length, so offsets stay and an escape separates
+// maskEscapes replaces escapes in JSON by spaces of the same length, so offsets stay and an escape separates
 // words.
-func withoutEscapes(text string) string {
+func maskEscapes(text string) string {
 	return jsonEscape.ReplaceAllStringFunc(text, func(escape string) string { return strings.Repeat(" ", len(escape)) })
 }

@@ -38,12 +38,12 @@ type changedEvent struct {
 	Kind       present.Kind
 }
 
-// changeWords names the signs of changes for screen readers.
-var changeWords = map[present.Sign]string{present.Removed: "removed", present.Added: "added", present.Changed: "changed", present.Unchanged: "stays"}
+// changeNames names the signs of changes for screen readers.
+var changeNames = map[present.Sign]string{present.Removed: "removed", present.Added: "added", present.Changed: "changed", present.Unchanged: "stays"}
 
-func shownDifferenceOf(key store.Key, title string, d present.Difference, around int) shownDifference {
+func newShownDifference(key store.Key, title string, d present.Difference, contextEvents int) shownDifference {
 	s := shownDifference{Title: title, Rows: d.Rows()}
-	for _, c := range d.Changes(around) {
+	for _, c := range d.Changes(contextEvents) {
 		s.add(key, c)
 	}
 	if s.More == 0 && len(d.Removed) == len(d.Added) {
@@ -52,7 +52,7 @@ func shownDifferenceOf(key store.Key, title string, d present.Difference, around
 	if len(s.Events) == 0 {
 		s.Same = present.SameEvents
 	}
-	s.State, s.StateMore = cutTo(d.StateRows(), diffRows)
+	s.State, s.StateMore = truncate(d.StateRows(), diffRows)
 	for n := range s.State {
 		s.State[n].Key = present.Clip(s.State[n].Key, nameRunes)
 	}
@@ -60,32 +60,32 @@ func shownDifferenceOf(key store.Key, title string, d present.Difference, around
 		s.SameState = present.SameState
 	}
 	s.fold()
-	s.Pins, _ = cutTo(d.PinLines(), diffRows)
+	s.Pins, _ = truncate(d.PinLines(), diffRows)
 	return s
 }
 
-// diffShown is the number of events that are not folded.
-const diffShown = 12
+// unfoldedEvents is the number of events that are not folded.
+const unfoldedEvents = 12
 
 // fold moves all but the first events to Rest, which the page folds.
 func (s *shownDifference) fold() {
-	if len(s.Events) > diffShown {
-		s.Events, s.Rest = s.Events[:diffShown:diffShown], s.Events[diffShown:]
+	if len(s.Events) > unfoldedEvents {
+		s.Events, s.Rest = s.Events[:unfoldedEvents:unfoldedEvents], s.Events[unfoldedEvents:]
 	}
 }
 
 // markWords pairs removed and added events in order, and marks the words that differ in each pair.
 func (s *shownDifference) markWords() {
-	var went []*changedEvent
+	var removed []*changedEvent
 	for n := range s.Events {
 		switch e := &s.Events[n]; e.Sign {
 		case present.Removed:
-			went = append(went, e)
+			removed = append(removed, e)
 		case present.Added:
-			if was, now, ok := present.ChangedWords(went[0].Text[0].Text, e.Text[0].Text); ok {
-				went[0].Text, e.Text = was, now
+			if was, now, ok := present.ChangedWords(removed[0].Text[0].Text, e.Text[0].Text); ok {
+				removed[0].Text, e.Text = was, now
 			}
-			went = went[1:]
+			removed = removed[1:]
 		}
 	}
 }
@@ -115,11 +115,11 @@ type diffBody struct {
 // diffPanel compares a session as of two records. If the request names no record, it shows the effect of the
 // newest patch.
 func (i *Inspector) diffPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
-	from, given, err := number(r, "from")
+	from, given, err := formNumber(r, "from")
 	if err != nil {
 		return err
 	}
-	to, toGiven, err := number(r, "to")
+	to, toGiven, err := formNumber(r, "to")
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (i *Inspector) diffPanel(ctx context.Context, r *http.Request, b *sessionBo
 		to = b.Last
 	}
 	for seq := b.Last; !given && !toGiven && seq > 0; seq-- {
-		if b.line.at(seq).Patch != nil {
+		if b.timeline.at(seq).Patch != nil {
 			from, to, given = seq-1, seq, true
 		}
 	}
@@ -137,12 +137,12 @@ func (i *Inspector) diffPanel(ctx context.Context, r *http.Request, b *sessionBo
 		return err
 	}
 	b.Title = "Compare"
-	b.Body = diffBody{b.Key.String(), from, to, max(b.Last, to), shownDifferenceOf(b.Key, "", present.DifferenceOf(before, after), diffContext)}
+	b.Body = diffBody{b.Key.String(), from, to, max(b.Last, to), newShownDifference(b.Key, "", present.DifferenceOf(before, after), diffContext)}
 	return nil
 }
 
-// cutTo truncates a list to at most most elements. It also returns the number of elements that it removed.
-func cutTo[T any](list []T, most int) ([]T, int) {
+// truncate truncates a list to at most most elements. It also returns the number of elements that it removed.
+func truncate[T any](list []T, most int) ([]T, int) {
 	n := min(len(list), most)
 	return list[:n], len(list) - n
 }

@@ -21,44 +21,44 @@ type fileBody struct {
 // fileRow is a record with the contents of its events.
 type fileRow struct {
 	Row    *row
-	Events []shownEvent
+	Events []eventContent
 }
 
 // WriteHTML writes a session as one HTML page with its picture, the visible log and the raw log. The page needs
 // no other files and no scripts, and can be printed. If by is not nil, it replaces secrets by placeholders.
 // Errors come from the store, the redactor or the writer.
-func WriteHTML(ctx context.Context, s *store.Store, key store.Key, w io.Writer, by *redact.Redactor) error {
+func WriteHTML(ctx context.Context, s *store.Store, key store.Key, w io.Writer, redactor *redact.Redactor) error {
 	i, err := New(s, Options{CacheBytes: -1, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
-	b := sessionBody{Key: key, Newest: true, File: true, by: by}
-	if b.line, err = i.timeline(ctx, key); err != nil {
+	b := sessionBody{Key: key, Newest: true, File: true, redactor: redactor}
+	if b.timeline, err = i.timeline(ctx, key); err != nil {
 		return err
 	}
-	if err := i.fillSession(ctx, &b, b.line.last()); err != nil {
+	if err := i.fillSession(ctx, &b, b.timeline.last()); err != nil {
 		return err
 	}
-	b.Key = redactedKey(by, key)
+	b.Key = redactKey(redactor, key)
 	style, err := files.ReadFile("assets/style.css")
 	if err != nil {
 		return err
 	}
-	var failed error
+	var recordErr error
 	body := fileBody{b, func(yield func(fileRow) bool) {
 		for rec, err := range s.RawEvents(ctx, key, 1) {
 			if err == nil && rec.Seq > b.At {
 				return
 			}
 			if err == nil {
-				rec, err = by.Record(rec)
+				rec, err = redactor.Record(rec)
 			}
-			if failed = err; err != nil {
+			if recordErr = err; err != nil {
 				return
 			}
 			row := fileRow{Row: b.logRow(rec)}
 			for _, e := range rec.Events() {
-				show := showing{Left: pageBytes, Fold: pageBytes}
+				show := contentRenderer{BytesLeft: pageBytes, Fold: pageBytes}
 				row.Events = append(row.Events, show.event(e, rec.Seq))
 			}
 			if !yield(row) {
@@ -67,12 +67,12 @@ func WriteHTML(ctx context.Context, s *store.Store, key store.Key, w io.Writer, 
 		}
 	}}
 	err = templates.ExecuteTemplate(w, "file.html", page{Title: b.Key.Session, Key: &b.Key, Body: body, File: true, Style: template.CSS(style)})
-	if failed != nil {
-		return fmt.Errorf("session %s: %w", key, failed)
+	if recordErr != nil {
+		return fmt.Errorf("session %s: %w", key, recordErr)
 	}
 	return err
 }
 
-func redactedKey(by *redact.Redactor, key store.Key) store.Key {
-	return store.Key{App: by.Text(key.App), User: by.Text(key.User), Session: by.Text(key.Session)}
+func redactKey(redactor *redact.Redactor, key store.Key) store.Key {
+	return store.Key{App: redactor.Text(key.App), User: redactor.Text(key.User), Session: redactor.Text(key.Session)}
 }

@@ -134,7 +134,7 @@ type Inspector struct {
 	finder    *recall.Finder[store.Key]
 
 	bodyTimeout time.Duration // for reading a request's body
-	acting      sync.Map      // by key of a session with a running action: a chan struct{}, closed when it ends
+	actionLocks sync.Map      // by key of a session with a running action: a chan struct{}, closed when it ends
 }
 
 // New returns an inspector of the store s. The inspector does not close s. The error matches [patch.ErrInvalid]
@@ -156,7 +156,7 @@ func New(s *store.Store, opts Options) (*Inspector, error) {
 		opts.Author = func(*http.Request) string { return "inspector" }
 	}
 	if !opts.Compaction.Enabled {
-		opts.Compaction = overDefaults(opts.Compaction)
+		opts.Compaction = withDefaults(opts.Compaction)
 	}
 	opts.Compaction.Redact = cmp.Or(opts.Compaction.Redact, opts.Redact)
 	i := &Inspector{store: s, opts: opts, finder: recall.NewFinder(s, 0), bodyTimeout: defaultBodyTimeout}
@@ -164,12 +164,12 @@ func New(s *store.Store, opts Options) (*Inspector, error) {
 	return i, nil
 }
 
-// overDefaults returns the default configuration overridden by the non-zero settings of c.
-func overDefaults(c compaction.Config) compaction.Config {
+// withDefaults returns the default configuration overridden by the non-zero settings of c.
+func withDefaults(c compaction.Config) compaction.Config {
 	out := compaction.DefaultConfig()
-	given, to := reflect.ValueOf(c), reflect.ValueOf(&out).Elem()
-	for n := range given.NumField() {
-		if field := given.Field(n); !field.IsZero() {
+	config, to := reflect.ValueOf(c), reflect.ValueOf(&out).Elem()
+	for n := range config.NumField() {
+		if field := config.Field(n); !field.IsZero() {
 			to.Field(n).Set(field)
 		}
 	}
@@ -214,8 +214,8 @@ func (i *Inspector) routes() http.Handler {
 	get("list", i.list)
 	mux.Handle("GET /assets/", assets())
 	if i.opts.Write || i.opts.Erase {
-		get("act", i.act)
-		mux.Handle("POST /act", i.handle(i.act))
+		get("act", i.actionPage)
+		mux.Handle("POST /act", i.handle(i.actionPage))
 	}
 	get("", func(http.ResponseWriter, *http.Request) error {
 		return fmt.Errorf("%w: there is no such page", store.ErrNotFound)
@@ -250,13 +250,13 @@ func (i *Inspector) handle(h handler) http.Handler {
 			r.Body = http.NoBody
 		}
 		if err := h(w, r); err != nil {
-			i.fail(w, r, err)
+			i.renderError(w, r, err)
 		}
 	})
 }
 
-// fail answers with an error page, unless the client has disconnected.
-func (i *Inspector) fail(w http.ResponseWriter, r *http.Request, err error) {
+// renderError answers with an error page, unless the client has disconnected.
+func (i *Inspector) renderError(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		return
 	}
@@ -264,7 +264,7 @@ func (i *Inspector) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusInternalServerError {
 		i.opts.Logger.Error("inspector", "path", r.URL.Path, "err", err)
 	}
-	i.render(w, r, status, "error", page{Title: http.StatusText(status), Body: explain(r, err)})
+	i.render(w, r, status, "error", page{Title: http.StatusText(status), Body: newExplanation(r, err)})
 }
 
 // badRequest returns an error about a field of the request.
@@ -272,8 +272,8 @@ func badRequest(field, format string, args ...any) error {
 	return &patch.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// key returns the key of the session in the request, if the request has the permission want.
-func (i *Inspector) key(r *http.Request, want Access) (store.Key, error) {
+// authorizedKey returns the key of the session in the request, if the request has the permission want.
+func (i *Inspector) authorizedKey(r *http.Request, want Access) (store.Key, error) {
 	text := r.FormValue("key")
 	if text == "" {
 		return store.Key{}, badRequest("key", "it is missing; it names the session, as app/user/session")
@@ -282,20 +282,20 @@ func (i *Inspector) key(r *http.Request, want Access) (store.Key, error) {
 	if err != nil {
 		return store.Key{}, err
 	}
-	if !i.may(r, key, Read) {
+	if !i.isAllowed(r, key, Read) {
 		return store.Key{}, fmt.Errorf("session %s: %w", key, store.ErrNotFound)
 	}
 	switch {
-	case want == Write && !i.may(r, key, Write):
+	case want == Write && !i.isAllowed(r, key, Write):
 		return store.Key{}, fmt.Errorf("session %s: %w: you may only read it", key, errForbidden)
-	case want == Erase && !i.may(r, key, Erase):
-		return store.Key{}, forbidden("You may not erase in this session. Nothing was written.", "The operator of this inspector can allow erasing.")
+	case want == Erase && !i.isAllowed(r, key, Erase):
+		return store.Key{}, newForbiddenError("You may not erase in this session. Nothing was written.", "The operator of this inspector can allow erasing.")
 	}
 	return key, nil
 }
 
-// may reports whether the options and Authorize give a request the permission want.
-func (i *Inspector) may(r *http.Request, key store.Key, want Access) bool {
+// isAllowed reports whether the options and Authorize give a request the permission want.
+func (i *Inspector) isAllowed(r *http.Request, key store.Key, want Access) bool {
 	if want == Write && !i.opts.Write || want == Erase && !i.opts.Erase {
 		return false
 	}
@@ -314,13 +314,13 @@ type explanation struct {
 	Link   *link  // where to continue, or nil
 }
 
-// advised is an error with its own explanation for the error page.
-type advised struct {
+// explainedError is an error with its own explanation for the error page.
+type explainedError struct {
 	error
 	explanation
 }
 
-func (e *advised) Unwrap() error { return e.error }
+func (e *explainedError) Unwrap() error { return e.error }
 
 // errorRunes is the maximum length of an error text on a page.
 const errorRunes = 2_000
@@ -328,9 +328,9 @@ const errorRunes = 2_000
 // sessionLinkText is the text of links to the current session.
 const sessionLinkText = "The current session"
 
-// problems lists the errors that pages explain. The first match is used. Each has an HTTP status, advice, and
+// errorExplanations lists the errors that pages explain. The first match is used. Each has an HTTP status, advice, and
 // the text of a link to the session.
-var problems = []struct {
+var errorExplanations = []struct {
 	err          error
 	status       int
 	advice, link string
@@ -341,9 +341,9 @@ var problems = []struct {
 	{fold.ErrUnknownPatch, http.StatusNotFound, "A newer version of patchlog wrote to this log. This version can read the log, but not change it. Use the newer version.", ""},
 	{store.ErrExists, http.StatusConflict, "A session with this key exists already. Choose another key, unless you sent the form twice.", ""},
 	{store.ErrDuplicateID, http.StatusConflict, "The log already has a record with this id. Perhaps the form was sent twice.", ""},
-	{fold.ErrBlocked, http.StatusConflict, refused, sessionLinkText},
-	{fold.ErrOrphanedCall, http.StatusUnprocessableEntity, refused, sessionLinkText},
-	{fold.ErrPinned, http.StatusUnprocessableEntity, refused, sessionLinkText},
+	{fold.ErrBlocked, http.StatusConflict, invalidRequestAdvice, sessionLinkText},
+	{fold.ErrOrphanedCall, http.StatusUnprocessableEntity, invalidRequestAdvice, sessionLinkText},
+	{fold.ErrPinned, http.StatusUnprocessableEntity, invalidRequestAdvice, sessionLinkText},
 	{store.ErrOutcomeUnknown, http.StatusInternalServerError, "The change may or may not have been written. Check the session before you try again.", sessionLinkText},
 	{errForbidden, http.StatusForbidden, "You may read this session, but not change it.", sessionLinkText},
 	{store.ErrReadOnly, http.StatusForbidden, "The store is open for reading only. The operator of this inspector can open it for writing.", ""},
@@ -353,14 +353,14 @@ var problems = []struct {
 	{store.ErrTooLarge, http.StatusRequestEntityTooLarge, "The change is larger than the store accepts. Nothing was written.", ""},
 	{store.ErrNotFound, http.StatusNotFound, "It may have been deleted, the address may be wrong, or you may not read it.", ""},
 	{os.ErrDeadlineExceeded, http.StatusRequestTimeout, "The request did not arrive in time.", ""},
-	{store.ErrInvalid, http.StatusBadRequest, refused, sessionLinkText},
+	{store.ErrInvalid, http.StatusBadRequest, invalidRequestAdvice, sessionLinkText},
 	{context.DeadlineExceeded, http.StatusInternalServerError, "The request took too long. Perhaps the machine is busy. Try again.", ""},
 }
 
-const refused = "The address or the form is not valid. Nothing was written."
+const invalidRequestAdvice = "The address or the form is not valid. Nothing was written."
 
 func statusOf(err error) int {
-	for _, p := range problems {
+	for _, p := range errorExplanations {
 		if errors.Is(err, p.err) {
 			return p.status
 		}
@@ -368,14 +368,14 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-func explain(r *http.Request, err error) explanation {
-	if own := (*advised)(nil); errors.As(err, &own) {
-		return own.explanation
+func newExplanation(r *http.Request, err error) explanation {
+	if explained := (*explainedError)(nil); errors.As(err, &explained) {
+		return explained.explanation
 	}
 	// The text of an unknown error goes to the log, for operators, and not to the page.
 	e := explanation{Text: "An unexpected error occurred.", Advice: "See the log of the program that serves this page."}
 	text, path, pairs := "", "session", []any(nil)
-	for _, p := range problems {
+	for _, p := range errorExplanations {
 		if errors.Is(err, p.err) {
 			e, text = explanation{Text: present.PrintableUpTo(err.Error(), errorRunes), Advice: p.advice}, p.link
 			break
@@ -421,11 +421,11 @@ func guard(opts Options, next http.Handler) http.Handler {
 		for name, value := range headers {
 			w.Header().Set(name, value)
 		}
-		if !knownHost(opts.Hosts, r.Host) {
+		if !isAllowedHost(opts.Hosts, r.Host) {
 			http.Error(w, fmt.Sprintf("this inspector does not answer requests for host %q; Options.Hosts or --host can allow the host", r.Host), http.StatusMisdirectedRequest)
 			return
 		}
-		if opts.Token != "" && !admitted(w, r, opts.Token) {
+		if opts.Token != "" && !checkToken(w, r, opts.Token) {
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -440,8 +440,8 @@ func hostName(host string) string {
 	return strings.ToLower(strings.Trim(host, "[]"))
 }
 
-// knownHost reports whether requests for a host are allowed.
-func knownHost(hosts []string, host string) bool {
+// isAllowedHost reports whether requests for a host are allowed.
+func isAllowedHost(hosts []string, host string) bool {
 	name := hostName(host)
 	if addr, err := netip.ParseAddr(name); err == nil && addr.IsLoopback() {
 		return true
@@ -449,11 +449,11 @@ func knownHost(hosts []string, host string) bool {
 	return name == "localhost" || slices.ContainsFunc(hosts, func(h string) bool { return hostName(h) == name })
 }
 
-// admitted reports whether a request has the token. If not, admitted has answered the request. If the token is
+// checkToken reports whether a request has the token. If not, admitted has answered the request. If the token is
 // in the URL, the client is redirected to the URL without it, which keeps the token out of the browser's
 // history.
-func admitted(w http.ResponseWriter, r *http.Request, token string) bool {
-	if given := r.URL.Query().Get("token"); given != "" && sameText(given, token) && r.Method == http.MethodGet {
+func checkToken(w http.ResponseWriter, r *http.Request, token string) bool {
+	if given := r.URL.Query().Get("token"); given != "" && equalTexts(given, token) && r.Method == http.MethodGet {
 		// Neither scripts nor other sites can use this cookie.
 		http.SetCookie(w, &http.Cookie{
 			Name: tokenCookie(token), Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
@@ -464,10 +464,10 @@ func admitted(w http.ResponseWriter, r *http.Request, token string) bool {
 		w.WriteHeader(http.StatusSeeOther)
 		return false
 	}
-	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && sameText(bearer, token) {
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && equalTexts(bearer, token) {
 		return true
 	}
-	if c, err := r.Cookie(tokenCookie(token)); err == nil && sameText(c.Value, token) {
+	if c, err := r.Cookie(tokenCookie(token)); err == nil && equalTexts(c.Value, token) {
 		return true
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="patchlog"`)
@@ -488,8 +488,8 @@ func pageURL(r *http.Request, query url.Values) string {
 	return "./" + path
 }
 
-// sameText compares two texts in constant time.
-func sameText(a, b string) bool {
+// equalTexts compares two texts in constant time.
+func equalTexts(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }

@@ -21,7 +21,7 @@ func (i *Inspector) list(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if !i.may(r, info.Key, Read) {
+		if !i.isAllowed(r, info.Key, Read) {
 			continue
 		}
 		if lines.Encode(info) != nil {

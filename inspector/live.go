@@ -16,20 +16,20 @@ const (
 	// to writers.
 	liveInterval = 100 * time.Millisecond
 
-	// liveBeat is the interval of keep-alive messages. They keep proxies from closing the connection, and
+	// keepAliveInterval is the interval of keep-alive messages. They keep proxies from closing the connection, and
 	// reveal a dead connection.
-	liveBeat = 20 * time.Second
+	keepAliveInterval = 20 * time.Second
 )
 
 // live sends server-sent events to a page while the session's log grows. An event "records" has the last seq as
 // data and as id. After a reconnect the browser sends the last id. If the session is deleted or created again,
 // live sends "gone" and returns.
 func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
-	key, err := i.key(r, Read)
+	key, err := i.authorizedKey(r, Read)
 	if err != nil {
 		return err
 	}
-	after, _, err := number(r, "after")
+	after, _, err := formNumber(r, "after")
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 				i.opts.Logger.Error("inspector: following a session", "key", key.String(), "err", err)
 			}
 			return nil
-		case !i.may(r, key, Read):
+		case !i.isAllowed(r, key, Read):
 			return nil
 		case info.Seq > after:
 			after = info.Seq
@@ -73,7 +73,7 @@ func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 		case <-time.After(liveInterval):
 		case <-ctx.Done():
 		}
-		wait, cancel := context.WithTimeout(ctx, liveBeat)
+		wait, cancel := context.WithTimeout(ctx, keepAliveInterval)
 		for range i.store.Watch(wait, key, after+1) {
 			break // a record, or an error that Info will return too
 		}

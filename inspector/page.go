@@ -33,8 +33,8 @@ type page struct {
 	Style template.CSS // of a file
 }
 
-// part is the data of a template that needs a part of a page and the page itself.
-type part struct{ Page, Of any }
+// pagePart is the data of a template that needs a part of a page and the page itself.
+type pagePart struct{ Page, Part any }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"printable":  present.Printable,
@@ -42,18 +42,18 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"grouped":    present.Grouped[int],
 	"when":       formatTime,
 	"query":      query,
-	"part":       func(page, of any) part { return part{page, of} },
+	"part":       func(page, of any) pagePart { return pagePart{page, of} },
 	"inc":        func(n int) int { return n + 1 },
 	"clip":       present.Clip,
 	"short":      shortTokens,
-	"clock":      timeIn("15:04"),
-	"day":        timeIn("2 Jan 2006 15:04"),
-	"instant":    timeIn("2 Jan 2006 15:04:05"),
+	"clock":      timeFormatter("15:04"),
+	"day":        timeFormatter("2 Jan 2006 15:04"),
+	"instant":    timeFormatter("2 Jan 2006 15:04:05"),
 	"ago":        timeAgo,
 	"tokens":     tokensTitle,
 	"percent":    func(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) + "%" },
 	"unit":       func(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) },
-	"changeWord": func(sign present.Sign) string { return changeWords[sign] },
+	"changeName": func(sign present.Sign) string { return changeNames[sign] },
 }).ParseFS(files, "templates/*.html"))
 
 // formatTime formats a time as RFC 3339, or as a dash if it is zero.
@@ -88,7 +88,7 @@ type link struct {
 func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
 	p.Write, p.Erase = i.opts.Write, i.opts.Erase
 	if p.Key != nil {
-		p.Write, p.Erase = i.may(r, *p.Key, Write), i.may(r, *p.Key, Erase)
+		p.Write, p.Erase = i.isAllowed(r, *p.Key, Write), i.isAllowed(r, *p.Key, Erase)
 	}
 	p.Version = version
 	var out bytes.Buffer
@@ -111,17 +111,17 @@ func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, n
 	return nil
 }
 
-// number parses a parameter as a non-negative integer. If the parameter is missing, given is false.
-func number(r *http.Request, name string) (n uint64, given bool, err error) {
+// formNumber parses a parameter as a non-negative integer. If the parameter is missing, given is false.
+func formNumber(r *http.Request, name string) (n uint64, given bool, err error) {
 	text := r.FormValue(name)
 	if text == "" {
 		return 0, false, nil
 	}
-	n, err = wholeNumber(name, text)
+	n, err = parseNumber(name, text)
 	return n, true, err
 }
 
-func wholeNumber(name, text string) (uint64, error) {
+func parseNumber(name, text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
 		return 0, badRequest(name, "%q is not a whole number from 0 on", present.PrintableUpTo(text, 40))
@@ -131,7 +131,7 @@ func wholeNumber(name, text string) (uint64, error) {
 
 // export answers with a session as a file: the raw log or the visible events as JSON lines, or an HTML page.
 func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
-	key, err := i.key(r, Read)
+	key, err := i.authorizedKey(r, Read)
 	if err != nil {
 		return err
 	}
@@ -139,15 +139,15 @@ func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 	if !slices.Contains([]string{"", "jsonl", "visible", "html"}, form) {
 		return badRequest("form", "%q is none of jsonl, visible and html", present.PrintableUpTo(form, 40))
 	}
-	by := i.opts.Redact
-	file := download{ResponseWriter: w, name: fileName(redactedKey(by, key)) + ".jsonl"}
+	redactor := i.opts.Redact
+	file := download{ResponseWriter: w, name: fileName(redactKey(redactor, key)) + ".jsonl"}
 	if form == "html" {
 		file.name, file.kind = strings.TrimSuffix(file.name, ".jsonl")+".html", "text/html; charset=utf-8"
-		err = WriteHTML(r.Context(), i.store, key, &file, by)
+		err = WriteHTML(r.Context(), i.store, key, &file, redactor)
 	} else {
-		err = i.store.Export(r.Context(), key, &file, store.ExportOptions{Visible: form == "visible", Redact: by})
+		err = i.store.Export(r.Context(), key, &file, store.ExportOptions{Visible: form == "visible", Redact: redactor})
 	}
-	if err == nil || !file.begun {
+	if err == nil || !file.started {
 		return err
 	}
 	// The client cannot tell a truncated file from a whole one, so abort the connection.
@@ -160,14 +160,14 @@ func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 // download sends a response as a file. It sets the headers before the first byte.
 type download struct {
 	http.ResponseWriter
-	name  string
-	kind  string // MIME type; "" means JSON lines
-	begun bool
+	name    string
+	kind    string // MIME type; "" means JSON lines
+	started bool
 }
 
 func (d *download) Write(text []byte) (int, error) {
-	if !d.begun {
-		d.begun = true
+	if !d.started {
+		d.started = true
 		d.Header().Set("Content-Type", cmp.Or(d.kind, "application/jsonl; charset=utf-8"))
 		d.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": d.name}))
 	}

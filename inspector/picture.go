@@ -21,15 +21,15 @@ const (
 // picture shows the raw log above the visible log. The raw log is the film: each event is a cell whose width is
 // its tokens. Funnels lead from hidden stretches of the film to the visible events that represent them.
 type picture struct {
-	Label   string
-	Film    []cell // cells of the raw log
-	Seen    []cell // cells of the visible log
-	Funnels []funnel
-	Turns   []turnTick
-	Now     float64 // position of the shown record
-	SeenEnd float64 // right end of the visible log, in percent
-	Margin  float64 // space right of the visible log, in percent
-	Tokens  string
+	Label      string
+	RawLog     []cell // cells of the raw log
+	Visible    []cell // cells of the visible log
+	Funnels    []funnel
+	Turns      []turnTick
+	Now        float64 // position of the shown record
+	VisibleEnd float64 // right end of the visible log, in percent
+	Margin     float64 // space right of the visible log, in percent
+	Tokens     string
 }
 
 // cell is an event, or adjacent events that are too narrow for separate cells.
@@ -51,9 +51,9 @@ func (c cell) Narrow() bool { return c.Width < 7 }
 // funnel leads from a stretch of the film to the visible event that represents it. If no event represents the
 // stretch, the funnel leads to a point between visible events.
 type funnel struct {
-	Kind, Path string
-	from, to   float64
-	at, end    float64
+	Kind, Path              string
+	topLeft, topRight       float64
+	bottomLeft, bottomRight float64
 }
 
 // turnTick is the number of a turn above its first cell.
@@ -81,15 +81,15 @@ func newPicture(t *timeline, v fold.View, targets []target) *picture {
 	p := &picture{Tokens: shortTokens(now.Visible) + " tokens"}
 	p.Label = fmt.Sprintf("The raw log of %s, and below it what the model sees after record %d: %s, %s of %s tokens.",
 		present.Counted(t.last(), "record"), v.Seq(), present.Counted(v.Len(), "event"), present.Grouped(now.Visible), present.Grouped(now.Raw))
-	seen := p.drawSeen(t, v)
-	p.drawFilm(t, v, targets, seen)
+	seen := p.drawVisible(t, v)
+	p.drawRawLog(t, v, targets, seen)
 	return p
 }
 
 // strip lays out cells from left to right.
 type strip struct {
-	x, scale, least float64
-	cells           []cell
+	x, scale, minWidth float64
+	cells              []cell
 }
 
 // newStrip returns a strip for n events with a total number of tokens. Each event gets a minimum width.
@@ -97,14 +97,14 @@ func newStrip(x, width float64, n, tokens int) *strip {
 	if n == 0 {
 		return &strip{x: x}
 	}
-	least := math.Min(3, width/4/float64(n)) // minimum width; the rest is shared by tokens
-	rest := width - least*float64(n)
-	return &strip{x: x, least: least, scale: rest / math.Max(float64(tokens), 1)}
+	minWidth := math.Min(3, width/4/float64(n)) // minimum width; the rest is shared by tokens
+	rest := width - minWidth*float64(n)
+	return &strip{x: x, minWidth: minWidth, scale: rest / math.Max(float64(tokens), 1)}
 }
 
 // add adds an event and returns its left and right end.
 func (s *strip) add(kind string, tokens, turn int, seq uint64, hidden, later bool) (from, to float64) {
-	from, to = s.x, s.x+s.least+float64(tokens)*s.scale
+	from, to = s.x, s.x+s.minWidth+float64(tokens)*s.scale
 	s.x = to
 	n := len(s.cells) - 1
 	if n < 0 || s.cells[n].Width >= cellWidth && (to-from >= cellWidth || s.cells[n].Width >= 2*cellWidth ||
@@ -147,9 +147,9 @@ func (s *strip) finish() []cell {
 	return s.cells
 }
 
-// drawSeen draws the visible log and returns the left and right end of each event. A small visible log is drawn
+// drawVisible draws the visible log and returns the left and right end of each event. A small visible log is drawn
 // wider than its share of the tokens, so that it can be seen.
-func (p *picture) drawSeen(t *timeline, v fold.View) (at [][2]float64) {
+func (p *picture) drawVisible(t *timeline, v fold.View) (at [][2]float64) {
 	now := t.at(v.Seq())
 	width := pictureWidth * math.Max(0.12, math.Sqrt(float64(now.Visible)/math.Max(float64(now.Raw), 1)))
 	width = math.Min(width, pictureWidth)
@@ -162,13 +162,13 @@ func (p *picture) drawSeen(t *timeline, v fold.View) (at [][2]float64) {
 		from, to := s.add(kind, e.Event.EstimatedTokens(), t.at(e.Seq).Turn, e.Seq, false, false)
 		at = append(at, [2]float64{from, to})
 	}
-	p.Seen = s.finish()
-	p.SeenEnd = 100 * s.x / pictureWidth
-	p.Margin = 100 - p.SeenEnd
+	p.Visible = s.finish()
+	p.VisibleEnd = 100 * s.x / pictureWidth
+	p.Margin = 100 - p.VisibleEnd
 	return at
 }
 
-func (p *picture) drawFilm(t *timeline, v fold.View, targets []target, seen [][2]float64) {
+func (p *picture) drawRawLog(t *timeline, v fold.View, targets []target, seen [][2]float64) {
 	events := 0
 	for _, s := range t.steps {
 		if s.Patch == nil {
@@ -198,50 +198,50 @@ func (p *picture) drawFilm(t *timeline, v fold.View, targets []target, seen [][2
 		switch {
 		case later || !to.hidden():
 		case to.Index >= 0:
-			p.funnel(string(to.kind), from, end, seen[to.Index][0], seen[to.Index][1])
+			p.addFunnel(string(to.kind), from, end, seen[to.Index][0], seen[to.Index][1])
 		default:
-			p.funnel("cut", from, end, cut, cut)
+			p.addFunnel("cut", from, end, cut, cut)
 		}
 		if step.Seq <= v.Seq() {
 			p.Now = end
 		}
 		if step.Turn != turn {
 			turn = step.Turn
-			p.tick(turn, from)
+			p.addTick(turn, from)
 		}
 	}
-	p.Film = s.finish()
+	p.RawLog = s.finish()
 	for n := range p.Funnels {
 		f := &p.Funnels[n]
-		middle := (filmEnd + seenTop) / 2
+		middle := (rawLogBottom + visibleTop) / 2
 		f.Path = fmt.Sprintf("M%.1f %dH%.1fC%.1f %d %.1f %d %.1f %dH%.1fC%.1f %d %.1f %d %.1f %dz",
-			f.from, filmEnd, f.to, f.to, middle+6, f.end, middle-6, f.end, seenTop, f.at, f.at, middle-6, f.from, middle+6, f.from, filmEnd)
+			f.topLeft, rawLogBottom, f.topRight, f.topRight, middle+6, f.bottomRight, middle-6, f.bottomRight, visibleTop, f.bottomLeft, f.bottomLeft, middle-6, f.topLeft, middle+6, f.topLeft, rawLogBottom)
 	}
 }
 
 // Vertical positions of the film's lower edge and of the visible log's upper edge.
 const (
-	filmEnd = 56
-	seenTop = 104
+	rawLogBottom = 56
+	visibleTop   = 104
 )
 
-// funnel adds a funnel. If the last funnel has the same target, or if the last and the new funnel are narrow
+// addFunnel adds a funnel. If the last funnel has the same target, or if the last and the new funnel are narrow
 // and adjacent, it widens the last one instead.
-func (p *picture) funnel(kind string, from, to, at, end float64) {
+func (p *picture) addFunnel(kind string, from, to, at, end float64) {
 	if n := len(p.Funnels) - 1; n >= 0 {
 		last := &p.Funnels[n]
-		same := last.at == at && last.end == end && from-last.to < 0.01
-		near := from-last.to < 2*funnelWidth && at >= last.at && end-last.at < 4*funnelWidth && to-last.from < 40*funnelWidth && last.Kind == kind
-		if same || near {
-			last.to, last.end = to, math.Max(last.end, end)
+		sameTarget := last.bottomLeft == at && last.bottomRight == end && from-last.topRight < 0.01
+		adjacent := from-last.topRight < 2*funnelWidth && at >= last.bottomLeft && end-last.bottomLeft < 4*funnelWidth && to-last.topLeft < 40*funnelWidth && last.Kind == kind
+		if sameTarget || adjacent {
+			last.topRight, last.bottomRight = to, math.Max(last.bottomRight, end)
 			return
 		}
 	}
-	p.Funnels = append(p.Funnels, funnel{Kind: kind, from: from, to: to, at: at, end: end})
+	p.Funnels = append(p.Funnels, funnel{Kind: kind, topLeft: from, topRight: to, bottomLeft: at, bottomRight: end})
 }
 
-// tick adds the number of a turn, if there is space.
-func (p *picture) tick(turn int, x float64) {
+// addTick adds the number of a turn, if there is space.
+func (p *picture) addTick(turn int, x float64) {
 	if n := len(p.Turns); n > 0 && x-p.Turns[n-1].X*pictureWidth/100 < turnGap {
 		return
 	}
@@ -263,8 +263,8 @@ type target struct {
 // hidden reports whether the model does not see the event itself.
 func (t target) hidden() bool { return t.By > 0 || t.Index < 0 }
 
-// targetsOf returns the target of each record's event in the view v. Elements for patches are unused.
-func targetsOf(t *timeline, v fold.View) ([]target, error) {
+// findTargets returns the target of each record's event in the view v. Elements for patches are unused.
+func findTargets(t *timeline, v fold.View) ([]target, error) {
 	places, err := v.Places()
 	if err != nil {
 		return nil, err
@@ -276,8 +276,8 @@ func targetsOf(t *timeline, v fold.View) ([]target, error) {
 		}
 	}
 	byPatch := map[uint64]target{} // target of the events that a patch hides
-	var of func(by uint64, depth int) target
-	of = func(by uint64, depth int) target {
+	var resolve func(by uint64, depth int) target
+	resolve = func(by uint64, depth int) target {
 		if to, ok := byPatch[by]; ok {
 			return to
 		}
@@ -290,7 +290,7 @@ func targetsOf(t *timeline, v fold.View) ([]target, error) {
 				to.kind = "summary"
 			}
 		case place.HiddenBySeq > 0:
-			to = of(place.HiddenBySeq, depth-1)
+			to = resolve(place.HiddenBySeq, depth-1)
 			to.By = by
 		}
 		byPatch[by] = to
@@ -306,7 +306,7 @@ func targetsOf(t *timeline, v fold.View) ([]target, error) {
 			continue
 		}
 		place, _ := places.Of(step.Seq, 0)
-		out[n] = of(place.HiddenBySeq, int(v.Seq()))
+		out[n] = resolve(place.HiddenBySeq, int(v.Seq()))
 	}
 	return out, nil
 }

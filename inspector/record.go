@@ -23,15 +23,15 @@ const (
 
 type recordBody struct {
 	Seq           uint64
-	Did           string // effect of the record's patch, in words
-	Blank         []fact // the erasure, if the record is erased
+	Effect        string // effect of the record's patch, in words
+	Erasure       []fact // the erasure, if the record is erased
 	CanErase      bool   // the record has content that can be erased
 	CanRewind     bool
 	Before, After uint64 // seqs of the adjacent records, or 0
 	Facts         []fact
 	Events        []recordEvent
 	More          int // number of the record's events that are not shown
-	Others        []fact
+	OtherEvents   []fact
 	Patch         *recordPatch // nil for an event
 	Raw           template.URL
 }
@@ -46,7 +46,7 @@ type recordEvent struct {
 	Facts   []fact
 	Place   []fact
 	Calls   []fact // links from calls to responses and back
-	Content shownEvent
+	Content eventContent
 }
 
 type recordPatch struct {
@@ -55,7 +55,7 @@ type recordPatch struct {
 	Applied    bool
 	Reason     patch.Flaw
 	CanRevert  bool
-	Since      []fact // whether it is active in the newest view, and which patches reverted it
+	Status     []fact // whether it is active in the newest view, and which patches reverted it
 	Pass       []string
 	Group      []fact
 	Summary    bool // it added a summary or a cleared copy
@@ -64,7 +64,7 @@ type recordPatch struct {
 
 // recordPanel shows a record with all its events, or with only the event that the request names.
 func (i *Inspector) recordPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
-	seq, _, err := number(r, "seq")
+	seq, _, err := formNumber(r, "seq")
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func (i *Inspector) recordPanel(ctx context.Context, r *http.Request, b *session
 	if err != nil {
 		return err
 	}
-	b.Open, b.Title = rec.Seq, fmt.Sprintf("Record %d", rec.Seq)
-	b.Body, err = i.recordBody(ctx, b.Key, b.line, rec, r.FormValue("id"))
+	b.OpenRecord, b.Title = rec.Seq, fmt.Sprintf("Record %d", rec.Seq)
+	b.Body, err = i.newRecordBody(ctx, b.Key, b.timeline, rec, r.FormValue("id"))
 	return err
 }
 
@@ -82,11 +82,11 @@ func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
 	if r.FormValue("form") != "json" {
 		return i.sessionPage("record", i.recordPanel)(w, r)
 	}
-	key, err := i.key(r, Read)
+	key, err := i.authorizedKey(r, Read)
 	if err != nil {
 		return err
 	}
-	seq, _, err := number(r, "seq")
+	seq, _, err := formNumber(r, "seq")
 	if err != nil {
 		return err
 	}
@@ -130,12 +130,12 @@ func recordURL(key store.Key, seq uint64, id string) template.URL {
 	return query("record", "key", key, "seq", seq, "id", id)
 }
 
-// recordBody describes a record with all its events. If id is not "", only the event with this id is shown in
+// newRecordBody describes a record with all its events. If id is not "", only the event with this id is shown in
 // full.
-func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, rec patch.Record, id string) (recordBody, error) {
+func (i *Inspector) newRecordBody(ctx context.Context, key store.Key, t *timeline, rec patch.Record, id string) (recordBody, error) {
 	body := recordBody{
 		Seq: rec.Seq, Before: rec.Seq - 1, Raw: rawURL(key)(rec.Seq),
-		Blank: t.blank(key, rec), CanErase: erasable(rec), CanRewind: rec.Event != nil && rec.Event.InvocationID() != "",
+		Erasure: t.erasureFacts(key, rec), CanErase: isErasable(rec), CanRewind: rec.Event != nil && rec.Event.InvocationID() != "",
 	}
 	if rec.Seq < t.last() {
 		body.After = rec.Seq + 1
@@ -144,36 +144,36 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, 
 	if err != nil {
 		return recordBody{}, err
 	}
-	where := eventPlaces{key: key, line: t, view: newest}
-	if where.places, err = newest.Places(); err != nil {
+	places := eventPlaces{key: key, timeline: t, view: newest}
+	if places.places, err = newest.Places(); err != nil {
 		return recordBody{}, err
 	}
 	if id != "" && !slices.ContainsFunc(rec.Events(), func(e *patch.Event) bool { return e.ID() == id }) {
 		return recordBody{}, fmt.Errorf("session %s: record %d: %w: it has no event %q", key, rec.Seq, store.ErrNotFound, id)
 	}
-	show := showing{Left: pageBytes, Raw: rawURL(key)}
+	show := contentRenderer{BytesLeft: pageBytes, Raw: rawURL(key)}
 	for n, e := range rec.Events() {
-		if id != "" && e.ID() != id || len(body.Events) >= 1 && show.Left < blockBytes {
-			if len(body.Others) == listedRows {
+		if id != "" && e.ID() != id || len(body.Events) >= 1 && show.BytesLeft < blockBytes {
+			if len(body.OtherEvents) == listedRows {
 				body.More++
 				continue
 			}
-			body.Others = append(body.Others, fact{"", present.Clip(present.Describe(e), lineRunes), recordURL(key, rec.Seq, e.ID())})
+			body.OtherEvents = append(body.OtherEvents, fact{"", present.Clip(present.Describe(e), lineRunes), recordURL(key, rec.Seq, e.ID())})
 			continue
 		}
 		entry := fold.Entry{Event: e, Summary: e.IsSummary() || rec.Patch != nil && rec.Patch.Type() == patch.Summarise}
 		shown := recordEvent{Content: show.event(e, rec.Seq)}
 		shown.Facts = eventFacts(entry)
-		shown.Place = where.of(rec.Seq, n, e)
-		if shown.Calls, err = i.callsOf(ctx, &where, rec.Seq, n, e); err != nil {
+		shown.Place = places.facts(rec.Seq, n, e)
+		if shown.Calls, err = i.callFacts(ctx, &places, rec.Seq, n, e); err != nil {
 			return recordBody{}, err
 		}
 		body.Events = append(body.Events, shown)
 	}
 	if rec.Patch != nil {
-		body.Did = t.sentence(rec.Seq)
-		body.Facts = factsOf("type", string(rec.Patch.Type()), &rec.Patch.Envelope)
-		if body.Patch, err = i.patchBody(ctx, key, t, newest, rec); err != nil {
+		body.Effect = t.describePatch(rec.Seq)
+		body.Facts = envelopeFacts("type", string(rec.Patch.Type()), &rec.Patch.Envelope)
+		if body.Patch, err = i.newRecordPatch(ctx, key, t, newest, rec); err != nil {
 			return recordBody{}, err
 		}
 	}
@@ -182,11 +182,11 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, 
 
 // eventFacts returns the kind, the fields and the tokens of an event.
 func eventFacts(e fold.Entry) []fact {
-	return append(factsOf("kind", string(present.KindOf(e)), &e.Event.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(e.Event.EstimatedTokens())})
+	return append(envelopeFacts("kind", string(present.KindOf(e)), &e.Event.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(e.Event.EstimatedTokens())})
 }
 
-// factsOf returns a fact with the name what, and the fields of an envelope.
-func factsOf(what, kind string, e *patch.Envelope) []fact {
+// envelopeFacts returns a fact with the name what, and the fields of an envelope.
+func envelopeFacts(what, kind string, e *patch.Envelope) []fact {
 	facts := []fact{{Name: what, Text: present.Clip(kind, nameRunes)}}
 	for _, f := range [][2]string{{"id", e.ID()}, {"author", e.Author()}, {"branch", e.Branch()}, {"scope", e.IsolationScope()}, {"invocation", e.InvocationID()}, {"time", formatTime(e.Timestamp())}} {
 		if f[1] != "" {
@@ -198,17 +198,17 @@ func factsOf(what, kind string, e *patch.Envelope) []fact {
 
 // eventPlaces finds the events of a session in its newest view.
 type eventPlaces struct {
-	key    store.Key
-	line   *timeline
-	view   fold.View
-	places *fold.Places
+	key      store.Key
+	timeline *timeline
+	view     fold.View
+	places   *fold.Places
 
 	before   fold.View // cached: the view before the patch hiddenBy
 	hiddenBy uint64    // seq of a patch, or 0
 }
 
-// of says whether the event at index in record seq is visible, or which patch hides it.
-func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) []fact {
+// facts says whether the event at index in record seq is visible, or which patch hides it.
+func (w *eventPlaces) facts(seq uint64, index int, e *patch.Event) []fact {
 	place, ok := w.places.Of(seq, index)
 	switch {
 	case !ok:
@@ -225,16 +225,16 @@ func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) []fact {
 	case place.HiddenBySeq == 0:
 		return []fact{{Text: "Not visible"}}
 	}
-	facts := []fact{{Text: fmt.Sprintf("Hidden by the %s at %d", patchWord(w.line.at(place.HiddenBySeq).Patch), place.HiddenBySeq), URL: recordURL(w.key, place.HiddenBySeq, "")}}
+	facts := []fact{{Text: fmt.Sprintf("Hidden by the %s at %d", patchNoun(w.timeline.at(place.HiddenBySeq).Patch), place.HiddenBySeq), URL: recordURL(w.key, place.HiddenBySeq, "")}}
 	if w.places.IsRepresented(seq, index, e.Branch(), e.IsolationScope()) {
 		return append(facts, fact{Text: "a visible event represents it"})
 	}
 	return append(facts, fact{Text: "no visible event represents it"})
 }
 
-// callsOf links a function call to the records of its responses, and a response to the record of its call.
+// callFacts links a function call to the records of its responses, and a response to the record of its call.
 // Calls and responses are paired in the newest view that contains the event.
-func (i *Inspector) callsOf(ctx context.Context, w *eventPlaces, seq uint64, index int, e *patch.Event) (out []fact, err error) {
+func (i *Inspector) callFacts(ctx context.Context, w *eventPlaces, seq uint64, index int, e *patch.Event) (out []fact, err error) {
 	place, ok := w.places.Of(seq, index)
 	if !ok || len(slices.Collect(e.FunctionParts())) == 0 {
 		return nil, nil
@@ -276,8 +276,8 @@ func (i *Inspector) views(ctx context.Context, key store.Key, from, to uint64) (
 	return before, after, err
 }
 
-// patchBody describes a patch, its effect, and whether it is active in the newest view.
-func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, newest fold.View, rec patch.Record) (*recordPatch, error) {
+// newRecordPatch describes a patch, its effect, and whether it is active in the newest view.
+func (i *Inspector) newRecordPatch(ctx context.Context, key store.Key, t *timeline, newest fold.View, rec patch.Record) (*recordPatch, error) {
 	before, after, err := i.views(ctx, key, rec.Seq-1, rec.Seq)
 	if err != nil {
 		return nil, err
@@ -288,8 +288,8 @@ func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, n
 	}
 	p := recordPatch{
 		Text: present.Clip(present.PatchText(rec.Patch), lineRunes), Applied: f.Applied, Reason: f.Reason, ID: rec.ID(), Pass: passLines(rec),
-		CanRevert: f.Applied && rec.Patch.Type() != patch.Erase, Summary: putsInSummary(rec.Patch, f.Added),
-		Difference: shownDifferenceOf(key, "What changed", present.DifferenceOf(before, after), 0),
+		CanRevert: f.Applied && rec.Patch.Type() != patch.Erase, Summary: addsSummary(rec.Patch, f.Added),
+		Difference: newShownDifference(key, "What changed", present.DifferenceOf(before, after), 0),
 	}
 	for _, s := range t.steps {
 		if s.Patch != nil && s.Patch.Group != "" && s.Patch.Group == rec.Patch.Group() && s.Seq != rec.Seq && len(p.Group) < listedRows {
@@ -297,13 +297,13 @@ func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, n
 		}
 	}
 	if f.Applied {
-		p.Since, err = patchState(key, t, newest, rec)
+		p.Status, err = patchStatus(key, t, newest, rec)
 	}
 	return &p, err
 }
 
-// putsInSummary reports whether a patch added a summary or a cleared copy.
-func putsInSummary(p *patch.PatchEvent, added []*patch.Event) bool {
+// addsSummary reports whether a patch added a summary or a cleared copy.
+func addsSummary(p *patch.PatchEvent, added []*patch.Event) bool {
 	return slices.ContainsFunc(added, func(e *patch.Event) bool { return p.Type() == patch.Summarise || isClearedCopy(e) || e.IsSummary() })
 }
 
@@ -323,15 +323,15 @@ func passLines(rec patch.Record) []string {
 	return notes
 }
 
-// patchState says whether an applied patch is active in the newest view, and which patches reverted it.
-func patchState(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fact, error) {
+// patchStatus says whether an applied patch is active in the newest view, and which patches reverted it.
+func patchStatus(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fact, error) {
 	if rec.Patch.Type() == patch.Erase {
 		return []fact{{Text: "Erased content cannot be restored."}}, nil
 	}
-	standing, err := newest.RevertTargets(rec.ID())
+	active, err := newest.RevertTargets(rec.ID())
 	switch {
 	case errors.Is(err, fold.ErrBlocked):
-		standing = nil
+		active = nil
 	case errors.Is(err, patch.ErrInvalid): // an earlier patch has the same id
 		return []fact{{Text: "It is unknown whether the patch is active, because another record has its id."}}, nil
 	case err != nil:
@@ -348,7 +348,7 @@ func patchState(key store.Key, t *timeline, newest fold.View, rec patch.Record) 
 	}
 	text := "Active"
 	switch {
-	case !slices.Contains(standing, rec.ID()):
+	case !slices.Contains(active, rec.ID()):
 		text = "Reverted"
 	case len(reverts) > 0:
 		text = "Active again"

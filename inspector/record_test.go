@@ -351,7 +351,7 @@ func TestPropertyIndentJSON(t *testing.T) {
 		if json.Unmarshal([]byte(text), &was) != nil || read != len(text) || json.Unmarshal([]byte(out), &is) != nil || !reflect.DeepEqual(was, is) {
 			t.Fatalf("%s\nbecame\n%s\nread %d of %d", text, out, read, len(text))
 		}
-		if masked := withoutEscapes(out); len(masked) != len(out) || strings.Contains(masked, `\`) {
+		if masked := maskEscapes(out); len(masked) != len(out) || strings.Contains(masked, `\`) {
 			t.Fatalf("%s\nwithout escapes:\n%s", out, masked)
 		}
 		most := r.IntN(30)
@@ -385,14 +385,14 @@ func TestLines(t *testing.T) {
 		{"\xff\xe4\xb8", `\xff\xe4\xb8`},
 		{"\ufffd", "\ufffd"},
 	} {
-		got, _, read := lines(c.text, 1000)
+		got, _, read := displayText(c.text, 1000)
 		if got != c.want || read != len(c.text) {
 			t.Errorf("%q: got %q, read %d", c.text, got, read)
 		}
 	}
 	for _, text := range []string{strings.Repeat("<", 100), strings.Repeat("世\"", 100), strings.Repeat("\x00", 100), "plain"} {
 		for most := range 60 {
-			shown, cost, _ := lines(text, most)
+			shown, cost, _ := displayText(text, most)
 			if page := template.HTMLEscapeString(shown); len(page) > cost || cost > most || !utf8.ValidString(shown) {
 				t.Fatalf("%q up to %d: %q costs %d", text[:5], most, page, cost)
 			}
@@ -409,7 +409,7 @@ func TestShowingBounded(t *testing.T) {
 		`{"functionCall":{"name":"f","args":{"a":[` + strings.Repeat(`"id-12345",`, 200_000) + `1]}}}`,
 	} {
 		e := testlog.Must(patch.ParseEvent([]byte(event("e", "user", parts))))(t)
-		show := showing{Left: 100_000, Marks: newMarks(map[string]string{"id-12345": markNotVisible}), Raw: func(uint64) template.URL { return "raw" }}
+		show := contentRenderer{BytesLeft: 100_000, Marks: newMarks(map[string]string{"id-12345": markNotVisible}), Raw: func(uint64) template.URL { return "raw" }}
 		shown := show.event(e, 1)
 		var page bytes.Buffer
 		testlog.NoError(t, templates.ExecuteTemplate(&page, "content", shown))
@@ -425,7 +425,7 @@ func TestShowingBounded(t *testing.T) {
 // Identifiers are marked as whole words, in texts and in JSON.
 func TestMarks(t *testing.T) {
 	e := testlog.Must(patch.ParseEvent([]byte(event("e", "user", text("<b>a1b2c</b> a1b2cd /x/y.go:12")+`,{"functionResponse":{"name":"f","response":{"o":"one\na1b2c\ttwo \u0026 <a1b2c>","x/y1":"a1b2cd"}}}`))))(t)
-	show := showing{Left: 10_000, Marks: newMarks(map[string]string{"a1b2c": markNotVisible, "/x/y.go": markInOtherEvents, "/x/y.go:12": markNotVisible, "x/y1": markInOtherEvents})}
+	show := contentRenderer{BytesLeft: 10_000, Marks: newMarks(map[string]string{"a1b2c": markNotVisible, "/x/y.go": markInOtherEvents, "/x/y.go:12": markNotVisible, "x/y1": markInOtherEvents})}
 	var got [][]run
 	for _, b := range show.event(e, 1).Blocks {
 		got = append(got, b.Runs)
@@ -471,7 +471,7 @@ func TestDiff(t *testing.T) {
 		}
 		changes := d.Changes(2)
 		for _, e := range changes {
-			want = append(want, fmt.Sprintf("%s%s %s %s\n", e.Sign, changeWords[e.Sign], e.Entry.Event.Author(), present.EntryText(e.Entry)))
+			want = append(want, fmt.Sprintf("%s%s %s %s\n", e.Sign, changeNames[e.Sign], e.Entry.Event.Author(), present.EntryText(e.Entry)))
 		}
 		if len(changes) == 0 {
 			want = append(want, present.SameEvents)

@@ -19,12 +19,12 @@ import (
 // item is an element of a list: the heading of a turn, a row, or a group of rows.
 type item struct {
 	ID    string
-	Turn  *turnHead
+	Turn  *turnHeading
 	Row   *row
 	Group *rowGroup
 }
 
-type turnHead struct {
+type turnHeading struct {
 	Turn   int
 	Time   time.Time
 	N      int // number of rows in the turn
@@ -62,14 +62,14 @@ type row struct {
 	IsClearedCopy bool // the event is a copy with cleared results
 
 	Patch   *patchStep
-	Summary *shownSummary
+	Summary *summaryRow
 }
 
 // phrase is a piece of an event's content: a text, or a tool's name with its arguments or its result.
 type phrase struct{ Tool, Text string }
 
-type shownSummary struct {
-	Of           string // "turns 1–2 · 40 events"
+type summaryRow struct {
+	Covers       string // "turns 1–2 · 40 events"
 	Tokens       string // "62.8k → 2.0k tokens"
 	By           string
 	Text         []textLine
@@ -77,7 +77,7 @@ type shownSummary struct {
 	Lost         []fact
 	LostMore     int
 	Invented     int
-	Unknown      int    // number of lost identifiers, if their names were not read
+	LostUnnamed  int    // number of lost identifiers, if their names were not read
 	Patch        uint64 // seq of the patch that added the summary
 	Reversible   bool
 	FirstCovered uint64
@@ -91,31 +91,31 @@ func newRow(kind present.Kind, seq uint64, at time.Time, tokens, turn int) *row 
 	return r
 }
 
-// list collects the items of a list. It adds a heading per turn, and the time between rows.
-type list struct {
-	items []item
-	last  *row
-	head  *turnHead // of the current turn
-	what  string
+// itemList collects the items of a list. It adds a heading per turn, and the time between rows.
+type itemList struct {
+	items   []item
+	last    *row
+	heading *turnHeading // of the current turn
+	what    string
 }
 
-func (l *list) add(r *row) {
+func (l *itemList) add(r *row) {
 	if l.last == nil || l.last.Turn != r.Turn {
-		if l.head = nil; r.Turn > 0 {
-			l.head = &turnHead{Turn: r.Turn, Time: r.Time, What: l.what}
-			l.items = append(l.items, item{ID: "t" + r.ID, Turn: l.head})
+		if l.heading = nil; r.Turn > 0 {
+			l.heading = &turnHeading{Turn: r.Turn, Time: r.Time, What: l.what}
+			l.items = append(l.items, item{ID: "t" + r.ID, Turn: l.heading})
 		}
 	} else if !l.last.Time.IsZero() && !r.Time.IsZero() {
 		r.Gap = gapText(r.Time.Sub(l.last.Time))
 	}
-	if l.head != nil {
-		l.head.N, l.head.Tokens = l.head.N+1, l.head.Tokens+r.Tokens
+	if l.heading != nil {
+		l.heading.N, l.heading.Tokens = l.heading.N+1, l.heading.Tokens+r.Tokens
 	}
 	l.items, l.last = append(l.items, item{ID: r.ID, Row: r}), r
 }
 
 // addGroup adds a group. A group of events also serves as the heading of its turns.
-func (l *list) addGroup(g *rowGroup) {
+func (l *itemList) addGroup(g *rowGroup) {
 	l.items = append(l.items, item{ID: "g" + g.Rows[0].ID, Group: g})
 	if g.Turns != "" {
 		l.last = nil
@@ -166,9 +166,9 @@ func phrasesOf(e *patch.Event) (out []phrase) {
 		case len(out) == rowPhrases:
 			return append(out, phrase{Text: "…"})
 		case p.Kind == patch.PartCall:
-			out = append(out, phrase{present.Clip(p.Name, nameRunes), members(p.Args)})
+			out = append(out, phrase{present.Clip(p.Name, nameRunes), objectText(p.Args)})
 		case p.Kind == patch.PartResponse:
-			out = append(out, phrase{present.Clip(p.Name, nameRunes), "→ " + members(p.Response)})
+			out = append(out, phrase{present.Clip(p.Name, nameRunes), "→ " + objectText(p.Response)})
 		case p.Kind == patch.PartText && strings.TrimSpace(p.Text) != "":
 			out = append(out, phrase{Text: present.Clip(p.Text, phraseRunes)})
 		}
@@ -179,22 +179,22 @@ func phrasesOf(e *patch.Event) (out []phrase) {
 	return out
 }
 
-// membersBytes is the maximum size of a JSON object that a row decodes.
-const membersBytes = 8_000
+// objectTextBytes is the maximum size of a JSON object that a row decodes.
+const objectTextBytes = 8_000
 
-// members returns a JSON object as text: its members, or only the value if the object has one member with a
+// objectText returns a JSON object as text: its members, or only the value if the object has one member with a
 // usual name such as "output".
-func members(v patch.Value) string {
+func objectText(v patch.Value) string {
 	text := v.String()
-	if len(text) > membersBytes {
-		return present.Clip(plainJSON.Replace(strings.TrimLeft(text[:atRune(text, membersBytes)], `{"`)), phraseRunes)
+	if len(text) > objectTextBytes {
+		return present.Clip(jsonReadable.Replace(strings.TrimLeft(text[:runeBoundary(text, objectTextBytes)], `{"`)), phraseRunes)
 	}
 	d := json.NewDecoder(strings.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return present.Clip(text, phraseRunes)
 	}
-	var said []string
-	name, only := "", ""
+	var texts []string
+	name, memberText := "", ""
 	for d.More() {
 		var value json.RawMessage
 		t, err := d.Token()
@@ -202,37 +202,37 @@ func members(v patch.Value) string {
 			break
 		}
 		name, _ = t.(string)
-		if json.Unmarshal(value, &only) != nil {
-			only = string(value)
+		if json.Unmarshal(value, &memberText) != nil {
+			memberText = string(value)
 		}
-		said = append(said, name+": "+only)
+		texts = append(texts, name+": "+memberText)
 	}
-	if len(said) == 1 && slices.Contains([]string{"output", "result", "content", "text", "response", "command", "path"}, name) {
-		said[0] = only
+	if len(texts) == 1 && slices.Contains([]string{"output", "result", "content", "text", "response", "command", "path"}, name) {
+		texts[0] = memberText
 	}
-	return present.Clip(strings.Join(said, " · "), phraseRunes)
+	return present.Clip(strings.Join(texts, " · "), phraseRunes)
 }
 
-// plainJSON makes truncated JSON easier to read.
-var plainJSON = strings.NewReplacer(`":"`, ": ", `\n`, " ", `\t`, " ", `\"`, `"`)
+// jsonReadable makes truncated JSON easier to read.
+var jsonReadable = strings.NewReplacer(`":"`, ": ", `\n`, " ", `\t`, " ", `\"`, `"`)
 
 func (i *Inspector) conversationItems(ctx context.Context, b *sessionBody) error {
-	if err := i.addLosses(ctx, b); err != nil {
+	if err := i.cacheLosses(ctx, b); err != nil {
 		return err
 	}
-	l := list{what: "event"}
-	show := showing{Left: pageBytes}
-	for n := b.Seen.First; n < b.Seen.Next; n++ {
+	l := itemList{what: "event"}
+	show := contentRenderer{BytesLeft: pageBytes}
+	for n := b.Visible.First; n < b.Visible.Next; n++ {
 		e := b.view.Entry(n)
 		var err error
-		if e.Event, err = b.by.Event(e.Event); err != nil {
+		if e.Event, err = b.redactor.Event(e.Event); err != nil {
 			return err
 		}
-		r := newRow(present.KindOf(e), e.Seq, e.Event.Timestamp(), e.Event.EstimatedTokens(), b.line.at(e.Seq).Turn)
+		r := newRow(present.KindOf(e), e.Seq, e.Event.Timestamp(), e.Event.EstimatedTokens(), b.timeline.at(e.Seq).Turn)
 		r.Index, r.Pinned = n, e.Pinned
 		_, r.Erased = e.Event.ErasedBy()
 		r.ID = fmt.Sprintf("v%d", e.Seq)
-		if p := b.line.at(e.Seq).Patch; p != nil {
+		if p := b.timeline.at(e.Seq).Patch; p != nil {
 			r.EventID = e.Event.ID()
 			r.ID += fmt.Sprintf("-%x", r.EventID)
 			r.Turn = 0 // a summary does not belong to the turn that wrote it
@@ -241,40 +241,40 @@ func (i *Inspector) conversationItems(ctx context.Context, b *sessionBody) error
 			r.Kind, r.Word = "note", "cleared"
 		}
 		if r.Phrases = phrasesOf(e.Event); e.Summary {
-			r.Summary = b.summary(n, e, &show)
+			r.Summary = b.newSummaryRow(n, e, &show)
 		}
 		l.add(r)
 	}
-	b.Seen.Items = l.items
+	b.Visible.Items = l.items
 	return nil
 }
 
 // summaryLines is the number of lines of a summary that are not folded.
 const summaryLines = 7
 
-// summary returns the summary e at index, with its text and what it lost.
-func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSummary {
-	s := &shownSummary{Patch: e.Seq, By: "by hand"}
+// newSummaryRow returns the summary e at index, with its text and what it lost.
+func (b *sessionBody) newSummaryRow(index int, e fold.Entry, show *contentRenderer) *summaryRow {
+	s := &summaryRow{Patch: e.Seq, By: "by hand"}
 	events, tokens, first, last := 0, 0, 0, 0
 	for n, to := range b.targets {
 		if to.By == 0 || to.Index != index {
 			continue
 		}
-		step := b.line.steps[n]
+		step := b.timeline.steps[n]
 		if events++; s.FirstCovered == 0 {
 			s.FirstCovered = step.Seq
 		}
 		tokens, first, last = tokens+step.Tokens, cmp.Or(first, step.Turn), max(last, step.Turn)
 	}
-	s.Of = present.Counted(events, "event")
+	s.Covers = present.Counted(events, "event")
 	switch {
 	case first > 0 && first == last:
-		s.Of = fmt.Sprintf("of turn %d · %s", first, s.Of)
+		s.Covers = fmt.Sprintf("of turn %d · %s", first, s.Covers)
 	case first > 0:
-		s.Of = fmt.Sprintf("of turns %d–%d · %s", first, last, s.Of)
+		s.Covers = fmt.Sprintf("of turns %d–%d · %s", first, last, s.Covers)
 	}
 	s.Tokens = fmt.Sprintf("%s → %s tokens", shortTokens(tokens), shortTokens(e.Event.EstimatedTokens()))
-	p := b.line.at(e.Seq).Patch
+	p := b.timeline.at(e.Seq).Patch
 	if p != nil {
 		s.Reversible = p.Applied && p.Type != patch.Erase
 	}
@@ -283,7 +283,7 @@ func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSumm
 			s.By = "offline"
 		}
 	}
-	for _, line := range show.lines(e) {
+	for _, line := range show.markdownLines(e) {
 		if len(s.Text) < summaryLines {
 			s.Text = append(s.Text, line)
 		} else {
@@ -293,13 +293,13 @@ func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSumm
 	if len(s.More) == 1 {
 		s.Text, s.More = append(s.Text, s.More...), nil
 	}
-	if l := b.line.lossOf(e); l != nil {
+	if l := b.timeline.lossOf(e); l != nil {
 		s.Lost, s.LostMore, s.Invented = slices.Clone(l.Names), l.More, l.Invented
 		for n := range s.Lost {
-			s.Lost[n].Text = b.by.Text(s.Lost[n].Text)
+			s.Lost[n].Text = b.redactor.Text(s.Lost[n].Text)
 		}
 	} else if p != nil && p.Pass != nil {
-		s.Unknown = p.Pass.Lost
+		s.LostUnnamed = p.Pass.Lost
 	}
 	return s
 }
@@ -315,7 +315,7 @@ func (i *Inspector) logItems(ctx context.Context, b *sessionBody, seqs []uint64)
 	for _, rec := range records {
 		all = append(all, b.logRow(rec))
 	}
-	l := list{what: "record"}
+	l := itemList{what: "record"}
 	for len(all) > 0 {
 		n := 1
 		for n < len(all) && inSameGroup(b, all[0], all[n]) {
@@ -324,7 +324,7 @@ func (i *Inspector) logItems(ctx context.Context, b *sessionBody, seqs []uint64)
 		if n < 2 {
 			l.add(all[0])
 		} else {
-			l.addGroup(b.groupOf(all[:n]))
+			l.addGroup(b.newRowGroup(all[:n]))
 		}
 		all = all[n:]
 	}
@@ -332,16 +332,16 @@ func (i *Inspector) logItems(ctx context.Context, b *sessionBody, seqs []uint64)
 }
 
 func (b *sessionBody) logRow(rec patch.Record) *row {
-	s := b.line.at(rec.Seq)
+	s := b.timeline.at(rec.Seq)
 	r := newRow(s.Kind, rec.Seq, s.Time, s.Tokens, s.Turn)
 	r.ID, r.Patch = fmt.Sprintf("r%d", rec.Seq), s.Patch
 	_, r.Erased = records.Envelope(rec).ErasedBy()
 	if p := s.Patch; p != nil {
-		r.Kind, r.Word, r.Skipped = "note", present.Clip(patchWord(p), nameRunes), !p.Applied
+		r.Kind, r.Word, r.Skipped = "note", present.Clip(patchNoun(p), nameRunes), !p.Applied
 		if p.Summary {
 			r.Kind = "summary"
 		}
-		r.Phrases = []phrase{{Text: b.line.sentence(rec.Seq)}}
+		r.Phrases = []phrase{{Text: b.timeline.describePatch(rec.Seq)}}
 		return r
 	}
 	to := b.targets[rec.Seq-1]
@@ -360,15 +360,15 @@ func inSameGroup(b *sessionBody, first, next *row) bool {
 	return first.Patch == nil && next.Patch == nil && first.Hidden && next.Hidden && b.targets[first.Seq-1].By == b.targets[next.Seq-1].By
 }
 
-func (b *sessionBody) groupOf(rows []*row) *rowGroup {
+func (b *sessionBody) newRowGroup(rows []*row) *rowGroup {
 	first, last := rows[0], rows[len(rows)-1]
 	if first.Patch != nil {
-		return &rowGroup{Kind: first.Kind, Text: b.line.sentences(first.Seq, last.Seq), Rows: rows}
+		return &rowGroup{Kind: first.Kind, Text: b.timeline.describePatches(first.Seq, last.Seq), Rows: rows}
 	}
 	by := b.targets[first.Seq-1].By
 	text := present.Counted(len(rows), "record") + ", not visible"
 	if by > 0 {
-		text = fmt.Sprintf("%s, hidden by the %s at %d", present.Counted(len(rows), "record"), patchWord(b.line.at(by).Patch), by)
+		text = fmt.Sprintf("%s, hidden by the %s at %d", present.Counted(len(rows), "record"), patchNoun(b.timeline.at(by).Patch), by)
 	}
 	from, to := max(first.Turn, 1), max(last.Turn, 1) // records before the first turn are shown in turn 1
 	g := &rowGroup{Kind: first.Kind, Text: text, By: by, Rows: rows, Turns: fmt.Sprintf("Turn %d", from)}
@@ -378,8 +378,8 @@ func (b *sessionBody) groupOf(rows []*row) *rowGroup {
 	return g
 }
 
-// patchWord returns a noun for a patch.
-func patchWord(p *patchStep) string {
+// patchNoun returns a noun for a patch.
+func patchNoun(p *patchStep) string {
 	switch {
 	case p.Summary:
 		return "summary"
@@ -395,21 +395,21 @@ func patchWord(p *patchStep) string {
 	return string(p.Type)
 }
 
-// sentence describes the effect of the patch seq.
-func (t *timeline) sentence(seq uint64) string { return t.sentences(seq, seq) }
+// describePatch describes the effect of the patch seq.
+func (t *timeline) describePatch(seq uint64) string { return t.describePatches(seq, seq) }
 
-// sentences describes the combined effect of the patches first to last.
-func (t *timeline) sentences(first, last uint64) string {
+// describePatches describes the combined effect of the patches first to last.
+func (t *timeline) describePatches(first, last uint64) string {
 	var sum patchStep
 	sum.RewoundTo = -1
-	n, merged, of := 0, 0, map[patch.Type]int{}
+	n, merged, counts := 0, 0, map[patch.Type]int{}
 	for _, s := range t.steps[first-1 : last] {
 		p := s.Patch
 		if p == nil {
 			continue
 		}
 		n++
-		if of[p.Type]++; !p.Applied {
+		if counts[p.Type]++; !p.Applied {
 			continue
 		}
 		sum.Applied = true
@@ -425,35 +425,35 @@ func (t *timeline) sentences(first, last uint64) string {
 		}
 	}
 	kind := t.at(last).Patch.Type
-	became := fmt.Sprintf(", %s → %s tokens", shortTokens(sum.HidTokens), shortTokens(sum.AddedTokens))
+	tokenChange := fmt.Sprintf(", %s → %s tokens", shortTokens(sum.HidTokens), shortTokens(sum.AddedTokens))
 	switch {
 	case !sum.Applied:
 		return fmt.Sprintf("%s without effect", present.Clip(string(kind), nameRunes))
-	case sum.ClearsResults && !sum.Summary && of[patch.Revert] == 0:
-		return fmt.Sprintf("cleared %s%s", present.Counted(sum.Hid, "old result"), became)
+	case sum.ClearsResults && !sum.Summary && counts[patch.Revert] == 0:
+		return fmt.Sprintf("cleared %s%s", present.Counted(sum.Hid, "old result"), tokenChange)
 	case merged > 0 && merged == n:
-		return fmt.Sprintf("merged %s%s", present.Counted(sum.Hid, "summary"), became)
-	case of[patch.Summarise] > 0, sum.Summary && sum.Hid > 0 && of[patch.Revert] == 0:
-		return fmt.Sprintf("summarised %s%s", present.Counted(sum.Hid, "event"), became)
-	case sum.RewoundTo >= 0 && (of[patch.Splice] < n || n == 1):
+		return fmt.Sprintf("merged %s%s", present.Counted(sum.Hid, "summary"), tokenChange)
+	case counts[patch.Summarise] > 0, sum.Summary && sum.Hid > 0 && counts[patch.Revert] == 0:
+		return fmt.Sprintf("summarised %s%s", present.Counted(sum.Hid, "event"), tokenChange)
+	case sum.RewoundTo >= 0 && (counts[patch.Splice] < n || n == 1):
 		return fmt.Sprintf("rewound to the end of turn %d: %s hidden", sum.RewoundTo, present.Counted(sum.Hid, "event"))
-	case of[patch.Revert] == n:
+	case counts[patch.Revert] == n:
 		if n > 1 {
 			return fmt.Sprintf("reverted %s", present.Counted(n, "patch"))
 		}
 		for _, s := range t.steps[:first-1] {
 			if s.Patch != nil && s.Patch.ID == sum.Target {
-				return fmt.Sprintf("reverted %s %d", patchWord(s.Patch), s.Seq)
+				return fmt.Sprintf("reverted %s %d", patchNoun(s.Patch), s.Seq)
 			}
 		}
-	case of[patch.Pin] == n:
+	case counts[patch.Pin] == n:
 		return fmt.Sprintf("pinned %s", present.Counted(n, "event"))
-	case of[patch.Unpin] == n:
+	case counts[patch.Unpin] == n:
 		return fmt.Sprintf("unpinned %s", present.Counted(n, "event"))
-	case of[patch.Erase] > 0:
+	case counts[patch.Erase] > 0:
 		return "erased contents of events"
 	case sum.Hid > 0 && sum.Added > 0:
-		return fmt.Sprintf("replaced %s by %d%s", present.Counted(sum.Hid, "event"), sum.Added, became)
+		return fmt.Sprintf("replaced %s by %d%s", present.Counted(sum.Hid, "event"), sum.Added, tokenChange)
 	case sum.Hid > 0:
 		return fmt.Sprintf("hid %s, %s tokens", present.Counted(sum.Hid, "event"), shortTokens(sum.HidTokens))
 	case sum.Added > 0:
@@ -462,8 +462,8 @@ func (t *timeline) sentences(first, last uint64) string {
 	return present.Clip(string(kind), nameRunes)
 }
 
-// lossLine lists what a summary lost, in one line.
-type lossLine struct {
+// summaryLoss lists what a summary lost, in one line.
+type summaryLoss struct {
 	Names    []fact
 	More     int
 	Invented int
@@ -471,14 +471,14 @@ type lossLine struct {
 
 // Limits of what summaries lost.
 const (
-	lossShown  = 3         // names shown per summary
-	lossTokens = 2_000_000 // tokens of the raw log; in longer logs the losses are not computed
+	lossNamesShown = 3         // names shown per summary
+	lossMaxTokens  = 2_000_000 // tokens of the raw log; in longer logs the losses are not computed
 )
 
-func (t *timeline) lossOf(e fold.Entry) *lossLine {
-	t.notes.mu.Lock()
-	defer t.notes.mu.Unlock()
-	return t.notes.losses[lossKey{e.Seq, e.Event.ID()}]
+func (t *timeline) lossOf(e fold.Entry) *summaryLoss {
+	t.cache.mu.Lock()
+	defer t.cache.mu.Unlock()
+	return t.cache.losses[lossKey{e.Seq, e.Event.ID()}]
 }
 
 // lossKey identifies a summary by its id and the record that added it.
@@ -487,33 +487,33 @@ type lossKey struct {
 	id  string
 }
 
-// addLosses computes what the visible summaries of the page lost, and caches the results. In a long log it does
+// cacheLosses computes what the visible summaries of the page lost, and caches the results. In a long log it does
 // nothing.
-func (i *Inspector) addLosses(ctx context.Context, b *sessionBody) error {
+func (i *Inspector) cacheLosses(ctx context.Context, b *sessionBody) error {
 	var indices []int
-	for n := b.Seen.First; n < b.Seen.Next; n++ {
-		if e := b.view.Entry(n); e.Summary && b.line.lossOf(e) == nil {
+	for n := b.Visible.First; n < b.Visible.Next; n++ {
+		if e := b.view.Entry(n); e.Summary && b.timeline.lossOf(e) == nil {
 			indices = append(indices, n)
 		}
 	}
-	if len(indices) == 0 || b.line.at(b.At).Raw > lossTokens {
+	if len(indices) == 0 || b.timeline.at(b.At).Raw > lossMaxTokens {
 		return nil
 	}
 	history, err := i.store.History(ctx, b.Key, b.view)
 	if err != nil {
 		return err
 	}
-	b.line.notes.mu.Lock()
-	defer b.line.notes.mu.Unlock()
+	b.timeline.cache.mu.Lock()
+	defer b.timeline.cache.mu.Unlock()
 	for _, l := range compaction.Losses(b.view, history, indices...) {
 		l := present.LossOf(b.Key, b.view, l)
-		line, e := &lossLine{Invented: len(l.Invented)}, b.view.Entry(l.Index)
+		line, e := &summaryLoss{Invented: len(l.Invented)}, b.view.Entry(l.Index)
 		names := append(l.NotVisible, l.InOtherEvents...)
-		for _, name := range names[:min(len(names), lossShown)] {
+		for _, name := range names[:min(len(names), lossNamesShown)] {
 			line.Names = append(line.Names, fact{Text: present.Clip(name, lossLength), URL: query("search", "key", b.Key, "q", name, "hidden", 1)})
 		}
 		line.More = len(names) - len(line.Names)
-		b.line.notes.losses[lossKey{e.Seq, e.Event.ID()}] = line
+		b.timeline.cache.losses[lossKey{e.Seq, e.Event.ID()}] = line
 	}
 	return nil
 }
@@ -521,8 +521,8 @@ func (i *Inspector) addLosses(ctx context.Context, b *sessionBody) error {
 // tokensTitle returns an estimated number of tokens as text, not rounded.
 func tokensTitle(n int) string { return tokenCount(n) + ", estimated" }
 
-// timeIn returns a function that formats a time. The zero time becomes "".
-func timeIn(layout string) func(time.Time) string {
+// timeFormatter returns a function that formats a time. The zero time becomes "".
+func timeFormatter(layout string) func(time.Time) string {
 	return func(t time.Time) string {
 		if t.IsZero() {
 			return ""

@@ -28,7 +28,7 @@ type sessionBody struct {
 	At, Last uint64
 	Newest   bool
 	Creation string
-	Edit     bool // events can be selected
+	EditMode bool // events can be selected
 	File     bool // see page.File
 	First    int  // index of the first row, if the request names one; else -1
 
@@ -37,37 +37,37 @@ type sessionBody struct {
 
 	Headline headline
 	Picture  *picture
-	Seen     rows
+	Visible  rows
 	Notice   *notice
 
 	status int // HTTP status of the response
 
-	Panel string // template of the side panel
-	Title string // of a panel without a tab
-	Body  any
-	Open  uint64 // seq of the record in the panel, or 0
-	Bar   *actPage
+	Panel      string // template of the side panel
+	Title      string // of a panel without a tab
+	Body       any
+	OpenRecord uint64 // seq of the record in the panel, or 0
+	ConfirmBar *actPage
 
-	line    *timeline
-	by      *redact.Redactor // redacts texts if not nil
-	view    fold.View
-	targets []target
+	timeline *timeline
+	redactor *redact.Redactor // redacts texts if not nil
+	view     fold.View
+	targets  []target
 }
 
 // headline says how much of the raw log the model sees.
 type headline struct {
 	Visible, Raw string
 	Events       string // "18 of 1,000 events"
-	Did          []string
+	Changes      []string
 	Saved        string
 	Lost         int // identifiers that the visible summaries lost, as compaction counted them
 	LostIndex    int // index of the first summary that lost some, or -1
 }
 
 type notice struct {
-	Text    string
-	Changed template.URL // URL of the difference
-	Undo    []actField   // fields of the undo form; nil if the action cannot be undone
+	Text          string
+	DifferenceURL template.URL // URL of the difference
+	Undo          []actField   // fields of the undo form; nil if the action cannot be undone
 }
 
 type rows struct {
@@ -91,9 +91,9 @@ func (r rows) Later() int {
 	return r.Next
 }
 
-// cutRows returns the page that starts at row from, or the last page if from is -1. As a log grows, the start
+// paginate returns the page that starts at row from, or the last page if from is -1. As a log grows, the start
 // of the last page moves in steps of half a page.
-func cutRows(from, all int) rows {
+func paginate(from, all int) rows {
 	out := rows{All: all, First: max((all-pageRows)/(pageRows/2)*(pageRows/2), 0)}
 	if out.Next = all; from >= 0 {
 		out.First = min(from, max(all-1, 0))
@@ -102,13 +102,13 @@ func cutRows(from, all int) rows {
 	return out
 }
 
-// To returns the URL of another page of the session. It keeps the record, the selection mode and the position.
-func (b sessionBody) To(path string, pairs ...any) template.URL {
+// PageURL returns the URL of another page of the session. It keeps the record, the selection mode and the position.
+func (b sessionBody) PageURL(path string, pairs ...any) template.URL {
 	all := []any{"key", b.Key, "at", "", "edit", "", "visible", ""}
 	if !b.Newest {
 		all[3] = b.At
 	}
-	if b.Edit {
+	if b.EditMode {
 		all[5] = 1
 	}
 	if b.First >= 0 {
@@ -117,20 +117,20 @@ func (b sessionBody) To(path string, pairs ...any) template.URL {
 	return query(path, append(all, pairs...)...)
 }
 
-// AtRecord returns the URL of the session as of a record, given relative to record At.
-func (b sessionBody) AtRecord(later int) template.URL {
+// URLAtOffset returns the URL of the session as of a record, given relative to record At.
+func (b sessionBody) URLAtOffset(later int) template.URL {
 	return query("session", "key", b.Key, "at", int(b.At)+later)
 }
 
-// Act returns the URL of the preview of an action on a record.
-func (b sessionBody) Act(act string, seq uint64) template.URL {
+// ActionURL returns the URL of the preview of an action on a record.
+func (b sessionBody) ActionURL(act string, seq uint64) template.URL {
 	return query("act", "act", act, "key", b.Key, "creation", b.Creation, "at", b.Last, "seq", seq)
 }
 
-// Record returns the seq of the record that the tab "Record" opens.
-func (b sessionBody) Record() uint64 {
-	if b.Open > 0 {
-		return b.Open
+// TabRecord returns the seq of the record that the tab "Record" opens.
+func (b sessionBody) TabRecord() uint64 {
+	if b.OpenRecord > 0 {
+		return b.OpenRecord
 	}
 	return max(b.At, 1)
 }
@@ -141,13 +141,13 @@ type panel func(ctx context.Context, r *http.Request, b *sessionBody) error
 // sessionPage answers with a session's page and a panel.
 func (i *Inspector) sessionPage(name string, fill panel) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		key, err := i.key(r, Read)
+		key, err := i.authorizedKey(r, Read)
 		if err != nil {
 			return err
 		}
 		ctx, done := context.WithTimeout(r.Context(), pageTimeout)
 		defer done()
-		b, err := i.sessionBody(ctx, r, key)
+		b, err := i.newSessionBody(ctx, r, key)
 		if err != nil {
 			return err
 		}
@@ -155,11 +155,11 @@ func (i *Inspector) sessionPage(name string, fill panel) handler {
 		if err := fill(ctx, r, &b); err != nil {
 			return err
 		}
-		return i.showSession(w, r, b)
+		return i.renderSession(w, r, b)
 	}
 }
 
-func (i *Inspector) showSession(w http.ResponseWriter, r *http.Request, b sessionBody) error {
+func (i *Inspector) renderSession(w http.ResponseWriter, r *http.Request, b sessionBody) error {
 	title := present.Printable(b.Key.Session)
 	if b.Title != "" {
 		title = b.Title + " · " + title
@@ -167,30 +167,30 @@ func (i *Inspector) showSession(w http.ResponseWriter, r *http.Request, b sessio
 	return i.render(w, r, b.status, "session", page{Title: title, Key: &b.Key, Body: b})
 }
 
-// sessionBody returns the page of a session as of the record that the request names, or of the newest one. The
+// newSessionBody returns the page of a session as of the record that the request names, or of the newest one. The
 // panel is not filled.
-func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.Key) (b sessionBody, err error) {
-	b = sessionBody{Key: key, Edit: r.FormValue("edit") != "" && (i.may(r, key, Write) || i.may(r, key, Erase)), First: -1}
-	if b.line, err = i.timeline(ctx, key); err != nil {
+func (i *Inspector) newSessionBody(ctx context.Context, r *http.Request, key store.Key) (b sessionBody, err error) {
+	b = sessionBody{Key: key, EditMode: r.FormValue("edit") != "" && (i.isAllowed(r, key, Write) || i.isAllowed(r, key, Erase)), First: -1}
+	if b.timeline, err = i.timeline(ctx, key); err != nil {
 		return b, err
 	}
-	at, given, err := number(r, "at")
+	at, given, err := formNumber(r, "at")
 	if err != nil {
 		return b, err
 	}
-	turn, ofTurn, err := number(r, "turn")
+	turn, hasTurn, err := formNumber(r, "turn")
 	if err != nil {
 		return b, err
 	}
-	if ofTurn {
-		if at, err = b.line.turnEnd(int(turn)); err != nil {
+	if hasTurn {
+		if at, err = b.timeline.turnEnd(int(turn)); err != nil {
 			return b, fmt.Errorf("session %s: %w", key, err)
 		}
 	} else if !given {
-		at = b.line.last()
+		at = b.timeline.last()
 	}
-	b.Newest = !given && !ofTurn
-	from, given, err := number(r, "visible")
+	b.Newest = !given && !hasTurn
+	from, given, err := formNumber(r, "visible")
 	if err != nil {
 		return b, err
 	}
@@ -200,13 +200,13 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 	if err := i.fillSession(ctx, &b, at); err != nil {
 		return b, err
 	}
-	b.Notice, err = i.noticeOf(ctx, r, &b)
+	b.Notice, err = i.newNotice(ctx, r, &b)
 	return b, err
 }
 
 // fillSession fills in the page of a session as of record at.
 func (i *Inspector) fillSession(ctx context.Context, b *sessionBody, at uint64) (err error) {
-	t := b.line
+	t := b.timeline
 	if at > t.last() {
 		return fmt.Errorf("session %s: %w: there is no record %d", b.Key, store.ErrNotFound, at)
 	}
@@ -225,11 +225,11 @@ func (i *Inspector) fillSession(ctx context.Context, b *sessionBody, at uint64) 
 	}
 	b.Headline = t.headline(b.view, i.opts.Price)
 	b.Picture = newPicture(t, b.view, b.targets)
-	switch b.Seen = cutRows(b.First, b.view.Len()); {
+	switch b.Visible = paginate(b.First, b.view.Len()); {
 	case b.File:
-		b.Seen = rows{Next: b.view.Len(), All: b.view.Len()}
+		b.Visible = rows{Next: b.view.Len(), All: b.view.Len()}
 	case b.First >= 0:
-		b.First = b.Seen.First
+		b.First = b.Visible.First
 	}
 	return i.conversationItems(ctx, b)
 }
@@ -257,7 +257,7 @@ func (t *timeline) headline(v fold.View, price float64) headline {
 	h := headline{Visible: shortTokens(s.Visible), Raw: shortTokens(s.Raw), Events: present.Grouped(s.Events) + " of " + present.Counted(events, "event"), LostIndex: -1}
 	for n, thing := range []string{"compaction", "cut", "rewind"} {
 		if times := []int{compactions, cuts, rewinds}[n]; times > 0 {
-			h.Did = append(h.Did, present.Counted(times, thing))
+			h.Changes = append(h.Changes, present.Counted(times, thing))
 		}
 	}
 	var summarised []uint64 // seqs of the patches that added a visible summary
@@ -275,25 +275,25 @@ func (t *timeline) headline(v fold.View, price float64) headline {
 	return h
 }
 
-// noticeOf describes what the last action did. The request names the records that the action wrote as
+// newNotice describes what the last action did. The request names the records that the action wrote as
 // "first-last".
-func (i *Inspector) noticeOf(ctx context.Context, r *http.Request, b *sessionBody) (*notice, error) {
+func (i *Inspector) newNotice(ctx context.Context, r *http.Request, b *sessionBody) (*notice, error) {
 	text := r.FormValue("done")
 	if text == "" || !b.Newest {
 		return nil, nil
 	}
 	if text == "fork" {
-		return &notice{Text: fmt.Sprintf("The new session begins with %s.", present.Counted(b.line.last(), "record"))}, nil
+		return &notice{Text: fmt.Sprintf("The new session begins with %s.", present.Counted(b.timeline.last(), "record"))}, nil
 	}
 	var first, last uint64
-	if _, err := fmt.Sscanf(text, "%d-%d", &first, &last); err != nil || first < 1 || last < first || last > b.line.last() {
+	if _, err := fmt.Sscanf(text, "%d-%d", &first, &last); err != nil || first < 1 || last < first || last > b.timeline.last() {
 		return nil, badRequest("done", "%q names no records", present.PrintableUpTo(text, 40))
 	}
-	step := b.line.at(last)
+	step := b.timeline.at(last)
 	if step.Patch == nil {
 		return nil, badRequest("done", "record %d is an event", last)
 	}
-	n := &notice{Text: capital(b.line.sentences(first, last)) + "."}
+	n := &notice{Text: capitalize(b.timeline.describePatches(first, last)) + "."}
 	if step.Patch.Type == patch.Erase {
 		n.Text += " This cannot be undone."
 		return n, nil
@@ -303,8 +303,8 @@ func (i *Inspector) noticeOf(ctx context.Context, r *http.Request, b *sessionBod
 		return nil, err
 	}
 	n.Text += " " + present.DifferenceOf(before, after).Sentence() + "."
-	n.Changed = b.To("diff", "from", first-1, "to", last)
-	if back, revertErr := b.view.RevertTargets(step.Patch.ID); revertErr == nil && slices.Contains(back, step.Patch.ID) && i.may(r, b.Key, Write) {
+	n.DifferenceURL = b.PageURL("diff", "from", first-1, "to", last)
+	if back, revertErr := b.view.RevertTargets(step.Patch.ID); revertErr == nil && slices.Contains(back, step.Patch.ID) && i.isAllowed(r, b.Key, Write) {
 		n.Undo = []actField{{"act", "revert"}, {"key", b.Key.String()}, {"creation", b.Creation}, {"at", fmt.Sprint(b.Last)}, {"seq", fmt.Sprint(last)}}
 	}
 	return n, nil
@@ -319,13 +319,13 @@ type logBody struct {
 
 // logPanel shows the raw log up to record At, or only the records of a kind.
 func (i *Inspector) logPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
-	from, given, err := number(r, "log")
+	from, given, err := formNumber(r, "log")
 	if err != nil {
 		return err
 	}
 	l := logBody{Kind: r.FormValue("kind"), Kinds: []present.Kind{present.User, present.Model, present.Call, present.Response, present.Summary, present.Patch}}
-	for _, s := range b.line.steps[:b.At] {
-		if l.Kind == "" || string(kindOfStep(s)) == l.Kind {
+	for _, s := range b.timeline.steps[:b.At] {
+		if l.Kind == "" || string(stepKind(s)) == l.Kind {
 			l.Seqs = append(l.Seqs, s.Seq)
 		}
 	}
@@ -333,15 +333,15 @@ func (i *Inspector) logPanel(ctx context.Context, r *http.Request, b *sessionBod
 	if given {
 		first, _ = slices.BinarySearch(l.Seqs, max(from, 1))
 	}
-	l.rows = cutRows(first, len(l.Seqs))
+	l.rows = paginate(first, len(l.Seqs))
 	l.Items, err = i.logItems(ctx, b, l.Seqs[l.First:l.Next])
 	b.Body = l
 	return err
 }
 
-// kindOfStep returns the kind of a record in the filter. Patches of compaction, and patches that added a
+// stepKind returns the kind of a record in the filter. Patches of compaction, and patches that added a
 // summary, count as summaries.
-func kindOfStep(s step) present.Kind {
+func stepKind(s step) present.Kind {
 	if p := s.Patch; p != nil && p.Applied && (p.Type == patch.Summarise || p.Pass != nil) {
 		return present.Summary
 	}
@@ -376,7 +376,7 @@ func (i *Inspector) figuresPanel(ctx context.Context, _ *http.Request, b *sessio
 		return err
 	}
 	_, keys := stateRows(b.view, shared)
-	b.Body = b.line.stats(b.view, keys)
+	b.Body = b.timeline.stats(b.view, keys)
 	return nil
 }
 
@@ -431,12 +431,12 @@ const stateBytes = 300_000
 func stateRows(v fold.View, shared map[string]patch.Value) (rows []stateRow, all int) {
 	values := maps.Collect(v.Values())
 	maps.Copy(values, shared)
-	show := showing{Left: stateBytes}
+	show := contentRenderer{BytesLeft: stateBytes}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if show.Left < blockBytes && len(rows) > 0 {
+		if show.BytesLeft < blockBytes && len(rows) > 0 {
 			break
 		}
-		show.Left -= blockBytes
+		show.BytesLeft -= blockBytes
 		_, isShared := shared[name]
 		rows = append(rows, stateRow{present.Clip(name, nameRunes), isShared, show.json("", "", values[name].String())})
 	}

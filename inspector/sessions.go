@@ -18,43 +18,43 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// listing is a request for the list of sessions.
-type listing struct {
+// listQuery is a request for the list of sessions.
+type listQuery struct {
 	Words string // search words, all of which a key must contain; "" lists all sessions
 	Sort  string // a column, after "-" for descending order
 	Page  int    // from 1
 }
 
-type listed struct {
+type sessionRow struct {
 	store.Info
 	Problem string // describes damage; the counts are then missing, and perhaps the key
 }
 
-// Named reports whether the session's key could be read.
-func (s listed) Named() bool { return s.Key != (store.Key{}) }
+// HasKey reports whether the session's key could be read.
+func (s sessionRow) HasKey() bool { return s.Key != (store.Key{}) }
 
-// Used returns the time of the session's last activity.
-func (s listed) Used() time.Time { return present.LastActivity(s.Info) }
+// LastActivity returns the time of the session's last activity.
+func (s sessionRow) LastActivity() time.Time { return present.LastActivity(s.Info) }
 
-// Visible returns the percentage of tokens that are visible.
-func (s listed) Visible() float64 {
+// VisiblePercent returns the percentage of tokens that are visible.
+func (s sessionRow) VisiblePercent() float64 {
 	return 100 * float64(s.VisibleTokens) / float64(max(s.Tokens, 1))
 }
 
 // column is a column that the list can be sorted by.
 type column struct {
 	name, title string
-	compare     func(a, b listed) int
+	compare     func(a, b sessionRow) int
 }
 
 var columns = []column{
-	{"active", "last activity", func(a, b listed) int { return a.Used().Compare(b.Used()) }},
-	{"key", "name", func(a, b listed) int { return cmp.Compare(a.Key.String(), b.Key.String()) }},
-	{"logged", "tokens logged", func(a, b listed) int { return cmp.Compare(a.Tokens, b.Tokens) }},
-	{"visible", "tokens visible", func(a, b listed) int { return cmp.Compare(a.VisibleTokens, b.VisibleTokens) }},
-	{"records", "records", func(a, b listed) int { return cmp.Compare(a.Seq, b.Seq) }},
-	{"created", "created", func(a, b listed) int { return a.Created.Compare(b.Created) }},
-	{"compacted", "last compaction", func(a, b listed) int { return a.Compacted.Compare(b.Compacted) }},
+	{"active", "last activity", func(a, b sessionRow) int { return a.LastActivity().Compare(b.LastActivity()) }},
+	{"key", "name", func(a, b sessionRow) int { return cmp.Compare(a.Key.String(), b.Key.String()) }},
+	{"logged", "tokens logged", func(a, b sessionRow) int { return cmp.Compare(a.Tokens, b.Tokens) }},
+	{"visible", "tokens visible", func(a, b sessionRow) int { return cmp.Compare(a.VisibleTokens, b.VisibleTokens) }},
+	{"records", "records", func(a, b sessionRow) int { return cmp.Compare(a.Seq, b.Seq) }},
+	{"created", "created", func(a, b sessionRow) int { return a.Created.Compare(b.Created) }},
+	{"compacted", "last compaction", func(a, b sessionRow) int { return a.Compacted.Compare(b.Compacted) }},
 }
 
 const newestFirst = "-active"
@@ -62,13 +62,13 @@ const newestFirst = "-active"
 // sessionsBody is the page of all sessions. It lists the sessions whose keys match a search, then the events
 // that match.
 type sessionsBody struct {
-	Query      listing
+	Query      listQuery
 	All, Found int // number of readable sessions, and of those that match
 	From, To   int // rows on this page, counted from 1
 	Sorts      []sortLink
-	Rows       []listed
+	Rows       []sessionRow
 	Pages      []link // to other pages; the URL is "" if there is no such page
-	Find       *searchBody
+	Search     *searchBody
 	Now        time.Time
 }
 
@@ -78,18 +78,18 @@ type sortLink struct {
 	Order string // "ascending", "descending" or ""
 }
 
-// longestSearch is the maximum length of a search in bytes.
-const longestSearch = 2000
+// maxSearchBytes is the maximum length of a search in bytes.
+const maxSearchBytes = 2000
 
-func parseListing(r *http.Request) (q listing, err error) {
-	q = listing{Words: strings.TrimSpace(r.FormValue("q")), Sort: cmp.Or(r.FormValue("sort"), newestFirst)}
-	page, _, err := number(r, "page")
+func parseListQuery(r *http.Request) (q listQuery, err error) {
+	q = listQuery{Words: strings.TrimSpace(r.FormValue("q")), Sort: cmp.Or(r.FormValue("sort"), newestFirst)}
+	page, _, err := formNumber(r, "page")
 	q.Page = int(min(max(page, 1), 1<<30))
 	switch {
 	case err != nil:
 		return q, err
-	case len(q.Words) > longestSearch:
-		return q, badRequest("q", "it has %d bytes; at most %d are searched for", len(q.Words), longestSearch)
+	case len(q.Words) > maxSearchBytes:
+		return q, badRequest("q", "it has %d bytes; at most %d are searched for", len(q.Words), maxSearchBytes)
 	case q.column() < 0:
 		return q, badRequest("sort", "there is no column %q", present.PrintableUpTo(q.Sort, 40))
 	}
@@ -97,11 +97,11 @@ func parseListing(r *http.Request) (q listing, err error) {
 }
 
 // column returns the index of the column that the list is sorted by, or -1 if there is no such column.
-func (q listing) column() int {
+func (q listQuery) column() int {
 	return slices.IndexFunc(columns, func(c column) bool { return c.name == strings.TrimPrefix(q.Sort, "-") })
 }
 
-func (q listing) url() template.URL {
+func (q listQuery) url() template.URL {
 	pairs := []any{"q", q.Words}
 	if q.Sort != "" && q.Sort != newestFirst {
 		pairs = append(pairs, "sort", q.Sort)
@@ -113,14 +113,14 @@ func (q listing) url() template.URL {
 }
 
 func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
-	q, err := parseListing(r)
+	q, err := parseListQuery(r)
 	if err != nil {
 		return err
 	}
 	ctx, done := context.WithTimeout(r.Context(), pageTimeout)
 	defer done()
 	b := sessionsBody{Query: q, Now: time.Now()}
-	found, err := i.listed(ctx, r, q, &b.All)
+	found, err := i.matchingSessions(ctx, r, q, &b.All)
 	if err != nil {
 		return err
 	}
@@ -163,30 +163,30 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	status := http.StatusOK
 	if q.Words != "" {
-		find := readSearch(r)
-		if status, err = i.find(ctx, r, store.Info{}, &find); err != nil {
+		find := parseSearch(r)
+		if status, err = i.runSearch(ctx, r, store.Info{}, &find); err != nil {
 			return err
 		}
-		if b.Find = &find; find.Problem != "" && !find.Narrow() && b.Found > 0 {
-			b.Find, status = nil, http.StatusOK // the words were meant for keys
+		if b.Search = &find; find.Problem != "" && !find.HasFilters() && b.Found > 0 {
+			b.Search, status = nil, http.StatusOK // the words were meant for keys
 		}
 	}
 	return i.render(w, r, status, "sessions", page{Title: "Sessions", Body: b})
 }
 
-// listed returns the sessions that the request may read and whose keys match q. It sets all to the number of
+// matchingSessions returns the sessions that the request may read and whose keys match q. It sets all to the number of
 // readable sessions.
-func (i *Inspector) listed(ctx context.Context, r *http.Request, q listing, all *int) (found []listed, err error) {
+func (i *Inspector) matchingSessions(ctx context.Context, r *http.Request, q listQuery, all *int) (found []sessionRow, err error) {
 	words := strings.Fields(strings.ToLower(q.Words))
 	for info, err := range i.store.List(ctx, store.ListOptions{}) {
-		s := listed{Info: info}
+		s := sessionRow{Info: info}
 		switch {
 		case errors.Is(err, store.ErrCorrupt): // list the other sessions
 			s.Problem = problemText(info.Key, err)
 		case err != nil:
 			return nil, err
 		}
-		if !s.Named() && i.opts.Authorize != nil || !i.may(r, s.Key, Read) {
+		if !s.HasKey() && i.opts.Authorize != nil || !i.isAllowed(r, s.Key, Read) {
 			continue // Authorize needs a key
 		}
 		*all++
@@ -227,24 +227,26 @@ type searchBody struct {
 	Erase    *store.Info // the session where an erasure of the matches can start, or nil
 }
 
-// Narrow reports whether the form has more than a query.
-func (b searchBody) Narrow() bool {
+// HasFilters reports whether the form has more than a query.
+func (b searchBody) HasFilters() bool {
 	return b.Hidden || b.Summaries || b.All || b.Author+b.Tool != ""
 }
 
 type searchHit struct {
 	recall.Hit[store.Key]
-	Other bool // the event is in another session than the page's
+	InOtherSession bool // the event is in another session than the page's
 }
 
 func (h searchHit) Kind() present.Kind {
 	return present.KindOf(fold.Entry{Event: h.Event, Summary: h.Summary})
 }
 
-// Said returns the snippet, split into pieces at its marks.
-func (h searchHit) Said() []present.Piece { return present.Pieces(h.Snippet.Text, h.Snippet.Marks) }
+// SnippetPieces returns the snippet, split into pieces at its marks.
+func (h searchHit) SnippetPieces() []present.Piece {
+	return present.Pieces(h.Snippet.Text, h.Snippet.Marks)
+}
 
-func readSearch(r *http.Request) searchBody {
+func parseSearch(r *http.Request) searchBody {
 	return searchBody{
 		Query: r.FormValue("q"), Author: r.FormValue("author"), Tool: r.FormValue("tool"),
 		Hidden: r.FormValue("hidden") != "", Summaries: r.FormValue("summaries") != "", All: r.FormValue("all") != "",
@@ -261,19 +263,19 @@ func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (i *Inspector) searchPanel(ctx context.Context, r *http.Request, b *sessionBody) (err error) {
-	info := b.line.info
+	info := b.timeline.info
 	info.Seq = b.Last
-	find := readSearch(r)
+	find := parseSearch(r)
 	find.Key, b.Title = b.Key.String(), "Search"
-	b.status, err = i.find(ctx, r, info, &find)
+	b.status, err = i.runSearch(ctx, r, info, &find)
 	b.Body = find
 	return err
 }
 
-// find runs the requested search, and returns the HTTP status for the page. If the request is at fault, the
+// runSearch runs the requested search, and returns the HTTP status for the page. If the request is at fault, the
 // page shows why.
-func (i *Inspector) find(ctx context.Context, r *http.Request, session store.Info, b *searchBody) (status int, err error) {
-	if b.Searched = b.Query != "" || b.Narrow(); !b.Searched {
+func (i *Inspector) runSearch(ctx context.Context, r *http.Request, session store.Info, b *searchBody) (status int, err error) {
+	if b.Searched = b.Query != "" || b.HasFilters(); !b.Searched {
 		return http.StatusOK, nil
 	}
 	err = i.search(ctx, r, session, b)
@@ -284,8 +286,8 @@ func (i *Inspector) find(ctx context.Context, r *http.Request, session store.Inf
 		return status, err
 	}
 	b.Problem = err.Error()
-	if wrong := (*patch.FieldError)(nil); errors.As(err, &wrong) {
-		b.Problem = wrong.Field + ": " + wrong.Problem
+	if fieldError := (*patch.FieldError)(nil); errors.As(err, &fieldError) {
+		b.Problem = fieldError.Field + ": " + fieldError.Problem
 	}
 	for _, text := range []*string{&b.Query, &b.Author, &b.Tool} { // truncate to what the form accepts
 		*text = (*text)[:min(len(*text), recall.MaxQueryBytes)]
@@ -314,7 +316,7 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, session store.I
 			switch {
 			case err != nil && !errors.Is(err, store.ErrCorrupt):
 				return err
-			case info.Key == (store.Key{}) || !i.may(r, info.Key, Read):
+			case info.Key == (store.Key{}) || !i.isAllowed(r, info.Key, Read):
 			case err != nil:
 				damaged++
 			default:
@@ -346,16 +348,16 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, session store.I
 	if len(hits) == searchHits {
 		b.Found = "the best " + present.Counted(len(hits), "event")
 	}
-	home := session // where an erasure can start
+	eraseSession := session // where an erasure can start
 	for _, h := range hits {
 		n := slices.IndexFunc(sessions, func(info store.Info) bool { return info.Key == h.Key })
-		if home.Key == (store.Key{}) && n >= 0 && i.may(r, h.Key, Erase) {
-			home = sessions[n]
+		if eraseSession.Key == (store.Key{}) && n >= 0 && i.isAllowed(r, h.Key, Erase) {
+			eraseSession = sessions[n]
 		}
 		b.Hits = append(b.Hits, searchHit{h, h.Key != session.Key})
 	}
-	if home.Key != (store.Key{}) && i.may(r, home.Key, Erase) {
-		b.Erase = &home
+	if eraseSession.Key != (store.Key{}) && i.isAllowed(r, eraseSession.Key, Erase) {
+		b.Erase = &eraseSession
 	}
 	return nil
 }

@@ -377,22 +377,22 @@ func TestExplain(t *testing.T) {
 		{badRequest("x", "y"), "is not valid", "session?"},
 		{context.DeadlineExceeded, "took too long", ""},
 	} {
-		got := explain(httptest.NewRequest("GET", "http://localhost/record?key=a/b/c", nil), fmt.Errorf("session a/b/c: %w", c.err))
+		got := newExplanation(httptest.NewRequest("GET", "http://localhost/record?key=a/b/c", nil), fmt.Errorf("session a/b/c: %w", c.err))
 		if !strings.Contains(got.Advice, c.advice) || !strings.HasPrefix(got.Text, "session a/b/c: ") {
 			t.Errorf("%v: %+v", c.err, got)
 		}
 		if (got.Link != nil) != (c.link != "") || got.Link != nil && (!strings.Contains(string(got.Link.URL), c.link) || got.Link.Text == "") {
 			t.Errorf("%v: link %+v, want %q", c.err, got.Link, c.link)
 		}
-		if got := explain(httptest.NewRequest("GET", "http://localhost/record?key=nonsense", nil), c.err); got.Link != nil {
+		if got := newExplanation(httptest.NewRequest("GET", "http://localhost/record?key=nonsense", nil), c.err); got.Link != nil {
 			t.Errorf("%v: of no session, but link %+v", c.err, got.Link)
 		}
 	}
 	r := httptest.NewRequest("GET", "http://localhost/record", nil)
-	if got := explain(r, errors.New("open /var/lib/secret.db: no")); strings.Contains(got.Text+got.Advice, "secret") || got.Advice == "" {
+	if got := newExplanation(r, errors.New("open /var/lib/secret.db: no")); strings.Contains(got.Text+got.Advice, "secret") || got.Advice == "" {
 		t.Errorf("the page has details for operators: %+v", got)
 	}
-	if got := explain(r, fmt.Errorf("%w: %s", store.ErrNotFound, strings.Repeat("\x1b", 1<<20))); len(got.Text) > 20_000 || strings.Contains(got.Text, "\x1b") {
+	if got := newExplanation(r, fmt.Errorf("%w: %s", store.ErrNotFound, strings.Repeat("\x1b", 1<<20))); len(got.Text) > 20_000 || strings.Contains(got.Text, "\x1b") {
 		t.Errorf("%d bytes: %.40q", len(got.Text), got.Text)
 	}
 }

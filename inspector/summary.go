@@ -36,9 +36,9 @@ type summaryBody struct {
 	Cleared  bool   // the event is a cleared copy
 	Facts    []fact
 	Siblings []fact     // other events that the same patch added
-	Head     string     // totals
+	Totals   string     // totals
 	Loss     []lostList // the lost and invented identifiers
-	Text     shownEvent
+	Text     eventContent
 	Covered  struct {
 		Rows             []coveredRow
 		First, Next, All int
@@ -62,7 +62,7 @@ type coveredRow struct {
 	Seq     uint64
 	URL     template.URL
 	Kind    present.Kind
-	Content shownEvent
+	Content eventContent
 }
 
 // summaryPanel shows a summary or a cleared copy: which events it covers, and what it lost.
@@ -79,15 +79,15 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 	index := at[0]
 	entry := v.Entry(index)
 	covered := slices.DeleteFunc(slices.Clone(history), func(e fold.Entry) bool { return e.Index != index })
-	itself := len(covered) == 1 && covered[0].Event == entry.Event
+	coversItself := len(covered) == 1 && covered[0].Event == entry.Event
 	cleared := isClearedCopy(entry.Event) && !entry.Summary
-	if !entry.Summary && (!cleared || itself) {
-		return &advised{badRequest("index", "event %d is no summary", index), explanation{
+	if !entry.Summary && (!cleared || coversItself) {
+		return &explainedError{badRequest("index", "event %d is no summary", index), explanation{
 			Text: fmt.Sprintf("The event at index %d represents no other event.", index), Advice: "It is no summary, and none of its results were cleared or shortened.",
 			Link: &link{recordURL(key, entry.Seq, entry.Event.ID()), "The event"},
 		}}
 	}
-	if itself {
+	if coversItself {
 		covered = nil
 	}
 	body := summaryBody{
@@ -97,13 +97,13 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 	for _, n := range at[1:] {
 		body.Siblings = append(body.Siblings, fact{Text: fmt.Sprintf("At index %d: %s", n, present.Clip(present.EntryText(v.Entry(n)), nameRunes)), URL: summaryURL(key, v.Seq(), n, 0)})
 	}
-	how, invented := map[string]string{}, map[string]string{}
+	coveredMarks, summaryMarks := map[string]string{}, map[string]string{}
 	if entry.Summary && len(covered) > 0 {
 		for _, l := range compaction.Losses(v, history, index) {
-			body.addLoss(present.LossOf(key, v, l), covered, how, invented)
+			body.addLoss(present.LossOf(key, v, l), covered, coveredMarks, summaryMarks)
 		}
 	}
-	show := showing{Left: textBytes, Fold: textBytes, Raw: rawURL(key), Marks: newMarks(invented)}
+	show := contentRenderer{BytesLeft: textBytes, Fold: textBytes, Raw: rawURL(key), Marks: newMarks(summaryMarks)}
 	body.Text = show.event(entry.Event, entry.Seq)
 	body.Text.Notes = nil // Facts has what is relevant of them
 	for n, b := range body.Text.Blocks {
@@ -111,7 +111,7 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 			body.Text.Blocks[n].Lines = markdown(b.Runs)
 		}
 	}
-	if err := body.addCovered(r, key, covered, how); err != nil {
+	if err := body.addCovered(r, key, covered, coveredMarks); err != nil {
 		return err
 	}
 	if b.Title = "Summary"; cleared {
@@ -128,7 +128,7 @@ func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, b *se
 	v = b.view
 	id := r.FormValue("patch")
 	if id == "" {
-		index, given, err := number(r, "index")
+		index, given, err := formNumber(r, "index")
 		switch {
 		case err != nil:
 			return v, nil, err
@@ -170,8 +170,8 @@ func isClearedCopy(e *patch.Event) bool {
 
 // addLoss adds what the summary lost and invented. It sets the marks of identifiers: in how for the covered
 // events, in invented for the summary.
-func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, how, invented map[string]string) {
-	b.Head = fmt.Sprintf("It covers %s of %s, about %s → %s tokens. %d of %s can be seen.", present.Counted(doc.Events, "event"), present.Counted(doc.Invocations, "turn"),
+func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, coveredMarks, summaryMarks map[string]string) {
+	b.Totals = fmt.Sprintf("It covers %s of %s, about %s → %s tokens. %d of %s can be seen.", present.Counted(doc.Events, "event"), present.Counted(doc.Invocations, "turn"),
 		present.Grouped(doc.Tokens), present.Grouped(doc.Summary.EstimatedTokens()), doc.Identifiers-len(doc.NotVisible), present.Counted(doc.Identifiers, "identifier"))
 	in := map[string]*patch.Event{} // by identifier, the first event that contains it
 	seqs := map[string]uint64{}
@@ -187,9 +187,9 @@ func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, how, inven
 		for _, name := range l.Names {
 			switch mark := strings.ReplaceAll(l.What, " ", "-"); mark {
 			case markNotVisible, markInOtherEvents:
-				how[name], list.Mark = mark, mark
+				coveredMarks[name], list.Mark = mark, mark
 			case markInvented:
-				invented[name], list.Mark = mark, mark
+				summaryMarks[name], list.Mark = mark, mark
 			}
 			if len(list.Names) == lossNames {
 				list.More++
@@ -216,8 +216,8 @@ func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 		}
 		return facts
 	}
-	l, said := compaction.ParseLineage(entry.Event)
-	if !said {
+	l, recorded := compaction.ParseLineage(entry.Event)
+	if !recorded {
 		return append(facts, fact{Name: "lineage", Text: "not recorded"})
 	}
 	facts = append(facts, fact{Name: "level", Text: fmt.Sprint(l.Level)})
@@ -233,20 +233,20 @@ func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 }
 
 // addCovered lists the covered events that fit a page, with their identifiers marked.
-func (b *summaryBody) addCovered(r *http.Request, key store.Key, covered []fold.Entry, how map[string]string) error {
-	from, _, err := number(r, "from")
+func (b *summaryBody) addCovered(r *http.Request, key store.Key, covered []fold.Entry, coveredMarks map[string]string) error {
+	from, _, err := formNumber(r, "from")
 	if err != nil {
 		return err
 	}
 	b.Covered.All = len(covered)
 	b.Covered.First = int(min(from, uint64(max(len(covered)-1, 0))))
 	b.Covered.Next = b.Covered.First
-	show := showing{Left: coveredBytes, Fold: coveredFold, MaxText: coveredText, Raw: rawURL(key), Marks: newMarks(how)}
+	show := contentRenderer{BytesLeft: coveredBytes, Fold: coveredFold, MaxText: coveredText, Raw: rawURL(key), Marks: newMarks(coveredMarks)}
 	if b.Cleared {
 		show.Fold, show.MaxText = 0, 0
 	}
 	for _, e := range covered[b.Covered.First:min(b.Covered.First+coveredRows, len(covered))] {
-		if len(b.Covered.Rows) > 0 && show.Left < 2*coveredText {
+		if len(b.Covered.Rows) > 0 && show.BytesLeft < 2*coveredText {
 			break
 		}
 		row := coveredRow{e.Seq, recordURL(key, e.Seq, e.Event.ID()), present.KindOf(e), show.event(e.Event, e.Seq)}

@@ -52,37 +52,37 @@ type patchStep struct {
 // timeline has a step for each record of a log. It is extended as the log grows. Copies handed to pages do not
 // change.
 type timeline struct {
-	info  store.Info // as of the first read
-	view  fold.View
-	steps []step
-	turns ops.Turns // only add uses it
-	held  int64     // approximate memory of the steps in bytes
-	notes *notes
+	info      store.Info // as of the first read
+	view      fold.View
+	steps     []step
+	turns     ops.Turns // only add uses it
+	stepBytes int64     // approximate memory of the steps in bytes
+	cache     *timelineCache
 }
 
-// notes caches data for the pages of a session. It is safe for concurrent use.
-type notes struct {
+// timelineCache caches data for the pages of a session. It is safe for concurrent use.
+type timelineCache struct {
 	mu      sync.Mutex
 	view    fold.View // the view that targets was computed for
 	targets []target
-	losses  map[lossKey]*lossLine
+	losses  map[lossKey]*summaryLoss
 }
 
 // targets returns the targets of a view's events. Until a patch is logged, it extends the cached targets.
 func (t *timeline) targets(v fold.View) ([]target, error) {
-	t.notes.mu.Lock()
-	defer t.notes.mu.Unlock()
-	n := &t.notes.targets
-	if was := t.notes.view; was.Creation() == v.Creation() && was.Edition() == v.Edition() && was.PatchSeq() == v.PatchSeq() && was.Seq() <= v.Seq() && was.Seq() > 0 {
+	t.cache.mu.Lock()
+	defer t.cache.mu.Unlock()
+	n := &t.cache.targets
+	if was := t.cache.view; was.Creation() == v.Creation() && was.Edition() == v.Edition() && was.PatchSeq() == v.PatchSeq() && was.Seq() <= v.Seq() && was.Seq() > 0 {
 		for at, first := v.Len(), uint64(len(*n)); first < v.Seq(); first++ { // only events were appended
 			*n = append(*n, target{Index: at - int(v.Seq()-first)})
 		}
-		t.notes.view = v
+		t.cache.view = v
 		return slices.Clip(*n), nil
 	}
-	found, err := targetsOf(t, v)
+	found, err := findTargets(t, v)
 	if err == nil && v.Seq() == t.last() {
-		t.notes.view, *n = v, found
+		t.cache.view, *n = v, found
 	}
 	return found, err
 }
@@ -99,11 +99,11 @@ func (t *timeline) last() uint64 { return uint64(len(t.steps)) }
 
 // footprint returns the approximate memory of the timeline in bytes.
 func (t *timeline) footprint() int64 {
-	size := int64(t.view.Footprint()) + t.held + int64(cap(t.steps))*int64(unsafe.Sizeof(step{}))
-	if t.notes != nil {
-		t.notes.mu.Lock()
-		defer t.notes.mu.Unlock()
-		size += int64(cap(t.notes.targets)) * int64(unsafe.Sizeof(target{}))
+	size := int64(t.view.Footprint()) + t.stepBytes + int64(cap(t.steps))*int64(unsafe.Sizeof(step{}))
+	if t.cache != nil {
+		t.cache.mu.Lock()
+		defer t.cache.mu.Unlock()
+		size += int64(cap(t.cache.targets)) * int64(unsafe.Sizeof(target{}))
 	}
 	return size
 }
@@ -123,22 +123,22 @@ func (t *timeline) add(r patch.Record) error {
 	turns := len(t.turns)
 	s.Kind, s.Turn = present.KindOfRecord(r), t.turns.Add(r)
 	if len(t.turns) > turns {
-		t.held += idBytes + int64(len(r.Event.InvocationID()))
+		t.stepBytes += idBytes + int64(len(r.Event.InvocationID()))
 	}
 	if e := r.Event; e != nil {
 		s.Time, s.Tokens = e.Timestamp(), e.EstimatedTokens()
 		s.Raw += s.Tokens
 		s.Visible += s.Tokens
-	} else if err := t.patch(&s, after, r); err != nil {
+	} else if err := t.addPatch(&s, after, r); err != nil {
 		return err
 	}
 	s.Events = after.Len()
-	t.held += s.footprint()
+	t.stepBytes += s.footprint()
 	t.view, t.steps = after.WithRecords(nil), append(t.steps, s)
 	return nil
 }
 
-func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
+func (t *timeline) addPatch(s *step, after fold.View, r patch.Record) error {
 	f, err := present.EffectOf(t.view, after, r)
 	if err != nil {
 		return err
@@ -184,10 +184,10 @@ type timelines struct {
 }
 
 type cachedTimeline struct {
-	key  store.Key
-	mu   sync.Mutex // locked while the timeline is extended
-	line timeline
-	size int64 // in bytes, when it was last used
+	key      store.Key
+	mu       sync.Mutex // locked while the timeline is extended
+	timeline timeline
+	size     int64 // in bytes, when it was last used
 }
 
 // timeline returns the session's timeline up to the newest record.
@@ -203,32 +203,32 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 	k := i.timelines.get(key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer i.timelines.count(k, i.opts.CacheBytes)
+	defer i.timelines.updateSize(k, i.opts.CacheBytes)
 	// Drop the cached timeline if the session was created again, or if contents were erased since.
-	if k.line.info.Creation != info.Creation || k.line.view.Edition() < now.Edition() {
+	if k.timeline.info.Creation != info.Creation || k.timeline.view.Edition() < now.Edition() {
 		start, err := i.store.ViewAt(ctx, key, 0)
 		if err != nil {
 			return nil, err
 		}
-		k.line = timeline{info: info, view: start.WithEdition(now.Edition()), turns: ops.Turns{}, notes: &notes{losses: map[lossKey]*lossLine{}}}
+		k.timeline = timeline{info: info, view: start.WithEdition(now.Edition()), turns: ops.Turns{}, cache: &timelineCache{losses: map[lossKey]*summaryLoss{}}}
 	}
-	if k.line.last() < info.Seq {
-		for r, err := range i.store.RawEvents(ctx, key, k.line.last()+1) {
+	if k.timeline.last() < info.Seq {
+		for r, err := range i.store.RawEvents(ctx, key, k.timeline.last()+1) {
 			if err == nil {
-				err = i.extend(ctx, key, &k.line, r)
+				err = i.extend(ctx, key, &k.timeline, r)
 			}
 			if err != nil {
 				return nil, err
 			}
 		}
 	}
-	if now.Seq() == k.line.last() {
-		k.line.view = now // the store caches this view, so share it
+	if now.Seq() == k.timeline.last() {
+		k.timeline.view = now // the store caches this view, so share it
 	}
-	handed := k.line
-	handed.steps = handed.steps[:len(handed.steps):len(handed.steps)]
-	handed.turns = nil
-	return &handed, nil
+	result := k.timeline
+	result.steps = result.steps[:len(result.steps):len(result.steps)]
+	result.turns = nil
+	return &result, nil
 }
 
 // extend adds a record. It loads the records that the view needs.
@@ -280,12 +280,12 @@ func (t *timelines) get(key store.Key) *cachedTimeline {
 	return k
 }
 
-// count updates the size of a timeline and evicts the least recently used timelines over the limit. The most
+// updateSize updates the size of a timeline and evicts the least recently used timelines over the limit. The most
 // recently used one is never evicted, unless a negative limit disables the cache. The caller must hold k.mu.
-func (t *timelines) count(k *cachedTimeline, limit int64) {
+func (t *timelines) updateSize(k *cachedTimeline, limit int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k.size = k.line.footprint()
+	k.size = k.timeline.footprint()
 	sum := int64(0)
 	for n, k := range t.cached {
 		if sum += k.size; limit < 0 || n > 0 && sum > limit {
@@ -295,8 +295,8 @@ func (t *timelines) count(k *cachedTimeline, limit int64) {
 	}
 }
 
-// blank says which receipt erased a record. It returns nil if the record is not erased.
-func (t *timeline) blank(key store.Key, r patch.Record) []fact {
+// erasureFacts says which receipt erased a record. It returns nil if the record is not erased.
+func (t *timeline) erasureFacts(key store.Key, r patch.Record) []fact {
 	by, erased := records.Envelope(r).ErasedBy()
 	if !erased {
 		return nil
@@ -313,9 +313,9 @@ func (t *timeline) blank(key store.Key, r patch.Record) []fact {
 	return []fact{{Text: "Erased; the receipt is not in this log"}}
 }
 
-// erasable reports whether a record may have content to erase. If a record was erased but kept its state
+// isErasable reports whether a record may have content to erase. If a record was erased but kept its state
 // values, it can be erased again without them.
-func erasable(r patch.Record) bool {
+func isErasable(r patch.Record) bool {
 	if r.Patch != nil {
 		return r.Patch.Type() != patch.Erase
 	}

@@ -167,7 +167,7 @@ func TestTimelinesAreEvicted(t *testing.T) {
 	cached := func() (names []string, bytes int64) {
 		for _, k := range i.timelines.cached {
 			names = append(names, k.key.Session)
-			bytes += k.line.footprint()
+			bytes += k.timeline.footprint()
 		}
 		return names, bytes
 	}
@@ -323,10 +323,10 @@ func TestStatsAreOfTheViewShown(t *testing.T) {
 	i := testlog.Must(New(s, Options{}))(t)
 	line := testlog.Must(i.timeline(t.Context(), key))(t)
 	say()
-	b := sessionBody{Key: key, line: line}
+	b := sessionBody{Key: key, timeline: line}
 	testlog.NoError(t, i.fillSession(t.Context(), &b, 1))
 	// A page does not include records that are newer than its timeline.
-	if err := i.fillSession(t.Context(), &sessionBody{Key: key, line: line}, 2); !errors.Is(err, store.ErrNotFound) {
+	if err := i.fillSession(t.Context(), &sessionBody{Key: key, timeline: line}, 2); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a record beyond the timeline: %v", err)
 	}
 	got := map[string]string{}
@@ -380,7 +380,7 @@ func pictureAt(t testlog.Failer, records []patch.Record, at int) (*picture, []ta
 	t.Helper()
 	line := grown(t, records)
 	v := testlog.Must(fold.New("", nil).Apply(records[:at]...))(t)
-	targets := testlog.Must(targetsOf(line, v))(t)
+	targets := testlog.Must(findTargets(line, v))(t)
 	return newPicture(line, v, targets), targets, v
 }
 
@@ -403,7 +403,7 @@ func TestPictureThroughTime(t *testing.T) {
 			}
 		}
 		end := 0.0
-		for _, c := range p.Film {
+		for _, c := range p.RawLog {
 			if c.X < end-0.01 || c.Width <= 0 || c.X+c.Width > pictureWidth+0.01 {
 				t.Errorf("after %d, a cell from %g, %g wide, after %g", at, c.X, c.Width, end)
 			}
@@ -413,7 +413,7 @@ func TestPictureThroughTime(t *testing.T) {
 				t.Errorf("after %d, the cell of record %d is %+v", at, c.Seq, c)
 			}
 		}
-		for range p.Seen {
+		for range p.Visible {
 			seen++
 		}
 		if v.Len() > 0 && (seen == 0 || seen > v.Len()) || p.Now < 0 || p.Now > pictureWidth {
@@ -464,9 +464,9 @@ func TestPicturesAreSmall(t *testing.T) {
 	}
 	v := fold.New("", nil)
 	p := &picture{}
-	p.drawFilm(line, v, targets, nil)
-	if text := drawn(t, p); len(p.Film) > 700 || len(p.Funnels) > 400 || len(p.Turns) > 50 || len(text) > 150_000 {
-		t.Errorf("%d cells, %d funnels, %d turns, %d bytes", len(p.Film), len(p.Funnels), len(p.Turns), len(text))
+	p.drawRawLog(line, v, targets, nil)
+	if text := drawn(t, p); len(p.RawLog) > 700 || len(p.Funnels) > 400 || len(p.Turns) > 50 || len(text) > 150_000 {
+		t.Errorf("%d cells, %d funnels, %d turns, %d bytes", len(p.RawLog), len(p.Funnels), len(p.Turns), len(text))
 	}
 }
 
@@ -482,7 +482,7 @@ func TestTargetsAreExtended(t *testing.T) {
 		}
 		line := testlog.Must(i.timeline(t.Context(), key))(t)
 		v := testlog.Must(s.View(t.Context(), key))(t)
-		if got, want := testlog.Must(line.targets(v))(t), testlog.Must(targetsOf(line, v))(t); !reflect.DeepEqual(got, want) {
+		if got, want := testlog.Must(line.targets(v))(t), testlog.Must(findTargets(line, v))(t); !reflect.DeepEqual(got, want) {
 			t.Fatalf("after %d events: %v, want %v", n+1, got, want)
 		}
 	}

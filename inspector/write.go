@@ -28,14 +28,14 @@ import (
 // nothing. After the preview, the action is applied to the previewed view.
 type action struct {
 	*actionKind
-	form    url.Values // validated fields
-	key     store.Key
-	doing   bool              // apply the action, do not preview it
-	at, seq uint64            // seq of the view that the author saw; seq of the record that the action concerns
-	seqs    []uint64          // seqs of the records to erase; seq is the first of them
-	spans   []compaction.Span // the selected events, as spans of the view at
-	author  string
-	may     func(key store.Key, want Access) bool // reports the request's permissions
+	form      url.Values // validated fields
+	key       store.Key
+	confirmed bool              // apply the action, do not preview it
+	at, seq   uint64            // seq of the view that the author saw; seq of the record that the action concerns
+	seqs      []uint64          // seqs of the records to erase; seq is the first of them
+	spans     []compaction.Span // the selected events, as spans of the view at
+	author    string
+	isAllowed func(key store.Key, want Access) bool // reports the request's permissions
 }
 
 // actionKind is a kind of action. Its functions get the view that the author saw, and fill in the page.
@@ -46,8 +46,8 @@ type actionKind struct {
 	preview, apply func(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error
 }
 
-// longAct is the time limit of compactions and erasures.
-const longAct = 10 * time.Minute
+// longActionTimeout is the time limit of compactions and erasures.
+const longActionTimeout = 10 * time.Minute
 
 var actionKinds = []actionKind{
 	{"splice", "Hide events", "Hide", 0, previewChange, applyChange},
@@ -58,26 +58,26 @@ var actionKinds = []actionKind{
 	{"restore", "Restore what a summary hides", "Restore", 0, previewChange, applyChange},
 	{"rewind", "Rewind to before a turn", "Rewind", 0, previewChange, applyChange},
 	{"fork", "Fork the session", "Fork", 0, previewFork, applyFork},
-	{"compact", "Compact the session", "Compact", longAct, previewCompact, applyCompact},
-	{actErase, "Erase", "Erase for good", longAct, previewErase, applyErase},
+	{"compact", "Compact the session", "Compact", longActionTimeout, previewCompact, applyCompact},
+	{eraseAction, "Erase", "Erase for good", longActionTimeout, previewErase, applyErase},
 }
 
-// actErase is the name of the action that needs the permission Erase.
-const actErase = "erase"
+// eraseAction is the name of the action that needs the permission Erase.
+const eraseAction = "erase"
 
-// act previews an action (GET) or applies it (POST). After it has applied an action, it redirects to the
+// actionPage previews an action (GET) or applies it (POST). After it has applied an action, it redirects to the
 // session's page, which shows a notice. Previews and refusals are panels of the session's page.
-func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
-	a, err := i.action(w, r)
+func (i *Inspector) actionPage(w http.ResponseWriter, r *http.Request) error {
+	a, err := i.parseAction(w, r)
 	if err != nil {
 		return err
 	}
 	p := &actPage{Heading: a.title}
-	do := i.previewAct
-	if a.doing {
-		do = i.doAct
+	do := i.previewAction
+	if a.confirmed {
+		do = i.applyAction
 		// If a form is sent twice, it is applied once: the second request conflicts with the first.
-		unlock, err := i.lock(r.Context(), a.key)
+		unlock, err := i.lockSession(r.Context(), a.key)
 		if err != nil {
 			return err
 		}
@@ -104,22 +104,22 @@ func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusSeeOther)
 		return nil
 	}
-	b := sessionBody{status: status, Key: a.key, Newest: true, First: -1, Panel: "act", Title: p.Heading, Body: p, Bar: p}
-	if b.line, err = i.timeline(ctx, a.key); err != nil {
+	b := sessionBody{status: status, Key: a.key, Newest: true, First: -1, Panel: "act", Title: p.Heading, Body: p, ConfirmBar: p}
+	if b.timeline, err = i.timeline(ctx, a.key); err != nil {
 		return err
 	}
-	if err := i.fillSession(ctx, &b, b.line.last()); err != nil {
+	if err := i.fillSession(ctx, &b, b.timeline.last()); err != nil {
 		return err
 	}
-	return i.showSession(w, r, b)
+	return i.renderSession(w, r, b)
 }
 
-// lock serialises the actions on a session. The caller must call unlock.
-func (i *Inspector) lock(ctx context.Context, key store.Key) (unlock func(), err error) {
+// lockSession serialises the actions on a session. The caller must call unlock.
+func (i *Inspector) lockSession(ctx context.Context, key store.Key) (unlock func(), err error) {
 	done := make(chan struct{})
 	for {
-		other, acting := i.acting.LoadOrStore(key, done)
-		if !acting {
+		other, locked := i.actionLocks.LoadOrStore(key, done)
+		if !locked {
 			break
 		}
 		select {
@@ -129,16 +129,16 @@ func (i *Inspector) lock(ctx context.Context, key store.Key) (unlock func(), err
 		}
 	}
 	return func() {
-		i.acting.Delete(key)
+		i.actionLocks.Delete(key)
 		close(done)
 	}, nil
 }
 
-// previewAct previews the action on the newest view, and moves the selection to that view. An erasure is
+// previewAction previews the action on the newest view, and moves the selection to that view. An erasure is
 // previewed on the view that the author saw, because it also erases selected events that were hidden after
 // that.
-func (i *Inspector) previewAct(ctx context.Context, a *action, p *actPage) error {
-	seen, err := i.selected(ctx, a)
+func (i *Inspector) previewAction(ctx context.Context, a *action, p *actPage) error {
+	seen, err := i.authorView(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -148,16 +148,16 @@ func (i *Inspector) previewAct(ctx context.Context, a *action, p *actPage) error
 	}
 	changed := v.PatchSeq() > a.at
 	if changed {
-		p.notice("A patch was logged since your last page was loaded. This preview is of the current session.")
+		p.addNotice("A patch was logged since your last page was loaded. This preview is of the current session.")
 	}
-	if a.name == actErase {
+	if a.name == eraseAction {
 		return a.preview(i, ctx, a, seen, p)
 	}
 	if changed && len(a.spans) > 0 {
-		if gone := a.move(seen, v); len(gone) > 0 {
-			p.notice("No longer visible, and removed from the selection: %s (listed below).", present.Counted(len(gone), "event"))
+		if gone := a.moveSelection(seen, v); len(gone) > 0 {
+			p.addNotice("No longer visible, and removed from the selection: %s (listed below).", present.Counted(len(gone), "event"))
 			for _, id := range gone {
-				p.line("%s", present.Clip(id, nameRunes))
+				p.addLine("%s", present.Clip(id, nameRunes))
 			}
 		}
 		if len(a.spans) == 0 {
@@ -168,16 +168,16 @@ func (i *Inspector) previewAct(ctx context.Context, a *action, p *actPage) error
 	return a.preview(i, ctx, a, v, p)
 }
 
-func (i *Inspector) doAct(ctx context.Context, a *action, p *actPage) error {
-	v, err := i.selected(ctx, a)
+func (i *Inspector) applyAction(ctx context.Context, a *action, p *actPage) error {
+	v, err := i.authorView(ctx, a)
 	if err != nil {
 		return err
 	}
 	return a.apply(i, ctx, a, v, p)
 }
 
-// selected returns the view that the author saw, and checks that it has the selected events.
-func (i *Inspector) selected(ctx context.Context, a *action) (fold.View, error) {
+// authorView returns the view that the author saw, and checks that it has the selected events.
+func (i *Inspector) authorView(ctx context.Context, a *action) (fold.View, error) {
 	v, err := i.store.ViewAt(ctx, a.key, a.at)
 	if err != nil {
 		return v, err
@@ -188,7 +188,7 @@ func (i *Inspector) selected(ctx context.Context, a *action) (fold.View, error) 
 	return v, nil
 }
 
-func (a *action) ids(seen fold.View) (ids []string) {
+func (a *action) selectedIDs(seen fold.View) (ids []string) {
 	for _, s := range a.spans {
 		for n := range s.Count {
 			ids = append(ids, seen.At(s.Start+n).ID())
@@ -197,9 +197,9 @@ func (a *action) ids(seen fold.View) (ids []string) {
 	return ids
 }
 
-// move maps the spans from the view seen to the view now. It returns the ids of selected events that are hidden
+// moveSelection maps the spans from the view seen to the view now. It returns the ids of selected events that are hidden
 // in now.
-func (a *action) move(seen, now fold.View) (gone []string) {
+func (a *action) moveSelection(seen, now fold.View) (gone []string) {
 	at := make(map[string]int, now.Len())
 	for n, e := range now.Events() {
 		if _, twice := at[e.ID()]; !twice {
@@ -207,19 +207,19 @@ func (a *action) move(seen, now fold.View) (gone []string) {
 		}
 	}
 	var spans []compaction.Span
-	for _, id := range a.ids(seen) {
+	for _, id := range a.selectedIDs(seen) {
 		if n, visible := at[id]; visible {
 			spans = append(spans, compaction.Span{Start: n, Count: 1})
 		} else {
 			gone = append(gone, id)
 		}
 	}
-	a.spans = merged(spans)
+	a.spans = mergeSpans(spans)
 	return gone
 }
 
-// merged returns the union of spans in order. Adjacent spans are joined.
-func merged(spans []compaction.Span) (out []compaction.Span) {
+// mergeSpans returns the union of spans in order. Adjacent spans are joined.
+func mergeSpans(spans []compaction.Span) (out []compaction.Span) {
 	slices.SortFunc(spans, func(a, b compaction.Span) int { return a.Start - b.Start })
 	for _, s := range spans {
 		if last := len(out) - 1; last >= 0 && s.Start <= out[last].Start+out[last].Count {
@@ -233,7 +233,7 @@ func merged(spans []compaction.Span) (out []compaction.Span) {
 
 // fields returns the hidden fields of a form for the same action. The arguments are alternating names and
 // values, which replace those of the action.
-func (a *action) fields(but ...string) []actField {
+func (a *action) fields(overrides ...string) []actField {
 	form := maps.Clone(a.form)
 	for _, name := range []string{"index", "from", "through", "plan"} {
 		form.Del(name)
@@ -243,8 +243,8 @@ func (a *action) fields(but ...string) []actField {
 		form.Add("from", strconv.Itoa(s.Start))
 		form.Add("through", strconv.Itoa(s.Start+s.Count-1))
 	}
-	for n := 0; n < len(but); n += 2 {
-		form.Set(but[n], but[n+1])
+	for n := 0; n < len(overrides); n += 2 {
+		form.Set(overrides[n], overrides[n+1])
 	}
 	var fields []actField
 	for _, name := range actFields {
@@ -257,8 +257,8 @@ func (a *action) fields(but ...string) []actField {
 	return fields
 }
 
-// changeOf returns the operation that logs the action's patches.
-func (i *Inspector) changeOf(ctx context.Context, a *action) (ops.Change, error) {
+// newChange returns the operation that logs the action's patches.
+func (i *Inspector) newChange(ctx context.Context, a *action) (ops.Change, error) {
 	orphans := a.form.Get("allow_orphans") != ""
 	if !slices.Contains([]string{"revert", "restore", "rewind"}, a.name) {
 		edit := ops.Edit{Kind: ops.EditKind(a.name), Spans: a.spans, Text: a.form.Get("text"), State: patch.StatePolicy(a.form.Get("state")), Author: a.author}
@@ -286,31 +286,31 @@ func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p 
 	if a.name == "summarise" && text == "" {
 		a.form.Set("text", "…") // the preview's form asks for the text
 	}
-	c, err := i.changeOf(ctx, a)
+	c, err := i.newChange(ctx, a)
 	if err != nil {
 		return err
 	}
-	would, err := c.Preview(ctx, i.store, a.key, v)
+	preview, err := c.Preview(ctx, i.store, a.key, v)
 	if err != nil {
 		return err
 	}
-	if len(would.Patches) == 0 {
-		p.notice("There is nothing to change: no event since then is visible.")
+	if len(preview.Patches) == 0 {
+		p.addNotice("There is nothing to change: no event since then is visible.")
 		return nil
 	}
 	around := 0
-	if len(would.Patches) == 1 && would.Patches[0].Type() != patch.Revert {
+	if len(preview.Patches) == 1 && preview.Patches[0].Type() != patch.Revert {
 		around = diffContext
 	}
-	difference := ops.Explain(would)
-	p.Differences = append(p.Differences, shownDifferenceOf(a.key, "What would change", difference, around))
-	p.Says = fmt.Sprintf("%s. About %s → %s tokens.", difference.Sentence(), present.Grouped(difference.TokensBefore), present.Grouped(difference.TokensAfter))
-	p.notice("%s", reuseText(would.Difference))
+	difference := ops.Explain(preview)
+	p.Differences = append(p.Differences, newShownDifference(a.key, "What would change", difference, around))
+	p.Effect = fmt.Sprintf("%s. About %s → %s tokens.", difference.Sentence(), present.Grouped(difference.TokensBefore), present.Grouped(difference.TokensAfter))
+	p.addNotice("%s", cacheReuseText(preview.Difference))
 	if a.form.Get("allow_orphans") != "" {
-		p.notice("Calls may be separated from their responses.")
+		p.addNotice("Calls may be separated from their responses.")
 	}
 	if a.form.Get("allow_pinned") != "" {
-		p.notice("Pinned events may be hidden.")
+		p.addNotice("Pinned events may be hidden.")
 	}
 	p.Confirm = &actForm{Button: a.confirm, Fields: a.fields()}
 	if a.name == "summarise" {
@@ -320,24 +320,24 @@ func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p 
 	return nil
 }
 
-// reuseText says how much of the prompt cache stays valid.
-func reuseText(d fold.Difference) string {
+// cacheReuseText says how much of the prompt cache stays valid.
+func cacheReuseText(d fold.Difference) string {
 	if len(d.Removed)+len(d.Added) == 0 {
 		return "The visible log does not change, so a provider's prompt cache stays valid."
 	}
-	anew := 0
+	rereadTokens := 0
 	for i := d.FirstChanged; i < d.After.Len(); i++ {
-		anew += d.After.At(i).EstimatedTokens()
+		rereadTokens += d.After.At(i).EstimatedTokens()
 	}
 	reuse := "no event"
 	if d.FirstChanged > 0 {
 		reuse = "the " + present.Counted(d.FirstChanged, "event") + " before it"
 	}
-	return fmt.Sprintf("The first index that changes is %d. A provider's prompt cache can reuse %s. The provider reads about %s again.", d.FirstChanged, reuse, tokenCount(anew))
+	return fmt.Sprintf("The first index that changes is %d. A provider's prompt cache can reuse %s. The provider reads about %s again.", d.FirstChanged, reuse, tokenCount(rereadTokens))
 }
 
 func applyChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
-	c, err := i.changeOf(ctx, a)
+	c, err := i.newChange(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -345,14 +345,14 @@ func applyChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *a
 	if err != nil {
 		return err
 	}
-	p.done(a, done.Records)
+	p.showResult(a, done.Records)
 	return nil
 }
 
-// done sets the next page to the session's page, with a notice.
-func (p *actPage) done(a *action, records []patch.Record) {
+// showResult sets the next page to the session's page, with a notice.
+func (p *actPage) showResult(a *action, records []patch.Record) {
 	if len(records) == 0 {
-		p.notice("Nothing was logged, because nothing would change.")
+		p.addNotice("Nothing was logged, because nothing would change.")
 		return
 	}
 	p.Next = query("session", "key", a.key, "done", fmt.Sprintf("%d-%d", records[0].Seq, records[len(records)-1].Seq))
@@ -374,8 +374,8 @@ func previewFork(i *Inspector, ctx context.Context, a *action, v fold.View, p *a
 	if err != nil {
 		return err
 	}
-	p.Says = fmt.Sprintf("A new session begins with the initial state and the first %s of this one; %s.", present.Counted(upTo.Seq(), "record"), present.Counted(upTo.Len(), "visible event"))
-	p.notice("Later changes of one session do not show in the other. Shared values are not copied.")
+	p.Effect = fmt.Sprintf("A new session begins with the initial state and the first %s of this one; %s.", present.Counted(upTo.Seq(), "record"), present.Counted(upTo.Len(), "visible event"))
+	p.addNotice("Later changes of one session do not show in the other. Shared values are not copied.")
 	p.Confirm = &actForm{
 		Button: a.confirm, Fields: a.fields("to", "", "seq", fmt.Sprint(a.seq)), Input: &actInput{Name: "to", Label: "Key of the new session, as app/user/session", Value: suggested},
 	}
@@ -387,7 +387,7 @@ func applyFork(i *Inspector, ctx context.Context, a *action, _ fold.View, p *act
 	if err != nil {
 		return err
 	}
-	if !a.may(key, Read) || !a.may(key, Write) {
+	if !a.isAllowed(key, Read) || !a.isAllowed(key, Write) {
 		return fmt.Errorf("session %s: %w: you may not create it", key, errForbidden)
 	}
 	if a.seq == 0 {
@@ -408,7 +408,7 @@ func previewCompact(i *Inspector, _ context.Context, a *action, v fold.View, p *
 	if err != nil {
 		return err
 	}
-	p.notice("%s", decision.Reason)
+	p.addNotice("%s", decision.Reason)
 	p.Plan = present.PlanRows(decision)
 	w := decision.Window
 	if w == nil {
@@ -427,11 +427,11 @@ func previewCompact(i *Inspector, _ context.Context, a *action, v fold.View, p *
 		}
 	}
 	p.Differences = append(p.Differences, covered)
-	p.notice("%s", present.NextPassesText(decision))
+	p.addNotice("%s", present.NextPassesText(decision))
 	if len(w.Groups) > 0 {
-		p.notice("Compacting calls the summarizer, which can take minutes. If a turn is running, wait until it has ended.")
+		p.addNotice("Compacting calls the summarizer, which can take minutes. If a turn is running, wait until it has ended.")
 	}
-	p.Says = "A model or the offline summarizer writes summaries until no pass is due."
+	p.Effect = "A model or the offline summarizer writes summaries until no pass is due."
 	p.Confirm = &actForm{Button: a.confirm, Fields: a.fields()}
 	return nil
 }
@@ -450,7 +450,7 @@ func applyCompact(i *Inspector, ctx context.Context, a *action, v fold.View, p *
 		for _, pass := range done.Passes {
 			records = append(records, pass.Record)
 		}
-		p.done(a, records)
+		p.showResult(a, records)
 	}
 	switch {
 	case failed != nil:
@@ -460,9 +460,9 @@ func applyCompact(i *Inspector, ctx context.Context, a *action, v fold.View, p *
 		}
 		return &refusal{http.StatusBadGateway, fmt.Sprintf("The compaction failed: %s. %s", present.PrintableUpTo(failed.Error(), errorRunes), left)}
 	case done.Stopped != "":
-		p.notice("%s.", capital(done.Stopped))
+		p.addNotice("%s.", capitalize(done.Stopped))
 	case len(done.Passes) == 0:
-		p.notice("Nothing was written: no pass is due now.")
+		p.addNotice("Nothing was written: no pass is due now.")
 	}
 	return nil
 }
@@ -482,17 +482,17 @@ var actFields = []string{
 	"plan", // digest of a previewed erasure
 }
 
-// choices are the allowed values of fields that have a fixed set of values.
-var choices = map[string][]string{
+// allowedValues are the allowed values of fields that have a fixed set of values.
+var allowedValues = map[string][]string{
 	"where": {"", "everywhere"}, "state": {"", string(patch.Keep), string(patch.Drop)},
 	"allow_orphans": {"", "yes"}, "allow_pinned": {"", "yes"}, "values": {"", string(patch.KeepValues), string(patch.NullValues)},
 }
 
-// action parses a request. The request needs Erase for an erasure, and Write for any other action.
-func (i *Inspector) action(w http.ResponseWriter, r *http.Request) (*action, error) {
-	doing := r.Method == http.MethodPost
-	if doing {
-		if err := i.readForm(w, r); err != nil {
+// parseAction parses a request. The request needs Erase for an erasure, and Write for any other action.
+func (i *Inspector) parseAction(w http.ResponseWriter, r *http.Request) (*action, error) {
+	confirmed := r.Method == http.MethodPost
+	if confirmed {
+		if err := i.parseForm(w, r); err != nil {
 			return nil, err
 		}
 	} else if err := r.ParseForm(); err != nil {
@@ -502,24 +502,24 @@ func (i *Inspector) action(w http.ResponseWriter, r *http.Request) (*action, err
 		switch {
 		case !slices.Contains(actFields, name):
 			return nil, badRequest("form", "it has a field %q, which no action has", present.PrintableUpTo(name, 40))
-		case len(values) > 1 && !slices.Contains([]string{"index", "from", "through"}, name) && (name != "seq" || r.Form.Get("act") != actErase):
+		case len(values) > 1 && !slices.Contains([]string{"index", "from", "through"}, name) && (name != "seq" || r.Form.Get("act") != eraseAction):
 			return nil, badRequest(name, "it is there %d times", len(values))
 		}
 	}
 	want := Write
-	if r.Form.Get("act") == actErase {
+	if r.Form.Get("act") == eraseAction {
 		want = Erase
 	}
-	key, err := i.key(r, want)
+	key, err := i.authorizedKey(r, want)
 	if err != nil {
 		return nil, err
 	}
-	a := &action{form: r.Form, doing: doing, key: key, author: i.opts.Author(r), may: func(key store.Key, want Access) bool { return i.may(r, key, want) }}
-	return a, a.read(r)
+	a := &action{form: r.Form, confirmed: confirmed, key: key, author: i.opts.Author(r), isAllowed: func(key store.Key, want Access) bool { return i.isAllowed(r, key, want) }}
+	return a, a.parse(r)
 }
 
-// readForm parses the body of an action's request. The request's URL must have no parameters.
-func (i *Inspector) readForm(w http.ResponseWriter, r *http.Request) error {
+// parseForm parses the body of an action's request. The request's URL must have no parameters.
+func (i *Inspector) parseForm(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, actBytes) // the limit also applies if the error page reads the body
 	if r.URL.RawQuery != "" {
 		return badRequest("address", "the fields of an action must be in the body, not in the address")
@@ -539,13 +539,13 @@ func (i *Inspector) readForm(w http.ResponseWriter, r *http.Request) error {
 	return badRequest("form", "%s", present.PrintableUpTo(err.Error(), 200))
 }
 
-func (a *action) read(r *http.Request) (err error) {
+func (a *action) parse(r *http.Request) (err error) {
 	n := slices.IndexFunc(actionKinds, func(v actionKind) bool { return v.name == a.form.Get("act") })
 	if n < 0 {
 		return badRequest("act", "%q is no action", present.PrintableUpTo(a.form.Get("act"), 40))
 	}
 	a.actionKind = &actionKinds[n]
-	for name, allowed := range choices {
+	for name, allowed := range allowedValues {
 		if text := a.form.Get(name); !slices.Contains(allowed, text) {
 			return badRequest(name, "%q is none of %q", present.PrintableUpTo(text, 40), allowed)
 		}
@@ -555,14 +555,14 @@ func (a *action) read(r *http.Request) (err error) {
 			return badRequest(name, "it is missing; it says which session the page showed, and after which record")
 		}
 	}
-	if a.at, _, err = number(r, "at"); err != nil {
+	if a.at, _, err = formNumber(r, "at"); err != nil {
 		return err
 	}
 	for _, text := range a.form["seq"] {
 		if text == "" {
 			continue
 		}
-		seq, err := wholeNumber("seq", text)
+		seq, err := parseNumber("seq", text)
 		if err != nil {
 			return err
 		}
@@ -572,16 +572,16 @@ func (a *action) read(r *http.Request) (err error) {
 		a.seq = a.seqs[0]
 	}
 	for _, name := range []string{"text", "focus", "reason", "to", "match"} {
-		text, err := typed(name, a.form.Get(name))
+		text, err := normalizeText(name, a.form.Get(name))
 		if err != nil {
 			return err
 		}
 		a.form.Set(name, text)
 	}
-	return a.readSelection()
+	return a.parseSelection()
 }
 
-func (a *action) readSelection() error {
+func (a *action) parseSelection() error {
 	from, through := append(slices.Clone(a.form["from"]), a.form["index"]...), append(slices.Clone(a.form["through"]), a.form["index"]...)
 	if len(from) != len(through) {
 		return badRequest("through", "a stretch of events needs its first and its last index")
@@ -597,12 +597,12 @@ func (a *action) readSelection() error {
 		}
 		a.spans = append(a.spans, compaction.Span{Start: int(first), Count: int(last - first + 1)})
 	}
-	a.spans = merged(a.spans)
+	a.spans = mergeSpans(a.spans)
 	return nil
 }
 
-// typed validates a text that a person typed, and changes its line breaks to \n.
-func typed(name, text string) (string, error) {
+// normalizeText validates a text that a person typed, and changes its line breaks to \n.
+func normalizeText(name, text string) (string, error) {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	if !utf8.ValidString(text) {
 		return "", badRequest(name, "it is not UTF-8")
@@ -621,7 +621,7 @@ const actRows = 200
 // actPage is the panel of an action: its preview, or why it was refused.
 type actPage struct {
 	Heading     string
-	Says        string       // what Confirm does, in a sentence
+	Effect      string       // what Confirm does, in a sentence
 	Confirm     *actForm     // nil if the action was refused or has no effect
 	Next        template.URL // the page that shows the result, or ""
 	Problem     string
@@ -630,19 +630,19 @@ type actPage struct {
 	Plan        []present.Row
 	Differences []shownDifference
 	Links       []link
-	Erased      []actErased
+	Erased      []erasedSession
 	Counts      []present.Row // numbers of erased items by kind
 	OutOfReach  []string
 	Forms       []actForm // for other previews
 }
 
-func (p *actPage) notice(format string, args ...any) {
+func (p *actPage) addNotice(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); text != "" {
 		p.Notices = append(p.Notices, text)
 	}
 }
 
-func (p *actPage) line(format string, args ...any) {
+func (p *actPage) addLine(format string, args ...any) {
 	if len(p.Lines) < actRows {
 		p.Lines = append(p.Lines, fmt.Sprintf(format, args...))
 	}
@@ -652,15 +652,15 @@ type actField struct{ Name, Value string }
 
 // actForm is a form with a button, and perhaps a checkbox or a text field.
 type actForm struct {
-	Text   string // shown before the form
-	Button string
-	Danger bool // the action cannot be undone
-	Fields []actField
-	Allow  *actAllow
-	Input  *actInput
+	Text     string // shown before the form
+	Button   string
+	Danger   bool // the action cannot be undone
+	Fields   []actField
+	Checkbox *actCheckbox
+	Input    *actInput
 }
 
-type actAllow struct{ Name, Label string }
+type actCheckbox struct{ Name, Label string }
 
 type actInput struct {
 	Name, Label, Value string
@@ -680,58 +680,58 @@ func (e *refusal) Error() string { return e.text }
 func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error) (status int, _ error) {
 	var (
 		refused  *refusal
-		unfit    *ops.EditError
+		edit     *ops.EditError
 		orphans  *fold.OrphanError
 		pinned   *fold.PinnedError
 		blocked  *fold.BlockedError
 		conflict *fold.ConflictError
 	)
 	status = http.StatusConflict
-	offer := func(fields []actField, button string) *actForm {
+	addForm := func(fields []actField, button string) *actForm {
 		p.Forms = append(p.Forms, actForm{Button: button, Fields: fields})
 		return &p.Forms[len(p.Forms)-1]
 	}
-	again := func(button string, but ...string) *actForm { return offer(a.fields(but...), button) }
-	instead := func(button string, s compaction.Span) *actForm {
+	addPreview := func(button string, overrides ...string) *actForm { return addForm(a.fields(overrides...), button) }
+	addSelection := func(button string, s compaction.Span) *actForm {
 		other := *a
 		other.spans = []compaction.Span{s}
-		return offer(other.fields(), button)
+		return addForm(other.fields(), button)
 	}
 	switch {
 	case errors.As(err, &refused):
 		status, p.Problem = refused.status, refused.text
-		again("Preview it again")
-	case errors.As(err, &unfit):
-		status, p.Problem = http.StatusUnprocessableEntity, capital(unfit.Problem)+"."
-		if unfit.Whole.Count > 0 {
-			instead("Select the whole stretch instead", unfit.Whole)
+		addPreview("Preview it again")
+	case errors.As(err, &edit):
+		status, p.Problem = http.StatusUnprocessableEntity, capitalize(edit.Problem)+"."
+		if edit.Whole.Count > 0 {
+			addSelection("Select the whole stretch instead", edit.Whole)
 		}
 	case errors.As(err, &orphans):
 		status = http.StatusUnprocessableEntity
 		p.Problem = "This would separate function calls from their responses, or leave a log that model APIs refuse."
 		for _, o := range orphans.Orphans {
-			p.line("%s", present.Clip(o.String(), lineRunes))
+			p.addLine("%s", present.Clip(o.String(), lineRunes))
 		}
 		if span := (compaction.Span{Start: orphans.Start, Count: orphans.Count}); orphans.Suggested && span.Count > 0 {
-			instead("Select these instead", span).Text = "This selection would be accepted: events " + present.IndexRange(span.Start, span.Count) + "."
+			addSelection("Select these instead", span).Text = "This selection would be accepted: events " + present.IndexRange(span.Start, span.Count) + "."
 		} else if len(a.spans) > 0 {
-			p.notice("No wider selection is known that would be accepted.")
+			p.addNotice("No wider selection is known that would be accepted.")
 		}
-		again("Preview it so").Allow = &actAllow{"allow_orphans", "Split calls all the same"}
+		addPreview("Preview it so").Checkbox = &actCheckbox{"allow_orphans", "Split calls all the same"}
 	case errors.As(err, &pinned):
 		status = http.StatusUnprocessableEntity
 		p.Problem = fmt.Sprintf("This would hide %s.", present.Counted(len(pinned.Events), "pinned event"))
 		for _, e := range pinned.Events {
-			p.line("event %d, id %s: %s", e.Index, present.Clip(e.Event.ID(), nameRunes), present.Clip(present.Describe(e.Event), nameRunes))
+			p.addLine("event %d, id %s: %s", e.Index, present.Clip(e.Event.ID(), nameRunes), present.Clip(present.Describe(e.Event), nameRunes))
 		}
-		again("Preview it so").Allow = &actAllow{"allow_pinned", "Hide pinned events all the same"}
+		addPreview("Preview it so").Checkbox = &actCheckbox{"allow_pinned", "Hide pinned events all the same"}
 	case errors.As(err, &blocked):
 		p.Problem = fmt.Sprintf("Record %d, patch %s, depends on the events of this patch. Revert that record first.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
 		if blocked.AlreadyReverted {
 			p.Problem = fmt.Sprintf("The patch is already reverted, by record %d, revert %s. If you revert that record, the patch applies again.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
 		}
 		p.Links = append(p.Links, link{recordURL(a.key, blocked.BlockingSeq, ""), fmt.Sprintf("Record %d", blocked.BlockingSeq)})
-		again(fmt.Sprintf("Preview reverting record %d", blocked.BlockingSeq), "act", "revert", "seq", fmt.Sprint(blocked.BlockingSeq))
+		addPreview(fmt.Sprintf("Preview reverting record %d", blocked.BlockingSeq), "act", "revert", "seq", fmt.Sprint(blocked.BlockingSeq))
 	case errors.As(err, &conflict):
 		p.Problem = "Another patch was logged after the preview, perhaps because the form was sent twice. Nothing was written, because the effect could differ from the preview."
 		seen, err := i.store.ViewAt(ctx, a.key, a.at)
@@ -742,9 +742,9 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 		if err != nil {
 			return 0, err
 		}
-		p.Differences = append(p.Differences, shownDifferenceOf(a.key, "What changed since the preview", present.DifferenceOf(seen, now), 0))
+		p.Differences = append(p.Differences, newShownDifference(a.key, "What changed since the preview", present.DifferenceOf(seen, now), 0))
 		p.Links = append(p.Links, link{recordURL(a.key, conflict.Newest, ""), fmt.Sprintf("Record %d, which came between", conflict.Newest)})
-		again("Preview again")
+		addPreview("Preview again")
 	default:
 		return 0, err
 	}
@@ -752,8 +752,8 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 	return status, nil
 }
 
-// capital changes the first letter of a sentence to upper case.
-func capital(text string) string {
+// capitalize changes the first letter of a sentence to upper case.
+func capitalize(text string) string {
 	r, size := utf8.DecodeRuneInString(text)
 	return strings.ToUpper(string(r)) + text[size:]
 }

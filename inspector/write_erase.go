@@ -19,15 +19,15 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// actErased lists what an erasure erases in a session.
-type actErased struct {
+// erasedSession lists what an erasure erases in a session.
+type erasedSession struct {
 	Key     string
-	Events  []actErasedEvent
+	Events  []erasedEvent
 	More    int // number of events not shown
 	Initial []string
 }
 
-type actErasedEvent struct {
+type erasedEvent struct {
 	URL  template.URL // URL of the event's record
 	Seq  uint64
 	Text string // content of the event
@@ -38,7 +38,7 @@ func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, 
 	if a.form.Get("values") == "" {
 		a.form.Set("values", string(patch.NullValues))
 	}
-	would, err := i.planErase(ctx, a, seen)
+	plan, err := i.planErase(ctx, a, seen)
 	if err != nil {
 		return err
 	}
@@ -47,8 +47,8 @@ func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, 
 		keep, word = string(patch.NullValues), "Put null in the place of state values"
 	}
 	values := actForm{Button: word, Fields: a.fields("values", keep)}
-	if would.RemainingMatches > 0 {
-		p.notice("%s", present.RemainingMatches(would.RemainingMatches))
+	if plan.RemainingMatches > 0 {
+		p.addNotice("%s", present.RemainingMatches(plan.RemainingMatches))
 	}
 	if match := a.form.Get("match"); match != "" {
 		p.Heading = "Erase “" + present.Clip(match, 80) + "”"
@@ -58,21 +58,21 @@ func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, 
 		}
 		p.Forms = append(p.Forms, other)
 	}
-	if len(would.Sessions)+len(would.Shared) == 0 {
-		p.notice("There is nothing to erase: no selected event has content.")
-		if would.RemainingMatches > 0 {
+	if len(plan.Sessions)+len(plan.Shared) == 0 {
+		p.addNotice("There is nothing to erase: no selected event has content.")
+		if plan.RemainingMatches > 0 {
 			p.Forms = append(p.Forms, values)
 		}
 		return nil
 	}
-	p.Counts = countErased(would)
-	if err := i.showErased(ctx, a, would, p); err != nil {
+	p.Counts = countErased(plan)
+	if err := i.listErased(ctx, a, plan, p); err != nil {
 		return err
 	}
-	p.Says = fmt.Sprintf("%s in %s.", eraseSentence(p.Counts), present.Counted(len(would.Sessions), "session"))
-	p.notice("The content of these events is removed from the log and from all copies in the store. The records keep their places. A receipt records who erased the content, when and why.")
+	p.Effect = fmt.Sprintf("%s in %s.", eraseSentence(p.Counts), present.Counted(len(plan.Sessions), "session"))
+	p.addNotice("The content of these events is removed from the log and from all copies in the store. The records keep their places. A receipt records who erased the content, when and why.")
 	p.Confirm = &actForm{
-		Button: a.confirm, Danger: true, Fields: a.fields("reason", "", "plan", planDigest(would)),
+		Button: a.confirm, Danger: true, Fields: a.fields("reason", "", "plan", planDigest(plan)),
 		Input: &actInput{Name: "reason", Label: "Why, for the receipt", Value: cmp.Or(a.form.Get("reason"), "asked for in the inspector")},
 	}
 	p.Forms = append(p.Forms, values)
@@ -103,36 +103,36 @@ func countErased(e store.Erasure) []present.Row {
 }
 
 func eraseSentence(counts []present.Row) string {
-	var said []string
+	var parts []string
 	for _, r := range counts {
 		if r.Text != "0" {
 			if r.Name == "state" {
 				r.Name = "values of the state"
 			}
-			said = append(said, r.Text+" "+r.Name)
+			parts = append(parts, r.Text+" "+r.Name)
 		}
 	}
-	return "Erases " + strings.Join(said, ", ")
+	return "Erases " + strings.Join(parts, ", ")
 }
 
 func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p *actPage) error {
 	if a.form.Get("reason") == "" {
 		return badRequest("reason", "it is missing; the receipt records it")
 	}
-	would, err := i.planErase(ctx, a, seen)
+	plan, err := i.planErase(ctx, a, seen)
 	if err != nil {
 		return err
 	}
-	if planDigest(would) != a.form.Get("plan") {
+	if planDigest(plan) != a.form.Get("plan") {
 		return &refusal{http.StatusConflict, "The erasure would differ from its preview: since then a record was logged, a session was forked or something was erased. Perhaps the form was sent twice. Nothing was written."}
 	}
-	erased, err := a.erase(seen, false).Apply(ctx, i.store)
+	erased, err := a.erasure(seen, false).Apply(ctx, i.store)
 	if err != nil {
 		return err
 	}
 	p.Next = query("session", "key", a.key)
 	for n, s := range erased.Sessions {
-		if s.Receipt.Seq > 0 && a.mayErase(s.Key) && (n == 0 || s.Key == a.key) {
+		if s.Receipt.Seq > 0 && a.canErase(s.Key) && (n == 0 || s.Key == a.key) {
 			p.Next = query("session", "key", s.Key, "done", fmt.Sprintf("%d-%[1]d", s.Receipt.Seq))
 		}
 	}
@@ -144,20 +144,22 @@ func (i *Inspector) planErase(ctx context.Context, a *action, seen fold.View) (s
 	if len(a.seqs)+len(a.spans) == 0 && a.form.Get("match") == "" {
 		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; tick events in the conversation, search for them, or open a record of the raw log"}
 	}
-	would, err := a.erase(seen, true).Apply(ctx, i.store)
-	if err == nil && slices.ContainsFunc(would.Sessions, func(s store.ErasedSession) bool { return !a.mayErase(s.Key) }) {
-		err = forbidden("The same events are in other sessions, such as forks, and you may not erase in all of these sessions. Nothing was written.",
+	plan, err := a.erasure(seen, true).Apply(ctx, i.store)
+	if err == nil && slices.ContainsFunc(plan.Sessions, func(s store.ErasedSession) bool { return !a.canErase(s.Key) }) {
+		err = newForbiddenError("The same events are in other sessions, such as forks, and you may not erase in all of these sessions. Nothing was written.",
 			"An event is erased in every session that has it, or not at all. Ask a person who may erase in all of them.")
 	}
-	return would, err
+	return plan, err
 }
 
-func (a *action) mayErase(key store.Key) bool { return a.may(key, Read) && a.may(key, Erase) }
+func (a *action) canErase(key store.Key) bool {
+	return a.isAllowed(key, Read) && a.isAllowed(key, Erase)
+}
 
-func (a *action) erase(seen fold.View, dryRun bool) ops.Erase {
+func (a *action) erasure(seen fold.View, dryRun bool) ops.Erase {
 	return ops.Erase{
-		Key: a.key, Everywhere: a.form.Get("where") != "", Only: a.mayErase,
-		Selection: store.EraseSelection{EventIDs: a.ids(seen), Seqs: a.seqs, Match: a.form.Get("match")},
+		Key: a.key, Everywhere: a.form.Get("where") != "", Only: a.canErase,
+		Selection: store.EraseSelection{EventIDs: a.selectedIDs(seen), Seqs: a.seqs, Match: a.form.Get("match")},
 		Options:   store.EraseOptions{DryRun: dryRun, Author: a.author, Reason: a.form.Get("reason"), Values: patch.ValuePolicy(a.form.Get("values"))},
 	}
 }
@@ -180,22 +182,22 @@ func planDigest(e store.Erasure) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// showErased lists what is erased in the sessions that the request may read.
-func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, p *actPage) error {
+// listErased lists what is erased in the sessions that the request may read.
+func (i *Inspector) listErased(ctx context.Context, a *action, e store.Erasure, p *actPage) error {
 	left := actRows
 	for _, s := range e.Sessions {
-		if !a.mayErase(s.Key) { // a fork that was created since the check
+		if !a.canErase(s.Key) { // a fork that was created since the check
 			continue
 		}
-		out := actErased{Key: s.Key.String()}
+		out := erasedSession{Key: s.Key.String()}
 		for _, name := range s.Initial[:min(len(s.Initial), actRows)] {
 			out.Initial = append(out.Initial, present.Clip(name, nameRunes))
 		}
 		var events []store.ErasedEvent
-		events, out.More = cutTo(s.Events, left)
+		events, out.More = truncate(s.Events, left)
 		left -= len(events)
 		for _, event := range events {
-			row := actErasedEvent{Seq: event.Seq, Why: event.Why, URL: recordURL(s.Key, event.Seq, "")}
+			row := erasedEvent{Seq: event.Seq, Why: event.Why, URL: recordURL(s.Key, event.Seq, "")}
 			r, err := i.record(ctx, s.Key, event.Seq)
 			if err != nil {
 				return err
@@ -213,7 +215,7 @@ func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, 
 	for _, text := range e.OutOfReach {
 		if rest, named := strings.CutPrefix(text, "session "); named {
 			name, _, _ := strings.Cut(rest, ",")
-			if key, err := store.ParseKey(name); err != nil || !a.may(key, Read) {
+			if key, err := store.ParseKey(name); err != nil || !a.isAllowed(key, Read) {
 				text = "sessions that are damaged"
 			}
 		}
@@ -224,7 +226,7 @@ func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, 
 	return nil
 }
 
-// forbidden returns an error with the explanation of what is not allowed, and who may do it.
-func forbidden(text, advice string) error {
-	return &advised{errForbidden, explanation{Text: text, Advice: advice}}
+// newForbiddenError returns an error with the explanation of what is not allowed, and who may do it.
+func newForbiddenError(text, advice string) error {
+	return &explainedError{errForbidden, explanation{Text: text, Advice: advice}}
 }
