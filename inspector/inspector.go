@@ -114,10 +114,10 @@ func (o Options) Validate() error {
 		}
 	}
 	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`",;\`, r) }) {
-		return &patch.FieldError{Field: "Options.Token", Problem: "it has characters that a header or a cookie cannot hold; letters and digits are safe"}
+		return &patch.FieldError{Field: "Options.Token", Problem: "it has characters that are not allowed in a header or a cookie; use letters and digits"}
 	}
 	if !(o.Price >= 0 && o.Price <= math.MaxFloat64) {
-		return &patch.FieldError{Field: "Options.Price", Problem: fmt.Sprintf("%v is no price", o.Price)}
+		return &patch.FieldError{Field: "Options.Price", Problem: fmt.Sprintf("%v is not a price", o.Price)}
 	}
 	if err := o.Compaction.Validate(); err != nil {
 		return fmt.Errorf("Options.Compaction: %w", err)
@@ -262,7 +262,7 @@ func (i *Inspector) renderError(w http.ResponseWriter, r *http.Request, err erro
 	}
 	status := statusOf(err)
 	if status == http.StatusInternalServerError {
-		i.opts.Logger.Error("inspector", "path", r.URL.Path, "err", err)
+		i.opts.Logger.Error("inspector: a request failed", "path", r.URL.Path, "err", err)
 	}
 	i.render(w, r, status, "error", page{Title: http.StatusText(status), Body: newExplanation(r, err)})
 }
@@ -276,7 +276,7 @@ func badRequest(field, format string, args ...any) error {
 func (i *Inspector) authorizedKey(r *http.Request, want Access) (store.Key, error) {
 	text := r.FormValue("key")
 	if text == "" {
-		return store.Key{}, badRequest("key", "it is missing; it names the session, as app/user/session")
+		return store.Key{}, badRequest("key", "it is missing; name the session as app/user/session")
 	}
 	key, err := store.ParseKey(text)
 	if err != nil {
@@ -382,11 +382,11 @@ func newExplanation(r *http.Request, err error) explanation {
 		}
 	}
 	if duplicate := (*store.DuplicateIDError)(nil); errors.As(err, &duplicate) && duplicate.Seq > 0 {
-		text, path, pairs = fmt.Sprintf("Record %d, which has the id", duplicate.Seq), "record", []any{"seq", duplicate.Seq}
+		text, path, pairs = fmt.Sprintf("Record %d, which has this id", duplicate.Seq), "record", []any{"seq", duplicate.Seq}
 	}
 	if corrupt := (*store.CorruptError)(nil); errors.As(err, &corrupt) {
 		e.Advice = fmt.Sprintf("Record %d is damaged and cannot be read. The records before it can be shown. 'patchlog verify' reports all damage.", corrupt.Seq)
-		text, pairs = "As it stood before", []any{"at", max(corrupt.Seq, 1) - 1}
+		text, pairs = fmt.Sprintf("The session after record %d", max(corrupt.Seq, 1)-1), []any{"at", max(corrupt.Seq, 1) - 1}
 	}
 	if key, err := store.ParseKey(r.FormValue("key")); err == nil && text != "" {
 		e.Link = &link{query(path, append([]any{"key", key}, pairs...)...), text}
@@ -422,7 +422,7 @@ func guard(opts Options, next http.Handler) http.Handler {
 			w.Header().Set(name, value)
 		}
 		if !isAllowedHost(opts.Hosts, r.Host) {
-			http.Error(w, fmt.Sprintf("this inspector does not answer requests for host %q; Options.Hosts or --host can allow the host", r.Host), http.StatusMisdirectedRequest)
+			http.Error(w, fmt.Sprintf("requests for host %q are not allowed; to allow the host, set Options.Hosts or --host", r.Host), http.StatusMisdirectedRequest)
 			return
 		}
 		if opts.Token != "" && !checkToken(w, r, opts.Token) {

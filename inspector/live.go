@@ -55,7 +55,7 @@ func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		case err != nil:
 			if ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
-				i.opts.Logger.Error("inspector: following a session", "key", key.String(), "err", err)
+				i.opts.Logger.Error("inspector: live updates failed", "key", key.String(), "err", err)
 			}
 			return nil
 		case !i.isAllowed(r, key, Read):

@@ -93,8 +93,8 @@ func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, n
 	p.Version = version
 	var out bytes.Buffer
 	if err := templates.ExecuteTemplate(&out, name+".html", p); err != nil {
-		i.opts.Logger.Error("inspector", "template", name, "err", err)
-		http.Error(w, "this page could not be rendered; see the log", http.StatusInternalServerError)
+		i.opts.Logger.Error("inspector: rendering a page failed", "template", name, "err", err)
+		http.Error(w, "this page could not be rendered; see the log of the server", http.StatusInternalServerError)
 		return nil
 	}
 	w.Header().Set("Vary", "Accept-Encoding")
@@ -124,7 +124,7 @@ func formNumber(r *http.Request, name string) (n uint64, given bool, err error) 
 func parseNumber(name, text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, badRequest(name, "%q is not a whole number from 0 on", present.PrintableUpTo(text, 40))
+		return 0, badRequest(name, "%q is not a whole number, 0 or greater", present.PrintableUpTo(text, 40))
 	}
 	return n, nil
 }
@@ -137,7 +137,7 @@ func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 	}
 	form := r.FormValue("form")
 	if !slices.Contains([]string{"", "jsonl", "visible", "html"}, form) {
-		return badRequest("form", "%q is none of jsonl, visible and html", present.PrintableUpTo(form, 40))
+		return badRequest("form", "%q is not jsonl, visible or html", present.PrintableUpTo(form, 40))
 	}
 	redactor := i.opts.Redact
 	file := download{ResponseWriter: w, name: fileName(redactKey(redactor, key)) + ".jsonl"}
@@ -152,7 +152,7 @@ func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 	}
 	// The client cannot tell a truncated file from a whole one, so abort the connection.
 	if r.Context().Err() == nil {
-		i.opts.Logger.Error("inspector", "path", r.URL.Path, "session", key.String(), "err", fmt.Errorf("the file was cut short: %w", err))
+		i.opts.Logger.Error("inspector: an export failed", "path", r.URL.Path, "session", key.String(), "err", fmt.Errorf("the download is incomplete: %w", err))
 	}
 	panic(http.ErrAbortHandler)
 }

@@ -128,15 +128,11 @@ func (s *strip) add(kind string, tokens, turn int, seq uint64, hidden, later boo
 func (s *strip) finish() []cell {
 	for n := range s.cells {
 		c := &s.cells[n]
-		if c.first == c.last {
-			c.Title = fmt.Sprintf("turn %d", c.first)
-		} else {
-			c.Title = fmt.Sprintf("turns %d–%d", c.first, c.last)
-		}
+		c.Title = turnsText(c.first, c.last)
 		if c.events == 1 {
-			c.Title += " · " + c.Kind
+			c.Title += c.Kind
 		} else {
-			c.Title += fmt.Sprintf(" · %d events", c.events)
+			c.Title += fmt.Sprintf("%d events", c.events)
 		}
 		c.Title += fmt.Sprintf(" · %s tokens", present.Grouped(c.tokens))
 		if c.Hidden = 2*c.hidden > c.events; c.Hidden {
@@ -145,6 +141,20 @@ func (s *strip) finish() []cell {
 		c.kinds = nil
 	}
 	return s.cells
+}
+
+// turnsText names the turns first to last at the start of a title. It returns "" if both are 0, that is, for
+// events before the first turn.
+func turnsText(first, last int) string {
+	switch {
+	case first == 0 && last == 0:
+		return ""
+	case first == 0:
+		return fmt.Sprintf("up to turn %d · ", last)
+	case first == last:
+		return fmt.Sprintf("turn %d · ", first)
+	}
+	return fmt.Sprintf("turns %d–%d · ", first, last)
 }
 
 // drawVisible draws the visible log and returns the left and right end of each event. A small visible log is drawn

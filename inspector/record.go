@@ -107,7 +107,7 @@ func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
 // record reads a record of a session.
 func (i *Inspector) record(ctx context.Context, key store.Key, seq uint64) (patch.Record, error) {
 	if seq == 0 {
-		return patch.Record{}, badRequest("seq", "it is missing; records are counted from 1 on")
+		return patch.Record{}, badRequest("seq", "it is missing; records are numbered from 1")
 	}
 	found, err := i.records(ctx, key, []uint64{seq})
 	switch {

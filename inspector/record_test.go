@@ -169,7 +169,7 @@ func TestRecordEvent(t *testing.T) {
 		t.Error("an image is shown")
 	}
 	shows(t, i, 200, []any{"record", "seq", 2}, "thought", "I think", "function call", "find", "{\n  \"order\": [\n    \"A-1\",\n    {\n      \"deep\": true\n    }\n  ]\n}",
-		"Answered by record 3", "step", "\"n\": 2", "user:name", "\"Ada\"", "\"promptTokenCount\": 17", "root.shop", "i1", "As it stood then")
+		"Answered by record 3", "step", "\"n\": 2", "user:name", "\"Ada\"", "\"promptTokenCount\": 17", "root.shop", "i1", "After record 2")
 	page = shows(t, i, 200, []any{"record", "seq", 3}, "Answers the call of record 2", "function response", `"café\u202e"`, `"a\nb"`)
 	if !strings.Contains(page, `&amp;seq=2">Answers the call`) {
 		t.Error("the call is not linked")
@@ -483,12 +483,12 @@ func TestDiff(t *testing.T) {
 			want = append(want, present.SameState)
 		}
 		want = append(want, d.PinLines()...)
-		page := shows(t, i, 200, []any{"diff", "from", c[0], "to", c[1]}, append(want, fmt.Sprintf("after record %d and after record %d", c[0], c[1]))...)
+		page := shows(t, i, 200, []any{"diff", "from", c[0], "to", c[1]}, append(want, fmt.Sprintf("Open the session after record %d or after record %d", c[0], c[1]))...)
 		if n := strings.Count(page, `<span class="sign" aria-hidden="true">`); n != len(changes)+len(d.StateRows()) {
 			t.Errorf("%v: %d rows, want %d and %d", c, n, len(changes), len(d.StateRows()))
 		}
 	}
-	shows(t, i, 200, []any{"diff", "from", 4}, "after record 4 and after record 15")
+	shows(t, i, 200, []any{"diff", "from", 4}, "Open the session after record 4 or after record 15")
 }
 
 // Words that differ between a removed event and its replacement are marked, unless the two events have few
@@ -517,9 +517,9 @@ func TestCallsOfOnePatch(t *testing.T) {
 
 func TestDiffRefused(t *testing.T) {
 	_, i := shownLog(t, Options{}, event("a", "user", text("a")), event("b", "user", text("b")))
-	shows(t, i, 200, []any{"diff", "from", 2, "to", 1}, "after record 1 and after record 2")
+	shows(t, i, 200, []any{"diff", "from", 2, "to", 1}, "Open the session after record 1 or after record 2")
 	shows(t, i, 404, []any{"diff", "from", 1, "to", 7}, "record 7")
-	shows(t, i, 200, []any{"diff", "to", 1}, "after record 0 and after record 1")
+	shows(t, i, 200, []any{"diff", "to", 1}, "Open the session after record 0 or after record 1")
 	shows(t, i, 400, []any{"diff", "from", "1.5"}, "whole number")
 }
 
@@ -562,7 +562,7 @@ func TestSummary(t *testing.T) {
 		t.Fatal(docs, err)
 	}
 	want := []string{"/srv/orders/a.txt, /srv/orders/c.txt, B-1234X", "not visible (3)", "What the summary hides", "level2", "from record1", "to record5", "order <b>A-4711</b>, please",
-		"It covers 5 events", "Record 9", "As it stood before"}
+		"It covers 5 events", "Record 9", "Before this change"}
 	page := shows(t, i, 200, []any{"summary", "at", v.Seq(), "index", 0}, want...)
 	for _, want := range []string{
 		`<mark class="not-visible" title="not visible: no visible event contains it">/srv/orders/a.txt</mark>\nB-1234X`,
@@ -661,7 +661,7 @@ func TestSummaryCleared(t *testing.T) {
 	in := testlog.Must(v.At(2).StandIn("c1", 3, map[int]json.RawMessage{0: json.RawMessage(`{"functionResponse":{"id":"f1","name":"find","response":{"note":"cleared"}}}`)}))(t)
 	testlog.Must(s.ApplyPatch(t.Context(), recordKey, []*patch.PatchEvent{patch.NewSplice(2, 1, in).WithID("p")}, store.PatchOptions{AsOfNow: true}))(t)
 	for _, url := range [][]any{{"summary", "index", 2}, {"summary", "patch", "p"}} {
-		shows(t, i, 200, url, "What stands there now", `"note": "cleared"`, "What was cleared", "1 event", `/srv/orders/a.txt`, "an event of record 3", "tokens as logged")
+		shows(t, i, 200, url, "What replaced it", `"note": "cleared"`, "What was cleared", "1 event", `/srv/orders/a.txt`, "an event of record 3", "tokens as logged")
 	}
 	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by the clearing at 7", "a visible event represents it")
 	shows(t, i, 200, []any{"record", "seq", 7}, "Events that it added", "what it hides")

@@ -435,7 +435,9 @@ func (t *timeline) describePatches(first, last uint64) string {
 		return fmt.Sprintf("merged %s%s", present.Counted(sum.Hid, "summary"), tokenChange)
 	case counts[patch.Summarise] > 0, sum.Summary && sum.Hid > 0 && counts[patch.Revert] == 0:
 		return fmt.Sprintf("summarised %s%s", present.Counted(sum.Hid, "event"), tokenChange)
-	case sum.RewoundTo >= 0 && (counts[patch.Splice] < n || n == 1):
+	case sum.RewoundTo == 0 && (counts[patch.Splice] < n || n == 1):
+		return fmt.Sprintf("rewound to before turn 1: %s hidden", present.Counted(sum.Hid, "event"))
+	case sum.RewoundTo > 0 && (counts[patch.Splice] < n || n == 1):
 		return fmt.Sprintf("rewound to the end of turn %d: %s hidden", sum.RewoundTo, present.Counted(sum.Hid, "event"))
 	case counts[patch.Revert] == n:
 		if n > 1 {

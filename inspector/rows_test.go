@@ -102,12 +102,14 @@ func TestHeaderBeforeTurns(t *testing.T) {
 	if page := ask(t, i, "session").Body.String(); !strings.Contains(page, "· 4 of 4 events</span></p>") {
 		t.Error("changes that were reverted are counted")
 	}
+	testlog.Must(s.Rewind(t.Context(), recordKey, "i1", store.UndoOptions{}))(t)
+	shows(t, i, 200, []any{"session"}, "rewound to before turn 1: 3 events hidden")
 }
 
 // The conversation shows a summary with what it hides and what it lost.
 func TestSummariesInTheConversation(t *testing.T) {
 	_, i := shownLog(t, Options{}, summed()...)
-	page := shows(t, i, 200, []any{"session"}, "of turn 1 · 5 events", "A-4711 was found, Z-9999<i> too, 77 times", "Not in it: ", "/srv/orders/a.txt", "1 identifier invented", "What it hides")
+	page := shows(t, i, 200, []any{"session"}, "of turn 1 · 5 events", "A-4711 was found, Z-9999<i> too, 77 times", "Lost: ", "/srv/orders/a.txt", "1 identifier invented", "What it hides")
 	if strings.Contains(page, "Revert") {
 		t.Error("a client without write access is offered a revert")
 	}

@@ -287,7 +287,7 @@ func (i *Inspector) newNotice(ctx context.Context, r *http.Request, b *sessionBo
 	}
 	var first, last uint64
 	if _, err := fmt.Sscanf(text, "%d-%d", &first, &last); err != nil || first < 1 || last < first || last > b.timeline.last() {
-		return nil, badRequest("done", "%q names no records", present.PrintableUpTo(text, 40))
+		return nil, badRequest("done", "%q is not a range of records", present.PrintableUpTo(text, 40))
 	}
 	step := b.timeline.at(last)
 	if step.Patch == nil {

@@ -89,7 +89,7 @@ func parseListQuery(r *http.Request) (q listQuery, err error) {
 	case err != nil:
 		return q, err
 	case len(q.Words) > maxSearchBytes:
-		return q, badRequest("q", "it has %d bytes; at most %d are searched for", len(q.Words), maxSearchBytes)
+		return q, badRequest("q", "it has %d bytes; the maximum is %d", len(q.Words), maxSearchBytes)
 	case q.column() < 0:
 		return q, badRequest("sort", "there is no column %q", present.PrintableUpTo(q.Sort, 40))
 	}
@@ -303,7 +303,7 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, session store.I
 	case max(len(b.Query), len(b.Author), len(b.Tool)) > recall.MaxQueryBytes:
 		return badRequest("search", "a field has more than %d bytes", recall.MaxQueryBytes)
 	case recall.Parse(search.Query).IsZero() || strings.TrimSpace(search.Query) == "":
-		return badRequest("search for", "a word is missing")
+		return badRequest("query", "it has no word to search for")
 	}
 	if err := search.Validate(); err != nil {
 		return err
@@ -323,7 +323,7 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, session store.I
 				sessions = append(sessions, info)
 			}
 			if len(sessions) > searchSessions {
-				return badRequest("all", "there are more than %d sessions, too many for a page; 'patchlog search --all' searches the sessions of a user", searchSessions)
+				return badRequest("all", "there are more than %d sessions, which is too many for a page; 'patchlog search --all' searches the sessions of a user", searchSessions)
 			}
 		}
 	}

@@ -128,12 +128,12 @@ func TestSearchPage(t *testing.T) {
 	}
 
 	_, page := getPage(t, i, "search", "key", key, "q", "lamp", "author", "user")
-	for _, want := range []string{`href="record?id=e7&amp;key=shop%2Fada%2F1%252F2&amp;seq=7"`, `name="author" value="user"`, `<details open><summary>Only some`} {
+	for _, want := range []string{`href="record?id=e7&amp;key=shop%2Fada%2F1%252F2&amp;seq=7"`, `name="author" value="user"`, `<details open><summary>Filters`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("there is no %s in\n%s", want, page)
 		}
 	}
-	if _, page := getPage(t, i, "search", "key", key, "q", "teapot"); !strings.Contains(page, `href="record?key=shop%2Fada%2F1%252F2&amp;seq=8"`) || strings.Contains(page, `<details open><summary>Only some`) {
+	if _, page := getPage(t, i, "search", "key", key, "q", "teapot"); !strings.Contains(page, `href="record?key=shop%2Fada%2F1%252F2&amp;seq=8"`) || strings.Contains(page, `<details open><summary>Filters`) {
 		t.Errorf("there is no link to the patch, or the form is open:\n%s", page)
 	}
 }
@@ -147,8 +147,8 @@ func TestSearchProblems(t *testing.T) {
 		want   string
 		params []string
 	}{
-		{400, "search for: a word is missing", []string{"q", " ", "author", "clerk"}},
-		{400, "search for: a word is missing", []string{"hidden", "1"}},
+		{400, "query: it has no word to search for", []string{"q", " ", "author", "clerk"}},
+		{400, "query: it has no word to search for", []string{"hidden", "1"}},
 		{400, "a field has more than", []string{"q", "lamp", "author", strings.Repeat("x", 9000)}},
 	} {
 		status, page := getPage(t, i, "search", append([]string{"key", key}, c.params...)...)
@@ -351,7 +351,7 @@ func TestExportCutShort(t *testing.T) {
 	got := testlog.Must(http.Get(server.URL + "/export?key=a/u/s"))(t)
 	defer got.Body.Close()
 	text, err := io.ReadAll(got.Body)
-	if err == nil || got.StatusCode != http.StatusOK || len(text) == 0 || !strings.Contains(log.String(), "cut short") {
+	if err == nil || got.StatusCode != http.StatusOK || len(text) == 0 || !strings.Contains(log.String(), "the download is incomplete") {
 		t.Errorf("%d, %d bytes, %v, log %s", got.StatusCode, len(text), err, &log)
 	}
 }

@@ -82,8 +82,8 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 	coversItself := len(covered) == 1 && covered[0].Event == entry.Event
 	cleared := isClearedCopy(entry.Event) && !entry.Summary
 	if !entry.Summary && (!cleared || coversItself) {
-		return &explainedError{badRequest("index", "event %d is no summary", index), explanation{
-			Text: fmt.Sprintf("The event at index %d represents no other event.", index), Advice: "It is no summary, and none of its results were cleared or shortened.",
+		return &explainedError{badRequest("index", "event %d is not a summary", index), explanation{
+			Text: fmt.Sprintf("The event at index %d represents no other event.", index), Advice: "It is not a summary, and none of its results were cleared or shortened.",
 			Link: &link{recordURL(key, entry.Seq, entry.Event.ID()), "The event"},
 		}}
 	}

@@ -425,6 +425,37 @@ func TestPictureThroughTime(t *testing.T) {
 	}
 }
 
+// The title of a cell names no turn 0. Events before the first turn have no turn in their title.
+func TestPictureTitlesBeforeTurns(t *testing.T) {
+	of := func(id, invocation string) patch.Record {
+		return patch.Record{Event: testlog.Text(id, invocation, "user", "hello")}
+	}
+	for _, c := range []struct {
+		invocations []string
+		want        string
+	}{{[]string{"", "i1", "i1", "i2"}, "user, turn 1 · user, turn 1 · user, turn 2 · user"}, {[]string{"", ""}, "user, user"}} {
+		var records []patch.Record
+		for n, invocation := range c.invocations {
+			r := of(fmt.Sprint("e", n), invocation)
+			r.Seq = uint64(n + 1)
+			records = append(records, r)
+		}
+		p, _, _ := pictureAt(t, records, len(records))
+		var titles []string
+		for _, c := range p.RawLog {
+			titles = append(titles, strings.TrimSuffix(c.Title, " · 2 tokens"))
+		}
+		if got := strings.Join(titles, ", "); got != c.want {
+			t.Errorf("%q: titles %q, want %q", c.invocations, got, c.want)
+		}
+	}
+	for turns, want := range map[[2]int]string{{0, 0}: "", {0, 3}: "up to turn 3 · ", {2, 2}: "turn 2 · ", {2, 4}: "turns 2–4 · "} {
+		if got := turnsText(turns[0], turns[1]); got != want {
+			t.Errorf("turns %v: %q, want %q", turns, got, want)
+		}
+	}
+}
+
 // drawn renders a picture and parses it as XML, which is stricter than HTML.
 func drawn(t testlog.Failer, p *picture) string {
 	t.Helper()

@@ -59,7 +59,7 @@ var actionKinds = []actionKind{
 	{"rewind", "Rewind to before a turn", "Rewind", 0, previewChange, applyChange},
 	{"fork", "Fork the session", "Fork", 0, previewFork, applyFork},
 	{"compact", "Compact the session", "Compact", longActionTimeout, previewCompact, applyCompact},
-	{eraseAction, "Erase", "Erase for good", longActionTimeout, previewErase, applyErase},
+	{eraseAction, "Erase", "Erase permanently", longActionTimeout, previewErase, applyErase},
 }
 
 // eraseAction is the name of the action that needs the permission Erase.
@@ -91,7 +91,7 @@ func (i *Inspector) actionPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if info.Creation != a.form.Get("creation") {
-		return fmt.Errorf("session %s: %w: it was deleted and created again since the page was loaded; nothing was written", a.key, store.ErrConflict)
+		return fmt.Errorf("session %s: %w: it was deleted and created again since this page was loaded; nothing was written", a.key, store.ErrConflict)
 	}
 	status, err := http.StatusOK, do(ctx, a, p)
 	if err != nil {
@@ -148,7 +148,7 @@ func (i *Inspector) previewAction(ctx context.Context, a *action, p *actPage) er
 	}
 	changed := v.PatchSeq() > a.at
 	if changed {
-		p.addNotice("A patch was logged since your last page was loaded. This preview is of the current session.")
+		p.addNotice("The session has changed since this page was loaded. This preview shows the current session.")
 	}
 	if a.name == eraseAction {
 		return a.preview(i, ctx, a, seen, p)
@@ -374,8 +374,8 @@ func previewFork(i *Inspector, ctx context.Context, a *action, v fold.View, p *a
 	if err != nil {
 		return err
 	}
-	p.Effect = fmt.Sprintf("A new session begins with the initial state and the first %s of this one; %s.", present.Counted(upTo.Seq(), "record"), present.Counted(upTo.Len(), "visible event"))
-	p.addNotice("Later changes of one session do not show in the other. Shared values are not copied.")
+	p.Effect = fmt.Sprintf("The new session has the initial state and the first %s of this session, with %s.", present.Counted(upTo.Seq(), "record"), present.Counted(upTo.Len(), "visible event"))
+	p.addNotice("Later changes to one session do not affect the other. Shared values are not copied.")
 	p.Confirm = &actForm{
 		Button: a.confirm, Fields: a.fields("to", "", "seq", fmt.Sprint(a.seq)), Input: &actInput{Name: "to", Label: "Key of the new session, as app/user/session", Value: suggested},
 	}
@@ -501,9 +501,9 @@ func (i *Inspector) parseAction(w http.ResponseWriter, r *http.Request) (*action
 	for name, values := range r.Form {
 		switch {
 		case !slices.Contains(actFields, name):
-			return nil, badRequest("form", "it has a field %q, which no action has", present.PrintableUpTo(name, 40))
+			return nil, badRequest("form", "unknown field %q", present.PrintableUpTo(name, 40))
 		case len(values) > 1 && !slices.Contains([]string{"index", "from", "through"}, name) && (name != "seq" || r.Form.Get("act") != eraseAction):
-			return nil, badRequest(name, "it is there %d times", len(values))
+			return nil, badRequest(name, "it occurs %d times; give it once", len(values))
 		}
 	}
 	want := Write
@@ -525,7 +525,7 @@ func (i *Inspector) parseForm(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("address", "the fields of an action must be in the body, not in the address")
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
-		return badRequest("Content-Type", "%q is not that of a form", present.PrintableUpTo(r.Header.Get("Content-Type"), 80))
+		return badRequest("Content-Type", "%q is not the content type of a form", present.PrintableUpTo(r.Header.Get("Content-Type"), 80))
 	}
 	err := r.ParseForm()
 	switch large := (*http.MaxBytesError)(nil); {
@@ -542,12 +542,12 @@ func (i *Inspector) parseForm(w http.ResponseWriter, r *http.Request) error {
 func (a *action) parse(r *http.Request) (err error) {
 	n := slices.IndexFunc(actionKinds, func(v actionKind) bool { return v.name == a.form.Get("act") })
 	if n < 0 {
-		return badRequest("act", "%q is no action", present.PrintableUpTo(a.form.Get("act"), 40))
+		return badRequest("act", "%q is not an action", present.PrintableUpTo(a.form.Get("act"), 40))
 	}
 	a.actionKind = &actionKinds[n]
 	for name, allowed := range allowedValues {
 		if text := a.form.Get(name); !slices.Contains(allowed, text) {
-			return badRequest(name, "%q is none of %q", present.PrintableUpTo(text, 40), allowed)
+			return badRequest(name, "%q is not one of %q", present.PrintableUpTo(text, 40), allowed)
 		}
 	}
 	for _, name := range []string{"creation", "at"} {
@@ -584,7 +584,7 @@ func (a *action) parse(r *http.Request) (err error) {
 func (a *action) parseSelection() error {
 	from, through := append(slices.Clone(a.form["from"]), a.form["index"]...), append(slices.Clone(a.form["through"]), a.form["index"]...)
 	if len(from) != len(through) {
-		return badRequest("through", "a stretch of events needs its first and its last index")
+		return badRequest("through", "a range of events needs its first and its last index")
 	}
 	for n := range from {
 		if from[n]+through[n] == "" {
@@ -593,7 +593,7 @@ func (a *action) parseSelection() error {
 		first, err := strconv.ParseUint(from[n], 10, 31)
 		last, lastErr := strconv.ParseUint(through[n], 10, 31)
 		if err != nil || lastErr != nil || last < first {
-			return badRequest("through", "no stretch of events goes from %q through %q", present.PrintableUpTo(from[n], 40), present.PrintableUpTo(through[n], 40))
+			return badRequest("through", "%q through %q is not a range of events", present.PrintableUpTo(from[n], 40), present.PrintableUpTo(through[n], 40))
 		}
 		a.spans = append(a.spans, compaction.Span{Start: int(first), Count: int(last - first + 1)})
 	}
@@ -700,11 +700,11 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 	switch {
 	case errors.As(err, &refused):
 		status, p.Problem = refused.status, refused.text
-		addPreview("Preview it again")
+		addPreview("Preview again")
 	case errors.As(err, &edit):
 		status, p.Problem = http.StatusUnprocessableEntity, capitalize(edit.Problem)+"."
 		if edit.Whole.Count > 0 {
-			addSelection("Select the whole stretch instead", edit.Whole)
+			addSelection("Select the whole range instead", edit.Whole)
 		}
 	case errors.As(err, &orphans):
 		status = http.StatusUnprocessableEntity
@@ -715,16 +715,16 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 		if span := (compaction.Span{Start: orphans.Start, Count: orphans.Count}); orphans.Suggested && span.Count > 0 {
 			addSelection("Select these instead", span).Text = "This selection would be accepted: events " + present.IndexRange(span.Start, span.Count) + "."
 		} else if len(a.spans) > 0 {
-			p.addNotice("No wider selection is known that would be accepted.")
+			p.addNotice("There is no other selection to suggest.")
 		}
-		addPreview("Preview it so").Checkbox = &actCheckbox{"allow_orphans", "Split calls all the same"}
+		addPreview("Preview anyway").Checkbox = &actCheckbox{"allow_orphans", "Separate calls from responses anyway"}
 	case errors.As(err, &pinned):
 		status = http.StatusUnprocessableEntity
 		p.Problem = fmt.Sprintf("This would hide %s.", present.Counted(len(pinned.Events), "pinned event"))
 		for _, e := range pinned.Events {
 			p.addLine("event %d, id %s: %s", e.Index, present.Clip(e.Event.ID(), nameRunes), present.Clip(present.Describe(e.Event), nameRunes))
 		}
-		addPreview("Preview it so").Checkbox = &actCheckbox{"allow_pinned", "Hide pinned events all the same"}
+		addPreview("Preview anyway").Checkbox = &actCheckbox{"allow_pinned", "Hide pinned events anyway"}
 	case errors.As(err, &blocked):
 		p.Problem = fmt.Sprintf("Record %d, patch %s, depends on the events of this patch. Revert that record first.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
 		if blocked.AlreadyReverted {
@@ -743,7 +743,7 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 			return 0, err
 		}
 		p.Differences = append(p.Differences, newShownDifference(a.key, "What changed since the preview", present.DifferenceOf(seen, now), 0))
-		p.Links = append(p.Links, link{recordURL(a.key, conflict.Newest, ""), fmt.Sprintf("Record %d, which came between", conflict.Newest)})
+		p.Links = append(p.Links, link{recordURL(a.key, conflict.Newest, ""), fmt.Sprintf("Record %d, logged after the preview", conflict.Newest)})
 		addPreview("Preview again")
 	default:
 		return 0, err

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -42,9 +43,9 @@ func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, 
 	if err != nil {
 		return err
 	}
-	keep, word := string(patch.KeepValues), "Keep the values that they set in the state"
+	keep, word := string(patch.KeepValues), "Keep their state values"
 	if a.form.Get("values") == keep {
-		keep, word = string(patch.NullValues), "Put null in the place of state values"
+		keep, word = string(patch.NullValues), "Set their state values to null"
 	}
 	values := actForm{Button: word, Fields: a.fields("values", keep)}
 	if plan.RemainingMatches > 0 {
@@ -52,67 +53,139 @@ func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, 
 	}
 	if match := a.form.Get("match"); match != "" {
 		p.Heading = "Erase “" + present.Clip(match, 80) + "”"
-		other := actForm{Button: "In all sessions instead", Fields: a.fields("where", "everywhere")}
+		other := actForm{Button: "In all sessions", Fields: a.fields("where", "everywhere")}
 		if a.form.Get("where") != "" {
-			other = actForm{Button: "In this session alone", Fields: a.fields("where", "")}
+			other = actForm{Button: "Only in this session", Fields: a.fields("where", "")}
 		}
 		p.Forms = append(p.Forms, other)
 	}
 	if len(plan.Sessions)+len(plan.Shared) == 0 {
-		p.addNotice("There is nothing to erase: no selected event has content.")
+		p.addNotice("There is nothing to erase: no selected event has any content.")
 		if plan.RemainingMatches > 0 {
 			p.Forms = append(p.Forms, values)
 		}
 		return nil
 	}
-	p.Counts = countErased(plan)
+	counts, err := i.countErased(ctx, plan)
+	if err != nil {
+		return err
+	}
+	p.Counts = counts.rows()
 	if err := i.listErased(ctx, a, plan, p); err != nil {
 		return err
 	}
-	p.Effect = fmt.Sprintf("%s in %s.", eraseSentence(p.Counts), present.Counted(len(plan.Sessions), "session"))
+	p.Effect = counts.sentence(len(plan.Sessions))
 	p.addNotice("The content of these events is removed from the log and from all copies in the store. The records keep their places. A receipt records who erased the content, when and why.")
 	p.Confirm = &actForm{
 		Button: a.confirm, Danger: true, Fields: a.fields("reason", "", "plan", planDigest(plan)),
-		Input: &actInput{Name: "reason", Label: "Why, for the receipt", Value: cmp.Or(a.form.Get("reason"), "asked for in the inspector")},
+		Input: &actInput{Name: "reason", Label: "Reason, for the receipt", Value: cmp.Or(a.form.Get("reason"), "requested in the inspector")},
 	}
 	p.Forms = append(p.Forms, values)
 	return nil
 }
 
-func countErased(e store.Erasure) []present.Row {
-	n := map[string]int{}
+// Reasons of the store for erasing summaries and copies.
+var (
+	summaryReasons = []string{"stands for an erased event", "summarizer was shown an erased event or summary"}
+	copyReasons    = []string{"copy of an erased event", "brought by a tool from an erased event", "same event in another session"}
+)
+
+// erasedCounts are the numbers of items that an erasure erases.
+type erasedCounts struct{ events, summaries, values, copies, patches int }
+
+// countErased counts what an erasure erases. It reads the log of each session, because a selected event may be a
+// summary. A patch counts only if none of its events are erased.
+func (i *Inspector) countErased(ctx context.Context, e store.Erasure) (n erasedCounts, err error) {
 	for _, s := range e.Sessions {
-		n["state"] += len(s.Initial)
+		n.values += len(s.Initial)
+		var selected []store.ErasedEvent
+		hasEvents := map[uint64]bool{} // by seq, whether events of the record are erased
 		for _, event := range s.Events {
-			switch event.Why {
-			case "stands for an erased event", "summarizer was shown an erased event or summary":
-				n["summaries"]++
-			case "copy of an erased event", "brought by a tool from an erased event", "same event in another session":
-				n["copies"]++
+			hasEvents[event.Seq] = hasEvents[event.Seq] || event.Index >= 0
+		}
+		for _, event := range s.Events {
+			switch {
+			case event.Index < 0 && hasEvents[event.Seq]:
+			case event.Index < 0:
+				n.patches++
+			case slices.Contains(summaryReasons, event.Why):
+				n.summaries++
+			case slices.Contains(copyReasons, event.Why):
+				n.copies++
 			default:
-				n["events"]++
+				selected = append(selected, event)
 			}
 		}
+		summaries, err := i.countSummaries(ctx, s.Key, selected)
+		if err != nil {
+			return n, err
+		}
+		n.summaries += summaries
+		n.events += len(selected) - summaries
 	}
-	n["state"] += len(e.Shared)
+	n.values += len(e.Shared)
+	return n, nil
+}
+
+// countSummaries returns how many of the events are summaries.
+func (i *Inspector) countSummaries(ctx context.Context, key store.Key, events []store.ErasedEvent) (n int, err error) {
+	indices := map[uint64][]int{} // indices of the events in their records, by seq
+	for _, e := range events {
+		indices[e.Seq] = append(indices[e.Seq], e.Index)
+	}
+	if len(indices) == 0 {
+		return 0, nil
+	}
+	for r, err := range i.store.RawEvents(ctx, key, slices.Min(slices.Collect(maps.Keys(indices)))) {
+		if err != nil {
+			return 0, err
+		}
+		of := r.Events()
+		for _, index := range indices[r.Seq] {
+			if index < len(of) && (of[index].IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise) {
+				n++
+			}
+		}
+		if delete(indices, r.Seq); len(indices) == 0 {
+			break
+		}
+	}
+	return n, nil
+}
+
+// rows returns the counts for the page.
+func (n erasedCounts) rows() []present.Row {
 	var rows []present.Row
-	for _, name := range []string{"events", "summaries", "state", "copies"} {
-		rows = append(rows, present.Row{Name: name, Text: present.Grouped(n[name])})
+	for _, count := range []struct {
+		name string
+		n    int
+	}{{"events", n.events}, {"summaries", n.summaries}, {"state", n.values}, {"copies", n.copies}} {
+		rows = append(rows, present.Row{Name: count.name, Text: present.Grouped(count.n)})
+	}
+	if n.patches > 0 {
+		rows = append(rows, present.Row{Name: "patches", Text: present.Grouped(n.patches)})
 	}
 	return rows
 }
 
-func eraseSentence(counts []present.Row) string {
+// sentence says what is erased in a number of sessions.
+func (n erasedCounts) sentence(sessions int) string {
 	var parts []string
-	for _, r := range counts {
-		if r.Text != "0" {
-			if r.Name == "state" {
-				r.Name = "values of the state"
-			}
-			parts = append(parts, r.Text+" "+r.Name)
+	for _, count := range []struct {
+		thing string
+		n     int
+	}{{"event", n.events}, {"summary", n.summaries}, {"state value", n.values}, {"patch", n.patches}} {
+		if count.n > 0 {
+			parts = append(parts, present.Counted(count.n, count.thing))
 		}
 	}
-	return "Erases " + strings.Join(parts, ", ")
+	switch {
+	case n.copies == 1:
+		parts = append(parts, "1 copy")
+	case n.copies > 1:
+		parts = append(parts, fmt.Sprintf("%d copies", n.copies))
+	}
+	return fmt.Sprintf("Erases %s in %s.", strings.Join(parts, ", "), present.Counted(sessions, "session"))
 }
 
 func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p *actPage) error {
@@ -142,7 +215,7 @@ func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p 
 // planErase returns what would be erased. It fails unless the request may erase all of that.
 func (i *Inspector) planErase(ctx context.Context, a *action, seen fold.View) (store.Erasure, error) {
 	if len(a.seqs)+len(a.spans) == 0 && a.form.Get("match") == "" {
-		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; tick events in the conversation, search for them, or open a record of the raw log"}
+		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; select events in the conversation, search for a text, or open a record of the raw log"}
 	}
 	plan, err := a.erasure(seen, true).Apply(ctx, i.store)
 	if err == nil && slices.ContainsFunc(plan.Sessions, func(s store.ErasedSession) bool { return !a.canErase(s.Key) }) {

@@ -64,7 +64,7 @@ func (a *acting) logOf(key store.Key) string {
 
 // erase returns the form that confirms a preview.
 func (a *acting) erase(page, reason string) url.Values {
-	f := a.form(page, "Erase for good")
+	f := a.form(page, "Erase permanently")
 	f.Set("reason", reason)
 	return f
 }
@@ -76,7 +76,7 @@ func TestErasing(t *testing.T) {
 	a.says(a.get(a.session()), "On Tuesday, before noon.", "It comes midweek.") // now it is cached
 
 	page := a.must(200, a.fields("erase", "seq", "6"))
-	a.says(page, "1 events 1 summaries 0 state 1 copies", "Erases 1 events, 1 summaries, 1 copies in 2 sessions.",
+	a.says(page, "1 events 1 summaries 0 state 1 copies", "Erases 1 event, 1 summary, 1 copy in 2 sessions.",
 		"6 selected On Tuesday, before noon.", "9 stands for an erased event It comes midweek.",
 		"In shop/bob/fork", "6 same event in another session On Tuesday", "Out of reach", "exports, copies and backups")
 	if n := len(a.log()); n != 9 || !strings.Contains(a.logOf(fork), "Tuesday") {
@@ -134,6 +134,14 @@ func TestErasing(t *testing.T) {
 	}
 }
 
+// A selected summary counts as a summary, not as an event.
+func TestEraseCountsSelectedSummaries(t *testing.T) {
+	a := newErasing(t, inspector.Options{Erase: true})
+	a.says(a.must(200, a.fields("erase", "seq", "9", "seq", "1")), "1 events 1 summaries 0 state 1 copies", "Erases 1 event, 1 summary, 1 copy in 2 sessions.")
+	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewSplice(5, 1)}, store.PatchOptions{AsOfNow: true}))(t)
+	a.says(a.must(200, a.fields("erase", "seq", "10")), "0 events 0 summaries 0 state 0 copies 1 patches", "Erases 1 patch in 1 session.")
+}
+
 // A person can erase visible events by selecting them, and hidden events by opening their records. The values
 // that they set become null.
 func TestErasingSelected(t *testing.T) {
@@ -141,9 +149,9 @@ func TestErasingSelected(t *testing.T) {
 	a.must(422, a.fields("erase"))
 	page := a.must(200, a.fields("erase", "index", "3", "from", "5", "through", "6", "state", "drop", "text", "of another act"))
 	a.says(page, "4 selected It is at the harbour.", "7 selected", "8 selected")
-	kept := a.must(200, a.form(page, "Keep the values that they set in the state"))
+	kept := a.must(200, a.form(page, "Keep their state values"))
 	a.says(kept, "4 selected", "8 selected")
-	page = a.must(200, a.form(kept, "Put null in the place of state values"))
+	page = a.must(200, a.form(kept, "Set their state values to null"))
 	a.must(303, a.erase(page, "x"))
 	values := maps.Collect(a.view().Values())
 	for _, name := range []string{"size", "found", "done"} {
@@ -191,9 +199,9 @@ func TestErasingByText(t *testing.T) {
 	}
 	_, page = preview(0)
 	a.says(page, "Erase “4711-0815”", "1 events 0 summaries 0 state 0 copies", "in 1 session.")
-	a.says(a.must(200, a.form(page, "In all sessions instead")), "2 events")
+	a.says(a.must(200, a.form(page, "In all sessions")), "2 events")
 	_, page = preview(1)
-	a.says(page, "2 events 0 summaries 1 state 0 copies", "Erases 2 events, 1 values of the state in 2 sessions.", "In shop/bob/other", "Initial state that becomes null: card")
+	a.says(page, "2 events 0 summaries 1 state 0 copies", "Erases 2 events, 1 state value in 2 sessions.", "In shop/bob/other", "Initial state that becomes null: card")
 	if strings.Contains(page, "shop/eve") {
 		t.Errorf("a session is named in which the viewer may not erase:\n%s", actText(page))
 	}
@@ -234,7 +242,7 @@ func TestErasingRemainingMatches(t *testing.T) {
 	a.must(303, a.erase(page, "x"))
 	page = a.must(200, a.fields("erase", "seq", "4", "values", "keep"))
 	a.says(page, "There is nothing to erase", kept)
-	page = a.must(200, a.form(page, "Put null in the place of state values"))
+	page = a.must(200, a.form(page, "Set their state values to null"))
 	a.says(page, "4 selected")
 	a.must(303, a.erase(page, "x"))
 	if page = a.must(200, a.fields("erase", "seq", "4")); strings.Contains(page, "remains") {
@@ -302,7 +310,7 @@ func TestWhoMayErase(t *testing.T) {
 			page, record := a.get(a.session()+"&edit=1"), a.get("record?seq=5&key="+url.QueryEscape(a.key.String()))
 			for text, want := range map[string]bool{
 				`value="erase">`: mayErase, "may erase": mayErase, `value="splice"`: mayWrite, `id="compacting"`: mayWrite, "may write": mayWrite,
-				`name="index"`: mayErase || mayWrite, `id="acting"`: mayErase || mayWrite, "reads only": !mayErase && !mayWrite,
+				`name="index"`: mayErase || mayWrite, `id="acting"`: mayErase || mayWrite, "read-only": !mayErase && !mayWrite,
 			} {
 				if strings.Contains(page, text) != want {
 					t.Errorf("the session's page has %s: %t", text, !want)
@@ -349,9 +357,9 @@ func TestErasingSomethingElse(t *testing.T) {
 	if !strings.Contains(a.logOf(a.key), "welcome") {
 		t.Fatal("it was erased")
 	}
-	page = a.must(200, a.form(page, "Preview it again"))
+	page = a.must(200, a.form(page, "Preview again"))
 	a.says(page, "In shop/ada/late")
-	again := a.form(page, "Erase for good")
+	again := a.form(page, "Erase permanently")
 	if again.Get("reason") != "request 7" {
 		t.Errorf("the reason is %q", again.Get("reason"))
 	}

@@ -272,7 +272,7 @@ func TestActsOnSelectedEvents(t *testing.T) {
 			a.says(page, fmt.Sprintf("%s hidden, %d added; %s now.", present.Counted(len(foretold.Removed), "event"), len(foretold.Added), present.Counted(foretold.After.Len(), "visible event")))
 
 			// Sending the form again writes nothing, and the response names the record of the first time.
-			a.says(a.must(409, do), "Another patch was logged after the preview", fmt.Sprintf("Record %d, which came between", log[len(log)-1].Seq))
+			a.says(a.must(409, do), "Another patch was logged after the preview", fmt.Sprintf("Record %d, logged after the preview", log[len(log)-1].Seq))
 			if n := len(a.log()); n != 8+len(want) {
 				t.Fatalf("a retry has written: %d records", n)
 			}
@@ -509,7 +509,7 @@ func TestConflict(t *testing.T) {
 			testlog.NoError(t, <-other)
 			had := len(a.log())
 			page = a.must(409, do)
-			a.says(page, "Another patch was logged after the preview", "What changed since the preview", fmt.Sprintf("Record %d, which came between", had))
+			a.says(page, "Another patch was logged after the preview", "What changed since the preview", fmt.Sprintf("Record %d, logged after the preview", had))
 			a.shows(page, present.DifferenceOf(base, a.view()), 0)
 			if n := len(a.log()); n != had {
 				t.Fatalf("%d records were written", n-had)
@@ -539,7 +539,7 @@ func TestStalePage(t *testing.T) {
 	f := a.fields("splice", "index", "4", "index", "5")
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewTruncateBefore("e4")}, store.PatchOptions{AsOfNow: true}))(t)
 	page := a.must(200, f)
-	a.says(page, "A patch was logged since your last page was loaded", "user and when does it come to me?", "agent On Tuesday")
+	a.says(page, "The session has changed since this page was loaded", "user and when does it come to me?", "agent On Tuesday")
 	a.must(303, a.form(page, "Do it"))
 	if v := a.view(); v.Len() != 2 || v.At(0).ID() != "e6" {
 		t.Errorf("%d events, the first is %s", v.Len(), v.At(0).ID())
@@ -574,7 +574,7 @@ func TestOrphansAreExplained(t *testing.T) {
 			testlog.Equal(t, "the first selected event", a.form(next, "Do it").Get("from"), fmt.Sprint(c.first))
 			a.says(next, fmt.Sprintf("8 → %d", c.left))
 		} else {
-			a.says(page, "No wider selection is known that would be accepted.")
+			a.says(page, "There is no other selection to suggest.")
 		}
 		if n := len(a.log()); n != 8 {
 			t.Fatalf("%d records", n)
@@ -588,10 +588,10 @@ func TestOrphansAreExplained(t *testing.T) {
 	b.must(303, b.form(b.must(200, b.fields("splice", "from", "0", "through", "7")), "Do it"))
 	b.append(`{"id":"e11","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c3","name":"ask"}}]},"longRunningToolIds":["c3"]}`)
 	page := b.must(422, b.fields("splice", "index", "1", "index", "3")) // the second event has an open call, and no span around it passes
-	b.says(page, "No wider selection is known that would be accepted.")
+	b.says(page, "There is no other selection to suggest.")
 	// A checkbox allows orphaned calls.
 	page = a.must(422, a.fields("splice", "index", "2"))
-	f := a.form(page, "Preview it so")
+	f := a.form(page, "Preview anyway")
 	if !f.Has("allow_orphans") {
 		t.Fatalf("no checkbox: %v", f)
 	}
@@ -604,7 +604,7 @@ func TestOrphansAreExplained(t *testing.T) {
 // preview contains the text says and the number of visible events is then events.
 func (a *acting) accepts(page, says string, events int) {
 	a.t.Helper()
-	page = a.must(200, a.form(page, "Preview it so"))
+	page = a.must(200, a.form(page, "Preview anyway"))
 	a.says(page, says)
 	a.must(303, a.form(page, "Do it"))
 	testlog.Equal(a.t, "visible events", a.view().Len(), events)
@@ -644,8 +644,8 @@ func TestBlockedRevert(t *testing.T) {
 func TestOnlyOneStretchForAText(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	page := a.must(422, a.fields("summarise", "index", "4", "index", "6", "text", "both"))
-	a.says(page, "2 stretches are selected")
-	a.says(a.must(200, a.form(page, "Select the whole stretch instead")), "agent On Tuesday, before noon.")
+	a.says(page, "2 ranges are selected")
+	a.says(a.must(200, a.form(page, "Select the whole range instead")), "agent On Tuesday, before noon.")
 	do := a.form(a.must(200, a.fields("summarise", "index", "4", "text", " \r\n ")), "Do it") // the preview's form has the text
 	a.says(a.must(422, do), "The text of the summary is missing")
 	do.Set("text", "typed")
@@ -660,7 +660,7 @@ func TestNotDoneAlready(t *testing.T) {
 	do := a.form(a.must(200, a.fields("revert", "seq", "9")), "Do it")
 	newest := a.log()[9].ID()
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewRevert(newest).WithAuthor("inspector")}, store.PatchOptions{AsOfNow: true}))(t)
-	a.says(a.must(409, do), "Another patch was logged after the preview", "What changed since the preview", "Record 11, which came between")
+	a.says(a.must(409, do), "Another patch was logged after the preview", "What changed since the preview", "Record 11, logged after the preview")
 	if n := len(a.log()); n != 11 {
 		t.Errorf("%d records", n)
 	}
@@ -687,7 +687,7 @@ func TestFork(t *testing.T) {
 		return key.User == "ada" || key.User == "bob" && want == inspector.Read || key.User == "carol" && want == inspector.Write
 	}})
 	page := a.must(200, a.fields("fork", "seq", "5"))
-	a.says(page, "the first 5 records of this one; 5 visible events.")
+	a.says(page, "the first 5 records of this session, with 5 visible events.")
 	do := a.form(page, "Do it")
 	if to := do.Get("to"); to != "shop/ada/4711-fork-5" {
 		t.Errorf("suggested %q", to)
@@ -739,7 +739,7 @@ func TestCompactNow(t *testing.T) {
 		t.Errorf("focus %q, %d records", focus, len(a.log())-had)
 	}
 	fail = nil
-	page = a.must(303, a.form(a.must(200, a.form(page, "Preview it again")), "Do it"))
+	page = a.must(303, a.form(a.must(200, a.form(page, "Preview again")), "Do it"))
 	passes := 0
 	for _, r := range a.log()[had:] {
 		if w, ok := compaction.WrittenBy(r.Patch); ok {

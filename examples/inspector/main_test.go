@@ -73,7 +73,7 @@ func TestInspectorBesideAgent(t *testing.T) {
 		t.Errorf("the fork is %s", fork)
 	}
 	page := ask("GET", "/inspector/session?key=clerk/ann/1", "secret", "")
-	for _, want := range []string{"200 OK", "clerk/ann/1", "Is there a lamp?", "I see messages: 1.", "reads only"} {
+	for _, want := range []string{"200 OK", "clerk/ann/1", "Is there a lamp?", "I see messages: 1.", "read-only"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("there is no %q on the page:\n%s", want, page)
 		}

@@ -105,7 +105,7 @@ func (a *app) servePages(ctx context.Context, s *store.Store, addr string, opts 
 
 // announce writes the address of the pages.
 func (a *app) announce(address string, opts inspector.Options) error {
-	how := map[[2]bool]string{{}: "reads only", {true, true}: "may write and erase", {true}: "may write", {false, true}: "may erase"}[[2]bool{opts.Write, opts.Erase}]
+	how := map[[2]bool]string{{}: "read-only", {true, true}: "may write and erase", {true}: "may write", {false, true}: "may erase"}[[2]bool{opts.Write, opts.Erase}]
 	if opts.Token != "" {
 		how += ", demands the token"
 	}

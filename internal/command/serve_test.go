@@ -100,10 +100,10 @@ func TestServe(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
 	s := startServe(t, nil, "--addr", "127.0.0.1:0")
-	if !regexp.MustCompile(`^patchlog: http://127\.0\.0\.1:[1-9]\d*/ \(reads only\); Ctrl-C ends it\n$`).MatchString(s.line) {
+	if !regexp.MustCompile(`^patchlog: http://127\.0\.0\.1:[1-9]\d*/ \(read-only\); Ctrl-C ends it\n$`).MatchString(s.line) {
 		t.Errorf("it says %q", s.line)
 	}
-	if status, page := s.get("/session?key=a/u/s", "127.0.0.1:1", ""); status != http.StatusOK || !strings.Contains(page, "reads only") || !strings.Contains(page, "hello") {
+	if status, page := s.get("/session?key=a/u/s", "127.0.0.1:1", ""); status != http.StatusOK || !strings.Contains(page, "read-only") || !strings.Contains(page, "hello") {
 		t.Errorf("status %d:\n%s", status, page)
 	}
 	if status, _ := s.get("/session?key=a/u/s", "evil.example", ""); status != http.StatusMisdirectedRequest {
@@ -171,7 +171,7 @@ func TestServeErases(t *testing.T) {
 		args []string
 		says string
 	}{
-		{nil, "(reads only)"}, {[]string{"--write"}, "(may write)"}, {[]string{"--erase"}, "(may erase)"}, {[]string{"--erase", "--write"}, "(may write and erase)"},
+		{nil, "(read-only)"}, {[]string{"--write"}, "(may write)"}, {[]string{"--erase"}, "(may erase)"}, {[]string{"--erase", "--write"}, "(may write and erase)"},
 		{[]string{"--erase", "--json"}, `"write":false,"erase":true}`},
 	} {
 		s := startServe(t, nil, append([]string{"--addr", "127.0.0.1:0"}, c.args...)...)

@@ -58,9 +58,9 @@ func (c Compact) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 					c.Passed(pass)
 				}
 			case compaction.Declined:
-				done.Stopped = "the summarizer declined: it found nothing to say about these events"
+				done.Stopped = "the summarizer declined to summarise these events"
 			case compaction.Conflict:
-				done.Stopped = "another patch, or the answer to a call, was logged meanwhile"
+				done.Stopped = "another patch or the response of a call was logged during the pass"
 			}
 		},
 	})

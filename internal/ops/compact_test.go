@@ -39,7 +39,7 @@ func TestCompact(t *testing.T) {
 		"conflict": {func(ctx context.Context, r compaction.Request) (compaction.Response, error) {
 			_, err := s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{AsOfNow: true})
 			return compaction.Response{Text: "all of it"}, err
-		}, 0, "was logged meanwhile", ""},
+		}, 0, "was logged during the pass", ""},
 		"failed": {func(context.Context, compaction.Request) (compaction.Response, error) {
 			return compaction.Response{}, broken
 		}, 0, "", "session a/u/s: "},

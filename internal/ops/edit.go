@@ -69,7 +69,7 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 		case e.Text == "":
 			return nil, &EditError{Problem: "the text of the summary is missing"}
 		case len(e.Spans) > 1:
-			return nil, &EditError{fmt.Sprintf("a summary replaces one stretch of events, but %d stretches are selected; select one stretch, or all events from %d to %d",
+			return nil, &EditError{fmt.Sprintf("a summary replaces one range of events, but %d ranges are selected; select one range, or all events from %d to %d",
 				len(e.Spans), first.Start, last.Start+last.Count-1), whole}
 		}
 		summary, err := ManualSummary(v, first, e.NewID(), e.Text)
