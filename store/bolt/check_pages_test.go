@@ -106,29 +106,33 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 	testlog.NoError(t, b.Check(ctx))
 }
 
-// A session that is deleted during a cancelled check leaves no rows behind.
-func TestCheckGivenUp(t *testing.T) {
+// While a check runs, the rows of a session that is deleted are kept. After the check was cancelled, they are removed.
+func TestCheckCancelled(t *testing.T) {
 	b := open(t, fillPages(t, 3000))
 	defer func() { testlog.NoError(t, b.Close()) }()
-	stopped, stop := context.WithCancel(ctx)
-	takes := 0
-	err := b.Check(pacing{stopped, func(taking bool) {
-		if !taking {
+	countRows := func() (rows int) {
+		inFileOpen(t, b, func(tx *bbolt.Tx) { rows = rowsOf(tx) })
+		return rows
+	}
+	const perSession = 3000 + 1 // the records and a snapshot
+	cancelled, cancel := context.WithCancel(ctx)
+	locks, reads := 0, 0
+	err := b.Check(pacing{cancelled, func(taking bool) {
+		if taking {
+			locks++
 			return
 		}
-		if takes++; takes == 2 { // while Check waits for the writer lock
+		if locks < 2 { // Check does not have the copy lock and the writer lock yet
+			return
+		}
+		if reads++; reads == 5 { // Check has paused removals and begins its fifth read transaction
 			testlog.NoError(t, b.Delete(ctx, "a", "c", nil))
-			stop()
+			testlog.Equal(t, "rows during the check", countRows(), 2*perSession)
+			cancel()
 		}
 	}})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("Check: %v, want %v", err, context.Canceled)
-	}
-	rows := 0
-	inFileOpen(t, b, func(tx *bbolt.Tx) { rows = rowsOf(tx) })
-	if rows != 3000+1 { // and a snapshot
-		t.Errorf("%d rows are left, want those of one session", rows)
-	}
+	testlog.ErrorIs(t, err, context.Canceled, "Check")
+	testlog.Equal(t, "rows after the check", countRows(), perSession)
 	testlog.NoError(t, b.Check(ctx))
 }
 
