@@ -50,26 +50,26 @@ func fillPages(t *testing.T, n int) (path string) {
 	return path
 }
 
-// pacing is a context that calls step whenever the context is checked. No transaction is open then. taking is set if
-// the calling goroutine is about to take the writer lock.
-type pacing struct {
+// hookContext is a context that calls onCheck whenever the context is checked. No transaction is open then.
+// acquiring is set if the calling goroutine is about to acquire a lock.
+type hookContext struct {
 	context.Context
-	step func(taking bool)
+	onCheck func(acquiring bool)
 }
 
-func (p pacing) Done() <-chan struct{} { p.step(true); return p.Context.Done() }
-func (p pacing) Err() error            { p.step(false); return p.Context.Err() }
+func (p hookContext) Done() <-chan struct{} { p.onCheck(true); return p.Context.Done() }
+func (p hookContext) Err() error            { p.onCheck(false); return p.Context.Err() }
 
 // Check reports no inconsistency, however often other calls write, delete and create meanwhile. It never keeps the
 // writer lock from one transaction to the next.
-func TestCheckWhileOthersWrite(t *testing.T) {
+func TestCheckDuringWrites(t *testing.T) {
 	t.Parallel()
 	path := fillPages(t, 6000)
 	b := open(t, path)
 	defer func() { testlog.NoError(t, b.Close()) }()
 	for i := range 40 {
 		name := fmt.Sprint("new", i+1)
-		testlog.NoError(t, errors.Join(stage(b, name, 0, longRecords(0, 1)),
+		testlog.NoError(t, errors.Join(appendStaged(b, name, 0, longRecords(0, 1)),
 			b.Append(ctx, "old "+name, backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 1)})))
 	}
 	last, steps := uint64(6000), 0
@@ -83,7 +83,7 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 			b.Append(ctx, "a", backend.Batch{Creation: "c", ExpectedLast: last, Records: longRecords(last, 3), Shared: []backend.Value{{Name: name, Data: []byte(name)}}}),
 			b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 2)}),
 			b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}),
-			stage(b, "staged", uint64(steps-1), longRecords(uint64(steps-1), 1)),
+			appendStaged(b, "staged", uint64(steps-1), longRecords(uint64(steps-1), 1)),
 			// The staged session becomes visible, and an existing session is deleted.
 			b.Append(ctx, "was "+name, backend.Batch{Creation: name, Create: true, RenameFrom: "staged " + name, ExpectedLast: 1, Records: longRecords(1, 1)}),
 			b.Delete(ctx, "old "+name, "c", nil),
@@ -97,11 +97,11 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 			testlog.NoError(t, b.Delete(ctx, name, "c", nil))
 		}
 	}
-	inTime(t, "Check", func() {
-		testlog.WantNil(t, b.Check(pacing{ctx, step}))
+	failIfHangs(t, "Check", func() {
+		testlog.WantNil(t, b.Check(hookContext{ctx, step}))
 	})
 	if steps < 40 {
-		t.Errorf("%d steps; the test tests nothing", steps)
+		t.Errorf("%d steps, want at least 40, or the test proves nothing", steps)
 	}
 	testlog.NoError(t, b.Check(ctx))
 }
@@ -111,14 +111,14 @@ func TestCheckCancelled(t *testing.T) {
 	b := open(t, fillPages(t, 3000))
 	defer func() { testlog.NoError(t, b.Close()) }()
 	countRows := func() (rows int) {
-		inFileOpen(t, b, func(tx *bbolt.Tx) { rows = rowsOf(tx) })
+		inReadTx(t, b, func(tx *bbolt.Tx) { rows = rowsOf(tx) })
 		return rows
 	}
 	const perSession = 3000 + 1 // the records and a snapshot
 	cancelled, cancel := context.WithCancel(ctx)
 	locks, reads := 0, 0
-	err := b.Check(pacing{cancelled, func(taking bool) {
-		if taking {
+	err := b.Check(hookContext{cancelled, func(acquiring bool) {
+		if acquiring {
 			locks++
 			return
 		}
@@ -141,12 +141,12 @@ type layout struct {
 	file     []byte
 	page     int
 	root     int            // the page whose elements are the buckets
-	list     int            // the first page of the free list
+	freelist int            // the first page of the free list
 	branches map[string]int // for each bucket with branch pages, one of them
 	leaves   map[string][]int
 }
 
-func layoutOf(t *testing.T, path string) *layout {
+func readLayout(t *testing.T, path string) *layout {
 	t.Helper()
 	l := &layout{page: os.Getpagesize(), branches: map[string]int{}, leaves: map[string][]int{}}
 	db := testlog.Must(bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true}))(t)
@@ -157,29 +157,33 @@ func layoutOf(t *testing.T, path string) *layout {
 			return nil
 		})
 	}), db.Close()))
-	whole := testlog.Must(os.ReadFile(path))(t)
-	copy(l.file, whole)
+	content := testlog.Must(os.ReadFile(path))(t)
+	copy(l.file, content)
 	for name, root := range l.branches {
 		delete(l.branches, name)
 		if root != 0 {
-			l.visit(name, -root)
+			l.addPages(name, -root)
 		}
 	}
 	meta := l.file[16:]
 	if other := l.file[l.page+16:]; binary.NativeEndian.Uint64(other[48:]) > binary.NativeEndian.Uint64(meta[48:]) {
 		meta = other
 	}
-	l.root, l.list = int(binary.NativeEndian.Uint64(meta[16:])), int(binary.NativeEndian.Uint64(meta[32:]))
+	l.root, l.freelist = int(binary.NativeEndian.Uint64(meta[16:])), int(binary.NativeEndian.Uint64(meta[32:]))
 	return l
 }
 
-func (l *layout) at(id int) []byte      { return l.file[id*l.page : (id+1)*l.page] }
-func (l *layout) count(id int) int      { return int(binary.NativeEndian.Uint16(l.at(id)[10:])) }
-func (l *layout) child(id, i int) int   { return int(binary.NativeEndian.Uint64(l.at(id)[16+16*i+8:])) }
-func (l *layout) lead(id, i, to int)    { binary.NativeEndian.PutUint64(l.at(id)[16+16*i+8:], uint64(to)) }
-func (l *layout) free(i int) []byte     { return l.at(l.list)[16+8*i:] }
-func (l *layout) freed(i int) int       { return int(binary.NativeEndian.Uint64(l.free(i))) }
-func (l *layout) setFree(i int, id int) { binary.NativeEndian.PutUint64(l.free(i), uint64(id)) }
+func (l *layout) at(id int) []byte    { return l.file[id*l.page : (id+1)*l.page] }
+func (l *layout) count(id int) int    { return int(binary.NativeEndian.Uint16(l.at(id)[10:])) }
+func (l *layout) child(id, i int) int { return int(binary.NativeEndian.Uint64(l.at(id)[16+16*i+8:])) }
+func (l *layout) setChild(id, i, to int) {
+	binary.NativeEndian.PutUint64(l.at(id)[16+16*i+8:], uint64(to))
+}
+func (l *layout) freeEntry(i int) []byte { return l.at(l.freelist)[16+8*i:] }
+func (l *layout) freePage(i int) int     { return int(binary.NativeEndian.Uint64(l.freeEntry(i))) }
+func (l *layout) setFreePage(i int, id int) {
+	binary.NativeEndian.PutUint64(l.freeEntry(i), uint64(id))
+}
 
 // key returns the key of an element of a leaf.
 func (l *layout) key(id, i int) string {
@@ -188,14 +192,14 @@ func (l *layout) key(id, i int) string {
 	return string(key[:binary.NativeEndian.Uint32(element[8:])])
 }
 
-func (l *layout) visit(name string, id int) {
+func (l *layout) addPages(name string, id int) {
 	if binary.NativeEndian.Uint16(l.at(id)[8:]) != 1 {
 		l.leaves[name] = append(l.leaves[name], id)
 		return
 	}
 	l.branches[name] = id // the last one stored is directly above leaves
 	for i := range l.count(id) {
-		l.visit(name, l.child(id, i))
+		l.addPages(name, l.child(id, i))
 	}
 }
 
@@ -214,36 +218,36 @@ func (l *layout) bucket() (root []byte, pos, value int) {
 func TestCheckPages(t *testing.T) {
 	t.Parallel()
 	path := fillPages(t, 3000)
-	whole := testlog.Must(os.ReadFile(path))(t)
+	original := testlog.Must(os.ReadFile(path))(t)
 	for name, c := range map[string]struct {
-		damage func(l *layout)
-		says   string
+		damage  func(l *layout)
+		wantErr string
 	}{
 		"none": {func(l *layout) {}, ""},
 		"a leaf referenced twice": {func(l *layout) {
 			b := l.branches["records"]
-			l.lead(b, 1, l.child(b, 0))
+			l.setChild(b, 1, l.child(b, 0))
 		}, "is referenced twice"},
-		"a leaf of another bucket": {func(l *layout) { l.lead(l.branches["records"], 1, l.leaves["shared"][0]) }, "is referenced twice"},
+		"a leaf of another bucket": {func(l *layout) { l.setChild(l.branches["records"], 1, l.leaves["shared"][0]) }, "is referenced twice"},
 		"leaves exchanged": {func(l *layout) {
 			b := l.branches["shared"]
 			one, two := l.child(b, 0), l.child(b, 1)
-			l.lead(b, 0, two)
-			l.lead(b, 1, one)
+			l.setChild(b, 0, two)
+			l.setChild(b, 1, one)
 		}, "its first key is"},
 		"a circle": {func(l *layout) {
 			for _, bucket := range []string{"records", "shared"} {
 				b := l.branches[bucket]
-				l.lead(b, l.count(b)/2, b)
+				l.setChild(b, l.count(b)/2, b)
 			}
 		}, "damaged"},
 		"a circle of all children": {func(l *layout) {
 			b := l.branches["records"]
 			for i := range l.count(b) {
-				l.lead(b, i, b)
+				l.setChild(b, i, b)
 			}
 		}, "damaged"},
-		"beyond the end": {func(l *layout) { l.lead(l.branches["shared"], 0, 1<<30) }, "the file has only pages 2 to"},
+		"beyond the end": {func(l *layout) { l.setChild(l.branches["shared"], 0, 1<<30) }, "the file has only pages 2 to"},
 		"another number": {func(l *layout) {
 			at := l.at(l.leaves["records"][700])
 			binary.NativeEndian.PutUint64(at, 7)
@@ -266,30 +270,30 @@ func TestCheckPages(t *testing.T) {
 			clear(leaf[10:12])
 			clear(leaf[16:])
 		}, "it is empty"},
-		"a row that says it is a bucket":             {func(l *layout) { l.at(l.leaves["records"][700])[16] = 1 }, "has the flags 0x1"},
+		"a row marked as a bucket":                   {func(l *layout) { l.at(l.leaves["records"][700])[16] = 1 }, "has the flags 0x1"},
 		"a bucket amid a session's rows":             {func(l *layout) { l.at(l.leaves["records"][300])[16] ^= 1 }, "has the flags 0x1"},
 		"a bucket in the last leaf of a transaction": {func(l *layout) { l.at(l.leaves["records"][511])[16] ^= 1 }, "has the flags 0x1"},
 		"a bucket in the first leaf of the next one": {func(l *layout) { l.at(l.leaves["records"][512])[16] ^= 1 }, "has the flags 0x1"},
 		"a free page in use": {func(l *layout) {
-			for i, n := 0, l.count(l.list); i < n; i++ { // replace an entry by a page in use, so that the list still ascends
+			for i, n := 0, l.count(l.freelist); i < n; i++ { // replace an entry by a page in use, so that the list still ascends
 				for _, id := range l.leaves["records"] {
-					if (i == 0 || id > l.freed(i-1)) && (i+1 == n || id < l.freed(i+1)) {
-						l.setFree(i, id)
+					if (i == 0 || id > l.freePage(i-1)) && (i+1 == n || id < l.freePage(i+1)) {
+						l.setFreePage(i, id)
 						return
 					}
 				}
 			}
 			t.Error("no page in use is between two free ones")
 		}, "in the list of free pages"},
-		"a page freed twice":             {func(l *layout) { copy(l.free(1)[:8], l.free(0)) }, "the list of free pages: page"},
-		"a free page beyond the end":     {func(l *layout) { l.setFree(l.count(l.list)-1, 1<<30) }, "the list of free pages: page"},
-		"a list that is no list":         {func(l *layout) { l.at(l.list)[8] = 2 }, "its flags are 0x2"},
-		"a list of another number":       {func(l *layout) { l.at(l.list)[0]++ }, "the list of free pages: its header has page number"},
-		"a list that counts too many":    {func(l *layout) { l.at(l.list)[10], l.at(l.list)[11] = 0xff, 0xff }, "the list of free pages: it counts"},
-		"a list that goes on for a page": {func(l *layout) { l.at(l.list)[12] = 1 }, "the list of free pages"},
+		"a page freed twice":             {func(l *layout) { copy(l.freeEntry(1)[:8], l.freeEntry(0)) }, "the list of free pages: page"},
+		"a free page beyond the end":     {func(l *layout) { l.setFreePage(l.count(l.freelist)-1, 1<<30) }, "the list of free pages: page"},
+		"a list that is no list":         {func(l *layout) { l.at(l.freelist)[8] = 2 }, "its flags are 0x2"},
+		"a list of another number":       {func(l *layout) { l.at(l.freelist)[0]++ }, "the list of free pages: its header has page number"},
+		"a list that counts too many":    {func(l *layout) { l.at(l.freelist)[10], l.at(l.freelist)[11] = 0xff, 0xff }, "the list of free pages: it counts"},
+		"a list that goes on for a page": {func(l *layout) { l.at(l.freelist)[12] = 1 }, "the list of free pages"},
 		"root: a bucket in a free page": {func(l *layout) {
 			root, _, value := l.bucket()
-			copy(root[value:], l.free(0)[:8])
+			copy(root[value:], l.freeEntry(0)[:8])
 		}, "damaged"},
 		"root: two buckets in a page": {func(l *layout) {
 			root, _, value := l.bucket()
@@ -300,16 +304,16 @@ func TestCheckPages(t *testing.T) {
 			root[pos]++
 		}, "damaged"},
 		"root: it goes on for a page":  {func(l *layout) { l.at(l.root)[12] = 1 }, "damaged"},
-		"a list that goes on for ever": {func(l *layout) { l.at(l.list)[15] = 0x7f }, "overflow pages, in a file of"},
+		"a list that goes on for ever": {func(l *layout) { l.at(l.freelist)[15] = 0x7f }, "overflow pages, in a file of"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			testlog.NoError(t, os.WriteFile(path, whole, 0o600))
-			l := layoutOf(t, path)
+			testlog.NoError(t, os.WriteFile(path, original, 0o600))
+			l := readLayout(t, path)
 			c.damage(l)
 			file := testlog.Must(os.OpenFile(path, os.O_WRONLY, 0))(t)
 			testlog.NoError(t, errors.Join(testlog.ErrorOf(file.WriteAt(l.file[2*l.page:], int64(2*l.page))), file.Close()))
-			inTime(t, "Check", func() {
-				b, err := bolt.Open(path, bolt.Options{Logger: quiet})
+			failIfHangs(t, "Check", func() {
+				b, err := bolt.Open(path, bolt.Options{Logger: discardLogger})
 				if err == nil { // Open has not detected the damage
 					defer b.Close()
 					if strings.HasPrefix(name, "root: ") {
@@ -318,12 +322,12 @@ func TestCheckPages(t *testing.T) {
 					err = b.Check(ctx)
 				}
 				switch {
-				case c.says == "" && err != nil:
+				case c.wantErr == "" && err != nil:
 					t.Errorf("Check: %v", err)
-				case strings.HasPrefix(c.says, "has the flags") && err != nil && strings.Count(err.Error(), "has the flags") != 1:
-					t.Errorf("Check says it more than once: %v", err)
-				case c.says != "" && (!errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), c.says)):
-					t.Errorf("Check: %v, want it to say %q", err, c.says)
+				case strings.HasPrefix(c.wantErr, "has the flags") && err != nil && strings.Count(err.Error(), "has the flags") != 1:
+					t.Errorf("Check reports it more than once: %v", err)
+				case c.wantErr != "" && (!errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), c.wantErr)):
+					t.Errorf("Check: error %v, want one with %q", err, c.wantErr)
 				}
 			})
 		})
@@ -332,12 +336,12 @@ func TestCheckPages(t *testing.T) {
 
 // A write is refused if the first key of its branch page was changed. It is refused even if its key is less than all
 // keys of the page.
-func TestWriteBeforeAllKeys(t *testing.T) {
+func TestWriteBeforeFirstKey(t *testing.T) {
 	t.Parallel()
-	b, path := openWith(t)
+	b, path := openWithSession(t)
 	testlog.NoError(t, b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 20)}))
 	testlog.NoError(t, b.Close())
-	l := layoutOf(t, path)
+	l := readLayout(t, path)
 	branch := l.at(l.branches["records"])
 	key := 16 + int(binary.NativeEndian.Uint32(branch[16:]))
 	branch[key+15] = 0x80 // the number of session "a", with another seq
@@ -350,9 +354,9 @@ func TestWriteBeforeAllKeys(t *testing.T) {
 
 // If the overflow pages of a leaf belong to other pages, no write copies the leaf, because bbolt would then free
 // those pages. The file can be opened after those pages were freed.
-func TestLeafOverPagesOfOthers(t *testing.T) {
+func TestOverflowIntoOtherPages(t *testing.T) {
 	t.Parallel()
-	b, path := openWith(t)
+	b, path := openWithSession(t)
 	create := func(name string, records ...backend.Record) {
 		testlog.NoError(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Records: records}))
 	}
@@ -360,7 +364,7 @@ func TestLeafOverPagesOfOthers(t *testing.T) {
 	create("between", longRecords(0, 100)...)
 	create("b", longRecords(0, 100)...)
 	testlog.NoError(t, b.Close())
-	l := layoutOf(t, path)
+	l := readLayout(t, path)
 	leaves := l.leaves["records"]
 	leaf, other := 0, leaves[len(leaves)-1] // the last leaf of session "b"
 	for _, id := range leaves {

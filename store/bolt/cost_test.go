@@ -16,7 +16,7 @@ func TestRowsRead(t *testing.T) {
 	type sizes struct{ log, meta, last, shared, others int }
 	small := sizes{10, 10, 10, 1, 1}
 	measure := func(t *testing.T, size sizes) map[string][2]int {
-		b, _ := openWith(t)
+		b, _ := openWithSession(t)
 		defer b.Close()
 		last := uint64(0)
 		create := backend.Batch{Creation: "c", Create: true, Next: 7, Meta: make([]byte, size.meta)}
@@ -37,7 +37,7 @@ func TestRowsRead(t *testing.T) {
 		}
 		testlog.NoError(t, add(size.log, 10))
 		testlog.NoError(t, add(1, size.last))
-		news := testlog.Must(b.Fetch(ctx, backend.Query{Session: "s", Creation: "c", After: last, Shared: []string{prefix}}))(t)
+		fetched := testlog.Must(b.Fetch(ctx, backend.Query{Session: "s", Creation: "c", After: last, Shared: []string{prefix}}))(t)
 		out := map[string][2]int{}
 		count := func(what string, call func() error) {
 			var cost [2]int
@@ -46,8 +46,8 @@ func TestRowsRead(t *testing.T) {
 			out[what] = cost
 		}
 		count("Fetch", func() error {
-			again, err := b.Fetch(ctx, backend.Query{Session: "s", Creation: "c", After: last, Shared: []string{prefix}, KnownVersions: news.Versions})
-			testlog.Equal(t, "values", len(again.Shared[0]), 0)
+			second, err := b.Fetch(ctx, backend.Query{Session: "s", Creation: "c", After: last, Shared: []string{prefix}, KnownVersions: fetched.Versions})
+			testlog.Equal(t, "values", len(second.Shared[0]), 0)
 			return err
 		})
 		count("Fetch without meta", func() error { return testlog.ErrorOf(b.Fetch(ctx, backend.Query{Session: "s", NoMeta: true})) })

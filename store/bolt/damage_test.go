@@ -20,12 +20,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-var quiet = slog.New(slog.DiscardHandler)
+var discardLogger = slog.New(slog.DiscardHandler)
 
 // fill creates a small file with every kind of row. The last page of the file is in use.
 func fill(t *testing.T, path string) {
 	t.Helper()
-	b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet}))(t)
+	b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true, Logger: discardLogger}))(t)
 	for _, name := range []string{"first", "second", "third"} {
 		testlog.NoError(t, errors.Join(b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Meta: []byte("meta of " + name),
 			Shared: []backend.Value{{Name: "shared by " + name, Data: []byte("value")}}}), b.Append(ctx, name, batch(0)), b.Append(ctx, name, batch(1))))
@@ -52,8 +52,8 @@ func list(b *bolt.Backend) (out []listedSession, err error) {
 	return out, err
 }
 
-// inTime fails the test if f hangs.
-func inTime(t *testing.T, what string, f func()) {
+// failIfHangs fails the test if f hangs.
+func failIfHangs(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -80,9 +80,9 @@ func calls(b *bolt.Backend) map[string]func() error {
 	}
 }
 
-func isLetGo(t *testing.T, path string) {
+func wantUnlocked(t *testing.T, path string) {
 	t.Helper()
-	other, err := bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond, NoSync: true, Logger: quiet})
+	other, err := bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond, NoSync: true, Logger: discardLogger})
 	if errors.Is(err, backend.ErrLocked) {
 		t.Errorf("the file is still locked: %v", err)
 	}
@@ -93,7 +93,7 @@ func isLetGo(t *testing.T, path string) {
 
 // While many goroutines read and write, the file is overwritten, truncated or emptied. The calls may return any
 // result, but the process neither crashes nor hangs.
-func TestReplacedUnderAnOpenFile(t *testing.T) {
+func TestFileOverwrittenWhileOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	other := filepath.Join(dir, "other.db")
@@ -132,7 +132,7 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range rounds {
 				path := filepath.Join(t.TempDir(), "log.db")
-				b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet}))(t)
+				b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true, Logger: discardLogger}))(t)
 				for i := range uint64(300) {
 					testlog.NoError(t, b.Append(ctx, fmt.Sprint("s", i), backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}))
 				}
@@ -141,8 +141,8 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 				for i := range 6 {
 					started.Add(1)
 					wg.Go(func() {
-						left := 50
-						for k := uint64(1); left > 0; k++ {
+						remaining := 50
+						for k := uint64(1); remaining > 0; k++ {
 							if i < 2 {
 								_ = b.Append(ctx, fmt.Sprint("s", i), batch(k))
 							} else {
@@ -153,7 +153,7 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 							}
 							select {
 							case <-replaced:
-								left--
+								remaining--
 							default:
 							}
 						}
@@ -162,21 +162,21 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 				started.Wait()
 				replace(t, path)
 				close(replaced)
-				inTime(t, "a call", wg.Wait)
+				failIfHangs(t, "a call", wg.Wait)
 				for name, call := range calls(b) {
-					inTime(t, name, func() { _ = call() })
+					failIfHangs(t, name, func() { _ = call() })
 				}
-				inTime(t, "Check", func() { _ = b.Check(ctx) })
-				inTime(t, "Close", func() { _ = b.Close() })
-				isLetGo(t, path)
+				failIfHangs(t, "Check", func() { _ = b.Check(ctx) })
+				failIfHangs(t, "Close", func() { _ = b.Close() })
+				wantUnlocked(t, path)
 			}
 		})
 	}
 }
 
 // A damaged leaf page fails only the calls that need the page.
-func TestDamagedPageFailsOneCall(t *testing.T) {
-	b, path := openWith(t)
+func TestDamagedPageFailsOnlyItsCalls(t *testing.T) {
+	b, path := openWithSession(t)
 	if err := b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}); err != nil { // on pages of its own
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestDamagedPageFailsOneCall(t *testing.T) {
 	writeAt(t, path, int64(at), 0xff) // the page now has the number of another page
 	b = open(t, path)
 	for range 3 {
-		inTime(t, "Snapshot", func() {
+		failIfHangs(t, "Snapshot", func() {
 			testlog.ErrorIs(t, testlog.ErrorOf(backend.FetchSnapshot(ctx, b, "a", "c")), backend.ErrDamaged, "Snapshot")
 		})
 		if n := last(t, b, "a"); n == 0 {
@@ -203,33 +203,33 @@ func TestDamagedPageFailsOneCall(t *testing.T) {
 
 // If one of the two meta pages is damaged, Open logs this with both transactions, and Check reports it. The next
 // commit overwrites the damaged page.
-func TestDamagedMetaIsReported(t *testing.T) {
+func TestDamagedMetaReported(t *testing.T) {
 	page := int64(os.Getpagesize())
 	for _, c := range []struct {
 		newer    bool // the newer page is damaged
-		says     string
+		wantText string
 		sessions int
 	}{{true, "the last commit may be missing", 3}, {false, "nothing is missing", 2}} {
 		path := filepath.Join(t.TempDir(), "log.db")
 		fill(t, path)
-		whole := testlog.Must(os.ReadFile(path))(t)
-		ids := [2]byte{whole[16+48], whole[page+16+48]}
+		content := testlog.Must(os.ReadFile(path))(t)
+		ids := [2]byte{content[16+48], content[page+16+48]}
 		i := int64(0)
 		if (ids[1] > ids[0]) == c.newer {
 			i = 1
 		}
-		whole[i*page+16+20] ^= 1
-		testlog.NoError(t, os.WriteFile(path, whole, 0o600))
+		content[i*page+16+20] ^= 1
+		testlog.NoError(t, os.WriteFile(path, content, 0o600))
 		for _, readOnly := range []bool{true, false} {
 			var log bytes.Buffer
 			b := testlog.Must(bolt.Open(path, bolt.Options{ReadOnly: readOnly, NoSync: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 			bad, good := fmt.Sprint("transaction ", ids[i]), fmt.Sprint("transaction ", ids[1-i])
-			for _, says := range []string{"WARN", path, bad, good, c.says} {
-				if !strings.Contains(log.String(), says) {
-					t.Errorf("the log %q does not say %q", &log, says)
+			for _, wantText := range []string{"WARN", path, bad, good, c.wantText} {
+				if !strings.Contains(log.String(), wantText) {
+					t.Errorf("the log %q does not contain %q", &log, wantText)
 				}
 			}
-			if err := b.Check(ctx); err == nil || !strings.Contains(err.Error(), bad) || !strings.Contains(err.Error(), good) || !strings.Contains(err.Error(), c.says) {
+			if err := b.Check(ctx); err == nil || !strings.Contains(err.Error(), bad) || !strings.Contains(err.Error(), good) || !strings.Contains(err.Error(), c.wantText) {
 				t.Errorf("Check: %v", err)
 			}
 			if got, err := list(b); err != nil || len(got) != c.sessions {

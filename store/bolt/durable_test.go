@@ -15,39 +15,39 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// cached is a file as readers see it and as it is on disk. After a failed sync, the pages are clean although they
+// unsyncedFile is a file as readers see it and as it is on disk. After a failed sync, the pages are clean although they
 // were not written, as on Linux.
-type cached struct {
-	shown, disk []byte
+type unsyncedFile struct {
+	cache, disk []byte
 	dirty       map[int]bool // pages that the next sync writes
-	failing     bool
-	writes      bool // whether WriteAt succeeds
+	failSync    bool
+	canWrite    bool // whether WriteAt succeeds
 }
 
 var errSync = errors.New("sync failed")
 
-func (c *cached) WriteAt(p []byte, at int64) (int, error) {
-	if !c.writes {
+func (c *unsyncedFile) WriteAt(p []byte, at int64) (int, error) {
+	if !c.canWrite {
 		return 0, errSync
 	}
 	for i := range p {
-		c.shown[int(at)+i] = p[i]
+		c.cache[int(at)+i] = p[i]
 		c.dirty[(int(at)+i)/os.Getpagesize()] = true
 	}
 	return len(p), nil
 }
 
-func (c *cached) ReadAt(p []byte, at int64) (int, error) {
-	return bytes.NewReader(c.shown).ReadAt(p, at)
+func (c *unsyncedFile) ReadAt(p []byte, at int64) (int, error) {
+	return bytes.NewReader(c.cache).ReadAt(p, at)
 }
 
-func (c *cached) Sync() error {
+func (c *unsyncedFile) Sync() error {
 	defer clear(c.dirty)
-	if c.failing {
+	if c.failSync {
 		return errSync
 	}
 	for page := range c.dirty {
-		copy(c.disk[page*os.Getpagesize():][:os.Getpagesize()], c.shown[page*os.Getpagesize():])
+		copy(c.disk[page*os.Getpagesize():][:os.Getpagesize()], c.cache[page*os.Getpagesize():])
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func TestRewriteMeta(t *testing.T) {
 	after := testlog.Must(os.ReadFile(path))(t)
 	durable = append(durable, make([]byte, len(after)-len(durable))...)
 	copy(durable[2*os.Getpagesize():], after[2*os.Getpagesize():])
-	onDisk := func(c *cached) (sessions int) {
+	onDisk := func(c *unsyncedFile) (sessions int) {
 		disk := filepath.Join(t.TempDir(), "disk.db")
 		testlog.NoError(t, os.WriteFile(disk, c.disk, 0o600))
 		b := testlog.Must(bolt.Open(disk, bolt.Options{ReadOnly: true}))(t)
@@ -70,21 +70,21 @@ func TestRewriteMeta(t *testing.T) {
 		testlog.NoError(t, errors.Join(err, b.Close()))
 		return len(got)
 	}
-	c := &cached{shown: bytes.Clone(after), disk: bytes.Clone(durable), dirty: map[int]bool{}, writes: true}
+	c := &unsyncedFile{cache: bytes.Clone(after), disk: bytes.Clone(durable), dirty: map[int]bool{}, canWrite: true}
 	if err := c.Sync(); err != nil || onDisk(c) != 2 {
-		t.Fatalf("a sync alone: %d sessions, %v; the test tests nothing", onDisk(c), err)
+		t.Fatalf("a sync alone: %d sessions, want 2, or the test proves nothing; %v", onDisk(c), err)
 	}
-	for _, way := range []struct{ failing, writes bool }{{true, true}, {false, false}} {
-		c.failing, c.writes = way.failing, way.writes
+	for _, failure := range []struct{ failing, writes bool }{{true, true}, {false, false}} {
+		c.failSync, c.canWrite = failure.failing, failure.writes
 		if err := bolt.RewriteMeta(c); !errors.Is(err, errSync) || onDisk(c) != 2 {
-			t.Errorf("%+v: %v, %d sessions on disk", way, err, onDisk(c))
+			t.Errorf("%+v: %v, %d sessions on disk", failure, err, onDisk(c))
 		}
 	}
-	c.failing, c.writes = false, true
+	c.failSync, c.canWrite = false, true
 	if err := bolt.RewriteMeta(c); err != nil || onDisk(c) != 1 {
 		t.Errorf("rewritten: %v, %d sessions on disk, want 1", err, onDisk(c))
 	}
-	if !bytes.Equal(c.shown, after) {
+	if !bytes.Equal(c.cache, after) {
 		t.Error("rewriting changed what the file holds")
 	}
 }
@@ -92,9 +92,9 @@ func TestRewriteMeta(t *testing.T) {
 // A file that cannot be made durable is not opened. After a failed commit, all calls fail until the file can be made
 // durable.
 func TestRewriteMetaFails(t *testing.T) {
-	for name, commit := range map[string]func(tx *bbolt.Tx) error{"lost": ways["lost"].commit, "landed": ways["landed"].commit} {
+	for name, commit := range map[string]func(tx *bbolt.Tx) error{"lost": commitFailures["lost"].commit, "landed": commitFailures["landed"].commit} {
 		t.Run(name, func(t *testing.T) {
-			first, path := openWith(t)
+			first, path := openWithSession(t)
 			testlog.NoError(t, first.Close())
 			b := testlog.Must(bolt.Open(path, bolt.Options{}))(t)
 			b.SetCommit(commit)
@@ -120,8 +120,8 @@ func TestRewriteMetaFails(t *testing.T) {
 
 // If an older copy replaces the file during a failing commit, the copy is not mistaken for the result of the commit.
 // The copy is neither read nor overwritten.
-func TestReplacedWhileACommitFails(t *testing.T) {
-	b, path := openWith(t)
+func TestFileReplacedDuringFailedCommit(t *testing.T) {
+	b, path := openWithSession(t)
 	backup := testlog.Must(os.ReadFile(path))(t)
 	for i := range uint64(3) {
 		testlog.NoError(t, b.Append(ctx, "a", batch(1+i)))
@@ -147,8 +147,8 @@ func TestReplacedWhileACommitFails(t *testing.T) {
 }
 
 // If a vacuum cannot make the rename durable, the vacuum fails. All calls fail until the rename is durable.
-func TestVacuumSyncsTheDirectory(t *testing.T) {
-	first, path := openWith(t)
+func TestVacuumSyncsDirectory(t *testing.T) {
+	first, path := openWithSession(t)
 	testlog.NoError(t, first.Close())
 	b := testlog.Must(bolt.Open(path, bolt.Options{}))(t)
 	renamed := false

@@ -15,7 +15,7 @@ import (
 func TestAppendToManyIDsReadsRowsOnce(t *testing.T) {
 	defer bolt.SetMaxCachedIDs(64)()
 	const n = 200
-	b, path := openWith(t)
+	b, path := openWithSession(t)
 	appendOne := func(name string, after uint64, id string) error {
 		r := backend.Record{Seq: after + 1, IDs: []string{id}, Data: []byte("x")}
 		head := testlog.Must(backend.FetchHead(ctx, b, name))(t)

@@ -17,13 +17,13 @@ func idOf(seq uint64) string { return fmt.Sprint("id ", seq) }
 // Ids are found in logs of any length, also after reopening and after a vacuum. The first look-up in a long log reads
 // few rows.
 func TestIDsOfLongLog(t *testing.T) {
-	draw := rand.New(rand.NewPCG(1, 2))
-	b, path := openWith(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	b, path := openWithSession(t)
 	testlog.NoError(t, b.Append(ctx, "s", backend.Batch{Creation: "c", Create: true, Next: 7}))
 	last := uint64(0)
 	grow := func(n int) {
 		t.Helper()
-		batch := backend.Batch{Creation: "c", ExpectedLast: last, ExpectedToken: 7, Next: 7, RequireFreeIDs: draw.IntN(2) == 0}
+		batch := backend.Batch{Creation: "c", ExpectedLast: last, ExpectedToken: 7, Next: 7, RequireFreeIDs: rng.IntN(2) == 0}
 		for range n {
 			last++
 			batch.Records = append(batch.Records, backend.Record{Seq: last, IDs: []string{idOf(last)}, Data: []byte("x")})
@@ -32,16 +32,16 @@ func TestIDsOfLongLog(t *testing.T) {
 	}
 	check := func(what string) {
 		t.Helper()
-		asked := []uint64{1, last, last + 1, last + 99999}
+		seqsToFind := []uint64{1, last, last + 1, last + 99999}
 		for range 200 {
-			asked = append(asked, 1+draw.Uint64N(last))
+			seqsToFind = append(seqsToFind, 1+rng.Uint64N(last))
 		}
 		var ids []string
-		for _, seq := range asked {
+		for _, seq := range seqsToFind {
 			ids = append(ids, idOf(seq))
 		}
 		seqs := testlog.Must(b.Lookup(ctx, "s", "c", ids))(t)
-		for i, seq := range asked {
+		for i, seq := range seqsToFind {
 			if want := seq; seqs[i] != want && (seq <= last || seqs[i] != 0) {
 				t.Fatalf("%s: %d records: Lookup of %q: %d", what, last, ids[i], seqs[i])
 			}

@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-type pagesOf struct {
+type filePages struct {
 	size, list int64            // page size in bytes; number of the first page of the free list
 	free       []int64          // numbers of the free pages
 	leaves     map[string]int64 // for each key of bucketRecords, the number of its leaf page
@@ -27,8 +27,8 @@ type pagesOf struct {
 
 const perSession = 57 // chosen so that no page begins with the first record of a session
 
-// large creates a file with some free pages and with sessions s1, s2, … of perSession records each.
-func large(t *testing.T) (path string, p pagesOf) {
+// createLargeFile creates a file with some free pages and with sessions s1, s2, … of perSession records each.
+func createLargeFile(t *testing.T) (path string, p filePages) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log.db")
 	b := open(t, path)
@@ -43,15 +43,15 @@ func large(t *testing.T) (path string, p pagesOf) {
 		testlog.NoError(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Meta: []byte("meta"), Records: records}))
 	}
 	testlog.NoError(t, errors.Join(b.Delete(ctx, "s9", "c", nil), b.Close()))
-	return path, look(t, path)
+	return path, pageLayout(t, path)
 }
 
-func look(t *testing.T, path string) (p pagesOf) {
+func pageLayout(t *testing.T, path string) (p filePages) {
 	t.Helper()
-	l := layoutOf(t, path)
-	p.size, p.list, p.leaves = int64(l.page), int64(l.list), map[string]int64{}
-	for i := range l.count(l.list) {
-		p.free = append(p.free, int64(l.freed(i)))
+	l := readLayout(t, path)
+	p.size, p.list, p.leaves = int64(l.page), int64(l.freelist), map[string]int64{}
+	for i := range l.count(l.freelist) {
+		p.free = append(p.free, int64(l.freePage(i)))
 	}
 	for _, leaf := range l.leaves["records"] {
 		p.first = append(p.first, l.key(leaf, 0))
@@ -60,7 +60,7 @@ func look(t *testing.T, path string) (p pagesOf) {
 		}
 	}
 	if len(p.free) < 8 || len(p.first) < 20 {
-		t.Fatalf("%d free pages, %d leaves; the test tests nothing", len(p.free), len(p.first))
+		t.Fatalf("%d free pages, %d leaves: too few for the test", len(p.free), len(p.first))
 	}
 	return p
 }
@@ -74,19 +74,19 @@ func writeAt(t *testing.T, path string, at int64, data ...byte) {
 func word(n int64) []byte { return binary.NativeEndian.AppendUint64(nil, uint64(n)) }
 
 // Open fails if any page of a long record is in the free list.
-func TestFreePageWithinALongRecord(t *testing.T) {
+func TestFreePageInLongRecord(t *testing.T) {
 	t.Parallel()
-	path, _ := large(t)
+	path, _ := createLargeFile(t)
 	b := open(t, path)
 	long := backend.Record{Seq: perSession + 1, IDs: []string{"long"}, Data: bytes.Repeat([]byte("long"), 10<<10)}
 	testlog.NoError(t, errors.Join(b.Append(ctx, "s2", backend.Batch{Creation: "c", ExpectedLast: perSession, Records: []backend.Record{long}}), b.Close()))
-	p := look(t, path)
+	p := pageLayout(t, path)
 	whole := testlog.Must(os.ReadFile(path))(t)
 	first := int64(bytes.Index(whole, long.Data)) / p.size
 	for page := first; page < first+10; page++ {
 		writeAt(t, path, p.list*p.size+10, 1, 0)
 		writeAt(t, path, p.list*p.size+16, word(page)...)
-		b, err := bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet})
+		b, err := bolt.Open(path, bolt.Options{NoSync: true, Logger: discardLogger})
 		if !errors.Is(err, backend.ErrDamaged) {
 			t.Errorf("page %d of a record that begins in page %d: error %v, want %v", page, first, err, backend.ErrDamaged)
 		}
@@ -99,9 +99,9 @@ func TestFreePageWithinALongRecord(t *testing.T) {
 
 // An unreadable page affects only its own rows. Other sessions, and earlier records of its session, can still be
 // read.
-func TestDamagedLeafOfRecords(t *testing.T) {
+func TestDamagedRecordLeaf(t *testing.T) {
 	t.Parallel()
-	path, p := large(t)
+	path, p := createLargeFile(t)
 	for _, key := range p.first {
 		at := p.leaves[key] * p.size
 		header := make([]byte, 8)
@@ -142,9 +142,9 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 }
 
 // After a deletion, bbolt may merge a page with its sibling. If the sibling is damaged, nothing is deleted.
-func TestDeleteBesideADamagedPage(t *testing.T) {
+func TestDeleteNextToDamagedPage(t *testing.T) {
 	t.Parallel()
-	whole, p := large(t)
+	whole, p := createLargeFile(t)
 	data := testlog.Must(os.ReadFile(whole))(t)
 	refused := 0
 	for n := uint64(2); n < 8; n++ {
@@ -153,9 +153,9 @@ func TestDeleteBesideADamagedPage(t *testing.T) {
 		for _, i := range []int{first - 1, first, last, last + 1} {
 			// Damage the offset of the page's second row.
 			leaf := p.leavesInOrder()[i]
-			path, harmed := filepath.Join(t.TempDir(), "log.db"), bytes.Clone(data)
-			harmed[leaf*p.size+16+16+4] ^= 0xff
-			testlog.NoError(t, os.WriteFile(path, harmed, 0o600))
+			path, damaged := filepath.Join(t.TempDir(), "log.db"), bytes.Clone(data)
+			damaged[leaf*p.size+16+16+4] ^= 0xff
+			testlog.NoError(t, os.WriteFile(path, damaged, 0o600))
 			b := open(t, path)
 			if err := b.Delete(ctx, fmt.Sprint("s", n), "c", nil); errors.Is(err, backend.ErrDamaged) {
 				refused++
@@ -163,7 +163,7 @@ func TestDeleteBesideADamagedPage(t *testing.T) {
 				t.Error(err)
 			}
 			testlog.WantNil(t, b.Close())
-			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, harmed) {
+			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, damaged) {
 				t.Errorf("session %d: leaf %d was damaged, and the file was changed (%v)", n, leaf, err)
 			}
 		}
@@ -173,7 +173,7 @@ func TestDeleteBesideADamagedPage(t *testing.T) {
 	}
 }
 
-func (p pagesOf) leavesInOrder() (out []int64) {
+func (p filePages) leavesInOrder() (out []int64) {
 	for _, key := range p.first {
 		out = append(out, p.leaves[key])
 	}
@@ -182,19 +182,19 @@ func (p pagesOf) leavesInOrder() (out []int64) {
 
 // A file without a free list is refused before bbolt opens it. bbolt would otherwise build a list by visiting all
 // pages.
-func TestNoListOfFreePages(t *testing.T) {
+func TestMissingFreelist(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	testlog.NoError(t, open(t, path).Close())
 	db := testlog.Must(bbolt.Open(path, 0o600, &bbolt.Options{NoFreelistSync: true}))(t)
 	testlog.NoError(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("shared")).Put([]byte("k"), nil) }), db.Close()))
-	l := layoutOf(t, path)
+	l := readLayout(t, path)
 	for id := 2; id < len(l.file)/l.page; id++ { // every page that may be the root
 		l.at(id)[8], l.at(id)[10], l.at(id)[11] = 1, 1, 0
-		l.lead(id, 0, id)
+		l.setChild(id, 0, id)
 		writeAt(t, path, int64(id*l.page), l.at(id)...)
 	}
-	inTime(t, "Open", func() {
-		if _, err := bolt.Open(path, bolt.Options{Logger: quiet}); !errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), "no list of free pages") {
+	failIfHangs(t, "Open", func() {
+		if _, err := bolt.Open(path, bolt.Options{Logger: discardLogger}); !errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), "no list of free pages") {
 			t.Errorf("error %v", err)
 		}
 	})

@@ -44,7 +44,7 @@ func TestReadOnly(t *testing.T) {
 		testlog.WantNil(t, b.Check(ctx))
 	}
 	if os.Geteuid() == 0 { // root ignores the file mode
-		testlog.ErrorIs(t, testlog.ErrorOf(bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond})), backend.ErrLocked, "a writer beside readers")
+		testlog.ErrorIs(t, testlog.ErrorOf(bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond})), backend.ErrLocked, "a writer while readers have the file open")
 	}
 	for _, b := range readers {
 		testlog.WantNil(t, b.Close())
@@ -56,7 +56,7 @@ func TestReadOnly(t *testing.T) {
 	testlog.NoError(t, errors.Join(os.Chmod(path, 0o600), os.Chmod(dir, 0o700)))
 	writer := testlog.Must(bolt.Open(path, bolt.Options{}))(t)
 	locked := testlog.ErrorOf(bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond}))
-	testlog.ErrorIs(t, locked, backend.ErrLocked, "a reader beside a writer")
+	testlog.ErrorIs(t, locked, backend.ErrLocked, "a reader while a writer has the file open")
 	holder := "another process"
 	if runtime.GOOS == "linux" {
 		holder = fmt.Sprintf("process %d (", os.Getpid())
@@ -76,7 +76,7 @@ func TestReadOnly(t *testing.T) {
 
 // Processes that create a file at the same time open the same file and leave no other files. Only the owner can read
 // the file.
-func TestCreatedByMany(t *testing.T) {
+func TestConcurrentCreate(t *testing.T) {
 	t.Parallel()
 	for range 5 {
 		dir := t.TempDir()
@@ -99,7 +99,7 @@ func TestCreatedByMany(t *testing.T) {
 		if err := errors.Join(err, b.Close()); err != nil || len(got) != n {
 			t.Errorf("%d sessions, want %d; %v", len(got), n, err)
 		}
-		standsAlone(t, path)
+		wantOnlyFile(t, path)
 		if info := testlog.Must(os.Stat(path))(t); runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 { // Windows has no such modes
 			t.Errorf("a new file: %v", info.Mode())
 		}
@@ -107,14 +107,14 @@ func TestCreatedByMany(t *testing.T) {
 }
 
 // A file can be opened through a symbolic link. Dangling and circular links are refused.
-func TestOpenedThroughALink(t *testing.T) {
+func TestOpenSymlink(t *testing.T) {
 	dir := t.TempDir()
 	link, target, circle := filepath.Join(dir, "link.db"), filepath.Join(t.TempDir(), "data.db"), filepath.Join(dir, "circle")
 	if err := errors.Join(os.Symlink(target, link), os.Symlink(circle, circle)); err != nil {
 		t.Skipf("no symbolic links here: %v", err)
 	}
 	for _, path := range []string{link, circle} {
-		inTime(t, "Open", func() {
+		failIfHangs(t, "Open", func() {
 			if _, err := bolt.Open(path, bolt.Options{}); err == nil {
 				t.Errorf("%s was opened", path)
 			}

@@ -32,8 +32,8 @@ func batch(after uint64) backend.Batch {
 	return backend.Batch{Creation: "c", ExpectedLast: after, Records: []backend.Record{record(after + 1)}}
 }
 
-// openWith opens a file with a session "a" of one record.
-func openWith(t *testing.T) (b *bolt.Backend, path string) {
+// openWithSession opens a file with a session "a" of one record.
+func openWithSession(t *testing.T) (b *bolt.Backend, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log.db")
 	b = testlog.Must(bolt.Open(path, bolt.Options{NoSync: true, LockTimeout: 100 * time.Millisecond}))(t)
@@ -61,7 +61,7 @@ func closeAndCheck(t *testing.T, b *bolt.Backend, path string) {
 	testlog.WantNil(t, errors.Join(b.Check(ctx), b.Close()))
 }
 
-var ways = map[string]struct {
+var commitFailures = map[string]struct {
 	commit func(tx *bbolt.Tx) error
 	landed bool
 }{
@@ -74,29 +74,29 @@ var ways = map[string]struct {
 // After a failed commit, the outcome is unknown, even if the commit renames a staged session. The next call reopens
 // the file and sees the outcome.
 func TestFailedCommit(t *testing.T) {
-	for name, way := range ways {
-		for call, do := range map[string]func(b *bolt.Backend) error{
+	for name, failure := range commitFailures {
+		for call, write := range map[string]func(b *bolt.Backend) error{
 			"Append": func(b *bolt.Backend) error { return b.Append(ctx, "a", batch(1)) },
 			"Delete": func(b *bolt.Backend) error { return b.Delete(ctx, "a", "c", nil) },
 			"PutSnapshot": func(b *bolt.Backend) error {
 				return b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")})
 			},
 			"Rename": func(b *bolt.Backend) error {
-				return b.Append(ctx, "new", backend.Batch{Creation: "s", Create: true, RenameFrom: "staged s", ExpectedLast: 20, Records: many(20, 1)})
+				return b.Append(ctx, "new", backend.Batch{Creation: "s", Create: true, RenameFrom: "staged s", ExpectedLast: 20, Records: makeRecords(20, 1)})
 			},
 		} {
 			t.Run(call+" "+name, func(t *testing.T) {
-				b, path := openWith(t)
+				b, path := openWithSession(t)
 				stageAll(t, b, "s", 20, 10)
-				var used []*bbolt.DB
+				var handles []*bbolt.DB
 				b.SetCommit(func(tx *bbolt.Tx) error {
-					used = append(used, tx.DB())
-					if len(used) == 1 {
-						return way.commit(tx)
+					handles = append(handles, tx.DB())
+					if len(handles) == 1 {
+						return failure.commit(tx)
 					}
 					return tx.Commit()
 				})
-				err := do(b)
+				err := write(b)
 				var unknown *backend.UnknownError
 				if !errors.Is(err, backend.ErrUnknown) || !errors.As(err, &unknown) || unknown.Cause == nil {
 					t.Fatalf("error %v, want %v", err, backend.ErrUnknown)
@@ -111,12 +111,12 @@ func TestFailedCommit(t *testing.T) {
 					t.Errorf("the old name: %v, the new one: %v, with %d records", err, newErr, renamed.Last)
 				}
 				landed := head.Last == 2 || newErr == nil || errors.Is(headErr, backend.ErrNotFound) || snapshot.Data != nil
-				if landed != way.landed {
-					t.Errorf("landed: %t, want %t", landed, way.landed)
+				if landed != failure.landed {
+					t.Errorf("landed: %t, want %t", landed, failure.landed)
 				}
 				// The backend continues with another handle.
 				testlog.NoError(t, b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true}))
-				if len(used) != 2 || used[0] == used[1] {
+				if len(handles) != 2 || handles[0] == handles[1] {
 					t.Error("the handle that failed is still used")
 				}
 				b.SetCommit(nil)
@@ -127,20 +127,20 @@ func TestFailedCommit(t *testing.T) {
 }
 
 // Writers that waited while a commit failed do not use the failed handle. Each gets the result of its own batch.
-func TestFailedCommitOfMany(t *testing.T) {
-	for name, way := range ways {
+func TestFailedGroupCommit(t *testing.T) {
+	for name, failure := range commitFailures {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, path := openWith(t)
+				b, path := openWithSession(t)
 				free := make(chan struct{})
-				var used []*bbolt.DB
+				var handles []*bbolt.DB
 				b.SetCommit(func(tx *bbolt.Tx) error {
-					used = append(used, tx.DB())
-					switch len(used) {
+					handles = append(handles, tx.DB())
+					switch len(handles) {
 					case 1: // the first commit waits until the other calls are queued
 						<-free
 					case 2:
-						return way.commit(tx)
+						return failure.commit(tx)
 					}
 					return tx.Commit()
 				})
@@ -175,16 +175,16 @@ func TestFailedCommitOfMany(t *testing.T) {
 					}
 				}
 				want := uint64(2)
-				if way.landed {
+				if failure.landed {
 					want = 5
 				}
 				wantLast(t, b, want)
-				if _, err := backend.FetchHead(ctx, b, "new"); (err == nil) != way.landed {
+				if _, err := backend.FetchHead(ctx, b, "new"); (err == nil) != failure.landed {
 					t.Errorf("the new session: %v", err)
 				}
 				testlog.WantNil(t, b.Append(ctx, "a", batch(want)))
-				if n := len(used); n != 3 || used[1] == used[2] {
-					t.Errorf("%d commits; with the handle that failed: %t", n, n == 3 && used[1] == used[2])
+				if n := len(handles); n != 3 || handles[1] == handles[2] {
+					t.Errorf("%d commits; with the handle that failed: %t", n, n == 3 && handles[1] == handles[2])
 				}
 				closeAndCheck(t, b, path)
 			})
@@ -195,7 +195,7 @@ func TestFailedCommitOfMany(t *testing.T) {
 // Waiting batches share a commit. A refused batch does not affect the others.
 func TestSharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, path := openWith(t)
+		b, path := openWithSession(t)
 		free := make(chan struct{})
 		commits := 0
 		b.SetCommit(func(tx *bbolt.Tx) error {
@@ -285,7 +285,7 @@ func TestReopenFails(t *testing.T) {
 		}, os.ErrNotExist},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b, path := openWith(t)
+			b, path := openWithSession(t)
 			unblock := func() {}
 			b.SetCommit(func(tx *bbolt.Tx) error {
 				err := errors.Join(tx.Commit(), errDisk)
@@ -317,8 +317,8 @@ func TestReopenFails(t *testing.T) {
 		})
 	}
 	t.Run("closed", func(t *testing.T) {
-		b, path := openWith(t)
-		b.SetCommit(ways["lost"].commit)
+		b, path := openWithSession(t)
+		b.SetCommit(commitFailures["lost"].commit)
 		testlog.ErrorIs(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
 		b.SetCommit(nil)
 		closeAndCheck(t, b, path)

@@ -29,8 +29,8 @@ func accessListOf(user uint32) []byte {
 }
 
 // A vacuum keeps the owner, the mode and the access control list.
-func TestVacuumKeepsTheMode(t *testing.T) {
-	b, path := crowded(t)
+func TestVacuumKeepsMode(t *testing.T) {
+	b, path := openCrowded(t)
 	const attribute = "system.posix_acl_access"
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 { // only root can change the owner of a file
@@ -64,7 +64,7 @@ func TestVacuumByGroupMember(t *testing.T) {
 		t.Skip("needs to be another user")
 	}
 	const owner, member, group = 65534, 12346, 12345
-	b, path := crowded(t)
+	b, path := openCrowded(t)
 	testlog.NoError(t, b.Close())
 	testlog.NoError(t, os.Chown(path, owner, group))
 	testlog.NoError(t, os.Chmod(path, 0o660))
@@ -91,8 +91,8 @@ func TestVacuumByGroupMember(t *testing.T) {
 }
 
 // A panic of this package in a transaction is not mistaken for damage and leaves no lock locked.
-func TestPanicOfOurOwn(t *testing.T) {
-	b, path := crowded(t)
+func TestPanicOutsideBbolt(t *testing.T) {
+	b, path := openCrowded(t)
 	func() {
 		defer func() {
 			if recover() == nil {

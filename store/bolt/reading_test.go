@@ -19,47 +19,47 @@ import (
 
 // No read transaction is open while the caller's code runs. Otherwise commits could not reuse free pages, and a
 // stalled reader would make the file grow.
-func TestNoTransactionWhileCallersRun(t *testing.T) {
+func TestNoTransactionDuringCallbacks(t *testing.T) {
 	ctx := context.Background()
 	b := testlog.Must(bolt.Open(filepath.Join(t.TempDir(), "log.db"), bolt.Options{NoSync: true}))(t)
 	s := testlog.Must(store.New(b, store.Options{Snapshots: snapshot.Policy{Every: -1}}))(t)
 	defer s.Close()
-	looked := map[string]bool{}
-	look := func(where string) {
+	checked := map[string]bool{}
+	checkNoReads := func(where string) {
 		t.Helper()
-		looked[where] = true
+		checked[where] = true
 		if n := b.OpenReads(); n != 0 {
 			t.Errorf("%s: %d read transactions are open", where, n)
 		}
 	}
-	inFileOpen(t, b, func(*bbolt.Tx) {
+	inReadTx(t, b, func(*bbolt.Tx) {
 		if n := b.OpenReads(); n != 1 {
-			t.Fatalf("in a read transaction %d are open; the test tests nothing", n)
+			t.Fatalf("%d read transactions are open within one, so the test proves nothing", n)
 		}
 	})
 	key := store.Key{App: "a", User: "u", Session: "s"}
-	if _, err := s.Import(ctx, key, lookingReader{strings.NewReader(strings.Repeat(`{"author":"a"}`+"\n", 1200)), func() { look("Import's reader") }},
-		store.ImportOptions{Progress: func(int) { look("Import's progress") }}); err != nil {
+	if _, err := s.Import(ctx, key, observedReader{strings.NewReader(strings.Repeat(`{"author":"a"}`+"\n", 1200)), func() { checkNoReads("Import's reader") }},
+		store.ImportOptions{Progress: func(int) { checkNoReads("Import's progress") }}); err != nil {
 		t.Fatal(err)
 	}
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		testlog.NoError(t, err)
 		if r.Seq%100 == 0 {
-			look("body of RawEvents")
+			checkNoReads("body of RawEvents")
 			// The loop body may write.
 			testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{AsOfNow: true})))
 		}
 	}
 	for r, err := range s.Watch(ctx, key, 1) {
 		testlog.NoError(t, err)
-		look("body of Watch")
+		checkNoReads("body of Watch")
 		if r.Seq == 1200 {
 			break
 		}
 	}
-	testlog.NoError(t, s.Export(ctx, key, lookingWriter{func() { look("Export's writer") }}, store.ExportOptions{}))
-	testlog.NoError(t, s.Backup(ctx, lookingWriter{func() { look("Backup's writer") }}))
-	for p, err := range s.Verify(ctx, store.VerifyOptions{Progress: func(store.Key) { look("Verify's progress") }}) {
+	testlog.NoError(t, s.Export(ctx, key, observedWriter{func() { checkNoReads("Export's writer") }}, store.ExportOptions{}))
+	testlog.NoError(t, s.Backup(ctx, observedWriter{func() { checkNoReads("Backup's writer") }}))
+	for p, err := range s.Verify(ctx, store.VerifyOptions{Progress: func(store.Key) { checkNoReads("Verify's progress") }}) {
 		t.Error(p, err)
 	}
 	for i := range 3 {
@@ -67,31 +67,31 @@ func TestNoTransactionWhileCallersRun(t *testing.T) {
 	}
 	for _, err := range s.List(ctx, store.ListOptions{}) {
 		testlog.NoError(t, err)
-		look("body of List")
+		checkNoReads("body of List")
 	}
 	session := testlog.Must(s.Get(ctx, key))(t)
 	for range session.View.Events() {
-		look("body of View.Events")
+		checkNoReads("body of View.Events")
 		break
 	}
-	if len(looked) != 9 {
-		t.Errorf("not all callers ran: %v", looked)
+	if len(checked) != 9 {
+		t.Errorf("not all callers ran: %v", checked)
 	}
 }
 
-type lookingReader struct {
+type observedReader struct {
 	io.Reader
-	look func()
+	observe func()
 }
 
-func (r lookingReader) Read(p []byte) (int, error) {
-	r.look()
+func (r observedReader) Read(p []byte) (int, error) {
+	r.observe()
 	return r.Reader.Read(p[:min(len(p), 100)])
 }
 
-type lookingWriter struct{ look func() }
+type observedWriter struct{ observe func() }
 
-func (w lookingWriter) Write(p []byte) (int, error) {
-	w.look()
+func (w observedWriter) Write(p []byte) (int, error) {
+	w.observe()
 	return len(p), nil
 }

@@ -24,45 +24,45 @@ import (
 // noSum is the checksum function for tests whose records have the Sum 0.
 func noSum([]byte) uint32 { return 0 }
 
-// summing is a backend that stores the checksums of the records appended to it.
-type summing struct {
+// sumRecorder is a backend that stores the checksums of the records appended to it.
+type sumRecorder struct {
 	*bolt.Backend
 	sums *sync.Map
 }
 
-func (s summing) note(records []backend.Record) {
+func (s sumRecorder) storeSums(records []backend.Record) {
 	for _, r := range records {
 		s.sums.Store(string(r.Data), r.Sum)
 	}
 }
 
-func (s summing) Append(ctx context.Context, name string, b backend.Batch) error {
-	s.note(b.Records)
+func (s sumRecorder) Append(ctx context.Context, name string, b backend.Batch) error {
+	s.storeSums(b.Records)
 	return s.Backend.Append(ctx, name, b)
 }
 
-func (s summing) Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error {
+func (s sumRecorder) Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error {
 	return s.Backend.Replace(ctx, name, creation, func(head backend.Head) (backend.Replacement, error) {
 		r, err := make(head)
 		for _, x := range r.Records {
 			s.sums.Store(string(x.Data), x.Sum)
 		}
-		s.note(r.Appended)
+		s.storeSums(r.Appended)
 		return r, err
 	})
 }
 
-func (s summing) sum(data []byte) uint32 {
+func (s sumRecorder) sum(data []byte) uint32 {
 	sum, _ := s.sums.Load(string(data))
 	return sum.(uint32)
 }
 
 // A vacuum keeps the whole content of a backend, both in the open backend and after reopening.
-func TestVacuumOfEachCase(t *testing.T) {
+func TestVacuumedBackend(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
 		path := filepath.Join(t.TempDir(), "log.db")
-		b := summing{open(t, path), &sync.Map{}}
+		b := sumRecorder{open(t, path), &sync.Map{}}
 		t.Cleanup(func() { _ = b.Close() })
 		return b, func() backend.Backend {
 			testlog.NoError(t, b.Vacuum(ctx, b.sum))
@@ -97,56 +97,56 @@ func outline(t *testing.T, b backend.Backend) string {
 	return out.String()
 }
 
-// crowded opens a file with a large session, several small sessions and a staged session.
-func crowded(t *testing.T) (b *bolt.Backend, path string) {
+// openCrowded opens a file with a large session, several small sessions and a staged session.
+func openCrowded(t *testing.T) (b *bolt.Backend, path string) {
 	t.Helper()
-	b, path = openWith(t)
-	testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, 3000), Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}))
-	testlog.NoError(t, b.Append(ctx, "victim", backend.Batch{Creation: "v", Create: true, Records: many(0, 700), Shared: []backend.Value{{Name: "y", Data: []byte("1")}}}))
+	b, path = openWithSession(t)
+	testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: makeRecords(0, 3000), Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}))
+	testlog.NoError(t, b.Append(ctx, "victim", backend.Batch{Creation: "v", Create: true, Records: makeRecords(0, 700), Shared: []backend.Value{{Name: "y", Data: []byte("1")}}}))
 	testlog.NoError(t, b.Append(ctx, "empty", backend.Batch{Creation: "e", Create: true, Meta: []byte("meta")}))
 	stageAll(t, b, "s", 500, 100)
 	stageAll(t, b, "dropped", 100, 100)
 	return b, path
 }
 
-// meanwhile has calls that are made during a copy. A key is the number of checksums computed before the calls. The
-// first three are made in the first round of copying.
-var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
+// concurrentCalls has calls that are made during a copy. A key is the number of checksums computed before the calls.
+// The first three are made in the first round of copying.
+var concurrentCalls = map[int]func(t *testing.T, b *bolt.Backend){
 	10: func(t *testing.T, b *bolt.Backend) { testlog.NoError(t, b.Delete(ctx, "victim", "v", nil)) },
 	20: func(t *testing.T, b *bolt.Backend) {
-		testlog.NoError(t, b.Append(ctx, "victim", backend.Batch{Creation: "again", Create: true, Records: many(0, 3)}))
-		testlog.NoError(t, b.Append(ctx, "a", backend.Batch{Creation: "c", ExpectedLast: 1, Records: many(1, 5000), Shared: []backend.Value{{Name: "x", Data: []byte("2")}}}))
+		testlog.NoError(t, b.Append(ctx, "victim", backend.Batch{Creation: "again", Create: true, Records: makeRecords(0, 3)}))
+		testlog.NoError(t, b.Append(ctx, "a", backend.Batch{Creation: "c", ExpectedLast: 1, Records: makeRecords(1, 5000), Shared: []backend.Value{{Name: "x", Data: []byte("2")}}}))
 		testlog.NoError(t, b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 5001, Data: []byte("snapshot")}))
 	},
 	30: func(t *testing.T, b *bolt.Backend) {
-		testlog.NoError(t, b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true, Records: many(0, 2), Shared: []backend.Value{{Name: "z", Data: []byte("1")}}}))
-		testlog.NoError(t, stage(b, "s", 500, many(500, 100)))
-		testlog.NoError(t, stage(b, "late", 0, many(0, 40)))
-		testlog.NoError(t, unstage(b, "dropped"))
+		testlog.NoError(t, b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true, Records: makeRecords(0, 2), Shared: []backend.Value{{Name: "z", Data: []byte("1")}}}))
+		testlog.NoError(t, appendStaged(b, "s", 500, makeRecords(500, 100)))
+		testlog.NoError(t, appendStaged(b, "late", 0, makeRecords(0, 40)))
+		testlog.NoError(t, deleteStaged(b, "dropped"))
 	},
 	// In the second round, which copies the rows added during the first.
 	5000: func(t *testing.T, b *bolt.Backend) {
-		testlog.NoError(t, b.Append(ctx, "a", backend.Batch{Creation: "c", ExpectedLast: 5001, Records: many(5001, 1)}))
-		testlog.NoError(t, b.Append(ctx, "new", backend.Batch{Creation: "n", ExpectedLast: 2, Records: many(2, 1), Shared: []backend.Value{{Name: "x", Data: []byte("3")}}}))
+		testlog.NoError(t, b.Append(ctx, "a", backend.Batch{Creation: "c", ExpectedLast: 5001, Records: makeRecords(5001, 1)}))
+		testlog.NoError(t, b.Append(ctx, "new", backend.Batch{Creation: "n", ExpectedLast: 2, Records: makeRecords(2, 1), Shared: []backend.Value{{Name: "x", Data: []byte("3")}}}))
 		testlog.NoError(t, b.Delete(ctx, "victim", "again", nil))
-		testlog.NoError(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, RenameFrom: "staged late", ExpectedLast: 40, Records: many(40, 1)}))
-		testlog.NoError(t, stage(b, "s", 600, many(600, 1)))
+		testlog.NoError(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, RenameFrom: "staged late", ExpectedLast: 40, Records: makeRecords(40, 1)}))
+		testlog.NoError(t, appendStaged(b, "s", 600, makeRecords(600, 1)))
 	},
 	// In the third round, the last one in which other calls can write.
 	9447: func(t *testing.T, b *bolt.Backend) {
-		testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", ExpectedLast: 3000, Records: many(3000, 1)}))
+		testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", ExpectedLast: 3000, Records: makeRecords(3000, 1)}))
 	},
 }
 
-// interrupting returns a checksum function that makes the calls in meanwhile.
-func interrupting(t *testing.T, b *bolt.Backend, done *int) func([]byte) uint32 {
+// sumWithConcurrentCalls returns a checksum function that makes the calls in concurrentCalls.
+func sumWithConcurrentCalls(t *testing.T, b *bolt.Backend, made *int) func([]byte) uint32 {
 	calls := 0
 	return func([]byte) uint32 {
-		if do := meanwhile[calls]; do != nil {
+		if call := concurrentCalls[calls]; call != nil {
 			var others sync.WaitGroup
-			others.Go(func() { do(t, b) })
+			others.Go(func() { call(t, b) })
 			others.Wait()
-			*done++
+			*made++
 		}
 		calls++
 		return 0
@@ -155,61 +155,61 @@ func interrupting(t *testing.T, b *bolt.Backend, done *int) func([]byte) uint32 
 
 // A copy has the content as of its beginning, whatever is written, deleted and staged meanwhile. The backend keeps
 // all these changes and finally removes the deleted rows.
-func TestCopyWhileOthersWrite(t *testing.T) {
+func TestCopyDuringWrites(t *testing.T) {
 	t.Parallel()
-	b, path := crowded(t)
+	b, path := openCrowded(t)
 	want := outline(t, b)
 	done, used := 0, 0
-	testlog.NoError(t, b.Copy(ctx, interrupting(t, b, &done), func(c backend.Backend, file io.Reader) error {
+	testlog.NoError(t, b.Copy(ctx, sumWithConcurrentCalls(t, b, &done), func(c backend.Backend, file io.Reader) error {
 		used++
 		if got := outline(t, c); got != want {
-			t.Errorf("the copy is not what was there; %d bytes, want %d", len(got), len(want))
+			t.Errorf("the copy differs from the content at its beginning: %d bytes, want %d", len(got), len(want))
 		}
 		testlog.NoError(t, c.(*bolt.Backend).Check(ctx))
-		inFileOpen(t, c.(*bolt.Backend), func(tx *bbolt.Tx) {
+		inReadTx(t, c.(*bolt.Backend), func(tx *bbolt.Tx) {
 			if k, _ := tx.Bucket([]byte("unlinked")).Cursor().First(); k != nil {
-				t.Error("the copy has rows that are nobody's")
+				t.Error("the copy has rows of deleted sessions")
 			}
 		})
 		data := testlog.Must(io.ReadAll(file))(t)
 		to := filepath.Join(t.TempDir(), "copy.db")
 		testlog.NoError(t, os.WriteFile(to, data, 0o600))
 		// The copy can be written to.
-		own := open(t, to)
-		testlog.NoError(t, own.Append(ctx, "a", batch(1)))
-		testlog.NoError(t, own.Append(ctx, "other", backend.Batch{Creation: "o", Create: true, Records: many(0, 1)}))
-		closeAndCheck(t, own, to)
+		writable := open(t, to)
+		testlog.NoError(t, writable.Append(ctx, "a", batch(1)))
+		testlog.NoError(t, writable.Append(ctx, "other", backend.Batch{Creation: "o", Create: true, Records: makeRecords(0, 1)}))
+		closeAndCheck(t, writable, to)
 		return nil
 	}))
 	if done != 3 || used != 1 {
-		t.Fatalf("%d of the writes were made meanwhile, and the copy used %d times; the test tests nothing", done, used)
+		t.Fatalf("%d of 3 writes were made during the copy, and the copy was used %d times, want once", done, used)
 	}
-	inFileOpen(t, b, func(tx *bbolt.Tx) {
+	inReadTx(t, b, func(tx *bbolt.Tx) {
 		if k, _ := tx.Bucket([]byte("records")).Cursor().Seek(rowKey(3)); bytes.HasPrefix(k, rowKey(3)) {
-			t.Error("what was deleted meanwhile is still there")
+			t.Error("rows deleted during the copy still exist")
 		}
 	})
-	finish(t, b, path)
+	deleteStagedAndCheck(t, b, path)
 }
 
-// standsAlone checks that the file's directory has no other files.
-func standsAlone(t *testing.T, path string) {
+// wantOnlyFile checks that the file's directory has no other files.
+func wantOnlyFile(t *testing.T, path string) {
 	t.Helper()
 	if left := testlog.Must(os.ReadDir(filepath.Dir(path)))(t); len(left) != 1 {
-		t.Errorf("beside the file there is %v", left)
+		t.Errorf("the directory has other files: %v", left)
 	}
 }
 
-// finish deletes the staged sessions and checks that no rows of deleted sessions remain.
-func finish(t *testing.T, b *bolt.Backend, path string) {
+// deleteStagedAndCheck deletes the staged sessions and checks that no rows of deleted sessions remain.
+func deleteStagedAndCheck(t *testing.T, b *bolt.Backend, path string) {
 	t.Helper()
 	for _, creation := range []string{"s", "late", "dropped"} {
-		if err := unstage(b, creation); !errors.Is(err, backend.ErrNotFound) {
+		if err := deleteStaged(b, creation); !errors.Is(err, backend.ErrNotFound) {
 			testlog.NoError(t, err)
 		}
 	}
 	testlog.NoError(t, b.Append(ctx, "next", backend.Batch{Creation: "next", Create: true}))
-	inFileOpen(t, b, func(tx *bbolt.Tx) {
+	inReadTx(t, b, func(tx *bbolt.Tx) {
 		if k, _ := tx.Bucket([]byte("unlinked")).Cursor().First(); k != nil {
 			t.Errorf("number %x is still unlinked", k)
 		}
@@ -217,18 +217,18 @@ func finish(t *testing.T, b *bolt.Backend, path string) {
 	testlog.NoError(t, b.Close())
 	b = open(t, path)
 	closeAndCheck(t, b, path)
-	standsAlone(t, path)
+	wantOnlyFile(t, path)
 }
 
 // After a vacuum, the file has all writes that were made meanwhile, and a half-written (staged) session can still be
 // completed. The file is a new, shorter file.
-func TestVacuumWhileOthersWrite(t *testing.T) {
+func TestVacuumDuringWrites(t *testing.T) {
 	t.Parallel()
-	b, path := crowded(t)
-	twin, twinPath := crowded(t)
+	b, path := openCrowded(t)
+	twin, twinPath := openCrowded(t)
 	before := testlog.Must(os.Stat(path))(t)
 	for _, at := range []int{10, 20, 30, 5000, 9447} {
-		meanwhile[at](t, twin)
+		concurrentCalls[at](t, twin)
 	}
 	done := 0
 	var after os.FileInfo // directly after the rename; the next commit may extend the file by 16 MiB, as bbolt does
@@ -236,23 +236,23 @@ func TestVacuumWhileOthersWrite(t *testing.T) {
 		after, err = os.Stat(path)
 		return err
 	})
-	testlog.NoError(t, b.Vacuum(ctx, interrupting(t, b, &done)))
+	testlog.NoError(t, b.Vacuum(ctx, sumWithConcurrentCalls(t, b, &done)))
 	if done != 5 {
-		t.Fatalf("%d of the writes were made meanwhile; the test tests nothing", done)
+		t.Fatalf("%d of 5 writes were made during the vacuum", done)
 	}
 	if os.SameFile(before, after) || after.Size() >= before.Size() {
 		t.Errorf("%d bytes, before %d", after.Size(), before.Size())
 	}
 	testlog.NoError(t, b.Check(ctx))
 	for _, b := range []*bolt.Backend{b, twin} {
-		testlog.NoError(t, b.Append(ctx, "staged", backend.Batch{Creation: "s", Create: true, RenameFrom: "staged s", ExpectedLast: 601, Records: many(601, 1)}))
+		testlog.NoError(t, b.Append(ctx, "staged", backend.Batch{Creation: "s", Create: true, RenameFrom: "staged s", ExpectedLast: 601, Records: makeRecords(601, 1)}))
 		testlog.NoError(t, b.Append(ctx, "a", batch(5002)))
 	}
 	if got, want := outline(t, b), outline(t, twin); got != want {
-		t.Errorf("the vacuum has changed what is stored:\n%.2000s\nwant\n%.2000s", got, want)
+		t.Errorf("the vacuum has changed the content:\n%.2000s\nwant\n%.2000s", got, want)
 	}
-	finish(t, b, path)
-	finish(t, twin, twinPath)
+	deleteStagedAndCheck(t, b, path)
+	deleteStagedAndCheck(t, twin, twinPath)
 }
 
 func rowKey(numbers ...uint64) (key []byte) {
@@ -265,30 +265,30 @@ func rowKey(numbers ...uint64) (key []byte) {
 }
 
 // Copy and Vacuum report damage if the checksums of records do not match the chain in the head.
-func TestCopyFollowsTheChain(t *testing.T) {
-	b, path := crowded(t)
+func TestCopyChecksChain(t *testing.T) {
+	b, path := openCrowded(t)
 	n := 0
-	odd := func([]byte) uint32 {
+	wrongSum := func([]byte) uint32 {
 		if n++; n == 1700 {
 			return 1
 		}
 		return 0
 	}
-	if err := b.Copy(ctx, odd, nil); !errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), `"large"`) {
+	if err := b.Copy(ctx, wrongSum, nil); !errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), `"large"`) {
 		t.Errorf("copy: %v", err)
 	}
-	if n = 0; !errors.Is(b.Vacuum(ctx, odd), backend.ErrDamaged) {
-		t.Error("vacuum went on")
+	if n = 0; !errors.Is(b.Vacuum(ctx, wrongSum), backend.ErrDamaged) {
+		t.Error("the vacuum succeeded")
 	}
-	finish(t, b, path)
+	deleteStagedAndCheck(t, b, path)
 }
 
 // A process may wait for the lock of a file while a vacuum replaces the file. The process then opens the new file,
 // but only after the new file's lock is released.
-func TestVacuumPassesTheLockOn(t *testing.T) {
+func TestVacuumHandsOverLock(t *testing.T) {
 	t.Parallel()
-	b, path := crowded(t)
-	open := func() (n int) {
+	b, path := openCrowded(t)
+	countOpen := func() (n int) {
 		entries, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			t.Skip("needs to know which files are open")
@@ -305,12 +305,12 @@ func TestVacuumPassesTheLockOn(t *testing.T) {
 		err error
 	}
 	got := make(chan opened, 1)
-	before := open()
+	before := countOpen()
 	go func() {
 		second, err := bolt.Open(path, bolt.Options{NoSync: true, LockTimeout: time.Minute})
 		got <- opened{second, err}
 	}()
-	for open() == before {
+	for countOpen() == before {
 		time.Sleep(time.Millisecond)
 	}
 	testlog.NoError(t, b.Vacuum(ctx, noSum))
@@ -334,7 +334,7 @@ func TestVacuumPassesTheLockOn(t *testing.T) {
 // A vacuum that cannot succeed changes nothing. Reasons are a cancelled context, a read-only or closed backend, and
 // another file at the path.
 func TestVacuumRefused(t *testing.T) {
-	b, path := crowded(t)
+	b, path := openCrowded(t)
 	want := outline(t, b)
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
@@ -348,7 +348,7 @@ func TestVacuumRefused(t *testing.T) {
 	testlog.ErrorIs(t, b.Vacuum(ctx, noSum), backend.ErrDamaged, "with another file")
 	testlog.NoError(t, os.Rename(path+".away", path))
 	if got := outline(t, b); got != want {
-		t.Error("what is stored has changed")
+		t.Error("the content has changed")
 	}
 	testlog.NoError(t, b.Append(ctx, "a", batch(1)))
 	testlog.NoError(t, b.Vacuum(ctx, noSum))
@@ -357,12 +357,12 @@ func TestVacuumRefused(t *testing.T) {
 	b = testlog.Must(bolt.Open(path, bolt.Options{ReadOnly: true}))(t)
 	testlog.ErrorIs(t, b.Vacuum(ctx, noSum), backend.ErrReadOnly, "read only")
 	testlog.NoError(t, b.Close())
-	standsAlone(t, path)
+	wantOnlyFile(t, path)
 }
 
 // A vacuum through a symbolic link replaces the target of the link. It removes the draft of a crashed vacuum.
-func TestVacuumThroughALink(t *testing.T) {
-	b, path := crowded(t)
+func TestVacuumSymlink(t *testing.T) {
+	b, path := openCrowded(t)
 	testlog.NoError(t, b.Close())
 	link := filepath.Join(t.TempDir(), "link.db")
 	testlog.NoError(t, os.Symlink(path, link))
@@ -377,25 +377,25 @@ func TestVacuumThroughALink(t *testing.T) {
 	b = open(t, path)
 	wantLast(t, b, 2)
 	closeAndCheck(t, b, path)
-	standsAlone(t, path)
+	wantOnlyFile(t, path)
 }
 
 // A vacuum after a failed commit keeps the content that is on disk. A failed commit after a vacuum does not affect
 // later commits.
-func TestVacuumAfterAFailedCommit(t *testing.T) {
-	for name, way := range ways {
+func TestVacuumAfterFailedCommit(t *testing.T) {
+	for name, failure := range commitFailures {
 		t.Run(name, func(t *testing.T) {
-			b, path := openWith(t)
-			b.SetCommit(way.commit)
+			b, path := openWithSession(t)
+			b.SetCommit(failure.commit)
 			if err := b.Append(ctx, "a", batch(1)); err == nil {
 				t.Fatal("no error")
 			}
 			b.SetCommit(nil)
 			testlog.NoError(t, b.Vacuum(ctx, noSum))
-			if n := last(t, b, "a"); (n == 2) != way.landed {
+			if n := last(t, b, "a"); (n == 2) != failure.landed {
 				t.Errorf("%d records", n)
 			}
-			b.SetCommit(way.commit)
+			b.SetCommit(failure.commit)
 			if err := b.Append(ctx, "a", batch(last(t, b, "a"))); err == nil {
 				t.Fatal("no error")
 			}
@@ -408,7 +408,7 @@ func TestVacuumAfterAFailedCommit(t *testing.T) {
 
 // The results of Space change with deletions and a vacuum.
 func TestSpace(t *testing.T) {
-	b, path := openWith(t)
+	b, path := openWithSession(t)
 	const sessions = 40
 	for i := range sessions {
 		var records []backend.Record
@@ -440,6 +440,6 @@ func TestSpace(t *testing.T) {
 	if again.File > after.File+after.File/10 {
 		t.Errorf("after another vacuum %+v, before %+v", again, after)
 	}
-	testlog.NoError(t, b.Append(ctx, "39", backend.Batch{Creation: "c", ExpectedLast: 200, Records: many(200, 1)}))
+	testlog.NoError(t, b.Append(ctx, "39", backend.Batch{Creation: "c", ExpectedLast: 200, Records: makeRecords(200, 1)}))
 	closeAndCheck(t, b, path)
 }

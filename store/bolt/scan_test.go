@@ -22,7 +22,7 @@ func scan(t *testing.T, file []byte) *bolt.Scan {
 }
 
 // Without meta pages, the newest root in the file determines which sessions exist.
-func TestScanFindsTheNewestRoot(t *testing.T) {
+func TestScanFindsNewestRoot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	for n := range uint64(12) {
 		b := open(t, path)
@@ -39,7 +39,7 @@ func TestScanFindsTheNewestRoot(t *testing.T) {
 
 // If a page in use was copied over a free page, the copy does not count as free.
 func TestScanMovedPage(t *testing.T) {
-	path, p := large(t)
+	path, p := createLargeFile(t)
 	file := testlog.Must(os.ReadFile(path))(t)
 	from, to := p.leaves[string(rowKey(3, 1))]*p.size, p.free[0]*p.size
 	copy(file[to:to+p.size], file[from:from+p.size])

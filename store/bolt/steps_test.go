@@ -18,10 +18,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// mostRemoved is the maximum number of rows that a commit removes.
-const mostRemoved = 2048
+// maxRowsPerCommit is the maximum number of rows that a commit removes.
+const maxRowsPerCommit = 2048
 
-func many(after uint64, n int) []backend.Record {
+func makeRecords(after uint64, n int) []backend.Record {
 	var out []backend.Record
 	for i := range uint64(n) {
 		out = append(out, record(after+i+1))
@@ -43,15 +43,15 @@ func rowsOf(tx *bbolt.Tx) int {
 	return n
 }
 
-// inFile calls f with a write transaction of bbolt on the closed file at path.
-func inFile(t *testing.T, path string, f func(tx *bbolt.Tx) error) {
+// updateFile calls f with a write transaction of bbolt on the closed file at path.
+func updateFile(t *testing.T, path string, f func(tx *bbolt.Tx) error) {
 	t.Helper()
 	db := testlog.Must(bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true}))(t)
 	testlog.NoError(t, errors.Join(db.Update(f), db.Close()))
 }
 
-// copies makes a copy of the file after each commit, as a crash at that moment would leave it.
-func copies(t *testing.T, b *bolt.Backend, path string) *[]string {
+// copyAfterEachCommit makes a copy of the file after each commit, as a crash at that moment would leave it.
+func copyAfterEachCommit(t *testing.T, b *bolt.Backend, path string) *[]string {
 	var made []string
 	b.SetCommit(func(tx *bbolt.Tx) error {
 		err := tx.Commit()
@@ -64,9 +64,9 @@ func copies(t *testing.T, b *bolt.Backend, path string) *[]string {
 	return &made
 }
 
-// recovers checks a file that a crash has left. The file must be sound, and opening it must not change it. After it
-// is closed, it must have only the rows of the sessions' records.
-func recovers(t *testing.T, path string, records int) {
+// checkAfterCrash checks a file that a crash has left. The file must be sound, and opening it must not change it. After
+// it is closed, it must have only the rows of the sessions' records.
+func checkAfterCrash(t *testing.T, path string, records int) {
 	t.Helper()
 	before := testlog.Must(os.ReadFile(path))(t)
 	b := open(t, path)
@@ -79,7 +79,7 @@ func recovers(t *testing.T, path string, records int) {
 	b = open(t, path)
 	testlog.NoError(t, b.Check(ctx))
 	testlog.NoError(t, b.Close())
-	inFile(t, path, func(tx *bbolt.Tx) error {
+	updateFile(t, path, func(tx *bbolt.Tx) error {
 		if n := rowsOf(tx); n != records {
 			t.Errorf("%d rows, want %d", n, records)
 		}
@@ -94,16 +94,16 @@ func recovers(t *testing.T, path string, records int) {
 
 // A crash between any two commits of a deletion leaves a file without the session. The next writer removes the
 // remaining rows.
-func TestCrashWhileDeleting(t *testing.T) {
+func TestCrashDuringDelete(t *testing.T) {
 	t.Parallel()
-	b, path := openWith(t) // session "a" has one record
+	b, path := openWithSession(t) // session "a" has one record
 	const n = 5000
-	testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, n)}))
+	testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: makeRecords(0, n)}))
 	testlog.NoError(t, b.PutSnapshot(ctx, "large", "l", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}))
-	crashes := copies(t, b, path)
+	crashes := copyAfterEachCommit(t, b, path)
 	testlog.NoError(t, b.Delete(ctx, "large", "l", nil))
 	testlog.NoError(t, b.Close())
-	if steps, want := len(*crashes), n/mostRemoved+1; steps < want || steps > want+1 {
+	if steps, want := len(*crashes), n/maxRowsPerCommit+1; steps < want || steps > want+1 {
 		t.Errorf("%d commits, want %d", steps, want)
 	}
 	for _, path := range *crashes {
@@ -111,26 +111,26 @@ func TestCrashWhileDeleting(t *testing.T) {
 		testlog.ErrorIs(t, testlog.ErrorOf(backend.FetchHead(ctx, b, "large")), backend.ErrNotFound, "the session after a crash")
 		wantLast(t, b, 1)
 		testlog.NoError(t, b.Close())
-		recovers(t, path, 1)
+		checkAfterCrash(t, path, 1)
 	}
-	recovers(t, path, 1)
+	checkAfterCrash(t, path, 1)
 }
 
-func inFileOpen(t *testing.T, b *bolt.Backend, f func(tx *bbolt.Tx)) {
+func inReadTx(t *testing.T, b *bolt.Backend, f func(tx *bbolt.Tx)) {
 	t.Helper()
 	testlog.NoError(t, b.InTx(f))
 }
 
 // While a large session is being removed, a writer waits for at most one commit. No commit removes more rows than the
 // limit.
-func TestWritersBetweenSteps(t *testing.T) {
+func TestWritesDuringDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, path := openWith(t)
-		testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, 8000)}))
+		b, path := openWithSession(t)
+		testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: makeRecords(0, 8000)}))
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		commits, rows, waiting := 0, 0, map[uint64]int{} // by seq, the commit during which the append began to wait
-		inFileOpen(t, b, func(tx *bbolt.Tx) { rows = rowsOf(tx) })
+		inReadTx(t, b, func(tx *bbolt.Tx) { rows = rowsOf(tx) })
 		b.SetCommit(func(tx *bbolt.Tx) error {
 			commits++
 			mu.Lock()
@@ -140,7 +140,7 @@ func TestWritersBetweenSteps(t *testing.T) {
 				}
 			}
 			now := rowsOf(tx)
-			if rows-now > mostRemoved {
+			if rows-now > maxRowsPerCommit {
 				t.Errorf("commit %d removes %d rows", commits, rows-now)
 			}
 			rows = now
@@ -168,29 +168,29 @@ func TestWritersBetweenSteps(t *testing.T) {
 	})
 }
 
-// stage adds records to a staged session.
-func stage(b *bolt.Backend, creation string, after uint64, records []backend.Record) error {
+// appendStaged adds records to a staged session.
+func appendStaged(b *bolt.Backend, creation string, after uint64, records []backend.Record) error {
 	return b.Append(ctx, "staged "+creation, backend.Batch{Creation: creation, Create: after == 0, ExpectedLast: after, Records: records})
 }
 
-func unstage(b *bolt.Backend, creation string) error {
+func deleteStaged(b *bolt.Backend, creation string) error {
 	return b.Delete(ctx, "staged "+creation, creation, nil)
 }
 
 func stageAll(t *testing.T, b *bolt.Backend, creation string, n, piece int) {
 	t.Helper()
 	for after := 0; after < n; after += piece {
-		testlog.NoError(t, stage(b, creation, uint64(after), many(uint64(after), min(piece, n-after))))
+		testlog.NoError(t, appendStaged(b, creation, uint64(after), makeRecords(uint64(after), min(piece, n-after))))
 	}
 }
 
 // If damage changed an unlinked number into the number of an existing session, that session's rows are kept and Check
 // reports the damage.
 func TestDamagedUnlinkedNumber(t *testing.T) {
-	b, path := openWith(t)
+	b, path := openWithSession(t)
 	testlog.NoError(t, b.Close())
 	var live []byte
-	inFile(t, path, func(tx *bbolt.Tx) error {
+	updateFile(t, path, func(tx *bbolt.Tx) error {
 		r, _ := tx.Bucket([]byte("records")).Cursor().First()
 		live = bytes.Clone(r[:8])
 		return tx.Bucket([]byte("unlinked")).Put(live, bolt.Seal('u', []byte("\x00\x00\x00\x00\x00\x00\x00\x02"), nil))
