@@ -68,8 +68,8 @@ func (c *autoCompaction) notify(key store.Key) {
 	}
 }
 
-// afterAppend compacts the session during a run if the appended event allows this. first reports whether the event is
-// the first one appended through the handle.
+// afterAppend compacts the session during a run if the appended event allows this. The argument first reports whether
+// the event is the first one appended through the handle.
 func (c *autoCompaction) afterAppend(ctx context.Context, handle *Session, e *session.Event, first bool) {
 	if c == nil {
 		return

@@ -898,7 +898,7 @@ func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
 	})
 }
 
-// said returns an event of an invocation. Its content is text unless change replaces it.
+// said returns an event of an invocation. Its content is a text, unless the function change replaces the content.
 func said(id, invocation, author string, change ...func(*session.Event)) *session.Event {
 	e := text(id, author, "words of "+id)
 	e.InvocationID = invocation

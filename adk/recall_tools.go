@@ -395,14 +395,16 @@ func (r *recallTools) newSearch(ctx agent.InvocationContext) recall.Search {
 	}}
 }
 
-// inBranch reports whether an agent of the branch own sees events of the branch of. An agent without a branch sees
-// all events. Other agents see the events of their own branch, of the branches above it, and of no branch.
+// inBranch reports whether an agent of the branch in the argument own sees events of the branch in the argument of.
+// An agent without a branch sees all events. Other agents see the events of their own branch, of the branches above
+// it, and of no branch.
 func inBranch(own, of string) bool {
 	return own == "" || of == "" || own == of || strings.HasPrefix(own, of+".")
 }
 
-// reserveTokens reserves tokens for the result of a call, from the remaining budget of its invocation. tokens is the
-// number of reserved tokens, or 0 if too few remain. refund returns the tokens that the result did not use.
+// reserveTokens reserves tokens for the result of a call, from the remaining budget of its invocation. The result
+// tokens is the number of reserved tokens, or 0 if too few remain. The function refund returns the tokens that the
+// result did not use.
 func (r *recallTools) reserveTokens(ctx agent.InvocationContext, key store.Key) (tokens int, refund func(result any)) {
 	usage, in := &r.service.recallUsage, turn{key, ctx.InvocationID()}
 	add := func(tokens int) (spent int) {

@@ -131,8 +131,8 @@ func decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
 	return fmt.Errorf("%w: body: %w", patch.ErrInvalid, err)
 }
 
-// checkHistoryPage returns an error if the session does not exist, or if its history does not contain the event before.
-// An empty before is not checked.
+// checkHistoryPage returns an error if the session does not exist, or if its history does not contain the event with
+// the id before. An empty id is not checked.
 func (s *Service) checkHistoryPage(ctx context.Context, key store.Key, before string) error {
 	v, err := s.store.View(ctx, key)
 	if err == nil && before != "" {

@@ -191,8 +191,9 @@ func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*r
 	}
 }
 
-// begin returns the run of an invocation as own. due reports whether its leases must be taken or renewed. If the
-// policy excludes the invocation because another run is in progress, begin returns that run as other.
+// begin returns the run of an invocation as the result own. The result due reports whether the run's leases must be
+// taken or renewed. If the policy excludes the invocation because another run is in progress, begin returns that run as
+// the result other.
 func (r *runs) begin(key store.Key, invocation string) (own, other *run, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -735,8 +735,8 @@ func part(p *genai.Part) string {
 	return anonymous(string(raw))
 }
 
-// inWords describes a prompt. The result is sorted if the order is not deterministic. losesEmpty ignores empty
-// results, which ADK's SQL service does not store.
+// inWords describes a prompt. The result is sorted if the order is not deterministic. The argument losesEmpty ignores
+// empty results, which ADK's SQL service does not store.
 func inWords(prompt []*genai.Content, unordered, losesEmpty bool) (out []string) {
 	for _, c := range prompt {
 		var parts []string

@@ -128,8 +128,8 @@ func (s *Session) advanceLocked(v fold.View) {
 	}
 }
 
-// showAppended moves the session to the view after its own event. If the event changed shared scopes, shared contains
-// them as of the append. The result reports whether this event was the session's first.
+// showAppended moves the session to the view after its own event. If the event changed shared scopes, the argument
+// shared contains these scopes as of the append. The result reports whether this event was the session's first.
 func (s *Session) showAppended(done store.Committed, e *session.Event, logged *patch.Event, shared map[string]patch.Value) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -143,8 +143,8 @@ func (w *world) fail(t *rapid.T) {
 	w.base.fails = rapid.SampledFrom([][]failing{nil, nil, nil, nil, {before}, {afterward}, {not, before}, {not, afterward}}).Draw(t, "fails")
 }
 
-// meanwhile lets another writer act after a service has read the base and before it appends. after must be called
-// when the service has returned.
+// meanwhile lets another writer act after a service has read the base and before it appends. The function after must
+// be called when the service has returned.
 func (w *world) meanwhile(t *rapid.T, i int) (after func()) {
 	other := w.wraps[1-i]
 	added := 0

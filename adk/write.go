@@ -39,9 +39,9 @@ import (
 // list. Patches logged in the meantime take effect when an event that is not from a node is appended, or at the next
 // Get.
 //
-// sess must be a [Session] of a Service. If the session was deleted, the error matches [store.ErrNotFound], even if a
-// session with the same id was created later. Other errors are as for [store.Store.AppendEvents] and [NewEvent].
-// Retrying with the same event is safe.
+// The argument sess must be a [Session] of a Service. If the session was deleted, the error matches
+// [store.ErrNotFound], even if a session with the same id was created later. Other errors are as for
+// [store.Store.AppendEvents] and [NewEvent]. Retrying with the same event is safe.
 func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *session.Event) error {
 	switch {
 	case sess == nil:
@@ -77,7 +77,7 @@ func isFinal(e *session.Event) bool {
 	return (e.Content == nil || !slices.Contains(e.Content.Parts, nil)) && e.IsFinalResponse()
 }
 
-// append logs an event of a run. first reports whether it was the first event appended through the session.
+// append logs an event of a run. The result reports whether the event was the first one appended through the session.
 func (s *Service) append(ctx context.Context, handle *Session, run *run, e *session.Event) (first bool, err error) {
 	ctx, op := s.telemetry.start(ctx, opAppend, handle.key)
 	defer func() { op.end(ctx, err) }()

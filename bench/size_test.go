@@ -47,7 +47,7 @@ func BenchmarkFileSize(b *testing.B) {
 	})
 }
 
-// fileSize reports the size of a file that fill writes. fill returns the size of the JSON.
+// fileSize reports the size of a file that fill writes. The function fill returns the size of the JSON.
 func fileSize(b *testing.B, fill func(*store.Store) (text int)) {
 	b.Helper()
 	for b.Loop() {

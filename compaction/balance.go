@@ -40,8 +40,8 @@ func priceOf(s Summarizer) (read, written float64) {
 	return 0, 0
 }
 
-// pays reports whether a pass over a window pays. saved is the number of tokens that the pass saves. If the pass does
-// not pay, the string is the reason.
+// pays reports whether a pass over a window pays. The argument saved is the number of tokens that the pass saves. If
+// the pass does not pay, the string is the reason.
 func (s *shape) pays(w *Window, saved int, cfg Config) (bool, string) {
 	b, worksOff := s.balance(w, saved, cfg)
 	spent, earned := s.spent()
@@ -57,8 +57,8 @@ func (s *shape) pays(w *Window, saved int, cfg Config) (bool, string) {
 }
 
 // balance returns the cost and savings of a pass. The model's cache loses the part of the prompt that begins with the
-// first changed token, and the summarizer reads and writes tokens. worksOff reports whether the pass removes half of
-// that part of the prompt.
+// first changed token, and the summarizer reads and writes tokens. The result worksOff reports whether the pass removes
+// half of that part of the prompt.
 func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, worksOff bool) {
 	first := w.Start
 	if len(w.EarlierSpans) > 0 {
@@ -84,8 +84,8 @@ func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, work
 	return b, saved >= from-saved
 }
 
-// spent returns the estimated cost of the session so far without compaction. earned is the savings since the newest
-// summary, minus the cost of that summary.
+// spent returns the estimated cost of the session so far without compaction. The result earned is the savings since the
+// newest summary, minus the cost of that summary.
 func (s *shape) spent() (spent, earned float64) {
 	prefix, visible, unread := 0, 0, 0 // tokens of the log, of the visible log, and of events that were not yet in a prompt
 	for i, e := range s.entries {

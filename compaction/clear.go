@@ -154,7 +154,8 @@ func (s *shape) clearable(cfg Config) *selection {
 }
 
 // clearing returns the window over the results that can be cleared, if clearing them saves at least [Config.ClearAfter]
-// tokens. saved is the number of tokens that clearing saves. held is the number of tokens that must stay.
+// tokens. The result saved is the number of tokens that clearing saves. The result held is the number of tokens that
+// must stay.
 func (s *shape) clearing(cfg Config) (w *Window, saved, held int) {
 	if s.sum(s.raw) < cfg.ClearAfter { // the rest of the function is expensive
 		return nil, 0, 0

@@ -44,8 +44,8 @@ func eventsOf(all []logged) []*patch.Event {
 	return events
 }
 
-// original returns e as it was logged before its results were cleared or shortened. seq is the seq of e's record. If e
-// names an origin but no patch of this log inserted e, e itself is the original.
+// original returns e as it was logged before its results were cleared or shortened. The argument seq is the seq of e's
+// record. If e names an origin but no patch of this log inserted e, e itself is the original.
 func (h history) original(e *patch.Event, seq uint64) (logged, error) {
 	for at := (logged{event: e, seq: seq}); ; {
 		o, ok := at.event.Origin()
@@ -115,8 +115,8 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 	}
 }
 
-// covered returns, in order, the raw events that the summaries of a group cover, in their logged form. told are the
-// summaries that [Extractive] did not write, and the summaries that do not name the records that they cover.
+// covered returns, in order, the raw events that the summaries of a group cover, in their logged form. The result told
+// has the summaries that [Extractive] did not write, and the summaries that do not name the records that they cover.
 func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err error) {
 	from, to := uint64(0), uint64(0)
 	for _, i := range g.Indices {
@@ -169,7 +169,8 @@ func (h history) represented(g Group, from, to uint64) (events []logged, err err
 }
 
 // lastInvocations returns the events of the last n invocations. An event without invocation id belongs to the previous
-// event's invocation. whole is true if there are older events too, so the first of the n invocations is complete.
+// event's invocation. The result whole is true if there are older events too, so the first of the n invocations is
+// complete.
 func lastInvocations(events []logged, n int) (last []logged, whole bool) {
 	seen := map[string]bool{}
 	invocations := make([]string, len(events))

@@ -26,8 +26,8 @@ func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 // until the request is answered and the call has returned after the answer. The request stays visible as long as the
 // call.
 //
-// Of the open calls of completed invocations, only the newest few stay. waiting has the calls that stay and wait for
-// the user, in reverse order.
+// Of the open calls of completed invocations, only the newest few stay. The result waiting has the calls that stay and
+// wait for the user, in reverse order.
 func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting []fold.Call) {
 	stays = make([]bool, len(s.entries))
 	byID := map[string]int{} // the newest call of each id so far

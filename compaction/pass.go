@@ -182,7 +182,7 @@ func (r *groupRequest) instead() writer {
 }
 
 // verify checks an answer. It accepts the answer as the group's summary, selects the writer of the next answer, or
-// returns the error that ends the pass. failure is the writer's error.
+// returns the error that ends the pass. The argument failure is the writer's error.
 func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, failure error) error {
 	text, err := resp.Text, failure
 	if err == nil && r.by != byQuoting {

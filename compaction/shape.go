@@ -200,7 +200,8 @@ type selection struct {
 	attachedTo map[int][]int
 }
 
-// selection returns the raw events that a summary may cover. holds reports which events the trigger excludes.
+// selection returns the raw events that a summary may cover. The function holds reports which events the trigger
+// excludes.
 func (s *shape) selection(cfg Config, holds func(i int) bool) *selection {
 	calls := s.view.Calls()
 	stays, _ := s.openCalls(calls, cfg)

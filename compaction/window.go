@@ -73,9 +73,9 @@ func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []i
 	return oldest, refused
 }
 
-// reach returns the end of a window that begins at start. The window takes as many events as fit within the limit. It
-// never separates tied events, and takes at least one event. If the window does not reach end, it stops after its last
-// whole invocation, if it has one.
+// reach returns the end of a window that begins at the index start. The window takes as many events as fit within the
+// limit. It never separates tied events, and takes at least one event. If the window does not reach the index end, it
+// stops after its last whole invocation, if it has one.
 func (x *selection) reach(start, end int, limit int) int {
 	tokens, fits, whole := 0, start, start
 	closed := int32(start)
@@ -125,8 +125,8 @@ func shownTokens(e *patch.Event) int {
 	return records.LoggedTokens(e) + (runes+patch.RunesPerToken-1)/patch.RunesPerToken
 }
 
-// covering returns the window over [start, end) and the events attached to it. gone has the spans that are removed
-// without a summary in their place.
+// covering returns the window over [start, end) and the events attached to it. The result gone has the spans that are
+// removed without a summary in their place.
 func (x *selection) covering(by Trigger, start, end int) (w *Window, gone []Span) {
 	w = &Window{Trigger: by, Span: Span{start, end - start}}
 	var indices []int
@@ -146,7 +146,7 @@ func (x *selection) covering(by Trigger, start, end int) (w *Window, gone []Span
 	return w, gone
 }
 
-// fill sets the groups, invocations and tokens of a window from its events. indices is in ascending order.
+// fill sets the groups, invocations and tokens of a window from its events. The argument indices is in ascending order.
 func (s *shape) fill(w *Window, indices []int) {
 	var groups []Group
 	at := map[group]int{}

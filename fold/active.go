@@ -9,8 +9,8 @@ import (
 // This file determines which patches are active. A revert makes its target inactive. The revert of this revert
 // makes the target active again.
 
-// undone returns the inactive patches with a seq of at least from. A patch is inactive if an active revert
-// targets it. Patches in the list "also" count as inactive.
+// undone returns the inactive patches whose seq is at least the argument from. A patch is inactive if an active
+// revert targets it. Patches in the list "also" count as inactive.
 func (l *cut) undone(from uint64, also ...*cut) map[*cut]bool {
 	undone := map[*cut]bool{}
 	for _, c := range also {

@@ -70,8 +70,8 @@ func (m *missingRecords) event(from suppliedRecords, id nodeID) (*patch.Event, e
 	return e, err
 }
 
-// errorUpTo returns a *[MissingRecordsError] for the needed records with seqs up to last. If all records were
-// supplied, it returns nil.
+// errorUpTo returns a *[MissingRecordsError] for the needed records with seqs up to the argument last. If all
+// records were supplied, it returns nil.
 func (m *missingRecords) errorUpTo(last uint64) error {
 	if !m.lacks {
 		return nil

@@ -130,8 +130,8 @@ type Orphan struct {
 	text    string
 }
 
-// orphans returns the violations that occur if the visible log changes from before to after. The argument
-// newest is the newest invocation.
+// orphans returns the violations that occur if the visible log changes from the argument before to the argument
+// after. The argument newest is the newest invocation.
 func orphans(before, after []*node, newest string) []Orphan {
 	var found []Orphan
 	add := func(rule string, p part) {

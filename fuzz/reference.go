@@ -142,7 +142,7 @@ func (r *Reference) indexOfID(id string) int {
 	return slices.IndexFunc(r.visible(), func(n *node) bool { return n.event.ID() == id })
 }
 
-// spliced returns the effect of p if it removes count visible events from index start on.
+// spliced returns the effect of p if p removes the visible events with indices in [start, start+count).
 func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	from, to := r.run(p, start, count)
 	put := newNodes(p)
@@ -227,7 +227,7 @@ func visibleOf(nodes []*node) []*node {
 	return filter(nodes, func(n *node) bool { return n.event != nil })
 }
 
-// filter returns a new slice with the elements that keep accepts.
+// filter returns a new slice with the elements that the function keep accepts.
 func filter[T any](all []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !keep(one) })
 }

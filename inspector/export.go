@@ -25,8 +25,8 @@ type fileRow struct {
 }
 
 // WriteHTML writes a session as one HTML page with its picture, the visible log and the raw log. The page needs
-// no other files and no scripts, and can be printed. If by is not nil, it replaces secrets by placeholders.
-// Errors come from the store, the redactor or the writer.
+// no other files and no scripts, and can be printed. If the redactor is not nil, it replaces secrets by
+// placeholders. Errors come from the store, the redactor or the writer.
 func WriteHTML(ctx context.Context, s *store.Store, key store.Key, w io.Writer, redactor *redact.Redactor) error {
 	i, err := New(s, Options{CacheBytes: -1, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -272,7 +272,7 @@ func badRequest(field, format string, args ...any) error {
 	return &patch.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// authorizedKey returns the key of the session in the request, if the request has the permission want.
+// authorizedKey returns the key of the session in the request, if the request has the wanted permission.
 func (i *Inspector) authorizedKey(r *http.Request, want Access) (store.Key, error) {
 	text := r.FormValue("key")
 	if text == "" {

@@ -268,7 +268,7 @@ func (i *Inspector) callFacts(ctx context.Context, w *eventPlaces, seq uint64, i
 	return out, nil
 }
 
-// views returns the views of a session after records from and to.
+// views returns two views of a session: after the record with seq from, and after the record with seq to.
 func (i *Inspector) views(ctx context.Context, key store.Key, from, to uint64) (before, after fold.View, err error) {
 	if before, err = i.store.ViewAt(ctx, key, from); err == nil {
 		after, err = i.store.ViewAt(ctx, key, to)

@@ -204,7 +204,7 @@ func (i *Inspector) newSessionBody(ctx context.Context, r *http.Request, key sto
 	return b, err
 }
 
-// fillSession fills in the page of a session as of record at.
+// fillSession fills in the page of a session. The argument at is the seq of the last record to show.
 func (i *Inspector) fillSession(ctx context.Context, b *sessionBody, at uint64) (err error) {
 	t := b.timeline
 	if at > t.last() {

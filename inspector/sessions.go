@@ -174,8 +174,8 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 	return i.render(w, r, status, "sessions", page{Title: "Sessions", Body: b})
 }
 
-// matchingSessions returns the sessions that the request may read and whose keys match q. It sets all to the number of
-// readable sessions.
+// matchingSessions returns the sessions that the request may read and whose keys match q. It sets the variable all to
+// the number of readable sessions.
 func (i *Inspector) matchingSessions(ctx context.Context, r *http.Request, q listQuery, all *int) (found []sessionRow, err error) {
 	words := strings.Fields(strings.ToLower(q.Words))
 	for info, err := range i.store.List(ctx, store.ListOptions{}) {

@@ -24,8 +24,8 @@ func readAll(t testing.TB, text string) ([]patch.Record, map[string]patch.Value)
 	return records, initial
 }
 
-// wantLine checks that reading text fails at a line with an error that matches want, and that later calls
-// return the same error.
+// wantLine checks that reading text fails at a line with an error that matches the argument want, and that
+// later calls return the same error.
 func wantLine(t *testing.T, text string, line int, want error, names string) {
 	t.Helper()
 	records, initial, err := readAllOf(patch.NewDecoder(strings.NewReader(text), "dir/log.jsonl"))

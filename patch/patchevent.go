@@ -106,8 +106,9 @@ func (p *PatchEvent) with(change func(*PatchEvent)) *PatchEvent {
 	return &c
 }
 
-// mapEvents applies change to each event of the patch, and returns the new patch. The argument i is the event's
-// index. If nothing changes, mapEvents returns p. A malformed patch may have both a replacement and a summary.
+// mapEvents applies the function change to each event of the patch, and returns the new patch. The argument i
+// of this function is the event's index. If nothing changes, mapEvents returns p. A malformed patch may have
+// both a replacement and a summary.
 func (p *PatchEvent) mapEvents(change func(i int, e *Event) *Event) *PatchEvent {
 	out := *p
 	if p.replacement != nil {
@@ -128,7 +129,7 @@ func (p *PatchEvent) mapEvents(change func(i int, e *Event) *Event) *PatchEvent 
 	return &out
 }
 
-// set returns a copy in which change replaces the named field.
+// set returns a copy in which the function change replaces the named field.
 func (p *PatchEvent) set(name string, change func(*PatchEvent)) *PatchEvent {
 	return p.with(func(p *PatchEvent) {
 		if p.field(name) != nil {

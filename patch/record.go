@@ -98,8 +98,8 @@ func Complete(r Record, newID func() string, now time.Time) Record {
 	return r
 }
 
-// mapIdentities returns the record with changed identities. It applies change to the identity of the record,
-// and to the identities of the events that its patch adds.
+// mapIdentities returns the record with changed identities. It applies the function change to the identity of
+// the record, and to the identities of the events that its patch adds.
 func (r Record) mapIdentities(change func(identity) identity) Record {
 	event := func(e *Event) *Event {
 		id := change(e.identity)

@@ -221,7 +221,7 @@ func (x *Index) post(p *posting, doc, n int32) {
 	x.more += cap(p.more) - before
 }
 
-// each calls f for each event before end, with the number of occurrences.
+// each calls f for each event before the index end, with the number of occurrences.
 func (p *posting) each(end int32, f func(doc, n int32)) {
 	if p.first >= end {
 		return
@@ -243,9 +243,9 @@ func (p *posting) each(end int32, f func(doc, n int32)) {
 	}
 }
 
-// each calls f for each event before end that matches a query term, with the number of occurrences. If similar is set,
-// it matches the words that share a form with the term instead. If shown is set, it ignores text that no model sees.
-// each may call f several times for one event.
+// each calls f for each event before the index end that matches a query term, with the number of occurrences. If
+// similar is set, it matches the words that share a form with the term instead. If shown is set, it ignores text that
+// no model sees. each may call f several times for one event.
 func (x *Index) each(a *queryTerm, similar, shown bool, end int32, f func(doc, n int32)) {
 	if a.kind == day {
 		is := x.dated(a.date)

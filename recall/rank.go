@@ -209,7 +209,7 @@ func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int3
 	return scores
 }
 
-// filter returns a function that reports whether f selects an event before end.
+// filter returns a function that reports whether f selects an event before the index end.
 func (x *Index) filter(f Filter, end int32) func(doc int32) bool {
 	author, tool := x.allHaving(f.Author, termOf(seedAuthor, f.Author), end), x.allHaving(f.Tool, termOf(seedTool, f.Tool), end)
 	since, until := int64(math.MinInt64), int64(math.MaxInt64)
@@ -226,7 +226,8 @@ func (x *Index) filter(f Filter, end int32) func(doc int32) bool {
 	}
 }
 
-// allHaving reports for each event before end whether it contains a term. It returns nil if name is "".
+// allHaving reports for each event before the index end whether the event contains a term. It returns nil if name is
+// "".
 func (x *Index) allHaving(name string, t term, end int32) []bool {
 	if name == "" {
 		return nil

@@ -217,7 +217,7 @@ func quoted(text string) json.RawMessage {
 // maxShrinkDepth limits the depth to which values are shortened, because each level parses the rest of the value again.
 const maxShrinkDepth = 8
 
-// shrink shortens a JSON value to about room characters. It keeps the beginning and the end.
+// shrink shortens a JSON value. The argument room is the desired number of characters. The beginning and the end stay.
 func shrink(text json.RawMessage, room, depth int) json.RawMessage {
 	size := utf8.RuneCount(text)
 	switch {
@@ -285,7 +285,8 @@ func shrinkObject(text json.RawMessage, room, depth int) json.RawMessage {
 	return objectOf(members)
 }
 
-// level returns the greatest length such that the sum of the sizes, each limited to that length, is at most room.
+// level returns the greatest length such that the sum of the sizes, each limited to that length, is at most the
+// argument room.
 func level(sizes []int, room int) int {
 	low, high := 0, max(room, 0)
 	for low < high {

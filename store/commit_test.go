@@ -284,7 +284,7 @@ func TestDoneCallsConfirm(t *testing.T) {
 }
 
 // inGroup makes the writes at the same time, in order, as one group. Before the group, it appends an event with id
-// "first", which adds one record to the log. plan is the failure of the group's commit.
+// "first", which adds one record to the log. The argument plan is the failure of the group's commit.
 func (e *env) inGroup(plan storetest.Plan, writes ...func()) {
 	e.Helper()
 	e.inGroupWith(plan, nil, writes...)

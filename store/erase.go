@@ -256,8 +256,8 @@ func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptio
 	return out, err
 }
 
-// userErasing returns the erase of a user. When it runs, it adds the shared keys whose values become null to
-// shared.
+// userErasing returns the erase of a user. When it runs, it adds to the slice shared the keys of shared state whose
+// values become null.
 func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string) *erase.User {
 	prefix := prefixOf("user", app, user)
 	return &erase.User{Log: s.erasing(), Options: o,
@@ -288,8 +288,8 @@ func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string)
 }
 
 // eraseHidden erases the events of one session that were hidden before a time, and keeps their summaries. It
-// returns the number of erased events. did reports whether anything changed, even if eraseHidden only finished an
-// earlier erase.
+// returns the number of erased events. The result did reports whether anything changed, even if eraseHidden only
+// finished an earlier erase.
 func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reason string, dryRun bool) (events int, did bool, err error) {
 	o, err := s.eraseOptions(EraseOptions{Author: erase.Retention, Reason: reason, Values: patch.KeepValues, Summaries: patch.KeepSummaries, DryRun: dryRun})
 	if err != nil {

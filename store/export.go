@@ -23,14 +23,14 @@ type ExportOptions struct {
 	Redact *redact.Redactor
 }
 
-// Export writes the session to out in the text form: one JSON object on each line (see docs/FORMAT.md).
+// Export writes the session to a writer in the text form: one JSON object on each line (see docs/FORMAT.md).
 // [Store.Import] of a whole log that is not redacted gives an equal view. The session may be written to during the
-// call. The export ends at the record that was last when the call began. If Export fails, out may contain a part of
-// the session.
+// call. The export ends at the record that was last when the call began. If Export fails, the writer may have got a
+// part of the session.
 //
 // Export fails with [ErrNotFound] if the session does not exist. The error matches [ErrConflict] if a database
-// failover loses records of the log during the call, and [ErrCorrupt] if stored data is damaged. If out fails,
-// Export returns the error of out.
+// failover loses records of the log during the call, and [ErrCorrupt] if stored data is damaged. If the writer
+// fails, Export returns the error of the writer.
 func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportOptions) error {
 	if out == nil {
 		return fmt.Errorf("%w: the writer is nil", ErrInvalid)

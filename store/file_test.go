@@ -301,7 +301,7 @@ func (e *env) storedForm(key store.Key, seq uint64) string {
 	return string(recordform.Compress(form))
 }
 
-// makeBoltChange changes the values of a bucket. It removes a value if change returns nil.
+// makeBoltChange changes the values of a bucket. It removes a value if the function change returns nil.
 func makeBoltChange(t *testing.T, path, bucket string, change func(k, v []byte) []byte) {
 	t.Helper()
 	makeBolt(t, path, func(tx *bbolt.Tx) error {

@@ -55,7 +55,7 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 	}
 }
 
-// fork is one attempt of Fork. head and m are the head and the meta record of the source.
+// fork is one attempt of Fork. The arguments head and m are the head and the meta record of the source.
 func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, newKey Key, at *uint64) (Session, error) {
 	last := head.Last
 	if at != nil {
@@ -100,8 +100,8 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	return session, err
 }
 
-// copyLog adds the records of another log to a new session, up to seq last, or all if last is [newest]. It then
-// adds the receipts that the copied records need.
+// copyLog adds the records of another log to a new session, up to the seq last, or all records if the argument last
+// is [newest]. It then adds the receipts that the copied records need.
 func (s *Store) copyLog(ctx context.Context, c *write.Creation, from Key, head backend.Head, last uint64) error {
 	var erased receipt.Marks
 	view := c.View

@@ -350,7 +350,7 @@ func summary(id string) *patch.Event {
 	return event(`{"id":%q,"author":"summariser","content":{"role":"user","parts":[{"text":"summary %s"}]}}`, id, id)
 }
 
-// sets returns an event with a state delta. delta is JSON.
+// sets returns an event with a state delta. The argument delta is JSON.
 func sets(id, delta string) *patch.Event {
 	return event(`{"id":%q,"author":"agent","actions":{"stateDelta":%s}}`, id, delta)
 }

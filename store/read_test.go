@@ -242,7 +242,7 @@ type cached struct {
 
 func numbered(i int) store.Key { return store.Key{App: "a", User: "u", Session: fmt.Sprint("s", i)} }
 
-// onCache runs a test with the cache limit that fill returns. fill creates the sessions.
+// onCache runs a test with the cache limit that fill returns. The function fill creates the sessions.
 func onCache(t *testing.T, fill func(e *env) (limit int), run func(c cached)) {
 	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
 		e.opts.CacheBytes = int64(fill(e))

@@ -38,8 +38,8 @@ func (r *replayed) note(records []patch.Record) {
 const newest = ^uint64(0)
 
 // replay reads the session's view at seq, or the newest view if seq is [newest]. It starts from a usable snapshot,
-// or otherwise from the first record. It also returns the shared values that shared asks for, as of the moment when
-// the end of the log was read.
+// or otherwise from the first record. It also returns the shared values that the argument shared selects, as of the
+// moment when the end of the log was read.
 func (s *Store) replay(ctx context.Context, key Key, seq uint64, shared scopesQuery) (replayed, backend.Fetched, error) {
 	for try := 0; ; try++ {
 		if r, news, err := s.replayOnce(ctx, key, seq, shared); !errors.Is(err, errOtherLog) || try == maxRechecks {
@@ -111,8 +111,9 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, news 
 	return r, err
 }
 
-// foldUpTo folds the records that follow r.view, up to seq last, or all if last is [newest]. The argument given has
-// records that the caller has already read. If foldUpTo fails, r.view includes the records before the error.
+// foldUpTo folds the records that follow r.view, up to the seq last, or all records if the argument last is
+// [newest]. The argument given has records that the caller has already read. If foldUpTo fails, r.view includes the
+// records before the error.
 //
 // A failover may lose records that a snapshot includes. Only the chain at the end of the log shows this loss, so
 // foldUpTo reads on to the end after a snapshot.
@@ -185,8 +186,9 @@ func (s *Store) withRecords(ctx context.Context, key Key, v fold.View, supplied 
 	}
 }
 
-// newest returns the session's state and the shared values that shared asks for, as of one moment after the call
-// began. One Fetch reads what the view in memory lacks. locked says that the caller holds the handle's lock.
+// newest returns the session's state, and the shared values that the argument shared selects, as of one moment after
+// the call began. One Fetch reads the records that the view in memory lacks. The argument locked says that the
+// caller has locked the handle.
 func (s *Store) newest(ctx context.Context, h *handle, locked bool, shared scopesQuery) (write.State, backend.Fetched, error) {
 	for {
 		c, news, err := s.lastSeen(ctx, h, locked, shared)

@@ -119,7 +119,8 @@ func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts 
 	}
 }
 
-// retain deletes a session if it is due, and otherwise erases its due events. due reports whether anything was due.
+// retain deletes a session if it is due, and otherwise erases its due events. The result due reports whether
+// anything was due.
 func (s *Store) retain(ctx context.Context, info Info, policy Retention, dryRun bool) (r Retained, due bool, err error) {
 	r.Info = info
 	now := s.opts.Now()

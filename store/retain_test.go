@@ -27,7 +27,8 @@ import (
 
 const day = 24 * time.Hour
 
-// aged creates a session of an app. created and used are the days since its creation and its last use.
+// aged creates a session of an app. The arguments created and used are the days since its creation and its last
+// use.
 func aged(t *testing.T, s *store.Store, app, id string, created, used float64) store.Key {
 	t.Helper()
 	key := store.Key{App: app, User: "u", Session: id}

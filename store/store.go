@@ -300,8 +300,8 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 	return s.delete(ctx, key, nil)
 }
 
-// delete deletes a session. If seen is not nil, it is the head on which the caller based its decision. The error
-// then matches [backend.ErrMoved] if another write has changed the session since that head.
+// delete deletes a session. The argument seen, if not nil, is the head on which the caller based its decision. The
+// error then matches [backend.ErrMoved] if another write has changed the session since that head.
 func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	for {
 		head := seen

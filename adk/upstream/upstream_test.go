@@ -104,7 +104,7 @@ func TestDiffering(t *testing.T) {
 	}
 }
 
-// outcomes returns results of tests of package p. words has the form "name=outcome ...".
+// outcomes returns results of tests of package p. The argument words has the form "name=outcome ...".
 func outcomes(words string) results {
 	r := results{outcomes: map[test]outcome{}}
 	for _, w := range strings.Fields(words) {

@@ -14,7 +14,7 @@ import (
 // respell returns the compact JSON of an event with the field names and the base64 alphabet of ADK's JSON. ADK for
 // Python stores other names (invocation_id, function_call) and URL-safe base64. Names are translated only where the
 // schema has the field, because the keys of arguments, responses, state and metadata are data. Unknown fields stay
-// unchanged. path locates the value for error messages.
+// unchanged. The argument path locates the value for error messages.
 func respell(text []byte, of *schema, path ...string) ([]byte, error) {
 	switch kind := jsonvalue.KindOf(text); {
 	case kind == jsonvalue.Object && of != nil && of.fields != nil:

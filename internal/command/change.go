@@ -200,7 +200,7 @@ $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	})
 }
 
-// parseNumber parses an operand. name is its name in errors.
+// parseNumber parses an operand. The argument name is its name in errors.
 func parseNumber(name, text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {

@@ -37,7 +37,8 @@ $ patchlog diff shop/ada/4711 61`)
 	return cmd
 }
 
-// viewAfter returns the view after the record whose number is the operand text. name is the name of the operand in errors.
+// viewAfter returns the view after the record whose number is the operand text. The argument name is the
+// name of the operand in errors.
 func viewAfter(ctx context.Context, s *store.Store, key store.Key, name, text string) (fold.View, error) {
 	seq, err := parseNumber(name, text)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/redact"
 )
 
-// parsed declares a flag whose value is parsed by parse. In an error, want describes the values that the flag takes.
+// parsed declares a flag whose value is parsed by parse. In an error, the argument want describes the values that
+// the flag takes.
 func parsed[T any](fs *pflag.FlagSet, value *T, name, usage, want string, parse func(text string) (T, error)) {
 	fs.Func(name, usage, func(text string) error {
 		v, err := parse(text)

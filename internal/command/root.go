@@ -261,7 +261,7 @@ const (
 	mostCompleted  = 200
 )
 
-// keysOf returns the keys of sessions that begin with a prefix, but not more than most.
+// keysOf returns the keys of sessions that begin with a prefix. The argument most is the maximum number of keys.
 func keysOf(ctx context.Context, s *store.Store, begin string, most int) (keys []string) {
 	for info, err := range s.List(ctx, store.ListOptions{}) {
 		if err != nil {

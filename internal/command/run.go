@@ -65,7 +65,7 @@ func Main() int {
 	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, Options{})
 }
 
-// Run runs a command line and returns the exit code. env returns the value of an environment variable.
+// Run runs a command line and returns the exit code. The function env returns the value of an environment variable.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string, opts Options) int {
 	return newApp(stdin, stdout, stderr, env, opts).run(ctx, args)
 }
@@ -198,7 +198,8 @@ func (a *app) inTemporary(name string, do func(sub *app) error) (err error) {
 	return do(&sub)
 }
 
-// withStore opens the database and calls do. If only is not empty, the store may lack the sessions that are not in only.
+// withStore opens the database and calls do. If the list only is not empty, the store may lack the sessions that are
+// not in this list.
 func (a *app) withStore(ctx context.Context, use database.Use, do func(s *store.Store) error, only ...store.Key) error {
 	s, err := a.openDatabase(ctx, a.db, use, a.options, only...)
 	if errors.Is(err, store.ErrLocked) {
@@ -242,7 +243,7 @@ func writingUnless(dryRun bool) database.Use {
 	return database.Writing
 }
 
-// parseKey parses an operand that is a key. name is its name in errors.
+// parseKey parses an operand that is a key. The argument name is its name in errors.
 func parseKey(name, text string) (store.Key, error) {
 	key, err := store.ParseKey(text)
 	if wrong := (*patch.FieldError)(nil); errors.As(err, &wrong) && wrong.Field == "key" {

@@ -122,7 +122,7 @@ func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, sear
 	return recall.NewFinder(s, 0).SearchAll(ctx, keys, leftOut, search)
 }
 
-// showHit writes an event that was found. The maximum width of its snippet is most.
+// showHit writes an event that was found. The argument most is the maximum width of its snippet.
 func (a *app) showHit(h recall.Hit[store.Key], keyed bool, most int) {
 	if a.json {
 		h.Score = math.Round(h.Score*100) / 100

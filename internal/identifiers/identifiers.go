@@ -162,7 +162,7 @@ func traitOfRune(r rune) uint8 {
 	return 0
 }
 
-// groupsThousands reports whether a comma separates thousands of the number that begins at start.
+// groupsThousands reports whether a comma separates thousands of the number that begins at the offset start.
 func groupsThousands(text string, start, comma int) bool {
 	isDigit := func(i int) bool { return i >= start && i < len(text) && text[i]-'0' <= 9 }
 	if !isDigit(comma+1) || !isDigit(comma+2) || !isDigit(comma+3) || isDigit(comma+4) {
@@ -294,7 +294,7 @@ func bounded(text string, start, end int) bool {
 	return begins(text, start) && !partOfWord(firstRune(text[end:]))
 }
 
-// begins reports whether the character before start is not part of a word.
+// begins reports whether the character before the offset start is not part of a word.
 func begins(text string, start int) bool { return !partOfWord(lastRune(text[:start])) }
 
 func firstRune(text string) rune {

@@ -48,8 +48,8 @@ func numbersOf(text string) *numbers {
 }
 
 // derive reports whether n is a small multiple of a known number, or can be computed from numbers with the same number
-// of decimals. places is the number of decimals with which n is written. A whole number may also be computed from
-// amounts with two decimals.
+// of decimals. The argument places is the number of decimals with which n is written. A whole number may also be
+// computed from amounts with two decimals.
 func (s *numbers) derive(n int64, places int) bool {
 	for times := int64(1); times <= maxTimes; times++ {
 		if _, ok := s.known[n/times]; ok && n%times == 0 {
@@ -74,8 +74,8 @@ func isSum(of []int64, n int64) bool {
 	return false
 }
 
-// numberOf parses a word as a number with up to four decimals. places is the number of decimals. If the number has too
-// many digits or begins with 0 like a code, ok is false.
+// numberOf parses a word as a number with up to four decimals. The result places is the number of decimals. If the
+// number has too many digits or begins with 0 like a code, ok is false.
 func numberOf(word string) (n int64, places int, ok bool) {
 	whole, fraction, _ := strings.Cut(word, ".")
 	if whole == "" || len(whole) > 1 && whole[0] == '0' || len(fraction) > decimals {

@@ -394,8 +394,9 @@ func AppendKey(dst []byte, name string) []byte {
 	return append(AppendQuote(dst, name), ':')
 }
 
-// Edit returns an object with changed members. It calls change for each member. The result of change is the new
-// value of the member; nil removes the member. If the value is not an object, Edit returns it unchanged.
+// Edit returns an object with changed members. It calls the function change for each member. The result of this
+// function is the new value of the member; nil removes the member. If the value is not an object, Edit returns it
+// unchanged.
 func Edit(object []byte, change func(name string, v []byte) []byte) []byte {
 	if KindOf(object) != Object {
 		return object

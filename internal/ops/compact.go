@@ -74,7 +74,8 @@ func (c Compact) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 	return done, errors.Join(err, lost)
 }
 
-// recordOf returns the record of the patch with the given id. It searches the log from the seq from on.
+// recordOf returns the record of the patch with the given id. It searches the log from the record with seq
+// from on.
 func recordOf(ctx context.Context, s *store.Store, key store.Key, id string, from uint64) (patch.Record, error) {
 	for r, err := range s.RawEvents(ctx, key, from) {
 		if err != nil || r.ID() == id {

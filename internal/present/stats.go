@@ -50,10 +50,11 @@ type Stats struct {
 	Compaction CompactionStats `json:"compaction"`
 }
 
-// Measure returns the figures and the state of a session as of record at. If at is nil, they are as of the
-// newest record, and the state includes shared values. Measure reads the log once, and ignores records that are
-// logged meanwhile. If progress is not nil, it is called after each record with the record's seq and the last
-// seq. Errors come from [store.Store.Get], [store.Store.ViewAt] and [store.Store.RawEvents].
+// Measure returns the figures and the state of a session as of a record. The argument at is the seq of this
+// record. If it is nil, they are as of the newest record, and the state includes shared values. Measure reads
+// the log once, and ignores records that are logged meanwhile. If progress is not nil, it is called after each
+// record with the record's seq and the last seq. Errors come from [store.Store.Get], [store.Store.ViewAt] and
+// [store.Store.RawEvents].
 func Measure(ctx context.Context, s *store.Store, key store.Key, at *uint64, progress func(seq, of uint64)) (Stats, map[string]patch.Value, error) {
 	info, err := s.Info(ctx, key)
 	if err != nil {

@@ -74,8 +74,8 @@ func Printable(text string) string {
 	return PrintableUpTo(text, len(text))
 }
 
-// PrintableUpTo is like [Printable], but omits the text after the first most runes. The result may have more runes
-// because of escapes.
+// PrintableUpTo is like [Printable], but reads only a part of the text. The argument most is the number of runes
+// to read. The result may have more runes because of escapes.
 func PrintableUpTo(text string, most int) string {
 	var b strings.Builder
 	blank := true // removes leading white space
@@ -118,7 +118,8 @@ func Clip(text string, most int) string {
 	return short
 }
 
-// write writes r, which begins text. It writes an escape if shown is false or r is a byte that is not UTF-8.
+// write writes r, which begins text. It writes an escape if the argument shown is false or r is a byte that is not
+// UTF-8.
 func write(b *strings.Builder, shown bool, r rune, text string) {
 	if shown && !isBadByte(r, text) {
 		b.WriteRune(r)
@@ -127,8 +128,8 @@ func write(b *strings.Builder, shown bool, r rune, text string) {
 	}
 }
 
-// EscapeUnless returns the text with escapes such as \u001b and \xff. It escapes each character for which shown
-// returns false, and each byte that is not UTF-8.
+// EscapeUnless returns the text with escapes such as \u001b and \xff. It escapes each character for which the
+// function shown returns false, and each byte that is not UTF-8.
 func EscapeUnless(shown func(r rune) bool, text string) string {
 	var b strings.Builder
 	for i, r := range text {

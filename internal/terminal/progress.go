@@ -34,7 +34,7 @@ func NewProgress(o *Output, label string) *Progress {
 	return p
 }
 
-// Count shows that a number of things are done. A total of 0 means unknown.
+// Count shows how many things are done. A total of 0 means unknown.
 func (p *Progress) Count(done, total int, thing string) {
 	words := present.Counted(done, thing)
 	if total > 0 {

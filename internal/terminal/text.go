@@ -51,7 +51,7 @@ func Width(text string) int { return terminalWidth.StringWidth(text) }
 
 const ellipsis = "…"
 
-// Cut returns a text whose maximum width is most. A text that was shortened ends with an ellipsis.
+// Cut returns a text whose width is at most the argument most. A text that was shortened ends with an ellipsis.
 func Cut(text string, most int) string {
 	if Width(text) <= most {
 		return text
@@ -59,7 +59,8 @@ func Cut(text string, most int) string {
 	return strings.TrimRight(terminalWidth.Truncate(text, most-1, ""), " ") + ellipsis
 }
 
-// Highlight returns the pieces of a text, with the marked pieces in bold. The maximum width of the result is most.
+// Highlight returns the pieces of a text, with the marked pieces in bold. The argument most is the maximum width of
+// the result.
 func (o *Output) Highlight(pieces []present.Piece, most int) Painted {
 	columns := 0
 	for _, p := range pieces {
@@ -96,8 +97,8 @@ func (o *Output) wrap(text string) Painted {
 	return Painted(text)
 }
 
-// Wrap breaks lines that are wider than most at spaces. The continuation of a line has the indentation of the line and, in
-// addition, indent.
+// Wrap breaks lines at spaces if they are wider than the argument most. The continuation of a line has the indentation
+// of the line and, in addition, indent.
 func Wrap(text string, most int, indent string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -101,8 +101,8 @@ func Summary(role, text string) *patch.Event {
 	return New(patch.Fields{Author: "user", Content: content, Actions: patch.Actions{Compaction: &patch.EventCompaction{CompactedContent: content}}})
 }
 
-// Turns returns n events in turns of four: a question, a call, its response and an answer. The ids and turns
-// continue after those of the first from events.
+// Turns returns n events in turns of four: a question, a call, its response and an answer. The argument from is
+// the number of events before them, after which the ids and turns continue.
 func Turns(from, n int) []*patch.Event {
 	events := make([]*patch.Event, n)
 	for i := range events {

@@ -466,8 +466,8 @@ type Replaced struct {
 	OldSum, Sum uint32 // checksums of the two versions of the record, for the chain
 }
 
-// ReplacedChain returns the chain of the log after the replacements and before the appended records. head is the current
-// head.
+// ReplacedChain returns the chain of the log after the replacements and before the appended records. The argument head
+// is the current head.
 func (r Replacement) ReplacedChain(head Head) Chain {
 	chain := head.Chain
 	for _, x := range r.Records {

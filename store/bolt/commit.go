@@ -291,8 +291,8 @@ func (s session) putSnapshot(tx *bbolt.Tx, snapshot backend.Snapshot) error {
 	return bucket.Put(s.number, seal(kindSnapshot, s.number, encodeSnapshot(snapshot)))
 }
 
-// putRecords writes records after the session's last record and updates the head. hashes has the hashes of all their
-// ids, in order.
+// putRecords writes records after the session's last record and updates the head. The argument hashes has the hashes
+// of all their ids, in order.
 func (s session) putRecords(tx *bbolt.Tx, added []backend.Record, hashes []idHash) error {
 	records := tx.Bucket(bucketRecords)
 	records.FillPercent = fillPercent

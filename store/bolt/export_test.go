@@ -47,7 +47,7 @@ func RewriteMeta(file interface {
 	return rewriteMeta(file, metas.current())
 }
 
-// setOptions changes the options with f. restore changes them back.
+// setOptions changes the options with f. The function restore changes them back.
 func (b *Backend) setOptions(f func(*Options)) (restore func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -166,8 +166,8 @@ func (e *panicError) Unwrap() error { return backend.ErrDamaged }
 // lets other panics continue.
 func recoverDamage(path string, err *error) func() { return recoverWith(damageReason, path, err) }
 
-// recoverWith returns a function to be deferred, which turns panics into errors. reason returns the reason of a panic,
-// or panics again.
+// recoverWith returns a function to be deferred, which turns panics into errors. The function reason returns the
+// reason of a panic, or panics again.
 func recoverWith(reason func(p any) any, path string, err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {

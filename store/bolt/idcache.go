@@ -90,7 +90,7 @@ func (n *idCache) update(k *sessionIDs, f func() error) error {
 	return err
 }
 
-// add adds the ids of committed records. hashes has the hashes of all their ids, in order.
+// add adds the ids of committed records. The argument hashes has the hashes of all their ids, in order.
 func (n *idCache) add(db *bbolt.DB, number []byte, records []backend.Record, hashes []idHash) {
 	if len(records) == 0 {
 		return

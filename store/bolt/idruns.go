@@ -40,7 +40,7 @@ const idEntryBytes = 16 + 8
 
 var lastHash = idHash(bytes.Repeat([]byte{0xff}, 16))
 
-// runsOf returns the runs of a log whose last seq is last.
+// runsOf returns the runs of a log with the given last seq.
 func runsOf(last uint64) (runs []backend.Span) {
 	size := uint64(runRecords)
 	for size <= last/runFanout {
@@ -54,7 +54,7 @@ func runsOf(last uint64) (runs []backend.Span) {
 	return runs
 }
 
-// lastInRuns returns the last seq that is in a run, for a log whose last seq is last.
+// lastInRuns returns the last seq that is in a run, for a log with the given last seq.
 func lastInRuns(last uint64) uint64 { return last - last%runRecords }
 
 func (s session) runKey(run backend.Span, hash idHash) []byte {
@@ -69,9 +69,9 @@ type runGrowth struct {
 	removedKeys    [][]byte  // keys of the rows of the removed runs
 }
 
-// planRunGrowth returns the change of the runs of a log that grows, or nil if the runs do not change. from and to are
-// the last seqs before and after. planRunGrowth reads the ids of records up to stored. The caller adds the ids of later
-// records.
+// planRunGrowth returns the change of the runs of a log that grows, or nil if the runs do not change. The arguments
+// from and to are the last seqs of the log before and after. planRunGrowth reads the ids of the records up to the seq
+// stored. The caller adds the ids of later records.
 func (s session) planRunGrowth(tx *bbolt.Tx, from, to, stored uint64) (g *runGrowth, err error) {
 	if lastInRuns(from) == lastInRuns(to) {
 		return nil, nil
@@ -100,7 +100,7 @@ func (g *runGrowth) add(seq uint64, hashes []idHash) {
 	}
 }
 
-// forEachRecordIDs calls f with the seq and the ids of each record. from and to are the first and the last seq.
+// forEachRecordIDs calls f with the seq and the ids of each record whose seq is in [from, to].
 func (s session) forEachRecordIDs(tx *bbolt.Tx, from, to uint64, f func(seq uint64, hashes []idHash)) error {
 	c := tx.Bucket(bucketRecords).Cursor()
 	seq := from

@@ -41,8 +41,8 @@ type element struct {
 	child      uint64 // in a branch
 }
 
-// decodePage decodes a leaf or branch page from data, which begins with the page header. end is the offset at which
-// the content of the page ends.
+// decodePage decodes a leaf or branch page from data, which begins with the page header. The result end is the offset
+// at which the content of the page ends.
 func decodePage(data []byte) (p page, end int, err error) {
 	if len(data) < pageHeaderBytes {
 		return p, 0, fmt.Errorf("the page has only %d bytes", len(data))

@@ -65,7 +65,7 @@ func appendSealed(dst []byte, kind kind, key, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, rowSum(kind, key, value)), value...)
 }
 
-// decodeRowHeader decodes the header of a row. row may be only the beginning of the row.
+// decodeRowHeader decodes the header of a row. The argument row may be only the beginning of the row.
 func decodeRowHeader(row []byte) (rowKind kind, keyBytes, valueBytes int, ok bool) {
 	if len(row) < rowHeaderBytes || !bytes.HasPrefix(row, rowMagic) || row[5] > math.MaxInt8 {
 		return 0, 0, 0, false
@@ -171,8 +171,9 @@ type nameRows struct {
 	rows [2][]byte
 }
 
-// namesInEither returns, in order, up to limit names that begin with prefix and are greater than after. Each name
-// should be in both buckets. A name that is missing or out of order in one bucket is included.
+// namesInEither returns, in order, the names that begin with the argument prefix and are greater than the argument
+// after, at most limit names. Each name should be in both buckets. A name that is missing or out of order in one
+// bucket is included.
 func namesInEither(first, second *bbolt.Bucket, prefix, after string, limit int) []nameRows {
 	found := map[string][2][]byte{}
 	for i, bucket := range []*bbolt.Bucket{first, second} {

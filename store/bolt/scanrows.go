@@ -112,8 +112,8 @@ func (s *scanner) addEntry(name string, entry []byte, at int64, rank Rank) {
 	}
 }
 
-// addRecord adds the record in a row. sumValid reports whether the checksum of the row is valid. If it is not, the
-// checksum in the encoded record may still be valid. record returns false if the row has no valid record.
+// addRecord adds the record in a row. The argument sumValid reports whether the checksum of the row is valid. If it is
+// not, the checksum in the encoded record may still be valid. record returns false if the row has no valid record.
 func (s *scanner) addRecord(key, row []byte, at int64, rank Rank, sumValid bool) bool {
 	encoded := row[rowHeaderBytes:]
 	seq, ok := s.decoders.RecordSeq(encoded)

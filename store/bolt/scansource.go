@@ -51,7 +51,8 @@ func (s *source) ReadAt(into []byte, at int64) (int, error) {
 	return copy(into, data), nil
 }
 
-// read fills into with bytes of the file. After an error it reads block by block and counts the unreadable blocks.
+// read fills the slice into with bytes of the file. After an error it reads block by block and counts the
+// unreadable blocks.
 func (s *source) read(into []byte, at int64) {
 	if n, err := s.file.ReadAt(into, at); err == nil || err == io.EOF && n == len(into) {
 		return

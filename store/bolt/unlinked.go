@@ -58,8 +58,8 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 	return err
 }
 
-// removeRows removes rows under a number until room is used up. If room is greater than 0 afterwards, all rows were
-// removed.
+// removeRows removes rows under a number, and subtracts their bytes from the variable room until it is used up. If
+// room is greater than 0 afterwards, all rows were removed.
 func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *int) error {
 	if err := b.handle.newPathChecker(tx).check(number, rowBuckets...); err != nil {
 		return err

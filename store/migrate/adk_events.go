@@ -153,7 +153,8 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 
 // rewindOf returns the patches that apply the rewind in the last event of a log. The patches hide all events from the
 // first event of the rewound invocation on, including the last event. If the log does not have the invocation, the
-// patches hide only the last event, as ADK does. work counts the records that the rewinds of the session have read.
+// patches hide only the last event, as ADK does. The argument work counts the records that the rewinds of the session
+// have read.
 func rewindOf(v fold.View, log []patch.Record, work *int) ([]*patch.PatchEvent, error) {
 	last := log[len(log)-1]
 	target := rewindTarget(last.Event)

@@ -51,8 +51,8 @@ var _ Source = (*REST)(nil)
 
 // NewREST returns a source that reads sessions in JSON from r. A session is the response of GET
 // /apps/APP/users/USER/sessions/SESSION. r has one session, an array of sessions, or a sequence of sessions, such as
-// one per line. name is the name of the input in errors. The input is read once, during the iteration over the
-// sessions, with one session in memory at a time.
+// one per line. The argument name is the name of the input in errors. The input is read once, during the iteration
+// over the sessions, with one session in memory at a time.
 //
 // The state in this JSON includes the values of shared scopes. If sessions have different values of a shared key, the
 // value in the last session is used, and the difference is reported. The JSON has no creation time, so a session's

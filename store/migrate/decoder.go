@@ -276,8 +276,8 @@ func (d *decoder) newID(what string) string {
 	}
 }
 
-// add adds an entry to the log. first reports whether the entry is the first of its unit. The event of the first
-// entry stores the unit.
+// add adds an entry to the log. The argument first reports whether the entry is the first of its unit. The event of
+// the first entry stores the unit.
 func (d *decoder) add(e entry, first bool) error {
 	if len(e.id) > patch.MaxIDBytes {
 		e.id = ""

@@ -103,7 +103,7 @@ func RunAll(ctx context.Context, inputs []Input, open Openers, failed func(error
 	return total, nil
 }
 
-// runInput migrates an input. opened reports whether the source was opened.
+// runInput migrates an input. The result opened reports whether the source was opened.
 func runInput(ctx context.Context, in Input, open Openers, opts Options) (_ Report, opened bool, err error) {
 	source, err := open.Source(ctx, in)
 	if err != nil {

@@ -88,8 +88,8 @@ func (t *tree) markPaths(to *node) (ancestor *node, first int, err error) {
 	return a, first, t.step(steps)
 }
 
-// revertChanges reverts the changes from number first on. If first is 0, it reverts none. It returns the first line
-// of the restored events, or 0 if no event was restored.
+// revertChanges reverts the changes from the change with number first on. If this number is 0, it reverts none. It
+// returns the first line of the restored events, or 0 if no event was restored.
 func (t *tree) revertChanges(first int, at entry) (line int, err error) {
 	if first == 0 {
 		return 0, nil

@@ -95,7 +95,8 @@ func rfcTime(text string) time.Time {
 	return t
 }
 
-// unixTime returns the time of a Unix timestamp. second is the number of the timestamp's units in a second.
+// unixTime returns the time of a Unix timestamp. The argument second is the number of the timestamp's units in a
+// second.
 func unixTime(n json.RawMessage, second float64) time.Time {
 	f, err := strconv.ParseFloat(string(n), 64)
 	if err != nil || f == 0 {
@@ -185,8 +186,8 @@ func (e *entry) say(t *tree, content json.RawMessage) {
 	}
 }
 
-// call adds a call. args may be an object, or a string with the JSON of an object. Any other args become the member
-// of an object with the name in under.
+// call adds a call. The argument args may be an object, or a string with the JSON of an object. Any other args become
+// the member of an object with the name in under.
 func (e *entry) call(t *tree, id, name string, args json.RawMessage, under string) {
 	if said := json.RawMessage(textOf(args)); isObject(said) && json.Valid(said) {
 		args = said

@@ -150,8 +150,8 @@ func sortLike(have []patch.Record, events []*patch.Event) {
 	}
 }
 
-// compare returns the events of a source that a log does not have. ahead reports whether the log has all of them and
-// more records. If neither is a prefix of the other, compare fails with [store.ErrConflict].
+// compare returns the events of a source that a log does not have. The result ahead reports whether the log has all
+// of them and more records. If neither is a prefix of the other, compare fails with [store.ErrConflict].
 func compare(have []patch.Record, events []*patch.Event) (missing []*patch.Event, ahead bool, err error) {
 	i := 0
 	for _, r := range have {

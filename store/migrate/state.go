@@ -52,8 +52,8 @@ func initialState(state map[string]patch.Value, events []*patch.Event) map[strin
 	return initial
 }
 
-// compareState returns the differences between the view's state and the source's state. delta has the changes that
-// make the view's state equal to the source's.
+// compareState returns the differences between the view's state and the source's state. The result delta has the
+// changes that make the view's state equal to the source's.
 func compareState(v fold.View, state map[string]patch.Value, rewinds []*patch.Event, replayed bool) (differences []Difference, delta map[string]patch.Value) {
 	differs := func(key, format string, args ...any) {
 		differences = append(differences, Difference{Key: key, What: fmt.Sprintf(format, args...)})
@@ -114,8 +114,8 @@ func (b *builder) settleState(ctx context.Context, events int) ([]Difference, er
 	return differences, err
 }
 
-// stateEvent returns an event that sets state. events is the number of events before it. The event belongs to the
-// invocation of the last event, because it is not a separate turn.
+// stateEvent returns an event that sets state. The argument events is the number of events before it. The event
+// belongs to the invocation of the last event, because it is not a separate turn.
 func (b *builder) stateEvent(events int, delta map[string]patch.Value) (*patch.Event, error) {
 	set, err := patch.NewValue(delta)
 	if err != nil {

@@ -135,8 +135,9 @@ func (t *tree) patch(p *patch.PatchEvent, what string, at entry, group string) (
 }
 
 // covers returns the number of visible events, from the first on, that a summary replaces. These are the events
-// before the first event in kept. Without such an event, they are all events up to line. If strict is set, at least
-// one event in kept must be visible. If count is 0, why is the reason why the summary cannot be used.
+// before the first event of the list kept. Without such an event, they are all events up to the given line. If strict
+// is set, at least one event of the list must be visible. If the count is 0, the result why is the reason why the
+// summary cannot be used.
 func (t *tree) covers(kept []*node, strict bool, line int) (count int, why string, err error) {
 	for i := t.view.Len(); i > 0 && count == 0; i-- {
 		if n := t.events[t.view.At(i-1).ID()]; n != nil && n.line <= line {
@@ -169,8 +170,8 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 	return 0, "no event that it covers is visible", nil
 }
 
-// add adds an entry and returns its node, or nil if the entry is not part of the tree. event makes the event of the
-// entry.
+// add adds an entry and returns its node, or nil if the entry is not part of the tree. The function event makes the
+// event of the entry.
 func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (*node, error) {
 	t.fresh = len(t.logged)
 	if e.atLeaf {

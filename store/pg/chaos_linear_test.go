@@ -57,7 +57,7 @@ type chaos struct {
 	round int
 }
 
-// run runs the clients for the given time, and longer while goOn returns true. goOn may be nil.
+// run runs the clients for the given time, and longer while goOn returns true. The function goOn may be nil.
 func (c *chaos) run(long time.Duration, goOn func() bool) linear.History {
 	c.Clients, c.Apps, c.Name = 2*len(c.Callers), 1, fmt.Sprint("chaos ", c.round)
 	until := time.Now().Add(long)

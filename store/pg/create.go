@@ -40,7 +40,7 @@ func (b *Backend) create(ctx context.Context, session string, batch backend.Batc
 	return nil
 }
 
-// existsOr returns ErrExists if the session exists, and other if it does not.
+// existsOr returns ErrExists if the session exists, and the error other if it does not.
 func (b *Backend) existsOr(ctx context.Context, session string, other error) error {
 	there, err := b.exists(ctx, `hash = $1`, hash(session))
 	if err == nil && there {

@@ -49,7 +49,7 @@ var (
 // the groups. With only one sender, a stalled connection would delay all appends.
 const maxSenders = 4
 
-// Open opens a store in a PostgreSQL database. dsn is a connection string, as described in the package
+// Open opens a store in a PostgreSQL database. The argument dsn is a connection string, as described in the package
 // documentation. If dsn is "", the PG* environment variables supply all parts. Closing the store closes the
 // connections.
 func Open(ctx context.Context, dsn string, sopts store.Options, opts Options) (*store.Store, error) {
@@ -94,8 +94,8 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 	return b, nil
 }
 
-// configure parses the connection string. modeGiven reports whether the string sets default_query_exec_mode. Errors
-// never quote the string, because it may contain a password.
+// configure parses the connection string. The result modeGiven reports whether the string sets
+// default_query_exec_mode. Errors never quote the string, because it may contain a password.
 func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool, err error) {
 	if err := opts.Validate(); err != nil {
 		return nil, false, err

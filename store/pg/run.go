@@ -80,8 +80,8 @@ func (b *Backend) enter(ctx context.Context) error {
 	return nil
 }
 
-// attempt runs work on a connection, and repeats it after conflicts and connection failures. work executes one
-// transaction and returns the driver's errors unchanged. If the transaction changes nothing, for example because a
+// attempt runs work on a connection, and repeats it after conflicts and connection failures. The function work executes
+// one transaction and returns the driver's errors unchanged. If the transaction changes nothing, for example because a
 // token is outdated, work returns nil, and stores this result in a variable that attempt's caller reads.
 func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	if err := b.enter(ctx); err != nil {
@@ -161,8 +161,8 @@ func why(ctx context.Context, late bool, err error) error {
 	return err
 }
 
-// once makes one attempt. sent reports whether it got a connection. late reports whether it exceeded
-// StatementTimeout.
+// once makes one attempt. The result sent reports whether it got a connection. The result late reports whether it
+// exceeded StatementTimeout.
 func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pgx.Conn) error) (sent, late bool, err error) {
 	waiting, stop := context.WithTimeout(ctx, b.opts.StatementTimeout)
 	defer stop()

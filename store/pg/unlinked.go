@@ -57,7 +57,7 @@ func (b *Backend) left(ctx context.Context, err error) {
 // removeRows is the number of rows of a table that one transaction removes. A long transaction would delay vacuum.
 const removeRows = 5000
 
-// remove removes the rows of a deleted session from all tables. If keep is set, the row in sessions stays.
+// remove removes the rows of a deleted session from all tables. If keep is set, the row in the table sessions stays.
 func (b *Backend) remove(ctx context.Context, num int64, keep bool) error {
 	for more := true; more; {
 		err := b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {

@@ -7,8 +7,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// fetch calls Fetch as a caller that has read the records up to after in the log with this creation id. It compares
-// the result with the model.
+// fetch calls Fetch as a caller that has read the records up to the seq after in the log with this creation id. It
+// compares the result with the model.
 func (s *suite) fetch(name, creation string, after uint64, prefixes ...string) backend.Fetched {
 	s.Helper()
 	fetched, err := s.Fetch(ctx, backend.Query{Session: name, Creation: creation, After: after, Shared: prefixes})

@@ -304,7 +304,7 @@ func (s *suite) read(name, creation string, seqs []uint64, maxBytes int) []backe
 	return got
 }
 
-// sameRecords compares got with the records of the model that have these seqs.
+// sameRecords compares the argument got with the records of the model that have these seqs.
 func (s *suite) sameRecords(got []backend.Record, want *modelSession, seqs []uint64) {
 	s.Helper()
 	if len(got) != len(seqs) {
@@ -319,7 +319,7 @@ func (s *suite) sameRecords(got []backend.Record, want *modelSession, seqs []uin
 	}
 }
 
-// sameShared compares got with the model's shared values of the given names.
+// sameShared compares the argument got with the model's shared values of the given names.
 func (s *suite) sameShared(got []backend.Value, names []string) {
 	s.Helper()
 	var gotFields, wantFields []string

@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Event implements adk.NewEvent. repaired reports whether a string in e was not valid UTF-8.
+// Event implements adk.NewEvent. The result repaired reports whether a string in e was not valid UTF-8.
 func Event(e *session.Event) (p *patch.Event, repaired bool, err error) {
 	if e == nil {
 		return nil, false, fmt.Errorf("%w: the event is nil", patch.ErrInvalid)

@@ -89,7 +89,8 @@ func eventsOf(s session.Session) (list []baseEvent) {
 }
 
 // extend adds the events that are new in the base's session. If it cannot tell which events are new, it changes
-// nothing and returns false. all reports whether the session was read completely, and not only its newest events.
+// nothing and returns false. The argument all reports whether the session was read completely, and not only its newest
+// events.
 func (l *baseLog) extend(from session.Session, all bool) bool {
 	if !l.matchesCreation(from) {
 		return false
@@ -223,9 +224,9 @@ func (l *baseLog) fold() {
 	l.view = v
 }
 
-// draft checks patches as a store does. drafted contains the patches in the form in which they would be logged.
-// missing contains the indices of the patches that the log lacks, and after is the view after all patches. draft
-// fails if the author of the patches saw another session.
+// draft checks patches as a store does. The result drafted contains the patches in the form in which they would be
+// logged. The result missing contains the indices of the patches that the log lacks. The result after is the view
+// after all patches. draft fails if the author of the patches saw another session.
 func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (drafted []patch.Record, missing []int, after fold.View, err error) {
 	after = l.view
 	if err := l.checkCreation(opts.On.Creation()); err != nil {
@@ -392,7 +393,8 @@ func withOrigin(state map[string]any) map[string]any {
 	return all
 }
 
-// originOf returns the creation id and the initial state that withOrigin added. creation is "" if there is none.
+// originOf returns the creation id and the initial state that withOrigin added. The result creation is "" if there is
+// none.
 func originOf(state session.State) (creation string, initial map[string]patch.Value) {
 	value, _ := state.Get(portable.StateKey)
 	origin, _ := value.(map[string]any)

@@ -26,8 +26,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// New returns a storage over a session service. cacheBytes limits the cache. 0 means the default, and a negative
-// value disables the cache.
+// New returns a storage over a session service. The argument cacheBytes limits the cache. 0 means the default, and a
+// negative value disables the cache.
 func New(base session.Service, logger *slog.Logger, cacheBytes int) *Storage {
 	b := &Storage{service: base, logger: logger, logs: cache.Cache[store.Key, *baseLog]{Limit: cmp.Or(cacheBytes, maxLogBytes)}}
 	for i := range b.locks {
@@ -354,8 +354,8 @@ func (b *Storage) Records(ctx context.Context, key store.Key, v fold.View, seqs 
 	})
 }
 
-// HistoryPage returns a page of a view's history. It passes the view's records, and the seq of the record that
-// contains before, to the view.
+// HistoryPage returns a page of a view's history. It passes to the view the records of the view, and the seq of the
+// record that contains the event with the id before.
 func (b *Storage) HistoryPage(ctx context.Context, key store.Key, v fold.View, before string, limit int) ([]fold.Entry, error) {
 	records, err := b.recordsOf(ctx, key, v)
 	if err != nil {

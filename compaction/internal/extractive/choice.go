@@ -187,8 +187,8 @@ func (c *choice) keep(u *unit) {
 	}
 }
 
-// pick keeps the units with the highest ratio of worth to size. Their total size is at most most. pick reports whether
-// it kept any unit.
+// pick keeps the units with the highest ratio of worth to size. Their total size is at most the argument most. pick
+// reports whether it kept any unit.
 func (c *choice) pick(units []*unit, most tokens.Size) bool {
 	least := max(c.room-most, 0)
 	before := len(c.order)

@@ -144,9 +144,9 @@ func (l *ids) isUsed(value string) bool {
 	return e != nil && e.use != returned
 }
 
-// write returns the identifiers that another text (told) lacks and that fit into the room. Used identifiers come first,
-// the most recent first. Returned identifiers follow, and among them identifiers with a key come first. The last
-// argument limits the size of the returned identifiers.
+// write returns the identifiers that the text told lacks. Their size is at most the argument room. Used identifiers
+// come first, the most recent first. Returned identifiers follow, and among them identifiers with a key come first. The
+// last argument limits the size of the returned identifiers.
 func (l *ids) write(told *identifiers.Index, s *reader, room, most tokens.Size) string {
 	if l.ranked == nil {
 		l.rank(s)

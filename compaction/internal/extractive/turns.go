@@ -124,7 +124,8 @@ func (s *reader) ask(text string) {
 	s.ids.addText(text, used)
 }
 
-// say reads text of the agent. begins is true if the text begins a message, and false if it continues one.
+// say reads text of the agent. The argument begins is true if the text begins a message, and false if it
+// continues one.
 func (s *reader) say(t *turn, text string, begins bool) {
 	if begins { // join the previous message to one unit, because half a message is a fragment
 		t.last = min(t.last, len(t.said))

@@ -133,7 +133,8 @@ func TestSalvageWithoutTables(t *testing.T) {
 	}
 }
 
-// everyCopy calls change for each copy of a record in a file. The bytes passed start at the record's key.
+// everyCopy calls the function change for each copy of a record in a file. The bytes passed start at the
+// record's key.
 func everyCopy(data []byte, form string, change func(row []byte)) {
 	for i := 0; ; {
 		n := bytes.Index(data[i:], []byte(form))

@@ -190,8 +190,8 @@ func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(strin
 }
 
 // Recover reads a store after a crash, repeats the operations in flight, and reads the store again. It adds all
-// this to the history of the load. It returns the logs of the store. It returns an error if a log in before has
-// changed, or if the store is damaged.
+// this to the history of the load. It returns the logs of the store. It returns an error if a log has changed
+// since the argument before was made, or if the store is damaged.
 func Recover(ctx context.Context, l *linear.Load, local *ops.Local, before map[store.Key]string) (map[store.Key]string, error) {
 	l.End(local)
 	l.Repeat(local)

@@ -21,10 +21,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Check runs 64 goroutines that call stores, and checks their history. Each round calls open for its backends,
-// which share their sessions. The stores close the backends. A round has 4,192 calls. In every other round, all
-// goroutines use the same few sessions at a time. Check runs few rounds, or as many as the flags of package
-// long say.
+// Check runs 64 goroutines that call stores, and checks their history. Each round calls the function open for
+// its backends, which share their sessions. The stores close the backends. A round has 4,192 calls. In every
+// other round, all goroutines use the same few sessions at a time. Check runs few rounds, or as many as the
+// flags of package long say.
 func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 	t.Helper()
 	for r := range long.Rounds(t, few) {

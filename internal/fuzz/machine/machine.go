@@ -29,9 +29,9 @@ import (
 )
 
 // Check runs random operations on stores. After each operation it compares the result and the state with the
-// reference model. One store is on bbolt. The other stores share the sessions of the backends that open
-// returns. Each draw calls open, which must return at least one backend, and uses its own sessions. The stores
-// close the backends.
+// reference model. One store is on bbolt. The other stores share the sessions of the backends that the function
+// open returns. Each draw calls the function open, which must return at least one backend, and uses its own
+// sessions. The stores close the backends.
 func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 	dir := t.TempDir()
 	n := 0

@@ -37,8 +37,9 @@ func allocated() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// peakOf returns the growth of the heap while f runs, with little garbage in it. If the heap comes close to
-// most bytes, the collector's memory limit makes allocations wait for a collection, even on a busy machine.
+// peakOf returns the growth of the heap while f runs, with little garbage in it. If the size of the heap comes
+// close to the argument most, the collector's memory limit makes allocations wait for a collection, even on a
+// busy machine.
 func peakOf(f func(), most uint64) uint64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	debug.FreeOSMemory()

@@ -130,8 +130,8 @@ func hasBase(p *patch.PatchEvent) bool {
 	return ok || malformed && string(text) != "null"
 }
 
-// Do executes an operation. A patch on a view uses the view seen. If seen is zero, the patch uses the newest
-// view and the operation's base.
+// Do executes an operation. A patch on a view uses the argument seen. If this view is zero, the patch uses the
+// newest view and the operation's base.
 func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
 	var r Reply
 	session, err := r.do(ctx, s, seen, o)
@@ -366,7 +366,7 @@ func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
 	return logs, errors.Join(problems...)
 }
 
-// Unchanged returns an error for each log in before that is different now.
+// Unchanged returns an error for each log of the map before that differs from the same log in the map now.
 func Unchanged(before, now map[store.Key]string) error {
 	var changed []error
 	for key, was := range before {

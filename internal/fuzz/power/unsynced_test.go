@@ -72,8 +72,8 @@ func (s step) isMeta() bool {
 	return s.name == "write" && s.at < int64(2*os.Getpagesize()) && filepath.Base(s.file.path) == fileName
 }
 
-// crash returns the load's history up to a step, followed by new reads. The reads are of the files that the
-// system showed before the step shown.
+// crash returns the load's history up to a step, followed by new reads. The reads are of the files as the
+// system showed them before a step, the argument shown.
 func (r *run) crash(shown, before int) (linear.History, error) {
 	dir, err := r.lay(shown)
 	defer os.RemoveAll(dir)

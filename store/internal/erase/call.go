@@ -126,8 +126,8 @@ func (c *Call) call() patch.Erasure {
 	return patch.Erasure{CallID: c.opts.ID, ForUser: c.opts.ForUser, CallSession: c.own.Head.Creation}
 }
 
-// receiptOfCall returns the receipt of the call that erased a session as part of erasing a user. id is the id of the
-// call. Without such a receipt, it returns the zero Receipt.
+// receiptOfCall returns the receipt of the call that erased a session as part of erasing a user. The argument id is the
+// id of the call. Without such a receipt, it returns the zero Receipt.
 func receiptOfCall(ctx context.Context, log Log, name, id string) (receipt.Receipt, Session, error) {
 	s, err := log.Session(ctx, name)
 	if err != nil {
@@ -185,7 +185,8 @@ func optionsOf(r receipt.Receipt) Options {
 		MaxGrowth: r.Of.MaxGrowth, Context: r.Of.Context, ForUser: r.Of.ForUser}
 }
 
-// resume continues a call whose first receipt was logged. user replaces Options.User, which a receipt cannot store.
+// resume continues a call whose first receipt was logged. The function user replaces Options.User, which a receipt
+// cannot store.
 func resume(ctx context.Context, log Log, s Session, r receipt.Receipt, user func(context.Context) error) (*Call, error) {
 	c := newCall(log, Selection{}, optionsOf(r))
 	if isRunning(ctx, r.Of) {

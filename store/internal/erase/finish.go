@@ -25,9 +25,9 @@ const (
 // unknownTries limits how often in a row a commit with an unknown outcome is tried.
 const unknownTries = 4
 
-// logReceipt logs the call's next receipt in a loaded session. The receipt covers all content to erase there. done
-// marks the call as done, for a call without work in other sessions. If an erasure has committed since the session
-// was loaded, logReceipt fails with [ErrEdition].
+// logReceipt logs the call's next receipt in a loaded session. The receipt covers all content to erase there. The
+// argument done marks the call as done, for a call without work in other sessions. If an erasure has committed since
+// the session was loaded, logReceipt fails with [ErrEdition].
 func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) (receipt.Receipt, error) {
 	creation := l.Head.Creation
 	of := c.call()
@@ -87,7 +87,7 @@ func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) 
 }
 
 // commit commits a replacement. After an unknown outcome it tries again, because a repeated or late commit changes
-// nothing. moved reports that the records to replace have changed since they were read.
+// nothing. The result moved reports that the records to replace have changed since they were read.
 func (c *Call) commit(ctx context.Context, l *loaded, make func(backend.Head) (backend.Replacement, error)) (moved bool, err error) {
 	for n := 1; ; n++ {
 		err := c.log.Replace(ctx, l.Name, l.Head.Creation, make)
@@ -139,8 +139,8 @@ type finishing struct {
 	done bool
 }
 
-// finish completes an open receipt. l is the session as it was read for the receipt, or nil. done also marks the call
-// as done.
+// finish completes an open receipt. l is the session as it was read for the receipt, or nil. The argument done also
+// marks the call as done.
 func (c *Call) finish(ctx context.Context, e *Erased, r receipt.Receipt, l *loaded, done bool) error {
 	f := &finishing{Call: c, e: e, r: r, l: l, goes: e.ids(), done: done}
 	if l != nil && l.Head.Edition == 0 {

@@ -79,7 +79,7 @@ func (t texts) count(of json.Marshaler, n int) bool {
 	return true
 }
 
-// add adds n for each string of a value. name is the name of the enclosing member.
+// add adds n for each string of a value. The argument name is the name of the enclosing member.
 func (t texts) add(name string, value any, n int) {
 	switch v := value.(type) {
 	case map[string]any:

@@ -82,7 +82,7 @@ func tellingOf(e *patch.Event) telling {
 	return telling{branch{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}, own.Windows, own.Shown}
 }
 
-// Record adds the next record of the log. values determines whether state values are erased.
+// Record adds the next record of the log. The argument values determines whether state values are erased.
 func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
 	if at := records.Envelope(r).Timestamp(); at.After(s.latest) {
 		s.latest = at
@@ -331,8 +331,8 @@ func (s *Scan) Cover(of *patch.Erasure, events []Event) {
 	}
 }
 
-// chooseHidden selects the events that were hidden by patches whose time is not after at. The time of a patch counts
-// as at least the time of every record before it.
+// chooseHidden selects the events that were hidden by patches whose time is not after the time at. The time of a
+// patch counts as at least the time of every record before it.
 func (s *Scan) chooseHidden(v fold.View, at time.Time) error {
 	since, err := v.HiddenSince()
 	for ref, by := range since {

@@ -28,8 +28,8 @@ type Session struct {
 // everything is the Seq of a session as its own ancestor.
 const everything = ^uint64(0)
 
-// Common returns the number of first records that two sessions share. related reports whether both sessions have a
-// common ancestor, and so began with the same initial state.
+// Common returns the number of first records that two sessions share. The result related reports whether both
+// sessions have a common ancestor, and so began with the same initial state.
 func Common(a, b Session) (n uint64, related bool) {
 	of := map[string]uint64{a.Head.Creation: everything}
 	for _, x := range a.Lineage {

@@ -81,8 +81,8 @@ func Blank(r patch.Record, receipts []Receipt) patch.Record {
 	return r
 }
 
-// NullInitial sets values of a session's initial state to null if a receipt erases them. changed reports whether any
-// of these values was not null before.
+// NullInitial sets values of a session's initial state to null if a receipt erases them. The result changed reports
+// whether any of these values was not null before.
 func NullInitial(initial map[string]patch.Value, receipts []Receipt) (changed bool) {
 	for _, r := range receipts {
 		for _, name := range r.Of.Initial {

@@ -34,8 +34,8 @@ type Log struct {
 	doubtful []patch.Span                 // spans of seqs; in each span, at least one record may be wrong
 }
 
-// Logs returns the sessions to write. Sessions that certainly exist come first. isName reports whether a string is a
-// valid session name. isStaged reports whether it is the name of a staged session.
+// Logs returns the sessions to write. Sessions that certainly exist come first. The function isName reports whether a
+// string is a valid session name. The function isStaged reports whether it is the name of a staged session.
 func (v *File) Logs(ctx context.Context, isName, isStaged func(string) bool) ([]*Log, error) {
 	byNumber := map[uint64]*Log{}
 	of := func(number uint64) *Log {
@@ -159,7 +159,7 @@ func (l *Log) anyFree() bool {
 }
 
 // deleted reports whether the session was certainly deleted. If the session may have been deleted, deleted sets Doubt
-// and Says. newest is the highest number of a session with the same name.
+// and Says. The argument newest is the highest number of a session with the same name.
 func (v *File) deleted(l *Log, newest uint64) bool {
 	recreated := l.Named && newest > l.Number // only one session at a time can have the name
 	switch v.StateOf(l.Number) {

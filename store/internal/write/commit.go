@@ -278,8 +278,8 @@ func (g *group) succeed() {
 	}
 }
 
-// succeedLater sets the results after a commit that is in the log and followed by later records. now is a view that
-// includes them all. succeedLater returns the refused requests, which must be drafted again.
+// succeedLater sets the results after a commit that is in the log and followed by later records. The argument now is
+// a view that includes all these records. succeedLater returns the refused requests, which must be drafted again.
 func (g *group) succeedLater(now fold.View, err error) (refused []*request) {
 	for _, r := range g.requests {
 		if r.refusal != nil {
@@ -300,8 +300,8 @@ func (g *group) fail(err error) {
 	}
 }
 
-// Put commits a batch and publishes next, the state after the batch. Put sets the token and the chain of next. The
-// caller has locked the session. The errors are the backend's.
+// Put commits a batch and publishes the state after the batch, which is the argument next. Put sets the token and
+// the chain of this state. The caller has locked the session. The errors are the backend's.
 func (s *Session) Put(ctx context.Context, next State, b backend.Batch) error {
 	next.Counts = next.Counts.At(next.View)
 	b.Counts = next.Counts.Encode()

@@ -68,7 +68,7 @@ func (c *Creation) Plan(p Plan, shared []patch.Change, dry bool) error {
 	return p.Draft(&c.Draft)
 }
 
-// Copy adds an encoded record of another log. after is the view that includes the record.
+// Copy adds an encoded record of another log. The argument after is the view that includes the record.
 func (c *Creation) Copy(r patch.Record, data []byte, after fold.View) {
 	c.View = after
 	c.put(r, data)
