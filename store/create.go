@@ -53,8 +53,8 @@ func (s *Store) create(ctx context.Context, key Key, m meta, shared []patch.Chan
 // session, which no listing shows, until its last commit renames that session.
 const abandonedAfter = 24 * time.Hour
 
-// dropStaged removes the staged sessions of programs that ended before the last commit. The argument after is the
-// minimum age of these sessions.
+// dropStaged removes staged sessions that programs left unfinished. The argument after is the minimum age of these
+// sessions.
 func (s *Store) dropStaged(ctx context.Context, after time.Duration) {
 	page, err := s.backend.List(ctx, write.StagedPrefix, "", listPage)
 	for _, l := range page {

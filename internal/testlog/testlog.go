@@ -102,7 +102,7 @@ func Summary(role, text string) *patch.Event {
 }
 
 // Turns returns n events in turns of four: a question, a call, its response and an answer. The argument from is
-// the number of events before them, after which the ids and turns continue.
+// the number of preceding events. The numbers of ids and turns continue from there.
 func Turns(from, n int) []*patch.Event {
 	events := make([]*patch.Event, n)
 	for i := range events {

@@ -88,8 +88,8 @@ func (e *UntranslatedError) Error() string {
 const leftOut = "its patches are left out: the events that they name are not adjacent, or they are of another version"
 
 // lostPatches returns the events whose patches were omitted by an earlier run. It also returns events that seem to
-// have carried patches missing in the source. The argument open contains the events whose patches are not logged.
-// The argument missing contains the open events whose patches this run will translate.
+// have carried patches missing in the source. The argument open contains the events whose patches are not logged. If
+// such an event is in the argument missing, this run will translate its patches.
 func lostPatches(s *Session, open, missing []*patch.Event) (lost []Difference) {
 	_, created := s.State[portable.StateKey]
 	for _, e := range open {
