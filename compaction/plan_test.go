@@ -219,7 +219,7 @@ func TestPromptSize(t *testing.T) {
 	}
 }
 
-// A forced merge must bring the prompt under the threshold or save a sixteenth of the threshold. The savings are
+// A forced merge must reduce the prompt below the threshold or save a sixteenth of the threshold. The savings are
 // computed with the longest answer that is accepted.
 func TestForcedMergeIsWorthItsCall(t *testing.T) {
 	many := strings.Repeat("S ", 13) // 260 tokens; merging saves a quarter

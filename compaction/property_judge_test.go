@@ -436,8 +436,8 @@ func liveQuestion(v fold.View, run compaction.Run) int {
 	return question
 }
 
-// roles checks that new summaries have role user. It also checks that the pass brings no function call to the first
-// position, or directly after a summary of role model. Only a user can have written such a summary.
+// roles checks that new summaries have role user. It also checks that the pass moves no function call to the first
+// position, or directly behind a summary of role model. Only a user can have written such a summary.
 func (p pass) roles() {
 	bare := func(v fold.View, i int) bool {
 		return i == 0 || v.Entry(i-1).Summary && v.At(i-1).Role() == "model"

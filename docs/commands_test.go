@@ -102,7 +102,7 @@ func TestShownCommandsExist(t *testing.T) {
 	}
 }
 
-// Every patchlog command that a document shows is run by a test of the command, each of its flags too.
+// Tests of the command run every patchlog command that a document shows, and each of its flags.
 func TestShownCommandsAreRun(t *testing.T) {
 	scripts, err := filepath.Glob("../internal/command/testdata/*.txt")
 	if err != nil {
@@ -159,7 +159,7 @@ func checkPatchlog(t *testing.T, binary string, c command, args []string) {
 	}
 }
 
-// checkGo looks for the packages, the functions and the flags of a "go test" or "go run".
+// checkGo checks that the packages, the functions and the flags of a "go test" or "go run" command exist.
 func checkGo(t *testing.T, c command, fields []string) {
 	t.Helper()
 	var source strings.Builder

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// sections returns CONTRIBUTING.md's sections, by heading.
+// sections returns the sections of CONTRIBUTING.md by heading.
 func sections(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -22,7 +22,7 @@ func sections(t *testing.T) map[string]string {
 	return out
 }
 
-// withPrefix returns the sections of a kind.
+// withPrefix returns the sections whose heading begins with a word and a colon.
 func withPrefix(t *testing.T, kind string, want int) map[string]string {
 	t.Helper()
 	all := sections(t)
@@ -55,8 +55,8 @@ func filesIn(text string) []string {
 	return files
 }
 
-// declared returns what the files of a folder declare, by name, with the file of each:
-// functions and types as F, methods as T.F.
+// declared returns the names that the files of a folder declare, each with its files. A function or type
+// has the name F, and a method T.F.
 func declared(t *testing.T, folder string) map[string][]string {
 	t.Helper()
 	names := map[string][]string{}
@@ -98,8 +98,8 @@ func receiver(e ast.Expr) string {
 	return ""
 }
 
-// Every file that CONTRIBUTING.md names is there, and declares what stands behind it. What
-// is named by itself, as T.F, is declared in a file of the section.
+// Every file that CONTRIBUTING.md names exists, and declares the names that follow the file's name. A file
+// of the section declares each method T.F that the section names without a file.
 func TestContributingNamesWhatIsThere(t *testing.T) {
 	byFolder := map[string]map[string][]string{}
 	of := func(file string) map[string][]string {
@@ -162,13 +162,14 @@ func TestWalksAreShort(t *testing.T) {
 	withPrefix(t, "Recipe", 5)
 }
 
-// ofPins finds pins in a name or text, by its words.
+// ofPins matches a word such as pin or unpinned in a name or a text.
 var ofPins = regexp.MustCompile(`(?i)(^|[^a-z])(un)?pin(s|ned|ning)?([^a-z]|$)`)
 
 var humps = regexp.MustCompile(`([a-z])([A-Z])`)
 
-// A patch type takes at most 12 product files; pin shows which. The recipe names them all,
-// and those that pin takes besides because it sets a rule for others.
+// A new patch type changes at most 12 product files. The test counts the files that mention pins. The
+// recipe names these files. It also names the files that mention pins only because pins restrict other
+// patches.
 func TestAPatchTypeTakesTwelveFiles(t *testing.T) {
 	var have []string
 	for _, folder := range []string{"patch", "fold", "snapshot", "store"} {

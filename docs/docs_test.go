@@ -18,8 +18,8 @@ import (
 
 const module = "github.com/patchlog-dev/patchlog/"
 
-// arrows has the packages of this module that each package may import. ARCHITECTURE.md lists the packages, packages.svg draws the
-// main imports.
+// arrows has, for each package, the packages of this module that it may import. ARCHITECTURE.md lists the packages.
+// The drawing packages.svg shows the main imports.
 var arrows = map[string][]string{
 	"internal/jsonvalue":             {},
 	"internal/statekey":              {},
@@ -163,7 +163,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 	}
 }
 
-// Each arrow of the drawing is an import, and both ends are boxes.
+// In the drawing packages.svg, each arrow is an import between two boxes.
 func TestDrawnArrowsAreImports(t *testing.T) {
 	drawing := read(t, "packages.svg")
 	drawn := regexp.MustCompile(`<title>(\S+) → (\S+)</title>`).FindAllStringSubmatch(drawing, -1)
@@ -253,8 +253,8 @@ func TestLogBringsNoSDK(t *testing.T) {
 	}
 }
 
-// go mod tidy of a program that imports store downloads what the tests of store and of the
-// packages below it import. genai is large, so only compaction/gemini and its tests import it.
+// If a program imports package store, go mod tidy also downloads the modules that the tests of store and of its
+// dependencies import. Module genai is large, so only compaction/gemini and its tests import it.
 func TestGenaiIsImportedInOnePlace(t *testing.T) {
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}`, "./...")
 	list.Dir = ".."
@@ -280,7 +280,7 @@ func equalSets(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// ownerOf returns the package in arrows that a package belongs to.
+// ownerOf returns the package of the map arrows to which a package belongs.
 func ownerOf(name string) string {
 	if _, listed := arrows[name]; listed {
 		return name
@@ -346,7 +346,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// headings returns the headings of a page as links name them.
+// headings returns the anchors of the headings of a page.
 func headings(text string) (names []string) {
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
 		name := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(heading[1]), "")

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// What a user can do with a store, a view or a snapshot is shown in some example.
+// Each exported method of a store or a view, and each exported function of package snapshot, occurs in an
+// example.
 func TestVerbsHaveExamples(t *testing.T) {
 	for folder, typ := range map[string]string{"store": "Store", "fold": "View", "snapshot": ""} {
 		shown := usedInExamples(t, folder)
@@ -37,8 +38,7 @@ func TestVerbsHaveExamples(t *testing.T) {
 	}
 }
 
-// usedInExamples returns what the examples of a package use of packages and values, by
-// name.
+// usedInExamples returns the names of the functions, methods and fields that the examples of a package use.
 func usedInExamples(t *testing.T, folder string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("..", folder, "*_test.go"))

@@ -13,8 +13,7 @@ import (
 	"testing"
 )
 
-// sourcesOf returns the product files of a folder and those below it, by their paths from
-// the root.
+// sourcesOf returns the product files of a folder and of its subfolders, by their paths from the root.
 func sourcesOf(t *testing.T, folder string) map[string]*ast.File {
 	t.Helper()
 	files := map[string]*ast.File{}
@@ -34,26 +33,27 @@ func sourcesOf(t *testing.T, folder string) map[string]*ast.File {
 	return files
 }
 
-// What the packages that only compute keep away from: files, the network, other processes,
-// who waits for an answer, and streams, which stand for any of these.
+// outward matches the packages that a pure package must not import. They give access to files, networks,
+// other processes, contexts and streams.
 var outward = regexp.MustCompile(`^(bufio|context|database|embed|io|log|net|os|syscall)(/.*)?$`)
 
-// They know no clock but what they are told: of package time, only what computes.
+// clocks lists the functions of package time that a pure package must not call, because they read the clock
+// or wait.
 var clocks = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 
-// Package fmt's functions that use the process's own streams.
+// streams matches the functions of package fmt that use stdin or stdout.
 var streams = regexp.MustCompile(`^(Print|Scan)(f|ln)?$`)
 
-// The exceptions: the text form is read from a stream and written to one, the dictionary that
-// records are compressed with is a file that is built in, and package netip knows how addresses
-// look, and no network.
+// exceptions lists the imports that a file may have although they match outward. The text form is read from
+// and written to streams. The dictionary for the compression of records is an embedded file. Package netip
+// parses addresses and uses no network.
 var exceptions = map[string][]string{
 	"patch/text.go":                        {"bufio", "io"},
 	"internal/recordform/packed/packed.go": {"embed"},
 	"patch/redact/addresses.go":            {"net/netip"},
 }
 
-// The files of compaction that plan.
+// planning lists the pure files of package compaction.
 var planning = []string{"backoff.go", "lineage.go", "opencalls.go", "balance.go", "plan.go", "request.go", "summary.go", "shape.go", "tiers.go", "window.go"}
 
 func TestWhatComputesReachesOutForNothing(t *testing.T) {
@@ -84,7 +84,8 @@ func TestWhatComputesReachesOutForNothing(t *testing.T) {
 	}
 }
 
-// reaches says what a file reaches out for, but for some packages.
+// reaches describes each import and call of a file that a pure package must not have, except imports of the
+// packages in the list but.
 func reaches(f *ast.File, but []string) []string {
 	var out []string
 	for _, i := range f.Imports {
@@ -109,8 +110,7 @@ func reaches(f *ast.File, but []string) []string {
 	return out
 }
 
-// A view is a value and nothing behind it: no interface that could read for it. (Values
-// of functions would do the same; what a view holds is data.)
+// A view contains only data. It contains no interface and no function that could read from a store.
 func TestViewsHoldNothingThatReads(t *testing.T) {
 	for _, folder := range []string{"fold", "snapshot"} {
 		for path, f := range sourcesOf(t, folder) {

@@ -45,7 +45,8 @@ func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
 }
 
 // restoreRuns returns the nodes with the removed run of each patch restored. The run is restored before the
-// first summary that the patch inserted, or else before the first node that it inserted.
+// first summary that the patch inserted. If the patch inserted no summary, the run is restored before the first
+// node that the patch inserted.
 func restoreRuns(nodes []*node) (all []*node) {
 	for _, n := range nodes {
 		if n.by != nil && n.by.of == nil && n == append(summariesOf(n.by), n.by.in...)[0] {
@@ -68,7 +69,7 @@ func summariesOf(a *applied) []*node {
 }
 
 // summaryOf returns the summary of patch a that represents a node: the first summary with the node's branch and
-// scope, or else the first summary. It returns nil if the patch has no summary.
+// scope, or the first summary if there is none. It returns nil if the patch has no summary.
 func summaryOf(a *applied, of *node) *node {
 	all := summariesOf(a)
 	for _, n := range all {

@@ -60,7 +60,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// At most ten results count, and each question is put to the index of its own conversation.
+// At most ten results count, and each question is asked of the index of its own conversation.
 func TestMeasure(t *testing.T) {
 	eleven := []uint64{9, 8, 7, 6, 5, 4, 3, 2, 11, 10, 1}
 	all := []locomo.Conversation{

@@ -21,7 +21,7 @@ type Hits struct {
 	questions, found [categories]int
 }
 
-// Measure puts each question to the index of its own conversation.
+// Measure searches the index of each conversation for the conversation's questions.
 func Measure(all []Conversation, index Index) Hits {
 	var h Hits
 	for _, c := range all {

@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// If compaction logged a window as several patches, a revert of one of them reverts all.
+// If compaction logged several patches for a window, a revert of one patch reverts them all.
 func TestRevertOfAWindow(t *testing.T) {
 	t.Chdir(t.TempDir())
 	shell := newShell() // one shell, so that no id is used twice

@@ -3,10 +3,11 @@ package price
 
 import "math"
 
-// Relative prices of tokens. A token of a prompt costs Cached if the prompt up to it has not changed since the previous
-// turn. Otherwise it costs Fresh, because it is written to the cache. A token that a summarizer reads costs Read, and a
-// token that it writes costs Written. The ratios match models of 2025: a tenth of the price for a cache hit, a quarter
-// more for a cache write, and five times the input's price for output.
+// Relative prices of tokens. A token of a prompt has the price Cached if the prompt up to this token has not changed
+// since the previous turn. Otherwise it has the price Fresh, because it is written to the cache. A token that a
+// summarizer reads has the price Read, and a token that it writes has the price Written. The ratios match models of
+// 2025: a tenth of the price for a cache hit, a quarter more for a cache write, and five times the input's price for
+// output.
 const (
 	Cached  = 0.1
 	Fresh   = 1.25

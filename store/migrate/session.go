@@ -217,7 +217,7 @@ func (m *migration) build(ctx context.Context, s *Session, events []*patch.Event
 	return b, nil
 }
 
-// timesOf returns the creation time of the session, as far as it is known, and the time for events that have none.
+// timesOf returns the creation time of the session, if it is known, and the time for events without a time.
 func timesOf(s *Session, events []*patch.Event) (created, filled time.Time) {
 	var first, last time.Time
 	for _, e := range events {

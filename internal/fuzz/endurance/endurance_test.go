@@ -68,8 +68,8 @@ func (f *file) open() {
 
 func (f *file) close() { testlog.NoError(f, f.store.Close()) }
 
-// costs makes calls of one kind, each of which returns the given number of things. It fails the test if the
-// allocation per thing is more than times the allocation at the first mark.
+// costs makes calls of one kind. Each call returns the given number of things. costs fails the test if the
+// allocation per thing exceeds the allocation at the first mark by more than the factor times.
 func (f *file) costs(what string, calls, things int, times uint64, do func() error) {
 	f.Helper()
 	now := allocated(f, calls, do) / uint64(things)

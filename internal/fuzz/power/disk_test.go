@@ -158,12 +158,12 @@ func (c content) save(path string) error {
 	return errors.Join(os.WriteFile(path, c.bytes(), 0o600), os.Truncate(path, c.size))
 }
 
-// doom says what a failing sync has written.
+// doom determines how much a failing sync makes durable.
 type doom int
 
 const (
 	nothing doom = iota // nothing, and the next sync does not try again
-	some                // some of it, and the next sync does not try again
+	some                // a part, and the next sync does not try again
 	all
 	later // nothing, and the next sync tries again
 	dooms

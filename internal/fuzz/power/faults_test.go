@@ -164,7 +164,7 @@ func (g *segment) next() error {
 }
 
 // faults returns the faults of the calls in the segment. A vacuum or a backup writes all pages of a draft,
-// which has no effect before the draft is renamed. If such a write is between other writes to the draft, it
+// which has no effect before the draft is renamed. A write between two other writes to the draft therefore
 // fails with only one fault. All other calls fail with each fault.
 func (g *segment) faults(random *rand.Rand) (faults []fault) {
 	g.Helper()
