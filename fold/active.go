@@ -9,22 +9,22 @@ import (
 // This file determines which patches are active. A revert makes its target inactive. The revert of this revert
 // makes the target active again.
 
-// undone returns the inactive patches whose seq is at least the argument from. A patch is inactive if an active
+// inactive returns the inactive patches whose seq is at least the argument from. A patch is inactive if an active
 // revert targets it. Patches in the list "also" count as inactive.
-func (l *cut) undone(from uint64, also ...*cut) map[*cut]bool {
-	undone := map[*cut]bool{}
+func (l *cut) inactive(from uint64, also ...*cut) map[*cut]bool {
+	inactive := map[*cut]bool{}
 	for _, c := range also {
-		undone[c] = true
+		inactive[c] = true
 	}
 	// A revert is newer than its target. The loop runs from the newest patch to the oldest, and so visits all
 	// reverts of a patch before the patch. In "2:splice, 3:revert 2, 4:revert 3", 4 is active, 3 is inactive,
 	// and 2 is active.
 	for c := l; c != nil && c.seq >= from; c = c.older {
-		if c.isRevert && !undone[c] {
-			undone[c.target] = true
+		if c.isRevert && !inactive[c] {
+			inactive[c.target] = true
 		}
 	}
-	return undone
+	return inactive
 }
 
 // RevertTargets returns the ids of the patches to revert in order to undo the given patch, newest first. If the
@@ -55,20 +55,20 @@ func (v View) RevertTargets(patchID string) ([]string, error) {
 		}
 	}
 	var ids []string
-	undone := map[*cut]bool{}
+	inactive := map[*cut]bool{}
 	for c := v.patches; c != nil && c.seq >= oldest; c = c.older {
 		switch {
-		case undone[c]:
+		case inactive[c]:
 		case isMember(c):
 			// A revert may itself be a member. It is then reverted too, so its target becomes active. If the
 			// target is a member, it is reverted next. For "2:splice, 3:revert 2" in one group, the result is
 			// 3, 2.
-			if named := v.patches.find(c.id); named != c {
-				return nil, fmt.Errorf("%w: patch %d of group %q has the id %q of patch %d", patch.ErrInvalid, c.seq, c.group, c.id, named.seq)
+			if found := v.patches.find(c.id); found != c {
+				return nil, fmt.Errorf("%w: patch %d of group %q has the id %q of patch %d", patch.ErrInvalid, c.seq, c.group, c.id, found.seq)
 			}
 			ids = append(ids, c.id)
 		case c.isRevert:
-			undone[c.target] = true
+			inactive[c.target] = true
 		}
 	}
 	if len(ids) == 0 {
@@ -79,9 +79,9 @@ func (v View) RevertTargets(patchID string) ([]string, error) {
 
 // newestRevert returns the newest active revert of a patch, or nil.
 func (l *cut) newestRevert(target *cut) *cut {
-	undone := l.undone(target.seq)
+	inactive := l.inactive(target.seq)
 	for c := l; c != nil && c.seq > target.seq; c = c.older {
-		if c.isRevert && c.target == target && !undone[c] {
+		if c.isRevert && c.target == target && !inactive[c] {
 			return c
 		}
 	}
@@ -89,14 +89,14 @@ func (l *cut) newestRevert(target *cut) *cut {
 }
 
 func patchNotFound(id string) error {
-	problem := fmt.Sprintf("give the id of an applied patch instead of %q; events and receipts of erasures cannot be reverted", id)
+	problem := fmt.Sprintf("no applied patch has the id %q; events and receipts of erasures cannot be reverted", id)
 	return &patch.FieldError{Field: "patchId", Problem: problem, Flaw: patch.PatchNotFound}
 }
 
-// pinsNode reports whether the newest active pin or unpin of a node is a pin.
-func (l *cut) pinsNode(node nodeID, undone map[*cut]bool) bool {
+// isPinned reports whether the newest active pin or unpin of a node is a pin.
+func (l *cut) isPinned(node nodeID, inactive map[*cut]bool) bool {
 	for c := l; c != nil; c = c.older {
-		if c.pin != nil && c.pin.node == node && !c.isRevert && !undone[c] {
+		if c.pin != nil && c.pin.node == node && !c.isRevert && !inactive[c] {
 			return c.pin.pinned
 		}
 	}

@@ -24,7 +24,7 @@ func (v View) Apply(records ...patch.Record) (View, error) {
 	if len(records) == 0 {
 		return v, nil
 	}
-	f := folding{view: v, own: &owner{}}
+	f := applier{view: v, own: &owner{}}
 	if slices.ContainsFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Revert }) {
 		f.view.supplied = slices.Concat(v.supplied, records)
 	}
@@ -43,7 +43,7 @@ func (v View) Apply(records ...patch.Record) (View, error) {
 
 // apply is Apply for one record. The result keeps the supplied records.
 func (v View) apply(r patch.Record) (View, error) {
-	f := folding{view: v}
+	f := applier{view: v}
 	if err := f.addRecord(r); err != nil {
 		return v, err
 	}
@@ -53,7 +53,7 @@ func (v View) apply(r patch.Record) (View, error) {
 
 // applyEdit returns the view after a patch with the given edit.
 func (v View) applyEdit(e edit) View {
-	f := folding{view: v}
+	f := applier{view: v}
 	_ = f.view.load() // cannot fail, because [View.check] has loaded the view
 	f.applyEdit(e, v.seq+1)
 	return f.view.withCachesOf(v, nil)
@@ -65,7 +65,7 @@ func (v View) withCachesOf(before View, event *patch.Event) View {
 	v.pairs = &pairingCache{}
 	if event != nil {
 		var ok bool
-		if v.state, ok = before.state.then(event); ok {
+		if v.state, ok = before.state.withEvent(event); ok {
 			return v
 		}
 	} else if v.nodes == before.nodes && v.state != nil {
@@ -74,16 +74,16 @@ func (v View) withCachesOf(before View, event *patch.Event) View {
 	return v.withState()
 }
 
-// folding is a fold in progress. It consists of a view and of events that are not yet in the view's sequence.
+// applier is a fold in progress. It consists of a view and of events that are not yet in the view's sequence.
 // Long folds are cheap because these events are added in batches.
-type folding struct {
-	view    View
-	own     *owner // nil for a fold of one record
-	pending []node
-	made    []node // buffer for the nodes of a patch
+type applier struct {
+	view     View
+	own      *owner // nil for a fold of one record
+	pending  []node
+	newNodes []node // buffer for the nodes of a patch
 }
 
-func (f *folding) addRecord(r patch.Record) error {
+func (f *applier) addRecord(r patch.Record) error {
 	v := &f.view
 	if r.Seq != v.seq+1 {
 		return fmt.Errorf("%w: record %d after record %d", ErrSeq, r.Seq, v.seq)
@@ -109,14 +109,14 @@ func (f *folding) addRecord(r patch.Record) error {
 			return err
 		}
 		v.seq, v.patchSeq = r.Seq, r.Seq
-		v.skip(reasonOf(err))
+		v.addSkip(skipReason(err))
 	default:
-		return fmt.Errorf("%w: record %d holds neither event nor patch", patch.ErrInvalid, r.Seq)
+		return fmt.Errorf("%w: record %d has neither an event nor a patch", patch.ErrInvalid, r.Seq)
 	}
 	return nil
 }
 
-func (f *folding) applyEdit(e edit, seq uint64) {
+func (f *applier) applyEdit(e edit, seq uint64) {
 	v := &f.view
 	v.seq, v.patchSeq = seq, seq
 	if e.isReceipt() {
@@ -124,27 +124,27 @@ func (f *folding) applyEdit(e edit, seq uint64) {
 	}
 	c := newCut(v, e, seq)
 	if e.pin == nil {
-		f.made = e.nodes(f.made[:0], c)
-		v.nodes = v.nodes.splice(f.own, e.lo, e.hi, f.made)
+		f.newNodes = e.appendNodes(f.newNodes[:0], c)
+		v.nodes = v.nodes.splice(f.own, e.lo, e.hi, f.newNodes)
 	} else {
 		v.pins = v.pins.with(*e.pin)
 	}
-	v.patches = c.after(v.patches)
+	v.patches = c.prependTo(v.patches)
 	v.patchBytes += c.footprint()
 }
 
-func (f *folding) flush() {
+func (f *applier) flush() {
 	n := f.view.nodes.len()
 	f.view.nodes = f.view.nodes.splice(f.own, n, n, f.pending)
 	f.pending = f.pending[:0] // the sequence contains copies
 }
 
-func (v *View) skip(reason patch.Flaw) {
-	v.unknown = v.unknown || reason == patch.UnknownType
+func (v *View) addSkip(reason patch.Flaw) {
+	v.hasUnknownPatch = v.hasUnknownPatch || reason == patch.UnknownType
 	v.skipped = &skipList{skip: patch.Skip{Seq: v.seq, Reason: reason}, older: v.skipped, len: v.skipped.count() + 1}
 }
 
-func reasonOf(err error) patch.Flaw {
+func skipReason(err error) patch.Flaw {
 	var defect *patch.FieldError
 	switch {
 	case errors.As(err, &defect):
@@ -194,7 +194,7 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	if p.Type() == patch.TruncateBefore {
 		i, ok := v.Find(p.EventID())
 		if !ok {
-			return edit{}, notVisible(p)
+			return edit{}, eventNotVisible(p)
 		}
 		_, e.hi = v.nodes.visibleAt(i)
 		e.end = i
@@ -203,9 +203,9 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	start, count, n := p.Start(), p.Count(), v.Len()
 	switch {
 	case start < 0:
-		return edit{}, fmt.Errorf("%w: start is %d, below 0", ErrOutOfRange, start)
+		return edit{}, fmt.Errorf("%w: start is %d; it must not be negative", ErrOutOfRange, start)
 	case count < 0:
-		return edit{}, fmt.Errorf("%w: count is %d, below 0", ErrOutOfRange, count)
+		return edit{}, fmt.Errorf("%w: count is %d; it must not be negative", ErrOutOfRange, count)
 	case start > n || count > n-start:
 		return edit{}, fmt.Errorf("%w: start %d and count %d, but the visible log has length %d", ErrOutOfRange, start, count, n)
 	case count == 0 && p.Type() == patch.Summarise:
@@ -227,13 +227,13 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	return e, nil
 }
 
-// nodes appends the nodes that the patch adds: its events, or a marker if it has none. A revert adds a marker
+// appendNodes appends the nodes that the patch adds: its events, or a marker if it has none. A revert adds a marker
 // and the nodes that it restores.
-func (e edit) nodes(nodes []node, c *cut) []node {
+func (e edit) appendNodes(nodes []node, c *cut) []node {
 	if e.target != nil {
 		return append(append(nodes, node{seq: c.seq, cut: c}), e.restored...)
 	}
-	nodes = e.appendNew(nodes)
+	nodes = e.appendEvents(nodes)
 	if c.addsEvents = len(nodes) > 0; !c.addsEvents {
 		nodes = append(nodes, node{})
 	}
@@ -247,8 +247,8 @@ func (e edit) nodes(nodes []node, c *cut) []node {
 	return nodes
 }
 
-// appendNew appends nodes for the events of the patch itself.
-func (e edit) appendNew(nodes []node) []node {
+// appendEvents appends nodes for the events of the patch itself.
+func (e edit) appendEvents(nodes []node) []node {
 	switch e.patch.Type() {
 	case patch.Splice:
 		for _, event := range e.patch.NewEvents() {
@@ -265,5 +265,5 @@ func (e edit) added() []node {
 	if e.target != nil {
 		return slices.DeleteFunc(slices.Clone(e.restored), func(n node) bool { return n.event == nil })
 	}
-	return e.appendNew(nil)
+	return e.appendEvents(nil)
 }

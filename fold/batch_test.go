@@ -115,7 +115,7 @@ func TestStanding(t *testing.T) {
 	is("a", "d b a")
 	is("b", "d b a")
 	is("c", "c")
-	is("x", `invalid patch: patch not found: field "patchId": give the id of an applied patch instead of "x"; events and receipts`)
+	is("x", `invalid patch: patch not found: field "patchId": no applied patch has the id "x"; events and receipts`)
 	v, _ = fold.New("", nil).Apply([]patch.Record{
 		{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")},
 		{Seq: 3, Patch: patch.NewSplice(0, 1).WithID("a").WithGroup("g")},

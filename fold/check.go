@@ -82,7 +82,7 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 	if p == nil {
 		return edit{}, fmt.Errorf("%w: the patch is nil", patch.ErrInvalid)
 	}
-	if v.unknown {
+	if v.hasUnknownPatch {
 		return edit{}, ErrUnknownPatch
 	}
 	if base, ok := p.Base(); ok && !opts.AsOfNow {
@@ -161,15 +161,15 @@ func (v View) checkGroup(patches []*patch.PatchEvent, opts CheckOptions) (View, 
 		}
 		return v.applyEdit(e), nil
 	}
-	each := opts
-	each.AllowOrphans = true
+	memberOpts := opts
+	memberOpts.AllowOrphans = true
 	at := v
 	for _, p := range patches {
-		e, err := at.check(p, each)
+		e, err := at.check(p, memberOpts)
 		if err != nil {
 			return View{}, err
 		}
-		at, each.AsOfNow = at.applyEdit(e), true
+		at, memberOpts.AsOfNow = at.applyEdit(e), true
 	}
-	return at, v.checkTogether(at, opts)
+	return at, v.checkGroupOrphans(at, opts)
 }

@@ -82,8 +82,8 @@ func (c *cut) addedNodes(yield func(node) bool) {
 // removedNodes yields the nodes that the patch removed, in order and without events.
 func (c *cut) removedNodes(yield func(node) bool) { c.removed.each(yield) }
 
-// after puts the cut at the head of a list of older cuts, and returns it.
-func (c *cut) after(older *cut) *cut {
+// prependTo puts the cut at the head of a list of older cuts, and returns it.
+func (c *cut) prependTo(older *cut) *cut {
 	c.older, c.count = older, 1
 	if older != nil {
 		c.count = older.count + 1

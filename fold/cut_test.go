@@ -13,7 +13,7 @@ func TestFindPatch(t *testing.T) {
 	want := map[string]*cut{}
 	for i := range 3*pageSize + 10 {
 		c := &cut{id: fmt.Sprint(i * i % 701)}
-		list = c.after(list)
+		list = c.prependTo(list)
 		lists = append(lists, list)
 		if want[c.id] == nil {
 			want[c.id] = c

@@ -20,10 +20,10 @@ func (v View) Diff(other View) Difference {
 	for d.FirstChanged < min(len(before), len(after)) && before[d.FirstChanged].id() == after[d.FirstChanged].id() {
 		d.FirstChanged++
 	}
-	d.Removed = v.without(before, after)
-	d.Added = other.without(after, before)
-	d.StateChanged = v.net().changed(other.net())
-	d.TokensSaved = tokensOf(d.Removed) - tokensOf(d.Added)
+	d.Removed = v.entriesNotIn(before, after)
+	d.Added = other.entriesNotIn(after, before)
+	d.StateChanged = v.net().changedKeys(other.net())
+	d.TokensSaved = totalTokens(d.Removed) - totalTokens(d.Added)
 	return d
 }
 
@@ -35,8 +35,8 @@ func (v View) visibleNodes() []*node {
 	return nodes
 }
 
-// without returns the entries of the nodes that are not in others.
-func (v View) without(nodes, others []*node) []Entry {
+// entriesNotIn returns the entries of the nodes that are not in others.
+func (v View) entriesNotIn(nodes, others []*node) []Entry {
 	present := make(map[nodeID]bool, len(others))
 	for _, n := range others {
 		present[n.id()] = true
@@ -50,8 +50,8 @@ func (v View) without(nodes, others []*node) []Entry {
 	return out
 }
 
-// changed returns the keys whose values differ between the deltas, in order.
-func (d delta) changed(other delta) []string {
+// changedKeys returns the keys whose values differ between the deltas, in order.
+func (d delta) changedKeys(other delta) []string {
 	var keys []string
 	for len(d) > 0 || len(other) > 0 {
 		switch {
@@ -69,7 +69,7 @@ func (d delta) changed(other delta) []string {
 	return keys
 }
 
-func tokensOf(events []Entry) int {
+func totalTokens(events []Entry) int {
 	n := 0
 	for _, e := range events {
 		n += e.Event.EstimatedTokens()

@@ -52,21 +52,21 @@ func Match(log Logged, offered, completed []patch.Record) (matched []patch.Recor
 	matched = slices.Clone(completed)
 	for i, r := range completed {
 		id := r.ID()
-		there, ok := log.Records[id]
+		logged, ok := log.Records[id]
 		for other := range r.IDs() {
 			if !ok {
 				id = other
-				there, ok = log.Records[id]
+				logged, ok = log.Records[id]
 			}
 		}
 		switch {
 		case !ok:
 			missing = append(missing, i)
 			continue
-		case there.ID() != r.ID() || !patch.Same(there, offered[i]):
-			return nil, nil, &DuplicateIDError{ID: id, Seq: there.Seq}
+		case logged.ID() != r.ID() || !patch.Same(logged, offered[i]):
+			return nil, nil, &DuplicateIDError{ID: id, Seq: logged.Seq}
 		}
-		matched[i] = there
+		matched[i] = logged
 	}
 	return matched, missing, nil
 }
@@ -75,7 +75,7 @@ func Match(log Logged, offered, completed []patch.Record) (matched []patch.Recor
 func (d *Draft) Append(r *patch.Record) error {
 	r.Seq = d.View.Seq() + 1
 	var next View
-	err := d.supply(func(v View) (err error) {
+	err := d.withMissingRecords(func(v View) (err error) {
 		next, err = v.Apply(*r)
 		return err
 	})
@@ -85,10 +85,10 @@ func (d *Draft) Append(r *patch.Record) error {
 	return err
 }
 
-// supply calls do with the draft's view, and repeats the call with more records while do needs them. A view may
+// withMissingRecords calls do with the draft's view, and repeats the call with more records while do needs them. A view may
 // need records one after the other. If the draft does not contain all of them, the error names all records that
 // were needed so far.
-func (d *Draft) supply(do func(View) error) error {
+func (d *Draft) withMissingRecords(do func(View) error) error {
 	v, seqs := d.View, []uint64(nil)
 	for {
 		err := do(v)
@@ -96,7 +96,7 @@ func (d *Draft) supply(do func(View) error) error {
 		if !errors.As(err, &need) {
 			return err
 		}
-		had := len(seqs)
+		numBefore := len(seqs)
 		seqs = append(seqs, need.Seqs...)
 		slices.Sort(seqs)
 		seqs = slices.Compact(seqs)
@@ -104,8 +104,8 @@ func (d *Draft) supply(do func(View) error) error {
 		switch {
 		case len(records) < len(seqs):
 			return &MissingRecordsError{Seqs: seqs}
-		case len(seqs) == had:
-			return fmt.Errorf("%w: records %d are asked for again, though they were supplied", patch.ErrCorrupt, seqs)
+		case len(seqs) == numBefore:
+			return fmt.Errorf("%w: records %d are still missing, although they were supplied", patch.ErrCorrupt, seqs)
 		}
 		v = d.View.WithRecords(records)
 	}
@@ -125,16 +125,16 @@ func (d *Draft) find(seqs []uint64) (records []patch.Record) {
 	return records
 }
 
-// Judge adds a single patch, or all patches of one group, to the draft. It sets the seqs of the patches. It
+// AddGroup adds a single patch, or all patches of one group, to the draft. It sets the seqs of the patches. It
 // returns an error if [View.Preview] refuses the patches, or if the log already contains the group.
-func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error {
+func (d *Draft) AddGroup(log Logged, opts CheckOptions, added []patch.Record) error {
 	patches := make([]*patch.PatchEvent, len(added))
 	for i := range added {
 		added[i].Seq = d.View.Seq() + 1 + uint64(i)
 		patches[i] = added[i].Patch
 	}
 	var after View
-	err := d.supply(func(v View) (err error) {
+	err := d.withMissingRecords(func(v View) (err error) {
 		after, err = v.Preview(patches, opts)
 		return err
 	})
@@ -142,7 +142,7 @@ func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error
 	// other rules.
 	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) {
 		if group := patches[0].Group(); log.Groups[group] {
-			return &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", group)}
+			return &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log already has group %q; choose a new id for the group", group)}
 		}
 	}
 	if err == nil {
@@ -151,11 +151,11 @@ func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error
 	return err
 }
 
-// Patches adds the patches of one call, group by group, as [Draft.Judge] does. Only the base of the first patch
+// AddPatches adds the patches of one call, group by group, as [Draft.AddGroup] does. Only the base of the first patch
 // is checked, because the author of a patch has seen the patches before it in the same call. The arguments
 // matched and missing are the results of [Match]. On success, the slice matched contains the missing records as
 // they will be logged.
-func (d *Draft) Patches(log Logged, opts PatchOptions, matched []patch.Record, missing []int) error {
+func (d *Draft) AddPatches(log Logged, opts PatchOptions, matched []patch.Record, missing []int) error {
 	if len(missing) > 0 && opts.On.Creation() != "" && opts.On.Edition() != d.View.Edition() {
 		return errErased
 	}
@@ -176,8 +176,8 @@ func (d *Draft) Patches(log Logged, opts PatchOptions, matched []patch.Record, m
 			}
 			added = append(added, patch.Record{Patch: based})
 		}
-		check.AsOfNow = from > 0 || hasSeenOwn(d.View, matched[:missing[0]], added[0].Patch)
-		if err := d.Judge(log, check, added); err != nil {
+		check.AsOfNow = from > 0 || hasSeenEarlierAttempt(d.View, matched[:missing[0]], added[0].Patch)
+		if err := d.AddGroup(log, check, added); err != nil {
 			return err
 		}
 		for i, r := range added {
@@ -195,13 +195,13 @@ var errErased = fmt.Errorf("%w: events were erased since the patch's author read
 func CheckNotErased(r patch.Record) error {
 	_, erased := records.Envelope(r).ErasedBy()
 	for _, e := range r.Events() {
-		_, own := e.ErasedBy()
-		erased = erased || own
+		_, eventErased := e.ErasedBy()
+		erased = erased || eventErased
 	}
 	if !erased {
 		return nil
 	}
-	return &patch.FieldError{Field: "customMetadata/" + patch.OwnMetadata, Problem: fmt.Sprintf("it says of record %q that it was erased, but it is new to the log", r.ID())}
+	return &patch.FieldError{Field: "customMetadata/" + patch.OwnMetadata, Problem: fmt.Sprintf("record %q has an erasure mark, but only an erasure may set this mark; remove it", r.ID())}
 }
 
 // withBase sets the base of a patch without a base, as the options require. The argument n is the number of
@@ -217,15 +217,15 @@ func (o PatchOptions) withBase(p *patch.PatchEvent, v View, n int, first bool) (
 	case o.On.Creation() != "":
 		return p.WithBase(v.Seq() + uint64(n)), nil
 	case records.IsIndexed(p) && !o.AsOfNow:
-		return nil, &patch.FieldError{Field: "base", Problem: "a patch with indices must say which view they count from: " +
+		return nil, &patch.FieldError{Field: "base", Problem: "the indices of the patch need a view that they refer to: " +
 			"give it a base, pass the view in On, or set AsOfNow"}
 	}
 	return p, nil
 }
 
-// hasSeenOwn reports whether two conditions hold. An earlier attempt of this call logged the log's newest
+// hasSeenEarlierAttempt reports whether two conditions hold. An earlier attempt of this call logged the log's newest
 // patch. The author of the first missing patch had seen all patches before the call.
-func hasSeenOwn(v View, logged []patch.Record, first *patch.PatchEvent) bool {
+func hasSeenEarlierAttempt(v View, logged []patch.Record, first *patch.PatchEvent) bool {
 	base, based := first.Base()
 	own := false
 	for _, r := range logged {

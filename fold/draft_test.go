@@ -82,7 +82,7 @@ func TestDraftPatches(t *testing.T) {
 	call := patches(patch.NewSplice(0, 1).WithID("a"), patch.NewSplice(0, 1).WithID("b").WithGroup("g"), patch.NewSplice(0, 1).WithID("c").WithGroup("g"))
 	matched, missing, err := fold.Match(indexed(log...), call, call)
 	testlog.NoError(t, err)
-	testlog.NoError(t, d.Patches(indexed(log...), opts, matched, missing))
+	testlog.NoError(t, d.AddPatches(indexed(log...), opts, matched, missing))
 	testlog.Equal(t, "visible", visible(d.View), "e3 e4 e5 ")
 	var bases []uint64
 	for i, r := range matched {
@@ -101,7 +101,7 @@ func TestDraftPatches(t *testing.T) {
 	testlog.NoError(t, again.Append(&first))
 	matched, missing, err = fold.Match(indexed(append(log, first)...), matched, matched)
 	testlog.NoError(t, err)
-	testlog.NoError(t, again.Patches(indexed(log...), opts, matched, missing))
+	testlog.NoError(t, again.AddPatches(indexed(log...), opts, matched, missing))
 	testlog.Equal(t, "visible after a retry", visible(again.View), "e3 e4 e5 ")
 }
 
@@ -137,7 +137,7 @@ func TestDraftPatchesRefuses(t *testing.T) {
 		for i := range call {
 			missing[i] = i
 		}
-		if err := d.Patches(indexed(log...), opts, call, missing); !errors.Is(err, c.want) {
+		if err := d.AddPatches(indexed(log...), opts, call, missing); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
@@ -147,10 +147,10 @@ func TestDraftPatchesRefuses(t *testing.T) {
 func TestDraftSupplies(t *testing.T) {
 	d, log := draftOn(t, 3)
 	cut := patches(patch.NewSplice(0, 2).WithID("cut").WithBase(0))
-	testlog.NoError(t, d.Judge(indexed(log...), fold.CheckOptions{}, cut))
+	testlog.NoError(t, d.AddGroup(indexed(log...), fold.CheckOptions{}, cut))
 	var need *fold.MissingRecordsError
 	undo := func() []patch.Record { return patches(patch.NewRevert("cut").WithID("undo")) }
-	if err := d.Judge(indexed(log...), fold.CheckOptions{}, undo()); !errors.As(err, &need) {
+	if err := d.AddGroup(indexed(log...), fold.CheckOptions{}, undo()); !errors.As(err, &need) {
 		t.Fatalf("without the records: %v", err)
 	}
 	other := undo()[0]
@@ -159,15 +159,15 @@ func TestDraftSupplies(t *testing.T) {
 	}
 	d.Supplied = log
 	unjudged := d
-	testlog.NoError(t, d.Judge(indexed(log...), fold.CheckOptions{}, undo()))
+	testlog.NoError(t, d.AddGroup(indexed(log...), fold.CheckOptions{}, undo()))
 	testlog.Equal(t, "visible", visible(d.View), "e0 e1 e2 ")
 	testlog.NoError(t, unjudged.Append(&other))
 	testlog.Equal(t, "visible, not judged", visible(unjudged.View), "e0 e1 e2 ")
 
 	own := d // an event that the draft added and removed, and that is then restored
-	testlog.NoError(t, own.Judge(indexed(log...), fold.CheckOptions{}, patches(patch.NewSplice(0, 1, testlog.Text("x", "", "user", "x")).WithID("put"))))
-	testlog.NoError(t, own.Judge(indexed(log...), fold.CheckOptions{}, patches(patch.NewSplice(0, 1).WithID("out"))))
-	testlog.NoError(t, own.Judge(indexed(log...), fold.CheckOptions{}, patches(patch.NewRevert("out").WithID("back"))))
+	testlog.NoError(t, own.AddGroup(indexed(log...), fold.CheckOptions{}, patches(patch.NewSplice(0, 1, testlog.Text("x", "", "user", "x")).WithID("put"))))
+	testlog.NoError(t, own.AddGroup(indexed(log...), fold.CheckOptions{}, patches(patch.NewSplice(0, 1).WithID("out"))))
+	testlog.NoError(t, own.AddGroup(indexed(log...), fold.CheckOptions{}, patches(patch.NewRevert("out").WithID("back"))))
 	testlog.Equal(t, "visible, own", visible(own.View), "x e1 e2 ")
 }
 

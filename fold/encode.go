@@ -33,7 +33,7 @@ func (v View) AppendBinary(b []byte) ([]byte, error) {
 	w.uint(v.seq)
 	w.uint(v.patchSeq)
 	w.text(v.invocation)
-	w.uint(flagIf(1, v.unknown))
+	w.uint(flagIf(1, v.hasUnknownPatch))
 	w.uint(uint64(v.skipped.count()))
 	w.cuts(nodes)
 	w.run(nodes)
@@ -196,7 +196,7 @@ type reader struct {
 	err  error
 }
 
-var errShort = errors.New("it ends too early")
+var errTruncated = errors.New("unexpected end")
 
 func (r *reader) fail(format string, args ...any) {
 	if r.err == nil {
@@ -210,7 +210,7 @@ func (r *reader) uint() uint64 {
 	}
 	u, n := binary.Uvarint(r.rest)
 	if n <= 0 {
-		r.err = errShort
+		r.err = errTruncated
 		return 0
 	}
 	r.rest = r.rest[n:]
@@ -220,7 +220,7 @@ func (r *reader) uint() uint64 {
 func (r *reader) text() string {
 	n := r.uint()
 	if n > uint64(len(r.rest)) {
-		r.err = errShort
+		r.err = errTruncated
 		return ""
 	}
 	s := string(r.rest[:n])
@@ -233,7 +233,7 @@ func (r *reader) id(before uint64) nodeID {
 	id := nodeID{seq: r.uint()}
 	index := r.uint()
 	if id.seq == 0 || id.seq >= before || index > math.MaxInt32 {
-		r.fail("node %d of record %d, before record %d", index, id.seq, before)
+		r.fail("invalid node %d of record %d, before record %d", index, id.seq, before)
 	}
 	id.index = int32(index)
 	return id
@@ -255,7 +255,7 @@ func (r *reader) cut(seq uint64) *cut {
 		c.pin = &pinChange{pinned: has(flagPinned)}
 	}
 	if c.pos >= seq || r.cuts[seq] != nil {
-		r.fail("a patch at record %d, at place %d", seq, c.pos)
+		r.fail("invalid patch at record %d, with position %d", seq, c.pos)
 	}
 	r.cuts[seq] = c
 	if has(flagCarriedDelta) {
@@ -267,7 +267,7 @@ func (r *reader) cut(seq uint64) *cut {
 func (r *reader) changes() (changes delta) {
 	var object patch.Value
 	if err := object.UnmarshalBinary([]byte(r.text())); err != nil {
-		r.fail("the delta of a node: %w", err)
+		r.fail("delta of a node: %w", err)
 	}
 	members := object.Members()
 	for _, key := range slices.Sorted(maps.Keys(members)) {
@@ -286,7 +286,7 @@ func (r *reader) run(before uint64) (out run) {
 			p.seq, p.events = r.uint(), 1
 			count := r.uint()
 			if count == 0 || p.seq == 0 || p.seq >= before || count > min(before-p.seq, math.MaxInt) {
-				r.fail("%d events from record %d on, before record %d", count, p.seq, before)
+				r.fail("invalid range of %d events from record %d on, before record %d", count, p.seq, before)
 			}
 			p.events = int(count)
 		case pieceEvent, pieceSummary:
@@ -295,11 +295,11 @@ func (r *reader) run(before uint64) (out run) {
 		case pieceMarker:
 			p.seq = r.uint()
 		default:
-			r.fail("a piece of unknown kind %d", kind)
+			r.fail("piece of unknown kind %d", kind)
 		}
 		if kind != pieceEvents {
 			if p.cut = r.cuts[p.seq]; p.cut == nil || p.cut.addsEvents != (kind != pieceMarker) || p.seq >= before {
-				r.fail("a node of record %d, before record %d", p.seq, before)
+				r.fail("invalid node of record %d, before record %d", p.seq, before)
 			}
 		}
 		out.pieces = append(out.pieces, p)

@@ -28,7 +28,7 @@ var (
 
 	// ErrUnknownPatch: the log contains a patch of a type that this program does not support. Indices into the
 	// visible log are therefore unreliable.
-	ErrUnknownPatch = errors.New("log holds a patch of unknown type")
+	ErrUnknownPatch = errors.New("the log contains a patch of unknown type")
 
 	// ErrBlocked: a later patch must be reverted first, or the patch is already reverted. The error is a
 	// *[BlockedError].
@@ -51,7 +51,7 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("conflict: the patch is based on patch %d, but the log's newest patch is %d; read the session again and make the patch from that", e.Base, e.Newest)
+	return fmt.Sprintf("conflict: the patch is based on patch %d, but the log's newest patch is %d; read the session again and make a new patch", e.Base, e.Newest)
 }
 
 // Is reports whether target is [ErrConflict].
@@ -65,9 +65,9 @@ type DuplicateIDError struct {
 
 func (e *DuplicateIDError) Error() string {
 	if e.Seq == 0 {
-		return fmt.Sprintf("duplicate id: %q is there twice in one call", e.ID)
+		return fmt.Sprintf("duplicate id: %q occurs twice in one call", e.ID)
 	}
-	return fmt.Sprintf("duplicate id: %q is used by record %d, with other content", e.ID, e.Seq)
+	return fmt.Sprintf("duplicate id: %q is already used by record %d, with other content", e.ID, e.Seq)
 }
 
 // Is reports whether target is [ErrDuplicateID].
@@ -91,7 +91,7 @@ type BlockedError struct {
 
 func (e *BlockedError) Error() string {
 	if e.AlreadyReverted {
-		return fmt.Sprintf("revert blocked: patch %q is already reverted, by revert %q (record %d); to redo the patch, revert that", e.PatchID, e.Blocking, e.BlockingSeq)
+		return fmt.Sprintf("revert blocked: patch %q is already reverted, by revert %q (record %d); to redo the patch, revert the revert", e.PatchID, e.Blocking, e.BlockingSeq)
 	}
 	return fmt.Sprintf("revert blocked: patch %q (record %d) changed events that patch %q added; revert %q first", e.Blocking, e.BlockingSeq, e.PatchID, e.Blocking)
 }
@@ -105,11 +105,11 @@ type PinnedError struct {
 }
 
 func (e *PinnedError) Error() string {
-	const most = 5
+	const limit = 5
 	text := "pinned: the patch would hide"
 	for i, p := range e.Events {
-		if i == most {
-			text += fmt.Sprintf(" and %d more", len(e.Events)-most)
+		if i == limit {
+			text += fmt.Sprintf(" and %d more", len(e.Events)-limit)
 			break
 		}
 		text += fmt.Sprintf(" visible event %d (id %q),", p.Index, p.Event.ID())
@@ -120,10 +120,10 @@ func (e *PinnedError) Error() string {
 // Is reports whether target is [ErrPinned].
 func (e *PinnedError) Is(target error) bool { return target == ErrPinned }
 
-func notVisible(p *patch.PatchEvent) error {
+func eventNotVisible(p *patch.PatchEvent) error {
 	return fmt.Errorf("%w: no visible event has the id %q", ErrEventNotFound, p.EventID())
 }
 
 func invalidBase(base, last uint64) error {
-	return &patch.FieldError{Field: "base", Problem: fmt.Sprintf("it is %d, but the log's last record is %d", base, last)}
+	return &patch.FieldError{Field: "base", Problem: fmt.Sprintf("the base is %d, but the log's last record is %d", base, last)}
 }

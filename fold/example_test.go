@@ -51,7 +51,7 @@ func ExampleView_Apply() {
 func ExampleView_Check() {
 	err := exampleView().Check(patch.NewSplice(1, 1), fold.CheckOptions{})
 	fmt.Println(err)
-	// Output: orphaned function call: response "c1" of function "f" in visible event 2 (id "response") would answer no call; the smallest span around it that passes is start 1, count 2
+	// Output: orphaned function call: response "c1" of function "f" in visible event 2 (id "response") would answer no call; the smallest accepted span around it is start 1, count 2
 }
 
 func ExampleView_Preview() {
@@ -125,7 +125,7 @@ func ExampleMissingRecordsError() {
 	}
 	fmt.Println(v.Len(), v.At(0).ID(), err)
 	// Output:
-	// the view lacks 1 records, from record 1 on; supply them
+	// the view needs 1 records, from record 1 on; supply them with WithRecords
 	// 2 e1 <nil>
 }
 
@@ -358,11 +358,11 @@ func ExampleDraft() {
 
 	newID := func() string { return "group" }
 	cut := fold.Grouped(draft.View, "me", newID, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("cut")})
-	if err := draft.Patches(log, fold.PatchOptions{On: draft.View}, cut, []int{0}); err != nil {
+	if err := draft.AddPatches(log, fold.PatchOptions{On: draft.View}, cut, []int{0}); err != nil {
 		fmt.Println(err)
 	}
 	pin := []patch.Record{{Patch: patch.NewPin(question.ID()).WithID("pin")}}
-	fmt.Println(draft.Judge(log, fold.CheckOptions{}, pin))
+	fmt.Println(draft.AddGroup(log, fold.CheckOptions{}, pin))
 	fmt.Println(draft.View.Len(), "visible of", len(draft.Added))
 	// Output:
 	// 1 missing; the log has 1

@@ -1,4 +1,6 @@
 package fold
 
-// CheckOrphans exports checkTogether, which [View.Preview] uses for groups.
-func (v View) CheckOrphans(after View, opts CheckOptions) error { return v.checkTogether(after, opts) }
+// CheckOrphans exports checkGroupOrphans, which [View.Preview] uses for groups.
+func (v View) CheckOrphans(after View, opts CheckOptions) error {
+	return v.checkGroupOrphans(after, opts)
+}

@@ -18,7 +18,7 @@ type MissingRecordsError struct {
 }
 
 func (e *MissingRecordsError) Error() string {
-	return fmt.Sprintf("the view lacks %d records, from record %d on; supply them", len(e.Seqs), e.Seqs[0])
+	return fmt.Sprintf("the view needs %d records, from record %d on; supply them with WithRecords", len(e.Seqs), e.Seqs[0])
 }
 
 // suppliedRecords are the records supplied with [View.WithRecords], in seq order.
@@ -57,8 +57,8 @@ func (h suppliedRecords) event(id nodeID) (*patch.Event, error) {
 
 // missingRecords collects the records that an operation needs, so that one error names all of them.
 type missingRecords struct {
-	seqs  []uint64 // includes supplied records, which the next attempt also needs
-	lacks bool     // whether a record was not supplied
+	seqs       []uint64 // includes supplied records, which the next attempt also needs
+	incomplete bool     // whether a record was not supplied
 }
 
 // event returns an event of a supplied record, or nil if the record was not supplied. It returns the same
@@ -66,14 +66,14 @@ type missingRecords struct {
 func (m *missingRecords) event(from suppliedRecords, id nodeID) (*patch.Event, error) {
 	e, err := from.event(id)
 	m.seqs = append(m.seqs, id.seq)
-	m.lacks = m.lacks || e == nil && err == nil
+	m.incomplete = m.incomplete || e == nil && err == nil
 	return e, err
 }
 
 // errorUpTo returns a *[MissingRecordsError] for the needed records with seqs up to the argument last. If all
 // records were supplied, it returns nil.
 func (m *missingRecords) errorUpTo(last uint64) error {
-	if !m.lacks {
+	if !m.incomplete {
 		return nil
 	}
 	slices.Sort(m.seqs)
@@ -81,8 +81,8 @@ func (m *missingRecords) errorUpTo(last uint64) error {
 	return &MissingRecordsError{Seqs: seqs}
 }
 
-// unread is the placeholder for a missing event while patches are planned.
-var unread = func() *patch.Event {
+// placeholderEvent is the placeholder for a missing event while patches are planned.
+var placeholderEvent = func() *patch.Event {
 	e, err := patch.NewEvent(patch.Fields{})
 	if err != nil {
 		panic(err)
@@ -108,7 +108,7 @@ func (v *View) withEvents(r *run) ([]node, error) {
 			return nil, err
 		}
 		if n.event == nil {
-			n.event = unread
+			n.event = placeholderEvent
 		}
 	}
 	if v.missing == nil {

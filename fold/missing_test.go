@@ -120,7 +120,7 @@ func TestNeeds(t *testing.T) {
 	revert := patch.NewRevert("p7").WithID("p8")
 	for name, v := range map[string]fold.View{"folded": v, "restored": k.restore(v)} {
 		t.Run(name, func(t *testing.T) {
-			want := "lacks 2 records, from record 3 on"
+			want := "needs 2 records, from record 3 on"
 			for range 2 {
 				next, err := v.Apply(patch.Record{Seq: 8, Patch: revert})
 				isNeed(t, err, want)
@@ -136,7 +136,7 @@ func TestNeeds(t *testing.T) {
 				_, err = v.Preview([]*patch.PatchEvent{revert}, fold.CheckOptions{})
 				isNeed(t, err, want)
 				_, err = v.Preview([]*patch.PatchEvent{revert.WithGroup("g"), patch.NewRevert("p5").WithGroup("g")}, fold.CheckOptions{})
-				isNeed(t, err, "lacks 3 records, from record 2 on") // for both reverts
+				isNeed(t, err, "needs 3 records, from record 2 on") // for both reverts
 			}
 			next, err := k.apply(v, patch.Record{Seq: 8, Patch: revert})
 			if err != nil || ids(next) != "e1 r1 r2 e3 e4" || fmt.Sprint(next.State()) != "map[a:1 c:3]" {

@@ -50,12 +50,12 @@ type OrphanError struct {
 }
 
 func (e *OrphanError) Error() string {
-	const most = 5
+	const limit = 5
 	var b strings.Builder
 	b.WriteString("orphaned function call: ")
 	for i, o := range e.Orphans {
-		if i == most {
-			fmt.Fprintf(&b, "; and %d more", len(e.Orphans)-most)
+		if i == limit {
+			fmt.Fprintf(&b, "; and %d more", len(e.Orphans)-limit)
 			break
 		}
 		if i > 0 {
@@ -66,11 +66,11 @@ func (e *OrphanError) Error() string {
 	switch {
 	case e.fixed:
 	case !e.Suggested:
-		b.WriteString("; no wider span passes")
+		b.WriteString("; no wider span is accepted")
 	case e.EventID != "":
-		fmt.Fprintf(&b, "; the nearest earlier event that passes is %q", e.EventID)
+		fmt.Fprintf(&b, "; the nearest earlier event that is accepted is %q", e.EventID)
 	default:
-		fmt.Fprintf(&b, "; the smallest span around it that passes is start %d, count %d", e.Start, e.Count)
+		fmt.Fprintf(&b, "; the smallest accepted span around it is start %d, count %d", e.Start, e.Count)
 	}
 	return b.String()
 }
@@ -101,18 +101,18 @@ type span struct {
 
 // changeSpan returns the span of v that differs in the view after. Several patches together made this change.
 func (v View) changeSpan(after View, opts CheckOptions) span {
-	was, is := v.visibleNodes(), after.visibleNodes()
+	oldNodes, newNodes := v.visibleNodes(), after.visibleNodes()
 	// Several patches are treated as one change. The common prefix and suffix are not part of the span. An
 	// event inside the span may still be in both views, so span.after compares nodes.
 	first := 0
-	for first < min(len(was), len(is)) && was[first].id() == is[first].id() {
+	for first < min(len(oldNodes), len(newNodes)) && oldNodes[first].id() == newNodes[first].id() {
 		first++
 	}
-	for len(was) > first && len(is) > first && was[len(was)-1].id() == is[len(is)-1].id() {
-		was, is = was[:len(was)-1], is[:len(is)-1]
+	for len(oldNodes) > first && len(newNodes) > first && oldNodes[len(oldNodes)-1].id() == newNodes[len(newNodes)-1].id() {
+		oldNodes, newNodes = oldNodes[:len(oldNodes)-1], newNodes[:len(newNodes)-1]
 	}
-	s := span{view: v, pairs: v.pairing(), first: first, end: len(was), fixed: true, opts: opts}
-	for _, n := range is[first:] {
+	s := span{view: v, pairs: v.pairing(), first: first, end: len(oldNodes), fixed: true, opts: opts}
+	for _, n := range newNodes[first:] {
 		s.added = append(s.added, *n)
 	}
 	return s
@@ -130,7 +130,7 @@ func (v View) checkOrphans(e edit, opts CheckOptions) error {
 			err.Suggested, err.EventID = true, v.At(i).ID()
 		}
 	default:
-		if wider, ok := s.smallestPassing(); ok {
+		if wider, ok := s.smallestAccepted(); ok {
 			err.Suggested, err.Start, err.Count = true, wider.first, wider.end-wider.first
 		}
 	}
@@ -183,47 +183,47 @@ func (s span) touchedKeys() map[callKey]struct{} {
 	return keys
 }
 
-// after returns the parts of a key after the change. For each part, the result was contains the part's index
+// partsAfter returns the parts of a key after the change. For each part, the result oldIndices contains the part's index
 // before the change, or unpaired if the part is new. A part is not new if its event stays. It is also not new
-// if the change replaces an event with its cleared copy, or a cleared copy with its original. The result stay
+// if the change replaces an event with its cleared copy, or a cleared copy with its original. The result kept
 // contains the indices of the parts whose events stay.
-func (s span) after(key callKey, before []part) (parts []part, was []int, stay map[int]bool) {
+func (s span) partsAfter(key callKey, before []part) (parts []part, oldIndices []int, kept map[int]bool) {
 	// Clearing a response replaces its event with a copy. Reverting this patch replaces the copy with the
 	// original. If the response in the copy counted as new, each clearing would look like the loss of a
 	// response. Parts are therefore compared by node first, and then by the id of the original.
 	i := 0
 	for ; i < len(before) && before[i].pos < s.first; i++ {
-		parts, was = append(parts, before[i]), append(was, i)
+		parts, oldIndices = append(parts, before[i]), append(oldIndices, i)
 	}
-	var same map[partID]int
+	var removed map[partID]int
 	for _, n := range s.added {
 		for p := range n.event.FunctionParts() {
 			if keyOf(p) != key {
 				continue
 			}
-			if same == nil {
-				same, stay = s.removed(before), map[int]bool{}
+			if removed == nil {
+				removed, kept = s.removed(before), map[int]bool{}
 			}
-			of, _ := n.event.Origin()
+			origin, _ := n.event.Origin()
 			next, old := part{FunctionPart: p, pos: -1, event: n.event}, unpaired
-			for _, id := range []partID{{node: n.id(), FunctionPart: p}, {event: of.ID, FunctionPart: p}, {origin: n.event.ID(), FunctionPart: p}} {
-				if at, ok := same[id]; ok {
+			for _, id := range []partID{{node: n.id(), FunctionPart: p}, {event: origin.ID, FunctionPart: p}, {origin: n.event.ID(), FunctionPart: p}} {
+				if at, ok := removed[id]; ok {
 					old = at
 					if id.node == before[at].node {
-						next.pos, stay[at] = before[at].pos, true
+						next.pos, kept[at] = before[at].pos, true
 					}
 					break
 				}
 			}
-			parts, was = append(parts, next), append(was, old)
+			parts, oldIndices = append(parts, next), append(oldIndices, old)
 		}
 	}
 	for ; i < len(before); i++ {
 		if before[i].pos >= s.end {
-			parts, was = append(parts, before[i]), append(was, i)
+			parts, oldIndices = append(parts, before[i]), append(oldIndices, i)
 		}
 	}
-	return parts, was, stay
+	return parts, oldIndices, kept
 }
 
 // partID identifies a removed function part by its node, by its event's id, or, in a cleared copy, by the
@@ -256,12 +256,12 @@ func (s span) removed(parts []part) map[partID]int {
 func (s span) orphansOf(key callKey) []Orphan {
 	before := s.pairs.byKey[key]
 	c := pairChange{before: before, partnersBefore: pair(before)}
-	var stay map[int]bool
-	c.after, c.oldIndex, stay = s.after(key, before)
+	var kept map[int]bool
+	c.after, c.oldIndex, kept = s.partsAfter(key, before)
 	c.partnersAfter = pair(c.after)
 	out := c.orphans()
 	for i, p := range before {
-		if !p.Response && p.pos >= s.first && p.pos < s.end && !stay[i] && s.view.mustStay(before, c.partnersBefore, i, s.opts) {
+		if !p.Response && p.pos >= s.first && p.pos < s.end && !kept[i] && s.view.mustStay(before, c.partnersBefore, i, s.opts) {
 			out = append(out, p.orphan(problemOpen))
 		}
 	}
@@ -343,46 +343,46 @@ func (v View) invocationAt(pos int) string {
 func (s span) misplacedCalls() (out []Orphan) {
 	// A revert, or several patches together, can add events that were visible before. If such a call already
 	// had the problem, it is not reported.
-	was := map[nodeID]int{}
+	oldIndex := map[nodeID]int{}
 	if len(s.added) > 0 && s.fixed {
 		for i := s.first; i < s.end; i++ {
-			was[s.view.node(i).id()] = i
+			oldIndex[s.view.node(i).id()] = i
 		}
 	}
-	problem := s.callProblem(s.first)
+	problem := s.callProblemAt(s.first)
 	add := func(n *node, old int) {
-		if problem != "" && (old < 0 || s.callProblem(old) == "") {
+		if problem != "" && (old < 0 || s.callProblemAt(old) == "") {
 			out = append(out, callsOf(n.event, old, problem)...)
 		}
 		if n.event.SaysSomething() {
-			problem = problemBehind(n)
+			problem = callProblemAfter(n)
 		}
 	}
 	for i := range s.added {
-		old, stood := was[s.added[i].id()]
-		if !stood {
+		old, existed := oldIndex[s.added[i].id()]
+		if !existed {
 			old = -1
 		}
 		add(&s.added[i], old)
 	}
 	// After the span, only the first event with text or data gets another predecessor.
-	if k, _ := slices.BinarySearch(s.pairs.saying, s.end); k < len(s.pairs.saying) {
-		add(s.view.node(s.pairs.saying[k]), s.pairs.saying[k])
+	if k, _ := slices.BinarySearch(s.pairs.withContent, s.end); k < len(s.pairs.withContent) {
+		add(s.view.node(s.pairs.withContent[k]), s.pairs.withContent[k])
 	}
 	return out
 }
 
-// callProblem returns the problem of a function call at an index, or "".
-func (s span) callProblem(i int) string {
-	k, _ := slices.BinarySearch(s.pairs.saying, i)
+// callProblemAt returns the problem of a function call at an index, or "".
+func (s span) callProblemAt(i int) string {
+	k, _ := slices.BinarySearch(s.pairs.withContent, i)
 	if k == 0 {
 		return problemFirst
 	}
-	return problemBehind(s.view.node(s.pairs.saying[k-1]))
+	return callProblemAfter(s.view.node(s.pairs.withContent[k-1]))
 }
 
-// problemBehind returns the problem of a function call directly after an event, or "".
-func problemBehind(n *node) string {
+// callProblemAfter returns the problem of a function call directly after an event, or "".
+func callProblemAfter(n *node) string {
 	if n.event.Role() == "model" && n.isSummary() {
 		return problemAfter
 	}
@@ -408,10 +408,10 @@ func sortedKeys(m map[callKey]struct{}) []callKey {
 	return slices.SortedFunc(maps.Keys(m), func(a, b callKey) int { return strings.Compare(a.text, b.text) })
 }
 
-// checkTogether checks for orphans after several patches together have changed v to the view after. It accepts
+// checkGroupOrphans checks for orphans after several patches together have changed v to the view after. It accepts
 // the removal of a call and its response by different patches. The error is an *[OrphanError] without a
 // suggestion. The check takes time linear in the number of visible events of both views.
-func (v View) checkTogether(after View, opts CheckOptions) error {
+func (v View) checkGroupOrphans(after View, opts CheckOptions) error {
 	if opts.AllowOrphans {
 		return nil
 	}
@@ -425,13 +425,13 @@ func (v View) checkTogether(after View, opts CheckOptions) error {
 // even if thousands of calls have the same key.
 const searchBudget = 1 << 18
 
-// smallestPassing returns the smallest span around s that passes the check. If several spans have the same
+// smallestAccepted returns the smallest span around s that passes the check. If several spans have the same
 // size, it returns the first. If it finds no span within the budget, ok is false.
-func (s span) smallestPassing() (wider span, ok bool) {
+func (s span) smallestAccepted() (wider span, ok bool) {
 	// Most spans need not be tried. In "call a, x, response a", each span with the call must also contain the
 	// response. The search starts with the smallest span that contains all such events.
 	budget := searchBudget
-	s, ok = s.forced(&budget)
+	s, ok = s.withRequired(&budget)
 	if !ok {
 		return s, false
 	}
@@ -465,10 +465,10 @@ func (s span) cost() int {
 	return n
 }
 
-// forced adds to the span the events that every accepted wider span contains. Such an event has a response whose
+// withRequired adds to the span the events that every accepted wider span contains. Such an event has a response whose
 // only call is removed, or a call whose only responses are removed. If the span hides a call that must stay, no
-// wider span is accepted, and forced returns false.
-func (s span) forced(budget *int) (span, bool) {
+// wider span is accepted, and withRequired returns false.
+func (s span) withRequired(budget *int) (span, bool) {
 	// Each added event may require others, so the loop continues until nothing is added. In "call a; response a
 	// and call b; response b", cutting the first event requires cutting the second, which requires cutting the
 	// third.

@@ -181,13 +181,13 @@ func TestOrphanMessage(t *testing.T) {
 		}
 	}
 	text = v.Check(patch.NewSplice(0, 0, event("r", "resp:z")), fold.CheckOptions{}).Error()
-	for _, want := range []string{`new event (id "r")`, "no wider span passes"} {
+	for _, want := range []string{`new event (id "r")`, "no wider span is accepted"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q does not say %q", text, want)
 		}
 	}
 	text = v.Check(patch.NewTruncateBefore("e2"), fold.CheckOptions{}).Error()
-	if want := `the nearest earlier event that passes is "e0"`; !strings.Contains(text, want) {
+	if want := `the nearest earlier event that is accepted is "e0"`; !strings.Contains(text, want) {
 		t.Errorf("%q does not say %q", text, want)
 	}
 }

@@ -32,10 +32,10 @@ type part struct {
 // pairing contains the function parts of a visible log by key. Parts with different keys are never paired.
 // Checking a change therefore needs only the keys of the changed parts.
 type pairing struct {
-	byKey  map[callKey][]part // in the order of the visible log
-	calls  int
-	parts  int
-	saying []int // indices of the events with text or data
+	byKey       map[callKey][]part // in the order of the visible log
+	calls       int
+	parts       int
+	withContent []int // indices of the events with text or data
 }
 
 // pairingCache caches a view's pairing and calls.
@@ -59,7 +59,7 @@ func newPairing(v View) pairing {
 	p := pairing{byKey: map[callKey][]part{}}
 	for i, n := range v.visible(0, v.Len()) {
 		if n.event.SaysSomething() {
-			p.saying = append(p.saying, i)
+			p.withContent = append(p.withContent, i)
 		}
 		for fp := range n.event.FunctionParts() {
 			key := keyOf(fp)
@@ -75,8 +75,8 @@ func newPairing(v View) pairing {
 
 const unpaired = -1
 
-// oneEach is the result of pair for one call and its response, which is the most frequent case.
-var oneEach = []int{1, 0}
+// singlePair is the result of pair for one call and its response, which is the most frequent case.
+var singlePair = []int{1, 0}
 
 // pair returns the index of each part's partner. The partner of a response is the call that it answers or
 // amends. The partner of a call is the first response that answers it. The caller must not change the result.
@@ -87,7 +87,7 @@ var oneEach = []int{1, 0}
 // the latest earlier call. If there is no earlier call, the response is unpaired.
 func pair(parts []part) []int {
 	if len(parts) == 2 && !parts[0].Response && parts[1].Response && parts[0].pos != parts[1].pos {
-		return oneEach
+		return singlePair
 	}
 	partner := make([]int, len(parts))
 	open := openCalls{}

@@ -45,7 +45,7 @@ func (v View) IsPinned(i int) bool { return v.pins.has(v.node(i).id()) }
 func (v *View) pinEdit(p *patch.PatchEvent) (edit, error) {
 	i, ok := v.Find(p.EventID())
 	if !ok {
-		return edit{}, notVisible(p)
+		return edit{}, eventNotVisible(p)
 	}
 	return v.newPinEdit(p, pinChange{v.node(i).id(), p.Type() == patch.Pin}), nil
 }
@@ -55,17 +55,17 @@ func (v *View) newPinEdit(p *patch.PatchEvent, c pinChange) edit {
 	return edit{patch: p, first: n, end: n, pin: &c}
 }
 
-// unpinEdit returns the effect of a revert whose target is a pin, an unpin, or the revert of either. The revert
+// revertPinEdit returns the effect of a revert whose target is a pin, an unpin, or the revert of either. The revert
 // can be applied if the target is active. Later patches do not block it, because no nodes are involved.
-func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
-	if v.patches.undone(target.seq)[target] {
+func (v *View) revertPinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
+	if v.patches.inactive(target.seq)[target] {
 		return edit{}, errBlocked
 	}
 	// The result does not depend on the target alone. After "2:pin A, 3:unpin A", a revert of 2 leaves A
 	// unpinned, because 3 decides. After "2:pin A, 3:unpin A, 4:revert 2", a revert of 3 also leaves A
 	// unpinned, because no active pin remains. The result is therefore computed as if the target were inactive.
 	c := *target.pin
-	c.pinned = v.patches.pinsNode(c.node, v.patches.undone(0, target))
+	c.pinned = v.patches.isPinned(c.node, v.patches.inactive(0, target))
 	e := v.newPinEdit(p, c)
 	e.target = target
 	return e, nil

@@ -47,7 +47,7 @@ func (v View) Places() (*Places, error) {
 		return nil, err
 	}
 	p := &Places{view: v, cuts: map[uint64]*cut{}, groups: map[string][]*cut{}, mixed: map[string]bool{}}
-	undone := v.patches.undone(0)
+	inactive := v.patches.inactive(0)
 	for c := v.patches; c != nil; c = c.older {
 		p.cuts[c.seq] = c
 		if _, ok := c.summaryOf(markerLane); ok && c.group != "" {
@@ -56,8 +56,8 @@ func (v View) Places() (*Places, error) {
 		}
 		// A redo removes nodes again, but the patch that it redoes counts as the hiding patch. In "2:cut e,
 		// 3:revert 2, 4:revert 3", both 2 and 4 removed e, and e counts as hidden by 2.
-		if !undone[c] && !(c.isRevert && c.target.isRevert) {
-			p.hide(c)
+		if !inactive[c] && !(c.isRevert && c.target.isRevert) {
+			p.addHidden(c)
 		}
 	}
 	slices.SortFunc(p.hidden, func(a, b hiddenRange) int { return a.first.compare(b.first) })
@@ -68,7 +68,7 @@ func (id nodeID) compare(other nodeID) int {
 	return cmp.Or(cmp.Compare(id.seq, other.seq), cmp.Compare(id.index, other.index))
 }
 
-func (p *Places) hide(c *cut) {
+func (p *Places) addHidden(c *cut) {
 	for _, piece := range c.removed.pieces {
 		p.hidden = append(p.hidden, hiddenRange{piece.id(), piece.seq + uint64(max(piece.events, 1)) - 1, c})
 	}
@@ -84,14 +84,14 @@ func (p *Places) Of(seq uint64, index int) (place Place, ok bool) {
 	if rank := p.rank(id); rank >= 0 {
 		return Place{Index: p.view.nodes.visibleBefore(rank)}, true
 	}
-	if c := p.hider(id); c != nil {
+	if c := p.hidingPatch(id); c != nil {
 		return Place{Index: -1, HiddenBy: c.id, HiddenBySeq: c.seq}, true
 	}
 	return Place{Index: -1}, false
 }
 
-// hider returns the patch that removed a node, or nil.
-func (p *Places) hider(id nodeID) *cut {
+// hidingPatch returns the patch that removed a node, or nil.
+func (p *Places) hidingPatch(id nodeID) *cut {
 	i, found := slices.BinarySearchFunc(p.hidden, id, func(s hiddenRange, id nodeID) int { return s.first.compare(id) })
 	if found {
 		return p.hidden[i].by
@@ -137,14 +137,14 @@ func (p *Places) rank(id nodeID) int {
 // The represented events are the events that [View.History] returns, and the summaries. If one patch hides two
 // events with the same branch and scope, either both are represented or neither is.
 func (p *Places) IsRepresented(seq uint64, index int, branch, scope string) bool {
-	q := representatives{Places: p, found: map[memoKey]int{}}
-	return q.ofNode(nodeID{seq, int32(index)}, lane{records.BranchWithoutRuns(branch), scope}) != nowhere
+	q := representatives{Places: p, cache: map[memoKey]int{}}
+	return q.ofNode(nodeID{seq, int32(index)}, lane{records.BranchWithoutRuns(branch), scope}) != notRepresented
 }
 
 // Results of a search that finds no visible event.
 const (
-	byMarker = -1 - iota // compaction removed the event without a summary, so only the patch's marker represents it
-	nowhere
+	markerOnly = -1 - iota // compaction removed the event without a summary, so only the patch's marker represents it
+	notRepresented
 )
 
 // representatives finds the visible events that represent hidden events. The representative of an event that a
@@ -158,7 +158,7 @@ const (
 // If the representative is hidden, its own representative takes its place.
 type representatives struct {
 	*Places
-	found map[memoKey]int
+	cache map[memoKey]int
 	open  []memoKey // keys evaluated in the outermost call of memoize
 }
 
@@ -174,13 +174,13 @@ type memoKey struct {
 func (q *representatives) ofNode(id nodeID, of lane) int {
 	if rank := q.rank(id); rank >= 0 {
 		if q.view.nodes.nodeAt(rank).event == nil {
-			return byMarker
+			return markerOnly
 		}
 		return q.view.nodes.visibleBefore(rank)
 	}
-	c := q.hider(id)
+	c := q.hidingPatch(id)
 	if c == nil {
-		return nowhere
+		return notRepresented
 	}
 	return q.ofRemoved(c, of)
 }
@@ -195,29 +195,29 @@ func (q *representatives) ofRemoved(c *cut, of lane) int {
 			summary, _ := c.summaryOf(of)
 			for _, s := range c.standIns {
 				if s.copied || s == summary {
-					if at := q.ofNode(nodeID{c.seq, s.index}, s.lane); at != nowhere {
+					if at := q.ofNode(nodeID{c.seq, s.index}, s.lane); at != notRepresented {
 						return at
 					}
 				}
 			}
-			return nowhere
+			return notRepresented
 		})
 	case !c.keepsState:
-		return nowhere
+		return notRepresented
 	}
-	at := nowhere
-	if summarising := q.groups[c.group]; len(summarising) > 0 {
+	at := notRepresented
+	if withSummary := q.groups[c.group]; len(withSummary) > 0 {
 		at = q.memoize(memoKey{group: c.group, lane: of}, func() int {
-			for _, by := range summarising {
+			for _, by := range withSummary {
 				s, _ := by.summaryOf(of)
-				if at := q.ofNode(nodeID{by.seq, s.index}, s.lane); at != nowhere {
+				if at := q.ofNode(nodeID{by.seq, s.index}, s.lane); at != notRepresented {
 					return at
 				}
 			}
-			return nowhere
+			return notRepresented
 		})
 	}
-	if at == nowhere && c.isCompactionCut {
+	if at == notRepresented && c.isCompactionCut {
 		at = q.memoize(memoKey{cut: c, lane: markerLane}, func() int { return q.ofNode(nodeID{c.seq, 0}, markerLane) })
 	}
 	return at
@@ -225,23 +225,23 @@ func (q *representatives) ofRemoved(c *cut, of lane) int {
 
 // memoize caches the result of find by key. The function find may call memoize with the same key.
 func (q *representatives) memoize(key memoKey, find func() int) int {
-	if at, ok := q.found[key]; ok {
+	if at, ok := q.cache[key]; ok {
 		return at
 	}
 	// The search can cycle if a group has a summary and a cut. The summary represents the events of the cut. If
 	// the cut also removed that summary, the summary would be its own representative. The preliminary result
-	// nowhere ends the cycle.
+	// notRepresented ends the cycle.
 	outermost := len(q.open) == 0
 	q.open = append(q.open, key)
-	q.found[key] = nowhere
+	q.cache[key] = notRepresented
 	at := find()
-	if at != nowhere {
-		q.found[key] = at
+	if at != notRepresented {
+		q.cache[key] = at
 	}
 	if outermost {
 		for _, k := range q.open { // forget preliminary results, which may be wrong because of a cycle
-			if at != nowhere && q.found[k] == nowhere {
-				delete(q.found, k)
+			if at != notRepresented && q.cache[k] == notRepresented {
+				delete(q.cache, k)
 			}
 		}
 		q.open = nil
@@ -350,7 +350,7 @@ func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error)
 	if err != nil {
 		return nil, err
 	}
-	h := history{representatives: representatives{Places: p, found: map[memoKey]int{}}}
+	h := history{representatives: representatives{Places: p, cache: map[memoKey]int{}}}
 	index := 0
 	for n := range v.nodes.all {
 		h.expand(n)
@@ -358,20 +358,20 @@ func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error)
 			continue
 		}
 		if !n.isStandIn() {
-			h.shown = append(h.shown, historyNode{node: *n, of: index})
+			h.nodes = append(h.nodes, historyNode{node: *n, representative: index})
 		}
 		index++
 	}
 	var page []*historyNode
 	found := before == ""
-	for i := len(h.shown) - 1; i >= 0 && !(found && len(page) == limit); i-- {
-		n := &h.shown[i]
+	for i := len(h.nodes) - 1; i >= 0 && !(found && len(page) == limit); i-- {
+		n := &h.nodes[i]
 		if !found && n.seq != seq {
 			continue
 		}
-		h.load(n)
+		h.loadEvent(n)
 		switch {
-		case n.event != nil && n.of == nowhere:
+		case n.event != nil && n.representative == notRepresented:
 		case found:
 			page = append(page, n)
 		default: // if the event is missing, the caller supplies it and calls again
@@ -386,20 +386,20 @@ func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error)
 	}
 	entries := make([]Entry, len(page))
 	for i, n := range page {
-		entries[len(page)-1-i] = v.entry(n.of, &n.node)
+		entries[len(page)-1-i] = v.entry(n.representative, &n.node)
 	}
 	return entries, nil
 }
 
 type historyNode struct {
 	node
-	of    int  // index of the visible event that represents the node's event, or byMarker or nowhere
-	mixed *cut // if not nil, the patch that removed the event; the value of of then depends on the event's lane
+	representative int  // index of the visible event that represents the node's event, or markerOnly or notRepresented
+	removedBy      *cut // if not nil, the patch that removed the event; the representative then depends on the event's lane
 }
 
-// load sets the event of a node if the caller has supplied the record. If the node's representative depends on the
-// event's lane, load then also sets the field of.
-func (h *history) load(n *historyNode) {
+// loadEvent sets the event of a node if the caller has supplied the record. If the node's representative depends on the
+// event's lane, loadEvent then also finds the representative.
+func (h *history) loadEvent(n *historyNode) {
 	if n.event != nil {
 		return
 	}
@@ -407,15 +407,15 @@ func (h *history) load(n *historyNode) {
 	if n.event, err = h.event(h.view.supplied, n.id()); err != nil {
 		h.err = err
 	}
-	if n.mixed != nil && n.event != nil {
-		n.of = h.ofRemoved(n.mixed, laneOf(n.event))
+	if n.removedBy != nil && n.event != nil {
+		n.representative = h.ofRemoved(n.removedBy, laneOf(n.event))
 	}
 }
 
 type history struct {
 	representatives
 	missingRecords
-	shown []historyNode
+	nodes []historyNode
 	err   error
 }
 
@@ -429,19 +429,19 @@ func (h *history) expand(n *node) {
 	// The removed events of a patch usually have the same representative. Their lanes then do not matter. If
 	// there is no representative, the events need not be read. If the patch added several summaries, the
 	// representative depends on the event's lane.
-	shown := historyNode{of: nowhere, mixed: c}
+	removed := historyNode{representative: notRepresented, removedBy: c}
 	if !h.isMixed(c) {
-		shown = historyNode{of: h.ofRemoved(c, markerLane)}
+		removed = historyNode{representative: h.ofRemoved(c, markerLane)}
 	}
 	for i := range c.removed.pieces {
 		p := &c.removed.pieces[i]
 		h.expand(&p.node)
-		if shown.node = p.node; p.isStandIn() || shown.of == nowhere && shown.mixed == nil {
+		if removed.node = p.node; p.isStandIn() || removed.representative == notRepresented && removed.removedBy == nil {
 			continue
 		}
 		for range p.events {
-			h.shown = append(h.shown, shown)
-			shown.seq++
+			h.nodes = append(h.nodes, removed)
+			removed.seq++
 		}
 	}
 }

@@ -22,19 +22,19 @@ import (
 // records.
 func Restore(empty View, form []byte, last uint64) (View, error) {
 	if len(form) == 0 {
-		return View{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, errShort)
+		return View{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, errTruncated)
 	}
 	if form[0] != formVersion {
-		return View{}, fmt.Errorf("%w: version %d; this program makes version %d", ErrOutdated, form[0], formVersion)
+		return View{}, fmt.Errorf("%w: version %d; this program supports version %d", ErrOutdated, form[0], formVersion)
 	}
 	r := reader{rest: form[1:], cuts: map[uint64]*cut{}}
 	v, nodes := r.view()
 	switch {
 	case r.err != nil:
 	case v.creation != empty.creation:
-		r.fail("it is of another session, created as %q", v.creation)
+		r.fail("the view belongs to another session, with creation id %q", v.creation)
 	case v.seq > last:
-		r.fail("it stands at record %d, but the log ends at %d", v.seq, last)
+		r.fail("the view ends at record %d, but the log ends at record %d", v.seq, last)
 	}
 	if r.err != nil {
 		return View{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, r.err)
@@ -42,7 +42,7 @@ func Restore(empty View, form []byte, last uint64) (View, error) {
 	v.edition, v.initial, v.initialBytes = empty.edition, empty.initial, empty.initialBytes
 	v.patchBytes = len(v.unloaded.form)
 	var missing missingRecords
-	f := folding{}
+	f := applier{}
 	for n := range nodes.each {
 		if !n.isMarker() {
 			var err error
@@ -66,18 +66,18 @@ func Restore(empty View, form []byte, last uint64) (View, error) {
 // view reads the first part of the form: the view without its nodes, and the nodes.
 func (r *reader) view() (v View, nodes run) {
 	v.creation, v.seq, v.patchSeq, v.invocation = r.text(), r.uint(), r.uint(), r.text()
-	v.unknown = r.uint()&1 != 0
+	v.hasUnknownPatch = r.uint()&1 != 0
 	if skips := r.uint(); skips > 0 {
 		v.skipped = &skipList{len: int(min(skips, v.seq))} // only the count, until [View.load]
 	}
 	r.repeat(func() { r.cut(r.uint()) })
 	nodes = r.run(v.seq + 1)
-	place := uint64(0)
+	lastPos := uint64(0)
 	for _, p := range nodes.pieces {
-		if p.pos() < place {
-			r.fail("a node of record %d at place %d, behind place %d", p.seq, p.pos(), place)
+		if p.pos() < lastPos {
+			r.fail("invalid node of record %d: its position %d is before the previous position %d", p.seq, p.pos(), lastPos)
 		}
-		place = p.pos() + uint64(max(p.events, 1)-1)
+		lastPos = p.pos() + uint64(max(p.events, 1)-1)
 	}
 	v.pins = pins{}
 	r.repeat(func() { v.pins[r.id(v.seq+1)] = struct{}{} })
@@ -93,9 +93,9 @@ type unloadedPatches struct {
 	skips int             // number of skipped patches
 	cuts  map[uint64]*cut // cuts with nodes in the sequence; form contains their other fields
 
-	once    sync.Once
-	loaded  View // only patches, skipped and patchBytes are set
-	failure error
+	once   sync.Once
+	loaded View // only patches, skipped and patchBytes are set
+	err    error
 }
 
 // load decodes the effects of all patches. The error matches [patch.ErrCorrupt].
@@ -108,14 +108,14 @@ func (v *View) load() error {
 		r := reader{rest: p.form, cuts: p.cuts}
 		p.loaded = p.read(&r)
 		if r.err == nil && p.loaded.skipped.count() != p.skips {
-			r.fail("%d skipped patches of %d", p.loaded.skipped.count(), p.skips)
+			r.fail("%d skipped patches, want %d", p.loaded.skipped.count(), p.skips)
 		}
 		if r.err != nil {
-			p.failure = fmt.Errorf("%w: effects of patches: %w", patch.ErrCorrupt, r.err)
+			p.err = fmt.Errorf("%w: effects of patches: %w", patch.ErrCorrupt, r.err)
 		}
 	})
-	if p.failure != nil {
-		return p.failure
+	if p.err != nil {
+		return p.err
 	}
 	v.patches, v.skipped, v.patchBytes = p.loaded.patches, p.loaded.skipped, p.loaded.patchBytes
 	v.unloaded = nil
@@ -132,13 +132,13 @@ func (p *unloadedPatches) read(r *reader) (loaded View) {
 			c = r.cut(seq)
 		}
 		if seq > p.seq || len(all) > 0 && all[len(all)-1].seq >= seq {
-			r.fail("a patch at record %d", seq)
+			r.fail("patches out of order at record %d", seq)
 		}
 		c.id, c.group = r.text(), r.text()
 		if c.isRevert {
 			target := r.uint()
 			if target >= uint64(len(all)) {
-				r.fail("a revert at record %d of patch %d of %d", seq, target, len(all))
+				r.fail("the revert at record %d has target %d of %d patches", seq, target, len(all))
 				return
 			}
 			c.target = all[target]
@@ -149,12 +149,12 @@ func (p *unloadedPatches) read(r *reader) (loaded View) {
 			c.nodeCount = int32(min(r.uint(), math.MaxInt32))
 			c.removed = r.run(seq)
 			r.repeat(func() {
-				of := r.uint()
-				c.standIns = append(c.standIns, standIn{index: int32(of >> 1), copied: of&1 != 0, lane: lane{r.text(), r.text()}})
+				packed := r.uint()
+				c.standIns = append(c.standIns, standIn{index: int32(packed >> 1), copied: packed&1 != 0, lane: lane{r.text(), r.text()}})
 			})
 		}
 		all = append(all, c)
-		loaded.patches = c.after(loaded.patches)
+		loaded.patches = c.prependTo(loaded.patches)
 		loaded.patchBytes += c.footprint()
 	})
 	r.repeat(func() {

@@ -28,18 +28,18 @@ func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 	case target == nil:
 		return edit{}, patchNotFound(p.PatchID())
 	case target.pin != nil:
-		return v.unpinEdit(p, target)
+		return v.revertPinEdit(p, target)
 	}
 	lo, hi, ok := v.nodes.locate(target)
 	if !ok {
 		return edit{}, errBlocked
 	}
-	back, err := v.withEvents(&target.removed)
+	restored, err := v.withEvents(&target.removed)
 	if err != nil {
 		return edit{}, err
 	}
 	return edit{
-		patch: p, target: target, restored: back, lo: lo, hi: hi,
+		patch: p, target: target, restored: restored, lo: lo, hi: hi,
 		first: v.nodes.visibleBefore(lo), end: v.nodes.visibleBefore(hi),
 	}, nil
 }
@@ -87,7 +87,7 @@ func (v *View) blockedError(target *cut) error {
 	}
 	by := v.newestBlocker(target)
 	if by == nil { // no patch blocks the revert, so the sequence contradicts the log
-		return fmt.Errorf("%w: the view and the log disagree about positions", patch.ErrCorrupt)
+		return fmt.Errorf("%w: the positions in the view do not match the log", patch.ErrCorrupt)
 	}
 	return &BlockedError{PatchID: target.id, Blocking: by.id, BlockingSeq: by.seq}
 }
@@ -100,12 +100,12 @@ func alreadyReverted(id string, by *cut) error {
 // blockers, and so on. No patch blocks the revert of that newest patch. The search takes time linear in the
 // number of nodes that all patches added and removed.
 func (v *View) newestBlocker(target *cut) *cut {
-	must, holder := v.blockers(target)
+	pending, removedBy := v.blockers(target)
 	seen := map[*cut]bool{}
 	var newest *cut
-	for len(must) > 0 {
-		c := must[len(must)-1]
-		must = must[:len(must)-1]
+	for len(pending) > 0 {
+		c := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
 		if seen[c] {
 			continue
 		}
@@ -113,7 +113,7 @@ func (v *View) newestBlocker(target *cut) *cut {
 		if newest == nil || c.seq > newest.seq {
 			newest = c
 		}
-		must = append(must, holder.blockersOf(c)...)
+		pending = append(pending, removedBy.blockersOf(c)...)
 	}
 	return newest
 }
@@ -128,57 +128,57 @@ type removers map[nodeID]*cut
 // An example is "1:e 2:splice e, 3:revert 2, 4:splice e, 5:revert 4, 6:revert 3, 7:revert 2, 8:revert 7". To
 // redo 4, a caller must revert 5. Patch 5 added a marker, which 6 removed, and e, which 8 removed. A revert of
 // 6 restores both. If e counted, the result would name 8, then the revert of 8, and so on.
-func (h removers) blockersOf(target *cut) (must []*cut) {
+func (h removers) blockersOf(target *cut) (blockers []*cut) {
 	for n := range target.addedNodes {
 		if by := h[n.id()]; by != nil {
-			must = append(must, by.blockerFor(target))
+			blockers = append(blockers, by.blockerFor(target))
 			if n.isRevertMarker() {
 				break
 			}
 		}
 	}
-	return must
+	return blockers
 }
 
 // blockers returns the patches that must be reverted before target. These are the patches that removed a node
 // that target added, and the patches that created a node between the nodes that target added. A regular event
 // between them needs no patch here, because it was restored in place of a missing node.
-func (v *View) blockers(target *cut) (must []*cut, holder removers) {
+func (v *View) blockers(target *cut) (blockers []*cut, removedBy removers) {
 	added := map[nodeID]bool{}
 	for n := range target.addedNodes {
 		added[n.id()] = true
 	}
 	// A node is between the added nodes if there are added nodes on both sides. The nodes after an added node
-	// are collected in behind until another added node follows.
+	// are collected in trailing until another added node follows.
 	found := 0
 	between := map[uint64]bool{} // seqs of patches that created nodes between the added nodes
-	var behind []uint64          // seqs of the nodes after the last added node so far
+	var trailing []uint64        // seqs of the nodes after the last added node so far
 	for n := range v.nodes.all {
 		id := n.id()
 		switch {
 		case added[id]:
-			for _, other := range behind {
+			for _, other := range trailing {
 				between[other] = true
 			}
-			behind = nil
+			trailing = nil
 			found++
 		case found > 0 && !n.isRevertMarker():
-			behind = append(behind, id.seq)
+			trailing = append(trailing, id.seq)
 		}
 	}
 	// A node can be removed and restored many times. The loop runs in log order, so the last removal remains in
 	// the map. In "2:cut e, 3:revert 2, 4:cut e", patch 4 removed e.
-	holder = removers{}
+	removedBy = removers{}
 	for _, c := range v.patches.ascending() {
 		for n := range c.removedNodes {
-			holder[n.id()] = c
+			removedBy[n.id()] = c
 		}
 		for n := range c.addedNodes {
-			delete(holder, n.id())
+			delete(removedBy, n.id())
 		}
 		if between[c.seq] {
-			must = append(must, c)
+			blockers = append(blockers, c)
 		}
 	}
-	return append(must, holder.blockersOf(target)...), holder
+	return append(blockers, removedBy.blockersOf(target)...), removedBy
 }

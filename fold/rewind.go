@@ -32,7 +32,7 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 	if err := v.load(); err != nil {
 		return nil, err
 	}
-	w := &rewinding{
+	w := &rewindPlan{
 		view: v, start: v, from: from,
 		ages: map[uint64]age{}, groups: map[string][]*cut{},
 		drop: map[nodeID]bool{}, keep: map[nodeID]bool{},
@@ -56,16 +56,16 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 	return w.patches, nil
 }
 
-type rewinding struct {
+type rewindPlan struct {
 	start    View   // the view to rewind
 	view     View   // the view after the patches planned so far
 	from     uint64 // records with this seq and later records are new
 	patches  []*patch.PatchEvent
 	reverted []*cut // patches of start that the plan reverts, in this order
 
-	undone map[*cut]bool
-	ages   map[uint64]age    // ages of the nodes that patches removed, by the seq of the patch
-	groups map[string][]*cut // groups that count as one patch, because some of their patches added events
+	inactive map[*cut]bool
+	ages     map[uint64]age    // ages of the nodes that patches removed, by the seq of the patch
+	groups   map[string][]*cut // groups that count as one patch, because some of their patches added events
 
 	drop, keep map[nodeID]bool // old nodes to cut again; keep includes the nodes in drop
 }
@@ -74,30 +74,30 @@ type rewinding struct {
 // later events.
 type age struct{ hasOld, hasNew bool }
 
-func (a age) and(b age) age { return age{a.hasOld || b.hasOld, a.hasNew || b.hasNew} }
-func (a age) isMixed() bool { return a.hasOld && a.hasNew }
-func (a age) isNone() bool  { return !a.hasOld && !a.hasNew }
+func (a age) union(b age) age { return age{a.hasOld || b.hasOld, a.hasNew || b.hasNew} }
+func (a age) isMixed() bool   { return a.hasOld && a.hasNew }
+func (a age) isEmpty() bool   { return !a.hasOld && !a.hasNew }
 
 // isCut reports whether the patch removed events and added none.
 func (c *cut) isCut() bool { return !c.isRevert && c.pin == nil && !c.addsEvents }
 
 // ageOf returns the age of the events that a record covers. A record that removed nothing covers itself.
-func (w *rewinding) ageOf(seq uint64) age {
-	if a := w.ages[seq]; !a.isNone() {
+func (w *rewindPlan) ageOf(seq uint64) age {
+	if a := w.ages[seq]; !a.isEmpty() {
 		return a
 	}
 	return age{seq < w.from, seq >= w.from}
 }
 
 // isNew reports whether all events that a record covers are new.
-func (w *rewinding) isNew(seq uint64) bool { return !w.ageOf(seq).hasOld }
+func (w *rewindPlan) isNew(seq uint64) bool { return !w.ageOf(seq).hasOld }
 
 // classify finds the groups that count as one patch, and computes the ages of patches.
-func (w *rewinding) classify() {
-	w.undone = w.start.patches.undone(0)
+func (w *rewindPlan) classify() {
+	w.inactive = w.start.patches.inactive(0)
 	all := w.start.patches.ascending()
 	for _, c := range all {
-		if c.group != "" && !c.isRevert && c.pin == nil && !w.undone[c] {
+		if c.group != "" && !c.isRevert && c.pin == nil && !w.inactive[c] {
 			w.groups[c.group] = append(w.groups[c.group], c)
 		}
 	}
@@ -115,15 +115,15 @@ func (w *rewinding) classify() {
 			// removed before.
 			for n := range c.removedNodes {
 				if !slices.Contains(w.groups[c.group], n.cut) {
-					a = a.and(w.ageOfNode(n))
+					a = a.union(w.ageOfNode(n))
 				}
 			}
 			w.ages[c.seq] = a
-			if w.undone[c] {
+			if w.inactive[c] {
 				continue
 			}
 			for _, member := range w.groups[c.group] {
-				a = a.and(w.ages[member.seq])
+				a = a.union(w.ages[member.seq])
 			}
 			for _, member := range w.groups[c.group] {
 				w.ages[member.seq] = a
@@ -138,7 +138,7 @@ func addEvents(patches []*cut) bool {
 
 // ageOfNode returns the age of the events that a node covers. An inserted event covers itself. The marker of a
 // cut covers events only if the cut keeps the state. The marker of a revert covers no events.
-func (w *rewinding) ageOfNode(n node) age {
+func (w *rewindPlan) ageOfNode(n node) age {
 	switch {
 	case n.cut == nil || n.cut.addsEvents:
 		return w.ageOf(n.seq)
@@ -149,12 +149,12 @@ func (w *rewinding) ageOfNode(n node) age {
 }
 
 // isNewNode reports whether a node belongs to the start view and is new.
-func (w *rewinding) isNewNode(n *node) bool {
+func (w *rewindPlan) isNewNode(n *node) bool {
 	return n.seq <= w.start.seq && !n.isRevertMarker() && w.isNew(n.seq)
 }
 
 // apply applies a patch and adds it to the plan.
-func (w *rewinding) apply(p *patch.PatchEvent) error {
+func (w *rewindPlan) apply(p *patch.PatchEvent) error {
 	next, err := w.view.Apply(patch.Record{Seq: w.view.seq + 1, Patch: p})
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (w *rewinding) apply(p *patch.PatchEvent) error {
 
 // revertMixed reverts the patches that cover both old and new events, and the cuts of new events that keep the
 // state. It starts with the newest.
-func (w *rewinding) revertMixed() error {
+func (w *rewindPlan) revertMixed() error {
 	// A mixed patch cannot stay. In "1:old, 2:new, 3:summary of both", a rewind to 2 must show 1 again, but not
 	// 2. A new cut that keeps the state cannot stay either. Its marker would still affect the state, and it has
 	// no event that could be cut. A mixed cut that drops the state may stay. It shows no event and does not
@@ -190,10 +190,10 @@ func (w *rewinding) revertMixed() error {
 }
 
 // isActive reports whether a patch of the start view is still active after the reverts planned so far.
-func (w *rewinding) isActive(c *cut) bool { return !w.undone[c] && !slices.Contains(w.reverted, c) }
+func (w *rewindPlan) isActive(c *cut) bool { return !w.inactive[c] && !slices.Contains(w.reverted, c) }
 
 // membersOf returns the patches that count as one patch with c, including c.
-func (w *rewinding) membersOf(c *cut) []*cut {
+func (w *rewindPlan) membersOf(c *cut) []*cut {
 	if members := w.groups[c.group]; len(members) > 0 {
 		return members
 	}
@@ -201,7 +201,7 @@ func (w *rewinding) membersOf(c *cut) []*cut {
 }
 
 // revertGroup reverts a patch and the patches that count as one with it, newest first.
-func (w *rewinding) revertGroup(c *cut) error {
+func (w *rewindPlan) revertGroup(c *cut) error {
 	for _, member := range slices.Backward(w.membersOf(c)) {
 		if w.isActive(member) {
 			if err := w.revert(member); err != nil {
@@ -213,7 +213,7 @@ func (w *rewinding) revertGroup(c *cut) error {
 }
 
 // revert reverts a patch of the start view. It first reverts the patches that block it.
-func (w *rewinding) revert(c *cut) error {
+func (w *rewindPlan) revert(c *cut) error {
 	for w.isActive(c) {
 		if _, _, ok := w.view.nodes.locate(c); ok {
 			w.reverted = append(w.reverted, c)
@@ -222,9 +222,9 @@ func (w *rewinding) revert(c *cut) error {
 		// A user reverts one blocker at a time. A rewind can revert all direct blockers, each after its own
 		// blockers, whatever their age. In "summary of old and new, then cut of the summary", the cut is
 		// reverted too. The old part of the cut is cut again in recutReverted.
-		must, _ := w.view.blockers(c)
-		cleared := false
-		for _, by := range must {
+		blockers, _ := w.view.blockers(c)
+		reverted := false
+		for _, by := range blockers {
 			by = by.root()                                                  // a redo has the effect of the patch that it redoes
 			if by.seq <= c.seq || by.seq > w.start.seq || !w.isActive(by) { // blockers are later, so the recursion terminates
 				continue
@@ -232,25 +232,25 @@ func (w *rewinding) revert(c *cut) error {
 			if err := w.revertGroup(by); err != nil {
 				return err
 			}
-			cleared = true
+			reverted = true
 		}
-		if !cleared {
-			return fmt.Errorf("%w: a rewind to record %d has to revert patch %d, which cannot be reverted", ErrBlocked, w.from, c.seq)
+		if !reverted {
+			return fmt.Errorf("%w: a rewind to record %d must revert patch %d, which cannot be reverted", ErrBlocked, w.from, c.seq)
 		}
 	}
 	return nil // c was reverted together with a blocker in its group
 }
 
-func (w *rewinding) applyRevert(c *cut) error {
-	if named := w.view.patches.find(c.id); named != c {
-		return fmt.Errorf("%w: a rewind to record %d has to revert patch %d, but its id %q is that of patch %d too", patch.ErrInvalid, w.from, c.seq, c.id, named.seq)
+func (w *rewindPlan) applyRevert(c *cut) error {
+	if found := w.view.patches.find(c.id); found != c {
+		return fmt.Errorf("%w: a rewind to record %d must revert patch %d, but its id %q is also the id of patch %d", patch.ErrInvalid, w.from, c.seq, c.id, found.seq)
 	}
 	return w.apply(patch.NewRevert(c.id))
 }
 
 // recutReverted cuts again the old nodes that reverted cuts had removed, alone or together. If a cut dropped
 // the state, the state of its nodes is dropped. Otherwise it is kept.
-func (w *rewinding) recutReverted() error {
+func (w *rewindPlan) recutReverted() error {
 	// Reverting a mixed cut shows too much. In "1:old, 2:new, 3:cut of both", it shows 1, which the author
 	// removed deliberately. Event 1 is therefore cut again. The events that a summary represented stay visible.
 	for _, c := range w.reverted {
@@ -268,22 +268,22 @@ func (w *rewinding) recutReverted() error {
 	if len(w.keep) == 0 {
 		return nil
 	}
-	w.closeOver(w.drop)
-	w.closeOver(w.keep)
+	w.addCovered(w.drop)
+	w.addCovered(w.keep)
 	if err := w.recutDropped(); err != nil {
 		return err
 	}
-	inKeep := func(n *node) bool { return w.keep[n.id()] && !w.drop[n.id()] }
-	return w.cutAll(inKeep, patch.Keep)
+	isKeptOnly := func(n *node) bool { return w.keep[n.id()] && !w.drop[n.id()] }
+	return w.cutAll(isKeptOnly, patch.Keep)
 }
 
-// closeOver adds nodes to hidden. If all nodes that a reverted patch or group added are hidden, it adds the
+// addCovered adds nodes to hidden. If all nodes that a reverted patch or group added are hidden, it adds the
 // nodes that this patch or group removed.
-func (w *rewinding) closeOver(hidden map[nodeID]bool) {
+func (w *rewindPlan) addCovered(hidden map[nodeID]bool) {
 	// In "3:summary of 1 and 2, 4:cut of 3", both reverted, patch 4 names only the summary, but its author
 	// meant 1 and 2. One patch can lead to another, so the loop continues until nothing is added.
-	for again := true; again; {
-		again = false
+	for changed := true; changed; {
+		changed = false
 		for _, c := range w.reverted {
 			members := w.membersOf(c)
 			if !allHidden(members, hidden) {
@@ -291,7 +291,7 @@ func (w *rewinding) closeOver(hidden map[nodeID]bool) {
 			}
 			for _, member := range members {
 				for n := range member.removedNodes {
-					again = again || !hidden[n.id()]
+					changed = changed || !hidden[n.id()]
 					hidden[n.id()] = true
 				}
 			}
@@ -318,9 +318,9 @@ func allHidden(members []*cut, hidden map[nodeID]bool) bool {
 
 // restorePins reverts and redoes pins and unpins, newest first. Afterwards, the same pins and unpins are active
 // as before the rewind's first record.
-func (w *rewinding) restorePins() error {
+func (w *rewindPlan) restorePins() error {
 	before := w.start.patches.olderThan(w.from)
-	undone := before.undone(0)
+	inactive := before.inactive(0)
 	for c := w.start.patches; c != nil; c = c.older {
 		if c.pin == nil || c.isRevert {
 			continue
@@ -328,10 +328,10 @@ func (w *rewinding) restorePins() error {
 		// It is not sufficient to compare which events are pinned. After "2:pin A, 3:pin A" and a later "revert
 		// 3", A is still pinned. But if 3 stayed reverted, a revert of 2 after the rewind would unpin A.
 		var err error
-		switch was, is := c.seq < w.from && !undone[c], !w.undone[c]; {
-		case is && !was:
+		switch wasActive, isActive := c.seq < w.from && !inactive[c], !w.inactive[c]; {
+		case isActive && !wasActive:
 			err = w.applyRevert(c)
-		case was && !is:
+		case wasActive && !isActive:
 			err = w.revertReverts(c)
 		}
 		if err != nil {
@@ -342,9 +342,9 @@ func (w *rewinding) restorePins() error {
 }
 
 // revertReverts reverts the active reverts of a pin or unpin of the start view.
-func (w *rewinding) revertReverts(pin *cut) error {
+func (w *rewindPlan) revertReverts(pin *cut) error {
 	for c := w.start.patches; c != pin; c = c.older {
-		if c.target == pin && !w.undone[c] {
+		if c.target == pin && !w.inactive[c] {
 			if err := w.applyRevert(c); err != nil {
 				return err
 			}
@@ -356,15 +356,15 @@ func (w *rewinding) revertReverts(pin *cut) error {
 // recutDropped cuts the old nodes whose state is dropped. A cut includes no marker beyond its first or last
 // event. If such a marker carries state and must be removed, its patch is reverted first. The restored nodes
 // are then cut.
-func (w *rewinding) recutDropped() error {
-	goes := func(n *node) bool { return w.drop[n.id()] }
+func (w *rewindPlan) recutDropped() error {
+	isDropped := func(n *node) bool { return w.drop[n.id()] }
 	// An example is "marker of 3 (carries k=1), event", where both must be removed. A splice from the first to
 	// the last event would leave the marker, and k with it. A revert of 3 restores the events that set k, and
 	// these can be cut. Each iteration reverts a patch, so the loop terminates.
 	for {
-		_, outside := w.runs(goes)
+		_, outside := w.runs(isDropped)
 		if len(outside) == 0 {
-			return w.cutAll(goes, patch.Drop)
+			return w.cutAll(isDropped, patch.Drop)
 		}
 		for n := range outside[0].removedNodes {
 			w.drop[n.id()] = true
@@ -377,42 +377,42 @@ func (w *rewinding) recutDropped() error {
 
 type indexRange struct{ first, end int }
 
-// runs returns the longest runs of visible nodes for which goes returns true. A run may include markers. If a
-// marker carries state, a run includes it only if goes returns true for the marker. If goes returns true for
+// runs returns the longest runs of visible nodes for which selected returns true. A run may include markers. If a
+// marker carries state, a run includes it only if selected returns true for the marker. If selected returns true for
 // such a marker but no run includes it, outside contains its patch.
-func (w *rewinding) runs(goes func(*node) bool) (all []indexRange, outside []*cut) {
+func (w *rewindPlan) runs(selected func(*node) bool) (all []indexRange, outside []*cut) {
 	open := false
 	// A marker that must be removed belongs to a run only if an event of the run follows. Until then, it is in
 	// trailing.
 	visible := 0
 	var trailing []*cut
-	leave := func() { outside, trailing = append(outside, trailing...), nil }
+	flushTrailing := func() { outside, trailing = append(outside, trailing...), nil }
 	for n := range w.view.nodes.all {
-		carries := n.event == nil && len(n.carriedDelta()) > 0
+		carriesState := n.event == nil && len(n.carriedDelta()) > 0
 		switch {
-		case n.event == nil && !carries:
-		case !goes(n):
+		case n.event == nil && !carriesState:
+		case !selected(n):
 			open = false
-			leave()
-		case carries:
+			flushTrailing()
+		case carriesState:
 			trailing = append(trailing, n.cut)
 		case open:
 			all[len(all)-1].end, trailing = visible+1, nil
 		default:
-			leave()
+			flushTrailing()
 			all, open = append(all, indexRange{visible, visible + 1}), true
 		}
 		if n.event != nil {
 			visible++
 		}
 	}
-	leave()
+	flushTrailing()
 	return all, outside
 }
 
-// cutAll cuts the runs of nodes for which goes returns true.
-func (w *rewinding) cutAll(goes func(*node) bool, policy patch.StatePolicy) error {
-	all, _ := w.runs(goes)
+// cutAll cuts the runs of nodes for which selected returns true.
+func (w *rewindPlan) cutAll(selected func(*node) bool, policy patch.StatePolicy) error {
+	all, _ := w.runs(selected)
 	for _, run := range slices.Backward(all) { // start with the last run, so that earlier indices stay valid
 		if err := w.apply(patch.NewSplice(run.first, run.end-run.first).WithState(policy)); err != nil {
 			return err

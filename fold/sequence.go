@@ -118,7 +118,7 @@ func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
 	if _, ok := s.replaceInPlace(own, lo, hi, others); ok {
 		return s
 	}
-	w := splicing{own: own, trees: make([]child, 0, 4)}
+	w := splicer{own: own, trees: make([]child, 0, 4)}
 	for w.replace(s, lo, hi, others); len(w.trees) > 1; {
 		kids := slices.Clone(w.trees)
 		w.trees = w.trees[:0]
@@ -160,14 +160,14 @@ func (s *sequence) replaceInPlace(own *owner, lo, hi int, others []node) (change
 	return change, ok
 }
 
-type splicing struct {
+type splicer struct {
 	own   *owner
 	trees []child // stack of new trees
 }
 
 // replace splices the subtree s and pushes the resulting trees. They have the same height as s. If no node
 // remains, replace pushes no tree.
-func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
+func (w *splicer) replace(s *sequence, lo, hi int, others []node) {
 	if s.kids == nil {
 		// An append to a leaf of own fills the leaf. Other nodes go to new leaves.
 		if n := min(maxWidth-lo, len(others)); lo == len(s.nodes) && w.owns(s) {
@@ -212,10 +212,10 @@ func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
 }
 
 // owns reports whether the tree can be changed in place.
-func (w *splicing) owns(s *sequence) bool { return w.own != nil && s.owner == w.own }
+func (w *splicer) owns(s *sequence) bool { return w.own != nil && s.owner == w.own }
 
 // push pushes a tree that is new or was changed in place.
-func (w *splicing) push(s *sequence) {
+func (w *splicer) push(s *sequence) {
 	s.count()
 	w.trees = append(w.trees, child{s, s.counts})
 }
@@ -228,7 +228,7 @@ func concat[T any](a, b, c []T) []T {
 // pack distributes the items, which are nodes or children, over new trees and pushes the trees. They have about
 // the same size. If atEnd is true, items were appended, and more are likely to follow. In that case, all trees
 // except the last are full.
-func pack[T any](w *splicing, items []T, atEnd bool, newTree func([]T) *sequence) {
+func pack[T any](w *splicer, items []T, atEnd bool, newTree func([]T) *sequence) {
 	size := maxWidth
 	if trees := (len(items) + maxWidth - 1) / maxWidth; trees > 1 && !atEnd {
 		size = (len(items) + trees - 1) / trees
@@ -250,7 +250,7 @@ func newInner(kids []child) *sequence { return &sequence{kids: kids} }
 
 // merge combines the trees from mark on and distributes their items over trees that are not small. The trees
 // are adjacent and have the same height.
-func (w *splicing) merge(mark int) {
+func (w *splicer) merge(mark int) {
 	var nodes []node
 	var kids []child
 	for _, c := range w.trees[mark:] {

@@ -28,8 +28,8 @@ func netOf(changes []patch.Change) delta {
 	return slices.Clone(delta(out))
 }
 
-// then returns the net effect of d followed by later.
-func (d delta) then(later delta) delta {
+// followedBy returns the net effect of d followed by later.
+func (d delta) followedBy(later delta) delta {
 	if len(d) == 0 {
 		return later
 	}
@@ -142,9 +142,9 @@ type state struct {
 func (s *state) value() delta {
 	s.once.Do(func() {
 		if s.before == nil {
-			s.net = s.initial.then(s.nodes.netDelta())
+			s.net = s.initial.followedBy(s.nodes.netDelta())
 		} else {
-			s.net = s.before.value().then(slices.Collect(s.event.Changes()))
+			s.net = s.before.value().followedBy(slices.Collect(s.event.Changes()))
 			s.before, s.event = nil, nil // release the memory of older states
 		}
 		s.computed.Store(true)
@@ -158,15 +158,15 @@ func (v View) withState() View {
 	return v
 }
 
-// then returns the state after an appended event. If the state should be computed from the nodes, ok is false.
-func (s *state) then(e *patch.Event) (next *state, ok bool) {
-	sets := false
+// withEvent returns the state after an appended event. If the state should be computed from the nodes, ok is false.
+func (s *state) withEvent(e *patch.Event) (next *state, ok bool) {
+	changesState := false
 	for range e.Changes() {
-		sets = true
+		changesState = true
 		break
 	}
 	switch {
-	case !sets:
+	case !changesState:
 		return s, s != nil
 	case s == nil:
 		return nil, false

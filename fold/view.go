@@ -12,24 +12,24 @@ import (
 // the skipped patches. Callers may copy a view. Goroutines may share it while other views are made from it. The
 // zero View is an empty session without initial state.
 type View struct {
-	creation     string
-	edition      uint64
-	initial      delta
-	nodes        *sequence
-	state        *state
-	pairs        *pairingCache
-	seq          uint64
-	patchSeq     uint64
-	invocation   string // of the newest event with an invocation id
-	skipped      *skipList
-	unknown      bool // whether a patch of unknown type was skipped
-	patches      *cut // applied patches, newest first
-	pins         pins
-	unloaded     *unloadedPatches // of a restored view: the encoded effects of patches, until [View.load] decodes them
-	initialBytes int              // approximate memory of the initial state
-	patchBytes   int              // approximate memory used for removed nodes
-	supplied     suppliedRecords
-	missing      *missingRecords // set while several patches are planned; see [View.withEvents]
+	creation        string
+	edition         uint64
+	initial         delta
+	nodes           *sequence
+	state           *state
+	pairs           *pairingCache
+	seq             uint64
+	patchSeq        uint64
+	invocation      string // of the newest event with an invocation id
+	skipped         *skipList
+	hasUnknownPatch bool // whether a patch of unknown type was skipped
+	patches         *cut // applied patches, newest first
+	pins            pins
+	unloaded        *unloadedPatches // of a restored view: the encoded effects of patches, until [View.load] decodes them
+	initialBytes    int              // approximate memory of the initial state
+	patchBytes      int              // approximate memory used for removed nodes
+	supplied        suppliedRecords
+	missing         *missingRecords // set while several patches are planned; see [View.withEvents]
 }
 
 // New returns the view of a session without records. Keys of the initial state with the prefix "app:", "user:"
@@ -81,7 +81,7 @@ func (v View) At(i int) *patch.Event { return v.node(i).event }
 // node returns the visible node with index i. It panics if i is out of range.
 func (v View) node(i int) *node {
 	if i < 0 || i >= v.Len() {
-		panic(fmt.Sprintf("fold: index %d of a visible log of %d events", i, v.Len()))
+		panic(fmt.Sprintf("fold: index %d is out of range for %d visible events", i, v.Len()))
 	}
 	n, _ := v.nodes.visibleAt(i)
 	return n

@@ -226,7 +226,7 @@ func TestNil(t *testing.T) {
 			_, err := v.Preview([]*patch.PatchEvent{nil}, fold.CheckOptions{})
 			return err
 		}, "patch is nil"},
-		"apply":   {func(v fold.View) error { _, err := v.Apply(patch.Record{Seq: v.Seq() + 1}); return err }, "neither event nor patch"},
+		"apply":   {func(v fold.View) error { _, err := v.Apply(patch.Record{Seq: v.Seq() + 1}); return err }, "neither an event nor a patch"},
 		"summary": {func(v fold.View) error { return v.Check(patch.NewSummarise(0, 1, nil), fold.CheckOptions{}) }, "summaryEvent"},
 	} {
 		for kind, v := range map[string]fold.View{"zero view": {}, "new view": fold.New("c", nil)} {

@@ -32,7 +32,7 @@ type View interface {
 func Check(records []patch.Record, initial map[string]patch.Value,
 	fold func(initial map[string]patch.Value, records []patch.Record) (View, error)) error {
 	if fold == nil {
-		return errors.New("the fold to check is nil")
+		return errors.New("the fold function is nil")
 	}
 	ref := NewReference(initial, records...)
 	view, err := fold(maps.Clone(initial), slices.Clone(records))

@@ -34,13 +34,13 @@ type Place struct {
 // It also returns the ids of the blank summaries that stay visible, oldest first.
 //
 // Visible blank summaries are reverted with their groups, newest first. A group is reverted only if its patches
-// keep state, insert only summaries, and hide an event that is not blank. The argument room limits the growth
+// keep state, insert only summaries, and hide an event that is not blank. The argument maxGrowth limits the growth
 // of the visible log in tokens. One chain of nested summaries may exceed this limit.
-func (r *Reference) RevertBlankSummaries(room int) (reverts, left []string) {
+func (r *Reference) RevertBlankSummaries(maxGrowth int) (reverts, notReverted []string) {
 	now := r.clone()
 	queue := now.blankSummaries()
-	grown, size := 0, now.tokens()
-	below, onPath := 0, true
+	growth, size := 0, now.tokens()
+	pathStart, onPath := 0, true
 	for len(queue) > 0 {
 		n := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
@@ -48,11 +48,11 @@ func (r *Reference) RevertBlankSummaries(room int) (reverts, left []string) {
 		if next == nil {
 			continue
 		}
-		onPath = onPath && len(queue) >= below
-		if grown += next.tokens() - size; grown > room && !onPath {
+		onPath = onPath && len(queue) >= pathStart
+		if growth += next.tokens() - size; growth > maxGrowth && !onPath {
 			break
 		}
-		below = len(queue)
+		pathStart = len(queue)
 		for _, shown := range next.blankSummaries() {
 			if !slices.Contains(now.nodes, shown) {
 				queue = append(queue, shown)
@@ -66,18 +66,18 @@ func (r *Reference) RevertBlankSummaries(room int) (reverts, left []string) {
 // afterRevert reverts the patches that inserted the blank summary n. It returns the new model and the ids of
 // the reverted patches, or nil if n must stay.
 func (r *Reference) afterRevert(n *node) (next *Reference, ids []string) {
-	if n.by == nil || !r.hidesUnerased(n, map[*node]bool{}) {
+	if n.insertedBy == nil || !r.hidesUnerased(n, map[*node]bool{}) {
 		return nil, nil
 	}
-	ids, _, ok := r.RevertAll(n.by.id)
+	ids, _, ok := r.RevertAll(n.insertedBy.id)
 	if !ok {
 		return nil, nil
 	}
-	members := r.groupOf(n.by)
+	members := r.groupOf(n.insertedBy)
 	for _, a := range members {
 		p := r.log[slices.IndexFunc(r.log, func(rec patch.Record) bool { return rec.Seq == a.seq })].Patch
-		other := func(e *patch.Event) bool { return p.Type() != patch.Summarise && !e.IsSummary() }
-		if p.StatePolicy() != patch.Keep || slices.ContainsFunc(p.NewEvents(), other) {
+		isOther := func(e *patch.Event) bool { return p.Type() != patch.Summarise && !e.IsSummary() }
+		if p.StatePolicy() != patch.Keep || slices.ContainsFunc(p.NewEvents(), isOther) {
 			return nil, nil
 		}
 	}
@@ -94,11 +94,11 @@ func (r *Reference) afterRevert(n *node) (next *Reference, ids []string) {
 
 // hidesUnerased reports whether some event behind a summary, at any depth, is not blank.
 func (r *Reference) hidesUnerased(n *node, seen map[*node]bool) bool {
-	if seen[n] || n.by == nil {
+	if seen[n] || n.insertedBy == nil {
 		return false
 	}
 	seen[n] = true
-	return slices.ContainsFunc(r.removedBy(n.by), func(of *node) bool {
+	return slices.ContainsFunc(r.removedBy(n.insertedBy), func(of *node) bool {
 		return !of.event.IsBlank(patch.KeepValues) || r.hidesUnerased(of, seen)
 	})
 }
@@ -122,57 +122,57 @@ func (r *Reference) tokens() (n int) {
 //
 // If everything covered is blank already and no value of the initial state is erased, the erasure is empty.
 func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patch.SummaryPolicy, initial bool) patch.Erasure {
-	keep := summaries == patch.KeepSummaries
-	set := map[Place]bool{}
+	keepSummaries := summaries == patch.KeepSummaries
+	covered := map[Place]bool{}
 	blank := map[Place]bool{}
 	for _, rec := range r.log {
-		whole := slices.Contains(ids, rec.ID())
+		isSelected := slices.Contains(ids, rec.ID())
 		if p := rec.Patch; p != nil {
 			if _, receipt := p.Erasure(); receipt {
 				continue
 			}
 			_, blank[Place{rec.Seq, -1}] = p.ErasedBy()
-			set[Place{rec.Seq, -1}] = whole
+			covered[Place{rec.Seq, -1}] = isSelected
 		}
 		for i, e := range rec.Events() {
 			at := Place{rec.Seq, i}
 			blank[at] = e.IsBlank(values)
-			set[at] = whole || slices.Contains(ids, e.ID())
+			covered[at] = isSelected || slices.Contains(ids, e.ID())
 		}
 	}
-	for again := !keep; again; {
-		again = false
+	for changed := !keepSummaries; changed; {
+		changed = false
 		for _, a := range r.applied {
-			if a.of != nil || a.pin != nil {
+			if a.target != nil || a.pin != nil {
 				continue
 			}
 			out := r.removedBy(a)
 			for _, n := range a.in {
 				at := eventPlace(n)
-				if n.event == nil || set[at] || !slices.ContainsFunc(out, func(of *node) bool { return set[eventPlace(of)] && a.seq <= r.blankSince(eventPlace(of)) }) {
+				if n.event == nil || covered[at] || !slices.ContainsFunc(out, func(of *node) bool { return covered[eventPlace(of)] && a.seq <= r.blankSince(eventPlace(of)) }) {
 					continue
 				}
-				set[at], again = true, true
+				covered[at], changed = true, true
 			}
 		}
 	}
 	out := patch.Erasure{Values: values, Summaries: summaries}
-	dirty := initial
-	for at := range set {
-		dirty = dirty || set[at] && !blank[at]
+	hasContent := initial
+	for at := range covered {
+		hasContent = hasContent || covered[at] && !blank[at]
 	}
-	if !dirty {
+	if !hasContent {
 		return out
 	}
 	for _, rec := range r.log {
 		var within []int
 		for i := range rec.Events() {
-			if at := (Place{rec.Seq, i}); set[at] {
+			if at := (Place{rec.Seq, i}); covered[at] {
 				within = append(within, i)
 			}
 		}
 		own := Place{rec.Seq, -1}
-		if len(within) == 0 && !set[own] {
+		if len(within) == 0 && !covered[own] {
 			continue
 		}
 		if rec.Patch != nil && len(within) < len(rec.Patch.NewEvents()) {
@@ -229,10 +229,10 @@ func (r *Reference) Hidden() map[Place]uint64 {
 }
 
 func eventPlace(n *node) Place {
-	if n.by == nil {
+	if n.insertedBy == nil {
 		return Place{n.seq, 0}
 	}
-	return Place{n.by.seq, slices.Index(n.by.in, n)}
+	return Place{n.insertedBy.seq, slices.Index(n.insertedBy.in, n)}
 }
 
 // groupOf returns the patches of the same group, or only the patch itself.
@@ -240,7 +240,7 @@ func (r *Reference) groupOf(of *applied) []*applied {
 	if of.group == "" {
 		return []*applied{of}
 	}
-	return filter(r.applied, func(a *applied) bool { return a.of == nil && a.pin == nil && a.group == of.group })
+	return filter(r.applied, func(a *applied) bool { return a.target == nil && a.pin == nil && a.group == of.group })
 }
 
 // removedBy returns the events that a patch and its group removed. The events of the last patch come first.

@@ -19,24 +19,24 @@ func Event(id string, visible []*patch.Event) *rapid.Generator[*patch.Event] {
 	return rapid.Custom(func(t *rapid.T) *patch.Event {
 		d := eventDraft{t: t, f: object{"id": id}, visible: visible}
 		rapid.SampledFrom(eventKinds).Draw(t, "kind")(&d)
-		if d.made != nil {
-			return d.made
+		if d.fromFields != nil {
+			return d.fromFields
 		}
-		d.common()
+		d.drawCommonFields()
 		return d.f.event()
 	})
 }
 
 // eventKinds are the kinds of events. The simplest is first. Frequent kinds are repeated.
 var eventKinds = []func(*eventDraft){
-	(*eventDraft).user, (*eventDraft).user,
-	(*eventDraft).model,
-	(*eventDraft).calls, (*eventDraft).calls, (*eventDraft).calls,
-	(*eventDraft).responses, (*eventDraft).responses, (*eventDraft).responses, (*eventDraft).responses,
-	(*eventDraft).delta,
-	(*eventDraft).mixed,
-	(*eventDraft).unusual,
-	(*eventDraft).fromGo,
+	(*eventDraft).drawUserMessage, (*eventDraft).drawUserMessage,
+	(*eventDraft).drawModelText,
+	(*eventDraft).drawCalls, (*eventDraft).drawCalls, (*eventDraft).drawCalls,
+	(*eventDraft).drawResponses, (*eventDraft).drawResponses, (*eventDraft).drawResponses, (*eventDraft).drawResponses,
+	(*eventDraft).drawStateDelta,
+	(*eventDraft).drawMixedParts,
+	(*eventDraft).drawUnusual,
+	(*eventDraft).makeFromFields,
 }
 
 type object map[string]any
@@ -51,21 +51,21 @@ func (f object) text() []byte {
 func (f object) event() *patch.Event { return must(patch.ParseEvent(f.text())) }
 
 type eventDraft struct {
-	t       *rapid.T
-	f       object
-	visible []*patch.Event
-	actions object
-	made    *patch.Event
+	t          *rapid.T
+	f          object
+	visible    []*patch.Event
+	actions    object
+	fromFields *patch.Event
 }
 
-// set sets a field, unless the field is set already.
-func (d *eventDraft) set(name string, value any) {
+// setDefault sets a field, unless the field is set already.
+func (d *eventDraft) setDefault(name string, value any) {
 	if _, ok := d.f[name]; !ok {
 		d.f[name] = value
 	}
 }
 
-func (d *eventDraft) actionsField() object {
+func (d *eventDraft) actionsObject() object {
 	if d.actions == nil {
 		d.actions = object{}
 		d.f["actions"] = d.actions
@@ -73,24 +73,24 @@ func (d *eventDraft) actionsField() object {
 	return d.actions
 }
 
-// common draws the fields that all kinds of events have.
-func (d *eventDraft) common() {
+// drawCommonFields draws the fields that all kinds of events have.
+func (d *eventDraft) drawCommonFields() {
 	t := d.t
-	d.set("author", rapid.SampledFrom([]string{"agent", "agent", "helper", "user"}).Draw(t, "author"))
+	d.setDefault("author", rapid.SampledFrom([]string{"agent", "agent", "helper", "user"}).Draw(t, "author"))
 	switch rapid.IntRange(0, 7).Draw(t, "invocation") {
 	case 0, 1, 2, 3, 4:
-		d.set("invocationId", d.lastInvocation())
+		d.setDefault("invocationId", d.lastInvocation())
 	case 5:
-		d.set("invocationId", rapid.SampledFrom([]string{"inv1", "inv2", "inv3"}).Draw(t, "resumed"))
+		d.setDefault("invocationId", rapid.SampledFrom([]string{"inv1", "inv2", "inv3"}).Draw(t, "resumed"))
 	case 6:
 		d.f["invocationId"] = "" // replaces any value
 	}
 	if branch := rapid.SampledFrom([]string{"", "", "a", "a.b", "b"}).Draw(t, "branch"); branch != "" {
-		d.set("branch", branch)
+		d.setDefault("branch", branch)
 	}
 	d.f["timestamp"] = timestamp(t)
 	if oneIn(t, 4, "sets state") {
-		d.delta()
+		d.drawStateDelta()
 	}
 }
 
@@ -110,11 +110,11 @@ func (d *eventDraft) lastInvocation() string {
 	return "inv1"
 }
 
-func (d *eventDraft) delta() {
-	if d.actionsField()["stateDelta"] != nil {
+func (d *eventDraft) drawStateDelta() {
+	if d.actionsObject()["stateDelta"] != nil {
 		return
 	}
-	d.actionsField()["stateDelta"] = rapid.MapOfN(rapid.SampledFrom(stateKeys), stateValue(), 1, 2).Draw(d.t, "delta")
+	d.actionsObject()["stateDelta"] = rapid.MapOfN(rapid.SampledFrom(stateKeys), stateValue(), 1, 2).Draw(d.t, "delta")
 }
 
 func textPart(text string) object { return object{"text": text} }
@@ -123,19 +123,19 @@ func content(role string, parts ...object) object {
 	return object{"role": role, "parts": append([]object{}, parts...)}
 }
 
-func (d *eventDraft) user() {
-	d.set("author", "user")
+func (d *eventDraft) drawUserMessage() {
+	d.setDefault("author", "user")
 	if !oneIn(d.t, 4, "same invocation") {
-		d.set("invocationId", fmt.Sprintf("inv%d", 1+len(d.visible)))
+		d.setDefault("invocationId", fmt.Sprintf("inv%d", 1+len(d.visible)))
 	}
 	d.f["content"] = content("user", textPart("a question"))
 }
 
-func (d *eventDraft) model() {
+func (d *eventDraft) drawModelText() {
 	d.f["content"] = content("model", textPart("an answer"))
 }
 
-func (d *eventDraft) calls() {
+func (d *eventDraft) drawCalls() {
 	d.f["content"] = content("model", d.callParts()...)
 }
 
@@ -169,7 +169,7 @@ func callKey(t *rapid.T) object {
 	return key
 }
 
-func (d *eventDraft) responses() {
+func (d *eventDraft) drawResponses() {
 	d.f["content"] = content("user", d.responseParts()...)
 }
 
@@ -194,11 +194,11 @@ func (d *eventDraft) responseParts() []object {
 				response["id"] = call.ID
 			}
 			if isLongRunning(call) && rapid.Bool().Draw(d.t, "is final") {
-				d.set("author", "user")
+				d.setDefault("author", "user")
 			}
 			if !oneIn(d.t, 4, "answers elsewhere") {
-				d.set("invocationId", invocationAt(nodes, call.at))
-				d.set("branch", call.node.event.Branch())
+				d.setDefault("invocationId", invocationAt(nodes, call.pos))
+				d.setDefault("branch", call.node.event.Branch())
 			}
 		}
 		response["response"] = object{"result": "done"}
@@ -215,15 +215,15 @@ func nodesOf(visible []*patch.Event) []*node {
 	return nodes
 }
 
-// mixed draws an event with calls, responses and a text, in any order.
-func (d *eventDraft) mixed() {
+// drawMixedParts draws an event with calls, responses and a text, in any order.
+func (d *eventDraft) drawMixedParts() {
 	parts := append(d.callParts(), d.responseParts()...)
 	parts = append(parts, textPart("and text"))
 	d.f["content"] = content("model", rapid.Permutation(parts).Draw(d.t, "parts")...)
 }
 
-// unusual draws an event of a rare but valid shape.
-func (d *eventDraft) unusual() {
+// drawUnusual draws an event of a rare but valid shape.
+func (d *eventDraft) drawUnusual() {
 	switch rapid.IntRange(0, 6).Draw(d.t, "shape") {
 	case 0: // neither content nor actions
 	case 1:
@@ -237,14 +237,14 @@ func (d *eventDraft) unusual() {
 		d.f["content"] = content("model", object{"text": "thought", "thought": true, "unknown": 1})
 	default: // a summary: logged as an event, or inserted by a splice
 		role := rapid.SampledFrom([]string{"model", "user"}).Draw(d.t, "role")
-		d.actionsField()["compaction"] = object{"startTimestamp": 1, "endTimestamp": json.RawMessage("2.5")}
+		d.actionsObject()["compaction"] = object{"startTimestamp": 1, "endTimestamp": json.RawMessage("2.5")}
 		d.f["content"] = content(role, textPart("what was said"))
 	}
 }
 
-func (d *eventDraft) fromGo() {
+func (d *eventDraft) makeFromFields() {
 	delta := rapid.MapOfN(rapid.SampledFrom(stateKeys), rapid.SampledFrom(goValues), 1, 2).Draw(d.t, "delta")
-	d.made = must(patch.NewEvent(patch.Fields{
+	d.fromFields = must(patch.NewEvent(patch.Fields{
 		ID: d.f["id"].(string), InvocationID: d.lastInvocation(), Author: "agent",
 		Timestamp: time.Unix(1700000000, 1),
 		Actions:   patch.Actions{StateDelta: delta},

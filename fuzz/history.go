@@ -30,18 +30,18 @@ func (r *Reference) History() []*patch.Event {
 
 // isRepresented reports whether node n, which patch a removed, is represented. The set so has the nodes that
 // are known to be represented.
-func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
+func (r *Reference) isRepresented(a *applied, n *node, represented map[*node]bool) bool {
 	switch {
-	case a.of != nil:
+	case a.target != nil:
 		return false
 	case a.in[0].event != nil:
-		return so[summaryOf(a, n)]
-	case a.drops:
+		return represented[summaryOf(a, n)]
+	case a.dropsState:
 		return false
-	case a.compactionCut && so[a.in[0]]:
+	case a.compactionCut && represented[a.in[0]]:
 		return true
 	}
-	return a.group != "" && slices.ContainsFunc(r.applied, func(of *applied) bool { return of.group == a.group && so[summaryOf(of, n)] })
+	return a.group != "" && slices.ContainsFunc(r.applied, func(of *applied) bool { return of.group == a.group && represented[summaryOf(of, n)] })
 }
 
 // restoreRuns returns the nodes with the removed run of each patch restored. The run is restored before the
@@ -49,8 +49,8 @@ func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
 // node that the patch inserted.
 func restoreRuns(nodes []*node) (all []*node) {
 	for _, n := range nodes {
-		if n.by != nil && n.by.of == nil && n == append(summariesOf(n.by), n.by.in...)[0] {
-			all = append(all, restoreRuns(n.by.out)...)
+		if n.insertedBy != nil && n.insertedBy.target == nil && n == append(summariesOf(n.insertedBy), n.insertedBy.in...)[0] {
+			all = append(all, restoreRuns(n.insertedBy.out)...)
 		}
 		all = append(all, n)
 	}
@@ -58,14 +58,16 @@ func restoreRuns(nodes []*node) (all []*node) {
 }
 
 // coversOthers reports whether a node is a summary that a patch inserted in place of events.
-func coversOthers(n *node) bool { return n.by != nil && slices.Contains(summariesOf(n.by), n) }
+func coversOthers(n *node) bool {
+	return n.insertedBy != nil && slices.Contains(summariesOf(n.insertedBy), n)
+}
 
 // summariesOf returns the summaries that a patch inserted in place of events.
 func summariesOf(a *applied) []*node {
 	if len(visibleOf(a.out)) == 0 {
 		return nil
 	}
-	return filter(visibleOf(a.in[:a.made]), (*node).isSummary)
+	return filter(visibleOf(a.in[:a.newCount]), (*node).isSummary)
 }
 
 // summaryOf returns the summary of patch a that represents a node: the first summary with the node's branch and

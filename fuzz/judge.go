@@ -100,7 +100,7 @@ func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOpti
 	if err := p.Validate(); err != nil {
 		return refuse(Invalid, "%v", err)
 	}
-	if before.holdsGroup(p.Group()) {
+	if before.hasGroup(p.Group()) {
 		return refuse(Invalid, "the log has a group %q already", p.Group())
 	}
 	s, reason, blocking := r.step(p)
@@ -127,14 +127,14 @@ func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOpti
 // hidesPinned returns the ids of the pinned events that a step hides. For a revert it returns none, because
 // reverts may hide pinned events.
 func (r *Reference) hidesPinned(s step) []string {
-	if s.of != nil {
+	if s.target != nil {
 		return nil
 	}
 	return idsOf(eventsOf(filter(visibleOf(s.out), r.isPinned)))
 }
 
-// holdsGroup reports whether a patch of the log has the group. Skipped patches count.
-func (r *Reference) holdsGroup(group string) bool {
+// hasGroup reports whether a patch of the log has the group. Skipped patches count.
+func (r *Reference) hasGroup(group string) bool {
 	return group != "" && slices.ContainsFunc(r.log, func(rec patch.Record) bool {
 		return rec.Patch != nil && rec.Patch.Group() == group
 	})
@@ -163,7 +163,7 @@ func (r *Reference) Suggest(p *patch.PatchEvent, opts CheckOptions) (start, coun
 	if t := p.Type(); p.Validate() != nil || t != patch.Splice && t != patch.Summarise && t != patch.TruncateBefore {
 		return 0, 0, false
 	}
-	first, own, reason := r.span(p)
+	first, ownCount, reason := r.span(p)
 	if reason != "" {
 		return 0, 0, false
 	}
@@ -174,15 +174,15 @@ func (r *Reference) Suggest(p *patch.PatchEvent, opts CheckOptions) (start, coun
 			(opts.AllowPinned || len(r.hidesPinned(s)) == 0)
 	}
 	if p.Type() == patch.TruncateBefore {
-		for i := own - 1; i >= 0; i-- {
+		for i := ownCount - 1; i >= 0; i-- {
 			if r.indexOfID(r.visible()[i].event.ID()) == i && passes(0, i) {
 				return 0, i, true
 			}
 		}
 		return 0, 0, false
 	}
-	for count := own; count <= n; count++ {
-		for start := max(0, first+own-count); start <= first && start+count <= n; start++ {
+	for count := ownCount; count <= n; count++ {
+		for start := max(0, first+ownCount-count); start <= first && start+count <= n; start++ {
 			if passes(start, count) {
 				return start, count, true
 			}

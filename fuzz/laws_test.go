@@ -240,7 +240,7 @@ func TestLawRevertAll(t *testing.T) {
 			}
 		}
 		for _, a := range slices.Backward(slices.Clone(r.applied)) {
-			if a.of != nil {
+			if a.target != nil {
 				continue
 			}
 			for r.isActive(a) {

@@ -12,7 +12,7 @@ type part struct {
 	patch.FunctionPart
 	node *node
 	nth  int // index among the function parts of its event
-	at   int // index of its event in the visible log
+	pos  int // index of its event in the visible log
 }
 
 // place identifies a part in several visible logs.
@@ -89,16 +89,16 @@ func pair(visible []*node) pairing {
 	return p
 }
 
-// callsBefore returns the calls in earlier events that match response r and for which wanted returns true, in
+// callsBefore returns the calls in earlier events that match response r and for which accept returns true, in
 // order.
-func (p pairing) callsBefore(r part, wanted func(part) bool) []part {
-	return filter(p.parts, func(c part) bool { return !c.Response && c.at < r.at && c.matches(r) && wanted(c) })
+func (p pairing) callsBefore(r part, accept func(part) bool) []part {
+	return filter(p.parts, func(c part) bool { return !c.Response && c.pos < r.pos && c.matches(r) && accept(c) })
 }
 
 // firstOfLatest returns the first of the calls in the last call's event.
 func firstOfLatest(calls []part) part {
-	last := calls[len(calls)-1].at
-	return calls[slices.IndexFunc(calls, func(c part) bool { return c.at == last })]
+	last := calls[len(calls)-1].pos
+	return calls[slices.IndexFunc(calls, func(c part) bool { return c.pos == last })]
 }
 
 // isOpen reports whether a call has no response. A long-running call is open until the user responds.
@@ -137,25 +137,25 @@ func orphans(before, after []*node, newest string) []Orphan {
 	add := func(rule string, p part) {
 		found = append(found, Orphan{rule, p.node.event.ID(), p.ID, p.Name, fmt.Sprintf("%v: %s", p, rule)})
 	}
-	was, is := pair(before), pair(after)
-	for _, p := range is.parts {
+	pairsBefore, pairsAfter := pair(before), pair(after)
+	for _, p := range pairsAfter.parts {
 		survives := slices.Contains(before, p.node)
-		call, paired := is.callOf[p.place()]
-		oldCall, wasPaired := was.callOf[p.place()]
+		call, paired := pairsAfter.callOf[p.place()]
+		oldCall, wasPaired := pairsBefore.callOf[p.place()]
 		switch {
 		case p.Response && !paired && (wasPaired || !survives):
 			add(LostCall, p)
 		case p.Response && paired && wasPaired && call.place() != oldCall.place() && slices.Contains(before, call.node):
 			add(OtherCall, p)
-		case !p.Response && len(was.responses[p.place()]) > 0 && len(is.responses[p.place()]) == 0:
+		case !p.Response && len(pairsBefore.responses[p.place()]) > 0 && len(pairsAfter.responses[p.place()]) == 0:
 			add(LostResponse, p)
 		}
 	}
-	for _, p := range was.parts {
-		if p.Response || slices.Contains(after, p.node) || !was.isOpen(p) {
+	for _, p := range pairsBefore.parts {
+		if p.Response || slices.Contains(after, p.node) || !pairsBefore.isOpen(p) {
 			continue
 		}
-		if invocation := invocationAt(before, p.at); isLongRunning(p) || invocation != "" && invocation == newest {
+		if invocation := invocationAt(before, p.pos); isLongRunning(p) || invocation != "" && invocation == newest {
 			add(HiddenCall, p)
 		}
 	}

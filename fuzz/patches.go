@@ -23,11 +23,11 @@ func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent
 		if policy := rapid.SampledFrom([]string{"", "keep", "drop"}).Draw(t, "state"); policy != "" && !d.isPin() {
 			d.f["state"] = policy
 		}
-		d.base()
+		d.drawBase()
 		if oneIn(t, 12, "is of a group") {
 			d.f["group"] = rapid.SampledFrom([]string{"g1", "g2", "g3"}).Draw(t, "group")
 		}
-		d.flaw(5, malformations)
+		d.drawFlaw(5, malformations)
 		if oneIn(t, 5, "is spelled otherwise") {
 			d.decorate()
 		}
@@ -49,8 +49,8 @@ func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 			}
 			d.f["patchId"] = patchIDs[n-1-back]
 		}
-		d.base()
-		d.flaw(24, []func(*patchDraft){
+		d.drawBase()
+		d.drawFlaw(24, []func(*patchDraft){
 			func(d *patchDraft) { d.f["state"] = "keep" },
 			func(d *patchDraft) { d.f["eventId"] = "e1" },
 			func(d *patchDraft) { d.f["group"] = json.RawMessage("5") },
@@ -74,8 +74,8 @@ func Receipt(id string) *rapid.Generator[*patch.PatchEvent] {
 		d.f["seqs"] = [][]int{{at, at + rapid.IntRange(0, 3).Draw(t, "more")}}
 		d.f["values"] = rapid.SampledFrom([]string{"keep", "null"}).Draw(t, "values")
 		d.f["reason"] = "asked for"
-		d.base()
-		d.flaw(6, []func(*patchDraft){
+		d.drawBase()
+		d.drawFlaw(6, []func(*patchDraft){
 			func(d *patchDraft) { delete(d.f, "seqs") },
 			func(d *patchDraft) { d.f["seqs"] = json.RawMessage("[[2,1]]") },
 			func(d *patchDraft) { d.f["values"] = "gone" },
@@ -132,19 +132,19 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 					add(d.patch())
 				}
 			default:
-				add(member(memberID(), now.Visible()).Draw(t, "member"))
+				add(groupMember(memberID(), now.Visible()).Draw(t, "member"))
 			}
 		}
 		return patches
 	})
 }
 
-// member generates a patch that removes one to three visible events, if there are any. Mostly it keeps their
+// groupMember generates a patch that removes one to three visible events, if there are any. Mostly it keeps their
 // state.
-func member(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
+func groupMember(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, "compactor", visible)
-		d.widest = 3
+		d.maxSpan = 3
 		rapid.SampledFrom([]func(*patchDraft){
 			(*patchDraft).summarise, (*patchDraft).cut, (*patchDraft).replace, (*patchDraft).cut,
 		}).Draw(t, "kind")(d)
@@ -183,23 +183,23 @@ type patchDraft struct {
 	f       object
 	id      string
 	visible []*patch.Event
-	widest  int // maximum length of a span; 0 means no limit
+	maxSpan int // maximum length of a span; 0 means no limit
 }
 
 func newDraft(t *rapid.T, id, author string, visible []*patch.Event) *patchDraft {
 	return &patchDraft{t: t, id: id, visible: visible, f: object{"id": id, "author": author, "timestamp": timestamp(t)}}
 }
 
-// base sets a base on one patch in eight.
-func (d *patchDraft) base() {
+// drawBase sets a base on one patch in eight.
+func (d *patchDraft) drawBase() {
 	if oneIn(d.t, 8, "has a base") {
 		d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(d.t, "base")
 	}
 }
 
-// flaw makes one of about times patches malformed, by one of the flaws.
-func (d *patchDraft) flaw(times int, flaws []func(*patchDraft)) {
-	if oneIn(d.t, times, "is malformed") {
+// drawFlaw makes about one in n patches malformed, by one of the flaws.
+func (d *patchDraft) drawFlaw(n int, flaws []func(*patchDraft)) {
+	if oneIn(d.t, n, "is malformed") {
 		rapid.SampledFrom(flaws).Draw(d.t, "flaw")(d)
 	}
 }
@@ -208,22 +208,22 @@ func (d *patchDraft) isPin() bool { return d.f["patchType"] == "pin" || d.f["pat
 
 func (d *patchDraft) patch() *patch.PatchEvent { return must(patch.ParseRecord(d.f.text())).Patch }
 
-// span draws a span of at least atLeast visible events. If there are fewer, the span has all of them.
-func (d *patchDraft) span(atLeast int) {
+// drawSpan draws a span of at least minCount visible events. If there are fewer, the span has all of them.
+func (d *patchDraft) drawSpan(minCount int) {
 	n := len(d.visible)
-	atLeast = min(atLeast, n)
-	start := rapid.IntRange(0, n-atLeast).Draw(d.t, "start")
+	minCount = min(minCount, n)
+	start := rapid.IntRange(0, n-minCount).Draw(d.t, "start")
 	d.f["start"] = start
-	most := n - start
-	if d.widest > 0 {
-		most = min(most, d.widest)
+	maxCount := n - start
+	if d.maxSpan > 0 {
+		maxCount = min(maxCount, d.maxSpan)
 	}
-	d.f["count"] = rapid.IntRange(atLeast, most).Draw(d.t, "count")
+	d.f["count"] = rapid.IntRange(minCount, maxCount).Draw(d.t, "count")
 }
 
 func (d *patchDraft) cut() {
 	d.f["patchType"] = "splice"
-	d.span(1)
+	d.drawSpan(1)
 	if oneIn(d.t, 3, "says that nothing is put in") {
 		d.f["replacement"] = []any{}
 	}
@@ -234,13 +234,13 @@ func (d *patchDraft) cut() {
 
 func (d *patchDraft) replace() {
 	d.f["patchType"] = "splice"
-	d.span(1)
+	d.drawSpan(1)
 	d.drawInserted()
 }
 
 func (d *patchDraft) insert() {
 	d.f["patchType"] = "splice"
-	d.span(0)
+	d.drawSpan(0)
 	d.f["count"] = 0
 	d.drawInserted()
 }
@@ -254,8 +254,8 @@ func (d *patchDraft) drawInserted() {
 		id := fmt.Sprintf("%s.%d", d.id, i+1)
 		if count > 0 && oneIn(d.t, 3, "replaces a removed event") {
 			var copied map[string]json.RawMessage
-			like := d.visible[start+rapid.IntRange(0, count-1).Draw(d.t, "which")]
-			must(&copied, json.Unmarshal([]byte(like.String()), &copied))
+			original := d.visible[start+rapid.IntRange(0, count-1).Draw(d.t, "which")]
+			must(&copied, json.Unmarshal([]byte(original.String()), &copied))
 			copied["id"] = json.RawMessage(fmt.Sprintf("%q", id))
 			events = append(events, copied)
 			continue
@@ -270,12 +270,12 @@ func (d *patchDraft) truncate() {
 	d.drawEventID(true)
 }
 
-// drawEventID draws the id of a visible event. If anywhere is false, it draws the first event.
-func (d *patchDraft) drawEventID(anywhere bool) {
+// drawEventID draws the id of a visible event. If anyEvent is false, it draws the first event.
+func (d *patchDraft) drawEventID(anyEvent bool) {
 	d.f["eventId"] = "e1"
 	if last := len(d.visible) - 1; last >= 0 {
 		i := 0
-		if anywhere {
+		if anyEvent {
 			i = rapid.IntRange(0, last).Draw(d.t, "which")
 		}
 		d.f["eventId"] = d.visible[i].ID()
@@ -295,7 +295,7 @@ func (d *patchDraft) unpin() {
 
 func (d *patchDraft) summarise() {
 	d.f["patchType"] = "summarise"
-	d.span(1)
+	d.drawSpan(1)
 	role := rapid.SampledFrom([]string{"user", "model"}).Draw(d.t, "role")
 	parts := []object{textPart("what was said")}
 	if oneIn(d.t, 12, "has a call") {

@@ -14,8 +14,8 @@ func (r *Reference) Pinned() []bool {
 // isPinned reports whether the newest active pin or unpin of the node is a pin.
 func (r *Reference) isPinned(n *node) bool {
 	for _, a := range slices.Backward(r.applied) {
-		if a.pin == n && a.of == nil && r.isActive(a) {
-			return a.pins
+		if a.pin == n && a.target == nil && r.isActive(a) {
+			return a.isPin
 		}
 	}
 	return false
@@ -23,5 +23,5 @@ func (r *Reference) isPinned(n *node) bool {
 
 // revertsOf returns the active reverts of the patch, oldest first.
 func (r *Reference) revertsOf(a *applied) []*applied {
-	return filter(r.applied, func(b *applied) bool { return b.of == a && r.isActive(b) })
+	return filter(r.applied, func(b *applied) bool { return b.target == a && r.isActive(b) })
 }

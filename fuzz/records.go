@@ -81,11 +81,11 @@ func (s *session) next(t *rapid.T) []patch.Record {
 				patches[0] = patches[0].WithBase(s.ref.PatchSeq())
 			}
 			if s.opts.Accepted {
-				alone := slices.Clone(patches)
-				for i, p := range alone {
-					alone[i] = p.WithGroup("")
+				ungrouped := slices.Clone(patches)
+				for i, p := range ungrouped {
+					ungrouped[i] = p.WithGroup("")
 				}
-				if s.ref.Check(CheckOptions{}, alone...) != nil || s.ref.Check(CheckOptions{}, patches...) != nil {
+				if s.ref.Check(CheckOptions{}, ungrouped...) != nil || s.ref.Check(CheckOptions{}, patches...) != nil {
 					continue
 				}
 			}

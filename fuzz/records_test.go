@@ -146,11 +146,11 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 			seen["a truncation of nothing"] += count(r.Visible()[0].ID() == p.EventID())
 		}
 		seen["a pin again"] += count(p.Type() == patch.Pin && r.Pinned()[r.indexOfID(p.EventID())])
-		seen["a pinned summary"] += count(p.Type() == patch.Pin && r.visible()[r.indexOfID(p.EventID())].by != nil)
+		seen["a pinned summary"] += count(p.Type() == patch.Pin && r.visible()[r.indexOfID(p.EventID())].insertedBy != nil)
 		if p.Type() == patch.Revert {
 			of := r.findPatch(p.PatchID())
-			seen["a revert of a pin"] += count(of.pin != nil && of.of == nil && of.pins)
-			seen["a revert of an unpin"] += count(of.pin != nil && of.of == nil && !of.pins)
+			seen["a revert of a pin"] += count(of.pin != nil && of.target == nil && of.isPin)
+			seen["a revert of an unpin"] += count(of.pin != nil && of.target == nil && !of.isPin)
 		}
 		for n := 0; p != nil && p.Type() == patch.Revert; n++ {
 			seen["a redo"] += count(n == 1)
@@ -162,7 +162,7 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 	var refusal *Refusal
 	errors.As(err, &refusal)
 	seen["refused: "+refusal.Kind]++
-	seen["a group that is there"] += count(r.holdsGroup(p.Group()))
+	seen["a group that is there"] += count(r.hasGroup(p.Group()))
 	rules := map[string]bool{}
 	for _, o := range refusal.Orphans {
 		rules[o.Rule] = true
@@ -191,15 +191,15 @@ func countGroup(seen map[string]int, r *Reference, batch []patch.Record) {
 			if a.seq != rec.Seq || len(batch) == 1 {
 				continue
 			}
-			if a.of != nil {
+			if a.target != nil {
 				for _, n := range visibleOf(a.in) {
 					back[n.event.ID()] = true
 				}
 			}
 			switch {
-			case a.of != nil && a.of.of != nil:
+			case a.target != nil && a.target.target != nil:
 				redos++
-			case a.of != nil:
+			case a.target != nil:
 				reverts++
 			case a.addsEvents():
 				puts++

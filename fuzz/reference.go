@@ -23,16 +23,16 @@ type Reference struct {
 // events inserts a marker. With policy keep, the first inserted node carries the net state delta of the run. A
 // node is identified by its pointer.
 type node struct {
-	event       *patch.Event           // nil for a marker
-	seq         uint64                 // seq of the record, for an appended event
-	by          *applied               // the patch that inserted the node, or nil
-	ofSummarise bool                   // the node is the summary of a summarise
-	ofRevert    bool                   // the node is the marker of a revert
-	carries     map[string]patch.Value // with policy keep: the net state delta of the replaced run
+	event          *patch.Event           // nil for a marker
+	seq            uint64                 // seq of the record, for an appended event
+	insertedBy     *applied               // the patch that inserted the node, or nil
+	fromSummarise  bool                   // the node is the summary of a summarise
+	isRevertMarker bool                   // the node is the marker of a revert
+	carriedState   map[string]patch.Value // with policy keep: the net state delta of the replaced run
 }
 
 // isSummary reports whether a visible node is the summary of a summarise or an event with actions.compaction.
-func (n *node) isSummary() bool { return n.ofSummarise || n.event.IsSummary() }
+func (n *node) isSummary() bool { return n.fromSummarise || n.event.IsSummary() }
 
 // NewReference returns the fold of a log. It ignores keys of the initial state that start with "app:", "user:"
 // or "temp:". It does not retain the map.
@@ -82,11 +82,11 @@ func isCompactionCut(p *patch.PatchEvent) bool {
 // step is the effect of a patch p: the nodes after p, the inserted nodes in(p), and the removed run out(p).
 type step struct {
 	after, in, out []*node
-	made           int      // number of new nodes, which are first in in; a revert restored the others
-	drops          bool     // the policy is drop
-	of             *applied // for a revert: its target
+	newCount       int      // number of new nodes, which are first in in; a revert restored the others
+	dropsState     bool     // the policy is drop
+	target         *applied // for a revert: its target
 	pin            *node    // for a pin, an unpin, or a revert of one: the event's node
-	pins           bool     // a pin, not an unpin
+	isPin          bool     // a pin, not an unpin
 }
 
 // commit applies step s of a patch. The argument name has only the seq, id and group of the patch.
@@ -94,8 +94,8 @@ func (r *Reference) commit(s step, name applied) *applied {
 	a := &name
 	a.step = s
 	a.after = nil
-	for _, n := range s.in[:s.made] {
-		n.by = a
+	for _, n := range s.in[:s.newCount] {
+		n.insertedBy = a
 	}
 	r.nodes = s.after
 	r.applied = append(r.applied, a)
@@ -128,7 +128,7 @@ func (r *Reference) step(p *patch.PatchEvent) (s step, skip string, blocking *ap
 		if i < 0 {
 			return step{}, NotFound, nil
 		}
-		return step{after: r.nodes, pin: r.visible()[i], pins: p.Type() == patch.Pin}, "", nil
+		return step{after: r.nodes, pin: r.visible()[i], isPin: p.Type() == patch.Pin}, "", nil
 	}
 	start, count, reason := r.span(p)
 	if reason != "" {
@@ -145,16 +145,16 @@ func (r *Reference) indexOfID(id string) int {
 // spliced returns the effect of p if p removes the visible events with indices in [start, start+count).
 func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	from, to := r.run(p, start, count)
-	put := newNodes(p)
-	if len(put) == 0 {
-		put = []*node{{}}
+	inserted := newNodes(p)
+	if len(inserted) == 0 {
+		inserted = []*node{{}}
 	}
 	if p.StatePolicy() == patch.Keep {
-		put[0].carries = net(nil, r.nodes[from:to])
+		inserted[0].carriedState = net(nil, r.nodes[from:to])
 	}
 	return step{
-		after: slices.Concat(r.nodes[:from], put, r.nodes[to:]), in: put, out: slices.Clone(r.nodes[from:to]),
-		made: len(put), drops: p.StatePolicy() == patch.Drop,
+		after: slices.Concat(r.nodes[:from], inserted, r.nodes[to:]), in: inserted, out: slices.Clone(r.nodes[from:to]),
+		newCount: len(inserted), dropsState: p.StatePolicy() == patch.Drop,
 	}
 }
 
@@ -197,11 +197,11 @@ func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
 
 // newNodes returns the visible nodes that a patch inserts.
 func newNodes(p *patch.PatchEvent) []*node {
-	var put []*node
+	var nodes []*node
 	for _, e := range p.NewEvents() {
-		put = append(put, &node{event: e, ofSummarise: p.Type() == patch.Summarise})
+		nodes = append(nodes, &node{event: e, fromSummarise: p.Type() == patch.Summarise})
 	}
-	return put
+	return nodes
 }
 
 // net returns the given state after the nodes. For each node in order it applies the delta that the node
@@ -210,7 +210,7 @@ func net(state map[string]patch.Value, nodes []*node) map[string]patch.Value {
 	out := map[string]patch.Value{}
 	maps.Copy(out, state)
 	for _, n := range nodes {
-		maps.Copy(out, n.carries)
+		maps.Copy(out, n.carriedState)
 		if n.event == nil {
 			continue
 		}
@@ -227,9 +227,9 @@ func visibleOf(nodes []*node) []*node {
 	return filter(nodes, func(n *node) bool { return n.event != nil })
 }
 
-// filter returns a new slice with the elements that the function keep accepts.
-func filter[T any](all []T, keep func(T) bool) []T {
-	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !keep(one) })
+// filter returns a new slice with the elements for which accept returns true.
+func filter[T any](all []T, accept func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !accept(one) })
 }
 
 func eventsOf(nodes []*node) (events []*patch.Event) {

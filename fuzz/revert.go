@@ -14,14 +14,14 @@ type applied struct {
 }
 
 // isCut reports whether the patch removed nodes and inserted only a marker.
-func (a *applied) isCut() bool { return a.of == nil && a.pin == nil && a.in[0].event == nil }
+func (a *applied) isCut() bool { return a.target == nil && a.pin == nil && a.in[0].event == nil }
 
-func (a *applied) addsEvents() bool { return a.of == nil && a.pin == nil && a.in[0].event != nil }
+func (a *applied) addsEvents() bool { return a.target == nil && a.pin == nil && a.in[0].event != nil }
 
 // root returns the patch at the end of a chain of reverts.
 func (a *applied) root() *applied {
-	for a.of != nil {
-		a = a.of
+	for a.target != nil {
+		a = a.target
 	}
 	return a
 }
@@ -32,7 +32,7 @@ func (r *Reference) isActive(a *applied) bool { return r.wasActiveBefore(a, r.ne
 // wasActiveBefore reports whether the patch was active before record seq.
 func (r *Reference) wasActiveBefore(a *applied, seq uint64) bool {
 	return !slices.ContainsFunc(r.applied, func(b *applied) bool {
-		return b.of == a && b.seq < seq && r.wasActiveBefore(b, seq)
+		return b.target == a && b.seq < seq && r.wasActiveBefore(b, seq)
 	})
 }
 
@@ -110,22 +110,22 @@ func (r *Reference) revertStep(target *applied) (s step, reason string, blocking
 		return step{}, Blocked, reverts[len(reverts)-1]
 	}
 	if target.pin != nil {
-		return step{after: r.nodes, of: target, pin: target.pin}, "", nil
+		return step{after: r.nodes, target: target, pin: target.pin}, "", nil
 	}
-	from, to, missing, between := r.stretch(target)
+	from, to, missing, between := r.insertedRange(target)
 	if len(missing)+len(between) > 0 {
 		return step{}, Blocked, r.newestBlocker(r.blockersOf(target, missing, between))
 	}
-	in := slices.Concat([]*node{{ofRevert: true}}, target.out)
+	in := slices.Concat([]*node{{isRevertMarker: true}}, target.out)
 	return step{
 		after: slices.Concat(r.nodes[:from], in, r.nodes[to+1:]), in: in, out: slices.Clone(r.nodes[from : to+1]),
-		made: 1, of: target,
+		newCount: 1, target: target,
 	}, "", nil
 }
 
-// stretch returns the range of the nodes that the patch inserted. It also returns the inserted nodes that are
+// insertedRange returns the range of the nodes that the patch inserted. It also returns the inserted nodes that are
 // missing, and the other nodes between the inserted ones, except markers of reverts.
-func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node) {
+func (r *Reference) insertedRange(a *applied) (from, to int, missing, between []*node) {
 	from, to = len(r.nodes), -1
 	for _, n := range a.in {
 		if i := slices.Index(r.nodes, n); i >= 0 {
@@ -135,7 +135,7 @@ func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node)
 		}
 	}
 	for i := from; i <= to; i++ {
-		if n := r.nodes[i]; !slices.Contains(a.in, n) && !n.ofRevert {
+		if n := r.nodes[i]; !slices.Contains(a.in, n) && !n.isRevertMarker {
 			between = append(between, n)
 		}
 	}
@@ -145,26 +145,26 @@ func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node)
 // blockersOf returns the patches that block a revert of target: those that removed a missing node, and those
 // that inserted a node between the nodes of target.
 func (r *Reference) blockersOf(target *applied, missing, between []*node) []*applied {
-	var must []*applied
+	var blockers []*applied
 	for _, n := range between {
-		if n.by != nil { // otherwise a logged event was restored in place of a missing node
-			must = append(must, n.by)
+		if n.insertedBy != nil { // otherwise a logged event was restored in place of a missing node
+			blockers = append(blockers, n.insertedBy)
 		}
 	}
-	return append(must, r.removersOf(missing, target)...)
+	return append(blockers, r.removersOf(missing, target)...)
 }
 
 // removersOf returns the patches to revert so that the missing nodes of target are restored. It ignores the
 // nodes after the first missing marker of a revert, because the revert that restores the marker may restore
 // these nodes too.
-func (r *Reference) removersOf(missing []*node, target *applied) (must []*applied) {
-	if i := slices.IndexFunc(missing, func(n *node) bool { return n.ofRevert }); i >= 0 {
+func (r *Reference) removersOf(missing []*node, target *applied) (removers []*applied) {
+	if i := slices.IndexFunc(missing, func(n *node) bool { return n.isRevertMarker }); i >= 0 {
 		missing = missing[:i+1]
 	}
 	for _, n := range missing {
-		must = append(must, r.removerOf(n).blockerFor(target))
+		removers = append(removers, r.removerOf(n).blockerFor(target))
 	}
-	return must
+	return removers
 }
 
 // blockerFor returns the patch to revert so that patch a no longer blocks a revert of target. If a is a redo,
@@ -178,7 +178,7 @@ func (a *applied) blockerFor(target *applied) *applied {
 
 // isRedo reports whether the patch is a revert of a revert.
 func (a *applied) isRedo() bool {
-	return a.of != nil && a.of.of != nil && (a.of.of.of == nil || a.of.of.isRedo())
+	return a.target != nil && a.target.target != nil && (a.target.target.target == nil || a.target.target.isRedo())
 }
 
 // removerOf returns the patch that last removed the node, or nil if the node is present.
@@ -194,18 +194,18 @@ func (r *Reference) removerOf(n *node) *applied {
 	return nil
 }
 
-// newestBlocker returns the newest of these patches: the patches in must, the patches that block a revert of
+// newestBlocker returns the newest of these patches: the patches in blockers, the patches that block a revert of
 // one of them, and so on.
-func (r *Reference) newestBlocker(must []*applied) *applied {
-	newest := must[0]
-	for i := 0; i < len(must); i++ {
-		if must[i].seq > newest.seq {
-			newest = must[i]
+func (r *Reference) newestBlocker(blockers []*applied) *applied {
+	newest := blockers[0]
+	for i := 0; i < len(blockers); i++ {
+		if blockers[i].seq > newest.seq {
+			newest = blockers[i]
 		}
-		_, _, missing, _ := r.stretch(must[i])
-		for _, a := range r.removersOf(missing, must[i]) {
-			if !slices.Contains(must, a) {
-				must = append(must, a)
+		_, _, missing, _ := r.insertedRange(blockers[i])
+		for _, a := range r.removersOf(missing, blockers[i]) {
+			if !slices.Contains(blockers, a) {
+				blockers = append(blockers, a)
 			}
 		}
 	}

@@ -202,7 +202,7 @@ func followBlocking(t *rapid.T, r *Reference, initial map[string]patch.Value, id
 		}
 		i := slices.IndexFunc(r.applied, func(a *applied) bool { return a.seq == refusal.Blocking })
 		next = r.applied[i]
-		if _, _, missing, _ := r.stretch(next); len(missing) > 0 {
+		if _, _, missing, _ := r.insertedRange(next); len(missing) > 0 {
 			t.Fatalf("%v is blocked by the patch at seq %d, which cannot be reverted itself\n%s", p, next.seq, Text(r.log, initial))
 		}
 	}

@@ -15,7 +15,7 @@ func (r *Reference) Rewind(from uint64) (visible []*patch.Event, state map[strin
 
 // rewound returns the model after the rewind. It cuts nodes one by one, which no patch of a log can do.
 func (r *Reference) rewound(from uint64) *Reference {
-	w := rewinding{Reference: r.clone(), from: from, ages: map[*applied]age{}, active: filter(r.applied, r.isActive)}
+	w := rewindRun{Reference: r.clone(), from: from, ages: map[*applied]age{}, active: filter(r.applied, r.isActive)}
 	for _, a := range r.applied {
 		w.ages[a] = w.ageOf(w.seqsOf(a, nil), a)
 	}
@@ -33,7 +33,7 @@ func (r *Reference) rewound(from uint64) *Reference {
 	return w.Reference
 }
 
-type rewinding struct {
+type rewindRun struct {
 	*Reference
 	from   uint64
 	active []*applied // patches that were active before the rewind
@@ -52,7 +52,7 @@ const (
 	mixed
 )
 
-func (w *rewinding) ageOf(seqs []uint64, a *applied) age {
+func (w *rewindRun) ageOf(seqs []uint64, a *applied) age {
 	var hasOld, hasYoung bool
 	for _, seq := range seqs {
 		hasOld = hasOld || seq < w.from
@@ -69,7 +69,7 @@ func (w *rewinding) ageOf(seqs []uint64, a *applied) age {
 
 // membersOf returns the patches that count as one patch with a. If a member of a's group inserts events, these
 // are the active members of the group. Otherwise it is only a.
-func (w *rewinding) membersOf(a *applied) []*applied {
+func (w *rewindRun) membersOf(a *applied) []*applied {
 	if group := w.mergedGroup(a); group != nil {
 		return group
 	}
@@ -78,7 +78,7 @@ func (w *rewinding) membersOf(a *applied) []*applied {
 
 // mergedGroup returns the active patches of a's group. It returns nil if there is at most one, or if none of
 // them inserts events.
-func (w *rewinding) mergedGroup(a *applied) []*applied {
+func (w *rewindRun) mergedGroup(a *applied) []*applied {
 	group := filter(w.active, func(b *applied) bool { return a.group != "" && b.group == a.group && (b.isCut() || b.addsEvents()) })
 	if len(group) > 1 && slices.Contains(group, a) && slices.ContainsFunc(group, (*applied).addsEvents) {
 		return group
@@ -89,20 +89,20 @@ func (w *rewinding) mergedGroup(a *applied) []*applied {
 // seqsOf returns the seqs of the logged events that were removed, at any depth, by a and the patches that count
 // as one with a. An inserted event counts with the seq of its patch. The argument within has the patches whose
 // seqs are being computed.
-func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
-	one := w.membersOf(a)
-	within = slices.Concat(within, one)
+func (w *rewindRun) seqsOf(a *applied, within []*applied) []uint64 {
+	members := w.membersOf(a)
+	within = slices.Concat(within, members)
 	var seqs []uint64
-	for _, b := range one {
+	for _, b := range members {
 		for _, n := range b.out {
 			switch {
-			case n.by == nil:
+			case n.insertedBy == nil:
 				seqs = append(seqs, n.seq)
-			case n.ofRevert, n.by.isCut() && n.by.drops, slices.Contains(within, n.by):
+			case n.isRevertMarker, n.insertedBy.isCut() && n.insertedBy.dropsState, slices.Contains(within, n.insertedBy):
 			default:
-				inner := w.seqsOf(n.by, within)
+				inner := w.seqsOf(n.insertedBy, within)
 				if len(inner) == 0 && n.event != nil {
-					inner = []uint64{n.by.seq}
+					inner = []uint64{n.insertedBy.seq}
 				}
 				seqs = append(seqs, inner...)
 			}
@@ -113,7 +113,7 @@ func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
 
 // revertMixed is step 1 of a rewind. Newest first, it reverts mixed patches except drop cuts, and young keep
 // cuts.
-func (w *rewinding) revertMixed() {
+func (w *rewindRun) revertMixed() {
 	for {
 		i := slices.IndexFunc(w.newestFirst(), w.mustRevert)
 		if i < 0 {
@@ -128,24 +128,24 @@ func (w *rewinding) revertMixed() {
 }
 
 // newestFirst returns the patches of the log, without those that the rewind adds.
-func (w *rewinding) newestFirst() []*applied {
+func (w *rewindRun) newestFirst() []*applied {
 	patches := filter(w.applied, func(a *applied) bool { _, ok := w.ages[a]; return ok })
 	slices.Reverse(patches)
 	return patches
 }
 
-func (w *rewinding) mustRevert(a *applied) bool {
+func (w *rewindRun) mustRevert(a *applied) bool {
 	switch {
-	case !w.isActive(a), a.of != nil, a.pin != nil:
+	case !w.isActive(a), a.target != nil, a.pin != nil:
 		return false
 	case w.ages[a] == mixed:
-		return !a.isCut() || !a.drops // a group that inserts events is reverted as a whole
+		return !a.isCut() || !a.dropsState // a group that inserts events is reverted as a whole
 	}
-	return w.ages[a] == young && a.isCut() && !a.drops
+	return w.ages[a] == young && a.isCut() && !a.dropsState
 }
 
 // revertMembers reverts the patches that count as one with a, newest first.
-func (w *rewinding) revertMembers(a *applied) {
+func (w *rewindRun) revertMembers(a *applied) {
 	for _, b := range slices.Backward(w.membersOf(a)) {
 		if w.isActive(b) {
 			w.revert(b)
@@ -154,7 +154,7 @@ func (w *rewinding) revertMembers(a *applied) {
 }
 
 // revert reverts the patch. Before that, it reverts the patches that block it, whatever their age.
-func (w *rewinding) revert(a *applied) {
+func (w *rewindRun) revert(a *applied) {
 	for w.isActive(a) {
 		if w.steps++; w.steps > 10*len(w.ages)+10 {
 			panic("fuzz: a rewind does not end")
@@ -163,7 +163,7 @@ func (w *rewinding) revert(a *applied) {
 			w.commit(s, applied{seq: w.nextSeq()})
 			return
 		}
-		_, _, missing, between := w.stretch(a)
+		_, _, missing, between := w.insertedRange(a)
 		for _, b := range w.blockersOf(a, missing, between) {
 			w.revertMembers(b.root())
 		}
@@ -173,7 +173,7 @@ func (w *rewinding) revert(a *applied) {
 // nodesToRecut is step 3 of a rewind. It returns the nodes to cut again, each with its policy. These are the
 // nodes in the out() of cuts that were reverted. They also include the nodes in the out() of a patch or group
 // if all nodes that it inserted are cut again.
-func (w *rewinding) nodesToRecut() map[*node]patch.StatePolicy {
+func (w *rewindRun) nodesToRecut() map[*node]patch.StatePolicy {
 	marks := map[*node]patch.StatePolicy{}
 	mark := func(nodes []*node, drop bool) (changed bool) {
 		for _, n := range nodes {
@@ -187,13 +187,13 @@ func (w *rewinding) nodesToRecut() map[*node]patch.StatePolicy {
 		return changed
 	}
 	for _, a := range w.active {
-		onPurpose := a.isCut() || a.addsEvents() && !a.in[0].ofSummarise && a.drops && w.ages[a] == mixed
-		if onPurpose && !w.isActive(a) && w.mergedGroup(a) == nil {
-			mark(a.out, a.drops)
+		isDeliberate := a.isCut() || a.addsEvents() && !a.in[0].fromSummarise && a.dropsState && w.ages[a] == mixed
+		if isDeliberate && !w.isActive(a) && w.mergedGroup(a) == nil {
+			mark(a.out, a.dropsState)
 		}
 	}
-	for again := true; again; {
-		again = false
+	for changed := true; changed; {
+		changed = false
 		for _, a := range w.active {
 			if !a.isCut() && !a.addsEvents() {
 				continue
@@ -208,37 +208,37 @@ func (w *rewinding) nodesToRecut() map[*node]patch.StatePolicy {
 			isCut := func(n *node) bool { return marks[n] != "" }
 			isKept := func(n *node) bool { return marks[n] != patch.Drop }
 			if !slices.ContainsFunc(in, func(n *node) bool { return !isCut(n) }) {
-				again = mark(out, !slices.ContainsFunc(in, isKept)) || again
+				changed = mark(out, !slices.ContainsFunc(in, isKept)) || changed
 			}
 		}
 	}
 	return marks
 }
 
-func (w *rewinding) isNew(n *node) bool {
-	if n.by == nil {
+func (w *rewindRun) isNew(n *node) bool {
+	if n.insertedBy == nil {
 		return n.seq >= w.from
 	}
-	return n.event != nil && w.ages[n.by] == young
+	return n.event != nil && w.ages[n.insertedBy] == young
 }
 
 // cut replaces the node by a marker.
-func (w *rewinding) cut(n *node, policy patch.StatePolicy) {
+func (w *rewindRun) cut(n *node, policy patch.StatePolicy) {
 	marker := &node{}
 	if policy == patch.Keep {
-		marker.carries = net(nil, []*node{n})
+		marker.carriedState = net(nil, []*node{n})
 	}
 	i := slices.Index(w.nodes, n)
 	after := slices.Clone(w.nodes)
 	after[i] = marker
-	w.commit(step{after: after, in: []*node{marker}, out: []*node{n}, made: 1, drops: policy == patch.Drop}, applied{seq: w.nextSeq()})
+	w.commit(step{after: after, in: []*node{marker}, out: []*node{n}, newCount: 1, dropsState: policy == patch.Drop}, applied{seq: w.nextSeq()})
 }
 
 // restorePins is step 4 of a rewind. After this step, exactly those pins and unpins are active that were active
 // before the first record of the rewind.
-func (w *rewinding) restorePins() {
+func (w *rewindRun) restorePins() {
 	for _, a := range slices.Backward(slices.Clone(w.applied)) {
-		if a.pin == nil || a.of != nil {
+		if a.pin == nil || a.target != nil {
 			continue
 		}
 		switch wasActive, isActive := a.seq < w.from && w.wasActiveBefore(a, w.from), w.isActive(a); {

@@ -161,12 +161,12 @@ func TestLawRewindFar(t *testing.T) {
 // stoodFor returns the seqs of the logged events that a node represents: its own, or those of the events that
 // it replaced, at any depth.
 func stoodFor(n *node) []uint64 {
-	if n.by == nil {
+	if n.insertedBy == nil {
 		return []uint64{n.seq}
 	}
 	var seqs []uint64
-	for _, m := range n.by.out {
-		if !n.ofRevert {
+	for _, m := range n.insertedBy.out {
+		if !n.isRevertMarker {
 			seqs = append(seqs, stoodFor(m)...)
 		}
 	}
@@ -181,7 +181,7 @@ func TestLawRewindLeavesNothingLater(t *testing.T) {
 		from := anySeq(t, r, "from")
 		after := r.rewound(from)
 		for _, n := range after.visible() {
-			if n.by == nil && n.seq >= from {
+			if n.insertedBy == nil && n.seq >= from {
 				t.Fatalf("%s is visible: %s\n%s", n.event.ID(), describe(after), Text(r.log, nil))
 			}
 			for _, seq := range stoodFor(n) {

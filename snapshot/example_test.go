@@ -47,7 +47,7 @@ func ExampleDecode() {
 	_, err = snapshot.Decode(data[1:], empty, 3)
 	fmt.Println(errors.Is(err, snapshot.ErrUnusable))
 	// Output:
-	// the view lacks 1 records, from record 2 on; supply them
+	// the view needs 1 records, from record 2 on; supply them with WithRecords
 	// 1 <nil>
 	// true
 }

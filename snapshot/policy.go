@@ -32,8 +32,8 @@ func (p Policy) Validate() error {
 }
 
 // Due reports whether a store should write a new snapshot. The argument visible is the number of visible events
-// in the view. The argument grown is the number of records logged since the last snapshot.
-func (p Policy) Due(visible int, grown uint64) bool {
+// in the view. The argument newRecords is the number of records logged since the last snapshot.
+func (p Policy) Due(visible int, newRecords uint64) bool {
 	if p.Every < 0 {
 		return false
 	}
@@ -43,5 +43,5 @@ func (p Policy) Due(visible int, grown uint64) bool {
 	if p.MinPercent == 0 {
 		p.MinPercent = DefaultMinPercent
 	}
-	return grown >= uint64(p.Every) && grown*100 >= uint64(visible)*uint64(p.MinPercent)
+	return newRecords >= uint64(p.Every) && newRecords*100 >= uint64(visible)*uint64(p.MinPercent)
 }

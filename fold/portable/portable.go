@@ -29,12 +29,12 @@ const version = 1
 
 // Patches is a list of patches that are applied together or not at all.
 type Patches struct {
-	list    []located
+	list    []placedPatch
 	unknown bool // whether the form has another version or contains a patch of unknown type
 }
 
-// located is a patch with its place. The indices in the patch refer to its author's view.
-type located struct {
+// placedPatch is a patch with its place. The indices in the patch refer to its author's view.
+type placedPatch struct {
 	patch *patch.PatchEvent
 	place *place // nil if the patch has no indices
 }
@@ -45,7 +45,7 @@ type place struct {
 	Events []string `json:"events,omitempty"` // the events that the patch removes
 }
 
-type text struct {
+type textForm struct {
 	Version int         `json:"version"`
 	Patches []patchText `json:"patches"`
 }
@@ -66,11 +66,11 @@ func New(v fold.View, patches ...*patch.PatchEvent) (Patches, error) {
 	for _, p := range patches {
 		at := placeOf(v, p)
 		if at != nil {
-			if start, ok := at.in(v); !ok || start != startOf(p) {
-				return Patches{}, fmt.Errorf("%w: the log holds an event id twice, so that ids do not tell where patch %q applies", patch.ErrInvalid, p.ID())
+			if start, ok := at.startIn(v); !ok || start != startOf(p) {
+				return Patches{}, fmt.Errorf("%w: an event id occurs twice in the visible log, so ids do not determine where patch %q applies", patch.ErrInvalid, p.ID())
 			}
 		}
-		out.list = append(out.list, located{p, at})
+		out.list = append(out.list, placedPatch{p, at})
 		records = append(records, patch.Record{Seq: v.Seq() + 1, Patch: p})
 		var err error
 		if v, err = before.Apply(records...); err != nil {
@@ -82,7 +82,7 @@ func New(v fold.View, patches ...*patch.PatchEvent) (Patches, error) {
 
 // Text returns the text form, which [Parse] reads.
 func (p Patches) Text() (string, error) {
-	out := text{Version: version}
+	out := textForm{Version: version}
 	for _, l := range p.list {
 		raw, err := l.patch.MarshalJSON()
 		if err != nil {
@@ -120,9 +120,9 @@ func placeOf(v fold.View, p *patch.PatchEvent) *place {
 	return out
 }
 
-// in returns the index of the first of the place's events in a view. The events may be in any order, but they
+// startIn returns the index of the first of the place's events in a view. The events may be in any order, but they
 // must be adjacent.
-func (p *place) in(v fold.View) (start int, ok bool) {
+func (p *place) startIn(v fold.View) (start int, ok bool) {
 	if len(p.Events) == 0 {
 		if p.Before == "" {
 			return 0, true
@@ -156,7 +156,7 @@ func (p *place) in(v fold.View) (start int, ok bool) {
 // Parse reads the text form in the event with the given id. If the text is malformed or has another version,
 // the result is one patch of unknown type, which every view skips.
 func Parse(id, form string) Patches {
-	var t text
+	var t textForm
 	err := json.Unmarshal([]byte(form), &t)
 	if err == nil && t.Version != version {
 		err = errors.New("another version")
@@ -172,12 +172,12 @@ func Parse(id, form string) Patches {
 		if errors.As(r.Patch.Validate(), &defect) && defect.Flaw == patch.UnknownType {
 			out.unknown = true
 		}
-		out.list = append(out.list, located{r.Patch, p.Place})
+		out.list = append(out.list, placedPatch{r.Patch, p.Place})
 	}
 	if err != nil {
 		unknown, _ := json.Marshal(map[string]string{"id": id, "patchType": fmt.Sprintf("portable, version %d", t.Version)})
 		r, _ := patch.ParseRecord(unknown)
-		return Patches{list: []located{{patch: r.Patch}}, unknown: true}
+		return Patches{list: []placedPatch{{patch: r.Patch}}, unknown: true}
 	}
 	return out
 }
@@ -203,28 +203,28 @@ func (p Patches) Resolve(v fold.View) (patches []*patch.PatchEvent, ok bool) {
 	before := v
 	var records []patch.Record
 	for _, l := range p.list {
-		one, there := l.resolve(v)
-		if !there {
+		resolved, valid := l.resolve(v)
+		if !valid {
 			return p.placeholders(), false
 		}
-		records = append(records, patch.Record{Seq: v.Seq() + 1, Patch: one})
+		records = append(records, patch.Record{Seq: v.Seq() + 1, Patch: resolved})
 		next, err := before.Apply(records...)
 		if err != nil || next.SkippedCount() > v.SkippedCount() {
 			return p.placeholders(), false
 		}
-		patches, v = append(patches, one), next
+		patches, v = append(patches, resolved), next
 	}
 	return patches, true
 }
 
-func (l located) resolve(v fold.View) (_ *patch.PatchEvent, ok bool) {
+func (l placedPatch) resolve(v fold.View) (_ *patch.PatchEvent, ok bool) {
 	p := l.patch.WithBase(v.PatchSeq())
 	switch p.Type() {
 	case patch.Splice, patch.Summarise:
 		if l.place == nil || p.Count() != len(l.place.Events) {
 			return nil, false
 		}
-		start, ok := l.place.in(v)
+		start, ok := l.place.startIn(v)
 		if ok && start != p.Start() {
 			p, ok = withStart(p, start)
 		}
@@ -233,9 +233,9 @@ func (l located) resolve(v fold.View) (_ *patch.PatchEvent, ok bool) {
 		if l.place == nil {
 			return nil, false
 		}
-		start, ok := l.place.in(v)
-		first, there := v.Find(p.EventID())
-		return p, ok && there && start == 0 && first == len(l.place.Events)
+		start, ok := l.place.startIn(v)
+		first, found := v.Find(p.EventID())
+		return p, ok && found && start == 0 && first == len(l.place.Events)
 	}
 	return p, true
 }
@@ -257,11 +257,11 @@ func withStart(p *patch.PatchEvent, start int) (*patch.PatchEvent, bool) {
 // placeholders returns patches with the same ids that no view can apply.
 func (p Patches) placeholders() (out []*patch.PatchEvent) {
 	for _, l := range p.list {
-		one := l.patch
-		if !p.unknown || one.Validate() == nil {
-			one = patch.NewSplice(-1, 1).WithID(one.ID()).WithAuthor(one.Author()).WithTimestamp(one.Timestamp()).WithGroup(one.Group())
+		skipped := l.patch
+		if !p.unknown || skipped.Validate() == nil {
+			skipped = patch.NewSplice(-1, 1).WithID(skipped.ID()).WithAuthor(skipped.Author()).WithTimestamp(skipped.Timestamp()).WithGroup(skipped.Group())
 		}
-		out = append(out, one)
+		out = append(out, skipped)
 	}
 	return out
 }

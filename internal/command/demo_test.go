@@ -45,7 +45,7 @@ func TestDemo(t *testing.T) {
 		"not visible (10): ", "05:00:00",
 		"record 27, hidden by patch 63,", "05:00:00",
 		"1 event hidden, 38 added; 54 visible events now",
-		"the smallest span around it that passes is start 18, count 2",
+		"the smallest accepted span around it is start 18, count 2",
 		"hid 38 visible events: index 2 to 39",
 		"and 35 more, to index 39",
 		demoEnd,

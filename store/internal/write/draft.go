@@ -146,7 +146,7 @@ func (d *Draft) Patches(opts fold.PatchOptions) error {
 		return ErrReceiptOpen
 	}
 	log := d.heldGroups(d.Records)
-	return d.all(func() error { return d.Draft.Patches(log, opts, d.Records, d.Missing) })
+	return d.all(func() error { return d.Draft.AddPatches(log, opts, d.Records, d.Missing) })
 }
 
 // Propose validates patches that the plan itself made, as one change, and adds them. It returns the patches as they
@@ -171,7 +171,7 @@ func (d *Draft) Propose(opts fold.CheckOptions, proposed ...patch.Record) ([]pat
 			}
 		}
 	}
-	return proposed, d.all(func() error { return d.Judge(d.heldGroups(proposed), opts, proposed) })
+	return proposed, d.all(func() error { return d.AddGroup(d.heldGroups(proposed), opts, proposed) })
 }
 
 // Share makes the draft write these changes of shared scopes instead of the changes in its records.

@@ -253,7 +253,7 @@ func (s *Session) supply(r *request, err error) (again *request, _ error) {
 		}
 		slices.Sort(logged)
 		if logged = slices.Compact(logged); len(logged) == len(r.supplied) {
-			return nil, fmt.Errorf("%w: records %d are asked for again, though they were supplied", patch.ErrCorrupt, need.Seqs)
+			return nil, fmt.Errorf("%w: records %d are still missing, although they were supplied", patch.ErrCorrupt, need.Seqs)
 		}
 	}
 	again.supplied, err = s.Records(r.ctx, again.suppliedOf, logged)
