@@ -259,7 +259,7 @@ func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (d
 		opts.On = opts.On.WithEdition(l.view.Edition())
 	}
 	d := fold.Draft{View: l.view, Supplied: l.records}
-	err = d.Patches(log, opts, drafted, missing)
+	err = d.AddPatches(log, opts, drafted, missing)
 	return drafted, missing, d.View, err
 }
 
