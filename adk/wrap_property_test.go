@@ -203,7 +203,7 @@ func (w *world) append(t *rapid.T) {
 			t.Fatal(err)
 		}
 		again := slices.DeleteFunc(w.base.ids(), func(id string) bool { return id != e.ID })
-		if len(again) != 1 { // it may restore a call that it answers
+		if len(again) != 1 { // the append may also restore a call that the event answers
 			t.Fatalf("a retry of %q was logged", e.ID)
 		}
 	}

@@ -141,7 +141,8 @@ func (i *Inspector) diffPanel(ctx context.Context, r *http.Request, b *sessionBo
 	return nil
 }
 
-// truncate truncates a list to at most most elements. It also returns the number of elements that it removed.
+// truncate shortens a list. The argument most is the maximum number of elements. It also returns the number
+// of elements that it removed.
 func truncate[T any](list []T, most int) ([]T, int) {
 	n := min(len(list), most)
 	return list[:n], len(list) - n

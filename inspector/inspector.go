@@ -294,7 +294,7 @@ func (i *Inspector) authorizedKey(r *http.Request, want Access) (store.Key, erro
 	return key, nil
 }
 
-// isAllowed reports whether the options and Authorize give a request the permission want.
+// isAllowed reports whether the options and Authorize give a request the wanted permission.
 func (i *Inspector) isAllowed(r *http.Request, key store.Key, want Access) bool {
 	if want == Write && !i.opts.Write || want == Erase && !i.opts.Erase {
 		return false

@@ -58,7 +58,7 @@ type recordPatch struct {
 	Status     []fact // whether it is active in the newest view, and which patches reverted it
 	Pass       []string
 	Group      []fact
-	Summary    bool // it added a summary or a cleared copy
+	Summary    bool // whether the patch added a summary or a cleared copy
 	Difference shownDifference
 }
 

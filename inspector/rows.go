@@ -398,7 +398,7 @@ func patchNoun(p *patchStep) string {
 // describePatch describes the effect of the patch seq.
 func (t *timeline) describePatch(seq uint64) string { return t.describePatches(seq, seq) }
 
-// describePatches describes the combined effect of the patches first to last.
+// describePatches describes the combined effect of the patches with seqs in [first, last].
 func (t *timeline) describePatches(first, last uint64) string {
 	var sum patchStep
 	sum.RewoundTo = -1

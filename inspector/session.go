@@ -91,8 +91,8 @@ func (r rows) Later() int {
 	return r.Next
 }
 
-// paginate returns the page that starts at row from, or the last page if from is -1. As a log grows, the start
-// of the last page moves in steps of half a page.
+// paginate returns the page that starts at the row with index from. If this index is -1, paginate returns the last
+// page. As a log grows, the start of the last page moves in steps of half a page.
 func paginate(from, all int) rows {
 	out := rows{All: all, First: max((all-pageRows)/(pageRows/2)*(pageRows/2), 0)}
 	if out.Next = all; from >= 0 {

@@ -45,7 +45,7 @@ type patchStep struct {
 
 	Hid, Added             int // numbers of events
 	HidTokens, AddedTokens int
-	Summary, ClearsResults bool // it added a summary; it added cleared copies
+	Summary, ClearsResults bool // whether the patch added a summary, and whether it added cleared copies
 	RewoundTo              int  // the turn to whose end it rewound, or -1
 }
 

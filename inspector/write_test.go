@@ -601,7 +601,8 @@ func TestOrphansAreExplained(t *testing.T) {
 }
 
 // accepts previews a refused patch without the check that failed, and applies the patch. It fails unless the
-// preview contains the text says and the number of visible events is then events.
+// preview contains the text in the argument says. The argument events is the number of visible events
+// afterwards.
 func (a *acting) accepts(page, says string, events int) {
 	a.t.Helper()
 	page = a.must(200, a.form(page, "Preview anyway"))

@@ -160,7 +160,7 @@ func (s *Store) importInto(ctx context.Context, key Key, p *incoming, dry bool) 
 		switch {
 		case errors.Is(err, ErrNotFound):
 			imported, err := s.importNew(ctx, key, p, dry)
-			if errors.Is(err, ErrExists) { // it was created after headAndMeta
+			if errors.Is(err, ErrExists) { // another call created the session after headAndMeta
 				continue
 			}
 			return imported, err

@@ -358,7 +358,7 @@ func TestCacheCountsWhatIsThere(t *testing.T) {
 				testlog.Equal(c, fmt.Sprintf("round %d: session %d is read", round, i), c.read(i), round == 0)
 			}
 		}
-		for i := range 4 { // they do not count while they are being hidden either
+		for i := range 4 { // events that are being hidden do not count either
 			c.more(i, says("big", 400)...)
 			view, err := c.store.View(ctx, numbered(i))
 			c.no(err)

@@ -109,7 +109,7 @@ func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts 
 			if err == nil {
 				r, due, err = s.retain(ctx, info, policy, opts.DryRun)
 			}
-			if errors.Is(err, ErrNotFound) || err == nil && !due { // it was deleted meanwhile, or nothing was due
+			if errors.Is(err, ErrNotFound) || err == nil && !due { // the session was deleted meanwhile, or nothing was due
 				continue
 			}
 			if !yield(r, err) || err != nil && !errors.Is(err, ErrCorrupt) {

@@ -214,8 +214,8 @@ func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, 
 	return nil
 }
 
-// contradicted returns the error for a log that does not continue the log of the last look. If the log is damaged,
-// it returns the damage. Otherwise records were lost, and the error matches [ErrNotFound].
+// contradicted returns the error for a log that does not continue the records that the watcher has read. If the log
+// is damaged, contradicted returns the damage. Otherwise records were lost, and the error matches [ErrNotFound].
 func (w *watcher) contradicted(ctx context.Context) error {
 	head, err := w.store.head(ctx, w.key)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 // peer is a session service that can be opened again on its file.
 type peer struct {
 	name string
-	// open returns the service and a function that closes it. A service without a file is new each time. With fast,
-	// writes are not durable, to fill a file quickly.
+	// open returns the service and a function that closes it. A service without a file is new each time. If fast is
+	// set, writes are not durable, so that a test can fill a file quickly.
 	open func(tb testing.TB, dir string, fast bool) (session.Service, func())
 	kept bool
 }

@@ -292,7 +292,7 @@ func (p *Page) handle(event any) {
 	case *runtime.EventConsoleAPICalled:
 		switch e.Type {
 		case runtime.ConsoleAPICalledTypeError, runtime.ConsoleAPICalledTypeWarning, runtime.ConsoleAPICalledTypeAssert:
-			args, _ := json.Marshal(e.Args) // they were decoded from JSON
+			args, _ := json.Marshal(e.Args) // the arguments were decoded from JSON
 			add("console %s: %s", e.Type, args)
 		}
 	case *runtime.EventExceptionThrown:

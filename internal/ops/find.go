@@ -26,8 +26,8 @@ func EventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, na
 	})
 }
 
-// PatchID returns the id of the patch that name identifies. The name is the patch's id, a unique prefix of the
-// id, or the patch's seq.
+// PatchID returns the id of the patch with a name. The name is the patch's id, a unique prefix of the id, or
+// the patch's seq.
 func PatchID(ctx context.Context, s *store.Store, key store.Key, name string) (string, error) {
 	return find(ctx, s, key, "patch", name, true, func(r patch.Record) []string {
 		if r.Patch == nil {

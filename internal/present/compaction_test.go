@@ -176,7 +176,7 @@ func TestLossIsPrintable(t *testing.T) {
 	})
 }
 
-// The text says whether a service would make no pass now, another pass, or this one.
+// The text says whether a service would now make this pass, another pass, or no pass.
 func TestUnforcedText(t *testing.T) {
 	by := func(trigger compaction.Trigger, reason string) compaction.Decision {
 		return compaction.Decision{Window: &compaction.Window{Trigger: trigger}, Reason: reason}

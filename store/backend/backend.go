@@ -103,10 +103,10 @@ type Backend interface {
 	// records. It also deletes the snapshot, updates the chain in the head, increments the edition and sets the
 	// token.
 	//
-	// Replace calls plan with the session's head, without Meta, and commits the replacement that plan returns. No
-	// other commit to the session happens in between. Because commits to the session wait for plan, plan must not
-	// read from the backend or block. Replace may call plan again if a replacement was not committed. If plan fails,
-	// Replace returns plan's error and changes nothing.
+	// Replace calls the function plan with the session's head, without Meta, and commits the replacement that the
+	// function returns. No other commit to the session happens in between. Because commits to the session wait for the
+	// function, it must not read from the backend or block. Replace may call the function again if a replacement was
+	// not committed. If the function fails, Replace returns its error and changes nothing.
 	//
 	// Replace fails with ErrMoved if a stored record differs from its Replaced.Old, or the meta record from OldMeta.
 	// It fails with ErrNotFound, ErrTaken and ErrInvalid as Append does. It may wait until a Check, a Copy or a
@@ -153,9 +153,9 @@ type Backend interface {
 	// When Fence returns, with fenced true or false, everything that was read before the call is durable.
 	Fence(ctx context.Context, session, creation string, seen, next Token) (fenced bool, err error)
 
-	// PutSnapshot stores the session's snapshot and replaces a stored snapshot of the same or a lower seq. The
-	// snapshot need not be durable when PutSnapshot returns. PutSnapshot fails with ErrNotFound as Append does, and
-	// with ErrMoved if the edition of the snapshot is not that of the session.
+	// PutSnapshot stores the session's snapshot and replaces a stored snapshot of the same or a lower seq. The snapshot
+	// need not be durable when PutSnapshot returns. PutSnapshot fails with ErrNotFound as Append does, and with
+	// ErrMoved if snapshot and session have different editions.
 	PutSnapshot(ctx context.Context, session, creation string, s Snapshot) error
 
 	// Delete removes the session. It fails with ErrNotFound as Append does. If the argument seen is not nil and the
@@ -524,11 +524,11 @@ type Checker interface {
 
 // Copier is a backend that can be copied while other callers write to it.
 type Copier interface {
-	// Copy copies the backend, without snapshots, as of one moment after the call began. It then calls use with the
-	// copy, both as a read-only backend and as a file. When use returns, Copy removes the copy. sum returns the
-	// checksum stored in an encoded record. If data is missing, or the records of a log do not match its chain, Copy
-	// fails with ErrDamaged and does not call use. Copy delays writers no longer than a write does, and holds no lock
-	// while use runs.
+	// Copy copies the backend, without snapshots, as of one moment after the call began. It then calls the function use
+	// with the copy, both as a read-only backend and as a file. When this function returns, Copy removes the copy. The
+	// function sum returns the checksum stored in an encoded record. If data is missing, or the records of a log do not
+	// match its chain, Copy fails with ErrDamaged and does not call the function use. Copy delays writers no longer
+	// than a write does, and has no lock while the function runs.
 	Copy(ctx context.Context, sum func(record []byte) uint32, use func(copy Backend, file io.Reader) error) error
 }
 

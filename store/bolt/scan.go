@@ -9,10 +9,11 @@ import (
 
 // Decoders decodes the values of rows for [ScanFile].
 type Decoders struct {
-	// RecordSeq returns the seq in an encoded record. ok reports whether encoded is an encoded record.
+	// RecordSeq returns the seq in an encoded record. The result ok reports whether the argument is an encoded
+	// record.
 	RecordSeq func(encoded []byte) (seq uint64, ok bool)
 
-	// IsValue reports whether encoded is an encoded shared value.
+	// IsValue reports whether the argument is an encoded shared value.
 	IsValue func(encoded []byte) bool
 
 	// MaxBytes is the maximum length of an encoded record or value.

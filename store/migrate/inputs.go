@@ -110,7 +110,7 @@ func runInput(ctx context.Context, in Input, open Openers, opts Options) (_ Repo
 		return Report{}, false, err
 	}
 	if closer, ok := source.(io.Closer); ok {
-		defer closer.Close() // it was only read
+		defer closer.Close() // the source was only read, so the error of Close does not matter
 	}
 	target, err := open.Target(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // Fence implements [backend.Backend]. If a transaction has locked the session's row, Fence waits for the end of the
 // transaction. To prevent the creation of a session, Fence inserts a row with the creation id.
 //
-// Fence writes a row even if it returns took as false. A transaction that writes nothing does not wait for the
+// Fence writes a row even if the result took is false. A transaction that writes nothing does not wait for the
 // synchronous standby, and the commit that Fence found might exist only on this server. When the standby has the
 // commit of Fence, it also has all earlier commits.
 func (b *Backend) Fence(ctx context.Context, session, creation string, seen, next backend.Token) (took bool, err error) {

@@ -42,8 +42,8 @@ type Storage interface {
 	Info(ctx context.Context, key store.Key) (store.Info, error)
 	Delete(ctx context.Context, key store.Key) error
 
-	// Append is like [store.Store.AppendEvents], for one event. from is the ADK event that was converted to e,
-	// without its "temp:" keys. Append does not keep a reference to the argument from.
+	// Append is like [store.Store.AppendEvents], for one event. The argument from is the ADK event that was converted
+	// to e, without its "temp:" keys. Append does not keep a reference to the argument from.
 	Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error)
 	ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
 	// ApplyToRecentView is like ApplyPatch, for patches made from a view that was read directly before.

@@ -147,7 +147,7 @@ func (l *baseLog) rebuild(from session.Session, edition uint64) {
 	l.add(events, oldItems)
 }
 
-// add adds events of the base. An event whose id is in oldItems keeps the form in oldItems.
+// add adds events of the base. If the map oldItems contains the id of an event, add keeps the form in the map.
 func (l *baseLog) add(list []baseEvent, oldItems map[string]item) {
 	for _, e := range list {
 		it, ok := oldItems[e.id]

@@ -87,7 +87,7 @@ func (f *tree) walk(id uint64, way []int, visit func(key []byte, value span, way
 	f.seen[id] = true
 	at := int(id) * pageBytes
 	own, more := binary.NativeEndian.Uint64(f.data[at:]), uint64(binary.NativeEndian.Uint32(f.data[at+12:]))
-	if own != id || more >= count-id { // it is another page, or malformed
+	if own != id || more >= count-id { // this is another page, or the page is malformed
 		return
 	}
 	way = way[:len(way):len(way)]

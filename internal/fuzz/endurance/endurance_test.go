@@ -156,7 +156,7 @@ func (f *file) grow(compact bool) {
 		}
 		f.costs("append", 2*probes, 1, 2, func() error { return add(1) }) // a larger tree has longer paths
 		if compact {
-			f.costs("pass", 1, 1, 4*uint64(len(fmt.Sprint(f.mark))), pass) // it may merge summaries of each level
+			f.costs("pass", 1, 1, 4*uint64(len(fmt.Sprint(f.mark))), pass) // a pass may merge summaries of each level
 		}
 		f.costs("get, warm", probes, 1, 2, get)
 		f.close()

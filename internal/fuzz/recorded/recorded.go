@@ -26,11 +26,11 @@ type Set struct {
 	Name  string   // name of a subtest
 	Dir   string   // directory of the set
 	Files []string // one file per session, sorted by path
-	Large bool     // it is the large corpus, whose figures tests know
+	Large bool     // whether this is the large corpus, for which tests expect certain figures
 }
 
-// Sets returns the set in the repository and, if it is present, the large corpus. If the first is missing, the
-// test fails. If the second is missing, Sets logs that.
+// Sets returns the set in the repository and, if it is present, the large corpus. If the set in the repository
+// is missing, the test fails. If the large corpus is missing, Sets logs a note.
 func Sets(tb testing.TB) []Set {
 	tb.Helper()
 	root := rootOf(tb)

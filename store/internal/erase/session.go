@@ -80,8 +80,8 @@ type Store interface {
 	// Relatives yields the sessions of a family, including damaged ones.
 	Relatives(ctx context.Context, family string) iter.Seq2[Session, error]
 
-	// Read calls each with every record of a session's log, in order, and returns the view. If records are erased
-	// meanwhile, the error matches [ErrEdition].
+	// Read calls the function each with every record of a session's log, in order, and returns the view. If records
+	// are erased meanwhile, the error matches [ErrEdition].
 	Read(ctx context.Context, s Session, each func(patch.Record, backend.Record)) (fold.View, error)
 
 	// Pick returns records, both decoded and in their stored form.

@@ -104,8 +104,8 @@ type Log interface {
 	// locked the session.
 	State(ctx context.Context) (State, error)
 
-	// Newest returns a state as of a moment after the call began. locked reports whether the caller has locked the
-	// session.
+	// Newest returns a state as of a moment after the call began. The argument locked reports whether the caller has
+	// locked the session.
 	Newest(ctx context.Context, locked bool) (State, error)
 
 	// Records reads the records with these seqs, which must ascend.
