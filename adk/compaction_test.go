@@ -26,13 +26,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-func compacted(t *testing.T, opts adk.Options) *adk.Service {
+func newQuietService(t *testing.T, opts adk.Options) *adk.Service {
 	t.Helper()
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	svc, err := adk.NewService(inMemoryStore(t), opts)
-	no(t, err)
+	noError(t, err)
 	return svc
 }
 
@@ -43,25 +43,25 @@ func toolLoop(t *testing.T, sessions session.Service, steps int, question string
 	var prompts recorder
 	step := 0
 	loop := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
-		prompts.keep(req.Contents)
+		prompts.record(req.Contents)
 		part := &genai.Part{Text: "done"}
 		if step++; step <= steps {
 			part = call(fmt.Sprint("c", step), "lookup", map[string]any{"key": fmt.Sprint("a key that takes some room, number ", step)})
 		}
 		usage := &genai.GenerateContentResponseUsageMetadata{PromptTokenCount: int32(100 * len(req.Contents))}
-		return answers(&model.LLMResponse{Content: &genai.Content{Role: "model", Parts: []*genai.Part{part}}, UsageMetadata: usage})(ctx, req)
+		return responseModel(&model.LLMResponse{Content: &genai.Content{Role: "model", Parts: []*genai.Part{part}}, UsageMetadata: usage})(ctx, req)
 	})
 	cfg := llmagent.Config{Name: "app", Model: loop, Tools: tools(t)}
 	for _, c := range change {
 		c(&cfg)
 	}
 	a, err := llmagent.New(cfg)
-	no(t, err)
+	noError(t, err)
 	equal(t, "last words", lastWords(runTurn(t, newRunner(t, a, sessions), genai.NewContentFromText(question, "user"))), "done")
-	all := prompts.taken()
+	all := prompts.drain()
 	for i, prompt := range all {
 		checkPrompt(t, prompt)
-		if !says(prompt, question) {
+		if !hasPart(prompt, question) {
 			t.Fatalf("prompt %d lacks the question", i)
 		}
 	}
@@ -71,8 +71,8 @@ func toolLoop(t *testing.T, sessions session.Service, steps int, question string
 var inRun = compaction.Config{Enabled: true, TokenThreshold: 800, EventRetentionSize: 2, Summarizer: adk.Summarizer(shortener{})}
 
 // A long invocation is compacted while it runs. The next prompt is shorter and still contains the question.
-func TestCompactionInsideARun(t *testing.T) {
-	sessions := compacted(t, adk.Options{Compaction: inRun})
+func TestCompactionDuringRun(t *testing.T) {
+	sessions := newQuietService(t, adk.Options{Compaction: inRun})
 	longest, shorter := 0, 0
 	prompts := toolLoop(t, sessions, 40, "the question")
 	for i, prompt := range prompts {
@@ -88,8 +88,8 @@ func TestCompactionInsideARun(t *testing.T) {
 }
 
 // An agent that sees only its current turn still sees its question after the turn was compacted.
-func TestCompactionInsideATurnShownAlone(t *testing.T) {
-	sessions := compacted(t, adk.Options{Compaction: inRun})
+func TestCompactionWithCurrentTurnOnly(t *testing.T) {
+	sessions := newQuietService(t, adk.Options{Compaction: inRun})
 	alone := func(c *llmagent.Config) { c.IncludeContents = llmagent.IncludeContentsNone }
 	toolLoop(t, sessions, 1, "what was asked before", alone)
 	summarised := 0
@@ -106,11 +106,11 @@ func TestCompactionInsideATurnShownAlone(t *testing.T) {
 	}
 }
 
-func TestNoCompactionInsideARun(t *testing.T) {
-	sessions := compacted(t, adk.Options{Compaction: inRun, CompactionTimeout: -1})
+func TestNoCompactionDuringRun(t *testing.T) {
+	sessions := newQuietService(t, adk.Options{Compaction: inRun, CompactionTimeout: -1})
 	prompts := toolLoop(t, sessions, 12, "the question")
 	equal(t, "contents of the last prompt", len(prompts[len(prompts)-1]), 1+2*12)
-	no(t, sessions.Close(t.Context()))
+	noError(t, sessions.Close(t.Context()))
 	if n := get(t, sessions, "s").Events().Len(); n > 12 {
 		t.Errorf("%d events are visible", n)
 	}
@@ -118,7 +118,7 @@ func TestNoCompactionInsideARun(t *testing.T) {
 
 // A run succeeds even if a summarizer or a hook fails, panics, does not return, or declines slowly. The total wait is
 // limited by the timeout. LastCompaction reports the failure. After a veto, nothing is written.
-func TestFailuresReachNoRun(t *testing.T) {
+func TestCompactionFailureDoesNotFailRun(t *testing.T) {
 	var release chan struct{}
 	broken := errors.New("broken")
 	const timeout = 300 * time.Millisecond
@@ -160,7 +160,7 @@ func TestFailuresReachNoRun(t *testing.T) {
 					cfg.Summarizer, steps = c.summarize, 60
 					cfg.TokenThreshold = 10_100 // the prompt of 12,100 tokens exceeds this by too little for the fallback summarizer
 				}
-				sessions := compacted(t, adk.Options{
+				sessions := newQuietService(t, adk.Options{
 					Compaction: cfg, CompactionTimeout: timeout,
 					Approve: c.before,
 					Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { attempts = append(attempts, a) },
@@ -184,7 +184,7 @@ func TestFailuresReachNoRun(t *testing.T) {
 					t.Errorf("the last attempt is %+v, %v", last, ok)
 				}
 				if c.before != nil && name != "hook never returns" {
-					fails(t, errOf(sessions.Compact(t.Context(), sess, adk.CompactOptions{})), c.err)
+					wantError(t, errOf(sessions.Compact(t.Context(), sess, adk.CompactOptions{})), c.err)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), timeout)
 				defer cancel()
@@ -196,12 +196,12 @@ func TestFailuresReachNoRun(t *testing.T) {
 	}
 }
 
-// long makes an event's text too long to be copied into a summary, so that the summarizer is called.
-func long(e *session.Event) { e.Content.Parts[0].Text += strings.Repeat(" word", 120) }
+// withLongText makes an event's text too long to be copied into a summary, so that the summarizer is called.
+func withLongText(e *session.Event) { e.Content.Parts[0].Text += strings.Repeat(" word", 120) }
 
 // Background compaction never summarises the user's newest question, even if the question arrives while a summary is
 // being written.
-func TestBackgroundLeavesTheQuestion(t *testing.T) {
+func TestBackgroundKeepsNewestQuestion(t *testing.T) {
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	cfg := compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: compaction.SummarizerFunc(
@@ -212,15 +212,15 @@ func TestBackgroundLeavesTheQuestion(t *testing.T) {
 			})
 			return adk.Summarizer(shortener{}).Summarize(ctx, req)
 		})}
-	sessions := compacted(t, adk.Options{Compaction: cfg})
+	sessions := newQuietService(t, adk.Options{Compaction: cfg})
 	sess := create(t, sessions, "s", nil)
 	for i := range 3 {
 		inv := fmt.Sprint("inv", i)
-		say(t, sessions, sess, said("u"+inv, inv, "user", long), said("a"+inv, inv, "app", long))
+		appendAll(t, sessions, sess, newEvent("u"+inv, inv, "user", withLongText), newEvent("a"+inv, inv, "app", withLongText))
 	}
 	<-asked
 	run := get(t, sessions, "s")
-	no(t, sessions.AppendEvent(t.Context(), run, said("q", "inv9", "user", long)))
+	noError(t, sessions.AppendEvent(t.Context(), run, newEvent("q", "inv9", "user", withLongText)))
 	close(goOn)
 	sessions.Settle(t)
 	visible := ids(get(t, sessions, "s"))
@@ -228,49 +228,49 @@ func TestBackgroundLeavesTheQuestion(t *testing.T) {
 		t.Errorf("visible: %v", visible)
 	}
 	// The session of the run shows the summary after the next append.
-	no(t, sessions.AppendEvent(t.Context(), run, said("a", "inv9", "app", long)))
+	noError(t, sessions.AppendEvent(t.Context(), run, newEvent("a", "inv9", "app", withLongText)))
 	if shown := ids(run); slices.Contains(shown, "uinv0") || !slices.Contains(shown, "q") {
 		t.Errorf("shown: %v", shown)
 	}
 	sessions.Settle(t) // without the plugin, the newest invocation may still be running
 	visible = ids(get(t, sessions, "s"))
 	equal(t, "the newest invocation", visible[len(visible)-2:], []string{"q", "a"})
-	no(t, sessions.Close(t.Context()))
-	no(t, sessions.Close(t.Context()))
-	no(t, sessions.AppendEvent(t.Context(), run, said("after", "inv10", "app")))
+	noError(t, sessions.Close(t.Context()))
+	noError(t, sessions.Close(t.Context()))
+	noError(t, sessions.AppendEvent(t.Context(), run, newEvent("after", "inv10", "app")))
 }
 
 // If a run starts with the user's answer to a call, nothing is compacted until the run has read the request from the
 // log.
-func TestAnswerOfTheUserIsLeft(t *testing.T) {
+func TestNoCompactionBeforeAnswerIsRead(t *testing.T) {
 	cfg := inRun
 	cfg.TokenThreshold = 100
 	db := inMemoryStore(t)
 	plain := newService(t, db)
 	sess := create(t, plain, "s", nil)
 	for i := range 6 {
-		no(t, plain.AppendEvent(t.Context(), sess, said(fmt.Sprint("u", i), fmt.Sprint(i), "user", long)))
+		noError(t, plain.AppendEvent(t.Context(), sess, newEvent(fmt.Sprint("u", i), fmt.Sprint(i), "user", withLongText)))
 	}
-	no(t, plain.AppendEvent(t.Context(), sess, said("ask", "9", "app", calling("c", "slow", "c"))))
+	noError(t, plain.AppendEvent(t.Context(), sess, newEvent("ask", "9", "app", withCall("c", "slow", "c"))))
 	sessions, err := adk.NewService(db, adk.Options{Compaction: cfg})
-	no(t, err)
+	noError(t, err)
 	run := get(t, sessions, "s")
-	no(t, sessions.AppendEvent(t.Context(), run, said("yes", "9", "user", returning("c", "slow", nil))))
+	noError(t, sessions.AppendEvent(t.Context(), run, newEvent("yes", "9", "user", withResponse("c", "slow", nil))))
 	equal(t, "shown with the answer", run.Events().Len(), 6+2)
-	say(t, sessions, run, said("go", "9", "app", calling("d", "lookup")), said("got", "9", "app", returning("d", "lookup", nil)))
+	appendAll(t, sessions, run, newEvent("go", "9", "app", withCall("d", "lookup")), newEvent("got", "9", "app", withResponse("d", "lookup", nil)))
 	if n := run.Events().Len(); n >= 6+4 {
 		t.Errorf("%d events are shown after a tool's answer", n)
 	}
 }
 
 // While a workflow node runs, a session's list of events only grows, even if patches are logged.
-func TestSessionGrowsInsideNodes(t *testing.T) {
+func TestSessionGrowsInNodes(t *testing.T) {
 	for _, filtered := range []bool{false, true} {
 		t.Run(fmt.Sprint("filtered ", filtered), func(t *testing.T) {
 			svc := inMemory(t)
 			sess := create(t, svc, "s", nil)
 			for i := range 4 {
-				no(t, svc.AppendEvent(t.Context(), sess, said(fmt.Sprint("e", i), "1", "user")))
+				noError(t, svc.AppendEvent(t.Context(), sess, newEvent(fmt.Sprint("e", i), "1", "user")))
 			}
 			req := &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"}
 			before := []string{"e0", "e1", "e2", "e3"}
@@ -278,37 +278,37 @@ func TestSessionGrowsInsideNodes(t *testing.T) {
 				req.NumRecentEvents, before = 3, before[1:]
 			}
 			r, err := svc.Get(t.Context(), req)
-			no(t, err)
+			noError(t, err)
 			run := r.Session
-			no(t, svc.AppendEvent(t.Context(), run, said("n0", "1", "n", inNode)))
+			noError(t, svc.AppendEvent(t.Context(), run, newEvent("n0", "1", "n", withNode)))
 			equal(t, "without a patch", ids(run), append(slices.Clone(before), "n0"))
-			cut(t, svc, 3)
-			n1 := said("n1", "1", "n", inNode)
+			hideFirst(t, svc, 3)
+			n1 := newEvent("n1", "1", "n", withNode)
 			n1.Actions.StateDelta = map[string]any{"k": 1}
-			no(t, svc.AppendEvent(t.Context(), run, n1))
-			no(t, svc.AppendEvent(t.Context(), run, n1)) // retry
+			noError(t, svc.AppendEvent(t.Context(), run, n1))
+			noError(t, svc.AppendEvent(t.Context(), run, n1)) // retry
 			equal(t, "in the node", ids(run), append(slices.Clone(before), "n0", "n1"))
 			equal(t, "state", stateOf(run), map[string]any{"k": 1})
-			cut(t, svc, 1)
-			no(t, svc.AppendEvent(t.Context(), run, said("n2", "1", "n", inNode)))
+			hideFirst(t, svc, 1)
+			noError(t, svc.AppendEvent(t.Context(), run, newEvent("n2", "1", "n", withNode)))
 			equal(t, "in the node", ids(run), append(slices.Clone(before), "n0", "n1", "n2"))
 			equal(t, "view", run.(*adk.Session).View().Len(), 3)
-			no(t, svc.AppendEvent(t.Context(), run, said("a", "1", "app")))
+			noError(t, svc.AppendEvent(t.Context(), run, newEvent("a", "1", "app")))
 			equal(t, "after it", ids(run), []string{"n0", "n1", "n2", "a"})
 		})
 	}
 }
 
-// cut hides events at the start of the log through another Session.
-func cut(t *testing.T, svc *adk.Service, n int) {
+// hideFirst hides events at the start of the log through another Session.
+func hideFirst(t *testing.T, svc *adk.Service, n int) {
 	t.Helper()
-	no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(0, n).WithState(patch.Keep)}, store.PatchOptions{})))
+	noError(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(0, n).WithState(patch.Keep)}, store.PatchOptions{})))
 }
 
 // Approve receives the summary that will be logged, and cannot change it.
 func TestApprove(t *testing.T) {
 	var drafts []compaction.ApproveRequest[store.Key]
-	svc := compacted(t, adk.Options{
+	svc := newQuietService(t, adk.Options{
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: adk.Summarizer(shortener{})},
 		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
 			kept := d
@@ -319,20 +319,20 @@ func TestApprove(t *testing.T) {
 			return nil
 		},
 	})
-	sess := exchanges(t, svc, "app", 3)
+	sess := appendExchanges(t, svc, "app", 3)
 	svc.Settle(t)
-	no(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{})))
+	noError(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{})))
 	if len(drafts) == 0 {
 		t.Fatal("the hook was not called")
 	}
 	d := drafts[0]
-	equal(t, "whose", d.Key, theKey)
+	equal(t, "whose", d.Key, testKey)
 	if len(d.Summaries) != 1 || len(d.Summaries[0].Events) != d.Written.EventsBefore || d.Summaries[0].Events[0].ID() != "ui0" {
 		t.Errorf("the draft is %+v", d)
 	}
 	logged := 0
 	for r, err := range svc.RawEvents(t.Context(), sess, 1) {
-		no(t, err)
+		noError(t, err)
 		if r.Patch == nil || r.ID() != d.Patches[0].ID() {
 			continue
 		}
@@ -350,7 +350,7 @@ func TestPrepare(t *testing.T) {
 	var focus string
 	veto := errors.New("not these")
 	refuses := true
-	svc := compacted(t, adk.Options{
+	svc := newQuietService(t, adk.Options{
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: compaction.SummarizerFunc(
 			func(_ context.Context, req compaction.Request) (compaction.Response, error) {
 				focus = req.Focus
@@ -365,29 +365,29 @@ func TestPrepare(t *testing.T) {
 		},
 		CompactionTimeout: -1,
 	})
-	sess := exchanges(t, svc, "app", 3)
+	sess := appendExchanges(t, svc, "app", 3)
 	svc.Settle(t)
 	before := ids(get(t, svc, "s"))
 	_, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
-	fails(t, err, compaction.ErrVetoed)
-	fails(t, err, veto)
+	wantError(t, err, compaction.ErrVetoed)
+	wantError(t, err, veto)
 	equal(t, "events after a veto", ids(get(t, svc, "s")), before)
 
 	refuses = false
-	no(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{Focus: "gate codes"})))
+	noError(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{Focus: "gate codes"})))
 	equal(t, "focus", focus, "gate codes")
 	if len(asked) == 0 || len(asked[0].Events) == 0 || asked[0].Events[0].ID() != before[0] || asked[0].Trigger != compaction.ByInterval || asked[0].Merge {
 		t.Fatalf("asked about %+v", asked)
 	}
-	equal(t, "whose", asked[0].Key, theKey)
+	equal(t, "whose", asked[0].Key, testKey)
 	equal(t, "summary", get(t, svc, "s").Events().At(0).Content.Parts[0].Text, "They talked.\nThe gate code must be kept.")
 }
 
 // Compact returns the error of a summarizer. The next Compact does not back off.
-func TestCompactOnRequest(t *testing.T) {
+func TestCompact(t *testing.T) {
 	broken := errors.New("broken")
 	fail := true
-	svc := compacted(t, adk.Options{Compaction: compaction.Config{
+	svc := newQuietService(t, adk.Options{Compaction: compaction.Config{
 		Enabled: true, CompactionInterval: 2,
 		Summarizer: compaction.SummarizerFunc(func(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 			if fail {
@@ -396,11 +396,11 @@ func TestCompactOnRequest(t *testing.T) {
 			return adk.Summarizer(shortener{}).Summarize(ctx, req)
 		}),
 	}, CompactionTimeout: -1})
-	sess := exchanges(t, svc, "app", 3)
+	sess := appendExchanges(t, svc, "app", 3)
 	svc.Settle(t)
 	for range 3 {
 		written, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
-		fails(t, err, broken)
+		wantError(t, err, broken)
 		var of *compaction.SummarizerError
 		if len(written) > 0 || !errors.As(err, &of) {
 			t.Errorf("%v, %v", written, err)
@@ -413,31 +413,31 @@ func TestCompactOnRequest(t *testing.T) {
 	fail = false
 	before := sess.Events().Len()
 	written, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
-	no(t, err)
+	noError(t, err)
 	if len(written) == 0 || sess.Events().Len() >= before {
 		t.Errorf("%v was written, and %d of %d events are shown", written, sess.Events().Len(), before)
 	}
 	last, _ = svc.LastCompaction(sess)
 	equal(t, "last outcome", last.Outcome, compaction.Wrote)
 	written, err = svc.Compact(t.Context(), sess, adk.CompactOptions{})
-	no(t, err)
+	noError(t, err)
 	equal(t, "written when there is nothing to do", len(written), 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	fails(t, errOf(svc.Compact(ctx, sess, adk.CompactOptions{})), context.Canceled)
+	wantError(t, errOf(svc.Compact(ctx, sess, adk.CompactOptions{})), context.Canceled)
 
 	// After a delete, LastCompaction does not report the deleted session's compactions.
-	no(t, svc.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
-	fails(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{})), store.ErrNotFound)
+	noError(t, svc.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+	wantError(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{})), store.ErrNotFound)
 	if last, ok := svc.LastCompaction(sess); ok && last.Outcome == compaction.Wrote {
 		t.Errorf("the last attempt is %+v", last)
 	}
-	exchanges(t, svc, "app", 1)
+	appendExchanges(t, svc, "app", 1)
 	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{}) // the session was created again
-	fails(t, err, store.ErrNotFound)
+	wantError(t, err, store.ErrNotFound)
 
-	fails(t, errOf(svc.Compact(t.Context(), nil, adk.CompactOptions{})), patch.ErrInvalid)
-	fails(t, errOf(inMemory(t).Compact(t.Context(), sess, adk.CompactOptions{})), adk.ErrCompactionOff)
+	wantError(t, errOf(svc.Compact(t.Context(), nil, adk.CompactOptions{})), patch.ErrInvalid)
+	wantError(t, errOf(inMemory(t).Compact(t.Context(), sess, adk.CompactOptions{})), adk.ErrCompactionOff)
 	for _, s := range []*adk.Service{svc, inMemory(t)} {
 		if _, ok := s.LastCompaction(nil); ok {
 			t.Error("there was an attempt at no session")
@@ -456,14 +456,14 @@ func TestSummarizer(t *testing.T) {
 		err   error
 		as    string
 	}{
-		{"one answer", answers(&model.LLMResponse{Content: said("short"), UsageMetadata: usage, ModelVersion: "v2"}), "short", nil, "v2"},
-		{"partial ones first", answers(&model.LLMResponse{Content: said("sh"), Partial: true}, &model.LLMResponse{Content: said("short")}), "short", nil, "func"},
-		{"the numbers after it", answers(&model.LLMResponse{Content: said("short")}, nil, &model.LLMResponse{UsageMetadata: usage}), "short", nil, "func"},
-		{"only partial ones", answers(&model.LLMResponse{Content: said("sh"), Partial: true}), "", compaction.ErrRefusedAnswer, "func"},
-		{"nothing", answers(), "", compaction.ErrRefusedAnswer, "func"},
-		{"no content", answers(&model.LLMResponse{UsageMetadata: usage}), "", compaction.ErrRefusedAnswer, "func"},
-		{"blocked", answers(&model.LLMResponse{ErrorCode: "SAFETY", FinishReason: genai.FinishReasonSafety}), "", compaction.ErrRefusedAnswer, "func"},
-		{"broken off", answers(&model.LLMResponse{Content: said("sh"), Interrupted: true}), "", compaction.ErrRefusedAnswer, "func"},
+		{"one answer", responseModel(&model.LLMResponse{Content: said("short"), UsageMetadata: usage, ModelVersion: "v2"}), "short", nil, "v2"},
+		{"partial ones first", responseModel(&model.LLMResponse{Content: said("sh"), Partial: true}, &model.LLMResponse{Content: said("short")}), "short", nil, "func"},
+		{"the numbers after it", responseModel(&model.LLMResponse{Content: said("short")}, nil, &model.LLMResponse{UsageMetadata: usage}), "short", nil, "func"},
+		{"only partial ones", responseModel(&model.LLMResponse{Content: said("sh"), Partial: true}), "", compaction.ErrRefusedAnswer, "func"},
+		{"nothing", responseModel(), "", compaction.ErrRefusedAnswer, "func"},
+		{"no content", responseModel(&model.LLMResponse{UsageMetadata: usage}), "", compaction.ErrRefusedAnswer, "func"},
+		{"blocked", responseModel(&model.LLMResponse{ErrorCode: "SAFETY", FinishReason: genai.FinishReasonSafety}), "", compaction.ErrRefusedAnswer, "func"},
+		{"broken off", responseModel(&model.LLMResponse{Content: said("sh"), Interrupted: true}), "", compaction.ErrRefusedAnswer, "func"},
 		{"an error", func(context.Context, *model.LLMRequest) responses {
 			return func(yield func(*model.LLMResponse, error) bool) { yield(nil, broken) }
 		}, "", broken, "func"},
@@ -472,45 +472,45 @@ func TestSummarizer(t *testing.T) {
 			got, err := adk.Summarizer(c.model).Summarize(t.Context(), compaction.Request{Prompt: "p"})
 			equal(t, "model", got.Model, c.as)
 			if c.err != nil {
-				fails(t, err, c.err)
+				wantError(t, err, c.err)
 				if got.Text != "" {
 					t.Errorf("with the error came %q", got.Text)
 				}
 				return
 			}
-			no(t, err)
+			noError(t, err)
 			equal(t, "answer", got.Text, c.want)
 		})
 	}
 }
 
-// cleared counts the results in a prompt: gone counts the cleared results, and whole the others.
-func cleared(prompt []*genai.Content) (gone, whole int) {
+// countCleared counts the results in a prompt: cleared counts the cleared results, and whole the others.
+func countCleared(prompt []*genai.Content) (cleared, whole int) {
 	for _, c := range prompt {
 		for _, p := range c.Parts {
 			if p.FunctionResponse == nil {
 				continue
 			}
 			if p.FunctionResponse.Response["result"] == compaction.ClearedResult {
-				gone++
+				cleared++
 			} else {
 				whole++
 			}
 		}
 	}
-	return gone, whole
+	return cleared, whole
 }
 
 // Old results are cleared during a long invocation, without a summarizer. The calls stay, and the history contains
 // the results.
-func TestClearingInsideARun(t *testing.T) {
+func TestClearingDuringRun(t *testing.T) {
 	cfg := compaction.Config{Enabled: true, ClearAfter: 20, Summarizer: compaction.SummarizerFunc(
 		func(context.Context, compaction.Request) (compaction.Response, error) { panic("asked") })}
-	sessions := compacted(t, adk.Options{Compaction: cfg})
+	sessions := newQuietService(t, adk.Options{Compaction: cfg})
 	most, breaks, before := 0, 0, 0
 	for i, prompt := range toolLoop(t, sessions, 30, "the question") {
 		equal(t, "contents of a prompt", len(prompt), 1+2*i)
-		gone, whole := cleared(prompt)
+		gone, whole := countCleared(prompt)
 		most = max(most, whole)
 		if gone > before {
 			breaks++
@@ -521,7 +521,7 @@ func TestClearingInsideARun(t *testing.T) {
 		t.Errorf("%d results were cleared in the end, at most %d were whole, in %d batches", before, most, breaks)
 	}
 	got, err := sessions.Get(adk.WithHistory(t.Context()), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
-	no(t, err)
+	noError(t, err)
 	for e := range got.Session.Events().All() {
 		for _, p := range e.Content.Parts {
 			if r := p.FunctionResponse; r != nil && r.Response["value"] == nil {
@@ -532,10 +532,10 @@ func TestClearingInsideARun(t *testing.T) {
 }
 
 // The default configuration bounds the prompts of an endless turn.
-func TestDefaultBoundsOneTurn(t *testing.T) {
+func TestDefaultConfigBoundsTurn(t *testing.T) {
 	cfg := compaction.DefaultConfig()
 	cfg.InvocationTokens = 1_000
-	sessions := compacted(t, adk.Options{Compaction: cfg})
+	sessions := newQuietService(t, adk.Options{Compaction: cfg})
 	longest := 0
 	for _, prompt := range toolLoop(t, sessions, 80, "the question") {
 		longest = max(longest, len(prompt))
@@ -545,30 +545,30 @@ func TestDefaultBoundsOneTurn(t *testing.T) {
 	}
 }
 
-// counted is a model that writes summaries and counts its calls.
-func counted(says string, calls *atomic.Int32) modelFunc {
+// countingModel is a model that writes summaries and counts its calls.
+func countingModel(says string, calls *atomic.Int32) modelFunc {
 	return func(ctx context.Context, req *model.LLMRequest) responses {
 		calls.Add(1)
-		return answers(&model.LLMResponse{Content: genai.NewContentFromText(says, "model")})(ctx, req)
+		return responseModel(&model.LLMResponse{Content: genai.NewContentFromText(says, "model")})(ctx, req)
 	}
 }
 
-// exchanges appends n questions and answers to a session of an app.
-func exchanges(t *testing.T, svc *adk.Service, app string, n int) session.Session {
+// appendExchanges appends n questions and answers to a session of an app.
+func appendExchanges(t *testing.T, svc *adk.Service, app string, n int) session.Session {
 	t.Helper()
 	r, err := svc.Create(t.Context(), &session.CreateRequest{AppName: app, UserID: "user", SessionID: "s"})
-	no(t, err)
+	noError(t, err)
 	for i := range n {
 		inv := fmt.Sprint("i", i)
-		no(t, svc.AppendEvent(t.Context(), r.Session, said("u"+inv, inv, "user", long)))
-		no(t, svc.AppendEvent(t.Context(), r.Session, said("a"+inv, inv, "app", long)))
+		noError(t, svc.AppendEvent(t.Context(), r.Session, newEvent("u"+inv, inv, "user", withLongText)))
+		noError(t, svc.AppendEvent(t.Context(), r.Session, newEvent("a"+inv, inv, "app", withLongText)))
 	}
 	return r.Session
 }
 
-// told returns the texts of a session's summaries. A summary is recognised by its text, which differs from the
+// summaryTexts returns the texts of a session's summaries. A summary is recognised by its text, which differs from the
 // events'.
-func told(sess session.Session) (texts []string) {
+func summaryTexts(sess session.Session) (texts []string) {
 	for e := range sess.Events().All() {
 		if text := e.Content.Parts[0].Text; !strings.HasPrefix(text, "words of") {
 			texts = append(texts, text)
@@ -578,12 +578,12 @@ func told(sess session.Session) (texts []string) {
 }
 
 // The configuration's Summarizer takes precedence over the options' Model. If neither is set, Extractive is used.
-func TestWhoSummarises(t *testing.T) {
+func TestSummarizerPrecedence(t *testing.T) {
 	var models, named atomic.Int32
 	broken := modelFunc(func(context.Context, *model.LLMRequest) responses {
 		return func(yield func(*model.LLMResponse, error) bool) { yield(nil, errors.New("broken")) }
 	})
-	explicit := compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: adk.Summarizer(counted("by the one that is named", &named))}
+	explicit := compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: adk.Summarizer(countingModel("by the one that is named", &named))}
 	for _, c := range []struct {
 		name          string
 		model         model.LLM
@@ -591,8 +591,8 @@ func TestWhoSummarises(t *testing.T) {
 		models, named int32
 		says          string
 	}{
-		{"the model", counted("by the model", &models), compaction.DefaultConfig(), 1, 0, "by the model"},
-		{"the one that is named", counted("by the model", &models), explicit, 0, 1, "by the one that is named"},
+		{"the model", countingModel("by the model", &models), compaction.DefaultConfig(), 1, 0, "by the model"},
+		{"the one that is named", countingModel("by the model", &models), explicit, 0, 1, "by the one that is named"},
 		{"neither", nil, compaction.DefaultConfig(), 0, 0, ""},
 		{"Extractive after the model has failed", broken, compaction.Config{Enabled: true, CompactionInterval: 1, TokenThreshold: 1}, 0, 0, ""},
 	} {
@@ -600,12 +600,12 @@ func TestWhoSummarises(t *testing.T) {
 			models.Store(0)
 			named.Store(0)
 			c.cfg.CompactionInterval = 2
-			svc := compacted(t, adk.Options{Model: c.model, Compaction: c.cfg})
-			sess := exchanges(t, svc, "app", 3)
+			svc := newQuietService(t, adk.Options{Model: c.model, Compaction: c.cfg})
+			sess := appendExchanges(t, svc, "app", 3)
 			svc.Settle(t)
 			_, _ = svc.Compact(t.Context(), sess, adk.CompactOptions{})
 			_, _ = svc.Compact(t.Context(), sess, adk.CompactOptions{})
-			texts := told(get(t, svc, "s"))
+			texts := summaryTexts(get(t, svc, "s"))
 			if len(texts) == 0 || c.says != "" && texts[0] != c.says {
 				t.Errorf("the summaries say %q", texts)
 			}

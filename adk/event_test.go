@@ -26,8 +26,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// filled returns an event in which every field has a value that a careless encoding would change.
-func filled() *session.Event {
+// fullEvent returns an event in which every field has a value that a careless encoding would change.
+func fullEvent() *session.Event {
 	e, n := new(session.Event), int64(0)
 	leaf := func(v reflect.Value) bool {
 		n++
@@ -51,39 +51,39 @@ func filled() *session.Event {
 		}
 		return setLeaf(v, func() string { return fmt.Sprintf("<text> & %d \x00\x1b\u2028𝄞", n) }, func() int64 { return -n }, func() any { return values(n) })
 	}
-	fill := filler{leaf: leaf, sets: func() bool { return true }, length: func() int { return 2 }}
+	fill := filler{leaf: leaf, include: func() bool { return true }, length: func() int { return 2 }}
 	fill.fill(reflect.ValueOf(e).Elem())
 	e.Partial = false // a partial event is not logged
 	return e
 }
 
-func lossless() map[string]*session.Event {
+func losslessEvents() map[string]*session.Event {
 	empty := new(session.Event)
-	emptied(reflect.ValueOf(empty).Elem(), 1)
+	setEmpty(reflect.ValueOf(empty).Elem(), 1)
 	empty.ID, empty.NodeInfo.Path = "empty", "p"
 	zero := &session.Event{ID: "zero"}
-	old := text("old", "user", "x")
+	old := textEvent("old", "user", "x")
 	old.Timestamp = time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)
-	return map[string]*session.Event{"filled": filled(), "empty": empty, "zero": zero, "old": old}
+	return map[string]*session.Event{"filled": fullEvent(), "empty": empty, "zero": zero, "old": old}
 }
 
-func TestEventsComeBackEqual(t *testing.T) {
-	onEach(t, func(t *testing.T, s service) {
+func TestEventRoundTrip(t *testing.T) {
+	onEachBackend(t, func(t *testing.T, s reopeningService) {
 		sess := create(t, s, "s", nil)
 		var want []*session.Event
-		for _, e := range lossless() {
+		for _, e := range losslessEvents() {
 			want = append(want, e)
-			no(t, s.AppendEvent(t.Context(), sess, e))
+			noError(t, s.AppendEvent(t.Context(), sess, e))
 		}
 		for _, got := range []session.Session{sess, get(t, s, "s")} {
 			for _, e := range want {
-				equal(t, "event", withID(got, e.ID), e)
+				equal(t, "event", eventByID(got, e.ID), e)
 			}
 		}
 	})
 }
 
-func withID(s session.Session, id string) *session.Event {
+func eventByID(s session.Session, id string) *session.Event {
 	for e := range s.Events().All() {
 		if e.ID == id {
 			return e
@@ -92,7 +92,7 @@ func withID(s session.Session, id string) *session.Event {
 	return nil
 }
 
-func TestDurationsAreWrittenInFull(t *testing.T) {
+func TestDurationPrecision(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		1: `"0.000000001s"`, -1: `"-0.000000001s"`, time.Second: `"1s"`, -time.Second: `"-1s"`,
 		1500 * time.Millisecond: `"1.5s"`, -2*time.Second - 50*time.Millisecond: `"-2.05s"`, 90 * time.Minute: `"5400s"`,
@@ -100,12 +100,12 @@ func TestDurationsAreWrittenInFull(t *testing.T) {
 	} {
 		e := &session.Event{LLMResponse: model.LLMResponse{Content: &genai.Content{Parts: []*genai.Part{{VideoMetadata: &genai.VideoMetadata{StartOffset: d}}}}}}
 		p, err := adk.NewEvent(e)
-		no(t, err)
+		noError(t, err)
 		if text := p.String(); !strings.Contains(text, `"startOffset":`+want) {
 			t.Errorf("%d nanoseconds are written in %s, want %s", d, text, want)
 		}
 		back, err := adk.SessionEvent(p)
-		no(t, err)
+		noError(t, err)
 		equal(t, "duration", back.Content.Parts[0].VideoMetadata.StartOffset, d)
 	}
 }
@@ -147,9 +147,9 @@ func TestValuesOfOtherTypes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := adk.NewEvent(&session.Event{Output: c.give, Actions: session.EventActions{StateDelta: map[string]any{"k": c.give}}})
-			no(t, err)
+			noError(t, err)
 			back, err := adk.SessionEvent(p)
-			no(t, err)
+			noError(t, err)
 			equal(t, "output", back.Output, c.get)
 			equal(t, "state delta", back.Actions.StateDelta["k"], c.get)
 		})
@@ -157,17 +157,17 @@ func TestValuesOfOtherTypes(t *testing.T) {
 }
 
 // An event with a nil part, on which ADK's methods panic, is logged.
-func TestPartsThatAreNil(t *testing.T) {
-	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
-		e := text("e", "app", "hi")
+func TestNilParts(t *testing.T) {
+	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+		e := textEvent("e", "app", "hi")
 		e.Content.Parts = append(e.Content.Parts, nil)
-		no(t, s.AppendEvent(t.Context(), create(t, s, "s", nil), e))
+		noError(t, s.AppendEvent(t.Context(), create(t, s, "s", nil), e))
 		equal(t, "parts", len(get(t, s, "s").Events().At(0).Content.Parts), 2)
 	})
 }
 
 // U+FFFD replaces bytes that are not UTF-8, in every field, and there is one warning per run.
-func TestTextThatIsNotUTF8(t *testing.T) {
+func TestInvalidUTF8(t *testing.T) {
 	const bad, good = "half \xed\xa0\xbd \xff", "half \ufffd\ufffd\ufffd \ufffd"
 	event := func(id, text string) *session.Event {
 		call := &genai.FunctionCall{ID: "c" + text, Name: "f", Args: map[string]any{
@@ -193,15 +193,15 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 			if where == "wrapped" {
 				svc, err = adk.Wrap(session.InMemoryService(), opts)
 			}
-			no(t, err)
+			noError(t, err)
 			sess := create(t, svc, "s", map[string]any{"first": bad, "user:first": []string{bad}})
 			equal(t, "warnings of a create", strings.Count(log.String(), "not valid UTF-8"), 1)
 			log.Reset()
 			given := event("e", bad)
 			for range 2 { // includes a retry
-				no(t, svc.AppendEvent(t.Context(), sess, given))
+				noError(t, svc.AppendEvent(t.Context(), sess, given))
 			}
-			no(t, svc.AppendEvent(t.Context(), sess, event("e2", bad)))
+			noError(t, svc.AppendEvent(t.Context(), sess, event("e2", bad)))
 			equal(t, "warnings of a run", strings.Count(log.String(), "not valid UTF-8"), 1)
 			equal(t, "what was given", given, event("e", bad))
 			for _, s := range []session.Session{sess, get(t, svc, "s")} {
@@ -212,7 +212,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 					"first": good, "user:first": []string{good},
 				} {
 					value, err := s.State().Get(key)
-					no(t, err)
+					noError(t, err)
 					equal(t, key, value, want)
 				}
 			}
@@ -220,7 +220,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	}
 }
 
-func TestValuesThatJSONCannotCarry(t *testing.T) {
+func TestUnencodableValues(t *testing.T) {
 	inside := map[string]any{}
 	inside["again"] = inside
 	type knot struct{ A, B any }
@@ -233,26 +233,26 @@ func TestValuesThatJSONCannotCarry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := adk.NewEvent(&session.Event{Actions: session.EventActions{StateDelta: map[string]any{"price": v}}})
-			fails(t, err, patch.ErrInvalid)
+			wantError(t, err, patch.ErrInvalid)
 			if !strings.Contains(err.Error(), "stateDelta/price") {
 				t.Errorf("the error %q does not name the key", err)
 			}
 		})
 	}
-	fails(t, errOf(adk.NewEvent(nil)), patch.ErrInvalid)
+	wantError(t, errOf(adk.NewEvent(nil)), patch.ErrInvalid)
 }
 
 // Each session has its own copies of events, and returns the same copy each time.
-func TestEventsAreTheCallersOwn(t *testing.T) {
+func TestEventCopies(t *testing.T) {
 	svc := inMemory(t)
 	sess := create(t, svc, "s", nil)
-	e := filled()
+	e := fullEvent()
 	e.Actions.StateDelta = map[string]any{"user:list": []any{"a"}, "own": map[string]any{"k": 1}}
-	no(t, svc.AppendEvent(context.Background(), sess, e))
+	noError(t, svc.AppendEvent(context.Background(), sess, e))
 	p, err := adk.NewEvent(e)
-	no(t, err)
+	noError(t, err)
 	want, err := adk.SessionEvent(p)
-	no(t, err)
+	noError(t, err)
 	state := map[string]any{"user:list": []any{"a"}, "own": map[string]any{"k": 1}}
 	check := func(what string) {
 		t.Helper()
@@ -275,15 +275,15 @@ func TestEventsAreTheCallersOwn(t *testing.T) {
 		check("after an event that another session gave was changed")
 	}
 	first := sess.Events().At(0)
-	no(t, svc.AppendEvent(t.Context(), sess, text("next", "agent", "x")))
+	noError(t, svc.AppendEvent(t.Context(), sess, textEvent("next", "agent", "x")))
 	if first != sess.Events().At(0) {
 		t.Error("the session gives another event after an append")
 	}
 	list, err := sess.State().Get("user:list")
-	no(t, err)
+	noError(t, err)
 	list.([]any)[0] = "changed"
 	own, err := sess.State().Get("own")
-	no(t, err)
+	noError(t, err)
 	own.(map[string]any)["k"] = "changed"
 	check("after a value of the state was changed")
 }
@@ -319,10 +319,10 @@ func scribble(v reflect.Value) {
 
 // filler sets the exported fields of a value, at any depth.
 type filler struct {
-	leaf   func(v reflect.Value) bool // sets a value; false means that its parts must be set
-	sets   func() bool                // reports whether to set the next field
-	length func() int                 // returns the length of the next slice or map
-	within []reflect.Type
+	leaf    func(v reflect.Value) bool // sets a value; false means that its parts must be set
+	include func() bool                // reports whether to set the next field
+	length  func() int                 // returns the length of the next slice or map
+	within  []reflect.Type
 }
 
 func (f *filler) fill(v reflect.Value) {
@@ -339,7 +339,7 @@ func (f *filler) fill(v reflect.Value) {
 		}
 		f.within = append(f.within, v.Type())
 		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() && f.sets() {
+			if v.Type().Field(i).IsExported() && f.include() {
 				f.fill(v.Field(i))
 			}
 		}
@@ -395,18 +395,18 @@ func values(n int64) map[string]any {
 	}
 }
 
-// emptied sets every pointer, map and slice to an empty value that is not nil.
-func emptied(v reflect.Value, depth int) {
+// setEmpty sets every pointer, map and slice to an empty value that is not nil.
+func setEmpty(v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if depth > 0 {
 			v.Set(reflect.New(v.Type().Elem()))
-			emptied(v.Elem(), depth-1)
+			setEmpty(v.Elem(), depth-1)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
-				emptied(v.Field(i), depth)
+				setEmpty(v.Field(i), depth)
 			}
 		}
 	case reflect.Slice:
@@ -421,7 +421,7 @@ func TestCorpus(t *testing.T) {
 	for name, pattern := range map[string]string{"small": "../fuzz/testdata/sessions/*/*.jsonl", "large": "../../shared/corpus/*/*.jsonl"} {
 		t.Run(name, func(t *testing.T) {
 			files, err := filepath.Glob(pattern)
-			no(t, err)
+			noError(t, err)
 			switch {
 			case len(files) == 0 && name == "large":
 				t.Skipf("the large corpus is not at %s", pattern)
@@ -430,37 +430,37 @@ func TestCorpus(t *testing.T) {
 			case testing.Short() && name == "large":
 				files = slices.DeleteFunc(files, func(file string) bool { return len(file)%9 != 0 })
 			}
-			readAsADKDoes(t, files)
+			testReadLikeADK(t, files)
 		})
 	}
 }
 
-func readAsADKDoes(t *testing.T, files []string) {
+func testReadLikeADK(t *testing.T, files []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "corpus.db")
-	db := opened(t)(store.Open(path, store.Options{NoSync: true}))
+	db := mustOpen(t)(store.Open(path, store.Options{NoSync: true}))
 	svc, err := adk.NewService(db, adk.Options{KeepInterruptedCalls: true}) // ADK's service leaves calls open too
-	no(t, err)
+	noError(t, err)
 	want := map[string][]*session.Event{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		no(t, err)
+		noError(t, err)
 		sess := create(t, svc, file, nil)
 		for line := range bytes.Lines(text) {
 			var e session.Event
 			d := json.NewDecoder(bytes.NewReader(line))
 			d.DisallowUnknownFields()
-			no(t, d.Decode(&e))
+			noError(t, d.Decode(&e))
 			want[file] = append(want[file], &e)
-			no(t, svc.AppendEvent(t.Context(), sess, &e))
+			noError(t, svc.AppendEvent(t.Context(), sess, &e))
 		}
 		key := store.Key{App: "app", User: "user", Session: "imported " + file}
-		no(t, errOf(db.Import(t.Context(), key, bytes.NewReader(text), store.ImportOptions{Name: file})))
+		noError(t, errOf(db.Import(t.Context(), key, bytes.NewReader(text), store.ImportOptions{Name: file})))
 	}
-	no(t, db.Close())
-	db = opened(t)(store.Open(path, store.Options{NoSync: true}))
+	noError(t, db.Close())
+	db = mustOpen(t)(store.Open(path, store.Options{NoSync: true}))
 	svc, err = adk.NewService(db, adk.Options{KeepInterruptedCalls: true})
-	no(t, err)
+	noError(t, err)
 	for file, events := range want {
 		for _, id := range []string{file, "imported " + file} {
 			got := get(t, svc, id).Events()

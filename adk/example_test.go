@@ -343,14 +343,14 @@ func ExampleService_LastCompaction() {
 
 func TestReadmeAgentCompiles(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
-	no(t, err)
+	noError(t, err)
 	blocks := regexp.MustCompile("(?s)```go adk\n(.*?)```").FindAllSubmatch(text, -1)
 	if len(blocks) != 1 {
 		t.Fatalf("README.md has %d agents", len(blocks))
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "main.go")
-	no(t, os.WriteFile(file, blocks[0][1], 0o600))
+	noError(t, os.WriteFile(file, blocks[0][1], 0o600))
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "agent"), file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

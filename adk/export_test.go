@@ -27,22 +27,22 @@ func (s *Service) Settle(t *testing.T) {
 	}
 }
 
-// Ended reports the end of an invocation, as the plugin does.
-func (s *Service) Ended(ctx context.Context, sess session.Session, invocation string) {
+// EndRun reports the end of an invocation, as the plugin does.
+func (s *Service) EndRun(ctx context.Context, sess session.Session, invocation string) {
 	key := sess.(*Session).key
 	s.runs.end(ctx, key, invocation, false)
 	s.autoCompaction.notify(key)
 }
 
-func (s *Service) Cached() int {
+func (s *Service) CachedLogs() int {
 	return s.store.(*wrap.Storage).Cached()
 }
 
 // IndexBytes returns the memory of the search indexes.
 func (s *Service) IndexBytes() int { return s.finder.Bytes() }
 
-// Over returns another service over the storage of s.
-func (s *Service) Over(t *testing.T, opts Options) *Service {
+// OverSameStorage returns another service over the storage of s.
+func (s *Service) OverSameStorage(t *testing.T, opts Options) *Service {
 	t.Helper()
 	out, err := newService(s.store, opts)
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *Service) Over(t *testing.T, opts Options) *Service {
 // WithoutCache returns options with which [Wrap] caches no log.
 func (o Options) WithoutCache() Options { o.cacheBytes = -1; return o }
 
-// SetMissing replaces the errors of ADK's in-memory service for a missing session.
-func SetMissing(t *testing.T, err error) {
+// SetMissingError replaces the errors of ADK's in-memory service for a missing session.
+func SetMissingError(t *testing.T, err error) {
 	before, get := missingSession, func() error { return err }
 	missingSession = missingErrors{get, get}
 	t.Cleanup(func() { missingSession = before })

@@ -32,15 +32,15 @@ var backends = []struct {
 	{"memory", func(*testing.T) opener {
 		return openOnce(func() (*store.Store, error) { return store.OpenMemory(store.Options{}) })
 	}},
-	{"bolt", func(t *testing.T) opener { return openOnce(inFile(t)) }},
+	{"bolt", func(t *testing.T) opener { return openOnce(newFile(t)) }},
 	{"bolt reopened", func(t *testing.T) opener {
-		in := inFile(t)
+		in := newFile(t)
 		var s *store.Store
 		return func(t *testing.T) *store.Store {
 			if s != nil {
-				no(t, s.Close())
+				noError(t, s.Close())
 			}
-			s = opened(t)(in())
+			s = mustOpen(t)(in())
 			return s
 		}
 	}},
@@ -48,65 +48,67 @@ var backends = []struct {
 }
 
 // openOnce returns an opener that opens the storage at its first call.
-func openOnce(open storage) opener {
+func openOnce(open openFunc) opener {
 	var s *store.Store
 	return func(t *testing.T) *store.Store {
 		if s == nil {
-			s = opened(t)(open())
+			s = mustOpen(t)(open())
 		}
 		return s
 	}
 }
 
-func opened(t *testing.T) func(*store.Store, error) *store.Store {
+func mustOpen(t *testing.T) func(*store.Store, error) *store.Store {
 	return func(s *store.Store, err error) *store.Store {
 		t.Helper()
-		no(t, err)
+		noError(t, err)
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}
 }
 
-// onEach runs a test on each backend. With some backends, the store is closed and opened again between operations.
-func onEach(t *testing.T, test func(t *testing.T, s service)) {
+// onEachBackend runs a test on each backend. With some backends, the store is closed and opened again between
+// operations.
+func onEachBackend(t *testing.T, test func(t *testing.T, s reopeningService)) {
 	for _, b := range backends {
-		t.Run(b.name, func(t *testing.T) { test(t, service{t, b.make(t)}) })
+		t.Run(b.name, func(t *testing.T) { test(t, reopeningService{t, b.make(t)}) })
 	}
 }
 
-// service opens the store before each operation. A session stays usable after the store that returned it is closed.
-type service struct {
+// reopeningService opens the store before each operation. A session stays usable after the store that returned it is
+// closed.
+type reopeningService struct {
 	t    *testing.T
 	open opener
 }
 
-func (s service) now() *adk.Service { return newService(s.t, s.open(s.t)) }
+func (s reopeningService) reopened() *adk.Service { return newService(s.t, s.open(s.t)) }
 
-func (s service) Create(ctx context.Context, r *session.CreateRequest) (*session.CreateResponse, error) {
-	return s.now().Create(ctx, r)
+func (s reopeningService) Create(ctx context.Context, r *session.CreateRequest) (*session.CreateResponse, error) {
+	return s.reopened().Create(ctx, r)
 }
 
-func (s service) Get(ctx context.Context, r *session.GetRequest) (*session.GetResponse, error) {
-	return s.now().Get(ctx, r)
+func (s reopeningService) Get(ctx context.Context, r *session.GetRequest) (*session.GetResponse, error) {
+	return s.reopened().Get(ctx, r)
 }
 
-func (s service) List(ctx context.Context, r *session.ListRequest) (*session.ListResponse, error) {
-	return s.now().List(ctx, r)
+func (s reopeningService) List(ctx context.Context, r *session.ListRequest) (*session.ListResponse, error) {
+	return s.reopened().List(ctx, r)
 }
 
-func (s service) Delete(ctx context.Context, r *session.DeleteRequest) error {
-	return s.now().Delete(ctx, r)
+func (s reopeningService) Delete(ctx context.Context, r *session.DeleteRequest) error {
+	return s.reopened().Delete(ctx, r)
 }
 
-func (s service) AppendEvent(ctx context.Context, sess session.Session, e *session.Event) error {
-	return s.now().AppendEvent(ctx, sess, e)
+func (s reopeningService) AppendEvent(ctx context.Context, sess session.Session, e *session.Event) error {
+	return s.reopened().AppendEvent(ctx, sess, e)
 }
 
 // handleCalls returns calls of all methods that take a session of the service.
 func handleCalls(svc func() *adk.Service) map[string]func(ctx context.Context, s session.Session) error {
 	return map[string]func(ctx context.Context, s session.Session) error{
 		"append": func(ctx context.Context, s session.Session) error {
-			return svc().AppendEvent(ctx, s, text("called", "user", "x"))
+			return svc().AppendEvent(ctx, s, textEvent("called", "user", "x"))
 		},
 		"patch": func(ctx context.Context, s session.Session) error {
 			return errOf(svc().ApplyPatch(ctx, s, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{}))
@@ -131,13 +133,13 @@ func firstError(records iter.Seq2[patch.Record, error]) error {
 func newService(t *testing.T, s *store.Store) *adk.Service {
 	t.Helper()
 	svc, err := adk.NewService(s, adk.Options{})
-	no(t, err)
+	noError(t, err)
 	return svc
 }
 
 func inMemoryStore(t *testing.T) *store.Store {
 	t.Helper()
-	return opened(t)(store.OpenMemory(store.Options{}))
+	return mustOpen(t)(store.OpenMemory(store.Options{}))
 }
 
 func inMemory(t *testing.T) *adk.Service {
@@ -145,12 +147,12 @@ func inMemory(t *testing.T) *adk.Service {
 	return newService(t, inMemoryStore(t))
 }
 
-// theKey is the key of the session "s" that create creates.
-var theKey = store.Key{App: "app", User: "user", Session: "s"}
+// testKey is the key of the session "s" that create creates.
+var testKey = store.Key{App: "app", User: "user", Session: "s"}
 
-// onStoreAnd runs a test with a service over a store, and with services over each of the bases.
-func onStoreAnd(t *testing.T, bases []base, opts adk.Options, test func(t *testing.T, s *adk.Service)) {
-	t.Run("store", func(t *testing.T) { test(t, compacted(t, opts)) })
+// onStoreAndBases runs a test with a service over a store, and with services over each of the bases.
+func onStoreAndBases(t *testing.T, bases []base, opts adk.Options, test func(t *testing.T, s *adk.Service)) {
+	t.Run("store", func(t *testing.T) { test(t, newQuietService(t, opts)) })
 	for _, b := range bases {
 		t.Run(b.name, func(t *testing.T) { test(t, wrap(t, b.make(t), opts)) })
 	}
@@ -159,19 +161,19 @@ func onStoreAnd(t *testing.T, bases []base, opts adk.Options, test func(t *testi
 func create(t *testing.T, s session.Service, id string, state map[string]any) session.Session {
 	t.Helper()
 	r, err := s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: id, State: state})
-	no(t, err)
+	noError(t, err)
 	return r.Session
 }
 
 func get(t *testing.T, s session.Service, id string) session.Session {
 	t.Helper()
 	r, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: id})
-	no(t, err)
+	noError(t, err)
 	return r.Session
 }
 
-// text returns an event with text content.
-func text(id, author, words string) *session.Event {
+// textEvent returns an event with text content.
+func textEvent(id, author, words string) *session.Event {
 	role := genai.Role(genai.RoleModel)
 	if author == "user" {
 		role = genai.RoleUser
@@ -183,30 +185,30 @@ func text(id, author, words string) *session.Event {
 	}
 }
 
-// timed returns an event with the given second in its timestamp.
-func timed(n int, id, author string) *session.Event {
-	e := text(id, author, "this is "+id)
+// timedEvent returns an event with the given second in its timestamp.
+func timedEvent(n int, id, author string) *session.Event {
+	e := textEvent(id, author, "this is "+id)
 	e.Timestamp = time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC)
 	return e
 }
 
-// messages returns n events of the user, e0, e1 and so on, one second apart.
-func messages(n int) (events []*session.Event) {
+// userMessages returns n events of the user, e0, e1 and so on, one second apart.
+func userMessages(n int) (events []*session.Event) {
 	for i := range n {
-		events = append(events, timed(i, fmt.Sprint("e", i), "user"))
+		events = append(events, timedEvent(i, fmt.Sprint("e", i), "user"))
 	}
 	return events
 }
 
-func say(t *testing.T, s session.Service, sess session.Session, events ...*session.Event) {
+func appendAll(t *testing.T, s session.Service, sess session.Session, events ...*session.Event) {
 	t.Helper()
 	for _, e := range events {
-		no(t, s.AppendEvent(t.Context(), sess, e))
+		noError(t, s.AppendEvent(t.Context(), sess, e))
 	}
 }
 
-// delta returns an event that changes the state.
-func delta(id string, state map[string]any) *session.Event {
+// deltaEvent returns an event that changes the state.
+func deltaEvent(id string, state map[string]any) *session.Event {
 	return &session.Event{ID: id, Author: "agent", Actions: session.EventActions{StateDelta: state}}
 }
 
@@ -229,7 +231,7 @@ func stateOf(sess session.Session) map[string]any {
 func loggedEvents(t *testing.T, s *adk.Service, sess session.Session) (n int) {
 	t.Helper()
 	for r, err := range s.RawEvents(t.Context(), sess, 1) {
-		no(t, err)
+		noError(t, err)
 		if r.Event != nil {
 			n++
 		}
@@ -237,8 +239,8 @@ func loggedEvents(t *testing.T, s *adk.Service, sess session.Session) (n int) {
 	return n
 }
 
-// no fails the test if err is not nil. t may be a *testing.T or a *rapid.T.
-func no(t interface {
+// noError fails the test if err is not nil. t may be a *testing.T or a *rapid.T.
+func noError(t interface {
 	Helper()
 	Fatal(args ...any)
 }, err error) {
@@ -257,7 +259,7 @@ func equal[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-func fails(t *testing.T, err, want error) {
+func wantError(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Fatalf("got the error %v, want %v", err, want)
@@ -274,19 +276,19 @@ func postgres(t *testing.T) opener {
 	return func(t *testing.T) *store.Store {
 		turn = 1 - turn
 		if stores[turn] == nil {
-			stores[turn] = opened(t)(open())
+			stores[turn] = mustOpen(t)(open())
 		}
 		return stores[turn]
 	}
 }
 
-var schemasMade atomic.Int64
+var schemaCount atomic.Int64
 
 // newSchema returns a storage in a new schema on the server that all tests share.
-func newSchema(t *testing.T) storage {
+func newSchema(t *testing.T) openFunc {
 	t.Helper()
 	dsn := pgtest.Common(t).DSN("postgres") + " synchronous_commit=off"
-	schema := fmt.Sprint("test", schemasMade.Add(1))
+	schema := fmt.Sprint("test", schemaCount.Add(1))
 	return func() (*store.Store, error) {
 		return pg.Open(t.Context(), dsn, store.Options{}, pg.Options{Schema: schema})
 	}

@@ -32,38 +32,38 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-func peopleSee(t *testing.T, s session.Service, req session.GetRequest) *adk.Session {
+func getHistory(t *testing.T, s session.Service, req session.GetRequest) *adk.Session {
 	t.Helper()
 	req.AppName, req.UserID, req.SessionID = "app", "user", "s"
 	r, err := s.Get(adk.WithHistory(t.Context()), &req)
-	no(t, err)
+	noError(t, err)
 	return r.Session.(*adk.Session)
 }
 
-// summarised creates a session of six messages. One summary covers the second to fifth message. A second summary
+// createSummarised creates a session of six messages. One summary covers the second to fifth message. A second summary
 // covers the first message and the first summary.
-func summarised(t *testing.T, s *adk.Service) {
+func createSummarised(t *testing.T, s *adk.Service) {
 	t.Helper()
 	sess := create(t, s, "s", map[string]any{"k": 1})
 	for i, id := range []string{"e0", "e1", "e2", "e3", "e4", "e5"} {
-		e := text(id, []string{"user", "app"}[i%2], "words of "+id)
+		e := textEvent(id, []string{"user", "app"}[i%2], "words of "+id)
 		e.Timestamp = time.Date(2026, 1, 2, 3, 4, i, 0, time.UTC)
 		e.Actions.StateDelta = map[string]any{"last": id}
-		no(t, s.AppendEvent(t.Context(), sess, e))
+		noError(t, s.AppendEvent(t.Context(), sess, e))
 	}
 	for i, count := range []int{4, 2} {
-		e, err := adk.NewEvent(text([]string{"s1", "s2"}[i], "user", "the summary"))
-		no(t, err)
-		no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(1-i, count, e)}, store.PatchOptions{})))
+		e, err := adk.NewEvent(textEvent([]string{"s1", "s2"}[i], "user", "the summary"))
+		noError(t, err)
+		noError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(1-i, count, e)}, store.PatchOptions{})))
 	}
 	equal(t, "visible", ids(sess), []string{"s2", "e5"})
 }
 
 func TestHistory(t *testing.T) {
-	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
-		summarised(t, s)
+	onStoreAndBases(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
+		createSummarised(t, s)
 		all := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
-		sess := peopleSee(t, s, session.GetRequest{})
+		sess := getHistory(t, s, session.GetRequest{})
 		equal(t, "history", ids(sess), all)
 		equal(t, "state", stateOf(sess), map[string]any{"k": 1, "last": "e5"})
 		equal(t, "at", sess.Events().At(1).Content.Parts[0].Text, "words of e1")
@@ -77,39 +77,39 @@ func TestHistory(t *testing.T) {
 		}
 		// Indices into a history must not be used in patches.
 		err := errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{}))
-		fails(t, err, patch.ErrInvalid)
+		wantError(t, err, patch.ErrInvalid)
 		if !strings.Contains(err.Error(), "WithHistory") {
 			t.Errorf("the error is %v", err)
 		}
-		fails(t, errOf(s.Preview(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), patch.ErrInvalid)
+		wantError(t, errOf(s.Preview(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), patch.ErrInvalid)
 		equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
 
-		equal(t, "the last two", ids(peopleSee(t, s, session.GetRequest{NumRecentEvents: 2})), []string{"e4", "e5"})
-		equal(t, "the last ten", ids(peopleSee(t, s, session.GetRequest{NumRecentEvents: 10})), all)
+		equal(t, "the last two", ids(getHistory(t, s, session.GetRequest{NumRecentEvents: 2})), []string{"e4", "e5"})
+		equal(t, "the last ten", ids(getHistory(t, s, session.GetRequest{NumRecentEvents: 10})), all)
 		since := time.Date(2026, 1, 2, 3, 4, 3, 0, time.UTC)
-		equal(t, "since", ids(peopleSee(t, s, session.GetRequest{After: since})), []string{"e3", "e4", "e5"})
-		equal(t, "since, of the last two", ids(peopleSee(t, s, session.GetRequest{After: since, NumRecentEvents: 2})), []string{"e4", "e5"})
+		equal(t, "since", ids(getHistory(t, s, session.GetRequest{After: since})), []string{"e3", "e4", "e5"})
+		equal(t, "since, of the last two", ids(getHistory(t, s, session.GetRequest{After: since, NumRecentEvents: 2})), []string{"e4", "e5"})
 	})
 }
 
 // After its first write, a session shows the visible log.
 func TestHistoryEndsWithAWrite(t *testing.T) {
-	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
-		summarised(t, s)
-		sess := peopleSee(t, s, session.GetRequest{})
+	onStoreAndBases(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
+		createSummarised(t, s)
+		sess := getHistory(t, s, session.GetRequest{})
 		equal(t, "history", len(ids(sess)), 6)
-		no(t, s.AppendEvent(t.Context(), sess, text("e6", "user", "more")))
+		noError(t, s.AppendEvent(t.Context(), sess, textEvent("e6", "user", "more")))
 		equal(t, "after an append", ids(sess), []string{"s2", "e5", "e6"})
 
-		filtered := peopleSee(t, s, session.GetRequest{NumRecentEvents: 1})
+		filtered := getHistory(t, s, session.GetRequest{NumRecentEvents: 1})
 		equal(t, "filtered", ids(filtered), []string{"e6"})
-		no(t, s.AppendEvent(t.Context(), filtered, text("e7", "user", "more")))
+		noError(t, s.AppendEvent(t.Context(), filtered, textEvent("e7", "user", "more")))
 		equal(t, "filtered, after an append", ids(filtered), []string{"e6", "e7"})
 
-		rewound := peopleSee(t, s, session.GetRequest{})
-		no(t, errOf(s.Rewind(t.Context(), rewound, "inv-e5")))
+		rewound := getHistory(t, s, session.GetRequest{})
+		noError(t, errOf(s.Rewind(t.Context(), rewound, "inv-e5")))
 		equal(t, "after a rewind", ids(rewound), []string{"s2"})
-		equal(t, "history after a rewind", ids(peopleSee(t, s, session.GetRequest{})), []string{"e0", "e1", "e2", "e3", "e4"})
+		equal(t, "history after a rewind", ids(getHistory(t, s, session.GetRequest{})), []string{"e0", "e1", "e2", "e3", "e4"})
 	})
 }
 
@@ -118,11 +118,11 @@ func TestHistoryEndsWithAWrite(t *testing.T) {
 func TestHistoryMarksSummaries(t *testing.T) {
 	s := inMemory(t)
 	sess := create(t, s, "s", nil)
-	no(t, s.AppendEvent(t.Context(), sess, text("e0", "user", "hello")))
+	noError(t, s.AppendEvent(t.Context(), sess, textEvent("e0", "user", "hello")))
 	summary, err := patch.ParseEvent([]byte(`{"id":"other","author":"user","content":{"role":"user","parts":[{"text":"They said hello."}]},"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`))
-	no(t, err)
-	no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 0, summary)}, store.PatchOptions{})))
-	e := peopleSee(t, s, session.GetRequest{}).Events().At(1)
+	noError(t, err)
+	noError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 0, summary)}, store.PatchOptions{})))
+	e := getHistory(t, s, session.GetRequest{}).Events().At(1)
 	equal(t, "author", e.Author, "summary")
 	equal(t, "role", e.Content.Role, "model")
 	e = get(t, s, "s").Events().At(1)
@@ -132,9 +132,9 @@ func TestHistoryMarksSummaries(t *testing.T) {
 // ADK's REST server returns the history to people, and the visible log to models. If the history cannot be read, the
 // request fails, and nothing is added to a memory service.
 func TestHistoryOverREST(t *testing.T) {
-	b := &unpicked{Backend: new(memstore.Backend)}
-	s := newService(t, opened(t)(store.New(b, store.Options{})))
-	summarised(t, s)
+	b := &brokenHiddenReads{Backend: new(memstore.Backend)}
+	s := newService(t, mustOpen(t)(store.New(b, store.Options{})))
+	createSummarised(t, s)
 	m := &scriptedModel{}
 	c := restServer(t, s, m)
 	const path = "/apps/app/users/user/sessions/s"
@@ -146,38 +146,38 @@ func TestHistoryOverREST(t *testing.T) {
 	}
 	all := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
 	equal(t, "history", eventIDs(c.do("GET", path, "", 200)), all)
-	c.list("POST", "/run", run("turn 3", false), 200)
-	prompt := m.taken()[0]
+	c.list("POST", "/run", runRequest("turn 3", false), 200)
+	prompt := m.drain()[0]
 	equal(t, "contents of the prompt", len(prompt), 3)
 	equal(t, "the prompt begins with", prompt[0].Parts[0].Text, "the summary")
 	if got := eventIDs(c.do("GET", path, "", 200)); len(got) <= 6 || !slices.Equal(got[:6], all) || slices.Contains(got, "s2") {
 		t.Errorf("history after a run: %v", got)
 	}
-	base := &kept{}
+	base := &recordingMemory{}
 	b.broken = true
 	if body := c.text("GET", path, "", 500); !strings.Contains(body, storetest.ErrInjected.Error()) || strings.Contains(body, "{") {
 		t.Errorf("the answer is %s", body)
 	}
-	fails(t, s.HistoryMemory(base).AddSessionToMemory(t.Context(), get(t, s, "s")), storetest.ErrInjected)
+	wantError(t, s.HistoryMemory(base).AddSessionToMemory(t.Context(), get(t, s, "s")), storetest.ErrInjected)
 	if base.events != nil {
 		t.Errorf("the memory was given %v", base.events)
 	}
 	b.broken = false
 	c.do("GET", path, "", 200)
-	no(t, s.HistoryMemory(base).AddSessionToMemory(t.Context(), get(t, s, "s")))
+	noError(t, s.HistoryMemory(base).AddSessionToMemory(t.Context(), get(t, s, "s")))
 	equal(t, "events", base.events[:6], all)
 }
 
 func TestHistoryHandler(t *testing.T) {
 	s := inMemory(t)
-	summarised(t, s)
+	createSummarised(t, s)
 	for request, want := range map[string]int{
 		"GET /apps/app": 6, "POST /apps/app": 2, "GET /run_live": 2, "GET /api/run_live": 2, "DELETE /x": 2,
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		h := adk.HistoryHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			got, err := s.Get(r.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
-			no(t, err)
+			noError(t, err)
 			if n := got.Session.Events().Len(); n != want {
 				t.Errorf("%s: %d events, want %d", request, n, want)
 			}
@@ -189,50 +189,50 @@ func TestHistoryHandler(t *testing.T) {
 	}
 }
 
-// kept is a memory service that records its input.
-type kept struct {
+// recordingMemory is a memory service that records its input.
+type recordingMemory struct {
 	memory.Service
 	events []string
 	err    error
 }
 
-func (k *kept) AddSessionToMemory(_ context.Context, sess session.Session) error {
+func (k *recordingMemory) AddSessionToMemory(_ context.Context, sess session.Session) error {
 	k.events = ids(sess)
 	return k.err
 }
 
 // HistoryMemory passes the history to the memory service, even if the given session contains only the visible log.
-func TestHistoryForMemory(t *testing.T) {
+func TestHistoryMemory(t *testing.T) {
 	s := inMemory(t)
-	summarised(t, s)
-	base := &kept{Service: memory.InMemoryService()}
+	createSummarised(t, s)
+	base := &recordingMemory{Service: memory.InMemoryService()}
 	m := s.HistoryMemory(base)
 	all := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
 	sess := get(t, s, "s")
-	no(t, m.AddSessionToMemory(t.Context(), sess))
+	noError(t, m.AddSessionToMemory(t.Context(), sess))
 	equal(t, "of a session that was got", base.events, all)
-	no(t, s.AppendEvent(t.Context(), sess, text("e6", "user", "more")))
-	no(t, m.AddSessionToMemory(t.Context(), struct{ session.Session }{sess}))
+	noError(t, s.AppendEvent(t.Context(), sess, textEvent("e6", "user", "more")))
+	noError(t, m.AddSessionToMemory(t.Context(), struct{ session.Session }{sess}))
 	equal(t, "of one that was used", base.events, append(all, "e6"))
 	base.err = errors.New("the memory is full")
-	fails(t, m.AddSessionToMemory(t.Context(), sess), base.err)
+	wantError(t, m.AddSessionToMemory(t.Context(), sess), base.err)
 
 	base.events = nil
-	fails(t, m.AddSessionToMemory(t.Context(), nil), patch.ErrInvalid)
+	wantError(t, m.AddSessionToMemory(t.Context(), nil), patch.ErrInvalid)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	fails(t, m.AddSessionToMemory(ctx, sess), context.Canceled)
-	no(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
-	fails(t, m.AddSessionToMemory(t.Context(), sess), store.ErrNotFound)
+	wantError(t, m.AddSessionToMemory(ctx, sess), context.Canceled)
+	noError(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+	wantError(t, m.AddSessionToMemory(t.Context(), sess), store.ErrNotFound)
 	if base.events != nil {
 		t.Errorf("the memory was given %v", base.events)
 	}
 
 	real := s.HistoryMemory(memory.InMemoryService())
-	summarised(t, s)
-	no(t, real.AddSessionToMemory(t.Context(), get(t, s, "s")))
+	createSummarised(t, s)
+	noError(t, real.AddSessionToMemory(t.Context(), get(t, s, "s")))
 	found, err := real.SearchMemory(t.Context(), &memory.SearchRequest{AppName: "app", UserID: "user", Query: "words"})
-	no(t, err)
+	noError(t, err)
 	equal(t, "memories", len(found.Memories), 6)
 	for _, e := range found.Memories {
 		if genai.Role(e.Content.Role) == "user" && e.Author != "user" {
@@ -241,13 +241,13 @@ func TestHistoryForMemory(t *testing.T) {
 	}
 }
 
-// unpicked is a backend that, while broken is set, fails to read hidden records.
-type unpicked struct {
+// brokenHiddenReads is a backend that, while broken is set, fails to read hidden records.
+type brokenHiddenReads struct {
 	*memstore.Backend
 	broken bool
 }
 
-func (u *unpicked) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+func (u *brokenHiddenReads) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	if u.broken && seqs[0] < 6 { // the records that summaries hide
 		return nil, storetest.ErrInjected
 	}
@@ -270,20 +270,20 @@ func (c *readCounter) Read(ctx context.Context, name, creation string, seqs []ui
 func TestHistoryPageReads(t *testing.T) {
 	for _, size := range []int{100, 800} {
 		b := &readCounter{Backend: new(memstore.Backend)}
-		s := newService(t, opened(t)(store.New(b, store.Options{})))
+		s := newService(t, mustOpen(t)(store.New(b, store.Options{})))
 		sess := create(t, s, "s", nil)
-		say(t, s, sess, messages(size)...)
+		appendAll(t, s, sess, userMessages(size)...)
 		for sess.Events().Len() > 12 {
-			e, err := adk.NewEvent(text(fmt.Sprint("s", sess.Events().Len()), "user", "the summary"))
-			no(t, err)
-			no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(0, 10, e)}, store.PatchOptions{})))
+			e, err := adk.NewEvent(textEvent(fmt.Sprint("s", sess.Events().Len()), "user", "the summary"))
+			noError(t, err)
+			noError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(0, 10, e)}, store.PatchOptions{})))
 		}
-		say(t, s, sess, timed(size, fmt.Sprint("e", size), "user"))
+		appendAll(t, s, sess, timedEvent(size, fmt.Sprint("e", size), "user"))
 		before := ""
 		for left := size + 1; left > 0; left -= 30 {
 			b.records = 0
 			r, err := s.Get(adk.WithHistoryPage(t.Context(), before, 30), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
-			no(t, err)
+			noError(t, err)
 			page := ids(r.Session)
 			equal(t, "events", len(page), min(left, 30))
 			equal(t, "last event", page[len(page)-1], fmt.Sprint("e", left-1))
@@ -298,8 +298,8 @@ func TestHistoryPageReads(t *testing.T) {
 // If the history does not contain the event before, the request fails. After a rewind, a client starts again with the
 // newest page.
 func TestHistoryPageOfAnUnknownEvent(t *testing.T) {
-	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
-		summarised(t, s)
+	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+		createSummarised(t, s)
 		page := func(before string, limit int) ([]string, error) {
 			r, err := s.Get(adk.WithHistoryPage(t.Context(), before, limit), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
 			if err != nil {
@@ -308,15 +308,15 @@ func TestHistoryPageOfAnUnknownEvent(t *testing.T) {
 			return ids(r.Session), nil
 		}
 		got, err := page("e4", 2)
-		no(t, err)
+		noError(t, err)
 		equal(t, "page", got, []string{"e2", "e3"})
 		got, err = page("e2", -1)
-		no(t, err)
+		noError(t, err)
 		equal(t, "page without a limit", got, []string{"e0", "e1"})
-		no(t, errOf(s.Rewind(t.Context(), get(t, s, "s"), "inv-e4")))
+		noError(t, errOf(s.Rewind(t.Context(), get(t, s, "s"), "inv-e4")))
 		for _, before := range []string{"e4", "e5", "s1", "none", "\xff"} {
 			err := errOf(page(before, 2))
-			fails(t, err, fold.ErrEventNotFound)
+			wantError(t, err, fold.ErrEventNotFound)
 			if !strings.Contains(err.Error(), strconv.Quote(before)) {
 				t.Errorf("the error is %v", err)
 			}
@@ -325,7 +325,7 @@ func TestHistoryPageOfAnUnknownEvent(t *testing.T) {
 }
 
 func TestREST(t *testing.T) {
-	onEach(t, func(t *testing.T, s service) {
+	onEachBackend(t, func(t *testing.T, s reopeningService) {
 		c := restServer(t, s, &scriptedModel{}, tools(t)...)
 		const sessions = "/apps/app/users/user/sessions"
 
@@ -336,33 +336,33 @@ func TestREST(t *testing.T) {
 		generated := c.do("POST", sessions, `{"events":[{"id":"e","author":"user","content":{"parts":[{"text":"hi"}],"role":"user"}}]}`, 200)
 		equal(t, "events", len(generated["events"].([]any)), 1)
 
-		events := c.list("POST", "/run", run("turn 7", false), 200)
-		equal(t, "events of a run", kinds(events), "call call|response response|text")
+		events := c.list("POST", "/run", runRequest("turn 7", false), 200)
+		equal(t, "events of a run", partKinds(events), "call call|response response|text")
 		got := c.do("GET", sessions+"/s", "", 200)
-		equal(t, "events", kinds(got["events"].([]any)), "text|call call|response response|text")
+		equal(t, "events", partKinds(got["events"].([]any)), "text|call call|response response|text")
 		equal(t, "state", got["state"], any(map[string]any{"k": 1.0, "app:a": "x", "count": 1.0, "last": "k7"}))
 		if got["lastUpdateTime"].(float64) == 0 {
 			t.Error("the session has no time")
 		}
 
-		stream := c.text("POST", "/run_sse", run("turn 4", true), 200)
+		stream := c.text("POST", "/run_sse", runRequest("turn 4", true), 200)
 		if strings.Count(stream, "data: ") < 3 || !strings.Contains(stream, "an answer in words") || strings.Contains(stream, "error") {
 			t.Errorf("the stream is %s", stream)
 		}
 		sess := get(t, s, "s")
-		no(t, errOf(s.now().ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 4)}, store.PatchOptions{})))
+		noError(t, errOf(s.reopened().ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 4)}, store.PatchOptions{})))
 		got = c.do("GET", sessions+"/s", "", 200)
-		equal(t, "events after a patch", kinds(got["events"].([]any)), "text|text")
+		equal(t, "events after a patch", partKinds(got["events"].([]any)), "text|text")
 
 		equal(t, "sessions", len(c.list("GET", sessions, "", 200)), 2)
 		c.text("DELETE", sessions+"/s", "", 200)
 		equal(t, "sessions after a delete", len(c.list("GET", sessions, "", 200)), 1)
 		c.text("GET", sessions+"/s", "", 500)
-		c.text("POST", "/run", run("turn 1", false), 404)
+		c.text("POST", "/run", runRequest("turn 1", false), 404)
 	})
 }
 
-func run(words string, stream bool) string {
+func runRequest(words string, stream bool) string {
 	text, err := json.Marshal(map[string]any{
 		"appName": "app", "userId": "user", "sessionId": "s", "streaming": stream,
 		"newMessage": genai.NewContentFromText(words, "user"),
@@ -373,8 +373,8 @@ func run(words string, stream bool) string {
 	return string(text)
 }
 
-// kinds returns the kinds of the parts of events in JSON.
-func kinds(events []any) string {
+// partKinds returns the kinds of the parts of events in JSON.
+func partKinds(events []any) string {
 	var out []string
 	for _, e := range events {
 		var kinds []string
@@ -404,7 +404,7 @@ func restServer(t *testing.T, sessions session.Service, m model.LLM, tools ...to
 	rest, err := adkrest.NewServer(adkrest.ServerConfig{
 		SessionService: sessions, AgentLoader: agent.NewSingleLoader(llmAgent(t, m, tools...)), SSEWriteTimeout: time.Minute,
 	})
-	no(t, err)
+	noError(t, err)
 	handler := adk.HistoryHandler(rest)
 	if own, ok := sessions.(*adk.Service); ok {
 		handler = adk.HistoryHandler(own.RESTHandler(rest))
@@ -417,13 +417,13 @@ func restServer(t *testing.T, sessions session.Service, m model.LLM, tools ...to
 func (c client) text(method, path, body string, status int) string {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, bytes.NewReader([]byte(body)))
-	no(c.t, err)
+	noError(c.t, err)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
-	no(c.t, err)
+	noError(c.t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	no(c.t, err)
+	noError(c.t, err)
 	if resp.StatusCode != status {
 		c.t.Fatalf("%s %s: status %d, want %d: %s", method, path, resp.StatusCode, status, text)
 	}
@@ -434,13 +434,13 @@ func (c client) do(method, path, body string, status int) (out map[string]any) {
 	c.t.Helper()
 	text := c.text(method, path, body, status)
 	if status == http.StatusOK {
-		no(c.t, json.Unmarshal([]byte(text), &out))
+		noError(c.t, json.Unmarshal([]byte(text), &out))
 	}
 	return out
 }
 
 func (c client) list(method, path, body string, status int) (out []any) {
 	c.t.Helper()
-	no(c.t, json.Unmarshal([]byte(c.text(method, path, body, status)), &out))
+	noError(c.t, json.Unmarshal([]byte(c.text(method, path, body, status)), &out))
 	return out
 }

@@ -18,19 +18,19 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// inTime gives events ascending times, because a base may order events by time.
-func inTime(from int, events ...*session.Event) []*session.Event {
+// withTimes gives events ascending times, because a base may order events by time.
+func withTimes(from int, events ...*session.Event) []*session.Event {
 	for i, e := range events {
-		e.Timestamp = timed(from+i, "", "").Timestamp
+		e.Timestamp = timedEvent(from+i, "", "").Timestamp
 	}
 	return events
 }
 
-// dangling creates a session whose run ended between a call and its result.
-func dangling(t *testing.T, s *adk.Service) session.Session {
+// createInterrupted creates a session whose run ended between a call and its result.
+func createInterrupted(t *testing.T, s *adk.Service) session.Session {
 	t.Helper()
 	sess := create(t, s, "s", nil)
-	say(t, s, sess, said("u1", "i1", "user"), said("c1", "i1", "app", calling("dead", "order")))
+	appendAll(t, s, sess, newEvent("u1", "i1", "user"), newEvent("c1", "i1", "app", withCall("dead", "order")))
 	return sess
 }
 
@@ -41,13 +41,13 @@ func TestInterruptedCalls(t *testing.T) {
 		"by default": {}, "compacted": {Compaction: compacting}, "switched off": {KeepInterruptedCalls: true}, "one at a time": {Runs: adk.WaitForRun},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStoreAnd(t, bases, opts, func(t *testing.T, s *adk.Service) {
+			onStoreAndBases(t, bases, opts, func(t *testing.T, s *adk.Service) {
 				sess := create(t, s, "s", nil)
-				say(t, s, sess, inTime(0, said("u1", "i1", "user"), said("c1", "i1", "app", calling("dead", "order")))...)
-				s = s.Over(t, opts) // as after a restart
+				appendAll(t, s, sess, withTimes(0, newEvent("u1", "i1", "user"), newEvent("c1", "i1", "app", withCall("dead", "order")))...)
+				s = s.OverSameStorage(t, opts) // as after a restart
 				refused, prompts, words := 0, 0, strings.Repeat("words ", 40)
-				r := newRunner(t, llmAgent(t, replying(func(prompt []*genai.Content) *genai.Part {
-					if prompts++; len(faultsOf(prompt)) > 0 {
+				r := newRunner(t, llmAgent(t, replyModel(func(prompt []*genai.Content) *genai.Part {
+					if prompts++; len(promptFaults(prompt)) > 0 {
 						refused++
 					}
 					return genai.NewPartFromText(fmt.Sprint(words, prompts))
@@ -64,7 +64,7 @@ func TestInterruptedCalls(t *testing.T) {
 				}
 				patches := 0
 				for r, err := range s.RawEvents(t.Context(), sess, 1) {
-					if no(t, err); r.Patch != nil && r.Patch.Type() == patch.Splice {
+					if noError(t, err); r.Patch != nil && r.Patch.Type() == patch.Splice {
 						patches++
 					}
 				}
@@ -77,12 +77,12 @@ func TestInterruptedCalls(t *testing.T) {
 }
 
 // The recorded answer follows its call and is marked. A late response replaces the answer, and Revert undoes it.
-func TestAnswerOfAnInterruptedCall(t *testing.T) {
-	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+func TestAnswerOfInterruptedCall(t *testing.T) {
+	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		sess := create(t, s, "s", nil)
-		two := said("c1", "i1", "app", calling("dead", "order"))
+		two := newEvent("c1", "i1", "app", withCall("dead", "order"))
 		two.Content.Parts = append(two.Content.Parts, call("lost", "look", nil))
-		say(t, s, sess, inTime(0, said("u1", "i1", "user"), two, said("c2", "i2", "app", calling("", "look")), said("u3", "i3", "user"))...)
+		appendAll(t, s, sess, withTimes(0, newEvent("u1", "i1", "user"), two, newEvent("c2", "i2", "app", withCall("", "look")), newEvent("u3", "i3", "user"))...)
 		equal(t, "events", sess.Events().Len(), 6)
 		answer := sess.Events().At(2)
 		equal(t, "metadata", answer.CustomMetadata, map[string]any{compaction.InterruptedKey: true})
@@ -95,48 +95,48 @@ func TestAnswerOfAnInterruptedCall(t *testing.T) {
 		}
 		equal(t, "name", sess.Events().At(4).Content.Parts[0].FunctionResponse.Name, "look")
 
-		say(t, s, sess, inTime(8, said("late", "i1", "app", returning("lost", "look", map[string]any{"ok": true})))...)
+		appendAll(t, s, sess, withTimes(8, newEvent("late", "i1", "app", withResponse("lost", "look", map[string]any{"ok": true})))...)
 		got := get(t, s, "s").Events()
 		equal(t, "events", got.Len(), 7)
 		equal(t, "answers", len(got.At(2).Content.Parts), 1)
 		equal(t, "still interrupted", got.At(2).Content.Parts[0].FunctionResponse.ID, "dead")
-		say(t, s, sess, inTime(9, said("late2", "i1", "app", returning("dead", "order", map[string]any{"ok": true})))...)
+		appendAll(t, s, sess, withTimes(9, newEvent("late2", "i1", "app", withResponse("dead", "order", map[string]any{"ok": true})))...)
 		equal(t, "interrupted", len(ids(get(t, s, "s"))), 7)
 	})
 	// A long-running tool answers through an older handle, which does not show the recorded answer.
-	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		slow := create(t, s, "s", nil)
-		say(t, s, slow, inTime(0, said("u1", "i1", "user"), said("c1", "i1", "app", calling("c", "order")))...)
-		say(t, s, get(t, s, "s"), inTime(3, said("u2", "i2", "user"), said("a2", "i2", "app"))...)
+		appendAll(t, s, slow, withTimes(0, newEvent("u1", "i1", "user"), newEvent("c1", "i1", "app", withCall("c", "order")))...)
+		appendAll(t, s, get(t, s, "s"), withTimes(3, newEvent("u2", "i2", "user"), newEvent("a2", "i2", "app"))...)
 		equal(t, "events", get(t, s, "s").Events().Len(), 5)
-		say(t, s, slow, inTime(6, said("late", "i1", "app", returning("c", "order", map[string]any{"ok": true})))...)
+		appendAll(t, s, slow, withTimes(6, newEvent("late", "i1", "app", withResponse("c", "order", map[string]any{"ok": true})))...)
 		for _, sess := range []session.Session{slow, get(t, s, "s")} {
 			equal(t, "events", ids(sess), []string{"u1", "c1", "u2", "a2", "late"})
 		}
 	})
 	// A message that waited arrives through an older handle, which does not show the call.
-	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		waiting := create(t, s, "s", nil)
-		say(t, s, get(t, s, "s"), inTime(0, said("u1", "i1", "user"), said("c1", "i1", "app", calling("c", "order")))...)
-		say(t, s, waiting, inTime(3, said("u2", "i2", "user"))...)
+		appendAll(t, s, get(t, s, "s"), withTimes(0, newEvent("u1", "i1", "user"), newEvent("c1", "i1", "app", withCall("c", "order")))...)
+		appendAll(t, s, waiting, withTimes(3, newEvent("u2", "i2", "user"))...)
 		if shown := ids(waiting); len(shown) != 4 || shown[3] != "u2" {
 			t.Errorf("shown is %v", shown)
 		}
 	})
 	s := inMemory(t)
-	sess := dangling(t, s)
-	say(t, s, sess, said("u2", "i2", "user"))
+	sess := createInterrupted(t, s)
+	appendAll(t, s, sess, newEvent("u2", "i2", "user"))
 	equal(t, "events", sess.Events().Len(), 4)
 	for r, err := range s.RawEvents(t.Context(), sess, 1) {
-		if no(t, err); r.Patch != nil {
-			no(t, errOf(s.Revert(t.Context(), sess, r.ID())))
+		if noError(t, err); r.Patch != nil {
+			noError(t, errOf(s.Revert(t.Context(), sess, r.ID())))
 		}
 	}
 	equal(t, "after the revert", ids(sess), []string{"u1", "c1", "u2"})
 }
 
 // Calls that can still be answered stay open.
-func TestCallsThatAreNotInterrupted(t *testing.T) {
+func TestCallsThatStayOpen(t *testing.T) {
 	confirms := func(e *session.Event) {
 		args := map[string]any{"originalFunctionCall": map[string]any{"id": "c", "name": "order"}}
 		e.Content = &genai.Content{Role: "model", Parts: []*genai.Part{call("ask", toolconfirmation.FunctionCallName, args)}}
@@ -148,25 +148,25 @@ func TestCallsThatAreNotInterrupted(t *testing.T) {
 	inTask := func(e *session.Event) { e.IsolationScope = "c" }
 	asks := func(e *session.Event) { e.RequestedInput = &session.RequestInput{InterruptID: "c"} }
 	for name, events := range map[string][]*session.Event{
-		"long-running":        {said("c1", "i1", "app", calling("c", "order", "c"))},
-		"confirmation":        {said("c1", "i1", "app", calling("c", "order")), said("c2", "i1", "app", confirms)},
-		"credential":          {said("c1", "i1", "app", calling("c", "order")), said("c2", "i1", "app", credential)},
-		"task":                {said("c1", "i1", "app", calling("c", "clerk")), said("t1", "i1", "clerk", inTask)},
-		"requested input":     {said("c1", "i1", "app", calling("c", "order"), asks)},
-		"same invocation":     {said("c1", "i2", "app", calling("c", "order"))},
-		"answered":            {said("c1", "i1", "app", calling("c", "order")), said("r1", "i1", "app", returning("c", "order", nil))},
-		"answered by message": {said("c1", "i1", "app", calling("u2", "order"))},
+		"long-running":        {newEvent("c1", "i1", "app", withCall("c", "order", "c"))},
+		"confirmation":        {newEvent("c1", "i1", "app", withCall("c", "order")), newEvent("c2", "i1", "app", confirms)},
+		"credential":          {newEvent("c1", "i1", "app", withCall("c", "order")), newEvent("c2", "i1", "app", credential)},
+		"task":                {newEvent("c1", "i1", "app", withCall("c", "clerk")), newEvent("t1", "i1", "clerk", inTask)},
+		"requested input":     {newEvent("c1", "i1", "app", withCall("c", "order"), asks)},
+		"same invocation":     {newEvent("c1", "i2", "app", withCall("c", "order"))},
+		"answered":            {newEvent("c1", "i1", "app", withCall("c", "order")), newEvent("r1", "i1", "app", withResponse("c", "order", nil))},
+		"answered by message": {newEvent("c1", "i1", "app", withCall("u2", "order"))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
+			onStoreAndBases(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
 				sess := create(t, s, "s", nil)
-				say(t, s, sess, said("u1", "i1", "user"))
-				say(t, s, sess, events...)
-				message := said("u2", "i2", "user")
+				appendAll(t, s, sess, newEvent("u1", "i1", "user"))
+				appendAll(t, s, sess, events...)
+				message := newEvent("u2", "i2", "user")
 				if name == "answered by message" {
-					returning("u2", "order", map[string]any{"ok": true})(message)
+					withResponse("u2", "order", map[string]any{"ok": true})(message)
 				}
-				say(t, s, sess, message, said("a2", "i2", "app"))
+				appendAll(t, s, sess, message, newEvent("a2", "i2", "app"))
 				equal(t, "events", sess.Events().Len(), len(events)+3)
 			})
 		})
@@ -175,11 +175,11 @@ func TestCallsThatAreNotInterrupted(t *testing.T) {
 
 // Calls of a run that is known to be active stay open, whether the plugin watches the run or another process holds
 // its lease.
-func TestCallsOfARunThatGoesOn(t *testing.T) {
-	s := compacted(t, adk.Options{})
+func TestCallsOfActiveRun(t *testing.T) {
+	s := newQuietService(t, adk.Options{})
 	create(t, s, "s", nil)
 	asked := false
-	r := newRunner(t, llmAgent(t, replying(func([]*genai.Content) *genai.Part {
+	r := newRunner(t, llmAgent(t, replyModel(func([]*genai.Content) *genai.Part {
 		if asked {
 			return genai.NewPartFromText("done")
 		}
@@ -187,24 +187,24 @@ func TestCallsOfARunThatGoesOn(t *testing.T) {
 		return call("c", "nothing", nil)
 	})), s, s.Plugin())
 	for e, err := range r.Run(t.Context(), "user", "s", genai.NewContentFromText("x", "user"), agent.RunConfig{}) {
-		no(t, err)
+		noError(t, err)
 		if e.Content.Parts[0].FunctionCall != nil {
 			other := get(t, s, "s")
-			say(t, s, other, said("u2", "other", "user"))
+			appendAll(t, s, other, newEvent("u2", "other", "user"))
 			equal(t, "events", other.Events().Len(), 3)
 		}
 	}
 
 	b := &memory.Backend{}
 	peer := func(b *memory.Backend) *adk.Service {
-		s, err := adk.NewService(opened(t)(store.New(b, store.Options{})), adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1000}})
-		no(t, err)
-		t.Cleanup(func() { no(t, s.Close(context.Background())) })
+		s, err := adk.NewService(mustOpen(t)(store.New(b, store.Options{})), adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1000}})
+		noError(t, err)
+		t.Cleanup(func() { noError(t, s.Close(context.Background())) })
 		return s
 	}
-	dangling(t, peer(b))
+	createInterrupted(t, peer(b))
 	other := peer(b.Peer())
 	sess := get(t, other, "s")
-	say(t, other, sess, said("u2", "i2", "user"))
+	appendAll(t, other, sess, newEvent("u2", "i2", "user"))
 	equal(t, "events", ids(sess), []string{"u1", "c1", "u2"})
 }

@@ -19,18 +19,18 @@ import (
 )
 
 func TestFork(t *testing.T) {
-	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		sess := create(t, s, "s", map[string]any{"k": "initial", "user:u": "then"})
 		for i := range 4 {
-			e := timed(i, fmt.Sprint("e", i), "agent")
+			e := timedEvent(i, fmt.Sprint("e", i), "agent")
 			e.Actions.StateDelta = map[string]any{"k": fmt.Sprint("v", i), "user:u": fmt.Sprint("u", i)}
-			no(t, s.AppendEvent(t.Context(), sess, e))
+			noError(t, s.AppendEvent(t.Context(), sess, e))
 		}
 		done, err := s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 2)}, store.PatchOptions{})
-		no(t, err)
-		e := delta("now", map[string]any{"user:u": "now"})
-		e.Timestamp = timed(8, "", "").Timestamp
-		no(t, s.AppendEvent(t.Context(), sess, e))
+		noError(t, err)
+		e := deltaEvent("now", map[string]any{"user:u": "now"})
+		e.Timestamp = timedEvent(8, "", "").Timestamp
+		noError(t, s.AppendEvent(t.Context(), sess, e))
 		at := func(n uint64) *uint64 { return &n }
 		for name, c := range map[string]struct {
 			at    *uint64
@@ -43,63 +43,63 @@ func TestFork(t *testing.T) {
 			"the beginning":    {at(0), []string{}, "initial"},
 		} {
 			fork, err := s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: name, At: c.at})
-			no(t, err)
+			noError(t, err)
 			equal(t, name, ids(fork), c.want)
 			again := get(t, s, name)
 			equal(t, name, ids(again), c.want)
 			equal(t, name, stateOf(again)["k"], c.state)
 			equal(t, "shared state", stateOf(again)["user:u"], any("now"))
-			no(t, s.AppendEvent(t.Context(), again, timed(9, "own", "user")))
+			noError(t, s.AppendEvent(t.Context(), again, timedEvent(9, "own", "user")))
 		}
-		no(t, errOf(s.Revert(t.Context(), get(t, s, "all"), done.Records[0].ID())))
+		noError(t, errOf(s.Revert(t.Context(), get(t, s, "all"), done.Records[0].ID())))
 		equal(t, "reverted in the fork", ids(get(t, s, "all")), []string{"e0", "e1", "e2", "e3", "now", "own"})
 		equal(t, "the other", ids(get(t, s, "s")), []string{"e0", "e3", "now"})
 
-		fails(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: "all"})), store.ErrExists)
-		fails(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{At: at(99)})), store.ErrNotFound)
-		fails(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{At: at(1), BeforeInvocation: "inv-e1"})), store.ErrInvalid)
+		wantError(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: "all"})), store.ErrExists)
+		wantError(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{At: at(99)})), store.ErrNotFound)
+		wantError(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{At: at(1), BeforeInvocation: "inv-e1"})), store.ErrInvalid)
 		fork, err := s.Fork(t.Context(), sess, adk.ForkOptions{})
-		no(t, err)
+		noError(t, err)
 		equal(t, "with an id of its own", ids(get(t, s, fork.ID())), ids(sess))
 	})
 }
 
-func TestForkThatFails(t *testing.T) {
-	base := &shaky{}
+func TestForkFailure(t *testing.T) {
+	base := &flakyService{}
 	s := wrap(t, base, adk.Options{})
 	sess := create(t, s, "s", nil)
-	say(t, s, sess, timed(1, "e1", "user"), timed(2, "e2", "user"))
-	base.fails = []failing{not, before}
-	fails(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: "fork"})), errShaky)
+	appendAll(t, s, sess, timedEvent(1, "e1", "user"), timedEvent(2, "e2", "user"))
+	base.failures = []failure{noFailure, failBefore}
+	wantError(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: "fork"})), errFlaky)
 	equal(t, "sessions", len(base.sessions), 1)
 }
 
 func TestErase(t *testing.T) {
 	s := inMemory(t)
 	sess := create(t, s, "s", nil)
-	say(t, s, sess, messages(3)...)
-	no(t, errOf(s.Erase(t.Context(), sess, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{})))
+	appendAll(t, s, sess, userMessages(3)...)
+	noError(t, errOf(s.Erase(t.Context(), sess, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{})))
 	for _, one := range []session.Session{sess, get(t, s, "s")} {
 		equal(t, "erased", one.Events().At(1).Content.Parts[0].Text, "[erased]")
 		equal(t, "kept", one.Events().At(2).Content.Parts[0].Text, "this is e2")
 	}
-	no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
-	no(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
-	fails(t, errOf(s.Erase(t.Context(), sess, store.EraseSelection{All: true}, store.EraseOptions{})), store.ErrNotFound)
+	noError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
+	noError(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+	wantError(t, errOf(s.Erase(t.Context(), sess, store.EraseSelection{All: true}, store.EraseOptions{})), store.ErrNotFound)
 
 	wrapped := wrap(t, session.InMemoryService(), adk.Options{})
-	fails(t, errOf(wrapped.Erase(t.Context(), create(t, wrapped, "s", nil), store.EraseSelection{All: true}, store.EraseOptions{})), errors.ErrUnsupported)
+	wantError(t, errOf(wrapped.Erase(t.Context(), create(t, wrapped, "s", nil), store.EraseSelection{All: true}, store.EraseOptions{})), errors.ErrUnsupported)
 	if err := errOf(wrapped.Erase(t.Context(), get(t, wrapped, "s"), store.EraseSelection{All: true}, store.EraseOptions{})); strings.Contains(err.Error(), "age") {
 		t.Errorf("an erase that asks for no age is refused with %q", err)
 	}
 }
 
 func TestListPage(t *testing.T) {
-	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		var want []string
 		for i := range 7 {
 			key := session.CreateRequest{AppName: "app", UserID: fmt.Sprint("u/", i%2), SessionID: fmt.Sprint("s ", i)}
-			no(t, errOf(s.Create(t.Context(), &key)))
+			noError(t, errOf(s.Create(t.Context(), &key)))
 		}
 		for _, u := range []int{0, 1} {
 			for i := u; i < 7; i += 2 {
@@ -111,7 +111,7 @@ func TestListPage(t *testing.T) {
 			req := &adk.ListPageRequest{AppName: "app", PageSize: size}
 			for {
 				page, err := s.ListPage(t.Context(), req)
-				no(t, err)
+				noError(t, err)
 				for _, info := range page.Sessions {
 					got = append(got, info.Key.User+" "+info.Key.Session)
 				}
@@ -122,41 +122,41 @@ func TestListPage(t *testing.T) {
 			equal(t, fmt.Sprint("pages of ", size), got, want)
 		}
 		page, err := s.ListPage(t.Context(), &adk.ListPageRequest{AppName: "app", UserID: "u/1"})
-		no(t, err)
+		noError(t, err)
 		equal(t, "of one user", len(page.Sessions), 3)
 		for _, req := range []*adk.ListPageRequest{nil, {}, {AppName: "app", PageSize: -1}, {AppName: "app", PageToken: "?"}} {
-			fails(t, errOf(s.ListPage(context.Background(), req)), patch.ErrInvalid)
+			wantError(t, errOf(s.ListPage(context.Background(), req)), patch.ErrInvalid)
 		}
 	})
 }
 
 // Every page costs the same.
-func TestCostOfAPage(t *testing.T) {
-	b := &countedListing{Backend: &memory.Backend{}}
-	s := newService(t, opened(t)(store.New(b, store.Options{})))
+func TestListPageCost(t *testing.T) {
+	b := &listCounter{Backend: &memory.Backend{}}
+	s := newService(t, mustOpen(t)(store.New(b, store.Options{})))
 	for i := range 700 {
 		create(t, s, fmt.Sprintf("s%03d", i), nil)
 	}
 	last := (&store.Key{App: "app", User: "user", Session: "s689"}).String()
 	page, err := s.ListPage(t.Context(), &adk.ListPageRequest{AppName: "app", PageSize: 10, PageToken: last})
-	no(t, err)
+	noError(t, err)
 	equal(t, "sessions", len(page.Sessions), 10)
 	equal(t, "rows of the last page", b.rows, 10)
 }
 
-type countedListing struct {
+type listCounter struct {
 	*memory.Backend
 	rows int
 }
 
-func (b *countedListing) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
+func (b *listCounter) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
 	list, err := b.Backend.List(ctx, prefix, after, limit)
 	b.rows += len(list)
 	return list, err
 }
 
-// sets returns a function that gives an event a state delta.
-func sets(key string, value any) func(*session.Event) {
+// withState returns a function that gives an event a state delta.
+func withState(key string, value any) func(*session.Event) {
 	return func(e *session.Event) { e.Actions.StateDelta = map[string]any{key: value} }
 }
 
@@ -165,35 +165,35 @@ func TestRevertAndRewind(t *testing.T) {
 	sess := create(t, sessions, "s", nil)
 	for i := range 3 {
 		inv := fmt.Sprint("inv", i)
-		say(t, sessions, sess, said("u"+inv, inv, "user"), said("a"+inv, inv, "app", sets("step", inv)))
+		appendAll(t, sessions, sess, newEvent("u"+inv, inv, "user"), newEvent("a"+inv, inv, "app", withState("step", inv)))
 	}
 	all := ids(sess)
 	cut, err := sessions.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 4)}, store.PatchOptions{})
-	no(t, err)
+	noError(t, err)
 	equal(t, "after a cut", ids(sess), []string{"uinv2", "ainv2"})
 
 	// The session continues, and later the cut is reverted.
-	no(t, sessions.AppendEvent(t.Context(), sess, said("uinv3", "inv3", "user")))
+	noError(t, sessions.AppendEvent(t.Context(), sess, newEvent("uinv3", "inv3", "user")))
 	later := get(t, sessions, "s")
 	back, err := sessions.Revert(t.Context(), later, cut.Records[0].ID())
-	no(t, err)
+	noError(t, err)
 	equal(t, "after the revert", ids(later), append(slices.Clone(all), "uinv3"))
 
 	// With an older handle, the rewind is a conflict and writes nothing.
-	fails(t, errOf(sessions.Rewind(t.Context(), sess, "inv1")), store.ErrConflict)
-	no(t, errOf(sessions.Rewind(t.Context(), later, "inv1")))
+	wantError(t, errOf(sessions.Rewind(t.Context(), sess, "inv1")), store.ErrConflict)
+	noError(t, errOf(sessions.Rewind(t.Context(), later, "inv1")))
 	equal(t, "after the rewind", ids(later), []string{"uinv0", "ainv0"})
 	equal(t, "state after the rewind", stateOf(later)["step"], any("inv0"))
 	equal(t, "as others see it", ids(get(t, sessions, "s")), ids(later))
-	no(t, sessions.AppendEvent(t.Context(), later, said("again", "inv4", "user")))
+	noError(t, sessions.AppendEvent(t.Context(), later, newEvent("again", "inv4", "user")))
 	equal(t, "it goes on from there", ids(later), []string{"uinv0", "ainv0", "again"})
 
 	equal(t, "events in the audit log", loggedEvents(t, sessions, later), 8)
 
 	before := later.(*adk.Session).View().Seq()
-	fails(t, errOf(sessions.Revert(t.Context(), later, "no such patch")), store.ErrInvalid)
-	fails(t, errOf(sessions.Revert(t.Context(), later, back.Records[0].ID())), fold.ErrBlocked)
-	fails(t, errOf(sessions.Rewind(t.Context(), later, "inv99")), fold.ErrEventNotFound)
+	wantError(t, errOf(sessions.Revert(t.Context(), later, "no such patch")), store.ErrInvalid)
+	wantError(t, errOf(sessions.Revert(t.Context(), later, back.Records[0].ID())), fold.ErrBlocked)
+	wantError(t, errOf(sessions.Rewind(t.Context(), later, "inv99")), fold.ErrEventNotFound)
 	equal(t, "records", get(t, sessions, "s").(*adk.Session).View().Seq(), before)
 }
 

@@ -38,8 +38,8 @@ type engine struct {
 	name    string
 	dialect migrate.Dialect
 	checks  string // number of generated cases
-	// fresh creates an empty database.
-	fresh func(t *testing.T) location
+	// newDatabase creates an empty database.
+	newDatabase func(t *testing.T) location
 }
 
 type location struct {
@@ -50,7 +50,7 @@ type location struct {
 var engines = []engine{
 	{"SQLite", migrate.SQLite, "30", func(t *testing.T) location {
 		dir, err := os.MkdirTemp("", "migrated")
-		no(t, err)
+		noError(t, err)
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		path := filepath.Join(dir, "adk.db")
 		return location{"sqlite", "file:" + path + "?mode=ro", func() gorm.Dialector { return sqlite.Open(path) }}
@@ -64,8 +64,8 @@ var engines = []engine{
 func (l location) service(t *testing.T) session.Service {
 	t.Helper()
 	s, err := database.NewSessionService(l.gorm(), &gorm.Config{Logger: logger.Discard})
-	no(t, err)
-	no(t, database.AutoMigrate(s))
+	noError(t, err)
+	noError(t, database.AutoMigrate(s))
 	return s
 }
 
@@ -73,7 +73,7 @@ func (l location) service(t *testing.T) session.Service {
 func (l location) open(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(l.driver, l.dsn)
-	no(t, err)
+	noError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -81,7 +81,7 @@ func (l location) open(t *testing.T) *sql.DB {
 func (l location) exec(t *testing.T, statements ...string) {
 	t.Helper()
 	db, err := sql.Open(l.driver, strings.TrimSuffix(l.dsn, "?mode=ro"))
-	no(t, err)
+	noError(t, err)
 	defer db.Close()
 	for _, s := range statements {
 		if _, err := db.Exec(s); err != nil {
@@ -90,10 +90,10 @@ func (l location) exec(t *testing.T, statements ...string) {
 	}
 }
 
-func source(t *testing.T, l location, dialect migrate.Dialect) migrate.Source {
+func openSource(t *testing.T, l location, dialect migrate.Dialect) migrate.Source {
 	t.Helper()
 	s, err := migrate.OpenSQL(t.Context(), l.open(t), dialect, migrate.SQLOptions{})
-	no(t, err)
+	noError(t, err)
 	return s
 }
 
@@ -105,17 +105,17 @@ func migrateAll(t *testing.T, target *store.Store, from migrate.Source, opts mig
 		return nil
 	}
 	report, err := migrate.Run(t.Context(), target, from, opts)
-	no(t, err)
+	noError(t, err)
 	return report, results
 }
 
-// decoded returns v after a round trip through JSON, which turns numbers into float64.
-func decoded(t *testing.T, v any) any {
+// throughJSON returns v after a round trip through JSON, which turns numbers into float64.
+func throughJSON(t *testing.T, v any) any {
 	t.Helper()
 	text, err := json.Marshal(v)
-	no(t, err)
+	noError(t, err)
 	var out any
-	no(t, json.Unmarshal(text, &out))
+	noError(t, json.Unmarshal(text, &out))
 	return out
 }
 
@@ -136,7 +136,7 @@ func eventsOf(t *testing.T, s session.Session) (events []any) {
 	})
 	for _, e := range all {
 		e.Timestamp = e.Timestamp.UTC()
-		events = append(events, decoded(t, e))
+		events = append(events, throughJSON(t, e))
 	}
 	return events
 }
@@ -146,18 +146,18 @@ func contentsOf(t *testing.T, s session.Service, apps ...string) map[string][]an
 	contents := map[string][]any{}
 	for _, app := range apps {
 		list, err := s.List(t.Context(), &session.ListRequest{AppName: app})
-		no(t, err)
+		noError(t, err)
 		for _, of := range list.Sessions {
 			r, err := s.Get(t.Context(), &session.GetRequest{AppName: app, UserID: of.UserID(), SessionID: of.ID()})
-			no(t, err)
-			contents[app+"/"+of.UserID()+"/"+of.ID()] = append([]any{decoded(t, stateOf(r.Session))}, eventsOf(t, r.Session)...)
+			noError(t, err)
+			contents[app+"/"+of.UserID()+"/"+of.ID()] = append([]any{throughJSON(t, stateOf(r.Session))}, eventsOf(t, r.Session)...)
 		}
 	}
 	return contents
 }
 
-func saidAt(id string, at time.Time) *session.Event {
-	e := text(id, "user", "text of "+id)
+func messageAt(id string, at time.Time) *session.Event {
+	e := textEvent(id, "user", "text of "+id)
 	e.Timestamp = at
 	return e
 }
@@ -165,8 +165,8 @@ func saidAt(id string, at time.Time) *session.Event {
 func loggedIDs(t *testing.T, s *store.Store) string {
 	t.Helper()
 	var ids []string
-	for r, err := range s.RawEvents(t.Context(), theKey, 1) {
-		no(t, err)
+	for r, err := range s.RawEvents(t.Context(), testKey, 1) {
+		noError(t, err)
 		ids = append(ids, r.ID())
 	}
 	return strings.Join(ids, " ")
@@ -176,23 +176,23 @@ var noon = time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
 
 func TestLiterals(t *testing.T) {
 	for _, e := range engines {
-		l := e.fresh(t)
+		l := e.newDatabase(t)
 		theirs := l.service(t)
 		numbers := map[string]any{"a": json.Number("1.0"), "b": json.Number("1e2"), "c": int64(1<<53 + 1), "d": uint64(1<<64 - 1), "e": 0.1}
 		s := create(t, theirs, "s", map[string]any{"start": numbers, "app:n": numbers, "user:n": numbers})
-		event := saidAt("e1", noon)
+		event := messageAt("e1", noon)
 		event.Actions.StateDelta = map[string]any{"set": numbers}
 		event.Content.Parts = []*genai.Part{{FunctionCall: &genai.FunctionCall{Name: "f", Args: map[string]any{"set": numbers}}}}
-		no(t, theirs.AppendEvent(t.Context(), s, event))
-		_, err := theirs.Create(t.Context(), &session.CreateRequest{AppName: theKey.App, UserID: theKey.User, SessionID: "2", State: map[string]any{"start": numbers}})
-		no(t, err)
+		noError(t, theirs.AppendEvent(t.Context(), s, event))
+		_, err := theirs.Create(t.Context(), &session.CreateRequest{AppName: testKey.App, UserID: testKey.User, SessionID: "2", State: map[string]any{"start": numbers}})
+		noError(t, err)
 		target := inMemoryStore(t)
-		_, results := migrateAll(t, target, source(t, l, e.dialect), migrate.Options{})
-		if d := results[theKey.String()].Differences; len(d) > 0 {
+		_, results := migrateAll(t, target, openSource(t, l, e.dialect), migrate.Options{})
+		if d := results[testKey.String()].Differences; len(d) > 0 {
 			t.Errorf("%s: differences %v", e.name, d)
 		}
 		var log bytes.Buffer
-		no(t, target.Export(t.Context(), theKey, &log, store.ExportOptions{}))
+		noError(t, target.Export(t.Context(), testKey, &log, store.ExportOptions{}))
 		const exact = `{"a":1.0,"b":1e2,"c":9007199254740993,"d":18446744073709551615,"e":0.1}`
 		column := exact
 		if e.name == "PostgreSQL" {
@@ -204,82 +204,82 @@ func TestLiterals(t *testing.T) {
 			}
 		}
 		// The initial state of a session whose numbers ADK has read as float64 and written again.
-		start, err := target.ViewAt(t.Context(), store.Key{App: theKey.App, User: theKey.User, Session: "2"}, 0)
-		no(t, err)
+		start, err := target.ViewAt(t.Context(), store.Key{App: testKey.App, User: testKey.User, Session: "2"}, 0)
+		noError(t, err)
 		initial, _ := start.Value("start")
 		equal(t, "initial state", initial.String(), column)
-		got, err := target.Get(t.Context(), theKey)
-		no(t, err)
+		got, err := target.Get(t.Context(), testKey)
+		noError(t, err)
 		equal(t, "state", got.Values()["set"].String(), exact)
 		for _, name := range []string{"app:n", "user:n"} { // ADK has written these once
 			equal(t, name, got.Values()[name].String(), column)
 		}
-		equal(t, "sessions", contentsOf(t, newService(t, target), theKey.App), contentsOf(t, theirs, theKey.App))
+		equal(t, "sessions", contentsOf(t, newService(t, target), testKey.App), contentsOf(t, theirs, testKey.App))
 	}
 }
 
 // Events are ordered by time, and events with equal times in the order of their appends. A second migration adds new
 // events to a session.
-func TestGrowing(t *testing.T) {
+func TestRepeatedMigration(t *testing.T) {
 	for _, e := range engines {
-		l := e.fresh(t)
+		l := e.newDatabase(t)
 		theirs := l.service(t)
 		ctx := platform.WithTimeProvider(t.Context(), func() time.Time { return noon })
 		created, err := theirs.Create(ctx, &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s"})
-		no(t, err)
+		noError(t, err)
 		var want []string
 		target := inMemoryStore(t)
 		for i, status := range []migrate.Status{migrate.Created, migrate.Extended, migrate.Extended} {
 			for j := range 10 {
 				id := fmt.Sprintf("%x", 97*(i*10+j)%64) // in no order
 				want = append(want, id)
-				no(t, theirs.AppendEvent(t.Context(), created.Session, saidAt(id, noon.Add(time.Duration(i*10+j/3)*time.Microsecond))))
+				noError(t, theirs.AppendEvent(t.Context(), created.Session, messageAt(id, noon.Add(time.Duration(i*10+j/3)*time.Microsecond))))
 			}
-			report, results := migrateAll(t, target, source(t, l, e.dialect), migrate.Options{})
-			r := results[theKey.String()]
+			report, results := migrateAll(t, target, openSource(t, l, e.dialect), migrate.Options{})
+			r := results[testKey.String()]
 			equal(t, e.name, r.Status, status)
 			equal(t, "added", report.Added, 10)
 			equal(t, "ties are reported", strings.Contains(fmt.Sprint(r.Differences), "have the time of the one before"), e.name == "PostgreSQL")
 		}
 		equal(t, "order", loggedIDs(t, target), strings.Join(want, " "))
-		info, err := target.Info(t.Context(), theKey)
-		no(t, err)
+		info, err := target.Info(t.Context(), testKey)
+		noError(t, err)
 		equal(t, "created", info.Created.UTC(), noon)
-		equal(t, "sessions", contentsOf(t, newService(t, target), theKey.App), contentsOf(t, theirs, theKey.App))
+		equal(t, "sessions", contentsOf(t, newService(t, target), testKey.App), contentsOf(t, theirs, testKey.App))
 	}
 }
 
 // If the events do not explain the state in the table, the migrated session still has the state of the table.
-func TestWrittenState(t *testing.T) {
-	l := engines[0].fresh(t)
+func TestStateOfTable(t *testing.T) {
+	l := engines[0].newDatabase(t)
 	theirs := l.service(t)
 	s := create(t, theirs, "s", map[string]any{"a": 1})
-	event := saidAt("e1", noon)
+	event := messageAt("e1", noon)
 	event.Actions.StateDelta = map[string]any{"b": 1}
-	no(t, theirs.AppendEvent(t.Context(), s, event))
+	noError(t, theirs.AppendEvent(t.Context(), s, event))
 	l.exec(t, `UPDATE sessions SET state = '{"a":2,"b":[1.0],"c":null}'`)
 	target := inMemoryStore(t)
-	_, results := migrateAll(t, target, source(t, l, migrate.SQLite), migrate.Options{})
-	equal(t, "differences", len(results[theKey.String()].Differences), 1)
-	equal(t, "sessions", contentsOf(t, newService(t, target), theKey.App), contentsOf(t, theirs, theKey.App))
-	got, err := target.Get(t.Context(), theKey)
-	no(t, err)
+	_, results := migrateAll(t, target, openSource(t, l, migrate.SQLite), migrate.Options{})
+	equal(t, "differences", len(results[testKey.String()].Differences), 1)
+	equal(t, "sessions", contentsOf(t, newService(t, target), testKey.App), contentsOf(t, theirs, testKey.App))
+	got, err := target.Get(t.Context(), testKey)
+	noError(t, err)
 	equal(t, "b", got.Values()["b"].String(), "[1.0]")
 }
 
 // Tables of older versions lack columns. Events without a session, and times in different time zones, are reported. A
 // pickled row fails the migration of its session.
-func TestOddTables(t *testing.T) {
-	l := engines[0].fresh(t)
+func TestOldTables(t *testing.T) {
+	l := engines[0].newDatabase(t)
 	theirs := l.service(t)
 	s := create(t, theirs, "s", nil)
-	no(t, theirs.AppendEvent(t.Context(), s, saidAt("e1", noon)))
+	noError(t, theirs.AppendEvent(t.Context(), s, messageAt("e1", noon)))
 	for _, c := range []string{"routes_json", "output_json", "node_info_json", "requested_input_json", "isolation_scope"} {
 		l.exec(t, "ALTER TABLE events DROP COLUMN "+c)
 	}
 	l.exec(t, `INSERT INTO events (id, app_name, user_id, session_id, actions, timestamp) VALUES ('x', 'app', 'user', 'gone', '{}', '2025-06-01')`)
 	target := inMemoryStore(t)
-	report, _ := migrateAll(t, target, source(t, l, migrate.SQLite), migrate.Options{})
+	report, _ := migrateAll(t, target, openSource(t, l, migrate.SQLite), migrate.Options{})
 	equal(t, "report", fmt.Sprint(report.Source), "[1 events are of sessions that are not in the table of sessions; they are left out]")
 	equal(t, "events", loggedIDs(t, target), "e1")
 
@@ -288,48 +288,48 @@ func TestOddTables(t *testing.T) {
 	}
 	l.exec(t, row("e2", `'2025-06-01 14:30:00+02:00'`), row("e3", `'2025-06-01 12:45:00+00:00'`), row("e4", `NULL`), row("e5", `'2025-06-01 12:46:00.5 +0000 UTC m=+0.1'`))
 	target = inMemoryStore(t)
-	_, results := migrateAll(t, target, source(t, l, migrate.SQLite), migrate.Options{})
-	words := fmt.Sprint(results[theKey.String()].Differences)
+	_, results := migrateAll(t, target, openSource(t, l, migrate.SQLite), migrate.Options{})
+	words := fmt.Sprint(results[testKey.String()].Differences)
 	equal(t, "order", loggedIDs(t, target), "e4 e1 e2 e3 e5")
 	equal(t, "the zones are reported", strings.Contains(words, "in several zones"), true)
 	equal(t, "the time is reported", strings.Contains(words, "1 of 5 events have no time"), true)
 
 	l.exec(t, `UPDATE events SET actions = x'80049502' WHERE id = 'e3'`)
-	_, results = migrateAll(t, inMemoryStore(t), source(t, l, migrate.SQLite), migrate.Options{})
-	equal(t, "a pickled row", strings.Contains(fmt.Sprint(results[theKey.String()].Err), `event "e3": actions: pickled actions`), true)
-	equal(t, "a pickled row", results[theKey.String()].Status, migrate.Failed)
+	_, results = migrateAll(t, inMemoryStore(t), openSource(t, l, migrate.SQLite), migrate.Options{})
+	equal(t, "a pickled row", strings.Contains(fmt.Sprint(results[testKey.String()].Err), `event "e3": actions: pickled actions`), true)
+	equal(t, "a pickled row", results[testKey.String()].Status, migrate.Failed)
 	for column, words := range map[string]string{
 		"content = '{'": `content: invalid: "{" is not JSON`, "content = x'ff'": "content", "timestamp = 'x'": "timestamp: invalid",
 		"turn_complete = 'x'": "turn_complete: invalid", "custom_metadata = '[]'": "customMetadata", "timestamp = 1e99": "timestamp: invalid",
 	} {
 		l.exec(t, `UPDATE events SET actions = '{}'`, `UPDATE events SET `+column+` WHERE id = 'e3'`)
-		_, results = migrateAll(t, inMemoryStore(t), source(t, l, migrate.SQLite), migrate.Options{})
-		if r := results[theKey.String()]; r.Status != migrate.Failed || !strings.Contains(r.Err.Error(), words) || !strings.Contains(r.Err.Error(), `event "e3"`) {
+		_, results = migrateAll(t, inMemoryStore(t), openSource(t, l, migrate.SQLite), migrate.Options{})
+		if r := results[testKey.String()]; r.Status != migrate.Failed || !strings.Contains(r.Err.Error(), words) || !strings.Contains(r.Err.Error(), `event "e3"`) {
 			t.Errorf("%s: %s, %v", column, r.Status, r.Err)
 		}
 		l.exec(t, `UPDATE events SET content = NULL, author = 'a', timestamp = '2025-06-01', turn_complete = 1, custom_metadata = NULL`)
 	}
 
 	l.exec(t, `UPDATE events SET author = x'ff' WHERE id = 'e3'`)
-	_, results = migrateAll(t, inMemoryStore(t), source(t, l, migrate.SQLite), migrate.Options{})
-	equal(t, "text that is not Unicode", results[theKey.String()].Status, migrate.Created)
-	equal(t, "it is reported", strings.Contains(fmt.Sprint(results[theKey.String()].Differences), "1 event with text that is not Unicode"), true)
+	_, results = migrateAll(t, inMemoryStore(t), openSource(t, l, migrate.SQLite), migrate.Options{})
+	equal(t, "text that is not Unicode", results[testKey.String()].Status, migrate.Created)
+	equal(t, "it is reported", strings.Contains(fmt.Sprint(results[testKey.String()].Differences), "1 event with text that is not Unicode"), true)
 }
 
-// drawer generates Go values of any type. It sets each field of a struct or leaves it zero, at random.
-type drawer struct {
+// valueGenerator generates Go values of any type. It sets each field of a struct or leaves it zero, at random.
+type valueGenerator struct {
 	t      *rapid.T
 	noTemp bool // generate no temp: keys
 }
 
-func (d *drawer) n(most int) int { return rapid.IntRange(0, most).Draw(d.t, "n") }
+func (d *valueGenerator) n(most int) int { return rapid.IntRange(0, most).Draw(d.t, "n") }
 
-func (d *drawer) text() string {
+func (d *valueGenerator) text() string {
 	return rapid.SampledFrom([]string{"", "a", "b c", "<&>\u2028", "𝄞", "\x1b[1m", `"\`, "null", "temp"}).Draw(d.t, "text")
 }
 
 // leaf generates a value without parts.
-func (d *drawer) leaf(v reflect.Value) bool {
+func (d *valueGenerator) leaf(v reflect.Value) bool {
 	switch v.Interface().(type) {
 	case time.Duration:
 		v.SetInt(int64(d.n(5)) * 1234567890)
@@ -351,7 +351,7 @@ func (d *drawer) leaf(v reflect.Value) bool {
 }
 
 // any generates a value for a field of type any.
-func (d *drawer) any(depth int) any {
+func (d *valueGenerator) any(depth int) any {
 	switch d.n(9) {
 	case 0:
 		return nil
@@ -379,7 +379,7 @@ func (d *drawer) any(depth int) any {
 
 var stateKeys = []string{"a", "b", "c d", "app:x", "app:y", "user:x", "user:ü", "temp:t"}
 
-func (d *drawer) state(most int) map[string]any {
+func (d *valueGenerator) state(most int) map[string]any {
 	state := map[string]any{}
 	for range d.n(most) {
 		key := rapid.SampledFrom(stateKeys).Draw(d.t, "key")
@@ -392,9 +392,9 @@ func (d *drawer) state(most int) map[string]any {
 }
 
 // event generates an event. Times are chosen from a few values, so some are equal and some descend.
-func (d *drawer) event(id string) *session.Event {
+func (d *valueGenerator) event(id string) *session.Event {
 	e := new(session.Event)
-	fill := filler{leaf: d.leaf, sets: func() bool { return d.n(3) == 0 }, length: func() int { return d.n(2) }}
+	fill := filler{leaf: d.leaf, include: func() bool { return d.n(3) == 0 }, length: func() int { return d.n(2) }}
 	fill.fill(reflect.ValueOf(e).Elem())
 	e.ID, e.Partial = id, false
 	e.Author = rapid.SampledFrom([]string{"user", "clerk", "a b"}).Draw(d.t, "author")
@@ -409,7 +409,7 @@ func (d *drawer) event(id string) *session.Event {
 }
 
 // fill writes sessions of several apps and users to a service, and returns the apps.
-func (d *drawer) fill(service session.Service) []string {
+func (d *valueGenerator) fill(service session.Service) []string {
 	apps := []string{"shop", "a b/c"}
 	ctx := d.t.Context()
 	for i := range 1 + d.n(3) {
@@ -418,13 +418,13 @@ func (d *drawer) fill(service session.Service) []string {
 			SessionID: fmt.Sprint("s", i), State: d.state(3),
 		}
 		created, err := service.Create(ctx, request)
-		no(d.t, err)
+		noError(d.t, err)
 		s := created.Session
 		for j := range d.n(6) {
-			no(d.t, service.AppendEvent(ctx, s, d.event(fmt.Sprint("e", j))))
+			noError(d.t, service.AppendEvent(ctx, s, d.event(fmt.Sprint("e", j))))
 			if d.n(2) == 0 { // numbers are read as float64 and written again
 				got, err := service.Get(ctx, &session.GetRequest{AppName: s.AppName(), UserID: s.UserID(), SessionID: s.ID()})
-				no(d.t, err)
+				noError(d.t, err)
 				s = got.Session
 			}
 		}
@@ -437,13 +437,13 @@ func (d *drawer) fill(service session.Service) []string {
 func TestDatabases(t *testing.T) {
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
-			quickly(t, e.checks)
+			setRapidChecks(t, e.checks)
 			rapid.Check(t, func(rt *rapid.T) {
-				l := e.fresh(t)
+				l := e.newDatabase(t)
 				theirs := l.service(t)
-				apps := (&drawer{t: rt}).fill(theirs)
+				apps := (&valueGenerator{t: rt}).fill(theirs)
 				target := inMemoryStore(t)
-				report, results := migrateAll(t, target, source(t, l, e.dialect), migrate.Options{})
+				report, results := migrateAll(t, target, openSource(t, l, e.dialect), migrate.Options{})
 				for key, r := range results {
 					if r.Status != migrate.Created {
 						rt.Fatalf("%s: %s: %v", key, r.Status, r.Err)
@@ -454,7 +454,7 @@ func TestDatabases(t *testing.T) {
 				}
 				equal(t, "sessions", contentsOf(t, newService(t, target), apps...), contentsOf(t, theirs, apps...))
 
-				report, results = migrateAll(t, target, source(t, l, e.dialect), migrate.Options{})
+				report, results = migrateAll(t, target, openSource(t, l, e.dialect), migrate.Options{})
 				for key, r := range results {
 					if r.Status != migrate.Unchanged {
 						rt.Fatalf("again: %s: %s: %v", key, r.Status, r.Err)
@@ -468,12 +468,12 @@ func TestDatabases(t *testing.T) {
 	}
 }
 
-// exports returns the response of ADK's REST server for each session of an app.
-func exports(t *testing.T, s session.Service, app string) (texts []string) {
+// exportAll returns the response of ADK's REST server for each session of an app.
+func exportAll(t *testing.T, s session.Service, app string) (texts []string) {
 	t.Helper()
 	server := restServer(t, s, counter{})
 	list, err := s.List(t.Context(), &session.ListRequest{AppName: app})
-	no(t, err)
+	noError(t, err)
 	for _, s := range list.Sessions {
 		texts = append(texts, server.text("GET", "/apps/"+url.PathEscape(app)+"/users/"+url.PathEscape(s.UserID())+"/sessions/"+s.ID(), "", 200))
 	}
@@ -482,11 +482,11 @@ func exports(t *testing.T, s session.Service, app string) (texts []string) {
 
 // ADK's REST server gives the same responses over its own service and over the migrated store.
 func TestRESTServer(t *testing.T) {
-	quickly(t, "30")
+	setRapidChecks(t, "30")
 	rapid.Check(t, func(rt *rapid.T) {
 		theirs, target := session.InMemoryService(), inMemoryStore(t)
-		(&drawer{t: rt, noTemp: true}).fill(theirs) // ADK's in-memory service keeps temp: keys
-		want := exports(t, theirs, "shop")
+		(&valueGenerator{t: rt, noTemp: true}).fill(theirs) // ADK's in-memory service keeps temp: keys
+		want := exportAll(t, theirs, "shop")
 		from := func() migrate.Source { return migrate.NewREST(strings.NewReader(strings.Join(want, "\n")), "exports") }
 		if len(want) == 0 {
 			return
@@ -497,7 +497,7 @@ func TestRESTServer(t *testing.T) {
 				rt.Fatalf("%s: %s, %v", key, r.Status, r.Err)
 			}
 		}
-		equal(t, "exports", byKey(t, exports(t, newService(t, target), "shop")), byKey(t, want))
+		equal(t, "exports", parseExports(t, exportAll(t, newService(t, target), "shop")), parseExports(t, want))
 		report, _ := migrateAll(t, target, from(), migrate.Options{})
 		if report.Added+report.SharedAdded > 0 || report.Sessions[migrate.Unchanged] != len(want) {
 			rt.Fatalf("again: %+v", report)
@@ -505,13 +505,13 @@ func TestRESTServer(t *testing.T) {
 	})
 }
 
-// byKey returns exported sessions without their times.
-func byKey(t *testing.T, texts []string) map[string]any {
+// parseExports returns exported sessions without their times.
+func parseExports(t *testing.T, texts []string) map[string]any {
 	t.Helper()
 	sessions := map[string]any{}
 	for _, text := range texts {
 		var v map[string]any
-		no(t, json.Unmarshal([]byte(text), &v))
+		noError(t, json.Unmarshal([]byte(text), &v))
 		delete(v, "lastUpdateTime")
 		sessions[fmt.Sprint(v["userId"], "/", v["id"])] = v
 	}
@@ -593,8 +593,8 @@ func TestPython(t *testing.T) {
 			if c.tables != "the SQLite service" {
 				rows = append([]string{pythonVersion}, rows...)
 			}
-			l := pythonDatabase(t, c.tables, c.engine.fresh, rows...)
-			from := source(t, l, c.engine.dialect)
+			l := pythonDatabase(t, c.tables, c.engine.newDatabase, rows...)
+			from := openSource(t, l, c.engine.dialect)
 			equal(t, "source", from.String(), c.says)
 			target := inMemoryStore(t)
 			_, results := migrateAll(t, target, from, migrate.Options{})
@@ -604,7 +604,7 @@ func TestPython(t *testing.T) {
 			}
 			var log bytes.Buffer
 			key := store.Key{App: "shop", User: "ada", Session: "s1"}
-			no(t, target.Export(t.Context(), key, &log, store.ExportOptions{}))
+			noError(t, target.Export(t.Context(), key, &log, store.ExportOptions{}))
 			// The database does not keep the order of an object's members.
 			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 			for i, want := range []string{
@@ -613,26 +613,26 @@ func TestPython(t *testing.T) {
 				`{"seq":2,"id":"e2","invocationId":"i-1","author":"clerk","branch":"clerk","timestamp":"2025-06-01T10:00:01.123456Z","modelVersion":"m-1","content":{"parts":[{"thoughtSignature":"/+8=","functionCall":{"id":"c","args":{"item_id":1.0,"function_call":1},"name":"book"}}],"role":"model"},"actions":{"stateDelta":{"count":2,"app:seen":1},"artifactDelta":{},"requestedAuthConfigs":{}},"longRunningToolIds":["c"],"new_field":{"invocation_id":1}}`,
 			} {
 				a, err := patch.ParseValue([]byte(lines[i]))
-				no(t, err)
+				noError(t, err)
 				b, err := patch.ParseValue([]byte(want))
-				no(t, err)
+				noError(t, err)
 				if !a.Equal(b) {
 					t.Errorf("line %d is\n%s\nwant\n%s", i, lines[i], want)
 				}
 			}
 			got, err := target.Get(t.Context(), key)
-			no(t, err)
+			noError(t, err)
 			equal(t, "shared", got.Values()["app:seen"].String(), "1.5")
 			info, err := target.Info(t.Context(), key)
-			no(t, err)
+			noError(t, err)
 			equal(t, "created", info.Created.String(), "2025-06-01 09:59:59.5 +0000 UTC")
 			_, err = target.Create(t.Context(), store.Key{App: "shop", User: "bob", Session: "x"}, nil, store.CreateOptions{})
-			no(t, err)
+			noError(t, err)
 			got, err = target.Get(t.Context(), store.Key{App: "shop", User: "bob", Session: "x"})
-			no(t, err)
+			noError(t, err)
 			equal(t, "the state of a user without sessions", got.Values()["user:name"].String(), `"Bob"`)
 
-			report, results := migrateAll(t, target, source(t, l, c.engine.dialect), migrate.Options{})
+			report, results := migrateAll(t, target, openSource(t, l, c.engine.dialect), migrate.Options{})
 			equal(t, "again", results["shop/ada/s1"].Status, migrate.Unchanged)
 			equal(t, "added again", report.Added+report.SharedAdded, 0)
 		})
@@ -664,19 +664,19 @@ func TestRefusedTables(t *testing.T) {
 		"another one":         {strings.Replace(old, `state TEXT,`, `state TEXT, tenant TEXT,`, 1) + `)`, migrate.ErrSchema, ".tenant is not known"},
 		"no file of SQLite's": {"", nil, "not a database"},
 	} {
-		l := engines[0].fresh(t)
+		l := engines[0].newDatabase(t)
 		if c.sql != "" {
 			l.exec(t, c.sql)
 		} else {
 			path, _, _ := strings.Cut(strings.TrimPrefix(l.dsn, "file:"), "?")
-			no(t, os.WriteFile(filepath.Clean(path), bytes.Repeat([]byte("no database"), 999), 0o600))
+			noError(t, os.WriteFile(filepath.Clean(path), bytes.Repeat([]byte("no database"), 999), 0o600))
 		}
 		_, err := migrate.OpenSQL(t.Context(), l.open(t), migrate.SQLite, migrate.SQLOptions{})
 		if err == nil || c.error != nil && !errors.Is(err, c.error) || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: %v, want %v: %s", name, err, c.error, c.words)
 		}
 	}
-	l := engines[0].fresh(t)
+	l := engines[0].newDatabase(t)
 	l.exec(t, old+`, mood TEXT)`)
 	if _, err := migrate.OpenSQL(t.Context(), l.open(t), migrate.SQLite, migrate.SQLOptions{IgnoreColumns: []string{"events.mood"}}); err != nil {
 		t.Errorf("a column that may stay behind: %v", err)
@@ -712,9 +712,9 @@ func TestRefusedRows(t *testing.T) {
 		{`UPDATE sessions SET state = '{"a":1,"a":2}' WHERE user_id = 'eve'`, `state: `},
 		{`UPDATE sessions SET create_time = 'noon' WHERE user_id = 'eve'`, `create_time: invalid: "noon" is no time`},
 	} {
-		l := pythonDatabase(t, "SQLite", engines[0].fresh, append(append([]string{pythonVersion}, pythonRows...), session, c.row)...)
+		l := pythonDatabase(t, "SQLite", engines[0].newDatabase, append(append([]string{pythonVersion}, pythonRows...), session, c.row)...)
 		target := inMemoryStore(t)
-		report, results := migrateAll(t, target, source(t, l, migrate.SQLite), migrate.Options{})
+		report, results := migrateAll(t, target, openSource(t, l, migrate.SQLite), migrate.Options{})
 		r := results["shop/eve/s"]
 		if r.Status != migrate.Failed || !strings.Contains(r.Err.Error(), c.words) || !errors.Is(r.Err, store.ErrInvalid) {
 			t.Errorf("%s: %s, %v", c.row, r.Status, r.Err)
@@ -726,8 +726,8 @@ func TestRefusedRows(t *testing.T) {
 			t.Errorf("%s: something of it is there: %v", c.row, err)
 		}
 	}
-	l := pythonDatabase(t, "SQLite", engines[0].fresh, append(append([]string{pythonVersion}, pythonRows...), `UPDATE user_states SET state = '{' WHERE user_id = 'ada'`)...)
-	report, _ := migrateAll(t, inMemoryStore(t), source(t, l, migrate.SQLite), migrate.Options{})
+	l := pythonDatabase(t, "SQLite", engines[0].newDatabase, append(append([]string{pythonVersion}, pythonRows...), `UPDATE user_states SET state = '{' WHERE user_id = 'ada'`)...)
+	report, _ := migrateAll(t, inMemoryStore(t), openSource(t, l, migrate.SQLite), migrate.Options{})
 	if report.SharedErr == nil || !strings.Contains(report.SharedErr.Error(), `shared state of user "ada" of app "shop"`) || report.SharedAdded != 2 {
 		t.Errorf("a shared state that cannot be read: %+v", report)
 	}

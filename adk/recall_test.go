@@ -50,14 +50,14 @@ func TestAgentRecalls(t *testing.T) {
 		// The model uses only facts from its prompt.
 		knows := func(prompt []*genai.Content, what *regexp.Regexp) string {
 			text, err := json.Marshal(prompt)
-			no(t, err)
+			noError(t, err)
 			if m := what.FindSubmatch(text); m != nil {
 				return strings.TrimRight(strings.Split(string(m[1]), `\`)[0], `.",`)
 			}
 			return ""
 		}
 		n := 0
-		m := replying(func(prompt []*genai.Content) *genai.Part {
+		m := replyModel(func(prompt []*genai.Content) *genai.Part {
 			checkPrompt(t, prompt)
 			size := 0
 			for _, c := range prompt {
@@ -82,9 +82,9 @@ func TestAgentRecalls(t *testing.T) {
 			case code == "":
 				return call(id, "recall_search", map[string]any{"query": "locker code"})
 			case last != nil && last.Name == "recall_read" && last.Response["nextOffset"] != nil:
-				return call(id, "recall_read", map[string]any{"handle": handleOf(t, prompt), "offset": last.Response["nextOffset"]})
+				return call(id, "recall_read", map[string]any{"handle": reportHandle(t, prompt), "offset": last.Response["nextOffset"]})
 			case last != nil && tank != "" && row == "":
-				return call(id, "recall_read", map[string]any{"handle": handleOf(t, prompt)})
+				return call(id, "recall_read", map[string]any{"handle": reportHandle(t, prompt)})
 			}
 			if n > 10_000 {
 				t.Fatalf("turn %d: the model is at a loss", turn)
@@ -106,9 +106,9 @@ func TestAgentRecalls(t *testing.T) {
 	}
 	want := play(t, inMemory(t), nil)
 	equal(t, "answers", want.answers[0], "X-48213-B 4200 value-0777")
-	onStoreAnd(t, bases[:1], adk.Options{Compaction: forgetful, MaxResultTokens: 500}, func(t *testing.T, sessions *adk.Service) {
+	onStoreAndBases(t, bases[:1], adk.Options{Compaction: forgetful, MaxResultTokens: 500}, func(t *testing.T, sessions *adk.Service) {
 		recalls, err := sessions.RecallTools(adk.RecallOptions{TurnTokens: 20_000})
-		no(t, err)
+		noError(t, err)
 		got := play(t, sessions, recalls)
 		equal(t, "answers", got.answers, want.answers)
 		if got.longest > want.longest*3/4 {
@@ -128,11 +128,11 @@ func longReport() string {
 	return b.String()
 }
 
-// handleOf returns the handle of the report from the first search result in the prompt that mentions litres.
-func handleOf(t *testing.T, prompt []*genai.Content) string {
+// reportHandle returns the handle of the report from the first search result in the prompt that mentions litres.
+func reportHandle(t *testing.T, prompt []*genai.Content) string {
 	t.Helper()
 	text, err := json.Marshal(prompt)
-	no(t, err)
+	noError(t, err)
 	for _, c := range prompt {
 		for _, p := range c.Parts {
 			if p.FunctionResponse == nil || p.FunctionResponse.Name != "recall_search" {
@@ -153,7 +153,7 @@ func handleOf(t *testing.T, prompt []*genai.Content) string {
 func callTools(t *testing.T, sessions session.Service, user, id string, tools []tool.Tool, calls ...*genai.Part) (got []map[string]any) {
 	t.Helper()
 	n := 0
-	m := replying(func(prompt []*genai.Content) *genai.Part {
+	m := replyModel(func(prompt []*genai.Content) *genai.Part {
 		if endsWithResponse(prompt) {
 			for _, p := range prompt[len(prompt)-1].Parts {
 				got = append(got, p.FunctionResponse.Response)
@@ -167,12 +167,12 @@ func callTools(t *testing.T, sessions session.Service, user, id string, tools []
 	})
 	a := llmAgent(t, m, tools...)
 	for _, err := range newRunner(t, a, sessions).Run(t.Context(), user, id, genai.NewContentFromText("go on", "user"), agent.RunConfig{}) {
-		no(t, err)
+		noError(t, err)
 	}
 	return got
 }
 
-func texts(response map[string]any) (all []string) {
+func resultTexts(response map[string]any) (all []string) {
 	results, _ := response["results"].([]any)
 	for _, r := range results {
 		all = append(all, r.(map[string]any)["text"].(string))
@@ -180,33 +180,33 @@ func texts(response map[string]any) (all []string) {
 	return all
 }
 
-// searches creates a session with hidden needles, and returns the recall tools.
-func searches(t *testing.T, opts adk.RecallOptions) (*adk.Service, []tool.Tool, session.Session) {
+// newRecallSession creates a session with hidden needles, and returns the recall tools.
+func newRecallSession(t *testing.T, opts adk.RecallOptions) (*adk.Service, []tool.Tool, session.Session) {
 	t.Helper()
-	sessions := compacted(t, adk.Options{MaxResultTokens: 500})
+	sessions := newQuietService(t, adk.Options{MaxResultTokens: 500})
 	sess := create(t, sessions, "s", nil)
 	recalls, err := sessions.RecallTools(opts)
-	no(t, err)
+	noError(t, err)
 	return sessions, recalls, sess
 }
 
-// summarise hides the first n events of a session behind a summary.
-func summarise(t *testing.T, sessions *adk.Service, sess session.Session, n int) {
+// summariseFirst hides the first n events of a session behind a summary.
+func summariseFirst(t *testing.T, sessions *adk.Service, sess session.Session, n int) {
 	t.Helper()
 	s, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "in short")})
-	no(t, err)
-	no(t, errOf(sessions.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(0, n, s)}, store.PatchOptions{})))
+	noError(t, err)
+	noError(t, errOf(sessions.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(0, n, s)}, store.PatchOptions{})))
 }
 
 // The tools find the events of their session that summaries cover. They find neither visible events, nor events that
 // were cut by hand or rewound, nor events of another branch, scope or session.
-func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
-	sessions, recalls, sess := searches(t, adk.RecallOptions{})
+func TestRecallVisibility(t *testing.T) {
+	sessions, recalls, sess := newRecallSession(t, adk.RecallOptions{})
 	ctx := t.Context()
 	say := func(sess session.Session, id, words, branch, scope string) {
-		e := text(id, "user", words)
+		e := textEvent(id, "user", words)
 		e.Branch, e.IsolationScope = branch, scope
-		no(t, sessions.AppendEvent(ctx, sess, e))
+		noError(t, sessions.AppendEvent(ctx, sess, e))
 	}
 	say(sess, "e1", "needle told", "", "")
 	say(sess, "e2", "needle cut", "", "")
@@ -214,21 +214,21 @@ func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
 	say(sess, "e4", "needle in a scope", "", "scope")
 	say(sess, "e5", "needle in sight", "", "")
 	other, err := sessions.Create(ctx, &session.CreateRequest{AppName: "app", UserID: "stranger", SessionID: "s"})
-	no(t, err)
+	noError(t, err)
 	say(other.Session, "o1", "needle of a stranger", "", "")
-	summarise(t, sessions, other.Session, 1)
+	summariseFirst(t, sessions, other.Session, 1)
 	second := create(t, sessions, "s2", nil)
 	say(second, "t1", "needle of another session", "", "")
-	summarise(t, sessions, second, 1)
-	no(t, errOf(sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{})))
-	summarise(t, sessions, sess, 3)
+	summariseFirst(t, sessions, second, 1)
+	noError(t, errOf(sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{})))
+	summariseFirst(t, sessions, sess, 3)
 
 	search := func() *genai.Part { return call("", "recall_search", map[string]any{"query": "needle"}) }
 	got := callTools(t, sessions, "user", "s", recalls, search())
-	equal(t, "found", texts(got[0]), []string{"needle in a branch", "needle told"}) // an agent without a branch sees all branches
-	equal(t, "found", texts(callTools(t, sessions, "user", "s2", recalls, search())[0]), []string{"needle of another session"})
-	equal(t, "found", texts(callTools(t, sessions, "stranger", "s", recalls, search())[0]), []string{"needle of a stranger"})
-	equal(t, "found", len(texts(callTools(t, sessions, "nobody", "s", recalls, search())[0])), 0)
+	equal(t, "found", resultTexts(got[0]), []string{"needle in a branch", "needle told"}) // an agent without a branch sees all branches
+	equal(t, "found", resultTexts(callTools(t, sessions, "user", "s2", recalls, search())[0]), []string{"needle of another session"})
+	equal(t, "found", resultTexts(callTools(t, sessions, "stranger", "s", recalls, search())[0]), []string{"needle of a stranger"})
+	equal(t, "found", len(resultTexts(callTools(t, sessions, "nobody", "s", recalls, search())[0])), 0)
 
 	// Reading by handle has the same restrictions.
 	for handle, want := range map[string]string{"1": "needle told", "2": "", "4": "", "5": "needle in sight", "id=e1": "needle told", "id=e2": "", "id=o1": "", "1/0": "", "99": "", "0": "", "": "", "-1": "", "x": "", "id=": ""} {
@@ -240,9 +240,9 @@ func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
 	// An agent in a branch sees events of the branches above it.
 	sub := func(branch string) []string {
 		var found []string
-		m := replying(func(prompt []*genai.Content) *genai.Part {
+		m := replyModel(func(prompt []*genai.Content) *genai.Part {
 			if endsWithResponse(prompt) {
-				found = texts(prompt[len(prompt)-1].Parts[0].FunctionResponse.Response)
+				found = resultTexts(prompt[len(prompt)-1].Parts[0].FunctionResponse.Response)
 				return &genai.Part{Text: "done"}
 			}
 			return search()
@@ -251,7 +251,7 @@ func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
 		within, err := agent.New(agent.Config{Name: "outer", SubAgents: []agent.Agent{a}, Run: func(ctx agent.InvocationContext) iter.Seq2[*session.Event, error] {
 			return a.Run(ctx.WithICDelta(&agent.InvocationContextDelta{Branch: &branch}))
 		}})
-		no(t, err)
+		noError(t, err)
 		ask(t, within, sessions, genai.NewContentFromText("go on", "user"))
 		return found
 	}
@@ -262,25 +262,25 @@ func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
 
 // The tools never return or match content that models never see: state, credentials that ADK requests, events of
 // other scopes, and events that were cut by hand.
-func TestRecallTellsNoSecrets(t *testing.T) {
-	sessions, recalls, sess := searches(t, adk.RecallOptions{})
+func TestRecallHidesSecrets(t *testing.T) {
+	sessions, recalls, sess := newRecallSession(t, adk.RecallOptions{})
 	ctx := t.Context()
-	signed, asked := text("e1", "user", "signed in"), text("e2", "app", "")
+	signed, asked := textEvent("e1", "user", "signed in"), textEvent("e2", "app", "")
 	signed.Actions.StateDelta = map[string]any{"oauth": "token-4711-state"}
 	asked.Content = &genai.Content{Role: "model", Parts: []*genai.Part{call("c1", "adk_request_credential", map[string]any{"for": "mail-4711-asked"})}}
-	given := said("e3", "i", "user", returning("c1", "adk_request_credential", map[string]any{"clientSecret": "hunter-4711-given"}))
-	hidden := text("e4", "user", "password-4711-scoped")
+	given := newEvent("e3", "i", "user", withResponse("c1", "adk_request_credential", map[string]any{"clientSecret": "hunter-4711-given"}))
+	hidden := textEvent("e4", "user", "password-4711-scoped")
 	hidden.IsolationScope = "other"
-	say(t, sessions, sess, signed, asked, given, hidden, text("e5", "user", "hello there"), text("e6", "user", "password-4711-cut"))
-	no(t, errOf(sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(5, 1)}, store.PatchOptions{})))
-	summarise(t, sessions, sess, 5)
+	appendAll(t, sessions, sess, signed, asked, given, hidden, textEvent("e5", "user", "hello there"), textEvent("e6", "user", "password-4711-cut"))
+	noError(t, errOf(sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(5, 1)}, store.PatchOptions{})))
+	summariseFirst(t, sessions, sess, 5)
 	for _, query := range []string{"oauth", "token-4711-state", "mail-4711-asked", "clientSecret", "hunter-4711-given", "password-4711-scoped", "password-4711-cut", "password"} {
 		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": query}))[0]
-		if found := texts(got); len(found) > 0 {
+		if found := resultTexts(got); len(found) > 0 {
 			t.Errorf("%s: %q", query, found)
 		}
 		found, err := sessions.Memory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: query})
-		no(t, err)
+		noError(t, err)
 		for _, m := range found.Memories {
 			if said := m.Content.Parts[0].Text; strings.Contains(said, "4711") && !strings.Contains(said, "scoped") {
 				t.Errorf("%s: the memory says %q", query, said)
@@ -292,7 +292,7 @@ func TestRecallTellsNoSecrets(t *testing.T) {
 			t.Errorf("by handle %s: %v", handle, got)
 		}
 	}
-	equal(t, "found", texts(callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": "signed"}))[0])[0], "signed in")
+	equal(t, "found", resultTexts(callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": "signed"}))[0])[0], "signed in")
 	if got := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": "1"}))[0]; got["text"] != "signed in" {
 		t.Errorf("%v", got)
 	}
@@ -300,17 +300,17 @@ func TestRecallTellsNoSecrets(t *testing.T) {
 
 // A handle names exactly one event, even if a patch inserted several events, or if ids look like handles.
 func TestRecallHandles(t *testing.T) {
-	sessions, recalls, sess := searches(t, adk.RecallOptions{})
+	sessions, recalls, sess := newRecallSession(t, adk.RecallOptions{})
 	ctx := t.Context()
-	no(t, sessions.AppendEvent(ctx, sess, text("e1", "user", "to be edited")))
+	noError(t, sessions.AppendEvent(ctx, sess, textEvent("e1", "user", "to be edited")))
 	var edits []*patch.Event
 	for i := range 3 {
 		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e/", i), Author: "user", Content: patch.Text("user", fmt.Sprint("edited number", i))})
-		no(t, err)
+		noError(t, err)
 		edits = append(edits, e)
 	}
-	no(t, errOf(sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(0, 1, edits...)}, store.PatchOptions{})))
-	summarise(t, sessions, sess, 3)
+	noError(t, errOf(sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(0, 1, edits...)}, store.PatchOptions{})))
+	summariseFirst(t, sessions, sess, 3)
 	for i := range 3 {
 		query := fmt.Sprint("number", i)
 		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": query}))[0]
@@ -325,12 +325,12 @@ func TestRecallHandles(t *testing.T) {
 
 // Searches accept filters, and report whether there are more results or none. Unused budget is returned.
 func TestRecallSearches(t *testing.T) {
-	sessions, recalls, sess := searches(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 1000})
+	sessions, recalls, sess := newRecallSession(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 1000})
 	for i := range 20 {
-		no(t, sessions.AppendEvent(t.Context(), sess, text(fmt.Sprint("e", i), []string{"user", "app"}[i%2], fmt.Sprintf("needle %d", i))))
+		noError(t, sessions.AppendEvent(t.Context(), sess, textEvent(fmt.Sprint("e", i), []string{"user", "app"}[i%2], fmt.Sprintf("needle %d", i))))
 	}
-	no(t, sessions.AppendEvent(t.Context(), sess, text("rare", "user", "a rare word")))
-	summarise(t, sessions, sess, 21)
+	noError(t, sessions.AppendEvent(t.Context(), sess, textEvent("rare", "user", "a rare word")))
+	summariseFirst(t, sessions, sess, 21)
 	records := func(args map[string]any) (all []string, note string) {
 		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", args))[0]
 		for _, r := range got["results"].([]any) {
@@ -355,7 +355,7 @@ func TestRecallSearches(t *testing.T) {
 		calls = append(calls, call("", "recall_search", map[string]any{"query": "rare"}))
 	}
 	for i, got := range callTools(t, sessions, "user", "s", recalls, calls...) {
-		if len(texts(got)) == 0 {
+		if len(resultTexts(got)) == 0 {
 			t.Errorf("small search %d: %v", i+1, got)
 		}
 	}
@@ -363,18 +363,18 @@ func TestRecallSearches(t *testing.T) {
 
 // The results of the tools are limited per call and per turn, also for parallel calls. The limit is reported.
 func TestRecallIsBounded(t *testing.T) {
-	sessions, recalls, sess := searches(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 900})
+	sessions, recalls, sess := newRecallSession(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 900})
 	for i := range 50 {
-		e := text(fmt.Sprint("e", i), strings.Repeat("user", 1+300*(i%2)), fmt.Sprintf("needle %d ", i)+strings.Repeat("hay and ", 400))
+		e := textEvent(fmt.Sprint("e", i), strings.Repeat("user", 1+300*(i%2)), fmt.Sprintf("needle %d ", i)+strings.Repeat("hay and ", 400))
 		if i%5 < 3 { // characters that JSON escapes, and characters of several bytes
 			e.Content.Parts[0].Text = "needle hay" + strings.Repeat([]string{"\x01", "\"\"", "東京"}[i%5], 3000)
 		}
-		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		noError(t, sessions.AppendEvent(t.Context(), sess, e))
 	}
-	summarise(t, sessions, sess, 50)
+	summariseFirst(t, sessions, sess, 50)
 	size := func(response map[string]any) int {
 		raw, err := json.Marshal(response)
-		no(t, err)
+		noError(t, err)
 		return patch.EstimateTextTokens(string(raw))
 	}
 	for name, look := range map[string]func(i int) *genai.Part{
@@ -415,7 +415,7 @@ func TestRecallIsBounded(t *testing.T) {
 			}
 		}
 		first = false
-		return answers(&model.LLMResponse{Content: content})(ctx, req)
+		return responseModel(&model.LLMResponse{Content: content})(ctx, req)
 	})
 	a := llmAgent(t, m, recalls...)
 	ask(t, a, sessions, genai.NewContentFromText("go on", "user"))
@@ -431,21 +431,21 @@ func TestRecallIsBounded(t *testing.T) {
 }
 
 // A summary names its records only to agents that have the tools.
-func TestSummariesNameTheirRecords(t *testing.T) {
-	sessions := compacted(t, adk.Options{Compaction: forgetful})
+func TestSummariesNameRecords(t *testing.T) {
+	sessions := newQuietService(t, adk.Options{Compaction: forgetful})
 	sess := create(t, sessions, "s", nil)
 	for i := range 8 {
-		say(t, sessions, sess, said(fmt.Sprint("e", i), fmt.Sprint("inv", i/2), []string{"user", "app"}[i%2], long))
+		appendAll(t, sessions, sess, newEvent(fmt.Sprint("e", i), fmt.Sprint("inv", i/2), []string{"user", "app"}[i%2], withLongText))
 	}
 	sessions.Settle(t)
-	no(t, errOf(sessions.Compact(t.Context(), sess, adk.CompactOptions{})))
+	noError(t, errOf(sessions.Compact(t.Context(), sess, adk.CompactOptions{})))
 	recalls, err := sessions.RecallTools(adk.RecallOptions{})
-	no(t, err)
+	noError(t, err)
 	for _, tools := range [][]tool.Tool{nil, recalls} {
 		var first []*genai.Part
 		m := modelFunc(func(_ context.Context, req *model.LLMRequest) responses {
 			first = req.Contents[0].Parts
-			return answers(&model.LLMResponse{Content: genai.NewContentFromText("fine", "model")})(nil, req)
+			return responseModel(&model.LLMResponse{Content: genai.NewContentFromText("fine", "model")})(nil, req)
 		})
 		a := llmAgent(t, m, tools...)
 		ask(t, a, sessions, genai.NewContentFromText("go on", "user"))
@@ -462,7 +462,7 @@ func TestRecallOptions(t *testing.T) {
 	}
 	// In a session of another service, the tools return an error.
 	recalls, err := inMemory(t).RecallTools(adk.RecallOptions{})
-	no(t, err)
+	noError(t, err)
 	got := callTools(t, session.InMemoryService(), "user", "s", recalls,
 		call("", "recall_search", map[string]any{"query": "x"}), call("", "recall_read", map[string]any{"handle": "1"}))
 	for _, r := range got {
@@ -474,13 +474,13 @@ func TestRecallOptions(t *testing.T) {
 
 // ADK's memory tools find events of the user's other sessions, also after a restart.
 func TestLogMemory(t *testing.T) {
-	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, sessions *adk.Service) {
+	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, sessions *adk.Service) {
 		ctx := t.Context()
 		say := func(user, id string, words ...string) session.Session {
 			r, err := sessions.Create(ctx, &session.CreateRequest{AppName: "app", UserID: user, SessionID: id})
-			no(t, err)
+			noError(t, err)
 			for i, w := range words {
-				no(t, sessions.AppendEvent(ctx, r.Session, text(fmt.Sprint("e", i), "user", w)))
+				noError(t, sessions.AppendEvent(ctx, r.Session, textEvent(fmt.Sprint("e", i), "user", w)))
 			}
 			return r.Session
 		}
@@ -488,10 +488,10 @@ func TestLogMemory(t *testing.T) {
 		say("user", "cut", "Mousebane, which was cut")
 		say("stranger", "s", "Mousebane of a stranger")
 		cut := get(t, sessions, "cut")
-		no(t, errOf(sessions.ApplyPatch(ctx, cut, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
+		noError(t, errOf(sessions.ApplyPatch(ctx, cut, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
 		mem := sessions.Memory()
-		no(t, mem.AddSessionToMemory(ctx, old))
-		summarise(t, sessions, get(t, sessions, "old"), 2)
+		noError(t, mem.AddSessionToMemory(ctx, old))
+		summariseFirst(t, sessions, get(t, sessions, "old"), 2)
 
 		var prompts []*model.LLMRequest
 		n := 0
@@ -501,18 +501,18 @@ func TestLogMemory(t *testing.T) {
 			if n++; n == 1 {
 				part = call("c1", "load_memory", map[string]any{"query": "what is the cat called"})
 			}
-			return answers(&model.LLMResponse{Content: &genai.Content{Role: "model", Parts: []*genai.Part{part}}})(ctx, req)
+			return responseModel(&model.LLMResponse{Content: &genai.Content{Role: "model", Parts: []*genai.Part{part}}})(ctx, req)
 		})
 		a := llmAgent(t, m, []tool.Tool{loadmemorytool.New(), preloadmemorytool.New()}...)
 		r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, MemoryService: mem, AutoCreateSession: true})
-		no(t, err)
+		noError(t, err)
 		for _, err := range r.Run(ctx, "user", "new", genai.NewContentFromText("What is my cat called?", "user"), agent.RunConfig{}) {
-			no(t, err)
+			noError(t, err)
 		}
 		loaded, err := json.Marshal(prompts[1].Contents)
-		no(t, err)
+		noError(t, err)
 		preloaded, err := json.Marshal(prompts[0].Config.SystemInstruction)
-		no(t, err)
+		noError(t, err)
 		for what, text := range map[string]string{"loaded": string(loaded), "preloaded": string(preloaded)} {
 			if !strings.Contains(text, "My cat is called Mousebane") || strings.Contains(text, "which was cut") || strings.Contains(text, "of a stranger") {
 				t.Errorf("%s: %s", what, text)
@@ -523,7 +523,7 @@ func TestLogMemory(t *testing.T) {
 			t.Errorf("preloaded: %s", preloaded)
 		}
 		found, err := mem.SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "cat"})
-		no(t, err)
+		noError(t, err)
 		if len(found.Memories) < 2 || found.Memories[0].CustomMetadata["session"] == "" || found.Memories[0].ID == "" {
 			t.Errorf("%+v", found.Memories)
 		}
@@ -533,13 +533,13 @@ func TestLogMemory(t *testing.T) {
 				t.Errorf("%q: %v, %v", query, found, err)
 			}
 		}
-		fails(t, errOf(mem.SearchMemory(ctx, &memory.SearchRequest{Query: "cat"})), patch.ErrInvalid)
-		fails(t, errOf(mem.SearchMemory(ctx, nil)), patch.ErrInvalid)
-		no(t, sessions.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "old"}))
-		fails(t, mem.AddSessionToMemory(ctx, old), store.ErrNotFound)
-		fails(t, mem.AddSessionToMemory(ctx, nil), patch.ErrInvalid)
+		wantError(t, errOf(mem.SearchMemory(ctx, &memory.SearchRequest{Query: "cat"})), patch.ErrInvalid)
+		wantError(t, errOf(mem.SearchMemory(ctx, nil)), patch.ErrInvalid)
+		noError(t, sessions.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "old"}))
+		wantError(t, mem.AddSessionToMemory(ctx, old), store.ErrNotFound)
+		wantError(t, mem.AddSessionToMemory(ctx, nil), patch.ErrInvalid)
 		found, err = mem.SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "herring"})
-		no(t, err)
+		noError(t, err)
 		for _, m := range found.Memories {
 			if m.CustomMetadata["session"] == "old" {
 				t.Errorf("of a deleted session: %v", m)
@@ -556,14 +556,14 @@ func TestLongResults(t *testing.T) {
 		"record": {"id": 7, "body": report, "price": json.Number("1.50"), "big": json.Number("9007199254740993")},
 		"list":   {"rows": strings.Split(report, "\n")},
 	}
-	onStoreAnd(t, bases, adk.Options{MaxResultTokens: 500}, func(t *testing.T, sessions *adk.Service) {
+	onStoreAndBases(t, bases, adk.Options{MaxResultTokens: 500}, func(t *testing.T, sessions *adk.Service) {
 		recalls, err := sessions.RecallTools(adk.RecallOptions{CallTokens: 1000, TurnTokens: 1 << 20})
-		no(t, err)
+		noError(t, err)
 		for kind, result := range results {
 			fetch := functionTool(t, functiontool.Config{Name: "fetch_" + kind}, func(agent.Context, struct{}) (map[string]any, error) { return result, nil })
 			got := callTools(t, sessions, "user", kind, append([]tool.Tool{fetch}, recalls...), call("", "fetch_"+kind, nil))
 			raw, err := json.Marshal(got[0])
-			no(t, err)
+			noError(t, err)
 			if n := patch.EstimateTextTokens(string(raw)); n > 500 {
 				t.Errorf("%s: the prompt has %d tokens of it", kind, n)
 			}
@@ -578,13 +578,13 @@ func TestLongResults(t *testing.T) {
 			sess := get(t, sessions, kind)
 			want := ""
 			for r, err := range sessions.RawEvents(t.Context(), sess, 1) {
-				no(t, err)
+				noError(t, err)
 				if r.Event == nil {
 					continue
 				}
 				for p := range r.Event.FunctionParts() {
 					if p.Response && p.Name == "fetch_"+kind {
-						want = originalOf(t, r.Event, p.Index)
+						want = fullResponse(t, r.Event, p.Index)
 					}
 				}
 			}
@@ -608,14 +608,14 @@ func TestLongResults(t *testing.T) {
 			if s := get(t, sessions, kind).(*adk.Session); s.View().PatchSeq() > 0 {
 				var shortened string
 				for r, err := range sessions.RawEvents(t.Context(), sess, 1) {
-					no(t, err)
+					noError(t, err)
 					if r.Patch != nil && shortened == "" {
 						shortened = r.ID()
 					}
 				}
-				no(t, errOf(sessions.Revert(t.Context(), s, shortened)))
+				noError(t, errOf(sessions.Revert(t.Context(), s, shortened)))
 				raw, err := json.Marshal(s.Events().At(2).Content)
-				no(t, err)
+				noError(t, err)
 				if len(raw) < len(report) {
 					t.Errorf("%s: taken back, it has %d bytes", kind, len(raw))
 				}
@@ -626,7 +626,7 @@ func TestLongResults(t *testing.T) {
 	})
 }
 
-func originalOf(t *testing.T, e *patch.Event, index int) string {
+func fullResponse(t *testing.T, e *patch.Event, index int) string {
 	t.Helper()
 	for i, p := range e.Content().Parts() {
 		if i != index {
@@ -645,50 +645,50 @@ func originalOf(t *testing.T, e *patch.Event, index int) string {
 }
 
 func TestLongResultsByDefault(t *testing.T) {
-	e := text("e1", "app", "")
+	e := textEvent("e1", "app", "")
 	e.Content = genai.NewContentFromFunctionResponse("f", map[string]any{"out": strings.Repeat("long ", 10_000)}, "user")
 	result := func(sessions *adk.Service) int {
 		sess := create(t, sessions, "s", nil)
-		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		noError(t, sessions.AppendEvent(t.Context(), sess, e))
 		raw, err := json.Marshal(sess.Events().At(0).Content)
-		no(t, err)
+		noError(t, err)
 		return len(raw)
 	}
 	// After a revert has restored a result, a retry of the append does not shorten the result again.
-	for _, sessions := range []*adk.Service{compacted(t, adk.Options{MaxResultTokens: 500}), wrap(t, session.InMemoryService(), adk.Options{MaxResultTokens: 500})} {
+	for _, sessions := range []*adk.Service{newQuietService(t, adk.Options{MaxResultTokens: 500}), wrap(t, session.InMemoryService(), adk.Options{MaxResultTokens: 500})} {
 		sess := create(t, sessions, "s", nil).(*adk.Session)
-		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		noError(t, sessions.AppendEvent(t.Context(), sess, e))
 		for r, err := range sessions.RawEvents(t.Context(), sess, 2) {
-			no(t, err)
-			no(t, errOf(sessions.Revert(t.Context(), sess, r.ID())))
+			noError(t, err)
+			noError(t, errOf(sessions.Revert(t.Context(), sess, r.ID())))
 		}
-		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		noError(t, sessions.AppendEvent(t.Context(), sess, e))
 		equal(t, "event", sess.Events().At(0).ID, "e1")
 	}
 	if n := result(inMemory(t)); n < 50_000 {
 		t.Errorf("without compaction it has %d bytes", n)
 	}
-	if n := result(compacted(t, adk.Options{Compaction: compaction.DefaultConfig()})); n > 4*adk.DefaultMaxResultTokens || n < 10_000 {
+	if n := result(newQuietService(t, adk.Options{Compaction: compaction.DefaultConfig()})); n > 4*adk.DefaultMaxResultTokens || n < 10_000 {
 		t.Errorf("with compaction it has %d bytes", n)
 	}
-	if n := result(compacted(t, adk.Options{Compaction: compaction.DefaultConfig(), MaxResultTokens: -1})); n < 50_000 {
+	if n := result(newQuietService(t, adk.Options{Compaction: compaction.DefaultConfig(), MaxResultTokens: -1})); n < 50_000 {
 		t.Errorf("switched off it has %d bytes", n)
 	}
 }
 
 // While a workflow node runs, a long result is added to the list of events in shortened form.
 func TestLongResultsInNodes(t *testing.T) {
-	sessions := compacted(t, adk.Options{MaxResultTokens: 500})
+	sessions := newQuietService(t, adk.Options{MaxResultTokens: 500})
 	sess := create(t, sessions, "s", nil)
 	for i := range 3 {
 		id := fmt.Sprint("c", i)
 		inBranch := func(e *session.Event) { e.Branch = "node" }
-		result := said("result"+id, "i", "app", inBranch, returning(id, "f", map[string]any{"out": strings.Repeat("long ", 1000)}))
-		say(t, sessions, sess, said("call"+id, "i", "app", inBranch, calling(id, "f")), result, result) // includes a retry
+		result := newEvent("result"+id, "i", "app", inBranch, withResponse(id, "f", map[string]any{"out": strings.Repeat("long ", 1000)}))
+		appendAll(t, sessions, sess, newEvent("call"+id, "i", "app", inBranch, withCall(id, "f")), result, result) // includes a retry
 		equal(t, "events", sess.Events().Len(), 2*i+2)
 		for at := range sess.Events().Len() {
 			raw, err := json.Marshal(sess.Events().At(at).Content)
-			no(t, err)
+			noError(t, err)
 			if len(raw) > 2200 {
 				t.Errorf("event %d has %d bytes", at, len(raw))
 			}
@@ -700,7 +700,7 @@ func TestLongResultsInNodes(t *testing.T) {
 // The log keeps the original text.
 func TestRedact(t *testing.T) {
 	by, err := redact.New(redact.Options{})
-	no(t, err)
+	noError(t, err)
 	const mail = "ada@example.com"
 	asked := ""
 	summarizer := compaction.SummarizerFunc(func(_ context.Context, req compaction.Request) (compaction.Response, error) {
@@ -708,31 +708,31 @@ func TestRedact(t *testing.T) {
 		return compaction.Response{Text: "They wrote."}, nil
 	})
 	cfg := compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: summarizer}
-	sessions := compacted(t, adk.Options{Redact: by, Compaction: cfg})
+	sessions := newQuietService(t, adk.Options{Redact: by, Compaction: cfg})
 	sess := create(t, sessions, "s", nil)
 	ctx := t.Context()
 	for i := range 3 {
-		e := text(fmt.Sprint("e", i), "user", "needle: write to "+mail+strings.Repeat(" and so on", 40))
+		e := textEvent(fmt.Sprint("e", i), "user", "needle: write to "+mail+strings.Repeat(" and so on", 40))
 		e.InvocationID = fmt.Sprint("i", i)
-		no(t, sessions.AppendEvent(ctx, sess, e))
+		noError(t, sessions.AppendEvent(ctx, sess, e))
 	}
-	no(t, errOf(sessions.Compact(ctx, sess, adk.CompactOptions{})))
+	noError(t, errOf(sessions.Compact(ctx, sess, adk.CompactOptions{})))
 	if strings.Contains(asked, mail) || !strings.Contains(asked, by.Text(mail)) {
 		t.Errorf("the summarizer was asked %.300s", asked)
 	}
 	recalls, err := sessions.RecallTools(adk.RecallOptions{})
-	no(t, err)
+	noError(t, err)
 	got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": "needle"}), call("", "recall_read", map[string]any{"handle": "1"}))
 	found, err := sessions.Memory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "needle"})
-	no(t, err)
+	noError(t, err)
 	told, err := json.Marshal([]any{got, found})
-	no(t, err)
+	noError(t, err)
 	if len(got) != 2 || len(found.Memories) == 0 || strings.Contains(string(told), mail) || strings.Count(string(told), by.Text(mail)) < 3 {
 		t.Errorf("told was %s", told)
 	}
 	history := ""
 	for r, err := range sessions.RawEvents(ctx, sess, 1) {
-		no(t, err)
+		noError(t, err)
 		history += fmt.Sprint(r.Event, r.Patch)
 	}
 	if strings.Count(history, mail) < 3 {
@@ -746,10 +746,10 @@ func TestAnswerToACompactedCall(t *testing.T) {
 	for _, recalls := range []bool{false, true} {
 		t.Run(fmt.Sprint("recalls ", recalls), func(t *testing.T) {
 			cfg := compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: adk.Summarizer(shortener{})}
-			sessions := compacted(t, adk.Options{Compaction: cfg})
+			sessions := newQuietService(t, adk.Options{Compaction: cfg})
 			var prompt []*genai.Content
 			turn := 0
-			m := replying(func(p []*genai.Content) *genai.Part {
+			m := replyModel(func(p []*genai.Content) *genai.Part {
 				prompt = p
 				checkPrompt(t, p)
 				if endsWithResponse(p) || turn%2 == 0 {
@@ -773,7 +773,7 @@ func TestAnswerToACompactedCall(t *testing.T) {
 			}
 			msg := response("ask1", "approve", map[string]any{"status": "approved"})
 			if recalls {
-				no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
+				noError(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
 			}
 			events := ask(t, a, sessions, msg)
 			equal(t, "what the answer led to", lastWords(events), "said"+padding)
@@ -791,13 +791,13 @@ func TestAnswerToACompactedCall(t *testing.T) {
 				t.Errorf("in the call's invocation: %v", in)
 			}
 			// RestoreCalls restores no call twice, and no call that never existed.
-			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
+			noError(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
 			before := get(t, sessions, "s").(*adk.Session).View().Seq()
-			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
+			noError(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
 			msg.Parts[0].FunctionResponse.ID = "never"
-			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
-			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), nil))
-			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), genai.NewContentFromText("x", "user")))
+			noError(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
+			noError(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), nil))
+			noError(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), genai.NewContentFromText("x", "user")))
 			equal(t, "records", get(t, sessions, "s").(*adk.Session).View().Seq(), before)
 		})
 	}
@@ -805,23 +805,23 @@ func TestAnswerToACompactedCall(t *testing.T) {
 
 // While a workflow node runs, a restored call is shown exactly once, whether or not the node has seen the call
 // before.
-func TestRecallInsideANode(t *testing.T) {
+func TestRestoredCallInNode(t *testing.T) {
 	for _, seen := range []bool{false, true} {
 		t.Run(fmt.Sprint("seen ", seen), func(t *testing.T) {
-			svc := inMemory(t).Over(t, adk.Options{KeepInterruptedCalls: true})
+			svc := inMemory(t).OverSameStorage(t, adk.Options{KeepInterruptedCalls: true})
 			sess := create(t, svc, "s", nil)
-			say(t, svc, sess, said("q", "1", "user"), said("ask", "1", "n", calling("c", "lookup")), said("u", "2", "user"))
+			appendAll(t, svc, sess, newEvent("q", "1", "user"), newEvent("ask", "1", "n", withCall("c", "lookup")), newEvent("u", "2", "user"))
 			if !seen {
-				summarise(t, svc, get(t, svc, "s"), 2)
+				summariseFirst(t, svc, get(t, svc, "s"), 2)
 			}
 			run := get(t, svc, "s")
-			no(t, svc.AppendEvent(t.Context(), run, said("n0", "2", "n", inNode)))
+			noError(t, svc.AppendEvent(t.Context(), run, newEvent("n0", "2", "n", withNode)))
 			if seen {
-				summarise(t, svc, get(t, svc, "s"), 2)
+				summariseFirst(t, svc, get(t, svc, "s"), 2)
 			} else {
-				no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{}))) // the node still sees the event
+				noError(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{}))) // the node still sees the event
 			}
-			say(t, svc, run, said("n1", "2", "n", inNode), said("late", "1", "n", inNode, returning("c", "lookup", map[string]any{"a": 1})))
+			appendAll(t, svc, run, newEvent("n1", "2", "n", withNode), newEvent("late", "1", "n", withNode, withResponse("c", "lookup", map[string]any{"a": 1})))
 			calls := map[string]int{}
 			for name, s := range map[string]session.Session{"the run": run, "got": get(t, svc, "s")} {
 				for e := range s.Events().All() {
@@ -837,41 +837,41 @@ func TestRecallInsideANode(t *testing.T) {
 
 // A hidden call cannot be restored directly after a summary of role model. Then RestoreCalls returns an error, and
 // AppendEvent logs the response anyway.
-func TestAnswerWithoutRoomForItsCall(t *testing.T) {
+func TestAnswerWithoutPlaceForCall(t *testing.T) {
 	db := inMemoryStore(t)
 	s := newService(t, db)
 	sess := create(t, s, "s", nil)
 	asks := &session.Event{ID: "asks", Author: "app", InvocationID: "i", LongRunningToolIDs: []string{"c"}}
 	asks.Content = genai.NewContentFromFunctionCall("approve", nil, "model")
 	asks.Content.Parts[0].FunctionCall.ID = "c"
-	say(t, s, sess, text("e0", "user", "hello"), asks, text("e1", "user", "what else?"), text("e2", "app", "nothing"))
-	e, err := adk.NewEvent(text("summary", "app", "They asked for an approval."))
-	no(t, err)
-	_, err = db.ApplyPatch(t.Context(), theKey,
+	appendAll(t, s, sess, textEvent("e0", "user", "hello"), asks, textEvent("e1", "user", "what else?"), textEvent("e2", "app", "nothing"))
+	e, err := adk.NewEvent(textEvent("summary", "app", "They asked for an approval."))
+	noError(t, err)
+	_, err = db.ApplyPatch(t.Context(), testKey,
 		[]*patch.PatchEvent{patch.NewSummarise(0, 2, e)}, store.PatchOptions{AsOfNow: true, AllowOrphans: true})
-	no(t, err)
+	noError(t, err)
 	answer := &session.Event{ID: "answer", Author: "user", InvocationID: "j"}
 	answer.Content = response("c", "approve", map[string]any{"ok": true})
 	sess = get(t, s, "s")
-	fails(t, s.RestoreCalls(t.Context(), sess, answer.Content), fold.ErrOrphanedCall)
-	no(t, s.AppendEvent(t.Context(), sess, answer))
-	no(t, s.AppendEvent(t.Context(), sess, answer)) // a retry
+	wantError(t, s.RestoreCalls(t.Context(), sess, answer.Content), fold.ErrOrphanedCall)
+	noError(t, s.AppendEvent(t.Context(), sess, answer))
+	noError(t, s.AppendEvent(t.Context(), sess, answer)) // a retry
 	equal(t, "visible", ids(get(t, s, "s")), []string{"summary", "e1", "e2", "answer"})
 }
 
 // A restored call keeps its metadata, which tell where the response goes: the task of a remote agent, or the node of
 // a workflow.
-func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
-	onEach(t, func(t *testing.T, s service) {
+func TestRestoredCallKeepsMetadata(t *testing.T) {
+	onEachBackend(t, func(t *testing.T, s reopeningService) {
 		sess := create(t, s, "s", nil)
-		asked := said("ask", "1", "remote", calling("c", "lookup"), inNode, func(e *session.Event) {
+		asked := newEvent("ask", "1", "remote", withCall("c", "lookup"), withNode, func(e *session.Event) {
 			e.CustomMetadata = map[string]any{"a2a:task_id": "task", "a2a:context_id": "context", "n": 1.5}
 			e.RequestedInput = &session.RequestInput{InterruptID: "c", Message: "which?"}
 		})
-		say(t, s, sess, said("q", "1", "user"), asked, said("u", "2", "user"))
+		appendAll(t, s, sess, newEvent("q", "1", "user"), asked, newEvent("u", "2", "user"))
 		sess = get(t, s, "s")
-		summarise(t, s.now(), sess, 2)
-		no(t, s.AppendEvent(t.Context(), sess, said("late", "1", "user", returning("c", "lookup", map[string]any{"a": 1}))))
+		summariseFirst(t, s.reopened(), sess, 2)
+		noError(t, s.AppendEvent(t.Context(), sess, newEvent("late", "1", "user", withResponse("c", "lookup", map[string]any{"a": 1}))))
 		events := get(t, s, "s").Events()
 		equal(t, "events", events.Len(), 4)
 		back := events.At(1)
@@ -884,7 +884,7 @@ func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
 			var all []string
 			for before := ""; ; before = all[0] {
 				r, err := s.Get(adk.WithHistoryPage(t.Context(), before, limit), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
-				no(t, err)
+				noError(t, err)
 				page := ids(r.Session)
 				if len(page) == 0 {
 					break
@@ -898,9 +898,9 @@ func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
 	})
 }
 
-// said returns an event of an invocation. Its content is a text, unless the function change replaces the content.
-func said(id, invocation, author string, change ...func(*session.Event)) *session.Event {
-	e := text(id, author, "words of "+id)
+// newEvent returns an event of an invocation. Its content is a text, unless the function change replaces the content.
+func newEvent(id, invocation, author string, change ...func(*session.Event)) *session.Event {
+	e := textEvent(id, author, "words of "+id)
 	e.InvocationID = invocation
 	for _, c := range change {
 		c(e)
@@ -908,19 +908,19 @@ func said(id, invocation, author string, change ...func(*session.Event)) *sessio
 	return e
 }
 
-func calling(id, name string, long ...string) func(*session.Event) {
+func withCall(id, name string, long ...string) func(*session.Event) {
 	return func(e *session.Event) {
 		e.Content = &genai.Content{Role: "model", Parts: []*genai.Part{call(id, name, map[string]any{"a": 1})}}
 		e.LongRunningToolIDs = long
 	}
 }
 
-func returning(id, name string, of map[string]any) func(*session.Event) {
+func withResponse(id, name string, of map[string]any) func(*session.Event) {
 	return func(e *session.Event) { e.Content = response(id, name, of) }
 }
 
-// confirming makes an event a request to confirm a call.
-func confirming(id, callID string) func(*session.Event) {
+// withConfirmation makes an event a request to confirm a call.
+func withConfirmation(id, callID string) func(*session.Event) {
 	return func(e *session.Event) {
 		e.Content = &genai.Content{Role: "model", Parts: []*genai.Part{call(id, toolconfirmation.FunctionCallName, map[string]any{
 			"originalFunctionCall": &genai.FunctionCall{ID: callID, Name: "pay"},
@@ -929,16 +929,16 @@ func confirming(id, callID string) func(*session.Event) {
 	}
 }
 
-func scoped(scope string) func(*session.Event) {
+func withScope(scope string) func(*session.Event) {
 	return func(e *session.Event) { e.IsolationScope = scope }
 }
 
-// inNode makes an event an event of a workflow node.
-func inNode(e *session.Event) { e.NodeInfo = &session.NodeInfo{Path: "wf@1/n@1"} }
+// withNode makes an event an event of a workflow node.
+func withNode(e *session.Event) { e.NodeInfo = &session.NodeInfo{Path: "wf@1/n@1"} }
 
-func outputs(e *session.Event) { e.Output = "v" }
+func withOutput(e *session.Event) { e.Output = "v" }
 
-func messageAsOutput(e *session.Event) {
+func withMessageAsOutput(e *session.Event) {
 	e.NodeInfo = &session.NodeInfo{Path: "wf@1/n@1", MessageAsOutput: true}
 }
 
@@ -950,57 +950,57 @@ func TestPins(t *testing.T) {
 		want   []string
 	}{
 		{"nothing", nil, nil},
-		{"the user alone", []*session.Event{said("u", "1", "user")}, nil},
+		{"the user alone", []*session.Event{newEvent("u", "1", "user")}, nil},
 		{"the newest of each agent", []*session.Event{
-			said("u1", "1", "user"), said("a1", "1", "a"), said("b1", "1", "b"),
-			said("u2", "2", "user"), said("b2", "2", "b"), said("none", "2", ""), said("u3", "3", "user"),
+			newEvent("u1", "1", "user"), newEvent("a1", "1", "a"), newEvent("b1", "1", "b"),
+			newEvent("u2", "2", "user"), newEvent("b2", "2", "b"), newEvent("none", "2", ""), newEvent("u3", "3", "user"),
 		}, []string{"a1", "b2"}},
 		{"a request that is open", []*session.Event{
-			said("u1", "1", "user"), said("out", "1", "n", outputs), said("out2", "1", "n", messageAsOutput), said("t", "1", "n"),
-			said("ask", "1", "n", calling("c", "adk_request_input", "c")), said("later", "1", "n"),
-			said("u2", "2", "user"), said("a2", "2", "a"), said("u3", "3", "user"), said("a3", "3", "a"),
+			newEvent("u1", "1", "user"), newEvent("out", "1", "n", withOutput), newEvent("out2", "1", "n", withMessageAsOutput), newEvent("t", "1", "n"),
+			newEvent("ask", "1", "n", withCall("c", "adk_request_input", "c")), newEvent("later", "1", "n"),
+			newEvent("u2", "2", "user"), newEvent("a2", "2", "a"), newEvent("u3", "3", "user"), newEvent("a3", "3", "a"),
 		}, []string{"u1", "out", "out2", "ask", "later", "a3"}},
 		{"a placeholder is no answer", []*session.Event{
-			said("u1", "1", "user"), said("ask", "1", "n", calling("c", "approve", "c")), said("p", "1", "n", returning("c", "approve", nil)),
-			said("t", "1", "n"), said("u2", "2", "user"), said("a2", "2", "n"),
+			newEvent("u1", "1", "user"), newEvent("ask", "1", "n", withCall("c", "approve", "c")), newEvent("p", "1", "n", withResponse("c", "approve", nil)),
+			newEvent("t", "1", "n"), newEvent("u2", "2", "user"), newEvent("a2", "2", "n"),
 		}, []string{"u1", "ask", "a2"}},
 		{"a request that is answered, and goes on", []*session.Event{
-			said("u0", "0", "user"), said("u1", "1", "user"), said("out", "1", "n", outputs), said("ask", "1", "n", calling("c", "adk_request_input", "c")),
-			said("yes", "1", "user", returning("c", "adk_request_input", nil)),
+			newEvent("u0", "0", "user"), newEvent("u1", "1", "user"), newEvent("out", "1", "n", withOutput), newEvent("ask", "1", "n", withCall("c", "adk_request_input", "c")),
+			newEvent("yes", "1", "user", withResponse("c", "adk_request_input", nil)),
 		}, []string{"u1", "out", "ask", "yes"}},
 		{"a request that is answered after others came, and goes on", []*session.Event{
-			said("u1", "1", "user"), said("ask", "1", "n", calling("c", "adk_request_input", "c")),
-			said("u2", "2", "user"), said("n2", "2", "n"),
-			said("yes", "1", "user", returning("c", "adk_request_input", nil)), said("n1", "1", "n"),
+			newEvent("u1", "1", "user"), newEvent("ask", "1", "n", withCall("c", "adk_request_input", "c")),
+			newEvent("u2", "2", "user"), newEvent("n2", "2", "n"),
+			newEvent("yes", "1", "user", withResponse("c", "adk_request_input", nil)), newEvent("n1", "1", "n"),
 		}, []string{"u1", "ask", "yes", "n1"}},
 		{"a request that is answered, and over", []*session.Event{
-			said("u1", "1", "user"), said("out", "1", "n", outputs), said("ask", "1", "n", calling("c", "adk_request_input", "c")),
-			said("yes", "1", "user", returning("c", "adk_request_input", nil)), said("u2", "2", "user"), said("n2", "2", "n"),
+			newEvent("u1", "1", "user"), newEvent("out", "1", "n", withOutput), newEvent("ask", "1", "n", withCall("c", "adk_request_input", "c")),
+			newEvent("yes", "1", "user", withResponse("c", "adk_request_input", nil)), newEvent("u2", "2", "user"), newEvent("n2", "2", "n"),
 		}, []string{"n2"}},
 		{"what nodes of the newest invocation return", []*session.Event{
-			said("u1", "1", "user"), said("out1", "1", "n", outputs), said("n1", "1", "n"),
-			said("u2", "2", "user"), said("out2", "2", "n", outputs), said("n2", "2", "n"),
+			newEvent("u1", "1", "user"), newEvent("out1", "1", "n", withOutput), newEvent("n1", "1", "n"),
+			newEvent("u2", "2", "user"), newEvent("out2", "2", "n", withOutput), newEvent("n2", "2", "n"),
 		}, []string{"out2", "n2"}},
 		{"the call that a confirmation is about", []*session.Event{
-			said("u1", "1", "user"), said("pay", "1", "a", calling("p", "pay")), said("other", "1", "a", calling("o", "lookup")),
-			said("ask", "1", "a", confirming("c", "p")), said("u2", "2", "user"), said("a2", "2", "a"),
+			newEvent("u1", "1", "user"), newEvent("pay", "1", "a", withCall("p", "pay")), newEvent("other", "1", "a", withCall("o", "lookup")),
+			newEvent("ask", "1", "a", withConfirmation("c", "p")), newEvent("u2", "2", "user"), newEvent("a2", "2", "a"),
 		}, []string{"u1", "pay", "ask", "a2"}},
 		{"a task that is over", []*session.Event{
-			said("go", "1", "a", calling("t", "task")), said("t1", "1", "b", scoped("t")),
-			said("fin", "1", "b", scoped("t"), calling("f", "finish_task")), said("end", "1", "b", scoped("t"), returning("f", "finish_task", finished)),
-			said("back", "1", "user", returning("t", "task", nil)), said("a1", "1", "a"), said("u2", "2", "user"), said("b2", "2", "b"), said("a2", "2", "a"),
+			newEvent("go", "1", "a", withCall("t", "task")), newEvent("t1", "1", "b", withScope("t")),
+			newEvent("fin", "1", "b", withScope("t"), withCall("f", "finish_task")), newEvent("end", "1", "b", withScope("t"), withResponse("f", "finish_task", finished)),
+			newEvent("back", "1", "user", withResponse("t", "task", nil)), newEvent("a1", "1", "a"), newEvent("u2", "2", "user"), newEvent("b2", "2", "b"), newEvent("a2", "2", "a"),
 		}, []string{"end", "b2", "a2"}},
 		{"a task that is open", []*session.Event{
-			said("go", "1", "a", calling("t", "task")), said("t1", "1", "b", scoped("t")),
-			said("fin", "1", "b", scoped("t"), calling("f", "finish_task")),
-			said("bad", "1", "b", scoped("t"), returning("f", "finish_task", map[string]any{"error": "no"})),
-			said("a1", "1", "a"), said("u2", "2", "user"), said("b2", "2", "b"),
+			newEvent("go", "1", "a", withCall("t", "task")), newEvent("t1", "1", "b", withScope("t")),
+			newEvent("fin", "1", "b", withScope("t"), withCall("f", "finish_task")),
+			newEvent("bad", "1", "b", withScope("t"), withResponse("f", "finish_task", map[string]any{"error": "no"})),
+			newEvent("a1", "1", "a"), newEvent("u2", "2", "user"), newEvent("b2", "2", "b"),
 		}, []string{"go", "a1", "b2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			svc := inMemory(t)
 			sess := create(t, svc, "s", nil)
-			say(t, svc, sess, c.events...)
+			appendAll(t, svc, sess, c.events...)
 			equal(t, "pinned", adk.Pins(sess.(*adk.Session).View(), compaction.Config{}), c.want)
 		})
 	}
@@ -1010,11 +1010,11 @@ func TestPins(t *testing.T) {
 func TestPinsOfSummaries(t *testing.T) {
 	svc := inMemory(t)
 	sess := create(t, svc, "s", nil)
-	say(t, svc, sess, said("go", "1", "a", calling("t", "task")), said("t1", "1", "b", scoped("t")))
+	appendAll(t, svc, sess, newEvent("go", "1", "a", withCall("t", "task")), newEvent("t1", "1", "b", withScope("t")))
 	s, err := patch.NewEvent(patch.Fields{ID: "S", Author: "user", IsolationScope: "t", Content: genai.NewContentFromText("s", "user")})
-	no(t, err)
-	no(t, errOf(svc.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(1, 1, s)}, store.PatchOptions{})))
-	no(t, svc.AppendEvent(t.Context(), sess, said("a2", "2", "a")))
+	noError(t, err)
+	noError(t, errOf(svc.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(1, 1, s)}, store.PatchOptions{})))
+	noError(t, svc.AppendEvent(t.Context(), sess, newEvent("a2", "2", "a")))
 	got := adk.Pins(sess.(*adk.Session).View(), compaction.Config{})
 	if !slices.Equal(got, []string{"go", "a2"}) {
 		t.Errorf("pinned: %v", got)

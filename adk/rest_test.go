@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/adk"
 )
 
-func shownBy(sess map[string]any) string {
+func shownIDs(sess map[string]any) string {
 	var ids []string
 	for _, e := range sess["events"].([]any) {
 		ids = append(ids, e.(map[string]any)["id"].(string))
@@ -26,19 +26,19 @@ func shownBy(sess map[string]any) string {
 
 // Clients rewind sessions, fork sessions, and read pages of histories.
 func TestRESTHandler(t *testing.T) {
-	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
-		summarised(t, s)
+	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+		createSummarised(t, s)
 		c := restServer(t, s, &scriptedModel{})
 		const path = "/apps/app/users/user/sessions/s"
 		for query, want := range map[string]string{"": "e0 e1 e2 e3 e4 e5", "?limit=2": "e4 e5", "?limit=4&before=e2": "e0 e1", "?limit=1&before=e1": "e0", "?limit=4&before=e0": "", "?before=e3": "e0 e1 e2"} {
-			equal(t, query, shownBy(c.do("GET", path+"/history"+query, "", 200)), want)
+			equal(t, query, shownIDs(c.do("GET", path+"/history"+query, "", 200)), want)
 		}
 		forked := c.do("POST", path+"/fork", `{"sessionId":"a branch","forkBeforeInvocationId":"inv-e2"}`, 200)
-		equal(t, "fork", fmt.Sprint(forked["id"], " ", forked["userId"], ": ", shownBy(forked)), "a branch user: e0 e1")
+		equal(t, "fork", fmt.Sprint(forked["id"], " ", forked["userId"], ": ", shownIDs(forked)), "a branch user: e0 e1")
 		c.do("POST", path+"/fork", `{"sessionId":"a branch"}`, 409)
-		equal(t, "fork of all", shownBy(c.do("POST", path+"/fork", "", 200)), strings.Join(ids(get(t, s, "s")), " "))
+		equal(t, "fork of all", shownIDs(c.do("POST", path+"/fork", "", 200)), strings.Join(ids(get(t, s, "s")), " "))
 		rewound := c.do("POST", "/apps/app/users/user/sessions/a%20branch/rewind", `{"rewindBeforeInvocationId":"inv-e1"}`, 200)
-		equal(t, "rewound", fmt.Sprint(rewound["id"], ": ", shownBy(rewound)), "a branch: e0")
+		equal(t, "rewound", fmt.Sprint(rewound["id"], ": ", shownIDs(rewound)), "a branch: e0")
 		equal(t, "rewound", ids(get(t, s, "a branch")), []string{"e0"})
 
 		for _, r := range []struct {
@@ -83,9 +83,9 @@ func TestRESTHandler(t *testing.T) {
 // under a path prefix, the response has the headers of ADK's route.
 func TestRESTHandlerInALauncher(t *testing.T) {
 	s := inMemory(t)
-	summarised(t, s)
+	createSummarised(t, s)
 	rest, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: s, AgentLoader: agent.NewSingleLoader(llmAgent(t, counter{}))})
-	no(t, err)
+	noError(t, err)
 	h := s.RESTHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "ui")
 		http.StripPrefix("/api", rest).ServeHTTP(w, r)

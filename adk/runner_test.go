@@ -32,7 +32,7 @@ func newRunner(t *testing.T, a agent.Agent, sessions session.Service, plugins ..
 		AppName: "app", Agent: a, SessionService: sessions, AutoCreateSession: true,
 		PluginConfig: runner.PluginConfig{Plugins: plugins},
 	})
-	no(t, err)
+	noError(t, err)
 	return r
 }
 
@@ -40,7 +40,7 @@ func newRunner(t *testing.T, a agent.Agent, sessions session.Service, plugins ..
 func runTurn(t *testing.T, r *runner.Runner, msg *genai.Content) (events []*session.Event) {
 	t.Helper()
 	for e, err := range r.Run(t.Context(), "user", "s", msg, agent.RunConfig{}) {
-		no(t, err)
+		noError(t, err)
 		events = append(events, e)
 	}
 	return events
@@ -73,18 +73,18 @@ func response(id, name string, of map[string]any) *genai.Content {
 	return msg
 }
 
-// replying returns a model that answers each prompt with one part.
-func replying(reply func(prompt []*genai.Content) *genai.Part) modelFunc {
+// replyModel returns a model that answers each prompt with one part.
+func replyModel(reply func(prompt []*genai.Content) *genai.Part) modelFunc {
 	return func(ctx context.Context, req *model.LLMRequest) responses {
 		content := &genai.Content{Role: "model", Parts: []*genai.Part{reply(req.Contents)}}
-		return answers(&model.LLMResponse{Content: content})(ctx, req)
+		return responseModel(&model.LLMResponse{Content: content})(ctx, req)
 	}
 }
 
 func llmAgent(t *testing.T, m model.LLM, tools ...tool.Tool) agent.Agent {
 	t.Helper()
 	a, err := llmagent.New(llmagent.Config{Name: "app", Model: m, Tools: tools})
-	no(t, err)
+	noError(t, err)
 	return a
 }
 
@@ -95,8 +95,8 @@ func endsWithResponse(prompt []*genai.Content) bool {
 // isSummary reports whether the content is an answer of a [shortener].
 func isSummary(c *genai.Content) bool { return strings.HasPrefix(c.Parts[0].Text, "In short:") }
 
-// says reports whether a part of a prompt is equal to text.
-func says(prompt []*genai.Content, text string) bool {
+// hasPart reports whether a part of a prompt is equal to text.
+func hasPart(prompt []*genai.Content, text string) bool {
 	for _, c := range prompt {
 		for _, p := range c.Parts {
 			if p.Text == text {
@@ -110,7 +110,7 @@ func says(prompt []*genai.Content, text string) bool {
 // checkPrompt fails the test if a model's API would reject the prompt.
 func checkPrompt(t *testing.T, prompt []*genai.Content) {
 	t.Helper()
-	if faults := faultsOf(prompt); len(faults) > 0 {
+	if faults := promptFaults(prompt); len(faults) > 0 {
 		t.Fatalf("the prompt %s", faults)
 	}
 }
@@ -118,7 +118,7 @@ func checkPrompt(t *testing.T, prompt []*genai.Content) {
 // A workflow that waits for the user continues correctly, even if other messages arrived and the session was
 // compacted. A node that runs again gets its input if its request is visible. A hidden request is restored by its
 // answer.
-func TestWorkflowGoesOnAfterCompaction(t *testing.T) {
+func TestWorkflowContinuesAfterCompaction(t *testing.T) {
 	rerun, firstRuns := true, 0
 	first := workflow.NewFunctionNode[any, string]("first", func(_ agent.Context, in any) (string, error) {
 		firstRuns++
@@ -149,9 +149,9 @@ func TestWorkflowGoesOnAfterCompaction(t *testing.T) {
 		{4, false, []workflow.Node{workflow.Start, first, greets}, "first of begin 0" + padding + padding + "; Hello, Ada!"},
 		{16, true, []workflow.Node{workflow.Start, first, asks, says}, "Hello, Ada!"},
 	} {
-		sessions := compacted(t, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: adk.Summarizer(shortener{})}})
+		sessions := newQuietService(t, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: adk.Summarizer(shortener{})}})
 		a, err := workflowagent.New(workflowagent.Config{Name: "wf", Edges: workflow.Chain(c.nodes...)})
-		no(t, err)
+		noError(t, err)
 		pending := ""
 		for i := range c.messages {
 			for _, e := range ask(t, a, sessions, genai.NewContentFromText(fmt.Sprint("begin ", i, padding), "user")) {
@@ -167,7 +167,7 @@ func TestWorkflowGoesOnAfterCompaction(t *testing.T) {
 		equal(t, "the first request is hidden", hidden, c.hidden)
 		answer := response(pending, "adk_request_input", map[string]any{"response": "Ada"})
 		runs, output := firstRuns, ""
-		no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), answer))
+		noError(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), answer))
 		for _, e := range ask(t, a, sessions, answer) {
 			if e.Output != nil {
 				output = fmt.Sprint(e.Output)
@@ -184,7 +184,7 @@ type recorder struct {
 	prompts [][]*genai.Content
 }
 
-func (r *recorder) keep(contents []*genai.Content) {
+func (r *recorder) record(contents []*genai.Content) {
 	var own []*genai.Content
 	raw, err := json.Marshal(contents)
 	if err == nil {
@@ -198,8 +198,8 @@ func (r *recorder) keep(contents []*genai.Content) {
 	r.prompts = append(r.prompts, own)
 }
 
-// taken returns the prompts recorded since the previous call of taken.
-func (r *recorder) taken() [][]*genai.Content {
+// drain returns the prompts recorded since the previous call of drain.
+func (r *recorder) drain() [][]*genai.Content {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := r.prompts
@@ -214,7 +214,7 @@ func (*scriptedModel) Name() string { return "scripted" }
 
 func (m *scriptedModel) GenerateContent(_ context.Context, req *model.LLMRequest, stream bool) responses {
 	return func(yield func(*model.LLMResponse, error) bool) {
-		m.keep(req.Contents)
+		m.record(req.Contents)
 		parts := []*genai.Part{{Text: "an answer in words"}}
 		if req.Contents[len(req.Contents)-1].Parts[0].Text == "turn 7" {
 			parts = []*genai.Part{call("a", "lookup", map[string]any{"key": "k7"}), call("b", "count", nil)}
@@ -241,7 +241,7 @@ func functionTool[A, R any](t *testing.T, cfg functiontool.Config, f func(agent.
 	t.Helper()
 	cfg.Description = "does " + cfg.Name
 	made, err := functiontool.New(cfg, f)
-	no(t, err)
+	noError(t, err)
 	return made
 }
 
@@ -296,8 +296,8 @@ func (f modelFunc) GenerateContent(ctx context.Context, req *model.LLMRequest, _
 	return f(ctx, req)
 }
 
-// answers returns a model that yields the given responses.
-func answers(all ...*model.LLMResponse) modelFunc {
+// responseModel returns a model that yields the given responses.
+func responseModel(all ...*model.LLMResponse) modelFunc {
 	return func(context.Context, *model.LLMRequest) responses {
 		return func(yield func(*model.LLMResponse, error) bool) {
 			for _, r := range all {

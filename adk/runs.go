@@ -76,7 +76,8 @@ const (
 	// another call created.
 	createWindow = time.Minute
 
-	// maxCheckedInvocations is how many of the newest invocations are checked for a lease before a session is compacted.
+	// maxCheckedInvocations is how many of the newest invocations are checked for a lease before a session is
+	// compacted.
 	maxCheckedInvocations = 8
 )
 
@@ -90,8 +91,8 @@ type runs struct {
 
 	mu sync.Mutex
 
-	// sessions contains the observed runs of each session. The cache may evict an entry of an idle session without harm,
-	// because entries are read soon after they are written.
+	// sessions contains the observed runs of each session. The cache may evict an entry of an idle session without
+	// harm, because entries are read soon after they are written.
 	sessions cache.Cache[store.Key, *sessionRuns]
 
 	// exclusive contains, for each session, the run that excludes other runs under the policy.
@@ -320,8 +321,8 @@ func (r *runs) isWatched(key store.Key, invocation string) bool {
 	return r.watched[runID{key, invocation}]
 }
 
-// end records that an invocation has ended, and releases its leases. If mayContinue is true, only the final response was
-// seen, and the invocation may continue. Then its next append takes the leases again.
+// end records that an invocation has ended, and releases its leases. If mayContinue is true, only the final response
+// was seen, and the invocation may continue. Then its next append takes the leases again.
 func (r *runs) end(ctx context.Context, key store.Key, invocation string, mayContinue bool) {
 	if r == nil || invocation == "" {
 		return
@@ -483,8 +484,8 @@ func (r *runs) extendLease(l heldLease) {
 	}
 }
 
-// claimCompaction takes a session's compaction lease. ok is false if another process holds the lease, or runs one of the
-// session's newest invocations.
+// claimCompaction takes a session's compaction lease. ok is false if another process holds the lease, or runs one of
+// the session's newest invocations.
 func (r *runs) claimCompaction(ctx context.Context, key store.Key, v fold.View) (done func(), ok bool) {
 	for _, id := range newestInvocations(v, maxCheckedInvocations) {
 		if !r.isLeaseFree(ctx, key, compaction.RunLease(id)) {

@@ -21,10 +21,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// names fails the test unless err names the invocation.
-func names(t *testing.T, err error, invocation string) {
+// wantRunningError fails the test unless err names the invocation.
+func wantRunningError(t *testing.T, err error, invocation string) {
 	t.Helper()
-	fails(t, err, store.ErrConflict)
+	wantError(t, err, store.ErrConflict)
 	var running *adk.RunningError
 	if !errors.As(err, &running) || running.Invocation != invocation {
 		t.Fatalf("%v does not name invocation %q", err, invocation)
@@ -38,26 +38,26 @@ func TestRefuseSecondRun(t *testing.T) {
 	peers := make([]*adk.Service, 2)
 	for i, on := range []*memory.Backend{b, b.Peer()} {
 		var err error
-		peers[i], err = adk.NewService(opened(t)(store.New(on, store.Options{})), opts)
-		no(t, err)
+		peers[i], err = adk.NewService(mustOpen(t)(store.New(on, store.Options{})), opts)
+		noError(t, err)
 	}
 	wrapped := wrap(t, session.InMemoryService(), opts)
 	for name, pair := range map[string][2]*adk.Service{"one process": {peers[0], peers[0]}, "two processes": {peers[0], peers[1]}, "a base": {wrapped, wrapped}} {
 		t.Run(name, func(t *testing.T) {
 			s, other := pair[0], pair[1]
 			first, again := create(t, s, name, nil), get(t, other, name)
-			no(t, s.AppendEvent(t.Context(), first, said("e1", "i1", "user")))
-			err := other.AppendEvent(t.Context(), again, said("e2", "i2", "user"))
+			noError(t, s.AppendEvent(t.Context(), first, newEvent("e1", "i1", "user")))
+			err := other.AppendEvent(t.Context(), again, newEvent("e2", "i2", "user"))
 			if name != "two processes" { // another process does not know the invocation
-				names(t, err, "i1")
+				wantRunningError(t, err, "i1")
 			}
-			fails(t, err, store.ErrConflict)
-			names(t, other.AppendEvent(t.Context(), get(t, other, name), said("e2", "i2", "user")), "i1")
-			no(t, other.AppendEvent(t.Context(), again, &session.Event{ID: "of none", Author: "user"}))
-			no(t, s.AppendEvent(t.Context(), first, said("e3", "i1", "agent"))) // the final response
-			fails(t, s.AppendEvent(t.Context(), first, said("e1", "i9", "user")), store.ErrDuplicateID)
-			no(t, other.AppendEvent(t.Context(), again, said("e2", "i2", "user")))
-			names(t, s.AppendEvent(t.Context(), get(t, s, name), said("e4", "i3", "user")), "i2")
+			wantError(t, err, store.ErrConflict)
+			wantRunningError(t, other.AppendEvent(t.Context(), get(t, other, name), newEvent("e2", "i2", "user")), "i1")
+			noError(t, other.AppendEvent(t.Context(), again, &session.Event{ID: "of none", Author: "user"}))
+			noError(t, s.AppendEvent(t.Context(), first, newEvent("e3", "i1", "agent"))) // the final response
+			wantError(t, s.AppendEvent(t.Context(), first, newEvent("e1", "i9", "user")), store.ErrDuplicateID)
+			noError(t, other.AppendEvent(t.Context(), again, newEvent("e2", "i2", "user")))
+			wantRunningError(t, s.AppendEvent(t.Context(), get(t, s, name), newEvent("e4", "i3", "user")), "i2")
 			equal(t, "events", ids(get(t, s, name)), []string{"e1", "of none", "e3", "e2"})
 		})
 	}
@@ -69,50 +69,50 @@ func TestRunAfterAnExpiredLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &memory.Backend{}
 		process := func(b *memory.Backend) *adk.Service {
-			s, err := adk.NewService(opened(t)(store.New(b, store.Options{})), adk.Options{Runs: adk.RefuseSecondRun})
-			no(t, err)
+			s, err := adk.NewService(mustOpen(t)(store.New(b, store.Options{})), adk.Options{Runs: adk.RefuseSecondRun})
+			noError(t, err)
 			return s
 		}
 		s, other := process(b), process(b.Peer())
-		no(t, s.AppendEvent(t.Context(), create(t, s, "s", nil), said("e1", "i1", "user")))
+		noError(t, s.AppendEvent(t.Context(), create(t, s, "s", nil), newEvent("e1", "i1", "user")))
 		time.Sleep(time.Hour)
-		no(t, other.AppendEvent(t.Context(), get(t, other, "s"), said("e2", "i2", "user")))
-		names(t, s.AppendEvent(t.Context(), get(t, s, "s"), said("e3", "i1", "user")), "i2")
-		no(t, other.AppendEvent(t.Context(), get(t, other, "s"), said("e4", "i2", "agent"))) // the final response
-		no(t, s.AppendEvent(t.Context(), get(t, s, "s"), said("e3", "i1", "user")))
+		noError(t, other.AppendEvent(t.Context(), get(t, other, "s"), newEvent("e2", "i2", "user")))
+		wantRunningError(t, s.AppendEvent(t.Context(), get(t, s, "s"), newEvent("e3", "i1", "user")), "i2")
+		noError(t, other.AppendEvent(t.Context(), get(t, other, "s"), newEvent("e4", "i2", "agent"))) // the final response
+		noError(t, s.AppendEvent(t.Context(), get(t, s, "s"), newEvent("e3", "i1", "user")))
 		equal(t, "events", ids(get(t, other, "s")), []string{"e1", "e2", "e4", "e3"})
 	})
 }
 
 // A run that the plugin watches continues after its agent's final response.
 func TestWatchedRun(t *testing.T) {
-	sessions := compacted(t, adk.Options{Runs: adk.RefuseSecondRun})
+	sessions := newQuietService(t, adk.Options{Runs: adk.RefuseSecondRun})
 	sess := create(t, sessions, "s", nil)
 	r := newRunner(t, llmAgent(t, counter{}), sessions, sessions.Plugin())
 	for e, err := range r.Run(t.Context(), "user", "s", genai.NewContentFromText("question", "user"), agent.RunConfig{}) {
-		no(t, err)
-		names(t, sessions.AppendEvent(t.Context(), sess, said("e", "another", "user")), e.InvocationID)
+		noError(t, err)
+		wantRunningError(t, sessions.AppendEvent(t.Context(), sess, newEvent("e", "another", "user")), e.InvocationID)
 	}
-	say(t, sessions, sess, said("e", "another", "user"))
+	appendAll(t, sessions, sess, newEvent("e", "another", "user"))
 }
 
 // If another process does not take leases, the log shows its events, and the run that finds them is refused.
-func TestTheLogTellsOfAnotherRun(t *testing.T) {
-	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, plain *adk.Service) {
-		s := plain.Over(t, adk.Options{Runs: adk.RefuseSecondRun})
+func TestOtherRunFoundInLog(t *testing.T) {
+	onStoreAndBases(t, bases[:1], adk.Options{}, func(t *testing.T, plain *adk.Service) {
+		s := plain.OverSameStorage(t, adk.Options{Runs: adk.RefuseSecondRun})
 		sess := create(t, s, "s", nil)
-		no(t, s.AppendEvent(t.Context(), sess, said("e1", "i1", "user")))
-		no(t, plain.AppendEvent(t.Context(), get(t, plain, "s"), said("e2", "i1", "tool")))
-		no(t, s.AppendEvent(t.Context(), sess, said("e3", "i1", "user")))
-		no(t, plain.AppendEvent(t.Context(), get(t, plain, "s"), said("e4", "i2", "user")))
-		names(t, s.AppendEvent(t.Context(), sess, said("e5", "i1", "user")), "i2")
+		noError(t, s.AppendEvent(t.Context(), sess, newEvent("e1", "i1", "user")))
+		noError(t, plain.AppendEvent(t.Context(), get(t, plain, "s"), newEvent("e2", "i1", "tool")))
+		noError(t, s.AppendEvent(t.Context(), sess, newEvent("e3", "i1", "user")))
+		noError(t, plain.AppendEvent(t.Context(), get(t, plain, "s"), newEvent("e4", "i2", "user")))
+		wantRunningError(t, s.AppendEvent(t.Context(), sess, newEvent("e5", "i1", "user")), "i2")
 		equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2", "e3", "e4"})
 	})
 }
 
 // Waiting runs execute one after another and see each other's events. The plugin reports their ends.
 func TestWaitForRun(t *testing.T) {
-	sessions := compacted(t, adk.Options{Runs: adk.WaitForRun})
+	sessions := newQuietService(t, adk.Options{Runs: adk.WaitForRun})
 	create(t, sessions, "s", nil)
 	var wg sync.WaitGroup
 	for i := range 4 {
@@ -135,28 +135,28 @@ func TestWaitForRun(t *testing.T) {
 }
 
 // If the context ends during the wait, the error names the invocation in progress.
-func TestWaitForRunInVain(t *testing.T) {
+func TestWaitForRunTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sessions := compacted(t, adk.Options{Runs: adk.WaitForRun})
-		no(t, sessions.AppendEvent(t.Context(), create(t, sessions, "s", nil), said("e1", "i1", "user")))
+		sessions := newQuietService(t, adk.Options{Runs: adk.WaitForRun})
+		noError(t, sessions.AppendEvent(t.Context(), create(t, sessions, "s", nil), newEvent("e1", "i1", "user")))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		err := sessions.AppendEvent(ctx, get(t, sessions, "s"), said("e2", "i2", "user"))
-		names(t, err, "i1")
-		fails(t, err, context.DeadlineExceeded)
+		err := sessions.AppendEvent(ctx, get(t, sessions, "s"), newEvent("e2", "i2", "user"))
+		wantRunningError(t, err, "i1")
+		wantError(t, err, context.DeadlineExceeded)
 	})
 }
 
 // Without the plugin, a run whose model failed ends with its context. The run of a process that died ends within half
 // a minute. The run of a live process does not end.
-func TestRunsThatDie(t *testing.T) {
+func TestFailedRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &memory.Backend{}
 		process := func(b *memory.Backend) (*adk.Service, *store.Store) {
 			db, err := store.New(b, store.Options{})
-			no(t, err)
+			noError(t, err)
 			s, err := adk.NewService(db, adk.Options{Runs: adk.RefuseSecondRun})
-			no(t, err)
+			noError(t, err)
 			return s, db
 		}
 		s, db := process(b)
@@ -176,15 +176,15 @@ func TestRunsThatDie(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		no(t, other.AppendEvent(t.Context(), get(t, other, "s"), said("e1", "i1", "user")))
-		no(t, other.AppendEvent(t.Context(), get(t, other, "s"), said("e2", "i1", "agent")))
+		noError(t, other.AppendEvent(t.Context(), get(t, other, "s"), newEvent("e1", "i1", "user")))
+		noError(t, other.AppendEvent(t.Context(), get(t, other, "s"), newEvent("e2", "i1", "agent")))
 
-		no(t, s.AppendEvent(t.Context(), get(t, s, "s"), said("e3", "i2", "user")))
+		noError(t, s.AppendEvent(t.Context(), get(t, s, "s"), newEvent("e3", "i2", "user")))
 		time.Sleep(9 * time.Minute)
-		fails(t, other.AppendEvent(t.Context(), get(t, other, "s"), said("e4", "i3", "user")), store.ErrConflict)
-		no(t, db.Close()) // as after a kill: the leases are not released
+		wantError(t, other.AppendEvent(t.Context(), get(t, other, "s"), newEvent("e4", "i3", "user")), store.ErrConflict)
+		noError(t, db.Close()) // as after a kill: the leases are not released
 		time.Sleep(45 * time.Second)
-		no(t, other.AppendEvent(t.Context(), get(t, other, "s"), said("e4", "i3", "user")))
+		noError(t, other.AppendEvent(t.Context(), get(t, other, "s"), newEvent("e4", "i3", "user")))
 	})
 }
 
@@ -193,46 +193,46 @@ func TestRunsThatDie(t *testing.T) {
 func TestProcessesShareASession(t *testing.T) {
 	first := &memory.Backend{}
 	process := func(b *memory.Backend, interval int) *adk.Service {
-		s, err := adk.NewService(opened(t)(store.New(b, store.Options{})), adk.Options{
-			Compaction: compaction.Config{Enabled: true, CompactionInterval: interval, Summarizer: adk.Summarizer(shortener{})}, Logger: quiet(),
+		s, err := adk.NewService(mustOpen(t)(store.New(b, store.Options{})), adk.Options{
+			Compaction: compaction.Config{Enabled: true, CompactionInterval: interval, Summarizer: adk.Summarizer(shortener{})}, Logger: discardLogger(),
 		})
-		no(t, err)
-		t.Cleanup(func() { no(t, s.Close(context.Background())) })
+		noError(t, err)
+		t.Cleanup(func() { noError(t, s.Close(context.Background())) })
 		return s
 	}
 	runs, compacts := process(first, 1000), process(first.Peer(), 2)
 	create(t, compacts, "s", nil)
 	turn := func(invocation string) {
 		t.Helper()
-		say(t, compacts, get(t, compacts, "s"), said("u"+invocation, invocation, "user", long), said("a"+invocation, invocation, "agent", long))
+		appendAll(t, compacts, get(t, compacts, "s"), newEvent("u"+invocation, invocation, "user", withLongText), newEvent("a"+invocation, invocation, "agent", withLongText))
 		compacts.Settle(t)
 	}
-	summaries := func() int { return len(told(get(t, compacts, "s"))) }
+	summaries := func() int { return len(summaryTexts(get(t, compacts, "s"))) }
 	mine := get(t, runs, "s")
-	say(t, runs, mine, said("u0", "cut off", "user", long), said("u", "theirs", "user", long))
+	appendAll(t, runs, mine, newEvent("u0", "cut off", "user", withLongText), newEvent("u", "theirs", "user", withLongText))
 	for _, invocation := range []string{"b1", "b2", "b3", "b4"} {
 		turn(invocation)
 		equal(t, "summaries while another process runs an invocation", summaries(), 0)
 	}
-	say(t, runs, mine, said("a", "theirs", "agent", long))
-	runs.Ended(t.Context(), mine, "theirs")
+	appendAll(t, runs, mine, newEvent("a", "theirs", "agent", withLongText))
+	runs.EndRun(t.Context(), mine, "theirs")
 
 	// Another process compacts.
-	other := opened(t)(store.New(first.Peer(), store.Options{}))
-	held, err := other.Lease(t.Context(), theKey, "compact", time.Hour)
-	no(t, err)
+	other := mustOpen(t)(store.New(first.Peer(), store.Options{}))
+	held, err := other.Lease(t.Context(), testKey, "compact", time.Hour)
+	noError(t, err)
 	equal(t, "the lease is held", held, true)
 	turn("b5")
 	equal(t, "summaries while another process compacts", summaries(), 0)
-	no(t, errOf(other.Lease(t.Context(), theKey, "compact", 0)))
+	noError(t, errOf(other.Lease(t.Context(), testKey, "compact", 0)))
 
 	turn("b6")
 	if summaries() == 0 {
 		t.Error("the session is not compacted")
 	}
 	for _, name := range []string{"compact", "run cut off", "run theirs", "run b5", "run b6"} {
-		free, err := other.Lease(t.Context(), theKey, name, -1)
-		no(t, err)
+		free, err := other.Lease(t.Context(), testKey, name, -1)
+		noError(t, err)
 		equal(t, "lease "+name+" is free", free, true)
 	}
 }
@@ -241,39 +241,39 @@ func TestProcessesShareASession(t *testing.T) {
 func TestLeaseOfALongRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := &memory.Backend{}
-		svc, err := adk.NewService(opened(t)(store.New(first, store.Options{})), adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1000}})
-		no(t, err)
-		defer func() { no(t, svc.Close(t.Context())) }()
-		other := opened(t)(store.New(first.Peer(), store.Options{}))
+		svc, err := adk.NewService(mustOpen(t)(store.New(first, store.Options{})), adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1000}})
+		noError(t, err)
+		defer func() { noError(t, svc.Close(t.Context())) }()
+		other := mustOpen(t)(store.New(first.Peer(), store.Options{}))
 		sess := create(t, svc, "s", nil)
 		for i := range 5 {
-			say(t, svc, sess, said(fmt.Sprint("e", i), "long", "user"))
+			appendAll(t, svc, sess, newEvent(fmt.Sprint("e", i), "long", "user"))
 			time.Sleep(9 * time.Minute)
-			free, err := other.Lease(t.Context(), theKey, "run long", -1)
-			no(t, err)
+			free, err := other.Lease(t.Context(), testKey, "run long", -1)
+			noError(t, err)
 			equal(t, "the lease is free", free, false)
 		}
 		time.Sleep(2 * time.Minute)
-		free, err := other.Lease(t.Context(), theKey, "run long", -1)
-		no(t, err)
+		free, err := other.Lease(t.Context(), testKey, "run long", -1)
+		noError(t, err)
 		equal(t, "the lease is free in the end", free, true)
 	})
 }
 
 // A message that waits for a run is ordered after the run, even if the base orders events by time.
-func TestWaitingMessageComesLast(t *testing.T) {
-	onStoreAnd(t, bases, adk.Options{Runs: adk.WaitForRun}, func(t *testing.T, s *adk.Service) {
+func TestWaitingMessageOrder(t *testing.T) {
+	onStoreAndBases(t, bases, adk.Options{Runs: adk.WaitForRun}, func(t *testing.T, s *adk.Service) {
 		event := func(id, invocation, author string) *session.Event {
-			e := said(id, invocation, author)
+			e := newEvent(id, invocation, author)
 			e.Timestamp = time.Now()
 			return e
 		}
 		for round, late := range []bool{false, true} {
 			name := fmt.Sprint("s", round)
 			sess, again := create(t, s, name, nil), get(t, s, name)
-			no(t, s.AppendEvent(t.Context(), sess, event("e1", "i1", "user")))
+			noError(t, s.AppendEvent(t.Context(), sess, event("e1", "i1", "user")))
 			second, e3 := event("e2", "i2", "user"), event("e3", "i1", "agent")
-			calling("c", "f")(e3) // not a final response
+			withCall("c", "f")(e3) // not a final response
 			var wg sync.WaitGroup
 			if !late { // if late, the event is created during the run and appended after it
 				wg.Go(func() {
@@ -282,33 +282,33 @@ func TestWaitingMessageComesLast(t *testing.T) {
 					}
 				})
 			}
-			no(t, s.AppendEvent(t.Context(), sess, e3))
+			noError(t, s.AppendEvent(t.Context(), sess, e3))
 			time.Sleep(10 * time.Millisecond)
 			r3 := event("r3", "i1", "agent")
-			returning("c", "f", nil)(r3)
-			no(t, s.AppendEvent(t.Context(), sess, r3))
-			no(t, s.AppendEvent(t.Context(), sess, event("e4", "i1", "agent")))
+			withResponse("c", "f", nil)(r3)
+			noError(t, s.AppendEvent(t.Context(), sess, r3))
+			noError(t, s.AppendEvent(t.Context(), sess, event("e4", "i1", "agent")))
 			if wg.Wait(); late {
-				no(t, s.AppendEvent(t.Context(), again, second))
+				noError(t, s.AppendEvent(t.Context(), again, second))
 			}
-			no(t, s.AppendEvent(t.Context(), again, event("e5", "i2", "agent")))
+			noError(t, s.AppendEvent(t.Context(), again, event("e5", "i2", "agent")))
 			equal(t, "events", ids(get(t, s, name)), []string{"e1", "e3", "r3", "e4", "e2", "e5"})
-			old := said("old", "i3", "user")
-			no(t, s.AppendEvent(t.Context(), get(t, s, name), old))
-			equal(t, "time of an old event", old.Timestamp, said("old", "i3", "user").Timestamp)
+			old := newEvent("old", "i3", "user")
+			noError(t, s.AppendEvent(t.Context(), get(t, s, name), old))
+			equal(t, "time of an old event", old.Timestamp, newEvent("old", "i3", "user").Timestamp)
 		}
 	})
 }
 
 // If two runs find no session, one creates the session and the other uses it. Another Create fails.
-func TestFirstMessagesOfASession(t *testing.T) {
-	onStoreAnd(t, bases, adk.Options{Runs: adk.WaitForRun}, func(t *testing.T, s *adk.Service) {
+func TestConcurrentFirstRuns(t *testing.T) {
+	onStoreAndBases(t, bases, adk.Options{Runs: adk.WaitForRun}, func(t *testing.T, s *adk.Service) {
 		var looked, wg sync.WaitGroup
-		both := meeting{s, &looked}
+		both := missBarrier{s, &looked}
 		looked.Add(2)
 		for i := range 2 {
 			r, err := runner.New(runner.Config{AppName: "app", Agent: llmAgent(t, counter{}), SessionService: both, AutoCreateSession: true})
-			no(t, err)
+			noError(t, err)
 			wg.Go(func() {
 				for _, err := range r.Run(t.Context(), "user", "new", genai.NewContentFromText(fmt.Sprint("question ", i), "user"), agent.RunConfig{}) {
 					if err != nil {
@@ -324,25 +324,25 @@ func TestFirstMessagesOfASession(t *testing.T) {
 			equal(t, "invocation of the answer", all.At(i+1).InvocationID, all.At(i).InvocationID)
 		}
 		_, err := s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "new"})
-		fails(t, err, store.ErrExists)
-		fails(t, errOf(s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s2"})), store.ErrNotFound)
+		wantError(t, err, store.ErrExists)
+		wantError(t, errOf(s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s2"})), store.ErrNotFound)
 		create(t, s, "s2", nil)
 		_, err = s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s2"})
-		fails(t, err, store.ErrExists)
+		wantError(t, err, store.ErrExists)
 	})
 }
 
-// meeting is a service on which two Gets of a missing session return only after both have failed.
-type meeting struct {
+// missBarrier is a service on which two Gets of a missing session return only after both have failed.
+type missBarrier struct {
 	*adk.Service
-	looked *sync.WaitGroup
+	misses *sync.WaitGroup
 }
 
-func (m meeting) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
+func (m missBarrier) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
 	r, err := m.Service.Get(ctx, req)
 	if err != nil {
-		m.looked.Done()
-		m.looked.Wait()
+		m.misses.Done()
+		m.misses.Wait()
 	}
 	return r, err
 }

@@ -41,21 +41,21 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// played is the result of one turn of a scenario.
-type played struct {
-	said    map[string][]string // events and errors of the runner, by author
+// turnResult is the result of one turn of a scenario.
+type turnResult struct {
+	events  map[string][]string // events and errors of the runner, by author
 	prompts map[string][][]*genai.Content
 	state   map[string]any
 	history map[string][]string // the history, by author
 }
 
-// stage is a service on which a scenario is played.
-type stage interface {
+// testedService is a service on which a scenario is played.
+type testedService interface {
 	session.Service
 	plugins() []*plugin.Plugin
-	answers(msg *genai.Content)
-	between() // called between turns
-	after()   // called after each event
+	restoreCalls(msg *genai.Content)
+	betweenTurns() // called between turns
+	afterEvent()   // called after each event
 	history() session.Session
 }
 
@@ -65,57 +65,58 @@ type reference struct {
 	t *testing.T
 }
 
-func (reference) plugins() []*plugin.Plugin { return nil }
-func (reference) answers(*genai.Content)    {}
-func (reference) between()                  {}
-func (reference) after()                    {}
+func (reference) plugins() []*plugin.Plugin   { return nil }
+func (reference) restoreCalls(*genai.Content) {}
+func (reference) betweenTurns()               {}
+func (reference) afterEvent()                 {}
 
 func (r reference) history() session.Session { return get(r.t, r, "s") }
 
-// storage opens a store. Each call opens the same content.
-type storage func() (*store.Store, error)
+// openFunc opens a store. Each call opens the same content.
+type openFunc func() (*store.Store, error)
 
-// inFile returns a storage in a new file.
-func inFile(t *testing.T) storage {
+// newFile returns an openFunc for a new file.
+func newFile(t *testing.T) openFunc {
 	dir, err := os.MkdirTemp("", "patchlog")
-	no(t, err)
+	noError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return func() (*store.Store, error) {
 		return store.Open(filepath.Join(dir, "sessions.db"), store.Options{NoSync: true})
 	}
 }
 
-// ours is an adk.Service over a store or over a base. At a restart, it opens the store again or wraps the base again.
-type ours struct {
+// patchlogService is an adk.Service over a store or over a base. At a restart, it opens the store again or wraps the
+// base again.
+type patchlogService struct {
 	*adk.Service
-	t       *testing.T
-	storage storage // nil: in memory
-	db      *store.Store
-	base    session.Service // nil: over a store
-	mode    *compactionMode
-	restart restart
-	appends int
-	see     func(compaction.Attempt[store.Key])
+	t         *testing.T
+	openStore openFunc // nil: in memory
+	db        *store.Store
+	base      session.Service // nil: over a store
+	mode      *compactionMode
+	restart   restart
+	appends   int
+	observe   func(compaction.Attempt[store.Key])
 }
 
-// newOurs returns a service over the base, or over a store if base is nil.
-func newOurs(t *testing.T, base session.Service, in storage, r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
-	o := &ours{t: t, base: base, storage: in, restart: r, mode: mode, see: see}
+// newPatchlogService returns a service over the base, or over a store if base is nil.
+func newPatchlogService(t *testing.T, base session.Service, open openFunc, r restart, mode *compactionMode, observe func(compaction.Attempt[store.Key])) *patchlogService {
+	o := &patchlogService{t: t, base: base, openStore: open, restart: r, mode: mode, observe: observe}
 	o.open()
 	return o
 }
 
-func (o *ours) open() {
+func (o *patchlogService) open() {
 	var err error
 	switch {
 	case o.base != nil:
-	case o.storage != nil:
-		o.db, err = o.storage()
+	case o.openStore != nil:
+		o.db, err = o.openStore()
 	case o.db == nil:
 		o.db, err = store.OpenMemory(store.Options{})
 	}
-	no(o.t, err)
-	opts := adk.Options{Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { o.see(a) }, KeepInterruptedCalls: true} // ADK's service leaves calls open too
+	noError(o.t, err)
+	opts := adk.Options{Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { o.observe(a) }, KeepInterruptedCalls: true} // ADK's service leaves calls open too
 	if o.mode != nil {
 		opts.Compaction = o.mode.config()
 		opts.Compaction.Summarizer = adk.Summarizer(shortener{})
@@ -126,17 +127,17 @@ func (o *ours) open() {
 	} else {
 		o.Service, err = adk.NewService(o.db, opts)
 	}
-	no(o.t, err)
+	noError(o.t, err)
 }
 
-func (o *ours) close() {
-	no(o.t, o.Service.Close(context.Background()))
-	if o.storage != nil {
-		no(o.t, o.db.Close())
+func (o *patchlogService) close() {
+	noError(o.t, o.Service.Close(context.Background()))
+	if o.openStore != nil {
+		noError(o.t, o.db.Close())
 	}
 }
 
-func (o *ours) AppendEvent(ctx context.Context, s session.Session, e *session.Event) error {
+func (o *patchlogService) AppendEvent(ctx context.Context, s session.Session, e *session.Event) error {
 	if o.appends++; o.restart == within && o.appends%3 == 0 {
 		o.close()
 		o.open()
@@ -144,20 +145,20 @@ func (o *ours) AppendEvent(ctx context.Context, s session.Session, e *session.Ev
 	return o.Service.AppendEvent(ctx, s, e)
 }
 
-func (o *ours) plugins() []*plugin.Plugin {
+func (o *patchlogService) plugins() []*plugin.Plugin {
 	if o.mode != nil && o.mode.Plugin {
 		return []*plugin.Plugin{o.Plugin()}
 	}
 	return nil
 }
 
-func (o *ours) answers(msg *genai.Content) {
+func (o *patchlogService) restoreCalls(msg *genai.Content) {
 	if msg.Parts[0].FunctionResponse != nil {
-		no(o.t, o.RestoreCalls(o.t.Context(), get(o.t, o, "s"), msg))
+		noError(o.t, o.RestoreCalls(o.t.Context(), get(o.t, o, "s"), msg))
 	}
 }
 
-func (o *ours) between() {
+func (o *patchlogService) betweenTurns() {
 	o.settle()
 	if o.restart == turns {
 		o.close()
@@ -165,15 +166,15 @@ func (o *ours) between() {
 	}
 }
 
-func (o *ours) after() {
+func (o *patchlogService) afterEvent() {
 	if o.mode != nil && o.mode.AtOnce {
 		o.settle()
 	}
 }
 
-func (o *ours) history() session.Session { return peopleSee(o.t, o, session.GetRequest{}) }
+func (o *patchlogService) history() session.Session { return getHistory(o.t, o, session.GetRequest{}) }
 
-func (o *ours) settle() {
+func (o *patchlogService) settle() {
 	if o.mode != nil {
 		o.Settle(o.t)
 	}
@@ -182,21 +183,21 @@ func (o *ours) settle() {
 // request is an open request to the user.
 type request struct {
 	id, name string
-	by       string
+	author   string
 }
 
-func (s scenario) play(t *testing.T, on stage) (all []played) {
-	c := newCast(t, s.Root)
+func (s scenario) play(t *testing.T, on testedService) (all []turnResult) {
+	c := newAgents(t, s.Root)
 	ctx := deterministic(t.Context())
 	var open []request
 	for n, u := range s.Turns {
 		r := newRunner(t, c.root, on, on.plugins()...)
 		var msg *genai.Content
 		msg, open = u.message(n+1, open)
-		on.answers(msg)
-		p := played{said: map[string][]string{}, prompts: map[string][][]*genai.Content{}}
-		open = append(open, p.turn(r.Run(ctx, "user", "s", msg, agent.RunConfig{}), u.Stop, on)...)
-		on.between()
+		on.restoreCalls(msg)
+		p := turnResult{events: map[string][]string{}, prompts: map[string][][]*genai.Content{}}
+		open = append(open, p.recordRun(r.Run(ctx, "user", "s", msg, agent.RunConfig{}), u.Stop, on)...)
+		on.betweenTurns()
 		for name, m := range c.players {
 			if prompts := m.newTurn(); len(prompts) > 0 {
 				p.prompts[name] = prompts
@@ -205,17 +206,17 @@ func (s scenario) play(t *testing.T, on stage) (all []played) {
 		p.state = stateOf(get(t, on, "s"))
 		p.history = map[string][]string{}
 		for e := range on.history().Events().All() {
-			p.history[e.Author] = append(p.history[e.Author], transcript(e))
+			p.history[e.Author] = append(p.history[e.Author], eventText(e))
 		}
 		all = append(all, p)
 	}
 	return all
 }
 
-// turn records the events of a run. It returns the open requests to the user. It also records panics, because ADK
+// recordRun records the events of a run. It returns the open requests to the user. It also records panics, because ADK
 // panics in some cases, for example if a loop agent cannot build a prompt.
-func (p *played) turn(events iter.Seq2[*session.Event, error], stop int, on stage) (open []request) {
-	fails := func(what string) { p.said["error"] = append(p.said["error"], anonymous(what)) }
+func (p *turnResult) recordRun(events iter.Seq2[*session.Event, error], stop int, on testedService) (open []request) {
+	fails := func(what string) { p.events["error"] = append(p.events["error"], withoutIDs(what)) }
 	defer func() {
 		if r := recover(); r != nil {
 			fails(fmt.Sprint("panic: ", r))
@@ -227,7 +228,7 @@ func (p *played) turn(events iter.Seq2[*session.Event, error], stop int, on stag
 			fails(err.Error())
 			continue
 		}
-		p.said[e.Author] = append(p.said[e.Author], transcript(e))
+		p.events[e.Author] = append(p.events[e.Author], eventText(e))
 		if e.Content != nil {
 			for _, part := range e.Content.Parts {
 				if f := part.FunctionCall; f != nil && slices.Contains(e.LongRunningToolIDs, f.ID) {
@@ -235,7 +236,7 @@ func (p *played) turn(events iter.Seq2[*session.Event, error], stop int, on stag
 				}
 			}
 		}
-		on.after()
+		on.afterEvent()
 		if n++; n == stop {
 			break
 		}
@@ -253,7 +254,7 @@ func (u userTurn) message(n int, open []request) (*genai.Content, []request) {
 		return genai.NewContentFromText(words, "user"), open
 	}
 	// The order is not deterministic if agents run in parallel.
-	slices.SortStableFunc(open, func(a, b request) int { return strings.Compare(a.by, b.by) })
+	slices.SortStableFunc(open, func(a, b request) int { return strings.Compare(a.author, b.author) })
 	i := u.Pick % len(open)
 	r := open[i]
 	of := map[string]any{"status": fmt.Sprint("answer of turn ", n)}
@@ -283,10 +284,10 @@ func deterministic(ctx context.Context) context.Context {
 
 var generated = regexp.MustCompile(`uuid-\d+-`)
 
-// anonymous replaces generated ids. If agents run in parallel, it is not deterministic which agent gets which id.
-func anonymous(s string) string { return generated.ReplaceAllString(s, "uuid") }
+// withoutIDs replaces generated ids. If agents run in parallel, it is not deterministic which agent gets which id.
+func withoutIDs(s string) string { return generated.ReplaceAllString(s, "uuid") }
 
-func transcript(e *session.Event) string {
+func eventText(e *session.Event) string {
 	content, err := json.Marshal(e.Content)
 	var plain any // before it is stored, an argument may be a struct
 	if err == nil {
@@ -299,11 +300,11 @@ func transcript(e *session.Event) string {
 		return err.Error()
 	}
 	long := slices.Sorted(slices.Values(e.LongRunningToolIDs))
-	return anonymous(fmt.Sprintf("branch %q scope %q: %s %v to %q, long %v, output %v, error %q %q", e.Branch, e.IsolationScope, content,
+	return withoutIDs(fmt.Sprintf("branch %q scope %q: %s %v to %q, long %v, output %v, error %q %q", e.Branch, e.IsolationScope, content,
 		e.Actions.StateDelta, e.Actions.TransferToAgent, long, e.Output, e.ErrorCode, e.ErrorMessage))
 }
 
-type cast struct {
+type agents struct {
 	t       *testing.T
 	root    agent.Agent
 	players map[string]*player
@@ -316,14 +317,14 @@ type player struct {
 	targets []string // of a transfer
 	tasks   []string // agents to which it can delegate
 
-	mu     sync.Mutex
-	made   int // number of moves made
-	inTurn int // number of moves in this turn that are not plain text
-	told   recorder
+	mu      sync.Mutex
+	moves   int // number of moves made
+	inTurn  int // number of moves in this turn that are not plain text
+	prompts recorder
 }
 
-// mostMoves limits the moves of an agent in a turn that are not plain text. So every turn ends.
-const mostMoves = 4
+// maxMoves limits the moves of an agent in a turn that are not plain text. So every turn ends.
+const maxMoves = 4
 
 func (*player) Name() string { return "player" }
 
@@ -333,14 +334,14 @@ func (p *player) GenerateContent(ctx context.Context, req *model.LLMRequest, _ b
 	if err := ctx.Err(); err != nil {
 		return func(yield func(*model.LLMResponse, error) bool) { yield(nil, err) }
 	}
-	p.told.keep(req.Contents)
+	p.prompts.record(req.Contents)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	parts := p.answer()
+	parts := p.nextParts()
 	if parts == nil {
 		return func(yield func(*model.LLMResponse, error) bool) { yield(nil, errBroken) }
 	}
-	return answers(&model.LLMResponse{Content: &genai.Content{Role: "model", Parts: parts}, TurnComplete: true})(ctx, req)
+	return responseModel(&model.LLMResponse{Content: &genai.Content{Role: "model", Parts: parts}, TurnComplete: true})(ctx, req)
 }
 
 var errBroken = errors.New("the model is out of order")
@@ -350,24 +351,24 @@ func (p *player) newTurn() [][]*genai.Content {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inTurn = 0
-	return p.told.taken()
+	return p.prompts.drain()
 }
 
-func (p *player) answer() []*genai.Part {
-	p.made++
-	m := p.role.Moves[p.made%len(p.role.Moves)]
+func (p *player) nextParts() []*genai.Part {
+	p.moves++
+	m := p.role.Moves[p.moves%len(p.role.Moves)]
 	if m != tells && m != tiny {
 		p.inTurn++
 	}
-	if p.inTurn > mostMoves {
+	if p.inTurn > maxMoves {
 		m = tells
 		if p.role.Kind == taskAgent {
 			m = finishes
 		}
 	}
-	id := func(n string) string { return fmt.Sprintf("%s-%d%s", p.role.Name, p.made, n) }
-	pick := func(names []string) string { return names[p.made%len(names)] }
-	args := map[string]map[string]any{"lookup": {"key": id("") + padding}, "pay": {"sum": float64(p.made), "to": "x"}}
+	id := func(n string) string { return fmt.Sprintf("%s-%d%s", p.role.Name, p.moves, n) }
+	pick := func(names []string) string { return names[p.moves%len(names)] }
+	args := map[string]map[string]any{"lookup": {"key": id("") + padding}, "pay": {"sum": float64(p.moves), "to": "x"}}
 	switch called := calls[m]; {
 	case m == tiny:
 		return []*genai.Part{{Text: "Done."}}
@@ -389,23 +390,23 @@ func (p *player) answer() []*genai.Part {
 	return []*genai.Part{{Text: "says " + id("") + padding}}
 }
 
-func newCast(t *testing.T, root role) *cast {
-	c := &cast{t: t, players: map[string]*player{}}
-	c.root = c.agent(root, nil, scenarioTools(t))
+func newAgents(t *testing.T, root role) *agents {
+	c := &agents{t: t, players: map[string]*player{}}
+	c.root = c.newTree(root, nil, scenarioTools(t))
 	return c
 }
 
-func (c *cast) agent(r role, above *role, tools []tool.Tool) agent.Agent {
+func (c *agents) newTree(r role, above *role, tools []tool.Tool) agent.Agent {
 	var subs []agent.Agent
 	for _, s := range r.Subs {
-		subs = append(subs, c.agent(s, &r, tools))
+		subs = append(subs, c.newTree(s, &r, tools))
 	}
-	a, err := c.one(r, above, subs, tools)
-	no(c.t, err)
+	a, err := c.newAgent(r, above, subs, tools)
+	noError(c.t, err)
 	return a
 }
 
-func (c *cast) one(r role, above *role, subs []agent.Agent, tools []tool.Tool) (agent.Agent, error) {
+func (c *agents) newAgent(r role, above *role, subs []agent.Agent, tools []tool.Tool) (agent.Agent, error) {
 	plain := agent.Config{Name: r.Name, SubAgents: subs}
 	switch r.Kind {
 	case sequentialAgent:
@@ -469,11 +470,11 @@ func scenarioTools(t *testing.T) []tool.Tool {
 // The long run: go test -run TestScenarios -rapid.checks=500
 func TestScenarios(t *testing.T) {
 	playScenarios(t, "40", func(s scenario, total *counts) string {
-		return s.compare(t, func(r restart) storage {
+		return s.compare(t, func(r restart) openFunc {
 			if r == never {
 				return nil
 			}
-			return inFile(t)
+			return newFile(t)
 		}, total)
 	})
 }
@@ -483,7 +484,7 @@ func TestScenarios(t *testing.T) {
 // The long run: go test -run TestScenariosOnPostgres -rapid.checks=500
 func TestScenariosOnPostgres(t *testing.T) {
 	playScenarios(t, "3", func(s scenario, total *counts) string {
-		return s.compare(t, func(restart) storage { return newSchema(t) }, total)
+		return s.compare(t, func(restart) openFunc { return newSchema(t) }, total)
 	})
 }
 
@@ -496,7 +497,7 @@ func TestScenariosWrapped(t *testing.T) {
 
 // playScenarios generates scenarios and calls compare for each.
 func playScenarios(t *testing.T, checks string, compare func(scenario, *counts) string) {
-	quickly(t, checks)
+	setRapidChecks(t, checks)
 	log.SetOutput(io.Discard) // discard the runner's messages about unknown agents
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	var total counts
@@ -514,26 +515,26 @@ type counts struct {
 	Prompts, Compacted, Summaries, Errors int
 }
 
-// quickly makes rapid generate the same few scenarios each time, unless -rapid.checks is given.
-func quickly(t *testing.T, checks string) {
+// setRapidChecks makes rapid generate the same few scenarios each time, unless -rapid.checks is given.
+func setRapidChecks(t *testing.T, checks string) {
 	t.Helper()
 	if f := flag.Lookup("rapid.checks"); f.Value.String() != f.DefValue {
 		return
 	}
 	for name, value := range map[string]string{"rapid.checks": checks, "rapid.seed": "1", "rapid.nofailfile": "true"} {
 		f := flag.Lookup(name)
-		no(t, f.Value.Set(value))
+		noError(t, f.Value.Set(value))
 		t.Cleanup(func() { _ = f.Value.Set(f.DefValue) })
 	}
 }
 
-type opening func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours
+type serviceOpener func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *patchlogService
 
 // compare plays the scenario on a store and describes the difference from ADK's in-memory service. It returns "" if
 // there is none.
-func (s scenario) compare(t *testing.T, in func(restart) storage, total *counts) string {
-	return s.compareOn(t, session.InMemoryService(), total, func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
-		return newOurs(t, nil, in(r), r, mode, see)
+func (s scenario) compare(t *testing.T, in func(restart) openFunc, total *counts) string {
+	return s.compareOn(t, session.InMemoryService(), total, func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *patchlogService {
+		return newPatchlogService(t, nil, in(r), r, mode, see)
 	})
 }
 
@@ -544,7 +545,7 @@ func (s scenario) compareWrapped(t *testing.T, total *counts) string {
 			if len(s.Turns)%4 != 1 { // SQLite is slow
 				continue
 			}
-			if s.Root.parallel() { // parallel agents race for the base's session if it is not wrapped
+			if s.Root.hasParallel() { // parallel agents race for the base's session if it is not wrapped
 				continue
 			}
 			s.Compact = s.Compact[:1]
@@ -557,8 +558,8 @@ func (s scenario) compareWrapped(t *testing.T, total *counts) string {
 				}
 			}
 		}
-		problem := s.compareOn(t, b.make(t), total, func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
-			return newOurs(t, b.make(t), nil, r, mode, see)
+		problem := s.compareOn(t, b.make(t), total, func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *patchlogService {
+			return newPatchlogService(t, b.make(t), nil, r, mode, see)
 		})
 		if problem != "" {
 			return "wrapped " + b.name + ", " + problem
@@ -568,20 +569,20 @@ func (s scenario) compareWrapped(t *testing.T, total *counts) string {
 }
 
 // compareOn plays the scenario without and with compaction, and describes the difference from the reference.
-func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, open opening) string {
+func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, open serviceOpener) string {
 	want := s.play(t, reference{like, t})
 	// After a parallel agent has failed, it is not deterministic how far the other agents get.
-	if failed := slices.IndexFunc(want, func(p played) bool { return len(p.said["error"]) > 0 }); failed >= 0 && s.Root.parallel() {
+	if failed := slices.IndexFunc(want, func(p turnResult) bool { return len(p.events["error"]) > 0 }); failed >= 0 && s.Root.hasParallel() {
 		want, s.Turns = want[:failed], s.Turns[:failed]
 	}
 	// ADK omits the events between a call and its last response from a prompt. The map said contains the parts of all
 	// prompts.
 	said := map[string]bool{}
 	for _, p := range want {
-		total.Errors += len(p.said["error"])
+		total.Errors += len(p.events["error"])
 		for _, prompts := range p.prompts {
 			for _, prompt := range prompts {
-				maps.Copy(said, parts(prompt))
+				maps.Copy(said, partTexts(prompt))
 			}
 		}
 	}
@@ -589,7 +590,7 @@ func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, o
 	got := s.play(t, plain)
 	plain.close()
 	for i := range want {
-		if problem := want[i].differs(got[i], s.Root.parallel(), s.losesEmpty); problem != "" {
+		if problem := want[i].difference(got[i], s.Root.hasParallel(), s.losesEmpty); problem != "" {
 			return fmt.Sprintf("turn %d, without compaction: %s", i+1, problem)
 		}
 	}
@@ -613,7 +614,7 @@ func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, o
 			return fmt.Sprintf("compaction %d: %s", m+1, failed)
 		}
 		for i := range want {
-			if problem := want[i].changed(got[i], i+1, said, total); problem != "" {
+			if problem := want[i].compactionDifference(got[i], i+1, said, total); problem != "" {
 				return fmt.Sprintf("turn %d, compaction %d: %s", i+1, m+1, problem)
 			}
 		}
@@ -621,14 +622,14 @@ func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, o
 	return ""
 }
 
-// differs describes the difference from the result on another service, without compaction.
-func (p played) differs(q played, parallel, losesEmpty bool) string {
+// difference describes the difference from the result on another service, without compaction.
+func (p turnResult) difference(q turnResult, parallel, losesEmpty bool) string {
 	if problem := p.findDifference(q); problem != "" {
 		return problem
 	}
 	for name, prompts := range p.prompts {
 		for i, prompt := range prompts {
-			if a, b := inWords(prompt, parallel, losesEmpty), inWords(q.prompts[name][i], parallel, losesEmpty); !slices.Equal(a, b) {
+			if a, b := promptText(prompt, parallel, losesEmpty), promptText(q.prompts[name][i], parallel, losesEmpty); !slices.Equal(a, b) {
 				return fmt.Sprintf("prompt %d of %s:\n%s\nwant\n%s", i, name, strings.Join(b, "\n"), strings.Join(a, "\n"))
 			}
 		}
@@ -638,8 +639,8 @@ func (p played) differs(q played, parallel, losesEmpty bool) string {
 
 // findDifference describes the first difference in the agents' events, in the history, in the state or in the number
 // of prompts. It returns "" if there is none.
-func (p played) findDifference(q played) string {
-	for what, pair := range map[string][2]map[string][]string{"said": {p.said, q.said}, "history": {p.history, q.history}} {
+func (p turnResult) findDifference(q turnResult) string {
+	for what, pair := range map[string][2]map[string][]string{"said": {p.events, q.events}, "history": {p.history, q.history}} {
 		names := slices.Concat(slices.Collect(maps.Keys(pair[0])), slices.Collect(maps.Keys(pair[1])))
 		for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 			if a, b := pair[0][name], pair[1][name]; !slices.Equal(a, b) {
@@ -658,8 +659,8 @@ func (p played) findDifference(q played) string {
 	return ""
 }
 
-// changed describes the first difference that compaction must not cause.
-func (p played) changed(q played, turn int, said map[string]bool, total *counts) string {
+// compactionDifference describes the first difference that compaction must not cause.
+func (p turnResult) compactionDifference(q turnResult, turn int, said map[string]bool, total *counts) string {
 	if problem := p.findDifference(q); problem != "" {
 		return problem
 	}
@@ -670,29 +671,29 @@ func (p played) changed(q played, turn int, said map[string]bool, total *counts)
 			if len(got) < len(want) {
 				total.Compacted++
 			}
-			if problem := worse(want, got, turn, said); problem != "" {
+			if problem := newFault(want, got, turn, said); problem != "" {
 				return fmt.Sprintf("prompt %d of %s %s:\n%s\nwithout compaction\n%s", i, name, problem,
-					strings.Join(inWords(got, false, false), "\n"), strings.Join(inWords(want, false, false), "\n"))
+					strings.Join(promptText(got, false, false), "\n"), strings.Join(promptText(want, false, false), "\n"))
 			}
 		}
 	}
 	return ""
 }
 
-// worse returns a fault of a compacted prompt that the prompt without compaction does not have. There are three
+// newFault returns a fault of a compacted prompt that the prompt without compaction does not have. There are three
 // kinds: an API would reject the prompt, the user's message of this turn is missing, or a call or response never
 // occurred.
-func worse(want, got []*genai.Content, turn int, said map[string]bool) string {
+func newFault(want, got []*genai.Content, turn int, said map[string]bool) string {
 	faults := map[string]int{}
-	for _, f := range faultsOf(want) {
+	for _, f := range promptFaults(want) {
 		faults[f]++
 	}
-	for _, f := range faultsOf(got) {
+	for _, f := range promptFaults(got) {
 		if faults[f]--; faults[f] < 0 {
 			return f
 		}
 	}
-	before, after := parts(want), parts(got)
+	before, after := partTexts(want), partTexts(got)
 	for words := range before {
 		live := words == fmt.Sprintf("%q", question(turn)) || words == fmt.Sprintf("%q", question(turn)+padding) ||
 			strings.Contains(words, fmt.Sprintf("answer of turn %d\"", turn))
@@ -714,17 +715,17 @@ func worse(want, got []*genai.Content, turn int, said map[string]bool) string {
 	return ""
 }
 
-func parts(prompt []*genai.Content) map[string]bool {
+func partTexts(prompt []*genai.Content) map[string]bool {
 	all := map[string]bool{}
 	for _, c := range prompt {
 		for _, p := range c.Parts {
-			all[part(p)] = true
+			all[partText(p)] = true
 		}
 	}
 	return all
 }
 
-func part(p *genai.Part) string {
+func partText(p *genai.Part) string {
 	if p.Text != "" {
 		return fmt.Sprintf("%q", p.Text)
 	}
@@ -732,16 +733,16 @@ func part(p *genai.Part) string {
 	if err != nil {
 		panic(err)
 	}
-	return anonymous(string(raw))
+	return withoutIDs(string(raw))
 }
 
-// inWords describes a prompt. The result is sorted if the order is not deterministic. The argument losesEmpty ignores
+// promptText describes a prompt. The result is sorted if the order is not deterministic. The argument losesEmpty ignores
 // empty results, which ADK's SQL service does not store.
-func inWords(prompt []*genai.Content, unordered, losesEmpty bool) (out []string) {
+func promptText(prompt []*genai.Content, unordered, losesEmpty bool) (out []string) {
 	for _, c := range prompt {
 		var parts []string
 		for _, p := range c.Parts {
-			text := part(p)
+			text := partText(p)
 			if losesEmpty {
 				text = strings.ReplaceAll(text, "tool returned result: null", "tool returned result: {}")
 			}
@@ -755,8 +756,8 @@ func inWords(prompt []*genai.Content, unordered, losesEmpty bool) (out []string)
 	return out
 }
 
-// faultsOf lists the reasons for which a model's API would reject a prompt.
-func faultsOf(prompt []*genai.Content) (faults []string) {
+// promptFaults lists the reasons for which a model's API would reject a prompt.
+func promptFaults(prompt []*genai.Content) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if len(prompt) == 0 {
 		fault("is empty")
@@ -794,7 +795,7 @@ func faultsOf(prompt []*genai.Content) (faults []string) {
 			fault("has a response with role %q", c.Role)
 		}
 		if !slices.Equal(responses, open) {
-			fault("has responses %q to calls %q", anonymous(fmt.Sprint(responses)), anonymous(fmt.Sprint(open)))
+			fault("has responses %q to calls %q", withoutIDs(fmt.Sprint(responses)), withoutIDs(fmt.Sprint(open)))
 		}
 		open, before = calls, c.Role
 	}
@@ -893,21 +894,21 @@ func (m compactionMode) config() compaction.Config {
 	}
 }
 
-func (r role) parallel() bool {
+func (r role) hasParallel() bool {
 	if r.Kind == parallelAgent {
 		return true
 	}
 	for _, s := range r.Subs {
-		if s.parallel() {
+		if s.hasParallel() {
 			return true
 		}
 	}
 	return false
 }
 
-// steady removes what makes parallel agents nondeterministic. If an agent fails, it is undetermined how far the
-// others get. Confirmations and prompts with only the current turn depend on the order of events.
-func (r *role) steady() {
+// makeDeterministic removes what makes parallel agents nondeterministic. If an agent fails, it is undetermined how far
+// the others get. Confirmations and prompts with only the current turn depend on the order of events.
+func (r *role) makeDeterministic() {
 	r.None = false
 	for i, m := range r.Moves {
 		switch m {
@@ -918,16 +919,16 @@ func (r *role) steady() {
 		}
 	}
 	for i := range r.Subs {
-		r.Subs[i].steady()
+		r.Subs[i].makeDeterministic()
 	}
 }
 
 func drawScenario(t *rapid.T) scenario {
-	d := drawing{t: t}
-	s := scenario{Root: d.root()}
-	breakable := !s.Root.parallel()
+	d := scenarioGenerator{t: t}
+	s := scenario{Root: d.rootRole()}
+	breakable := !s.Root.hasParallel()
 	if !breakable {
-		s.Root.steady()
+		s.Root.makeDeterministic()
 	}
 	s.Turns = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) userTurn {
 		u := userTurn{
@@ -960,42 +961,42 @@ func drawMode(t *rapid.T) compactionMode {
 	return m
 }
 
-type drawing struct {
+type scenarioGenerator struct {
 	t     *rapid.T
 	named int
 }
 
-func (d *drawing) name() string {
+func (d *scenarioGenerator) name() string {
 	d.named++
 	return fmt.Sprint("agent", d.named)
 }
 
-func (d *drawing) root() role {
+func (d *scenarioGenerator) rootRole() role {
 	switch k := rapid.SampledFrom([]kind{chatAgent, chatAgent, chatAgent, chatAgent, sequentialAgent, parallelAgent, loopAgent}).Draw(d.t, "root"); k {
 	case chatAgent:
-		return d.chatty(2)
+		return d.chatRole(2)
 	default:
-		return d.workflow(k, 2)
+		return d.workflowRole(k, 2)
 	}
 }
 
 var anyMove = []move{tells, tiny, looksUp, twice, pays, paysBoth, paysAnd, asks, asksBoth, asksAnd, breaks}
 
-// chatty generates a chat agent with its sub-agents.
-func (d *drawing) chatty(depth int) role {
+// chatRole generates a chat agent with its sub-agents.
+func (d *scenarioGenerator) chatRole(depth int) role {
 	r := role{Name: d.name(), Kind: chatAgent, None: rapid.IntRange(0, 3).Draw(d.t, "none") == 0}
 	moves := slices.Clone(anyMove)
 	if depth > 0 {
 		for range rapid.IntRange(0, 2).Draw(d.t, "subs") {
 			switch k := rapid.SampledFrom([]kind{chatAgent, taskAgent, taskAgent, sequentialAgent}).Draw(d.t, "sub"); k {
 			case taskAgent:
-				r.Subs = append(r.Subs, d.tasked())
+				r.Subs = append(r.Subs, d.taskRole())
 				moves = append(moves, delegate, delegate, delegate)
 			case chatAgent:
-				r.Subs = append(r.Subs, d.chatty(depth-1))
+				r.Subs = append(r.Subs, d.chatRole(depth-1))
 				moves = append(moves, transfer, transfer)
 			default:
-				r.Subs = append(r.Subs, d.workflow(k, depth-1))
+				r.Subs = append(r.Subs, d.workflowRole(k, depth-1))
 				moves = append(moves, transfer, transfer)
 			}
 		}
@@ -1007,21 +1008,21 @@ func (d *drawing) chatty(depth int) role {
 	return r
 }
 
-func (d *drawing) tasked() role {
+func (d *scenarioGenerator) taskRole() role {
 	r := role{Name: d.name(), Kind: taskAgent}
 	r.Moves = rapid.SliceOfN(rapid.SampledFrom([]move{tells, tiny, looksUp, twice, pays, asks, finishes, finishes, finishes, bungles}), 1, 8).Draw(d.t, "moves")
 	return r
 }
 
-// workflow generates an agent that runs other agents.
-func (d *drawing) workflow(k kind, depth int) role {
+// workflowRole generates an agent that runs other agents.
+func (d *scenarioGenerator) workflowRole(k kind, depth int) role {
 	r := role{Name: d.name(), Kind: k}
 	for range rapid.IntRange(1, 3).Draw(d.t, "members") {
 		if depth > 1 && rapid.IntRange(0, 3).Draw(d.t, "nested") == 0 {
-			r.Subs = append(r.Subs, d.workflow(rapid.SampledFrom([]kind{sequentialAgent, parallelAgent}).Draw(d.t, "kind"), depth-1))
+			r.Subs = append(r.Subs, d.workflowRole(rapid.SampledFrom([]kind{sequentialAgent, parallelAgent}).Draw(d.t, "kind"), depth-1))
 			continue
 		}
-		r.Subs = append(r.Subs, d.chatty(0))
+		r.Subs = append(r.Subs, d.chatRole(0))
 	}
 	return r
 }

@@ -26,13 +26,13 @@ import (
 )
 
 func TestSessionSeesItsOwnAppends(t *testing.T) {
-	onEach(t, func(t *testing.T, s service) {
+	onEachBackend(t, func(t *testing.T, s reopeningService) {
 		sess := create(t, s, "s", map[string]any{"tenant": "t1", "app:a": 1, "temp:gone": true})
 		equal(t, "initial state", stateOf(sess), map[string]any{"tenant": "t1", "app:a": 1})
 		equal(t, "events", ids(sess), []string{})
 		before := sess.Events()
-		e := delta("e1", map[string]any{"k": "v", "app:a": 2, "user:u": []any{"x"}, "temp:t": 3, "nothing": nil})
-		no(t, s.AppendEvent(t.Context(), sess, e))
+		e := deltaEvent("e1", map[string]any{"k": "v", "app:a": 2, "user:u": []any{"x"}, "temp:t": 3, "nothing": nil})
+		noError(t, s.AppendEvent(t.Context(), sess, e))
 		equal(t, "events", ids(sess), []string{"e1"})
 		equal(t, "events of before", before.Len(), 0)
 		lasting := map[string]any{"tenant": "t1", "k": "v", "app:a": 2, "user:u": []any{"x"}, "nothing": nil}
@@ -58,51 +58,51 @@ func TestStateSetIsNeverStored(t *testing.T) {
 	sess := create(t, svc, "s", map[string]any{"k": 1})
 	type conn struct{ open bool }
 	for key, value := range map[string]any{"k": 2, "temp:conn": &conn{true}, "user:u": "set", "new": mood("odd")} {
-		no(t, sess.State().Set(key, value))
+		noError(t, sess.State().Set(key, value))
 		got, err := sess.State().Get(key)
-		no(t, err)
+		noError(t, err)
 		equal(t, key, got, value)
 	}
-	fails(t, errOf(sess.State().Get("absent")), session.ErrStateKeyNotExist)
+	wantError(t, errOf(sess.State().Get("absent")), session.ErrStateKeyNotExist)
 	equal(t, "state of another", stateOf(get(t, svc, "s")), map[string]any{"k": 1})
 
 	// A "temp:" key may have a value of any type.
-	no(t, svc.AppendEvent(t.Context(), sess, delta("e1", map[string]any{"temp:conn": make(chan int)})))
+	noError(t, svc.AppendEvent(t.Context(), sess, deltaEvent("e1", map[string]any{"temp:conn": make(chan int)})))
 	// A later event overrides Set.
-	no(t, svc.AppendEvent(t.Context(), sess, delta("e2", map[string]any{"k": 3})))
+	noError(t, svc.AppendEvent(t.Context(), sess, deltaEvent("e2", map[string]any{"k": 3})))
 	got, err := sess.State().Get("k")
-	no(t, err)
+	noError(t, err)
 	equal(t, "k", got, any(3))
 	// Until the run ends, the session shows a value with its Go type, even if the log cannot keep this type.
-	no(t, svc.AppendEvent(t.Context(), sess, delta("e3", map[string]any{"k": mood("glad")})))
+	noError(t, svc.AppendEvent(t.Context(), sess, deltaEvent("e3", map[string]any{"k": mood("glad")})))
 	got, err = sess.State().Get("k")
-	no(t, err)
+	noError(t, err)
 	equal(t, "k in the run", got, any(mood("glad")))
 	equal(t, "state of another", stateOf(get(t, svc, "s")), map[string]any{"k": "glad"})
 
 	// An iteration yields the state as of its start.
 	before := stateOf(sess)
 	for key := range sess.State().All() {
-		no(t, sess.State().Set(key+"+", 0))
+		noError(t, sess.State().Set(key+"+", 0))
 	}
 	equal(t, "keys", len(stateOf(sess)), 2*len(before))
 }
 
 // A session from a Get with a filter continues from the selected events.
 func TestFilteredSessions(t *testing.T) {
-	onStoreAnd(t, bases[:1], adk.Options{}, testFilteredSessions)
+	onStoreAndBases(t, bases[:1], adk.Options{}, testFilteredSessions)
 }
 
 func testFilteredSessions(t *testing.T, svc *adk.Service) {
 	sess := create(t, svc, "s", nil)
 	at := func(id string, second int) *session.Event {
-		e := text(id, "user", id)
+		e := textEvent(id, "user", id)
 		e.Timestamp = time.Unix(int64(second), 0)
 		e.Actions.StateDelta = map[string]any{id: second}
 		return e
 	}
 	for i, id := range []string{"a", "b", "c", "d"} {
-		no(t, svc.AppendEvent(t.Context(), sess, at(id, []int{5, 1, 3, 3}[i])))
+		noError(t, svc.AppendEvent(t.Context(), sess, at(id, []int{5, 1, 3, 3}[i])))
 	}
 	for _, c := range []struct {
 		name string
@@ -120,104 +120,104 @@ func testFilteredSessions(t *testing.T, svc *adk.Service) {
 		t.Run(c.name, func(t *testing.T) {
 			c.req.AppName, c.req.UserID, c.req.SessionID = "app", "user", "s"
 			r, err := svc.Get(t.Context(), &c.req)
-			no(t, err)
+			noError(t, err)
 			n := len(c.want) - 1
 			equal(t, "events", ids(r.Session), c.want[:n])
 			equal(t, "state", stateOf(r.Session), map[string]any{"a": 5, "b": 1, "c": 3, "d": 3})
 			id := "new " + c.name
-			no(t, svc.AppendEvent(t.Context(), r.Session, text(id, "user", "x")))
+			noError(t, svc.AppendEvent(t.Context(), r.Session, textEvent(id, "user", "x")))
 			equal(t, "events after an append", ids(r.Session), append(c.want[:n:n], id))
 			// A patch hides a selected event. An inserted event counts as logged after the Get.
 			from := r.Session.(*adk.Session).View().Len() - 1
-			no(t, errOf(svc.ApplyPatch(t.Context(), r.Session, []*patch.PatchEvent{patch.NewSplice(from, 1)}, store.PatchOptions{})))
+			noError(t, errOf(svc.ApplyPatch(t.Context(), r.Session, []*patch.PatchEvent{patch.NewSplice(from, 1)}, store.PatchOptions{})))
 			equal(t, "events after a patch", ids(r.Session), c.want[:n])
 		})
 	}
 }
 
 func TestListedSessions(t *testing.T) {
-	onEach(t, func(t *testing.T, s service) {
+	onEachBackend(t, func(t *testing.T, s reopeningService) {
 		sess := create(t, s, "s", map[string]any{"k": 1, "user:u": 2})
-		no(t, s.AppendEvent(t.Context(), sess, text("e1", "user", "hi")))
+		noError(t, s.AppendEvent(t.Context(), sess, textEvent("e1", "user", "hi")))
 		list, err := s.List(t.Context(), &session.ListRequest{AppName: "app", UserID: "user"})
-		no(t, err)
+		noError(t, err)
 		equal(t, "sessions", len(list.Sessions), 1)
 		got := list.Sessions[0]
 		equal(t, "name", []string{got.AppName(), got.UserID(), got.ID()}, []string{"app", "user", "s"})
 		equal(t, "events", ids(got), []string{})
 		equal(t, "state", stateOf(got), map[string]any{"k": 1, "user:u": 2})
 		equal(t, "time", got.LastUpdateTime(), sess.LastUpdateTime())
-		no(t, s.AppendEvent(t.Context(), got, text("e2", "user", "x")))
+		noError(t, s.AppendEvent(t.Context(), got, textEvent("e2", "user", "x")))
 		equal(t, "events", ids(got), []string{"e2"})
 		none, err := s.List(t.Context(), &session.ListRequest{AppName: "another"})
-		no(t, err)
+		noError(t, err)
 		if none.Sessions == nil || len(none.Sessions) > 0 {
 			t.Errorf("sessions of an app that has none: %v", none.Sessions)
 		}
 	})
 }
 
-func summary(t *testing.T, words string) *patch.Event {
+func summaryEvent(t *testing.T, words string) *patch.Event {
 	t.Helper()
-	p, err := adk.NewEvent(text("", "user", words))
-	no(t, err)
+	p, err := adk.NewEvent(textEvent("", "user", words))
+	noError(t, err)
 	return p
 }
 
 // After a patch that is logged during a run, the next append succeeds, and the session shows the effect of the patch.
-func TestPatchMeanwhile(t *testing.T) {
-	onEach(t, func(t *testing.T, s service) {
+func TestPatchDuringRun(t *testing.T) {
+	onEachBackend(t, func(t *testing.T, s reopeningService) {
 		ctx := t.Context()
 		run := create(t, s, "s", nil)
 		for _, id := range []string{"e1", "e2", "e3"} {
-			e := text(id, "user", id)
+			e := textEvent(id, "user", id)
 			e.Actions.StateDelta = map[string]any{id: true}
-			no(t, s.AppendEvent(ctx, run, e))
+			noError(t, s.AppendEvent(ctx, run, e))
 		}
-		no(t, run.State().Set("temp:t", 1))
+		noError(t, run.State().Set("temp:t", 1))
 		other := get(t, s, "s")
-		done, err := s.now().ApplyPatch(ctx, other, []*patch.PatchEvent{patch.NewSummarise(0, 2, summary(t, "so far"))}, store.PatchOptions{})
-		no(t, err)
+		done, err := s.reopened().ApplyPatch(ctx, other, []*patch.PatchEvent{patch.NewSummarise(0, 2, summaryEvent(t, "so far"))}, store.PatchOptions{})
+		noError(t, err)
 		equal(t, "seq", done.Records[0].Seq, uint64(4))
 		s1 := done.Records[0].Patch.NewEvents()[0].ID()
 		equal(t, "events of the patch's session", ids(other), []string{s1, "e3"})
 		equal(t, "events of the run before it appends", ids(run), []string{"e1", "e2", "e3"})
-		no(t, s.AppendEvent(ctx, run, text("e4", "agent", "x")))
+		noError(t, s.AppendEvent(ctx, run, textEvent("e4", "agent", "x")))
 		equal(t, "events of the run", ids(run), []string{s1, "e3", "e4"})
 		equal(t, "state of the run", stateOf(run), map[string]any{"e1": true, "e2": true, "e3": true, "temp:t": 1})
 
-		no(t, errOf(s.now().ApplyPatch(ctx, run, []*patch.PatchEvent{patch.NewTruncateBefore("e4")}, store.PatchOptions{})))
+		noError(t, errOf(s.reopened().ApplyPatch(ctx, run, []*patch.PatchEvent{patch.NewTruncateBefore("e4")}, store.PatchOptions{})))
 		equal(t, "events after a cut", ids(run), []string{"e4"})
 		equal(t, "state after a cut", stateOf(run), map[string]any{"temp:t": 1})
 
 		// The other session has not seen the patch.
 		before := ids(other)
-		fails(t, errOf(s.now().ApplyPatch(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
-		fails(t, errOf(s.now().Preview(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
+		wantError(t, errOf(s.reopened().ApplyPatch(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
+		wantError(t, errOf(s.reopened().Preview(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
 		equal(t, "events after a conflict", ids(other), before)
-		no(t, s.AppendEvent(ctx, other, text("e5", "user", "x")))
+		noError(t, s.AppendEvent(ctx, other, textEvent("e5", "user", "x")))
 		equal(t, "events of the other", ids(other), []string{"e4", "e5"})
 
-		preview, err := s.now().Preview(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})
-		no(t, err)
+		preview, err := s.reopened().Preview(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})
+		noError(t, err)
 		equal(t, "events of a preview", preview.After.Len(), 1)
 		equal(t, "events after a preview", ids(other), []string{"e4", "e5"})
 
-		view, err := s.now().ViewAt(ctx, run, 3)
-		no(t, err)
+		view, err := s.reopened().ViewAt(ctx, run, 3)
+		noError(t, err)
 		equal(t, "events at 3", view.Len(), 3)
 		equal(t, "state at 3", view.State(), map[string]any{"e1": true, "e2": true, "e3": true})
-		fails(t, errOf(s.now().ViewAt(ctx, run, 99)), store.ErrNotFound)
+		wantError(t, errOf(s.reopened().ViewAt(ctx, run, 99)), store.ErrNotFound)
 
 		var audit []string
-		for r, err := range s.now().RawEvents(ctx, run, 2) {
-			no(t, err)
+		for r, err := range s.reopened().RawEvents(ctx, run, 2) {
+			noError(t, err)
 			if r.Patch != nil {
 				audit = append(audit, string(r.Patch.Type()))
 				continue
 			}
 			e, err := adk.SessionEvent(r.Event)
-			no(t, err)
+			noError(t, err)
 			audit = append(audit, e.ID)
 		}
 		equal(t, "audit log", audit, []string{"e2", "e3", "summarise", "e4", "truncate_before", "e5"})
@@ -226,19 +226,19 @@ func TestPatchMeanwhile(t *testing.T) {
 
 // A Session of a deleted session fails with ErrNotFound, even if a new session has the same id.
 func TestDeletedAndCreatedAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, s service) {
+	onEachBackend(t, func(t *testing.T, s reopeningService) {
 		ctx := t.Context()
 		old := create(t, s, "s", nil)
-		no(t, s.AppendEvent(ctx, old, text("e1", "user", "x")))
+		noError(t, s.AppendEvent(ctx, old, textEvent("e1", "user", "x")))
 		refused := func(when string) {
-			for name, call := range handleCalls(s.now) {
-				t.Run(name+when, func(t *testing.T) { fails(t, call(ctx, old), store.ErrNotFound) })
+			for name, call := range handleCalls(s.reopened) {
+				t.Run(name+when, func(t *testing.T) { wantError(t, call(ctx, old), store.ErrNotFound) })
 			}
 		}
-		no(t, s.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+		noError(t, s.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 		refused(" when deleted")
 		young := create(t, s, "s", nil)
-		no(t, s.AppendEvent(ctx, young, text("f1", "user", "x")))
+		noError(t, s.AppendEvent(ctx, young, textEvent("f1", "user", "x")))
 		refused(" when created again")
 		equal(t, "events of the new session", ids(get(t, s, "s")), []string{"f1"})
 	})
@@ -248,7 +248,7 @@ func TestDeletedAndCreatedAgain(t *testing.T) {
 func TestConcurrentUse(t *testing.T) {
 	t.Run("store", func(t *testing.T) { testConcurrentUse(t, inMemory(t), nil) })
 	onEachBase(t, func(t *testing.T, base session.Service, _ *adk.Service) {
-		testConcurrentUse(t, wrap(t, base, adk.Options{Logger: quiet()}), base)
+		testConcurrentUse(t, wrap(t, base, adk.Options{Logger: discardLogger()}), base)
 	})
 }
 
@@ -265,7 +265,7 @@ func testConcurrentUse(t *testing.T, svc *adk.Service, base session.Service) {
 			}
 			for i := range each {
 				id := fmt.Sprintf("%d-%d", w, i)
-				e := timed(w*each+i, id, "agent")
+				e := timedEvent(w*each+i, id, "agent")
 				e.Actions.StateDelta = map[string]any{fmt.Sprint("k", w): i, "app:last": id, "temp:t": i}
 				if err := svc.AppendEvent(ctx, sess, e); err != nil {
 					t.Error(err)
@@ -290,7 +290,7 @@ func testConcurrentUse(t *testing.T, svc *adk.Service, base session.Service) {
 	group.Go(func() {
 		for range each {
 			sess := get(t, svc, "s")
-			p := patch.NewSplice(0, min(1, sess.Events().Len()), summary(t, "note")).WithState(patch.Keep)
+			p := patch.NewSplice(0, min(1, sess.Events().Len()), summaryEvent(t, "note")).WithState(patch.Keep)
 			if _, err := svc.ApplyPatch(ctx, sess, []*patch.PatchEvent{p}, store.PatchOptions{}); err != nil && !errors.Is(err, store.ErrConflict) {
 				t.Error(err)
 			}
@@ -299,7 +299,7 @@ func testConcurrentUse(t *testing.T, svc *adk.Service, base session.Service) {
 	group.Wait()
 	equal(t, "events in the audit log", loggedEvents(t, svc, shared), writers*each)
 	if base != nil {
-		other := wrap(t, base, adk.Options{Logger: quiet()})
+		other := wrap(t, base, adk.Options{Logger: discardLogger()})
 		equal(t, "events that another service sees", len(ids(get(t, other, "s"))), len(ids(get(t, svc, "s"))))
 	}
 	for _, sess := range []session.Session{shared, get(t, svc, "s")} {
@@ -313,7 +313,7 @@ func testConcurrentUse(t *testing.T, svc *adk.Service, base session.Service) {
 
 // After a failed append, the session is unchanged. Failed and successful appends can be retried, but another event
 // with the same id is refused.
-func TestAppendThatFails(t *testing.T) {
+func TestAppendFailure(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		plan storetest.Plan
@@ -324,25 +324,25 @@ func TestAppendThatFails(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			faulty := &storetest.Faulty{Backend: new(memory.Backend)}
-			svc := newService(t, opened(t)(store.New(faulty, store.Options{})))
+			svc := newService(t, mustOpen(t)(store.New(faulty, store.Options{})))
 			sess := create(t, svc, "s", nil)
 			faulty.Plan(c.plan)
-			e := delta("", map[string]any{"k": 1, "temp:t": 1})
-			fails(t, svc.AppendEvent(t.Context(), sess, e), c.want)
+			e := deltaEvent("", map[string]any{"k": 1, "temp:t": 1})
+			wantError(t, svc.AppendEvent(t.Context(), sess, e), c.want)
 			equal(t, "events", ids(sess), []string{})
 			equal(t, "state", stateOf(sess), map[string]any{})
 			if errors.Is(c.want, store.ErrOutcomeUnknown) && e.ID == "" {
 				t.Error("the event was not given the id that it may be logged under")
 			}
 			faulty.Plan(storetest.Plan{})
-			no(t, svc.AppendEvent(t.Context(), sess, e))
+			noError(t, svc.AppendEvent(t.Context(), sess, e))
 			equal(t, "events after a retry", ids(get(t, svc, "s")), []string{e.ID})
 			equal(t, "state after a retry", stateOf(sess), map[string]any{"k": 1, "temp:t": 1})
-			no(t, svc.AppendEvent(t.Context(), sess, e)) // retry
+			noError(t, svc.AppendEvent(t.Context(), sess, e)) // retry
 			equal(t, "events after another one", ids(sess), []string{e.ID})
 			e.Author = "another"
 			err := svc.AppendEvent(t.Context(), sess, e)
-			fails(t, err, store.ErrDuplicateID)
+			wantError(t, err, store.ErrDuplicateID)
 			if !strings.Contains(err.Error(), e.ID) {
 				t.Errorf("the error %q does not name the id", err)
 			}
@@ -351,12 +351,12 @@ func TestAppendThatFails(t *testing.T) {
 }
 
 // If ADK cannot read some fields of an imported event, the session shows the other fields, and one warning is logged.
-func TestForeignEventIsReported(t *testing.T) {
+func TestUnreadableFieldsAreReported(t *testing.T) {
 	var log bytes.Buffer
 	s := inMemoryStore(t)
 	svc, err := adk.NewService(s, adk.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	no(t, err)
-	no(t, errOf(s.Import(t.Context(), theKey, strings.NewReader(`{"id":"e","author":"user","errorCode":7,"modelVersion":"m","new":{"x":1}}`+"\n"), store.ImportOptions{})))
+	noError(t, err)
+	noError(t, errOf(s.Import(t.Context(), testKey, strings.NewReader(`{"id":"e","author":"user","errorCode":7,"modelVersion":"m","new":{"x":1}}`+"\n"), store.ImportOptions{})))
 	for range 2 {
 		equal(t, "event", get(t, svc, "s").Events().At(0).Author, "user")
 	}
@@ -364,43 +364,43 @@ func TestForeignEventIsReported(t *testing.T) {
 		t.Errorf("reported %d times:\n%s", n, &log)
 	}
 	for r, err := range svc.RawEvents(t.Context(), get(t, svc, "s"), 1) {
-		no(t, err)
+		noError(t, err)
 		_, ok := r.Event.Field("errorCode")
 		equal(t, "the audit log has the field", ok, true)
 		e, err := adk.SessionEvent(r.Event)
-		fails(t, err, patch.ErrInvalid)
+		wantError(t, err, patch.ErrInvalid)
 		if !strings.Contains(err.Error(), "errorCode") {
 			t.Errorf("the error %q does not name the field", err)
 		}
 		e.Timestamp = time.Time{} // the time of the import
 		equal(t, "event", e, &session.Event{ID: "e", Author: "user", LLMResponse: model.LLMResponse{ModelVersion: "m"}})
 	}
-	fails(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(0, 2)}, store.PatchOptions{})), fold.ErrOutOfRange)
+	wantError(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(0, 2)}, store.PatchOptions{})), fold.ErrOutOfRange)
 }
 
 // At each step, LastUpdateTime is equal to that of ADK's in-memory service, for an old and for a new Session.
-func TestLastUpdateTimeIsADKs(t *testing.T) {
+func TestLastUpdateTimeEqualsADK(t *testing.T) {
 	early := time.Date(2020, 1, 2, 3, 4, 5, 678_901_234, time.UTC)
 	ctx := platform.WithTimeProvider(context.Background(), func() time.Time { return early })
 	at := func(id string, when time.Time) *session.Event {
-		e := text(id, "user", "words of "+id)
+		e := textEvent(id, "user", "words of "+id)
 		e.Timestamp = when
 		return e
 	}
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) {
-			theirs, own := session.InMemoryService(), service{t, b.make(t)}
+			theirs, own := session.InMemoryService(), reopeningService{t, b.make(t)}
 			var handles [2]session.Session
 			for i, s := range []session.Service{theirs, own} {
 				r, err := s.Create(ctx, &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s"})
-				no(t, err)
+				noError(t, err)
 				handles[i] = r.Session
 			}
 			same := func(step string) {
 				t.Helper()
 				want := handles[0].LastUpdateTime()
 				listed, err := own.List(t.Context(), &session.ListRequest{AppName: "app", UserID: "user"})
-				no(t, err)
+				noError(t, err)
 				for by, sess := range map[string]session.Session{"the handle": handles[1], "got": get(t, own, "s"), "listed": listed.Sessions[0]} {
 					if got := sess.LastUpdateTime(); !got.Equal(want) {
 						t.Errorf("%s: %s says %v, want %v", step, by, got, want)
@@ -411,16 +411,16 @@ func TestLastUpdateTimeIsADKs(t *testing.T) {
 			for _, e := range []*session.Event{
 				at("e1", early.Add(time.Hour)), at("e2", early.Add(-time.Hour)), at("e3", time.Time{}), at("e4", early.Add(time.Nanosecond)),
 			} {
-				no(t, theirs.AppendEvent(ctx, handles[0], e))
-				no(t, own.AppendEvent(ctx, handles[1], e))
+				noError(t, theirs.AppendEvent(ctx, handles[0], e))
+				noError(t, own.AppendEvent(ctx, handles[1], e))
 				same("after " + e.ID)
 			}
 			// Patches do not change LastUpdateTime.
 			r, err := patch.NewEvent(patch.Fields{ID: "r", Author: "user", Timestamp: early.Add(time.Minute)})
-			no(t, err)
+			noError(t, err)
 			for _, p := range []*patch.PatchEvent{patch.NewSplice(3, 1, r), patch.NewSplice(0, 2)} {
 				fresh := get(t, own, "s")
-				no(t, errOf(own.now().ApplyPatch(t.Context(), fresh, []*patch.PatchEvent{p}, store.PatchOptions{})))
+				noError(t, errOf(own.reopened().ApplyPatch(t.Context(), fresh, []*patch.PatchEvent{p}, store.PatchOptions{})))
 				same("after a patch")
 			}
 		})
@@ -429,11 +429,11 @@ func TestLastUpdateTimeIsADKs(t *testing.T) {
 
 // The service rejects every request that ADK's in-memory service rejects, with the same text. Other rejected requests
 // name the reason.
-func TestRequestsThatAreRefused(t *testing.T) {
+func TestRefusedRequests(t *testing.T) {
 	ctx := t.Context()
 	long := string(make([]byte, store.MaxKeyPartBytes+1))
 	foreign := map[bool]session.Session{true: create(t, session.InMemoryService(), "s", nil), false: create(t, inMemory(t), "s", nil)} // by whether the service under test is ours: a session of the other service
-	e, partial := text("e", "user", "x"), text("p", "user", "x")
+	e, partial := textEvent("e", "user", "x"), textEvent("p", "user", "x")
 	partial.Partial = true
 	request := func(r any) func(session.Service, session.Session) error {
 		return func(s session.Service, _ session.Session) error {
@@ -490,7 +490,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			return create(t, inMemory(t), "another", nil)
 		}, e), store.ErrNotFound, "not found"},
 		"append to what was deleted": {func(s session.Service, its session.Session) error {
-			no(t, s.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+			noError(t, s.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 			return s.AppendEvent(ctx, its, e)
 		}, store.ErrNotFound, ""},
 	} {
@@ -498,7 +498,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			own := inMemory(t)
 			err := c.call(own, create(t, own, "s", nil))
 			if c.want != nil || err != nil {
-				fails(t, err, c.want)
+				wantError(t, err, c.want)
 			}
 			if c.says != "" {
 				if !strings.Contains(err.Error(), c.says) {
@@ -532,15 +532,15 @@ func TestMethodsRefuse(t *testing.T) {
 			says string
 		}{{nil, "session is nil"}, {(*adk.Session)(nil), "session is nil"}, {create(t, session.InMemoryService(), "s", nil), "type *session.session for session ID s"}} {
 			err := do(ctx, c.sess)
-			fails(t, err, patch.ErrInvalid)
+			wantError(t, err, patch.ErrInvalid)
 			if !strings.HasSuffix(err.Error(), c.says) {
 				t.Errorf("%s: the error %q does not say %q", name, err, c.says)
 			}
 		}
 	}
 	for _, name := range []string{"append", "patch"} {
-		fails(t, methods[name](canceled, sess), context.Canceled)
-		fails(t, methods[name](late, sess), context.DeadlineExceeded)
+		wantError(t, methods[name](canceled, sess), context.Canceled)
+		wantError(t, methods[name](late, sess), context.DeadlineExceeded)
 	}
 	equal(t, "events", ids(get(t, svc, "s")), []string{})
 	for says, err := range map[string]error{
@@ -551,15 +551,15 @@ func TestMethodsRefuse(t *testing.T) {
 		"store":      errOf(adk.NewService(nil, adk.Options{})),
 		"Summarizer": errOf(adk.NewService(db, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: compaction.SummarizerFunc(nil)}})),
 	} {
-		fails(t, err, patch.ErrInvalid)
+		wantError(t, err, patch.ErrInvalid)
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("the error %q does not say %q", err, says)
 		}
 	}
-	no(t, svc.AppendEvent(ctx, sess, text("e0", "user", "x")))
-	no(t, db.Close())
-	fails(t, methods["append"](ctx, sess), store.ErrClosed)
-	fails(t, errOf(svc.List(ctx, &session.ListRequest{AppName: "app"})), store.ErrClosed)
+	noError(t, svc.AppendEvent(ctx, sess, textEvent("e0", "user", "x")))
+	noError(t, db.Close())
+	wantError(t, methods["append"](ctx, sess), store.ErrClosed)
+	wantError(t, errOf(svc.List(ctx, &session.ListRequest{AppName: "app"})), store.ErrClosed)
 	equal(t, "events", ids(sess), []string{"e0"})
 }
 
@@ -569,7 +569,7 @@ func TestServiceSuite(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			opts := sessiontestsuite.SuiteOptions{SupportsUserProvidedSessionID: true}
 			sessiontestsuite.RunServiceTests(t, opts, func(t *testing.T) session.Service {
-				return service{t, b.make(t)}
+				return reopeningService{t, b.make(t)}
 			})
 		})
 	}
@@ -584,29 +584,29 @@ func TestServiceSuite(t *testing.T) {
 }
 
 // A session shows the state of the log, even if its own appends had values of other Go types.
-func TestStateFollowsTheLog(t *testing.T) {
+func TestStateFollowsLog(t *testing.T) {
 	type order struct{ N int }
 	for name, svc := range map[string]*adk.Service{"store": inMemory(t), "wrapped": wrap(t, session.InMemoryService(), adk.Options{})} {
 		t.Run(name, func(t *testing.T) {
 			sess := create(t, svc, "s", map[string]any{"k": 0})
-			no(t, svc.AppendEvent(t.Context(), sess, text("e0", "user", "x")))
-			e := text("e1", "user", "x")
+			noError(t, svc.AppendEvent(t.Context(), sess, textEvent("e0", "user", "x")))
+			e := textEvent("e1", "user", "x")
 			e.Actions.StateDelta = map[string]any{"k": order{1}, "new": []error{errors.New("no")}, "app:x": order{1}, "temp:t": order{1}}
-			no(t, svc.AppendEvent(t.Context(), sess, e))
+			noError(t, svc.AppendEvent(t.Context(), sess, e))
 			want := map[string]any{"k": order{1}, "new": []error{errors.New("no")}, "app:x": order{1}, "temp:t": order{1}}
 			equal(t, "state in the run", stateOf(sess), want)
 			for key := range want {
 				value, err := sess.State().Get(key)
-				no(t, err)
+				noError(t, err)
 				equal(t, key, value, want[key])
 			}
-			e2 := text("e2", "user", "x")
+			e2 := textEvent("e2", "user", "x")
 			e2.Actions.StateDelta = map[string]any{"app:x": 2, "user:y": 2}
-			no(t, svc.AppendEvent(t.Context(), create(t, svc, "other", nil), e2))
-			no(t, svc.AppendEvent(t.Context(), sess, e))
+			noError(t, svc.AppendEvent(t.Context(), create(t, svc, "other", nil), e2))
+			noError(t, svc.AppendEvent(t.Context(), sess, e))
 			equal(t, "app:x after the retry", stateOf(sess)["app:x"], any(2))
 			equal(t, "user:y after the retry", stateOf(sess)["user:y"], any(2))
-			no(t, errOf(svc.Rewind(t.Context(), sess, "inv-e1")))
+			noError(t, errOf(svc.Rewind(t.Context(), sess, "inv-e1")))
 			equal(t, "state after the rewind", stateOf(sess), map[string]any{"k": 0, "app:x": 2, "user:y": 2, "temp:t": order{1}})
 			if _, err := sess.State().Get("new"); !errors.Is(err, session.ErrStateKeyNotExist) {
 				t.Errorf("a key that was rewound gives %v", err)
@@ -616,23 +616,23 @@ func TestStateFollowsTheLog(t *testing.T) {
 }
 
 func TestADKErrors(t *testing.T) {
-	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
+	onStoreAndBases(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
 		sess := create(t, s, "s", nil)
-		no(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
-		no(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+		noError(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+		noError(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 		errADK := errors.New("not found")
-		adk.SetMissing(t, fmt.Errorf("session %q: %w", "s", errADK))
+		adk.SetMissingError(t, fmt.Errorf("session %q: %w", "s", errADK))
 		for _, err := range []error{
 			errOf(s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})),
-			s.AppendEvent(t.Context(), sess, text("e", "user", "x")),
+			s.AppendEvent(t.Context(), sess, textEvent("e", "user", "x")),
 		} {
-			fails(t, err, store.ErrNotFound)
-			fails(t, err, errADK)
+			wantError(t, err, store.ErrNotFound)
+			wantError(t, err, errADK)
 		}
 		err := s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"})
 		if _, wrapped := s.Base(); !wrapped { // the base's error is returned unchanged
-			fails(t, err, store.ErrNotFound)
-			fails(t, err, errADK)
+			wantError(t, err, store.ErrNotFound)
+			wantError(t, err, errADK)
 		}
 	})
 }
@@ -653,26 +653,26 @@ func TestOptionsAreValidated(t *testing.T) {
 		{"Options.Model", adk.Options{Model: (*nilModel)(nil), Compaction: compaction.DefaultConfig()}},
 	} {
 		for _, err := range []error{c.opts.Validate(), errOf(adk.NewService(inMemoryStore(t), c.opts)), errOf(adk.Wrap(session.InMemoryService(), c.opts))} {
-			fails(t, err, patch.ErrInvalid)
+			wantError(t, err, patch.ErrInvalid)
 			if err != nil && !strings.Contains(err.Error(), c.field) {
 				t.Errorf("%q does not name %s", err, c.field)
 			}
 		}
 	}
-	fails(t, errOf(adk.Summarizer(nil).Summarize(t.Context(), compaction.Request{})), patch.ErrInvalid)
+	wantError(t, errOf(adk.Summarizer(nil).Summarize(t.Context(), compaction.Request{})), patch.ErrInvalid)
 }
 
 // Patches of one call are logged together or not at all. With AllowOrphans they may separate calls from responses.
 func TestPatchesOfOneCall(t *testing.T) {
-	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		sess := create(t, s, "s", nil)
-		say(t, s, sess, inTime(0, said("u1", "i1", "user"), said("c1", "i1", "app", calling("c", "look")), said("r1", "i1", "app", returning("c", "look", nil)), said("a1", "i1", "app"))...)
+		appendAll(t, s, sess, withTimes(0, newEvent("u1", "i1", "user"), newEvent("c1", "i1", "app", withCall("c", "look")), newEvent("r1", "i1", "app", withResponse("c", "look", nil)), newEvent("a1", "i1", "app"))...)
 		patches := []*patch.PatchEvent{patch.NewSplice(3, 1), patch.NewSplice(2, 1)}
-		fails(t, errOf(s.Preview(t.Context(), sess, patches, store.PatchOptions{})), fold.ErrOrphanedCall)
-		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patches, store.PatchOptions{})), fold.ErrOrphanedCall)
+		wantError(t, errOf(s.Preview(t.Context(), sess, patches, store.PatchOptions{})), fold.ErrOrphanedCall)
+		wantError(t, errOf(s.ApplyPatch(t.Context(), sess, patches, store.PatchOptions{})), fold.ErrOrphanedCall)
 		equal(t, "events", get(t, s, "s").Events().Len(), 4)
 		done, err := s.ApplyPatch(t.Context(), sess, patches, store.PatchOptions{AllowOrphans: true})
-		no(t, err)
+		noError(t, err)
 		equal(t, "records", len(done.Records), 2)
 		equal(t, "events", ids(sess), []string{"u1", "c1"})
 		equal(t, "events", ids(get(t, s, "s")), []string{"u1", "c1"})

@@ -22,27 +22,27 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-func recording() (adk.Telemetry, *tracetest.InMemoryExporter, *metric.ManualReader) {
+func newTestTelemetry() (adk.Telemetry, *tracetest.InMemoryExporter, *metric.ManualReader) {
 	spans, reader := tracetest.NewInMemoryExporter(), metric.NewManualReader()
 	return adk.Telemetry{TracerProvider: trace.NewTracerProvider(trace.WithSyncer(spans)), MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}, spans, reader
 }
 
 func TestTelemetry(t *testing.T) {
-	telemetry, spans, reader := recording()
-	svc := compacted(t, adk.Options{Telemetry: telemetry})
+	telemetry, spans, reader := newTestTelemetry()
+	svc := newQuietService(t, adk.Options{Telemetry: telemetry})
 	ctx := t.Context()
 	sess := create(t, svc, "s", nil)
-	no(t, svc.AppendEvent(ctx, sess, text("e1", "user", "hi")))
-	no(t, svc.AppendEvent(ctx, sess, text("e2", "user", "hi")))
+	noError(t, svc.AppendEvent(ctx, sess, textEvent("e1", "user", "hi")))
+	noError(t, svc.AppendEvent(ctx, sess, textEvent("e2", "user", "hi")))
 	stale := get(t, svc, "s")
 	done, err := svc.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p1")}, store.PatchOptions{})
-	no(t, err)
+	noError(t, err)
 	equal(t, "seq", done.Records[0].Seq, uint64(3))
-	fails(t, errOf(svc.ApplyPatch(ctx, stale, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
-	fails(t, errOf(svc.Get(ctx, &session.GetRequest{AppName: "app", UserID: "user", SessionID: "none"})), store.ErrNotFound)
+	wantError(t, errOf(svc.ApplyPatch(ctx, stale, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
+	wantError(t, errOf(svc.Get(ctx, &session.GetRequest{AppName: "app", UserID: "user", SessionID: "none"})), store.ErrNotFound)
 
 	const of = " gen_ai.conversation.id=s patchlog.app_name=app"
-	equal(t, "spans", linesOf(spans.GetSpans()), []string{
+	equal(t, "spans", spanLines(spans.GetSpans()), []string{
 		"append_event" + of + " patchlog.event.id=e1 patchlog.seq=1",
 		"append_event" + of + " patchlog.event.id=e2 patchlog.seq=2",
 		"fold_session" + of + " patchlog.seq=2 patchlog.visible_events=2",
@@ -50,7 +50,7 @@ func TestTelemetry(t *testing.T) {
 		"apply_patch" + of + " error.type=conflict failed",
 		"fold_session gen_ai.conversation.id=none patchlog.app_name=app error.type=not_found failed",
 	})
-	equal(t, "metrics", collect(t, reader), []string{
+	equal(t, "metrics", metricLines(t, reader), []string{
 		"patchlog.conflicts{} 1",
 		"patchlog.operation.duration{error.type=conflict,patchlog.operation=apply_patch} 1",
 		"patchlog.operation.duration{error.type=not_found,patchlog.operation=fold_session} 1",
@@ -65,7 +65,7 @@ func TestTelemetry(t *testing.T) {
 
 // Attempts to compact are reported. An attempt during a run belongs to the run's trace.
 func TestCompactionTelemetry(t *testing.T) {
-	telemetry, spans, reader := recording()
+	telemetry, spans, reader := newTestTelemetry()
 	failing := true
 	cfg := inRun
 	cfg.TokenThreshold = 1_900
@@ -76,7 +76,7 @@ func TestCompactionTelemetry(t *testing.T) {
 		}
 		return adk.Summarizer(shortener{}).Summarize(ctx, req)
 	})
-	svc := compacted(t, adk.Options{Telemetry: telemetry, Compaction: cfg})
+	svc := newQuietService(t, adk.Options{Telemetry: telemetry, Compaction: cfg})
 	ctx, parent := telemetry.TracerProvider.Tracer("test").Start(t.Context(), "run")
 	sess := create(t, svc, "s", nil)
 	for i := range 3 {
@@ -85,8 +85,8 @@ func TestCompactionTelemetry(t *testing.T) {
 			e.Content.Parts = append(e.Content.Parts, genai.NewPartFromText(strings.Repeat("word ", 120)))
 		}
 		id := fmt.Sprint("c", i)
-		no(t, svc.AppendEvent(ctx, sess, said("call"+id, "1", "app", calling(id, "lookup"), measured)))
-		no(t, svc.AppendEvent(ctx, sess, said("resp"+id, "1", "app", returning(id, "lookup", nil))))
+		noError(t, svc.AppendEvent(ctx, sess, newEvent("call"+id, "1", "app", withCall(id, "lookup"), measured)))
+		noError(t, svc.AppendEvent(ctx, sess, newEvent("resp"+id, "1", "app", withResponse(id, "lookup", nil))))
 	}
 	attempts := slices.DeleteFunc(spans.GetSpans(), func(s tracetest.SpanStub) bool { return !strings.HasPrefix(s.Name, "compact_events") })
 	for _, s := range attempts {
@@ -95,12 +95,12 @@ func TestCompactionTelemetry(t *testing.T) {
 		}
 	}
 	const of = "compact_events token_threshold gen_ai.conversation.id=s patchlog.app_name=app"
-	equal(t, "spans", linesOf(attempts), []string{
+	equal(t, "spans", spanLines(attempts), []string{
 		of + " outcome=failed trigger=token_threshold patchlog.compaction.trigger=tokens error.type=answer_refused gen_ai.operation.name=compact_events failed",
 		of + " outcome=wrote trigger=token_threshold patchlog.compaction.trigger=tokens gen_ai.operation.name=compact_events lost=0 invented=0 merged=false level=1 event_count=4 events_before=4 events_after=1" +
 			" tokens_before=314 tokens_after=4 ratio=0.012738853503184714 calls=1 prompt_tokens=0 answer_tokens=0 model=shortener",
 	})
-	measured := slices.DeleteFunc(collect(t, reader), func(line string) bool { return !strings.Contains(line, "compaction") })
+	measured := slices.DeleteFunc(metricLines(t, reader), func(line string) bool { return !strings.Contains(line, "compaction") })
 	equal(t, "metrics", measured, []string{
 		"patchlog.compaction.duration{error.type=answer_refused,gen_ai.compaction.outcome=failed,gen_ai.compaction.trigger=token_threshold,patchlog.compaction.trigger=tokens} 1",
 		"patchlog.compaction.duration{gen_ai.compaction.outcome=wrote,gen_ai.compaction.trigger=token_threshold,patchlog.compaction.trigger=tokens} 1",
@@ -108,28 +108,28 @@ func TestCompactionTelemetry(t *testing.T) {
 		"patchlog.compactions{error.type=answer_refused,gen_ai.compaction.outcome=failed,gen_ai.compaction.trigger=token_threshold,patchlog.compaction.trigger=tokens} 1",
 		"patchlog.compactions{gen_ai.compaction.outcome=wrote,gen_ai.compaction.trigger=token_threshold,patchlog.compaction.trigger=tokens} 1",
 	})
-	if !slices.Contains(collect(t, reader), "patchlog.records{patchlog.record.kind=patch} 1") {
+	if !slices.Contains(metricLines(t, reader), "patchlog.records{patchlog.record.kind=patch} 1") {
 		t.Error("the patch is not counted")
 	}
 }
 
 func TestVetoTelemetry(t *testing.T) {
-	telemetry, _, reader := recording()
-	svc := compacted(t, adk.Options{
+	telemetry, _, reader := newTestTelemetry()
+	svc := newQuietService(t, adk.Options{
 		Telemetry:  telemetry,
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2},
 		Approve:    func(context.Context, compaction.ApproveRequest[store.Key]) error { return context.Canceled },
 	})
-	exchanges(t, svc, "app", 9)
+	appendExchanges(t, svc, "app", 9)
 	svc.Settle(t)
-	measured := strings.Join(collect(t, reader), "\n")
+	measured := strings.Join(metricLines(t, reader), "\n")
 	if !strings.Contains(measured, "patchlog.compactions{error.type=vetoed,gen_ai.compaction.outcome=vetoed,gen_ai.compaction.trigger=sliding_window,patchlog.compaction.trigger=interval}") {
 		t.Errorf("measured is\n%s", measured)
 	}
 }
 
-// linesOf describes spans and their attributes, except generated ids.
-func linesOf(spans tracetest.SpanStubs) (lines []string) {
+// spanLines describes spans and their attributes, except generated ids.
+func spanLines(spans tracetest.SpanStubs) (lines []string) {
 	for _, s := range spans {
 		line := s.Name
 		for _, a := range s.Attributes {
@@ -145,11 +145,11 @@ func linesOf(spans tracetest.SpanStubs) (lines []string) {
 	return lines
 }
 
-// collect returns the metrics: the sums of counters and the counts of histograms.
-func collect(t *testing.T, reader *metric.ManualReader) (out []string) {
+// metricLines returns the metrics: the sums of counters and the counts of histograms.
+func metricLines(t *testing.T, reader *metric.ManualReader) (out []string) {
 	t.Helper()
 	var all metricdata.ResourceMetrics
-	no(t, reader.Collect(t.Context(), &all))
+	noError(t, reader.Collect(t.Context(), &all))
 	for _, m := range all.ScopeMetrics[0].Metrics {
 		add := func(attrs attribute.Set, n any) {
 			out = append(out, fmt.Sprintf("%s{%s} %d", m.Name, attrs.Encoded(attribute.DefaultEncoder()), n))

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-type countedBase struct {
+type countingBase struct {
 	session.Service
 
 	mu   sync.Mutex
@@ -23,18 +23,18 @@ type countedBase struct {
 }
 
 type readCost struct {
-	whole  int // Gets of all events
-	gets   int // Gets with a filter
-	events int // events returned by Gets with a filter
+	fullGets int // Gets of all events
+	gets     int // Gets with a filter
+	events   int // events returned by Gets with a filter
 }
 
-func (c *countedBase) Get(ctx context.Context, r *session.GetRequest) (*session.GetResponse, error) {
+func (c *countingBase) Get(ctx context.Context, r *session.GetRequest) (*session.GetResponse, error) {
 	resp, err := c.Service.Get(ctx, r)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case r.NumRecentEvents == 0 && r.After.IsZero():
-		c.cost.whole++
+		c.cost.fullGets++
 	default:
 		c.cost.gets++
 		if err == nil {
@@ -44,8 +44,8 @@ func (c *countedBase) Get(ctx context.Context, r *session.GetRequest) (*session.
 	return resp, err
 }
 
-// of returns the reads that a call causes.
-func (c *countedBase) of(call func()) readCost {
+// costOf returns the reads that a call causes.
+func (c *countingBase) costOf(call func()) readCost {
 	c.mu.Lock()
 	c.cost = readCost{}
 	c.mu.Unlock()
@@ -58,20 +58,20 @@ func (c *countedBase) of(call func()) readCost {
 // The cost of a call does not depend on the length of the session or on the number of records that the call uses. The
 // cost is the number of events that the call reads from the base.
 func TestWrapReadsDoNotGrow(t *testing.T) {
-	base := &countedBase{}
+	base := &countingBase{}
 	costs := map[string][]readCost{}
 	for _, turns := range []int{100, 500} {
 		base.Service = session.InMemoryService()
 		s := wrap(t, base, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 5, Summarizer: adk.Summarizer(shortener{})}})
 		sess, seconds := create(t, s, "s", nil), 0
 		add := func(events ...*session.Event) {
-			say(t, s, sess, inTime(seconds, events...)...)
+			appendAll(t, s, sess, withTimes(seconds, events...)...)
 			seconds += len(events)
 		}
 		turn := func(n int) {
 			inv := fmt.Sprint("i", n)
-			add(said("q"+inv, inv, "user", long), said("c"+inv, inv, "app", calling(inv, "look")),
-				said("r"+inv, inv, "app", returning(inv, "look", map[string]any{"found": inv})), said("a"+inv, inv, "app", long))
+			add(newEvent("q"+inv, inv, "user", withLongText), newEvent("c"+inv, inv, "app", withCall(inv, "look")),
+				newEvent("r"+inv, inv, "app", withResponse(inv, "look", map[string]any{"found": inv})), newEvent("a"+inv, inv, "app", withLongText))
 			s.Settle(t)
 		}
 		for n := range turns {
@@ -82,15 +82,17 @@ func TestWrapReadsDoNotGrow(t *testing.T) {
 			name string
 			call func()
 		}{
-			{"append", func() { add(text("one", "user", "x")) }},
+			{"append", func() { add(textEvent("one", "user", "x")) }},
 			{"raw events", func() { loggedEvents(t, s, sess) }},
-			{"late answer", func() { add(said("late", "i1", "app", returning("i1", "look", map[string]any{"found": "more"}))) }},
-			{"search", func() {
-				no(t, errOf(s.Memory().SearchMemory(t.Context(), &memory.SearchRequest{AppName: "app", UserID: "user", Query: "i3"})))
+			{"late answer", func() {
+				add(newEvent("late", "i1", "app", withResponse("i1", "look", map[string]any{"found": "more"})))
 			}},
-			{"view at", func() { no(t, errOf(s.ViewAt(t.Context(), sess, 3))) }},
+			{"search", func() {
+				noError(t, errOf(s.Memory().SearchMemory(t.Context(), &memory.SearchRequest{AppName: "app", UserID: "user", Query: "i3"})))
+			}},
+			{"view at", func() { noError(t, errOf(s.ViewAt(t.Context(), sess, 3))) }},
 			{"patch", func() {
-				no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewPin(sess.Events().At(0).ID)}, store.PatchOptions{})))
+				noError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewPin(sess.Events().At(0).ID)}, store.PatchOptions{})))
 			}},
 			{"ten turns", func() {
 				for n := range 10 {
@@ -99,7 +101,7 @@ func TestWrapReadsDoNotGrow(t *testing.T) {
 				}
 			}},
 		} {
-			costs[c.name] = append(costs[c.name], base.of(c.call))
+			costs[c.name] = append(costs[c.name], base.costOf(c.call))
 		}
 	}
 	for name, most := range map[string]readCost{
@@ -108,7 +110,7 @@ func TestWrapReadsDoNotGrow(t *testing.T) {
 	} {
 		t.Log(name, costs[name])
 		for _, c := range costs[name] {
-			if c.whole > most.whole || c.gets > most.gets || c.events > most.events {
+			if c.fullGets > most.fullGets || c.gets > most.gets || c.events > most.events {
 				t.Errorf("%s costs %+v, at most %+v", name, c, most)
 			}
 		}

@@ -34,18 +34,18 @@ import (
 //
 // The long run: go test -run TestWrapProperty -rapid.checks=2000
 func TestWrapProperty(t *testing.T) {
-	quickly(t, "50")
+	setRapidChecks(t, "50")
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt)
 		rt.Repeat(map[string]func(*rapid.T){
 			"append":  w.append,
 			"append ": w.append,
-			"bare":    w.bare,
+			"bare":    w.appendToBase,
 			"patch":   w.patch,
 			"patch ":  w.patch,
 			"revert":  w.revert,
 			"rewind":  w.rewind,
-			"again":   w.again,
+			"again":   w.reload,
 			"restart": w.restart,
 			"preview": w.preview,
 			"shuffle": func(t *rapid.T) { w.base.order++ },
@@ -55,27 +55,27 @@ func TestWrapProperty(t *testing.T) {
 }
 
 type world struct {
-	base    *shaky
-	wraps   [2]*adk.Service
-	handles [2]*adk.Session
-	named   int
-	now     time.Time
-	acked   []string // ids of events whose append succeeded
-	initial map[string]patch.Value
-	created map[string]any // the state in the base at creation
-	began   bool           // the session was created through a wrapper
-	others  int            // number of events that other writers appended during the current call
+	base             *flakyService
+	wraps            [2]*adk.Service
+	handles          [2]*adk.Session
+	names            int
+	now              time.Time
+	acked            []string // ids of events whose append succeeded
+	initial          map[string]patch.Value
+	created          map[string]any // the state in the base at creation
+	createdByWrapper bool           // the session was created through a wrapper
+	othersAppended   int            // number of events that other writers appended during the current call
 }
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func discardLogger() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 func newWorld(t *rapid.T) *world {
-	w := &world{now: time.Unix(1_700_000_000, 0).UTC(), base: &shaky{
-		timed:  rapid.Bool().Draw(t, "timed"),
-		strict: rapid.Bool().Draw(t, "strict"),
-		coarse: rapid.Bool().Draw(t, "coarse"),
-		lossy:  rapid.Bool().Draw(t, "lossy"),
-		whole:  rapid.Bool().Draw(t, "whole"),
+	w := &world{now: time.Unix(1_700_000_000, 0).UTC(), base: &flakyService{
+		sortsByTime:    rapid.Bool().Draw(t, "timed"),
+		rejectsStale:   rapid.Bool().Draw(t, "strict"),
+		truncatesTimes: rapid.Bool().Draw(t, "coarse"),
+		roundTripsJSON: rapid.Bool().Draw(t, "lossy"),
+		ignoresFilters: rapid.Bool().Draw(t, "whole"),
 	}}
 	for i := range w.wraps {
 		w.wrap(t, i)
@@ -85,16 +85,16 @@ func newWorld(t *rapid.T) *world {
 		state = map[string]any{"k": "initial", "z": []any{"z"}, "app:x": "shared"}
 	}
 	var creator session.Service = w.wraps[0]
-	if w.began = rapid.Bool().Draw(t, "begun with the wrapper"); !w.began {
+	if w.createdByWrapper = rapid.Bool().Draw(t, "begun with the wrapper"); !w.createdByWrapper {
 		creator = w.base
 	}
 	_, err := creator.Create(context.Background(), &session.CreateRequest{AppName: "app", UserID: "u", SessionID: "s", State: state})
-	no(t, err)
+	noError(t, err)
 	w.created = maps.Clone(w.base.sessions["s"].state)
 	w.initial = map[string]patch.Value{}
 	for key, v := range state {
 		value, err := patch.NewValue(v)
-		no(t, err)
+		noError(t, err)
 		if !strings.HasPrefix(key, session.KeyPrefixApp) && !strings.HasPrefix(key, session.KeyPrefixUser) && !strings.HasPrefix(key, session.KeyPrefixTemp) {
 			w.initial[key] = value
 		}
@@ -106,27 +106,27 @@ func newWorld(t *rapid.T) *world {
 }
 
 func (w *world) wrap(t *rapid.T, i int) {
-	opts := adk.Options{Logger: quiet()}
+	opts := adk.Options{Logger: discardLogger()}
 	if i == 1 {
 		opts = opts.WithoutCache()
 	}
 	var err error
 	w.wraps[i], err = adk.Wrap(w.base, opts)
-	no(t, err)
+	noError(t, err)
 }
 
 func (w *world) get(t *rapid.T, s session.Service) *adk.Session {
 	r, err := s.Get(context.Background(), &session.GetRequest{AppName: "app", UserID: "u", SessionID: "s"})
-	no(t, err)
+	noError(t, err)
 	return r.Session.(*adk.Session)
 }
 
 func (w *world) name(what string) string {
-	w.named++
-	return fmt.Sprint(what, w.named)
+	w.names++
+	return fmt.Sprint(what, w.names)
 }
 
-func (w *world) one(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "which") }
+func (w *world) pickService(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "which") }
 
 // event generates an event for a session. Its time may equal or precede the previous time.
 func (w *world) event(t *rapid.T, visible []*patch.Event) *session.Event {
@@ -140,29 +140,29 @@ func (w *world) event(t *rapid.T, visible []*patch.Event) *session.Event {
 }
 
 func (w *world) fail(t *rapid.T) {
-	w.base.fails = rapid.SampledFrom([][]failing{nil, nil, nil, nil, {before}, {afterward}, {not, before}, {not, afterward}}).Draw(t, "fails")
+	w.base.failures = rapid.SampledFrom([][]failure{nil, nil, nil, nil, {failBefore}, {failAfter}, {noFailure, failBefore}, {noFailure, failAfter}}).Draw(t, "fails")
 }
 
-// meanwhile lets another writer act after a service has read the base and before it appends. The function after must
+// scheduleOtherWriter lets another writer act after a service has read the base and before it appends. The function after must
 // be called when the service has returned.
-func (w *world) meanwhile(t *rapid.T, i int) (after func()) {
+func (w *world) scheduleOtherWriter(t *rapid.T, i int) (after func()) {
 	other := w.wraps[1-i]
 	added := 0
 	switch rapid.IntRange(0, 5).Draw(t, "meanwhile") {
 	case 0:
-		w.base.meanwhile = func() { w.bare(t); added++ }
+		w.base.beforeAppend = func() { w.appendToBase(t); added++ }
 	case 1:
-		w.base.meanwhile = func() {
+		w.base.beforeAppend = func() {
 			h := w.get(t, other)
 			before := len(w.base.ids())
 			_, _ = other.ApplyPatch(context.Background(), h, []*patch.PatchEvent{fuzz.Patch(w.name("p"), w.visible(h)).Draw(t, "other patch")}, store.PatchOptions{})
 			added += len(w.base.ids()) - before
 		}
 	}
-	w.others = 0
+	w.othersAppended = 0
 	return func() {
-		w.base.meanwhile = nil
-		w.others = added
+		w.base.beforeAppend = nil
+		w.othersAppended = added
 	}
 }
 
@@ -174,25 +174,25 @@ func (w *world) visible(h *adk.Session) (out []*patch.Event) {
 }
 
 func (w *world) append(t *rapid.T) {
-	i := w.one(t)
+	i := w.pickService(t)
 	h := w.handles[i]
 	e := w.event(t, w.visible(h))
 	w.fail(t)
-	fails := w.base.fails != nil
-	done := w.meanwhile(t, i)
+	fails := w.base.failures != nil
+	done := w.scheduleOtherWriter(t, i)
 	err := w.wraps[i].AppendEvent(context.Background(), h, e)
 	done()
-	w.base.fails = nil
+	w.base.failures = nil
 	after := w.base.ids()
-	landed := slices.Contains(after, e.ID)
+	stored := slices.Contains(after, e.ID)
 	switch {
-	case err == nil && !landed:
+	case err == nil && !stored:
 		t.Fatalf("event %q was acknowledged and is not there", e.ID)
-	case err != nil && landed:
+	case err != nil && stored:
 		t.Fatalf("event %q is there, but the error is %v", e.ID, err)
 	case errors.Is(err, fold.ErrOrphanedCall): // there is no valid place for the answered call
-	case errors.Is(err, store.ErrOutcomeUnknown) && w.others > 0 && w.base.hasTwin(e): // the base may have changed the id
-	case err != nil && !(fails && errors.Is(err, errShaky)): // a stale session is read again
+	case errors.Is(err, store.ErrOutcomeUnknown) && w.othersAppended > 0 && w.base.hasTwin(e): // the base may have changed the id
+	case err != nil && !(fails && errors.Is(err, errFlaky)): // a stale session is read again
 		t.Fatalf("event %q: %v", e.ID, err)
 	case err == nil:
 		w.acked = append(w.acked, e.ID)
@@ -209,33 +209,33 @@ func (w *world) append(t *rapid.T) {
 	}
 }
 
-func (w *world) bare(t *rapid.T) {
+func (w *world) appendToBase(t *rapid.T) {
 	r, err := w.base.Get(context.Background(), &session.GetRequest{AppName: "app", UserID: "u", SessionID: "s"})
-	no(t, err)
+	noError(t, err)
 	e := w.event(t, nil)
-	fails := w.base.fails
-	w.base.fails = nil
-	no(t, w.base.AppendEvent(context.Background(), r.Session, e))
-	w.base.fails = fails
+	fails := w.base.failures
+	w.base.failures = nil
+	noError(t, w.base.AppendEvent(context.Background(), r.Session, e))
+	w.base.failures = fails
 	w.acked = append(w.acked, e.ID)
 }
 
 func (w *world) patch(t *rapid.T) {
-	i := w.one(t)
+	i := w.pickService(t)
 	h := w.handles[i]
 	p := fuzz.Patch(w.name("p"), w.visible(h)).Draw(t, "patch")
 	before := h.View()
-	err := w.patching(t, i, func() error {
+	err := w.checkedPatch(t, i, func() error {
 		_, err := w.wraps[i].ApplyPatch(context.Background(), h, []*patch.PatchEvent{p}, store.PatchOptions{})
 		return err
 	})
-	if err == nil && w.others == 0 {
-		w.meant(t, p, before, h.View())
+	if err == nil && w.othersAppended == 0 {
+		w.checkEffect(t, p, before, h.View())
 	}
 }
 
-// meant checks that a patch removed the events at its author's indices, and no other events.
-func (w *world) meant(t *rapid.T, p *patch.PatchEvent, before, after fold.View) {
+// checkEffect checks that a patch removed the events at its author's indices, and no other events.
+func (w *world) checkEffect(t *rapid.T, p *patch.PatchEvent, before, after fold.View) {
 	saw, now := idsOf(before.Events()), idsOf(after.Events())
 	start, end := 0, 0
 	switch p.Type() {
@@ -255,10 +255,10 @@ func (w *world) meant(t *rapid.T, p *patch.PatchEvent, before, after fold.View) 
 }
 
 func (w *world) revert(t *rapid.T) {
-	i := w.one(t)
+	i := w.pickService(t)
 	var ids []string
 	for r, err := range w.wraps[i].RawEvents(context.Background(), w.handles[i], 1) {
-		no(t, err)
+		noError(t, err)
 		if r.Patch != nil {
 			ids = append(ids, r.ID())
 		}
@@ -267,42 +267,42 @@ func (w *world) revert(t *rapid.T) {
 		t.Skip("there is no patch")
 	}
 	id := rapid.SampledFrom(ids).Draw(t, "id")
-	w.patching(t, i, func() error {
+	w.checkedPatch(t, i, func() error {
 		_, err := w.wraps[i].Revert(context.Background(), w.handles[i], id)
 		return err
 	})
 }
 
 func (w *world) rewind(t *rapid.T) {
-	i := w.one(t)
+	i := w.pickService(t)
 	id := rapid.SampledFrom([]string{"i1", "i2", "i3"}).Draw(t, "invocation")
-	w.patching(t, i, func() error {
+	w.checkedPatch(t, i, func() error {
 		_, err := w.wraps[i].Rewind(context.Background(), w.handles[i], id)
 		return err
 	})
 }
 
-// patching applies a patch and checks what an accepted or refused patch leaves in the base.
-func (w *world) patching(t *rapid.T, i int, do func() error) error {
+// checkedPatch applies a patch and checks what an accepted or refused patch leaves in the base.
+func (w *world) checkedPatch(t *rapid.T, i int, do func() error) error {
 	before := w.base.ids()
 	w.fail(t)
-	done := w.meanwhile(t, i)
+	done := w.scheduleOtherWriter(t, i)
 	err := do()
 	done()
-	w.base.fails = nil
+	w.base.failures = nil
 	after := w.base.ids()
 	switch {
 	case err == nil:
-		if n := len(after) - len(before) - w.others; n > 1 {
+		if n := len(after) - len(before) - w.othersAppended; n > 1 {
 			t.Fatalf("one patch made %d events", n)
 		}
-		if w.others == 0 {
-			w.same(t, w.wraps[i], w.handles[i])
+		if w.othersAppended == 0 {
+			w.checkSession(t, w.wraps[i], w.handles[i])
 		}
-	case errors.Is(err, store.ErrConflict) && len(after) == len(before)+w.others+1: // another writer's patch was logged first
-	case len(after) != len(before)+w.others:
+	case errors.Is(err, store.ErrConflict) && len(after) == len(before)+w.othersAppended+1: // another writer's patch was logged first
+	case len(after) != len(before)+w.othersAppended:
 		t.Fatalf("a patch was refused (%v), and left something", err)
-	case errors.Is(err, errShaky), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrInvalid), errors.Is(err, fold.ErrOutOfRange),
+	case errors.Is(err, errFlaky), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrInvalid), errors.Is(err, fold.ErrOutOfRange),
 		errors.Is(err, fold.ErrEventNotFound), errors.Is(err, fold.ErrOrphanedCall), errors.Is(err, fold.ErrBlocked),
 		errors.Is(err, fold.ErrPinned), errors.Is(err, store.ErrDuplicateID), errors.Is(err, fold.ErrUnknownPatch):
 	default:
@@ -312,7 +312,7 @@ func (w *world) patching(t *rapid.T, i int, do func() error) error {
 }
 
 func (w *world) preview(t *rapid.T) {
-	i := w.one(t)
+	i := w.pickService(t)
 	h := w.handles[i]
 	p := fuzz.Patch(w.name("p"), w.visible(h)).Draw(t, "patch")
 	before := w.base.ids()
@@ -330,12 +330,12 @@ func (w *world) preview(t *rapid.T) {
 	}
 }
 
-func (w *world) again(t *rapid.T) {
-	i := w.one(t)
+func (w *world) reload(t *rapid.T) {
+	i := w.pickService(t)
 	w.handles[i] = w.get(t, w.wraps[i])
 }
 
-func (w *world) restart(t *rapid.T) { w.wrap(t, w.one(t)) }
+func (w *world) restart(t *rapid.T) { w.wrap(t, w.pickService(t)) }
 
 // check compares what each service shows with the content of the base.
 func (w *world) check(t *rapid.T) {
@@ -350,21 +350,21 @@ func (w *world) check(t *rapid.T) {
 		}
 	}
 	for _, s := range w.wraps {
-		w.same(t, s, w.get(t, s))
+		w.checkSession(t, s, w.get(t, s))
 	}
-	fresh, err := adk.Wrap(w.base, adk.Options{Logger: quiet()})
-	no(t, err)
-	w.same(t, fresh, w.get(t, fresh))
+	fresh, err := adk.Wrap(w.base, adk.Options{Logger: discardLogger()})
+	noError(t, err)
+	w.checkSession(t, fresh, w.get(t, fresh))
 }
 
 // It does not matter in which order and in which portions a service reads the events of the base.
-func TestWrapArrivals(t *testing.T) {
-	quickly(t, "50")
+func TestWrapArrivalOrder(t *testing.T) {
+	setRapidChecks(t, "50")
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt)
 		for range rapid.IntRange(4, 20).Draw(rt, "steps") {
 			w.handles[0] = w.get(rt, w.wraps[0])
-			rapid.SampledFrom([]func(*rapid.T){w.append, w.append, w.bare, w.patch, w.patch, w.revert0, w.rewind}).Draw(rt, "step")(rt)
+			rapid.SampledFrom([]func(*rapid.T){w.append, w.append, w.appendToBase, w.patch, w.patch, w.revertIfAny, w.rewind}).Draw(rt, "step")(rt)
 		}
 		arriving := slices.Clone(w.base.sessions["s"].events)
 		for n := rapid.IntRange(0, 6).Draw(rt, "swaps"); n > 0 && len(arriving) > 1; n-- {
@@ -380,16 +380,16 @@ func TestWrapArrivals(t *testing.T) {
 			n := rapid.IntRange(1, min(3, len(arriving))).Draw(rt, "arrive")
 			stored := w.base.sessions["s"]
 			stored.events, arriving = append(stored.events, arriving[:n]...), arriving[n:]
-			w.same(rt, s, w.get(rt, s))
-			fresh, err := adk.Wrap(w.base, adk.Options{Logger: quiet()})
-			no(rt, err)
-			w.same(rt, fresh, w.get(rt, fresh))
+			w.checkSession(rt, s, w.get(rt, s))
+			fresh, err := adk.Wrap(w.base, adk.Options{Logger: discardLogger()})
+			noError(rt, err)
+			w.checkSession(rt, fresh, w.get(rt, fresh))
 		}
 	})
 }
 
-// revert0 calls revert if there is a patch.
-func (w *world) revert0(t *rapid.T) {
+// revertIfAny calls revert if there is a patch.
+func (w *world) revertIfAny(t *rapid.T) {
 	for _, id := range w.base.ids() {
 		if strings.Contains(id, "-") { // a UUID, so the event carries patches
 			w.revert(t)
@@ -398,24 +398,24 @@ func (w *world) revert0(t *rapid.T) {
 	}
 }
 
-// same compares a session with byIDs. Events with equal times are in the session's order.
-func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
+// checkSession compares a session with the result of applyByIDs. Events with equal times are in the session's order.
+func (w *world) checkSession(t *rapid.T, s *adk.Service, h *adk.Session) {
 	t.Helper()
 	var order []*patch.Event
 	var records []patch.Record
 	for r, err := range s.RawEvents(context.Background(), h, 1) {
-		no(t, err)
+		noError(t, err)
 		records = append(records, r)
 		if r.Event != nil {
 			order = append(order, r.Event)
 		}
 	}
 	r, err := w.base.Get(context.Background(), &session.GetRequest{AppName: "app", UserID: "u", SessionID: "s"})
-	no(t, err)
+	noError(t, err)
 	var events []*session.Event
 	set := map[string]bool{}
 	for e := range r.Session.Events().All() {
-		if _, ok := saidBy(t, e); ok {
+		if _, ok := parseCarrier(t, e); ok {
 			continue
 		}
 		events = append(events, e)
@@ -432,7 +432,7 @@ func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 		}
 	}
 	initial := maps.Clone(w.initial)
-	visible, pinned, state, left := byIDs(t, initial, order, r.Session.Events())
+	visible, pinned, state, left := applyByIDs(t, initial, order, r.Session.Events())
 	if got := idsOf(h.View().Events()); !slices.Equal(got, visible) {
 		t.Fatalf("visible are\n%q, by ids\n%q", got, visible)
 	}
@@ -442,7 +442,7 @@ func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 		}
 	}
 	gotState := maps.Collect(h.View().Values())
-	if !w.began { // the initial state that a service computes depends on when it first read the session
+	if !w.createdByWrapper { // the initial state that a service computes depends on when it first read the session
 		for key := range w.initial {
 			if set[key] {
 				delete(gotState, key)
@@ -454,7 +454,7 @@ func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 		t.Fatalf("the state is\n%v, by ids\n%v", gotState, state)
 	}
 	skipped, err := h.View().Skipped()
-	no(t, err)
+	noError(t, err)
 	if len(skipped) != left {
 		t.Fatalf("%d patches are skipped, by ids %d", len(skipped), left)
 	}
@@ -475,7 +475,7 @@ func idsOf(events func(func(int, *patch.Event) bool)) (ids []string) {
 	return ids
 }
 
-func (s *shaky) ids() (ids []string) {
+func (s *flakyService) ids() (ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.sessions["s"].events {
@@ -484,8 +484,8 @@ func (s *shaky) ids() (ids []string) {
 	return ids
 }
 
-// saidCarrier is the decoded content of an event that carries patches.
-type saidCarrier struct {
+// carrier is the decoded content of an event that carries patches.
+type carrier struct {
 	id      string
 	at      time.Time
 	Patches []struct {
@@ -497,12 +497,12 @@ type saidCarrier struct {
 	}
 }
 
-func saidBy(t *rapid.T, e *session.Event) (c saidCarrier, ok bool) {
+func parseCarrier(t *rapid.T, e *session.Event) (c carrier, ok bool) {
 	said, ok := e.CustomMetadata["_patchlog"].(string)
 	if !ok {
 		return c, false
 	}
-	no(t, json.Unmarshal([]byte(said), &c))
+	noError(t, json.Unmarshal([]byte(said), &c))
 	c.id, c.at = e.ID, e.Timestamp
 	if e.Content != nil {
 		t.Fatal("an event that carries patches has content")
@@ -510,9 +510,9 @@ func saidBy(t *rapid.T, e *session.Event) (c saidCarrier, ok bool) {
 	return c, true
 }
 
-// byIDs applies patches by the ids that they name, in the simplest way. The patches of one event apply together, or
-// not at all.
-func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, all session.Events) (visible []string, pinned []bool, state map[string]patch.Value, left int) {
+// applyByIDs applies patches by the ids that they name, in the simplest way. The patches of one event apply together,
+// or not at all.
+func applyByIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, all session.Events) (visible []string, pinned []bool, state map[string]patch.Value, left int) {
 	var records []patch.Record
 	fold := func(records []patch.Record) *fuzz.Reference {
 		ref := fuzz.NewReference(initial)
@@ -522,7 +522,7 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, al
 		return ref
 	}
 	for e := range all.All() {
-		c, ok := saidBy(t, e)
+		c, ok := parseCarrier(t, e)
 		if !ok {
 			records = append(records, patch.Record{Seq: uint64(len(records)) + 1, Event: events[0]})
 			events = events[1:]
@@ -532,9 +532,9 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, al
 		for _, p := range c.Patches {
 			ref := fold(trial)
 			var fields map[string]json.RawMessage
-			no(t, json.Unmarshal(p.Patch, &fields))
+			noError(t, json.Unmarshal(p.Patch, &fields))
 			if p.Place != nil {
-				start, found := place(ref.Visible(), p.Place.Before, p.Place.Events)
+				start, found := findPlace(ref.Visible(), p.Place.Before, p.Place.Events)
 				if _, indexed := fields["start"]; indexed {
 					fields["start"] = fmt.Append(nil, start)
 				} else { // truncate_before: all events before an event
@@ -546,9 +546,9 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, al
 				}
 			}
 			text, err := json.Marshal(fields)
-			no(t, err)
+			noError(t, err)
 			r, err := patch.ParseRecord(text)
-			no(t, err)
+			noError(t, err)
 			r.Seq = uint64(len(trial)) + 1
 			trial = append(trial, r)
 			ok = ok && len(fold(trial).Skipped()) == 0
@@ -563,9 +563,9 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, al
 	return idsOf(slices.All(ref.Visible())), ref.Pinned(), ref.State(), left
 }
 
-// place returns the start index of the events with the given ids. The events must be adjacent, in any order. If ids
+// findPlace returns the start index of the events with the given ids. The events must be adjacent, in any order. If ids
 // is empty, place returns the index after the event before.
-func place(visible []*patch.Event, before string, ids []string) (int, bool) {
+func findPlace(visible []*patch.Event, before string, ids []string) (int, bool) {
 	now := idsOf(slices.All(visible))
 	if len(ids) == 0 {
 		i := slices.Index(now, before)
@@ -580,72 +580,72 @@ func place(visible []*patch.Event, before string, ids []string) (int, bool) {
 	return 0, false
 }
 
-// shaky is a session service with configurable peculiarities. Each of them occurs in some real service.
-type shaky struct {
-	timed  bool // orders events by time; events with equal times are in any order
-	strict bool // rejects an append through a session that is not up to date
-	coarse bool // truncates times to microseconds
-	lossy  bool // returns values after a round trip through JSON
-	rename bool // assigns its own ids to events
-	whole  bool // ignores filters
+// flakyService is a session service with configurable peculiarities. Each of them occurs in some real service.
+type flakyService struct {
+	sortsByTime    bool // orders events by time; events with equal times are in any order
+	rejectsStale   bool // rejects an append through a session that is not up to date
+	truncatesTimes bool // truncates times to microseconds
+	roundTripsJSON bool // returns values after a round trip through JSON
+	renamesEvents  bool // assigns its own ids to events
+	ignoresFilters bool // ignores filters
 
-	mu        sync.Mutex
-	sessions  map[string]*shakySession
-	fails     []failing // how the next appends fail
-	meanwhile func()    // called once, before the next append
-	down      bool
-	appends   int
-	given     int    // number of events that were read
-	order     uint64 // determines the order of events with equal times
+	mu           sync.Mutex
+	sessions     map[string]*flakySession
+	failures     []failure // how the next appends fail
+	beforeAppend func()    // called once, before the next append
+	down         bool
+	appends      int
+	eventsRead   int    // number of events that were read
+	order        uint64 // determines the order of events with equal times
 }
 
-type failing string
+type failure string
 
 const (
-	not       failing = ""
-	before    failing = "before"
-	afterward failing = "after it has landed"
-	panics    failing = "with a panic"
+	noFailure     failure = ""
+	failBefore    failure = "before"
+	failAfter     failure = "after it has landed"
+	failWithPanic failure = "with a panic"
 )
 
-var errShaky = errors.New("the service fails")
+var errFlaky = errors.New("the service fails")
 
-type shakySession struct {
+type flakySession struct {
 	broken   bool // a panic occurred
 	id, user string
 	events   []*session.Event
 	state    map[string]any
 	updated  time.Time
-	last     *shakySession // the stored session that was read
+	last     *flakySession // the stored session that was read
 }
 
-func (s *shakySession) ID() string                { return s.id }
-func (s *shakySession) AppName() string           { return "app" }
-func (s *shakySession) UserID() string            { return s.user }
-func (s *shakySession) LastUpdateTime() time.Time { return s.updated }
-func (s *shakySession) Events() session.Events    { return s }
-func (s *shakySession) State() session.State      { return shakyState(s.state) }
-func (s *shakySession) Len() int                  { return len(s.events) }
-func (s *shakySession) At(i int) *session.Event   { return s.events[i] }
-func (s *shakySession) All() iter.Seq[*session.Event] {
+func (s *flakySession) ID() string                { return s.id }
+func (s *flakySession) AppName() string           { return "app" }
+func (s *flakySession) UserID() string            { return s.user }
+func (s *flakySession) LastUpdateTime() time.Time { return s.updated }
+func (s *flakySession) Events() session.Events    { return s }
+func (s *flakySession) State() session.State      { return flakyState(s.state) }
+func (s *flakySession) Len() int                  { return len(s.events) }
+func (s *flakySession) At(i int) *session.Event   { return s.events[i] }
+func (s *flakySession) All() iter.Seq[*session.Event] {
 	return slices.Values(s.events)
 }
 
-type shakyState map[string]any
+type flakyState map[string]any
 
-func (s shakyState) Get(key string) (any, error) {
+func (s flakyState) Get(key string) (any, error) {
 	v, ok := s[key]
 	if !ok {
 		return nil, session.ErrStateKeyNotExist
 	}
 	return v, nil
 }
-func (s shakyState) Set(key string, v any) error { s[key] = v; return nil }
-func (s shakyState) All() iter.Seq2[string, any] { return maps.All(s) }
+func (s flakyState) Set(key string, v any) error { s[key] = v; return nil }
+func (s flakyState) All() iter.Seq2[string, any] { return maps.All(s) }
 
-// through returns a value in the form in which the service returns it.
-func through[T any](s *shaky, v T) (out T) {
-	if !s.lossy {
+// roundTrip returns a value in the form in which the service returns it.
+func roundTrip[T any](s *flakyService, v T) (out T) {
+	if !s.roundTripsJSON {
 		return v
 	}
 	text, err := json.Marshal(v)
@@ -658,36 +658,36 @@ func through[T any](s *shaky, v T) (out T) {
 	return out
 }
 
-func (s *shaky) Create(_ context.Context, r *session.CreateRequest) (*session.CreateResponse, error) {
+func (s *flakyService) Create(_ context.Context, r *session.CreateRequest) (*session.CreateResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sessions[r.SessionID] != nil || s.down {
-		return nil, errShaky
+		return nil, errFlaky
 	}
 	state := map[string]any{}
 	maps.Copy(state, r.State)
 	if s.sessions == nil {
-		s.sessions = map[string]*shakySession{}
+		s.sessions = map[string]*flakySession{}
 	}
-	s.sessions[r.SessionID] = &shakySession{id: r.SessionID, user: r.UserID, state: state, updated: time.Unix(1, 0)}
+	s.sessions[r.SessionID] = &flakySession{id: r.SessionID, user: r.UserID, state: state, updated: time.Unix(1, 0)}
 	return &session.CreateResponse{Session: s.read(s.sessions[r.SessionID])}, nil
 }
 
-func (s *shaky) read(of *shakySession) *shakySession {
+func (s *flakyService) read(of *flakySession) *flakySession {
 	events := slices.Clone(of.events)
-	if s.timed {
+	if s.sortsByTime {
 		rank := func(e *session.Event) uint32 { return crc32.ChecksumIEEE(fmt.Append(nil, s.order, e.ID)) }
 		slices.SortStableFunc(events, func(a, b *session.Event) int {
 			return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(rank(a), rank(b)))
 		})
 	}
 	for i, e := range events {
-		events[i] = through(s, e)
+		events[i] = roundTrip(s, e)
 	}
-	return &shakySession{id: of.id, user: of.user, events: events, state: through(s, maps.Clone(of.state)), updated: of.updated, last: of}
+	return &flakySession{id: of.id, user: of.user, events: events, state: roundTrip(s, maps.Clone(of.state)), updated: of.updated, last: of}
 }
 
-func (s *shaky) Get(ctx context.Context, r *session.GetRequest) (*session.GetResponse, error) {
+func (s *flakyService) Get(ctx context.Context, r *session.GetRequest) (*session.GetResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -695,22 +695,22 @@ func (s *shaky) Get(ctx context.Context, r *session.GetRequest) (*session.GetRes
 	}
 	of := s.sessions[r.SessionID]
 	if of == nil || s.down {
-		return nil, errShaky
+		return nil, errFlaky
 	}
 	read := s.read(of)
-	if n := r.NumRecentEvents; n > 0 && !s.whole {
+	if n := r.NumRecentEvents; n > 0 && !s.ignoresFilters {
 		read.events = read.events[max(0, len(read.events)-n):]
 	}
-	read.events = slices.DeleteFunc(read.events, func(e *session.Event) bool { return !s.whole && e.Timestamp.Before(r.After) })
-	s.given += len(read.events)
+	read.events = slices.DeleteFunc(read.events, func(e *session.Event) bool { return !s.ignoresFilters && e.Timestamp.Before(r.After) })
+	s.eventsRead += len(read.events)
 	return &session.GetResponse{Session: read}, nil
 }
 
-func (s *shaky) List(context.Context, *session.ListRequest) (*session.ListResponse, error) {
+func (s *flakyService) List(context.Context, *session.ListRequest) (*session.ListResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
-		return nil, errShaky
+		return nil, errFlaky
 	}
 	out := &session.ListResponse{}
 	for _, of := range s.sessions {
@@ -721,18 +721,18 @@ func (s *shaky) List(context.Context, *session.ListRequest) (*session.ListRespon
 	return out, nil
 }
 
-func (s *shaky) Delete(_ context.Context, r *session.DeleteRequest) error {
+func (s *flakyService) Delete(_ context.Context, r *session.DeleteRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
-		return errShaky
+		return errFlaky
 	}
 	delete(s.sessions, r.SessionID)
 	return nil
 }
 
 // hasTwin reports whether the base has another event with the same author, invocation, branch and time.
-func (s *shaky) hasTwin(e *session.Event) bool {
+func (s *flakyService) hasTwin(e *session.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, stored := range s.sessions {
@@ -746,40 +746,40 @@ func (s *shaky) hasTwin(e *session.Event) bool {
 	return false
 }
 
-func (s *shaky) AppendEvent(_ context.Context, of session.Session, e *session.Event) error {
+func (s *flakyService) AppendEvent(_ context.Context, of session.Session, e *session.Event) error {
 	s.mu.Lock()
-	if do := s.meanwhile; do != nil {
-		s.meanwhile = nil
+	if do := s.beforeAppend; do != nil {
+		s.beforeAppend = nil
 		s.mu.Unlock()
 		do()
 		s.mu.Lock()
 	}
 	defer s.mu.Unlock()
-	read, ok := of.(*shakySession)
+	read, ok := of.(*flakySession)
 	if !ok {
 		return fmt.Errorf("unexpected session type %T", of)
 	}
 	s.appends++
-	how := not
-	if len(s.fails) > 0 {
-		how, s.fails = s.fails[0], s.fails[1:]
+	how := noFailure
+	if len(s.failures) > 0 {
+		how, s.failures = s.failures[0], s.failures[1:]
 	}
 	read.events = append(read.events, e) // in every case, even if the append fails
 	stored := s.sessions[read.id]
 	switch {
-	case how == panics:
+	case how == failWithPanic:
 		read.broken = true
-		panic(errShaky)
-	case s.down, stored == nil, how == before, read.broken:
-		return errShaky
-	case s.strict && stored.updated.After(read.updated):
-		return fmt.Errorf("stale: %w", errShaky)
+		panic(errFlaky)
+	case s.down, stored == nil, how == failBefore, read.broken:
+		return errFlaky
+	case s.rejectsStale && stored.updated.After(read.updated):
+		return fmt.Errorf("stale: %w", errFlaky)
 	}
 	kept := *e
-	if s.coarse {
+	if s.truncatesTimes {
 		kept.Timestamp = kept.Timestamp.Truncate(time.Microsecond)
 	}
-	if s.rename {
+	if s.renamesEvents {
 		kept.ID = fmt.Sprintf("own-%d", len(stored.events))
 	}
 	kept.Actions.StateDelta = maps.Clone(e.Actions.StateDelta)
@@ -792,11 +792,11 @@ func (s *shaky) AppendEvent(_ context.Context, of session.Session, e *session.Ev
 	}
 	stored.events = append(stored.events, &kept)
 	stored.updated = kept.Timestamp
-	if how == afterward {
-		return errShaky
+	if how == failAfter {
+		return errFlaky
 	}
 	read.updated = kept.Timestamp
 	return nil
 }
 
-var _ session.Service = (*shaky)(nil)
+var _ session.Service = (*flakyService)(nil)

@@ -35,12 +35,12 @@ import (
 )
 
 func TestWrapRefuses(t *testing.T) {
-	var none *shaky
+	var none *flakyService
 	for name, base := range map[string]session.Service{"nil": nil, "a nil pointer": none, "a service of its own": inMemory(t)} {
 		if _, err := adk.Wrap(base, adk.Options{}); err == nil {
 			t.Errorf("%s was wrapped", name)
 		} else {
-			fails(t, err, patch.ErrInvalid)
+			wantError(t, err, patch.ErrInvalid)
 		}
 	}
 }
@@ -50,17 +50,17 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		sess := create(t, s, "s", map[string]any{"k": "initial", "app:a": "x"})
 		for i := range 5 {
-			e := timed(i, fmt.Sprint("e", i), "agent")
+			e := timedEvent(i, fmt.Sprint("e", i), "agent")
 			e.Actions.StateDelta = map[string]any{"k": fmt.Sprint("leak ", i), fmt.Sprint("k", i): "v"}
-			no(t, s.AppendEvent(t.Context(), sess, e))
+			noError(t, s.AppendEvent(t.Context(), sess, e))
 		}
 		replacement, err := patch.NewEvent(patch.Fields{
 			ID: "instead", Author: "agent", Content: patch.Text("model", "instead"),
 			Actions: patch.Actions{StateDelta: map[string]any{"user:u": "shared", "own": "set"}},
 		})
-		no(t, err)
+		noError(t, err)
 		done, err := s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 4, replacement).WithID("cut")}, store.PatchOptions{})
-		no(t, err)
+		noError(t, err)
 		equal(t, "id", done.Records[0].ID(), "cut")
 		equal(t, "seq", done.Records[0].Seq, uint64(6))
 		want := map[string]any{"k": "leak 0", "k0": "v", "own": "set", "app:a": "x", "user:u": "shared"}
@@ -69,13 +69,13 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 		equal(t, "state", stateOf(got), want)
 		equal(t, "after the patch", ids(sess), []string{"e0", "instead"})
 		equal(t, "seqs are the same", got.(*adk.Session).View().Creation(), sess.(*adk.Session).View().Creation())
-		equal(t, "time", got.LastUpdateTime().UTC(), timed(4, "", "").Timestamp)
+		equal(t, "time", got.LastUpdateTime().UTC(), timedEvent(4, "", "").Timestamp)
 
 		// Cutting the first event drops its changes. So k has its initial value again, and the other event's value
 		// stays.
-		no(t, errOf(s.ApplyPatch(t.Context(), got, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
+		noError(t, errOf(s.ApplyPatch(t.Context(), got, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
 		equal(t, "state", stateOf(get(t, s, "s")), map[string]any{"k": "initial", "own": "set", "app:a": "x", "user:u": "shared"})
-		no(t, errOf(s.Revert(t.Context(), got, "cut")))
+		noError(t, errOf(s.Revert(t.Context(), got, "cut")))
 		equal(t, "visible", ids(get(t, s, "s")), []string{"e1", "e2", "e3", "e4"})
 
 		raw := get(t, base, "s")
@@ -88,7 +88,7 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 		equal(t, "events of the base", raw.Events().Len(), 5+3)
 		equal(t, "that carry patches", len(carriers), 3)
 		for _, e := range carriers {
-			if e.Content != nil || e.Author != "user" || !e.Timestamp.After(timed(4, "", "").Timestamp) {
+			if e.Content != nil || e.Author != "user" || !e.Timestamp.After(timedEvent(4, "", "").Timestamp) {
 				t.Errorf("%+v", e)
 			}
 			if _, ok := e.CustomMetadata["_patchlog"].(string); !ok {
@@ -103,7 +103,7 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 
 // Runs on the base, before and after runs on the wrapped service, give the same answers as in a session that was
 // never wrapped. Both bases contain the same number of events.
-func TestWrapInTheMiddle(t *testing.T) {
+func TestWrapAlternatesWithBase(t *testing.T) {
 	log.SetOutput(io.Discard)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	for _, b := range bases {
@@ -117,7 +117,7 @@ func TestWrapInTheMiddle(t *testing.T) {
 						cfg.IncludeContents = llmagent.IncludeContentsNone
 					}
 					a, err := llmagent.New(cfg)
-					no(t, err)
+					noError(t, err)
 					return lastWords(runTurn(t, newRunner(t, a, on), genai.NewContentFromText(question(n), "user")))
 				}
 				for n := range 12 {
@@ -152,23 +152,23 @@ func TestWrapInTheMiddle(t *testing.T) {
 }
 
 // The reserved state key does not appear in sessions and cannot be set.
-func TestWrapReservesAKey(t *testing.T) {
+func TestWrapReservedKey(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		sess := create(t, s, "s", map[string]any{"k": "v"})
 		equal(t, "state", stateOf(sess), map[string]any{"k": "v"})
 		r, err := s.List(t.Context(), &session.ListRequest{AppName: "app", UserID: "user"})
-		no(t, err)
+		noError(t, err)
 		equal(t, "listed state", stateOf(r.Sessions[0]), map[string]any{"k": "v"})
-		fails(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", State: map[string]any{"_patchlog": 1}})), patch.ErrInvalid)
-		fails(t, s.AppendEvent(t.Context(), sess, delta("e", map[string]any{"_patchlog": 1})), patch.ErrInvalid)
+		wantError(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", State: map[string]any{"_patchlog": 1}})), patch.ErrInvalid)
+		wantError(t, s.AppendEvent(t.Context(), sess, deltaEvent("e", map[string]any{"_patchlog": 1})), patch.ErrInvalid)
 		forged := &session.Event{ID: "forged"}
 		forged.CustomMetadata = map[string]any{"_patchlog": "{}"}
-		fails(t, s.AppendEvent(t.Context(), sess, forged), patch.ErrInvalid)
+		wantError(t, s.AppendEvent(t.Context(), sess, forged), patch.ErrInvalid)
 		equal(t, "events", ids(sess), []string{})
 		// An event with content is never read as patches, whatever its metadata.
-		e := timed(1, "e", "user")
+		e := timedEvent(1, "e", "user")
 		e.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[]}`}
-		say(t, s, sess, e)
+		appendAll(t, s, sess, e)
 		for _, reader := range []session.Service{s, wrap(t, base, adk.Options{})} {
 			equal(t, "events", ids(get(t, reader, "s")), []string{"e"})
 		}
@@ -179,18 +179,18 @@ func TestWrapReservesAKey(t *testing.T) {
 func TestWrapGroups(t *testing.T) {
 	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) {
 		sess := create(t, s, "s", nil)
-		say(t, s, sess, messages(3)...)
-		no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1).WithGroup("g")}, store.PatchOptions{})))
-		fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1).WithGroup("g")}, store.PatchOptions{})), patch.ErrInvalid)
+		appendAll(t, s, sess, userMessages(3)...)
+		noError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1).WithGroup("g")}, store.PatchOptions{})))
+		wantError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1).WithGroup("g")}, store.PatchOptions{})), patch.ErrInvalid)
 		done, err := s.Rewind(t.Context(), sess, "inv-e1")
-		no(t, err)
+		noError(t, err)
 		equal(t, "events", ids(get(t, s, "s")), []string{})
-		no(t, errOf(s.Revert(t.Context(), sess, done.Records[0].ID())))
+		noError(t, errOf(s.Revert(t.Context(), sess, done.Records[0].ID())))
 		equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2"})
-		fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{nil}, store.PatchOptions{})), patch.ErrInvalid)
-		fails(t, errOf(s.Rewind(t.Context(), sess, "")), patch.ErrInvalid)
-		fails(t, errOf(s.Rewind(t.Context(), sess, "nobody's")), fold.ErrEventNotFound)
-		fails(t, errOf(s.Revert(t.Context(), sess, "nobody's")), patch.ErrInvalid)
+		wantError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{nil}, store.PatchOptions{})), patch.ErrInvalid)
+		wantError(t, errOf(s.Rewind(t.Context(), sess, "")), patch.ErrInvalid)
+		wantError(t, errOf(s.Rewind(t.Context(), sess, "nobody's")), fold.ErrEventNotFound)
+		wantError(t, errOf(s.Revert(t.Context(), sess, "nobody's")), patch.ErrInvalid)
 	})
 }
 
@@ -204,22 +204,22 @@ type base struct {
 var bases = []base{
 	{"memory", func(*testing.T) session.Service { return session.InMemoryService() }},
 	{"sqlite", func(t *testing.T) session.Service {
-		return onSQLite(t, filepath.Join(t.TempDir(), "sessions.sqlite"))
+		return newSQLiteService(t, filepath.Join(t.TempDir(), "sessions.sqlite"))
 	}},
 }
 
-func onSQLite(t *testing.T, path string) session.Service {
+func newSQLiteService(t *testing.T, path string) session.Service {
 	t.Helper()
 	s, err := database.NewSessionService(sqlite.Open(path+"?_pragma=synchronous(off)&_pragma=journal_mode(memory)&_pragma=foreign_keys(on)"), &gorm.Config{Logger: logger.Discard, PrepareStmt: true, SkipDefaultTransaction: true})
-	no(t, err)
-	no(t, database.AutoMigrate(s))
+	noError(t, err)
+	noError(t, database.AutoMigrate(s))
 	return s
 }
 
 func wrap(t *testing.T, base session.Service, opts adk.Options) *adk.Service {
 	t.Helper()
 	s, err := adk.Wrap(base, opts)
-	no(t, err)
+	noError(t, err)
 	return s
 }
 
@@ -233,28 +233,28 @@ func onEachBase(t *testing.T, test func(t *testing.T, base session.Service, s *a
 	}
 }
 
-type creations struct {
+type createRecorder struct {
 	session.Service
-	asked session.CreateRequest
+	request session.CreateRequest
 }
 
-func (c *creations) Create(ctx context.Context, r *session.CreateRequest) (*session.CreateResponse, error) {
-	c.asked = *r
+func (c *createRecorder) Create(ctx context.Context, r *session.CreateRequest) (*session.CreateResponse, error) {
+	c.request = *r
 	return c.Service.Create(ctx, r)
 }
 
 // The base gets the whole request, including fields of newer ADK versions, such as DisplayName.
-func TestWrapHandsOnRequests(t *testing.T) {
-	base := &creations{Service: session.InMemoryService()}
+func TestWrapPassesRequests(t *testing.T) {
+	base := &createRecorder{Service: session.InMemoryService()}
 	asked := session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s"}
 	for i := range reflect.TypeFor[session.CreateRequest]().NumField() {
 		if f := reflect.ValueOf(&asked).Elem().Field(i); f.IsZero() && f.Kind() == reflect.String {
 			f.SetString("newer")
 		}
 	}
-	no(t, errOf(wrap(t, base, adk.Options{}).Create(t.Context(), &asked)))
-	base.asked.State = nil // contains the wrapper's key
-	equal(t, "request", base.asked, asked)
+	noError(t, errOf(wrap(t, base, adk.Options{}).Create(t.Context(), &asked)))
+	base.request.State = nil // contains the wrapper's key
+	equal(t, "request", base.request, asked)
 }
 
 // After a session was deleted, its log and its index are removed from memory, even if the base deleted the session
@@ -263,28 +263,28 @@ func TestWrapForgetsDeletedSessions(t *testing.T) {
 	base := session.InMemoryService()
 	s := wrap(t, base, adk.Options{})
 	for _, by := range []session.Service{s, base} {
-		say(t, s, create(t, s, "s", nil), text("e", "user", "apples"))
+		appendAll(t, s, create(t, s, "s", nil), textEvent("e", "user", "apples"))
 		r, err := s.Memory().SearchMemory(t.Context(), &memory.SearchRequest{AppName: "app", UserID: "user", Query: "apples"})
-		no(t, err)
+		noError(t, err)
 		equal(t, "found", len(r.Memories), 1)
-		if s.Cached() == 0 || s.IndexBytes() == 0 {
+		if s.CachedLogs() == 0 || s.IndexBytes() == 0 {
 			t.Fatal("nothing is cached; the test tests nothing")
 		}
-		no(t, by.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+		noError(t, by.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 		_, err = s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
-		fails(t, err, store.ErrNotFound)
-		equal(t, "cached", s.Cached(), 0)
+		wantError(t, err, store.ErrNotFound)
+		equal(t, "cached", s.CachedLogs(), 0)
 		equal(t, "bytes of the index", s.IndexBytes(), 0)
 	}
 }
 
 // A read converts and folds only new events.
-func TestWrapReadsWhatIsNew(t *testing.T) {
+func TestWrapReadsOnlyNewEvents(t *testing.T) {
 	base := session.InMemoryService()
 	s := wrap(t, base, adk.Options{})
 	sess := create(t, s, "s", nil)
 	for i := range 3000 {
-		no(t, s.AppendEvent(t.Context(), sess, text(fmt.Sprint("e", i), "user", "x")))
+		noError(t, s.AppendEvent(t.Context(), sess, textEvent(fmt.Sprint("e", i), "user", "x")))
 	}
 	first := get(t, s, "s").(*adk.Session).View()
 	allocs := testing.AllocsPerRun(5, func() { get(t, s, "s") })
@@ -300,58 +300,58 @@ func TestWrapReadsWhatIsNew(t *testing.T) {
 
 // A base's error is returned to the caller, who can retry.
 func TestWrapFailingBase(t *testing.T) {
-	base := &shaky{strict: true}
+	base := &flakyService{rejectsStale: true}
 	s := wrap(t, base, adk.Options{})
 	sess := create(t, s, "s", nil)
 	base.down = true
-	e := timed(1, "e1", "user")
+	e := timedEvent(1, "e1", "user")
 	err := s.AppendEvent(t.Context(), sess, e)
-	fails(t, err, errShaky)
-	fails(t, errOf(s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})), errShaky)
-	fails(t, errOf(s.List(t.Context(), &session.ListRequest{AppName: "app"})), errShaky)
-	fails(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}), errShaky)
-	fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), errShaky)
-	fails(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s2"})), errShaky)
+	wantError(t, err, errFlaky)
+	wantError(t, errOf(s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})), errFlaky)
+	wantError(t, errOf(s.List(t.Context(), &session.ListRequest{AppName: "app"})), errFlaky)
+	wantError(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}), errFlaky)
+	wantError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), errFlaky)
+	wantError(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s2"})), errFlaky)
 	base.down = false
-	no(t, s.AppendEvent(t.Context(), sess, e))
-	base.fails = []failing{before}
-	err = s.AppendEvent(t.Context(), sess, timed(2, "e2", "user"))
-	fails(t, err, errShaky)
-	base.fails = []failing{afterward}
-	no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")))
+	noError(t, s.AppendEvent(t.Context(), sess, e))
+	base.failures = []failure{failBefore}
+	err = s.AppendEvent(t.Context(), sess, timedEvent(2, "e2", "user"))
+	wantError(t, err, errFlaky)
+	base.failures = []failure{failAfter}
+	noError(t, s.AppendEvent(t.Context(), sess, timedEvent(3, "e3", "user")))
 	equal(t, "events", ids(sess), []string{"e1", "e3"})
-	no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user"))) // a retry
-	fails(t, s.AppendEvent(t.Context(), sess, timed(4, "e3", "agent")), store.ErrDuplicateID)
+	noError(t, s.AppendEvent(t.Context(), sess, timedEvent(3, "e3", "user"))) // a retry
+	wantError(t, s.AppendEvent(t.Context(), sess, timedEvent(4, "e3", "agent")), store.ErrDuplicateID)
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3"})
 	// If an append fails although no other writer has appended, it is not retried.
 	base.appends = 0
-	base.fails = []failing{before, before}
-	fails(t, s.AppendEvent(t.Context(), sess, timed(5, "e5", "user")), errShaky)
+	base.failures = []failure{failBefore, failBefore}
+	wantError(t, s.AppendEvent(t.Context(), sess, timedEvent(5, "e5", "user")), errFlaky)
 	equal(t, "tries", base.appends, 1)
 	// If the caller's context has ended, the append may still be in progress.
 	ctx, cancel := context.WithCancel(t.Context())
-	base.meanwhile = cancel
-	base.fails = []failing{before}
-	fails(t, s.AppendEvent(ctx, sess, timed(6, "e6", "user")), store.ErrOutcomeUnknown)
-	fails(t, s.AppendEvent(ctx, sess, timed(6, "e6", "user")), context.Canceled)
-	ctx, base.meanwhile = context.WithCancel(t.Context())
-	base.fails = []failing{afterward} // the append took effect, which the wrapper can see
-	no(t, s.AppendEvent(ctx, sess, timed(7, "e7", "user")))
+	base.beforeAppend = cancel
+	base.failures = []failure{failBefore}
+	wantError(t, s.AppendEvent(ctx, sess, timedEvent(6, "e6", "user")), store.ErrOutcomeUnknown)
+	wantError(t, s.AppendEvent(ctx, sess, timedEvent(6, "e6", "user")), context.Canceled)
+	ctx, base.beforeAppend = context.WithCancel(t.Context())
+	base.failures = []failure{failAfter} // the append took effect, which the wrapper can see
+	noError(t, s.AppendEvent(ctx, sess, timedEvent(7, "e7", "user")))
 	// After a panic of the base, no lock is held.
 	func() {
 		defer func() { _ = recover() }()
-		base.fails = []failing{panics}
-		_ = s.AppendEvent(t.Context(), sess, timed(8, "e8", "user"))
+		base.failures = []failure{failWithPanic}
+		_ = s.AppendEvent(t.Context(), sess, timedEvent(8, "e8", "user"))
 		t.Error("it did not panic")
 	}()
-	no(t, s.AppendEvent(t.Context(), sess, timed(9, "e9", "user")))
+	noError(t, s.AppendEvent(t.Context(), sess, timedEvent(9, "e9", "user")))
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3", "e7", "e9"})
 }
 
-// listing also lists a session that no longer exists.
-type listing struct{ session.Service }
+// deletingList also lists a session that no longer exists.
+type deletingList struct{ session.Service }
 
-func (l listing) List(ctx context.Context, r *session.ListRequest) (*session.ListResponse, error) {
+func (l deletingList) List(ctx context.Context, r *session.ListRequest) (*session.ListResponse, error) {
 	out, err := l.Service.List(ctx, r)
 	if err == nil && len(out.Sessions) == 2 {
 		s := out.Sessions[0]
@@ -361,18 +361,18 @@ func (l listing) List(ctx context.Context, r *session.ListRequest) (*session.Lis
 }
 
 // List omits a session that is deleted while List runs.
-func TestWrapListsWhatIsThere(t *testing.T) {
+func TestWrapListOmitsDeletedSessions(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, _ *adk.Service) {
 		create(t, base, "a", nil)
 		create(t, base, "b", nil)
-		r, err := wrap(t, listing{base}, adk.Options{}).List(t.Context(), &session.ListRequest{AppName: "app", UserID: "user"})
-		no(t, err)
+		r, err := wrap(t, deletingList{base}, adk.Options{}).List(t.Context(), &session.ListRequest{AppName: "app", UserID: "user"})
+		noError(t, err)
 		equal(t, "sessions", len(r.Sessions), 1)
 	})
 }
 
 // A value that JSON cannot encode is shown as text, and the rest of the event is kept.
-func TestWrapStrangeValues(t *testing.T) {
+func TestWrapUnencodableValues(t *testing.T) {
 	var logged bytes.Buffer
 	base := session.InMemoryService()
 	s := wrap(t, base, adk.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
@@ -381,22 +381,22 @@ func TestWrapStrangeValues(t *testing.T) {
 	loop.Next = loop
 	raw := create(t, base, "s", map[string]any{"chan": make(chan int), "app:f": func() {}, "fine": 1})
 	strange := []*session.Event{
-		delta("nan", map[string]any{"nan": math.NaN(), "fine": 2}),
-		delta("chan", map[string]any{"c": make(chan int), "deep": map[string]any{"f": func() {}}}),
-		delta("loop", map[string]any{"loop": loop}),
-		delta("key", map[string]any{"bad \xff": "v \xff"}),
-		text("utf8", "agent", "caf\xe9"),
-		text(strings.Repeat("long", 1000), "agent", "a long id"),
-		text("bad id \xff", "agent", "a bad id"),
-		text("", "agent", "no id"),
-		text("", "agent", "no id"),
-		text("twice", "agent", "once"),
-		text("twice", "agent", "and again"),
+		deltaEvent("nan", map[string]any{"nan": math.NaN(), "fine": 2}),
+		deltaEvent("chan", map[string]any{"c": make(chan int), "deep": map[string]any{"f": func() {}}}),
+		deltaEvent("loop", map[string]any{"loop": loop}),
+		deltaEvent("key", map[string]any{"bad \xff": "v \xff"}),
+		textEvent("utf8", "agent", "caf\xe9"),
+		textEvent(strings.Repeat("long", 1000), "agent", "a long id"),
+		textEvent("bad id \xff", "agent", "a bad id"),
+		textEvent("", "agent", "no id"),
+		textEvent("", "agent", "no id"),
+		textEvent("twice", "agent", "once"),
+		textEvent("twice", "agent", "and again"),
 		{},
 	}
 	for i, e := range strange {
-		e.Timestamp = timed(i, "", "").Timestamp
-		no(t, base.AppendEvent(t.Context(), raw, e))
+		e.Timestamp = timedEvent(i, "", "").Timestamp
+		noError(t, base.AppendEvent(t.Context(), raw, e))
 	}
 	for range 2 {
 		got := get(t, s, "s")
@@ -415,17 +415,17 @@ func TestWrapStrangeValues(t *testing.T) {
 		t.Errorf("%d warnings:\n%s", warnings, &logged)
 	}
 	r, err := s.List(t.Context(), &session.ListRequest{AppName: "app"})
-	no(t, err)
+	noError(t, err)
 	equal(t, "listed", len(r.Sessions), 1)
 	sess := get(t, s, "s")
-	no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 9).WithState(patch.Keep)}, store.PatchOptions{})))
+	noError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 9).WithState(patch.Keep)}, store.PatchOptions{})))
 	equal(t, "events", get(t, wrap(t, base, adk.Options{}), "s").Events().Len(), len(strange)-9)
 	// An id that occurs twice does not identify an event.
 	_, err = s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{})
 	if err == nil {
 		equal(t, "events", get(t, s, "s").Events().At(0).Content.Parts[0].Text, "once")
 	}
-	fails(t, s.AppendEvent(t.Context(), sess, delta("new", map[string]any{"nan": math.NaN()})), patch.ErrInvalid)
+	wantError(t, s.AppendEvent(t.Context(), sess, deltaEvent("new", map[string]any{"nan": math.NaN()})), patch.ErrInvalid)
 }
 
 // Patches of a newer version are skipped. Then new patches are refused, because the visible log may differ from what
@@ -442,17 +442,17 @@ func TestWrapNewerVersion(t *testing.T) {
 		s := wrap(t, base, adk.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 		logged.Reset()
 		raw := create(t, base, name, nil)
-		no(t, base.AppendEvent(t.Context(), raw, timed(1, "e1", "user")))
-		e := &session.Event{ID: "c", Timestamp: timed(2, "", "").Timestamp}
+		noError(t, base.AppendEvent(t.Context(), raw, timedEvent(1, "e1", "user")))
+		e := &session.Event{ID: "c", Timestamp: timedEvent(2, "", "").Timestamp}
 		e.CustomMetadata = map[string]any{"_patchlog": said}
-		no(t, base.AppendEvent(t.Context(), raw, e))
+		noError(t, base.AppendEvent(t.Context(), raw, e))
 		sess := get(t, s, name)
 		equal(t, "events", ids(sess), []string{"e1"})
 		skipped, err := sess.(*adk.Session).View().Skipped()
-		no(t, err)
+		noError(t, err)
 		equal(t, "skipped", skipped, []patch.Skip{{Seq: 2, Reason: patch.UnknownType}})
-		fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), fold.ErrUnknownPatch)
-		no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")))
+		wantError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), fold.ErrUnknownPatch)
+		noError(t, s.AppendEvent(t.Context(), sess, timedEvent(3, "e3", "user")))
 		equal(t, "events", ids(get(t, s, name)), []string{"e1", "e3"})
 		if n := strings.Count(logged.String(), "skipped"); n != 1 {
 			t.Errorf("%d warnings:\n%s", n, &logged)
@@ -462,50 +462,50 @@ func TestWrapNewerVersion(t *testing.T) {
 
 // An event without content may carry no patches.
 func TestWrapEmptyCarrier(t *testing.T) {
-	base := &shaky{rename: true}
+	base := &flakyService{renamesEvents: true}
 	s := wrap(t, base, adk.Options{})
 	sess := create(t, s, "s", nil)
-	say(t, s, sess, messages(3)...)
-	e := &session.Event{ID: "c", Timestamp: timed(3, "", "").Timestamp}
+	appendAll(t, s, sess, userMessages(3)...)
+	e := &session.Event{ID: "c", Timestamp: timedEvent(3, "", "").Timestamp}
 	e.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[]}`}
-	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), e))
+	noError(t, base.AppendEvent(t.Context(), get(t, base, "s"), e))
 	sess = get(t, s, "s")
-	no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
+	noError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
 	equal(t, "events", len(ids(get(t, s, "s"))), 2)
 	equal(t, "skipped", get(t, s, "s").(*adk.Session).View().SkippedCount(), 0)
 }
 
 // Filtered reads and appends request only a few events. If these do not continue the cached log, all events are read.
-func TestWrapAsksForFew(t *testing.T) {
-	base := &shaky{}
+func TestWrapRequestsFewEvents(t *testing.T) {
+	base := &flakyService{}
 	s := wrap(t, base, adk.Options{})
 	sess := create(t, s, "s", nil)
 	recent := func(n int) []string {
 		r, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s", NumRecentEvents: n})
-		no(t, err)
+		noError(t, err)
 		return ids(r.Session)
 	}
-	say(t, s, sess, messages(50)...)
-	if base.given > 50*8 {
-		t.Errorf("50 appends read %d events", base.given)
+	appendAll(t, s, sess, userMessages(50)...)
+	if base.eventsRead > 50*8 {
+		t.Errorf("50 appends read %d events", base.eventsRead)
 	}
-	base.given = 0
+	base.eventsRead = 0
 	equal(t, "events", recent(2), []string{"e48", "e49"})
-	equal(t, "events that were read", base.given, 2)
-	r, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s", After: timed(47, "", "").Timestamp})
-	no(t, err)
+	equal(t, "events that were read", base.eventsRead, 2)
+	r, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s", After: timedEvent(47, "", "").Timestamp})
+	noError(t, err)
 	equal(t, "events", ids(r.Session), []string{"e47", "e48", "e49"})
-	equal(t, "events that were read", base.given, 2+3)
+	equal(t, "events that were read", base.eventsRead, 2+3)
 	for i := range 3 {
-		no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(50+i, fmt.Sprint("e", 50+i), "user")))
+		noError(t, base.AppendEvent(t.Context(), get(t, base, "s"), timedEvent(50+i, fmt.Sprint("e", 50+i), "user")))
 	}
 	equal(t, "events", recent(5), []string{"e48", "e49", "e50", "e51", "e52"})
 	for i := range 9 {
-		no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(53+i, fmt.Sprint("e", 53+i), "user")))
+		noError(t, base.AppendEvent(t.Context(), get(t, base, "s"), timedEvent(53+i, fmt.Sprint("e", 53+i), "user")))
 	}
 	equal(t, "events", recent(2), []string{"e60", "e61"})
 	equal(t, "all", len(ids(get(t, s, "s"))), 62)
-	no(t, errOf(s.ApplyPatch(t.Context(), get(t, s, "s"), []*patch.PatchEvent{patch.NewSplice(59, 2)}, store.PatchOptions{})))
+	noError(t, errOf(s.ApplyPatch(t.Context(), get(t, s, "s"), []*patch.PatchEvent{patch.NewSplice(59, 2)}, store.PatchOptions{})))
 	equal(t, "visible events", recent(2), []string{"e58", "e61"})
 }
 
@@ -513,12 +513,12 @@ func TestWrapAsksForFew(t *testing.T) {
 func TestWrapKeepsGoTypes(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		sess := create(t, s, "s", nil)
-		value := map[string]any{"int": 7, "bytes": []byte("b"), "time": timed(1, "", "").Timestamp}
-		no(t, s.AppendEvent(t.Context(), sess, delta("e", value)))
-		no(t, base.AppendEvent(t.Context(), get(t, base, "s"), text("bare", "user", "x")))
+		value := map[string]any{"int": 7, "bytes": []byte("b"), "time": timedEvent(1, "", "").Timestamp}
+		noError(t, s.AppendEvent(t.Context(), sess, deltaEvent("e", value)))
+		noError(t, base.AppendEvent(t.Context(), get(t, base, "s"), textEvent("bare", "user", "x")))
 		for range 2 {
 			equal(t, "another reader", stateOf(get(t, s, "s")), value)
-			no(t, s.AppendEvent(t.Context(), sess, text("", "user", "x")))
+			noError(t, s.AppendEvent(t.Context(), sess, textEvent("", "user", "x")))
 			equal(t, "the appender", stateOf(sess), value)
 		}
 	})
@@ -526,35 +526,35 @@ func TestWrapKeepsGoTypes(t *testing.T) {
 
 // A service that assigns its own ids to events, like Vertex AI.
 func TestWrapRenamedEvents(t *testing.T) {
-	base := &shaky{rename: true}
+	base := &flakyService{renamesEvents: true}
 	s := wrap(t, base, adk.Options{})
 	sess := create(t, s, "s", nil)
-	say(t, s, sess, messages(4)...)
+	appendAll(t, s, sess, userMessages(4)...)
 	equal(t, "own ids but for the last", ids(sess), []string{"own-0", "own-1", "own-2", "e3"})
 	// The patch's author saw other ids than the base has.
-	fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 3)}, store.PatchOptions{})), store.ErrConflict)
+	wantError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 3)}, store.PatchOptions{})), store.ErrConflict)
 	again := get(t, s, "s")
 	equal(t, "ids", ids(again), []string{"own-0", "own-1", "own-2", "own-3"})
-	no(t, errOf(s.ApplyPatch(t.Context(), again, []*patch.PatchEvent{patch.NewSplice(1, 2)}, store.PatchOptions{})))
+	noError(t, errOf(s.ApplyPatch(t.Context(), again, []*patch.PatchEvent{patch.NewSplice(1, 2)}, store.PatchOptions{})))
 	equal(t, "ids", ids(get(t, s, "s")), []string{"own-0", "own-3"})
 	equal(t, "ids", ids(get(t, wrap(t, base, adk.Options{}), "s")), []string{"own-0", "own-3"})
-	no(t, s.AppendEvent(t.Context(), sess, timed(5, "e5", "user")))
+	noError(t, s.AppendEvent(t.Context(), sess, timedEvent(5, "e5", "user")))
 	equal(t, "ids", ids(sess), []string{"own-0", "own-3", "e5"})
-	base.fails = []failing{afterward}
-	fails(t, s.AppendEvent(t.Context(), sess, timed(6, "e6", "user")), store.ErrOutcomeUnknown)
+	base.failures = []failure{failAfter}
+	wantError(t, s.AppendEvent(t.Context(), sess, timedEvent(6, "e6", "user")), store.ErrOutcomeUnknown)
 	equal(t, "events of the base", len(base.ids()), 7)
 }
 
 // Sessions are compacted even if the base assigns its own ids to events.
 func TestWrapCompactsRenamedEvents(t *testing.T) {
-	base := &shaky{rename: true}
+	base := &flakyService{renamesEvents: true}
 	s := wrap(t, base, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: adk.Summarizer(shortener{})}})
 	sess := create(t, s, "s", nil)
 	for i := range 20 {
-		e := timed(i, fmt.Sprint("e", i), []string{"user", "agent"}[i%2])
+		e := timedEvent(i, fmt.Sprint("e", i), []string{"user", "agent"}[i%2])
 		e.InvocationID = fmt.Sprint("i", i/2)
 		e.Content.Parts[0].Text = strings.Repeat("it is long ", 40)
-		no(t, s.AppendEvent(t.Context(), sess, e))
+		noError(t, s.AppendEvent(t.Context(), sess, e))
 		s.Settle(t)
 	}
 	if n := get(t, s, "s").Events().Len(); n > 10 {
@@ -565,64 +565,64 @@ func TestWrapCompactsRenamedEvents(t *testing.T) {
 
 // A patch applies to the events that its author saw. If the base returns another order, or another writer has logged
 // a patch, it is a conflict.
-func TestWrapPatchesOfAnotherOrder(t *testing.T) {
-	base := &shaky{timed: true}
-	s, other := wrap(t, base, adk.Options{Logger: quiet()}), wrap(t, base, adk.Options{Logger: quiet()})
+func TestWrapPatchAfterReordering(t *testing.T) {
+	base := &flakyService{sortsByTime: true}
+	s, other := wrap(t, base, adk.Options{Logger: discardLogger()}), wrap(t, base, adk.Options{Logger: discardLogger()})
 	one := create(t, s, "s", nil)
-	say(t, s, one, timed(1, "e1", "user"), timed(3, "e3", "user"))
-	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(2, "e2", "user")))
+	appendAll(t, s, one, timedEvent(1, "e1", "user"), timedEvent(3, "e3", "user"))
+	noError(t, base.AppendEvent(t.Context(), get(t, base, "s"), timedEvent(2, "e2", "user")))
 	all := func(sess session.Session) {
 		t.Helper()
-		fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{})), store.ErrConflict)
-		fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 1).WithBase(sess.(*adk.Session).View().PatchSeq())}, store.PatchOptions{})), store.ErrConflict)
-		fails(t, errOf(s.Rewind(t.Context(), sess, "inv-e3")), store.ErrConflict)
+		wantError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{})), store.ErrConflict)
+		wantError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 1).WithBase(sess.(*adk.Session).View().PatchSeq())}, store.PatchOptions{})), store.ErrConflict)
+		wantError(t, errOf(s.Rewind(t.Context(), sess, "inv-e3")), store.ErrConflict)
 	}
 	all(one)
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2", "e3"})
 	done, err := s.ApplyPatch(t.Context(), get(t, s, "s"), []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{})
-	no(t, err)
+	noError(t, err)
 	equal(t, "events", ids(get(t, other, "s")), []string{"e1", "e3"})
 	one = get(t, s, "s")
-	no(t, errOf(other.ApplyPatch(t.Context(), get(t, other, "s"), []*patch.PatchEvent{patch.NewPin("e3")}, store.PatchOptions{})))
+	noError(t, errOf(other.ApplyPatch(t.Context(), get(t, other, "s"), []*patch.PatchEvent{patch.NewPin("e3")}, store.PatchOptions{})))
 	all(one)
-	fails(t, errOf(s.Revert(t.Context(), one, done.Records[0].ID())), store.ErrConflict)
+	wantError(t, errOf(s.Revert(t.Context(), one, done.Records[0].ID())), store.ErrConflict)
 }
 
 // After the base has changed the order of events, a search finds the events at their new places.
-func TestWrapSearchesAnotherOrder(t *testing.T) {
-	base := &shaky{timed: true}
-	s := wrap(t, base, adk.Options{Logger: quiet()})
+func TestWrapSearchAfterReordering(t *testing.T) {
+	base := &flakyService{sortsByTime: true}
+	s := wrap(t, base, adk.Options{Logger: discardLogger()})
 	about := func(second int, words string) *session.Event {
-		e := timed(second, words, "user")
+		e := timedEvent(second, words, "user")
 		e.Content.Parts[0].Text = words
 		return e
 	}
-	say(t, s, create(t, s, "s", nil), about(1, "apples"), about(3, "cherries"))
+	appendAll(t, s, create(t, s, "s", nil), about(1, "apples"), about(3, "cherries"))
 	for n, want := range []string{"cherries 2", "plums 2"} {
 		r, err := s.Memory().SearchMemory(t.Context(), &memory.SearchRequest{AppName: "app", UserID: "user", Query: want})
-		no(t, err)
+		noError(t, err)
 		equal(t, "found", fmt.Sprint(r.Memories[0].ID, " ", r.Memories[0].CustomMetadata["record"]), want)
-		say(t, base, get(t, base, "s"), about(2+n, []string{"plums", "figs"}[n]))
+		appendAll(t, base, get(t, base, "s"), about(2+n, []string{"plums", "figs"}[n]))
 	}
 }
 
 // If two patches concern the same events, the first one in the base applies. The author of the other patch gets an
 // error.
-func TestWrapOvertaken(t *testing.T) {
-	base := &shaky{}
-	s, other := wrap(t, base, adk.Options{Logger: quiet()}), wrap(t, base, adk.Options{Logger: quiet()})
+func TestWrapConcurrentPatches(t *testing.T) {
+	base := &flakyService{}
+	s, other := wrap(t, base, adk.Options{Logger: discardLogger()}), wrap(t, base, adk.Options{Logger: discardLogger()})
 	sess := create(t, s, "s", nil)
-	no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
+	noError(t, s.AppendEvent(t.Context(), sess, timedEvent(1, "e1", "user")))
 	by := func(id string) *patch.PatchEvent {
-		e, err := adk.NewEvent(timed(2, id, "user"))
-		no(t, err)
+		e, err := adk.NewEvent(timedEvent(2, id, "user"))
+		noError(t, err)
 		return patch.NewSplice(0, 1, e)
 	}
-	base.meanwhile = func() {
-		no(t, errOf(other.ApplyPatch(t.Context(), get(t, other, "s"), []*patch.PatchEvent{by("theirs")}, store.PatchOptions{})))
+	base.beforeAppend = func() {
+		noError(t, errOf(other.ApplyPatch(t.Context(), get(t, other, "s"), []*patch.PatchEvent{by("theirs")}, store.PatchOptions{})))
 	}
-	fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{by("ours")}, store.PatchOptions{})), store.ErrConflict)
-	for _, s := range []session.Service{s, other, wrap(t, base, adk.Options{Logger: quiet()})} {
+	wantError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{by("ours")}, store.PatchOptions{})), store.ErrConflict)
+	for _, s := range []session.Service{s, other, wrap(t, base, adk.Options{Logger: discardLogger()})} {
 		equal(t, "events", ids(get(t, s, "s")), []string{"theirs"})
 	}
 }
@@ -631,25 +631,25 @@ func TestWrapOvertaken(t *testing.T) {
 // can be reverted. A patch that cannot be translated is reported at each migration.
 func TestMigrateWrapped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sessions.sqlite")
-	s := wrap(t, onSQLite(t, path), adk.Options{Logger: quiet()})
+	s := wrap(t, newSQLiteService(t, path), adk.Options{Logger: discardLogger()})
 	sess := create(t, s, "s", map[string]any{"k": "initial", "user:u": "x"})
 	say := func(n int) {
-		e := timed(n, fmt.Sprint("e", n), "agent")
+		e := timedEvent(n, fmt.Sprint("e", n), "agent")
 		e.Actions.StateDelta = map[string]any{"k": fmt.Sprint("v", n)}
-		no(t, s.AppendEvent(t.Context(), sess, e))
+		noError(t, s.AppendEvent(t.Context(), sess, e))
 	}
 	target := inMemoryStore(t)
 	run := func() migrate.Result {
-		_, results := migrateAll(t, target, source(t, location{driver: "sqlite", dsn: path}, migrate.SQLite), migrate.Options{})
-		return results[theKey.String()]
+		_, results := migrateAll(t, target, openSource(t, location{driver: "sqlite", dsn: path}, migrate.SQLite), migrate.Options{})
+		return results[testKey.String()]
 	}
 	same := func(status migrate.Status) fold.View {
 		t.Helper()
 		r := run()
-		no(t, r.Err)
+		noError(t, r.Err)
 		equal(t, "status", r.Status, status)
-		migrated, err := target.View(t.Context(), theKey)
-		no(t, err)
+		migrated, err := target.View(t.Context(), testKey)
+		noError(t, err)
 		want := get(t, s, "s").(*adk.Session).View()
 		equal(t, "visible", idsOf(migrated.Events()), idsOf(want.Events()))
 		equal(t, "pinned", migrated.IsPinned(0), want.IsPinned(0))
@@ -662,25 +662,25 @@ func TestMigrateWrapped(t *testing.T) {
 		say(n)
 	}
 	cut, err := s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(3, 2)}, store.PatchOptions{})
-	no(t, err)
-	no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewPin("e0")}, store.PatchOptions{})))
+	noError(t, err)
+	noError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewPin("e0")}, store.PatchOptions{})))
 	same(migrate.Created)
 	same(migrate.Unchanged)
 	say(5)
-	no(t, errOf(s.Rewind(t.Context(), sess, "inv-e2")))
+	noError(t, errOf(s.Rewind(t.Context(), sess, "inv-e2")))
 	say(6)
 	same(migrate.Extended)
 	_, err = s.Revert(t.Context(), sess, cut.Records[0].ID())
 	if err != nil {
-		fails(t, err, fold.ErrBlocked)
+		wantError(t, err, fold.ErrBlocked)
 	}
 	same(map[bool]migrate.Status{true: migrate.Extended, false: migrate.Unchanged}[err == nil])
 
 	// The base does not have the events that this patch names.
-	late := timed(9, "late", "user")
+	late := timedEvent(9, "late", "user")
 	late.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[{"patch":{"id":"p","patchType":"splice","start":0,"count":1},"place":{"events":["gone"]}}]}`}
 	late.Content = nil
-	no(t, onSQLite(t, path).AppendEvent(t.Context(), get(t, onSQLite(t, path), "s"), late))
+	noError(t, newSQLiteService(t, path).AppendEvent(t.Context(), get(t, newSQLiteService(t, path), "s"), late))
 	for range 3 {
 		var left *migrate.UntranslatedError
 		if r := run(); !errors.As(r.Err, &left) || len(left.Events) != 1 || left.Events[0].Event != "late" {
@@ -700,30 +700,30 @@ func TestWrapDeletedSessions(t *testing.T) {
 			id := fmt.Sprint("s", n)
 			create(t, by[0], id, map[string]any{"k": "old"})
 			old := get(t, s, id)
-			say(t, s, old, timed(1, "e1", "user"))
+			appendAll(t, s, old, timedEvent(1, "e1", "user"))
 			del := &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: id}
-			no(t, by[1].Delete(t.Context(), del))
+			noError(t, by[1].Delete(t.Context(), del))
 			refused := func() {
 				t.Helper()
 				for _, call := range handleCalls(func() *adk.Service { return s }) {
-					fails(t, call(t.Context(), old), store.ErrNotFound)
+					wantError(t, call(t.Context(), old), store.ErrNotFound)
 				}
 			}
 			refused()
 			raw := create(t, by[2], id, map[string]any{"k": "new"})
 			if by[2] == base { // the base's session has no creation id, so its first event or its time shows that it is new
-				say(t, base, raw, timed(3, "other", "user"))
+				appendAll(t, base, raw, timedEvent(3, "other", "user"))
 			}
 			refused()
 			now := get(t, s, id)
 			equal(t, "state", stateOf(now), map[string]any{"k": "new"})
 			refused()
 			before := ids(now)
-			say(t, s, get(t, wrap(t, base, adk.Options{}), id), timed(4, "e4", "user")) // as another service has read it
+			appendAll(t, s, get(t, wrap(t, base, adk.Options{}), id), timedEvent(4, "e4", "user")) // as another service has read it
 			equal(t, "events", ids(get(t, s, id)), append(before, "e4"))
-			fails(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: id})), store.ErrExists)
-			no(t, s.Delete(t.Context(), del))
-			no(t, s.Delete(t.Context(), del))
+			wantError(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: id})), store.ErrExists)
+			noError(t, s.Delete(t.Context(), del))
+			noError(t, s.Delete(t.Context(), del))
 		}
 	})
 }
@@ -736,14 +736,14 @@ func TestWrapEmptySessionThatIsReplaced(t *testing.T) {
 		before := get(t, s, "s")
 		other := get(t, wrap(t, base, adk.Options{}), "s")
 		time.Sleep(time.Millisecond) // a base may not store smaller time differences
-		no(t, base.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+		noError(t, base.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 		create(t, base, "s", nil)
-		fails(t, s.AppendEvent(t.Context(), before, text("e1", "user", "x")), store.ErrNotFound)
-		fails(t, errOf(s.ApplyPatch(t.Context(), before, []*patch.PatchEvent{patch.NewSplice(0, 0, summary(t, "x"))}, store.PatchOptions{})), store.ErrNotFound)
-		fails(t, wrap(t, base, adk.Options{}).AppendEvent(t.Context(), other, text("e1", "user", "x")), store.ErrNotFound)
+		wantError(t, s.AppendEvent(t.Context(), before, textEvent("e1", "user", "x")), store.ErrNotFound)
+		wantError(t, errOf(s.ApplyPatch(t.Context(), before, []*patch.PatchEvent{patch.NewSplice(0, 0, summaryEvent(t, "x"))}, store.PatchOptions{})), store.ErrNotFound)
+		wantError(t, wrap(t, base, adk.Options{}).AppendEvent(t.Context(), other, textEvent("e1", "user", "x")), store.ErrNotFound)
 		now, again := get(t, s, "s"), get(t, s, "s")
-		no(t, s.AppendEvent(t.Context(), now, text("e1", "user", "x")))
-		no(t, s.AppendEvent(t.Context(), again, text("e2", "user", "x")))
+		noError(t, s.AppendEvent(t.Context(), now, textEvent("e1", "user", "x")))
+		noError(t, s.AppendEvent(t.Context(), again, textEvent("e2", "user", "x")))
 		equal(t, "events", len(ids(get(t, s, "s"))), 2)
 	})
 }

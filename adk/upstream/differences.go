@@ -38,39 +38,39 @@ func compareTests(a, b test) int { return strings.Compare(a.String(), b.String()
 
 type difference struct {
 	test
-	reason  string
-	only    map[string]bool // modes in which the difference occurs; if empty, it occurs in all modes
-	atTimes bool
+	reason    string
+	modes     map[string]bool // modes in which the difference occurs; if empty, it occurs in all modes
+	sometimes bool
 }
 
 // parseDifferences reads a list of differences. A line that is not indented is part of a reason. The indented lines
 // below a reason name the tests that differ for this reason: package, test, and optional words. A word is a mode, or
 // "sometimes" if the difference does not occur in every run. Lines that start with # are comments.
 func parseDifferences(in io.Reader) (list []difference, err error) {
-	reason, again := "", false
+	reason, inReason := "", false
 	lines := bufio.NewScanner(in)
 	for n := 1; lines.Scan(); n++ {
 		line := lines.Text()
 		fields := strings.Fields(line)
 		switch {
 		case len(fields) == 0 || line[0] == '#':
-		case line[0] != ' ' && again:
+		case line[0] != ' ' && inReason:
 			reason += " " + line
 		case line[0] != ' ':
-			reason, again = line, true
+			reason, inReason = line, true
 		case reason == "" || len(fields) < 2:
-			return nil, fmt.Errorf("differences, line %d: %q is not a package and a test, below a reason", n, line)
+			return nil, fmt.Errorf("differences.txt, line %d: %q is not a package and a test below a reason", n, line)
 		default:
-			again = false
-			d := difference{test: test{adkModule + "/" + fields[0], fields[1]}, reason: reason, only: map[string]bool{}}
+			inReason = false
+			d := difference{test: test{adkModule + "/" + fields[0], fields[1]}, reason: reason, modes: map[string]bool{}}
 			for _, word := range fields[2:] {
 				switch {
 				case word == "sometimes":
-					d.atTimes = true
+					d.sometimes = true
 				case slices.Contains(modes, word):
-					d.only[word] = true
+					d.modes[word] = true
 				default:
-					return nil, fmt.Errorf("differences, line %d: %q is none of %q", n, word, append([]string{"sometimes"}, modes...))
+					return nil, fmt.Errorf("differences.txt, line %d: %q is not one of %q", n, word, append([]string{"sometimes"}, modes...))
 				}
 			}
 			list = append(list, d)
@@ -83,7 +83,7 @@ func parseDifferences(in io.Reader) (list []difference, err error) {
 func expected(list []difference, mode string, packages []string) map[test]difference {
 	out := map[test]difference{}
 	for _, d := range list {
-		if (len(d.only) == 0 || d.only[mode]) && slices.Contains(packages, d.pkg) {
+		if (len(d.modes) == 0 || d.modes[mode]) && slices.Contains(packages, d.pkg) {
 			out[d.test] = d
 		}
 	}

@@ -53,11 +53,11 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.backend, "backend", standin.Memory, "what the sessions are stored in: memory or bolt")
-	flag.BoolVar(&o.compact, "compact", false, "compact sessions, as early as can be")
-	flag.StringVar(&o.source, "source", "", "a folder with another version of ADK's source")
-	flag.BoolVar(&o.keep, "keep", false, "keep the folder, and say where it is")
-	flag.BoolVar(&o.verbose, "v", false, "print what tests said that differ, also of those that are listed")
+	flag.StringVar(&o.backend, "backend", standin.Memory, "backend that stores the sessions: memory or bolt")
+	flag.BoolVar(&o.compact, "compact", false, "compact sessions as early as possible")
+	flag.StringVar(&o.source, "source", "", "directory with the source of another version of ADK")
+	flag.BoolVar(&o.keep, "keep", false, "keep the temporary directory and print its path")
+	flag.BoolVar(&o.verbose, "v", false, "print the output of all tests that differ, even of tests listed in differences.txt")
 	flag.Parse()
 	o.packages = flag.Args()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -110,22 +110,22 @@ func (o options) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	packages, err := choose(t.packages, o.packages)
+	packages, err := selectPackages(t.packages, o.packages)
 	if err != nil {
 		return err
 	}
 	return o.compare(ctx, out, t, packages, known)
 }
 
-// choose returns the packages given by name, or all packages if there are no names.
-func choose(all, names []string) (chosen []string, err error) {
+// selectPackages returns the packages given by name, or all packages if there are no names.
+func selectPackages(all, names []string) (chosen []string, err error) {
 	if len(names) == 0 {
 		return all, nil
 	}
 	for _, name := range names {
 		path := adkModule + "/" + strings.TrimPrefix(filepath.ToSlash(name), "./")
 		if !slices.Contains(all, path) {
-			return nil, fmt.Errorf("%q is no package of ADK whose tests ask for a session service", name)
+			return nil, fmt.Errorf("%q is not a package of ADK whose tests call session.InMemoryService", name)
 		}
 		chosen = append(chosen, path)
 	}
@@ -143,7 +143,7 @@ func (o options) compare(ctx context.Context, out io.Writer, t *tree, packages [
 	if o.compact {
 		env = append(env, standin.CompactVariable+"=1")
 	}
-	fmt.Fprintf(t.progress, "%d packages with ADK's service, then with ours; a package is built before it ends\n", len(packages))
+	fmt.Fprintf(t.progress, "testing %d packages with ADK's service, then with patchlog's; nothing is printed while a package is built and tested\n", len(packages))
 	began := time.Now()
 	theirs, err := t.run(ctx, packages, "")
 	if err != nil {
@@ -154,38 +154,38 @@ func (o options) compare(ctx context.Context, out io.Writer, t *tree, packages [
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "ADK's service: %v, ours: %v\n", half.Sub(began).Round(time.Second), time.Since(half).Round(time.Second))
+	fmt.Fprintf(out, "ADK's service: %v, patchlog's: %v\n", half.Sub(began).Round(time.Second), time.Since(half).Round(time.Second))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	want := expected(known, o.mode(), packages)
 	found := differing(theirs, ours)
-	if found, err = t.again(ctx, out, found, want, env); err != nil {
+	if found, err = t.rerunUnexpected(ctx, out, found, want, env); err != nil {
 		return err
 	}
-	made, err := count(services)
+	made, err := countServices(services)
 	if err != nil {
 		return err
 	}
 	if len(made) == 0 {
-		return errors.New("no test has asked for a session service: the hook does not work")
+		return errors.New("no test created a session service, so the hook does not work")
 	}
 	report{theirs: theirs, ours: ours, packages: packages, found: found, want: want, made: made}.print(out, o.verbose)
 	return verdict(found, want, theirs, ours)
 }
 
-// again repeats, with both services, the tests that differ unexpectedly, and returns the tests that still differ.
-// This is necessary because tests with timeouts sometimes fail on a busy machine.
-func (t *tree) again(ctx context.Context, out io.Writer, found []test, want map[test]difference, env []string) (still []test, err error) {
-	again := map[string][]string{} // top-level tests, by package
+// rerunUnexpected repeats, with both services, the tests that differ unexpectedly, and returns the tests that still
+// differ. This is necessary because tests with timeouts sometimes fail on a busy machine.
+func (t *tree) rerunUnexpected(ctx context.Context, out io.Writer, found []test, want map[test]difference, env []string) (still []test, err error) {
+	byPackage := map[string][]string{} // top-level tests, by package
 	for _, f := range found {
 		if _, listed := want[f]; !listed && f.name != "" {
 			top, _, _ := strings.Cut(f.name, "/")
-			again[f.pkg] = append(again[f.pkg], regexp.QuoteMeta(top))
+			byPackage[f.pkg] = append(byPackage[f.pkg], regexp.QuoteMeta(top))
 		}
 	}
 	differs := map[test]bool{}
-	for pkg, tops := range again {
+	for pkg, tops := range byPackage {
 		pattern := "^(" + strings.Join(tops, "|") + ")$"
 		theirs, err := t.run(ctx, []string{pkg}, pattern)
 		if err != nil {
@@ -205,13 +205,13 @@ func (t *tree) again(ctx context.Context, out io.Writer, found []test, want map[
 			still = append(still, f)
 			continue
 		}
-		fmt.Fprintf(out, "%s differed, but not when it was run again\n", f)
+		fmt.Fprintf(out, "%s differed, but not in a second run\n", f)
 	}
 	return still, nil
 }
 
-// count returns the number of patchlog services that were created, by package.
-func count(folder string) (map[string]int, error) {
+// countServices returns the number of patchlog services that were created, by package.
+func countServices(folder string) (map[string]int, error) {
 	entries, err := os.ReadDir(folder)
 	made := map[string]int{}
 	for _, e := range entries {
@@ -247,8 +247,8 @@ func (r report) print(out io.Writer, verbose bool) {
 		}
 		made := r.made[strings.ReplaceAll(pkg, "/", "_")]
 		note := ""
-		if r.theirs.unbuilt[pkg] {
-			note = "not run: it cannot be built here"
+		if r.theirs.buildFailed[pkg] {
+			note = "not run: the build failed"
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\n", short(pkg), made, tests, tests-others, others, note)
 		services, total, differ = services+made, total+tests, differ+others
@@ -267,15 +267,15 @@ func (r report) print(out io.Writer, verbose bool) {
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
 		fmt.Fprintln(out, cmp.Or(reason, "Not in differences.txt:"))
 		for _, t := range byReason[reason] {
-			fmt.Fprintf(out, "    %s: %s, with ADK's service %s\n", t, became(r.ours, t), became(r.theirs, t))
+			fmt.Fprintf(out, "    %s: %s, with ADK's service %s\n", t, outcomeText(r.ours, t), outcomeText(r.theirs, t))
 			if reason == "" || verbose {
-				fmt.Fprintln(out, r.ours.said[t])
+				fmt.Fprintln(out, r.ours.output[t])
 			}
 		}
 	}
 }
 
-func became(r results, t test) string {
+func outcomeText(r results, t test) string {
 	switch o, ran := r.outcomes[t]; {
 	case !ran:
 		return "not run"
@@ -291,23 +291,23 @@ func verdict(found []test, want map[test]difference, theirs, ours results) error
 	var errs []error
 	for _, t := range found {
 		if _, listed := want[t]; !listed {
-			errs = append(errs, fmt.Errorf("%s differs and is not in differences.txt", t))
+			errs = append(errs, fmt.Errorf("%s differs, but is not in differences.txt; add it with its reason, or fix the difference", t))
 		}
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(want), compareTests) {
 		_, ran := theirs.outcomes[t]
 		switch {
-		case slices.Contains(found, t) || want[t].atTimes && ran:
+		case slices.Contains(found, t) || want[t].sometimes && ran:
 		case !ran:
-			errs = append(errs, fmt.Errorf("%s is in differences.txt, and is no test", t))
+			errs = append(errs, fmt.Errorf("%s is in differences.txt, but no such test ran; remove it", t))
 		default:
-			errs = append(errs, fmt.Errorf("%s is in differences.txt, and does not differ", t))
+			errs = append(errs, fmt.Errorf("%s is in differences.txt, but does not differ; remove it", t))
 		}
 	}
 	for _, r := range []results{theirs, ours} {
-		for _, pkg := range slices.Sorted(maps.Keys(r.unbuilt)) {
-			if r.unbuilt[pkg] {
-				errs = append(errs, fmt.Errorf("%s cannot be built here:\n%s", short(pkg), r.said[test{pkg, ""}]))
+		for _, pkg := range slices.Sorted(maps.Keys(r.buildFailed)) {
+			if r.buildFailed[pkg] {
+				errs = append(errs, fmt.Errorf("%s cannot be built:\n%s", short(pkg), r.output[test{pkg, ""}]))
 			}
 		}
 	}

@@ -29,9 +29,9 @@ const (
 )
 
 type results struct {
-	outcomes map[test]outcome
-	said     map[test]string
-	unbuilt  map[string]bool // packages that could not be built
+	outcomes    map[test]outcome
+	output      map[test]string
+	buildFailed map[string]bool // packages that could not be built
 }
 
 // run runs tests of packages. pattern, if not "", is the -run flag of go test.
@@ -43,8 +43,8 @@ func (t *tree) run(ctx context.Context, packages []string, pattern string, env .
 	}
 	c := exec.CommandContext(ctx, "go", append(args, packages...)...)
 	c.Dir, c.Env = t.module(), append(t.env(), env...)
-	var said bytes.Buffer
-	c.Stderr = &said
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -54,14 +54,14 @@ func (t *tree) run(ctx context.Context, packages []string, pattern string, env .
 	}
 	r, err := parse(out, t.progress)
 	if ended := c.Wait(); err == nil && len(r.outcomes) == 0 {
-		err = fmt.Errorf("go test: %w\n%s", ended, said.Bytes())
+		err = fmt.Errorf("go test: %w\n%s", ended, stderr.Bytes())
 	}
 	return r, err
 }
 
 // parse reads the output of go test -json. It prints a line for each package that ends.
 func parse(in io.Reader, progress io.Writer) (results, error) {
-	r := results{outcomes: map[test]outcome{}, said: map[test]string{}, unbuilt: map[string]bool{}}
+	r := results{outcomes: map[test]outcome{}, output: map[test]string{}, buildFailed: map[string]bool{}}
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -75,13 +75,13 @@ func parse(in io.Reader, progress io.Writer) (results, error) {
 			case "run":
 				r.outcomes[key] = ""
 			case "output":
-				r.said[key] += e.Output
+				r.output[key] += e.Output
 			case "build-output":
 				of, _, _ := strings.Cut(e.ImportPath, " ")
-				r.said[test{strings.TrimSuffix(of, "_test"), ""}] += e.Output
+				r.output[test{strings.TrimSuffix(of, "_test"), ""}] += e.Output
 			case "pass", "fail", "skip":
 				r.outcomes[key] = outcome(e.Action)
-				r.unbuilt[e.Package] = r.unbuilt[e.Package] || e.FailedBuild != ""
+				r.buildFailed[e.Package] = r.buildFailed[e.Package] || e.FailedBuild != ""
 				if e.Test == "" {
 					fmt.Fprintf(progress, "%s %s %.1fs\n", e.Action, short(e.Package), e.Elapsed)
 				}

@@ -37,7 +37,7 @@ func newTree(ctx context.Context, source, folder string, progress io.Writer) (*t
 	file := filepath.Join(t.module(), "session", "service.go")
 	text, err := os.ReadFile(file)
 	if err == nil {
-		text, err = hooked(text)
+		text, err = addHook(text)
 	}
 	if err == nil {
 		err = os.WriteFile(file, text, 0o644)
@@ -107,10 +107,10 @@ func InMemoryService() Service {
 func inMemory() Service {`
 )
 
-// hooked adds the hook to the source of ADK's package session.
-func hooked(text []byte) ([]byte, error) {
+// addHook adds the hook to the source of ADK's package session.
+func addHook(text []byte) ([]byte, error) {
 	if n := bytes.Count(text, []byte(theirFunction)); n != 1 {
-		return nil, fmt.Errorf("%q is there %d times, not once: the hook needs another place", theirFunction, n)
+		return nil, fmt.Errorf("%q occurs %d times, want 1: ADK has changed, so the hook needs another place", theirFunction, n)
 	}
 	return bytes.Replace(text, []byte(theirFunction), []byte(ourFunction), 1), nil
 }
@@ -126,7 +126,7 @@ func (t *tree) workspace(ctx context.Context) error {
 	return err
 }
 
-type listed struct {
+type goPackage struct {
 	ImportPath, Name, Dir              string
 	GoFiles, TestGoFiles, XTestGoFiles []string
 	Imports, TestImports, XTestImports []string
@@ -138,9 +138,9 @@ func (t *tree) hook(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all := map[string]*listed{}
+	all := map[string]*goPackage{}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p listed
+		var p goPackage
 		if err := d.Decode(&p); err == io.EOF {
 			break
 		} else if err != nil {
@@ -148,9 +148,9 @@ func (t *tree) hook(ctx context.Context) error {
 		}
 		all[p.ImportPath] = &p
 	}
-	askers := askers{all: all, known: map[string]bool{}}
+	callers := callers{all: all, known: map[string]bool{}}
 	for path, p := range all {
-		asks, err := askers.tests(p)
+		asks, err := callers.testsCall(p)
 		if err != nil {
 			return err
 		}
@@ -178,47 +178,47 @@ import (
 func init() { standin.Install(&session.Substitute, %q) }
 `
 
-// askers determines which packages call InMemoryService.
-type askers struct {
-	all   map[string]*listed
+// callers determines which packages call InMemoryService.
+type callers struct {
+	all   map[string]*goPackage
 	known map[string]bool // whether the package calls it, directly or through imports
 }
 
-// tests reports whether a package has tests that may call InMemoryService, directly or through imports.
-func (a askers) tests(p *listed) (bool, error) {
+// testsCall reports whether a package has tests that may call InMemoryService, directly or through imports.
+func (a callers) testsCall(p *goPackage) (bool, error) {
 	files := append(slices.Clone(p.TestGoFiles), p.XTestGoFiles...)
 	if len(files) == 0 {
 		return false, nil
 	}
-	asks, err := mention(p.Dir, files)
+	asks, err := containCall(p.Dir, files)
 	for _, path := range slices.Concat([]string{p.ImportPath}, p.TestImports, p.XTestImports) {
 		if asks || err != nil {
 			break
 		}
-		asks, err = a.asks(path)
+		asks, err = a.calls(path)
 	}
 	return asks, err
 }
 
-func (a askers) asks(path string) (bool, error) {
+func (a callers) calls(path string) (bool, error) {
 	asks, known := a.known[path]
 	p := a.all[path]
 	if known || p == nil {
 		return asks, nil
 	}
-	asks, err := mention(p.Dir, p.GoFiles)
+	asks, err := containCall(p.Dir, p.GoFiles)
 	for _, path := range p.Imports {
 		if asks || err != nil {
 			break
 		}
-		asks, err = a.asks(path)
+		asks, err = a.calls(path)
 	}
 	a.known[path] = asks
 	return asks, err
 }
 
-// mention reports whether one of the given files calls session.InMemoryService.
-func mention(folder string, files []string) (bool, error) {
+// containCall reports whether one of the given files calls session.InMemoryService.
+func containCall(folder string, files []string) (bool, error) {
 	for _, name := range files {
 		text, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil || bytes.Contains(text, []byte("session.InMemoryService(")) {
@@ -229,26 +229,26 @@ func mention(folder string, files []string) (bool, error) {
 }
 
 func goCommand(ctx context.Context, folder string, args ...string) ([]byte, error) {
-	return output(exec.CommandContext(ctx, "go", args...), folder)
+	return commandOutput(exec.CommandContext(ctx, "go", args...), folder)
 }
 
 // goCommand is like the function goCommand, but uses the tree's workspace instead of the user's.
 func (t *tree) goCommand(ctx context.Context, folder string, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Env = t.env()
-	return output(c, folder)
+	return commandOutput(c, folder)
 }
 
 func (t *tree) env() []string {
 	return append(os.Environ(), "GOWORK="+filepath.Join(t.folder, "go.work"))
 }
 
-func output(c *exec.Cmd, folder string) ([]byte, error) {
+func commandOutput(c *exec.Cmd, folder string) ([]byte, error) {
 	c.Dir = folder
-	var out, said bytes.Buffer
-	c.Stdout, c.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &out, &stderr
 	if err := c.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(c.Args[:min(3, len(c.Args))], " "), err, said.Bytes())
+		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(c.Args[:min(3, len(c.Args))], " "), err, stderr.Bytes())
 	}
 	return out.Bytes(), nil
 }

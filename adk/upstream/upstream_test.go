@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func no(t *testing.T, err error) {
+func noError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -19,29 +19,29 @@ func no(t *testing.T, err error) {
 }
 
 // The required version of ADK has the place for the hook, and the tests that differences.txt names.
-func TestADKIsAsTheCommandExpects(t *testing.T) {
+func TestHookAndListMatchADK(t *testing.T) {
 	dir, err := goCommand(t.Context(), ".", "list", "-m", "-f", "{{.Dir}}", adkModule)
-	no(t, err)
+	noError(t, err)
 	source := strings.TrimSpace(string(dir))
 	text, err := os.ReadFile(filepath.Join(source, "session", "service.go"))
-	no(t, err)
-	text, err = hooked(text)
-	no(t, err)
+	noError(t, err)
+	text, err = addHook(text)
+	noError(t, err)
 	if !strings.Contains(string(text), "return Substitute()") {
 		t.Error("there is no hook")
 	}
-	if _, err := hooked([]byte("package session")); err == nil {
+	if _, err := addHook([]byte("package session")); err == nil {
 		t.Error("nothing was hooked, without an error")
 	}
 	list, err := parseDifferences(strings.NewReader(differencesText))
-	no(t, err)
+	noError(t, err)
 	if len(list) == 0 {
 		t.Error("the list is empty")
 	}
 	for _, d := range list {
 		top, _, _ := strings.Cut(d.name, "/")
 		found, err := filepath.Glob(filepath.Join(source, short(d.pkg), "*_test.go"))
-		no(t, err)
+		noError(t, err)
 		if !slices.ContainsFunc(found, func(file string) bool {
 			text, err := os.ReadFile(file)
 			return err == nil && strings.Contains(string(text), "func "+top+"(")
@@ -67,18 +67,18 @@ const sample = `not JSON
 
 func TestParse(t *testing.T) {
 	r, err := parse(strings.NewReader(sample), io.Discard)
-	no(t, err)
+	noError(t, err)
 	want := map[test]outcome{
 		{"p", ""}: failed, {"p", "A"}: failed, {"p", "A/b"}: passed, {"p", "C"}: "", {"q", ""}: failed, {"r", "D"}: skipped,
 	}
 	if !maps.Equal(r.outcomes, want) {
 		t.Errorf("outcomes %v", r.outcomes)
 	}
-	if r.said[test{"p", "A"}] != "one\ntwo\n" || r.said[test{"q", ""}] != "undefined: x\n" {
-		t.Errorf("said %q", r.said)
+	if r.output[test{"p", "A"}] != "one\ntwo\n" || r.output[test{"q", ""}] != "undefined: x\n" {
+		t.Errorf("said %q", r.output)
 	}
-	if !r.unbuilt["q"] || r.unbuilt["p"] {
-		t.Errorf("not built: %v", r.unbuilt)
+	if !r.buildFailed["q"] || r.buildFailed["p"] {
+		t.Errorf("not built: %v", r.buildFailed)
 	}
 }
 
@@ -126,10 +126,10 @@ Otherwise.
 
 func TestParseDifferences(t *testing.T) {
 	got, err := parseDifferences(strings.NewReader(list))
-	no(t, err)
+	noError(t, err)
 	var words []string
 	for _, d := range got {
-		words = append(words, fmt.Sprintf("%s|%s|%v|%v", d.test, d.reason, slices.Sorted(maps.Keys(d.only)), d.atTimes))
+		words = append(words, fmt.Sprintf("%s|%s|%v|%v", d.test, d.reason, slices.Sorted(maps.Keys(d.modes)), d.sometimes))
 	}
 	want := "a A/b|It is so and so.|[]|false\na B|It is so and so.|[bolt]|false\nb/c C|Otherwise.|[compact]|true"
 	if strings.Join(words, "\n") != want {
@@ -163,8 +163,8 @@ func TestVerdict(t *testing.T) {
 		{"as listed", []test{a}, map[test]difference{a: {}}, ""},
 		{"not listed", []test{a, b}, map[test]difference{a: {}}, "p B differs and is not in differences.txt"},
 		{"no difference any more", nil, map[test]difference{a: {}}, "p A is in differences.txt, and does not differ"},
-		{"chance", nil, map[test]difference{a: {atTimes: true}}, ""},
-		{"no test", nil, map[test]difference{{"p", "Z"}: {atTimes: true}}, "p Z is in differences.txt, and is no test"},
+		{"chance", nil, map[test]difference{a: {sometimes: true}}, ""},
+		{"no test", nil, map[test]difference{{"p", "Z"}: {sometimes: true}}, "p Z is in differences.txt, and is no test"},
 	} {
 		ran := outcomes("A=pass B=pass")
 		err := verdict(row.found, row.want, ran, ran)
@@ -172,7 +172,7 @@ func TestVerdict(t *testing.T) {
 			t.Errorf("%s: %v", row.name, err)
 		}
 	}
-	unbuilt := results{unbuilt: map[string]bool{"p": true}, said: map[test]string{{"p", ""}: "undefined: x"}}
+	unbuilt := results{buildFailed: map[string]bool{"p": true}, output: map[test]string{{"p", ""}: "undefined: x"}}
 	if err := verdict(nil, nil, unbuilt, results{}); err == nil || !strings.Contains(err.Error(), "undefined: x") {
 		t.Errorf("what cannot be built: %v", err)
 	}
@@ -180,14 +180,14 @@ func TestVerdict(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	all := []string{adkModule + "/runner", adkModule + "/server/adkrest"}
-	got, err := choose(all, []string{"./server/adkrest"})
+	got, err := selectPackages(all, []string{"./server/adkrest"})
 	if err != nil || !slices.Equal(got, all[1:]) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if got, err := choose(all, nil); err != nil || !slices.Equal(got, all) {
+	if got, err := selectPackages(all, nil); err != nil || !slices.Equal(got, all) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := choose(all, []string{"genai"}); err == nil {
+	if _, err := selectPackages(all, []string{"genai"}); err == nil {
 		t.Error("a package that is not there is taken")
 	}
 }

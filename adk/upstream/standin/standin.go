@@ -32,21 +32,21 @@ func Install(hook *func() session.Service, name string) {
 	if os.Getenv(BackendVariable) == "" {
 		return
 	}
-	if err := meetMissing(); err != nil {
+	if err := cacheMissingErrors(); err != nil {
 		panic(fmt.Sprint("patchlog: ", err))
 	}
 	*hook = func() session.Service {
 		s, err := newService(name)
 		if err != nil {
-			panic(fmt.Sprint("patchlog: there is no service for ADK's tests: ", err))
+			panic(fmt.Sprint("patchlog: cannot create a service for ADK's tests: ", err))
 		}
 		return s
 	}
 }
 
-// meetMissing makes package adk read, once, the error of ADK's in-memory service for a missing session. It must be
-// called before the hook is installed. After that, package adk would call a patchlog service instead of ADK's.
-func meetMissing() error {
+// cacheMissingErrors makes package adk read, once, the error of ADK's in-memory service for a missing session. It must
+// be called before the hook is installed. After that, package adk would call a patchlog service instead of ADK's.
+func cacheMissingErrors() error {
 	db, err := store.OpenMemory(store.Options{})
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func newService(name string) (session.Service, error) {
 		return nil, err
 	}
 	if os.Getenv(CompactVariable) != "" {
-		return newCompacted(db)
+		return newCompactingService(db)
 	}
 	return adk.NewService(db, adk.Options{KeepInterruptedCalls: true})
 }
