@@ -736,8 +736,8 @@ func partText(p *genai.Part) string {
 	return withoutIDs(string(raw))
 }
 
-// promptText describes a prompt. The result is sorted if the order is not deterministic. The argument losesEmpty ignores
-// empty results, which ADK's SQL service does not store.
+// promptText describes a prompt. The result is sorted if the order is not deterministic. The argument losesEmpty
+// ignores empty results, which ADK's SQL service does not store.
 func promptText(prompt []*genai.Content, unordered, losesEmpty bool) (out []string) {
 	for _, c := range prompt {
 		var parts []string

@@ -143,8 +143,8 @@ func (w *world) fail(t *rapid.T) {
 	w.base.failures = rapid.SampledFrom([][]failure{nil, nil, nil, nil, {failBefore}, {failAfter}, {noFailure, failBefore}, {noFailure, failAfter}}).Draw(t, "fails")
 }
 
-// scheduleOtherWriter lets another writer act after a service has read the base and before it appends. The function after must
-// be called when the service has returned.
+// scheduleOtherWriter lets another writer act after a service has read the base and before it appends. The function
+// after must be called when the service has returned.
 func (w *world) scheduleOtherWriter(t *rapid.T, i int) (after func()) {
 	other := w.wraps[1-i]
 	added := 0

@@ -38,17 +38,17 @@ func (scripted) GenerateContent(_ context.Context, req *model.LLMRequest, _ bool
 	return func(yield func(*model.LLMResponse, error) bool) { yield(&model.LLMResponse{Content: content}, nil) }
 }
 
-type wanted struct {
+type findArgs struct {
 	What string `json:"what"`
 }
 
-type offer struct {
+type findResult struct {
 	Price int `json:"price"`
 }
 
 func run(ctx context.Context, w io.Writer) error {
-	find, err := functiontool.New(functiontool.Config{Name: "find", Description: "finds a thing in the shop"},
-		func(_ agent.Context, in wanted) (offer, error) { return offer{len(in.What) * 10}, nil })
+	find, err := functiontool.New(functiontool.Config{Name: "find", Description: "finds an item in the shop"},
+		func(_ agent.Context, in findArgs) (findResult, error) { return findResult{len(in.What) * 10}, nil })
 	if err != nil {
 		return err
 	}

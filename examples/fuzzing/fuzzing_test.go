@@ -13,9 +13,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// foldInParts applies records to a view one at a time, as a program with a cached view does. WithRecords
+// foldOneByOne applies records to a view one at a time, as a program with a cached view does. WithRecords
 // gives the view access to the log, because a revert reads hidden records.
-func foldInParts(initial map[string]patch.Value, records []patch.Record) (fuzz.View, error) {
+func foldOneByOne(initial map[string]patch.Value, records []patch.Record) (fuzz.View, error) {
 	v := fold.New("", initial)
 	for _, r := range records {
 		var err error
@@ -26,18 +26,18 @@ func foldInParts(initial map[string]patch.Value, records []patch.Record) (fuzz.V
 	return v, nil
 }
 
-func TestFoldIsReference(t *testing.T) {
+func TestFoldEqualsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")
 		initial := fuzz.InitialState().Draw(t, "initial state")
-		if err := fuzz.Check(records, initial, foldInParts); err != nil {
+		if err := fuzz.Check(records, initial, foldOneByOne); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
 // The comparison detects a fold that keeps state that it should drop.
-func TestFlawedFoldIsFound(t *testing.T) {
+func TestCheckFindsFlawedFold(t *testing.T) {
 	found := false
 	for seed := range 200 {
 		records := fuzz.Records(fuzz.Options{}).Example(seed)
@@ -56,7 +56,7 @@ func TestFlawedFoldIsFound(t *testing.T) {
 }
 
 // The generator returns events for a session, and the reference model rejects invalid patches.
-func TestReferenceJudges(t *testing.T) {
+func TestReferenceRejectsPatch(t *testing.T) {
 	event := fuzz.Event("e1", nil).Example(1)
 	ref := fuzz.NewReference(nil)
 	ref.Apply(patch.Record{Seq: 1, Event: event})

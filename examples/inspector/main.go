@@ -30,28 +30,28 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// people is ADK's API with two additions: it returns the history of a session, and it has routes that rewind
+// historyAPI is ADK's API with two additions: it returns the history of a session, and it has routes that rewind
 // and fork sessions.
-type people struct {
+type historyAPI struct {
 	web.Sublauncher
 	sessions *adk.Service
 }
 
 // SetupSubrouters adds patchlog's handlers and the routes of ADK's API.
-func (p people) SetupSubrouters(router *mux.Router, config *launcher.Config) error {
+func (p historyAPI) SetupSubrouters(router *mux.Router, config *launcher.Config) error {
 	router.Use(adk.HistoryHandler, p.sessions.RESTHandler)
 	return p.Sublauncher.SetupSubrouters(router, config)
 }
 
-// pages adds the inspector to the launcher.
-type pages struct {
+// inspectorPages adds the inspector to the launcher.
+type inspectorPages struct {
 	db    *store.Store
 	token string
 }
 
 // SetupSubrouters adds the inspector's route. The inspector requires a token, because the launcher also
 // accepts connections from other machines.
-func (p pages) SetupSubrouters(router *mux.Router, _ *launcher.Config) error {
+func (p inspectorPages) SetupSubrouters(router *mux.Router, _ *launcher.Config) error {
 	i, err := inspector.New(p.db, inspector.Options{Token: p.token})
 	if err != nil {
 		return err
@@ -60,14 +60,14 @@ func (p pages) SetupSubrouters(router *mux.Router, _ *launcher.Config) error {
 	return nil
 }
 
-func (p pages) UserMessage(url string, say func(...any)) {
-	say("inspector: " + url + "/inspector/?token=" + p.token)
+func (p inspectorPages) UserMessage(url string, printer func(...any)) {
+	printer("inspector: " + url + "/inspector/?token=" + p.token)
 }
 
-func (pages) Keyword() string                       { return "inspector" }
-func (pages) Parse(args []string) ([]string, error) { return args, nil }
-func (pages) CommandLineSyntax() string             { return "" }
-func (pages) SimpleDescription() string             { return "shows the sessions in a browser" }
+func (inspectorPages) Keyword() string                       { return "inspector" }
+func (inspectorPages) Parse(args []string) ([]string, error) { return args, nil }
+func (inspectorPages) CommandLineSyntax() string             { return "" }
+func (inspectorPages) SimpleDescription() string             { return "shows the sessions in a browser" }
 
 // scripted is a model that answers with the number of messages in its prompt.
 type scripted struct{}
@@ -103,7 +103,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	l := universal.NewLauncher(web.NewLauncher(people{api.NewLauncher(), sessions}, pages{db, rand.Text()}))
+	l := universal.NewLauncher(web.NewLauncher(historyAPI{api.NewLauncher(), sessions}, inspectorPages{db, rand.Text()}))
 	return l.Execute(ctx, config, args)
 }
 

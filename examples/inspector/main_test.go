@@ -15,7 +15,7 @@ import (
 )
 
 // A turn that runs in the launcher's server appears on the inspector's page of the session.
-func TestInspectorBesideAgent(t *testing.T) {
+func TestInspectorShowsAgentRun(t *testing.T) {
 	db, err := store.OpenMemory(store.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestInspectorBesideAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest, inspected := people{api.NewLauncher(), sessions}, pages{db, "secret"}
+	rest, inspected := historyAPI{api.NewLauncher(), sessions}, inspectorPages{db, "secret"}
 	if left, err := web.NewLauncher(rest, inspected).Parse([]string{"api", "inspector"}); err != nil || len(left) > 0 {
 		t.Fatalf("the launcher does not take %q: %v", left, err)
 	}
@@ -42,7 +42,7 @@ func TestInspectorBesideAgent(t *testing.T) {
 	}
 	server := httptest.NewServer(router)
 	defer server.Close()
-	ask := func(method, path, token, body string) string {
+	request := func(method, path, token, body string) string {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
 		if err != nil {
@@ -61,27 +61,27 @@ func TestInspectorBesideAgent(t *testing.T) {
 		}
 		return got.Status + "\n" + string(text)
 	}
-	ask("POST", "/api/apps/clerk/users/ann/sessions/1", "", `{}`)
-	answer := ask("POST", "/api/run", "", `{"appName":"clerk","userId":"ann","sessionId":"1","newMessage":{"role":"user","parts":[{"text":"Is there a lamp?"}]}}`)
+	request("POST", "/api/apps/clerk/users/ann/sessions/1", "", `{}`)
+	answer := request("POST", "/api/run", "", `{"appName":"clerk","userId":"ann","sessionId":"1","newMessage":{"role":"user","parts":[{"text":"Is there a lamp?"}]}}`)
 	if !strings.Contains(answer, "I see messages: 1.") {
 		t.Fatalf("the agent answers %s", answer)
 	}
-	if history := ask("GET", "/api/apps/clerk/users/ann/sessions/1/history?limit=1", "", ""); !strings.HasPrefix(history, "200 OK") || strings.Contains(history, "lamp") {
+	if history := request("GET", "/api/apps/clerk/users/ann/sessions/1/history?limit=1", "", ""); !strings.HasPrefix(history, "200 OK") || strings.Contains(history, "lamp") {
 		t.Errorf("the last event is %s", history)
 	}
-	if fork := ask("POST", "/api/apps/clerk/users/ann/sessions/1/fork", "", `{"sessionId":"2"}`); !strings.HasPrefix(fork, "200 OK") || !strings.Contains(fork, "lamp") {
+	if fork := request("POST", "/api/apps/clerk/users/ann/sessions/1/fork", "", `{"sessionId":"2"}`); !strings.HasPrefix(fork, "200 OK") || !strings.Contains(fork, "lamp") {
 		t.Errorf("the fork is %s", fork)
 	}
-	page := ask("GET", "/inspector/session?key=clerk/ann/1", "secret", "")
+	page := request("GET", "/inspector/session?key=clerk/ann/1", "secret", "")
 	for _, want := range []string{"200 OK", "clerk/ann/1", "Is there a lamp?", "I see messages: 1.", "read-only"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("there is no %q on the page:\n%s", want, page)
 		}
 	}
-	if style := ask("GET", "/inspector/assets/style.css", "secret", ""); !strings.HasPrefix(style, "200 OK") {
+	if style := request("GET", "/inspector/assets/style.css", "secret", ""); !strings.HasPrefix(style, "200 OK") {
 		t.Errorf("the style: %.100s", style)
 	}
-	if page := ask("GET", "/inspector/session?key=clerk/ann/1", "", ""); !strings.HasPrefix(page, "401") {
+	if page := request("GET", "/inspector/session?key=clerk/ann/1", "", ""); !strings.HasPrefix(page, "401") {
 		t.Errorf("without the token: %s", page)
 	}
 }

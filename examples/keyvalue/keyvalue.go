@@ -21,8 +21,8 @@ import (
 // Service stores sessions and shared state as JSON in a key-value store. In this example, the store is a
 // sync.Map.
 type Service struct {
-	writing sync.Mutex // a store that several processes use needs compare-and-swap instead
-	store   sync.Map
+	mu    sync.Mutex // a store that several processes use needs compare-and-swap instead
+	store sync.Map
 }
 
 // stored is a session, both in the store and as returned to callers.
@@ -61,8 +61,8 @@ func (s state) Get(key string) (any, error) {
 	return nil, session.ErrStateKeyNotExist
 }
 
-// with returns the entries whose keys have the given prefix.
-func (s state) with(prefix string) state {
+// withPrefix returns the entries whose keys have the given prefix.
+func (s state) withPrefix(prefix string) state {
 	s = maps.Clone(s)
 	maps.DeleteFunc(s, func(key string, _ any) bool { return !strings.HasPrefix(key, prefix) })
 	return s
@@ -72,27 +72,27 @@ func (s state) with(prefix string) state {
 // and session are "", it is the key of the app's shared state.
 func key(app, user, id string) string { return fmt.Sprintf("%q %q %q", app, user, id) }
 
-// find reads a session. If the session does not exist, the result's Name is "".
-func (s *Service) find(app, user, id string) *stored {
-	of := &stored{App: app, User: user, Values: state{}}
-	read := func(key string, into any) {
+// load reads a session. If the session does not exist, the result's Name is "".
+func (s *Service) load(app, user, id string) *stored {
+	sess := &stored{App: app, User: user, Values: state{}}
+	read := func(key string, v any) {
 		if text, ok := s.store.Load(key); ok {
-			_ = json.Unmarshal(text.([]byte), into)
+			_ = json.Unmarshal(text.([]byte), v)
 		}
 	}
-	read(key(app, user, id), of)
-	read(key(app, user, ""), &of.Values)
-	read(key(app, "", ""), &of.Values)
-	return of
+	read(key(app, user, id), sess)
+	read(key(app, user, ""), &sess.Values)
+	read(key(app, "", ""), &sess.Values)
+	return sess
 }
 
 // save applies delta to the state of a session, and writes the session and the shared state.
-func (s *Service) save(of *stored, delta map[string]any) error {
-	maps.Copy(of.Values, delta)
+func (s *Service) save(sess *stored, delta map[string]any) error {
+	maps.Copy(sess.Values, delta)
 	for key, v := range map[string]any{
-		key(of.App, of.User, of.Name): of,
-		key(of.App, of.User, ""):      of.Values.with(session.KeyPrefixUser),
-		key(of.App, "", ""):           of.Values.with(session.KeyPrefixApp),
+		key(sess.App, sess.User, sess.Name): sess,
+		key(sess.App, sess.User, ""):        sess.Values.withPrefix(session.KeyPrefixUser),
+		key(sess.App, "", ""):               sess.Values.withPrefix(session.KeyPrefixApp),
 	} {
 		text, err := json.Marshal(v)
 		if err != nil {
@@ -106,24 +106,24 @@ func (s *Service) save(of *stored, delta map[string]any) error {
 // Create stores a new session. If the request has no id, Create generates one. It fails if the session
 // exists.
 func (s *Service) Create(ctx context.Context, r *session.CreateRequest) (*session.CreateResponse, error) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	id := cmp.Or(r.SessionID, platform.NewUUID(ctx))
-	of := s.find(r.AppName, r.UserID, id)
-	if of.Name != "" {
-		return nil, fmt.Errorf("session %q exists", id)
+	sess := s.load(r.AppName, r.UserID, id)
+	if sess.Name != "" {
+		return nil, fmt.Errorf("session %q already exists", id)
 	}
-	of.Name, of.Updated = id, platform.Now(ctx)
-	return &session.CreateResponse{Session: of}, s.save(of, r.State)
+	sess.Name, sess.Updated = id, platform.Now(ctx)
+	return &session.CreateResponse{Session: sess}, s.save(sess, r.State)
 }
 
 // Get returns a session with all its events. It fails if the session does not exist.
 func (s *Service) Get(_ context.Context, r *session.GetRequest) (*session.GetResponse, error) {
-	of := s.find(r.AppName, r.UserID, r.SessionID)
-	if of.Name == "" {
+	sess := s.load(r.AppName, r.UserID, r.SessionID)
+	if sess.Name == "" {
 		return nil, fmt.Errorf("session %q not found", r.SessionID)
 	}
-	return &session.GetResponse{Session: of}, nil // adk.Wrap applies the filters of the request
+	return &session.GetResponse{Session: sess}, nil // adk.Wrap applies the filters of the request
 }
 
 // List returns the sessions of a user. If the request has no user id, it returns the sessions of the whole
@@ -131,9 +131,9 @@ func (s *Service) Get(_ context.Context, r *session.GetRequest) (*session.GetRes
 func (s *Service) List(_ context.Context, r *session.ListRequest) (*session.ListResponse, error) {
 	out := &session.ListResponse{}
 	for _, text := range s.store.Range {
-		var of stored
-		if json.Unmarshal(text.([]byte), &of) == nil && of.Name != "" && of.App == r.AppName && (r.UserID == "" || of.User == r.UserID) {
-			out.Sessions = append(out.Sessions, &of)
+		var sess stored
+		if json.Unmarshal(text.([]byte), &sess) == nil && sess.Name != "" && sess.App == r.AppName && (r.UserID == "" || sess.User == r.UserID) {
+			out.Sessions = append(out.Sessions, &sess)
 		}
 	}
 	return out, nil
@@ -147,12 +147,12 @@ func (s *Service) Delete(_ context.Context, r *session.DeleteRequest) error {
 
 // AppendEvent adds an event to a session and applies its state delta. It fails if the session does not exist.
 func (s *Service) AppendEvent(_ context.Context, to session.Session, e *session.Event) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	of := s.find(to.AppName(), to.UserID(), to.ID())
-	if of.Name == "" {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sess := s.load(to.AppName(), to.UserID(), to.ID())
+	if sess.Name == "" {
 		return fmt.Errorf("session %q not found", to.ID())
 	}
-	of.Log, of.Updated = append(of.Log, e), e.Timestamp
-	return s.save(of, e.Actions.StateDelta)
+	sess.Log, sess.Updated = append(sess.Log, e), e.Timestamp
+	return s.save(sess, e.Actions.StateDelta)
 }

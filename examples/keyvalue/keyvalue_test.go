@@ -28,8 +28,8 @@ func Example() {
 	created, err := sessions.Create(ctx, &session.CreateRequest{AppName: "shop", UserID: "ann", SessionID: "chat"})
 	check(err)
 	for _, text := range []string{"My card is 4711.", "Is there a lamp?"} {
-		said := model.LLMResponse{Content: genai.NewContentFromText(text, genai.RoleUser)}
-		check(sessions.AppendEvent(ctx, created.Session, &session.Event{Author: "user", LLMResponse: said}))
+		response := model.LLMResponse{Content: genai.NewContentFromText(text, genai.RoleUser)}
+		check(sessions.AppendEvent(ctx, created.Session, &session.Event{Author: "user", LLMResponse: response}))
 	}
 	_, err = sessions.ApplyPatch(ctx, created.Session, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})
 	check(err)

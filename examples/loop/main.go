@@ -57,8 +57,8 @@ type (
 	}
 )
 
-// event converts a message to an event.
-func event(turn string, m Message) (*patch.Event, error) {
+// toEvent converts a message to an event.
+func toEvent(turn string, m Message) (*patch.Event, error) {
 	c := content{Role: "user"}
 	if m.Role == "assistant" {
 		c.Role = "model"
@@ -72,7 +72,7 @@ func event(turn string, m Message) (*patch.Event, error) {
 		case "tool_result":
 			c.Parts = append(c.Parts, part{Response: &response{b.ToolUseID, b.Name, b.Content}})
 		default:
-			return nil, fmt.Errorf("a block of type %q has no part", b.Type)
+			return nil, fmt.Errorf("a block of type %q cannot be converted; use text, tool_use or tool_result", b.Type)
 		}
 	}
 	text, err := json.Marshal(map[string]any{"author": m.Role, "invocationId": turn, "content": c})
@@ -82,8 +82,8 @@ func event(turn string, m Message) (*patch.Event, error) {
 	return patch.ParseEvent(text)
 }
 
-// message converts an event to a message.
-func message(e *patch.Event) (Message, error) {
+// toMessage converts an event to a message.
+func toMessage(e *patch.Event) (Message, error) {
 	var c content
 	text, _ := e.Field("content")
 	if err := json.Unmarshal(text, &c); err != nil {
@@ -122,8 +122,8 @@ type agent struct {
 	key store.Key
 }
 
-func (a agent) say(ctx context.Context, turn string, m Message) error {
-	e, err := event(turn, m)
+func (a agent) appendMessage(ctx context.Context, turn string, m Message) error {
+	e, err := toEvent(turn, m)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (a agent) prompt(ctx context.Context) ([]Message, error) {
 	}
 	var out []Message
 	for _, e := range v.Events() {
-		m, err := message(e)
+		m, err := toMessage(e)
 		if err != nil {
 			return nil, err
 		}
@@ -148,11 +148,11 @@ func (a agent) prompt(ctx context.Context) ([]Message, error) {
 	return out, nil
 }
 
-// turn answers a question. It calls tools until the model returns text.
-func (a agent) turn(ctx context.Context, id, question string) (Message, error) {
+// runTurn answers a question. It calls tools until the model returns text.
+func (a agent) runTurn(ctx context.Context, id, question string) (Message, error) {
 	next := Message{"user", []Block{{Type: "text", Text: question}}}
 	for {
-		if err := a.say(ctx, id, next); err != nil {
+		if err := a.appendMessage(ctx, id, next); err != nil {
 			return Message{}, err
 		}
 		prompt, err := a.prompt(ctx)
@@ -160,7 +160,7 @@ func (a agent) turn(ctx context.Context, id, question string) (Message, error) {
 			return Message{}, err
 		}
 		answer := complete(prompt)
-		if err := a.say(ctx, id, answer); err != nil {
+		if err := a.appendMessage(ctx, id, answer); err != nil {
 			return Message{}, err
 		}
 		use := answer.Blocks[0]
@@ -182,7 +182,7 @@ func run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	for i, question := range []string{"Will it rain?", "And tomorrow?"} {
-		answer, err := a.turn(ctx, fmt.Sprint("turn", i+1), question)
+		answer, err := a.runTurn(ctx, fmt.Sprint("turn", i+1), question)
 		if err != nil {
 			return err
 		}
@@ -198,9 +198,9 @@ func run(ctx context.Context, w io.Writer) error {
 	_, err = db.ApplyPatch(ctx, a.key, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{On: v})
 	var refused *fold.OrphanError
 	if !errors.As(err, &refused) || !refused.Suggested {
-		return fmt.Errorf("a call was cut without its result: %w", err)
+		return fmt.Errorf("the store did not refuse to hide a call without its result: %w", err)
 	}
-	fmt.Fprintf(w, "Not message 1 alone, but %d messages from %d on.\n", refused.Count, refused.Start)
+	fmt.Fprintf(w, "Message 1 cannot be hidden alone. Hiding %d messages from %d on.\n", refused.Count, refused.Start)
 	if _, err := db.ApplyPatch(ctx, a.key, []*patch.PatchEvent{patch.NewSplice(refused.Start, refused.Count)}, store.PatchOptions{On: v}); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 
 const want = `The weather is {"sky":"clear"}
 The weather is {"sky":"clear"}
-Not message 1 alone, but 2 messages from 1 on.
+Message 1 cannot be hidden alone. Hiding 2 messages from 1 on.
 {"role":"user","content":[{"type":"text","text":"Will it rain?"}]}
 {"role":"assistant","content":[{"type":"text","text":"The weather is {\"sky\":\"clear\"}"}]}
 {"role":"user","content":[{"type":"text","text":"And tomorrow?"}]}

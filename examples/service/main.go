@@ -22,12 +22,12 @@ import (
 
 const maxBody = 1 << 20
 
-// routes returns a handler for the sessions of a store. It does not authenticate clients, so add your own
+// newHandler returns a handler for the sessions of a store. It does not authenticate clients, so add your own
 // authentication.
-func routes(db *store.Store) http.Handler {
+func newHandler(db *store.Store) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /{app}/{user}/{session}/events", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
-		e, err := parsed(r, patch.ParseEvent)
+	mux.Handle("POST /{app}/{user}/{session}/events", handleWrite(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
+		e, err := parseBody(r, patch.ParseEvent)
 		if err != nil {
 			return store.Committed{}, err
 		}
@@ -36,20 +36,20 @@ func routes(db *store.Store) http.Handler {
 		}
 		return db.AppendEvents(ctx, key, []*patch.Event{e}, store.AppendOptions{})
 	}))
-	mux.Handle("POST /{app}/{user}/{session}/patches", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
-		record, err := parsed(r, patch.ParseRecord)
+	mux.Handle("POST /{app}/{user}/{session}/patches", handleWrite(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
+		record, err := parseBody(r, patch.ParseRecord)
 		if err != nil {
 			return store.Committed{}, err
 		}
 		return db.ApplyPatch(ctx, key, []*patch.PatchEvent{record.Patch}, store.PatchOptions{}) // ApplyPatch rejects a nil patch
 	}))
-	mux.Handle("POST /{app}/{user}/{session}/revert/{patch}", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
+	mux.Handle("POST /{app}/{user}/{session}/revert/{patch}", handleWrite(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
 		return db.Revert(ctx, key, r.PathValue("patch"), store.UndoOptions{})
 	}))
 	mux.HandleFunc("GET /{app}/{user}/{session}", func(w http.ResponseWriter, r *http.Request) {
 		v, err := db.View(r.Context(), keyOf(r))
 		if err != nil {
-			refuse(w, err)
+			writeError(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/jsonl")
@@ -64,8 +64,8 @@ func keyOf(r *http.Request) store.Key {
 	return store.Key{App: r.PathValue("app"), User: r.PathValue("user"), Session: r.PathValue("session")}
 }
 
-// parsed reads and parses a request's body.
-func parsed[T any](r *http.Request, parse func([]byte) (T, error)) (T, error) {
+// parseBody reads and parses a request's body.
+func parseBody[T any](r *http.Request, parse func([]byte) (T, error)) (T, error) {
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err == nil && len(text) > maxBody {
 		err = store.ErrTooLarge
@@ -77,23 +77,23 @@ func parsed[T any](r *http.Request, parse func([]byte) (T, error)) (T, error) {
 	return parse(text)
 }
 
-// answer is the response to a write.
-type answer struct {
+// writeResult is the response to a write.
+type writeResult struct {
 	Seq      uint64 `json:"seq"`
 	ID       string `json:"id"`
 	Visible  int    `json:"visible"`
 	PatchSeq uint64 `json:"patchSeq"` // base for the next patch
 }
 
-// reply returns a handler that performs a write and responds with its result.
-func reply(write func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error)) http.Handler {
+// handleWrite returns a handler that performs a write and responds with its result.
+func handleWrite(write func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		done, err := write(r.Context(), keyOf(r), r)
 		if err != nil {
-			refuse(w, err)
+			writeError(w, err)
 			return
 		}
-		a := answer{Seq: done.View.Seq(), Visible: done.View.Len(), PatchSeq: done.View.PatchSeq()}
+		a := writeResult{Seq: done.View.Seq(), Visible: done.View.Len(), PatchSeq: done.View.PatchSeq()}
 		if len(done.Records) > 0 {
 			a.Seq, a.ID = done.Records[0].Seq, done.Records[0].ID()
 		}
@@ -102,8 +102,8 @@ func reply(write func(ctx context.Context, key store.Key, r *http.Request) (stor
 	})
 }
 
-// refuse responds with an error's status and text.
-func refuse(w http.ResponseWriter, err error) {
+// writeError responds with an error's status and text.
+func writeError(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	for _, known := range []struct {
 		err    error
@@ -132,5 +132,5 @@ func main() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	log.Print(http.ListenAndServe("localhost:8080", routes(db)))
+	log.Print(http.ListenAndServe("localhost:8080", newHandler(db)))
 }

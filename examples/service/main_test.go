@@ -17,7 +17,7 @@ func TestService(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	server := httptest.NewServer(routes(db))
+	server := httptest.NewServer(newHandler(db))
 	defer server.Close()
 	for _, step := range []struct{ method, path, body, want string }{
 		{"GET", "/shop/ann/1", "", "404 session shop/ann/1: not found"},

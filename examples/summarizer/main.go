@@ -17,14 +17,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-var order = regexp.MustCompile(`order \d+`)
+var orderNumber = regexp.MustCompile(`order \d+`)
 
-// orders is a summarizer that lists the order numbers in the events.
-func orders(_ context.Context, r compaction.Request) (compaction.Response, error) {
+// summarizeOrders is a summarizer that lists the order numbers in the events.
+func summarizeOrders(_ context.Context, r compaction.Request) (compaction.Response, error) {
 	var found []string
 	for _, e := range r.Events {
 		text, _ := e.Field("content")
-		found = append(found, order.FindAllString(string(text), -1)...)
+		found = append(found, orderNumber.FindAllString(string(text), -1)...)
 	}
 	slices.Sort(found)
 	text := "They spoke of " + strings.Join(slices.Compact(found), ", ") + "."
@@ -42,13 +42,13 @@ func run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	cfg := compaction.DefaultConfig()
-	cfg.Summarizer = compaction.SummarizerFunc(orders)
+	cfg.Summarizer = compaction.SummarizerFunc(summarizeOrders)
 	cfg.CompactionInterval, cfg.OverlapSize = 4, 0
 	c, err := compaction.New(db, cfg, compaction.Options[store.Key]{})
 	if err != nil {
 		return err
 	}
-	pass := ""
+	patchID := ""
 	for i := range 5 {
 		turn := []string{
 			fmt.Sprintf(`{"invocationId":"inv%d","author":"user","content":{"role":"user","parts":[{"text":"Where is order %d, which I sent for so long ago, and why does nobody tell me?"}]}}`, i, 4711+i),
@@ -69,22 +69,22 @@ func run(ctx context.Context, w io.Writer) error {
 		}
 		for _, d := range done {
 			fmt.Fprintf(w, "turn %d: %d events became %d\n", i+1, d.EventsBefore, d.EventsAfter)
-			pass = d.PatchID
+			patchID = d.PatchID
 		}
 	}
-	if err := show(ctx, w, db, key); err != nil {
+	if err := printEvents(ctx, w, db, key); err != nil {
 		return err
 	}
 	// Undo a pass of compaction by its id.
-	if _, err := db.Revert(ctx, key, pass, store.UndoOptions{}); err != nil {
+	if _, err := db.Revert(ctx, key, patchID, store.UndoOptions{}); err != nil {
 		return err
 	}
 	v, err := db.View(ctx, key)
-	fmt.Fprintln(w, v.Len(), "events after taking it back")
+	fmt.Fprintln(w, v.Len(), "events after the revert")
 	return err
 }
 
-func show(ctx context.Context, w io.Writer, db *store.Store, key store.Key) error {
+func printEvents(ctx context.Context, w io.Writer, db *store.Store, key store.Key) error {
 	v, err := db.View(ctx, key)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func show(ctx context.Context, w io.Writer, db *store.Store, key store.Key) erro
 			fmt.Fprintf(w, "%s: %s\n", e.Event.Author(), text)
 			continue
 		}
-		fmt.Fprintf(w, "%s: raw, record %d\n", e.Event.Author(), e.Seq)
+		fmt.Fprintf(w, "%s: original event, record %d\n", e.Event.Author(), e.Seq)
 	}
 	return nil
 }

@@ -7,9 +7,9 @@ import (
 
 const want = `turn 5: 8 events became 1
 user: {"parts":[{"text":"They spoke of order 4711, order 4712, order 4713, order 4714."}],"role":"user"}
-user: raw, record 9
-clerk: raw, record 10
-10 events after taking it back
+user: original event, record 9
+clerk: original event, record 10
+10 events after the revert
 `
 
 func TestRun(t *testing.T) {
