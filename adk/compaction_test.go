@@ -377,7 +377,7 @@ func TestPrepare(t *testing.T) {
 	noError(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{Focus: "gate codes"})))
 	equal(t, "focus", focus, "gate codes")
 	if len(asked) == 0 || len(asked[0].Events) == 0 || asked[0].Events[0].ID() != before[0] || asked[0].Trigger != compaction.ByInterval || asked[0].Merge {
-		t.Fatalf("asked about %+v", asked)
+		t.Fatalf("the hook received %+v", asked)
 	}
 	equal(t, "whose", asked[0].Key, testKey)
 	equal(t, "summary", get(t, svc, "s").Events().At(0).Content.Parts[0].Text, "They talked.\nThe gate code must be kept.")
@@ -415,7 +415,7 @@ func TestCompact(t *testing.T) {
 	written, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
 	noError(t, err)
 	if len(written) == 0 || sess.Events().Len() >= before {
-		t.Errorf("%v was written, and %d of %d events are shown", written, sess.Events().Len(), before)
+		t.Errorf("%v were written, and %d of %d events are visible", written, sess.Events().Len(), before)
 	}
 	last, _ = svc.LastCompaction(sess)
 	equal(t, "last outcome", last.Outcome, compaction.Wrote)
@@ -440,7 +440,7 @@ func TestCompact(t *testing.T) {
 	wantError(t, errOf(inMemory(t).Compact(t.Context(), sess, adk.CompactOptions{})), adk.ErrCompactionOff)
 	for _, s := range []*adk.Service{svc, inMemory(t)} {
 		if _, ok := s.LastCompaction(nil); ok {
-			t.Error("there was an attempt at no session")
+			t.Error("a nil session has a last attempt")
 		}
 	}
 }
@@ -474,7 +474,7 @@ func TestSummarizer(t *testing.T) {
 			if c.err != nil {
 				wantError(t, err, c.err)
 				if got.Text != "" {
-					t.Errorf("with the error came %q", got.Text)
+					t.Errorf("the response with the error has the text %q", got.Text)
 				}
 				return
 			}
@@ -518,7 +518,7 @@ func TestClearingDuringRun(t *testing.T) {
 		before = gone
 	}
 	if before < 20 || most >= 20 || breaks < 2 || breaks > 25 {
-		t.Errorf("%d results were cleared in the end, at most %d were whole, in %d batches", before, most, breaks)
+		t.Errorf("%d results are cleared at the end, at most %d were complete at a time, and they were cleared in %d batches", before, most, breaks)
 	}
 	got, err := sessions.Get(adk.WithHistory(t.Context()), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
 	noError(t, err)
@@ -610,7 +610,7 @@ func TestSummarizerPrecedence(t *testing.T) {
 				t.Errorf("the summaries say %q", texts)
 			}
 			if c.models > 0 != (models.Load() > 0) || c.named > 0 != (named.Load() > 0) {
-				t.Errorf("%d calls of the model and %d of the one that is named", models.Load(), named.Load())
+				t.Errorf("%d calls of Model and %d of Summarizer", models.Load(), named.Load())
 			}
 		})
 	}

@@ -269,7 +269,7 @@ func TestEventCopies(t *testing.T) {
 		for got := range given.Events().All() {
 			scribble(reflect.ValueOf(got).Elem())
 			if got != given.Events().At(0) {
-				t.Error("the session gives another event")
+				t.Error("the session returned another copy of the event")
 			}
 		}
 		check("after an event that another session gave was changed")
@@ -277,7 +277,7 @@ func TestEventCopies(t *testing.T) {
 	first := sess.Events().At(0)
 	noError(t, svc.AppendEvent(t.Context(), sess, textEvent("next", "agent", "x")))
 	if first != sess.Events().At(0) {
-		t.Error("the session gives another event after an append")
+		t.Error("the session returned another copy of the event after an append")
 	}
 	list, err := sess.State().Get("user:list")
 	noError(t, err)

@@ -68,7 +68,7 @@ func TestHistory(t *testing.T) {
 		equal(t, "state", stateOf(sess), map[string]any{"k": 1, "last": "e5"})
 		equal(t, "at", sess.Events().At(1).Content.Parts[0].Text, "words of e1")
 		if sess.Events().At(6) != nil || sess.Events().At(-1) != nil {
-			t.Error("there are events out of range")
+			t.Error("At returned an event for an index out of range")
 		}
 		sess.Events().At(1).Content.Parts[0].Text = "changed"
 		equal(t, "at, again", sess.Events().At(1).Content.Parts[0].Text, "words of e1")
@@ -236,7 +236,7 @@ func TestHistoryMemory(t *testing.T) {
 	equal(t, "memories", len(found.Memories), 6)
 	for _, e := range found.Memories {
 		if genai.Role(e.Content.Role) == "user" && e.Author != "user" {
-			t.Errorf("a memory of %s is the user's", e.Author)
+			t.Errorf("a memory of author %s has the role user", e.Author)
 		}
 	}
 }
@@ -342,7 +342,7 @@ func TestREST(t *testing.T) {
 		equal(t, "events", partKinds(got["events"].([]any)), "text|call call|response response|text")
 		equal(t, "state", got["state"], any(map[string]any{"k": 1.0, "app:a": "x", "count": 1.0, "last": "k7"}))
 		if got["lastUpdateTime"].(float64) == 0 {
-			t.Error("the session has no time")
+			t.Error("the session has no update time")
 		}
 
 		stream := c.text("POST", "/run_sse", runRequest("turn 4", true), 200)

@@ -90,7 +90,7 @@ func TestErase(t *testing.T) {
 	wrapped := wrap(t, session.InMemoryService(), adk.Options{})
 	wantError(t, errOf(wrapped.Erase(t.Context(), create(t, wrapped, "s", nil), store.EraseSelection{All: true}, store.EraseOptions{})), errors.ErrUnsupported)
 	if err := errOf(wrapped.Erase(t.Context(), get(t, wrapped, "s"), store.EraseSelection{All: true}, store.EraseOptions{})); strings.Contains(err.Error(), "age") {
-		t.Errorf("an erase that asks for no age is refused with %q", err)
+		t.Errorf("the error of an erase without an age mentions an age: %q", err)
 	}
 }
 
@@ -205,10 +205,10 @@ func ExampleService_Revert() {
 	fmt.Println("visible after the cut:", sess.Events().Len())
 	_, err = sessions.Revert(ctx, sess, cut.Records[0].ID())
 	check(err)
-	fmt.Println("after taking it back:", sess.Events().Len())
+	fmt.Println("after the revert:", sess.Events().Len())
 	// Output:
 	// visible after the cut: 1
-	// after taking it back: 3
+	// after the revert: 3
 }
 
 func ExampleService_Rewind() {

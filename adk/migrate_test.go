@@ -679,7 +679,7 @@ func TestRefusedTables(t *testing.T) {
 	l := engines[0].newDatabase(t)
 	l.exec(t, old+`, mood TEXT)`)
 	if _, err := migrate.OpenSQL(t.Context(), l.open(t), migrate.SQLite, migrate.SQLOptions{IgnoreColumns: []string{"events.mood"}}); err != nil {
-		t.Errorf("a column that may stay behind: %v", err)
+		t.Errorf("with an ignored column: %v", err)
 	}
 	for _, dialect := range []migrate.Dialect{0, 9} {
 		if _, err := migrate.OpenSQL(t.Context(), l.open(t), dialect, migrate.SQLOptions{}); !errors.Is(err, store.ErrInvalid) {
@@ -723,7 +723,7 @@ func TestRefusedRows(t *testing.T) {
 			t.Errorf("%s: the other session: %+v", c.row, report)
 		}
 		if _, err := target.Get(t.Context(), r.Key); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("%s: something of it is there: %v", c.row, err)
+			t.Errorf("%s: the session exists, or reading it failed: %v", c.row, err)
 		}
 	}
 	l := pythonDatabase(t, "SQLite", engines[0].newDatabase, append(append([]string{pythonVersion}, pythonRows...), `UPDATE user_states SET state = '{' WHERE user_id = 'ada'`)...)

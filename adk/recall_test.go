@@ -87,7 +87,7 @@ func TestAgentRecalls(t *testing.T) {
 				return call(id, "recall_read", map[string]any{"handle": reportHandle(t, prompt)})
 			}
 			if n > 10_000 {
-				t.Fatalf("turn %d: the model is at a loss", turn)
+				t.Fatalf("turn %d: the model still lacks a fact after 10,000 calls", turn)
 			}
 			return call(id, "recall_search", map[string]any{"query": "how many litres the tank holds in the report", "tool": "fetch_report"})
 		})
@@ -255,9 +255,9 @@ func TestRecallVisibility(t *testing.T) {
 		ask(t, within, sessions, genai.NewContentFromText("go on", "user"))
 		return found
 	}
-	equal(t, "found in a branch of its own", sub("mine"), []string{"needle told"})
+	equal(t, "found in a new branch", sub("mine"), []string{"needle told"})
 	equal(t, "found in the branch below", sub("other.mine"), []string{"needle in a branch", "needle told"})
-	equal(t, "found in one that begins alike", sub("otherwise"), []string{"needle told"})
+	equal(t, "found in a branch whose name has the same prefix", sub("otherwise"), []string{"needle told"})
 }
 
 // The tools never return or match content that models never see: state, credentials that ADK requests, events of
@@ -342,13 +342,13 @@ func TestRecallSearches(t *testing.T) {
 	found, _ := records(map[string]any{"query": "needle", "author": "app", "from": 3, "to": 6})
 	equal(t, "found", found, []string{"6 app", "4 app"})
 	if _, note := records(map[string]any{"query": "needle"}); !strings.Contains(note, "more") {
-		t.Errorf("of many it says %q", note)
+		t.Errorf("with many results, the note is %q", note)
 	}
 	if _, note := records(map[string]any{"query": "rare"}); strings.Contains(note, "more") {
-		t.Errorf("of one it says %q", note)
+		t.Errorf("with one result, the note is %q", note)
 	}
 	if found, note := records(map[string]any{"query": "xylophone"}); len(found) > 0 || !strings.HasPrefix(note, "Nothing was found") {
-		t.Errorf("of none it says %q", note)
+		t.Errorf("without results, the note is %q", note)
 	}
 	var calls []*genai.Part
 	for range 6 {
@@ -390,14 +390,14 @@ func TestRecallIsBounded(t *testing.T) {
 		for i, r := range got {
 			total += size(r)
 			if size(r) > 400 {
-				t.Errorf("%s: call %d brings %d tokens", name, i+1, size(r))
+				t.Errorf("%s: the result of call %d has %d tokens", name, i+1, size(r))
 			}
 			if note := r["note"].(string); i < 2 && !strings.HasPrefix(note, "Old data") || i == 5 && !strings.Contains(note, "limit for lookups") {
-				t.Errorf("%s: call %d says %q", name, i+1, note)
+				t.Errorf("%s: the note of call %d is %q", name, i+1, note)
 			}
 		}
 		if total > 900+6*40 || total < 500 {
-			t.Errorf("%s: a turn brings %d tokens", name, total)
+			t.Errorf("%s: the results of a turn have %d tokens", name, total)
 		}
 	}
 	// Parallel calls share the new budget of the next turn.
@@ -420,7 +420,7 @@ func TestRecallIsBounded(t *testing.T) {
 	a := llmAgent(t, m, recalls...)
 	ask(t, a, sessions, genai.NewContentFromText("go on", "user"))
 	if total > 900+8*40 || total < 500 {
-		t.Errorf("calls at once bring %d tokens", total)
+		t.Errorf("the results of parallel calls have %d tokens", total)
 	}
 	for _, query := range []string{"", " \n", strings.Repeat("needle ", 1<<17), "(a+)+$\x00\u202e"} {
 		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": query}))
@@ -565,7 +565,7 @@ func TestLongResults(t *testing.T) {
 			raw, err := json.Marshal(got[0])
 			noError(t, err)
 			if n := patch.EstimateTextTokens(string(raw)); n > 500 {
-				t.Errorf("%s: the prompt has %d tokens of it", kind, n)
+				t.Errorf("%s: the result has %d tokens in the prompt", kind, n)
 			}
 			note, _ := got[0]["shortened"].(string)
 			handle := regexp.MustCompile(`handle "([^"]+)"`).FindStringSubmatch(note)
@@ -617,7 +617,7 @@ func TestLongResults(t *testing.T) {
 				raw, err := json.Marshal(s.Events().At(2).Content)
 				noError(t, err)
 				if len(raw) < len(report) {
-					t.Errorf("%s: taken back, it has %d bytes", kind, len(raw))
+					t.Errorf("%s: after the revert, the result has %d bytes", kind, len(raw))
 				}
 			} else {
 				t.Errorf("%s: no patch was logged", kind)
@@ -666,13 +666,13 @@ func TestLongResultsByDefault(t *testing.T) {
 		equal(t, "event", sess.Events().At(0).ID, "e1")
 	}
 	if n := result(inMemory(t)); n < 50_000 {
-		t.Errorf("without compaction it has %d bytes", n)
+		t.Errorf("without compaction, the result has %d bytes", n)
 	}
 	if n := result(newQuietService(t, adk.Options{Compaction: compaction.DefaultConfig()})); n > 4*adk.DefaultMaxResultTokens || n < 10_000 {
-		t.Errorf("with compaction it has %d bytes", n)
+		t.Errorf("with compaction, the result has %d bytes", n)
 	}
 	if n := result(newQuietService(t, adk.Options{Compaction: compaction.DefaultConfig(), MaxResultTokens: -1})); n < 50_000 {
-		t.Errorf("switched off it has %d bytes", n)
+		t.Errorf("without a limit, the result has %d bytes", n)
 	}
 }
 
@@ -728,7 +728,7 @@ func TestRedact(t *testing.T) {
 	told, err := json.Marshal([]any{got, found})
 	noError(t, err)
 	if len(got) != 2 || len(found.Memories) == 0 || strings.Contains(string(told), mail) || strings.Count(string(told), by.Text(mail)) < 3 {
-		t.Errorf("told was %s", told)
+		t.Errorf("the recall tools returned %s", told)
 	}
 	history := ""
 	for r, err := range sessions.RawEvents(ctx, sess, 1) {
@@ -830,7 +830,7 @@ func TestRestoredCallInNode(t *testing.T) {
 					}
 				}
 			}
-			equal(t, "calls in sight", calls, map[string]int{"the run": 1, "got": 1})
+			equal(t, "visible calls", calls, map[string]int{"the run": 1, "got": 1})
 		})
 	}
 }

@@ -152,7 +152,7 @@ func TestListedSessions(t *testing.T) {
 		none, err := s.List(t.Context(), &session.ListRequest{AppName: "another"})
 		noError(t, err)
 		if none.Sessions == nil || len(none.Sessions) > 0 {
-			t.Errorf("sessions of an app that has none: %v", none.Sessions)
+			t.Errorf("an app without sessions has %v", none.Sessions)
 		}
 	})
 }
@@ -305,7 +305,7 @@ func testConcurrentUse(t *testing.T, svc *adk.Service, base session.Service) {
 	for _, sess := range []session.Session{shared, get(t, svc, "s")} {
 		for e := range sess.Events().All() {
 			if e.Content.Parts[0].Text == "scribbled" {
-				t.Error("a change to an event that another session gave shows")
+				t.Error("a change to another session's copy of an event is visible")
 			}
 		}
 	}
@@ -332,7 +332,7 @@ func TestAppendFailure(t *testing.T) {
 			equal(t, "events", ids(sess), []string{})
 			equal(t, "state", stateOf(sess), map[string]any{})
 			if errors.Is(c.want, store.ErrOutcomeUnknown) && e.ID == "" {
-				t.Error("the event was not given the id that it may be logged under")
+				t.Error("the event lacks the id under which it may be logged")
 			}
 			faulty.Plan(storetest.Plan{})
 			noError(t, svc.AppendEvent(t.Context(), sess, e))
@@ -361,7 +361,7 @@ func TestUnreadableFieldsAreReported(t *testing.T) {
 		equal(t, "event", get(t, svc, "s").Events().At(0).Author, "user")
 	}
 	if n := strings.Count(log.String(), "errorCode"); n != 1 {
-		t.Errorf("reported %d times:\n%s", n, &log)
+		t.Errorf("%d warnings, want 1:\n%s", n, &log)
 	}
 	for r, err := range svc.RawEvents(t.Context(), get(t, svc, "s"), 1) {
 		noError(t, err)
@@ -609,7 +609,7 @@ func TestStateFollowsLog(t *testing.T) {
 			noError(t, errOf(svc.Rewind(t.Context(), sess, "inv-e1")))
 			equal(t, "state after the rewind", stateOf(sess), map[string]any{"k": 0, "app:x": 2, "user:y": 2, "temp:t": order{1}})
 			if _, err := sess.State().Get("new"); !errors.Is(err, session.ErrStateKeyNotExist) {
-				t.Errorf("a key that was rewound gives %v", err)
+				t.Errorf("after the rewind, Get of the key returned %v", err)
 			}
 		})
 	}

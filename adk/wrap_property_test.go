@@ -187,9 +187,9 @@ func (w *world) append(t *rapid.T) {
 	stored := slices.Contains(after, e.ID)
 	switch {
 	case err == nil && !stored:
-		t.Fatalf("event %q was acknowledged and is not there", e.ID)
+		t.Fatalf("event %q was acknowledged, but the base lacks it", e.ID)
 	case err != nil && stored:
-		t.Fatalf("event %q is there, but the error is %v", e.ID, err)
+		t.Fatalf("event %q is in the base, but the error is %v", e.ID, err)
 	case errors.Is(err, fold.ErrOrphanedCall): // there is no valid place for the answered call
 	case errors.Is(err, store.ErrOutcomeUnknown) && w.othersAppended > 0 && w.base.hasTwin(e): // the base may have changed the id
 	case err != nil && !(fails && errors.Is(err, errFlaky)): // a stale session is read again
@@ -294,14 +294,14 @@ func (w *world) checkedPatch(t *rapid.T, i int, do func() error) error {
 	switch {
 	case err == nil:
 		if n := len(after) - len(before) - w.othersAppended; n > 1 {
-			t.Fatalf("one patch made %d events", n)
+			t.Fatalf("one patch added %d events to the base", n)
 		}
 		if w.othersAppended == 0 {
 			w.checkSession(t, w.wraps[i], w.handles[i])
 		}
 	case errors.Is(err, store.ErrConflict) && len(after) == len(before)+w.othersAppended+1: // another writer's patch was logged first
 	case len(after) != len(before)+w.othersAppended:
-		t.Fatalf("a patch was refused (%v), and left something", err)
+		t.Fatalf("a refused patch (%v) changed the base", err)
 	case errors.Is(err, errFlaky), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrInvalid), errors.Is(err, fold.ErrOutOfRange),
 		errors.Is(err, fold.ErrEventNotFound), errors.Is(err, fold.ErrOrphanedCall), errors.Is(err, fold.ErrBlocked),
 		errors.Is(err, fold.ErrPinned), errors.Is(err, store.ErrDuplicateID), errors.Is(err, fold.ErrUnknownPatch):
@@ -326,7 +326,7 @@ func (w *world) preview(t *rapid.T) {
 	}
 	was, is := idsOf(preview.After.Events()), idsOf(h.View().Events())
 	if err == nil && !slices.Equal(was, is) {
-		t.Fatalf("the preview was %q, and now there is %q", was, is)
+		t.Fatalf("the preview showed %q, but the visible log is %q", was, is)
 	}
 }
 
@@ -346,7 +346,7 @@ func (w *world) check(t *rapid.T) {
 	}
 	for _, id := range w.acked {
 		if seen[id] != 1 {
-			t.Fatalf("event %q, which was acknowledged, is there %d times", id, seen[id])
+			t.Fatalf("acknowledged event %q is in the base %d times", id, seen[id])
 		}
 	}
 	for _, s := range w.wraps {
@@ -434,11 +434,11 @@ func (w *world) checkSession(t *rapid.T, s *adk.Service, h *adk.Session) {
 	initial := maps.Clone(w.initial)
 	visible, pinned, state, left := applyByIDs(t, initial, order, r.Session.Events())
 	if got := idsOf(h.View().Events()); !slices.Equal(got, visible) {
-		t.Fatalf("visible are\n%q, by ids\n%q", got, visible)
+		t.Fatalf("the visible log is\n%q, want\n%q", got, visible)
 	}
 	for i := range visible {
 		if h.View().IsPinned(i) != pinned[i] {
-			t.Fatalf("event %q is pinned, or not, and by ids it is not, or is", visible[i])
+			t.Fatalf("whether event %q is pinned differs from the reference", visible[i])
 		}
 	}
 	gotState := maps.Collect(h.View().Values())
@@ -451,12 +451,12 @@ func (w *world) checkSession(t *rapid.T, s *adk.Service, h *adk.Session) {
 		}
 	}
 	if !maps.EqualFunc(gotState, state, patch.Value.Equal) {
-		t.Fatalf("the state is\n%v, by ids\n%v", gotState, state)
+		t.Fatalf("the state is\n%v, want\n%v", gotState, state)
 	}
 	skipped, err := h.View().Skipped()
 	noError(t, err)
 	if len(skipped) != left {
-		t.Fatalf("%d patches are skipped, by ids %d", len(skipped), left)
+		t.Fatalf("%d patches are skipped, want %d", len(skipped), left)
 	}
 	// The records of the log fold to the same result.
 	ref := fuzz.NewReference(initial)
@@ -464,7 +464,7 @@ func (w *world) checkSession(t *rapid.T, s *adk.Service, h *adk.Session) {
 		ref.Apply(r)
 	}
 	if folded := idsOf(slices.All(ref.Visible())); !slices.Equal(folded, visible) {
-		t.Fatalf("the log folds to %q, visible are %q", folded, visible)
+		t.Fatalf("the records fold to %q, but the visible log is %q", folded, visible)
 	}
 }
 
@@ -604,7 +604,7 @@ type failure string
 const (
 	noFailure     failure = ""
 	failBefore    failure = "before"
-	failAfter     failure = "after it has landed"
+	failAfter     failure = "after the event is stored"
 	failWithPanic failure = "with a panic"
 )
 

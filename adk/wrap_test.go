@@ -268,7 +268,7 @@ func TestWrapForgetsDeletedSessions(t *testing.T) {
 		noError(t, err)
 		equal(t, "found", len(r.Memories), 1)
 		if s.CachedLogs() == 0 || s.IndexBytes() == 0 {
-			t.Fatal("nothing is cached; the test tests nothing")
+			t.Fatal("nothing is cached, so the test has no effect")
 		}
 		noError(t, by.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 		_, err = s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
@@ -342,7 +342,7 @@ func TestWrapFailingBase(t *testing.T) {
 		defer func() { _ = recover() }()
 		base.failures = []failure{failWithPanic}
 		_ = s.AppendEvent(t.Context(), sess, timedEvent(8, "e8", "user"))
-		t.Error("it did not panic")
+		t.Error("the append did not panic")
 	}()
 	noError(t, s.AppendEvent(t.Context(), sess, timedEvent(9, "e9", "user")))
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3", "e7", "e9"})
@@ -684,7 +684,7 @@ func TestMigrateWrapped(t *testing.T) {
 	for range 3 {
 		var left *migrate.UntranslatedError
 		if r := run(); !errors.As(r.Err, &left) || len(left.Events) != 1 || left.Events[0].Event != "late" {
-			t.Errorf("reported is %v", r.Err)
+			t.Errorf("the error is %v", r.Err)
 		}
 		sess = get(t, s, "s")
 		say(10)

@@ -28,10 +28,10 @@ func TestHookAndListMatchADK(t *testing.T) {
 	text, err = addHook(text)
 	noError(t, err)
 	if !strings.Contains(string(text), "return Substitute()") {
-		t.Error("there is no hook")
+		t.Error("the hook is missing")
 	}
 	if _, err := addHook([]byte("package session")); err == nil {
-		t.Error("nothing was hooked, without an error")
+		t.Error("addHook returned no error for a source without InMemoryService")
 	}
 	list, err := parseDifferences(strings.NewReader(differencesText))
 	noError(t, err)
@@ -85,14 +85,14 @@ func TestParse(t *testing.T) {
 func TestDiffering(t *testing.T) {
 	for _, row := range []struct{ name, theirs, ours, want string }{
 		{"the same", "A=pass B=fail", "A=pass B=fail", ""},
-		{"a part, not the whole", "=pass A=pass A/b=pass A/c=pass", "=fail A=fail A/b=fail A/c=pass", "p A/b"},
-		{"the whole alone", "=pass A=pass A/b=pass", "=fail A=fail A/b=pass", "p A"},
-		{"a part of a part", "A=pass A/b=pass A/b/c=pass", "A=fail A/b=fail A/b/c=fail", "p A/b/c"},
-		{"one passes that failed", "=fail A=fail", "=pass A=pass", "p A"},
-		{"one that is skipped", "A=pass", "A=skip", "p A"},
+		{"a subtest and its parents", "=pass A=pass A/b=pass A/c=pass", "=fail A=fail A/b=fail A/c=pass", "p A/b"},
+		{"only the parent test", "=pass A=pass A/b=pass", "=fail A=fail A/b=pass", "p A"},
+		{"a subtest of a subtest", "A=pass A/b=pass A/b/c=pass", "A=fail A/b=fail A/b/c=fail", "p A/b/c"},
+		{"a failed test passes", "=fail A=fail", "=pass A=pass", "p A"},
+		{"a skipped test", "A=pass", "A=skip", "p A"},
 		{"the process ended", "=pass A=pass B=pass", "=fail A=", "p A, p B"},
-		{"one that only ours has", "=pass", "=pass A=pass", "p A"},
-		{"the package alone", "=pass A=pass", "=fail A=pass", "p"},
+		{"a test that only ran with ours", "=pass", "=pass A=pass", "p A"},
+		{"only the package", "=pass A=pass", "=fail A=pass", "p"},
 	} {
 		var names []string
 		for _, d := range differing(outcomes(row.theirs), outcomes(row.ours)) {
@@ -161,10 +161,10 @@ func TestVerdict(t *testing.T) {
 	}{
 		{"nothing", nil, nil, ""},
 		{"as listed", []test{a}, map[test]difference{a: {}}, ""},
-		{"not listed", []test{a, b}, map[test]difference{a: {}}, "p B differs and is not in differences.txt"},
-		{"no difference any more", nil, map[test]difference{a: {}}, "p A is in differences.txt, and does not differ"},
+		{"not listed", []test{a, b}, map[test]difference{a: {}}, "p B differs, but is not in differences.txt; add it with its reason, or fix the difference"},
+		{"no longer a difference", nil, map[test]difference{a: {}}, "p A is in differences.txt, but does not differ; remove it"},
 		{"chance", nil, map[test]difference{a: {sometimes: true}}, ""},
-		{"no test", nil, map[test]difference{{"p", "Z"}: {sometimes: true}}, "p Z is in differences.txt, and is no test"},
+		{"no test", nil, map[test]difference{{"p", "Z"}: {sometimes: true}}, "p Z is in differences.txt, but no such test ran; remove it"},
 	} {
 		ran := outcomes("A=pass B=pass")
 		err := verdict(row.found, row.want, ran, ran)
@@ -174,11 +174,11 @@ func TestVerdict(t *testing.T) {
 	}
 	unbuilt := results{buildFailed: map[string]bool{"p": true}, output: map[test]string{{"p", ""}: "undefined: x"}}
 	if err := verdict(nil, nil, unbuilt, results{}); err == nil || !strings.Contains(err.Error(), "undefined: x") {
-		t.Errorf("what cannot be built: %v", err)
+		t.Errorf("with a package that cannot be built: %v", err)
 	}
 }
 
-func TestChoose(t *testing.T) {
+func TestSelectPackages(t *testing.T) {
 	all := []string{adkModule + "/runner", adkModule + "/server/adkrest"}
 	got, err := selectPackages(all, []string{"./server/adkrest"})
 	if err != nil || !slices.Equal(got, all[1:]) {
@@ -188,6 +188,6 @@ func TestChoose(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	if _, err := selectPackages(all, []string{"genai"}); err == nil {
-		t.Error("a package that is not there is taken")
+		t.Error("an unknown package was accepted")
 	}
 }

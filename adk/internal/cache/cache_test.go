@@ -32,7 +32,7 @@ func TestCache(t *testing.T) {
 	c.Remove("large")
 	has("large", false)
 	if n := c.Len(); n == 0 || n > 4 {
-		t.Errorf("it has %d values", n)
+		t.Errorf("the cache has %d values", n)
 	}
 	c = cache.Cache[string, int]{Limit: -1}
 	put("a", 0)

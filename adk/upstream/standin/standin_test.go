@@ -24,10 +24,10 @@ func TestInstall(t *testing.T) {
 		Install(&hook, "name")
 		for n := 1; n <= 2; n++ {
 			if got := converse(t, hook()); got != row.events {
-				t.Errorf("%s %s: %d events are in sight, want %d", row.backend, row.compact, got, row.events)
+				t.Errorf("%s %s: %d events are visible, want %d", row.backend, row.compact, got, row.events)
 			}
 			if made, err := os.ReadDir(folder); err != nil || len(made) != n {
-				t.Errorf("%d services have made %v, %v", n, made, err)
+				t.Errorf("%d services created %v, %v", n, made, err)
 			}
 		}
 	}
@@ -44,7 +44,7 @@ func TestInstallNothing(t *testing.T) {
 	Install(&hook, "name")
 	defer func() {
 		if recover() == nil {
-			t.Error("there is a service on no known backend")
+			t.Error("a service was created with an unknown backend")
 		}
 	}()
 	hook()
