@@ -104,7 +104,7 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 	if r.json && r.many {
 		r.out.Document(report)
 	} else if r.many {
-		lines, problems := report.Words(r.opts)
+		lines, problems := report.Describe(r.opts)
 		for _, p := range problems {
 			r.report(errors.New(p))
 		}
@@ -149,7 +149,7 @@ func (r *importing) openTarget(ctx context.Context) (_ *store.Store, err error) 
 // session reports the result of a session.
 func (r *importing) session(s migrate.Result) error {
 	r.bar.End()
-	lines := s.Words(r.opts.DryRun)
+	lines := s.Describe(r.opts.DryRun)
 	switch {
 	case r.json && !r.quiet:
 		r.out.Document(s)

@@ -120,7 +120,7 @@ func (f following) read(ctx context.Context, changed []migrate.Input) error {
 		return err
 	}
 	f.errs.Lines(report.UnreadText())
-	_, problems := report.Words(f.opts)
+	_, problems := report.Describe(f.opts)
 	for _, p := range problems {
 		f.report(errors.New(p))
 	}

@@ -20,11 +20,11 @@ import (
 var patchlogText = Format{
 	Name: "patchlog", Title: "events and patches as patchlog exports them", Versions: "the current one",
 	Kept: "everything", Omitted: "values of shared scopes",
-	count: func(b *beginning) int {
-		if !b.has(isOwn) {
+	count: func(b *fileHead) int {
+		if !b.has(isPatchlogLine) {
 			return 0
 		}
-		return b.count(func(o obj) bool { return isOwn(o) || isEvent(o) })
+		return b.count(func(o obj) bool { return isPatchlogLine(o) || isEvent(o) })
 	},
 	open: openLines,
 }
@@ -32,8 +32,8 @@ var patchlogText = Format{
 var adkEvents = Format{
 	Name: "adk", Title: "ADK events, one a line", Versions: "events of ADK for Go and for Python, and rows of their tables",
 	Kept: "events, state, rewinds; compactions with --compactions adopt", Omitted: "values of shared scopes, partial events",
-	count: func(b *beginning) int {
-		if !b.lines || b.has(isOwn) {
+	count: func(b *fileHead) int {
+		if !b.lines || b.has(isPatchlogLine) {
 			return 0
 		}
 		return b.count(isEvent)
@@ -41,8 +41,9 @@ var adkEvents = Format{
 	open: openLines,
 }
 
-// isOwn reports whether an object is a line of patchlog's text form: a header, a patch, or an event with a seq.
-func isOwn(o obj) bool {
+// isPatchlogLine reports whether an object is a line of patchlog's text form: a header, a patch, or an event with a
+// seq.
+func isPatchlogLine(o obj) bool {
 	return o.has("patchlog") || isString(o.get("patchType")) || isString(o.get("patch_type")) || o.has("seq") && isEvent(o)
 }
 
@@ -57,7 +58,7 @@ func isEvent(o obj) bool {
 }
 
 func openLines(f *File) (Source, error) {
-	f.pieces = make([]piece, 1)
+	f.sessions = make([]fileSession, 1)
 	return f, nil
 }
 
@@ -67,7 +68,7 @@ func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 		s := &Session{adopt: f.opts.AdoptLines, file: f.opts.Name}
 		text, err := f.text, error(nil)
 		if f.Format.Name == adkEvents.Name {
-			mended, changed := mend(text)
+			mended, changed := toValidUnicode(text)
 			if text = mended; changed {
 				s.Differences = append(s.Differences, Difference{What: "some texts are not Unicode: replaced by U+FFFD"})
 			}
@@ -80,11 +81,11 @@ func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 				Name: f.opts.Name, MaxBytes: int64(len(text)) + 1, MaxRecordBytes: f.opts.MaxRecordBytes,
 			})
 		}
-		s.Key = f.key(s, "", 0)
-		if s.namedAfter && err == nil {
+		s.Key = f.sessionKey(s, "", 0)
+		if s.namedAfterFile && err == nil {
 			s.firstID, err = firstID(text, f.opts.Name)
 		}
-		yield(s, f.check(s, err))
+		yield(s, f.sessionError(s, err))
 	}
 }
 
@@ -110,7 +111,7 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	var log []patch.Record
-	v, work := fold.New("lines", nil), 0
+	v, recordsRead := fold.New("lines", nil), 0
 	d := patch.NewDecoder(bytes.NewReader(text), name)
 	for {
 		r, err := d.Next()
@@ -124,7 +125,7 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 			continue
 		}
 		n := len(log) + 1
-		newID := func() string { return uuid.NewSHA1(idSpace, fmt.Append(nil, n, r.Event)).String() }
+		newID := func() string { return uuid.NewSHA1(lineIDNamespace, fmt.Append(nil, n, r.Event)).String() }
 		added := []patch.Record{patch.Complete(r, newID, time.Time{})}
 		for i := 0; i < len(added); i++ {
 			r := added[i]
@@ -134,7 +135,7 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 			}
 			log = append(log, r)
 			if i == 0 {
-				patches, err := rewindOf(v, log, &work)
+				patches, err := rewindPatches(v, log, &recordsRead)
 				if err != nil {
 					return nil, err
 				}
@@ -151,17 +152,17 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 	}
 }
 
-// rewindOf returns the patches that apply the rewind in the last event of a log. The patches hide all events from the
-// first event of the rewound invocation on, including the last event. If the log does not have the invocation, the
-// patches hide only the last event, as ADK does. The argument work counts the records that the rewinds of the session
-// have read.
-func rewindOf(v fold.View, log []patch.Record, work *int) ([]*patch.PatchEvent, error) {
+// rewindPatches returns the patches that apply the rewind in the last event of a log. The patches hide all events from
+// the first event of the rewound invocation on, including the last event. If the log does not have the invocation, the
+// patches hide only the last event, as ADK does. The argument recordsRead counts the records that the rewinds of the
+// session have read.
+func rewindPatches(v fold.View, log []patch.Record, recordsRead *int) ([]*patch.PatchEvent, error) {
 	last := log[len(log)-1]
 	target := rewindTarget(last.Event)
 	if target == "" {
 		return nil, nil
 	}
-	if *work += len(log); *work > maxRewound {
+	if *recordsRead += len(log); *recordsRead > maxRewindReads {
 		return nil, fmt.Errorf("%w: the session is rewound too often to be followed", store.ErrTooLarge)
 	}
 	from := last.Seq
@@ -177,11 +178,11 @@ func rewindOf(v fold.View, log []patch.Record, work *int) ([]*patch.PatchEvent, 
 	}
 	group := ""
 	if len(patches) > 1 {
-		group = uuid.NewSHA1(idSpace, []byte("group "+last.Event.ID())).String()
+		group = uuid.NewSHA1(lineIDNamespace, []byte("group "+last.Event.ID())).String()
 	}
 	for i, p := range patches {
 		if p.ID() == "" {
-			p = p.WithID(uuid.NewSHA1(idSpace, fmt.Append(nil, "rewind ", i, last.Event.ID())).String())
+			p = p.WithID(uuid.NewSHA1(lineIDNamespace, fmt.Append(nil, "rewind ", i, last.Event.ID())).String())
 		}
 		p = p.WithAuthor(cmp.Or(last.Event.Author(), "adk")).WithTimestamp(last.Event.Timestamp()).WithGroup(group)
 		if patches[i], err = p.WithCustomMetadata(map[string]any{metadataKey: map[string]any{migrationKey: markRewind}}); err != nil {
@@ -191,8 +192,8 @@ func rewindOf(v fold.View, log []patch.Record, work *int) ([]*patch.PatchEvent, 
 	return patches, nil
 }
 
-// maxRewound limits the records that a session's rewinds may read. It allows hundreds of rewinds in a long session.
-const maxRewound = 1 << 22
+// maxRewindReads limits the records that a session's rewinds may read. It allows hundreds of rewinds in a long session.
+const maxRewindReads = 1 << 22
 
 // rewindTarget returns the id of the invocation before which an ADK event rewinds the session, or "".
 func rewindTarget(e *patch.Event) string {

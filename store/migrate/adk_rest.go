@@ -22,13 +22,13 @@ import (
 var adkSessions = Format{
 	Name: "adk-sessions", Title: "sessions as ADK's REST API gives them", Versions: "ADK for Go and for Python (GET /apps/A/users/U/sessions/S; adk run --save_session)",
 	Kept: "events, state, shared values, compactions, rewinds", Omitted: "fields that ADK's API does not give, temp: keys, partial events",
-	count: func(b *beginning) int {
+	count: func(b *fileHead) int {
 		return b.count(func(o obj) bool {
 			return o.has("appName", "app_name") && o.has("userId", "user_id") && (o.has("events") || o.has("state") && !o.has("event_data", "session_id"))
 		})
 	},
 	open: func(f *File) (Source, error) {
-		text, mended := mend(f.text)
+		text, mended := toValidUnicode(f.text)
 		s := NewREST(bytes.NewReader(text), f.opts.Name)
 		if mended {
 			s.differences = append(s.differences, Difference{What: "some texts are not Unicode: replaced by U+FFFD"})
@@ -81,7 +81,7 @@ func (s *REST) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 				return
 			}
 			n++
-			session, key, err := s.session(text)
+			session, key, err := s.parseSession(text)
 			if err != nil {
 				err = &SessionError{key, fmt.Errorf("%s: session %d of the input: %w", s.name, n, err)}
 			}
@@ -144,14 +144,14 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
-// sessionNames maps the spellings of a session's members to their names.
-var sessionNames = map[string]string{
+// memberNames maps the spellings of a session's members to their names.
+var memberNames = map[string]string{
 	"id": "id", "appName": "appName", "app_name": "appName", "userId": "userId", "user_id": "userId",
 	"state": "state", "events": "events", "lastUpdateTime": "lastUpdateTime", "last_update_time": "lastUpdateTime",
 }
 
-// session parses one session. If it fails, key has the parts of the key that are known.
-func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err error) {
+// parseSession parses one session. If it fails, key has the parts of the key that are known.
+func (s *REST) parseSession(text json.RawMessage) (_ *Session, key store.Key, err error) {
 	value, err := patch.ParseValue(text)
 	if err != nil {
 		return nil, key, err
@@ -161,14 +161,14 @@ func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err err
 		return nil, key, fmt.Errorf("%w: want a session's object, not %s", store.ErrInvalid, clip(value.String()))
 	}
 	out := &Session{State: map[string]patch.Value{}}
-	known := map[string]patch.Value{}
+	byName := map[string]patch.Value{}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
-		as, ok := sessionNames[name]
-		if _, twice := known[as]; ok && twice {
+		as, ok := memberNames[name]
+		if _, duplicate := byName[as]; ok && duplicate {
 			return nil, key, fmt.Errorf("%w: %s is there in two spellings", store.ErrInvalid, as)
 		}
 		if ok {
-			known[as] = members[name]
+			byName[as] = members[name]
 		} else {
 			out.Differences = append(out.Differences, Difference{What: fmt.Sprintf("the session's field %q is left out", name)})
 		}
@@ -177,22 +177,22 @@ func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err err
 		name string
 		part *string
 	}{{"appName", &key.App}, {"userId", &key.User}, {"id", &key.Session}} {
-		if *p.part, _ = known[p.name].Any().(string); *p.part == "" {
+		if *p.part, _ = byName[p.name].Any().(string); *p.part == "" {
 			return nil, store.Key{}, fmt.Errorf("%w: a session as ADK's REST API gives it has a text %s", store.ErrInvalid, p.name)
 		}
 	}
 	out.Key = key
-	if out.Updated, err = timeOf(known["lastUpdateTime"].Any()); err != nil {
+	if out.Updated, err = parseTime(byName["lastUpdateTime"].Any()); err != nil {
 		return nil, key, fmt.Errorf("lastUpdateTime: %w", err)
 	}
-	if err := s.state(out, known["state"]); err != nil {
+	if err := s.splitState(out, byName["state"]); err != nil {
 		return nil, key, err
 	}
 	var events []json.RawMessage
-	if list, ok := known["events"]; !ok || json.Unmarshal([]byte(list.String()), &events) != nil || events == nil {
+	if list, ok := byName["events"]; !ok || json.Unmarshal([]byte(list.String()), &events) != nil || events == nil {
 		return nil, key, fmt.Errorf("%w: a session as ADK's REST API gives it has an array events", store.ErrInvalid)
 	}
-	if recordWeight*len(events) > weightTimes*len(text)+weightMore {
+	if recordWeight*len(events) > weightFactor*len(text)+weightBase {
 		return nil, key, fmt.Errorf("%w: its many short events would take more than 8 times its size in memory", store.ErrTooLarge)
 	}
 	for i, text := range events {
@@ -208,26 +208,26 @@ func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err err
 	return out, key, nil
 }
 
-// state divides a merged state between the session and the shared scopes.
-func (s *REST) state(out *Session, state patch.Value) error {
+// splitState divides a merged state between the session and the shared scopes.
+func (s *REST) splitState(out *Session, state patch.Value) error {
 	members := state.Members()
 	if members == nil {
 		return fmt.Errorf("%w: a session as ADK's REST API gives it has an object state", store.ErrInvalid)
 	}
 	for name, value := range members {
-		of := scope{app: out.Key.App}
+		sc := scope{app: out.Key.App}
 		switch statekey.ScopeOf(name) {
 		case statekey.User:
-			of.user = out.Key.User
+			sc.user = out.Key.User
 		case statekey.App:
 		default:
 			out.State[name] = value
 			continue
 		}
-		values := s.shared[of]
+		values := s.shared[sc]
 		if values == nil {
 			values = map[string]patch.Value{}
-			s.shared[of] = values
+			s.shared[sc] = values
 		}
 		if before, ok := values[name]; ok && !before.Equal(value) {
 			s.differences = append(s.differences, Difference{Key: name, What: fmt.Sprintf(
@@ -244,8 +244,8 @@ func (s *REST) Shared(context.Context) iter.Seq2[Shared, error] {
 		scopes := slices.SortedFunc(maps.Keys(s.shared), func(a, b scope) int {
 			return strings.Compare(a.app+"\x00"+a.user, b.app+"\x00"+b.user)
 		})
-		for _, of := range scopes {
-			if !yield(Shared{of.app, of.user, s.shared[of]}, nil) {
+		for _, sc := range scopes {
+			if !yield(Shared{sc.app, sc.user, s.shared[sc]}, nil) {
 				return
 			}
 		}

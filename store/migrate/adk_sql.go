@@ -68,7 +68,7 @@ func OpenSQL(ctx context.Context, db *sql.DB, dialect Dialect, opts SQLOptions) 
 			return nil, fmt.Errorf("look at the tables: %w", err)
 		}
 	}
-	if err := s.recognise(ctx); err != nil {
+	if err := s.detectService(ctx); err != nil {
 		return nil, err
 	}
 	return s, s.checkColumns(opts.IgnoreColumns)
@@ -95,11 +95,11 @@ func (s *SQL) Count(ctx context.Context) (n int, err error) {
 func (s *SQL) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		var keys []store.Key
-		err := s.each(ctx, s.db, "SELECT app_name, user_id, id FROM sessions ORDER BY app_name, user_id, id", nil, func(row []any) error {
+		err := s.forEachRow(ctx, s.db, "SELECT app_name, user_id, id FROM sessions ORDER BY app_name, user_id, id", nil, func(row []any) error {
 			var parts [3]string
 			for i := range parts {
 				var err error
-				if parts[i], err = text(row[i]); err != nil {
+				if parts[i], err = textCell(row[i]); err != nil {
 					return err
 				}
 			}
@@ -111,7 +111,7 @@ func (s *SQL) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 			return
 		}
 		for _, key := range keys {
-			session, err := s.session(ctx, key)
+			session, err := s.readSession(ctx, key)
 			switch {
 			case errors.Is(err, sql.ErrNoRows): // deleted after it was listed
 				continue
@@ -119,34 +119,34 @@ func (s *SQL) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 				yield(nil, ctx.Err())
 				return
 			}
-			var one *SessionError
-			if !yield(session, err) || err != nil && !errors.As(err, &one) {
+			var sessionErr *SessionError
+			if !yield(session, err) || err != nil && !errors.As(err, &sessionErr) {
 				return
 			}
 		}
 	}
 }
 
-// session reads one session. If the rows cannot be converted, the error is a *[SessionError]. Other errors are errors
-// of the database.
-func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
-	tx, err := s.db.BeginTx(ctx, s.transaction())
+// readSession reads one session. If the rows cannot be converted, the error is a *[SessionError]. Other errors are
+// errors of the database.
+func (s *SQL) readSession(ctx context.Context, key store.Key) (*Session, error) {
+	tx, err := s.db.BeginTx(ctx, s.txOptions())
 	if err != nil {
 		return nil, err
 	}
 	defer tx.Rollback() // nothing was written
 	out := &Session{Key: key}
 	found := false
-	of := []any{key.App, key.User, key.Session}
+	keyArgs := []any{key.App, key.User, key.Session}
 	query := fmt.Sprintf("SELECT %s, %s, %s FROM sessions WHERE app_name = %s AND user_id = %s AND id = %s",
 		s.column("state"), s.column("create_time"), s.column("update_time"), s.arg(1), s.arg(2), s.arg(3))
-	err = s.each(ctx, tx, query, of, func(row []any) (err error) {
+	err = s.forEachRow(ctx, tx, query, keyArgs, func(row []any) (err error) {
 		found = true
-		if out.State, err = stateOf(row[0], ""); err != nil {
+		if out.State, err = parseState(row[0], ""); err != nil {
 			return &SessionError{key, err}
 		}
 		for i, t := range []*time.Time{&out.Created, &out.Updated} {
-			if *t, err = timeOf(row[1+i]); err != nil {
+			if *t, err = parseTime(row[1+i]); err != nil {
 				return &SessionError{key, fmt.Errorf("%s: %w", []string{"create_time", "update_time"}[i], err)}
 			}
 		}
@@ -170,51 +170,51 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	}
 	query = fmt.Sprintf("SELECT %s FROM events WHERE app_name = %s AND user_id = %s AND session_id = %s ORDER BY %s",
 		strings.Join(exprs, ", "), s.arg(1), s.arg(2), s.arg(3), order)
-	mended := 0         // number of events with text that is not Unicode
-	var asText []string // times as SQLite stores them; ADK sorts by this text
-	err = s.each(ctx, tx, query, of, func(row []any) error {
+	repaired := 0          // number of events with text that is not Unicode
+	var timeTexts []string // times as SQLite stores them; ADK sorts by this text
+	err = s.forEachRow(ctx, tx, query, keyArgs, func(row []any) error {
 		cells, changed := make(map[string]any, len(names)), false
 		for i, name := range names {
 			cells[name] = row[i]
-			if t, err := text(row[i]); err == nil && !utf8.ValidString(t) && !isPickled(row[i]) {
+			if t, err := textCell(row[i]); err == nil && !utf8.ValidString(t) && !isPickled(row[i]) {
 				cells[name], changed = strings.ToValidUTF8(t, "\ufffd"), true
 			}
 		}
-		e, escapes, err := eventOf(s.fields(), cells)
+		e, escapes, err := parseEventRow(s.fields(), cells)
 		if changed || escapes {
-			mended++
+			repaired++
 		}
 		if err != nil {
-			id, _ := text(cells["id"])
+			id, _ := textCell(cells["id"])
 			return &SessionError{key, fmt.Errorf("event %q: %w", id, err)}
 		}
 		out.Events = append(out.Events, e)
 		if t, ok := cells["timestamp"].(string); ok || cells["timestamp"] == nil {
-			asText = append(asText, t)
+			timeTexts = append(timeTexts, t)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.sortEvents(out, asText)
-	if mended > 0 {
-		out.Differences = append(out.Differences, Difference{What: present.Counted(mended, "event") + " with text that is not Unicode: replaced by U+FFFD"})
+	s.sortEvents(out, timeTexts)
+	if repaired > 0 {
+		out.Differences = append(out.Differences, Difference{What: present.Counted(repaired, "event") + " with text that is not Unicode: replaced by U+FFFD"})
 	}
 	return out, nil
 }
 
 // sortEvents sorts events by time, as ADK does. It reports where ADK's order may differ.
-func (s *SQL) sortEvents(session *Session, asText []string) {
+func (s *SQL) sortEvents(session *Session, timeTexts []string) {
 	events := session.Events
 	byTime := func(a, b *patch.Event) int { return a.Timestamp().Compare(b.Timestamp()) }
-	if !s.python && len(asText) == len(events) {
-		place := make(map[*patch.Event]string, len(events))
+	if !s.python && len(timeTexts) == len(events) {
+		timeTextOf := make(map[*patch.Event]string, len(events))
 		for i, e := range events {
-			place[e] = asText[i]
+			timeTextOf[e] = timeTexts[i]
 		}
 		slices.SortStableFunc(events, byTime)
-		if !slices.IsSortedFunc(events, func(a, b *patch.Event) int { return strings.Compare(place[a], place[b]) }) {
+		if !slices.IsSortedFunc(events, func(a, b *patch.Event) int { return strings.Compare(timeTextOf[a], timeTextOf[b]) }) {
 			session.Differences = append(session.Differences, Difference{What: "its events have times in several zones; they are ordered by time, and ADK orders them by the text of it"})
 		}
 		return
@@ -242,14 +242,14 @@ func (s *SQL) Shared(ctx context.Context) iter.Seq2[Shared, error] {
 			{"user_states", "user_id", patch.PrefixUser, "app_name, user_id"},
 		} {
 			query := fmt.Sprintf("SELECT app_name, %s, %s FROM %s ORDER BY %s", t.user, s.column("state"), t.table, t.order)
-			err := s.each(ctx, s.db, query, nil, func(row []any) error {
+			err := s.forEachRow(ctx, s.db, query, nil, func(row []any) error {
 				var shared Shared
 				var err error
-				if shared.App, err = text(row[0]); err == nil {
-					shared.User, err = text(row[1])
+				if shared.App, err = textCell(row[0]); err == nil {
+					shared.User, err = textCell(row[1])
 				}
 				if err == nil {
-					shared.Values, err = stateOf(row[2], t.prefix)
+					shared.Values, err = parseState(row[2], t.prefix)
 				}
 				if err != nil {
 					err = &SharedError{shared.App, shared.User, err}
@@ -283,8 +283,8 @@ func (s *SQL) Differences(ctx context.Context) ([]Difference, error) {
 	return []Difference{{What: fmt.Sprintf("%d events are of sessions that are not in the table of sessions; they are left out", n)}}, nil
 }
 
-// transaction returns options for reading a session consistently.
-func (s *SQL) transaction() *sql.TxOptions {
+// txOptions returns options for reading a session consistently.
+func (s *SQL) txOptions() *sql.TxOptions {
 	if s.dialect == PostgreSQL {
 		return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 	}
@@ -296,8 +296,8 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// each calls do with each row of a query.
-func (s *SQL) each(ctx context.Context, q querier, query string, args []any, do func(row []any) error) error {
+// forEachRow calls do with each row of a query.
+func (s *SQL) forEachRow(ctx context.Context, q querier, query string, args []any, do func(row []any) error) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err

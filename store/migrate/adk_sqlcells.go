@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// text returns the text in a cell, or "" for NULL.
-func text(cell any) (string, error) {
+// textCell returns the text in a cell, or "" for NULL.
+func textCell(cell any) (string, error) {
 	switch v := cell.(type) {
 	case nil:
 		return "", nil
@@ -23,9 +23,9 @@ func text(cell any) (string, error) {
 	return "", fmt.Errorf("%w: want a text, not %v", patch.ErrInvalid, cell)
 }
 
-// jsonOf returns the JSON in a cell, or nil for NULL, an empty text and null.
-func jsonOf(cell any) (json.RawMessage, error) {
-	t, err := text(cell)
+// jsonCell returns the JSON in a cell, or nil for NULL, an empty text and null.
+func jsonCell(cell any) (json.RawMessage, error) {
+	t, err := textCell(cell)
 	if err != nil || t == "" {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func jsonOf(cell any) (json.RawMessage, error) {
 
 // textJSON returns the text in a cell as a JSON string, or nil if it is empty.
 func textJSON(cell any) (json.RawMessage, error) {
-	t, err := text(cell)
+	t, err := textCell(cell)
 	if err != nil || t == "" {
 		return nil, err
 	}
@@ -49,15 +49,15 @@ func textJSON(cell any) (json.RawMessage, error) {
 
 // timeJSON returns the time in a cell as JSON, or nil for NULL.
 func timeJSON(cell any) (json.RawMessage, error) {
-	t, err := timeOf(cell)
+	t, err := parseTime(cell)
 	if err != nil || cell == nil {
 		return nil, err
 	}
 	return json.Marshal(t)
 }
 
-// truthJSON returns true as JSON, or nil for false and NULL.
-func truthJSON(cell any) (json.RawMessage, error) {
+// boolJSON returns true as JSON, or nil for false and NULL.
+func boolJSON(cell any) (json.RawMessage, error) {
 	switch cell {
 	case nil, false, int64(0), float64(0):
 		return nil, nil
@@ -69,16 +69,16 @@ func truthJSON(cell any) (json.RawMessage, error) {
 	return nil, fmt.Errorf("%w: want a boolean, not %v", patch.ErrInvalid, cell)
 }
 
-// stateOf returns the members of a state. The prefix is added to their keys.
-func stateOf(cell any, prefix string) (map[string]patch.Value, error) {
-	t, err := jsonOf(cell)
+// parseState returns the members of a state. The prefix is added to their keys.
+func parseState(cell any, prefix string) (map[string]patch.Value, error) {
+	t, err := jsonCell(cell)
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
 	if t == nil {
 		return nil, nil
 	}
-	t, _ = mend(t)
+	t, _ = toValidUnicode(t)
 	value, err := patch.ParseValue(t)
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
@@ -97,8 +97,8 @@ func stateOf(cell any, prefix string) (map[string]patch.Value, error) {
 	return prefixed, nil
 }
 
-// timeForms are the formats in which SQLite drivers for Go and Python write times. A time without a zone is in UTC.
-var timeForms = []string{
+// timeLayouts are the formats in which SQLite drivers for Go and Python write times. A time without a zone is in UTC.
+var timeLayouts = []string{
 	"2006-01-02 15:04:05.999999999-07:00",
 	"2006-01-02T15:04:05.999999999Z07:00",
 	"2006-01-02 15:04:05.999999999 -0700 MST",
@@ -112,24 +112,24 @@ var timeForms = []string{
 // monotonic matches the reading of the monotonic clock that some drivers append to a time.
 var monotonic = regexp.MustCompile(` m=[+-][0-9.]+$`)
 
-// timeOf returns the time in a cell, or the zero time for NULL. Numbers are Unix seconds.
-func timeOf(cell any) (time.Time, error) {
+// parseTime returns the time in a cell, or the zero time for NULL. Numbers are Unix seconds.
+func parseTime(cell any) (time.Time, error) {
 	switch v := cell.(type) {
 	case nil:
 		return time.Time{}, nil
 	case time.Time:
 		return v.UTC(), nil
 	case int64:
-		return epoch(float64(v))
+		return unixSeconds(float64(v))
 	case float64:
-		return epoch(v)
+		return unixSeconds(v)
 	}
-	t, err := text(cell)
+	t, err := textCell(cell)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("%w: want a time, not %v", patch.ErrInvalid, cell)
 	}
 	t = monotonic.ReplaceAllString(t, "")
-	for _, form := range timeForms {
+	for _, form := range timeLayouts {
 		if at, err := time.Parse(form, t); err == nil {
 			return at.UTC(), nil
 		}
@@ -137,8 +137,8 @@ func timeOf(cell any) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%w: %q is no time", patch.ErrInvalid, clip(t))
 }
 
-// epoch converts Unix seconds to a time with a precision of microseconds.
-func epoch(seconds float64) (time.Time, error) {
+// unixSeconds converts Unix seconds to a time with a precision of microseconds.
+func unixSeconds(seconds float64) (time.Time, error) {
 	const first, last = -62135596800, 253402300799 // the years 1 to 9999
 	if !(seconds >= first && seconds <= last) {
 		return time.Time{}, fmt.Errorf("%w: %v seconds since 1970 is no time", patch.ErrInvalid, seconds)

@@ -21,29 +21,29 @@ var goFields = []field{
 	{"branch", "branch", textJSON}, {"isolationScope", "isolation_scope", textJSON},
 	{"errorCode", "error_code", textJSON}, {"errorMessage", "error_message", textJSON},
 	{"timestamp", "timestamp", timeJSON},
-	{"content", "content", jsonOf}, {"actions", "actions", actionsOf},
-	{"groundingMetadata", "grounding_metadata", jsonOf}, {"citationMetadata", "citation_metadata", jsonOf},
-	{"usageMetadata", "usage_metadata", jsonOf}, {"customMetadata", "custom_metadata", jsonOf},
-	{"longRunningToolIds", "long_running_tool_ids_json", jsonOf}, {"routes", "routes_json", jsonOf},
-	{"output", "output_json", jsonOf}, {"nodeInfo", "node_info_json", jsonOf}, {"requestedInput", "requested_input_json", jsonOf},
-	{"partial", "partial", truthJSON}, {"turnComplete", "turn_complete", truthJSON}, {"interrupted", "interrupted", truthJSON},
+	{"content", "content", jsonCell}, {"actions", "actions", actionsJSON},
+	{"groundingMetadata", "grounding_metadata", jsonCell}, {"citationMetadata", "citation_metadata", jsonCell},
+	{"usageMetadata", "usage_metadata", jsonCell}, {"customMetadata", "custom_metadata", jsonCell},
+	{"longRunningToolIds", "long_running_tool_ids_json", jsonCell}, {"routes", "routes_json", jsonCell},
+	{"output", "output_json", jsonCell}, {"nodeInfo", "node_info_json", jsonCell}, {"requestedInput", "requested_input_json", jsonCell},
+	{"partial", "partial", boolJSON}, {"turnComplete", "turn_complete", boolJSON}, {"interrupted", "interrupted", boolJSON},
 }
 
 // pythonFields are the columns of ADK for Python. event_data has the whole event. The other columns repeat some of
 // its fields, with a time in an unknown zone.
 var pythonFields = []field{
-	{"event_data", "event_data", eventData}, {"id", "id", textJSON}, {"invocation_id", "invocation_id", textJSON}, {"timestamp", "timestamp", timeJSON},
+	{"event_data", "event_data", eventDataJSON}, {"id", "id", textJSON}, {"invocation_id", "invocation_id", textJSON}, {"timestamp", "timestamp", timeJSON},
 }
 
-func actionsOf(cell any) (json.RawMessage, error) {
+func actionsJSON(cell any) (json.RawMessage, error) {
 	if isPickled(cell) {
-		return nil, errPickled()
+		return nil, pickledError()
 	}
-	return jsonOf(cell)
+	return jsonCell(cell)
 }
 
-func eventData(cell any) (json.RawMessage, error) {
-	data, err := jsonOf(cell)
+func eventDataJSON(cell any) (json.RawMessage, error) {
+	data, err := jsonCell(cell)
 	if err == nil && data == nil {
 		err = fmt.Errorf("%w: there is none", patch.ErrInvalid)
 	}
@@ -57,8 +57,8 @@ func (s *SQL) fields() []field {
 	return goFields
 }
 
-// eventOf makes an event from a row. It reports whether it replaced text that was not Unicode.
-func eventOf(fields []field, cells map[string]any) (*patch.Event, bool, error) {
+// parseEventRow makes an event from a row. It reports whether it replaced text that was not Unicode.
+func parseEventRow(fields []field, cells map[string]any) (*patch.Event, bool, error) {
 	var object []byte
 	for _, f := range fields {
 		value, err := f.read(cells[f.column])
@@ -73,7 +73,7 @@ func eventOf(fields []field, cells map[string]any) (*patch.Event, bool, error) {
 		return nil, false, fmt.Errorf("%w: the row is empty", patch.ErrInvalid)
 	}
 	object[0] = '{'
-	object, mended := mend(append(object, '}'))
+	object, repaired := toValidUnicode(append(object, '}'))
 	e, err := adkjson.ParseEvent(object)
-	return e, mended, err
+	return e, repaired, err
 }

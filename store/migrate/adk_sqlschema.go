@@ -24,8 +24,8 @@ func (s *SQL) columnsOf(ctx context.Context, table string) ([]string, error) {
 		query = "SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"
 	}
 	var names []string
-	err := s.each(ctx, s.db, query, []any{table}, func(row []any) error {
-		name, err := text(row[0])
+	err := s.forEachRow(ctx, s.db, query, []any{table}, func(row []any) error {
+		name, err := textCell(row[0])
 		names = append(names, name)
 		return err
 	})
@@ -34,22 +34,22 @@ func (s *SQL) columnsOf(ctx context.Context, table string) ([]string, error) {
 
 func (s *SQL) has(table, column string) bool { return slices.Contains(s.columns[table], column) }
 
-// recognise determines which service wrote the tables.
-func (s *SQL) recognise(ctx context.Context) error {
+// detectService determines which service wrote the tables.
+func (s *SQL) detectService(ctx context.Context) error {
 	if s.columns["sessions"] == nil || s.columns["events"] == nil {
 		return fmt.Errorf("%w: there are no tables sessions and events, as ADK's session services make them", ErrSchema)
 	}
 	if s.columns["adk_internal_metadata"] != nil {
 		version := ""
-		err := s.each(ctx, s.db, "SELECT value FROM adk_internal_metadata WHERE key = 'schema_version'", nil, func(row []any) (err error) {
-			version, err = text(row[0])
+		err := s.forEachRow(ctx, s.db, "SELECT value FROM adk_internal_metadata WHERE key = 'schema_version'", nil, func(row []any) (err error) {
+			version, err = textCell(row[0])
 			return err
 		})
 		switch {
 		case err != nil:
 			return fmt.Errorf("look at the tables: %w", err)
 		case version == "0":
-			return errPickled()
+			return pickledError()
 		case version != "1":
 			return fmt.Errorf("%w: the tables of ADK for Python are of schema %q; 1 is known", ErrSchema, version)
 		}
@@ -63,37 +63,37 @@ func (s *SQL) recognise(ctx context.Context) error {
 	case !s.has("events", "actions"):
 		return fmt.Errorf("%w: the table events has neither a column event_data nor a column actions", ErrSchema)
 	case s.has("events", "input_transcription"), s.has("events", "output_transcription"):
-		return errPickled()
+		return pickledError()
 	}
 	// Older versions of ADK for Python use the columns of ADK for Go, but other text types.
 	rows, query := 0, "SELECT type FROM pragma_table_info('sessions') WHERE name = 'app_name'"
 	if s.dialect == PostgreSQL {
 		query = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass('sessions') AND attname = 'app_name'"
 	}
-	err := s.each(ctx, s.db, "SELECT actions FROM events WHERE actions IS NOT NULL LIMIT 1", nil, func(row []any) error {
+	err := s.forEachRow(ctx, s.db, "SELECT actions FROM events WHERE actions IS NOT NULL LIMIT 1", nil, func(row []any) error {
 		if rows++; isPickled(row[0]) {
-			return errPickled()
+			return pickledError()
 		}
 		return nil
 	})
 	if err != nil || rows > 0 {
 		return err
 	}
-	return s.each(ctx, s.db, query, nil, func(row []any) error {
-		if kind, err := text(row[0]); err != nil || strings.Contains(strings.ToLower(kind), "var") {
-			return errors.Join(err, errPickled())
+	return s.forEachRow(ctx, s.db, query, nil, func(row []any) error {
+		if kind, err := textCell(row[0]); err != nil || strings.Contains(strings.ToLower(kind), "var") {
+			return errors.Join(err, pickledError())
 		}
 		return nil
 	})
 }
 
-func errPickled() error {
+func pickledError() error {
 	return fmt.Errorf("%w: these are tables of ADK for Python before schema 1, where actions are Python objects, which only Python reads; "+
 		"let ADK for Python make the newer tables ('adk migrate session --source_db_url=... --dest_db_url=...'), and migrate those", ErrPickled)
 }
 
 func isPickled(cell any) bool {
-	t, err := text(cell)
+	t, err := textCell(cell)
 	return err == nil && t != "" && t[0] == 0x80
 }
 
@@ -123,16 +123,16 @@ func (s *SQL) checkColumns(ignored []string) error {
 		{"app_states", stateColumns, []string{"app_name", "state"}},
 		{"user_states", stateColumns, []string{"app_name", "user_id", "state"}},
 	} {
-		there := s.columns[t.name]
-		if there == nil { // only app_states and user_states can be missing here
+		existing := s.columns[t.name]
+		if existing == nil { // only app_states and user_states can be missing here
 			return fmt.Errorf("%w: there is no table %s", ErrSchema, t.name)
 		}
 		for _, c := range t.need {
-			if !slices.Contains(there, c) {
+			if !slices.Contains(existing, c) {
 				return fmt.Errorf("%w: the table %s has no column %s", ErrSchema, t.name, c)
 			}
 		}
-		for _, c := range there {
+		for _, c := range existing {
 			if name := t.name + "." + c; !slices.Contains(t.known, c) && !slices.Contains(ignored, name) {
 				return fmt.Errorf("%w: the column %s is not known: the database is of a newer version of ADK, or somebody has added it; if it may stay behind, say that it is to be ignored", ErrSchema, name)
 			}

@@ -13,25 +13,25 @@ var anthropicMessages = Format{
 	Name: "anthropic", Title: "messages of Anthropic's API", Versions: "2023-06-01; Cline and Roo Code (tasks/TASK/api_conversation_history.json)",
 	Kept:    "documents, Roo's condensed contexts",
 	Omitted: "system prompt, tools, parameters of requests",
-	count:   func(b *beginning) int { _, n := messages(b); return n },
+	count:   func(b *fileHead) int { _, n := countMessages(b); return n },
 	reader:  func() reader { return reader{read: readAnthropic} },
 	lists:   true,
 }
 
-// messages returns the numbers of objects that are messages of OpenAI's Chat Completions API and of Anthropic's API.
-// Some messages are valid in both APIs. They count for each API that has other messages in the file. If neither API
-// has other messages, they count as Anthropic's if any content is a list or the file is clineHistory. Otherwise they
-// count as OpenAI's.
-func messages(b *beginning) (openAI, anthropic int) {
+// countMessages returns the numbers of objects that are messages of OpenAI's Chat Completions API and of Anthropic's
+// API. Some messages are valid in both APIs. They count for each API that has other messages in the file. If neither
+// API has other messages, they count as Anthropic's if any content is a list or the file is clineHistory. Otherwise
+// they count as OpenAI's.
+func countMessages(b *fileHead) (openAI, anthropic int) {
 	objects := b.objects
 	if len(b.items) > 0 {
 		objects = b.items
 	}
-	either, blocks := 0, b.name == clineHistory
+	ambiguous, blocks := 0, b.name == clineHistory
 	for _, o := range objects {
 		o = responseMessage(o)
 		role, content := o.text("role"), o.list("content")
-		anyOf := func(of func(o obj) bool) bool { return slices.ContainsFunc(objectsOf(content), of) }
+		anyOf := func(of func(o obj) bool) bool { return slices.ContainsFunc(parseObjects(content), of) }
 		switch {
 		case o.has("parts", "author", "info") || o.get("content") != nil && !isString(o.get("content")) && content == nil,
 			anyOf(func(o obj) bool {
@@ -44,7 +44,7 @@ func messages(b *beginning) (openAI, anthropic int) {
 		case anyOf(func(o obj) bool { return o.text("type") != "text" }), o.has("stop_reason"):
 			anthropic++
 		default:
-			either++
+			ambiguous++
 			blocks = blocks || content != nil
 		}
 	}
@@ -57,22 +57,22 @@ func messages(b *beginning) (openAI, anthropic int) {
 	}
 	switch {
 	case openAI > 0 && anthropic > 0:
-		return of(openAI + either), of(anthropic + either)
+		return of(openAI + ambiguous), of(anthropic + ambiguous)
 	case openAI > 0 || anthropic == 0 && !blocks:
-		return of(openAI + either), 0
+		return of(openAI + ambiguous), 0
 	}
-	return 0, of(anthropic + either)
+	return 0, of(anthropic + ambiguous)
 }
 
 func readAnthropic(o obj, t *tree) []entry {
-	e := entry{place: true, atLeaf: true, time: unixTime(o.get("ts"), 1000)}
+	e := entry{inTree: true, followsLeaf: true, time: unixTime(o.get("ts"), 1000)}
 	if role := o.text("role"); role == "user" || role == "assistant" {
-		e.message(t, o)
+		e.readMessage(t, o)
 	}
-	if e.prompt && isClinesText(o) {
+	if e.prompt && isClineText(o) {
 		e.Author, e.prompt = t.agent, false
 	}
-	if o.is("isSummary") {
+	if o.isTrue("isSummary") {
 		e.Author, e.role, e.prompt, e.compaction, e.summary = t.agent, "user", false, true, true
 	}
 	return []entry{e}
@@ -80,8 +80,8 @@ func readAnthropic(o obj, t *tree) []entry {
 
 var toolResult = regexp.MustCompile(`^\[[a-z_]+( for .*)?\] Result:|^\[ERROR\] `)
 
-// isClinesText reports whether a user message was written by Cline: results of tools as text.
-func isClinesText(o obj) bool {
+// isClineText reports whether a user message was written by Cline: results of tools as text.
+func isClineText(o obj) bool {
 	blocks := blocksOf(o.get("content"))
-	return len(blocks) > 0 && toolResult.MatchString(textOf(blocks[0].said()))
+	return len(blocks) > 0 && toolResult.MatchString(unquote(blocks[0].textValue()))
 }

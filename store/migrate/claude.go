@@ -17,7 +17,7 @@ var claudeCode = Format{
 	Versions: "1.0 to 2.1 (~/.claude/projects/*/*.jsonl, SESSION/subagents/*.jsonl)",
 	Kept:     "attached files, rewinds, compactions, subagents (as branches)",
 	Omitted:  "contents of snapshots, progress, settings",
-	count: func(b *beginning) int {
+	count: func(b *fileHead) int {
 		if !b.lines {
 			return 0
 		}
@@ -42,13 +42,13 @@ var claudeCode = Format{
 }
 
 type claudeReader struct {
-	line       int            // number of lines read so far
-	last       map[string]int // by message id, the last line with usage
-	agent      string         // in a file of a subagent: the id of the subagent
-	started    bool
-	unthreaded bool     // rows have null as parent although they follow other rows
-	bounded    bool     // a compaction boundary was read whose summary has not been read
-	keeps      []string // ids of the messages that the boundary keeps
+	line           int            // number of lines read so far
+	last           map[string]int // by message id, the last line with usage
+	agent          string         // in a file of a subagent: the id of the subagent
+	started        bool
+	parentsOmitted bool     // rows have null as parent although they follow other rows
+	boundaryRead   bool     // a compaction boundary was read whose summary has not been read
+	keptIDs        []string // ids of the messages that the boundary keeps
 }
 
 // prepare sorts the lines so that each follows its parent, because the file may have them in another order. It drops
@@ -59,37 +59,37 @@ func (r *claudeReader) prepare(units []unit) []unit {
 		kind, uuid, parent, message string
 		sidechain, usage            bool
 	}
-	heads, place := make([]head, len(units)), map[string]int{}
+	heads, positions := make([]head, len(units)), map[string]int{}
 	for i, u := range units {
 		o := parse(u.json)
 		m := o.object("message")
-		heads[i] = head{o.text("type"), o.text("uuid"), o.text("parentUuid"), m.text("id"), o.is("isSidechain"), m.get("usage") != nil}
-		if _, ok := place[heads[i].uuid]; !ok && heads[i].uuid != "" {
-			place[heads[i].uuid] = i
+		heads[i] = head{o.text("type"), o.text("uuid"), o.text("parentUuid"), m.text("id"), o.isTrue("isSidechain"), m.get("usage") != nil}
+		if _, ok := positions[heads[i].uuid]; !ok && heads[i].uuid != "" {
+			positions[heads[i].uuid] = i
 		}
 	}
 	for n := len(units) - 1; n > 0; n-- {
 		h := &heads[n]
-		said := h.kind == "assistant" || h.kind == "user" && !bytes.Contains(units[n].json, []byte("tool_result"))
-		if _, ok := place[h.parent]; ok || h.parent == "" || said || h.sidechain {
+		isMessage := h.kind == "assistant" || h.kind == "user" && !bytes.Contains(units[n].json, []byte("tool_result"))
+		if _, ok := positions[h.parent]; ok || h.parent == "" || isMessage || h.sidechain {
 			break
 		}
 		units = units[:n]
 	}
-	follow := map[int][]int{} // by parent, the lines that the file has before the parent
+	childrenBefore := map[int][]int{} // by parent, the lines that the file has before the parent
 	for i, h := range heads[:len(units)] {
-		if j, ok := place[h.parent]; ok && j > i && j < len(units) {
-			follow[j] = append(follow[j], i)
+		if j, ok := positions[h.parent]; ok && j > i && j < len(units) {
+			childrenBefore[j] = append(childrenBefore[j], i)
 		}
 	}
-	waits, done := make([]bool, len(units)), make([]bool, len(units))
-	for _, lines := range follow {
+	hasLaterParent, done := make([]bool, len(units)), make([]bool, len(units))
+	for _, lines := range childrenBefore {
 		for _, i := range lines {
-			waits[i] = true
+			hasLaterParent[i] = true
 		}
 	}
 	ordered := make([]unit, 0, len(units))
-	take := func(next ...int) {
+	emit := func(next ...int) {
 		for len(next) > 0 {
 			i := next[len(next)-1]
 			if next = next[:len(next)-1]; done[i] {
@@ -97,32 +97,32 @@ func (r *claudeReader) prepare(units []unit) []unit {
 			}
 			done[i] = true
 			ordered = append(ordered, units[i])
-			if h := &heads[i]; h.usage && place[h.uuid] == i { // not a copy
+			if h := &heads[i]; h.usage && positions[h.uuid] == i { // not a copy
 				r.last[h.message] = len(ordered)
 			}
-			for _, j := range slices.Backward(follow[i]) {
+			for _, j := range slices.Backward(childrenBefore[i]) {
 				next = append(next, j)
 			}
 		}
 	}
 	for i := range units {
-		if !waits[i] {
-			take(i)
+		if !hasLaterParent[i] {
+			emit(i)
 		}
 	}
 	for i := range units { // the remaining lines form cycles
-		take(i)
+		emit(i)
 	}
 	return ordered
 }
 
 func (r *claudeReader) read(o obj, t *tree) []entry {
 	r.line++
-	agent, aside := o.text("agentId"), o.is("isSidechain")
-	e := entry{id: o.text("uuid"), time: o.time("timestamp"), original: json.RawMessage(cmp.Or(string(o.get("message")), "-"))}
+	agent, sidechain := o.text("agentId"), o.isTrue("isSidechain")
+	e := entry{id: o.text("uuid"), time: o.time("timestamp"), dedupContent: json.RawMessage(cmp.Or(string(o.get("message")), "-"))}
 	if e.id != "" && !r.started {
 		r.started = true
-		if aside {
+		if sidechain {
 			r.agent = agent
 		}
 	}
@@ -141,88 +141,88 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 	case m == nil && (kind == "user" || kind == "assistant"):
 	case kind == "user":
 		m["role"] = json.RawMessage(`"user"`)
-		if e.message(t, m); o.is("isMeta") || isProgram(o) || isClaudesText(m.get("content")) {
+		if e.readMessage(t, m); o.isTrue("isMeta") || isFromProgram(o) || isClaudeText(m.get("content")) {
 			e.Author, e.prompt = agentClaude, false
 		}
 	case kind == "assistant":
-		r.assistant(&e, t, o, m)
+		r.readAssistant(&e, t, o, m)
 	case kind == "attachment":
-		e.attachment(t, o.object("attachment"))
+		e.addAttachment(t, o.object("attachment"))
 	case kind == "system":
 		boundary = o.text("subtype") == "compact_boundary"
 	}
-	if aside && (r.agent == "" || agent != r.agent) { // a line of a subagent, which the main conversation does not see
+	if sidechain && (r.agent == "" || agent != r.agent) { // a line of a subagent, which the main conversation does not see
 		e.Branch, e.prompt = agentClaude+"."+cmp.Or(agent, "sidechain"), false
 		if e.Author == "user" {
 			e.Author = agentClaude // the main agent wrote the prompt of the subagent
 		}
 		return []entry{e}
 	}
-	e.place, e.moves, e.parent = true, len(e.parts) > 0, t.leaf
-	parent, told := o["parentUuid"]
-	switch n := t.find(textOf(parent)); {
+	e.inTree, e.becomesLeaf, e.parent = true, len(e.parts) > 0, t.leaf
+	parent, hasParent := o["parentUuid"]
+	switch n := t.resolve(unquote(parent)); {
 	case boundary:
-		r.bounded, r.keeps = true, preserved(o)
-		e.parent = compacted(t, r.keeps, o.text("logicalParentUuid"))
+		r.boundaryRead, r.keptIDs = true, keptMessageIDs(o)
+		e.parent = leafBeforeBoundary(t, r.keptIDs, o.text("logicalParentUuid"))
 	case n != nil:
 		e.parent = n
-	case told && !isString(parent) && (e.role == "model" || e.answers()):
-		r.unthreaded = t.leaf != nil // a conversation cannot start with a response, so the rows omit their parents
-	case told && !isString(parent) && !r.unthreaded:
+	case hasParent && !isString(parent) && (e.role == "model" || e.hasResults()):
+		r.parentsOmitted = t.leaf != nil // a conversation cannot start with a response, so the rows omit their parents
+	case hasParent && !isString(parent) && !r.parentsOmitted:
 		e.parent = nil
 	} // otherwise the parent is missing, and the conversation continues at the leaf
-	if o.is("isCompactSummary") {
-		r.compaction(&e, t)
+	if o.isTrue("isCompactSummary") {
+		r.readCompaction(&e, t)
 	}
 	return []entry{e}
 }
 
-// isProgram reports whether a line is marked as not typed by the user.
-func isProgram(o obj) bool {
+// isFromProgram reports whether a line is marked as not typed by the user.
+func isFromProgram(o obj) bool {
 	kind := o.text("origin.kind")
 	return kind != "" && kind != "human" && kind != "user"
 }
 
-// attachment adds the content of an attachment: a queued prompt or a file.
-func (e *entry) attachment(t *tree, o obj) {
+// addAttachment adds the content of an attachment: a queued prompt or a file.
+func (e *entry) addAttachment(t *tree, o obj) {
 	e.Author, e.role = agentClaude, "user"
 	if o.text("type") == "queued_command" {
 		prompt, mode := o.get("prompt"), o.text("commandMode")
-		if e.say(t, prompt); !o.is("isMeta") && !isProgram(o) && (mode == "" || mode == "prompt") && !isClaudesText(prompt) {
+		if e.addContent(t, prompt); !o.isTrue("isMeta") && !isFromProgram(o) && (mode == "" || mode == "prompt") && !isClaudeText(prompt) {
 			e.Author = "user"
 		}
 		return
 	}
 	name := cmp.Or(o.text("filename"), o.text("displayPath"), o.text("path"))
-	if text := o.quoted("content.file.content", "content.content", "content", "snippet"); text != nil {
-		e.parts = []part{{Text: quote(strings.TrimPrefix(name+"\n", "\n") + textOf(text))}}
+	if text := o.firstString("content.file.content", "content.content", "content", "snippet"); text != nil {
+		e.parts = []part{{Text: quote(strings.TrimPrefix(name+"\n", "\n") + unquote(text))}}
 	} else if data := o.get("content.file.base64"); isString(data) {
 		e.parts = []part{{InlineData: &blob{o.get("content.file.type"), data}}}
 	}
 }
 
-// programsText matches texts that Claude Code itself writes as user messages.
-var programsText = regexp.MustCompile(`^\s*(<(local-command-|bash-std|task-notification|system-reminder)|\[Request interrupted by user)`)
+// claudeText matches texts that Claude Code itself writes as user messages.
+var claudeText = regexp.MustCompile(`^\s*(<(local-command-|bash-std|task-notification|system-reminder)|\[Request interrupted by user)`)
 
-// isClaudesText reports whether Claude Code itself wrote all texts of a content.
-func isClaudesText(content json.RawMessage) bool {
+// isClaudeText reports whether Claude Code itself wrote all texts of a content.
+func isClaudeText(content json.RawMessage) bool {
 	blocks := blocksOf(content)
-	return len(blocks) > 0 && !slices.ContainsFunc(blocks, func(b block) bool { return !programsText.MatchString(b.text("text")) })
+	return len(blocks) > 0 && !slices.ContainsFunc(blocks, func(b block) bool { return !claudeText.MatchString(b.text("text")) })
 }
 
-// preserved returns the ids of the messages that a compaction boundary keeps. Some versions list all ids, others only
-// the first and the last.
-func preserved(o obj) []string {
+// keptMessageIDs returns the ids of the messages that a compaction boundary keeps. Some versions list all ids, others
+// only the first and the last.
+func keptMessageIDs(o obj) []string {
 	segment, ids := o.object("compactMetadata.preservedSegment"), []string{}
 	for _, id := range o.list("compactMetadata.preservedMessages.uuids") {
-		ids = append(ids, textOf(id))
+		ids = append(ids, unquote(id))
 	}
 	return slices.Concat([]string{segment.text("headUuid")}, ids, []string{segment.text("tailUuid")})
 }
 
-// compacted returns the leaf of the conversation before a compaction boundary. The leaf is the last message that the
-// boundary keeps. Some versions name a row on another branch instead, which compacted ignores.
-func compacted(t *tree, ends []string, logical string) *node {
+// leafBeforeBoundary returns the leaf of the conversation before a compaction boundary. The leaf is the last message
+// that the boundary keeps. Some versions name a row on another branch instead, which leafBeforeBoundary ignores.
+func leafBeforeBoundary(t *tree, ends []string, logical string) *node {
 	var first *node
 	for _, id := range ends {
 		if first = t.nodes[id]; first != nil {
@@ -230,15 +230,15 @@ func compacted(t *tree, ends []string, logical string) *node {
 		}
 	}
 	for _, id := range slices.Backward(append(slices.Clone(ends), logical)) {
-		if n := t.nodes[id]; n != nil && (first == nil || n.follows(first)) {
+		if n := t.nodes[id]; n != nil && (first == nil || n.isDescendantOf(first)) {
 			return n
 		}
 	}
 	return t.leaf
 }
 
-// follows reports whether other is the node itself or an ancestor, within the nearest 10,000 nodes.
-func (n *node) follows(other *node) bool {
+// isDescendantOf reports whether other is the node itself or an ancestor, within the nearest 10,000 nodes.
+func (n *node) isDescendantOf(other *node) bool {
 	for i := 0; i < 10_000 && n != nil && n.depth >= other.depth; i++ {
 		if n == other {
 			return true
@@ -248,34 +248,34 @@ func (n *node) follows(other *node) bool {
 	return false
 }
 
-// compaction reads the summary of a compaction boundary.
-func (r *claudeReader) compaction(e *entry, t *tree) {
+// readCompaction reads the summary of a compaction boundary.
+func (r *claudeReader) readCompaction(e *entry, t *tree) {
 	e.Author, e.prompt, e.compaction = agentClaude, false, true
-	if !r.bounded {
+	if !r.boundaryRead {
 		// In files without boundaries, a summary starts a new conversation.
 		e.summary = e.parent == nil
 		e.parent = t.leaf
 		return
 	}
-	e.summary, e.relink = true, true
-	for _, id := range r.keeps {
+	e.summary, e.reparentKept = true, true
+	for _, id := range r.keptIDs {
 		if n := t.nodes[id]; n != nil {
 			e.kept = append(e.kept, n)
 		}
 	}
-	r.bounded, r.keeps = false, nil
+	r.boundaryRead, r.keptIDs = false, nil
 }
 
-func (r *claudeReader) assistant(e *entry, t *tree, o, m obj) {
-	e.piece = m.text("id")
-	if e.piece != "" && r.last[e.piece] != r.line { // every piece of a message repeats the usage; only the last one is complete
+func (r *claudeReader) readAssistant(e *entry, t *tree, o, m obj) {
+	e.messageID = m.text("id")
+	if e.messageID != "" && r.last[e.messageID] != r.line { // every piece of a message repeats the usage; only the last one is complete
 		delete(m, "usage")
 	}
 	m["role"] = json.RawMessage(`"assistant"`)
-	if e.message(t, m); o.is("isApiErrorMessage") { // shown to the user but not sent to the model
+	if e.readMessage(t, m); o.isTrue("isApiErrorMessage") { // shown to the user but not sent to the model
 		for _, b := range blocksOf(m.get("content")) {
 			e.ErrorMessage = cmp.Or(e.ErrorMessage, b.text("text"))
 		}
-		e.parts, e.calls, e.UsageMetadata = nil, nil, nil
+		e.parts, e.callIDs, e.UsageMetadata = nil, nil, nil
 	}
 }

@@ -13,7 +13,7 @@ var codex = Format{
 	Versions: "0.1 to 0.120 (~/.codex/sessions/*/*/*/rollout-*.jsonl; rollout-*.json of the first versions)",
 	Kept:     "rollbacks, compactions",
 	Omitted:  "developer messages, encrypted reasoning and summaries, contents of events that repeat messages",
-	count: func(b *beginning) int {
+	count: func(b *fileHead) int {
 		if first := b.count(func(o obj) bool { return o.object("session").has("id") && o.has("items") }); first > 0 || !b.lines {
 			return first // the file is one JSON document, as in early versions
 		}
@@ -35,7 +35,7 @@ var codex = Format{
 type codexReader struct{ model string }
 
 func (r *codexReader) read(o obj, t *tree) []entry {
-	e := entry{place: true, atLeaf: true, time: o.time("timestamp")}
+	e := entry{inTree: true, followsLeaf: true, time: o.time("timestamp")}
 	item := o.object("payload")
 	switch o.text("type") {
 	case "":
@@ -45,13 +45,13 @@ func (r *codexReader) read(o obj, t *tree) []entry {
 	case "turn_context":
 		r.model = cmp.Or(item.text("model"), r.model)
 	case "event_msg":
-		e.codexEvent(t, item)
+		e.readCodexEvent(t, item)
 	case "compacted":
-		e.codexCompaction(t, item)
+		e.readCodexCompaction(t, item)
 	case "response_item":
-		e.item(t, item)
+		e.addItem(t, item)
 	default: // an item without an envelope
-		e.item(t, o)
+		e.addItem(t, o)
 	}
 	if e.role == "model" {
 		e.ModelVersion = r.model
@@ -59,22 +59,22 @@ func (r *codexReader) read(o obj, t *tree) []entry {
 	return []entry{e}
 }
 
-func (e *entry) codexEvent(t *tree, item obj) {
+func (e *entry) readCodexEvent(t *tree, item obj) {
 	switch item.text("type") {
 	case "token_count":
 		if usage := item.object("info.last_token_usage"); usage != nil {
-			e.Author, e.UsageMetadata = t.agent, usageOf(usage)
+			e.Author, e.UsageMetadata = t.agent, parseUsage(usage)
 		}
 	case "turn_aborted":
 		e.Author, e.Interrupted = t.agent, true
 	case "thread_rolled_back":
 		turns, _ := strconv.Atoi(string(item.get("num_turns")))
-		e.parent, e.atLeaf, e.moves = rolledBack(t.leaf, turns), false, true
+		e.parent, e.followsLeaf, e.becomesLeaf = leafAfterRollback(t.leaf, turns), false, true
 	}
 }
 
-// rolledBack returns the new leaf after the last turns are removed.
-func rolledBack(leaf *node, turns int) *node {
+// leafAfterRollback returns the new leaf after the last turns are removed.
+func leafAfterRollback(leaf *node, turns int) *node {
 	at := leaf
 	for n := leaf; n != nil && turns > 0; n = n.parent {
 		if n.prompt {
@@ -85,9 +85,9 @@ func rolledBack(leaf *node, turns int) *node {
 	return at
 }
 
-// codexCompaction reads a compaction of all visible events. Codex replaces the context by a list of items. These are
-// messages, unless a remote service made the compaction.
-func (e *entry) codexCompaction(t *tree, item obj) {
+// readCodexCompaction reads a compaction of all visible events. Codex replaces the context by a list of items. These
+// are messages, unless a remote service made the compaction.
+func (e *entry) readCodexCompaction(t *tree, item obj) {
 	e.Author, e.role, e.compaction, e.summary = t.agent, "user", true, true
 	if item.get("replacement_history") == nil { // in early versions, the new context is the user's prompts and the summary
 		var prompts []int
@@ -104,7 +104,7 @@ func (e *entry) codexCompaction(t *tree, item obj) {
 				}
 			}
 		}
-		if message := item.quoted("message"); message != nil {
+		if message := item.firstString("message"); message != nil {
 			e.parts = append(e.parts, part{Text: message})
 		}
 		return
@@ -116,13 +116,13 @@ func (e *entry) codexCompaction(t *tree, item obj) {
 			return
 		}
 		if role := kept.text("role"); role != "developer" && role != "system" {
-			e.say(t, kept.get("content"))
+			e.addContent(t, kept.get("content"))
 		}
 	}
 }
 
-// item adds an item of the Responses API.
-func (e *entry) item(t *tree, o obj) {
+// addItem adds an item of the Responses API.
+func (e *entry) addItem(t *tree, o obj) {
 	kind := cmp.Or(o.text("type"), "message")
 	name, isCall := strings.CutSuffix(kind, "_call")
 	id := cmp.Or(o.text("call_id"), o.text("id"))
@@ -130,7 +130,7 @@ func (e *entry) item(t *tree, o obj) {
 	case kind == "message":
 		switch role := o.text("role"); {
 		case role == "assistant" || role == "user":
-			e.message(t, o)
+			e.readMessage(t, o)
 			if e.UsageMetadata = nil; e.prompt && isContext(o) {
 				e.Author, e.prompt = t.agent, false
 			}
@@ -143,21 +143,21 @@ func (e *entry) item(t *tree, o obj) {
 			}
 		}
 	case isCall:
-		under := "arguments"
+		member := "arguments"
 		if o.get("input") != nil {
-			under = "input"
+			member = "input"
 		}
 		e.Author, e.role = t.agent, "model"
-		e.call(t, id, cmp.Or(o.text("name"), name), o.first("action", "input", "arguments", "queries", "code"), under)
+		e.addCall(t, id, cmp.Or(o.text("name"), name), o.firstValue("action", "input", "arguments", "queries", "code"), member)
 		if o.get("call_id") == nil && kind != "local_shell_call" { // the provider ran this call, so the item includes the result
-			e.answer(t, id, "", o.first("output", "outputs", "results", "error", "status"), o.get("error") != nil)
-			if image := o.quoted("result"); image != nil {
+			e.addResult(t, id, "", o.firstValue("output", "outputs", "results", "error", "status"), o.get("error") != nil)
+			if image := o.firstString("result"); image != nil {
 				e.parts[1].Response.Parts = []part{{InlineData: &blob{quote("image/" + cmp.Or(o.text("output_format"), "png")), image}}}
 			}
 		}
 	case strings.HasSuffix(kind, "_output") && id != "":
 		e.Author, e.role = t.agent, "user"
-		e.answer(t, id, "", o.get("output"), false)
+		e.addResult(t, id, "", o.get("output"), false)
 	}
 }
 

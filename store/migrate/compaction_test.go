@@ -15,15 +15,15 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// record returns a compaction record that covers the time between two seconds.
-func record(id string, second, from, to int, text string) string {
+// compactionRecord returns a compaction record that covers the time between two seconds.
+func compactionRecord(id string, second, from, to int, text string) string {
 	start := float64(day.Add(10 * time.Hour).Unix())
 	return fmt.Sprintf(`{"id":%q,"invocationId":%q,"author":"user","timestamp":"2025-06-01T10:00:%02dZ","actions":{"compaction":{"startTimestamp":%f,"endTimestamp":%f,"compactedContent":{"role":"model","parts":[{"text":%q}]}}}}`,
 		id, id, second, start+float64(from), start+float64(to), text)
 }
 
-// visible returns the texts that a model sees.
-func visible(t testing.TB, s *store.Store) string {
+// visibleTexts returns the texts that a model sees.
+func visibleTexts(t testing.TB, s *store.Store) string {
 	t.Helper()
 	got := testlog.Must(s.Get(t.Context(), key))(t)
 	var texts []string
@@ -40,26 +40,26 @@ func visible(t testing.TB, s *store.Store) string {
 // Compaction records become summaries. Records for which this is impossible are reported and kept as events.
 func TestCompactions(t *testing.T) {
 	events := []string{
-		said("e1", 1, `{"a":1}`), said("e2", 2, ""), record("c1", 3, 1, 2, "one and two"),
-		record("c2", 4, 30, 40, "nothing"), said("e5", 5, ""), said("e6", 6, ""),
+		eventText("e1", 1, `{"a":1}`), eventText("e2", 2, ""), compactionRecord("c1", 3, 1, 2, "one and two"),
+		compactionRecord("c2", 4, 30, 40, "nothing"), eventText("e5", 5, ""), eventText("e6", 6, ""),
 		`{"id":"c3","author":"user","timestamp":"2025-06-01T10:00:07Z","customMetadata":{"_adk_compaction":{"startTimestamp":"2025-06-01T10:00:04Z","endTimestamp":"2025-06-01T10:00:06Z","compactedContent":{"parts":[{"text":"five and six"}]}}}}`,
 	}
-	s := memory(t)
-	r, report := run(t, s, migrate.Options{}, one(t, `{"a":1}`, events...))
+	s := openMemory(t)
+	r, report := run(t, s, migrate.Options{}, newSession(t, `{"a":1}`, events...))
 	equal(t, "adopted", strings.Join(r.Adopted, " "), "c1 c3")
-	if len(r.Left) != 1 || r.Left[0].EventID != "c2" || report.Adopted != 2 || report.Left != 1 {
-		t.Errorf("left %v, report %+v", r.Left, report)
+	if len(r.NotAdopted) != 1 || r.NotAdopted[0].EventID != "c2" || report.Adopted != 2 || report.NotAdopted != 1 {
+		t.Errorf("left %v, report %+v", r.NotAdopted, report)
 	}
-	equal(t, "what is visible", visible(t, s), "one and two | - | five and six")
-	equal(t, "state", stateOf(t, s, key), `{"a":1}`)
+	equal(t, "what is visible", visibleTexts(t, s), "one and two | - | five and six")
+	equal(t, "state", stateJSON(t, s, key), `{"a":1}`)
 	before := dump(t, s)
-	becomes(t, s, migrate.Unchanged, migrate.Options{}, one(t, `{"a":1}`, events...))
+	wantStatus(t, s, migrate.Unchanged, migrate.Options{}, newSession(t, `{"a":1}`, events...))
 	equal(t, "again", dump(t, s), before)
 
-	s = memory(t)
-	r, _ = run(t, s, migrate.Options{KeepCompactions: true}, one(t, `{"a":1}`, events...))
+	s = openMemory(t)
+	r, _ = run(t, s, migrate.Options{KeepCompactions: true}, newSession(t, `{"a":1}`, events...))
 	equal(t, "kept", r.Added, len(events))
-	r, _ = run(t, s, migrate.Options{}, one(t, `{"a":1}`, events...))
+	r, _ = run(t, s, migrate.Options{}, newSession(t, `{"a":1}`, events...))
 	equal(t, "kept, then without", r.Status, migrate.Unchanged)
 }
 
@@ -74,7 +74,7 @@ func TestGrowth(t *testing.T) {
 			var err error
 			if i > 0 && rapid.IntRange(0, 3).Draw(rt, "kind") == 0 {
 				from := rapid.IntRange(0, i).Draw(rt, "from")
-				e, err = patch.ParseEvent([]byte(record(fmt.Sprint("c", i), i, max(from, last), i-1, fmt.Sprint("summary ", i))))
+				e, err = patch.ParseEvent([]byte(compactionRecord(fmt.Sprint("c", i), i, max(from, last), i-1, fmt.Sprint("summary ", i))))
 				last = i
 			} else {
 				drawn := fuzz.Event(fmt.Sprint("e", i), events).Draw(rt, "event")
@@ -112,7 +112,7 @@ func TestGrowth(t *testing.T) {
 				delete(state, c.Key)
 			}
 		}
-		once, steps := memory(t), memory(t)
+		once, steps := openMemory(t), openMemory(t)
 		run(t, once, migrate.Options{}, session(len(events)))
 		for n := 0; n < len(events); n += rapid.IntRange(1, 4).Draw(rt, "more") {
 			run(t, steps, migrate.Options{}, session(n))

@@ -63,15 +63,15 @@ func migrateIn(dir string) error {
 }
 
 // A migration that is killed at any point and repeated gives the same result as an uninterrupted one.
-func TestKilled(t *testing.T) {
+func TestInterruptedMigration(t *testing.T) {
 	const kills = 12
 	var lines []string
 	for i := range sessions {
 		events := []json.RawMessage{}
 		for j := range 20 {
-			text := said(fmt.Sprint("e", j), j, fmt.Sprintf(`{"k%d":%d.0,"app:last":%d}`, j%3, j, j))
+			text := eventText(fmt.Sprint("e", j), j, fmt.Sprintf(`{"k%d":%d.0,"app:last":%d}`, j%3, j, j))
 			if j == 7 {
-				text = record("c", j, 0, 5, "summary")
+				text = compactionRecord("c", j, 0, 5, "summary")
 			}
 			events = append(events, json.RawMessage(text))
 		}
@@ -88,8 +88,8 @@ func TestKilled(t *testing.T) {
 		lines = append(lines, string(line))
 	}
 	text := []byte(strings.Join(lines, "\n"))
-	want := memory(t)
-	_, report := runFrom(t, want, migrate.Options{}, migrate.NewREST(strings.NewReader(string(text)), "export"))
+	want := openMemory(t)
+	_, report := runSource(t, want, migrate.Options{}, migrate.NewREST(strings.NewReader(string(text)), "export"))
 	equal(t, "created", report.Sessions[migrate.Created], sessions)
 
 	self, err := os.Executable()

@@ -58,23 +58,23 @@ type entry struct {
 	prompt    bool   // the entry starts a turn
 	note      string // why the entry has no content, or how it was handled
 
-	// Position in the conversation's tree. An entry is part of the tree only if place is set.
-	place    bool
-	parent   *node
-	atLeaf   bool            // the parent is the current leaf
-	original json.RawMessage // content by which a copy is distinguished from another line with the same id
-	moves    bool            // the entry becomes the leaf, even if its parent is not the leaf
-	piece    string          // id of the message of which the entry is a piece
-	calls    []string        // ids of the calls in the entry
-	answered []string        // ids of the calls whose results the entry has
+	// Position in the conversation's tree. An entry is part of the tree only if inTree is set.
+	inTree       bool
+	parent       *node
+	followsLeaf  bool            // the parent is the current leaf
+	dedupContent json.RawMessage // content by which a copy is distinguished from another line with the same id
+	becomesLeaf  bool            // the entry becomes the leaf, even if its parent is not the leaf
+	messageID    string          // id of the message of which the entry is a piece
+	callIDs      []string        // ids of the calls in the entry
+	resultIDs    []string        // ids of the calls whose results the entry has
 
-	// For compactions; see tree.covers.
-	compaction bool // the entry is a compaction
-	summary    bool // the entry has a summary
-	encrypted  bool // the summary is encrypted; only the provider can read it
-	kept       []*node
-	strict     bool
-	relink     bool // kept messages become children of the summary
+	// For compactions; see tree.coveredCount.
+	compaction   bool // the entry is a compaction
+	summary      bool // the entry has a summary
+	encrypted    bool // the summary is encrypted; only the provider can read it
+	kept         []*node
+	requireKept  bool
+	reparentKept bool // kept messages become children of the summary
 }
 
 type report struct {
@@ -134,11 +134,11 @@ func (d *decoder) decode(units []unit) ([]patch.Record, error) {
 		u := &units[i]
 		switch {
 		case json.Valid(u.json):
-			u.json, u.mended = mend(u.json)
-		case i == len(units)-1 && u.open:
+			u.json, u.repaired = toValidUnicode(u.json)
+		case i == len(units)-1 && u.unterminated:
 			d.report.Unfinished, units = len(u.text), units[:i]
 		default:
-			u.json = wholeIn(u.text)
+			u.json = trailingObject(u.text)
 			d.report.Unreadable++
 		}
 	}
@@ -157,29 +157,29 @@ func (d *decoder) decode(units []unit) ([]patch.Record, error) {
 			d.idCounts = map[string]int{}
 		}
 		d.unit = &units[i]
-		if err := d.next(r); err != nil {
+		if err := d.decodeUnit(r); err != nil {
 			return nil, &patch.LineError{File: d.file, Line: d.unit.number, Err: err}
 		}
 		if read += len(d.unit.text); d.progress != nil && i%256 == 0 {
 			d.progress(read)
 		}
 	}
-	return d.timed(d.tree.logged), d.ctx.Err()
+	return d.fillTimes(d.tree.logged), d.ctx.Err()
 }
 
-// next adds the entries of the current unit to the log.
-func (d *decoder) next(r reader) error {
+// decodeUnit adds the entries of the current unit to the log.
+func (d *decoder) decodeUnit(r reader) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
 	if len(d.unit.text) > maxLineBytes {
 		return fmt.Errorf("%w: the line is longer than %d bytes", patch.ErrTooLarge, maxLineBytes)
 	}
-	if d.weight > weightTimes*d.size+weightMore {
+	if d.weight > weightFactor*d.size+weightBase {
 		return fmt.Errorf("%w: its many short messages would take more than 8 times its size in memory", patch.ErrTooLarge)
 	}
 	entries := []entry{{eventJSON: eventJSON{Author: d.format.Name}, note: "unreadable"}}
-	if d.unit.json != nil && valueWeight*valuesIn(d.unit.json) > weightTimes*len(d.unit.json)+weightMore {
+	if d.unit.json != nil && valueWeight*countValues(d.unit.json) > weightFactor*len(d.unit.json)+weightBase {
 		entries[0].note = "too many values to be read"
 	} else if d.unit.json != nil {
 		entries = nil
@@ -192,12 +192,12 @@ func (d *decoder) next(r reader) error {
 			entries = []entry{{}}
 		}
 	}
-	if d.unit.mended {
+	if d.unit.repaired {
 		d.report.Mended++
 	}
 	d.report.Lines++
 	for i, e := range entries {
-		if err := d.add(e, i == 0); err != nil {
+		if err := d.addEntry(e, i == 0); err != nil {
 			return err
 		}
 	}
@@ -208,15 +208,15 @@ func (d *decoder) next(r reader) error {
 // bytes for records, and for the values in a line while the line is read. They are fitted to measurements that tests
 // repeat.
 const (
-	weightTimes  = 4
-	weightMore   = 20 << 20
+	weightFactor = 4
+	weightBase   = 20 << 20
 	recordWeight = 3000 // a record without its content
 	valueWeight  = 400  // an object or an array
 	unitWeight   = 300  // a line before it is read
 )
 
-// valuesIn returns the number of objects and arrays in JSON.
-func valuesIn(text []byte) (n int) {
+// countValues returns the number of objects and arrays in JSON.
+func countValues(text []byte) (n int) {
 	inString := false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -231,18 +231,18 @@ func valuesIn(text []byte) (n int) {
 	return n
 }
 
-// timed removes seqs. If any record has a time, it also sets the missing times.
-func (d *decoder) timed(records []patch.Record) []patch.Record {
+// fillTimes removes seqs. If any record has a time, it also sets the missing times.
+func (d *decoder) fillTimes(records []patch.Record) []patch.Record {
 	var at time.Time
 	for i, r := range slices.Backward(records) {
-		if t := timeIn(r); !t.IsZero() {
+		if t := recordTime(r); !t.IsZero() {
 			at = t
 		}
 		records[i] = patch.Complete(r, nil, at)
 		records[i].Seq = 0
 	}
 	for i, r := range records {
-		if t := timeIn(r); !t.IsZero() {
+		if t := recordTime(r); !t.IsZero() {
 			at = t
 		}
 		records[i] = patch.Complete(r, nil, at)
@@ -253,15 +253,15 @@ func (d *decoder) timed(records []patch.Record) []patch.Record {
 	return records
 }
 
-func timeIn(r patch.Record) time.Time {
+func recordTime(r patch.Record) time.Time {
 	if r.Patch != nil {
 		return r.Patch.Timestamp()
 	}
 	return r.Event.Timestamp()
 }
 
-// idSpace is the namespace of ids derived from lines.
-var idSpace = uuid.MustParse("b5a0b3a6-6f0e-5a51-9a0e-4a2f8f2d7c30")
+// lineIDNamespace is the namespace of ids derived from lines.
+var lineIDNamespace = uuid.MustParse("b5a0b3a6-6f0e-5a51-9a0e-4a2f8f2d7c30")
 
 // newID returns an id derived from the number and the content of the unit and from the purpose of the id. Because of
 // the number, equal lines get different ids.
@@ -269,27 +269,27 @@ func (d *decoder) newID(what string) string {
 	for {
 		name := append(fmt.Appendf(nil, "%d %s %d:", d.unit.number, what, d.idCounts[what]), d.digest[:]...)
 		d.idCounts[what]++
-		if id := uuid.NewSHA1(idSpace, name).String(); !d.usedIDs[id] {
+		if id := uuid.NewSHA1(lineIDNamespace, name).String(); !d.usedIDs[id] {
 			d.usedIDs[id] = true
 			return id
 		}
 	}
 }
 
-// add adds an entry to the log. The argument first reports whether the entry is the first of its unit. The event of
-// the first entry stores the unit.
-func (d *decoder) add(e entry, first bool) error {
+// addEntry adds an entry to the log. The argument first reports whether the entry is the first of its unit. The event
+// of the first entry stores the unit.
+func (d *decoder) addEntry(e entry, first bool) error {
 	if len(e.id) > patch.MaxIDBytes {
 		e.id = ""
 	}
-	if e.original == nil {
-		e.original = d.unit.json
+	if e.dedupContent == nil {
+		e.dedupContent = d.unit.json
 	}
-	switch said := sha256.Sum256(e.original); {
+	switch digest := sha256.Sum256(e.dedupContent); {
 	case e.id == "":
 	case !d.usedIDs[e.id]:
-		d.hashes[e.id] = said
-	case d.hashes[e.id] != said:
+		d.hashes[e.id] = digest
+	case d.hashes[e.id] != digest:
 		e.alias, e.id = e.id, ""
 		d.report.ReusedIDs++
 	default:
@@ -306,7 +306,7 @@ func (d *decoder) add(e entry, first bool) error {
 	}
 	d.weight += recordWeight
 	before := len(d.tree.logged)
-	n, err := d.tree.add(e, len(d.tree.entries)+1, func(e entry) (*patch.Event, error) { return d.event(id, e, first) })
+	n, err := d.tree.addEntry(e, len(d.tree.entries)+1, func(e entry) (*patch.Event, error) { return d.newEvent(id, e, first) })
 	if err != nil {
 		return err
 	}
@@ -327,17 +327,17 @@ func (d *decoder) add(e entry, first bool) error {
 	return nil
 }
 
-// event makes the event of an entry. The event of a unit's first entry stores the text of the unit: as JSON if
-// possible, otherwise as a string, otherwise as base64. If the event is invalid with its content, event removes
-// duplicate keys from the content. If the event is still invalid, event omits the content.
-func (d *decoder) event(id string, e entry, first bool) (*patch.Event, error) {
+// newEvent makes the event of an entry. The event of a unit's first entry stores the text of the unit: as JSON if
+// possible, otherwise as a string, otherwise as base64. If the event is invalid with its content, newEvent removes
+// duplicate keys from the content. If the event is still invalid, newEvent omits the content.
+func (d *decoder) newEvent(id string, e entry, first bool) (*patch.Event, error) {
 	out := e.eventJSON
 	out.ID, out.InvocationID, out.Author = id, d.invocation, cmp.Or(e.Author, "system")
 	if !e.time.IsZero() {
 		out.Timestamp = e.time.UTC().Format(time.RFC3339Nano)
 	}
 	if len(e.parts) > 0 {
-		content, err := encode(contentJSON{e.role, e.parts})
+		content, err := marshalJSON(contentJSON{e.role, e.parts})
 		if err != nil {
 			return nil, err
 		}
@@ -345,17 +345,17 @@ func (d *decoder) event(id string, e entry, first bool) (*patch.Event, error) {
 	}
 	bare := eventJSON{ID: id, InvocationID: d.invocation, Author: out.Author, Timestamp: out.Timestamp, Interrupted: e.Interrupted}
 	for _, try := range []func() eventJSON{
-		func() eventJSON { return out }, func() eventJSON { out.Content = cleaned(out.Content); return out }, func() eventJSON { return bare },
+		func() eventJSON { return out }, func() eventJSON { out.Content = dropDuplicateKeys(out.Content); return out }, func() eventJSON { return bare },
 	} {
 		event := try()
-		ways := []kept{{}}
+		encodings := []storedLine{{}}
 		if first {
-			ways = keptOf(d.unit)
+			encodings = lineEncodings(d.unit)
 		}
-		for _, k := range ways {
+		for _, k := range encodings {
 			k.Format, k.Note = d.format.Name, e.note
-			event.CustomMetadata = map[string]kept{lineKey: k}
-			text, err := encode(event)
+			event.CustomMetadata = map[string]storedLine{lineKey: k}
+			text, err := marshalJSON(event)
 			if err != nil {
 				return nil, err
 			}
@@ -363,7 +363,7 @@ func (d *decoder) event(id string, e entry, first bool) (*patch.Event, error) {
 			if err != nil {
 				continue
 			}
-			if !first || keeps(parsed, k) {
+			if !first || storesLine(parsed, k) {
 				return parsed, nil
 			}
 		}
@@ -377,21 +377,21 @@ type contentJSON struct {
 }
 
 type eventJSON struct {
-	ID             string           `json:"id"`
-	InvocationID   string           `json:"invocationId"`
-	Author         string           `json:"author"`
-	Branch         string           `json:"branch,omitempty"`
-	Timestamp      string           `json:"timestamp,omitempty"`
-	Content        json.RawMessage  `json:"content,omitempty"`
-	UsageMetadata  map[string]int64 `json:"usageMetadata,omitempty"`
-	ModelVersion   string           `json:"modelVersion,omitempty"`
-	ErrorMessage   string           `json:"errorMessage,omitempty"`
-	Interrupted    bool             `json:"interrupted,omitempty"`
-	CustomMetadata map[string]kept  `json:"customMetadata"`
+	ID             string                `json:"id"`
+	InvocationID   string                `json:"invocationId"`
+	Author         string                `json:"author"`
+	Branch         string                `json:"branch,omitempty"`
+	Timestamp      string                `json:"timestamp,omitempty"`
+	Content        json.RawMessage       `json:"content,omitempty"`
+	UsageMetadata  map[string]int64      `json:"usageMetadata,omitempty"`
+	ModelVersion   string                `json:"modelVersion,omitempty"`
+	ErrorMessage   string                `json:"errorMessage,omitempty"`
+	Interrupted    bool                  `json:"interrupted,omitempty"`
+	CustomMetadata map[string]storedLine `json:"customMetadata"`
 }
 
-// cleaned returns a content without duplicate keys. The last value of each key is kept.
-func cleaned(content json.RawMessage) json.RawMessage {
+// dropDuplicateKeys returns a content without duplicate keys. The last value of each key is kept.
+func dropDuplicateKeys(content json.RawMessage) json.RawMessage {
 	if content == nil {
 		return nil
 	}
@@ -401,7 +401,7 @@ func cleaned(content json.RawMessage) json.RawMessage {
 	if d.Decode(&v) != nil {
 		return nil
 	}
-	text, err := encode(v)
+	text, err := marshalJSON(v)
 	if err != nil {
 		return nil
 	}

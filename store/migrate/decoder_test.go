@@ -25,14 +25,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-type file struct {
+type testFile struct {
 	name   string
 	format Format
 	data   []byte
 }
 
-func files(t testing.TB) []file {
-	all := []file{
+func testFiles(t testing.TB) []testFile {
+	all := []testFile{
 		{name: "claude-code", format: claudeCode},
 		{name: "codex", format: codex}, {name: "codex-bare", format: codex},
 		{name: "pi", format: pi}, {name: "pi-real-cut", format: pi}, {name: "pi-v1", format: pi},
@@ -43,22 +43,22 @@ func files(t testing.TB) []file {
 	return all
 }
 
-func eachFile(t *testing.T, run func(t *testing.T, f file)) {
-	for _, f := range files(t) {
+func forEachFile(t *testing.T, run func(t *testing.T, f testFile)) {
+	for _, f := range testFiles(t) {
 		t.Run(f.name, func(t *testing.T) { run(t, f) })
 	}
 }
 
-func read(t rapid.TB, format Format, data []byte) ([]patch.Record, *decoder) {
+func decodeFile(t rapid.TB, format Format, data []byte) ([]patch.Record, *decoder) {
 	t.Helper()
-	records, d, err := tryRead(format, data)
+	records, d, err := tryDecode(format, data)
 	testlog.NoError(t, err)
 	return records, d
 }
 
-func tryRead(format Format, data []byte) ([]patch.Record, *decoder, error) {
+func tryDecode(format Format, data []byte) ([]patch.Record, *decoder, error) {
 	d := &decoder{file: "file", format: &format, ctx: context.Background()}
-	pieces, err := split(bytes.TrimPrefix(trimNULs(data), byteOrderMark), &format, "file")
+	pieces, err := splitSessions(bytes.TrimPrefix(trimNULs(data), byteOrderMark), &format, "file")
 	if err != nil {
 		return nil, d, err
 	}
@@ -66,7 +66,7 @@ func tryRead(format Format, data []byte) ([]patch.Record, *decoder, error) {
 	return records, d, err
 }
 
-func view(t rapid.TB, records []patch.Record) fold.View {
+func foldRecords(t rapid.TB, records []patch.Record) fold.View {
 	t.Helper()
 	var logged []patch.Record
 	for i, r := range records {
@@ -80,18 +80,18 @@ func view(t rapid.TB, records []patch.Record) fold.View {
 	return v
 }
 
-// says returns the author, texts, calls and responses of each visible event with content.
-func says(v fold.View) []string {
+// describeEvents returns the author, texts, calls and responses of each visible event with content.
+func describeEvents(v fold.View) []string {
 	var all []string
 	for _, e := range v.Events() {
 		if e.SaysSomething() {
-			all = append(all, said(e))
+			all = append(all, describeEvent(e))
 		}
 	}
 	return all
 }
 
-func said(e *patch.Event) string {
+func describeEvent(e *patch.Event) string {
 	text := e.Author() + "/" + e.Role()
 	if e.Branch() != "" {
 		text += "@" + e.Branch()
@@ -113,8 +113,8 @@ func said(e *patch.Event) string {
 	return text
 }
 
-// linesOf returns the lines that WriteLines should write: without NULs and without an incomplete last line.
-func linesOf(data []byte) [][]byte {
+// expectedLines returns the lines that WriteLines should write: without NULs and without an incomplete last line.
+func expectedLines(data []byte) [][]byte {
 	var lines [][]byte
 	for line := range bytes.Lines(bytes.TrimPrefix(trimNULs(data), byteOrderMark)) {
 		line, ended := bytes.CutSuffix(line, []byte("\n"))
@@ -127,30 +127,30 @@ func linesOf(data []byte) [][]byte {
 	return lines
 }
 
-func sameLines(t rapid.TB, data []byte, records []patch.Record) {
+func wantLines(t rapid.TB, data []byte, records []patch.Record) {
 	t.Helper()
 	var out bytes.Buffer
-	testlog.NoError(t, WriteLines(&out, sequence(records)))
-	if want := bytes.Join(append(linesOf(data), nil), []byte("\n")); !bytes.Equal(out.Bytes(), want) {
+	testlog.NoError(t, WriteLines(&out, recordsSeq(records)))
+	if want := bytes.Join(append(expectedLines(data), nil), []byte("\n")); !bytes.Equal(out.Bytes(), want) {
 		t.Fatalf("the lines come back as\n%s\nwant\n%s", out.Bytes(), want)
 	}
 }
 
-// writes checks that WriteLines writes the file.
-func writes(t *testing.T, data []byte, records iter.Seq2[patch.Record, error]) {
+// wantWritten checks that WriteLines writes the file.
+func wantWritten(t *testing.T, data []byte, records iter.Seq2[patch.Record, error]) {
 	t.Helper()
 	var out bytes.Buffer
 	testlog.NoError(t, WriteLines(&out, records))
-	if want := append(bytes.Join(linesOf(data), []byte("\n")), '\n'); !bytes.Equal(out.Bytes(), want) {
+	if want := append(bytes.Join(expectedLines(data), []byte("\n")), '\n'); !bytes.Equal(out.Bytes(), want) {
 		t.Fatal("WriteLines writes something else")
 	}
 }
 
 // Every line can be written back byte for byte, also from records that were encoded as text or as bytes.
-func TestLinesComeBack(t *testing.T) {
-	eachFile(t, func(t *testing.T, f file) {
-		records, _ := read(t, f.format, f.data)
-		sameLines(t, f.data, records)
+func TestLinesRoundTrip(t *testing.T) {
+	forEachFile(t, func(t *testing.T, f testFile) {
+		records, _ := decodeFile(t, f.format, f.data)
+		wantLines(t, f.data, records)
 		var stored []patch.Record
 		size := 0
 		for i, r := range records {
@@ -161,7 +161,7 @@ func TestLinesComeBack(t *testing.T) {
 			stored = append(stored, back)
 			size += len(recordform.Compress(form))
 		}
-		sameLines(t, f.data, stored)
+		wantLines(t, f.data, stored)
 		if ratio := float64(size) / float64(len(f.data)); len(f.data) > 20_000 && ratio > 1.6 {
 			t.Errorf("the log is %.2f times the file", ratio)
 		}
@@ -173,19 +173,19 @@ func TestLinesComeBack(t *testing.T) {
 		}
 		parsed, _, err := logs.ReadAll(patch.NewDecoder(&text, "f"))
 		testlog.NoError(t, err)
-		sameLines(t, f.data, parsed)
+		wantLines(t, f.data, parsed)
 	})
 }
 
 // Wherever a file is cut, its first lines give the first records.
 func TestFileGrows(t *testing.T) {
-	eachFile(t, func(t *testing.T, f file) {
-		all, _ := read(t, f.format, f.data)
+	forEachFile(t, func(t *testing.T, f testFile) {
+		all, _ := decodeFile(t, f.format, f.data)
 		for cut := 1; cut <= len(f.data); cut++ {
 			if cut < len(f.data) && f.data[cut-1] != '\n' && cut%997 != 0 {
 				continue
 			}
-			records, d, err := tryRead(f.format, f.data[:cut])
+			records, d, err := tryDecode(f.format, f.data[:cut])
 			if err != nil {
 				if bytes.IndexByte(f.data[:cut], '\n') < 0 {
 					continue // the first value spans several lines
@@ -202,7 +202,7 @@ func TestFileGrows(t *testing.T) {
 	})
 }
 
-func sameRecords(t testing.TB, a, b []patch.Record) {
+func wantSameRecords(t testing.TB, a, b []patch.Record) {
 	t.Helper()
 	for i := range a {
 		x, _ := json.Marshal(a[i])
@@ -213,7 +213,7 @@ func sameRecords(t testing.TB, a, b []patch.Record) {
 	}
 }
 
-func sequence(records []patch.Record) iter.Seq2[patch.Record, error] {
+func recordsSeq(records []patch.Record) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		for _, r := range records {
 			if !yield(r, nil) {
@@ -223,7 +223,7 @@ func sequence(records []patch.Record) iter.Seq2[patch.Record, error] {
 	}
 }
 
-func check(t *testing.T, got, want []string) {
+func wantVisible(t *testing.T, got, want []string) {
 	t.Helper()
 	testlog.Equal(t, "what is visible", got, want)
 }
@@ -234,11 +234,11 @@ func testdata(t testing.TB, name string) []byte {
 	return data
 }
 
-// reads checks a file's visible events, session id and report, and returns its records.
-func reads(t *testing.T, name string, format Format, session string, report report, want []string) []patch.Record {
+// checkDecoded checks a file's visible events, session id and report, and returns its records.
+func checkDecoded(t *testing.T, name string, format Format, session string, report report, want []string) []patch.Record {
 	t.Helper()
-	records, d := read(t, format, testdata(t, name+".jsonl"))
-	check(t, says(view(t, records)), want)
+	records, d := decodeFile(t, format, testdata(t, name+".jsonl"))
+	wantVisible(t, describeEvents(foldRecords(t, records)), want)
 	if d.tree.session != session || d.report != report {
 		t.Errorf("session %q, report %+v, want %q, %+v", d.tree.session, d.report, session, report)
 	}
@@ -246,8 +246,8 @@ func reads(t *testing.T, name string, format Format, session string, report repo
 }
 
 func TestOldFiles(t *testing.T) {
-	reads(t, "pi-v1", pi, "0b6f2a10-2222-4c1a-9a4e-7c5d0e9b2a02", report{Lines: 7, Compactions: 1}, []string{"pi/user: one and two", "user/user: three", "pi/model: four", "pi/user: five"})
-	records := reads(t, "codex-bare", codex, "5973b6c0-5555-4b3b-9a8e-0f6f1d2c3b4a", report{Lines: 7}, []string{
+	checkDecoded(t, "pi-v1", pi, "0b6f2a10-2222-4c1a-9a4e-7c5d0e9b2a02", report{Lines: 7, Compactions: 1}, []string{"pi/user: one and two", "user/user: three", "pi/model: four", "pi/user: five"})
+	records := checkDecoded(t, "codex-bare", codex, "5973b6c0-5555-4b3b-9a8e-0f6f1d2c3b4a", report{Lines: 7}, []string{
 		"user/user: Say hello.", `codex/model: call call_1 shell{"arguments":"not an object"}`,
 		`codex/user: response call_1 shell{"result":"hello"}`, "codex/model: hello",
 	})
@@ -257,7 +257,7 @@ func TestOldFiles(t *testing.T) {
 }
 
 func TestPi(t *testing.T) {
-	records := reads(t, "pi", pi, "0b6f2a10-1111-4c1a-9a4e-7c5d0e9b2a01", report{Lines: 21, Rewinds: 1, Compactions: 1}, []string{
+	records := checkDecoded(t, "pi", pi, "0b6f2a10-1111-4c1a-9a4e-7c5d0e9b2a01", report{Lines: 21, Rewinds: 1, Compactions: 1}, []string{
 		"pi/user: The kettle's loop compared floats for equality; it now stops at 100 or above.",
 		"user/user: No library. Compare with >= instead.",
 		`pi/model: call call_3 edit{"path":"kettle.go","oldText":"for t != 100 {","newText":"for t < 100 { // the water boils at 100 degrees, or just above it"}`,
@@ -268,29 +268,29 @@ func TestPi(t *testing.T) {
 		"pi/model: Committed.",
 	})
 	// Before the compaction, all covered events are visible.
-	check(t, says(view(t, records[:slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Summarise })]))[:5], []string{
+	wantVisible(t, describeEvents(foldRecords(t, records[:slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Summarise })]))[:5], []string{
 		"user/user: Why does the kettle simulation stop at 99.99 degrees? Please look at kettle.go.",
 		`pi/model: thought The loop compares floats for equality, I guess. I should read the file first. Let me read it, and run its tests as well. call call_1 read{"path":"kettle.go","limit":120.0} call call_2 bash{"command":"go test ./..."}`,
 		`pi/user: response call_1 read{"result":"package kettle\n\n// Boil heats until the water boils. ☕\nfunc Boil(t float64) float64 {\n\tfor t != 100 {\n\t\tt += 0.1\n\t}\n\treturn t\n}\n"} image/png`,
 		`pi/user: response call_2 bash{"error":"panic: test timed out after 10m0s"}`,
 		"pi/model: It compares floating-point numbers for equality, and 0.1 cannot be written exactly.",
 	})
-	e := find(t, records, "a0000001")
+	e := findEvent(t, records, "a0000001")
 	if logs.PromptTokens(e) != 3160 || e.InvocationID() != "u0000001" || e.Timestamp().Format("15:04:05") != "09:00:04" {
 		t.Errorf("%s", e)
 	}
-	if e := find(t, records, "a0000003"); !strings.Contains(e.String(), `"errorMessage":"Request was aborted"`) || !strings.Contains(e.String(), `"interrupted":true`) || e.SaysSomething() {
+	if e := findEvent(t, records, "a0000003"); !strings.Contains(e.String(), `"errorMessage":"Request was aborted"`) || !strings.Contains(e.String(), `"interrupted":true`) || e.SaysSomething() {
 		t.Errorf("%s", e)
 	}
-	if e := find(t, records, "a0000005"); e.InvocationID() != "u0000004" {
+	if e := findEvent(t, records, "a0000005"); e.InvocationID() != "u0000004" {
 		t.Errorf("%s", e)
 	}
-	if e := find(t, records, "r0000001"); !strings.Contains(e.String(), `"parts":[{"inlineData":{"mimeType":"image/png","data":"aGVsbG8gd29ybGQ="}}]`) {
+	if e := findEvent(t, records, "r0000001"); !strings.Contains(e.String(), `"parts":[{"inlineData":{"mimeType":"image/png","data":"aGVsbG8gd29ybGQ="}}]`) {
 		t.Errorf("%s", e)
 	}
 }
 
-func find(t testing.TB, records []patch.Record, id string) *patch.Event {
+func findEvent(t testing.TB, records []patch.Record, id string) *patch.Event {
 	t.Helper()
 	for _, r := range records {
 		if r.Event != nil && r.Event.ID() == id {
@@ -302,7 +302,7 @@ func find(t testing.TB, records []patch.Record, id string) *patch.Event {
 }
 
 func TestClaudeCode(t *testing.T) {
-	records := reads(t, "claude-code", claudeCode, "7e2f0c44-3333-4a6b-8d0a-11aa22bb33cc", report{Lines: 27, Rewinds: 1, Compactions: 1, Copies: 1}, []string{
+	records := checkDecoded(t, "claude-code", claudeCode, "7e2f0c44-3333-4a6b-8d0a-11aa22bb33cc", report{Lines: 27, Rewinds: 1, Compactions: 1, Copies: 1}, []string{
 		"claude-code/user: This session is being continued from a previous conversation. The gate was pushed without a pause, since wait() did nothing.",
 		"user/user: Let wait() sleep for a second.",
 		"claude-code/model: Done: it sleeps for a second between two pushes.",
@@ -312,7 +312,7 @@ func TestClaudeCode(t *testing.T) {
 		"user/user: And one for the timer.",
 	})
 	i := slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil })
-	check(t, says(view(t, records[:i])), []string{
+	wantVisible(t, describeEvents(foldRecords(t, records[:i])), []string{
 		"user/user: The garden gate controller never closes. Find out why, and look at both files.",
 		"claude-code/model: thought Two files: gate.py and timer.py. I read them side by side.",
 		`claude-code/model: call toolu_1 Read{"file_path":"/home/ada/gate/gate.py"}`,
@@ -327,25 +327,25 @@ func TestClaudeCode(t *testing.T) {
 		"user/user: Rewrite it in Rust.",
 		"claude-code/model: A rewrite it is.",
 	})
-	if e := find(t, records, "a1"); logs.PromptTokens(e) != 0 || e.InvocationID() != "u1" {
+	if e := findEvent(t, records, "a1"); logs.PromptTokens(e) != 0 || e.InvocationID() != "u1" {
 		t.Errorf("the usage of a message is on a piece before the last: %s", e)
 	}
-	if e := find(t, records, "a3"); logs.PromptTokens(e) != 14003 {
+	if e := findEvent(t, records, "a3"); logs.PromptTokens(e) != 14003 {
 		t.Errorf("%s", e)
 	}
-	if e := find(t, records, "e1"); !strings.Contains(e.String(), `"errorMessage":"API Error: overloaded"`) {
+	if e := findEvent(t, records, "e1"); !strings.Contains(e.String(), `"errorMessage":"API Error: overloaded"`) {
 		t.Errorf("%s", e)
 	}
 }
 
 func TestCodex(t *testing.T) {
-	records := reads(t, "codex", codex, "019a2d7a-4444-78b1-b7cc-a45d62a89cd5", report{Lines: 27, Rewinds: 1, Compactions: 1, Encrypted: 1, VisibleEvents: 3}, []string{
+	records := checkDecoded(t, "codex", codex, "019a2d7a-4444-78b1-b7cc-a45d62a89cd5", report{Lines: 27, Rewinds: 1, Compactions: 1, Encrypted: 1, VisibleEvents: 3}, []string{
 		"codex/user: Why does the clock run backwards? Another model began this task. The clock was fixed and counts in seconds.",
 		"user/user: Thanks.",
 		"codex/model: You are welcome.",
 	})
 	i := slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Summarise })
-	check(t, says(view(t, records[:i])), []string{
+	wantVisible(t, describeEvents(foldRecords(t, records[:i])), []string{
 		"codex/user: <environment_context>\n  <cwd>/home/ada/clock</cwd>\n</environment_context>",
 		"user/user: Why does the clock run backwards? image/png",
 		"codex/model: thought **Looking for a sign error**",
@@ -368,17 +368,17 @@ func TestCodex(t *testing.T) {
 		if r.Event == nil {
 			continue
 		}
-		if line, _ := lineOf(r); bytes.Contains(line.bytes(), []byte("gAAAAABx")) != strings.Contains(r.Event.String(), "compaction left as an event") {
+		if line, _ := recordLine(r); bytes.Contains(line.bytes(), []byte("gAAAAABx")) != strings.Contains(r.Event.String(), "compaction left as an event") {
 			t.Errorf("%s", r.Event)
 		}
 	}
 }
 
-func open(t testing.TB) (*store.Store, store.Key) {
+func openStore(t testing.TB) (*store.Store, store.Key) {
 	return teststore.Memory(t, store.Options{}), store.Key{App: "a", User: "u", Session: "s"}
 }
 
-func bring(t testing.TB, s *store.Store, key store.Key, format Format, data []byte) (store.Imported, error) {
+func importText(t testing.TB, s *store.Store, key store.Key, format Format, data []byte) (store.Imported, error) {
 	t.Helper()
 	name := key.Session
 	source, err := OpenFile(data, FileOptions{Name: name, Key: key})
@@ -395,26 +395,26 @@ func bring(t testing.TB, s *store.Store, key store.Key, format Format, data []by
 }
 
 // A file that is imported while it grows, line by line, can be written back completely.
-func TestStoreTakesGrowingFile(t *testing.T) {
-	eachFile(t, func(t *testing.T, f file) {
-		s, key := open(t)
+func TestImportGrowingFile(t *testing.T) {
+	forEachFile(t, func(t *testing.T, f testFile) {
+		s, key := openStore(t)
 		for end := 0; end < len(f.data); {
 			end += bytes.IndexByte(f.data[end:], '\n') + 1
-			want := len(linesOf(f.data[:end]))
-			done, err := bring(t, s, key, f.format, f.data[:end])
+			want := len(expectedLines(f.data[:end]))
+			done, err := importText(t, s, key, f.format, f.data[:end])
 			if errors.Is(err, store.ErrInvalid) && strings.Contains(err.Error(), "no message") {
 				continue
 			}
 			if err != nil || done.Added == 0 {
 				t.Fatal(want, done.Added, err)
 			}
-			if done, err = bring(t, s, key, f.format, f.data[:end]); err != nil || done.Added > 0 {
+			if done, err = importText(t, s, key, f.format, f.data[:end]); err != nil || done.Added > 0 {
 				t.Fatal("again:", want, done.Added, err)
 			}
-			records, _ := read(t, f.format, f.data[:end])
-			check(t, says(done.View), says(view(t, records)))
+			records, _ := decodeFile(t, f.format, f.data[:end])
+			wantVisible(t, describeEvents(done.View), describeEvents(foldRecords(t, records)))
 		}
-		writes(t, f.data, s.RawEvents(t.Context(), key, 1))
+		wantWritten(t, f.data, s.RawEvents(t.Context(), key, 1))
 	})
 }
 
@@ -424,26 +424,26 @@ func TestFileAndSessionGrow(t *testing.T) {
 	say := func(id, parent, text string) string {
 		return fmt.Sprintf(`{"type":"message","id":%q,"parentId":%q,"message":{"role":"user","content":%q}}`+"\n", id, parent, text)
 	}
-	s, key := open(t)
+	s, key := openStore(t)
 	data := piHead + say("a", "", "one") + say("b", "a", "two")
-	done := testlog.Must(bring(t, s, key, pi, []byte(data)))(t)
+	done := testlog.Must(importText(t, s, key, pi, []byte(data)))(t)
 	testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(t.Context(), key, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{On: done.View})))
 	data += say("c", "b", "three")
-	done, err := bring(t, s, key, pi, []byte(data))
+	done, err := importText(t, s, key, pi, []byte(data))
 	if err != nil || done.Added != 1 {
 		t.Fatal(done, err)
 	}
-	check(t, shown(done.View), []string{"two", "three"})
-	testlog.ErrorIs(t, testlog.ErrorOf(bring(t, s, key, pi, []byte(data+say("d", "b", "four")))), store.ErrConflict)
+	wantVisible(t, visibleTexts(done.View), []string{"two", "three"})
+	testlog.ErrorIs(t, testlog.ErrorOf(importText(t, s, key, pi, []byte(data+say("d", "b", "four")))), store.ErrConflict)
 }
 
 // Calls and results are paired as in the file, before and after a compaction. Summaries written by the agent count as
 // summaries.
 func TestCompaction(t *testing.T) {
-	eachFile(t, func(t *testing.T, f file) {
-		s, key := open(t)
-		done := testlog.Must(bring(t, s, key, f.format, f.data))(t)
-		paired(t, done.View)
+	forEachFile(t, func(t *testing.T, f testFile) {
+		s, key := openStore(t)
+		done := testlog.Must(importText(t, s, key, f.format, f.data))(t)
+		checkPaired(t, done.View)
 		before := done.View.Len()
 		c := testlog.Must(compaction.New(compaction.Log[store.Key](s), compaction.Config{Enabled: true, CompactionInterval: 1, OverlapSize: 0, TokenThreshold: 100, EventRetentionSize: 2, Summarizer: compaction.Extractive{}},
 			compaction.Options[store.Key]{}))(t)
@@ -452,14 +452,14 @@ func TestCompaction(t *testing.T) {
 		if strings.HasPrefix(f.name, "pi-real") && (len(written) == 0 || v.Len() >= before) {
 			t.Errorf("%d of %d events are visible after %d windows", v.Len(), before, len(written))
 		}
-		paired(t, v)
+		checkPaired(t, v)
 		testlog.Equal(t, "patches that do not apply", v.SkippedCount(), 0)
-		writes(t, f.data, s.RawEvents(t.Context(), key, 1))
+		wantWritten(t, f.data, s.RawEvents(t.Context(), key, 1))
 	})
 }
 
-// paired fails the test if a visible response has no call before it.
-func paired(t testing.TB, v fold.View) {
+// checkPaired fails the test if a visible response has no call before it.
+func checkPaired(t testing.TB, v fold.View) {
 	t.Helper()
 	answered := map[string]bool{}
 	for _, c := range v.Calls() {
@@ -482,7 +482,7 @@ func FuzzCodex(f *testing.F)      { fuzzFormat(f, codex) }
 
 // fuzzFormat checks that after a valid start no line is lost, every patch applies, and decoding is deterministic.
 func fuzzFormat(f *testing.F, format Format) {
-	for _, file := range files(f) {
+	for _, file := range testFiles(f) {
 		if file.format.Name != format.Name || len(file.data) > 20_000 {
 			continue
 		}
@@ -497,23 +497,23 @@ func fuzzFormat(f *testing.F, format Format) {
 }
 
 func checkFuzz(t *testing.T, format Format, data []byte) {
-	records, d, err := tryRead(format, data)
-	again, _, err2 := tryRead(format, data)
+	records, d, err := tryDecode(format, data)
+	again, _, err2 := tryDecode(format, data)
 	if fmt.Sprint(err) != fmt.Sprint(err2) || len(records) != len(again) {
 		t.Fatal(err, err2)
 	}
-	sameRecords(t, records, again)
+	wantSameRecords(t, records, again)
 	if err != nil {
 		if !errors.Is(err, patch.ErrInvalid) && !errors.Is(err, patch.ErrTooLarge) {
 			t.Fatal(err)
 		}
 		return
 	}
-	view(t, records)
+	foldRecords(t, records)
 	if d.report.WithoutParent == 0 {
-		sameLines(t, data, records)
+		wantLines(t, data, records)
 	}
-	testlog.Equal(t, "lines", d.report.Lines+d.report.WithoutParent, len(linesOf(data)))
+	testlog.Equal(t, "lines", d.report.Lines+d.report.WithoutParent, len(expectedLines(data)))
 	ids := map[string]bool{}
 	for _, r := range records {
 		for id := range r.IDs() {
@@ -578,9 +578,9 @@ func TestOddLines(t *testing.T) {
 		`{"type":"message","id":"a","parentId":"h","message":{"role":"user","content":"another a"}}`, `{"type":"message","id":"k","parentId":"a","message":{"role":"user","content":"behind it"}}`,
 	}
 	data := []byte(piHead + strings.Join(odd, "\n") + "\n")
-	records, d := read(t, pi, data)
-	sameLines(t, data, records)
-	check(t, says(view(t, records)), []string{
+	records, d := decodeFile(t, pi, data)
+	wantLines(t, data, records)
+	wantVisible(t, describeEvents(foldRecords(t, records)), []string{
 		"user/user: half a \uFFFD pair", "user/user: twice", "user/user: not \uFFFD Unicode", "user/user: deep",
 		`pi/model: call t f{"arguments":[1]}`, `pi/user: response t f{"result":{"type":"odd"}}`, "pi/model: other types", "user/user: another a", "user/user: behind it",
 	})
@@ -651,9 +651,9 @@ func TestPreservedMessages(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			records, d := read(t, claudeCode, []byte(c.data))
-			check(t, shown(view(t, records)), c.want)
-			sameLines(t, []byte(c.data), records)
+			records, d := decodeFile(t, claudeCode, []byte(c.data))
+			wantVisible(t, visibleTexts(foldRecords(t, records)), c.want)
+			wantLines(t, []byte(c.data), records)
 			if d.report.Compactions == 0 || d.report.NotAdopted > 0 {
 				t.Errorf("%+v", d.report)
 			}
@@ -668,7 +668,7 @@ func TestNoRewind(t *testing.T) {
 		return line(fields{"type": role, "uuid": uuid, "parentUuid": parent, "sessionId": "s", "message": fields{"id": "m" + uuid, "role": role, "content": uuid}})
 	}
 	hidden := func(data string) (all []int) {
-		records, _ := read(t, claudeCode, []byte(data))
+		records, _ := decodeFile(t, claudeCode, []byte(data))
 		for _, r := range records {
 			if r.Patch != nil {
 				all = append(all, r.Patch.Start(), r.Patch.Count())
@@ -682,7 +682,7 @@ func TestNoRewind(t *testing.T) {
 	testlog.Equal(t, "hidden", hidden(data), []int{2, 3}) // from the response to the message that followed the response
 }
 
-func TestRules(t *testing.T) {
+func TestConversationRules(t *testing.T) {
 	say := func(id, parent, text string) string {
 		return line(fields{"type": "message", "id": id, "parentId": parent, "message": fields{"role": "user", "content": text}})
 	}
@@ -697,12 +697,12 @@ func TestRules(t *testing.T) {
 	}
 	const side = `"isSidechain":true,"agentId":"x1","sessionId":"s","message":`
 	for name, c := range map[string]struct {
-		format  Format
-		data    string
-		says    []string
-		session string
-		left    int
-		because map[string]string
+		format     Format
+		data       string
+		says       []string
+		session    string
+		notAdopted int
+		reasons    map[string]string
 	}{
 		"a compaction does not part a call from its result": {format: pi, data: piHead + say("u", "", "go") +
 			`{"type":"message","id":"a","parentId":"u","message":{"role":"assistant","content":[{"type":"toolCall","id":"t","name":"f","arguments":{}}]}}` + "\n" +
@@ -712,11 +712,11 @@ func TestRules(t *testing.T) {
 		"a compaction that does not say what it covers is an event": {format: pi,
 			data: piHead + say("u", "", "go") + compacts("c", "u", "sum", "nowhere") + compacts("d", "c", "sum 2", "u"),
 			says: []string{"user/user: go", "pi/user: sum", "pi/user: sum 2"}, session: "s",
-			left: 2, because: map[string]string{"c": "it does not say", "d": "no event that it covers"}},
+			notAdopted: 2, reasons: map[string]string{"c": "it does not say", "d": "no event that it covers"}},
 		"the first entry that it keeps may be one that an earlier compaction covers": {format: pi,
 			data: piHead + say("a", "", "one") + say("b", "a", "two") + compacts("c", "b", "sum", "b") + compacts("d", "c", "sum 2", "a"),
 			says: []string{"pi/user: sum", "user/user: two", "pi/user: sum 2"}, session: "s",
-			left: 1, because: map[string]string{"d": "the first event that it keeps is not visible"}},
+			notAdopted: 1, reasons: map[string]string{"d": "the first event that it keeps is not visible"}},
 		"a command run without telling the agent is left out": {format: pi, data: piHead + run(`,"excludeFromContext":true`), session: "s"},
 		"a command run by the user": {format: pi, data: piHead + run(""), session: "s",
 			says: []string{"user/user: Ran `ls`\n```\na\n```\n\nCommand exited with code 2\n\n[Output truncated. Full output: /tmp/x]"}},
@@ -733,13 +733,13 @@ func TestRules(t *testing.T) {
 			says: []string{"codex/user: one three sum", "user/user: four"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			records, d := read(t, c.format, []byte(c.data))
-			check(t, says(view(t, records)), c.says)
-			if d.tree.session != c.session || d.report.NotAdopted != c.left {
+			records, d := decodeFile(t, c.format, []byte(c.data))
+			wantVisible(t, describeEvents(foldRecords(t, records)), c.says)
+			if d.tree.session != c.session || d.report.NotAdopted != c.notAdopted {
 				t.Errorf("session %q, %+v", d.tree.session, d.report)
 			}
-			for id, why := range c.because {
-				if e := find(t, records, id); !strings.Contains(e.String(), "left as an event: "+why) {
+			for id, why := range c.reasons {
+				if e := findEvent(t, records, id); !strings.Contains(e.String(), "left as an event: "+why) {
 					t.Errorf("%s", e)
 				}
 			}
@@ -748,7 +748,7 @@ func TestRules(t *testing.T) {
 }
 
 // A file that would take too much time is refused.
-func TestBackAndForth(t *testing.T) {
+func TestTooManyRewinds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out, for the run is short")
 	}
@@ -767,7 +767,7 @@ func TestBackAndForth(t *testing.T) {
 	for i := range 40_000 {
 		say(fmt.Sprint("c", i), fmt.Sprint([]string{"a", "b"}[i%2], long))
 	}
-	if _, _, err := tryRead(pi, b.Bytes()); !errors.Is(err, patch.ErrTooLarge) {
+	if _, _, err := tryDecode(pi, b.Bytes()); !errors.Is(err, patch.ErrTooLarge) {
 		t.Fatal(err)
 	}
 }

@@ -45,15 +45,15 @@ type FileOptions struct {
 type File struct {
 	Format Format
 
-	opts   FileOptions
-	text   []byte
-	pieces []piece
+	opts     FileOptions
+	text     []byte
+	sessions []fileSession
 }
 
 var _ Source = (*File)(nil)
 
-// piece is the part of a file that has one session.
-type piece struct {
+// fileSession is the part of a file that has one session.
+type fileSession struct {
 	units   []unit
 	session string   // the session's id, if it is outside the messages
 	omitted []string // names of other members, which are omitted
@@ -61,11 +61,11 @@ type piece struct {
 
 // unit is a line of a file, or a message in a document.
 type unit struct {
-	text   []byte // as in the file; for a message in a document, without white space between tokens
-	number int    // number of the line or message, from 1
-	json   []byte // JSON in the text, or nil
-	mended bool   // the text was not Unicode
-	open   bool   // the line has no newline at its end
+	text         []byte // as in the file; for a message in a document, without white space between tokens
+	number       int    // number of the line or message, from 1
+	json         []byte // JSON in the text, or nil
+	repaired     bool   // the text was not Unicode
+	unterminated bool   // the line has no newline at its end
 }
 
 // OpenFile returns the sessions in the text of a file as a source. If [Detect] does not recognise the format, or if
@@ -83,7 +83,7 @@ func OpenFile(text []byte, opts FileOptions) (Source, error) {
 	if format.open != nil {
 		return format.open(f)
 	}
-	if f.pieces, err = split(f.text, &f.Format, opts.Name); err != nil {
+	if f.sessions, err = splitSessions(f.text, &f.Format, opts.Name); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -93,7 +93,7 @@ func OpenFile(text []byte, opts FileOptions) (Source, error) {
 func (f *File) String() string { return f.opts.Name + ", " + f.Format.Title }
 
 // Count implements [Source].
-func (f *File) Count(context.Context) (int, error) { return len(f.pieces), nil }
+func (f *File) Count(context.Context) (int, error) { return len(f.sessions), nil }
 
 // Shared implements [Source]. Files have no shared state.
 func (f *File) Shared(context.Context) iter.Seq2[Shared, error] {
@@ -109,11 +109,11 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 		return f.lines(ctx)
 	}
 	return func(yield func(*Session, error) bool) {
-		if len(f.pieces) > 1 && f.opts.Key.Session != "" {
-			yield(nil, fmt.Errorf("%w: %s has %d sessions, and one key is given", store.ErrInvalid, f.opts.Name, len(f.pieces)))
+		if len(f.sessions) > 1 && f.opts.Key.Session != "" {
+			yield(nil, fmt.Errorf("%w: %s has %d sessions, and one key is given", store.ErrInvalid, f.opts.Name, len(f.sessions)))
 			return
 		}
-		for i, p := range f.pieces {
+		for i, p := range f.sessions {
 			records, report, id, err := f.decode(ctx, p.units)
 			if i > 0 { // already reported with the first session
 				report.Untimed, p.omitted = 0, nil
@@ -122,9 +122,9 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 			if err == nil && !slices.ContainsFunc(records, hasContent) {
 				err = fmt.Errorf("%s: %w: no message is in it", f.opts.Name, store.ErrInvalid)
 			}
-			s.Key = f.key(s, cmp.Or(p.session, id), i)
-			if f.Format.Name == "gemini-cli" && f.opts.Key.Session == "" && !s.namedAfter && !f.opts.NoFile { // Gemini CLI may write several files with the same session id
-				s.fileKey = store.Key{App: s.Key.App, User: s.Key.User, Session: nameOf(f.opts.Name, f.opts.Folder)}
+			s.Key = f.sessionKey(s, cmp.Or(p.session, id), i)
+			if f.Format.Name == "gemini-cli" && f.opts.Key.Session == "" && !s.namedAfterFile && !f.opts.NoFile { // Gemini CLI may write several files with the same session id
+				s.fileKey = store.Key{App: s.Key.App, User: s.Key.User, Session: sessionName(f.opts.Name, f.opts.Folder)}
 			}
 			for j := range s.Differences {
 				s.Differences[j].What = strings.ReplaceAll(s.Differences[j].What, "compact KEY", "compact "+s.Key.String())
@@ -132,7 +132,7 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 			if len(p.omitted) > 0 {
 				s.Differences = append(s.Differences, Difference{What: "left out besides the messages: " + strings.Join(p.omitted, ", ")})
 			}
-			if !yield(s, f.check(s, err)) {
+			if !yield(s, f.sessionError(s, err)) {
 				return
 			}
 		}
@@ -146,16 +146,16 @@ func (f *File) decode(ctx context.Context, units []unit) ([]patch.Record, report
 	return records, d.report, d.tree.session, err
 }
 
-// key returns the key of session n, from 0. Parts given in the options take precedence over parts in the session.
-// Parts missing in both are taken from the format and the name of the file. key reports a session that is named after
-// its file.
-func (f *File) key(s *Session, id string, n int) store.Key {
+// sessionKey returns the key of session n, from 0. Parts given in the options take precedence over parts in the
+// session. Parts missing in both are taken from the format and the name of the file. sessionKey reports a session that
+// is named after its file.
+func (f *File) sessionKey(s *Session, id string, n int) store.Key {
 	key := f.opts.Key
 	if key.Session == "" {
 		if key.Session = id; id == "" && !f.opts.NoFile {
-			key.Session = nameOf(f.opts.Name, f.opts.Folder)
-			s.namedAfter = true
-			if len(f.pieces) > 1 {
+			key.Session = sessionName(f.opts.Name, f.opts.Folder)
+			s.namedAfterFile = true
+			if len(f.sessions) > 1 {
 				key.Session += "-" + strconv.Itoa(n+1)
 			}
 			if n == 0 && f.opts.Folder == "" { // in a folder, the user expects the session to be named after the path
@@ -167,8 +167,8 @@ func (f *File) key(s *Session, id string, n int) store.Key {
 	return key
 }
 
-// check wraps an error that concerns a single session.
-func (f *File) check(s *Session, err error) error {
+// sessionError wraps an error that concerns a single session.
+func (f *File) sessionError(s *Session, err error) error {
 	if err == nil && f.opts.NoFile && s.Key.Session == "" {
 		err = fmt.Errorf("%s: %w: it does not say its session's id; give the file by its name, or a KEY before it", f.opts.Name, store.ErrInvalid)
 	}
@@ -178,12 +178,12 @@ func (f *File) check(s *Session, err error) error {
 	return nil
 }
 
-// split splits a file into sessions. Lines of JSON are one session. A document is one session, unless it has several
-// lists of messages; then each list is a session.
-func split(text []byte, format *Format, name string) ([]piece, error) {
+// splitSessions splits a file into sessions. Lines of JSON are one session. A document is one session, unless it has
+// several lists of messages; then each list is a session.
+func splitSessions(text []byte, format *Format, name string) ([]fileSession, error) {
 	var units []unit
 	document := spansLines(text)
-	if first := trim(text); (document || isArray(first)) && valueWeight*valuesIn(text) > weightTimes*len(text)+weightMore {
+	if first := trim(text); (document || isArray(first)) && valueWeight*countValues(text) > weightFactor*len(text)+weightBase {
 		return nil, fmt.Errorf("%s: %w: its many values would take more than 8 times its size in memory", name, store.ErrTooLarge)
 	}
 	if document {
@@ -199,35 +199,35 @@ func split(text []byte, format *Format, name string) ([]piece, error) {
 		number := 0
 		for line := range bytes.Lines(text) {
 			number++
-			line, ended := bytes.CutSuffix(line, []byte("\n"))
+			line, terminated := bytes.CutSuffix(line, []byte("\n"))
 			for line := range bytes.FieldsFuncSeq(line, func(r rune) bool { return r == 0 }) { // a crash may leave NULs between lines
 				if len(trim(line)) > 0 {
-					units = append(units, unit{text: line, number: number, json: trim(line), open: !ended})
+					units = append(units, unit{text: line, number: number, json: trim(line), unterminated: !terminated})
 				}
-				if unitWeight*len(units) > weightTimes*len(text)+weightMore {
+				if unitWeight*len(units) > weightFactor*len(text)+weightBase {
 					return nil, fmt.Errorf("%s:%d: %w: its many short lines would take more than 8 times its size in memory", name, number, store.ErrTooLarge)
 				}
 			}
 		}
 	}
 	if len(units) == 1 && isArray(units[0].json) {
-		units = elements(units[0].json)
+		units = arrayUnits(units[0].json)
 	}
 	if len(units) == 0 {
 		return nil, fmt.Errorf("%s: %w: there is no session in it", name, store.ErrInvalid)
 	}
-	var pieces []piece
+	var sessions []fileSession
 	for _, u := range units {
-		p, ok := messagesIn(u.json)
+		p, ok := findMessages(u.json)
 		switch {
-		case !format.lists || !ok && pieces == nil, format.Name == "gemini-cli" && len(units) > 1:
-			return []piece{{units: units}}, nil
+		case !format.lists || !ok && sessions == nil, format.Name == "gemini-cli" && len(units) > 1:
+			return []fileSession{{units: units}}, nil
 		case !ok:
 			return nil, fmt.Errorf("%s:%d: %w: this is no list of messages, as those before it are", name, u.number, store.ErrInvalid)
 		}
-		pieces = append(pieces, p)
+		sessions = append(sessions, p)
 	}
-	return pieces, nil
+	return sessions, nil
 }
 
 func compactUnit(value json.RawMessage, number int) unit {
@@ -238,7 +238,7 @@ func compactUnit(value json.RawMessage, number int) unit {
 	return unit{text: value, number: number, json: value}
 }
 
-func elements(array json.RawMessage) (units []unit) {
+func arrayUnits(array json.RawMessage) (units []unit) {
 	var list []json.RawMessage
 	json.Unmarshal(array, &list) // cannot fail: the array was decoded before
 	for i, value := range list {
@@ -247,16 +247,16 @@ func elements(array json.RawMessage) (units []unit) {
 	return units
 }
 
-// messagesIn returns the messages of a document: the elements of an array, or of the member that has a list of
+// findMessages returns the messages of a document: the elements of an array, or of the member that has a list of
 // messages.
-func messagesIn(text json.RawMessage) (p piece, ok bool) {
+func findMessages(text json.RawMessage) (p fileSession, ok bool) {
 	if isArray(text) {
-		return piece{units: elements(text)}, true
+		return fileSession{units: arrayUnits(text)}, true
 	}
 	o := parse(text)
 	for _, name := range listNames {
 		if list := o.get(name); isArray(list) && o.get("patchlog") == nil {
-			p.units = elements(list)
+			p.units = arrayUnits(list)
 			for _, path := range []string{"sessionId", "session_id", "info.id", "session.id"} {
 				p.session = cmp.Or(p.session, o.text(path))
 			}

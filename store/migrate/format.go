@@ -26,7 +26,7 @@ type Format struct {
 
 	// count returns the number of objects at the start of a file that match the format. magic recognises binary
 	// formats by their first bytes.
-	count func(b *beginning) int
+	count func(b *fileHead) int
 	magic func(head []byte) bool
 
 	open   func(f *File) (Source, error) // nil for a session file, which reader reads
@@ -42,8 +42,8 @@ func Formats() []Format {
 	}
 }
 
-// Names returns the names of the formats, separated by commas.
-func Names() string {
+// FormatNames returns the names of the formats, separated by commas.
+func FormatNames() string {
 	var names []string
 	for _, f := range Formats() {
 		names = append(names, f.Name)
@@ -66,7 +66,7 @@ func Detect(head []byte, name string) (Format, error) {
 			return f, nil
 		}
 	}
-	b := begin(head, name)
+	b := parseHead(head, name)
 	var found []Format
 	most := 0
 	for _, f := range Formats() {
@@ -88,13 +88,13 @@ func Detect(head []byte, name string) (Format, error) {
 		return Format{}, &UnknownFormatError{Name: name, Reason: fmt.Sprintf("it can be %s as well as %s", found[0].Title, found[1].Title)}
 	}
 	reason := "its format is unknown"
-	switch i := slices.IndexFunc(refused, func(r refusal) bool { return b.has(r.is) }); {
+	switch i := slices.IndexFunc(unsupportedFormats, func(r unsupportedFormat) bool { return b.has(r.match) }); {
 	case len(bytes.TrimSpace(head)) == 0:
 		reason = "it is empty"
 	case bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")):
 		reason = "it is in UTF-16; write it in UTF-8"
 	case i >= 0:
-		reason = refused[i].reason
+		reason = unsupportedFormats[i].reason
 	case len(b.objects) > 0 && b.has(func(o obj) bool { return o.has("type") || o.has("role") || o.has("id") }):
 		reason = "no line is in a known format, or has the author, content or actions of an ADK event"
 	}
@@ -108,19 +108,19 @@ type UnknownFormatError struct {
 }
 
 func (e *UnknownFormatError) Error() string {
-	return fmt.Sprintf("%s: %s; supported formats: %s", e.Name, e.Reason, Names())
+	return fmt.Sprintf("%s: %s; supported formats: %s", e.Name, e.Reason, FormatNames())
 }
 
 // Is reports whether target is [store.ErrInvalid].
 func (e *UnknownFormatError) Is(target error) bool { return target == store.ErrInvalid }
 
-// refusal is a format that is recognised but not supported.
-type refusal struct {
-	is     func(o obj) bool
+// unsupportedFormat is a format that is recognised but not supported.
+type unsupportedFormat struct {
+	match  func(o obj) bool
 	reason string
 }
 
-var refused = []refusal{
+var unsupportedFormats = []unsupportedFormat{
 	{func(o obj) bool { return o.has("eval_set_id", "evalSetId") && o.has("eval_cases", "evalCases") },
 		"it is an eval set of ADK's, which has expected answers and no session"},
 	{func(o obj) bool { return o.has("ts") && (o.text("type") == "say" || o.text("type") == "ask") },
@@ -160,17 +160,17 @@ var adkDatabase = Format{
 	magic: func(head []byte) bool { return bytes.HasPrefix(head, sqliteMagic) },
 }
 
-// nameOf returns the name of a session that has no id. The name is the file's name without the extension, preceded by
-// the names of the folders between above and the file. If all files of a program have the same name, the name of the
-// file's folder is used instead of the file's name.
-func nameOf(file, above string) string {
+// sessionName returns the name of a session that has no id. The name is the file's name without the extension, preceded
+// by the names of the folders between folder and the file. If all files of a program have the same name, the name of
+// the file's folder is used instead of the file's name.
+func sessionName(file, folder string) string {
 	base := filepath.Base(file)
 	if dir := filepath.Dir(file); base == clineHistory && filepath.Base(dir) != "." && filepath.Base(dir) != string(filepath.Separator) {
 		file, base = dir, filepath.Base(dir)
 	}
 	name, _ := strings.CutSuffix(base, filepath.Ext(base))
-	if between, err := filepath.Rel(above, filepath.Dir(file)); above != "" && err == nil && filepath.IsLocal(between) && between != "." {
-		name = strings.ReplaceAll(filepath.ToSlash(between), "/", ".") + "." + name
+	if rel, err := filepath.Rel(folder, filepath.Dir(file)); folder != "" && err == nil && filepath.IsLocal(rel) && rel != "." {
+		name = strings.ReplaceAll(filepath.ToSlash(rel), "/", ".") + "." + name
 	}
 	return name
 }

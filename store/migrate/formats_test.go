@@ -33,8 +33,8 @@ func importFile(t testing.TB, s *store.Store, name string, opts FileOptions) []R
 	return results
 }
 
-// imported imports a file with one session twice, and returns the session and the reported differences.
-func imported(t testing.TB, name, key string) (*store.Store, store.Session, string) {
+// importTwice imports a file with one session twice, and returns the session and the reported differences.
+func importTwice(t testing.TB, name, key string) (*store.Store, store.Session, string) {
 	t.Helper()
 	s := teststore.Memory(t, store.Options{})
 	r := importFile(t, s, name, FileOptions{})[0]
@@ -46,7 +46,7 @@ func imported(t testing.TB, name, key string) (*store.Store, store.Session, stri
 		t.Errorf("again: %+v", again)
 	}
 	var notes []string
-	for _, note := range r.Words(false)[1:] {
+	for _, note := range r.Describe(false)[1:] {
 		notes = append(notes, strings.TrimPrefix(note, "  "))
 	}
 	return s, got, strings.Join(notes, "\n")
@@ -110,10 +110,10 @@ func TestFormats(t *testing.T) {
 			"1 compaction adopted\nleft out besides the messages: info"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, got, notes := imported(t, name, c.key)
-			check(t, says(got.View), c.says)
+			s, got, notes := importTwice(t, name, c.key)
+			wantVisible(t, describeEvents(got.View), c.says)
 			testlog.Equal(t, "notes", notes, c.notes)
-			paired(t, got.View)
+			checkPaired(t, got.View)
 			var lines bytes.Buffer
 			testlog.NoError(t, WriteLines(&lines, s.RawEvents(t.Context(), testlog.Must(store.ParseKey(c.key))(t), 1)))
 			if data := testlog.Must(os.ReadFile(filepath.Join("testdata", name)))(t); strings.HasSuffix(name, ".jsonl") && !bytes.Equal(lines.Bytes(), data) {
@@ -199,14 +199,14 @@ func TestCases(t *testing.T) {
 		"nuls/pad-before.jsonl": {nul, orders, "", nil},
 		"notutf8/in.jsonl": {"adk/user/in", []string{"user/user: show e.txt", "root/model: half an emoji: \uFFFD"},
 			"some texts are not Unicode: replaced by U+FFFD\nthe file has no session id: the session is named after the file; a KEY before the file gives it another name", nil},
-		"py-rewind/lines.jsonl":   {"adk/user/lines", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", isRewound},
-		"py-rewind/session.json":  {"shop/ada/s1", rewound, "", isRewound},
-		"py-rewind/python.jsonl":  {"adk/user/python", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", isRewound},
+		"py-rewind/lines.jsonl":   {"adk/user/lines", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", checkRewound},
+		"py-rewind/session.json":  {"shop/ada/s1", rewound, "", checkRewound},
+		"py-rewind/python.jsonl":  {"adk/user/python", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", checkRewound},
 		"py-rewind/unknown.jsonl": {"adk/user/unknown", []string{"user/user: What is Python?", "root/model: A language."}, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, got, notes := imported(t, filepath.Join("cases", name), c.key)
-			check(t, says(got.View), c.says)
+			_, got, notes := importTwice(t, filepath.Join("cases", name), c.key)
+			wantVisible(t, describeEvents(got.View), c.says)
 			testlog.Equal(t, "notes", notes, c.notes)
 			if c.also != nil {
 				c.also(t, got)
@@ -224,7 +224,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-func isRewound(t *testing.T, got store.Session) {
+func checkRewound(t *testing.T, got store.Session) {
 	topic, _ := got.View.Value("topic")
 	testlog.Equal(t, "topic", topic.String(), `"python"`)
 	testlog.Equal(t, "records", got.View.Seq(), 7)
@@ -248,28 +248,28 @@ func TestQwenCode(t *testing.T) {
 }
 
 // Text that is not Unicode is replaced. If a truncated object precedes another on a line, the second object is read.
-func TestMend(t *testing.T) {
+func TestInvalidUnicode(t *testing.T) {
 	for text, want := range map[string]string{
 		`"plain \n \\ud83d"`: `"plain \n \\ud83d"`, `"\ud83d\ude00"`: `"\ud83d\ude00"`, `"\ud83d"`: `"\ufffd"`, `"\ude00\ud83d x"`: `"\ufffd\ufffd x"`,
 		`"cut \`: `"cut \`, `"cut \ud8`: `"cut \ud8`, "\"\xff\xfe\"": "\"\uFFFD\"", `"\ud83d\u0041"`: `"\ufffd\u0041"`, `"\uD83D\uDE00\uD83D"`: `"\uD83D\uDE00\ufffd"`,
 	} {
-		got, changed := mend([]byte(text))
+		got, changed := toValidUnicode([]byte(text))
 		testlog.Equal(t, text, string(got), want)
 		testlog.Equal(t, text, changed, text != want)
 	}
 	torn := `{"type":"user","uuid":"u1","sessionId":"s","mess{"type":"user","uuid":"u2","sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"user","content":"two"}}`
 	data := []byte(claudeHead + torn + "\n" + `{"type":"user","uuid":"u3","parentUuid":"u2","sessionId":"s","message":{"role":"user","content":"three"}}` + "\n")
 	glued := `{"type":"user","uuid":"u1","sessionId":"s","message":{"role":"user","content":"one"}}` + "\x00\x00"
-	records, _ := read(t, claudeCode, []byte(claudeHead+glued+`{"type":"user","uuid":"u2","parentUuid":"u1","sessionId":"s","message":{"role":"user","content":"two"}}`+"\n"))
-	check(t, shown(view(t, records)), []string{"one", "two"})
-	records, d := read(t, claudeCode, data)
-	check(t, shown(view(t, records)), []string{"two", "three"})
+	records, _ := decodeFile(t, claudeCode, []byte(claudeHead+glued+`{"type":"user","uuid":"u2","parentUuid":"u1","sessionId":"s","message":{"role":"user","content":"two"}}`+"\n"))
+	wantVisible(t, visibleTexts(foldRecords(t, records)), []string{"one", "two"})
+	records, d := decodeFile(t, claudeCode, data)
+	wantVisible(t, visibleTexts(foldRecords(t, records)), []string{"two", "three"})
 	testlog.Equal(t, "unreadable", d.report.Unreadable, 1)
-	sameLines(t, data, records)
+	wantLines(t, data, records)
 }
 
 // Texts that Claude Code writes or attaches as user messages are distinguished from the user's own texts.
-func TestClaudesTexts(t *testing.T) {
+func TestClaudeTexts(t *testing.T) {
 	row := func(more string) string {
 		return `{"type":"user","uuid":"` + patchID(more) + `","sessionId":"s","timestamp":"2026-01-01T00:00:00Z",` + more + "}\n"
 	}
@@ -291,8 +291,8 @@ func TestClaudesTexts(t *testing.T) {
 		attached(`{"type":"edited_text_file","filename":"/w/b","snippet":"1 b"}`):                                                       "claude-code/user: /w/b\n1 b",
 		attached(`{"type":"todo_reminder","itemCount":0}`):                                                                              "",
 	} {
-		records, _ := read(t, claudeCode, []byte(line))
-		testlog.Equal(t, line, strings.Join(says(view(t, records)), "|"), want)
+		records, _ := decodeFile(t, claudeCode, []byte(line))
+		testlog.Equal(t, line, strings.Join(describeEvents(foldRecords(t, records)), "|"), want)
 	}
 }
 
@@ -308,8 +308,8 @@ func TestRowsWithoutParents(t *testing.T) {
 		{`"parentUuid":null,`, `"parentUuid":"a",`, `"parentUuid":null,`, `"parentUuid":"c",`}:   {"c", "d"},
 	} {
 		data := row("user", "a", parents[0], "a") + row("assistant", "b", parents[1], "b") + row("user", "c", parents[2], "c") + row("assistant", "d", parents[3], "d")
-		records, _ := read(t, claudeCode, []byte(data))
-		check(t, shown(view(t, records)), want)
+		records, _ := decodeFile(t, claudeCode, []byte(data))
+		wantVisible(t, visibleTexts(foldRecords(t, records)), want)
 	}
 }
 
@@ -338,7 +338,7 @@ func TestDocuments(t *testing.T) {
 		s := teststore.Memory(t, store.Options{})
 		var key store.Key
 		testlog.Must(Run(t.Context(), s, source, Options{Session: func(r Result) error { key = r.Key; return r.Err }}))(t)
-		testlog.Equal(t, text, source.(*File).Format.Name+": "+strings.Join(says(testlog.Must(s.Get(t.Context(), key))(t).View), "|"), want)
+		testlog.Equal(t, text, source.(*File).Format.Name+": "+strings.Join(describeEvents(testlog.Must(s.Get(t.Context(), key))(t).View), "|"), want)
 	}
 }
 
@@ -349,17 +349,17 @@ func TestSpellings(t *testing.T) {
 {"id":"p1","patch_type":"truncate_before","event_id":"b"}
 {"id":"p2","patch_type":"summarise","start":0,"count":1,"summary_event":{"id":"s","content":{"parts":[{"text":"s"}]}}}
 `
-	s, key := open(t)
-	testlog.Equal(t, "added", testlog.Must(bring(t, s, key, patchlogText, []byte(text)))(t).Added, 4)
+	s, key := openStore(t)
+	testlog.Equal(t, "added", testlog.Must(importText(t, s, key, patchlogText, []byte(text)))(t).Added, 4)
 	got := testlog.Must(s.Get(t.Context(), key))(t)
 	testlog.Equal(t, "visible", got.View.Len() == 1 && got.View.At(0).ID() == "s", true)
-	_, err := bring(t, s, store.Key{App: "a", User: "u", Session: "t"}, patchlogText, []byte(strings.Replace(text, `"event_id"`, `"eventId":"a","event_id"`, 1)))
+	_, err := importText(t, s, store.Key{App: "a", User: "u", Session: "t"}, patchlogText, []byte(strings.Replace(text, `"event_id"`, `"eventId":"a","event_id"`, 1)))
 	testlog.Equal(t, "error", err.Error(), `t:3: invalid: field "eventId": the field is there in two spellings`)
 }
 
 // A header before the first message is not a turn. An invocation begins with a user's message or, before the first
 // one, with a message of the model.
-func TestHeadersAreNoTurns(t *testing.T) {
+func TestHeadersStartNoTurn(t *testing.T) {
 	item := func(role, text string) string {
 		return fmt.Sprintf(`{"type":"response_item","payload":{"type":"message","role":%q,"content":[{"type":"input_text","text":%q}]}}`, role, text) + "\n"
 	}
@@ -372,7 +372,7 @@ func TestHeadersAreNoTurns(t *testing.T) {
 		`{"role":"system","content":"Be short."}` + "\n" + `{"role":"user","content":"one"}` + "\n":            "-|1",
 	} {
 		format := testlog.Must(Detect([]byte(text), "f.jsonl"))(t)
-		records, _ := read(t, format, []byte(text))
+		records, _ := decodeFile(t, format, []byte(text))
 		var got []string
 		for _, r := range records {
 			place := slices.IndexFunc(records, func(o patch.Record) bool { return o.ID() == r.Event.InvocationID() })
@@ -407,22 +407,22 @@ func TestResultAfterRepair(t *testing.T) {
 			`{"type":"message","id":"r","parentId":"a","message":{"role":"toolResult","toolCallId":"t1","toolName":"f","content":[{"type":"text","text":"ok"}]}}` + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, key := open(t)
-			testlog.Must(bring(t, s, key, c.format, []byte(c.begin+c.call)))(t)
+			s, key := openStore(t)
+			testlog.Must(importText(t, s, key, c.format, []byte(c.begin+c.call)))(t)
 			v := testlog.Must(s.View(t.Context(), key))(t)
 			patches := testlog.Must(compaction.CloseCalls(v, rand.Text, func(fold.Call) bool { return false }))(t)
 			before := testlog.Must(s.ApplyPatch(t.Context(), key, patches, store.PatchOptions{On: v}))(t).View
 			grown := []byte(c.begin + c.call + c.end)
-			testlog.Must(bring(t, s, key, c.format, grown))(t)
+			testlog.Must(importText(t, s, key, c.format, grown))(t)
 			v = testlog.Must(s.View(t.Context(), key))(t)
 			agent := c.format.Name
-			check(t, says(v), []string{
+			wantVisible(t, describeEvents(v), []string{
 				"user/user: go", agent + "/model: call t1 f{} call t2 f{}",
 				agent + `/user: response t2 f{"error":"interrupted: no result was recorded"}`, agent + `/user: response t1 f{"result":"ok"}`,
 			})
 			testlog.Equal(t, "new records", v.Seq()-before.Seq(), 2)
 			testlog.Equal(t, "skipped patches", v.SkippedCount(), 0)
-			testlog.Equal(t, "added again", testlog.Must(bring(t, s, key, c.format, grown))(t).Added, 0)
+			testlog.Equal(t, "added again", testlog.Must(importText(t, s, key, c.format, grown))(t).Added, 0)
 		})
 	}
 }

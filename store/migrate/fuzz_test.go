@@ -15,7 +15,7 @@ func FuzzREST(f *testing.F) {
 	for _, seed := range []string{
 		python, "[" + python + "," + strings.Replace(python, `"set":2`, `"set":3`, 1) + "]",
 		python + strings.Replace(python, `"events":[`, `"events":[{"id":"e0","author":"a"},`, 1),
-		`{"id":"1","appName":"a","userId":"u","state":{"k":1,"app:x":null},"events":[{},{},{"id":"e"},{"id":"e","actions":{"stateDelta":{"k":2}}},` + record("c", 1, 0, 9, "x") + `]}`,
+		`{"id":"1","appName":"a","userId":"u","state":{"k":1,"app:x":null},"events":[{},{},{"id":"e"},{"id":"e","actions":{"stateDelta":{"k":2}}},` + compactionRecord("c", 1, 0, 9, "x") + `]}`,
 		`{"id":"1","appName":"a","userId":"u","state":{},"events":[{"id":"e","author":"user","customMetadata":{"patchlog":{"migration":"state"}}}]}`,
 	} {
 		f.Add([]byte(seed))

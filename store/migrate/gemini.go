@@ -11,18 +11,18 @@ var geminiCLI = Format{
 	Name: "gemini-cli", Title: "a chat of Gemini CLI", Versions: "0.8 to 0.30 (~/.gemini/tmp/*/chats/session-*.json and .jsonl, checkpoint-*.json)",
 	Kept:    "rewinds, replaced histories",
 	Omitted: "contents shown on the screen only, signatures of thoughts",
-	count: func(b *beginning) int {
-		said := func(o obj) bool {
+	count: func(b *fileHead) int {
+		isMessage := func(o obj) bool {
 			return o.has("content") && slices.Contains([]string{"user", "gemini", "info", "error", "warning"}, o.text("type")) && o.has("id", "timestamp")
 		}
 		isContent := func(o obj) bool {
 			return o.get("parts") != nil && (o.text("role") == "user" || o.text("role") == "model") && !o.has("content", "author")
 		}
-		if n := countOf(b.items, said) + countOf(b.items, isContent); n > 0 && 2*n >= len(b.items) {
+		if n := countMatching(b.items, isMessage) + countMatching(b.items, isContent); n > 0 && 2*n >= len(b.items) {
 			return len(b.objects)
 		}
 		if b.lines && b.has(func(o obj) bool { return o.has("sessionId") && o.has("projectHash") }) {
-			return b.count(func(o obj) bool { return said(o) || o.has("projectHash", "$set", "$rewindTo") })
+			return b.count(func(o obj) bool { return isMessage(o) || o.has("projectHash", "$set", "$rewindTo") })
 		}
 		return b.count(isContent)
 	},
@@ -35,8 +35,8 @@ func readGemini(o obj, t *tree) []entry {
 	history := append(o.list("messages"), o.list("$set.messages")...)
 	switch rewind := o.get("$rewindTo"); {
 	case isString(rewind):
-		e := entry{place: true, moves: true}
-		if n := t.nodes[textOf(rewind)]; n != nil {
+		e := entry{inTree: true, becomesLeaf: true}
+		if n := t.nodes[unquote(rewind)]; n != nil {
 			e.parent = n.parent
 		}
 		return []entry{e}
@@ -47,51 +47,51 @@ func readGemini(o obj, t *tree) []entry {
 	}
 	e := geminiMessage(o, t)
 	if n := t.nodes[e.id]; n != nil { // a message is written again when its calls have results
-		e.alias, e.id, e.parent, e.atLeaf, e.moves, e.rewrites = e.id, "", n.parent, false, true, true
+		e.alias, e.id, e.parent, e.followsLeaf, e.becomesLeaf, e.rewrites = e.id, "", n.parent, false, true, true
 	}
 	return []entry{e}
 }
 
 // replaceHistory makes entries from a history that replaces the current history after their common prefix.
 func replaceHistory(history []json.RawMessage, t *tree) []entry {
-	var way []*node // the messages from the root to the leaf
+	var path []*node // the messages from the root to the leaf
 	for n := t.leaf; n != nil; n = n.parent {
 		t.steps++
 		if n.id != "" {
-			way = append(way, n)
+			path = append(path, n)
 		}
 	}
-	slices.Reverse(way)
-	same := 0
-	entries := []entry{{place: true, moves: true}}
+	slices.Reverse(path)
+	common := 0
+	entries := []entry{{inTree: true, becomesLeaf: true}}
 	for i, text := range history {
 		o := parse(text)
-		if same == i && same < len(way) && way[same].id == o.text("id") {
-			same++
+		if common == i && common < len(path) && path[common].id == o.text("id") {
+			common++
 			continue
 		}
 		e := geminiMessage(o, t)
 		e.id, e.alias = "", e.id
 		entries = append(entries, e)
 	}
-	if entries[0].parent = t.leaf; same < len(way) {
-		entries[0].parent = way[same].parent
+	if entries[0].parent = t.leaf; common < len(path) {
+		entries[0].parent = path[common].parent
 	}
 	return entries
 }
 
 // geminiMessage makes an entry from a message with its calls and their results.
 func geminiMessage(o obj, t *tree) entry {
-	e := entry{id: o.text("id"), time: o.time("timestamp"), place: true, atLeaf: true}
-	content := o.first("content", "parts")
+	e := entry{id: o.text("id"), time: o.time("timestamp"), inTree: true, followsLeaf: true}
+	content := o.firstValue("content", "parts")
 	switch e.Author = t.agent; cmp.Or(o.text("type"), o.text("role")) {
 	case "user":
 		e.role, e.parts = "user", genaiParts(content)
-		if !e.answers() {
+		if !e.hasResults() {
 			e.Author, e.prompt = "user", true
 		}
 	case "gemini", "model":
-		e.role, e.ModelVersion, e.UsageMetadata = "model", o.text("model"), usageOf(o.object("tokens"))
+		e.role, e.ModelVersion, e.UsageMetadata = "model", o.text("model"), parseUsage(o.object("tokens"))
 		for _, text := range o.list("thoughts") {
 			thought := parse(text)
 			e.parts = append(e.parts, part{Text: quote(strings.Trim(thought.text("subject")+"\n\n"+thought.text("description"), "\n")), Thought: true})
@@ -100,47 +100,47 @@ func geminiMessage(o obj, t *tree) entry {
 		calls := o.list("toolCalls")
 		for _, text := range calls {
 			c := parse(text)
-			e.call(t, c.text("id"), c.text("name"), c.get("args"), "args")
+			e.addCall(t, c.text("id"), c.text("name"), c.get("args"), "args")
 		}
 		for _, text := range calls {
-			e.geminiResult(t, parse(text))
+			e.addGeminiResult(t, parse(text))
 		}
 	case "error":
-		e.ErrorMessage = textOf(content)
+		e.ErrorMessage = unquote(content)
 	}
 	return e
 }
 
-// geminiResult adds the result of a call, if there is one.
-func (e *entry) geminiResult(t *tree, c obj) {
+// addGeminiResult adds the result of a call, if there is one.
+func (e *entry) addGeminiResult(t *tree, c obj) {
 	id, status, result := c.text("id"), c.text("status"), c.get("result")
 	answer := genaiParts(result)
 	if i := slices.IndexFunc(answer, func(p part) bool { return p.Response != nil }); i >= 0 {
 		answer[i].Response.ID, answer[i].Response.Name = id, c.text("name")
-		e.answered, e.parts = append(e.answered, id), append(e.parts, answer...)
+		e.resultIDs, e.parts = append(e.resultIDs, id), append(e.parts, answer...)
 		return
 	}
 	if len(answer) == 0 {
 		if status != "error" && status != "cancelled" {
 			return
 		}
-		if result = c.quoted("resultDisplay"); result == nil {
+		if result = c.firstString("resultDisplay"); result == nil {
 			result = quote(status)
 		}
 	}
-	e.answer(t, id, c.text("name"), result, status != "success")
+	e.addResult(t, id, c.text("name"), result, status != "success")
 }
 
 // genaiParts returns the parts of a content of Gemini's API: a string, a part, or a list of strings and parts.
 func genaiParts(content json.RawMessage) (parts []part) {
 	list := []json.RawMessage{content}
 	if isArray(content) {
-		list = listOf(content)
+		list = arrayElements(content)
 	}
 	for _, text := range list {
 		var p part
 		switch {
-		case textOf(text) != "":
+		case unquote(text) != "":
 			parts = append(parts, part{Text: text})
 		case isObject(text):
 			json.Unmarshal(text, &p) // members with other types are ignored

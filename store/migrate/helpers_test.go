@@ -17,20 +17,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-type given struct {
-	sessions []*migrate.Session
-	shared   []migrate.Shared
-	fails    map[int]error // by index, errors yielded instead of sessions
-	about    []migrate.Difference
+type fakeSource struct {
+	sessions    []*migrate.Session
+	shared      []migrate.Shared
+	errs        map[int]error // by index, errors yielded instead of sessions
+	differences []migrate.Difference
 }
 
-func (g *given) String() string                     { return "a test source" }
-func (g *given) Count(context.Context) (int, error) { return len(g.sessions), nil }
+func (g *fakeSource) String() string                     { return "a test source" }
+func (g *fakeSource) Count(context.Context) (int, error) { return len(g.sessions), nil }
 
-func (g *given) Sessions(context.Context) iter.Seq2[*migrate.Session, error] {
+func (g *fakeSource) Sessions(context.Context) iter.Seq2[*migrate.Session, error] {
 	return func(yield func(*migrate.Session, error) bool) {
 		for i, s := range g.sessions {
-			if err := g.fails[i]; err != nil {
+			if err := g.errs[i]; err != nil {
 				if !yield(nil, err) {
 					return
 				}
@@ -41,7 +41,7 @@ func (g *given) Sessions(context.Context) iter.Seq2[*migrate.Session, error] {
 	}
 }
 
-func (g *given) Shared(context.Context) iter.Seq2[migrate.Shared, error] {
+func (g *fakeSource) Shared(context.Context) iter.Seq2[migrate.Shared, error] {
 	return func(yield func(migrate.Shared, error) bool) {
 		for _, s := range g.shared {
 			if !yield(s, nil) {
@@ -51,14 +51,16 @@ func (g *given) Shared(context.Context) iter.Seq2[migrate.Shared, error] {
 	}
 }
 
-func (g *given) Differences(context.Context) ([]migrate.Difference, error) { return g.about, nil }
+func (g *fakeSource) Differences(context.Context) ([]migrate.Difference, error) {
+	return g.differences, nil
+}
 
 var key = store.Key{App: "shop", User: "ada", Session: "1"}
 
 var day = time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)
 
-// one returns a session with a state and with events given as JSON.
-func one(t testing.TB, state string, events ...string) *migrate.Session {
+// newSession returns a session with a state and with events given as JSON.
+func newSession(t testing.TB, state string, events ...string) *migrate.Session {
 	t.Helper()
 	s := &migrate.Session{Key: key, Created: day, Updated: day.Add(time.Hour), State: values(t, state)}
 	for _, text := range events {
@@ -74,8 +76,8 @@ func values(t testing.TB, text string) map[string]patch.Value {
 	return v.Members()
 }
 
-// said returns an event with a text and, if delta is not empty, a state delta.
-func said(id string, second int, delta string) string {
+// eventText returns an event with a text and, if delta is not empty, a state delta.
+func eventText(id string, second int, delta string) string {
 	if delta == "" {
 		delta = "{}"
 	}
@@ -83,7 +85,7 @@ func said(id string, second int, delta string) string {
 		id, second, "text of "+id, delta)
 }
 
-func memory(t testing.TB) *store.Store {
+func openMemory(t testing.TB) *store.Store {
 	t.Helper()
 	s := testlog.Must(store.OpenMemory(store.Options{}))(t)
 	t.Cleanup(func() { _ = s.Close() })
@@ -93,17 +95,17 @@ func memory(t testing.TB) *store.Store {
 // run migrates sessions and returns the last result.
 func run(t testing.TB, target *store.Store, opts migrate.Options, sessions ...*migrate.Session) (migrate.Result, migrate.Report) {
 	t.Helper()
-	return runFrom(t, target, opts, &given{sessions: sessions})
+	return runSource(t, target, opts, &fakeSource{sessions: sessions})
 }
 
-func becomes(t testing.TB, target *store.Store, want migrate.Status, opts migrate.Options, session *migrate.Session) migrate.Result {
+func wantStatus(t testing.TB, target *store.Store, want migrate.Status, opts migrate.Options, session *migrate.Session) migrate.Result {
 	t.Helper()
 	r, _ := run(t, target, opts, session)
 	equal(t, "status", r.Status, want)
 	return r
 }
 
-func runFrom(t testing.TB, target *store.Store, opts migrate.Options, from migrate.Source) (last migrate.Result, _ migrate.Report) {
+func runSource(t testing.TB, target *store.Store, opts migrate.Options, from migrate.Source) (last migrate.Result, _ migrate.Report) {
 	t.Helper()
 	opts.Session = func(r migrate.Result) error { last = r; return nil }
 	report := testlog.Must(migrate.Run(t.Context(), target, from, opts))(t)
@@ -132,7 +134,7 @@ func dump(t testing.TB, s *store.Store) string {
 	return b.String()
 }
 
-func stateOf(t testing.TB, s *store.Store, key store.Key) string {
+func stateJSON(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
 	got := testlog.Must(s.Get(t.Context(), key))(t)
 	v, err := patch.NewValue(got.Values())
@@ -147,8 +149,8 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// inWords returns differences as text, one per line.
-func inWords(differences []migrate.Difference) string {
+// differencesText returns differences as text, one per line.
+func differencesText(differences []migrate.Difference) string {
 	var lines []string
 	for _, d := range differences {
 		lines = append(lines, d.String())

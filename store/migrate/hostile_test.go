@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	mutations = flag.Int("mutations", 400, "how many damaged files TestDamagedFiles reads")
-	firstOne  = flag.Int("first-mutation", 0, "the number of the first one")
+	mutations     = flag.Int("mutations", 400, "how many damaged files TestDamagedFiles reads")
+	firstMutation = flag.Int("first-mutation", 0, "the number of the first one")
 )
 
 func seedFiles(t testing.TB) (names []string, texts [][]byte) {
@@ -42,7 +42,7 @@ func seedFiles(t testing.TB) (names []string, texts [][]byte) {
 var (
 	jsonString = regexp.MustCompile(`"[^"\\\n]{0,200}"`)
 	jsonScalar = regexp.MustCompile(`:\s*("[^"\\\n]{0,80}"|-?[0-9.]+|true|false|null)`)
-	odd        = []string{
+	oddValues  = []string{
 		"null", "[]", "{}", `""`, "0", "-1", "1e999", "99999999999999999999", "true", `[[[[[[[[[[{}]]]]]]]]]]`, `{"a":{"a":{"a":{"a":1}}}}`, `"\ud800"`, `"\u0000"`,
 		`[null]`, `[{"type":"text"}]`, `[{"type":"text","text":null}]`, `{"type":"tool_result"}`, strings.Repeat("[", 2000), strings.Repeat(`{"a":`, 500) + "1" + strings.Repeat("}", 500), `"` + strings.Repeat("x", 5000) + `"`,
 	}
@@ -76,7 +76,7 @@ func damage(r *rand.Rand, texts [][]byte, which int) []byte {
 		case 6, 7, 8: // change a value to another type
 			if found := jsonScalar.FindAllSubmatchIndex(text, -1); len(found) > 0 {
 				f := found[r.IntN(len(found))]
-				text = bytes.Join([][]byte{text[:f[2]], []byte(odd[r.IntN(len(odd))]), text[f[3]:]}, nil)
+				text = bytes.Join([][]byte{text[:f[2]], []byte(oddValues[r.IntN(len(oddValues))]), text[f[3]:]}, nil)
 			}
 		case 9, 10, 11: // make ids equal, or parents cyclic
 			if found := jsonString.FindAllIndex(text, -1); len(found) > 1 {
@@ -157,7 +157,7 @@ func importHostile(t testing.TB, name string, text []byte) {
 func TestDamagedFiles(t *testing.T) {
 	names, texts := seedFiles(t)
 	slowest, which := time.Duration(0), 0
-	for i := *firstOne; i < *firstOne+*mutations; i++ {
+	for i := *firstMutation; i < *firstMutation+*mutations; i++ {
 		r := rand.New(rand.NewPCG(1, uint64(i)))
 		n := r.IntN(len(texts))
 		text := damage(r, texts, n)

@@ -14,12 +14,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// space is the namespace of ids that a migration derives. The ids are the same in each run.
-var space = uuid.MustParse("6f0c7a52-58a1-5a0e-9b8f-0b7f4a2d9c31")
+// idNamespace is the namespace of ids that a migration derives. The ids are the same in each run.
+var idNamespace = uuid.MustParse("6f0c7a52-58a1-5a0e-9b8f-0b7f4a2d9c31")
 
-func madeID(key store.Key, of string, n int, text []byte) string {
-	name := fmt.Appendf(nil, "%s\n%s %d\n", key, of, n)
-	return uuid.NewSHA1(space, append(name, text...)).String()
+func deriveID(key store.Key, purpose string, n int, text []byte) string {
+	name := fmt.Appendf(nil, "%s\n%s %d\n", key, purpose, n)
+	return uuid.NewSHA1(idNamespace, append(name, text...)).String()
 }
 
 // idsAfter returns a function that makes ids for records logged after a seq.
@@ -27,7 +27,7 @@ func idsAfter(key store.Key, seq uint64) func() string {
 	n := 0
 	return func() string {
 		n++
-		return madeID(key, fmt.Sprint("after ", seq), n, nil)
+		return deriveID(key, fmt.Sprint("after ", seq), n, nil)
 	}
 }
 
@@ -54,16 +54,16 @@ func withUniqueIDs(s *Session) (events []*patch.Event, differences []Difference,
 		id := e.ID()
 		switch {
 		case id == "":
-			id = madeID(s.Key, "event", i, []byte(e.String()))
+			id = deriveID(s.Key, "event", i, []byte(e.String()))
 			e = patch.Complete(patch.Record{Event: e}, func() string { return id }, time.Time{}).Event
 			differences = append(differences, Difference{Event: id, What: fmt.Sprintf("event %d has no id; it is given this one", i+1)})
 		case first[id] > 0:
-			own := madeID(s.Key, "again", i, []byte(e.String()))
-			differences = append(differences, Difference{Event: id, What: fmt.Sprintf("events %d and %d both have this id; the later one is given %q", first[id], i+1, own)})
-			if e, err = withID(e, own); err != nil {
+			newID := deriveID(s.Key, "again", i, []byte(e.String()))
+			differences = append(differences, Difference{Event: id, What: fmt.Sprintf("events %d and %d both have this id; the later one is given %q", first[id], i+1, newID)})
+			if e, err = withID(e, newID); err != nil {
 				return nil, nil, fmt.Errorf("session %s, event %d: %w", s.Key, i+1, err)
 			}
-			id = own
+			id = newID
 		}
 		if first[id] == 0 {
 			first[id] = i + 1

@@ -20,16 +20,16 @@ func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error
 	text, differences := s.log, r.Differences
 	r.Differences = nil // differences are reported only if records are added
 	if text == nil {
-		missing, err := m.missing(ctx, s, r)
+		missing, err := m.recordsToImport(ctx, s, r)
 		if err != nil || missing == nil {
 			return err
 		}
-		if text, err = recordsText(ctx, missing); err != nil {
+		if text, err = encodeRecords(ctx, missing); err != nil {
 			return err
 		}
 	}
 	if s.firstID != "" {
-		if err := m.checkFirst(ctx, s); err != nil {
+		if err := m.checkFirstRecord(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -49,7 +49,7 @@ func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error
 	if err != nil {
 		return err
 	}
-	r.imported(done)
+	r.setImported(done)
 	if s.log != nil && r.Status == Extended {
 		if err := r.reopenCalls(ctx, target, &done); err != nil {
 			return err
@@ -69,9 +69,9 @@ func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error
 	return nil
 }
 
-// checkFirst returns a conflict if the session, which is named after its file, already has the log of another file.
-// Files with the same name may be unrelated.
-func (m *migration) checkFirst(ctx context.Context, s *Session) error {
+// checkFirstRecord returns a conflict if the session, which is named after its file, already has the log of another
+// file. Files with the same name may be unrelated.
+func (m *migration) checkFirstRecord(ctx context.Context, s *Session) error {
 	for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
 		switch {
 		case errors.Is(err, store.ErrNotFound):
@@ -79,27 +79,27 @@ func (m *migration) checkFirst(ctx context.Context, s *Session) error {
 		case err != nil:
 			return err
 		case rec.ID() != s.firstID:
-			return s.otherLog(1)
+			return s.conflictError(1)
 		}
 		return nil
 	}
 	return nil
 }
 
-// otherLog returns the error for a session whose record at seq differs from the file's.
-func (s *Session) otherLog(seq uint64) error {
+// conflictError returns the error for a session whose record at seq differs from the file's.
+func (s *Session) conflictError(seq uint64) error {
 	s.nothingInCommon = seq == 1
 	return fmt.Errorf("%s: session %s: %w: its record %d is not what the file has there; 'patchlog import' with another KEY makes it a session of its own", s.file, s.Key, store.ErrConflict, seq)
 }
 
-// missing returns the records for an import: those in the session, followed by those to add. It returns nil if there
-// is nothing to add.
-func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Seq2[patch.Record, error], error) {
-	place := make(map[string]int, len(s.Records))
+// recordsToImport returns the records for an import: those in the session, followed by those to add. It returns nil if
+// there is nothing to add.
+func (m *migration) recordsToImport(ctx context.Context, s *Session, r *Result) (iter.Seq2[patch.Record, error], error) {
+	positions := make(map[string]int, len(s.Records))
 	for i, rec := range s.Records {
-		place[rec.ID()] = i
+		positions[rec.ID()] = i
 	}
-	n, own := 0, false // number of the file's records in the log; whether the log has other records
+	n, targetHasMore := 0, false // number of the file's records in the log; whether the log has other records
 	for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
 		if errors.Is(err, store.ErrNotFound) {
 			break
@@ -107,43 +107,43 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 		if err != nil {
 			return nil, err
 		}
-		i, known := place[rec.ID()]
-		here := known && i == n && isSameRecord(rec, s.Records[i])
+		i, inFile := positions[rec.ID()]
+		matches := inFile && i == n && isSameRecord(rec, s.Records[i])
 		isLine := false
-		if !here && n < len(s.Records) {
-			_, isLine = lineOf(rec)
+		if !matches && n < len(s.Records) {
+			_, isLine = recordLine(rec)
 		}
 		switch {
-		case here:
+		case matches:
 			n++
 		case n == len(s.Records): // the log has more records than the file
-			own = true
-		case known || isLine || rec.Seq == 1:
-			return nil, s.otherLog(rec.Seq)
+			targetHasMore = true
+		case inFile || isLine || rec.Seq == 1:
+			return nil, s.conflictError(rec.Seq)
 		default:
-			own = true
+			targetHasMore = true
 		}
 		r.Seq = rec.Seq
 	}
 	r.Present = n
-	fresh := s.Records[n:]
-	if len(fresh) == 0 {
-		if r.Status = Unchanged; own {
+	newRecords := s.Records[n:]
+	if len(newRecords) == 0 {
+		if r.Status = Unchanged; targetHasMore {
 			r.Status = Ahead
 		}
 		return nil, nil
 	}
-	for _, rec := range fresh {
-		if own && rec.Patch != nil {
+	for _, rec := range newRecords {
+		if targetHasMore && rec.Patch != nil {
 			return nil, fmt.Errorf("%s: session %s: %w: it has gone on by itself, and the file has a rewind or a compaction since; 'patchlog import' with another KEY makes it a session of its own", s.file, s.Key, store.ErrConflict)
 		}
 	}
-	reopened, err := m.reopen(ctx, s.Key, fresh, own)
+	reopened, err := m.planReopenCalls(ctx, s.Key, newRecords, targetHasMore)
 	if err != nil {
 		return nil, err
 	}
 	return func(yield func(patch.Record, error) bool) {
-		if n > 0 && !own || len(reopened) > 0 { // a text that contains a patch must begin with the whole log
+		if n > 0 && !targetHasMore || len(reopened) > 0 { // a text that contains a patch must begin with the whole log
 			for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
 				if !yield(rec, err) || err != nil {
 					return
@@ -155,49 +155,49 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 				return
 			}
 		}
-		for i, rec := range fresh {
-			if fresh[i] = (patch.Record{}); !yield(rec, nil) { // release memory: the text has the record now
+		for i, rec := range newRecords {
+			if newRecords[i] = (patch.Record{}); !yield(rec, nil) { // release memory: the text has the record now
 				return
 			}
 		}
 	}, nil
 }
 
-// reopen returns patches that remove recorded answers to calls whose results are in fresh. A model API refuses a call
-// with two results.
-func (m *migration) reopen(ctx context.Context, key store.Key, fresh []patch.Record, own bool) ([]*patch.PatchEvent, error) {
-	if !own { // recorded answers are patches that are not in the file
+// planReopenCalls returns patches that remove recorded answers to calls whose results are in newRecords. A model API
+// refuses a call with two results.
+func (m *migration) planReopenCalls(ctx context.Context, key store.Key, newRecords []patch.Record, targetHasMore bool) ([]*patch.PatchEvent, error) {
+	if !targetHasMore { // recorded answers are patches that are not in the file
 		return nil, nil
 	}
-	var late []*patch.Event
-	for _, rec := range fresh {
-		late = append(late, rec.Event) // if fresh has a patch and own is set, missing has returned an error
+	var results []*patch.Event
+	for _, rec := range newRecords {
+		results = append(results, rec.Event) // if newRecords has a patch and targetHasMore is set, recordsToImport has returned an error
 	}
-	found, err := m.target.Get(ctx, key)
+	session, err := m.target.Get(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	return compaction.ReopenCalls(found.View, late...)
+	return compaction.ReopenCalls(session.View, results...)
 }
 
 // isSameRecord reports whether a logged record equals a record of the file: either they store the same line, or they
 // are the same record.
-func isSameRecord(logged, offered patch.Record) bool {
-	a, b := lineEvent(logged), lineEvent(offered)
+func isSameRecord(logged, imported patch.Record) bool {
+	a, b := lineEvent(logged), lineEvent(imported)
 	if a == nil || b == nil {
-		return logged.Patch != nil && offered.Patch != nil
+		return logged.Patch != nil && imported.Patch != nil
 	}
 	x, _ := a.Field("customMetadata")
 	if y, _ := b.Field("customMetadata"); bytes.Equal(x, y) && bytes.Contains(x, []byte(lineKey)) {
 		return true
 	}
-	line, ok := lineIn(a)
-	other, same := lineIn(b)
-	return ok && same && bytes.Equal(line.bytes(), other.bytes()) || !ok && !same && patch.Same(logged, offered)
+	line, ok := eventLine(a)
+	other, otherOK := eventLine(b)
+	return ok && otherOK && bytes.Equal(line.bytes(), other.bytes()) || !ok && !otherOK && patch.Same(logged, imported)
 }
 
-// recordsText returns records in patchlog's text form.
-func recordsText(ctx context.Context, records iter.Seq2[patch.Record, error]) (*store.Text, error) {
+// encodeRecords returns records in patchlog's text form.
+func encodeRecords(ctx context.Context, records iter.Seq2[patch.Record, error]) (*store.Text, error) {
 	out, in := io.Pipe()
 	defer out.Close()
 	go func() {
@@ -215,8 +215,8 @@ func recordsText(ctx context.Context, records iter.Seq2[patch.Record, error]) (*
 	return store.ReadText(ctx, out, store.ImportOptions{Name: "the file's records", MaxBytes: 1 << 40, MaxRecordBytes: patch.MaxRecordBytes})
 }
 
-// imported sets the result of an import or a copy.
-func (r *Result) imported(done store.Imported) {
+// setImported sets the result of an import or a copy.
+func (r *Result) setImported(done store.Imported) {
 	r.Added, r.Present, r.Seq, r.Status = done.Added, done.Present, done.View.Seq(), Unchanged
 	switch {
 	case done.Created:
@@ -230,13 +230,13 @@ func (r *Result) imported(done store.Imported) {
 
 // reopenCalls removes recorded answers to calls whose results a text has added. See [migration.reopen].
 func (r *Result) reopenCalls(ctx context.Context, s *store.Store, done *store.Imported) error {
-	var late []*patch.Event
+	var results []*patch.Event
 	for _, rec := range done.Records {
 		if rec.Event != nil {
-			late = append(late, rec.Event)
+			results = append(results, rec.Event)
 		}
 	}
-	patches, err := compaction.ReopenCalls(done.View, late...)
+	patches, err := compaction.ReopenCalls(done.View, results...)
 	if err != nil || len(patches) == 0 {
 		return err
 	}
@@ -251,7 +251,7 @@ func (r *Result) reopenCalls(ctx context.Context, s *store.Store, done *store.Im
 // adoptRecords replaces compaction records, and the events that they cover, by summaries in one commit.
 func (r *Result) adoptRecords(ctx context.Context, s *store.Store, done store.Imported) error {
 	plan := adkrecord.Adopt(done.View, adkrecord.Options{})
-	r.Adopted, r.Left = plan.Adopted, plan.NotAdopted
+	r.Adopted, r.NotAdopted = plan.Adopted, plan.NotAdopted
 	if len(plan.Patches) == 0 {
 		return nil
 	}
@@ -283,8 +283,8 @@ func (d *database) String() string { return patchlogDatabase.Title }
 // Count implements [Source].
 func (d *database) Count(ctx context.Context) (n int, err error) {
 	for _, err := range d.Sessions(ctx) {
-		var one *SessionError
-		if err != nil && !errors.As(err, &one) {
+		var sessionErr *SessionError
+		if err != nil && !errors.As(err, &sessionErr) {
 			return 0, err
 		}
 		n++
@@ -319,7 +319,7 @@ func (d *database) Shared(context.Context) iter.Seq2[Shared, error] {
 // Differences implements [Source].
 func (d *database) Differences(context.Context) ([]Difference, error) { return nil, nil }
 
-func (m *migration) copy(ctx context.Context, s *Session, r *Result) error {
+func (m *migration) copySession(ctx context.Context, s *Session, r *Result) error {
 	done, err := m.target.CopyFrom(ctx, s.Key, s.store, store.CopyOptions{DryRun: m.opts.DryRun})
 	if s.listed && errors.Is(err, store.ErrNotFound) {
 		r.Status = Gone
@@ -328,6 +328,6 @@ func (m *migration) copy(ctx context.Context, s *Session, r *Result) error {
 	if err != nil {
 		return err
 	}
-	r.imported(done)
+	r.setImported(done)
 	return nil
 }

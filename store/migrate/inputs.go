@@ -120,21 +120,21 @@ func runInput(ctx context.Context, in Input, open Openers, opts Options) (_ Repo
 	return report, true, err
 }
 
-// mostUnread limits the files that [Report.UnreadText] names for each reason.
-const mostUnread = 3
+// maxUnreadNames limits the files that [Report.UnreadText] names for each reason.
+const maxUnreadNames = 3
 
 // UnreadText returns a line for each reason why files were not read, and a line with the supported formats. If all
 // files were read, it returns nil.
 func (r Report) UnreadText() (lines []string) {
 	for _, reason := range slices.Sorted(maps.Keys(r.Unread)) {
 		names, more := r.Unread[reason], ""
-		if n := len(names) - mostUnread; n > 0 {
+		if n := len(names) - maxUnreadNames; n > 0 {
 			more = fmt.Sprintf(" and %d more", n)
 		}
-		lines = append(lines, present.Printable(fmt.Sprintf("not imported (%s): %s: %s%s", reason, present.Counted(len(names), "file"), strings.Join(names[:min(mostUnread, len(names))], ", "), more)))
+		lines = append(lines, present.Printable(fmt.Sprintf("not imported (%s): %s: %s%s", reason, present.Counted(len(names), "file"), strings.Join(names[:min(maxUnreadNames, len(names))], ", "), more)))
 	}
 	if len(lines) > 0 {
-		lines = append(lines, "supported formats: "+Names())
+		lines = append(lines, "supported formats: "+FormatNames())
 	}
 	return lines
 }

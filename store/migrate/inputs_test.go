@@ -55,7 +55,7 @@ func TestRunAll(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFiles(t, map[string]string{"logs/a.jsonl": aQuestion, "logs/one.txt": "words", "logs/two.txt": "words", "b.jsonl": aQuestion, "notes.txt": "words"})
 	testlog.NoError(t, os.Symlink("none", "logs/link"))
-	s := memory(t)
+	s := openMemory(t)
 	into := func(context.Context) (*store.Store, error) { return s, nil }
 	report, failed, err := migrateAll(t, into, "logs", "b.jsonl", "notes.txt", "missing")
 	testlog.NoError(t, err)

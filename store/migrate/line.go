@@ -14,8 +14,8 @@ import (
 // lineKey is the key of the importer's data in the custom metadata of events and patches.
 const lineKey = "sessionfile"
 
-// kept is a line stored in an event: as JSON, as a string, or as base64.
-type kept struct {
+// storedLine is a line stored in an event: as JSON, as a string, or as base64.
+type storedLine struct {
 	Format string          `json:"format"`
 	JSON   json.RawMessage `json:"json,omitempty"`
 	Text   string          `json:"text,omitempty"`
@@ -24,19 +24,19 @@ type kept struct {
 	Note   string          `json:"note,omitempty"`
 }
 
-// keptOf returns the possible ways to store a unit, the preferred way first.
-func keptOf(u *unit) (ways []kept) {
+// lineEncodings returns the possible ways to store a unit, the preferred way first.
+func lineEncodings(u *unit) (encodings []storedLine) {
 	var compact bytes.Buffer
 	if json.Compact(&compact, u.text) == nil && bytes.Equal(compact.Bytes(), u.text) {
-		ways = append(ways, kept{JSON: u.text, Line: u.number})
+		encodings = append(encodings, storedLine{JSON: u.text, Line: u.number})
 	}
 	if utf8.Valid(u.text) {
-		ways = append(ways, kept{Text: string(u.text), Line: u.number})
+		encodings = append(encodings, storedLine{Text: string(u.text), Line: u.number})
 	}
-	return append(ways, kept{Base64: u.text, Line: u.number})
+	return append(encodings, storedLine{Base64: u.text, Line: u.number})
 }
 
-func (k kept) bytes() []byte {
+func (k storedLine) bytes() []byte {
 	switch {
 	case k.JSON != nil:
 		return k.JSON
@@ -46,7 +46,7 @@ func (k kept) bytes() []byte {
 	return k.Base64
 }
 
-func encode(v any) ([]byte, error) {
+func marshalJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // keep the text unchanged
@@ -56,34 +56,34 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// keeps reports whether an event stores a line byte for byte.
-func keeps(e *patch.Event, k kept) bool {
+// storesLine reports whether an event stores a line byte for byte.
+func storesLine(e *patch.Event, k storedLine) bool {
 	if metadata, _ := e.Field("customMetadata"); k.JSON != nil {
 		return bytes.Contains(metadata, k.JSON)
 	}
-	line, _ := lineIn(e)
+	line, _ := eventLine(e)
 	return bytes.Equal(line.bytes(), k.bytes())
 }
 
-// lineIn returns the line stored in an event.
-func lineIn(e *patch.Event) (kept, bool) {
+// eventLine returns the line stored in an event.
+func eventLine(e *patch.Event) (storedLine, bool) {
 	metadata, _ := e.Field("customMetadata")
 	var found struct {
-		Kept kept `json:"sessionfile"`
+		Kept storedLine `json:"sessionfile"`
 	}
 	if json.Unmarshal(metadata, &found) != nil {
-		return kept{}, false // the metadata belongs to another program
+		return storedLine{}, false // the metadata belongs to another program
 	}
 	return found.Kept, found.Kept.bytes() != nil
 }
 
-// lineOf returns the line of a session file that a record stores. The record is an event made by a decoder, or a
+// recordLine returns the line of a session file that a record stores. The record is an event made by a decoder, or a
 // patch with the summary of a compaction.
-func lineOf(r patch.Record) (kept, bool) {
+func recordLine(r patch.Record) (storedLine, bool) {
 	if e := lineEvent(r); e != nil {
-		return lineIn(e)
+		return eventLine(e)
 	}
-	return kept{}, false
+	return storedLine{}, false
 }
 
 // lineEvent returns the record's event that may store a line, or nil.
@@ -99,16 +99,16 @@ func lineEvent(r patch.Record) *patch.Event {
 // each with a newline. docs/FORMAT.md lists what may differ from the file. Records without a line, such as records
 // appended later, are skipped. WriteLines reads all lines into memory before it writes, and stops at the first error.
 func WriteLines(w io.Writer, records iter.Seq2[patch.Record, error]) error {
-	var lines []kept
+	var lines []storedLine
 	for r, err := range records {
 		if err != nil {
 			return err
 		}
-		if k, ok := lineOf(r); ok {
+		if k, ok := recordLine(r); ok {
 			lines = append(lines, k)
 		}
 	}
-	slices.SortStableFunc(lines, func(a, b kept) int { return a.Line - b.Line })
+	slices.SortStableFunc(lines, func(a, b storedLine) int { return a.Line - b.Line })
 	for _, line := range lines {
 		if _, err := w.Write(slices.Concat(line.bytes(), []byte{'\n'})); err != nil {
 			return err

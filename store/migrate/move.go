@@ -6,9 +6,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// move changes the leaf to the given node. nil means the start of the conversation. move hides the events that are
-// not on the path to the new leaf and makes the events on the path visible. Entries without content are ignored.
-func (t *tree) move(to *node, at entry) error {
+// moveLeaf changes the leaf to the given node. nil means the start of the conversation. moveLeaf hides the events that
+// are not on the path to the new leaf and makes the events on the path visible. Entries without content are ignored.
+func (t *tree) moveLeaf(to *node, at entry) error {
 	if to == t.leaf {
 		return nil
 	}
@@ -17,46 +17,46 @@ func (t *tree) move(to *node, at entry) error {
 	if err != nil {
 		return err
 	}
-	back, err := t.revertChanges(first, at)
+	restoredLine, err := t.revertChanges(first, at)
 	if err != nil {
 		return err
 	}
-	behind := 0 // events up to this line are on the new path
+	commonLine := 0 // events up to this line are on the new path
 	if ancestor != nil {
-		behind = ancestor.line
+		commonLine = ancestor.line
 	}
-	if back > 0 && back <= behind { // restored events may not be on the common path
-		behind = back - 1
+	if restoredLine > 0 && restoredLine <= commonLine { // restored events may not be on the common path
+		commonLine = restoredLine - 1
 		for n := ancestor; n != nil; n = n.parent {
 			t.onPath[n] = true
 		}
 		if ancestor != nil {
-			if err := t.step(ancestor.depth); err != nil {
+			if err := t.addSteps(ancestor.depth); err != nil {
 				return err
 			}
 		}
 	}
-	if err := t.hideOffPath(behind, at); err != nil {
+	if err := t.hideOffPath(commonLine, at); err != nil {
 		return err
 	}
-	if to == nil || to.last == nil || to.last.change > 0 {
+	if to == nil || to.lastSummary == nil || to.lastSummary.summaryChange > 0 {
 		return nil
 	}
-	return t.reinsertSummary(to.last, at)
+	return t.reinsertSummary(to.lastSummary, at)
 }
 
 // reinsertSummary inserts a reverted summary again, with another id.
 func (t *tree) reinsertSummary(n *node, at entry) error {
-	count, _, err := t.covers(n.inserts.kept, n.inserts.strict, n.line)
+	count, _, err := t.coveredCount(n.summarySource.kept, n.summarySource.requireKept, n.line)
 	if err != nil || count == 0 {
 		return err
 	}
-	if err := t.step(patch.Record{Event: n.inserts.event}.Size()); err != nil {
+	if err := t.addSteps(patch.Record{Event: n.summarySource.event}.Size()); err != nil {
 		return err
 	}
 	e, err := patch.NewEvent(patch.Fields{
-		ID: t.newID("summary again"), InvocationID: n.inserts.event.InvocationID(), Author: n.inserts.event.Author(),
-		Timestamp: n.inserts.event.Timestamp(), Content: n.inserts.event.Content(),
+		ID: t.newID("summary again"), InvocationID: n.summarySource.event.InvocationID(), Author: n.summarySource.event.Author(),
+		Timestamp: n.summarySource.event.Timestamp(), Content: n.summarySource.event.Content(),
 	})
 	if err != nil {
 		return err
@@ -75,17 +75,17 @@ func (t *tree) markPaths(to *node) (ancestor *node, first int, err error) {
 		steps++
 		var change int
 		if b == nil || a != nil && a.depth >= b.depth {
-			t.onPath[a], change = false, a.change
+			t.onPath[a], change = false, a.summaryChange
 			a = a.parent
 		} else {
-			t.onPath[b], change = true, b.hidden
+			t.onPath[b], change = true, b.hiddenBy
 			b = b.parent
 		}
 		if change > 0 && (first == 0 || change < first) {
 			first = change
 		}
 	}
-	return a, first, t.step(steps)
+	return a, first, t.addSteps(steps)
 }
 
 // revertChanges reverts the changes from the change with number first on. If this number is 0, it reverts none. It
@@ -101,38 +101,38 @@ func (t *tree) revertChanges(first int, at entry) (line int, err error) {
 	for len(t.changes) >= first {
 		c := t.changes[len(t.changes)-1]
 		t.changes = t.changes[:len(t.changes)-1]
-		if err := t.step(len(c.hides) + len(c.patches)); err != nil {
+		if err := t.addSteps(len(c.hides) + len(c.patches)); err != nil {
 			return 0, err
 		}
 		for _, id := range slices.Backward(c.patches) {
-			if _, err := t.patch(patch.NewRevert(id), didRewind, at, group); err != nil {
+			if _, err := t.appendPatch(patch.NewRevert(id), didRewind, at, group); err != nil {
 				return 0, err
 			}
 		}
 		for _, n := range c.hides {
-			n.hidden = 0
+			n.hiddenBy = 0
 			if line == 0 || n.line < line {
 				line = n.line
 			}
 		}
 		if c.summary != nil {
-			c.summary.change = 0
+			c.summary.summaryChange = 0
 		}
 	}
 	return line, nil
 }
 
-// hideOffPath hides events in lines after behind that have content and are not on the new path. It also hides events
-// without content between them.
-func (t *tree) hideOffPath(behind int, at entry) error {
+// hideOffPath hides events in lines after commonLine that have content and are not on the new path. It also hides
+// events without content between them.
+func (t *tree) hideOffPath(commonLine int, at entry) error {
 	begin := t.view.Len()
 	for ; begin > 0; begin-- {
 		n := t.events[t.view.At(begin-1).ID()]
-		if n != nil && n.line <= behind {
+		if n != nil && n.line <= commonLine {
 			break
 		}
 	}
-	if err := t.step(t.view.Len() - begin); err != nil {
+	if err := t.addSteps(t.view.Len() - begin); err != nil {
 		return err
 	}
 	type run struct {
@@ -145,7 +145,7 @@ func (t *tree) hideOffPath(behind int, at entry) error {
 		n := t.events[t.view.At(i).ID()]
 		switch {
 		case n == nil:
-		case t.keeps(n, behind):
+		case t.staysVisible(n, commonLine):
 			t.onPath[n] = true
 			open = false
 		case n.content && !open:
@@ -165,39 +165,39 @@ func (t *tree) hideOffPath(behind int, at entry) error {
 	}
 	c := change{}
 	for _, r := range slices.Backward(runs) {
-		id, err := t.patch(patch.NewSplice(r.start, r.count), didRewind, at, group)
+		id, err := t.appendPatch(patch.NewSplice(r.start, r.count), didRewind, at, group)
 		if err != nil {
 			return err
 		}
 		c.patches, c.hides = append(c.patches, id), append(c.hides, r.hides...)
 	}
-	t.changed(c)
+	t.addChange(c)
 	return nil
 }
 
-func (t *tree) changed(c change) {
+func (t *tree) addChange(c change) {
 	t.changes = append(t.changes, c)
 	for _, n := range c.hides {
-		n.hidden = len(t.changes)
+		n.hiddenBy = len(t.changes)
 	}
 	if c.summary != nil {
-		c.summary.change = len(t.changes)
+		c.summary.summaryChange = len(t.changes)
 	}
 }
 
-// keeps reports whether a visible node, whose line is after behind, stays visible. A node stays if it is on the new
-// path. It also stays if the first piece of its message or the call that it answers stays. A message may be written
-// in pieces, whose calls are answered separately.
-func (t *tree) keeps(n *node, behind int) bool {
+// staysVisible reports whether a visible node, whose line is after commonLine, stays visible. A node stays if it is on
+// the new path. It also stays if the first piece of its message or the call that it answers stays. A message may be
+// written in pieces, whose calls are answered separately.
+func (t *tree) staysVisible(n *node, commonLine int) bool {
 	if t.onPath[n] {
 		return true
 	}
 	stays := func(other *node) bool {
-		if other == nil || other == n || other.hidden > 0 {
+		if other == nil || other == n || other.hiddenBy > 0 {
 			return false
 		}
 		onWay, passed := t.onPath[other]
-		return onWay || !passed && other.line <= behind
+		return onWay || !passed && other.line <= commonLine
 	}
-	return stays(t.pieces[n.piece]) || slices.ContainsFunc(n.callers, stays)
+	return stays(t.firstPieces[n.messageID]) || slices.ContainsFunc(n.callers, stays)
 }

@@ -12,7 +12,7 @@ import (
 
 // Files with the same name are different sessions. With Folder they are named after their paths. Without it, the
 // second file is a conflict and is not imported.
-func TestFilesOfOneName(t *testing.T) {
+func TestFilesWithSameName(t *testing.T) {
 	const one = `{"id":"a1","author":"user","content":{"parts":[{"text":"one"}]}}` + "\n"
 	const two = `{"id":"b1","author":"user","content":{"parts":[{"text":"two"}]}}` + "\n"
 	s := teststore.Memory(t, store.Options{})
@@ -46,7 +46,7 @@ func TestFilesOfOneName(t *testing.T) {
 }
 
 // Gemini CLI writes several files with the same session id. Each file is a session.
-func TestFilesOfOneID(t *testing.T) {
+func TestFilesWithSameID(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	for _, status := range []migrate.Status{migrate.Created, migrate.Unchanged} {
 		for _, c := range [][2]string{{"session-1.json", "gemini-cli/user/g1"}, {"session-2.json", "gemini-cli/user/session-2"}} {

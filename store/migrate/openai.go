@@ -10,47 +10,47 @@ var openAIChat = Format{
 	Name: "openai-chat", Title: "messages of OpenAI's Chat Completions", Versions: "arrays, lines, requests and responses; functions of 2023 too",
 	Kept:    "sounds, documents",
 	Omitted: "tools, parameters of requests, choices other than the first",
-	count:   func(b *beginning) int { n, _ := messages(b); return n },
+	count:   func(b *fileHead) int { n, _ := countMessages(b); return n },
 	reader:  func() reader { return reader{read: readChat} },
 	lists:   true,
 }
 
 // responseMessage returns the message in a response object. It returns other objects unchanged.
 func responseMessage(o obj) obj {
-	if choices := objectsOf(o.list("choices")); len(choices) > 0 {
+	if choices := parseObjects(o.list("choices")); len(choices) > 0 {
 		return choices[0].object("message")
 	}
 	return o
 }
 
 func readChat(o obj, t *tree) []entry {
-	e := entry{place: true, atLeaf: true}
+	e := entry{inTree: true, followsLeaf: true}
 	if choices := o.list("choices"); len(choices) > 0 {
-		said := parse(choices[0]).object("message")
-		e.message(t, said)
-		e.ModelVersion, e.time, e.UsageMetadata = o.text("model"), unixTime(o.get("created"), 1), usageOf(o.object("usage"))
-		o = said
+		message := parse(choices[0]).object("message")
+		e.readMessage(t, message)
+		e.ModelVersion, e.time, e.UsageMetadata = o.text("model"), unixTime(o.get("created"), 1), parseUsage(o.object("usage"))
+		o = message
 	} else {
-		e.message(t, o)
+		e.readMessage(t, o)
 	}
 	if e.role != "model" {
 		return []entry{e}
 	}
-	if thought := o.quoted("reasoning_content", "reasoning"); thought != nil {
+	if thought := o.firstString("reasoning_content", "reasoning"); thought != nil {
 		e.parts = slices.Insert(e.parts, 0, part{Text: thought, Thought: true})
 	}
-	if refusal := o.quoted("refusal"); refusal != nil {
+	if refusal := o.firstString("refusal"); refusal != nil {
 		e.parts = append(e.parts, part{Text: refusal})
 	}
 	if f := o.object("function_call"); f != nil {
-		e.call(t, "", f.text("name"), f.get("arguments"), "arguments")
+		e.addCall(t, "", f.text("name"), f.get("arguments"), "arguments")
 	}
 	for _, text := range o.list("tool_calls") {
 		c := parse(text)
 		if f := c.object("function"); f != nil {
-			e.call(t, c.text("id"), f.text("name"), f.get("arguments"), "arguments")
+			e.addCall(t, c.text("id"), f.text("name"), f.get("arguments"), "arguments")
 		} else if f := c.object("custom"); f != nil {
-			e.call(t, c.text("id"), f.text("name"), f.get("input"), "input")
+			e.addCall(t, c.text("id"), f.text("name"), f.get("input"), "input")
 		}
 	}
 	return []entry{e}
@@ -60,11 +60,11 @@ var openAIResponses = Format{
 	Name: "openai-responses", Title: "items of OpenAI's Responses API", Versions: "arrays, lines, requests (input) and responses (output)",
 	Kept:    "documents",
 	Omitted: "instructions, tools, parameters of requests, encrypted reasoning",
-	count: func(b *beginning) int {
+	count: func(b *fileHead) int {
 		return b.count(func(o obj) bool {
-			items := append(objectsOf(o.list("input")), objectsOf(o.list("output"))...)
-			said := func(o obj) bool { return isResponsesItem(o) || o.text("role") != "" && o.has("content") }
-			return isResponsesItem(o) || o.text("object") == "response" || len(items) > 0 && 2*countOf(items, said) >= len(items) ||
+			items := append(parseObjects(o.list("input")), parseObjects(o.list("output"))...)
+			isMessage := func(o obj) bool { return isResponsesItem(o) || o.text("role") != "" && o.has("content") }
+			return isResponsesItem(o) || o.text("object") == "response" || len(items) > 0 && 2*countMatching(items, isMessage) >= len(items) ||
 				isString(o.get("input")) && o.text("model") != "" && !strings.Contains(o.text("model"), "embed")
 		})
 	},
@@ -84,7 +84,7 @@ func isResponsesItem(o obj) bool {
 	case kind == "message" && o.text("role") != "" && !o.has("message", "stop_reason", "usage"): // otherwise it is a response of Anthropic's API
 		return true
 	}
-	return o.text("role") != "" && slices.ContainsFunc(objectsOf(o.list("content")), func(o obj) bool {
+	return o.text("role") != "" && slices.ContainsFunc(parseObjects(o.list("content")), func(o obj) bool {
 		return o.text("type") == "input_text" || o.text("type") == "output_text" || o.text("type") == "input_image"
 	})
 }
@@ -101,10 +101,10 @@ func readResponses(o obj, t *tree) (entries []entry) {
 		}
 	}
 	for _, item := range items {
-		e := entry{place: true, atLeaf: true}
-		e.item(t, item)
+		e := entry{inTree: true, followsLeaf: true}
+		e.addItem(t, item)
 		if role := item.text("role"); role == "system" || role == "developer" {
-			e.message(t, item)
+			e.readMessage(t, item)
 		}
 		entries = append(entries, e)
 	}
@@ -114,7 +114,7 @@ func readResponses(o obj, t *tree) (entries []entry) {
 	last := &entries[len(entries)-1]
 	last.time = unixTime(o.get("created_at"), 1)
 	if usage := o.object("usage"); usage != nil {
-		last.ModelVersion, last.UsageMetadata = o.text("model"), usageOf(usage)
+		last.ModelVersion, last.UsageMetadata = o.text("model"), parseUsage(usage)
 	}
 	return entries
 }

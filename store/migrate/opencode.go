@@ -9,9 +9,9 @@ var opencode = Format{
 	Name: "opencode", Title: "a session that opencode exports", Versions: "0.6 to 1.x (opencode export SESSION)",
 	Kept:    "files, compactions",
 	Omitted: "title and cost of the session, steps, snapshots, diffs, reverted messages",
-	count: func(b *beginning) int {
+	count: func(b *fileHead) int {
 		is := func(o obj) bool { return o.text("info.role") != "" && o.get("parts") != nil }
-		if n := countOf(b.items, is); n > 0 && 2*n >= len(b.items) {
+		if n := countMatching(b.items, is); n > 0 && 2*n >= len(b.items) {
 			return len(b.objects)
 		}
 		return b.count(is)
@@ -27,20 +27,20 @@ func readOpencode(o obj, t *tree) []entry {
 		parts = append(parts, block{parse(text), text})
 	}
 	t.session = cmp.Or(t.session, info.text("sessionID"))
-	e := entry{id: info.text("id"), place: true, atLeaf: true, time: unixTime(info.get("time.created"), 1000), role: "user"}
+	e := entry{id: info.text("id"), inTree: true, followsLeaf: true, time: unixTime(info.get("time.created"), 1000), role: "user"}
 	e.Author = t.agent
 	switch info.text("role") {
 	case "user": // the program also adds texts to user messages
-		if slices.ContainsFunc(parts, func(p block) bool { return p.text("type") == "text" && !p.is("synthetic") && !p.is("ignored") }) {
+		if slices.ContainsFunc(parts, func(p block) bool { return p.text("type") == "text" && !p.isTrue("synthetic") && !p.isTrue("ignored") }) {
 			e.Author, e.prompt = "user", true
 		}
 	case "assistant":
-		e.role, e.ModelVersion, e.UsageMetadata = "model", info.text("modelID"), usageOf(info.object("tokens"))
+		e.role, e.ModelVersion, e.UsageMetadata = "model", info.text("modelID"), parseUsage(info.object("tokens"))
 		e.ErrorMessage = cmp.Or(info.text("error.data.message"), info.text("error.name"))
 	}
 	for _, p := range parts {
-		if e.parts = append(e.parts, p.opencode()...); p.text("type") == "tool" {
-			e.call(t, p.text("callID"), p.text("tool"), p.get("state.input"), "input")
+		if e.parts = append(e.parts, p.opencodeParts()...); p.text("type") == "tool" {
+			e.addCall(t, p.text("callID"), p.text("tool"), p.get("state.input"), "input")
 		}
 	}
 	for _, p := range parts {
@@ -48,24 +48,24 @@ func readOpencode(o obj, t *tree) []entry {
 		if p.text("type") != "tool" || status != "error" && status != "completed" {
 			continue
 		}
-		e.answer(t, p.text("callID"), p.text("tool"), p.get(map[bool]string{true: "state.error", false: "state.output"}[status == "error"]), status == "error")
+		e.addResult(t, p.text("callID"), p.text("tool"), p.get(map[bool]string{true: "state.error", false: "state.output"}[status == "error"]), status == "error")
 		for _, file := range p.list("state.attachments") {
 			r := e.parts[len(e.parts)-1].Response
-			r.Parts = append(r.Parts, block{parse(file), file}.opencode()...)
+			r.Parts = append(r.Parts, block{parse(file), file}.opencodeParts()...)
 		}
 	}
-	if info.is("summary") { // a summary of all earlier messages
+	if info.isTrue("summary") { // a summary of all earlier messages
 		e.role, e.compaction, e.summary = "user", true, true
 	}
 	return []entry{e}
 }
 
-// opencode returns the content of a part, without calls.
-func (b block) opencode() []part {
+// opencodeParts returns the content of a part, without calls.
+func (b block) opencodeParts() []part {
 	kind := b.text("type")
 	media, isMedia := b.media()
 	switch {
-	case (kind == "text" || kind == "reasoning") && b.quoted("text") != nil && !b.is("ignored"):
+	case (kind == "text" || kind == "reasoning") && b.firstString("text") != nil && !b.isTrue("ignored"):
 		return []part{{Text: b.get("text"), Thought: kind == "reasoning"}}
 	case kind == "file" && isMedia:
 		return []part{media}

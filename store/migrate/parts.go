@@ -41,22 +41,22 @@ func (o obj) has(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return o[name] != nil })
 }
 
-func (o obj) text(path string) string    { return textOf(o.get(path)) }
+func (o obj) text(path string) string    { return unquote(o.get(path)) }
 func (o obj) object(path string) obj     { return parse(o.get(path)) }
-func (o obj) is(path string) bool        { return string(o.get(path)) == "true" }
+func (o obj) isTrue(path string) bool    { return string(o.get(path)) == "true" }
 func (o obj) time(path string) time.Time { return rfcTime(o.text(path)) }
 
-func (o obj) list(path string) []json.RawMessage { return listOf(o.get(path)) }
+func (o obj) list(path string) []json.RawMessage { return arrayElements(o.get(path)) }
 
-func listOf(value json.RawMessage) (list []json.RawMessage) {
+func arrayElements(value json.RawMessage) (list []json.RawMessage) {
 	if isArray(value) {
 		json.Unmarshal(value, &list)
 	}
 	return list
 }
 
-// first returns the first of the members that exists and is not null.
-func (o obj) first(paths ...string) json.RawMessage {
+// firstValue returns the first of the members that exists and is not null.
+func (o obj) firstValue(paths ...string) json.RawMessage {
 	for _, path := range paths {
 		if value := o.get(path); value != nil {
 			return value
@@ -65,8 +65,8 @@ func (o obj) first(paths ...string) json.RawMessage {
 	return nil
 }
 
-// quoted returns, as JSON, the first of the members that is a non-empty string.
-func (o obj) quoted(paths ...string) json.RawMessage {
+// firstString returns, as JSON, the first of the members that is a non-empty string.
+func (o obj) firstString(paths ...string) json.RawMessage {
 	for _, path := range paths {
 		if o.text(path) != "" {
 			return o.get(path)
@@ -75,8 +75,8 @@ func (o obj) quoted(paths ...string) json.RawMessage {
 	return nil
 }
 
-// textOf returns the value of a JSON string, or "".
-func textOf(raw json.RawMessage) (s string) {
+// unquote returns the value of a JSON string, or "".
+func unquote(raw json.RawMessage) (s string) {
 	if isString(raw) {
 		json.Unmarshal(raw, &s)
 	}
@@ -102,14 +102,14 @@ func unixTime(n json.RawMessage, second float64) time.Time {
 	if err != nil || f == 0 {
 		return time.Time{}
 	}
-	t, _ := epoch(f / second)
+	t, _ := unixSeconds(f / second)
 	return t
 }
 
 // block is an element of a message's content, as written by any of the programs.
 type block struct {
 	obj
-	whole json.RawMessage
+	raw json.RawMessage
 }
 
 // blocksOf returns the blocks of a content. A string is one block.
@@ -117,14 +117,14 @@ func blocksOf(content json.RawMessage) (blocks []block) {
 	if isString(content) {
 		return []block{{obj{"type": json.RawMessage(`"text"`), "text": content}, content}}
 	}
-	for _, text := range listOf(content) {
+	for _, text := range arrayElements(content) {
 		blocks = append(blocks, block{parse(text), text})
 	}
 	return blocks
 }
 
-// said returns the text of a text block, or nil.
-func (b block) said() json.RawMessage {
+// textValue returns the text of a text block, or nil.
+func (b block) textValue() json.RawMessage {
 	name := "text"
 	if b.text("type") == "refusal" {
 		name = "refusal"
@@ -164,10 +164,10 @@ func (b block) media() (part, bool) {
 	return part{}, false
 }
 
-// say adds the blocks of a content to an entry: texts, thoughts, media, calls, and results of calls.
-func (e *entry) say(t *tree, content json.RawMessage) {
+// addContent adds the blocks of a content to an entry: texts, thoughts, media, calls, and results of calls.
+func (e *entry) addContent(t *tree, content json.RawMessage) {
 	for _, b := range blocksOf(content) {
-		kind, text := b.text("type"), b.said()
+		kind, text := b.text("type"), b.textValue()
 		media, isMedia := b.media()
 		switch {
 		case text != nil:
@@ -177,36 +177,36 @@ func (e *entry) say(t *tree, content json.RawMessage) {
 		case kind == "thinking" && isString(b.get("thinking")):
 			e.parts = append(e.parts, part{Text: b.get("thinking"), Thought: true})
 		case strings.HasSuffix(kind, "tool_use"):
-			e.call(t, b.text("id"), b.text("name"), b.get("input"), "input")
+			e.addCall(t, b.text("id"), b.text("name"), b.get("input"), "input")
 		case kind == "toolCall":
-			e.call(t, b.text("id"), b.text("name"), b.get("arguments"), "arguments")
+			e.addCall(t, b.text("id"), b.text("name"), b.get("arguments"), "arguments")
 		case strings.HasSuffix(kind, "tool_result"):
-			e.answer(t, b.text("tool_use_id"), "", b.get("content"), b.is("is_error"))
+			e.addResult(t, b.text("tool_use_id"), "", b.get("content"), b.isTrue("is_error"))
 		}
 	}
 }
 
-// call adds a call. The argument args may be an object, or a string with the JSON of an object. Any other args become
-// the member of an object with the name in under.
-func (e *entry) call(t *tree, id, name string, args json.RawMessage, under string) {
-	if said := json.RawMessage(textOf(args)); isObject(said) && json.Valid(said) {
-		args = said
+// addCall adds a call. The argument args may be an object, or a string with the JSON of an object. Any other args
+// become the member of an object with the name in member.
+func (e *entry) addCall(t *tree, id, name string, args json.RawMessage, member string) {
+	if parsed := json.RawMessage(unquote(args)); isObject(parsed) && json.Valid(parsed) {
+		args = parsed
 	}
 	if len(args) > 0 && !isObject(args) {
-		args = slices.Concat([]byte("{"), quote(under), []byte(":"), args, []byte("}"))
+		args = slices.Concat([]byte("{"), quote(member), []byte(":"), args, []byte("}"))
 	}
-	t.names[id] = name
-	e.calls, e.parts = append(e.calls, id), append(e.parts, part{Call: &call{id, name, args}})
+	t.callNames[id] = name
+	e.callIDs, e.parts = append(e.callIDs, id), append(e.parts, part{Call: &call{id, name, args}})
 }
 
-// answer adds the result of a call. Its texts are in the member "result" or, if the call failed, in "error". Its
-// images become parts. Other blocks are added to the texts as JSON. If name is empty, answer uses the name of the
+// addResult adds the result of a call. Its texts are in the member "result" or, if the call failed, in "error". Its
+// images become parts. Other blocks are added to the texts as JSON. If name is empty, addResult uses the name of the
 // call.
-func (e *entry) answer(t *tree, id, name string, content json.RawMessage, failed bool) {
-	r := &response{ID: id, Name: cmp.Or(name, t.names[id]), Response: map[string]any{}}
+func (e *entry) addResult(t *tree, id, name string, content json.RawMessage, failed bool) {
+	r := &response{ID: id, Name: cmp.Or(name, t.callNames[id]), Response: map[string]any{}}
 	var texts []json.RawMessage
 	for _, b := range blocksOf(content) {
-		text := b.said()
+		text := b.textValue()
 		media, isMedia := b.media()
 		switch {
 		case text != nil:
@@ -214,54 +214,54 @@ func (e *entry) answer(t *tree, id, name string, content json.RawMessage, failed
 		case isMedia:
 			r.Parts = append(r.Parts, media)
 		default:
-			texts = append(texts, b.whole)
+			texts = append(texts, b.raw)
 		}
 	}
-	under := "result"
+	member := "result"
 	if failed {
-		under = "error"
+		member = "error"
 	}
 	switch {
 	case isObject(content):
-		r.Response[under] = content
+		r.Response[member] = content
 	case len(texts) == 1:
-		r.Response[under] = texts[0]
+		r.Response[member] = texts[0]
 	case len(texts) > 1:
-		r.Response[under] = texts
+		r.Response[member] = texts
 	}
-	e.answered, e.parts = append(e.answered, id), append(e.parts, part{Response: r})
+	e.resultIDs, e.parts = append(e.resultIDs, id), append(e.parts, part{Response: r})
 }
 
-// message reads a message with a role and a content into the entry. Several APIs share this form.
-func (e *entry) message(t *tree, o obj) {
+// readMessage reads a message with a role and a content into the entry. Several APIs share this form.
+func (e *entry) readMessage(t *tree, o obj) {
 	e.role = "user"
 	switch role := o.text("role"); role {
 	case "user":
 		e.Author, e.prompt = "user", true
-		if e.say(t, o.get("content")); e.answers() {
+		if e.addContent(t, o.get("content")); e.hasResults() {
 			e.Author, e.prompt = t.agent, false
 		}
 	case "assistant":
-		e.Author, e.role, e.ModelVersion, e.UsageMetadata = t.agent, "model", o.text("model"), usageOf(o.object("usage"))
-		e.say(t, o.get("content"))
+		e.Author, e.role, e.ModelVersion, e.UsageMetadata = t.agent, "model", o.text("model"), parseUsage(o.object("usage"))
+		e.addContent(t, o.get("content"))
 	case "system", "developer":
 		e.Author = "system"
-		e.say(t, o.get("content"))
+		e.addContent(t, o.get("content"))
 	case "tool", "function", "toolResult":
 		e.Author = t.agent
 		id := cmp.Or(o.text("tool_call_id"), o.text("toolCallId"))
-		e.answer(t, id, cmp.Or(o.text("name"), o.text("toolName")), o.get("content"), o.is("isError"))
+		e.addResult(t, id, cmp.Or(o.text("name"), o.text("toolName")), o.get("content"), o.isTrue("isError"))
 	}
 }
 
-func (e *entry) answers() bool {
+func (e *entry) hasResults() bool {
 	return slices.ContainsFunc(e.parts, func(p part) bool { return p.Response != nil })
 }
 
 // splitResults splits an entry of a model that includes results of calls into several entries, because results are
 // not from the model.
 func (e entry) splitResults(t *tree) (all []entry) {
-	if e.role != "model" || !e.answers() {
+	if e.role != "model" || !e.hasResults() {
 		return []entry{e}
 	}
 	for first, rest := true, e.parts; len(rest) > 0; first = false {
@@ -271,11 +271,11 @@ func (e entry) splitResults(t *tree) (all []entry) {
 		}
 		next := e
 		if !first {
-			next = entry{time: e.time, role: "model", place: e.place, atLeaf: e.place, eventJSON: eventJSON{Author: e.Author, Branch: e.Branch, ModelVersion: e.ModelVersion}}
+			next = entry{time: e.time, role: "model", inTree: e.inTree, followsLeaf: e.inTree, eventJSON: eventJSON{Author: e.Author, Branch: e.Branch, ModelVersion: e.ModelVersion}}
 		}
 		if next.parts, rest = rest[:n:n], rest[n:]; next.parts[0].Response != nil {
 			next.role, next.Author, next.ModelVersion = "user", t.agent, ""
-			next.answered = e.answered
+			next.resultIDs = e.resultIDs
 		}
 		all = append(all, next)
 	}
@@ -315,7 +315,7 @@ type response struct {
 }
 
 func quote(s string) json.RawMessage {
-	text, err := encode(s)
+	text, err := marshalJSON(s)
 	if err != nil {
 		panic(err) // strings can always be encoded
 	}
@@ -339,8 +339,8 @@ var usageNames = map[string][]string{
 	"totalTokenCount":         {"total_tokens", "totalTokens", "total"},
 }
 
-// usageOf returns usage metadata. It ignores counts that are not integers from 0 to the maximum int32.
-func usageOf(counts obj) map[string]int64 {
+// parseUsage returns usage metadata. It ignores counts that are not integers from 0 to the maximum int32.
+func parseUsage(counts obj) map[string]int64 {
 	out := map[string]int64{}
 	for name, paths := range usageNames {
 		for _, path := range paths {

@@ -11,7 +11,7 @@ var pi = Format{
 	Name: "pi", Title: "a session file of pi", Versions: "1 to 3 (~/.pi/agent/sessions/*/*.jsonl)",
 	Kept:    "branches, compactions, commands that the user ran",
 	Omitted: "contents of labels and of changes of the model",
-	count: func(b *beginning) int {
+	count: func(b *fileHead) int {
 		head := func(o obj) bool { return o.text("type") == "session" && o.has("id") && o.has("timestamp", "cwd") }
 		if !b.lines || !b.has(head) {
 			return 0
@@ -28,59 +28,59 @@ func readPi(o obj, t *tree) []entry {
 		t.session = cmp.Or(t.session, e.id)
 		return []entry{e}
 	}
-	e.place, e.moves, e.parent = true, true, t.leaf
+	e.inTree, e.becomesLeaf, e.parent = true, true, t.leaf
 	parent := o.get("parentId")
 	if e.id != "" && !isString(parent) {
 		e.parent = nil
-	} else if n := t.nodes[textOf(parent)]; e.id != "" && n != nil { // otherwise the entry is of version 1, or its parent is missing
+	} else if n := t.nodes[unquote(parent)]; e.id != "" && n != nil { // otherwise the entry is of version 1, or its parent is missing
 		e.parent = n
 	}
 	switch o.text("type") {
 	case "message":
-		e.piMessage(t, o.object("message"))
+		e.readPiMessage(t, o.object("message"))
 	case "custom_message":
-		e.programText(t, o.get("content"))
+		e.addProgramText(t, o.get("content"))
 	case "branch_summary":
-		e.programText(t, o.get("summary"))
+		e.addProgramText(t, o.get("summary"))
 	case "compaction": // covers the messages before the first kept entry
-		e.programText(t, o.get("summary"))
+		e.addProgramText(t, o.get("summary"))
 		e.compaction = true
 		first := t.nodes[o.text("firstKeptEntryId")]
 		if i, err := strconv.Atoi(string(o.get("firstKeptEntryIndex"))); first == nil && err == nil && i >= 0 && i < len(t.entries) {
 			first = t.entries[i]
 		}
 		if first != nil {
-			e.summary, e.strict, e.kept = true, true, []*node{first}
+			e.summary, e.requireKept, e.kept = true, true, []*node{first}
 		}
 	}
 	return []entry{e}
 }
 
-// programText adds a text that the program wrote for the model.
-func (e *entry) programText(t *tree, content json.RawMessage) {
+// addProgramText adds a text that the program wrote for the model.
+func (e *entry) addProgramText(t *tree, content json.RawMessage) {
 	e.Author, e.role = t.agent, "user"
-	e.say(t, content)
+	e.addContent(t, content)
 }
 
-func (e *entry) piMessage(t *tree, o obj) {
+func (e *entry) readPiMessage(t *tree, o obj) {
 	switch o.text("role") {
 	case "user", "assistant", "toolResult":
-		e.message(t, o)
+		e.readMessage(t, o)
 		e.ErrorMessage, e.Interrupted = o.text("errorMessage"), o.text("stopReason") == "aborted"
 	case "bashExecution":
 		e.Author = "user"
-		if !o.is("excludeFromContext") {
-			e.role, e.prompt, e.parts = "user", true, []part{{Text: quote(ranInPi(o))}}
+		if !o.isTrue("excludeFromContext") {
+			e.role, e.prompt, e.parts = "user", true, []part{{Text: quote(describePiCommand(o))}}
 		}
 	case "custom", "hookMessage":
-		e.programText(t, o.get("content"))
+		e.addProgramText(t, o.get("content"))
 	case "branchSummary", "compactionSummary":
-		e.programText(t, o.get("summary"))
+		e.addProgramText(t, o.get("summary"))
 	}
 }
 
-// ranInPi describes a command that the user ran, in the words that pi uses for the model.
-func ranInPi(o obj) string {
+// describePiCommand describes a command that the user ran, in the words that pi uses for the model.
+func describePiCommand(o obj) string {
 	var b strings.Builder
 	b.WriteString("Ran `" + o.text("command") + "`\n")
 	if out := o.text("output"); out != "" {
@@ -88,12 +88,12 @@ func ranInPi(o obj) string {
 	} else {
 		b.WriteString("(no output)")
 	}
-	if code := string(o.get("exitCode")); o.is("cancelled") {
+	if code := string(o.get("exitCode")); o.isTrue("cancelled") {
 		b.WriteString("\n\n(command cancelled)")
 	} else if code != "" && code != "0" {
 		b.WriteString("\n\nCommand exited with code " + code)
 	}
-	if path := o.text("fullOutputPath"); o.is("truncated") && path != "" {
+	if path := o.text("fullOutputPath"); o.isTrue("truncated") && path != "" {
 		b.WriteString("\n\n[Output truncated. Full output: " + path + "]")
 	}
 	return b.String()

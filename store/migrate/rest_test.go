@@ -23,8 +23,8 @@ func TestREST(t *testing.T) {
 		"one": python, "array": " [\n" + python + "," + two + "]\n", "lines": strings.ReplaceAll(python, "\n", "") + "\n" + two, "empty array": "[]",
 		"snake_case": strings.NewReplacer("appName", "app_name", "userId", "user_id", "lastUpdateTime", "last_update_time").Replace(python),
 	} {
-		s := memory(t)
-		_, report := runFrom(t, s, migrate.Options{}, migrate.NewREST(iotest.OneByteReader(strings.NewReader(text)), "f"))
+		s := openMemory(t)
+		_, report := runSource(t, s, migrate.Options{}, migrate.NewREST(iotest.OneByteReader(strings.NewReader(text)), "f"))
 		want := map[string]int{"one": 1, "array": 2, "lines": 2, "snake_case": 1}[name]
 		if len(report.Sessions) > 1 || report.Sessions[migrate.Created] != want || len(report.Source) > 0 {
 			t.Errorf("%s: %+v", name, report)
@@ -35,7 +35,7 @@ func TestREST(t *testing.T) {
 		equal(t, name, export(t, s, key), `{"patchlog":1,"initialState":{"big":9007199254740993,"n":1.0}}
 {"seq":1,"id":"e1","invocationId":"i","author":"user","timestamp":"2025-06-01T10:00:00.25Z","content":{"role":"user","parts":[{"text":"hi"},{"inlineData":{"data":"/+8=","mimeType":"x"}}]},"actions":{"stateDelta":{"set":2,"state_delta":1},"artifactDelta":{},"requestedAuthConfigs":{}},"unknown":[1e2]}
 `)
-		equal(t, name, stateOf(t, s, key), `{"app:open":true,"big":9007199254740993,"n":1.0,"set":2,"state_delta":1,"user:name":"Ada"}`)
+		equal(t, name, stateJSON(t, s, key), `{"app:open":true,"big":9007199254740993,"n":1.0,"set":2,"state_delta":1,"user:name":"Ada"}`)
 		info := testlog.Must(s.Info(t.Context(), key))(t)
 		equal(t, name+": created", info.Created.String(), "2025-06-01 10:00:00.25 +0000 UTC")
 	}
@@ -54,7 +54,7 @@ func TestRESTGarbage(t *testing.T) {
 		python + "\nSQLite format 3": "f: invalid: after byte",
 		"[" + python + "}":           "f: invalid: after byte",
 	} {
-		s := memory(t)
+		s := openMemory(t)
 		report, err := migrate.Run(t.Context(), s, migrate.NewREST(strings.NewReader(text), "f"), migrate.Options{})
 		if err == nil || !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q…: %v, want %s", text, err, want)
@@ -83,10 +83,10 @@ func TestRESTGarbage(t *testing.T) {
 		strings.Replace(python, `[1e2]`, strings.Repeat("[", 900)+strings.Repeat("]", 900), 1):   ``,
 		strings.Replace(python, `[1e2]`, strings.Repeat("[", 1200)+strings.Repeat("]", 1200), 1): `nested deeper`,
 	} {
-		s := memory(t)
+		s := openMemory(t)
 		other := strings.Replace(python, `"id":"1"`, `"id":"other"`, 1)
-		_, report := runFrom(t, s, migrate.Options{}, migrate.NewREST(strings.NewReader(other), "f"))
-		last, report := runFrom(t, s, migrate.Options{}, migrate.NewREST(strings.NewReader(text+"\n"+other), "f"))
+		_, report := runSource(t, s, migrate.Options{}, migrate.NewREST(strings.NewReader(other), "f"))
+		last, report := runSource(t, s, migrate.Options{}, migrate.NewREST(strings.NewReader(text+"\n"+other), "f"))
 		if last.Key.Session != "other" || report.Sessions[migrate.Unchanged] != 1 {
 			t.Errorf("%.60q…: the session after it: %+v", text, report)
 		}
@@ -115,11 +115,11 @@ func TestRESTDifferences(t *testing.T) {
 		return fmt.Sprintf(`{"id":%q,"appName":"shop","userId":%q,"state":%s,"events":%s,"lastUpdateTime":1748772001,"displayName":"x"}`, id, user, state, events)
 	}
 	text := session("1", "ada", `{"app:x":1,"user:y":1}`, `[{"author":"a"}]`) + session("2", "ada", `{"app:x":2,"user:y":1}`, `[]`) + session("1", "bob", `{"user:y":2}`, `[]`)
-	s := memory(t)
-	last, report := runFrom(t, s, migrate.Options{}, migrate.NewREST(strings.NewReader(text), "f"))
-	equal(t, "differences", inWords(report.Source), `state key "app:x": session shop/ada/2 has the value 2, sessions before it 1; the last one is taken`)
-	equal(t, "state", stateOf(t, s, key), `{"app:x":2,"user:y":1}`)
-	if words := inWords(last.Differences); !strings.Contains(words, `the session's field "displayName" is left out`) || !strings.Contains(words, "it has no events") {
+	s := openMemory(t)
+	last, report := runSource(t, s, migrate.Options{}, migrate.NewREST(strings.NewReader(text), "f"))
+	equal(t, "differences", differencesText(report.Source), `state key "app:x": session shop/ada/2 has the value 2, sessions before it 1; the last one is taken`)
+	equal(t, "state", stateJSON(t, s, key), `{"app:x":2,"user:y":1}`)
+	if words := differencesText(last.Differences); !strings.Contains(words, `the session's field "displayName" is left out`) || !strings.Contains(words, "it has no events") {
 		t.Errorf("differences %s", words)
 	}
 }

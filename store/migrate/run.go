@@ -57,7 +57,7 @@ type Result struct {
 	Seq     uint64    `json:"seq"`     // seq of the last record
 
 	Adopted     []string                    `json:"adopted"` // ids of compaction records that were replaced by summaries
-	Left        []adkrecord.UnadoptedRecord `json:"left"`    // compaction records kept as events
+	NotAdopted  []adkrecord.UnadoptedRecord `json:"left"`    // compaction records kept as events
 	Differences []Difference                `json:"differences"`
 
 	// Err is the reason for [Conflict] or [Failed]. With any other status, it is nil or an *[UntranslatedError].
@@ -69,7 +69,7 @@ type Report struct {
 	Sessions    map[Status]int `json:"sessions"`
 	Added       int            `json:"added"`       // number of records added
 	Adopted     int            `json:"adopted"`     // number of compaction records replaced by summaries
-	Left        int            `json:"left"`        // number of compaction records kept as events
+	NotAdopted  int            `json:"left"`        // number of compaction records kept as events
 	Differences int            `json:"differences"` // number of differences in sessions
 	Failures    int            `json:"failures"`    // sessions with an error, and named inputs that could not be read
 
@@ -126,17 +126,17 @@ func Run(ctx context.Context, target *store.Store, source Source, opts Options) 
 	}
 	done := 0
 	for s, err := range source.Sessions(ctx) {
-		m.progress(done, total)
-		if err := m.next(ctx, s, err); err != nil {
+		m.reportProgress(done, total)
+		if err := m.handleNext(ctx, s, err); err != nil {
 			return m.report, err
 		}
 		done++
 	}
-	m.progress(done, total)
+	m.reportProgress(done, total)
 	if err := ctx.Err(); err != nil {
 		return m.report, err
 	}
-	if err := m.shared(ctx, source); err != nil {
+	if err := m.migrateShared(ctx, source); err != nil {
 		return m.report, err
 	}
 	if m.report.Source, err = source.Differences(ctx); err != nil {
@@ -153,23 +153,23 @@ type migration struct {
 	seen   map[store.Key]bool // sessions that the source has yielded
 }
 
-func (m *migration) progress(done, total int) {
+func (m *migration) reportProgress(done, total int) {
 	if m.opts.Progress != nil {
 		m.opts.Progress(done, total)
 	}
 }
 
-// next migrates a session, or handles an error that the source has yielded.
-func (m *migration) next(ctx context.Context, s *Session, err error) error {
+// handleNext migrates a session, or handles an error that the source has yielded.
+func (m *migration) handleNext(ctx context.Context, s *Session, err error) error {
 	var r Result
-	var one *SessionError
+	var sessionErr *SessionError
 	switch {
-	case errors.As(err, &one):
-		r = Result{Key: one.Key, Status: Failed, Err: err}
+	case errors.As(err, &sessionErr):
+		r = Result{Key: sessionErr.Key, Status: Failed, Err: err}
 	case err != nil:
 		return fmt.Errorf("read the source: %w", err)
 	default:
-		if r, err = m.session(ctx, s); err != nil {
+		if r, err = m.migrateSession(ctx, s); err != nil {
 			if r.Status = StatusOf(err); r.Status == "" {
 				return err
 			}
@@ -179,7 +179,7 @@ func (m *migration) next(ctx context.Context, s *Session, err error) error {
 	m.report.Sessions[r.Status]++
 	m.report.Added += r.Added
 	m.report.Adopted += len(r.Adopted)
-	m.report.Left += len(r.Left)
+	m.report.NotAdopted += len(r.NotAdopted)
 	m.report.Differences += len(r.Differences)
 	if r.Err != nil {
 		m.report.Failures++

@@ -8,8 +8,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// shared adds missing values of shared scopes to the target.
-func (m *migration) shared(ctx context.Context, source Source) error {
+// migrateShared adds missing values of shared scopes to the target.
+func (m *migration) migrateShared(ctx context.Context, source Source) error {
 	if d, ok := source.(*database); ok {
 		return m.copyShared(ctx, d)
 	}
@@ -20,15 +20,15 @@ func (m *migration) shared(ctx context.Context, source Source) error {
 	defer scratch.Close() // in memory, so Close cannot fail
 	var problems []error
 	for s, err := range source.Shared(ctx) {
-		var one *SharedError
+		var sharedErr *SharedError
 		switch {
-		case errors.As(err, &one):
+		case errors.As(err, &sharedErr):
 			problems = append(problems, err)
 			continue
 		case err != nil:
 			return fmt.Errorf("read the source: %w", err)
 		}
-		if err := share(ctx, scratch, s); err != nil {
+		if err := writeScope(ctx, scratch, s); err != nil {
 			problems = append(problems, &SharedError{s.App, s.User, err})
 		}
 	}
@@ -38,8 +38,8 @@ func (m *migration) shared(ctx context.Context, source Source) error {
 	return err
 }
 
-// share writes the values of a scope to a store by creating a session with these values.
-func share(ctx context.Context, scratch *store.Store, s Shared) error {
+// writeScope writes the values of a scope to a store by creating a session with these values.
+func writeScope(ctx context.Context, scratch *store.Store, s Shared) error {
 	key := store.Key{App: s.App, User: s.User, Session: "user"}
 	if s.User == "" {
 		key.User, key.Session = "app", "app"
@@ -62,11 +62,11 @@ func (m *migration) copyShared(ctx context.Context, d *database) error {
 	if m.opts.DryRun {
 		m.report.SharedDifferent = nil // a real run would first copy sessions that write some of these values
 	}
-	taken := 0
+	sessions := 0
 	for _, status := range []Status{Created, Extended, Unchanged, Ahead} {
-		taken += m.report.Sessions[status]
+		sessions += m.report.Sessions[status]
 	}
-	if errors.Is(err, store.ErrNotFound) && taken == 0 { // no session was copied, so the scope does not exist
+	if errors.Is(err, store.ErrNotFound) && sessions == 0 { // no session was copied, so the scope does not exist
 		m.report.SharedErr, err = err, nil
 	}
 	return err

@@ -60,10 +60,10 @@ type Session struct {
 	fileKey         store.Key // key to use if another file has the same session id; zero if none
 	nothingInCommon bool      // set if the target's session already differs in the first record
 
-	namedAfter bool         // the file has no session id, so the session is named after the file
-	firstID    string       // if namedAfter is set: id of the first record in log
-	store      *store.Store // the patchlog database that has the session; replaces Records
-	listed     bool         // the database's listing has the session
+	namedAfterFile bool         // the file has no session id, so the session is named after the file
+	firstID        string       // if namedAfterFile is set: id of the first record in log
+	store          *store.Store // the patchlog database that has the session; replaces Records
+	listed         bool         // the database's listing has the session
 }
 
 // Shared is the state that the sessions of an app, or of a user of an app, share.

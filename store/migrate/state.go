@@ -27,12 +27,12 @@ const (
 // isMigrationRecord reports whether a migration added the record to the source's events.
 func isMigrationRecord(r patch.Record) bool {
 	if r.Patch != nil {
-		said, _ := r.Patch.CustomMetadata()[metadataKey].(map[string]any)
-		_, adopted := said[adoptedKey].(string)
-		return adopted || said[migrationKey] == markRewind
+		metadata, _ := r.Patch.CustomMetadata()[metadataKey].(map[string]any)
+		_, adopted := metadata[adoptedKey].(string)
+		return adopted || metadata[migrationKey] == markRewind
 	}
-	said, _ := r.Event.CustomMetadata()[metadataKey].(map[string]any)
-	return said[migrationKey] == markState
+	metadata, _ := r.Event.CustomMetadata()[metadataKey].(map[string]any)
+	return metadata[migrationKey] == markState
 }
 
 // initialState returns the assumed initial state of a session: the keys that no event sets.
@@ -55,58 +55,58 @@ func initialState(state map[string]patch.Value, events []*patch.Event) map[strin
 // compareState returns the differences between the view's state and the source's state. The result delta has the
 // changes that make the view's state equal to the source's.
 func compareState(v fold.View, state map[string]patch.Value, rewinds []*patch.Event, replayed bool) (differences []Difference, delta map[string]patch.Value) {
-	differs := func(key, format string, args ...any) {
+	report := func(key, format string, args ...any) {
 		differences = append(differences, Difference{Key: key, What: fmt.Sprintf(format, args...)})
 	}
-	have := maps.Collect(v.Values())
+	viewState := maps.Collect(v.Values())
 	delta = map[string]patch.Value{}
-	set := ""
+	suffix := ""
 	if !replayed {
-		set = "; an event that is added sets that"
+		suffix = "; an event that is added sets that"
 	}
 	for _, key := range slices.Sorted(maps.Keys(state)) {
 		want := state[key]
-		value, ok := have[key]
+		value, ok := viewState[key]
 		switch {
 		case ok && equalAsFloats(value, want):
 			continue
 		case statekey.ScopeOf(key) != statekey.Session:
-			differs(key, "the state of a session has no key with this prefix; it is left out")
+			report(key, "the state of a session has no key with this prefix; it is left out")
 			continue
 		case !ok && want.String() == "null" && slices.ContainsFunc(rewinds, func(e *patch.Event) bool { return rewindTarget(e) != "" }):
-			differs(key, "the source's state has null for it; it was undone, and is not there")
+			report(key, "the source's state has null for it; it was undone, and is not there")
 			continue
 		case !ok:
-			differs(key, "no event sets it, and the source's state has %s%s", clip(want.String()), set)
+			report(key, "no event sets it, and the source's state has %s%s", clip(want.String()), suffix)
 		default:
-			differs(key, "the events set it to %s, and the source's state has %s%s", clip(value.String()), clip(want.String()), set)
+			report(key, "the events set it to %s, and the source's state has %s%s", clip(value.String()), clip(want.String()), suffix)
 		}
 		if !replayed {
 			delta[key] = want
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(have)) {
+	for _, key := range slices.Sorted(maps.Keys(viewState)) {
 		if _, ok := state[key]; !ok {
-			differs(key, "the events set it to %s, and the source's state lacks it; it stays", clip(have[key].String()))
+			report(key, "the events set it to %s, and the source's state lacks it; it stays", clip(viewState[key].String()))
 		}
 	}
 	return differences, delta
 }
 
-// settleState adds an event that sets the source's state, if the builder's state differs.
-func (b *builder) settleState(ctx context.Context, events int) ([]Difference, error) {
+// addStateEvent adds an event that sets the source's state, if the builder's state differs.
+func (b *builder) addStateEvent(ctx context.Context, events int) ([]Difference, error) {
 	s, err := b.scratch.Get(ctx, b.session.Key)
 	if err != nil {
 		return nil, err
 	}
-	if b.session.wrapped() {
+	if b.session.isWrapped() {
 		return nil, nil
 	}
 	differences, delta := compareState(s.View, b.session.State, b.session.Events, b.opts.ReplayedState)
 	if len(delta) == 0 {
 		return differences, nil
 	}
-	e, err := b.stateEvent(events, delta)
+	e, err := b.newStateEvent(events, delta)
 	if err != nil {
 		return nil, err
 	}
@@ -114,16 +114,16 @@ func (b *builder) settleState(ctx context.Context, events int) ([]Difference, er
 	return differences, err
 }
 
-// stateEvent returns an event that sets state. The argument events is the number of events before it. The event
+// newStateEvent returns an event that sets state. The argument events is the number of events before it. The event
 // belongs to the invocation of the last event, because it is not a separate turn.
-func (b *builder) stateEvent(events int, delta map[string]patch.Value) (*patch.Event, error) {
+func (b *builder) newStateEvent(events int, delta map[string]patch.Value) (*patch.Event, error) {
 	set, err := patch.NewValue(delta)
 	if err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(map[string]any{
-		"id": madeID(b.session.Key, markState, events, []byte(set.String())), "author": "user",
-		"invocationId": b.invocation, "timestamp": b.filled,
+		"id": deriveID(b.session.Key, markState, events, []byte(set.String())), "author": "user",
+		"invocationId": b.invocation, "timestamp": b.defaultTime,
 		"actions":        map[string]any{"stateDelta": set},
 		"customMetadata": map[string]any{metadataKey: map[string]any{migrationKey: markState}},
 	})
@@ -146,9 +146,9 @@ func equalAsFloats(a, b patch.Value) bool {
 
 // clip shortens a text for a report.
 func clip(text string) string {
-	const most = 60
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
+	const maxRunes = 60
+	if runes := []rune(text); len(runes) > maxRunes {
+		return string(runes[:maxRunes]) + "…"
 	}
 	return text
 }

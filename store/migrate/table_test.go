@@ -15,7 +15,7 @@ import (
 var updateTable = flag.Bool("update-table", false, "write the table of formats to docs/OPERATIONS.md")
 
 // The table of formats in OPERATIONS.md is generated from Formats.
-func TestTable(t *testing.T) {
+func TestFormatTable(t *testing.T) {
 	const file, head = "../../docs/OPERATIONS.md", "| format | versions tried | kept | not kept |\n|---|---|---|---|\n"
 	table := head
 	for _, f := range migrate.Formats() {
@@ -30,6 +30,6 @@ func TestTable(t *testing.T) {
 		testlog.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	if !strings.Contains(text, table+"\n") {
-		t.Errorf("%s lacks the table of formats; run: go test ./store/migrate -run TestTable -update-table", file)
+		t.Errorf("%s lacks the table of formats; run: go test ./store/migrate -run TestFormatTable -update-table", file)
 	}
 }

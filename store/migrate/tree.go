@@ -12,28 +12,28 @@ import (
 
 // node is an entry in the conversation's tree. Its parent is an earlier entry of the file.
 type node struct {
-	id      string // id of the entry
-	eventID string // id of the entry's event; for a summary, the id of the active summary event
-	parent  *node
-	depth   int
-	line    int // number of the entry, ascending in file order
-	content bool
-	prompt  bool
-	summary bool
-	piece   string
-	callers []*node // nodes of the calls whose results the node has
+	id        string // id of the entry
+	eventID   string // id of the entry's event; for a summary, the id of the active summary event
+	parent    *node
+	depth     int
+	line      int // number of the entry, ascending in file order
+	content   bool
+	prompt    bool
+	summary   bool
+	messageID string
+	callers   []*node // nodes of the calls whose results the node has
 
-	hidden  int   // number of the change that hides the node, from 1; 0 if it is not hidden or has no content
-	change  int   // for a summary: number of its change, or 0 if the change was reverted
-	keptBy  *node // the summary that kept the node
-	last    *node // the newest summary on the node's path, which includes the node
-	inserts *summary
+	hiddenBy      int   // number of the change that hides the node, from 1; 0 if it is not hidden or has no content
+	summaryChange int   // for a summary: number of its change, or 0 if the change was reverted
+	keptBySummary *node // the summary that kept the node
+	lastSummary   *node // the newest summary on the node's path, which includes the node
+	summarySource *summary
 }
 
 type summary struct {
-	event  *patch.Event
-	kept   []*node
-	strict bool
+	event       *patch.Event
+	kept        []*node
+	requireKept bool
 }
 
 // change is a set of patches that hid events together: the cuts of a move, or a summary. Changes are reverted newest
@@ -51,23 +51,23 @@ type change struct {
 // and every active summary is on the new path. Then the events outside the new path are cut. If the newest summary on
 // the new path was reverted, it is inserted again.
 type tree struct {
-	view    fold.View
-	nodes   map[string]*node  // by id of the entry
-	events  map[string]*node  // by id of the event
-	pieces  map[string]*node  // by id of the message: the message's first piece
-	callers map[string]*node  // by id of the call: the newest node with the call
-	entries []*node           // in file order; nil for an entry that is not part of the tree
-	session string            // id of the session, or "" if no line had one yet
-	names   map[string]string // names of functions, by id of the call
-	leaf    *node
-	changes []change
-	onPath  map[*node]bool // the nodes that the last move visited: true if they are on the new path, false if on the old path
-	steps   int
-	size    int                      // size of the file in bytes
-	agent   string                   // author of the program's own events
-	newID   func(what string) string // returns ids for patches
-	logged  []patch.Record           // the log so far, with seqs
-	fresh   int                      // number of records in the log before the current entry
+	view        fold.View
+	nodes       map[string]*node  // by id of the entry
+	events      map[string]*node  // by id of the event
+	firstPieces map[string]*node  // by id of the message: the message's first piece
+	callers     map[string]*node  // by id of the call: the newest node with the call
+	entries     []*node           // in file order; nil for an entry that is not part of the tree
+	session     string            // id of the session, or "" if no line had one yet
+	callNames   map[string]string // names of functions, by id of the call
+	leaf        *node
+	changes     []change
+	onPath      map[*node]bool // the nodes that the last move visited: true if they are on the new path, false if on the old path
+	steps       int
+	size        int                      // size of the file in bytes
+	agent       string                   // author of the program's own events
+	newID       func(what string) string // returns ids for patches
+	logged      []patch.Record           // the log so far, with seqs
+	entryStart  int                      // number of records in the log before the current entry
 }
 
 // Values of "did" in the metadata of patches.
@@ -79,32 +79,32 @@ const (
 // Limits for the work of the moves in a file: a constant, plus a share of the file's size. They allow hundreds of
 // moves between long branches.
 const (
-	stepsMore     = 1 << 17
+	baseSteps     = 1 << 17
 	bytesPerStep  = 64
 	stepsPerPatch = 4
 )
 
 func newTree(agent string) *tree {
-	return &tree{agent: agent, nodes: map[string]*node{}, events: map[string]*node{}, pieces: map[string]*node{}, callers: map[string]*node{}, names: map[string]string{}}
+	return &tree{agent: agent, nodes: map[string]*node{}, events: map[string]*node{}, firstPieces: map[string]*node{}, callers: map[string]*node{}, callNames: map[string]string{}}
 }
 
-func (t *tree) step(n int) error {
-	if t.steps += n; t.steps > stepsMore+t.size/bytesPerStep {
+func (t *tree) addSteps(n int) error {
+	if t.steps += n; t.steps > baseSteps+t.size/bytesPerStep {
 		return fmt.Errorf("%w: the conversation goes back and forth too often to be followed", patch.ErrTooLarge)
 	}
 	return nil
 }
 
-// find returns the node to which a line refers by an id, or nil.
-func (t *tree) find(id string) *node {
+// resolve returns the node to which a line refers by an id, or nil.
+func (t *tree) resolve(id string) *node {
 	n := t.nodes[id]
-	if n != nil && n.keptBy != nil {
-		return n.keptBy // children of a kept message follow the summary
+	if n != nil && n.keptBySummary != nil {
+		return n.keptBySummary // children of a kept message follow the summary
 	}
 	return n
 }
 
-func (t *tree) log(r patch.Record) error {
+func (t *tree) appendRecord(r patch.Record) error {
 	r.Seq = t.view.Seq() + 1
 	skipped := t.view.SkippedCount()
 	next, err := t.view.WithRecords(t.logged).Apply(r)
@@ -118,27 +118,27 @@ func (t *tree) log(r patch.Record) error {
 	return nil
 }
 
-func (t *tree) patch(p *patch.PatchEvent, what string, at entry, group string) (string, error) {
-	if err := t.step(stepsPerPatch); err != nil {
+func (t *tree) appendPatch(p *patch.PatchEvent, what string, source entry, group string) (string, error) {
+	if err := t.addSteps(stepsPerPatch); err != nil {
 		return "", err
 	}
-	id := t.newID("patch " + strconv.Itoa(len(t.logged)-t.fresh))
-	if !at.time.IsZero() {
-		p = p.WithTimestamp(at.time)
+	id := t.newID("patch " + strconv.Itoa(len(t.logged)-t.entryStart))
+	if !source.time.IsZero() {
+		p = p.WithTimestamp(source.time)
 	}
 	p, err := p.WithID(id).WithAuthor(t.agent).WithGroup(group).
 		WithCustomMetadata(map[string]any{lineKey: map[string]any{"did": what}})
 	if err != nil {
 		return "", err
 	}
-	return id, t.log(patch.Record{Patch: p})
+	return id, t.appendRecord(patch.Record{Patch: p})
 }
 
-// covers returns the number of visible events, from the first on, that a summary replaces. These are the events
+// coveredCount returns the number of visible events, from the first on, that a summary replaces. These are the events
 // before the first event of the list kept. Without such an event, they are all events up to the given line. If strict
 // is set, at least one event of the list must be visible. If the count is 0, the result why is the reason why the
 // summary cannot be used.
-func (t *tree) covers(kept []*node, strict bool, line int) (count int, why string, err error) {
+func (t *tree) coveredCount(kept []*node, strict bool, line int) (count int, why string, err error) {
 	for i := t.view.Len(); i > 0 && count == 0; i-- {
 		if n := t.events[t.view.At(i-1).ID()]; n != nil && n.line <= line {
 			count = i
@@ -153,7 +153,7 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 	if strict && !found {
 		return 0, "the first event that it keeps is not visible", nil
 	}
-	if err := t.step(t.view.Len()); err != nil {
+	if err := t.addSteps(t.view.Len()); err != nil {
 		return 0, "", err
 	}
 	// If the response to a call stays visible, the call stays visible too.
@@ -170,15 +170,15 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 	return 0, "no event that it covers is visible", nil
 }
 
-// add adds an entry and returns its node, or nil if the entry is not part of the tree. The function event makes the
-// event of the entry.
-func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (*node, error) {
-	t.fresh = len(t.logged)
-	if e.atLeaf {
+// addEntry adds an entry and returns its node, or nil if the entry is not part of the tree. The function event makes
+// the event of the entry.
+func (t *tree) addEntry(e entry, line int, event func(entry) (*patch.Event, error)) (*node, error) {
+	t.entryStart = len(t.logged)
+	if e.followsLeaf {
 		e.parent = t.leaf
 	}
-	if e.place && e.moves {
-		if err := t.move(e.parent, e); err != nil {
+	if e.inTree && e.becomesLeaf {
+		if err := t.moveLeaf(e.parent, e); err != nil {
 			return nil, err
 		}
 	}
@@ -187,7 +187,7 @@ func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (
 		why := "it does not say what it covers"
 		if e.summary && len(e.parts) > 0 {
 			var err error
-			if count, why, err = t.covers(e.kept, e.strict, line); err != nil {
+			if count, why, err = t.coveredCount(e.kept, e.requireKept, line); err != nil {
 				return nil, err
 			}
 		}
@@ -202,31 +202,31 @@ func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (
 	if err != nil {
 		return nil, err
 	}
-	if !e.place {
-		return nil, t.log(patch.Record{Event: ev})
+	if !e.inTree {
+		return nil, t.appendRecord(patch.Record{Event: ev})
 	}
 	n := &node{
 		eventID: ev.ID(), parent: e.parent, line: line,
-		content: ev.SaysSomething(), prompt: e.prompt, summary: count > 0 && ev.SaysSomething(), piece: e.piece,
+		content: ev.SaysSomething(), prompt: e.prompt, summary: count > 0 && ev.SaysSomething(), messageID: e.messageID,
 	}
-	for _, id := range e.answered {
+	for _, id := range e.resultIDs {
 		if caller := t.callers[id]; caller != nil {
 			n.callers = append(n.callers, caller)
 		}
 	}
 	if n.parent != nil {
-		n.depth, n.last = n.parent.depth+1, n.parent.last
+		n.depth, n.lastSummary = n.parent.depth+1, n.parent.lastSummary
 	}
 	if n.summary {
-		n.last, n.inserts = n, &summary{ev, e.kept, e.strict}
+		n.lastSummary, n.summarySource = n, &summary{ev, e.kept, e.requireKept}
 		err = t.summarise(n, count, ev, didCompaction, e)
 		for _, k := range e.kept {
-			if e.relink && k.hidden == 0 {
-				k.keptBy = n
+			if e.reparentKept && k.hiddenBy == 0 {
+				k.keptBySummary = n
 			}
 		}
 	} else {
-		err = t.log(patch.Record{Event: ev})
+		err = t.appendRecord(patch.Record{Event: ev})
 	}
 	if err != nil {
 		return nil, err
@@ -235,13 +235,13 @@ func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (
 		t.nodes[n.id] = n
 	}
 	t.events[n.eventID] = n
-	if n.piece != "" && t.pieces[n.piece] == nil {
-		t.pieces[n.piece] = n
+	if n.messageID != "" && t.firstPieces[n.messageID] == nil {
+		t.firstPieces[n.messageID] = n
 	}
-	for _, id := range e.calls {
+	for _, id := range e.callIDs {
 		t.callers[id] = n
 	}
-	if e.moves || e.parent == t.leaf {
+	if e.becomesLeaf || e.parent == t.leaf {
 		t.leaf = n
 	}
 	return n, nil
@@ -255,11 +255,11 @@ func (t *tree) summarise(n *node, count int, event *patch.Event, what string, at
 			c.hides = append(c.hides, covered)
 		}
 	}
-	id, err := t.patch(patch.NewSummarise(0, count, event), what, at, "")
+	id, err := t.appendPatch(patch.NewSummarise(0, count, event), what, at, "")
 	if err != nil {
 		return err
 	}
 	c.patches = []string{id}
-	t.changed(c)
+	t.addChange(c)
 	return nil
 }

@@ -34,8 +34,8 @@ func way(all []drawnEntry, to int) []int {
 	return path
 }
 
-// visible returns the entries that an agent sees at an entry. It follows the parents, as agents do.
-func visible(all []drawnEntry, at int) []int {
+// visibleNodes returns the entries that an agent sees at an entry. It follows the parents, as agents do.
+func visibleNodes(all []drawnEntry, at int) []int {
 	path := way(all, at)
 	last := -1
 	for i, n := range path {
@@ -77,7 +77,7 @@ func textsOf(all []drawnEntry, seen []int) []string {
 	return texts
 }
 
-func shown(v fold.View) []string {
+func visibleTexts(v fold.View) []string {
 	texts := []string{}
 	for _, e := range v.Events() {
 		for _, p := range e.Content().Parts() {
@@ -128,7 +128,7 @@ func TestPiTrees(t *testing.T) {
 				e.meta = true
 				base["type"] = "model_change"
 			case 1:
-				if seen := visible(all, e.parent); len(seen) > 1 {
+				if seen := visibleNodes(all, e.parent); len(seen) > 1 {
 					e.compaction, e.keep = true, rapid.SampledFrom(seen[1:]).Draw(t, "keep")
 					base["type"], base["summary"], base["firstKeptEntryId"] = "compaction", e.text, fmt.Sprint("e", e.keep)
 					break
@@ -141,19 +141,19 @@ func TestPiTrees(t *testing.T) {
 			all = append(all, e)
 			data += line(base)
 			if n%7 == 0 || rapid.Bool().Draw(t, "look") {
-				holds(t, pi, data, textsOf(all, visible(all, n)))
+				holds(t, pi, data, textsOf(all, visibleNodes(all, n)))
 			}
 		}
-		holds(t, pi, data, textsOf(all, visible(all, len(all)-1)))
+		holds(t, pi, data, textsOf(all, visibleNodes(all, len(all)-1)))
 	})
 }
 
 func holds(t *rapid.T, format Format, data string, want []string) {
-	records, _ := read(t, format, []byte(data))
-	if got := shown(view(t, records)); !slices.Equal(got, want) {
+	records, _ := decodeFile(t, format, []byte(data))
+	if got := visibleTexts(foldRecords(t, records)); !slices.Equal(got, want) {
 		t.Fatalf("visible are\n%q, want\n%q, of\n%s", got, want, data)
 	}
-	sameLines(t, []byte(data), records)
+	wantLines(t, []byte(data), records)
 }
 
 // After each line of a Claude Code transcript, the visible events are those that Claude Code would see. Its messages
@@ -196,7 +196,7 @@ func TestClaudeCodeTrees(t *testing.T) {
 			case 0:
 				add(drawnEntry{parent: parent, meta: true, keep: -1, batch: -1}, fields{"type": "system", "subtype": "turn_duration"})
 			case 1:
-				if len(visible(all, parent)) > 0 {
+				if len(visibleNodes(all, parent)) > 0 {
 					b := add(drawnEntry{parent: parent, meta: true, keep: -1, batch: -1}, fields{"type": "system", "subtype": "compact_boundary"})
 					add(drawnEntry{parent: b, text: fmt.Sprint("text ", b+1), compaction: true, keep: -1, batch: -1},
 						fields{"type": "user", "isCompactSummary": true, "message": fields{"role": "user", "content": fmt.Sprint("text ", b+1)}})
@@ -224,7 +224,7 @@ func TestClaudeCodeTrees(t *testing.T) {
 				add(drawnEntry{parent: parent, text: fmt.Sprint("text ", n), keep: -1, batch: -1}, fields{"type": role,
 					"message": fields{"id": fmt.Sprint("m", n), "role": role, "content": []fields{{"type": "text", "text": fmt.Sprint("text ", n)}}}})
 			}
-			holds(t, claudeCode, data, textsOf(all, visible(all, leaf)))
+			holds(t, claudeCode, data, textsOf(all, visibleNodes(all, leaf)))
 		}
 	})
 }

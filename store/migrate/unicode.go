@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// mend replaces bytes and escapes in JSON that are not Unicode by U+FFFD, and reports whether there were any. It
-// returns valid text unchanged.
-func mend(text []byte) (mended []byte, changed bool) {
+// toValidUnicode replaces bytes and escapes in JSON that are not Unicode by U+FFFD, and reports whether there were any.
+// It returns valid text unchanged.
+func toValidUnicode(text []byte) (repaired []byte, changed bool) {
 	if !utf8.Valid(text) {
 		text, changed = bytes.ToValidUTF8(text, []byte("\ufffd")), true
 	}
@@ -22,12 +22,12 @@ func mend(text []byte) (mended []byte, changed bool) {
 			break
 		}
 		at += i
-		r := escaped(text[at:])
+		r := decodeEscape(text[at:])
 		if !utf16.IsSurrogate(r) {
 			at += 2
 			continue
 		}
-		if utf16.DecodeRune(r, escaped(text[min(at+6, len(text)):])) != utf8.RuneError {
+		if utf16.DecodeRune(r, decodeEscape(text[min(at+6, len(text)):])) != utf8.RuneError {
 			at += 12
 			continue
 		}
@@ -41,8 +41,8 @@ func mend(text []byte) (mended []byte, changed bool) {
 	return append(out, text[done:]...), true
 }
 
-// escaped returns the code unit of the \uXXXX escape at the start of a text, or -1.
-func escaped(text []byte) rune {
+// decodeEscape returns the code unit of the \uXXXX escape at the start of a text, or -1.
+func decodeEscape(text []byte) rune {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
 	}
@@ -53,9 +53,9 @@ func escaped(text []byte) rune {
 	return rune(n)
 }
 
-// wholeIn returns the JSON object at the end of a line that begins with a truncated object, or nil. A crash may leave
-// such a line.
-func wholeIn(line []byte) json.RawMessage {
+// trailingObject returns the JSON object at the end of a line that begins with a truncated object, or nil. A crash may
+// leave such a line.
+func trailingObject(line []byte) json.RawMessage {
 	const tries = 64
 	for at, n := 0, 0; n < tries; n++ {
 		i := bytes.Index(line[min(at+1, len(line)):], []byte(`{"`))

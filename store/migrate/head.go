@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// beginning is the start of a file as objects. They are the lines, one object that spans several lines, or the
+// fileHead is the start of a file as objects. They are the lines, one object that spans several lines, or the
 // elements of an array. A truncated value is kept up to the truncation. items are the elements of the message lists
 // in the objects.
-type beginning struct {
+type fileHead struct {
 	name    string
 	lines   bool // one object per line
 	objects []obj
@@ -20,13 +20,13 @@ type beginning struct {
 }
 
 // count returns the number of objects for which is returns true.
-func (b *beginning) count(is func(o obj) bool) int { return countOf(b.objects, is) }
+func (b *fileHead) count(is func(o obj) bool) int { return countMatching(b.objects, is) }
 
-func (b *beginning) has(is func(o obj) bool) bool { return b.count(is) > 0 }
+func (b *fileHead) has(is func(o obj) bool) bool { return b.count(is) > 0 }
 
-func countOf(objects []obj, is func(o obj) bool) (n int) {
+func countMatching(objects []obj, match func(o obj) bool) (n int) {
 	for _, o := range objects {
-		if is(o) {
+		if match(o) {
 			n++
 		}
 	}
@@ -36,8 +36,8 @@ func countOf(objects []obj, is func(o obj) bool) (n int) {
 // listNames are the members that can have lists of messages.
 var listNames = []string{"messages", "history", "traj", "conversation", "items"}
 
-func begin(head []byte, name string) *beginning {
-	b := &beginning{name: filepath.Base(name)}
+func parseHead(head []byte, name string) *fileHead {
+	b := &fileHead{name: filepath.Base(name)}
 	head = trim(bytes.TrimPrefix(trim(head), byteOrderMark))
 	if spansLines(head) {
 		b.add(decodePrefix(head))
@@ -49,21 +49,21 @@ func begin(head []byte, name string) *beginning {
 	}
 	for _, o := range b.objects {
 		for _, list := range listNames {
-			b.items = append(b.items, objectsOf(o.list(list))...)
+			b.items = append(b.items, parseObjects(o.list(list))...)
 		}
 	}
 	return b
 }
 
-func (b *beginning) add(v json.RawMessage) {
+func (b *fileHead) add(v json.RawMessage) {
 	if o := parse(v); o != nil {
 		b.objects = append(b.objects, o)
 	} else if isArray(v) && len(b.objects) == 0 { // an array as the first value
-		b.objects, b.lines = objectsOf(listOf(v)), false
+		b.objects, b.lines = parseObjects(arrayElements(v)), false
 	}
 }
 
-func objectsOf(list []json.RawMessage) (objects []obj) {
+func parseObjects(list []json.RawMessage) (objects []obj) {
 	for _, v := range list {
 		if o := parse(v); o != nil {
 			objects = append(objects, o)
@@ -90,9 +90,9 @@ func spansLines(text []byte) bool {
 		case json.Delim(']'), json.Delim('}'):
 			depth--
 		}
-		var wrong *json.SyntaxError
+		var syntaxErr *json.SyntaxError
 		if err != nil || depth == 0 {
-			return !errors.As(err, &wrong) && d.InputOffset() > int64(len(first))
+			return !errors.As(err, &syntaxErr) && d.InputOffset() > int64(len(first))
 		}
 	}
 }

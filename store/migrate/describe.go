@@ -8,9 +8,9 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// Words describes the result: a summary line, followed by an indented line for each note. If dryRun is set, it describes
-// what would happen without a dry run. The lines are printable.
-func (r Result) Words(dryRun bool) []string {
+// Describe describes the result: a summary line, followed by an indented line for each note. If dryRun is set, it
+// describes what would happen without a dry run. The lines are printable.
+func (r Result) Describe(dryRun bool) []string {
 	would := ""
 	if dryRun {
 		would = "would be "
@@ -26,10 +26,10 @@ func (r Result) Words(dryRun bool) []string {
 	default:
 		lines = append(lines, fmt.Sprintf("%s: %s", r.Key, r.Status))
 	}
-	if n := len(r.Adopted) + len(r.Left); n > 0 {
+	if n := len(r.Adopted) + len(r.NotAdopted); n > 0 {
 		lines = append(lines, fmt.Sprintf("%d of %s adopted", len(r.Adopted), present.Counted(n, "compaction record")))
 	}
-	for _, l := range r.Left {
+	for _, l := range r.NotAdopted {
 		lines = append(lines, fmt.Sprintf("left: %s: %s", l.EventID, l.Reason))
 	}
 	for _, d := range r.Differences {
@@ -49,7 +49,7 @@ func (r *Report) Add(o Report) {
 	for status, n := range o.Sessions {
 		r.Sessions[status] += n
 	}
-	r.Added, r.Adopted, r.Left, r.Differences = r.Added+o.Added, r.Adopted+o.Adopted, r.Left+o.Left, r.Differences+o.Differences
+	r.Added, r.Adopted, r.NotAdopted, r.Differences = r.Added+o.Added, r.Adopted+o.Adopted, r.NotAdopted+o.NotAdopted, r.Differences+o.Differences
 	r.SharedAdded, r.SharedDifferent, r.SharedErr = r.SharedAdded+o.SharedAdded, append(r.SharedDifferent, o.SharedDifferent...), errors.Join(r.SharedErr, o.SharedErr)
 	r.Source = append(r.Source, o.Source...)
 	r.Failures += o.Failures
@@ -61,8 +61,8 @@ func (r *Report) Add(o Report) {
 	}
 }
 
-// Words describes the report. The last line has the totals.
-func (r Report) Words(opts Options) (lines, problems []string) {
+// Describe describes the report. The last line has the totals.
+func (r Report) Describe(opts Options) (lines, problems []string) {
 	if r.SharedErr != nil {
 		problems = append(problems, "shared values: "+r.SharedErr.Error())
 	}
