@@ -10,28 +10,29 @@ import (
 
 // backoff is the retry state of a session whose passes failed. A retry waits until the log has grown to a given seq.
 type backoff struct {
-	creation string            // creation id of the session; a recreated session has no backoff
-	failures int               // number of failures in a row
-	nextCall uint64            // the summarizer is not called before the log has this seq
-	nextPass uint64            // no pass is attempted before the log has this seq
-	skipped  map[string]uint64 // event id → seq at which its window is no longer skipped
-	noBlanks uint64            // seq of the newest patch when no blank summary could be reverted
+	creation         string            // creation id of the session; a recreated session has no backoff
+	failures         int               // number of failures in a row
+	nextCall         uint64            // the summarizer is not called before the log has this seq
+	nextPass         uint64            // no pass is attempted before the log has this seq
+	skipped          map[string]uint64 // event id → seq at which its window is no longer skipped
+	blanksCheckedSeq uint64            // seq of the newest patch when no blank summary could be reverted
 }
 
 const (
-	// maxRemembered is the maximum number of sessions with a backoff. If there are more, all backoffs are discarded.
-	maxRemembered = 1 << 16
+	// maxBackoffSessions is the maximum number of sessions with a backoff. If there are more, all backoffs are
+	// discarded.
+	maxBackoffSessions = 1 << 16
 
-	// maxBackoff is the maximum number of records that a retry waits for.
-	maxBackoff = 64
+	// maxBackoffRecords is the maximum number of records that a retry waits for.
+	maxBackoffRecords = 64
 
 	// maxVetoes is the number of vetoes in a row after which a window is skipped.
 	maxVetoes = 3
 )
 
-// waits reports whether the session must grow before the next pass (rests), and before the next call of the summarizer
-// (backsOff).
-func (c *Compactor[K]) waits(key K, v fold.View) (rests, backsOff bool) {
+// backoffStatus reports whether the session must grow before the next pass (skipPass), and before the next call of the
+// summarizer (skipSummarizer).
+func (c *Compactor[K]) backoffStatus(key K, v fold.View) (skipPass, skipSummarizer bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.backoff[key]
@@ -41,8 +42,8 @@ func (c *Compactor[K]) waits(key K, v fold.View) (rests, backsOff bool) {
 	return v.Seq() < b.nextPass, v.Seq() < b.nextCall
 }
 
-// skipped returns the ids of the events in skipped windows.
-func (c *Compactor[K]) skipped(key K, v fold.View) []string {
+// skippedIDs returns the ids of the events in skipped windows.
+func (c *Compactor[K]) skippedIDs(key K, v fold.View) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.backoff[key]
@@ -53,39 +54,39 @@ func (c *Compactor[K]) skipped(key K, v fold.View) []string {
 	return slices.Collect(maps.Keys(b.skipped))
 }
 
-// failed records a failed pass. If the pass failed before a window was planned, p is nil.
-func (c *Compactor[K]) failed(key K, v fold.View, p *pass[K], err error) {
+// recordFailure records a failed pass. If the pass failed before a window was planned, p is nil.
+func (c *Compactor[K]) recordFailure(key K, v fold.View, p *pass[K], err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := c.remembered(key, v)
+	b := c.backoffOf(key, v)
 	b.backOff(v)
 	if p == nil || p.overLimit || !errors.As(err, new(*SummarizerError)) {
 		b.nextPass = b.nextCall
 	}
-	if p != nil && (p.about.UsedFallback || errors.Is(err, ErrVetoed) && b.failures >= maxVetoes) {
+	if p != nil && (p.written.UsedFallback || errors.Is(err, ErrVetoed) && b.failures >= maxVetoes) {
 		if b.skipped == nil {
 			b.skipped = map[string]uint64{}
 		}
 		for _, g := range p.window.Groups {
 			for _, i := range g.Indices {
-				b.skipped[v.At(i).ID()] = v.Seq() + maxBackoff
+				b.skipped[v.At(i).ID()] = v.Seq() + maxBackoffRecords
 			}
 		}
 	}
 	c.backoff[key] = b
 }
 
-// succeeded resets the backoff after a logged pass.
-func (c *Compactor[K]) succeeded(p *pass[K]) {
+// recordSuccess resets the backoff after a logged pass.
+func (c *Compactor[K]) recordSuccess(p *pass[K]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch b := c.remembered(p.key, p.shape.view); {
-	case p.failure != nil:
-		b.backOff(p.shape.view)
+	switch b := c.backoffOf(p.key, p.planner.view); {
+	case p.summarizerErr != nil:
+		b.backOff(p.planner.view)
 		c.backoff[p.key] = b
-	case p.answered && len(b.skipped) > 0:
+	case p.answerAccepted && len(b.skipped) > 0:
 		c.backoff[p.key] = backoff{creation: b.creation, skipped: b.skipped}
-	case p.answered:
+	case p.answerAccepted:
 		delete(c.backoff, p.key)
 	}
 }
@@ -93,15 +94,15 @@ func (c *Compactor[K]) succeeded(p *pass[K]) {
 // backOff counts a failure and delays the next call of the summarizer.
 func (b *backoff) backOff(v fold.View) {
 	b.failures++
-	b.nextCall = v.Seq() + min(maxBackoff, uint64(1)<<min(b.failures-1, 30))
+	b.nextCall = v.Seq() + min(maxBackoffRecords, uint64(1)<<min(b.failures-1, 30))
 }
 
-// remembered returns the backoff of a session. The caller holds the mutex.
-func (c *Compactor[K]) remembered(key K, v fold.View) backoff {
+// backoffOf returns the backoff of a session. The caller holds the mutex.
+func (c *Compactor[K]) backoffOf(key K, v fold.View) backoff {
 	if b := c.backoff[key]; b.creation == v.Creation() {
 		return b
 	}
-	if len(c.backoff) >= maxRemembered {
+	if len(c.backoff) >= maxBackoffSessions {
 		clear(c.backoff)
 	}
 	return backoff{creation: v.Creation()}

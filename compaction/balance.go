@@ -11,18 +11,18 @@ import (
 
 // Limits that decide whether a pass is made.
 //
-// A pass that costs at most Trifle always pays. Any other pass pays if both of these conditions hold:
+// A pass that costs at most [limits.SmallCost] always pays. Any other pass pays if both of these conditions hold:
 //
-//   - Its immediate cost is at most a tenth (risk) of the session's cost so far, plus the net savings of earlier passes. If the session ends with the next turn, compaction has then hardly increased its cost.
-//   - It breaks even within horizon turns, or removes half of the prompt after the first changed token.
+//   - Its immediate cost is at most a tenth (maxCostShare) of the session's cost so far, plus the net savings of earlier passes. If the session ends with the next turn, compaction has then hardly increased its cost.
+//   - It breaks even within maxBreakEvenTurns turns, or removes half of the prompt after the first changed token.
 //
-// A pass that does not pay is still made if the prompt has 32,000 tokens (large), or if the trigger's value is reached
-// four times over (forced). The exceptions are under "Cost" in docs/COMPACTION.md.
+// A pass that does not pay is still made if the prompt has 32,000 tokens (largePrompt), or if the trigger's value is
+// reached four times over (forcedFactor). The exceptions are under "Cost" in docs/COMPACTION.md.
 const (
-	risk    = 0.1
-	horizon = 20
-	large   = 32_000
-	forced  = 4
+	maxCostShare      = 0.1
+	maxBreakEvenTurns = 20
+	largePrompt       = 32_000
+	forcedFactor      = 4
 )
 
 // PricedSummarizer is a [Summarizer] whose calls cost money. Price returns the cost of one token read and of one token
@@ -42,29 +42,29 @@ func priceOf(s Summarizer) (read, written float64) {
 
 // pays reports whether a pass over a window pays. The argument saved is the number of tokens that the pass saves. If
 // the pass does not pay, the string is the reason.
-func (s *shape) pays(w *Window, saved int, cfg Config) (bool, string) {
-	b, worksOff := s.balance(w, saved, cfg)
-	spent, earned := s.spent()
+func (s *planner) pays(w *Window, saved int, cfg Config) (bool, string) {
+	b, removesHalf := s.balance(w, saved, cfg)
+	spent, netSavings := s.costSoFar()
 	turns := b.BreakEven()
-	switch allowed := risk*spent + earned; {
-	case b.Once <= float64(cfg.limits.Trifle):
+	switch allowed := maxCostShare*spent + netSavings; {
+	case b.Once <= float64(cfg.limits.SmallCost):
 	case turns == 0:
-		return false, "which never pays"
-	case b.Once > allowed || turns > horizon && !worksOff:
-		return false, fmt.Sprintf("which does not pay yet: it breaks even after %d turns, and costs %.0f at once, where %.0f are allowed", turns, b.Once, allowed)
+		return false, "a pass never pays"
+	case b.Once > allowed || turns > maxBreakEvenTurns && !removesHalf:
+		return false, fmt.Sprintf("a pass does not pay yet: it breaks even after %d turns and costs %.0f at once; the maximum is %.0f", turns, b.Once, allowed)
 	}
 	return true, ""
 }
 
 // balance returns the cost and savings of a pass. The model's cache loses the part of the prompt that begins with the
-// first changed token, and the summarizer reads and writes tokens. The result worksOff reports whether the pass removes
-// half of that part of the prompt.
-func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, worksOff bool) {
+// first changed token, and the summarizer reads and writes tokens. The result removesHalf reports whether the pass
+// removes half of that part of the prompt.
+func (s *planner) balance(w *Window, saved int, cfg Config) (b price.Balance, removesHalf bool) {
 	first := w.Start
 	if len(w.EarlierSpans) > 0 {
 		first = w.EarlierSpans[0].Start
 	}
-	from := s.between(first, len(s.entries))
+	from := s.tokensBetween(first, len(s.entries))
 	b = price.Change(from, from-saved)
 	if len(w.Groups) > 0 {
 		read, written := priceOf(cfg.Summarizer)
@@ -76,7 +76,7 @@ func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, work
 		for _, g := range w.Groups {
 			prompt := template + tokensOf(s.summariesBefore(g))
 			for _, i := range g.Indices {
-				prompt += shownTokens(s.entries[i].Event)
+				prompt += transcriptTokens(s.entries[i].Event)
 			}
 			b.Once += read * float64(prompt)
 		}
@@ -84,44 +84,44 @@ func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, work
 	return b, saved >= from-saved
 }
 
-// spent returns the estimated cost of the session so far without compaction. The result earned is the savings since the
-// newest summary, minus the cost of that summary.
-func (s *shape) spent() (spent, earned float64) {
+// costSoFar returns the estimated cost of the session so far without compaction. The result netSavings is the savings
+// since the newest summary, minus the cost of that summary.
+func (s *planner) costSoFar() (spent, netSavings float64) {
 	prefix, visible, unread := 0, 0, 0 // tokens of the log, of the visible log, and of events that were not yet in a prompt
 	for i, e := range s.entries {
-		tokens := s.between(i, i+1)
+		tokens := s.tokensBetween(i, i+1)
 		if e.Summary {
 			l := LineageOf(e.Event)
 			logged := max(l.Tokens, tokens)
 			turns := float64(l.Events / 2) // about every second event is by the model
 			spent += price.Fresh*float64(logged) + turns*price.Cached*(float64(prefix)+float64(logged)/2)
 			prefix, visible = prefix+logged, visible+tokens
-			earned = -price.Fresh * float64(tokens)
+			netSavings = -price.Fresh * float64(tokens)
 			continue
 		}
 		if e.Event.Author() != "user" && e.Event.Role() == "model" {
 			spent += price.Cached*float64(prefix) + price.Fresh*float64(unread)
-			earned += price.Cached * float64(prefix-visible)
+			netSavings += price.Cached * float64(prefix-visible)
 			prefix, visible, unread = prefix+unread, visible+unread, 0
 		}
 		unread += records.LoggedTokens(e.Event)
 	}
-	return spent, earned
+	return spent, netSavings
 }
 
-// leftOfEvents estimates the size of a summary as a fraction of its events, added to leastAim tokens. In 730 passes
+// summaryShare estimates the size of a summary as a fraction of its events, added to minAim tokens. In 730 passes
 // over recorded and synthetic sessions, the measured fraction was 21 to 28 % for windows of 800 tokens or more, and up
 // to half for smaller windows.
-const leftOfEvents = 0.25
+const summaryShare = 0.25
 
-// saves estimates how many tokens the summaries of a window save.
-func (s *shape) saves(w *Window, cfg Config) int {
-	left := 0
+// estimateSavings estimates how many tokens the summaries of a window save.
+func (s *planner) estimateSavings(w *Window, cfg Config) int {
+	remaining := 0
 	for _, g := range w.Groups {
-		tokens := s.at(g.Indices)
-		left += min(tokens, cfg.limits.Summary, leastAim+int(leftOfEvents*float64(tokens)))
+		tokens := s.tokensAt(g.Indices)
+		remaining += min(tokens, cfg.limits.SummaryTokens, minAim+int(summaryShare*float64(tokens)))
 	}
-	return w.Tokens - left
+	return w.Tokens - remaining
 }
 
 // PromptTokens returns the number of tokens of a prompt made from the visible log. It uses the newest measurement

@@ -18,31 +18,31 @@ func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fo
 		return v, nil
 	}
 	c.mu.Lock()
-	known := c.remembered(key, v).noBlanks == v.PatchSeq()
+	checked := c.backoffOf(key, v).blanksCheckedSeq == v.PatchSeq()
 	c.mu.Unlock()
-	if known {
+	if checked {
 		return v, nil
 	}
-	plan, err := blanks.PlanReverts(v, blanks.Options{MaxGrowth: c.cfg.limits.Input, Read: func(seqs []uint64) ([]patch.Record, error) {
-		return c.records(ctx, key, seqs)
+	plan, err := blanks.PlanReverts(v, blanks.Options{MaxGrowth: c.cfg.limits.InputTokens, Read: func(seqs []uint64) ([]patch.Record, error) {
+		return c.readRecords(ctx, key, seqs)
 	}})
 	if err != nil {
 		return v, err
 	}
 	if len(plan.Reverts) == 0 {
 		c.mu.Lock()
-		b := c.remembered(key, v)
-		b.noBlanks = v.PatchSeq()
+		b := c.backoffOf(key, v)
+		b.blanksCheckedSeq = v.PatchSeq()
 		c.backoff[key] = b
 		c.mu.Unlock()
 		return v, nil
 	}
-	done, err := c.log.ApplyPatch(ctx, key, grouped(plan.Reverts, patch.CompactionAuthor, uuid.NewString), fold.PatchOptions{On: v, AllowOrphans: true})
+	done, err := c.log.ApplyPatch(ctx, key, groupPatches(plan.Reverts, patch.CompactionAuthor, uuid.NewString), fold.PatchOptions{On: v, AllowOrphans: true})
 	return done.View, err
 }
 
-// records reads the records with the given seqs, which are in ascending order.
-func (c *Compactor[K]) records(ctx context.Context, key K, seqs []uint64) (out []patch.Record, err error) {
+// readRecords reads the records with the given seqs, which are in ascending order.
+func (c *Compactor[K]) readRecords(ctx context.Context, key K, seqs []uint64) (out []patch.Record, err error) {
 	for len(seqs) > 0 {
 		n := len(out)
 		for r, err := range c.log.RawEvents(ctx, key, seqs[0]) {

@@ -37,7 +37,7 @@ func TestCompactAfterErase(t *testing.T) {
 		s.say("user", fmt.Sprint("i", i), fmt.Sprintf("%s fact-%02d", strings.Repeat("it was said at length and more than once ", 12), i))
 	}
 	cfg := compaction.DefaultConfig()
-	cfg.CompactionInterval, cfg.Limits().Summaries, cfg.Limits().Input = 2, 2, 1_000
+	cfg.CompactionInterval, cfg.Limits().Summaries, cfg.Limits().InputTokens = 2, 2, 1_000
 	cfg.Summarizer = compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 		return says(factsIn(r.Events...)), nil
 	})

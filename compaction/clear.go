@@ -34,15 +34,16 @@ const ClearedResult = "[old tool result cleared]"
 // Apply the patches to v in one call, in the returned order. If there is nothing to clear, there are no patches. The
 // error is nil unless an event cannot be rebuilt with its new content.
 func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
-	s := newShape(v, Run{})
-	x := s.clearable(Config{})
+	s := newPlanner(v, Run{})
+	x := s.clearableEvents(Config{})
 	results := s.results()
 	results = results[:max(0, len(results)-max(0, keepLast))]
-	return s.clear(slices.DeleteFunc(results, func(r result) bool { return x.stays[r.Index] }))
+	return s.clearResults(slices.DeleteFunc(results, func(r result) bool { return x.excluded[r.Index] }))
 }
 
-// clear returns patches that clear the given results, which are in log order. Each patch is a splice for one event.
-func (s *shape) clear(results []result) ([]*patch.PatchEvent, error) {
+// clearResults returns patches that clear the given results, which are in log order. Each patch is a splice for one
+// event.
+func (s *planner) clearResults(results []result) ([]*patch.PatchEvent, error) {
 	var patches []*patch.PatchEvent
 	for len(results) > 0 {
 		i := results[0].Index
@@ -63,19 +64,19 @@ func (s *shape) clear(results []result) ([]*patch.PatchEvent, error) {
 	return patches, nil
 }
 
-var placeholder = json.RawMessage(`{"result":"` + ClearedResult + `"}`)
+var clearedResponse = json.RawMessage(`{"result":"` + ClearedResult + `"}`)
 
 // clearParts returns a copy of the event with a new id and with the results in the given parts cleared. It returns nil
 // if there is nothing to clear.
 func clearParts(entry fold.Entry, parts []int) (*patch.Event, error) {
-	_, all, err := contentOf(entry.Event)
+	_, allParts, err := contentOf(entry.Event)
 	if err != nil {
 		return nil, err
 	}
 	cleared := map[int]json.RawMessage{}
 	for _, i := range parts {
 		var part, response map[string]json.RawMessage
-		if err := json.Unmarshal(all[i], &part); err != nil {
+		if err := json.Unmarshal(allParts[i], &part); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal(part["functionResponse"], &response); err != nil {
@@ -84,7 +85,7 @@ func clearParts(entry fold.Entry, parts []int) (*patch.Event, error) {
 		if isShort(response["response"]) {
 			continue
 		}
-		response["response"] = placeholder
+		response["response"] = clearedResponse
 		delete(response, "parts") // media that the function returned
 		if part["functionResponse"], err = json.Marshal(response); err != nil {
 			return nil, err
@@ -116,17 +117,17 @@ func fieldsOf(e *patch.Event) (fields map[string]json.RawMessage, err error) {
 }
 
 // isShort reports whether a result is at most as long as the placeholder.
-func isShort(response []byte) bool { return len(response) <= len(placeholder) }
+func isShort(response []byte) bool { return len(response) <= len(clearedResponse) }
 
 // result is a function response in a visible log.
 type result struct {
-	Index int // visible index of the event
-	Part  int // index in the event's content
-	saves int // estimated savings in tokens; 0 if the result must not be cleared, such as a user's answer
+	Index       int // visible index of the event
+	Part        int // index in the event's content
+	savedTokens int // estimated savings in tokens; 0 if the result must not be cleared, such as a user's answer
 }
 
 // results returns the responses to visible calls, in order.
-func (s *shape) results() []result {
+func (s *planner) results() []result {
 	unpaired := unpairedResponses(s.view)
 	var results []result
 	for i, e := range s.entries {
@@ -139,7 +140,7 @@ func (s *shape) results() []result {
 			}
 			r := result{Index: i, Part: n}
 			if response := records.JSON(p.Response); e.Event.Author() != "user" && !isShort(response) {
-				r.saves = max(0, utf8.RuneCount(response)-len(placeholder)) / patch.RunesPerToken
+				r.savedTokens = max(0, utf8.RuneCount(response)-len(clearedResponse)) / patch.RunesPerToken
 			}
 			results = append(results, r)
 		}
@@ -147,50 +148,50 @@ func (s *shape) results() []result {
 	return results
 }
 
-// clearable returns the events whose results may be cleared.
-func (s *shape) clearable(cfg Config) *selection {
+// clearableEvents returns the events whose results may be cleared.
+func (s *planner) clearableEvents(cfg Config) *selection {
 	cfg.limits.WaitingCalls = math.MaxInt
 	return s.selection(cfg, func(int) bool { return false })
 }
 
-// clearing returns the window over the results that can be cleared, if clearing them saves at least [Config.ClearAfter]
-// tokens. The result saved is the number of tokens that clearing saves. The result held is the number of tokens that
-// must stay.
-func (s *shape) clearing(cfg Config) (w *Window, saved, held int) {
-	if s.sum(s.raw) < cfg.ClearAfter { // the rest of the function is expensive
+// clearingWindow returns the window over the results that can be cleared, if clearing them saves at least
+// [Config.ClearAfter] tokens. The result saved is the number of tokens that clearing saves. The result excluded is the
+// number of tokens that must stay.
+func (s *planner) clearingWindow(cfg Config) (w *Window, saved, excluded int) {
+	if s.tokensWhere(s.isRaw) < cfg.ClearAfter { // the rest of the function is expensive
 		return nil, 0, 0
 	}
 	results := s.results()
-	old := max(0, len(results)-cfg.limits.Results)
+	old := max(0, len(results)-cfg.limits.ToolResults)
 	for _, r := range results[old:] {
-		held += r.saves
+		excluded += r.savedTokens
 	}
 	results = slices.DeleteFunc(results[:old], func(r result) bool {
-		saved += r.saves
-		return r.saves == 0
+		saved += r.savedTokens
+		return r.savedTokens == 0
 	})
 	if saved < cfg.ClearAfter {
-		return nil, saved, held
+		return nil, saved, excluded
 	}
-	x := s.clearable(cfg)
-	held += x.held()
+	x := s.clearableEvents(cfg)
+	excluded += x.excludedTokens()
 	results = slices.DeleteFunc(results, func(r result) bool {
-		if x.stays[r.Index] {
-			saved -= r.saves
+		if x.excluded[r.Index] {
+			saved -= r.savedTokens
 		}
-		return x.stays[r.Index]
+		return x.excluded[r.Index]
 	})
 	if saved < cfg.ClearAfter {
-		return nil, saved, held
+		return nil, saved, excluded
 	}
 	w = &Window{Trigger: ByClearing, Results: len(results), results: results}
 	for i, r := range results {
 		if i == 0 || results[i-1].Index != r.Index {
-			w.Tokens += s.between(r.Index, r.Index+1)
+			w.Tokens += s.tokensBetween(r.Index, r.Index+1)
 			w.EarlierSpans = append(w.EarlierSpans, Span{r.Index, 1})
 		}
 	}
 	n := len(w.EarlierSpans) - 1
 	w.Span, w.EarlierSpans = w.EarlierSpans[n], w.EarlierSpans[:n]
-	return w, saved, held
+	return w, saved, excluded
 }

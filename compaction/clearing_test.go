@@ -121,7 +121,9 @@ func TestClearToolResultsWithUnpairedResponse(t *testing.T) {
 
 // clearing returns a configuration with only the clearing trigger.
 func clearing(after, keep int) compaction.Config {
-	return with(compaction.Config{Enabled: true, ClearAfter: after}, func(c *compaction.Config) { c.Limits().Results = cmp.Or(keep, compaction.DefaultLimits.Results) })
+	return with(compaction.Config{Enabled: true, ClearAfter: after}, func(c *compaction.Config) {
+		c.Limits().ToolResults = cmp.Or(keep, compaction.DefaultLimits.ToolResults)
+	})
 }
 
 func TestPlanClearing(t *testing.T) {
@@ -187,7 +189,7 @@ func whole(t *testing.T) *session {
 func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 	s := whole(t)
 	sum := &scripted{}
-	cfg := with(every(1, 1, sum), func(c *compaction.Config) { c.ClearAfter, c.Limits().Results = 1, 1 })
+	cfg := with(every(1, 1, sum), func(c *compaction.Config) { c.ClearAfter, c.Limits().ToolResults = 1, 1 })
 	if done := s.compact(clearing(1, 1)); len(done) != 1 || strings.Contains(s.view().At(2).String(), "4711") {
 		t.Fatalf("%d passes, %s", len(done), s.view().At(2))
 	}
@@ -223,7 +225,7 @@ func TestInputIsMeasuredByWhatWasLogged(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
 	sum := &scripted{}
-	s.compact(with(every(1, 0, sum), func(c *compaction.Config) { c.Limits().Input = 400 }))
+	s.compact(with(every(1, 0, sum), func(c *compaction.Config) { c.Limits().InputTokens = 400 }))
 	if n := sum.calls(); n != 2 {
 		t.Errorf("%d calls of the summarizer", n)
 	}

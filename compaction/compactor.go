@@ -36,7 +36,7 @@ type Compactor[K comparable] struct {
 	opts Options[K]
 
 	// Abandoned calls, by function.
-	summarizing, fallingBack, preparing, approving pending
+	summarizerCalls, fallbackCalls, prepareCalls, approveCalls abandonedCalls
 
 	mu      sync.Mutex
 	backoff map[K]backoff
@@ -151,98 +151,98 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 	}
 	view, err := c.log.View(ctx, key)
 	if err != nil {
-		return nil, c.ended(ctx, Attempt[K]{Key: key}, err)
+		return nil, c.finishAttempt(ctx, Attempt[K]{Key: key}, err)
 	}
 	var done []Written
 	for {
 		if err := ctx.Err(); err != nil {
 			return done, err
 		}
-		if rests, _ := c.waits(key, view); rests && !run.Force {
+		if skipPass, _ := c.backoffStatus(key, view); skipPass && !run.Force {
 			return done, nil
 		}
 		if view, err = c.revertBlanks(ctx, key, view); err != nil {
-			return done, c.ended(ctx, Attempt[K]{Key: key}, err)
+			return done, c.finishAttempt(ctx, Attempt[K]{Key: key}, err)
 		}
 		start := time.Now()
-		p, next, err := c.attempt(ctx, key, view, run)
+		p, next, err := c.attemptPass(ctx, key, view, run)
 		if p == nil && err == nil {
 			return done, nil
 		}
-		a := Attempt[K]{Key: key, Duration: time.Since(start), Invented: invented(err)}
+		a := Attempt[K]{Key: key, Duration: time.Since(start), Invented: countInvented(err)}
 		if p != nil {
-			a.Trigger, a.Lost = p.window.Trigger, p.about.Lost
+			a.Trigger, a.Lost = p.window.Trigger, p.written.Lost
 		}
 		switch {
 		case err == nil:
-			w := p.about
+			w := p.written
 			w.Duration = a.Duration
-			a.Written, a.Err, a.Invented = &w, p.failure, invented(p.failure)+w.Invented
+			a.Written, a.Err, a.Invented = &w, p.summarizerErr, countInvented(p.summarizerErr)+w.Invented
 			done = append(done, w)
-			c.succeeded(p)
+			c.recordSuccess(p)
 			view = next
-		case gaveUp(ctx) || overtaken(err):
+		case isCanceled(ctx) || isConflict(err):
 		default:
-			c.failed(key, view, p, err)
+			c.recordFailure(key, view, p, err)
 		}
-		if err = c.ended(ctx, a, err); err != nil || a.Written == nil {
+		if err = c.finishAttempt(ctx, a, err); err != nil || a.Written == nil {
 			return done, err
 		}
 	}
 }
 
-// attempt runs the next pass over a session if a pass is due. It plans a window, obtains a verified summary for each
-// group, and logs the patches. If a summary is refused, the same [writer] or another one writes the next attempt.
-// attempt returns a panic as an error.
-func (c *Compactor[K]) attempt(ctx context.Context, key K, view fold.View, run Run) (p *pass[K], next fold.View, err error) {
+// attemptPass runs the next pass over a session if a pass is due. It plans a window, obtains a verified summary for
+// each group, and logs the patches. If a summary is refused, the same [writer] or another one writes the next attempt.
+// attemptPass returns a panic as an error.
+func (c *Compactor[K]) attemptPass(ctx context.Context, key K, view fold.View, run Run) (p *pass[K], next fold.View, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &panicError{ErrPanic, r, debug.Stack()}
 		}
 	}()
-	p, err = c.plan(ctx, key, view, run)
+	p, err = c.planPass(ctx, key, view, run)
 	if p == nil || err != nil {
 		return nil, view, err
 	}
-	defer p.done()
-	requests, err := p.request(ctx)
+	defer p.release()
+	requests, err := p.buildRequests(ctx)
 	if err != nil {
 		return p, view, err
 	}
 	for _, r := range requests {
 		for r.summary == "" {
 			answer, failure := p.summarise(ctx, r)
-			if err := p.verify(ctx, r, answer, failure); err != nil {
+			if err := p.verifyAnswer(ctx, r, answer, failure); err != nil {
 				return p, view, err
 			}
 		}
 	}
-	next, err = p.patch(ctx, requests)
+	next, err = p.logPatches(ctx, requests)
 	return p, next, err
 }
 
-// errGrown means that the log has grown during the pass and the window is no longer valid.
-var errGrown = errors.New("the log has grown meanwhile")
+// errLogGrown means that the log has grown during the pass and the window is no longer valid.
+var errLogGrown = errors.New("the log has grown during the pass")
 
-// overtaken reports whether the pass failed because another writer changed the log.
-func overtaken(err error) bool {
-	return errors.Is(err, fold.ErrConflict) || errors.Is(err, errGrown)
+// isConflict reports whether the pass failed because another writer changed the log.
+func isConflict(err error) bool {
+	return errors.Is(err, fold.ErrConflict) || errors.Is(err, errLogGrown)
 }
 
-// gaveUp reports whether the caller cancelled ctx. An expired deadline counts as a failure of the summarizer.
-func gaveUp(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+// isCanceled reports whether the caller cancelled ctx. An expired deadline counts as a failure of the summarizer.
+func isCanceled(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// ended counts, logs and reports an attempt. It returns the error for the caller.
-func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error {
+// finishAttempt counts, logs and reports an attempt. It returns the error for the caller.
+func (c *Compactor[K]) finishAttempt(ctx context.Context, a Attempt[K], err error) error {
 	switch {
 	case err == nil:
 		a.Outcome = Wrote
 		if a.Err != nil {
 			c.logFailure(ctx, a)
 		}
-	case gaveUp(ctx):
+	case isCanceled(ctx):
 		return ctx.Err()
-	case overtaken(err):
+	case isConflict(err):
 		a.Outcome = Conflict
 	case errors.Is(err, errDeclined):
 		a.Outcome = Declined
@@ -274,8 +274,8 @@ func (c *Compactor[K]) logFailure(ctx context.Context, a Attempt[K]) {
 	c.opts.Logger.LogAttrs(ctx, slog.LevelWarn, text, attrs...)
 }
 
-// panicked logs and counts a panic outside an attempt.
-func (c *Compactor[K]) panicked(ctx context.Context, key K, err error) {
+// reportPanic logs and counts a panic outside an attempt.
+func (c *Compactor[K]) reportPanic(ctx context.Context, key K, err error) {
 	a := Attempt[K]{Key: key, Outcome: Failed, Err: err}
 	c.count(a)
 	c.logFailure(ctx, a)

@@ -88,19 +88,19 @@ type Config struct {
 
 // limits are the fixed limits of compaction. Tests use smaller limits.
 type limits struct {
-	Input        int // tokens of events that one summary covers; exceeded only if the events cannot be divided
-	Summaries    int // number of adjacent summaries of one level that are merged
-	WaitingCalls int // number of the newest calls that stay in earlier invocations and wait for the user
-	OpenCalls    int // number of the newest other open calls that stay in earlier invocations
-	Results      int // number of newest tool results that are never cleared
-	Trifle       int // cost, in uncached input tokens, that any pass may have
-	Summary      int // maximum estimated tokens of a summary
-	Turn         int // maximum estimated tokens of the newest invocations that stay raw
+	InputTokens    int // tokens of events that one summary covers; exceeded only if the events cannot be divided
+	Summaries      int // number of adjacent summaries of one level that are merged
+	WaitingCalls   int // number of the newest calls that stay in earlier invocations and wait for the user
+	OpenCalls      int // number of the newest other open calls that stay in earlier invocations
+	ToolResults    int // number of newest tool results that are never cleared
+	SmallCost      int // cost, in uncached input tokens, that any pass may have
+	SummaryTokens  int // maximum estimated tokens of a summary
+	RetainedTokens int // maximum estimated tokens of the newest invocations that stay raw
 
-	Call time.Duration // timeout of a call of a summarizer or hook
+	CallTimeout time.Duration // timeout of a call of a summarizer or hook
 }
 
-var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000, Summary: 2_500, Turn: 8_000, Call: 5 * time.Minute}
+var defaultLimits = limits{InputTokens: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, ToolResults: 3, SmallCost: 1_000, SummaryTokens: 2_500, RetainedTokens: 8_000, CallTimeout: 5 * time.Minute}
 
 // DefaultConfig returns ADK's usual configuration with additional limits. It summarises every five invocations with an
 // overlap of two, using [Extractive], and does not summarise the newest invocation. It also limits long invocations and
@@ -115,7 +115,7 @@ func DefaultConfig() Config {
 
 // Validate checks the configuration. The error matches [patch.ErrInvalid] and names the invalid field.
 func (c Config) Validate() error {
-	bad := func(field, problem string, args ...any) error {
+	invalid := func(field, problem string, args ...any) error {
 		return &patch.FieldError{Field: "Config." + field, Problem: fmt.Sprintf(problem, args...)}
 	}
 	for _, f := range []struct {
@@ -126,18 +126,18 @@ func (c Config) Validate() error {
 		{"EventRetentionSize", c.EventRetentionSize}, {"RetainInvocations", c.RetainInvocations}, {"InvocationTokens", c.InvocationTokens}, {"ClearAfter", c.ClearAfter},
 	} {
 		if f.value < 0 {
-			return bad(f.name, "%d is below 0", f.value)
+			return invalid(f.name, "%d is below 0", f.value)
 		}
 	}
 	switch {
 	case c.Summarizer != nil && isNil(c.Summarizer):
-		return bad("Summarizer", "it is a nil %T; leave it out to have the default", c.Summarizer)
+		return invalid("Summarizer", "it is a nil %T; leave the field out for the default", c.Summarizer)
 	case c.PromptTemplate != "" && !strings.Contains(c.PromptTemplate, TranscriptPlaceholder):
-		return bad("PromptTemplate", "it has no %s, so the summarizer would see nothing", TranscriptPlaceholder)
+		return invalid("PromptTemplate", "it has no %s, so the summarizer would get no events", TranscriptPlaceholder)
 	case !c.Enabled && (c.CompactionInterval > 0 || c.TokenThreshold > 0 || c.InvocationTokens > 0 || c.ClearAfter > 0):
-		return bad("Enabled", "it is false, and a trigger is set; set it to true, or leave the triggers out")
+		return invalid("Enabled", "it is false, but a trigger is set; set Enabled to true, or set no trigger")
 	case c.Enabled && c.CompactionInterval == 0 && c.TokenThreshold == 0 && c.InvocationTokens == 0 && c.ClearAfter == 0:
-		return bad("CompactionInterval", "neither it nor TokenThreshold, InvocationTokens or ClearAfter is set, so nothing would ever be compacted; switch Enabled off if that is meant")
+		return invalid("CompactionInterval", "no trigger is set, so nothing would be compacted; set CompactionInterval, TokenThreshold, InvocationTokens or ClearAfter, or set Enabled to false")
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func ExamplePlan() {
 	}
 	// Output:
 	// nothing to do: 2 of 5 invocations; 57 of 64000 tokens
-	// visible events 0 to 3 of [inv1 inv2]: 2 invocations have events that are not summarised, the interval is 2
+	// visible events 0 to 3 of [inv1 inv2]: 2 invocations have events that are not summarised; the interval is 2
 }
 
 func ExampleCompactor_MaybeCompact() {

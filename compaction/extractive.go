@@ -30,51 +30,51 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	if i := slices.Index(req.Events, nil); i >= 0 {
 		return Response{}, fmt.Errorf("%w: event %d of the request is nil", patch.ErrInvalid, i)
 	}
-	text := extractive.Summarise(req.input())
+	text := extractive.Summarise(req.extractiveInput())
 	if text == "" {
 		return Response{}, nil
 	}
 	return Response{Text: text, Model: extractiveModel}, nil
 }
 
-// input converts a request to the input of package extractive.
-func (r Request) input() extractive.Input {
-	in := extractive.Input{Events: r.Events, Max: r.MaxTokens}
+// extractiveInput converts a request to the input of package extractive.
+func (r Request) extractiveInput() extractive.Input {
+	in := extractive.Input{Events: r.Events, MaxTokens: r.MaxTokens}
 	if r.Merge {
-		in.Events, in.Told = r.Raw, r.Told
+		in.Events, in.OtherSummaries = r.Raw, r.OtherSummaries
 		if len(r.Raw) == 0 {
-			in.Told = r.Events
+			in.OtherSummaries = r.Events
 		}
 	}
 	for _, e := range r.Before {
 		if e.IsSummary() {
-			in.Before = append(in.Before, e)
+			in.EarlierSummaries = append(in.EarlierSummaries, e)
 		}
 	}
 	return in
 }
 
-// shortAnswer limits how much longer than an answer the events may be. If the events have more than shortAnswer times
-// the answer's tokens, Extractive's whole summary is appended to the answer.
-const shortAnswer = 40
+// maxCompression limits how much longer than an answer the events may be. If the events have more than shortAnswer
+// times the answer's tokens, Extractive's whole summary is appended to the answer.
+const maxCompression = 40
 
-// also returns the facts that a model's answer lacks, under a heading. These are the user's short rules, rows, and used
-// identifiers. If the answer is far too short, it returns Extractive's whole summary.
-func (r *groupRequest) also(answer string) string {
-	in := r.input()
-	says := patch.EstimateTextTokens(answer)
-	covered := tokensOf(in.Events)
-	if in.Max -= says + alsoRoom; len(in.Events) == 0 || covered < leastAlso || in.Max < leastAim {
+// supplement returns the facts that a model's answer lacks, under a heading. These are the user's short rules, rows,
+// and used identifiers. If the answer is far too short, it returns Extractive's whole summary.
+func (r *groupRequest) supplement(answer string) string {
+	input := r.extractiveInput()
+	answerTokens := patch.EstimateTextTokens(answer)
+	covered := tokensOf(input.Events)
+	if input.MaxTokens -= answerTokens + supplementHeadingTokens; len(input.Events) == 0 || covered < minSupplementTokens || input.MaxTokens < minAim {
 		return ""
 	}
-	if says*shortAnswer < covered {
-		return "Also:\n" + extractive.Summarise(in)
+	if answerTokens*maxCompression < covered {
+		return "Also:\n" + extractive.Summarise(input)
 	}
-	in.Max = min(in.Max, r.MaxTokens/4)
-	return extractive.Lacking(in, answer)
+	input.MaxTokens = min(input.MaxTokens, r.MaxTokens/4)
+	return extractive.MissingFacts(input, answer)
 }
 
 const (
-	alsoRoom  = 4     // tokens of the heading
-	leastAlso = 1_000 // below this many tokens of events, any answer is long enough
+	supplementHeadingTokens = 4     // tokens of the heading
+	minSupplementTokens     = 1_000 // below this many tokens of events, any answer is long enough
 )

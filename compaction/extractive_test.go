@@ -444,7 +444,7 @@ func TestMergeIsMadeFromTheEvents(t *testing.T) {
 			}
 		}
 	}
-	told := extract(t, compaction.Request{Events: []*patch.Event{forged}, Raw: raw, Told: []*patch.Event{extSummary("Bob Smith is wrong.")}, Merge: true, MaxTokens: 400})
+	told := extract(t, compaction.Request{Events: []*patch.Event{forged}, Raw: raw, OtherSummaries: []*patch.Event{extSummary("Bob Smith is wrong.")}, Merge: true, MaxTokens: 400})
 	if !strings.Contains(told, "Earlier: Bob Smith is wrong.") || !strings.Contains(told, "order 4711") {
 		t.Errorf("what another one has summarised is not there:\n%s", told)
 	}

@@ -75,7 +75,7 @@ func misbehaviours() []misbehaviour {
 		{"hangs whatever its context", func(context.Context, compaction.Request) (compaction.Response, error) {
 			time.Sleep(time.Hour)
 			return says("told"), nil
-		}, context.DeadlineExceeded, "given up"},
+		}, context.DeadlineExceeded, "abandoned"},
 		{"declines", answers(""), nil, ""},
 		{"stops short of any text", stoppedShort, refused, "MAX_TOKENS"},
 		{"white space", func(context.Context, compaction.Request) (compaction.Response, error) { return says(" \n"), nil }, refused, "empty"},
@@ -91,14 +91,14 @@ func misbehaviours() []misbehaviour {
 		{"stopped for a reason that is not known", stopped("SOMETHING_NEW"), refused, "SOMETHING_NEW"},
 		{"longer than a summary may be", func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 			return says(strings.Repeat("abcd", r.MaxTokens+1)), nil
-		}, refused, "may take"},
+		}, refused, "the maximum is"},
 		{"longer than three quarters of what it replaces", func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 			tokens := 0
 			for _, e := range r.Events {
 				tokens += e.EstimatedTokens()
 			}
 			return says(strings.Repeat("abcd", tokens*3/4+1)), nil
-		}, refused, "may take"},
+		}, refused, "the maximum is"},
 	}
 }
 
@@ -278,7 +278,7 @@ func TestSummarizerBusy(t *testing.T) {
 			}
 			return says("told"), nil
 		}))
-		cfg.Limits().Call = time.Millisecond
+		cfg.Limits().CallTimeout = time.Millisecond
 		s := newSession(t, "u1*20 a1*20 u2*20 a2*20")
 		c := s.compactor(cfg)
 		busy := 0
@@ -313,7 +313,7 @@ func TestFallbackOfOneThatHangs(t *testing.T) {
 			<-release
 			return compaction.Response{}, nil
 		}))
-		cfg.Limits().Call, cfg.TokenThreshold = time.Millisecond, 400
+		cfg.Limits().CallTimeout, cfg.TokenThreshold = time.Millisecond, 400
 		cfg.SetFallback(fallback)
 		s := newSession(t, "")
 		c := s.compactor(cfg)

@@ -29,14 +29,14 @@ func (h history) record(seq uint64) (patch.Record, error) {
 	return patch.Record{}, nil
 }
 
-// logged is an event in its logged form, and the seq of its record.
-type logged struct {
+// loggedEvent is an event in its logged form, and the seq of its record.
+type loggedEvent struct {
 	event    *patch.Event
 	seq      uint64
 	inserted bool // a patch inserted the event
 }
 
-func eventsOf(all []logged) []*patch.Event {
+func eventsOf(all []loggedEvent) []*patch.Event {
 	events := make([]*patch.Event, len(all))
 	for i, of := range all {
 		events[i] = of.event
@@ -46,32 +46,32 @@ func eventsOf(all []logged) []*patch.Event {
 
 // original returns e as it was logged before its results were cleared or shortened. The argument seq is the seq of e's
 // record. If e names an origin but no patch of this log inserted e, e itself is the original.
-func (h history) original(e *patch.Event, seq uint64) (logged, error) {
-	for at := (logged{event: e, seq: seq}); ; {
-		o, ok := at.event.Origin()
-		if !ok || o.Seq >= at.seq {
-			return at, nil
+func (h history) original(e *patch.Event, seq uint64) (loggedEvent, error) {
+	for current := (loggedEvent{event: e, seq: seq}); ; {
+		o, ok := current.event.Origin()
+		if !ok || o.Seq >= current.seq {
+			return current, nil
 		}
-		by, err := h.record(at.seq)
-		if err != nil || by.Patch == nil {
-			return at, err
+		inserted, err := h.record(current.seq)
+		if err != nil || inserted.Patch == nil {
+			return current, err
 		}
 		from, err := h.record(o.Seq)
 		if err != nil {
-			return at, err
+			return current, err
 		}
 		events := from.Events()
 		i := slices.IndexFunc(events, func(e *patch.Event) bool { return e.ID() == o.ID })
 		if i < 0 {
-			return at, nil
+			return current, nil
 		}
-		at = logged{event: events[i], seq: o.Seq}
+		current = loggedEvent{event: events[i], seq: o.Seq}
 	}
 }
 
 // originals returns the originals of the window's events that have cleared results, by visible index.
-func (h history) originals(s *shape, w *Window) (map[int]logged, error) {
-	all := map[int]logged{}
+func (h history) originals(s *planner, w *Window) (map[int]loggedEvent, error) {
+	all := map[int]loggedEvent{}
 	for _, g := range w.Groups {
 		for _, i := range g.Indices {
 			e := s.entries[i]
@@ -88,14 +88,15 @@ func (h history) originals(s *shape, w *Window) (map[int]logged, error) {
 	return all, nil
 }
 
-// shownAgain returns, in order, the raw events of the last n invocations before a group of a window. It selects the
-// events of the group's branch and scope that only summaries hide. It omits events that a user removed.
-func (h history) shownAgain(g Group, n int) ([]logged, error) {
-	hides := false // whether a summary of the group's branch and scope precedes the group
+// overlap returns the events that the summarizer sees again for context. These are, in order, the raw events of the
+// last n invocations before a group of a window. It selects the events of the group's branch and scope that only
+// summaries hide. It omits events that a user removed.
+func (h history) overlap(g Group, n int) ([]loggedEvent, error) {
+	hasSummary := false // whether a summary of the group's branch and scope precedes the group
 	for _, e := range h.view.Entries() {
-		hides = hides || e.Index < g.Indices[0] && e.Summary && groupOf(e.Event) == g.key()
+		hasSummary = hasSummary || e.Index < g.Indices[0] && e.Summary && groupOf(e.Event) == g.key()
 	}
-	if n == 0 || !hides {
+	if n == 0 || !hasSummary {
 		return nil, nil
 	}
 	end := h.view.Entry(g.Indices[0]).Seq - 1
@@ -104,41 +105,42 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 		if end > width {
 			from = end - width
 		}
-		events, err := h.represented(g, from, end)
+		events, err := h.representedEvents(g, from, end)
 		if err != nil {
 			return nil, err
 		}
-		events = slices.DeleteFunc(events, func(of logged) bool { return of.inserted })
-		if last, whole := lastInvocations(events, n); whole || from == 1 {
+		events = slices.DeleteFunc(events, func(of loggedEvent) bool { return of.inserted })
+		if last, complete := lastInvocations(events, n); complete || from == 1 {
 			return last, nil
 		}
 	}
 }
 
-// covered returns, in order, the raw events that the summaries of a group cover, in their logged form. The result told
-// has the summaries that [Extractive] did not write, and the summaries that do not name the records that they cover.
-func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err error) {
+// coveredEvents returns, in order, the raw events that the summaries of a group cover, in their logged form. The result
+// others has the summaries that [Extractive] did not write, and the summaries that do not name the records that they
+// cover.
+func (h history) coveredEvents(g Group) (raw []*patch.Event, others []*patch.Event, err error) {
 	from, to := uint64(0), uint64(0)
 	for _, i := range g.Indices {
 		e := h.view.At(i)
 		l, ok := ParseLineage(e)
 		if !ok || l.From == 0 || l.Model != extractiveModel {
-			told = append(told, e)
+			others = append(others, e)
 		}
 		if ok && l.From > 0 {
 			from, to = min(cmp.Or(from, l.From), l.From), max(to, l.To)
 		}
 	}
 	if from == 0 {
-		return nil, told, nil
+		return nil, others, nil
 	}
-	events, err := h.represented(g, from, to)
-	return eventsOf(events), told, err
+	events, err := h.representedEvents(g, from, to)
+	return eventsOf(events), others, err
 }
 
-// represented returns, in order, the raw events of a group's branch and scope in the records [from, to] that only
+// representedEvents returns, in order, the raw events of a group's branch and scope in the records [from, to] that only
 // summaries hide. It omits copies of events, and events with a visible copy.
-func (h history) represented(g Group, from, to uint64) (events []logged, err error) {
+func (h history) representedEvents(g Group, from, to uint64) (events []loggedEvent, err error) {
 	places, err := h.view.Places()
 	if err != nil {
 		return nil, err
@@ -161,7 +163,7 @@ func (h history) represented(g Group, from, to uint64) (events []logged, err err
 				continue
 			}
 			if place, ok := places.Of(r.Seq, n); ok && place.Index < 0 && places.IsRepresented(r.Seq, n, e.Branch(), e.IsolationScope()) {
-				events = append(events, logged{event: e, seq: r.Seq, inserted: r.Patch != nil})
+				events = append(events, loggedEvent{event: e, seq: r.Seq, inserted: r.Patch != nil})
 			}
 		}
 	}
@@ -169,9 +171,9 @@ func (h history) represented(g Group, from, to uint64) (events []logged, err err
 }
 
 // lastInvocations returns the events of the last n invocations. An event without invocation id belongs to the previous
-// event's invocation. The result whole is true if there are older events too, so the first of the n invocations is
+// event's invocation. The result complete is true if there are older events too, so the first of the n invocations is
 // complete.
-func lastInvocations(events []logged, n int) (last []logged, whole bool) {
+func lastInvocations(events []loggedEvent, n int) (last []loggedEvent, complete bool) {
 	seen := map[string]bool{}
 	invocations := make([]string, len(events))
 	id := ""

@@ -34,16 +34,16 @@ func (p *pass[K]) prepare(ctx context.Context, events []*patch.Event) (keep stri
 	if p.c.opts.Prepare == nil {
 		return "", nil
 	}
-	request := PrepareRequest[K]{p.key, p.shape.view, p.window.Trigger, slices.Clone(events), p.window.Merge}
-	keep, err = await(ctx, p.c, &p.c.preparing, ErrPanic, errors.New("Options.Prepare does not return"), func(ctx context.Context) (string, error) {
+	request := PrepareRequest[K]{p.key, p.planner.view, p.window.Trigger, slices.Clone(events), p.window.Merge}
+	keep, err = await(ctx, p.c, &p.c.prepareCalls, ErrPanic, errors.New("it does not return"), func(ctx context.Context) (string, error) {
 		keep, veto := p.c.opts.Prepare(ctx, request)
-		return keep, vetoed(veto)
+		return keep, wrapVeto(veto)
 	})
 	switch {
 	case errors.Is(err, ErrVetoed):
 		return "", err
 	case err != nil:
-		return "", fmt.Errorf("preparation of a summary: %w", err)
+		return "", fmt.Errorf("Options.Prepare: %w", err)
 	}
 	return strings.TrimSpace(summaries.Clean(keep)), nil
 }
@@ -77,57 +77,57 @@ func (p *pass[K]) approve(ctx context.Context, summaries []*patch.Event, patches
 	if p.c.opts.Approve == nil {
 		return nil
 	}
-	d := ApproveRequest[K]{Key: p.key, View: p.shape.view, Patches: slices.Clone(patches), Written: p.about}
+	d := ApproveRequest[K]{Key: p.key, View: p.planner.view, Patches: slices.Clone(patches), Written: p.written}
 	for i, g := range p.window.Groups {
-		d.Summaries = append(d.Summaries, SummaryDraft{Event: summaries[i], Events: p.events(g)})
+		d.Summaries = append(d.Summaries, SummaryDraft{Event: summaries[i], Events: p.loggedEvents(g)})
 	}
-	_, err := await(ctx, p.c, &p.c.approving, ErrPanic, errors.New("Options.Approve does not return"), func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, vetoed(p.c.opts.Approve(ctx, d))
+	_, err := await(ctx, p.c, &p.c.approveCalls, ErrPanic, errors.New("it does not return"), func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, wrapVeto(p.c.opts.Approve(ctx, d))
 	})
 	if err != nil && !errors.Is(err, ErrVetoed) {
-		return fmt.Errorf("approval of a summary: %w", err)
+		return fmt.Errorf("Options.Approve: %w", err)
 	}
 	return err
 }
 
-func vetoed(err error) error {
+func wrapVeto(err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", ErrVetoed, err)
 }
 
-// maxGivenUp is the maximum number of abandoned calls of a function that have not returned. At this number, the
+// maxAbandoned is the maximum number of abandoned calls of a function that have not returned. At this number, the
 // function is not called again.
-const maxGivenUp = 4
+const maxAbandoned = 4
 
-// pending counts a function's abandoned calls that have not returned. The compactor's mutex guards it.
-type pending struct{ givenUp int }
+// abandonedCalls counts a function's abandoned calls that have not returned. The compactor's mutex guards it.
+type abandonedCalls struct{ count int }
 
 // await calls a caller's function in a goroutine. It waits five minutes, or nine tenths of the time until ctx's
 // deadline if that is less. The rest of the time is for the fallback. After the timeout, it abandons the call. A panic
 // is returned as an error that matches panicked. If too many calls were abandoned, the error matches busy.
-func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pending, panicked, busy error, f func(context.Context) (T, error)) (T, error) {
-	var none T
+func await[K comparable, T any](ctx context.Context, c *Compactor[K], calls *abandonedCalls, panicked, busy error, f func(context.Context) (T, error)) (T, error) {
+	var zero T
 	c.mu.Lock()
-	tooMany := of.givenUp >= maxGivenUp
+	tooMany := calls.count >= maxAbandoned
 	c.mu.Unlock()
 	if tooMany {
-		return none, fmt.Errorf("%w: %d calls that were given up are still under way", busy, maxGivenUp)
+		return zero, fmt.Errorf("%w: %d abandoned calls are still running", busy, maxAbandoned)
 	}
 	caller := ctx
-	timeout, why := c.cfg.limits.Call, ""
+	timeout, note := c.cfg.limits.CallTimeout, ""
 	if deadline, ok := caller.Deadline(); ok && time.Until(deadline)*9/10 < timeout {
-		timeout, why = time.Until(deadline)*9/10, ", since the caller's time is almost over"
+		timeout, note = time.Until(deadline)*9/10, " (the caller's deadline is near)"
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	type result struct {
 		value T
 		err   error
 	}
-	ended := func(err error) error { // adds the timeout to the error of a call that ended because of it
+	addTimeout := func(err error) error { // adds the timeout to the error of a call that ended because of it
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && caller.Err() == nil {
-			return fmt.Errorf("after %v%s: %w", timeout, why, err)
+			return fmt.Errorf("after %v%s: %w", timeout, note, err)
 		}
 		return err
 	}
@@ -145,26 +145,26 @@ func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pendin
 	}()
 	select {
 	case r := <-out:
-		return r.value, ended(r.err)
+		return r.value, addTimeout(r.err)
 	case <-ctx.Done():
 	}
 	// The call may have returned just before the timeout.
 	select {
 	case r := <-out:
-		return r.value, ended(r.err)
+		return r.value, addTimeout(r.err)
 	default:
 	}
 	c.mu.Lock()
-	of.givenUp++
+	calls.count++
 	c.mu.Unlock()
 	go func() {
 		<-out
 		c.mu.Lock()
-		of.givenUp--
+		calls.count--
 		c.mu.Unlock()
 	}()
 	if caller.Err() != nil {
-		return none, fmt.Errorf("given up, since the caller's time was over: %w", context.Cause(caller))
+		return zero, fmt.Errorf("abandoned because the caller's context is done: %w", context.Cause(caller))
 	}
-	return none, fmt.Errorf("given up after %v%s: %w", timeout, why, context.Cause(ctx))
+	return zero, fmt.Errorf("abandoned after %v%s: %w", timeout, note, context.Cause(ctx))
 }

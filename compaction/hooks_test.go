@@ -98,7 +98,7 @@ func TestPrepareVetoes(t *testing.T) {
 		} {
 			s := newSession(t, "u1*100 a1*100")
 			sum := &scripted{}
-			c := preparing(t, s, with(every(1, 0, sum), func(c *compaction.Config) { c.Limits().Call = 20 * time.Millisecond }), row.prepare)
+			c := preparing(t, s, with(every(1, 0, sum), func(c *compaction.Config) { c.Limits().CallTimeout = 20 * time.Millisecond }), row.prepare)
 			if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, row.want) {
 				t.Errorf("%s: the error is %v", row.name, err)
 			}
@@ -222,7 +222,7 @@ func TestApprovalThatHangs(t *testing.T) {
 		var asked atomic.Int32
 		s := newSession(t, "u1*60 a1*60")
 		cfg := every(1, 0, &scripted{})
-		cfg.Limits().Call = 5 * time.Millisecond
+		cfg.Limits().CallTimeout = 5 * time.Millisecond
 		c := s.with(cfg, compaction.Options[store.Key]{Approve: func(context.Context, compaction.ApproveRequest[store.Key]) error {
 			asked.Add(1)
 			<-release

@@ -15,21 +15,21 @@ func TestBackoffIsForgotten(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := fold.New("creation", nil)
 	rests := func(key int) bool {
-		all, _ := c.waits(key, v)
+		all, _ := c.backoffStatus(key, v)
 		return all
 	}
-	for key := range maxRemembered {
-		c.failed(key, v, nil, fmt.Errorf("no answer"))
+	for key := range maxBackoffSessions {
+		c.recordFailure(key, v, nil, fmt.Errorf("no answer"))
 	}
 	if len(c.backoff) != 1<<16 || !rests(0) {
 		t.Fatalf("%d sessions are remembered, want %d; the first waits: %v", len(c.backoff), 1<<16, rests(0))
 	}
-	c.failed(7, v, nil, fmt.Errorf("no answer"))
+	c.recordFailure(7, v, nil, fmt.Errorf("no answer"))
 	if c.backoff[7].failures != 2 {
 		t.Errorf("a session that is remembered has failed %d times, want 2", c.backoff[7].failures)
 	}
-	c.failed(maxRemembered, v, nil, fmt.Errorf("no answer"))
-	if len(c.backoff) != 1 || rests(0) || !rests(maxRemembered) {
+	c.recordFailure(maxBackoffSessions, v, nil, fmt.Errorf("no answer"))
+	if len(c.backoff) != 1 || rests(0) || !rests(maxBackoffSessions) {
 		t.Errorf("%d sessions are remembered, want the new one alone", len(c.backoff))
 	}
 }
@@ -62,31 +62,31 @@ func viewOf(t *testing.T, texts ...string) fold.View {
 func TestSuccessForgetsFailures(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)
-	p := &pass[int]{key: 1, shape: newShape(v, Run{}), window: &Window{Groups: []Group{{Indices: []int{0}}}}}
+	p := &pass[int]{key: 1, planner: newPlanner(v, Run{}), window: &Window{Groups: []Group{{Indices: []int{0}}}}}
 	failed := &SummarizerError{Err: errDeclined}
-	c.failed(1, v, p, failed)
-	if got := c.skipped(1, v); len(got) != 0 {
+	c.recordFailure(1, v, p, failed)
+	if got := c.skippedIDs(1, v); len(got) != 0 {
 		t.Errorf("before the fallback was asked %q are skipped", got)
 	}
-	if rests, backsOff := c.waits(1, v); rests || !backsOff {
+	if rests, backsOff := c.backoffStatus(1, v); rests || !backsOff {
 		t.Errorf("after a failure of the summarizer the session rests: %v, and the summarizer: %v", rests, backsOff)
 	}
-	p.overLimit, p.about.UsedFallback = true, true
-	c.failed(1, v, p, failed)
-	if rests, backsOff := c.waits(1, v); !rests || !backsOff {
+	p.overLimit, p.written.UsedFallback = true, true
+	c.recordFailure(1, v, p, failed)
+	if rests, backsOff := c.backoffStatus(1, v); !rests || !backsOff {
 		t.Errorf("after a failure of the fallback the session rests: %v, and the summarizer: %v", rests, backsOff)
 	}
-	p.failure = errDeclined
-	c.succeeded(p)
+	p.summarizerErr = errDeclined
+	c.recordSuccess(p)
 	if b := c.backoff[1]; b.failures != 3 {
 		t.Errorf("after a success of the fallback's %d failures are counted", b.failures)
 	}
-	p.failure, p.answered = nil, true
-	c.succeeded(p)
-	if got := c.skipped(1, v); len(got) != 1 || got[0] != "a" {
+	p.summarizerErr, p.answerAccepted = nil, true
+	c.recordSuccess(p)
+	if got := c.skippedIDs(1, v); len(got) != 1 || got[0] != "a" {
 		t.Errorf("skipped are %q, want a", got)
 	}
-	if rests, backsOff := c.waits(1, v); rests || backsOff {
+	if rests, backsOff := c.backoffStatus(1, v); rests || backsOff {
 		t.Error("after a success it waits")
 	}
 }
@@ -95,14 +95,14 @@ func TestSuccessForgetsFailures(t *testing.T) {
 func TestVetoedWindowsAreSkipped(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)
-	p := &pass[int]{key: 1, shape: newShape(v, Run{}), window: &Window{Groups: []Group{{Indices: []int{1}}}}}
+	p := &pass[int]{key: 1, planner: newPlanner(v, Run{}), window: &Window{Groups: []Group{{Indices: []int{1}}}}}
 	for n := range maxVetoes {
-		if got := c.skipped(1, v); len(got) != 0 {
+		if got := c.skippedIDs(1, v); len(got) != 0 {
 			t.Errorf("after %d vetoes %q are skipped", n, got)
 		}
-		c.failed(1, v, p, vetoed(errors.New("no")))
+		c.recordFailure(1, v, p, wrapVeto(errors.New("no")))
 	}
-	if got := c.skipped(1, v); len(got) != 1 || got[0] != "b" {
+	if got := c.skippedIDs(1, v); len(got) != 1 || got[0] != "b" {
 		t.Errorf("skipped are %q, want b", got)
 	}
 }

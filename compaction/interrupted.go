@@ -35,42 +35,42 @@ func RunLease(invocation string) string { return "run " + invocation }
 // returns new ids.
 //
 // The following calls stay open: calls that the user must answer, calls that a request to the user is about, calls of
-// open tasks, and calls for which the function leave returns true. If a result arrives later, [ReopenCalls] hides the
-// inserted answer.
-func CloseCalls(v fold.View, newID func() string, leave func(fold.Call) bool) ([]*patch.PatchEvent, error) {
-	open := slices.DeleteFunc(interruptedCalls(v), leave)
+// open tasks, and calls for which the function keepOpen returns true. If a result arrives later, [ReopenCalls] hides
+// the inserted answer.
+func CloseCalls(v fold.View, newID func() string, keepOpen func(fold.Call) bool) ([]*patch.PatchEvent, error) {
+	open := slices.DeleteFunc(unansweredCalls(v), keepOpen)
 	var patches []*patch.PatchEvent
 	for i := len(open) - 1; i >= 0; {
-		at := open[i].Index
+		index := open[i].Index
 		var parts []any
-		for ; i >= 0 && open[i].Index == at; i-- {
+		for ; i >= 0 && open[i].Index == index; i-- {
 			response := map[string]any{"name": open[i].Name, "response": map[string]any{"error": interruptedAnswer}}
 			if open[i].ID != "" {
 				response["id"] = open[i].ID
 			}
 			parts = append([]any{map[string]any{"functionResponse": response}}, parts...)
 		}
-		of := v.At(at)
+		caller := v.At(index)
 		fields := patch.Fields{
-			ID: newID(), InvocationID: of.InvocationID(), Author: of.Author(), Branch: of.Branch(), IsolationScope: of.IsolationScope(),
-			Timestamp: of.Timestamp(), ZeroTime: true,
+			ID: newID(), InvocationID: caller.InvocationID(), Author: caller.Author(), Branch: caller.Branch(), IsolationScope: caller.IsolationScope(),
+			Timestamp: caller.Timestamp(), ZeroTime: true,
 			Content: map[string]any{"role": "user", "parts": parts}, CustomMetadata: map[string]any{InterruptedKey: true},
 		}
-		if node, ok := of.Field("nodeInfo"); ok {
+		if node, ok := caller.Field("nodeInfo"); ok {
 			fields.Extra = map[string]any{"nodeInfo": node}
 		}
 		answer, err := patch.NewEvent(fields)
 		if err != nil {
 			return nil, err
 		}
-		patches = append(patches, patch.NewSplice(at+1, 0, answer).WithID(InterruptedPrefix+newID()))
+		patches = append(patches, patch.NewSplice(index+1, 0, answer).WithID(InterruptedPrefix+newID()))
 	}
-	return grouped(patches, "patchlog", newID), nil
+	return groupPatches(patches, "patchlog", newID), nil
 }
 
-// interruptedCalls returns the visible calls without a response, except those that the user or the end of a task will
+// unansweredCalls returns the visible calls without a response, except those that the user or the end of a task will
 // answer.
-func interruptedCalls(v fold.View) (open []fold.Call) {
+func unansweredCalls(v fold.View) (open []fold.Call) {
 	var requests []string
 	for _, c := range v.Calls() {
 		e := v.At(c.Index)
@@ -107,35 +107,35 @@ func ReopenCalls(v fold.View, late ...*patch.Event) (patches []*patch.PatchEvent
 			}
 		}
 	}
-	ahead := maps.Clone(answered)                         // answered calls that are not found yet
-	for i := v.Len() - 1; i >= 0 && len(ahead) > 0; i-- { // an answer follows its call
-		var gone, left []int
+	pending := maps.Clone(answered)                         // answered calls that are not found yet
+	for i := v.Len() - 1; i >= 0 && len(pending) > 0; i-- { // an answer follows its call
+		var removed, remaining []int
 		for p := range v.At(i).FunctionParts() {
 			at := p.Index
 			switch p.Index = 0; {
 			case answered[p]:
-				gone = append(gone, at)
+				removed = append(removed, at)
 			case p.Response:
-				left = append(left, at)
+				remaining = append(remaining, at)
 			case p.ID != "":
 				p.Response = true
-				delete(ahead, p)
+				delete(pending, p)
 			}
 		}
-		if len(gone) == 0 || !isInterrupted(v.At(i)) {
+		if len(removed) == 0 || !isInterrupted(v.At(i)) {
 			continue
 		}
 		var rest []*patch.Event
-		if len(left) > 0 {
-			one, err := withParts(v.At(i), left, nil)
+		if len(remaining) > 0 {
+			reduced, err := withParts(v.At(i), remaining, nil)
 			if err != nil {
 				return nil, err
 			}
-			rest = append(rest, one)
+			rest = append(rest, reduced)
 		}
 		patches = append(patches, patch.NewSplice(i, 1, rest...).WithState(patch.Keep))
 	}
-	return grouped(patches, "patchlog", uuid.NewString), nil
+	return groupPatches(patches, "patchlog", uuid.NewString), nil
 }
 
 // isInterrupted reports whether [CloseCalls] made the event.
@@ -144,8 +144,8 @@ func isInterrupted(e *patch.Event) bool {
 	return e.Decode("customMetadata", &metadata) == nil && metadata[InterruptedKey] == true
 }
 
-// grouped sets the author of the patches. If there are several, it also gives them a common group.
-func grouped(patches []*patch.PatchEvent, author string, newID func() string) []*patch.PatchEvent {
+// groupPatches sets the author of the patches. If there are several, it also gives them a common group.
+func groupPatches(patches []*patch.PatchEvent, author string, newID func() string) []*patch.PatchEvent {
 	group := ""
 	if len(patches) > 1 {
 		group = newID()

@@ -136,7 +136,7 @@ func TestVerifiedTells(t *testing.T) {
 		seen = append(seen, slices.Clone(r.Invented))
 		return sum.Summarize(ctx, r)
 	})
-	s.compact(with(every(2, 0, tell), func(c *compaction.Config) { c.Limits().Summary = 500 }))
+	s.compact(with(every(2, 0, tell), func(c *compaction.Config) { c.Limits().SummaryTokens = 500 }))
 	if len(seen) != 2 || len(seen[0]) != 0 || len(seen[1]) != 32 || slices.ContainsFunc(seen[1], func(n string) bool { return len(n) > 130 }) {
 		t.Fatalf("%d calls, the second with %q", len(seen), seen[len(seen)-1])
 	}

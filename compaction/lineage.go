@@ -87,8 +87,8 @@ func levelOf(windows, k int) int {
 	return level
 }
 
-// merged returns the lineage of a summary that merges summaries with the given lineages.
-func merged(of []Lineage, k int) Lineage {
+// mergeLineages returns the lineage of a summary that merges summaries with the given lineages.
+func mergeLineages(of []Lineage, k int) Lineage {
 	var l Lineage
 	for _, o := range of {
 		l = l.Add(o)

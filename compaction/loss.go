@@ -31,27 +31,27 @@ type Loss struct {
 // as returned by [fold.View.History] or a store's History. The running time is linear in the length of the
 // history.
 func Losses(v fold.View, history []fold.Entry, indices ...int) []Loss {
-	parts := map[int][]*patch.Event{} // by the index of the visible event that replaces the events
+	coveredBy := map[int][]*patch.Event{} // by the index of the visible event that replaces the events
 	for _, e := range history {
-		parts[e.Index] = append(parts[e.Index], e.Event)
+		coveredBy[e.Index] = append(coveredBy[e.Index], e.Event)
 	}
 	var out []Loss
 	var lost, invented []string
 	for i, e := range v.Entries() {
-		part := parts[i]
-		if !e.Summary || len(part) == 0 || part[0] == e.Event || len(indices) > 0 && !slices.Contains(indices, i) {
+		covered := coveredBy[i]
+		if !e.Summary || len(covered) == 0 || covered[0] == e.Event || len(indices) > 0 && !slices.Contains(indices, i) {
 			continue
 		}
-		l := Loss{Index: i, Summary: e.Event, Events: len(part)}
+		l := Loss{Index: i, Summary: e.Event, Events: len(covered)}
 		invocations := map[string]bool{}
-		for _, raw := range part {
+		for _, raw := range covered {
 			l.Tokens += raw.EstimatedTokens()
 			if id := raw.InvocationID(); id != "" {
 				invocations[id] = true
 			}
 		}
 		l.Invocations = len(invocations)
-		c := identifiers.Compare(identifiers.NewIndex(identifiers.Text(e.Event)), identifiers.NewIndex(identifiers.Text(part...)))
+		c := identifiers.Compare(identifiers.NewIndex(identifiers.Text(e.Event)), identifiers.NewIndex(identifiers.Text(covered...)))
 		l.Identifiers, l.NotVisible, l.Invented, l.Numbers = c.Identifiers, c.Lost, c.Invented, c.Numbers
 		out = append(out, l)
 		lost, invented = append(lost, c.Lost...), append(invented, c.Invented...)
@@ -72,15 +72,15 @@ func Losses(v fold.View, history []fold.Entry, indices ...int) []Loss {
 	})
 	for i := range out {
 		l := &out[i]
-		var gone []string
+		var notVisible []string
 		for _, id := range l.NotVisible {
 			if visible[id] {
 				l.InOtherEvents = append(l.InOtherEvents, id)
 			} else {
-				gone = append(gone, id)
+				notVisible = append(notVisible, id)
 			}
 		}
-		l.NotVisible, l.Invented = gone, slices.DeleteFunc(l.Invented, func(id string) bool { return inHistory[id] })
+		l.NotVisible, l.Invented = notVisible, slices.DeleteFunc(l.Invented, func(id string) bool { return inHistory[id] })
 	}
 	return out
 }

@@ -14,12 +14,12 @@ import (
 // calls as unanswered, and [RestoreCalls] restores them when their response arrives. Callers that resume runs should
 // put the ids of the events with the returned calls into [Run.Pinned].
 func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
-	_, waiting := newShape(v, run).openCalls(v.Calls(), cfg.withDefaults())
+	_, waiting := newPlanner(v, run).openCalls(v.Calls(), cfg.withDefaults())
 	slices.Reverse(waiting)
 	return waiting
 }
 
-// openCalls reports which events stay because of open calls.
+// openCalls marks the events that stay because of open calls.
 //
 // An ordinary call is open until it has a response. A long-running call or a request to the user is open until the user
 // responds, because the tool's own response is only a placeholder. If a request is about a call, that call is open
@@ -28,14 +28,14 @@ func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 //
 // Of the open calls of completed invocations, only the newest few stay. The result waiting has the calls that stay and
 // wait for the user, in reverse order.
-func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting []fold.Call) {
-	stays = make([]bool, len(s.entries))
+func (s *planner) openCalls(calls []fold.Call, cfg Config) (excluded []bool, waiting []fold.Call) {
+	excluded = make([]bool, len(s.entries))
 	byID := map[string]int{} // the newest call of each id so far
 	pending := make([]bool, len(calls))
 	unanswered := make([]bool, len(calls))
-	pendingAbout := map[int]int{}  // pending request → the call that it is about
-	answeredAbout := map[int]int{} // answered request → the call that it is about and that has not returned since
-	anyAsks := slices.ContainsFunc(calls, asksUser)
+	subjectOfPending := map[int]int{}  // pending request → the call that it is about
+	subjectOfAnswered := map[int]int{} // answered request → the call that it is about and that has not returned since
+	hasRequest := slices.ContainsFunc(calls, asksUser)
 	for i, c := range calls {
 		isRequest := asksUser(c)
 		if !isRequest && (c.ID == "" || !records.IsLongRunning(s.entries[c.Index].Event, c.ID)) {
@@ -46,22 +46,22 @@ func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting 
 			if about, ok := byID[s.subjectOf(c)]; ok && isRequest {
 				switch {
 				case pending[i]:
-					pendingAbout[i] = about
+					subjectOfPending[i] = about
 					unanswered[about] = false // the call is removed together with the request
 				case !slices.ContainsFunc(calls[about].Responses, func(r int) bool { return r >= c.Responses[answer] }):
 					unanswered[about] = true
-					answeredAbout[i] = about
+					subjectOfAnswered[i] = about
 				}
 			}
 		}
-		if anyAsks && c.ID != "" {
+		if hasRequest && c.ID != "" {
 			byID[c.ID] = i
 		}
 	}
-	kept, keptWaiting := 0, 0
+	keptOpen, keptWaiting := 0, 0
 	for i, c := range slices.Backward(calls) {
 		active := s.inActiveInvocation(c)
-		if about, ok := pendingAbout[i]; ok { // the call is summarised together with the request
+		if about, ok := subjectOfPending[i]; ok { // the call is summarised together with the request
 			active = active || s.inActiveInvocation(calls[about])
 		}
 		switch {
@@ -73,31 +73,31 @@ func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting 
 				keptWaiting++
 			}
 			waiting = append(waiting, c)
-			stays[c.Index] = true
-			if about, ok := pendingAbout[i]; ok {
-				stays[calls[about].Index] = true
+			excluded[c.Index] = true
+			if about, ok := subjectOfPending[i]; ok {
+				excluded[calls[about].Index] = true
 			}
 		case !unanswered[i]:
 		case active:
-			stays[c.Index] = true
-		case kept < cfg.limits.OpenCalls:
-			kept++
-			stays[c.Index] = true
+			excluded[c.Index] = true
+		case keptOpen < cfg.limits.OpenCalls:
+			keptOpen++
+			excluded[c.Index] = true
 		}
 	}
 	for changed := true; changed; { // an event that stays can make another event stay
 		changed = false
-		for i, about := range answeredAbout {
-			if stays[calls[about].Index] && !stays[calls[i].Index] {
-				stays[calls[i].Index], changed = true, true
+		for i, about := range subjectOfAnswered {
+			if excluded[calls[about].Index] && !excluded[calls[i].Index] {
+				excluded[calls[i].Index], changed = true, true
 			}
 		}
 	}
-	return stays, waiting
+	return excluded, waiting
 }
 
 // inActiveInvocation reports whether the call belongs to the running or the newest invocation.
-func (s *shape) inActiveInvocation(c fold.Call) bool {
+func (s *planner) inActiveInvocation(c fold.Call) bool {
 	number := s.invocation[c.Index]
 	return c.InNewestInvocation || number == s.running && s.running != noInvocation || number == s.newest
 }
@@ -105,7 +105,7 @@ func (s *shape) inActiveInvocation(c fold.Call) bool {
 func asksUser(c fold.Call) bool { return records.IsRequest(c.Name) }
 
 // subjectOf returns the id of the call that a request is about, or "".
-func (s *shape) subjectOf(c fold.Call) string {
+func (s *planner) subjectOf(c fold.Call) string {
 	if c.Name != records.RequestConfirmation && c.Name != records.RequestCredential {
 		return ""
 	}

@@ -17,31 +17,31 @@ import (
 
 // pass is one pass of compaction while it runs.
 type pass[K comparable] struct {
-	c       *Compactor[K]
-	key     K
-	shape   *shape
-	window  *Window
-	history history
-	logged  map[int]logged // the window's events with cleared results in their logged form, by visible index
-	done    func()         // releases the claim
-	start   time.Time
+	c         *Compactor[K]
+	key       K
+	planner   *planner
+	window    *Window
+	history   history
+	originals map[int]loggedEvent // the window's events with cleared results in their logged form, by visible index
+	release   func()              // releases the claim
+	start     time.Time
 
-	backsOff  bool  // the summarizer failed and must not be called yet
-	overLimit bool  // the prompt is so large that the fallback may write the summary
-	answered  bool  // an answer of the summarizer was accepted
-	failure   error // the summarizer's error that led to the fallback
+	skipSummarizer bool  // the summarizer failed and must not be called yet
+	overLimit      bool  // the prompt is so large that the fallback may write the summary
+	answerAccepted bool  // an answer of the summarizer was accepted
+	summarizerErr  error // the summarizer's error that led to the fallback
 
-	about Written
+	written Written
 }
 
-// plan returns the next pass over a session, or nil if none is due.
-func (c *Compactor[K]) plan(ctx context.Context, key K, v fold.View, run Run) (*pass[K], error) {
-	p := &pass[K]{c: c, key: key, done: func() {}, start: time.Now(), history: history{
+// planPass returns the next pass over a session, or nil if none is due.
+func (c *Compactor[K]) planPass(ctx context.Context, key K, v fold.View, run Run) (*pass[K], error) {
+	p := &pass[K]{c: c, key: key, release: func() {}, start: time.Now(), history: history{
 		view: v, records: func(from uint64) recordSeq { return c.log.RawEvents(ctx, key, from) },
 	}}
 	if !run.Force {
-		_, p.backsOff = c.waits(key, v)
-		run.Pinned = append(c.skipped(key, v), run.Pinned...)
+		_, p.skipSummarizer = c.backoffStatus(key, v)
+		run.Pinned = append(c.skippedIDs(key, v), run.Pinned...)
 	}
 	if c.opts.Run != nil {
 		more := c.opts.Run(key, v)
@@ -50,15 +50,15 @@ func (c *Compactor[K]) plan(ctx context.Context, key K, v fold.View, run Run) (*
 		}
 		run.Pinned = append(slices.Clone(run.Pinned), more.Pinned...)
 	}
-	p.shape = newShape(v, run)
-	d := p.shape.plan(c.cfg)
+	p.planner = newPlanner(v, run)
+	d := p.planner.plan(c.cfg)
 	threshold := c.cfg.TokenThreshold
 	if threshold == 0 {
 		threshold = DefaultTokenThreshold
 	}
 	p.overLimit = d.PromptTokens >= threshold+threshold/5
 	p.window = d.Window
-	if p.window == nil || p.backsOff && !p.overLimit {
+	if p.window == nil || p.skipSummarizer && !p.overLimit {
 		return nil, nil
 	}
 	// A log with a patch of unknown type accepts no patches. Check this before paying for a summary.
@@ -70,12 +70,12 @@ func (c *Compactor[K]) plan(ctx context.Context, key K, v fold.View, run Run) (*
 		if !ok {
 			return nil, nil
 		}
-		p.done = done
+		p.release = done
 	}
 	w := p.window
-	p.about = Written{PatchID: uuid.NewString(), Trigger: w.Trigger, Merged: w.Merge, TokensBefore: w.Tokens, EventsBefore: w.Count}
+	p.written = Written{PatchID: uuid.NewString(), Trigger: w.Trigger, Merged: w.Merge, TokensBefore: w.Tokens, EventsBefore: w.Count}
 	for _, a := range w.EarlierSpans {
-		p.about.EventsBefore += a.Count
+		p.written.EventsBefore += a.Count
 	}
 	return p, nil
 }
@@ -85,208 +85,208 @@ type writer int
 
 const (
 	bySummarizer writer = iota
-	byQuoting           // the events are short, so the summary is their text
+	byQuote             // the events are short, so the summary is their text
 	byFallback          // [Extractive] writes the summary
 )
 
 // groupRequest is the request for one group's summary.
 type groupRequest struct {
 	Request
-	group   Group
-	context []logged // events that are shown but not covered
-	source  *source  // the texts whose identifiers the summary may use
-	keep    string   // text that must end the summary
-	quote   string   // the text of the events if it is short, or ""
-	pays    bool     // the quote is shorter than the events
+	group          Group
+	overlap        []loggedEvent // earlier events that the summarizer sees for context
+	source         *source       // the texts whose identifiers the summary may use
+	keep           string        // text that must end the summary
+	quote          string        // the text of the events if it is short, or ""
+	quoteIsShorter bool          // the quote is shorter than the events
 
-	by      writer
-	refused error  // the refusal for invented identifiers that the writer must correct in its second answer
+	writer  writer
+	refusal error  // the refusal for invented identifiers that the writer must correct in its second answer
 	summary string // verified
 	model   string // the model that wrote the summary
 }
 
-func (p *pass[K]) request(ctx context.Context) (all []*groupRequest, err error) {
-	s, w, cfg := p.shape, p.window, p.c.cfg
-	if p.logged, err = p.history.originals(s, w); err != nil {
+func (p *pass[K]) buildRequests(ctx context.Context) (requests []*groupRequest, err error) {
+	s, w, cfg := p.planner, p.window, p.c.cfg
+	if p.originals, err = p.history.originals(s, w); err != nil {
 		return nil, err
 	}
 	for _, g := range w.Groups {
 		r := &groupRequest{group: g}
-		if !w.Merge && s.at(g.Indices) >= briefTokens {
-			if r.context, err = p.history.shownAgain(g, cfg.OverlapSize); err != nil {
+		if !w.Merge && s.tokensAt(g.Indices) >= alwaysQuoteTokens {
+			if r.overlap, err = p.history.overlap(g, cfg.OverlapSize); err != nil {
 				return nil, err
 			}
 		}
-		r.Request = Request{Events: p.events(g), Merge: w.Merge, MaxTokens: s.maxAnswer(w, g, cfg), Focus: s.run.Focus}
+		r.Request = Request{Events: p.loggedEvents(g), Merge: w.Merge, MaxTokens: s.maxAnswerTokens(w, g, cfg), Focus: s.run.Focus}
 		if w.Merge {
-			r.Raw, r.Told, err = p.history.covered(g)
+			r.Raw, r.OtherSummaries, err = p.history.coveredEvents(g)
 		} else {
-			r.Before = append(s.summariesBefore(g), eventsOf(r.context)...)
+			r.Before = append(s.summariesBefore(g), eventsOf(r.overlap)...)
 		}
 		if err == nil {
-			err = r.ask(cfg)
+			err = r.buildPrompt(cfg)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if r.keep, err = p.prepare(ctx, p.events(g)); err != nil {
+		if r.keep, err = p.prepare(ctx, p.loggedEvents(g)); err != nil {
 			return nil, err
 		}
-		r.keep = r.reserve(r.keep)
+		r.keep = r.reserveRoom(r.keep)
 		r.source = newSource(r.Request)
 		covered := p.representedTokens(g)
-		if covered < shortTokens {
-			if r.quote = wordForWord(r.Request); patch.EstimateTextTokens(r.quote) > cfg.limits.Summary {
+		if covered < mayQuoteTokens {
+			if r.quote = quoteEvents(r.Request); patch.EstimateTextTokens(r.quote) > cfg.limits.SummaryTokens {
 				r.quote = ""
 			}
-			r.pays = patch.EstimateTextTokens(r.quote+"\n"+r.keep) < s.at(g.Indices)
+			r.quoteIsShorter = patch.EstimateTextTokens(r.quote+"\n"+r.keep) < s.tokensAt(g.Indices)
 		}
-		if r.quote != "" && covered < briefTokens {
-			r.by = byQuoting
+		if r.quote != "" && covered < alwaysQuoteTokens {
+			r.writer = byQuote
 		}
-		all = append(all, r)
+		requests = append(requests, r)
 	}
-	return all, nil
+	return requests, nil
 }
 
 // summarise asks the writer of the request for an answer.
 func (p *pass[K]) summarise(ctx context.Context, r *groupRequest) (Response, error) {
-	if r.by == bySummarizer && p.backsOff {
-		r.by = r.instead()
+	if r.writer == bySummarizer && p.skipSummarizer {
+		r.writer = r.fallbackWriter()
 	}
-	by, calls := p.c.cfg.Summarizer, &p.c.summarizing
-	switch r.by {
-	case byQuoting:
+	summarizer, calls := p.c.cfg.Summarizer, &p.c.summarizerCalls
+	switch r.writer {
+	case byQuote:
 		return Response{Text: r.quote}, nil
 	case byFallback:
-		by, calls = p.c.cfg.fallback, &p.c.fallingBack
-		p.about.UsedFallback = true
+		summarizer, calls = p.c.cfg.fallback, &p.c.fallbackCalls
+		p.written.UsedFallback = true
 	}
-	req := r.own()
-	if r.refused != nil {
-		req = req.corrected(r.refused)
+	req := r.clone()
+	if r.refusal != nil {
+		req = req.withCorrection(r.refusal)
 	}
 	resp, err := await(ctx, p.c, calls, ErrSummarizerPanic, ErrSummarizerBusy, func(ctx context.Context) (Response, error) {
-		return by.Summarize(ctx, req)
+		return summarizer.Summarize(ctx, req)
 	})
-	p.about.Usage.add(resp.Usage)
+	p.written.Usage.add(resp.Usage)
 	return resp, err
 }
 
-// instead returns the writer that replaces the summarizer.
-func (r *groupRequest) instead() writer {
-	if r.quote != "" && r.pays {
-		return byQuoting
+// fallbackWriter returns the writer that replaces the summarizer.
+func (r *groupRequest) fallbackWriter() writer {
+	if r.quote != "" && r.quoteIsShorter {
+		return byQuote
 	}
 	return byFallback
 }
 
-// verify checks an answer. It accepts the answer as the group's summary, selects the writer of the next answer, or
-// returns the error that ends the pass. The argument failure is the writer's error.
-func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, failure error) error {
+// verifyAnswer checks an answer. It accepts the answer as the group's summary, selects the writer of the next answer,
+// or returns the error that ends the pass. The argument failure is the writer's error.
+func (p *pass[K]) verifyAnswer(ctx context.Context, r *groupRequest, resp Response, failure error) error {
 	text, err := resp.Text, failure
-	if err == nil && r.by != byQuoting {
-		text, err = answer(resp, r.MaxTokens)
+	if err == nil && r.writer != byQuote {
+		text, err = checkAnswer(resp, r.MaxTokens)
 	}
 	var compared identifiers.Comparison
 	if err == nil {
 		compared = r.source.compare(text)
 	}
-	if r.by != byQuoting && len(compared.Invented) > maxUnknown {
-		err = &inventionError{Count: len(compared.Invented), Names: named(compared.Invented)}
+	if r.writer != byQuote && len(compared.Invented) > maxInvented {
+		err = &inventionError{Count: len(compared.Invented), Names: truncateNames(compared.Invented)}
 	}
-	invents := invented(err) > 0
+	invents := countInvented(err) > 0
 	switch {
 	case err == nil:
 		r.model = extractiveModel // quotes come from the events too
-		if r.by != byQuoting {
+		if r.writer != byQuote {
 			r.model = summaries.Clean(resp.Model)
-			p.about.Model = r.model
+			p.written.Model = r.model
 		}
-		p.answered = p.answered || r.by == bySummarizer
-		if r.by == bySummarizer && r.model != extractiveModel {
-			p.about.Invented += len(compared.Invented)
-			if also := r.also(text); also != "" {
-				text += "\n" + also
+		p.answerAccepted = p.answerAccepted || r.writer == bySummarizer
+		if r.writer == bySummarizer && r.model != extractiveModel {
+			p.written.Invented += len(compared.Invented)
+			if supplement := r.supplement(text); supplement != "" {
+				text += "\n" + supplement
 				compared = r.source.compare(text)
 			}
 		}
-		p.about.verified(compared)
+		p.written.addComparison(compared)
 		if r.summary = text; r.keep != "" {
 			r.summary += "\n" + r.keep
 		}
 		return nil
-	case invents && r.refused == nil:
-		r.refused = err
+	case invents && r.refusal == nil:
+		r.refusal = err
 		return nil
-	case r.refused != nil && errors.Is(err, errDeclined):
-		err, invents = r.refused, true
+	case r.refusal != nil && errors.Is(err, errDeclined):
+		err, invents = r.refusal, true
 	}
 	switch {
-	case r.by == byFallback && p.failure != nil && errors.Is(err, errDeclined):
-		err = p.failure
-	case r.by == byFallback && p.failure != nil:
-		err = fmt.Errorf("%w; the fallback: %w", p.failure, err)
-	case r.by == byFallback:
-	case r.quote != "" && (r.pays || !p.overLimit) && (errors.Is(err, errTooLong) || invents):
-		r.by = byQuoting
+	case r.writer == byFallback && p.summarizerErr != nil && errors.Is(err, errDeclined):
+		err = p.summarizerErr
+	case r.writer == byFallback && p.summarizerErr != nil:
+		err = fmt.Errorf("%w; the fallback: %w", p.summarizerErr, err)
+	case r.writer == byFallback:
+	case r.quote != "" && (r.quoteIsShorter || !p.overLimit) && (errors.Is(err, errTooLong) || invents):
+		r.writer = byQuote
 		return nil
 	case (p.overLimit || invents) && ctx.Err() == nil: // do not wait after an invention
-		p.failure, p.backsOff = err, true // do not call the summarizer again in this pass
-		r.by, r.refused = r.instead(), nil
+		p.summarizerErr, p.skipSummarizer = err, true // do not call the summarizer again in this pass
+		r.writer, r.refusal = r.fallbackWriter(), nil
 		return nil
 	}
 	return &SummarizerError{Trigger: p.window.Trigger, Start: p.window.Start, Count: p.window.Count, Err: err}
 }
 
-// draft returns the pass's summaries, and its patches in the order in which they must be applied.
-func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, patches []*patch.PatchEvent, err error) {
-	w, out := p.window, &p.about
+// draftPatches returns the pass's summaries, and its patches in the order in which they must be applied.
+func (p *pass[K]) draftPatches(requests []*groupRequest) (summaries []*patch.Event, patches []*patch.PatchEvent, err error) {
+	w, written := p.window, &p.written
 	if w.Trigger == ByClearing {
-		if patches, err = p.shape.clear(w.results); err != nil {
+		if patches, err = p.planner.clearResults(w.results); err != nil {
 			return nil, nil, err
 		}
 		for _, q := range patches {
-			out.TokensAfter += q.NewEvents()[0].EstimatedTokens()
+			written.TokensAfter += q.NewEvents()[0].EstimatedTokens()
 		}
 		slices.Reverse(patches) // the patch of w.Span comes first and describes the pass
-		out.EventsAfter = len(patches)
+		written.EventsAfter = len(patches)
 	} else {
 		for _, r := range requests {
-			e, err := p.summary(r)
+			e, err := p.summaryEvent(r)
 			if err != nil {
-				return nil, nil, fmt.Errorf("summary: %w", err)
+				return nil, nil, fmt.Errorf("create a summary: %w", err)
 			}
 			summaries = append(summaries, e)
-			out.TokensAfter += e.EstimatedTokens()
+			written.TokensAfter += e.EstimatedTokens()
 		}
-		out.Level, out.EventsAfter = 1, len(summaries)
+		written.Level, written.EventsAfter = 1, len(summaries)
 		for _, e := range summaries {
-			out.Level = max(out.Level, LineageOf(e).Level)
+			written.Level = max(written.Level, LineageOf(e).Level)
 		}
 		patches = w.patches(summaries)
 	}
-	if out.TokensBefore > 0 {
-		out.Ratio = float64(out.TokensAfter) / float64(out.TokensBefore)
+	if written.TokensBefore > 0 {
+		written.Ratio = float64(written.TokensAfter) / float64(written.TokensBefore)
 	}
-	out.Duration = time.Since(p.start)
-	metadata, err := out.metadata()
+	written.Duration = time.Since(p.start)
+	metadata, err := written.metadata()
 	if err != nil {
-		return nil, nil, fmt.Errorf("patch: %w", err)
+		return nil, nil, fmt.Errorf("encode the metadata of the pass: %w", err)
 	}
 	if len(patches) > 1 { // in a group, reverting one patch reverts all
 		for i, q := range patches {
-			patches[i] = q.WithGroup(out.PatchID)
+			patches[i] = q.WithGroup(written.PatchID)
 		}
 	}
-	patches[0], err = patches[0].WithID(out.PatchID).WithCustomMetadata(metadata)
+	patches[0], err = patches[0].WithID(written.PatchID).WithCustomMetadata(metadata)
 	return summaries, patches, err
 }
 
-// patch logs the patches of the pass if Approve allows them. It returns the view after the patches.
-func (p *pass[K]) patch(ctx context.Context, requests []*groupRequest) (fold.View, error) {
-	v := p.shape.view
-	summaries, patches, err := p.draft(requests)
+// logPatches logs the patches of the pass if Approve allows them. It returns the view after the patches.
+func (p *pass[K]) logPatches(ctx context.Context, requests []*groupRequest) (fold.View, error) {
+	v := p.planner.view
+	summaries, patches, err := p.draftPatches(requests)
 	if err == nil {
 		err = p.approve(ctx, summaries, patches)
 	}
@@ -298,7 +298,7 @@ func (p *pass[K]) patch(ctx context.Context, requests []*groupRequest) (fold.Vie
 	if errors.Is(err, fold.ErrOrphanedCall) {
 		// A plan never separates a call from its response. So the response was logged after the view was read.
 		if now, viewErr := p.c.log.View(ctx, p.key); viewErr == nil && now.Seq() > v.Seq() {
-			err = fmt.Errorf("%w: %w", errGrown, err)
+			err = fmt.Errorf("%w: %w", errLogGrown, err)
 		}
 	}
 	return done.View, err

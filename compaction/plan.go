@@ -96,17 +96,17 @@ func Plan(v fold.View, cfg Config, run Run) (Decision, error) {
 	if err := cfg.Validate(); err != nil {
 		return Decision{}, err
 	}
-	return newShape(v, run).plan(cfg.withDefaults()), nil
+	return newPlanner(v, run).plan(cfg.withDefaults()), nil
 }
 
-func (s *shape) plan(cfg Config) Decision {
+func (s *planner) plan(cfg Config) Decision {
 	if !cfg.Enabled {
 		return Decision{Reason: "compaction is off"}
 	}
 	d := Decision{PromptTokens: s.prompt, Measured: s.measured}
 	var reasons []string
 	for _, trigger := range []func(cfg Config) (*Window, string){
-		s.byInterval, s.byClearing, s.byInvocation, s.byTokens, s.byTiers, s.byMerging,
+		s.checkInterval, s.checkClearing, s.checkInvocation, s.checkTokens, s.checkTiers, s.checkMerging,
 	} {
 		w, reason := trigger(cfg)
 		if w != nil {
@@ -121,92 +121,92 @@ func (s *shape) plan(cfg Config) Decision {
 	return d
 }
 
-// byInterval returns the window over the oldest raw events, if enough invocations have raw events. The running
+// checkInterval returns the window over the oldest raw events, if enough invocations have raw events. The running
 // invocation does not count, and its events stay.
-func (s *shape) byInterval(cfg Config) (*Window, string) {
+func (s *planner) checkInterval(cfg Config) (*Window, string) {
 	if cfg.CompactionInterval == 0 {
 		return nil, ""
 	}
-	newest, over := s.retained(cfg, cfg.limits.Turn)
+	isRetained, overLimit := s.retained(cfg, cfg.limits.RetainedTokens)
 	interval := cfg.CompactionInterval
-	if over {
+	if overLimit {
 		interval = 1
 	}
-	holds := func(i int) bool { return s.inRunning(i) || newest(i) }
+	excludes := func(i int) bool { return s.inRunningInvocation(i) || isRetained(i) }
 	// This count is an upper bound: it includes events that must stay, which are more expensive to find.
-	waiting, later := s.invocations(func(i int) bool { return !holds(i) }), ""
+	waiting, notYet := s.countInvocations(func(i int) bool { return !excludes(i) }), ""
 	if waiting >= interval {
-		w, x := s.selection(cfg, holds).window(ByInterval, cfg)
-		if waiting = x.invocations(x.covers); w != nil && waiting >= interval {
-			read, _ := priceOf(cfg.Summarizer)
-			due, why := s.due(w, s.saves(w, cfg), cfg, read == 0 && (s.prompt-x.held() >= large || waiting/forced >= interval))
+		w, x := s.selection(cfg, excludes).oldestWindow(ByInterval, cfg)
+		if waiting = x.countInvocations(x.covers); w != nil && waiting >= interval {
+			readPrice, _ := priceOf(cfg.Summarizer)
+			due, why := s.isDue(w, s.estimateSavings(w, cfg), cfg, readPrice == 0 && (s.prompt-x.excludedTokens() >= largePrompt || waiting/forcedFactor >= interval))
 			if due {
 				enough := fmt.Sprintf("the interval is %d", cfg.CompactionInterval)
 				if waiting < cfg.CompactionInterval {
-					enough += fmt.Sprintf(", but one is enough: the newest invocations have more than %d tokens", cfg.limits.Turn)
+					enough += fmt.Sprintf(", but one is enough, because the newest invocations have more than %d tokens", cfg.limits.RetainedTokens)
 				}
-				return w, fmt.Sprintf("%d invocations have events that are not summarised, %s%s", waiting, enough, x.limited(w, cfg))
+				return w, fmt.Sprintf("%d invocations have events that are not summarised; %s%s", waiting, enough, x.inputLimitNote(w, cfg))
 			}
-			later = ", " + why
+			notYet = ", but " + why
 		}
 	}
-	return nil, fmt.Sprintf("%d of %d invocations%s", waiting, cfg.CompactionInterval, later)
+	return nil, fmt.Sprintf("%d of %d invocations%s", waiting, cfg.CompactionInterval, notYet)
 }
 
-// limited returns the reason if the input limit ends the window, or "".
-func (x *selection) limited(w *Window, cfg Config) string {
-	if end := w.Start + w.Count; end == len(x.entries) || x.stays[end] || x.attached[end] {
+// inputLimitNote returns the reason if the input limit ends the window, or "".
+func (x *selection) inputLimitNote(w *Window, cfg Config) string {
+	if end := w.Start + w.Count; end == len(x.entries) || x.excluded[end] || x.attached[end] {
 		return ""
 	}
-	return fmt.Sprintf("; one pass reads at most about %d tokens, and no call without its result", cfg.limits.Input)
+	return fmt.Sprintf("; a pass reads at most about %d tokens, and does not separate a call from its result", cfg.limits.InputTokens)
 }
 
-// byClearing returns the window over old tool results if clearing them saves enough.
-func (s *shape) byClearing(cfg Config) (*Window, string) {
+// checkClearing returns the window over old tool results if clearing them saves enough.
+func (s *planner) checkClearing(cfg Config) (*Window, string) {
 	if cfg.ClearAfter == 0 {
 		return nil, ""
 	}
-	w, saved, held := s.clearing(cfg)
-	later := ""
+	w, saved, excluded := s.clearingWindow(cfg)
+	notYet := ""
 	if w != nil {
-		due, why := s.due(w, saved, cfg, s.prompt-held >= large)
+		due, why := s.isDue(w, saved, cfg, s.prompt-excluded >= largePrompt)
 		if due {
-			return w, fmt.Sprintf("clearing old results of tools saves about %d tokens, %d are enough", saved, cfg.ClearAfter)
+			return w, fmt.Sprintf("clearing old tool results saves about %d tokens; the trigger is %d", saved, cfg.ClearAfter)
 		}
-		later = ", " + why
+		notYet = ", but " + why
 	}
 	if saved == 0 {
 		return nil, ""
 	}
-	return nil, fmt.Sprintf("clearing old results of tools would save %d of %d tokens%s", saved, cfg.ClearAfter, later)
+	return nil, fmt.Sprintf("clearing old tool results would save %d of %d tokens%s", saved, cfg.ClearAfter, notYet)
 }
 
-// byInvocation returns the window over the older events of the running invocation. It requires that the raw events of
-// that invocation have InvocationTokens tokens, and that at least half of InvocationTokens can be covered.
-func (s *shape) byInvocation(cfg Config) (*Window, string) {
-	takes := s.sum(s.inRunning)
-	if cfg.InvocationTokens == 0 || takes == 0 {
+// checkInvocation returns the window over the older events of the running invocation. It requires that the raw events
+// of that invocation have InvocationTokens tokens, and that at least half of InvocationTokens can be covered.
+func (s *planner) checkInvocation(cfg Config) (*Window, string) {
+	size := s.tokensWhere(s.inRunningInvocation)
+	if cfg.InvocationTokens == 0 || size == 0 {
 		return nil, ""
 	}
-	later := ""
-	if takes >= cfg.InvocationTokens {
-		tail := s.tail(cfg.EventRetentionSize)
-		w, x := s.selection(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.running }).window(ByTokens, cfg)
-		if w != nil && x.sum(x.covers) >= (cfg.InvocationTokens+1)/2 {
-			due, why := s.due(w, s.saves(w, cfg), cfg, s.prompt-x.held() >= large || takes/forced >= cfg.InvocationTokens)
+	notYet := ""
+	if size >= cfg.InvocationTokens {
+		tail := s.tailStart(cfg.EventRetentionSize)
+		w, x := s.selection(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.running }).oldestWindow(ByTokens, cfg)
+		if w != nil && x.tokensWhere(x.covers) >= (cfg.InvocationTokens+1)/2 {
+			due, why := s.isDue(w, s.estimateSavings(w, cfg), cfg, s.prompt-x.excludedTokens() >= largePrompt || size/forcedFactor >= cfg.InvocationTokens)
 			if due {
-				return w, fmt.Sprintf("the running invocation takes %d tokens, it may take %d", takes, cfg.InvocationTokens)
+				return w, fmt.Sprintf("the running invocation has %d tokens; the trigger is %d", size, cfg.InvocationTokens)
 			}
-			later = ", and compaction would take what can go, " + why
+			notYet = ", but " + why
 		}
 	}
-	return nil, fmt.Sprintf("the running invocation takes %d of %d tokens%s", takes, cfg.InvocationTokens, later)
+	return nil, fmt.Sprintf("the running invocation has %d of %d tokens%s", size, cfg.InvocationTokens, notYet)
 }
 
-// byTokens returns the window over the older events. It requires that the prompt reaches the threshold, and that a
+// checkTokens returns the window over the older events. It requires that the prompt reaches the threshold, and that a
 // sixteenth of the threshold can be covered. Without the second condition, a tail of the threshold's size would cause a
 // summarizer call after every event.
-func (s *shape) byTokens(cfg Config) (*Window, string) {
+func (s *planner) checkTokens(cfg Config) (*Window, string) {
 	limit := cfg.TokenThreshold
 	if limit == 0 {
 		return nil, ""
@@ -214,51 +214,51 @@ func (s *shape) byTokens(cfg Config) (*Window, string) {
 	if s.prompt < limit {
 		return nil, fmt.Sprintf("%d of %d tokens", s.prompt, limit)
 	}
-	tail := s.tail(cfg.EventRetentionSize)
-	newest, _ := s.retained(cfg, min(limit/2, cfg.limits.Turn))
-	all := s.selection(cfg, func(i int) bool { return i >= tail || newest(i) })
-	w, x := all.window(ByTokens, cfg)
-	reason := fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", s.prompt, limit)
-	if can := x.sum(x.covers); w == nil || can < worthwhile(limit) { // x excludes the events that no window can cover yet
-		return nil, fmt.Sprintf("%s, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it", reason, can)
+	tail := s.tailStart(cfg.EventRetentionSize)
+	isRetained, _ := s.retained(cfg, min(limit/2, cfg.limits.RetainedTokens))
+	all := s.selection(cfg, func(i int) bool { return i >= tail || isRetained(i) })
+	w, x := all.oldestWindow(ByTokens, cfg)
+	reason := fmt.Sprintf("the prompt has %d tokens; the threshold is %d", s.prompt, limit)
+	if coverable := x.tokensWhere(x.covers); w == nil || coverable < minSavings(limit) { // x excludes the events that no window can cover yet
+		return nil, fmt.Sprintf("%s, but only %d tokens can be summarised, and a pass needs at least a sixteenth of the threshold", reason, coverable)
 	}
-	can := all.sum(all.covers)
-	due, why := s.due(w, s.saves(w, cfg), cfg, s.prompt-x.held() >= large || s.prompt/forced >= limit && can >= s.prompt-can)
+	coverable := all.tokensWhere(all.covers)
+	due, why := s.isDue(w, s.estimateSavings(w, cfg), cfg, s.prompt-x.excludedTokens() >= largePrompt || s.prompt/forcedFactor >= limit && coverable >= s.prompt-coverable)
 	if due {
-		return w, reason + x.limited(w, cfg)
+		return w, reason + x.inputLimitNote(w, cfg)
 	}
-	return nil, reason + ", and what can go makes a pass " + why
+	return nil, reason + ", but " + why
 }
 
-// due reports whether a pass is made. A pass is made if it pays, if a limit requires it (anyway), or if the caller
+// isDue reports whether a pass is made. A pass is made if it pays, if a limit requires it (required), or if the caller
 // requires it ([Run.Force]). why is the reason if no pass is made.
-func (s *shape) due(w *Window, saved int, cfg Config, anyway bool) (bool, string) {
-	if anyway || s.run.Force {
+func (s *planner) isDue(w *Window, saved int, cfg Config, required bool) (bool, string) {
+	if required || s.run.Force {
 		return true, ""
 	}
 	return s.pays(w, saved, cfg)
 }
 
-// worthwhile returns the smallest savings that are worth a summarizer call: a sixteenth of the threshold.
-func worthwhile(threshold int) int { return threshold/16 + min(1, threshold%16) }
+// minSavings returns the smallest savings that are worth a summarizer call: a sixteenth of the threshold.
+func minSavings(threshold int) int { return threshold/16 + min(1, threshold%16) }
 
-// byTiers returns the window over adjacent summaries of one level, if there are enough.
-func (s *shape) byTiers(cfg Config) (*Window, string) {
+// checkTiers returns the window over adjacent summaries of one level, if there are enough.
+func (s *planner) checkTiers(cfg Config) (*Window, string) {
 	k := cfg.limits.Summaries
 	if w := s.tierMerge(s.chains(), k); w != nil {
-		return w, fmt.Sprintf("%d summaries of one level stand side by side", k)
+		return w, fmt.Sprintf("%d adjacent summaries have the same level", k)
 	}
 	return nil, ""
 }
 
-// byMerging returns a window over summaries if the prompt reaches the threshold and no raw events can be covered.
-func (s *shape) byMerging(cfg Config) (*Window, string) {
+// checkMerging returns a window over summaries if the prompt reaches the threshold and no raw events can be covered.
+func (s *planner) checkMerging(cfg Config) (*Window, string) {
 	limit := cfg.TokenThreshold
 	if limit == 0 || s.prompt < limit {
 		return nil, ""
 	}
 	if w := s.forcedMerge(s.chains(), cfg.limits.Summaries, limit); w != nil {
-		return w, fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, and only summaries are left to merge", s.prompt, limit)
+		return w, fmt.Sprintf("the prompt has %d tokens; the threshold is %d, and only summaries are left to merge", s.prompt, limit)
 	}
 	return nil, ""
 }

@@ -55,10 +55,10 @@ func TestWindows(t *testing.T) {
 		{"two of them", "u1 a1 u2 a2 u3 a3", retaining(2, interval(1)), none, "interval 0-1", ""},
 		{"one that says nothing is none of them", "u1 a1 u2 a2 u3 a3 d4", retaining(1, interval(2)), none, "interval 0-3", ""},
 		{"the running one is one of them", "u1 a1 u2 a2 u3", retaining(1, interval(2)), live("inv3"), "interval 0-3", ""},
-		{"one that is too long: the question and the end stay", "u1 a1 u2 a2*40 a2*40 a2*10", retaining(1, with(interval(9), func(c *compaction.Config) { c.Limits().Turn = 20 })), none, "interval 0-1",
-			"the interval is 9, but one is enough: the newest invocations have more than 20 tokens"},
-		{"with as many invocations as the interval", "u1 a1 u2 a2*40 a2*40 a2*10", retaining(1, with(interval(1), func(c *compaction.Config) { c.Limits().Turn = 20 })), none, "interval 0-1", "2 invocations have events that are not summarised, the interval is 1"},
-		{"and then what is between", "S u2 a2*40 a2*40 a2*10", retaining(1, with(interval(9), func(c *compaction.Config) { c.Limits().Turn = 20 })), none, "interval 2-3", ""},
+		{"one that is too long: the question and the end stay", "u1 a1 u2 a2*40 a2*40 a2*10", retaining(1, with(interval(9), func(c *compaction.Config) { c.Limits().RetainedTokens = 20 })), none, "interval 0-1",
+			"the interval is 9, but one is enough, because the newest invocations have more than 20 tokens"},
+		{"with as many invocations as the interval", "u1 a1 u2 a2*40 a2*40 a2*10", retaining(1, with(interval(1), func(c *compaction.Config) { c.Limits().RetainedTokens = 20 })), none, "interval 0-1", "2 invocations have events that are not summarised; the interval is 1"},
+		{"and then what is between", "S u2 a2*40 a2*40 a2*10", retaining(1, with(interval(9), func(c *compaction.Config) { c.Limits().RetainedTokens = 20 })), none, "interval 2-3", ""},
 		{"the token trigger leaves it while it fits", "u1*10 a1*30 u2*10 a2*5", retaining(1, byTokens(40, 1)), none, "tokens 0-1", ""},
 		{"and its end if it does not", "u1*10 a1*10 u2*10 a2*30", retaining(1, byTokens(40, 1)), none, "tokens 0-1", ""},
 		{"events that say nothing are no part of the tail", "u1*10 a1*30 u2*10 d2 a2*5 d2 d2 d2", byTokens(40, 2), none, "tokens 0-1", ""},
@@ -82,15 +82,15 @@ func TestWindows(t *testing.T) {
 		{"what would have gone from before it would bring a call first", "c1(x) l1(y) r1(x) u2 a2 u3", interval(2), none, "interval 3-5", ""},
 		{"and does not count as waiting", "c1(x) l1(y) r1(x) u2 a2", interval(2), none, "none", ""},
 		{"a late answer does not keep what is behind it waiting", "l1(x) r1(x) c1(y) R2(x) a2 u3 a3", interval(2), none, "interval 4-6", ""},
-		{"nor does a first slice that cannot go", "d1 c2(x)*80 r2(x)*80 u3 a3", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 100 }), none, "interval 1-2", ""},
+		{"nor does a first slice that cannot go", "d1 c2(x)*80 r2(x)*80 u3 a3", with(interval(2), func(c *compaction.Config) { c.Limits().InputTokens = 100 }), none, "interval 1-2", ""},
 		{"an open call of the newest invocation that was named", "c1(x) c1(y) u a u a", with(interval(2), func(c *compaction.Config) { c.Limits().OpenCalls = 1 }), none, "interval 2-5", ""},
 		{"a response without call is like any event", "u1 r1(x) u2", interval(2), none, "interval 0-2", ""},
 
 		// The summarizer's input.
-		{"as far as the input reaches, by invocations", "u1*50 a1*50 u2*50 a2*50 u3*50", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 175 }), none, "interval 0-1", ""},
-		{"within an invocation if one alone is too long", "u1*50 a1*50 a1*50 a1*50 u2*50", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 175 }), none, "interval 0-2", "one pass reads at most about 175 tokens"},
-		{"at least one unit, however long", "u1*130 c1(x)*150 a1 r1(x)*150 u2", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 100 }), none, "interval 0-0", ""},
-		{"a unit is not divided", "c1(x)*150 a1 r1(x)*150 u2 a2", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 100 }), none, "interval 0-2", ""},
+		{"as far as the input reaches, by invocations", "u1*50 a1*50 u2*50 a2*50 u3*50", with(interval(2), func(c *compaction.Config) { c.Limits().InputTokens = 175 }), none, "interval 0-1", ""},
+		{"within an invocation if one alone is too long", "u1*50 a1*50 a1*50 a1*50 u2*50", with(interval(2), func(c *compaction.Config) { c.Limits().InputTokens = 175 }), none, "interval 0-2", "a pass reads at most about 175 tokens"},
+		{"at least one unit, however long", "u1*130 c1(x)*150 a1 r1(x)*150 u2", with(interval(2), func(c *compaction.Config) { c.Limits().InputTokens = 100 }), none, "interval 0-0", ""},
+		{"a unit is not divided", "c1(x)*150 a1 r1(x)*150 u2 a2", with(interval(2), func(c *compaction.Config) { c.Limits().InputTokens = 100 }), none, "interval 0-2", ""},
 
 		{"the oldest stretch first, however small", "u1*1 c9(x) u2*99 a2*99", interval(2), none, "interval 0-0", ""},
 
@@ -223,7 +223,7 @@ func TestPromptSize(t *testing.T) {
 // computed with the longest answer that is accepted.
 func TestForcedMergeIsWorthItsCall(t *testing.T) {
 	many := strings.Repeat("S ", 13) // 260 tokens; merging saves a quarter
-	const none, merges = "nothing to do: the prompt takes", "only summaries are left to merge"
+	const none, merges = "nothing to do: the prompt has", "only summaries are left to merge"
 	tokens := func(name, log string, threshold int, want, says string) planned {
 		cfg := with(compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: 1}, func(c *compaction.Config) { c.Limits().Summaries = 20 })
 		return planned{name, log, cfg, compaction.Run{}, want, says}
@@ -269,9 +269,9 @@ func TestTokenTriggerIsWorthItsCall(t *testing.T) {
 		return planned{says, log, compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: 2}, compaction.Run{}, want, says}
 	}
 	plan(t, []planned{
-		tokens("u1*6 a1*99 a1*99", 97, "none", "takes 204 tokens, the threshold is 97, but only 6 of them"),
-		tokens("u1*7 a1*99 a1*99", 97, "tokens 0-0", "takes 205 tokens, the threshold is 97"),
-		tokens("u1*6 a1*99 a1*99", 96, "tokens 0-0", "takes 204 tokens, the threshold is 96"),
+		tokens("u1*6 a1*99 a1*99", 97, "none", "has 204 tokens; the threshold is 97, but only 6 tokens"),
+		tokens("u1*7 a1*99 a1*99", 97, "tokens 0-0", "has 205 tokens; the threshold is 97"),
+		tokens("u1*6 a1*99 a1*99", 96, "tokens 0-0", "has 204 tokens; the threshold is 96"),
 		tokens("u1*6 a1*99 a1*99", 205, "none", "204 of 205 tokens"),
 		tokens("u1*6 a1*99 a1*99", 1, "tokens 0-0", "the threshold is 1"),
 	})

@@ -238,7 +238,7 @@ func speaks(v fold.View, i int) int {
 // retained returns the events of the newest invocations that stay.
 func retained(v fold.View, cfg compaction.Config, byTokens bool) (all []int) {
 	owner, newest := owners(v), map[string]bool{}
-	tokens, most, question := 0, cfg.Limits().Turn, -1
+	tokens, most, question := 0, cfg.Limits().RetainedTokens, -1
 	if byTokens {
 		most = min(most, cfg.TokenThreshold/2)
 	}
@@ -312,7 +312,7 @@ func (p pass) covered() {
 		if covered < 32 {
 			p.fail("a summarizer was asked for a summary of %d tokens", covered)
 		}
-		limit := p.m.cfg.Limits().Input
+		limit := p.m.cfg.Limits().InputTokens
 		tokens := patch.EstimateTextTokens(transcript.Of(r.Events, 0))
 		for _, e := range r.Events {
 			named := fmt.Sprintf("(%s)", e.ID())
@@ -687,7 +687,7 @@ func (p pass) cleared() {
 	if changed == 0 {
 		p.fail("nothing was cleared")
 	}
-	left := p.m.cfg.Limits().Results // the newest results stay
+	left := p.m.cfg.Limits().ToolResults // the newest results stay
 	for i := p.before.Len() - 1; i >= 0 && left > 0; i-- {
 		n := 0
 		for f := range p.before.At(i).FunctionParts() {

@@ -283,8 +283,8 @@ func (m *machine) configure(t *rapid.T) {
 	cfg.SetFallback(declines{})
 	l := cfg.Limits()
 	l.OpenCalls, l.WaitingCalls, l.Summaries = rapid.IntRange(1, 4).Draw(t, "open calls"), rapid.IntRange(1, 4).Draw(t, "waiting calls"), rapid.IntRange(2, 5).Draw(t, "K")
-	l.Trifle = 1 << 30
-	cfg.RetainInvocations, l.Turn = rapid.IntRange(0, 2).Draw(t, "retained invocations"), rapid.SampledFrom([]int{20, 100, 8_000}).Draw(t, "turn")
+	l.SmallCost = 1 << 30
+	cfg.RetainInvocations, l.RetainedTokens = rapid.IntRange(0, 2).Draw(t, "retained invocations"), rapid.SampledFrom([]int{20, 100, 8_000}).Draw(t, "turn")
 	which := rapid.IntRange(0, 2).Draw(t, "triggers")
 	if which != 1 {
 		cfg.CompactionInterval = rapid.IntRange(1, 4).Draw(t, "interval")
@@ -299,13 +299,13 @@ func (m *machine) configure(t *rapid.T) {
 		cfg.EventRetentionSize = max(cfg.EventRetentionSize, 1)
 	}
 	if oneIn(t, 2, "clears") {
-		cfg.ClearAfter, cfg.Limits().Results = rapid.SampledFrom([]int{1, 20, 100}).Draw(t, "clear after"), rapid.IntRange(1, 4).Draw(t, "clear keep")
+		cfg.ClearAfter, cfg.Limits().ToolResults = rapid.SampledFrom([]int{1, 20, 100}).Draw(t, "clear after"), rapid.IntRange(1, 4).Draw(t, "clear keep")
 	}
 	if oneIn(t, 4, "costs count") {
-		l.Trifle = rapid.SampledFrom([]int{1, 100}).Draw(t, "trifle")
+		l.SmallCost = rapid.SampledFrom([]int{1, 100}).Draw(t, "trifle")
 	}
 	if oneIn(t, 2, "small input") {
-		cfg.Limits().Input = rapid.IntRange(100, 150).Draw(t, "input") // 100 is the minimum
+		cfg.Limits().InputTokens = rapid.IntRange(100, 150).Draw(t, "input") // 100 is the minimum
 	}
 	m.cfg = cfg
 }

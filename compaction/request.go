@@ -90,56 +90,56 @@ Facts:
 // maxPartRunes is the length at which a part is cut in a prompt.
 const maxPartRunes = 4_000
 
-// briefTokens is the size below which the text of the events is the summary. An answer would hardly be shorter, and a
-// later merge condenses the text.
-const briefTokens = 32
+// alwaysQuoteTokens is the size below which the text of the events is the summary. An answer would hardly be shorter,
+// and a later merge condenses the text.
+const alwaysQuoteTokens = 32
 
-// shortTokens is the size below which the text of the events replaces an answer that is too long or invents
+// mayQuoteTokens is the size below which the text of the events replaces an answer that is too long or invents
 // identifiers. If the fallback may write instead, the text must also be shorter than the events.
-const shortTokens = 128
+const mayQuoteTokens = 128
 
-// Desired length of a summary: a fraction of the tokens that it replaces, and at least leastAim tokens. With a list of
-// facts, a summary may be longer, up to [maxAnswer].
+// Desired length of a summary: a fraction of the tokens that it replaces, and at least minAim tokens. With a list of
+// facts, a summary may be longer, up to [planner.maxAnswerTokens].
 const (
 	aimOfEvents    = 0.12
 	aimOfSummaries = 0.4
-	leastAim       = 48
+	minAim         = 48
 )
 
-// events returns the events of a group in the form that a summarizer sees.
-func (p *pass[K]) events(g Group) []*patch.Event {
+// loggedEvents returns the events of a group in the form that a summarizer sees.
+func (p *pass[K]) loggedEvents(g Group) []*patch.Event {
 	events := make([]*patch.Event, len(g.Indices))
 	for n, i := range g.Indices {
-		events[n] = p.shown(i).event
+		events[n] = p.loggedForm(i).event
 	}
 	return events
 }
 
-// shown returns the visible event with index i as it was logged, before any of its results were cleared.
-func (p *pass[K]) shown(i int) logged {
-	if o, ok := p.logged[i]; ok {
+// loggedForm returns the visible event with index i as it was logged, before any of its results were cleared.
+func (p *pass[K]) loggedForm(i int) loggedEvent {
+	if o, ok := p.originals[i]; ok {
 		return o
 	}
-	e := p.shape.entries[i]
-	return logged{event: e.Event, seq: e.Seq}
+	e := p.planner.entries[i]
+	return loggedEvent{event: e.Event, seq: e.Seq}
 }
 
 // representedTokens returns the visible tokens of a group. If results were cleared and the logged events have
-// briefTokens tokens or more, the result is at least briefTokens, so the summarizer is called.
+// alwaysQuoteTokens tokens or more, the result is at least alwaysQuoteTokens, so the summarizer is called.
 func (p *pass[K]) representedTokens(g Group) int {
-	visible, logged := p.shape.at(g.Indices), tokensOf(p.events(g))
-	if logged > visible && logged >= briefTokens {
-		return max(visible, briefTokens)
+	visible, logged := p.planner.tokensAt(g.Indices), tokensOf(p.loggedEvents(g))
+	if logged > visible && logged >= alwaysQuoteTokens {
+		return max(visible, alwaysQuoteTokens)
 	}
 	return visible
 }
 
-// ask redacts the request, sets its desired length, and builds the prompt.
-func (r *Request) ask(cfg Config) (err error) {
+// buildPrompt redacts the request, sets its desired length, and builds the prompt.
+func (r *Request) buildPrompt(cfg Config) (err error) {
 	covered := tokensOf(r.Events)
-	for _, events := range []*[]*patch.Event{&r.Events, &r.Raw, &r.Told, &r.Before} {
+	for _, events := range []*[]*patch.Event{&r.Events, &r.Raw, &r.OtherSummaries, &r.Before} {
 		if *events, err = cfg.Redact.Events(*events); err != nil {
-			return fmt.Errorf("redact what is to be summarised: %w", err)
+			return fmt.Errorf("redact the events to summarise: %w", err)
 		}
 	}
 	r.Focus = cfg.Redact.Text(r.Focus)
@@ -147,10 +147,10 @@ func (r *Request) ask(cfg Config) (err error) {
 	if r.Merge {
 		share = aimOfSummaries
 	}
-	aim := min(int(share*float64(covered)), cfg.limits.Summary*2/3)
-	r.AimTokens = min(r.MaxTokens, max(leastAim, aim))
+	aim := min(int(share*float64(covered)), cfg.limits.SummaryTokens*2/3)
+	r.AimTokens = min(r.MaxTokens, max(minAim, aim))
 	// Replace all placeholders at once, because the transcript may contain placeholders.
-	template, conversation := cfg.PromptTemplate, transcriptOf(*r, cfg.limits.Input)
+	template, conversation := cfg.PromptTemplate, transcriptOf(*r, cfg.limits.InputTokens)
 	if template == DefaultPromptTemplate {
 		r.Instructions = DefaultInstructions
 		conversation = strings.ReplaceAll(conversation, "</conversation", `<\/conversation`) // the transcript must not contain its own end tag
@@ -158,17 +158,17 @@ func (r *Request) ask(cfg Config) (err error) {
 			template = updateTemplate
 		}
 	}
-	r.Prompt = inFocus(r.Focus, strings.NewReplacer(
-		TranscriptPlaceholder, conversation, WordCountPlaceholder, strconv.Itoa(r.words()),
+	r.Prompt = withFocus(r.Focus, strings.NewReplacer(
+		TranscriptPlaceholder, conversation, WordCountPlaceholder, strconv.Itoa(r.wordCount()),
 	).Replace(template))
 	return nil
 }
 
-// words returns the number of words that the prompt asks for. It is proportionally larger for small windows.
-func (r Request) words() int {
+// wordCount returns the number of words that the prompt asks for. It is proportionally larger for small windows.
+func (r Request) wordCount() int {
 	tokens := r.AimTokens
 	if !r.Merge {
-		tokens = max(tokens, min(tokensOf(r.Events)/3, 3*leastAim))
+		tokens = max(tokens, min(tokensOf(r.Events)/3, 3*minAim))
 	}
 	return max(1, min(tokens, r.MaxTokens)*3/4)
 }
@@ -181,32 +181,32 @@ func tokensOf(events []*patch.Event) int {
 	return n
 }
 
-// maxAnswer returns the maximum size of a group's summary, in tokens.
-func (s *shape) maxAnswer(w *Window, g Group, cfg Config) int {
-	covered := s.at(g.Indices)
+// maxAnswerTokens returns the maximum size of a group's summary, in tokens.
+func (s *planner) maxAnswerTokens(w *Window, g Group, cfg Config) int {
+	covered := s.tokensAt(g.Indices)
 	if w.Merge {
-		return min(longestMerged(covered), cfg.limits.Summary)
+		return min(maxMergedTokens(covered), cfg.limits.SummaryTokens)
 	}
 	// The summary of a small group may use some of the tokens that the other groups save. With a lower limit, every
 	// answer would be refused, and the group would block the whole window.
-	least := min(leastAim, w.Tokens/(4*len(w.Groups)))
-	return min(max(covered*3/4, least), cfg.limits.Summary)
+	minimum := min(minAim, w.Tokens/(4*len(w.Groups)))
+	return min(max(covered*3/4, minimum), cfg.limits.SummaryTokens)
 }
 
-// longestMerged returns the maximum size of a summary that merges summaries of the given total size. A limit of three
+// maxMergedTokens returns the maximum size of a summary that merges summaries of the given total size. A limit of three
 // quarters leaves room for a fact to survive all tiers.
-func longestMerged(tokens int) int {
-	if tokens < briefTokens {
+func maxMergedTokens(tokens int) int {
+	if tokens < alwaysQuoteTokens {
 		return tokens
 	}
 	return tokens * 3 / 4
 }
 
-// wordForWord returns the text of all events of a request. In a transcript, names and ids can be much longer than the
-// text of the events, so the result is cut to 2*shortTokens.
-func wordForWord(r Request) string {
+// quoteEvents returns the text of all events of a request. In a transcript, names and ids can be much longer than the
+// text of the events, so the result is cut to 2*mayQuoteTokens.
+func quoteEvents(r Request) string {
 	if !r.Merge {
-		return strings.TrimSpace(fitting(r.Events, 2*shortTokens*tokens.Token))
+		return strings.TrimSpace(transcriptWithin(r.Events, 2*mayQuoteTokens*tokens.Token))
 	}
 	var texts []string
 	for _, e := range r.Events {
@@ -216,7 +216,7 @@ func wordForWord(r Request) string {
 }
 
 // summariesBefore returns the visible summaries of a group's branch and scope before the group's events.
-func (s *shape) summariesBefore(g Group) []*patch.Event {
+func (s *planner) summariesBefore(g Group) []*patch.Event {
 	var out []*patch.Event
 	for _, e := range s.entries[:g.Indices[0]] {
 		if e.Summary && groupOf(e.Event) == g.key() {
@@ -230,24 +230,24 @@ func transcriptOf(r Request, maxTokens int) string {
 	limit := tokens.Size(min(maxTokens, math.MaxInt/int(tokens.Token))) * tokens.Token
 	var b strings.Builder
 	if len(r.Before) > 0 {
-		fmt.Fprintf(&b, "[For context, summarised already]\n%s[To summarise]\n", fitting(r.Before, limit/4))
+		fmt.Fprintf(&b, "[For context, summarised already]\n%s[To summarise]\n", transcriptWithin(r.Before, limit/4))
 	}
-	b.WriteString(fitting(r.Events, limit))
+	b.WriteString(transcriptWithin(r.Events, limit))
 	return b.String()
 }
 
-// fitting returns a transcript of at most the given size. First it cuts long arguments and results. Then it also cuts
-// texts, so that as many events as possible remain. Finally it removes the middle of the transcript, up to the end of a
-// line, so that no partial line looks like a message.
-func fitting(events []*patch.Event, limit tokens.Size) string {
+// transcriptWithin returns a transcript of at most the given size. First it cuts long arguments and results. Then it
+// also cuts texts, so that as many events as possible remain. Finally it removes the middle of the transcript, up to
+// the end of a line, so that no partial line looks like a message.
+func transcriptWithin(events []*patch.Event, limit tokens.Size) string {
 	text := ""
-	for most := maxPartRunes; most >= 100; most /= 2 {
-		if text = transcript.Short(events, most, 0); tokens.Of(text) <= limit {
+	for maxRunes := maxPartRunes; maxRunes >= 100; maxRunes /= 2 {
+		if text = transcript.Truncated(events, maxRunes, 0); tokens.Of(text) <= limit {
 			return text
 		}
 	}
-	for most := maxPartRunes; most >= 10; most /= 2 {
-		if text = transcript.Short(events, min(most, 100), most); tokens.Of(text) <= limit {
+	for maxRunes := maxPartRunes; maxRunes >= 10; maxRunes /= 2 {
+		if text = transcript.Truncated(events, min(maxRunes, 100), maxRunes); tokens.Of(text) <= limit {
 			return text
 		}
 	}
@@ -263,9 +263,9 @@ func fitting(events []*patch.Event, limit tokens.Size) string {
 	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s", text[:begin], utf8.RuneCountInString(text[begin:len(text)-len(rest)]), rest)
 }
 
-// reserve reserves room in the answer for a text that must be kept, at most half of the answer. It returns the text,
-// cut to that room.
-func (r *Request) reserve(keep string) string {
+// reserveRoom reserves room in the answer for a text that must be kept, at most half of the answer. It returns the
+// text, cut to that room.
+func (r *Request) reserveRoom(keep string) string {
 	keep = cutRunes(keep, r.MaxTokens/2*patch.RunesPerToken)
 	if keep == "" {
 		return ""
@@ -275,27 +275,27 @@ func (r *Request) reserve(keep string) string {
 	return keep
 }
 
-// inFocus prepends the focus to a prompt.
-func inFocus(focus, prompt string) string {
+// withFocus prepends the focus to a prompt.
+func withFocus(focus, prompt string) string {
 	if focus == "" {
 		return prompt
 	}
 	return "Above all, keep what concerns this: " + focus + "\n\n" + prompt
 }
 
-// focusOf returns the focus as one line of at most maxFocus runes.
-func focusOf(text string) string {
+// cleanFocus returns the focus as one line of at most maxFocus runes.
+func cleanFocus(text string) string {
 	return cutRunes(strings.Join(strings.Fields(summaries.Clean(text)), " "), maxFocus)
 }
 
 // cutRunes cuts a text to at most the given number of runes.
-func cutRunes(text string, most int) string {
+func cutRunes(text string, maxRunes int) string {
 	runes := []rune(text)
-	if len(runes) <= most {
+	if len(runes) <= maxRunes {
 		return text
 	}
-	if most < 2 {
+	if maxRunes < 2 {
 		return ""
 	}
-	return string(runes[:most-1]) + "…"
+	return string(runes[:maxRunes-1]) + "…"
 }

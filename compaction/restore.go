@@ -29,13 +29,13 @@ import (
 // Apply the patches to the view in one call, in the returned order. RestoreCalls reads the log only if a call is
 // missing.
 func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.View, answers ...*patch.Event) ([]*patch.PatchEvent, error) {
-	wanted, err := unanswerable(on, answers)
+	wanted, err := missingCalls(on, answers)
 	if err != nil || len(wanted) == 0 {
 		return nil, err
 	}
 	h := history{view: on, records: func(from uint64) recordSeq { return log.RawEvents(ctx, key, from) }}
-	parts := map[callName][]part{} // calls and responses, in log order
-	origins := map[string]string{} // event id → id of the event that it replaces
+	parts := map[callName][]loggedPart{} // calls and responses, in log order
+	origins := map[string]string{}       // event id → id of the event that it replaces
 	for r, err := range h.records(1) {
 		if err != nil {
 			return nil, err
@@ -48,8 +48,8 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 				origins[e.ID()] = o.ID
 			}
 			for p := range e.FunctionParts() {
-				if name := nameOf(p); wanted[name] {
-					parts[name] = append(parts[name], part{e, r.Seq, i, p.Response})
+				if name := callNameOf(p); wanted[name] {
+					parts[name] = append(parts[name], loggedPart{e, r.Seq, i, p.Response})
 				}
 			}
 		}
@@ -58,7 +58,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 	if err != nil {
 		return nil, err
 	}
-	copies := map[string]*copied{} // by event id
+	copies := map[string]*eventCopy{} // by event id
 	for name := range wanted {
 		hidden, summary, err := h.hiddenCall(places, parts[name])
 		if err != nil {
@@ -67,16 +67,16 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 		for _, p := range hidden {
 			known := copies[p.event.ID()]
 			if known == nil {
-				known = &copied{part: p, at: summary + 1, of: p.event.ID()}
-				for n := 0; n < len(origins) && origins[known.of] != ""; n++ { // origins may form a cycle
-					known.of = origins[known.of]
+				known = &eventCopy{loggedPart: p, visibleIndex: summary + 1, originalID: p.event.ID()}
+				for n := 0; n < len(origins) && origins[known.originalID] != ""; n++ { // origins may form a cycle
+					known.originalID = origins[known.originalID]
 				}
 				copies[p.event.ID()] = known
 			}
 			known.names = append(known.names, name)
 		}
 	}
-	return recalling(on, copies)
+	return insertCopies(on, copies)
 }
 
 // callName identifies a call and its responses.
@@ -84,24 +84,24 @@ type callName struct {
 	id, name string // set only if there is no id
 }
 
-func nameOf(p patch.FunctionPart) callName {
+func callNameOf(p patch.FunctionPart) callName {
 	if p.ID != "" {
 		return callName{id: p.ID}
 	}
 	return callName{name: p.Name}
 }
 
-// unanswerable returns the calls that are not visible but have a response. The response is visible or in answers.
-func unanswerable(v fold.View, answers []*patch.Event) (map[callName]bool, error) {
-	then := v
+// missingCalls returns the calls that are not visible but have a response. The response is visible or in answers.
+func missingCalls(v fold.View, answers []*patch.Event) (map[callName]bool, error) {
+	after := v
 	for _, e := range answers {
 		var err error
-		if then, err = then.Apply(patch.Record{Seq: then.Seq() + 1, Event: e}); err != nil {
+		if after, err = after.Apply(patch.Record{Seq: after.Seq() + 1, Event: e}); err != nil {
 			return nil, err
 		}
 	}
 	wanted := map[callName]bool{}
-	for _, names := range unpairedResponses(then) {
+	for _, names := range unpairedResponses(after) {
 		for _, name := range names {
 			wanted[name] = true
 		}
@@ -119,13 +119,13 @@ func unpairedResponses(v fold.View) map[int][]callName {
 	paired := map[answer]bool{}
 	for _, c := range v.Calls() {
 		for _, r := range c.Responses {
-			paired[answer{r, nameOf(patch.FunctionPart{ID: c.ID, Name: c.Name})}] = true
+			paired[answer{r, callNameOf(patch.FunctionPart{ID: c.ID, Name: c.Name})}] = true
 		}
 	}
 	unpaired := map[int][]callName{}
 	for i, e := range v.Events() {
 		for p := range e.FunctionParts() {
-			if name := nameOf(p); p.Response && !paired[answer{i, name}] {
+			if name := callNameOf(p); p.Response && !paired[answer{i, name}] {
 				unpaired[i] = append(unpaired[i], name)
 			}
 		}
@@ -133,8 +133,8 @@ func unpairedResponses(v fold.View) map[int][]callName {
 	return unpaired
 }
 
-// part is a call or a response, with its event and the seq of its record.
-type part struct {
+// loggedPart is a call or a response, with its event and the seq of its record.
+type loggedPart struct {
 	event    *patch.Event
 	seq      uint64
 	index    int // index of the event in its record
@@ -143,7 +143,7 @@ type part struct {
 
 // hiddenCall finds the newest call that a summary hides. The argument has the calls and responses of one name.
 // hiddenCall returns the call, the hidden responses to the call, and the visible index of the call's summary.
-func (h history) hiddenCall(places *fold.Places, parts []part) (hidden []part, summary int, err error) {
+func (h history) hiddenCall(places *fold.Places, parts []loggedPart) (hidden []loggedPart, summary int, err error) {
 	for i, p := range slices.Backward(parts) {
 		if p.response {
 			continue
@@ -175,7 +175,7 @@ func (h history) hiddenCall(places *fold.Places, parts []part) (hidden []part, s
 
 // summaryOf returns the index of the visible summary that represents a hidden event, directly or through other
 // summaries. It returns -1 if there is none.
-func (h history) summaryOf(places *fold.Places, of part) (int, error) {
+func (h history) summaryOf(places *fold.Places, of loggedPart) (int, error) {
 	for seq, index := of.seq, of.index; ; {
 		place, ok := places.Of(seq, index)
 		switch {
@@ -188,18 +188,18 @@ func (h history) summaryOf(places *fold.Places, of part) (int, error) {
 		if err != nil || by.Patch == nil {
 			return -1, err
 		}
-		if seq, index, err = h.standIn(by, groupOf(of.event)); err != nil || index < 0 {
+		if seq, index, err = h.insertedSummary(by, groupOf(of.event)); err != nil || index < 0 {
 			return -1, err
 		}
 	}
 }
 
-// standIn returns the summary of the given branch and scope that a patch, or another patch of the same group, has
-// inserted. If there is none, index is -1.
-func (h history) standIn(by patch.Record, of group) (seq uint64, index int, err error) {
+// insertedSummary returns the summary of the given branch and scope that a patch, or another patch of the same group,
+// has inserted. If there is none, index is -1.
+func (h history) insertedSummary(by patch.Record, key group) (seq uint64, index int, err error) {
 	find := func(r patch.Record) int {
 		return slices.IndexFunc(r.Events(), func(e *patch.Event) bool {
-			return groupOf(e) == of && (r.Patch.Type() == patch.Summarise || e.IsSummary())
+			return groupOf(e) == key && (r.Patch.Type() == patch.Summarise || e.IsSummary())
 		})
 	}
 	if index = find(by); index >= 0 || by.Patch.Group() == "" {
@@ -230,52 +230,52 @@ func (h history) standIn(by patch.Record, of group) (seq uint64, index int, err 
 	return 0, -1, nil
 }
 
-// copied is an event whose copy becomes visible.
-type copied struct {
-	part
-	at    int    // visible index of the copy, directly after the summary
-	of    string // id of the event in its logged form
-	names []callName
+// eventCopy is an event whose copy becomes visible.
+type eventCopy struct {
+	loggedPart
+	visibleIndex int    // visible index of the copy, directly after the summary
+	originalID   string // id of the event in its logged form
+	names        []callName
 }
 
-// recalling returns the patches that insert the copies. The last position comes first, so no patch shifts the indices
-// of the next.
-func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, error) {
-	var all []*copied
+// insertCopies returns the patches that insert the copies. The last position comes first, so no patch shifts the
+// indices of the next.
+func insertCopies(on fold.View, copies map[string]*eventCopy) ([]*patch.PatchEvent, error) {
+	var all []*eventCopy
 	for _, c := range copies {
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b *copied) int {
-		if a.at != b.at {
-			return b.at - a.at
+	slices.SortFunc(all, func(a, b *eventCopy) int {
+		if a.visibleIndex != b.visibleIndex {
+			return b.visibleIndex - a.visibleIndex
 		}
 		return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.index, b.index))
 	})
 	var patches []*patch.PatchEvent
 	for len(all) > 0 {
-		at := all[0].at
-		var here []*patch.Event
-		for len(all) > 0 && all[0].at == at {
-			e, err := all[0].copy()
+		position := all[0].visibleIndex
+		var inserted []*patch.Event
+		for len(all) > 0 && all[0].visibleIndex == position {
+			e, err := all[0].build()
 			if err != nil {
-				return nil, fmt.Errorf("event %q, which is to come back: %w", all[0].event.ID(), err)
+				return nil, fmt.Errorf("copy event %q to restore it: %w", all[0].event.ID(), err)
 			}
-			here, all = append(here, e), all[1:]
+			inserted, all = append(inserted, e), all[1:]
 		}
-		patches = append(patches, patch.NewSplice(at, 0, here...).WithState(patch.Keep).WithBase(on.PatchSeq()))
+		patches = append(patches, patch.NewSplice(position, 0, inserted...).WithState(patch.Keep).WithBase(on.PatchSeq()))
 	}
-	return grouped(patches, patch.CompactionAuthor, uuid.NewString), nil // a call and its response may be inserted at different positions
+	return groupPatches(patches, patch.CompactionAuthor, uuid.NewString), nil // a call and its response may be inserted at different positions
 }
 
-// copy returns a copy of the event that contains only the calls or responses in c.names.
-func (c *copied) copy() (*patch.Event, error) {
+// build returns a copy of the event that contains only the calls or responses in c.names.
+func (c *eventCopy) build() (*patch.Event, error) {
 	var indices []int
 	for p := range c.event.FunctionParts() {
-		if p.Response == c.response && slices.Contains(c.names, nameOf(p)) {
+		if p.Response == c.response && slices.Contains(c.names, callNameOf(p)) {
 			indices = append(indices, p.Index)
 		}
 	}
-	return withParts(c.event, indices, map[string]any{"recalled": c.of})
+	return withParts(c.event, indices, map[string]any{"recalled": c.originalID})
 }
 
 // withParts returns a copy of an event with a new id and only some parts of its content. The copy keeps only the fields
@@ -298,10 +298,10 @@ func withParts(e *patch.Event, indices []int, own map[string]any) (*patch.Event,
 		return nil, err
 	}
 	id := uuid.NewString()
-	to := map[string]any{"id": id, "content": content}
+	members := map[string]any{"id": id, "content": content}
 	for _, name := range []string{"invocationId", "author", "branch", "isolationScope", "timestamp", "nodeInfo", "requestedInput", "customMetadata"} {
 		if v, there := fields[name]; there {
-			to[name] = v
+			members[name] = v
 		}
 	}
 	var longRunning []string
@@ -311,7 +311,7 @@ func withParts(e *patch.Event, indices []int, own map[string]any) (*patch.Event,
 		}
 	}
 	if len(longRunning) > 0 {
-		to["longRunningToolIds"] = longRunning
+		members["longRunningToolIds"] = longRunning
 	}
 	if own != nil {
 		own["as"] = id
@@ -322,9 +322,9 @@ func withParts(e *patch.Event, indices []int, own map[string]any) (*patch.Event,
 		if metadata[patch.OwnMetadata], err = json.Marshal(own); err != nil {
 			return nil, err
 		}
-		to["customMetadata"] = metadata
+		members["customMetadata"] = metadata
 	}
-	text, err := json.Marshal(to)
+	text, err := json.Marshal(members)
 	if err != nil {
 		return nil, err
 	}

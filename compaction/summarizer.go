@@ -34,10 +34,10 @@ type Request struct {
 	// Merge reports whether Events are summaries.
 	Merge bool
 
-	// Raw and Told are set only if Merge is set. Raw are the raw events that the summaries in Events cover, so a merge
-	// can summarise raw events instead of summaries. Told are the summaries in Events that [Extractive] did not write,
-	// and the summaries that do not name the records that they cover.
-	Raw, Told []*patch.Event
+	// Raw and OtherSummaries are set only if Merge is set. Raw are the raw events that the summaries in Events cover,
+	// so a merge can summarise raw events instead of summaries. OtherSummaries are the summaries in Events that
+	// [Extractive] did not write, and the summaries that do not name the records that they cover.
+	Raw, OtherSummaries []*patch.Event
 
 	// Before is context: the branch's visible summaries before Events, followed by the last raw events that these
 	// summaries hide.
@@ -112,15 +112,15 @@ var (
 
 // panicError is a recovered panic. It matches [ErrSummarizerPanic] or [ErrPanic].
 type panicError struct {
-	of    error
+	kind  error
 	value any
 	stack []byte
 }
 
-func (e *panicError) Error() string { return fmt.Sprintf("%v: %v", e.of, e.value) }
+func (e *panicError) Error() string { return fmt.Sprintf("%v: %v", e.kind, e.value) }
 
 // Is reports whether target is the error that e matches.
-func (e *panicError) Is(target error) bool { return target == e.of }
+func (e *panicError) Is(target error) bool { return target == e.kind }
 
 // SummarizerError means that no summary was written and the session is unchanged.
 type SummarizerError struct {

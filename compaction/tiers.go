@@ -14,12 +14,12 @@ type chain struct {
 }
 
 // chains returns the chains of the visible log, oldest first.
-func (s *shape) chains() []*chain {
+func (s *planner) chains() []*chain {
 	var all []*chain
 	var current map[group]*chain
 	for i, entry := range s.entries {
 		e := entry.Event
-		if !entry.Summary || s.pinned[e.ID()] || isRecord(e) {
+		if !entry.Summary || s.pinned[e.ID()] || isADKRecord(e) {
 			current = nil
 			continue
 		}
@@ -65,7 +65,7 @@ func (c *chain) runs(yield func(from, to int) bool) {
 
 // tierMerge finds the lowest level with k adjacent summaries, and returns a window over the oldest k of them. It
 // returns nil if there is no such level.
-func (s *shape) tierMerge(chains []*chain, k int) *Window {
+func (s *planner) tierMerge(chains []*chain, k int) *Window {
 	var best *chain
 	var at int
 	for _, c := range chains {
@@ -79,19 +79,19 @@ func (s *shape) tierMerge(chains []*chain, k int) *Window {
 	if best == nil {
 		return nil
 	}
-	return s.merge(ByTiers, best.indices[at:at+k])
+	return s.mergeWindow(ByTiers, best.indices[at:at+k])
 }
 
 // forcedMerge returns a window over fewer than k summaries. It takes the adjacent summaries of the lowest level with at
 // least two. If there is no such level, it takes the last two summaries of a chain. It returns nil if no merge brings
 // the prompt under the threshold or is worth a summarizer call.
-func (s *shape) forcedMerge(chains []*chain, k, threshold int) *Window {
+func (s *planner) forcedMerge(chains []*chain, k, threshold int) *Window {
 	var best []int
 	lowest := 0
 	offer := func(level int, indices []int) {
-		saved := s.at(indices)
-		saved -= longestMerged(saved) // at least this much is saved, because a longer answer is refused
-		worth := s.prompt-saved < threshold || saved >= worthwhile(threshold)
+		saved := s.tokensAt(indices)
+		saved -= maxMergedTokens(saved) // at least this much is saved, because a longer answer is refused
+		worth := s.prompt-saved < threshold || saved >= minSavings(threshold)
 		if worth && (best == nil || level < lowest) {
 			best, lowest = indices, level
 		}
@@ -114,14 +114,14 @@ func (s *shape) forcedMerge(chains []*chain, k, threshold int) *Window {
 	if best == nil {
 		return nil
 	}
-	return s.merge(ByTokens, best)
+	return s.mergeWindow(ByTokens, best)
 }
 
-// merge returns the window over summaries of one chain.
-func (s *shape) merge(by Trigger, indices []int) *Window {
+// mergeWindow returns the window over summaries of one chain.
+func (s *planner) mergeWindow(by Trigger, indices []int) *Window {
 	spans := spansOf(indices)
 	last := len(spans) - 1
 	w := &Window{Trigger: by, Span: spans[last], EarlierSpans: spans[:last], Merge: true}
-	s.fill(w, slices.Clone(indices))
+	s.fillWindow(w, slices.Clone(indices))
 	return w
 }

@@ -16,7 +16,7 @@ import (
 func requestOf500(t *testing.T, words string) compaction.Request {
 	sum := &scripted{}
 	newSession(t, words).compact(with(every(2, 0, sum), func(c *compaction.Config) {
-		c.Limits().Input, c.Limits().Trifle = 500, 10_000
+		c.Limits().InputTokens, c.Limits().SmallCost = 500, 10_000
 		c.PromptTemplate = compaction.TranscriptPlaceholder
 	}))
 	return sum.requests[0]
@@ -71,7 +71,7 @@ func TestCutTranscriptForgesNoTurn(t *testing.T) {
 		s.append("c1(x) " + strings.Repeat("a1 ", 40) + "r1(x)")
 		sum := &scripted{}
 		cfg := compaction.Config{Enabled: true, TokenThreshold: 100, EventRetentionSize: 1, PromptTemplate: compaction.TranscriptPlaceholder, Summarizer: sum}
-		cfg.Limits().Input = 100 + shift
+		cfg.Limits().InputTokens = 100 + shift
 		s.compact(cfg)
 		for _, r := range sum.requests {
 			for line := range strings.Lines(r.Prompt) {

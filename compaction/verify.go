@@ -20,15 +20,15 @@ var errDeclined = errors.New("declined")
 // errTooLong means that the summarizer's answer is valid except for its length.
 var errTooLong = fmt.Errorf("%w: it is too long", ErrRefusedAnswer)
 
-// answer returns the text of a summarizer's answer, or the reason why the answer is refused.
-func answer(r Response, maxTokens int) (string, error) {
+// checkAnswer returns the text of a summarizer's answer, or the reason why the answer is refused.
+func checkAnswer(r Response, maxTokens int) (string, error) {
 	refuse := func(format string, args ...any) (string, error) {
 		return "", fmt.Errorf("%w: %s", ErrRefusedAnswer, fmt.Sprintf(format, args...))
 	}
 	switch r.FinishReason {
 	case "", FinishStop:
 	default:
-		return refuse("it is not whole, the model stopped with %s", r.FinishReason)
+		return refuse("it is incomplete: the model stopped with %s", r.FinishReason)
 	}
 	if r.Text == "" {
 		return "", errDeclined
@@ -38,19 +38,19 @@ func answer(r Response, maxTokens int) (string, error) {
 		return refuse("%s", why)
 	}
 	if tokens := patch.EstimateTextTokens(text); tokens > maxTokens {
-		return "", fmt.Errorf("%w: it takes %d tokens, and may take %d", errTooLong, tokens, maxTokens)
+		return "", fmt.Errorf("%w: it has %d tokens; the maximum is %d", errTooLong, tokens, maxTokens)
 	}
 	return text, nil
 }
 
-// maxUnknown is the maximum number of identifiers in an accepted answer that do not occur in its source. One or two
+// maxInvented is the maximum number of identifiers in an accepted answer that do not occur in its source. One or two
 // unknown identifiers are more often unusual spellings than inventions, so they are only reported.
-const maxUnknown = 2
+const maxInvented = 2
 
 // Limits on the invented identifiers in an error or a prompt.
 const (
-	maxNames     = 32
-	maxNameRunes = 120
+	maxListedNames = 32
+	maxNameRunes   = 120
 )
 
 // inventionError means that an answer contains identifiers that occur neither in the events nor in the prompt. It
@@ -61,7 +61,7 @@ type inventionError struct {
 }
 
 func (e *inventionError) Error() string {
-	text := fmt.Sprintf("%v: of what it says word for word, %d stand nowhere in what it is about: %s", ErrRefusedAnswer, e.Count, quoted(e.Names))
+	text := fmt.Sprintf("%v: %d of its identifiers occur neither in the events nor in the prompt: %s", ErrRefusedAnswer, e.Count, quoteNames(e.Names))
 	if more := e.Count - len(e.Names); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
@@ -73,51 +73,51 @@ func (e *inventionError) Is(target error) bool { return target == ErrRefusedAnsw
 
 // source has the identifiers that a summary may contain.
 type source struct {
-	about func() *identifiers.Index // identifiers of the events
-	shown func() *identifiers.Index // identifiers of the prompt
+	events func() *identifiers.Index // identifiers of the events
+	prompt func() *identifiers.Index // identifiers of the prompt
 }
 
 func newSource(req Request) *source {
 	return &source{
-		about: sync.OnceValue(func() *identifiers.Index {
+		events: sync.OnceValue(func() *identifiers.Index {
 			return identifiers.NewIndex(summaries.Clean(identifiers.Text(slices.Concat(req.Events, req.Raw)...)))
 		}),
-		shown: sync.OnceValue(func() *identifiers.Index { return identifiers.NewIndex(req.Prompt) }),
+		prompt: sync.OnceValue(func() *identifiers.Index { return identifiers.NewIndex(req.Prompt) }),
 	}
 }
 
 // compare compares a text with the events. Identifiers that occur in the prompt, for example in an earlier summary, do
 // not count as invented.
 func (s *source) compare(text string) identifiers.Comparison {
-	c := identifiers.Compare(identifiers.NewIndex(text), s.about())
+	c := identifiers.Compare(identifiers.NewIndex(text), s.events())
 	if len(c.Invented) > 0 {
-		c.Invented = slices.DeleteFunc(c.Invented, s.shown().Has)
+		c.Invented = slices.DeleteFunc(c.Invented, s.prompt().Has)
 	}
 	return c
 }
 
-// corrected returns the request to send after an answer with invented identifiers.
-func (r Request) corrected(refused error) Request {
+// withCorrection returns the request to send after an answer with invented identifiers.
+func (r Request) withCorrection(refused error) Request {
 	if of := (*inventionError)(nil); errors.As(refused, &of) {
 		r.Invented = of.Names
 	}
 	r.Prompt = strings.TrimRight(r.Prompt, "\n") + `
 
 You have answered this before, and what you wrote had these, which stand nowhere in the
-lines: ` + quoted(r.Invented) + `. Write the summary again, as asked above. Leave
+lines: ` + quoteNames(r.Invented) + `. Write the summary again, as asked above. Leave
 them out, or write what stands in the lines in their place.
 `
 	return r
 }
 
-// own returns a copy of the request that a summarizer may change.
-func (r Request) own() Request {
+// clone returns a copy of the request that a summarizer may change.
+func (r Request) clone() Request {
 	r.Events, r.Before, r.Invented = slices.Clone(r.Events), slices.Clone(r.Before), slices.Clone(r.Invented)
-	r.Raw, r.Told = slices.Clone(r.Raw), slices.Clone(r.Told)
+	r.Raw, r.OtherSummaries = slices.Clone(r.Raw), slices.Clone(r.OtherSummaries)
 	return r
 }
 
-func quoted(names []string) string {
+func quoteNames(names []string) string {
 	var all []string
 	for _, n := range names {
 		all = append(all, strconv.Quote(n))
@@ -125,9 +125,9 @@ func quoted(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-// named returns the first names, and cuts long ones.
-func named(names []string) (to []string) {
-	for _, n := range names[:min(len(names), maxNames)] {
+// truncateNames returns the first names, and cuts long ones.
+func truncateNames(names []string) (to []string) {
+	for _, n := range names[:min(len(names), maxListedNames)] {
 		if utf8.RuneCountInString(n) > maxNameRunes {
 			n = string([]rune(n)[:maxNameRunes]) + "…"
 		}
@@ -136,8 +136,8 @@ func named(names []string) (to []string) {
 	return to
 }
 
-// invented returns the number of invented identifiers that an error reports.
-func invented(err error) int {
+// countInvented returns the number of invented identifiers that an error reports.
+func countInvented(err error) int {
 	if of := (*inventionError)(nil); errors.As(err, &of) {
 		return of.Count
 	}

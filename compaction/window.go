@@ -9,115 +9,116 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// invocations returns the number of invocations that have a raw event for which counts returns true.
-func (s *shape) invocations(counts func(i int) bool) int {
+// countInvocations returns the number of invocations that have a raw event for which counts returns true.
+func (s *planner) countInvocations(counts func(i int) bool) int {
 	seen := map[int32]bool{}
 	for i, number := range s.invocation {
-		if s.raw(i) && !seen[number] && counts(i) {
+		if s.isRaw(i) && !seen[number] && counts(i) {
 			seen[number] = true
 		}
 	}
 	return len(seen)
 }
 
-// window returns the oldest window within the summarizer's input limit, or nil. It also returns the selection without
-// the events that cannot be covered, so these events do not count as waiting.
-func (x *selection) window(by Trigger, cfg Config) (*Window, *selection) {
+// oldestWindow returns the oldest window within the summarizer's input limit, or nil. It also returns the selection
+// without the events that cannot be covered, so these events do not count as waiting.
+func (x *selection) oldestWindow(by Trigger, cfg Config) (*Window, *selection) {
 	for {
-		oldest, refused := x.windows(by, cfg)
+		oldest, refused := x.scanWindows(by, cfg)
 		if len(refused) == 0 {
 			return oldest, x
 		}
-		stays := slices.Clone(x.stays)
+		excluded := slices.Clone(x.excluded)
 		for _, i := range refused {
-			stays[i] = true
+			excluded[i] = true
 		}
-		x = x.tied(stays, x.last)
+		x = x.newSelection(excluded, x.lastTied)
 	}
 }
 
-// windows returns the oldest window, and the events that cannot be covered. An event cannot be covered if a model's API
-// would refuse the log after its removal.
-func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []int) {
+// scanWindows returns the oldest window, and the events that cannot be covered. An event cannot be covered if a model's
+// API would refuse the log after its removal.
+func (x *selection) scanWindows(by Trigger, cfg Config) (oldest *Window, refused []int) {
 	for start := 0; start < len(x.entries); {
-		if x.stays[start] || x.attached[start] {
+		if x.excluded[start] || x.attached[start] {
 			start++
 			continue
 		}
-		end, alone := start, start // events before index alone may have attached events
-		for ; end < len(x.entries) && !x.stays[end] && !x.attached[end]; end++ {
+		end, attachedEnd := start, start // events before index alone may have attached events
+		for ; end < len(x.entries) && !x.excluded[end] && !x.attached[end]; end++ {
 			if x.attachedTo[end] != nil {
-				alone = end + 1
+				attachedEnd = end + 1
 			}
 		}
 		// After the oldest window, only two kinds of windows can be refused: windows with attached events, and windows
 		// after a summary of role model. The loop skips all other windows, because they are expensive to build.
-		for start < end && (oldest == nil || start < alone || x.modelSummary(start-1)) {
-			to := x.reach(start, end, cfg.limits.Input)
+		for start < end && (oldest == nil || start < attachedEnd || x.isModelSummary(start-1)) {
+			windowEnd := x.fittingEnd(start, end, cfg.limits.InputTokens)
 			if by == ByInterval {
-				to = x.leaving(start, to, end, cfg.CompactionInterval)
+				windowEnd = x.intervalEnd(start, windowEnd, end, cfg.CompactionInterval)
 			}
-			w, gone := x.covering(by, start, to)
+			w, removed := x.newWindow(by, start, windowEnd)
 			switch {
-			case !x.isAccepted(w, gone):
-				for _, span := range gone {
+			case !x.isAcceptedByAPI(w, removed):
+				for _, span := range removed {
 					refused = append(refused, span.Start)
 				}
 			case oldest == nil:
 				oldest = w
 			}
-			start = to
+			start = windowEnd
 		}
 		start = end
 	}
 	return oldest, refused
 }
 
-// reach returns the end of a window that begins at the index start. The window takes as many events as fit within the
-// limit. It never separates tied events, and takes at least one event. If the window does not reach the index end, it
-// stops after its last whole invocation, if it has one.
-func (x *selection) reach(start, end int, limit int) int {
-	tokens, fits, whole := 0, start, start
-	closed := int32(start)
+// fittingEnd returns the end of a window that begins at the index start. The window takes as many events as fit within
+// the limit. It never separates tied events, and takes at least one event. If the window does not reach the index end,
+// it stops after its last whole invocation, if it has one.
+func (x *selection) fittingEnd(start, end int, limit int) int {
+	tokens, fitEnd, invocationEnd := 0, start, start
+	tiedEnd := int32(start)
 	for i := start; i < end; i++ {
-		tokens += shownTokens(x.entries[i].Event)
+		tokens += transcriptTokens(x.entries[i].Event)
 		for _, a := range x.attachedTo[i] {
-			tokens += shownTokens(x.entries[a].Event)
+			tokens += transcriptTokens(x.entries[a].Event)
 		}
-		closed = max(closed, x.last[i])
-		if int(closed) > i {
+		tiedEnd = max(tiedEnd, x.lastTied[i])
+		if int(tiedEnd) > i {
 			continue // a response to a call in the window follows
 		}
-		if tokens > limit && fits > start {
-			if whole > start {
-				return whole
+		if tokens > limit && fitEnd > start {
+			if invocationEnd > start {
+				return invocationEnd
 			}
-			return fits
+			return fitEnd
 		}
-		fits = i + 1
+		fitEnd = i + 1
 		if i+1 == end || x.invocation[i+1] != x.invocation[i] {
-			whole = i + 1
+			invocationEnd = i + 1
 		}
 	}
 	return end
 }
 
-// leaving returns the end of a window that the input limit has cut. If fewer than interval invocations would remain
+// intervalEnd returns the end of a window that the input limit has cut. If fewer than interval invocations would remain
 // after the cut, the window ends earlier. It ends at the last boundary between invocations that leaves enough
 // invocations.
-func (x *selection) leaving(start, to, end, interval int) int {
+func (x *selection) intervalEnd(start, to, end, interval int) int {
 	left := map[int32]bool{}
 	for i := end - 1; i > start && to < end; i-- {
 		left[x.invocation[i]] = true
-		if i <= to && len(left) >= interval && x.invocation[i] != x.invocation[i-1] && slices.Max(x.last[start:i]) < int32(i) {
+		if i <= to && len(left) >= interval && x.invocation[i] != x.invocation[i-1] && slices.Max(x.lastTied[start:i]) < int32(i) {
 			return i
 		}
 	}
 	return to
 }
 
-// shownTokens estimates the size of an event in a transcript: its content, and the author and call id of each line.
-func shownTokens(e *patch.Event) int {
+// transcriptTokens estimates the size of an event in a transcript: its content, and the author and call id of each
+// line.
+func transcriptTokens(e *patch.Event) int {
 	runes := len(e.Author()) + len(": \n")
 	for p := range e.FunctionParts() {
 		runes += len(e.Author()) + len(p.ID) + len(" returns () to : (never answered)\n")
@@ -125,9 +126,9 @@ func shownTokens(e *patch.Event) int {
 	return records.LoggedTokens(e) + (runes+patch.RunesPerToken-1)/patch.RunesPerToken
 }
 
-// covering returns the window over [start, end) and the events attached to it. The result gone has the spans that are
-// removed without a summary in their place.
-func (x *selection) covering(by Trigger, start, end int) (w *Window, gone []Span) {
+// newWindow returns the window over [start, end) and the events attached to it. The result removed has the spans that
+// are removed without a summary in their place.
+func (x *selection) newWindow(by Trigger, start, end int) (w *Window, removed []Span) {
 	w = &Window{Trigger: by, Span: Span{start, end - start}}
 	var indices []int
 	for i := start; i < end; i++ {
@@ -138,16 +139,17 @@ func (x *selection) covering(by Trigger, start, end int) (w *Window, gone []Span
 	for i := start; i < end; i++ {
 		indices = append(indices, i)
 	}
-	x.fill(w, indices)
-	gone = w.EarlierSpans
+	x.fillWindow(w, indices)
+	removed = w.EarlierSpans
 	if len(w.Groups) == 0 {
-		gone = append(slices.Clone(gone), w.Span)
+		removed = append(slices.Clone(removed), w.Span)
 	}
-	return w, gone
+	return w, removed
 }
 
-// fill sets the groups, invocations and tokens of a window from its events. The argument indices is in ascending order.
-func (s *shape) fill(w *Window, indices []int) {
+// fillWindow sets the groups, invocations and tokens of a window from its events. The argument indices is in ascending
+// order.
+func (s *planner) fillWindow(w *Window, indices []int) {
 	var groups []Group
 	at := map[group]int{}
 	g := -1
@@ -155,8 +157,8 @@ func (s *shape) fill(w *Window, indices []int) {
 	last := int32(noInvocation)
 	for _, i := range indices {
 		e := s.entries[i].Event
-		w.Tokens += s.between(i, i+1)
-		if number := s.invocation[i]; number != last && !named[number] && e.InvocationID() != "" && s.raw(i) {
+		w.Tokens += s.tokensBetween(i, i+1)
+		if number := s.invocation[i]; number != last && !named[number] && e.InvocationID() != "" && s.isRaw(i) {
 			named[number], last = true, number
 			w.Invocations = append(w.Invocations, e.InvocationID())
 		}
@@ -175,47 +177,47 @@ func (s *shape) fill(w *Window, indices []int) {
 	}
 	// A group without text gets no summary.
 	w.Groups = slices.DeleteFunc(groups, func(g Group) bool {
-		return !slices.ContainsFunc(g.Indices, func(i int) bool { return transcript.Shows(s.entries[i].Event) })
+		return !slices.ContainsFunc(g.Indices, func(i int) bool { return transcript.HasLine(s.entries[i].Event) })
 	})
 	slices.SortFunc(w.Groups, func(a, b Group) int {
 		return cmp.Compare(a.Indices[len(a.Indices)-1], b.Indices[len(b.Indices)-1])
 	})
 }
 
-// isAccepted reports whether a model's API accepts the log after the given spans are removed. The API would refuse a
-// function call that comes first, or directly after a summary of role model.
-func (s *shape) isAccepted(w *Window, gone []Span) bool {
-	if len(gone) == 0 {
+// isAcceptedByAPI reports whether a model's API accepts the log after the given spans are removed. The API would refuse
+// a function call that comes first, or directly after a summary of role model.
+func (s *planner) isAcceptedByAPI(w *Window, spans []Span) bool {
+	if len(spans) == 0 {
 		return true
 	}
 	removed := make([]bool, len(s.entries))
-	for _, g := range gone {
+	for _, g := range spans {
 		for i := g.Start; i < g.Start+g.Count; i++ {
 			removed[i] = true
 		}
 	}
 	// The window's own summaries have role user.
 	summarised := func(i int) bool { return len(w.Groups) > 0 && i >= w.Start && i < w.Start+w.Count }
-	for _, g := range gone {
+	for _, g := range spans {
 		before, after := g.Start-1, g.Start+g.Count
-		says := func(i int) bool { return s.entries[i].Event.SaysSomething() }
-		for before >= 0 && (removed[before] || !says(before)) {
+		hasContent := func(i int) bool { return s.entries[i].Event.SaysSomething() }
+		for before >= 0 && (removed[before] || !hasContent(before)) {
 			before--
 		}
-		for after < len(s.entries) && (removed[after] || !says(after)) {
+		for after < len(s.entries) && (removed[after] || !hasContent(after)) {
 			after++
 		}
 		if after == len(s.entries) || summarised(after) || !hasFunctionPart(s.entries[after].Event, false) {
 			continue
 		}
-		if before < 0 || !summarised(before) && s.modelSummary(before) {
+		if before < 0 || !summarised(before) && s.isModelSummary(before) {
 			return false
 		}
 	}
 	return true
 }
 
-func (s *shape) modelSummary(i int) bool {
+func (s *planner) isModelSummary(i int) bool {
 	return s.entries[i].Summary && s.entries[i].Event.Role() == "model"
 }
 

@@ -40,7 +40,7 @@ type stage int
 
 const (
 	queued stage = iota + 1
-	runs
+	running
 	runningAndQueued // notified while running
 )
 
@@ -78,7 +78,7 @@ func (w *Worker[K]) Notify(key K) bool {
 	case stage == queued || stage == runningAndQueued:
 		w.stats.Merged++
 		return true
-	case stage == runs:
+	case stage == running:
 		w.state[key] = runningAndQueued
 		return true
 	case len(w.queue) < w.capacity:
@@ -109,7 +109,7 @@ func (w *Worker[K]) run() {
 			return
 		}
 		w.compact(key)
-		w.done(key)
+		w.finish(key)
 	}
 }
 
@@ -122,11 +122,11 @@ func (w *Worker[K]) next() (key K, ok bool) {
 	}
 	key = w.queue[0]
 	w.queue = w.queue[1:]
-	w.state[key] = runs
+	w.state[key] = running
 	return key, true
 }
 
-func (w *Worker[K]) done(key K) {
+func (w *Worker[K]) finish(key K) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stats.Ended++
@@ -145,7 +145,7 @@ func (w *Worker[K]) compact(key K) {
 	// Options.Observe or from the log.
 	defer func() {
 		if p := recover(); p != nil {
-			w.compactor.panicked(w.ctx, key, &panicError{ErrPanic, p, debug.Stack()})
+			w.compactor.reportPanic(w.ctx, key, &panicError{ErrPanic, p, debug.Stack()})
 		}
 	}()
 	_, _ = w.compactor.MaybeCompact(w.ctx, key)

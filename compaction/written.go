@@ -53,8 +53,8 @@ func (u *Usage) add(t Tokens) {
 	u.AnswerTokens += t.Answer
 }
 
-// verified adds the result of comparing a summary with its source.
-func (w *Written) verified(c identifiers.Comparison) {
+// addComparison adds the result of comparing a summary with its source.
+func (w *Written) addComparison(c identifiers.Comparison) {
 	w.Identifiers += c.Identifiers
 	w.Lost += len(c.Lost)
 }

@@ -120,7 +120,7 @@ func TestCompactDryRunOfAService(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"A service would not compact now: the prompt takes 5000 tokens, the threshold is 2000, and what can go makes a pass which does not pay yet: ",
+		{"A service would not compact now: the prompt has 5000 tokens; the threshold is 2000, but a pass does not pay yet: ",
 			[]string{"a/u/dear", "--token-threshold", "2000", "--interval", "0", "--retain", "1"}},
 		{"A service would compact now, too.", []string{"a/u/due"}},
 	} {

@@ -15,10 +15,10 @@ import (
 
 // unit is a sentence, another line, a call or a state. A summary keeps or omits it as a whole.
 type unit struct {
-	text  string
-	kind  string // kind of a state, or before
-	lined bool   // the unit begins a line
-	keep  bool
+	text       string
+	kind       string // kind of a state, or earlierCalls
+	startsLine bool   // the unit begins a line
+	kept       bool
 
 	weight float64
 	words  []string
@@ -29,135 +29,135 @@ type unit struct {
 // choice selects the units with the highest worth for their size. The fewer units contain a word, the more the word is
 // worth. It is worth little if a kept unit contains it.
 type choice struct {
-	turns []*turn
-	units map[string]int     // word → number of units that contain it
-	value map[string]float64 // by word
-	kept  map[string]bool    // words of the kept units and of earlier summaries
-	order []*unit            // the kept units, the least important last
-	room  tokens.Size
+	turns      []*turn
+	unitCounts map[string]int     // word → number of units that contain it
+	wordValues map[string]float64 // by word
+	keptWords  map[string]bool    // words of the kept units and of earlier summaries
+	keptUnits  []*unit            // the kept units, the least important last
+	budget     tokens.Size
 }
 
 // choose selects units up to a size: the last request, the task, the agent's last message, and then the units with the
 // highest worth.
-func choose(turns []*turn, before string, room tokens.Size) *choice {
-	c := &choice{turns: turns, units: map[string]int{}, value: map[string]float64{}, kept: words.Set(strings.Join(words.In(before), " ")), room: room}
-	var rest []*unit
+func choose(turns []*turn, earlier string, room tokens.Size) *choice {
+	c := &choice{turns: turns, unitCounts: map[string]int{}, wordValues: map[string]float64{}, keptWords: words.Set(strings.Join(words.In(earlier), " ")), budget: room}
+	var candidates []*unit
 	for i, t := range turns {
-		t.weigh(i >= len(turns)-latest || t.told, room/8)
-		for _, u := range slices.Concat(t.asked, t.did, t.states, t.said) {
-			if u.text == "" || leads(u) && u.weight < 1 {
+		t.setWeights(i >= len(turns)-latestTurns || t.isOtherSummary, room/8)
+		for _, u := range slices.Concat(t.userUnits, t.callUnits, t.states, t.agentUnits) {
+			if u.text == "" || isLeadIn(u) && u.weight < 1 {
 				continue
 			}
 			if i < len(turns)-1 && u.weight < 1 && strings.HasSuffix(u.text, "?") { // the question was answered
-				u.weight *= step
+				u.weight *= levelFactor
 			}
-			u.order = len(rest)
-			c.count(u)
-			rest = append(rest, u)
+			u.order = len(candidates)
+			c.countWords(u)
+			candidates = append(candidates, u)
 		}
 	}
-	first := slices.IndexFunc(turns, func(t *turn) bool { return len(t.asked) > 0 })
+	taskTurn := slices.IndexFunc(turns, func(t *turn) bool { return len(t.userUnits) > 0 })
 	if n := len(turns); n > 0 {
 		t := turns[n-1]
-		for _, u := range slices.Backward(t.asked) { // in a pasted message, the request is at the end
-			if u.size() > c.room*3/4 {
+		for _, u := range slices.Backward(t.userUnits) { // in a pasted message, the request is at the end
+			if u.size() > c.budget*3/4 {
 				break
 			}
 			if !isCourtesy(u) {
 				c.keep(u)
 			}
 		}
-		if first >= 0 && before == "" { // the task
-			if task := ends(turns[first].asked, askedRunes); !c.pick(task, room/4) {
-				c.pick(task, room)
+		if taskTurn >= 0 && earlier == "" { // the task
+			if task := endUnits(turns[taskTurn].userUnits, maxMessageRunes); !c.keepBest(task, room/4) {
+				c.keepBest(task, room)
 			}
 		}
-		c.pick(t.said[t.last:], room/4)
+		c.keepBest(t.agentUnits[t.lastMessage:], room/4)
 	}
 	for _, t := range turns {
-		if t.told {
-			c.pick(t.said, room/3)
+		if t.isOtherSummary {
+			c.keepBest(t.agentUnits, room/3)
 		}
 	}
-	c.pick(rest, room)
+	c.keepBest(candidates, room)
 	for _, t := range turns { // a short message of the user may contain a decision
-		for _, u := range ends(t.asked, askedRunes) {
-			if !u.keep && u.size() <= c.room && !isCourtesy(u) && c.worth(u) > 0 {
+		for _, u := range endUnits(t.userUnits, maxMessageRunes) {
+			if !u.kept && u.size() <= c.budget && !isCourtesy(u) && c.worth(u) > 0 {
 				c.keep(u)
 			}
 		}
 	}
-	if len(c.order) == 0 && first >= 0 {
-		c.cutBest(turns[first].asked)
+	if len(c.keptUnits) == 0 && taskTurn >= 0 {
+		c.keepCutBest(turns[taskTurn].userUnits)
 	}
-	if len(c.order) == 0 {
-		c.cutBest(rest)
+	if len(c.keptUnits) == 0 {
+		c.keepCutBest(candidates)
 	}
 	return c
 }
 
-// weigh sets the weights of a turn's units. It joins each end of the agent's last message to one unit of at most the
-// given size, because single sentences of a message are fragments.
-func (t *turn) weigh(isLatest bool, most tokens.Size) {
-	closing, runes := step*step, int(step*askedRunes)
+// setWeights sets the weights of a turn's units. It joins each end of the agent's last message to one unit of at most
+// the given size, because single sentences of a message are fragments.
+func (t *turn) setWeights(isLatest bool, maxSize tokens.Size) {
+	closingWeight, runes := levelFactor*levelFactor, int(levelFactor*maxMessageRunes)
 	if isLatest {
-		closing, runes = step, askedRunes/2
+		closingWeight, runes = levelFactor, maxMessageRunes/2
 	}
-	weigh := func(weight float64, units []*unit) {
+	setWeight := func(weight float64, units []*unit) {
 		for _, u := range units {
 			u.weight = weight
 		}
 	}
-	t.last = min(t.last, len(t.said))
-	message := t.said[t.last:]
-	for ; !t.told; runes /= 2 {
-		from, to := endsOf(message, 2*runes)
-		head, tail := joinAll(message[:from]), joinAll(message[to:])
-		if runes >= leastEnd && max(tokens.Of(head), tokens.Of(tail)) > most {
+	t.lastMessage = min(t.lastMessage, len(t.agentUnits))
+	message := t.agentUnits[t.lastMessage:]
+	for ; !t.isOtherSummary; runes /= 2 {
+		from, to := endRanges(message, 2*runes)
+		head, tail := keepAndJoin(message[:from]), keepAndJoin(message[to:])
+		if runes >= minEndRunes && max(tokens.Of(head), tokens.Of(tail)) > maxSize {
 			continue
 		}
-		t.said = append(slices.Clone(t.said[:t.last]), &unit{text: head, lined: true}, &unit{}, &unit{text: tail, lined: true})
+		t.agentUnits = append(slices.Clone(t.agentUnits[:t.lastMessage]), &unit{text: head, startsLine: true}, &unit{}, &unit{text: tail, startsLine: true})
 		if from == to { // nothing is left out
-			t.said = slices.Delete(t.said, t.last+1, t.last+2)
+			t.agentUnits = slices.Delete(t.agentUnits, t.lastMessage+1, t.lastMessage+2)
 		}
 		break
 	}
-	weigh(step*step, t.said[:t.last])
-	weigh(closing, t.said[t.last:])
-	if isLatest && !t.told { // in a long turn, the last messages show how to continue
-		weigh(closing, t.said[max(0, t.last-latest):t.last])
+	setWeight(levelFactor*levelFactor, t.agentUnits[:t.lastMessage])
+	setWeight(closingWeight, t.agentUnits[t.lastMessage:])
+	if isLatest && !t.isOtherSummary { // in a long turn, the last messages show how to continue
+		setWeight(closingWeight, t.agentUnits[max(0, t.lastMessage-latestTurns):t.lastMessage])
 	}
-	weigh(step*step, t.asked)
-	weigh(1, ends(t.asked, askedRunes))
-	weigh(closing, t.did)
-	for _, u := range t.did {
-		if u.kind == before {
-			u.weight *= step
+	setWeight(levelFactor*levelFactor, t.userUnits)
+	setWeight(1, endUnits(t.userUnits, maxMessageRunes))
+	setWeight(closingWeight, t.callUnits)
+	for _, u := range t.callUnits {
+		if u.kind == earlierCalls {
+			u.weight *= levelFactor
 		}
 	}
 	for i, u := range t.states {
-		if u.weight = 1; i < len(t.states)-lastFew {
-			u.weight = closing
+		if u.weight = 1; i < len(t.states)-maxLatestItems {
+			u.weight = closingWeight
 		}
 	}
 }
 
-// leastEnd is the number of runes below which an end of a long message is not shortened further, even if the unit is
+// minEndRunes is the number of runes below which an end of a long message is not shortened further, even if the unit is
 // too large.
-const leastEnd = 75
+const minEndRunes = 75
 
-// count counts the words of a unit and sets their values.
-func (c *choice) count(u *unit) {
+// countWords counts the words of a unit and sets their values.
+func (c *choice) countWords(u *unit) {
 	u.words = words.In(u.text)
 	for _, w := range u.words {
-		c.units[w]++
-		if _, known := c.value[w]; !known {
-			c.value[w] = valueOf(w)
+		c.unitCounts[w]++
+		if _, known := c.wordValues[w]; !known {
+			c.wordValues[w] = valueOf(w)
 		}
 	}
 	for _, w := range namesIn(u.text) {
 		if !words.IsCommon(w) {
-			c.value[w] = emphasis
+			c.wordValues[w] = emphasis
 		}
 	}
 }
@@ -166,9 +166,9 @@ func (c *choice) count(u *unit) {
 func (c *choice) worth(u *unit) (worth float64) {
 	weight := u.weight
 	for _, w := range u.words {
-		value := c.value[w] / math.Sqrt(float64(max(c.units[w], 1)))
-		if c.kept[w] && !u.isState() {
-			value *= step
+		value := c.wordValues[w] / math.Sqrt(float64(max(c.unitCounts[w], 1)))
+		if c.keptWords[w] && !u.isState() {
+			value *= levelFactor
 		}
 		worth += value
 		if limitWords[w] {
@@ -179,23 +179,23 @@ func (c *choice) worth(u *unit) (worth float64) {
 }
 
 func (c *choice) keep(u *unit) {
-	u.keep = true
-	c.room -= u.size()
-	c.order = append(c.order, u)
+	u.kept = true
+	c.budget -= u.size()
+	c.keptUnits = append(c.keptUnits, u)
 	for _, w := range u.words {
-		c.kept[w] = true
+		c.keptWords[w] = true
 	}
 }
 
-// pick keeps the units with the highest ratio of worth to size. Their total size is at most the argument most. pick
-// reports whether it kept any unit.
-func (c *choice) pick(units []*unit, most tokens.Size) bool {
-	least := max(c.room-most, 0)
-	before := len(c.order)
-	tells := func(worth float64, u *unit) bool { return worth >= 2*step*u.weight || u.isState() && worth > 0 } // at least the worth of one informative word
-	var best ranking
+// keepBest keeps the units with the highest ratio of worth to size. Their total size is at most the argument maxSize.
+// keepBest reports whether it kept any unit.
+func (c *choice) keepBest(units []*unit, maxSize tokens.Size) bool {
+	minBudget := max(c.budget-maxSize, 0)
+	before := len(c.keptUnits)
+	isInformative := func(worth float64, u *unit) bool { return worth >= 2*levelFactor*u.weight || u.isState() && worth > 0 } // at least the worth of one informative word
+	var best unitHeap
 	for _, u := range units {
-		if worth := c.worth(u); !u.keep && tells(worth, u) {
+		if worth := c.worth(u); !u.kept && isInformative(worth, u) {
 			u.score = worth / float64(u.size())
 			best = append(best, u)
 		}
@@ -206,64 +206,64 @@ func (c *choice) pick(units []*unit, most tokens.Size) bool {
 		worth := c.worth(u)
 		score := worth / float64(u.size())
 		switch {
-		case tells(worth, u) && u.size() <= c.room-least && score < u.score: // its worth has fallen, because kept units contain some of its words
+		case isInformative(worth, u) && u.size() <= c.budget-minBudget && score < u.score: // its worth has fallen, because kept units contain some of its words
 			u.score = score
 			heap.Fix(&best, 0)
 			continue
-		case tells(worth, u) && u.size() <= c.room-least:
+		case isInformative(worth, u) && u.size() <= c.budget-minBudget:
 			c.keep(u)
 		}
 		heap.Pop(&best)
 	}
-	return len(c.order) > before
+	return len(c.keptUnits) > before
 }
 
-// cutBest keeps the beginning of the unit with the highest worth.
-func (c *choice) cutBest(units []*unit) {
+// keepCutBest keeps the beginning of the unit with the highest worth.
+func (c *choice) keepCutBest(units []*unit) {
 	if len(units) == 0 {
 		return
 	}
 	best := slices.MaxFunc(units, func(a, b *unit) int { return cmp.Compare(c.worth(a), c.worth(b)) })
-	if text := cut(best.text, c.room-gapSize); text != "" {
+	if text := truncate(best.text, c.budget-gapSize); text != "" {
 		best.text = text
 		c.keep(best)
 	}
 }
 
-func (u *unit) isState() bool { return u.kind != "" && u.kind != before }
+func (u *unit) isState() bool { return u.kind != "" && u.kind != earlierCalls }
 
 // size returns the size of a unit with a gap.
 func (u *unit) size() tokens.Size { return tokens.Of(u.text) + gapSize }
 
 var gapSize = tokens.Of(gap)
 
-// ends returns the units at the beginning and the end of a text, each with half of the given number of runes.
-func ends(units []*unit, runes int) []*unit {
-	from, to := endsOf(units, runes)
+// endUnits returns the units at the beginning and the end of a text, each with half of the given number of runes.
+func endUnits(units []*unit, runes int) []*unit {
+	from, to := endRanges(units, runes)
 	return append(slices.Clone(units[:from]), units[to:]...)
 }
 
-func endsOf(units []*unit, runes int) (from, to int) {
+func endRanges(units []*unit, runes int) (from, to int) {
 	size := func(i int) int { return utf8.RuneCountInString(units[i].text) }
 	to = len(units)
-	for left := runes / 2; from < to && (from == 0 || size(from) <= left); from++ {
-		left -= size(from)
+	for room := runes / 2; from < to && (from == 0 || size(from) <= room); from++ {
+		room -= size(from)
 	}
-	for left := runes / 2; to > from && (to == len(units) || size(to-1) <= left); to-- {
-		left -= size(to - 1)
+	for room := runes / 2; to > from && (to == len(units) || size(to-1) <= room); to-- {
+		room -= size(to - 1)
 	}
-	for from > 0 && to > from && leads(units[from-1]) {
+	for from > 0 && to > from && isLeadIn(units[from-1]) {
 		from--
 	}
 	return from, to
 }
 
-// joinAll keeps and joins all sentences.
-func joinAll(units []*unit) string {
+// keepAndJoin keeps and joins all sentences.
+func keepAndJoin(units []*unit) string {
 	for _, u := range units {
-		u.keep = true
+		u.kept = true
 	}
-	return join(units)
+	return joinKept(units)
 }
 
 // isCourtesy reports whether a unit consists only of courtesies.
@@ -271,19 +271,19 @@ func isCourtesy(u *unit) bool {
 	return len(u.words) > 0 && !slices.ContainsFunc(u.words, func(w string) bool { return !courtesies[w] })
 }
 
-// leads reports whether a unit only introduces the next one.
-func leads(u *unit) bool { return strings.HasSuffix(strings.TrimRight(u.text, "*_ "), ":") }
+// isLeadIn reports whether a unit only introduces the next one.
+func isLeadIn(u *unit) bool { return strings.HasSuffix(strings.TrimRight(u.text, "*_ "), ":") }
 
 // text writes the turns with kept units. Adjacent turns with only the user's words share a line.
 func (c *choice) text() string {
-	text, only := "", false
+	text, lastIsRequest := "", false
 	for _, t := range c.turns {
-		said := agentLabel
-		if t.told {
-			said = toldLabel
+		label := agentLabel
+		if t.isOtherSummary {
+			label = otherSummaryLabel
 		}
 		var lines []string
-		for _, of := range [][2]string{{askedLabel, join(t.asked)}, {didLabel, list(t.did)}, {stateLabel, list(t.states)}, {said, join(t.said)}} {
+		for _, of := range [][2]string{{userLabel, joinKept(t.userUnits)}, {callsLabel, listKept(t.callUnits)}, {stateLabel, listKept(t.states)}, {label, joinKept(t.agentUnits)}} {
 			if of[1] != "" {
 				lines = append(lines, of[0]+of[1])
 			}
@@ -291,34 +291,34 @@ func (c *choice) text() string {
 		if len(lines) == 0 {
 			continue
 		}
-		asked, alone := strings.CutPrefix(lines[0], askedLabel)
-		switch alone = alone && len(lines) == 1; {
-		case alone && only:
-			text += apart + asked
+		asked, isRequest := strings.CutPrefix(lines[0], userLabel)
+		switch isRequest = isRequest && len(lines) == 1; {
+		case isRequest && lastIsRequest:
+			text += messageSeparator + asked
 		case text != "":
 			text += "\n"
 			fallthrough
 		default:
 			text += bullet + strings.Join(lines, "\n"+indent)
 		}
-		only = alone
+		lastIsRequest = isRequest
 	}
 	return text
 }
 
-// join joins the kept sentences.
-func join(units []*unit) string {
+// joinKept joins the kept sentences.
+func joinKept(units []*unit) string {
 	var b strings.Builder
 	skipped := false
 	for _, u := range units {
 		switch {
-		case !u.keep:
+		case !u.kept:
 			skipped = true
 			continue
 		case b.Len() == 0:
 		case skipped:
 			b.WriteString(gap)
-		case u.lined && !strings.ContainsRune(".:;!?,", rune(b.String()[b.Len()-1])):
+		case u.startsLine && !strings.ContainsRune(".:;!?,", rune(b.String()[b.Len()-1])):
 			b.WriteString("; ")
 		default:
 			b.WriteByte(' ')
@@ -329,17 +329,17 @@ func join(units []*unit) string {
 	return b.String()
 }
 
-// list lists the kept calls or states, grouped by kind.
-func list(units []*unit) string {
+// listKept lists the kept calls or states, grouped by kind.
+func listKept(units []*unit) string {
 	var all []string
-	for _, kind := range []string{"", before, changed, checked, failed} {
-		var of []string
+	for _, kind := range []string{"", earlierCalls, changed, checked, failed} {
+		var texts []string
 		for _, u := range units {
-			if u.keep && u.kind == kind {
-				of = append(of, u.text)
+			if u.kept && u.kind == kind {
+				texts = append(texts, u.text)
 			}
 		}
-		text := strings.Join(of, ", ")
+		text := strings.Join(texts, ", ")
 		if text != "" && kind != "" && kind != checked {
 			text = kind + " " + text
 		}
@@ -348,16 +348,16 @@ func list(units []*unit) string {
 	return strings.Join(slices.DeleteFunc(all, func(s string) bool { return s == "" }), "; ")
 }
 
-// ranking is a heap of units, the highest score first.
-type ranking []*unit
+// unitHeap is a heap of units, the highest score first.
+type unitHeap []*unit
 
-func (r ranking) Len() int { return len(r) }
-func (r ranking) Less(i, j int) bool {
+func (r unitHeap) Len() int { return len(r) }
+func (r unitHeap) Less(i, j int) bool {
 	return r[i].score > r[j].score || r[i].score == r[j].score && r[i].order < r[j].order
 }
-func (r ranking) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
-func (r *ranking) Push(u any)   { *r = append(*r, u.(*unit)) }
-func (r *ranking) Pop() any {
+func (r unitHeap) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
+func (r *unitHeap) Push(u any)   { *r = append(*r, u.(*unit)) }
+func (r *unitHeap) Pop() any {
 	last := len(*r) - 1
 	u := (*r)[last]
 	*r = (*r)[:last]

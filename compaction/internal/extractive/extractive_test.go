@@ -139,7 +139,7 @@ func TestSummarise(t *testing.T) {
 		{"short decisions", append(turns[:len(turns):len(turns)], said("z", "user", "no, all of it")), 400, "no, all of it", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := Summarise(Input{Events: c.events, Max: c.max})
+			got := Summarise(Input{Events: c.events, MaxTokens: c.max})
 			if n := patch.EstimateTextTokens(got); n > c.max {
 				t.Errorf("%d tokens, of %d", n, c.max)
 			}
@@ -168,7 +168,7 @@ func TestSaysSomething(t *testing.T) {
 		event("a", "agent", map[string]any{"codeExecutionResult": map[string]any{"output": "4"}}), event("a", "agent", map[string]any{"toolCall": map[string]any{"q": 1}}),
 		called("1", "f", nil), event("a", "user", map[string]any{"inlineData": map[string]any{"mimeType": "image/png", "data": "QUJD"}}),
 	} {
-		if got := Summarise(Input{Events: []*patch.Event{e}, Max: 200}); got == "" || patch.EstimateTextTokens(got) > 60 {
+		if got := Summarise(Input{Events: []*patch.Event{e}, MaxTokens: 200}); got == "" || patch.EstimateTextTokens(got) > 60 {
 			t.Errorf("of %s it says %q", e, got)
 		}
 	}
@@ -180,7 +180,7 @@ func TestTellsNoEscapes(t *testing.T) {
 		return answered("", "f", map[string]any{key: text, "list": []any{text, map[string]any{"id": text}}})
 	}
 	events := []*patch.Event{returned("error", "x"), returned("result", "\x00")}
-	got := Summarise(Input{Events: events, Max: 26})
+	got := Summarise(Input{Events: events, MaxTokens: 26})
 	if identifiers.Invents(got, identifiers.NewIndex(identifiers.Text(events...))) || strings.Contains(got, "u0000") {
 		t.Errorf("it has identifiers of its own: %q", got)
 	}
@@ -194,7 +194,7 @@ func TestCutsNoIdentifier(t *testing.T) {
 	} {
 		for _, e := range []*patch.Event{said("a", "user", text), said("a", "agent", text), result("a", map[string]any{"output": text}), called("1", "f", map[string]any{"x": text})} {
 			for max := 3; max < 300; max += 7 {
-				got := Summarise(Input{Events: []*patch.Event{e}, Max: max})
+				got := Summarise(Input{Events: []*patch.Event{e}, MaxTokens: max})
 				if identifiers.Invents(got, identifiers.NewIndex(identifiers.Text(e))) {
 					t.Fatalf("of %.40q, in %d tokens:\n%s", text, max, got)
 				}
@@ -212,7 +212,7 @@ func TestTellsOnce(t *testing.T) {
 			result("a", map[string]any{"order_id": "ORD-1", "state": "open"}), result("a", map[string]any{"order_id": "ORD-1", "state": "paid"}),
 			filler(40),
 		},
-		Before: []*patch.Event{told("Seen:\n- card: card_4421486\n- ticket: TK-70001")}, Max: 400,
+		EarlierSummaries: []*patch.Event{told("Seen:\n- card: card_4421486\n- ticket: TK-70001")}, MaxTokens: 400,
 	})
 	for has, want := range map[string]bool{"- card:": false, "RC-30001": true, "Pay TK-70001": true, "ORD-1 | paid": true, "ORD-1 | open": false} {
 		if strings.Contains(got, has) != want {
@@ -226,7 +226,7 @@ func TestLastStateOfARow(t *testing.T) {
 	got := Summarise(Input{Events: []*patch.Event{
 		said("a", "user", "Cancel it."), result("a", map[string]any{"order_id": "ORD-1001", "seat": "window"}),
 		result("a", map[string]any{"order_id": "ORD-1001", "seat": "window", "state": "cancelled"}), filler(40),
-	}, Max: 400})
+	}, MaxTokens: 400})
 	if !strings.Contains(got, "ORD-1001 | window | cancelled") || strings.Count(got, "ORD-1001") != 1 {
 		t.Errorf("got\n%s", got)
 	}
@@ -248,7 +248,7 @@ func TestKeepsWhatTells(t *testing.T) {
 			}
 			events = append(events, said(fmt.Sprint(i), "user", text), said(fmt.Sprint(i), "agent", c.chat))
 		}
-		if got := Summarise(Input{Events: events, Max: 150}); !strings.Contains(got, c.has) {
+		if got := Summarise(Input{Events: events, MaxTokens: 150}); !strings.Contains(got, c.has) {
 			t.Errorf("%s: %q is not in\n%s", language, c.has, got)
 		}
 	}
@@ -260,7 +260,7 @@ func TestDatedRows(t *testing.T) {
 	bo := map[string]any{"first": "Bo", "last": "Ito", "born": "1990-04-05"}
 	got := Summarise(Input{Events: []*patch.Event{
 		said("a", "user", "Who travels?"), result("a", map[string]any{"people": []any{ann, bo, ann}}), filler(60),
-	}, Max: 400})
+	}, MaxTokens: 400})
 	if want := "Rows:\n- born | first | last\n1990-04-05 | Bo | Ito\n1990-04-05 | Ann | Li"; !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant in it\n%s", got, want)
 	}
@@ -268,7 +268,7 @@ func TestDatedRows(t *testing.T) {
 
 // The input can include a summary by another writer.
 func TestToldByAnother(t *testing.T) {
-	got := Summarise(Input{Told: []*patch.Event{told("## Keep in mind\n- Never call before nine.\n\n**Open:**\n* Who pays the postage of INV-20001?\n")}, Events: []*patch.Event{said("a", "user", "Go on, and mind the cat.")}, Max: 2000})
+	got := Summarise(Input{OtherSummaries: []*patch.Event{told("## Keep in mind\n- Never call before nine.\n\n**Open:**\n* Who pays the postage of INV-20001?\n")}, Events: []*patch.Event{said("a", "user", "Go on, and mind the cat.")}, MaxTokens: 2000})
 	for _, has := range []string{"Earlier: ", "Never call before nine.", "Who pays the postage of INV-20001?", "mind the cat"} {
 		if !strings.Contains(got, has) {
 			t.Errorf("%q is not in\n%s", has, got)
@@ -299,9 +299,9 @@ func TestHostileInput(t *testing.T) {
 			{said("a", "user", text), result("a", map[string]any{"x": text}), event("a", "agent", map[string]any{"functionCall": map[string]any{"name": "f", "args": map[string]any{"a": text, "path": "/x/y"}}})},
 			{told(text), told(text)},
 		} {
-			in := Input{Events: events, Before: []*patch.Event{told(text)}, Max: 500}
+			in := Input{Events: events, EarlierSummaries: []*patch.Event{told(text)}, MaxTokens: 500}
 			if len(events) == 2 {
-				in.Events, in.Told = nil, events
+				in.Events, in.OtherSummaries = nil, events
 			}
 			got := Summarise(in)
 			if n := patch.EstimateTextTokens(got); n > 500 {
@@ -318,7 +318,7 @@ func TestRightToLeft(t *testing.T) {
 		"אני אלרגי לאגוזים\u200f, בבקשה.":           "אני אלרגי לאגוזים\u200f, בבקשה.",
 		"می\u200cخواهم بلیت \u2067تهران\u2069 را.":  "می\u200cخواهم بلیت",
 	} {
-		got := Summarise(Input{Events: []*patch.Event{said("a", "user", text), said("a", "agent", "ok"), filler(20)}, Max: 300})
+		got := Summarise(Input{Events: []*patch.Event{said("a", "user", text), said("a", "agent", "ok"), filler(20)}, MaxTokens: 300})
 		if !strings.Contains(got, want) || strings.ContainsAny(got, "\u2067\u2069\u202e") {
 			t.Errorf("of %q: %q", text, got)
 		}
@@ -327,7 +327,7 @@ func TestRightToLeft(t *testing.T) {
 
 // The agent's messages between calls are kept whole, without sentences that only introduce a call.
 func TestTellsWholeMessages(t *testing.T) {
-	got := Summarise(Input{Max: 400, Events: []*patch.Event{
+	got := Summarise(Input{MaxTokens: 400, Events: []*patch.Event{
 		said("a", "user", "Mend the import, please."),
 		said("a", "agent", "The parser splits at commas within quotes. That loses the articles with a price. Let me look at the writer:"),
 		called("1", "bash", map[string]any{"command": "cat writer.py"}), answered("1", "bash", map[string]any{"output": strings.Repeat("line of code here\n", 300)}),
@@ -346,7 +346,7 @@ func TestLastMessagesOfALongTurn(t *testing.T) {
 		events = append(events, said("a", "agent", fmt.Sprintf("Crate %d of the Rotterdam shipment holds lenses from Jena, and Bremen wants it on Thursday.", 100+i)),
 			called(id, "move", map[string]any{"crate": i}), answered(id, "move", map[string]any{"result": "ok"}))
 	}
-	got := Summarise(Input{Max: 400, Events: append(events, said("a", "agent", "All crates are sorted."))})
+	got := Summarise(Input{MaxTokens: 400, Events: append(events, said("a", "agent", "All crates are sorted."))})
 	for _, crate := range []string{"Crate 137", "Crate 138", "Crate 139"} {
 		if !strings.Contains(got, crate) {
 			t.Errorf("%s is not in\n%s", crate, got)
@@ -361,7 +361,7 @@ func TestManyChangedFiles(t *testing.T) {
 		id := fmt.Sprint(i)
 		events = append(events, called(id, "write", map[string]any{"path": fmt.Sprintf("/srv/moved/workshop%d/engine%d.ts", i, i), "content": "x"}), answered(id, "write", map[string]any{"result": "ok"}))
 	}
-	got := Summarise(Input{Max: 300, Events: append(events, said("b", "user", "And now?"), filler(20))})
+	got := Summarise(Input{MaxTokens: 300, Events: append(events, said("b", "user", "And now?"), filler(20))})
 	for _, want := range []string{"go to Ingolstadt", "engine39.ts"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
@@ -380,7 +380,7 @@ func TestChecks(t *testing.T) {
 		code   int
 		open   bool
 	}{{"41 passed", 0, false}, {"1 failed, 40 passed", 1, true}} {
-		got := Summarise(Input{Max: 400, Events: append(append([]*patch.Event{said("a", "user", "Go on.")}, events...), append(run("3", "pytest -q", c.output, c.code), filler(20))...)})
+		got := Summarise(Input{MaxTokens: 400, Events: append(append([]*patch.Event{said("a", "user", "Go on.")}, events...), append(run("3", "pytest -q", c.output, c.code), filler(20))...)})
 		if strings.Contains(got, "NameError") != c.open || !strings.Contains(got, c.output) || strings.Contains(got, "WARNING") {
 			t.Errorf("%s: it says\n%s", c.output, got)
 		}

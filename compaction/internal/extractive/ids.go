@@ -18,16 +18,16 @@ import (
 type ids struct {
 	byValue map[string]*id
 	keys    map[string]int // in order of first occurrence
-	clock   int
+	time    int
 	ranked  []*id // the most useful first
 }
 
 type id struct {
-	value string
-	key   string // the key in the JSON text, or ""
-	use   use
-	times int // number of uses
-	last  int // time of the last occurrence
+	value    string
+	key      string // the key in the JSON text, or ""
+	use      use
+	uses     int // number of uses
+	lastSeen int // time of the last occurrence
 }
 
 // use is the strongest use of an identifier. An identifier is used if the user or the agent wrote it, or if a call
@@ -41,14 +41,14 @@ const (
 )
 
 const (
-	maxFact = 200 // runes above which a word counts as data
-	longArg = 400 // bytes above which an argument counts as data
+	maxIDRunes   = 200 // runes above which a word counts as data
+	longArgBytes = 400 // bytes above which an argument counts as data
 )
 
 func newIDs() *ids { return &ids{byValue: map[string]*id{}, keys: map[string]int{}} }
 
 func (l *ids) add(key, value string, as use) {
-	if l.clock++; value != oneLine(value) {
+	if l.time++; value != oneLine(value) {
 		return
 	}
 	e := l.byValue[value]
@@ -62,9 +62,9 @@ func (l *ids) add(key, value string, as use) {
 	if _, known := l.keys[e.key]; !known {
 		l.keys[e.key] = len(l.keys)
 	}
-	e.use, e.last = max(e.use, as), l.clock
+	e.use, e.lastSeen = max(e.use, as), l.time
 	if as == used {
-		e.times++
+		e.uses++
 	}
 }
 
@@ -72,20 +72,20 @@ func (l *ids) add(key, value string, as use) {
 func (l *ids) addText(text string, as use) {
 	for w := range identifiers.Words(text) {
 		closes := w.Raw[0] == '/' && w.Start > 0 && text[w.Start-1] == '<' // an HTML end tag
-		if !isID(w) || w.Cut || closes || measure.MatchString(w.Text) || strings.Contains(w.Text, ",") || as == returned && (isEncoded(text, w) || bare.MatchString(w.Text)) {
+		if !isID(w) || w.Cut || closes || quantity.MatchString(w.Text) || strings.Contains(w.Text, ",") || as == returned && (isEncoded(text, w) || meaninglessAlone.MatchString(w.Text)) {
 			continue
 		}
 		if as == written && w.Raw[0] == '.' { // a relative path means little outside its file
-			l.add("", shown(w), returned)
+			l.add("", withPrefix(w), returned)
 		} else {
-			l.add("", shown(w), as)
+			l.add("", withPrefix(w), as)
 		}
 	}
 }
 
-// shown returns a word together with the preceding characters that belong to the word, such as a sign or the dots of a
-// path.
-func shown(w identifiers.Word) string {
+// withPrefix returns a word together with the preceding characters that belong to the word, such as a sign or the dots
+// of a path.
+func withPrefix(w identifiers.Word) string {
 	before, after, _ := strings.Cut(w.Raw, w.Text)
 	text := w.Text
 	if strings.Contains(text, "__") { // names such as __init__.py: keep both pairs of underscores
@@ -99,11 +99,12 @@ func shown(w identifiers.Word) string {
 }
 
 var (
-	// measure matches a number with a short unit, such as 123ms, and an approximate number or range.
-	measure = regexp.MustCompile(`^(?:[0-9.]+[a-z]{1,2}|~[0-9]+(?:-[0-9]+)?)$`)
+	// quantity matches a number with a short unit, such as 123ms, and an approximate number or range.
+	quantity = regexp.MustCompile(`^(?:[0-9.]+[a-z]{1,2}|~[0-9]+(?:-[0-9]+)?)$`)
 
-	// bare matches words of a result that mean little alone: a fraction, a version, and a word after a line number.
-	bare = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+){1,2}|[0-9]+:.*\pL.*)$`)
+	// meaninglessAlone matches words of a result that mean little alone: a fraction, a version, and a word after a line
+	// number.
+	meaninglessAlone = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+){1,2}|[0-9]+:.*\pL.*)$`)
 )
 
 // isEncoded reports whether a word is part of encoded data, such as a segment of a source map. Such a word has an
@@ -116,22 +117,22 @@ func isEncoded(text string, w identifiers.Word) bool {
 
 // isID reports whether a word is an identifier of at most maxFact runes, and neither a time of day nor a ratio.
 func isID(w identifiers.Word) bool {
-	return w.Kind.IsIdentifier() && utf8.RuneCountInString(w.Text) <= maxFact && !isClock(w.Text)
+	return w.Kind.IsIdentifier() && utf8.RuneCountInString(w.Text) <= maxIDRunes && !isTimeOfDay(w.Text)
 }
 
-// isClock reports whether the word is a time of day or a ratio.
-func isClock(s string) bool {
+// isTimeOfDay reports whether the word is a time of day or a ratio.
+func isTimeOfDay(s string) bool {
 	return strings.Contains(s, ":") && !strings.ContainsFunc(s, func(r rune) bool { return r != ':' && !unicode.IsDigit(r) })
 }
 
-// addLeaves adds the identifiers in the values of a JSON text.
-func (l *ids) addLeaves(text json.RawMessage, as use) {
+// addJSON adds the identifiers in the values of a JSON text.
+func (l *ids) addJSON(text json.RawMessage, as use) {
 	for leaf := range leaves(text) {
-		if w, one := oneWord(leaf.value); one && isID(w) {
-			if leaf.text || strings.HasSuffix(strings.ToLower(leaf.key), "id") {
-				l.add(oneLine(leaf.key), shown(w), as)
+		if w, one := singleWord(leaf.value); one && isID(w) {
+			if leaf.isString || strings.HasSuffix(strings.ToLower(leaf.key), "id") {
+				l.add(oneLine(leaf.key), withPrefix(w), as)
 			}
-		} else if len(leaf.value) > longArg {
+		} else if len(leaf.value) > longArgBytes {
 			l.addText(leaf.value, min(as, written))
 		} else {
 			l.addText(leaf.value, as)
@@ -144,10 +145,10 @@ func (l *ids) isUsed(value string) bool {
 	return e != nil && e.use != returned
 }
 
-// write returns the identifiers that the text told lacks. Their size is at most the argument room. Used identifiers
+// write returns the identifiers that the text present lacks. Their size is at most the argument room. Used identifiers
 // come first, the most recent first. Returned identifiers follow, and among them identifiers with a key come first. The
-// last argument limits the size of the returned identifiers.
-func (l *ids) write(told *identifiers.Index, s *reader, room, most tokens.Size) string {
+// argument maxReturned limits the size of the returned identifiers.
+func (l *ids) write(present *identifiers.Index, s *reader, room, maxReturned tokens.Size) string {
 	if l.ranked == nil {
 		l.rank(s)
 	}
@@ -155,16 +156,16 @@ func (l *ids) write(told *identifiers.Index, s *reader, room, most tokens.Size) 
 	if firstReturned < 0 {
 		firstReturned = len(l.ranked)
 	}
-	usedOnes, room := l.section(usedHeading, l.ranked[:firstReturned], told, room)
-	returnedOnes, _ := l.section(seenHeading, l.ranked[firstReturned:], told, min(most, room))
-	return joined(usedOnes, returnedOnes)
+	usedSection, room := l.section(usedHeading, l.ranked[:firstReturned], present, room)
+	returnedSection, _ := l.section(seenHeading, l.ranked[firstReturned:], present, min(maxReturned, room))
+	return joinSections(usedSection, returnedSection)
 }
 
 // rank sorts the identifiers that no earlier summary contains.
 func (l *ids) rank(s *reader) {
 	l.ranked = make([]*id, 0, len(l.byValue))
 	for _, e := range l.byValue {
-		if !s.known.Has(e.value) && !identifiers.Invents(e.value, s.source) {
+		if !s.earlierIDs.Has(e.value) && !identifiers.Invents(e.value, s.sourceIDs) {
 			l.ranked = append(l.ranked, e)
 		}
 	}
@@ -173,12 +174,12 @@ func (l *ids) rank(s *reader) {
 		if a.use == returned && b.use == returned && hasKey(a) != hasKey(b) {
 			return hasKey(b) - hasKey(a)
 		}
-		return cmp.Or(cmp.Compare(b.use, a.use), cmp.Compare(min(b.times, 2), min(a.times, 2)), cmp.Compare(b.last, a.last))
+		return cmp.Or(cmp.Compare(b.use, a.use), cmp.Compare(min(b.uses, 2), min(a.uses, 2)), cmp.Compare(b.lastSeen, a.lastSeen))
 	})
 }
 
 // section writes one line per key, in the order in which keys and values occurred. It also returns the remaining room.
-func (l *ids) section(heading string, all []*id, told *identifiers.Index, room tokens.Size) (string, tokens.Size) {
+func (l *ids) section(heading string, all []*id, present *identifiers.Index, room tokens.Size) (string, tokens.Size) {
 	byKey := map[string][]*id{}
 	for _, e := range all {
 		size := tokens.Of(", " + e.value)
@@ -188,7 +189,7 @@ func (l *ids) section(heading string, all []*id, told *identifiers.Index, room t
 		if byKey[e.key] == nil {
 			size += tokens.Of("\n" + bullet + e.key + ": ")
 		}
-		if size <= room && !told.Has(e.value) {
+		if size <= room && !present.Has(e.value) {
 			room -= size
 			byKey[e.key] = append(byKey[e.key], e)
 		}
@@ -198,7 +199,7 @@ func (l *ids) section(heading string, all []*id, told *identifiers.Index, room t
 	}
 	text := heading
 	for _, key := range slices.SortedFunc(maps.Keys(byKey), func(a, b string) int { return cmp.Compare(l.keys[a], l.keys[b]) }) {
-		slices.SortFunc(byKey[key], func(a, b *id) int { return cmp.Compare(a.last, b.last) })
+		slices.SortFunc(byKey[key], func(a, b *id) int { return cmp.Compare(a.lastSeen, b.lastSeen) })
 		text += "\n" + bullet
 		if key != "" {
 			text += key + ": "

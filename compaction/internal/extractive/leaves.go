@@ -12,12 +12,12 @@ import (
 
 // leaf is a value in a JSON text that is neither an object nor an array.
 type leaf struct {
-	key   string // key of the value, or of its array
-	value string
-	text  bool
+	key      string // key of the value, or of its array
+	value    string
+	isString bool
 }
 
-const maxValue = maxArgs / 2 // size of one argument
+const maxValueSize = maxArgsSize / 2 // size of one argument
 
 func (l leaf) String() string {
 	value := oneLine(l.value)
@@ -26,10 +26,10 @@ func (l leaf) String() string {
 			value = after
 		}
 	}
-	if strings.LastIndexByte(value, '/') > 0 && !strings.Contains(value, " ") && tokens.Of(value) > maxValue {
-		value = "…" + value[tailOfPath(value):]
+	if strings.LastIndexByte(value, '/') > 0 && !strings.Contains(value, " ") && tokens.Of(value) > maxValueSize {
+		value = "…" + value[pathTail(value):]
 	}
-	value = cut(value, maxValue)
+	value = truncate(value, maxValueSize)
 	if value == "" {
 		value = "…"
 	}
@@ -39,12 +39,12 @@ func (l leaf) String() string {
 	return l.key + "=" + value
 }
 
-// tailOfPath returns the offset in a path from which its last names fit.
-func tailOfPath(path string) int {
+// pathTail returns the offset in a path from which its last names fit.
+func pathTail(path string) int {
 	from := len(path)
 	for {
 		slash := strings.LastIndexByte(path[:max(from-1, 0)], '/')
-		if slash < 0 || tokens.Of("…"+path[slash+1:]) > maxValue {
+		if slash < 0 || tokens.Of("…"+path[slash+1:]) > maxValueSize {
 			return from
 		}
 		from = slash + 1
@@ -55,27 +55,27 @@ func tailOfPath(path string) int {
 func leaves(text json.RawMessage) iter.Seq[leaf] {
 	return func(yield func(leaf) bool) {
 		if len(text) > 0 {
-			nextLeaves(jsonvalue.NewCursor(text), leaf{}, yield)
+			yieldLeaves(jsonvalue.NewCursor(text), leaf{}, yield)
 		}
 	}
 }
 
-// nextLeaves yields the values within the cursor's next value. The second argument has their key.
-func nextLeaves(c *jsonvalue.Cursor, in leaf, yield func(leaf) bool) bool {
+// yieldLeaves yields the values within the cursor's next value. in has their key.
+func yieldLeaves(c *jsonvalue.Cursor, in leaf, yield func(leaf) bool) bool {
 	switch kind := c.Kind(); kind {
 	case jsonvalue.Null:
 		c.Value()
 	case jsonvalue.Object, jsonvalue.Array:
 		for c.Enter(); c.More(); {
 			if kind == jsonvalue.Object {
-				in.key = cut(oneLine(string(c.Key())), maxValue)
+				in.key = truncate(oneLine(string(c.Key())), maxValueSize)
 			}
-			if !nextLeaves(c, in, yield) {
+			if !yieldLeaves(c, in, yield) {
 				return false
 			}
 		}
 	case jsonvalue.String:
-		in.value, in.text = jsonvalue.Unquote(c.Value()), true
+		in.value, in.isString = jsonvalue.Unquote(c.Value()), true
 		return yield(in)
 	default:
 		in.value = string(c.Value())
@@ -88,16 +88,16 @@ func nextLeaves(c *jsonvalue.Cursor, in leaf, yield func(leaf) bool) bool {
 func argsText(args json.RawMessage) string {
 	text, n := "", 0
 	for l := range leaves(args) {
-		if l.value == "" || isWriting(strings.ToLower(l.key)) && len(l.value) > longArg/2 {
+		if l.value == "" || isFileText(strings.ToLower(l.key)) && len(l.value) > longArgBytes/2 {
 			continue
 		}
 		next := l.String()
 		if text != "" {
 			next = text + ", " + next
 		}
-		if n++; n > maxLeaves || tokens.Of(next) > maxArgs {
+		if n++; n > maxLeaves || tokens.Of(next) > maxArgsSize {
 			if text == "" {
-				return cut(next, maxArgs)
+				return truncate(next, maxArgsSize)
 			}
 			return text + ", …"
 		}
@@ -106,8 +106,8 @@ func argsText(args json.RawMessage) string {
 	return text
 }
 
-// oneWord returns the first word of a text, and whether it is the whole text.
-func oneWord(text string) (identifiers.Word, bool) {
+// singleWord returns the first word of a text, and whether it is the whole text.
+func singleWord(text string) (identifiers.Word, bool) {
 	for w := range identifiers.Words(text) {
 		return w, w.Raw == strings.TrimSpace(text)
 	}

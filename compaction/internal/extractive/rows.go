@@ -15,49 +15,48 @@ import (
 // rows are the objects in tool results that have an id or a date. Each row has the object's short values on one line,
 // under a header with their names.
 type rows struct {
-	byKey   map[string][]*row   // by the names and values of their ids
-	columns map[string][]string // sorted column names → names in the order of the first row that has these columns
-	within  map[string]bool     // headers whose rows have the same id in different objects; these rows also show the id of the containing object
-	all     []*row
+	byKey         map[string][]*row   // by the names and values of their ids
+	columns       map[string][]string // sorted column names → names in the order of the first row that has these columns
+	nestedHeaders map[string]bool     // headers whose rows have the same id in different objects; these rows also show the id of the containing object
+	all           []*row
 }
 
 func newRows() *rows {
-	return &rows{byKey: map[string][]*row{}, columns: map[string][]string{}, within: map[string]bool{}}
+	return &rows{byKey: map[string][]*row{}, columns: map[string][]string{}, nestedHeaders: map[string]bool{}}
 }
 
 type row struct {
-	header  string
-	names   []string
-	cells   string // the values, the id first
-	of      cell   // the id of the containing object
-	id      string
-	last    int  // when the row was added, or -1 if a later state has replaced it
-	dated   bool // the id is a date
-	used    bool // the user, the agent or a call used the id
-	rank    int  // position among the unused rows of the same header, the newest first; 0 if used
-	written bool
+	header    string
+	names     []string
+	cells     string // the values, the id first
+	parent    cell   // the id of the containing object
+	id        string
+	order     int  // when the row was added, or -1 if a later state has replaced it
+	hasDateID bool // the id is a date
+	used      bool // the user, the agent or a call used the id
+	rank      int  // position among the unused rows of the same header, the newest first; 0 if used
+	written   bool
 }
 
 const (
-	cellMark  = " | "
-	maxCell   = 32 // runes of a value
-	maxCells  = 12
-	datedMost = 0.25 // fraction of the room for rows whose id is a date
+	cellSeparator = " | "
+	maxCellRunes  = 32 // runes of a value
+	maxCells      = 12
+	maxDatedShare = 0.25 // fraction of the room for rows whose id is a date
 )
 
 // cell is a named value of an object.
 type cell struct{ name, value string }
 
-// add adds the objects in the cursor's next value. The last argument is the id of the containing object, if there is
-// one.
-func (r *rows) add(c *jsonvalue.Cursor, of cell) {
+// addValue adds the objects in the cursor's next value. parent is the id of the containing object, if there is one.
+func (r *rows) addValue(c *jsonvalue.Cursor, parent cell) {
 	switch c.Kind() {
 	case jsonvalue.Array:
 		for c.Enter(); c.More(); {
-			r.add(c, of)
+			r.addValue(c, parent)
 		}
 	case jsonvalue.Object:
-		r.addObject(c, of)
+		r.addObject(c, parent)
 	case jsonvalue.String:
 		r.addText(jsonvalue.Unquote(c.Value()))
 	default:
@@ -70,16 +69,16 @@ func (r *rows) addText(text string) {
 	text = strings.TrimSpace(text)
 	if len(text) > 1 && strings.ContainsRune("[{", rune(text[0])) {
 		if value, err := jsonvalue.Parse([]byte(text)); err == nil {
-			r.add(jsonvalue.NewCursor(value), cell{})
+			r.addValue(jsonvalue.NewCursor(value), cell{})
 		}
 	}
 }
 
 // addObject adds the cursor's next object if one of its values is an id. It also adds the objects that this object
 // contains.
-func (r *rows) addObject(c *jsonvalue.Cursor, of cell) {
+func (r *rows) addObject(c *jsonvalue.Cursor, parent cell) {
 	var names, values []string
-	id, best, own := -1, 0, of
+	id, best, own := -1, 0, parent
 	for c.Enter(); c.More(); {
 		key, value, kind := oneLine(string(c.Key())), "", c.Kind()
 		switch kind {
@@ -89,14 +88,14 @@ func (r *rows) addObject(c *jsonvalue.Cursor, of cell) {
 		case jsonvalue.Number:
 			value = string(c.Value())
 		default:
-			r.add(c, own)
+			r.addValue(c, own)
 		}
 		if !isCell(key) || !isCell(value) {
 			continue
 		}
 		if rank := idRank(key, value, kind == jsonvalue.String); rank > best {
 			best, id = rank, len(names)
-			if rank > asDate {
+			if rank > rankDate {
 				own = cell{key, value}
 			}
 		}
@@ -105,40 +104,40 @@ func (r *rows) addObject(c *jsonvalue.Cursor, of cell) {
 	if id < 0 || len(names) < 2 {
 		return
 	}
-	for _, of := range [][]string{names, values} {
-		first := of[id]
-		copy(of[1:], of[:id])
-		of[0] = first
+	for _, parent := range [][]string{names, values} {
+		first := parent[id]
+		copy(parent[1:], parent[:id])
+		parent[0] = first
 	}
 	n := min(len(names), maxCells)
-	r.put(names[:n], values[:n], of)
+	r.putRow(names[:n], values[:n], parent)
 }
 
 // isCell reports whether a text can be a value or a column name.
 func isCell(text string) bool {
-	return text != "" && text == oneLine(text) && utf8.RuneCountInString(text) <= maxCell && !strings.Contains(text, "|")
+	return text != "" && text == oneLine(text) && utf8.RuneCountInString(text) <= maxCellRunes && !strings.Contains(text, "|")
 }
 
 // Ranks of values that identify an object.
 const (
-	asDate = 1 + iota // a date identifies an object without another id, such as a person by the date of birth
-	asNamed
-	asID
+	rankDate = 1 + iota // a date identifies an object without another id, such as a person by the date of birth
+	rankNamed
+	rankID
 )
 
 // idRank returns the rank of a value as an id, or 0 if the value is not an id. For a number, only the name counts.
 func idRank(key, value string, text bool) int {
-	named := strings.HasSuffix(strings.ToLower(key), "id")
-	w, one := oneWord(value)
+	hasIDName := strings.HasSuffix(strings.ToLower(key), "id")
+	w, isWord := singleWord(value)
 	switch date := isDate(w.Text); {
-	case !one || !text && !named:
+	case !isWord || !text && !hasIDName:
 		return 0
 	case text && isID(w) && !date && !isAmount(w.Text):
-		return asID
-	case named:
-		return asNamed
+		return rankID
+	case hasIDName:
+		return rankNamed
 	case text && date:
-		return asDate
+		return rankDate
 	}
 	return 0
 }
@@ -175,11 +174,11 @@ func isDate(s string) bool {
 	return false
 }
 
-// put adds the row of an object. The last argument is the id of the containing object. The new row replaces older rows
+// putRow adds the row of an object. parent is the id of the containing object. The new row replaces older rows
 // with the same ids in the same object, unless these have additional columns. If the only id is a date, it replaces
 // only an identical row.
-func (r *rows) put(names, values []string, of cell) {
-	sorted := strings.Join(slices.Sorted(slices.Values(names)), cellMark)
+func (r *rows) putRow(names, values []string, parent cell) {
+	sorted := strings.Join(slices.Sorted(slices.Values(names)), cellSeparator)
 	if first := r.columns[sorted]; first != nil {
 		ordered := make([]string, len(values))
 		for i, name := range first {
@@ -189,82 +188,82 @@ func (r *rows) put(names, values []string, of cell) {
 	} else {
 		r.columns[sorted] = names
 	}
-	n := &row{header: strings.Join(names, cellMark), names: names, cells: strings.Join(values, cellMark), of: of, last: len(r.all), id: values[0]}
-	r.all = append(r.all, n)
-	key := n.id
-	n.dated = idRank(names[0], n.id, true) == asDate
+	added := &row{header: strings.Join(names, cellSeparator), names: names, cells: strings.Join(values, cellSeparator), parent: parent, order: len(r.all), id: values[0]}
+	r.all = append(r.all, added)
+	key := added.id
+	added.hasDateID = idRank(names[0], added.id, true) == rankDate
 	for i := 1; i < len(names); i++ {
-		if n.dated || idRank(names[i], values[i], true) > asDate {
-			key += cellMark + names[i] + cellMark + values[i]
+		if added.hasDateID || idRank(names[i], values[i], true) > rankDate {
+			key += cellSeparator + names[i] + cellSeparator + values[i]
 		}
 	}
 	for _, old := range r.byKey[key] {
 		switch {
 		case slices.ContainsFunc(old.names, func(name string) bool { return !slices.Contains(names, name) }):
-		case old.of == of || old.of.name == "" || of.name == "" || old.cells == n.cells:
-			old.last = -1
+		case old.parent == parent || old.parent.name == "" || parent.name == "" || old.cells == added.cells:
+			old.order = -1
 		default:
-			r.within[old.header], r.within[n.header] = true, true
+			r.nestedHeaders[old.header], r.nestedHeaders[added.header] = true, true
 		}
 	}
-	r.byKey[key] = append(slices.DeleteFunc(r.byKey[key], func(old *row) bool { return old.last < 0 }), n)
+	r.byKey[key] = append(slices.DeleteFunc(r.byKey[key], func(old *row) bool { return old.order < 0 }), added)
 }
 
 // write returns the rows that fit into the room. Rows with a used id come first, then the newest rows of each header.
-// Rows that an earlier summary contains are left out. If told is not nil, it is an index of another writer's summary.
-// Then only rows with a used id that the summary lacks are written.
-func (r *rows) write(s *reader, told *identifiers.Index, room tokens.Size) string {
+// Rows that an earlier summary contains are left out. If otherSummary is not nil, it is an index of another writer's
+// summary. Then only rows with a used id that the summary lacks are written.
+func (r *rows) write(s *reader, otherSummary *identifiers.Index, room tokens.Size) string {
 	room -= tokens.Of(rowsHeading + "\n")
 	var ranked []*row
-	for _, of := range r.all {
-		of.written = false
-		if r.within[of.header] && of.of.name != "" {
-			of.header, of.cells = of.header+cellMark+of.of.name, of.cells+cellMark+of.of.value
+	for _, row := range r.all {
+		row.written = false
+		if r.nestedHeaders[row.header] && row.parent.name != "" {
+			row.header, row.cells = row.header+cellSeparator+row.parent.name, row.cells+cellSeparator+row.parent.value
 		}
-		if of.last >= 0 && !s.known.Contains(of.cells) && !identifiers.Invents(of.cells, s.source) {
-			of.used = s.ids.isUsed(of.id)
-			if told != nil && (!of.used || told.Contains(of.cells)) {
+		if row.order >= 0 && !s.earlierIDs.Contains(row.cells) && !identifiers.Invents(row.cells, s.sourceIDs) {
+			row.used = s.ids.isUsed(row.id)
+			if otherSummary != nil && (!row.used || otherSummary.Contains(row.cells)) {
 				continue
 			}
-			ranked = append(ranked, of)
+			ranked = append(ranked, row)
 		}
 	}
 	nth := map[string]int{} // number of unused rows of each header so far, the newest first
-	for _, of := range slices.Backward(ranked) {
-		if of.rank = 0; !of.used {
-			nth[of.header]++
-			of.rank = nth[of.header]
+	for _, row := range slices.Backward(ranked) {
+		if row.rank = 0; !row.used {
+			nth[row.header]++
+			row.rank = nth[row.header]
 		}
 	}
-	slices.SortFunc(ranked, func(a, b *row) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.last, a.last)) })
-	dated := part(room, datedMost)
+	slices.SortFunc(ranked, func(a, b *row) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.order, a.order)) })
+	datedRoom := fraction(room, maxDatedShare)
 	lines := make(map[string][]string) // by header, which is the first line
-	for _, of := range ranked {
-		size := tokens.Of(of.cells + "\n")
-		if lines[of.header] == nil {
-			size += tokens.Of(bullet + of.header + "\n")
+	for _, row := range ranked {
+		size := tokens.Of(row.cells + "\n")
+		if lines[row.header] == nil {
+			size += tokens.Of(bullet + row.header + "\n")
 		}
-		if of.dated && size > dated {
+		if row.hasDateID && size > datedRoom {
 			continue
 		}
 		if size <= room {
 			room -= size
-			if of.dated {
-				dated -= size
+			if row.hasDateID {
+				datedRoom -= size
 			}
-			of.written = true
-			lines[of.header] = []string{bullet + of.header}
+			row.written = true
+			lines[row.header] = []string{bullet + row.header}
 		}
 	}
 	var headers []string
-	for _, of := range r.all {
-		if !of.written {
+	for _, row := range r.all {
+		if !row.written {
 			continue
 		}
-		if len(lines[of.header]) == 1 {
-			headers = append(headers, of.header)
+		if len(lines[row.header]) == 1 {
+			headers = append(headers, row.header)
 		}
-		lines[of.header] = append(lines[of.header], of.cells)
+		lines[row.header] = append(lines[row.header], row.cells)
 	}
 	if len(headers) == 0 {
 		return ""

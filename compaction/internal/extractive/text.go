@@ -11,26 +11,26 @@ import (
 
 // Only the beginning and the end of a long text are read. The middle is usually pasted data.
 const (
-	maxText = 1 << 16 // bytes of each end
-	maxUnit = 300     // bytes above which a sentence is divided, at a comma or between words
+	maxEndBytes  = 1 << 16 // bytes of each end
+	maxUnitBytes = 300     // bytes above which a sentence is divided, at a comma or between words
 )
 
-// unitsOf splits a text at the ends of lines and sentences. If code is set, it leaves out closed code blocks, as in
+// splitUnits splits a text at the ends of lines and sentences. If code is set, it leaves out closed code blocks, as in
 // agents' messages.
-func unitsOf(text string, code bool) (all []*unit) {
-	if len(text) > 2*maxText {
-		all = unitsOf(text[:wordEnd(text, maxText)], code)
-		text = text[len(text)-maxText:]
-		text = text[len(text)-len(strings.TrimLeftFunc(text, partOfWord)):]
+func splitUnits(text string, code bool) (all []*unit) {
+	if len(text) > 2*maxEndBytes {
+		all = splitUnits(text[:wordEnd(text, maxEndBytes)], code)
+		text = text[len(text)-maxEndBytes:]
+		text = text[len(text)-len(strings.TrimLeftFunc(text, isWordRune)):]
 	}
 	lines := strings.Split(text, "\n")
-	fenced := 0   // index of the line that closes the block
+	blockEnd := 0 // index of the line that closes the block
 	heading := -1 // index of the unit that is a heading without text below it so far
 	for i, line := range lines {
-		if code && i > fenced && isFence(line) {
+		if code && i > blockEnd && isFence(line) {
 			for n, other := range lines[i+1:] {
 				if isFence(other) {
-					fenced = i + 1 + n
+					blockEnd = i + 1 + n
 					if heading >= 0 && heading == len(all)-1 { // a heading of only the block
 						all = all[:heading]
 					}
@@ -38,7 +38,7 @@ func unitsOf(text string, code bool) (all []*unit) {
 				}
 			}
 		}
-		if fenced > 0 && i <= fenced {
+		if blockEnd > 0 && i <= blockEnd {
 			continue
 		}
 		first := true
@@ -50,9 +50,9 @@ func unitsOf(text string, code bool) (all []*unit) {
 		}
 		for line = oneLine(line); line != ""; {
 			n := sentenceEnd(line)
-			for _, piece := range pieces(strings.TrimSpace(line[:n])) {
-				if piece = trimMarks(piece, first); hasWord(piece) {
-					all = append(all, &unit{text: piece, lined: first})
+			for _, piece := range splitLong(strings.TrimSpace(line[:n])) {
+				if piece = trimMarkdown(piece, first); hasWord(piece) {
+					all = append(all, &unit{text: piece, startsLine: first})
 					first = false
 				}
 			}
@@ -74,9 +74,9 @@ func isHeading(line string) bool {
 	return strings.HasPrefix(line, "#") || strings.HasPrefix(line, "**") && strings.HasSuffix(strings.TrimSuffix(line, ":"), "**") && len(line) < 60
 }
 
-// trimMarks removes Markdown for headings, lists and tables around a line.
-func trimMarks(s string, begins bool) string {
-	if begins {
+// trimMarkdown removes Markdown for headings, lists and tables around a line.
+func trimMarkdown(s string, startsLine bool) string {
+	if startsLine {
 		s = strings.TrimLeft(s, "#> ")
 		for _, mark := range []string{"- ", "* ", "• ", "| "} {
 			s = strings.TrimPrefix(s, mark)
@@ -91,13 +91,13 @@ func hasWord(s string) bool {
 	})
 }
 
-// pieces divides a long sentence, preferably after punctuation, and otherwise between two words.
-func pieces(sentence string) (all []string) {
-	for len(sentence) > maxUnit {
-		end := wordEnd(sentence, maxUnit)
+// splitLong divides a long sentence, preferably after punctuation, and otherwise between two words.
+func splitLong(sentence string) (all []string) {
+	for len(sentence) > maxUnitBytes {
+		end := wordEnd(sentence, maxUnitBytes)
 		for i, r := range sentence[:end] {
 			next := i + utf8.RuneLen(r)
-			if i > maxUnit/2 && unicode.Is(unicode.Terminal_Punctuation, r) && next < len(sentence) && (r >= utf8.RuneSelf || sentence[next] == ' ') {
+			if i > maxUnitBytes/2 && unicode.Is(unicode.Terminal_Punctuation, r) && next < len(sentence) && (r >= utf8.RuneSelf || sentence[next] == ' ') {
 				end = next
 			}
 		}
@@ -156,20 +156,20 @@ func oneLine(text string) string {
 	}), " ")
 }
 
-// cut cuts a text to at most the given size. A text that is cut ends with a whole word and an ellipsis. If too little
-// would remain, it returns "".
-func cut(text string, most tokens.Size) string {
-	if tokens.Of(text) <= most {
+// truncate cuts a text to at most the given size. A text that is cut ends with a whole word and an ellipsis. If too
+// little would remain, it returns "".
+func truncate(text string, maxSize tokens.Size) string {
+	if tokens.Of(text) <= maxSize {
 		return text
 	}
-	end := wordEnd(text, tokens.Prefix(text, max(most-tokens.Of(" …"), 0)))
-	if end = len(strings.TrimRight(text[:end], " ,;:")); end == 0 || most < leastCut {
+	end := wordEnd(text, tokens.Prefix(text, max(maxSize-tokens.Of(" …"), 0)))
+	if end = len(strings.TrimRight(text[:end], " ,;:")); end == 0 || maxSize < minCutSize {
 		return ""
 	}
 	return text[:end] + " …"
 }
 
-const leastCut = 3 * tokens.Token // below this size, a cut text is useless
+const minCutSize = 3 * tokens.Token // below this size, a cut text is useless
 
 // wordEnd returns the end of the last whole word within the first n bytes, or 0 if there is none. Words end at a space.
 // In a script without spaces, a word may end anywhere.
@@ -186,4 +186,4 @@ func wordEnd(text string, n int) int {
 	return n
 }
 
-func partOfWord(r rune) bool { return r != ' ' && r != '\n' && !words.IsUnspaced(r) }
+func isWordRune(r rune) bool { return r != ' ' && r != '\n' && !words.IsUnspaced(r) }

@@ -17,50 +17,50 @@ import (
 
 // turn is a user message and the events up to the next user message.
 type turn struct {
-	told   bool // the turn is a summary by another writer
-	asked  []*unit
-	calls  []*call
-	did    []*unit // calls, or one unit for many calls of a tool
-	states []*unit // last states of files, checks and errors
-	said   []*unit // the agent's sentences
-	last   int     // index in said where the agent's last message begins
+	isOtherSummary bool // the turn is a summary by another writer
+	userUnits      []*unit
+	calls          []*call
+	callUnits      []*unit // calls, or one unit for many calls of a tool
+	states         []*unit // last states of files, checks and errors
+	agentUnits     []*unit // the agent's sentences
+	lastMessage    int     // index in agentUnits where the agent's last message begins
 }
 
 // state is the last known state of a thing, such as a file or a check.
 type state struct {
-	of    *unit
+	unit  *unit
 	text  string
 	count int
 }
 
-// before is the kind of calls that are listed if there is room. The other constants are kinds of states.
+// earlierCalls is the kind of calls that are listed if there is room. The other constants are kinds of states.
 const (
-	before  = "before"
-	changed = "changed"
-	checked = "checked"
-	failed  = "failed"
+	earlierCalls = "before"
+	changed      = "changed"
+	checked      = "checked"
+	failed       = "failed"
 )
 
 // reader converts events to turns.
 type reader struct {
 	turns []*turn
 
-	known   *identifiers.Index // identifiers of earlier summaries
-	source  *identifiers.Index // identifiers of all events
-	waiting map[string][]*call // by call id, or by function name
-	states  map[string]state   // by kind and thing
-	said    map[string]bool    // sentences of agent messages that are not the last of their turn
-	calls   []*call
-	rows    *rows
-	ids     *ids
-	open    string // the calls without an answer
-	other   string // used only if the summary would otherwise be empty
+	earlierIDs    *identifiers.Index // identifiers of earlier summaries
+	sourceIDs     *identifiers.Index // identifiers of all events
+	waitingCalls  map[string][]*call // by call id, or by function name
+	states        map[string]state   // by kind and thing
+	seenSentences map[string]bool    // sentences of agent messages that are not the last of their turn
+	calls         []*call
+	rows          *rows
+	ids           *ids
+	openCalls     string // the calls without an answer
+	fallbackText  string // used only if the summary would otherwise be empty
 }
 
-// add reads an event. A user message begins a turn.
-func (s *reader) add(e *patch.Event) {
+// addEvent reads an event. A user message begins a turn.
+func (s *reader) addEvent(e *patch.Event) {
 	if _, ok := summaries.CompactionOf(e); ok {
-		s.addTold(e)
+		s.addOtherSummary(e)
 		return
 	}
 	user := e.Author() == "user"
@@ -70,82 +70,82 @@ func (s *reader) add(e *patch.Event) {
 		case patch.PartText:
 			text := strings.TrimSpace(p.Text)
 			switch {
-			case text == "" || isMark(text):
+			case text == "" || isControlWord(text):
 			case user:
 				if !begun {
 					s.turns = append(s.turns, &turn{})
 				}
 				begun = true
-				s.ask(text)
-				s.other = askedLabel + oneLine(text)
+				s.addUserText(text)
+				s.fallbackText = userLabel + oneLine(text)
 			case e.Role() == "user": // instructions and notifications
-				s.other = "The program: " + oneLine(text)
+				s.fallbackText = "The program: " + oneLine(text)
 			default:
-				s.say(s.now(), text, !begun)
+				s.addAgentText(s.currentTurn(), text, !begun)
 				begun = true
-				s.other = agentLabel + oneLine(text)
+				s.fallbackText = agentLabel + oneLine(text)
 			}
 		case patch.PartData, patch.PartFile:
 			text := oneLine(fmt.Sprintf("[%s %s%s]", p.MIMEType, p.Name, p.URI))
-			if t := s.now(); user {
-				t.asked = append(t.asked, &unit{text: text})
+			if t := s.currentTurn(); user {
+				t.userUnits = append(t.userUnits, &unit{text: text})
 			} else if e.Role() != "user" {
-				t.said = append(t.said, &unit{text: text})
+				t.agentUnits = append(t.agentUnits, &unit{text: text})
 			}
 		case patch.PartCall:
-			s.call(e, p)
+			s.addCall(e, p)
 		case patch.PartCode:
-			s.call(e, patch.Part{Name: "code", Args: p.Value})
+			s.addCall(e, patch.Part{Name: "code", Args: p.Value})
 			s.ids.addText(p.Text, used)
 		case patch.PartResponse:
-			s.answer(p, user)
-			s.other = functionName(p.Name) + " returned: " + oneLine(identifiers.Values(records.JSON(p.Response)))
+			s.addResponse(p, user)
+			s.fallbackText = functionName(p.Name) + " returned: " + oneLine(identifiers.Values(records.JSON(p.Response)))
 		case patch.PartCodeResult, patch.PartOther:
-			s.other = fmt.Sprintf("%s: %s", p.Kind, oneLine(identifiers.Values(records.JSON(p.Value))))
+			s.fallbackText = fmt.Sprintf("%s: %s", p.Kind, oneLine(identifiers.Values(records.JSON(p.Value))))
 		}
 	}
-	if text, ok := e.Field("errorMessage"); ok && stringIn(text) != "" && stringIn(text) != "null" {
-		s.set(failed, "", cut(oneLine(stringIn(text)), maxOutcome))
+	if text, ok := e.Field("errorMessage"); ok && messageOf(text) != "" && messageOf(text) != "null" {
+		s.setState(failed, "", truncate(oneLine(messageOf(text)), maxOutcomeSize))
 	} else if e.Role() == "model" { // the model continues, so its last error no longer matters
-		s.set(failed, "", "")
+		s.setState(failed, "", "")
 	}
 }
 
-func (s *reader) now() *turn {
-	if len(s.turns) == 0 || s.turns[len(s.turns)-1].told {
+func (s *reader) currentTurn() *turn {
+	if len(s.turns) == 0 || s.turns[len(s.turns)-1].isOtherSummary {
 		s.turns = append(s.turns, &turn{})
 	}
 	return s.turns[len(s.turns)-1]
 }
 
-func (s *reader) ask(text string) {
-	t := s.now()
-	t.asked = appendNew(t.asked, unitsOf(text, false))
+func (s *reader) addUserText(text string) {
+	t := s.currentTurn()
+	t.userUnits = appendNew(t.userUnits, splitUnits(text, false))
 	s.ids.addText(text, used)
 }
 
-// say reads text of the agent. The argument begins is true if the text begins a message, and false if it
+// addAgentText reads text of the agent. The argument begins is true if the text begins a message, and false if it
 // continues one.
-func (s *reader) say(t *turn, text string, begins bool) {
+func (s *reader) addAgentText(t *turn, text string, begins bool) {
 	if begins { // join the previous message to one unit, because half a message is a fragment
-		t.last = min(t.last, len(t.said))
-		message := t.said[t.last:]
-		for len(message) > 0 && leads(message[len(message)-1]) { // sentences that only introduce a call
+		t.lastMessage = min(t.lastMessage, len(t.agentUnits))
+		message := t.agentUnits[t.lastMessage:]
+		for len(message) > 0 && isLeadIn(message[len(message)-1]) { // sentences that only introduce a call
 			message = message[:len(message)-1]
 		}
 		message = slices.DeleteFunc(message, func(u *unit) bool {
-			again := s.said[u.text]
-			s.said[u.text] = true
-			return again
+			seen := s.seenSentences[u.text]
+			s.seenSentences[u.text] = true
+			return seen
 		})
-		t.said = t.said[:t.last]
-		joinAll(ends(message, int(step*askedRunes)))
-		if text := join(message); text != "" {
-			t.said = append(t.said, &unit{text: text, lined: true})
+		t.agentUnits = t.agentUnits[:t.lastMessage]
+		keepAndJoin(endUnits(message, int(levelFactor*maxMessageRunes)))
+		if text := joinKept(message); text != "" {
+			t.agentUnits = append(t.agentUnits, &unit{text: text, startsLine: true})
 		}
-		t.last = len(t.said)
+		t.lastMessage = len(t.agentUnits)
 	}
-	t.said = appendNew(t.said, unitsOf(text, true))
+	t.agentUnits = appendNew(t.agentUnits, splitUnits(text, true))
 	s.ids.addText(text, used)
 }
 
@@ -159,75 +159,75 @@ func appendNew(units, more []*unit) []*unit {
 	return units
 }
 
-// addTold reads a summary by another writer.
-func (s *reader) addTold(e *patch.Event) {
-	t := &turn{told: true}
+// addOtherSummary reads a summary by another writer.
+func (s *reader) addOtherSummary(e *patch.Event) {
+	t := &turn{isOtherSummary: true}
 	for _, p := range e.Parts() {
 		if p.Kind == patch.PartText {
-			s.say(t, strings.ReplaceAll(p.Text, toldLabel, ""), false)
+			s.addAgentText(t, strings.ReplaceAll(p.Text, otherSummaryLabel, ""), false)
 		}
 	}
 	s.turns = append(s.turns, t)
 }
 
-// end adds the calls to their turns, and lists the unanswered calls.
-func (s *reader) end() {
+// finish adds the calls to their turns, and lists the unanswered calls.
+func (s *reader) finish() {
 	for i, t := range s.turns {
-		t.tellCalls(i >= len(s.turns)-latest)
+		t.listCalls(i >= len(s.turns)-latestTurns)
 	}
-	waiting := map[string]int{}
+	counts := map[string]int{}
 	var open []string
 	for _, c := range s.calls {
 		if !c.answered {
-			if waiting[c.name]++; waiting[c.name] == 1 {
+			if counts[c.name]++; counts[c.name] == 1 {
 				open = append(open, c.name)
 			}
 		}
 	}
 	for i, name := range open {
-		open[i] += times(waiting[name])
+		open[i] += repeatMark(counts[name])
 	}
 	if len(open) > 0 {
-		s.open = cut(waitingCall+strings.Join(open, ", "), maxOutcome)
+		s.openCalls = truncate(waitingCall+strings.Join(open, ", "), maxOutcomeSize)
 	}
 }
 
-// isMark reports whether a text is a program's control word, such as one that ends a conversation.
-func isMark(text string) bool {
+// isControlWord reports whether a text is a program's control word, such as one that ends a conversation.
+func isControlWord(text string) bool {
 	return len(text) > 4 && strings.HasPrefix(text, "##") && strings.HasSuffix(text, "##") && !strings.Contains(text, " ")
 }
 
 type call struct {
-	name     string
-	args     string // as shown in the summary
-	count    int    // number of identical calls in the turn
-	do       action
-	user     bool // the user must answer: the tool's own response is a placeholder
-	answered bool
+	name           string
+	args           string // as shown in the summary
+	count          int    // number of identical calls in the turn
+	action         action
+	answeredByUser bool // the user must answer: the tool's own response is a placeholder
+	answered       bool
 }
 
 const (
-	maxNameRunes = 128
-	maxArgs      = 40 * tokens.Token // size of a call's arguments
-	maxOutcome   = 32 * tokens.Token // size of the outcome of a check, or of an error
-	maxLeaves    = 64                // number of values of a call
-	maxCount     = 999               // largest count that is shown, so that a count is not mistaken for a fact
+	maxNameRunes   = 128
+	maxArgsSize    = 40 * tokens.Token // size of a call's arguments
+	maxOutcomeSize = 32 * tokens.Token // size of the outcome of a check, or of an error
+	maxLeaves      = 64                // number of values of a call
+	maxCount       = 999               // largest count that is shown, so that a count is not mistaken for a fact
 )
 
-func (s *reader) call(e *patch.Event, p patch.Part) {
-	t := s.now()
+func (s *reader) addCall(e *patch.Event, p patch.Part) {
+	t := s.currentTurn()
 	args := records.JSON(p.Args)
-	c := &call{name: functionName(p.Name), args: argsText(args), count: 1, do: actionOf(args), answered: p.ID == "" && p.Name == "code"}
-	c.user = p.ID != "" && records.IsLongRunning(e, p.ID)
-	if identifiers.Invents(c.args, s.source) {
+	c := &call{name: functionName(p.Name), args: argsText(args), count: 1, action: actionOf(args), answered: p.ID == "" && p.Name == "code"}
+	c.answeredByUser = p.ID != "" && records.IsLongRunning(e, p.ID)
+	if identifiers.Invents(c.args, s.sourceIDs) {
 		c.args = ""
 	}
-	s.ids.addLeaves(args, used)
+	s.ids.addJSON(args, used)
 	key := callKey(p)
-	s.waiting[key] = append(s.waiting[key], c)
+	s.waitingCalls[key] = append(s.waitingCalls[key], c)
 	s.calls = append(s.calls, c)
-	for _, file := range c.do.files {
-		s.set(changed, file, file)
+	for _, file := range c.action.files {
+		s.setState(changed, file, file)
 	}
 	for i, same := range t.calls {
 		if same.name == c.name && same.args == c.args {
@@ -236,81 +236,81 @@ func (s *reader) call(e *patch.Event, p patch.Part) {
 			break
 		}
 	}
-	if len(c.do.files) == 0 || c.do.shell { // a change of a file is listed as a state instead
+	if len(c.action.files) == 0 || c.action.shell { // a change of a file is listed as a state instead
 		t.calls = append(t.calls, c)
 	}
 }
 
-// answer reads a function's response.
-func (s *reader) answer(p patch.Part, user bool) {
+// addResponse reads a function's response.
+func (s *reader) addResponse(p patch.Part, user bool) {
 	response := records.JSON(p.Response)
-	s.rows.add(jsonvalue.NewCursor(response), cell{})
-	s.ids.addLeaves(response, returned)
+	s.rows.addValue(jsonvalue.NewCursor(response), cell{})
+	s.ids.addJSON(response, returned)
 	key := callKey(p)
 	c := &call{name: functionName(p.Name)}
-	if open := s.waiting[key]; len(open) > 0 && (user || !open[0].user) {
-		c, s.waiting[key] = open[0], open[1:]
+	if open := s.waitingCalls[key]; len(open) > 0 && (user || !open[0].answeredByUser) {
+		c, s.waitingCalls[key] = open[0], open[1:]
 		c.answered = true
 	}
-	text, bad := outcome(response)
-	text = cut(oneLine(text), maxOutcome)
-	of, by := c.name+" "+c.do.key, c.name
+	text, hasFailed := outcome(response)
+	text = truncate(oneLine(text), maxOutcomeSize)
+	subject, source := c.name+" "+c.action.key, c.name
 	switch {
-	case c.do.shell && c.do.key != "":
-		by = c.do.key
-	case len(c.do.files) > 0: // another tool may fix it
-		of, by = c.do.files[0], c.name+" "+path.Base(c.do.files[0])
+	case c.action.shell && c.action.key != "":
+		source = c.action.key
+	case len(c.action.files) > 0: // another tool may fix it
+		subject, source = c.action.files[0], c.name+" "+path.Base(c.action.files[0])
 	}
-	switch what := c.do.check; {
-	case what != "":
+	switch check := c.action.check; {
+	case check != "":
 		if text == "" {
 			text = "done"
 		}
-		if !bad { // after a successful check, earlier errors no longer matter
-			for of := range s.states {
-				if of, ok := strings.CutPrefix(of, failed+" "); ok {
-					s.set(failed, of, "")
+		if !hasFailed { // after a successful check, earlier errors no longer matter
+			for subject := range s.states {
+				if subject, ok := strings.CutPrefix(subject, failed+" "); ok {
+					s.setState(failed, subject, "")
 				}
 			}
 		}
-		s.set(checked, c.do.key, what+" → "+text)
-	case bad && text != "":
-		s.set(failed, of, fmt.Sprintf("%s (%s)", text, by))
-	case !bad:
-		s.set(failed, of, "")
+		s.setState(checked, c.action.key, check+" → "+text)
+	case hasFailed && text != "":
+		s.setState(failed, subject, fmt.Sprintf("%s (%s)", text, source))
+	case !hasFailed:
+		s.setState(failed, subject, "")
 	}
 }
 
-// set records the last state of a thing in the current turn. An empty text removes it.
-func (s *reader) set(kind, of, text string) {
-	of = kind + " " + of
-	if identifiers.Invents(text, s.source) { // the text does not occur in the events, because JSON within JSON was decoded
+// setState records the last state of a thing in the current turn. An empty text removes it.
+func (s *reader) setState(kind, subject, text string) {
+	subject = kind + " " + subject
+	if identifiers.Invents(text, s.sourceIDs) { // the text does not occur in the events, because JSON within JSON was decoded
 		return
 	}
-	n := state{text: text, count: 1}
-	if old, known := s.states[of]; known {
+	next := state{text: text, count: 1}
+	if old, known := s.states[subject]; known {
 		if old.text == text {
-			n.count += old.count
+			next.count += old.count
 		}
-		old.of.text = ""
+		old.unit.text = ""
 	}
 	if text == "" {
-		delete(s.states, of)
+		delete(s.states, subject)
 		return
 	}
-	n.of = &unit{kind: kind, text: text + times(n.count)}
-	s.states[of] = n
-	t := s.now()
-	t.states = append(t.states, n.of)
+	next.unit = &unit{kind: kind, text: text + repeatMark(next.count)}
+	s.states[subject] = next
+	t := s.currentTurn()
+	t.states = append(t.states, next.unit)
 }
 
 const (
-	shownCalls = 2 // maximum number of calls of one tool that a turn lists singly
-	lastFew    = 8 // maximum number of further calls that a latest turn lists if there is room; also the number of states with full weight
+	maxSingleCalls = 2 // maximum number of calls of one tool that a turn lists singly
+	maxLatestItems = 8 // maximum number of further calls that a latest turn lists if there is room; also the number of states with full weight
 )
 
-// tellCalls lists the calls of a turn. If a tool has many calls, tellCalls lists their number and the last call.
-func (t *turn) tellCalls(isLatest bool) {
+// listCalls lists the calls of a turn. If a tool has many calls, listCalls lists their number and the last call.
+func (t *turn) listCalls(isLatest bool) {
 	byName := map[string][]*call{}
 	var names []string
 	for _, c := range t.calls {
@@ -324,44 +324,44 @@ func (t *turn) tellCalls(isLatest bool) {
 		for _, c := range calls {
 			n += c.count
 		}
-		if len(calls) > shownCalls {
-			text := name + times(n)
+		if len(calls) > maxSingleCalls {
+			text := name + repeatMark(n)
 			if last := calls[len(calls)-1]; last.args != "" {
 				text += ", last: " + last.args
 			}
-			t.did = append(t.did, &unit{text: text})
+			t.callUnits = append(t.callUnits, &unit{text: text})
 			continue
 		}
 		for _, c := range calls {
-			t.did = append(t.did, &unit{text: c.text()})
+			t.callUnits = append(t.callUnits, &unit{text: c.text()})
 		}
 	}
 	if !isLatest {
 		return
 	}
 	var earlier []*unit
-	told := map[string]bool{} // by tool and by the thing that the call touches
+	seen := map[string]bool{} // by tool and by the thing that the call touches
 	for _, c := range slices.Backward(t.calls) {
-		calls, of := byName[c.name], c.name+" "+cmp.Or(c.do.key, c.args)
-		if len(calls) > shownCalls && c != calls[len(calls)-1] && !told[of] && !c.do.looks && c.do.check == "" && len(c.do.files) == 0 && len(earlier) < lastFew {
-			earlier = append(earlier, &unit{text: c.text(), kind: before})
+		calls, subject := byName[c.name], c.name+" "+cmp.Or(c.action.key, c.args)
+		if len(calls) > maxSingleCalls && c != calls[len(calls)-1] && !seen[subject] && !c.action.isReadOnly && c.action.check == "" && len(c.action.files) == 0 && len(earlier) < maxLatestItems {
+			earlier = append(earlier, &unit{text: c.text(), kind: earlierCalls})
 		}
-		told[of] = true
+		seen[subject] = true
 	}
 	slices.Reverse(earlier)
-	t.did = append(t.did, earlier...)
+	t.callUnits = append(t.callUnits, earlier...)
 }
 
 // text returns the call with its arguments.
 func (c *call) text() string {
 	if c.args == "" {
-		return c.name + times(c.count)
+		return c.name + repeatMark(c.count)
 	}
-	return c.name + "(" + c.args + ")" + times(c.count)
+	return c.name + "(" + c.args + ")" + repeatMark(c.count)
 }
 
-// times returns " ×n", or "" if n is 1.
-func times(n int) string {
+// repeatMark returns " ×n", or "" if n is 1.
+func repeatMark(n int) string {
 	switch {
 	case n <= 1:
 		return ""

@@ -21,18 +21,18 @@ func Of(events []*patch.Event, maxRunes int) string {
 	if slices.Contains(events, nil) {
 		events = slices.DeleteFunc(slices.Clone(events), func(e *patch.Event) bool { return e == nil })
 	}
-	return Short(events, maxRunes, 0)
+	return Truncated(events, maxRunes, 0)
 }
 
-// Short is like [Of], but if maxText is above 0, it also cuts longer texts. No event may be nil.
-func Short(events []*patch.Event, maxRunes, maxText int) string {
-	answered, waits := map[string]bool{}, map[string]bool{}
+// Truncated is like [Of], but if maxText is above 0, it also cuts longer texts. No event may be nil.
+func Truncated(events []*patch.Event, maxRunes, maxText int) string {
+	answered, longRunning := map[string]bool{}, map[string]bool{}
 	for _, e := range events {
 		for _, id := range e.LongRunningToolIDs() {
-			waits[id] = true
+			longRunning[id] = true
 		}
 		for p := range e.FunctionParts() {
-			placeholder := waits[p.ID] && e.Author() != "user"
+			placeholder := longRunning[p.ID] && e.Author() != "user"
 			answered[p.ID] = answered[p.ID] || p.Response && !placeholder || p.ID == ""
 		}
 	}
@@ -73,9 +73,9 @@ func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answe
 		case patch.PartCodeResult:
 			fmt.Fprintf(b, "code returns to %s: %s\n", who, oneline.Truncate(oneline.Escape(p.Text), maxRunes))
 		case patch.PartData:
-			fmt.Fprintf(b, "%s sends data:%s\n", who, spaced(p.MIMEType, p.Name))
+			fmt.Fprintf(b, "%s sends data:%s\n", who, joinWords(p.MIMEType, p.Name))
 		case patch.PartFile:
-			fmt.Fprintf(b, "%s sends a file:%s\n", who, spaced(p.MIMEType, p.URI))
+			fmt.Fprintf(b, "%s sends a file:%s\n", who, joinWords(p.MIMEType, p.URI))
 		case patch.PartOther:
 			fmt.Fprintf(b, "%s sends: %s\n", who, oneline.Truncate(oneline.Escape(p.JSON.String()), maxRunes))
 		}
@@ -95,8 +95,8 @@ func idNote(callID string) string {
 	return " (" + oneline.Escape(callID) + ")"
 }
 
-// spaced returns the words that are not empty, each after a space.
-func spaced(all ...string) string {
+// joinWords returns the words that are not empty, each after a space.
+func joinWords(all ...string) string {
 	var b strings.Builder
 	for _, w := range all {
 		if w != "" {
@@ -106,8 +106,8 @@ func spaced(all ...string) string {
 	return b.String()
 }
 
-// Shows reports whether a transcript has a line for the event.
-func Shows(e *patch.Event) bool {
+// HasLine reports whether a transcript has a line for the event.
+func HasLine(e *patch.Event) bool {
 	if !e.SaysSomething() {
 		return false
 	}

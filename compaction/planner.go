@@ -39,9 +39,9 @@ func groupOf(e *patch.Event) group {
 // key returns the group that the events and their summary belong to.
 func (g Group) key() group { return group{records.BranchWithoutRuns(g.Branch), g.Scope} }
 
-// shape is a visible log with the values that planning needs for every trigger. It is immutable. Slices are indexed by
-// visible index.
-type shape struct {
+// planner is a visible log with the values that planning needs for every trigger. It is immutable. Slices are indexed
+// by visible index.
+type planner struct {
 	view     fold.View
 	entries  []fold.Entry
 	tokens   []int // total tokens of the events before each index; the last element is the total of all events
@@ -59,13 +59,13 @@ type shape struct {
 
 const noInvocation = -1
 
-func newShape(v fold.View, run Run) *shape {
+func newPlanner(v fold.View, run Run) *planner {
 	n := v.Len()
-	s := &shape{
+	s := &planner{
 		view: v, entries: make([]fold.Entry, 0, n), tokens: make([]int, 1, n+1), pinned: map[string]bool{}, run: run,
 		invocation: make([]int32, 0, n), running: noInvocation, newest: noInvocation,
 	}
-	s.run.Focus = focusOf(run.Focus)
+	s.run.Focus = cleanFocus(run.Focus)
 	for _, id := range run.Pinned {
 		s.pinned[id] = true
 	}
@@ -104,41 +104,41 @@ func newShape(v fold.View, run Run) *shape {
 	return s
 }
 
-// raw reports whether the event is not a summary.
-func (s *shape) raw(i int) bool { return !s.entries[i].Summary }
+// isRaw reports whether the event is not a summary.
+func (s *planner) isRaw(i int) bool { return !s.entries[i].Summary }
 
-// inRunning reports whether the event belongs to the running invocation.
-func (s *shape) inRunning(i int) bool {
+// inRunningInvocation reports whether the event belongs to the running invocation.
+func (s *planner) inRunningInvocation(i int) bool {
 	return s.running != noInvocation && s.invocation[i] == s.running
 }
 
-// between returns the number of tokens of the events [from, to).
-func (s *shape) between(from, to int) int { return s.tokens[to] - s.tokens[from] }
+// tokensBetween returns the number of tokens of the events [from, to).
+func (s *planner) tokensBetween(from, to int) int { return s.tokens[to] - s.tokens[from] }
 
-// sum returns the number of tokens of the events for which counts returns true.
-func (s *shape) sum(counts func(i int) bool) (n int) {
+// tokensWhere returns the number of tokens of the events for which counts returns true.
+func (s *planner) tokensWhere(counts func(i int) bool) (n int) {
 	for i := range s.entries {
 		if counts(i) {
-			n += s.between(i, i+1)
+			n += s.tokensBetween(i, i+1)
 		}
 	}
 	return n
 }
 
-// at returns the number of tokens of the events with the given indices.
-func (s *shape) at(indices []int) (n int) {
+// tokensAt returns the number of tokens of the events with the given indices.
+func (s *planner) tokensAt(indices []int) (n int) {
 	for _, i := range indices {
-		n += s.between(i, i+1)
+		n += s.tokensBetween(i, i+1)
 	}
 	return n
 }
 
-// tail returns the index of the n-th raw event with content, counting from the end.
-func (s *shape) tail(n int) int {
+// tailStart returns the index of the n-th raw event with content, counting from the end.
+func (s *planner) tailStart(n int) int {
 	i := len(s.entries)
 	for i > 0 && n > 0 {
 		i--
-		if s.raw(i) && s.entries[i].Event.SaysSomething() {
+		if s.isRaw(i) && s.entries[i].Event.SaysSomething() {
 			n--
 		}
 	}
@@ -146,26 +146,26 @@ func (s *shape) tail(n int) int {
 }
 
 // retained returns a function that reports whether [Config.RetainInvocations] keeps an event. The newest invocations
-// stay whole if they have at most the given number of tokens. Otherwise over is true, and only two parts of these
+// stay whole if they have at most the given number of tokens. Otherwise overLimit is true, and only two parts of these
 // invocations stay: the user's last question, and the last events up to that number of tokens.
-func (s *shape) retained(cfg Config, most int) (holds func(i int) bool, over bool) {
+func (s *planner) retained(cfg Config, maxTokens int) (isRetained func(i int) bool, overLimit bool) {
 	newest, question := map[int32]bool{}, -1
 	for i := len(s.entries) - 1; i >= 0; i-- {
 		number, e := s.invocation[i], s.entries[i].Event
-		if s.raw(i) && !newest[number] && len(newest) < cfg.RetainInvocations && e.SaysSomething() {
+		if s.isRaw(i) && !newest[number] && len(newest) < cfg.RetainInvocations && e.SaysSomething() {
 			newest[number] = true
 		}
 		if newest[number] && question < 0 && isQuestion(e) {
 			question = i
 		}
 	}
-	holds = func(i int) bool { return newest[s.invocation[i]] }
-	if s.sum(holds) <= most {
-		return holds, false
+	isRetained = func(i int) bool { return newest[s.invocation[i]] }
+	if s.tokensWhere(isRetained) <= maxTokens {
+		return isRetained, false
 	}
 	n := len(s.entries)
 	tail := n
-	for tail > 0 && s.between(tail-1, n) <= most {
+	for tail > 0 && s.tokensBetween(tail-1, n) <= maxTokens {
 		tail--
 	}
 	return func(i int) bool { return newest[s.invocation[i]] && (i >= tail || i == question) }, true
@@ -173,62 +173,62 @@ func (s *shape) retained(cfg Config, most int) (holds func(i int) bool, over boo
 
 // liveQuestion returns the index of the user's newest message in the running invocation, or -1. Messages with only
 // function responses do not count.
-func (s *shape) liveQuestion() int {
+func (s *planner) liveQuestion() int {
 	for i := len(s.entries) - 1; i >= 0; i-- {
-		if s.inRunning(i) && isQuestion(s.entries[i].Event) {
+		if s.inRunningInvocation(i) && isQuestion(s.entries[i].Event) {
 			return i
 		}
 	}
 	return -1
 }
 
-// selection is the part of a shape that one trigger may cover. It is immutable.
+// selection is the part of the visible log that one trigger may cover. It is immutable.
 type selection struct {
-	*shape
+	*planner
 
-	// stays marks the events that no summary may cover.
-	stays []bool
+	// excluded marks the events that no summary may cover.
+	excluded []bool
 
-	// last[i] is the last event that calls and responses tie to event i. For most events, last[i] is i. Tied events are
-	// covered together or not at all.
-	last []int32
+	// lastTied[i] is the last event that calls and responses tie to event i. For most events, lastTied[i] is i. Tied
+	// events are covered together or not at all.
+	lastTied []int32
 
-	// attached[i] reports whether an event that stays lies between event i and event last[i]. An attached event is
+	// attached[i] reports whether an event that stays lies between event i and event lastTied[i]. An attached event is
 	// outside a window's span and is removed together with its last event. attachedTo maps a last event to the events
 	// attached to it.
 	attached   []bool
 	attachedTo map[int][]int
 }
 
-// selection returns the raw events that a summary may cover. The function holds reports which events the trigger
+// selection returns the raw events that a summary may cover. The function excludes reports which events the trigger
 // excludes.
-func (s *shape) selection(cfg Config, holds func(i int) bool) *selection {
+func (s *planner) selection(cfg Config, excludes func(i int) bool) *selection {
 	calls := s.view.Calls()
-	stays, _ := s.openCalls(calls, cfg)
+	excluded, _ := s.openCalls(calls, cfg)
 	question := s.liveQuestion()
 	for i, e := range s.entries {
-		stays[i] = stays[i] || e.Summary || i == question || holds(i) || len(s.pinned) > 0 && s.pinned[e.Event.ID()] || isRecord(e.Event)
+		excluded[i] = excluded[i] || e.Summary || i == question || excludes(i) || len(s.pinned) > 0 && s.pinned[e.Event.ID()] || isADKRecord(e.Event)
 	}
-	return s.tied(stays, ties.LastConnected(len(s.entries), calls))
+	return s.newSelection(excluded, ties.LastConnected(len(s.entries), calls))
 }
 
-// tied returns the selection without the events that stay, and without the events tied to them.
-func (s *shape) tied(stays []bool, last []int32) *selection {
-	for i, of := range last {
-		stays[of] = stays[of] || stays[i]
+// newSelection returns the selection without the events that stay, and without the events tied to them.
+func (s *planner) newSelection(excluded []bool, lastTied []int32) *selection {
+	for i, lastIndex := range lastTied {
+		excluded[lastIndex] = excluded[lastIndex] || excluded[i]
 	}
-	for i, of := range last {
-		stays[i] = stays[i] || stays[of]
+	for i, lastIndex := range lastTied {
+		excluded[i] = excluded[i] || excluded[lastIndex]
 	}
-	x := &selection{shape: s, stays: stays, last: last, attached: make([]bool, len(stays)), attachedTo: map[int][]int{}}
+	x := &selection{planner: s, excluded: excluded, lastTied: lastTied, attached: make([]bool, len(excluded)), attachedTo: map[int][]int{}}
 	// Go backwards, because an attached event splits the span. The split may attach earlier events to later ones.
-	end := len(stays)
+	end := len(excluded)
 	for i := end - 1; i >= 0; i-- {
-		if stays[i] {
+		if excluded[i] {
 			end = i
-		} else if of := int(last[i]); of >= end {
+		} else if lastIndex := int(lastTied[i]); lastIndex >= end {
 			x.attached[i] = true
-			x.attachedTo[of] = append(x.attachedTo[of], i)
+			x.attachedTo[lastIndex] = append(x.attachedTo[lastIndex], i)
 			end = i
 		}
 	}
@@ -236,15 +236,17 @@ func (s *shape) tied(stays []bool, last []int32) *selection {
 }
 
 // covers reports whether a window may contain the event.
-func (x *selection) covers(i int) bool { return !x.stays[i] }
+func (x *selection) covers(i int) bool { return !x.excluded[i] }
 
-// held returns the number of tokens of the raw events that stay. No pass can remove them, so they must not force a pass
-// that does not pay.
-func (x *selection) held() int { return x.sum(func(i int) bool { return x.stays[i] && x.raw(i) }) }
+// excludedTokens returns the number of tokens of the raw events that stay. No pass can remove them, so they must not
+// force a pass that does not pay.
+func (x *selection) excludedTokens() int {
+	return x.tokensWhere(func(i int) bool { return x.excluded[i] && x.isRaw(i) })
+}
 
-// isRecord reports whether the event is ADK's record of a compaction and has no other content. Such an event stays
+// isADKRecord reports whether the event is ADK's record of a compaction and has no other content. Such an event stays
 // visible until package adkrecord adopts it.
-func isRecord(e *patch.Event) bool {
+func isADKRecord(e *patch.Event) bool {
 	if e.SaysSomething() {
 		return false
 	}
@@ -254,10 +256,10 @@ func isRecord(e *patch.Event) bool {
 
 // isQuestion reports whether the event is a user message with more than function responses.
 func isQuestion(e *patch.Event) bool {
-	return e.Author() == "user" && e.SaysSomething() && !onlyResponses(e)
+	return e.Author() == "user" && e.SaysSomething() && !hasOnlyResponses(e)
 }
 
-func onlyResponses(e *patch.Event) (only bool) {
+func hasOnlyResponses(e *patch.Event) (only bool) {
 	for _, p := range e.Parts() {
 		if p.Kind != patch.PartResponse {
 			return false
