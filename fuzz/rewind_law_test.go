@@ -158,8 +158,8 @@ func TestLawRewindFar(t *testing.T) {
 	})
 }
 
-// stoodFor returns the seqs of the logged events that a node represents: its own, or those of the events that
-// it replaced, at any depth.
+// stoodFor returns the seqs of the logged events that a node represents. These are the node's event or, at any
+// depth, the events that the node replaced.
 func stoodFor(n *node) []uint64 {
 	if n.insertedBy == nil {
 		return []uint64{n.seq}

@@ -134,9 +134,9 @@ func (i *Inspector) lockSession(ctx context.Context, key store.Key) (unlock func
 	}, nil
 }
 
-// previewAction previews the action on the newest view, and moves the selection to that view. An erasure is
-// previewed on the view that the author saw, because it also erases selected events that were hidden after
-// that.
+// previewAction previews the action on the newest view, and moves the selection to that view. An erasure also
+// erases selected events that a patch has hidden after the author's view. Its preview therefore uses the
+// author's view.
 func (i *Inspector) previewAction(ctx context.Context, a *action, p *actPage) error {
 	seen, err := i.authorView(ctx, a)
 	if err != nil {

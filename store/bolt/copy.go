@@ -38,8 +38,8 @@ type replica struct {
 	vacuum bool // copy snapshots too
 }
 
-// replicaBytes is the number of bytes written to a replica between two syncs. It is limited for the sake of other
-// writers: a sync of the backend's file may have to wait until the data written to other files is on disk.
+// replicaBytes is the number of bytes written to a replica between two syncs. The limit protects other writers,
+// because a sync of the backend's file may have to wait until the data written to all other files is on disk.
 const replicaBytes = 8 << 20
 
 // newReplicaReader creates an empty replica of the backend in an empty file. The caller has paused removals.
