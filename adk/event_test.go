@@ -121,7 +121,7 @@ type order struct {
 	note  string
 }
 
-// If the log cannot keep the Go type of a value, it returns the value of the JSON.
+// If the log cannot keep the Go type of a value, the value comes back as its JSON decodes.
 func TestValuesOfOtherTypes(t *testing.T) {
 	seven := 7
 	for _, c := range []struct {

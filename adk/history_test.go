@@ -295,8 +295,8 @@ func TestHistoryPageReads(t *testing.T) {
 	}
 }
 
-// If the history does not contain the event before, the request fails. After a rewind, a client starts again with the
-// newest page.
+// If the history does not contain the event that the parameter "before" names, the request fails. After a rewind, a
+// client starts again with the newest page.
 func TestHistoryPageOfAnUnknownEvent(t *testing.T) {
 	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		createSummarised(t, s)

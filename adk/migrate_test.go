@@ -319,7 +319,7 @@ func TestOldTables(t *testing.T) {
 // valueGenerator generates Go values of any type. It sets each field of a struct or leaves it zero, at random.
 type valueGenerator struct {
 	t      *rapid.T
-	noTemp bool // generate no temp: keys
+	noTemp bool // generate no "temp:" keys
 }
 
 func (d *valueGenerator) n(most int) int { return rapid.IntRange(0, most).Draw(d.t, "n") }

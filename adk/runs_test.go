@@ -48,7 +48,7 @@ func TestRefuseSecondRun(t *testing.T) {
 			first, again := create(t, s, name, nil), get(t, other, name)
 			noError(t, s.AppendEvent(t.Context(), first, newEvent("e1", "i1", "user")))
 			err := other.AppendEvent(t.Context(), again, newEvent("e2", "i2", "user"))
-			if name != "two processes" { // another process does not know the invocation
+			if name != "two processes" { // another process has no record of the invocation
 				wantRunningError(t, err, "i1")
 			}
 			wantError(t, err, store.ErrConflict)
@@ -188,8 +188,8 @@ func TestFailedRuns(t *testing.T) {
 	})
 }
 
-// A process does not compact a session while another process runs an invocation of it or compacts it. Afterwards it
-// compacts the session.
+// While a process runs an invocation of a session or compacts the session, no other process compacts it. Afterwards,
+// another process can compact the session.
 func TestProcessesShareASession(t *testing.T) {
 	first := &memory.Backend{}
 	process := func(b *memory.Backend, interval int) *adk.Service {

@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Each row has a visible log, a patch, and the expected error. The error consists of the orphans (call or
-// response, id, event, problem) and the suggestion. If it is "", the patch is accepted.
+// Each row has a visible log, a patch, and the expected error. The error consists of the orphans (call or response,
+// id, event, problem) and the suggestion. If the error is "", the patch is accepted.
 func TestOrphans(t *testing.T) {
 	sum := event("S", "role:model", "text:summary")
 	asUser := event("S", "role:user", "text:summary")

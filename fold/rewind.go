@@ -377,9 +377,9 @@ func (w *rewindPlan) recutDropped() error {
 
 type indexRange struct{ first, end int }
 
-// runs returns the longest runs of visible nodes for which selected returns true. A run may include markers. If a
-// marker carries state, a run includes it only if selected returns true for the marker. If selected returns true for
-// such a marker but no run includes it, outside contains its patch.
+// runs returns the longest runs of visible nodes for which the function selected returns true. A run may include
+// markers. If a marker carries state, a run includes it only if selected returns true for the marker. If selected
+// returns true for such a marker but no run includes it, outside contains its patch.
 func (w *rewindPlan) runs(selected func(*node) bool) (all []indexRange, outside []*cut) {
 	open := false
 	// A marker that must be removed belongs to a run only if an event of the run follows. Until then, it is in
@@ -410,7 +410,7 @@ func (w *rewindPlan) runs(selected func(*node) bool) (all []indexRange, outside 
 	return all, outside
 }
 
-// cutAll cuts the runs of nodes for which selected returns true.
+// cutAll cuts the runs of nodes for which the function selected returns true.
 func (w *rewindPlan) cutAll(selected func(*node) bool, policy patch.StatePolicy) error {
 	all, _ := w.runs(selected)
 	for _, run := range slices.Backward(all) { // start with the last run, so that earlier indices stay valid

@@ -34,7 +34,7 @@ const (
 	saysSomething flags = 1 << iota
 	isSummary
 	isPartial
-	setsTemp // the state delta has temp: keys
+	setsTemp // the state delta has "temp:" keys
 )
 
 func (x *index) has(f flags) bool { return x.flags&f != 0 }

@@ -66,7 +66,7 @@ func TestRawEventsEnds(t *testing.T) {
 				break
 			}
 		}
-		// It ends when the caller's context ends.
+		// The iteration ends when the caller's context ends.
 		cancelled, cancel := context.WithCancel(ctx)
 		defer cancel()
 		var last uint64
@@ -80,7 +80,7 @@ func TestRawEventsEnds(t *testing.T) {
 		if !errors.Is(end, context.Canceled) || last == 1100 {
 			e.Errorf("after %d records: %v, want %v", last, end, context.Canceled)
 		}
-		// It ends when the session is deleted, even if it is created again.
+		// The iteration ends when the session is deleted, even if the session is created again.
 		end = nil
 		for r, err := range e.store.RawEvents(ctx, key, 1) {
 			if end = err; err == nil && r.Seq == 1 {

@@ -22,7 +22,7 @@ const (
 // initial state.
 type Origin struct {
 	Creation string         `json:"creation"`
-	Initial  map[string]any `json:"initial,omitempty"` // the session's own state, without app: and user: keys
+	Initial  map[string]any `json:"initial,omitempty"` // the session's own state, without "app:" and "user:" keys
 }
 
 const version = 1

@@ -70,7 +70,7 @@ type Session struct {
 type Shared struct {
 	App    string
 	User   string                 // empty for the state of the app
-	Values map[string]patch.Value // keys have their prefix, app: or user:
+	Values map[string]patch.Value // keys have their prefix, "app:" or "user:"
 }
 
 // Difference is something that is not migrated unchanged, or that is ambiguous in the source.

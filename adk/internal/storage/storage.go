@@ -81,7 +81,7 @@ var NewestEvents = session.GetRequest{NumRecentEvents: 8}
 type Session struct {
 	Key     store.Key
 	View    fold.View
-	Shared  map[string]patch.Value // keys with prefix app: or user:
+	Shared  map[string]patch.Value // keys with the prefix "app:" or "user:"
 	Updated time.Time              // time of the last appended event, even if hidden; the creation time if there is none
 }
 

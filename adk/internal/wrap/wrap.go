@@ -51,8 +51,8 @@ type Storage struct {
 	edition atomic.Uint64
 }
 
-// withLog reads a session from the base and calls do, while it holds the session's lock. If the session is cached, the
-// filter in req limits what is read.
+// withLog reads a session from the base and calls the function do. During both steps, the session is locked. If the
+// session is cached, the filter in req limits what is read.
 func (b *Storage) withLog(ctx context.Context, key store.Key, req session.GetRequest, do func(*baseLog) error) error {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
@@ -79,8 +79,8 @@ func (b *Storage) readLog(ctx context.Context, key store.Key) (log baseLog, err 
 	return log, err
 }
 
-// cachedLog returns a copy of the cached log if usable accepts it, and otherwise calls readLog. So a caller that has
-// just called readLog can read many records without requests to the base.
+// cachedLog returns a copy of the cached log if the function usable accepts the log, and otherwise calls readLog.
+// After a call of readLog, a caller can therefore read many records without requests to the base.
 func (b *Storage) cachedLog(ctx context.Context, key store.Key, usable func(*baseLog) bool) (baseLog, error) {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 	outcomeTimeout = time.Second
 )
 
-// write appends to the base the event that plan returns. If plan returns nil, write does nothing. If the append fails
-// because another writer was first, write reads the session and calls plan again.
+// write appends to the base the event that the function plan returns. If plan returns nil, write does nothing. If the
+// append fails because another writer was first, write reads the session and calls plan again.
 func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.Event, item, error)) error {
 	for tries := 0; ; tries++ {
 		e, it, err := plan()
@@ -127,7 +127,8 @@ func (b *Storage) appendFollowUp(ctx context.Context, l *baseLog, id string, pat
 	}
 }
 
-// logPatches appends an event that carries the patches returned by plan. It returns the records of the patches.
+// logPatches appends an event that carries the patches returned by the function plan. It returns the records of the
+// patches.
 func (b *Storage) logPatches(ctx context.Context, l *baseLog, opts store.PatchOptions, plan func() ([]*patch.PatchEvent, error)) (records []patch.Record, err error) {
 	id := uuid.NewString()
 	err = b.write(ctx, l, func() (*session.Event, item, error) {
@@ -231,7 +232,7 @@ func (b *Storage) Rewind(ctx context.Context, key store.Key, invocationID string
 	})
 }
 
-// undo appends an event that carries the patches which plan returns for the newest view.
+// undo appends an event that carries the patches returned by the function plan for the newest view.
 func (b *Storage) undo(ctx context.Context, key store.Key, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (store.Committed, error) {
 	return b.logPlanned(ctx, key, allEvents, opts, func(l *baseLog) ([]*patch.PatchEvent, error) {
 		patches, err := plan(l)

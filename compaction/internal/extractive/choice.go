@@ -27,7 +27,7 @@ type unit struct {
 }
 
 // choice selects the units with the highest worth for their size. The fewer units contain a word, the more the word is
-// worth. It is worth little if a kept unit contains it.
+// worth. A word is worth little if a kept unit contains the word.
 type choice struct {
 	turns      []*turn
 	unitCounts map[string]int     // word → number of units that contain it

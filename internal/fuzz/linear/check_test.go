@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// A store on bbolt is linearizable, with and without syncs. So are up to three stores that share a backend in
-// memory.
+// A store on bbolt is linearizable, with and without syncs. Up to three stores that share a backend in memory are
+// linearizable too.
 func TestLinearizable(t *testing.T) {
 	few := 2
 	if testing.Short() {

@@ -55,7 +55,7 @@ type known struct {
 }
 
 // The sessions of an app. The last one is never deleted. Each client also has a session in which it erases, and
-// one that it imports as a whole. Their names have the prefixes erased and Imported.
+// a session that it imports as a whole. The names of these sessions begin with "erased " and "imported ".
 const (
 	sessions = 4
 	kept     = "kept"
@@ -343,9 +343,9 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 	return o
 }
 
-// erase draws an operation on the client's session for erasures. Its ids are used in no other app. Otherwise
-// sessions with the same first event would be taken for copies, and an erasure in one would erase in the
-// others.
+// erase draws an operation on the client's session for erasures. The ids are used in no other app. Otherwise the
+// store would treat sessions with the same first event as copies, and an erasure in one session would also erase
+// in the other sessions.
 func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
 	id := o.App + " " + o.IDs[0]
 	o.Session = fmt.Sprint(erased, o.Client)

@@ -37,15 +37,15 @@ type Options struct {
 	// the keys.
 	Shared func(ctx context.Context) ([]string, error)
 
-	// User is set for the call that represents the erasure of a user. It erases the user's other sessions and shared
-	// values. It is called before the relatives are visited, and the receipt records that it must be called.
+	// User is set only for the call that represents the erasure of a user. User erases the user's other sessions and
+	// shared values. The call runs User before it visits the relatives. The receipt records that User must run.
 	User func(ctx context.Context) error
 }
 
 // Call erases content of a session, and then the same records in the session's relatives.
 //
-// The order of the commits makes it correct. In this comment, a session is dirty if it still has content to erase and
-// has no open receipt of the call.
+// The order of the commits makes the call correct. In this comment, a session is dirty if it still has content to erase
+// and has no open receipt of the call.
 //
 //   - The receipt of the call's own session is logged first, so that session is never dirty. Until the call is done,
 //     store.Store.Verify reports it.
@@ -90,7 +90,7 @@ type Erased struct {
 	Receipt         patch.Record // the zero Record if no receipt was logged
 	Events          []Event      // events that were not blank before
 	Initial         []string     // keys of the initial state whose values were not null before
-	Reverted, Blank []string     // ids of summaries that were reverted, and of visible blank summaries that were not
+	Reverted, Blank []string     // ids of summaries that were reverted, and of visible blank summaries that were not reverted
 
 	goes    map[fold.Ref]bool // all content to erase, blank or not
 	visited bool              // visited by a resumed call
@@ -308,8 +308,8 @@ func (c *Call) selectInitial(initial map[string]patch.Value, selects func(name s
 	}
 }
 
-// running is the context key of the running call. Other calls that the running call finishes must not finish it in
-// turn.
+// running is the context key of the running call. A call that the running call finishes must not finish the running
+// call in turn.
 type running struct {
 	id, session string
 	forUser     bool
@@ -484,7 +484,7 @@ func (c *Call) matchElsewhere(ctx context.Context, own *loaded) error {
 	return nil
 }
 
-// passes reports whether to skip a session other than the call's own: one that is gone or damaged.
+// passes reports whether to skip a session, because the session is gone or damaged and is not the call's own session.
 func (c *Call) passes(name string, err error) bool {
 	if errors.Is(err, patch.ErrCorrupt) {
 		c.Damaged = append(c.Damaged, Damaged{name, err})
@@ -711,8 +711,8 @@ func (l *loaded) refs(r receipt.Receipt) map[fold.Ref]bool {
 	return refs
 }
 
-// chooseBy returns a Choose that selects the events for which has returns true. It selects the other content of a
-// patch if has returns true for index -1.
+// chooseBy returns a Choose that selects the events for which the function has returns true. It selects the other
+// content of a patch if the function returns true for index -1.
 func chooseBy(has func(fold.Ref) bool) Choose {
 	return func(r patch.Record) (bool, func(int, *patch.Event) bool) {
 		return r.Patch != nil && has(fold.Ref{Seq: r.Seq, Index: -1}), func(i int, _ *patch.Event) bool {
