@@ -64,9 +64,9 @@ func (s *Service) recentView(ctx context.Context, handle *Session) (fold.View, e
 	return v, err
 }
 
-// patchNewest logs the patches that plan returns for v, and moves the session to the view after them. The argument v
-// is the newest view that the caller has. If another patch was logged first, patchNewest calls plan again with a
-// newer view.
+// patchNewest logs the patches that the function plan returns for v, and moves the session to the view after them.
+// The argument v is the newest view that the caller has. If another patch was logged first, patchNewest calls plan
+// again with a newer view.
 func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View, opts store.PatchOptions, plan func(fold.View) ([]*patch.PatchEvent, error)) error {
 	for {
 		patches, err := plan(v)

@@ -395,9 +395,9 @@ func (r *recallTools) newSearch(ctx agent.InvocationContext) recall.Search {
 	}}
 }
 
-// inBranch reports whether an agent of the branch in the argument own sees events of the branch in the argument of.
-// An agent without a branch sees all events. Other agents see the events of their own branch, of the branches above
-// it, and of no branch.
+// inBranch reports whether an agent sees an event. The argument own is the agent's branch, and the argument of is the
+// event's branch. An agent without a branch sees all events. Other agents see the events of their own branch, of the
+// branches above it, and of no branch.
 func inBranch(own, of string) bool {
 	return own == "" || of == "" || own == of || strings.HasPrefix(own, of+".")
 }

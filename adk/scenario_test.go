@@ -495,7 +495,7 @@ func TestScenariosWrapped(t *testing.T) {
 	playScenarios(t, "30", func(s scenario, total *counts) string { return s.compareWrapped(t, total) })
 }
 
-// playScenarios generates scenarios and calls compare for each.
+// playScenarios generates scenarios and calls the function compare for each scenario.
 func playScenarios(t *testing.T, checks string, compare func(scenario, *counts) string) {
 	setRapidChecks(t, checks)
 	log.SetOutput(io.Discard) // discard the runner's messages about unknown agents

@@ -106,7 +106,8 @@ type abandonedCalls struct{ count int }
 
 // await calls a caller's function in a goroutine. It waits five minutes, or nine tenths of the time until ctx's
 // deadline if that is less. The rest of the time is for the fallback. After the timeout, it abandons the call. A panic
-// is returned as an error that matches panicked. If too many calls were abandoned, the error matches busy.
+// is returned as an error that matches the argument panicked. If too many calls were abandoned, the error matches the
+// argument busy.
 func await[K comparable, T any](ctx context.Context, c *Compactor[K], calls *abandonedCalls, panicked, busy error, f func(context.Context) (T, error)) (T, error) {
 	var zero T
 	c.mu.Lock()

@@ -239,7 +239,7 @@ func (r *reader) id(before uint64) nodeID {
 	return id
 }
 
-// repeat reads a count, and calls read that many times.
+// repeat reads a count, and calls the function read as often.
 func (r *reader) repeat(read func()) {
 	for n := r.uint(); n > 0 && r.err == nil; n-- {
 		read()

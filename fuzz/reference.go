@@ -227,7 +227,7 @@ func visibleOf(nodes []*node) []*node {
 	return filter(nodes, func(n *node) bool { return n.event != nil })
 }
 
-// filter returns a new slice with the elements for which accept returns true.
+// filter returns a new slice with the elements for which the function accept returns true.
 func filter[T any](all []T, accept func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !accept(one) })
 }

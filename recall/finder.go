@@ -132,7 +132,7 @@ func (f *Finder[K]) drop(e *entry[K]) {
 	e.bytes = 0
 }
 
-// locked locks an entry and calls do.
+// locked locks an entry and calls the function do.
 func (e *entry[K]) locked(ctx context.Context, do func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (f *Finder[K]) apart(ctx context.Context, e *entry[K], v fold.View) (*entry
 	return own, err
 }
 
-// indexed calls do with an index that contains all records of a view.
+// indexed calls the function do with an index that contains all records of a view.
 func (f *Finder[K]) indexed(ctx context.Context, e *entry[K], v fold.View, do func(*Index) error) error {
 	return e.locked(ctx, func() error {
 		if e.index == nil || e.creation != v.Creation() || e.edition < v.Edition() {

@@ -186,7 +186,7 @@ func (f *Finder[K]) sizeOf(e *entry[K]) int {
 	return e.bytes
 }
 
-// look calls do with the index of an entry and the view to search.
+// look calls the function do with the index of an entry and the view to search.
 func (f *Finder[K]) look(ctx context.Context, e *entry[K], s Search, do func(*Index, fold.View) error) (err error) {
 	var v fold.View
 	if s.View != nil {

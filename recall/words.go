@@ -36,8 +36,8 @@ type splitter struct {
 	whole, part []byte
 }
 
-// words calls f with each word of a text, in order, in lower case and without accents. start and end are the word's
-// byte offsets in the text. f must not retain the word.
+// words calls f with each word of a text, in order, in lower case and without accents. The arguments start and end of f
+// are the word's byte offsets in the text. f must not retain the word.
 //
 // Words consist of letters and digits. A camel-case name is a word, and so is each of its parts. In Hangul and in
 // scripts without spaces between words, each pair of adjacent characters is a word. Each Chinese character is also a

@@ -162,8 +162,8 @@ func (s *Store) foldRecords(ctx context.Context, key Key, creation string, v fol
 	return v, nil
 }
 
-// withRecords calls do with a view that has the supplied records. While do fails because the view lacks records,
-// withRecords reads these records and calls do again.
+// withRecords calls the function do with a view that has the supplied records. While the function fails because the
+// view lacks records, withRecords reads these records and calls the function again.
 func (s *Store) withRecords(ctx context.Context, key Key, v fold.View, supplied []patch.Record, do func(fold.View) error) error {
 	hand := map[uint64]patch.Record{}
 	for _, r := range supplied {

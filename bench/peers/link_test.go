@@ -74,7 +74,8 @@ type chunk struct {
 	data []byte
 }
 
-// pump copies data from one connection to the other. It calls sent with the data before it delivers the data.
+// pump copies data from one connection to the other. It calls the function sent with the data before it delivers the
+// data.
 func (l *link) pump(to, from net.Conn, sent func(data []byte)) {
 	chunks := make(chan chunk, 1024)
 	l.pumps.Go(func() {

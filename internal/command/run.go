@@ -166,7 +166,7 @@ func (a *app) receipt(document any, format string, args ...any) error {
 	return a.out.Linef(format, args...)
 }
 
-// paged calls do. On a terminal, a pager shows the output of do, except JSON.
+// paged calls the function do. On a terminal, a pager shows the output of this function, except JSON.
 func (a *app) paged(ctx context.Context, do func() error) error {
 	if a.json {
 		return do()
@@ -186,7 +186,7 @@ func (a *app) quietProgress(label string) *terminal.Progress {
 	return a.progress(label)
 }
 
-// inTemporary calls do with an app whose database is a file in a temporary directory.
+// inTemporary calls the function do with an app whose database is a file in a temporary directory.
 func (a *app) inTemporary(name string, do func(sub *app) error) (err error) {
 	dir, err := os.MkdirTemp("", "patchlog-"+name+"-")
 	if err != nil {
@@ -198,8 +198,8 @@ func (a *app) inTemporary(name string, do func(sub *app) error) (err error) {
 	return do(&sub)
 }
 
-// withStore opens the database and calls do. If the list only is not empty, the store may lack the sessions that are
-// not in this list.
+// withStore opens the database and calls the function do. If the list only is not empty, the store may lack the
+// sessions that are not in this list.
 func (a *app) withStore(ctx context.Context, use database.Use, do func(s *store.Store) error, only ...store.Key) error {
 	s, err := a.openDatabase(ctx, a.db, use, a.options, only...)
 	if errors.Is(err, store.ErrLocked) {

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// leastHash is the minimum number of hexadecimal digits of a shortened hash. mostHash is the maximum number of a whole
-// hash.
+// leastHash is the minimum number of hexadecimal digits of a shortened hash. mostHash is the maximum number of digits
+// of a whole hash.
 const leastHash, mostHash = 7, 128
 
 // alike contains the words of a text in a normalised spelling: in lower case, without a leading v and without

@@ -60,8 +60,8 @@ func (s *Set) Occurring(texts iter.Seq[string]) map[string]bool {
 	return found
 }
 
-// match finds the identifiers of the set that are whole words at the start of the text. It calls do with the length of
-// each, in ascending order.
+// match finds the identifiers of the set that are whole words at the start of the text. It calls the function do with
+// the length of each identifier, in ascending order.
 func (s *Set) match(text string, do func(length int)) {
 	left := s.words // words that share the first n bytes with the text
 	for n := 0; ; n++ {

@@ -43,7 +43,7 @@ func (f *Followed) Changed() (changed []migrate.Input) {
 // followEvery is the shortest interval between two checks of the files. If a check takes long, the interval is longer.
 const followEvery = time.Second
 
-// Run calls read with the changed files, again and again, until the context ends.
+// Run repeatedly calls the function read with the changed files, until the context ends.
 func (f *Followed) Run(ctx context.Context, read func([]migrate.Input)) {
 	for wait := followEvery; ; {
 		select {

@@ -130,8 +130,9 @@ func (o *Output) row(text Painted) error {
 	return o.w.WriteByte('\n') // a bufio.Writer keeps its first error
 }
 
-// Page calls do. On a terminal, the output of do is shown by the pager in the environment variable PAGER, by default less.
-// less exits at once if the text fits on the screen. If the pager cannot be started, the output goes to the terminal.
+// Page calls the function do. On a terminal, a pager shows the output of this function. The environment variable PAGER
+// names the pager. The default is less, which exits at once if the text fits on the screen. If the pager cannot be
+// started, the output goes to the terminal.
 func (o *Output) Page(ctx context.Context, do func() error) error {
 	if o.tty == nil || len(o.pager) == 0 {
 		return do()

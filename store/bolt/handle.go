@@ -120,8 +120,8 @@ func (h *handle) view(f func(tx *bbolt.Tx) error) (err error) {
 	return f(tx)
 }
 
-// write calls f in a write transaction and commits it. committing reports whether the error is from the commit. The
-// caller has the writer lock.
+// write calls f in a write transaction and commits it. The result committing reports whether the error is from the
+// commit. The caller has the writer lock.
 func (h *handle) write(f func(tx *bbolt.Tx) error, commit func(tx *bbolt.Tx) error) (commitFailed bool, err error) {
 	defer recoverDamage(h.path, &err)()
 	tx, err := h.begin(true)

@@ -296,7 +296,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// forEachRow calls do with each row of a query.
+// forEachRow calls the function do with each row of a query.
 func (s *SQL) forEachRow(ctx context.Context, q querier, query string, args []any, do func(row []any) error) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {

@@ -141,7 +141,7 @@ func short(usual time.Duration) time.Duration {
 	return usual
 }
 
-// during calls something repeatedly, with pauses, while run runs.
+// during calls the function something repeatedly, with pauses, while the function run runs.
 func during(pause time.Duration, something func() error, run func()) error {
 	var errs error
 	stop, ended := make(chan struct{}), make(chan struct{})

@@ -377,7 +377,7 @@ func (b *Storage) recordsOf(ctx context.Context, key store.Key, v fold.View) ([]
 	return l.records[:v.Seq()], nil
 }
 
-// yieldFrom yields the records that read returns, beginning at seq.
+// yieldFrom yields the records that the function read returns, from the record with the given seq on.
 func yieldFrom(ctx context.Context, seq uint64, read func() ([]patch.Record, error)) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		records, err := read()

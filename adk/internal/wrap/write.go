@@ -111,8 +111,8 @@ func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOp
 	return out, err
 }
 
-// appendFollowUp appends the patch that patchOf returns for an appended event. After an error, the event remains
-// unshortened.
+// appendFollowUp appends the patch that the function patchOf returns for an appended event. After an error, the event
+// remains unshortened.
 func (b *Storage) appendFollowUp(ctx context.Context, l *baseLog, id string, patchOf func(fold.View, patch.Record) (*patch.PatchEvent, error)) {
 	i, ok := l.view.Find(id)
 	if !ok { // the event is already hidden
@@ -166,7 +166,7 @@ var (
 	errReordered = fmt.Errorf("%w: the wrapped service now returns the session's events in another order than in the view; get the session again and use its new view", store.ErrConflict)
 )
 
-// logPlanned reads a session with the filter req, and logs the patches that plan returns.
+// logPlanned reads a session with the filter req, and logs the patches that the function plan returns.
 func (b *Storage) logPlanned(ctx context.Context, key store.Key, req session.GetRequest, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
 	err = b.withLog(ctx, key, req, func(l *baseLog) error {
 		out.Records, err = b.logPatches(ctx, l, opts, func() ([]*patch.PatchEvent, error) {

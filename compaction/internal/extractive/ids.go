@@ -145,9 +145,9 @@ func (l *ids) isUsed(value string) bool {
 	return e != nil && e.use != returned
 }
 
-// write returns the identifiers that the text present lacks. Their size is at most the argument room. Used identifiers
-// come first, the most recent first. Returned identifiers follow, and among them identifiers with a key come first. The
-// argument maxReturned limits the size of the returned identifiers.
+// write returns identifiers of at most the size in the argument room. It omits the identifiers of another text, whose
+// index is the argument present. Used identifiers come first, the most recent first. Returned identifiers follow, and
+// among them identifiers with a key come first. The argument maxReturned limits the size of the returned identifiers.
 func (l *ids) write(present *identifiers.Index, s *reader, room, maxReturned tokens.Size) string {
 	if l.ranked == nil {
 		l.rank(s)

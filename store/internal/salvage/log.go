@@ -35,7 +35,7 @@ type Log struct {
 }
 
 // Logs returns the sessions to write. Sessions that certainly exist come first. The function isName reports whether a
-// string is a valid session name. The function isStaged reports whether it is the name of a staged session.
+// string is a valid session name. The function isStaged reports whether a string is the name of a staged session.
 func (v *File) Logs(ctx context.Context, isName, isStaged func(string) bool) ([]*Log, error) {
 	byNumber := map[uint64]*Log{}
 	of := func(number uint64) *Log {

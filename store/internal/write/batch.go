@@ -153,7 +153,7 @@ func CompressAll(records []backend.Record) {
 // worthwhile is the minimum number of items per goroutine.
 const worthwhile = 16
 
-// Each calls do with 0 to n-1. If n is large, the calls are spread over several goroutines.
+// Each calls the function do with 0 to n-1. If n is large, the calls are spread over several goroutines.
 func Each(n int, do func(i int)) {
 	workers := max(1, min(runtime.GOMAXPROCS(0), n/worthwhile))
 	var others sync.WaitGroup

@@ -193,7 +193,8 @@ func (d *Draft) Label() string { return d.session.Label }
 // the text to erase.
 var ErrReceiptOpen = fmt.Errorf("%w: an erasing of the session is not finished", fold.ErrConflict)
 
-// all calls add, which adds records to the embedded fold.Draft. If add or the encoding fails, all restores the draft.
+// all calls the function add, which adds records to the embedded fold.Draft. If this function or the encoding fails,
+// all restores the draft.
 func (d *Draft) all(add func() error) error {
 	before, encoded := d.Draft, d.batch
 	err := add()
