@@ -320,7 +320,7 @@ func TestLongInvocation(t *testing.T) {
 
 // For an event with many results, the time per result must not grow with their number.
 func TestClearingOfManyResults(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	const many, perEvent = 50_000, 10_000
 	v := fold.New("", nil)
 	apply := func(parts string) {

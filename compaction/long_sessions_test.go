@@ -17,7 +17,7 @@ import (
 
 // In these sessions, the visible log would grow if a single short event could block the triggers.
 func TestLoneTinyEvents(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	both := with(compaction.DefaultConfig(), func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = 4_000, 6 })
 	for _, row := range []struct {
 		name          string
@@ -84,7 +84,7 @@ func TestLoneTinyEvents(t *testing.T) {
 
 // With parallel branches, the visible log does not grow with the number of turns.
 func TestParallelBranchesStayBounded(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	s := newSession(t, "")
 	c := s.compactor(compaction.DefaultConfig())
 	most := map[bool]int{} // maximum number of visible events; false is for the first quarter of the turns
@@ -222,7 +222,7 @@ func live(t *testing.T, events []*patch.Event, cfg compaction.Config, during boo
 
 // Recorded sessions are compacted as they grow. The offline summarizer invents nothing, and long sessions become short.
 func TestRecordedSessions(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	for _, set := range recorded.Sets(t) {
 		step := 1
 		if set.Large && testing.Short() {

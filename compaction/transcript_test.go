@@ -58,7 +58,7 @@ func TestPromptTemplate(t *testing.T) {
 
 // After a removed middle, the transcript continues at the beginning of a line.
 func TestCutTranscriptForgesNoTurn(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	for shift := range 6 {
 		s := newSession(t, "u1*500")
 		for i := range 60 {

@@ -16,7 +16,7 @@ import (
 
 // In a fixed number of draws, every case that matters occurs often enough.
 func TestRecordsCoverage(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	const draws = 600
 	seen := map[string]int{}
 	for seed := range draws {
@@ -279,7 +279,7 @@ func TestRecordsAccepted(t *testing.T) {
 
 // A failing log shrinks to the records that cause the failure.
 func TestRecordsShrink(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.seed": "1", "rapid.checks": "2000"} {
 		f := flag.Lookup(name)
 		before := f.Value.String()

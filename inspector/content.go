@@ -352,7 +352,7 @@ func displayText(text string, limit int) (shown string, cost, read int) {
 		case r == '\r' && strings.HasPrefix(text[read+size:], "\n"):
 			escaped = ""
 		default:
-			escaped = present.EscapeUnless(func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) || present.Shows(r) }, escaped)
+			escaped = present.EscapeUnless(func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) || present.IsDisplayed(r) }, escaped)
 		}
 		n := len(escaped)
 		if strings.ContainsRune(`<>&"'+`, r) {

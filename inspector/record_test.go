@@ -284,7 +284,7 @@ func TestRecordPatch(t *testing.T) {
 
 // Any content is shown as text, on a page of bounded size.
 func TestRecordHostile(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	evil := "<script>alert(1)</script><img src=x onerror=alert(1)> javascript:alert(1) \x1b[31mred\x1b[0m \u202eevil\u2066 \x00 \x7f \" ' & + </pre></details> {{.}}"
 	quoted := func(s string) string { b, _ := json.Marshal(s); return string(b) }
 	deep := strings.Repeat(`[{"a":`, 200) + "1" + strings.Repeat("}]", 200)
@@ -669,7 +669,7 @@ func TestSummaryCleared(t *testing.T) {
 
 // The events that a summary covers are shown in pages of bounded size.
 func TestSummaryLarge(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	var lines []string
 	for n := range 9_999 {
 		lines = append(lines, event(fmt.Sprint("e", n), "user", text(fmt.Sprintf("%s order A-%d", strings.Repeat("word and word ", 20), n))))

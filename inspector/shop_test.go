@@ -235,7 +235,7 @@ func TestSearchEverywhere(t *testing.T) {
 }
 
 func TestSearchHostile(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	s := openShop(t)
 	saySomething(t, s, shopKey, "castle <script>alert(1)</script>\u202e javascript:x \x1b[31m "+strings.Repeat("castle ", 1_000_000))
 	_, page := getPage(t, newInspector(t, s, inspector.Options{}), "search", "key", shopKey.String(), "q", "castle <img src=x onerror=alert(2)>")

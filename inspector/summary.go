@@ -139,7 +139,7 @@ func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, b *se
 		}
 		return v, []int{int(index)}, nil
 	}
-	v, ids, err := present.SummariesBy(ctx, i.store, b.Key, v, id)
+	v, ids, err := present.SummariesAddedBy(ctx, i.store, b.Key, v, id)
 	if err != nil {
 		return v, nil, err
 	}

@@ -280,7 +280,7 @@ func TestPageOfALateRevert(t *testing.T) {
 
 // A session's page is smaller than a megabyte, even with long names and a large state.
 func TestSessionPageIsBounded(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	s, i := inspect(t, Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	long := strings.Repeat("<", 1<<20)
@@ -483,7 +483,7 @@ func TestPropertyPicturesAreWellFormed(t *testing.T) {
 
 // The picture of a long log is small, because adjacent cells and funnels are merged.
 func TestPicturesAreSmall(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	line, targets := &timeline{}, []target{}
 	for n := range 100_000 {
 		s := step{Seq: uint64(n + 1), Kind: []present.Kind{present.User, present.Call, present.Model}[n%3], Turn: n/7 + 1, Tokens: n % 13, Raw: n * 6}

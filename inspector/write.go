@@ -302,7 +302,7 @@ func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p 
 	if len(preview.Patches) == 1 && preview.Patches[0].Type() != patch.Revert {
 		around = diffContext
 	}
-	difference := ops.Explain(preview)
+	difference := ops.DifferenceOf(preview)
 	p.Differences = append(p.Differences, newShownDifference(a.key, "What would change", difference, around))
 	p.Effect = fmt.Sprintf("%s. About %s → %s tokens.", difference.Sentence(), present.Grouped(difference.TokensBefore), present.Grouped(difference.TokensAfter))
 	p.addNotice("%s", cacheReuseText(preview.Difference))
@@ -703,8 +703,8 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 		addPreview("Preview again")
 	case errors.As(err, &edit):
 		status, p.Problem = http.StatusUnprocessableEntity, capitalize(edit.Problem)+"."
-		if edit.Whole.Count > 0 {
-			addSelection("Select the whole range instead", edit.Whole)
+		if edit.Suggested.Count > 0 {
+			addSelection("Select the whole range instead", edit.Suggested)
 		}
 	case errors.As(err, &orphans):
 		status = http.StatusUnprocessableEntity

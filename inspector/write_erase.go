@@ -49,7 +49,7 @@ func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, 
 	}
 	values := actForm{Button: word, Fields: a.fields("values", keep)}
 	if plan.RemainingMatches > 0 {
-		p.addNotice("%s", present.RemainingMatches(plan.RemainingMatches))
+		p.addNotice("%s", present.RemainingMatchesText(plan.RemainingMatches))
 	}
 	if match := a.form.Get("match"); match != "" {
 		p.Heading = "Erase “" + present.Clip(match, 80) + "”"
@@ -231,7 +231,7 @@ func (a *action) canErase(key store.Key) bool {
 
 func (a *action) erasure(seen fold.View, dryRun bool) ops.Erase {
 	return ops.Erase{
-		Key: a.key, Everywhere: a.form.Get("where") != "", Only: a.canErase,
+		Key: a.key, Everywhere: a.form.Get("where") != "", Filter: a.canErase,
 		Selection: store.EraseSelection{EventIDs: a.selectedIDs(seen), Seqs: a.seqs, Match: a.form.Get("match")},
 		Options:   store.EraseOptions{DryRun: dryRun, Author: a.author, Reason: a.form.Get("reason"), Values: patch.ValuePolicy(a.form.Get("values"))},
 	}

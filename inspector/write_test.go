@@ -377,7 +377,7 @@ func (a *acting) fill(n int) {
 }
 
 func TestHostileContentsOfActs(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	a := newActing(t, inspector.Options{Write: true, Author: func(*http.Request) string { return "<b>bob</b>" }})
 	hostile := "</pre><script>alert(1)</script>\u202egnp.exe \x1b[31m \x00"
 	id := "<img src=x onerror=alert(1)>\r\n\u202e'\""
@@ -466,7 +466,7 @@ func TestReuse(t *testing.T) {
 
 // Actions on a long session stay within a page's limits of time and size.
 func TestActingOnALongSession(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	a := newActing(t, inspector.Options{Write: true})
 	var events []*patch.Event
 	for n := range 10_000 {

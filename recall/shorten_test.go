@@ -158,7 +158,7 @@ func TestShortenLeavesMediaAmongMembers(t *testing.T) {
 
 // Deep, wide and long results are shortened in little time.
 func TestShortenHostile(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	long := strings.Repeat("x", 2<<20)
 	var wide strings.Builder
 	for i := range 200_000 {

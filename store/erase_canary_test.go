@@ -30,7 +30,7 @@ import (
 // Then it erases them and vacuums the store. After that no file contains a canary, compressed or not. Before the
 // vacuum the scan finds some canaries, which shows that the scan works.
 func TestEraseCanaries(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	n := 10_000
 	if testing.Short() {
 		n = 2000

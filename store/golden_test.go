@@ -39,7 +39,7 @@ func TestGoldenFile(t *testing.T) {
 		makeGolden(t)
 	}
 	ctx := context.Background()
-	s := openStore(t, teststore.Unpack(t, goldenDB), store.Options{})
+	s := openStore(t, teststore.Gunzip(t, goldenDB), store.Options{})
 	defer s.Close()
 	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
 		t.Errorf("%v (%v)", p, err)
@@ -67,7 +67,7 @@ func TestGoldenFile(t *testing.T) {
 // A fork can be read with everything in it: sorted ids, a blank and its receipt, and its lineage.
 func TestGoldenFork(t *testing.T) {
 	ctx := context.Background()
-	s := openStore(t, teststore.Unpack(t, goldenDB), store.Options{})
+	s := openStore(t, teststore.Gunzip(t, goldenDB), store.Options{})
 	defer s.Close()
 	origin, fork := sessionOf(t, s, goldenKey), sessionOf(t, s, goldenFork)
 	first := origin.View.Seq() + 1

@@ -124,7 +124,7 @@ func (l looking) Err() error {
 // that a call does not keep all hidden events. The other events are long and repetitive, to show that a call does not
 // keep all records of a compressed page. A revert reads the restored events again.
 func TestCallsHoldAPage(t *testing.T) {
-	testlog.OneGoroutine(t)
+	testlog.SkipUnderRace(t)
 	b := &hooked{Backend: openBoltAt(t, filepath.Join(t.TempDir(), "log.db"))}
 	opts := store.Options{Snapshots: snapshot.Policy{Every: -1}}
 	s := newStore(t, b, opts)

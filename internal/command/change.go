@@ -75,7 +75,7 @@ $ patchlog patch shop/ada/4711 --before 61 --base 58`)
 	}
 	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, v fold.View, _ []string) (_ ops.Change, err error) {
 		if before != "" {
-			edit.EventID, err = ops.VisibleEvent(ctx, s, key, v, before)
+			edit.EventID, err = ops.VisibleEventID(ctx, s, key, v, before)
 		}
 		return a.patches(edit, options), err
 	})
@@ -94,7 +94,7 @@ $ patchlog pin shop/ada/4711 17 --remove`)
 	author := ""
 	a.declareAuthor(cmd, &author)
 	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, v fold.View, args []string) (ops.Change, error) {
-		id, err := ops.VisibleEvent(ctx, s, key, v, args[1])
+		id, err := ops.VisibleEventID(ctx, s, key, v, args[1])
 		if err != nil {
 			return nil, err
 		}
@@ -251,7 +251,7 @@ func (a *app) changes(cmd *cobra.Command, plan func(ctx context.Context, s *stor
 			if _, edits := c.(ops.Patches); edits {
 				name = string(would.Patches[0].Type())
 			}
-			return a.showDifference(fmt.Sprintf("%s: dry run of %s, by %s; nothing is written", key, name, present.Counted(len(would.Patches), "record")), ops.Explain(would), diffContext)
+			return a.showDifference(fmt.Sprintf("%s: dry run of %s, by %s; nothing is written", key, name, present.Counted(len(would.Patches), "record")), ops.DifferenceOf(would), diffContext)
 		}
 		done, err := c.Apply(ctx, s, key, v)
 		if err != nil {

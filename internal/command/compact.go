@@ -61,7 +61,7 @@ $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000`)
 		}
 		op.Config = f.cfg
 		var shown error
-		op.Passed = func(p ops.Pass) { shown = errors.Join(shown, a.showPass(key, name, p)) }
+		op.OnPass = func(p ops.Pass) { shown = errors.Join(shown, a.showPass(key, name, p)) }
 		done, err := op.Apply(ctx, s, key, before)
 		if err = errors.Join(err, shown); err != nil || a.json {
 			return err

@@ -122,7 +122,7 @@ func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
 }
 
 func remainingText(n int) string {
-	return present.RemainingMatches(n) + " Without --values keep they become null."
+	return present.RemainingMatchesText(n) + " Without --values keep they become null."
 }
 
 // showErasure writes the receipt of an erasure.

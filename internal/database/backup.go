@@ -22,10 +22,10 @@ func Backup(ctx context.Context, s *store.Store, path string, opts store.Options
 	}
 	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-*") // only the owner may read it
 	if err != nil {
-		return 0, 0, syncdir.Named(err, path)
+		return 0, 0, syncdir.ReplacePath(err, path)
 	}
 	defer func() {
-		err = syncdir.Named(err, path)
+		err = syncdir.ReplacePath(err, path)
 		if closeErr := draft.Close(); !errors.Is(closeErr, os.ErrClosed) {
 			err = errors.Join(err, closeErr)
 		}

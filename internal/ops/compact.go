@@ -17,7 +17,7 @@ type Compact struct {
 	Config compaction.Config
 	Run    compaction.Run
 	Logger *slog.Logger // nil disables logging; Apply returns failures anyway
-	Passed func(Pass)   // if not nil, called after each pass
+	OnPass func(Pass)   // if not nil, called after each pass
 }
 
 // Pass is a compaction pass with the record of its patch.
@@ -36,7 +36,7 @@ type Compacted struct {
 // Apply returns them with the error.
 func (c Compact) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (Compacted, error) {
 	var done Compacted
-	var lost error // error while searching the log for a pass
+	var searchErr error // error while searching the log for a pass
 	seq := on.Seq()
 	logger := c.Logger
 	if logger == nil {
@@ -47,15 +47,15 @@ func (c Compact) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 		Observe: func(ctx context.Context, at compaction.Attempt[store.Key]) {
 			switch at.Outcome {
 			case compaction.Wrote:
-				r, err := recordOf(ctx, s, key, at.Written.PatchID, seq+1)
+				r, err := findPatchRecord(ctx, s, key, at.Written.PatchID, seq+1)
 				if err != nil {
-					lost = errors.Join(lost, err)
+					searchErr = errors.Join(searchErr, err)
 					return
 				}
 				seq = r.Seq
 				pass := Pass{r, *at.Written}
-				if done.Passes = append(done.Passes, pass); c.Passed != nil {
-					c.Passed(pass)
+				if done.Passes = append(done.Passes, pass); c.OnPass != nil {
+					c.OnPass(pass)
 				}
 			case compaction.Declined:
 				done.Stopped = "the summarizer declined to summarise these events"
@@ -71,12 +71,12 @@ func (c Compact) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 	if refused := (*compaction.SummarizerError)(nil); errors.As(err, &refused) {
 		err = fmt.Errorf("session %s: %w", key, err) // errors of the store already name the session
 	}
-	return done, errors.Join(err, lost)
+	return done, errors.Join(err, searchErr)
 }
 
-// recordOf returns the record of the patch with the given id. It searches the log from the record with seq
+// findPatchRecord returns the record of the patch with the given id. It searches the log from the record with seq
 // from on.
-func recordOf(ctx context.Context, s *store.Store, key store.Key, id string, from uint64) (patch.Record, error) {
+func findPatchRecord(ctx context.Context, s *store.Store, key store.Key, id string, from uint64) (patch.Record, error) {
 	for r, err := range s.RawEvents(ctx, key, from) {
 		if err != nil || r.ID() == id {
 			return r, err

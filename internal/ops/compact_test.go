@@ -50,7 +50,7 @@ func TestCompact(t *testing.T) {
 		cfg := compaction.DefaultConfig()
 		cfg.Summarizer = c.summarise
 		told := 0
-		op := ops.Compact{Config: cfg, Passed: func(ops.Pass) { told++ }}
+		op := ops.Compact{Config: cfg, OnPass: func(ops.Pass) { told++ }}
 		if d, err := compaction.Plan(done.View, cfg, op.Run); err != nil || d.Window == nil {
 			t.Fatalf("%s: nothing is due: %+v, %v", name, d, err)
 		}

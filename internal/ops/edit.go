@@ -38,8 +38,8 @@ type Edit struct {
 
 // EditError says why an edit of a selection is impossible.
 type EditError struct {
-	Problem string
-	Whole   compaction.Span // a span that can be edited instead; Count is 0 if there is none
+	Problem   string
+	Suggested compaction.Span // a span that can be edited instead; Count is 0 if there is none
 }
 
 func (e *EditError) Error() string { return e.Problem }
@@ -50,8 +50,8 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 		e.NewID = rand.Text
 	}
 	if e.EventID != "" {
-		of := map[EditKind]func(string) *patch.PatchEvent{Truncate: patch.NewTruncateBefore, Pin: patch.NewPin, Unpin: patch.NewUnpin}
-		return []*patch.PatchEvent{e.complete(of[e.Kind](e.EventID))}, nil
+		constructors := map[EditKind]func(string) *patch.PatchEvent{Truncate: patch.NewTruncateBefore, Pin: patch.NewPin, Unpin: patch.NewUnpin}
+		return []*patch.PatchEvent{e.withCommonFields(constructors[e.Kind](e.EventID))}, nil
 	}
 	if len(e.Spans) == 0 {
 		return nil, &EditError{Problem: "no event is selected"}
@@ -78,14 +78,14 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 		}
 		patches = append(patches, patch.NewSummarise(first.Start, first.Count, summary))
 	case Pin, Unpin:
-		make := patch.NewPin
+		newPatch := patch.NewPin
 		if e.Kind == Unpin {
-			make = patch.NewUnpin
+			newPatch = patch.NewUnpin
 		}
 		for _, s := range e.Spans {
 			for n := s.Start; n < s.Start+s.Count; n++ {
 				if v.IsPinned(n) != (e.Kind == Pin) {
-					patches = append(patches, make(v.At(n).ID()))
+					patches = append(patches, newPatch(v.At(n).ID()))
 				}
 			}
 		}
@@ -98,13 +98,13 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 		group = e.NewID()
 	}
 	for n, p := range patches {
-		patches[n] = e.complete(p).WithGroup(group)
+		patches[n] = e.withCommonFields(p).WithGroup(group)
 	}
 	return patches, nil
 }
 
-// complete sets the fields that all patches of an edit have.
-func (e Edit) complete(p *patch.PatchEvent) *patch.PatchEvent {
+// withCommonFields sets the fields that all patches of an edit have.
+func (e Edit) withCommonFields(p *patch.PatchEvent) *patch.PatchEvent {
 	if e.Author != "" {
 		p = p.WithAuthor(e.Author)
 	}

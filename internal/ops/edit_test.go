@@ -56,8 +56,8 @@ func TestEdit(t *testing.T) {
 			}
 		}
 		if refused := (*ops.EditError)(nil); errors.As(err, &refused) {
-			if said = []string{refused.Problem}; (refused.Whole.Count == 5) != (len(c.edit.Spans) > 1 && c.edit.Text != "") {
-				t.Errorf("%+v: whole stretch %v", c.edit, refused.Whole)
+			if said = []string{refused.Problem}; (refused.Suggested.Count == 5) != (len(c.edit.Spans) > 1 && c.edit.Text != "") {
+				t.Errorf("%+v: whole stretch %v", c.edit, refused.Suggested)
 			}
 		}
 		if text := strings.Join(said, "; "); !strings.Contains(text, c.want) || text == "" {

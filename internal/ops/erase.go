@@ -14,7 +14,7 @@ type Erase struct {
 	Key        store.Key // with AllOfUser, only App and User are used
 	AllOfUser  bool
 	Everywhere bool                 // in all sessions, not only in Key
-	Only       func(store.Key) bool // restricts Everywhere to these sessions; nil means all
+	Filter     func(store.Key) bool // restricts Everywhere to these sessions; nil means all
 	Selection  store.EraseSelection
 	Options    store.EraseOptions
 }
@@ -37,7 +37,7 @@ func (e Erase) everywhere(ctx context.Context, s *store.Store) (store.Erasure, e
 	var keys []store.Key
 	for info, err := range s.List(ctx, store.ListOptions{}) {
 		switch {
-		case e.Only != nil && !e.Only(info.Key): // such a session must not even be named
+		case e.Filter != nil && !e.Filter(info.Key): // such a session must not even be named
 		case errors.Is(err, store.ErrCorrupt):
 			all.OutOfReach = append(all.OutOfReach, fmt.Sprintf("session %s, which is damaged", info.Key))
 		case err != nil:
@@ -55,14 +55,14 @@ func (e Erase) everywhere(ctx context.Context, s *store.Store) (store.Erasure, e
 		if err != nil {
 			return all, err
 		}
-		all = merged(all, done)
+		all = mergeErasures(all, done)
 	}
 	return all, nil
 }
 
-// merged returns the union of two erasures. In a dry run, a fork can appear in the erasure of its source and in
+// mergeErasures returns the union of two erasures. In a dry run, a fork can appear in the erasure of its source and in
 // its own. If a shared key still has a match, the match is counted once per session that shares the key.
-func merged(a, b store.Erasure) store.Erasure {
+func mergeErasures(a, b store.Erasure) store.Erasure {
 	for _, session := range b.Sessions {
 		at := slices.IndexFunc(a.Sessions, func(s store.ErasedSession) bool {
 			return s.Key == session.Key && s.Receipt.Patch == nil && session.Receipt.Patch == nil
@@ -71,14 +71,14 @@ func merged(a, b store.Erasure) store.Erasure {
 			a.Sessions = append(a.Sessions, session)
 			continue
 		}
-		there := &a.Sessions[at]
+		existing := &a.Sessions[at]
 		for _, event := range session.Events {
-			if !slices.ContainsFunc(there.Events, func(e store.ErasedEvent) bool { return e.Seq == event.Seq && e.Index == event.Index }) {
-				there.Events = append(there.Events, event)
+			if !slices.ContainsFunc(existing.Events, func(e store.ErasedEvent) bool { return e.Seq == event.Seq && e.Index == event.Index }) {
+				existing.Events = append(existing.Events, event)
 			}
 		}
-		slices.SortFunc(there.Events, func(a, b store.ErasedEvent) int { return int(a.Seq) - int(b.Seq) })
-		there.Initial = union(there.Initial, session.Initial)
+		slices.SortFunc(existing.Events, func(a, b store.ErasedEvent) int { return int(a.Seq) - int(b.Seq) })
+		existing.Initial = union(existing.Initial, session.Initial)
 	}
 	a.Shared, a.OutOfReach = union(a.Shared, b.Shared), union(a.OutOfReach, b.OutOfReach)
 	a.RemainingMatches += b.RemainingMatches

@@ -18,7 +18,7 @@ func EventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, na
 	if _, found := v.Find(name); found {
 		return name, nil
 	}
-	return find(ctx, s, key, "event", name, true, func(r patch.Record) (ids []string) {
+	return findID(ctx, s, key, "event", name, true, func(r patch.Record) (ids []string) {
 		for _, e := range r.Events() {
 			ids = append(ids, e.ID())
 		}
@@ -29,7 +29,7 @@ func EventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, na
 // PatchID returns the id of the patch with a name. The name is the patch's id, a unique prefix of the id, or
 // the patch's seq.
 func PatchID(ctx context.Context, s *store.Store, key store.Key, name string) (string, error) {
-	return find(ctx, s, key, "patch", name, true, func(r patch.Record) []string {
+	return findID(ctx, s, key, "patch", name, true, func(r patch.Record) []string {
 		if r.Patch == nil {
 			return nil
 		}
@@ -37,9 +37,9 @@ func PatchID(ctx context.Context, s *store.Store, key store.Key, name string) (s
 	})
 }
 
-// VisibleEvent is [EventID] for a visible event. If the event is hidden, the error matches
+// VisibleEventID is [EventID] for a visible event. If the event is hidden, the error matches
 // [store.ErrEventNotFound] and names the patch that hides it.
-func VisibleEvent(ctx context.Context, s *store.Store, key store.Key, v fold.View, name string) (string, error) {
+func VisibleEventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, name string) (string, error) {
 	id, err := EventID(ctx, s, key, v, name)
 	if err != nil {
 		return "", err
@@ -77,7 +77,7 @@ type Invocation struct {
 // Find returns the id of the invocation.
 func (i Invocation) Find(ctx context.Context, s *store.Store, key store.Key) (string, error) {
 	if i.ID != "" {
-		return find(ctx, s, key, "invocation", i.ID, false, func(r patch.Record) []string {
+		return findID(ctx, s, key, "invocation", i.ID, false, func(r patch.Record) []string {
 			if r.Event == nil || r.Event.InvocationID() == "" {
 				return nil
 			}
@@ -103,7 +103,7 @@ func (i Invocation) Find(ctx context.Context, s *store.Store, key store.Key) (st
 		}
 	}
 	if i.Turn > 0 {
-		return "", noTurn(key, i.Turn, len(turns))
+		return "", errNoTurn(key, i.Turn, len(turns))
 	}
 	return "", fmt.Errorf("session %s: %w: there is no record %d", key, store.ErrNotFound, i.Record)
 }
@@ -139,33 +139,33 @@ func LastRecordOfTurn(ctx context.Context, s *store.Store, key store.Key, turn i
 		last = r.Seq
 	}
 	if len(turns) < turn {
-		return 0, noTurn(key, turn, len(turns))
+		return 0, errNoTurn(key, turn, len(turns))
 	}
 	return last, nil
 }
 
-func noTurn(key store.Key, turn, has int) error {
+func errNoTurn(key store.Key, turn, has int) error {
 	return fmt.Errorf("session %s: %w: there is no turn %d; it has %d", key, store.ErrNotFound, turn, has)
 }
 
-// find searches the log for name: as an id, as a seq if byNumber is true, or as a prefix of an id.
-func find(ctx context.Context, s *store.Store, key store.Key, what, name string, byNumber bool, ids func(patch.Record) []string) (string, error) {
-	var begin, numbered []string // distinct ids with the prefix name; ids in the record with the seq name
+// findID searches the log for name: as an id, as a seq if acceptSeq is true, or as a prefix of an id.
+func findID(ctx context.Context, s *store.Store, key store.Key, what, name string, acceptSeq bool, ids func(patch.Record) []string) (string, error) {
+	var prefixed, numbered []string // distinct ids with the prefix name; ids in the record with the seq name
 	isRecord := false
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {
 			return "", err
 		}
-		has := ids(r)
-		if byNumber && strconv.FormatUint(r.Seq, 10) == name {
-			isRecord, numbered = true, has
+		recordIDs := ids(r)
+		if acceptSeq && strconv.FormatUint(r.Seq, 10) == name {
+			isRecord, numbered = true, recordIDs
 		}
-		for _, id := range has {
+		for _, id := range recordIDs {
 			if id == name {
 				return name, nil
 			}
-			if name != "" && strings.HasPrefix(id, name) && !slices.Contains(begin, id) {
-				begin = append(begin, id)
+			if name != "" && strings.HasPrefix(id, name) && !slices.Contains(prefixed, id) {
+				prefixed = append(prefixed, id)
 			}
 		}
 	}
@@ -174,10 +174,10 @@ func find(ctx context.Context, s *store.Store, key store.Key, what, name string,
 		return "", fmt.Errorf("session %s: record %s has no %s", key, name, what)
 	case isRecord:
 		return numbered[0], nil
-	case len(begin) > 1:
-		return "", fmt.Errorf("session %s: the ids of several %ss begin with %q: %q and %q, for example; type more of it", key, what, name, begin[0], begin[1])
-	case len(begin) == 1:
-		return begin[0], nil
+	case len(prefixed) > 1:
+		return "", fmt.Errorf("session %s: the ids of several %ss begin with %q: %q and %q, for example; type more of it", key, what, name, prefixed[0], prefixed[1])
+	case len(prefixed) == 1:
+		return prefixed[0], nil
 	}
 	return "", fmt.Errorf("session %s: %w: there is no %s %q", key, store.ErrNotFound, what, name)
 }

@@ -29,7 +29,7 @@ func TestNames(t *testing.T) {
 	in := func(i ops.Invocation) func(string) (string, error) {
 		return func(string) (string, error) { return i.Find(t.Context(), s, key) }
 	}
-	visible := func(name string) (string, error) { return ops.VisibleEvent(t.Context(), s, key, done.View, name) }
+	visible := func(name string) (string, error) { return ops.VisibleEventID(t.Context(), s, key, done.View, name) }
 	for _, c := range []struct {
 		find              func(string) (string, error)
 		name, want, fails string

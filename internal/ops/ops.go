@@ -38,11 +38,11 @@ func (c Patches) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 		return store.Preview{}, err
 	}
 	c.Options.On = on
-	would, err := s.Preview(ctx, key, patches, c.Options)
+	preview, err := s.Preview(ctx, key, patches, c.Options)
 	if err == nil {
-		would.Patches = patches // without the ids and times that the store assigns when it logs them
+		preview.Patches = patches // without the ids and times that the store assigns when it logs them
 	}
-	return would, err
+	return preview, err
 }
 
 // Apply implements [Change].
@@ -66,11 +66,11 @@ type Undo struct {
 func (c Undo) Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error) {
 	c.Options.DryRun = true
 	done, err := c.Apply(ctx, s, key, on)
-	would := store.Preview{Difference: done.Before.Diff(done.View)}
+	preview := store.Preview{Difference: done.Before.Diff(done.View)}
 	for _, r := range done.Records {
-		would.Patches = append(would.Patches, r.Patch)
+		preview.Patches = append(preview.Patches, r.Patch)
 	}
-	return would, err
+	return preview, err
 }
 
 // Apply implements [Change].
@@ -82,13 +82,13 @@ func (c Undo) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.
 	return s.Revert(ctx, key, c.PatchID, c.Options)
 }
 
-// Explain returns the difference that a preview shows. If a single patch adds events, the difference shows the
+// DifferenceOf returns the difference that a preview shows. If a single patch adds events, the difference shows the
 // events of the patch, without ids and times.
-func Explain(would store.Preview) present.Difference {
-	if len(would.Patches) == 1 && would.Patches[0].Type() != patch.Revert {
-		return present.PreviewOf(would, would.Patches[0])
+func DifferenceOf(preview store.Preview) present.Difference {
+	if len(preview.Patches) == 1 && preview.Patches[0].Type() != patch.Revert {
+		return present.PreviewOf(preview, preview.Patches[0])
 	}
-	return present.DifferenceOf(would.Before, would.After)
+	return present.DifferenceOf(preview.Before, preview.After)
 }
 
 // Restore reverts the patch that added a summary. If a revert makes other summaries visible, it reverts their
@@ -103,12 +103,12 @@ type Restore struct {
 // Preview implements [Change].
 func (c Restore) Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error) {
 	c.Options.On = on
-	would := store.Preview{}
-	would.After = on
+	preview := store.Preview{}
+	preview.After = on
 	var reverts []*patch.PatchEvent
 	group := rand.Text()
 	for next := []string{c.PatchID}; len(next) > 0; next = next[1:] {
-		ids, err := would.After.RevertTargets(next[0])
+		ids, err := preview.After.RevertTargets(next[0])
 		switch blocked := (*fold.BlockedError)(nil); {
 		case len(reverts) > 0 && errors.As(err, &blocked) && blocked.AlreadyReverted:
 			continue // reverted together with an earlier one
@@ -118,15 +118,15 @@ func (c Restore) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 		for _, id := range ids {
 			reverts = append(reverts, patch.NewRevert(id).WithAuthor(c.Author).WithGroup(group))
 		}
-		before := would.After
-		if would, err = s.Preview(ctx, key, reverts, c.Options); err != nil {
+		before := preview.After
+		if preview, err = s.Preview(ctx, key, reverts, c.Options); err != nil {
 			return store.Preview{}, err
 		}
-		for _, back := range before.Diff(would.After).Added {
-			if !would.After.Entry(back.Index).Summary {
+		for _, added := range before.Diff(preview.After).Added {
+			if !preview.After.Entry(added.Index).Summary {
 				continue
 			}
-			for r, err := range s.RawEvents(ctx, key, would.After.Entry(back.Index).Seq) {
+			for r, err := range s.RawEvents(ctx, key, preview.After.Entry(added.Index).Seq) {
 				if err != nil {
 					return store.Preview{}, err
 				}
@@ -137,18 +137,18 @@ func (c Restore) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 			}
 		}
 	}
-	if would.Patches = reverts; len(reverts) == 1 {
+	if preview.Patches = reverts; len(reverts) == 1 {
 		reverts[0] = reverts[0].WithGroup("")
 	}
-	return would, nil
+	return preview, nil
 }
 
 // Apply implements [Change].
 func (c Restore) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error) {
-	would, err := c.Preview(ctx, s, key, on)
+	preview, err := c.Preview(ctx, s, key, on)
 	if err != nil {
 		return store.Committed{}, err
 	}
 	c.Options.On = on
-	return s.ApplyPatch(ctx, key, would.Patches, c.Options)
+	return s.ApplyPatch(ctx, key, preview.Patches, c.Options)
 }

@@ -16,17 +16,17 @@ func CloseCalls(ctx context.Context, s *store.Store, key store.Key, v fold.View,
 	if newID == nil {
 		newID = rand.Text
 	}
-	held := map[string]bool{} // whether an invocation is leased
+	leased := map[string]bool{} // whether an invocation is leased
 	var leaseErr error
 	patches, err := compaction.CloseCalls(v, newID, func(c fold.Call) bool {
 		invocation := v.At(c.Index).InvocationID()
-		if _, known := held[invocation]; !known {
+		if _, checked := leased[invocation]; !checked {
 			free, err := s.Lease(ctx, key, compaction.RunLease(invocation), -1)
-			if held[invocation] = !free; err != nil {
+			if leased[invocation] = !free; err != nil {
 				leaseErr = err
 			}
 		}
-		return held[invocation]
+		return leased[invocation]
 	})
 	if leaseErr != nil {
 		return nil, leaseErr

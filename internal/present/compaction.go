@@ -166,7 +166,7 @@ func PlanRows(d compaction.Decision) []Row {
 			}
 		}
 		if len(w.Invocations) > 0 {
-			row("invocations", "%s", ends(w.Invocations))
+			row("invocations", "%s", idRange(w.Invocations))
 		}
 		row("tokens", "about %s in the window", Grouped(w.Tokens))
 	}
@@ -213,8 +213,8 @@ func NextPassesText(d compaction.Decision) string {
 // idRunes is the maximum number of runes of an id in a line of text.
 const idRunes = 40
 
-// ends describes a list of ids by its length, first id and last id.
-func ends(ids []string) string {
+// idRange describes a list of ids by its length, first id and last id.
+func idRange(ids []string) string {
 	first, last := PrintableUpTo(ids[0], idRunes), PrintableUpTo(ids[len(ids)-1], idRunes)
 	if len(ids) == 1 {
 		return "1: " + first
@@ -233,7 +233,7 @@ type Loss struct {
 
 // LossOf converts a loss for display.
 func LossOf(key store.Key, v fold.View, l compaction.Loss) Loss {
-	l.NotVisible, l.InOtherEvents, l.Invented, l.Numbers = ranked(l.NotVisible), ranked(l.InOtherEvents), ranked(l.Invented), ranked(l.Numbers)
+	l.NotVisible, l.InOtherEvents, l.Invented, l.Numbers = rankIdentifiers(l.NotVisible), rankIdentifiers(l.InOtherEvents), rankIdentifiers(l.Invented), rankIdentifiers(l.Numbers)
 	return Loss{key, v.Seq(), compaction.LineageOf(l.Summary).Level, l}
 }
 
@@ -249,8 +249,8 @@ func (d Loss) Lists() []LossList {
 	return slices.DeleteFunc(all, func(l LossList) bool { return len(l.Names) == 0 })
 }
 
-// Head says what the summary covers, and how many identifiers of the covered events are visible.
-func (d Loss) Head() []string {
+// Header says what the summary covers, and how many identifiers of the covered events are visible.
+func (d Loss) Header() []string {
 	return []string{
 		fmt.Sprintf("index %d, level %d, id %s: covers %s of %s, about %s → %s tokens", d.Index, d.Level, Printable(d.Summary.ID()),
 			Counted(d.Events, "event"), Counted(d.Invocations, "invocation"), Grouped(d.Tokens), Grouped(d.Summary.EstimatedTokens())),
@@ -260,7 +260,7 @@ func (d Loss) Head() []string {
 
 // Lines returns the output of 'patchlog loss' for a summary: the head, then a line for each list.
 func (d Loss) Lines() []string {
-	lines := d.Head()
+	lines := d.Header()
 	for _, l := range d.Lists() {
 		names := make([]string, len(l.Names))
 		for i, n := range l.Names {
@@ -271,9 +271,9 @@ func (d Loss) Lines() []string {
 	return lines
 }
 
-// ranked sorts identifiers by importance. First come e-mail addresses, then paths and URLs, then mixtures of
+// rankIdentifiers sorts identifiers by importance. First come e-mail addresses, then paths and URLs, then mixtures of
 // letters and digits such as order numbers, then numbers, then the rest.
-func ranked(names []string) []string {
+func rankIdentifiers(names []string) []string {
 	rank := func(name string) int {
 		letters, digits, signs := false, 0, false
 		for _, r := range name {
@@ -313,7 +313,7 @@ func LossesOf(ctx context.Context, s *store.Store, key store.Key, patchID string
 	}
 	var only []string // ids of summaries
 	if patchID != "" {
-		if v, only, err = SummariesBy(ctx, s, key, v, patchID); err != nil {
+		if v, only, err = SummariesAddedBy(ctx, s, key, v, patchID); err != nil {
 			return fold.View{}, nil, err
 		}
 	}
@@ -330,11 +330,11 @@ func LossesOf(ctx context.Context, s *store.Store, key store.Key, patchID string
 	return v, docs, nil
 }
 
-// SummariesBy returns the ids of the events that a patch and its group added, and a view that contains all
+// SummariesAddedBy returns the ids of the events that a patch and its group added, and a view that contains all
 // these events. The view is v or, if v does not contain them all, the view after the last patch of the group.
 // SummariesBy reads the whole log. The error matches [store.ErrNotFound] if there is no such patch, and
 // [patch.ErrInvalid] if the patch added nothing. Other errors come from the store's reads.
-func SummariesBy(ctx context.Context, s *store.Store, key store.Key, v fold.View, patchID string) (fold.View, []string, error) {
+func SummariesAddedBy(ctx context.Context, s *store.Store, key store.Key, v fold.View, patchID string) (fold.View, []string, error) {
 	var all []patch.Record // patches of the log
 	found := -1
 	for r, err := range s.RawEvents(ctx, key, 1) {
@@ -367,8 +367,8 @@ func SummariesBy(ctx context.Context, s *store.Store, key store.Key, v fold.View
 	}
 	for _, id := range ids {
 		if _, visible := v.Find(id); !visible {
-			then, err := s.ViewAt(ctx, key, last)
-			return then, ids, err
+			later, err := s.ViewAt(ctx, key, last)
+			return later, ids, err
 		}
 	}
 	return v, ids, nil

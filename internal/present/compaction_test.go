@@ -161,7 +161,7 @@ func TestLosses(t *testing.T) {
 	v := testlog.Must(s.View(t.Context(), key))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := present.SummariesBy(ctx, s, key, v, "p-s1"); !errors.Is(err, context.Canceled) {
+	if _, _, err := present.SummariesAddedBy(ctx, s, key, v, "p-s1"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -59,18 +59,18 @@ func PreviewOf(preview store.Preview, p *patch.PatchEvent) Difference {
 func newDifference(views fold.Difference) Difference {
 	before, after := views.Before, views.After
 	d := Difference{
-		Removed: linesOf(views.Removed), Added: linesOf(views.Added),
-		VisibleBefore: before.Len(), VisibleAfter: after.Len(), State: changeOf(views),
-		TokensBefore: tokensOf(before), TokensAfter: tokensOf(after), views: views,
+		Removed: newLines(views.Removed), Added: newLines(views.Added),
+		VisibleBefore: before.Len(), VisibleAfter: after.Len(), State: newStateChange(views),
+		TokensBefore: countTokens(before), TokensAfter: countTokens(after), views: views,
 	}
-	was := map[place]bool{}
+	was := map[eventKey]bool{}
 	for _, e := range before.Entries() {
 		if e.Pinned {
-			was[place{e.Seq, e.Event.ID()}] = true
+			was[eventKey{e.Seq, e.Event.ID()}] = true
 		}
 	}
 	for _, e := range after.Entries() {
-		switch was := was[place{e.Seq, e.Event.ID()}]; {
+		switch was := was[eventKey{e.Seq, e.Event.ID()}]; {
 		case e.Pinned && !was:
 			d.Pinned = append(d.Pinned, e.Event.ID())
 		case !e.Pinned && was:
@@ -80,7 +80,7 @@ func newDifference(views fold.Difference) Difference {
 	return d
 }
 
-func linesOf(events []fold.Entry) []Line {
+func newLines(events []fold.Entry) []Line {
 	lines := make([]Line, len(events))
 	for i, e := range events {
 		lines[i] = Line{Index: &e.Index, Event: e.Event}
@@ -88,7 +88,7 @@ func linesOf(events []fold.Entry) []Line {
 	return lines
 }
 
-func changeOf(views fold.Difference) StateChange {
+func newStateChange(views fold.Difference) StateChange {
 	c := StateChange{Changed: map[string]patch.Value{}, Removed: []string{}}
 	for _, key := range views.StateChanged {
 		if value, ok := views.After.Value(key); ok {
@@ -127,7 +127,7 @@ func (d Difference) Changes(around int) []Change {
 	if removed+added == 0 {
 		return nil
 	}
-	if !inOneStretch(v.FirstChanged, v.Removed) || !inOneStretch(v.FirstChanged, v.Added) {
+	if !isContiguous(v.FirstChanged, v.Removed) || !isContiguous(v.FirstChanged, v.Added) {
 		around = 0
 	}
 	var changes []Change
@@ -150,7 +150,7 @@ func (d Difference) Changes(around int) []Change {
 	return changes
 }
 
-func inOneStretch(first int, events []fold.Entry) bool {
+func isContiguous(first int, events []fold.Entry) bool {
 	n := len(events)
 	return n == 0 || events[0].Index == first && events[n-1].Index == first+n-1
 }
@@ -209,7 +209,7 @@ func (d Difference) Rows() []Row {
 // ChangedWords compares two printable texts word by word. It returns each text in pieces. Words are marked if
 // they are not in a longest common subsequence. If less than a third of the words are common, ok is false. The
 // time is proportional to the product of the numbers of words.
-func ChangedWords(before, after string) (was, now []Piece, ok bool) {
+func ChangedWords(before, after string) (removedPieces, addedPieces []Piece, ok bool) {
 	x, y := strings.Fields(before), strings.Fields(after)
 	common := make([][]int, len(x)+1) // common[i][j] is the length for x[i:] and y[j:]
 	common[len(x)] = make([]int, len(y)+1)
@@ -224,17 +224,17 @@ func ChangedWords(before, after string) (was, now []Piece, ok bool) {
 	for i, j := 0, 0; i < len(x) || j < len(y); {
 		switch {
 		case i < len(x) && j < len(y) && x[i] == y[j]:
-			was, now = addWord(was, x[i], false), addWord(now, y[j], false)
+			removedPieces, addedPieces = addWord(removedPieces, x[i], false), addWord(addedPieces, y[j], false)
 			i, j = i+1, j+1
 		case j == len(y) || i < len(x) && common[i+1][j] >= common[i][j+1]:
-			was = addWord(was, x[i], true)
+			removedPieces = addWord(removedPieces, x[i], true)
 			i++
 		default:
-			now = addWord(now, y[j], true)
+			addedPieces = addWord(addedPieces, y[j], true)
 			j++
 		}
 	}
-	return was, now, 3*common[0][0] >= max(len(x), len(y))
+	return removedPieces, addedPieces, 3*common[0][0] >= max(len(x), len(y))
 }
 
 // addWord appends a word and the space before it. If the last piece has the same mark, the word extends that

@@ -22,47 +22,47 @@ type Effect struct {
 // EffectOf returns the effect of a record, given the views before and after it. For a patch it takes time
 // linear in the visible events. Errors come from [fold.View.Skipped].
 func EffectOf(before, after fold.View, r patch.Record) (Effect, error) {
-	f := Effect{Record: r, Applied: true}
+	effect := Effect{Record: r, Applied: true}
 	if r.Event != nil {
-		f.Start, f.Added = before.Len(), []*patch.Event{r.Event}
-		return f, nil
+		effect.Start, effect.Added = before.Len(), []*patch.Event{r.Event}
+		return effect, nil
 	}
 	if after.SkippedCount() > before.SkippedCount() {
 		skipped, err := after.Skipped()
 		if err != nil {
 			return Effect{}, err
 		}
-		f.Applied, f.Reason = false, skipped[len(skipped)-1].Reason
-		return f, nil
+		effect.Applied, effect.Reason = false, skipped[len(skipped)-1].Reason
+		return effect, nil
 	}
 	// The views differ in one span at most.
-	old, now := eventsOf(before), eventsOf(after)
-	for f.Start < min(len(old), len(now)) && old[f.Start] == now[f.Start] {
-		f.Start++
+	old, now := eventKeys(before), eventKeys(after)
+	for effect.Start < min(len(old), len(now)) && old[effect.Start] == now[effect.Start] {
+		effect.Start++
 	}
-	first, end, last := f.Start, len(old), len(now)
+	first, end, last := effect.Start, len(old), len(now)
 	for end > first && last > first && old[end-1] == now[last-1] {
 		end, last = end-1, last-1
 	}
 	for n := first; n < end; n++ {
-		f.Hidden = append(f.Hidden, before.At(n))
+		effect.Hidden = append(effect.Hidden, before.At(n))
 	}
 	for n := first; n < last; n++ {
-		f.Added = append(f.Added, after.At(n))
+		effect.Added = append(effect.Added, after.At(n))
 	}
-	return f, nil
+	return effect, nil
 }
 
-// place identifies an event of a log.
-type place struct {
+// eventKey identifies an event of a log.
+type eventKey struct {
 	seq uint64
 	id  string
 }
 
-func eventsOf(v fold.View) []place {
-	places := make([]place, 0, v.Len())
+func eventKeys(v fold.View) []eventKey {
+	places := make([]eventKey, 0, v.Len())
 	for _, e := range v.Entries() {
-		places = append(places, place{e.Seq, e.Event.ID()})
+		places = append(places, eventKey{e.Seq, e.Event.ID()})
 	}
 	return places
 }
@@ -99,11 +99,11 @@ func (f Effect) Notes() []Note {
 		note(NoteSkipped, "skipped: "+string(f.Reason))
 		return notes
 	}
-	hid := "hid nothing"
+	hidden := "hid nothing"
 	if n := len(f.Hidden); n > 0 {
-		hid = "hid " + Counted(n, "visible event") + ": index " + IndexRange(f.Start, n)
+		hidden = "hid " + Counted(n, "visible event") + ": index " + IndexRange(f.Start, n)
 	}
-	note(NoteHidden, hid)
+	note(NoteHidden, hidden)
 	for i, e := range f.Added {
 		text := EntryText(fold.Entry{Event: e, Summary: p.Type() == patch.Summarise || e.IsSummary()})
 		note(NoteAdded, fmt.Sprintf("added at index %d, id %s: %s", f.Start+i, Printable(e.ID()), text))
@@ -138,16 +138,16 @@ func eraseText(p *patch.PatchEvent) string {
 	if !ok {
 		return "malformed"
 	}
-	var of []string
+	var ranges []string
 	for _, s := range e.Seqs[:min(len(e.Seqs), 8)] {
 		if s.From == s.To {
-			of = append(of, strconv.FormatUint(s.From, 10))
+			ranges = append(ranges, strconv.FormatUint(s.From, 10))
 		} else {
-			of = append(of, fmt.Sprintf("%d–%d", s.From, s.To))
+			ranges = append(ranges, fmt.Sprintf("%d–%d", s.From, s.To))
 		}
 	}
-	text := "records " + strings.Join(of, ", ")
-	if n := len(e.Seqs) - len(of); n > 0 {
+	text := "records " + strings.Join(ranges, ", ")
+	if n := len(e.Seqs) - len(ranges); n > 0 {
 		text += fmt.Sprintf(" and %s more", Counted(n, "range"))
 	}
 	switch e.Summaries {

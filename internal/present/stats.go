@@ -106,7 +106,7 @@ func (s *Stats) CountPatch(seq uint64, kind patch.Type, at time.Time, pass *comp
 // the visible events.
 func (s *Stats) Complete(info store.Info, v fold.View, stateKeys int) {
 	s.Key, s.Created, s.Records, s.Skipped, s.Visible, s.StateKeys = info.Key.String(), info.Created, v.Seq(), v.SkippedCount(), v.Len(), stateKeys
-	s.Compaction.Summaries, s.Compaction.Prompt, s.Tokens.Visible = map[int]int{}, PromptOf(v), tokensOf(v)
+	s.Compaction.Summaries, s.Compaction.Prompt, s.Tokens.Visible = map[int]int{}, PromptOf(v), countTokens(v)
 	for _, e := range v.Entries() {
 		if e.Summary {
 			s.Compaction.Summaries[compaction.LineageOf(e.Event).Level]++
@@ -114,7 +114,7 @@ func (s *Stats) Complete(info store.Info, v fold.View, stateKeys int) {
 	}
 }
 
-func tokensOf(v fold.View) int {
+func countTokens(v fold.View) int {
 	n := 0
 	for _, e := range v.Events() {
 		n += e.EstimatedTokens()

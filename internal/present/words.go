@@ -57,8 +57,8 @@ func IndexRange(start, n int) string {
 	return fmt.Sprintf("%d to %d", start, start+n-1)
 }
 
-// RemainingMatches says how many matches an erasure leaves in state values.
-func RemainingMatches(n int) string {
+// RemainingMatchesText says how many matches an erasure leaves in state values.
+func RemainingMatchesText(n int) string {
 	verb := "remain"
 	if n == 1 {
 		verb = "remains"
@@ -78,7 +78,7 @@ func Printable(text string) string {
 // to read. The result may have more runes because of escapes.
 func PrintableUpTo(text string, most int) string {
 	var b strings.Builder
-	blank := true // removes leading white space
+	inSpace := true // removes leading white space
 	n := 0
 	for i, r := range text {
 		if n >= most {
@@ -86,22 +86,22 @@ func PrintableUpTo(text string, most int) string {
 		}
 		n++
 		if '\t' <= r && r <= '\r' || unicode.Is(unicode.Zs, r) {
-			if !blank {
+			if !inSpace {
 				b.WriteByte(' ')
 			}
-			blank = true
+			inSpace = true
 			continue
 		}
-		write(&b, Shows(r), r, text[i:])
-		blank = false
+		writeRune(&b, IsDisplayed(r), r, text[i:])
+		inSpace = false
 	}
 	return strings.TrimSuffix(b.String(), " ")
 }
 
-// Shows reports whether a character is displayed unescaped. These are printable characters, joiners of letters
+// IsDisplayed reports whether a character is displayed unescaped. These are printable characters, joiners of letters
 // and emoji, and direction marks for one adjacent letter. Controls that change the direction of a whole stretch
 // of text are escaped.
-func Shows(r rune) bool {
+func IsDisplayed(r rune) bool {
 	switch r {
 	case '\u200c', '\u200d', '\u200e', '\u200f', '\u061c': // ZWNJ, ZWJ, and direction marks
 		return true
@@ -118,9 +118,9 @@ func Clip(text string, most int) string {
 	return short
 }
 
-// write writes r, which begins text. It writes an escape if the argument shown is false or r is a byte that is not
+// writeRune writes r, which begins text. It writes an escape if the argument shown is false or r is a byte that is not
 // UTF-8.
-func write(b *strings.Builder, shown bool, r rune, text string) {
+func writeRune(b *strings.Builder, shown bool, r rune, text string) {
 	if shown && !isBadByte(r, text) {
 		b.WriteRune(r)
 	} else {
@@ -133,7 +133,7 @@ func write(b *strings.Builder, shown bool, r rune, text string) {
 func EscapeUnless(shown func(r rune) bool, text string) string {
 	var b strings.Builder
 	for i, r := range text {
-		write(&b, shown(r), r, text[i:])
+		writeRune(&b, shown(r), r, text[i:])
 	}
 	return b.String()
 }
@@ -181,7 +181,7 @@ func Pieces(text string, marks [][2]int) []Piece {
 	at := 0
 	add := func(end int, mark bool) {
 		if end > at {
-			pieces = append(pieces, Piece{EscapeUnless(Shows, text[at:end]), mark})
+			pieces = append(pieces, Piece{EscapeUnless(IsDisplayed, text[at:end]), mark})
 			at = end
 		}
 	}
@@ -195,61 +195,61 @@ func Pieces(text string, marks [][2]int) []Piece {
 
 // Limits of the description of an event: runes of a text or document, and parts.
 const (
-	describedRunes = 400
-	describedParts = 32
+	maxDescribedRunes = 400
+	maxDescribedParts = 32
 )
 
 // Describe returns the content of an event in one printable line: its texts, calls and results. If the event
 // has no content, the line has its state delta. Long texts are truncated, and only the first 32 parts are
 // included.
 func Describe(e *patch.Event) string {
-	var said []string
-	say := func(kind, text string) {
-		if len(said) < describedParts {
-			said = append(said, strings.TrimSpace(kind+Clip(text, describedRunes)))
-		} else if len(said) == describedParts {
-			said = append(said, "…")
+	var texts []string
+	add := func(kind, text string) {
+		if len(texts) < maxDescribedParts {
+			texts = append(texts, strings.TrimSpace(kind+Clip(text, maxDescribedRunes)))
+		} else if len(texts) == maxDescribedParts {
+			texts = append(texts, "…")
 		}
 	}
 	for _, p := range e.Parts() {
 		switch p.Kind {
 		case patch.PartCall:
-			say("call "+PrintableUpTo(p.Name, describedRunes)+" ", p.Args.String())
+			add("call "+PrintableUpTo(p.Name, maxDescribedRunes)+" ", p.Args.String())
 		case patch.PartResponse:
-			say("result "+PrintableUpTo(p.Name, describedRunes)+" ", p.Response.String())
+			add("result "+PrintableUpTo(p.Name, maxDescribedRunes)+" ", p.Response.String())
 		case patch.PartThought:
-			say("(thought) ", p.Text)
+			add("(thought) ", p.Text)
 		case patch.PartText:
-			say("", p.Text)
+			add("", p.Text)
 		case patch.PartData:
-			say("(inline data)", "")
+			add("(inline data)", "")
 		case patch.PartFile:
-			say("(file) ", p.Value.String())
+			add("(file) ", p.Value.String())
 		case patch.PartCode:
-			say("(code) ", p.Value.String())
+			add("(code) ", p.Value.String())
 		case patch.PartCodeResult:
-			say("(code result) ", p.Value.String())
+			add("(code result) ", p.Value.String())
 		default:
-			say("(other part)", "")
+			add("(other part)", "")
 		}
 	}
-	if c, ok := adkrecord.CompactionOf(e); ok && len(said) == 0 {
+	if c, ok := adkrecord.CompactionOf(e); ok && len(texts) == 0 {
 		for _, p := range c.CompactedContent.Parts() {
-			say("(compaction record) ", p.Text)
+			add("(compaction record) ", p.Text)
 		}
 	}
-	if len(said) == 0 {
+	if len(texts) == 0 {
 		for c := range e.Changes() {
-			say("sets "+PrintableUpTo(c.Key, describedRunes)+" = ", c.Value.String())
+			add("sets "+PrintableUpTo(c.Key, maxDescribedRunes)+" = ", c.Value.String())
 		}
 		for c := range e.SharedChanges() {
-			say("sets "+PrintableUpTo(c.Key, describedRunes)+" = ", c.Value.String())
+			add("sets "+PrintableUpTo(c.Key, maxDescribedRunes)+" = ", c.Value.String())
 		}
 	}
-	if len(said) == 0 {
+	if len(texts) == 0 {
 		return "(no content)"
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(texts, "; ")
 }
 
 // EntryText is [Describe] for a visible event. A prefix says whether the event is a summary or pinned.
@@ -265,7 +265,7 @@ func EntryText(entry fold.Entry) string {
 }
 
 // ValueText returns a state value in one printable line. A long value is truncated.
-func ValueText(v patch.Value) string { return Clip(v.String(), describedRunes) }
+func ValueText(v patch.Value) string { return Clip(v.String(), maxDescribedRunes) }
 
 // Kind is the kind of a record or of a visible event.
 type Kind string

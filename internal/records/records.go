@@ -58,9 +58,9 @@ func Recalled(e *patch.Event) (of string, ok bool) {
 	if e.ID() == "" || !bytes.Contains(text, []byte(`"recalled"`)) {
 		return "", false
 	}
-	var said map[string]json.RawMessage
+	var metadata map[string]json.RawMessage
 	var own struct{ Recalled, As string }
-	if json.Unmarshal(text, &said) != nil || json.Unmarshal(said[patch.OwnMetadata], &own) != nil || own.As != e.ID() || own.Recalled == "" {
+	if json.Unmarshal(text, &metadata) != nil || json.Unmarshal(metadata[patch.OwnMetadata], &own) != nil || own.As != e.ID() || own.Recalled == "" {
 		return "", false
 	}
 	return own.Recalled, true

@@ -79,15 +79,15 @@ func Text(id, invocation, author, text string) *patch.Event {
 
 // Call returns a part with a function call. An empty id is omitted.
 func Call(id, name string, args map[string]any) any {
-	return part("functionCall", id, name, "args", args)
+	return functionPart("functionCall", id, name, "args", args)
 }
 
 // Response returns a part with the response of a function. An empty id is omitted.
 func Response(id, name string, response map[string]any) any {
-	return part("functionResponse", id, name, "response", response)
+	return functionPart("functionResponse", id, name, "response", response)
 }
 
-func part(kind, id, name, what string, value map[string]any) any {
+func functionPart(kind, id, name, what string, value map[string]any) any {
 	fields := map[string]any{"name": name, what: value}
 	if id != "" {
 		fields["id"] = id
@@ -190,9 +190,9 @@ func ErrorIs(t Failer, err, want error, what ...any) {
 // ErrorOf returns the error of a call with two results.
 func ErrorOf[T any](_ T, err error) error { return err }
 
-// OneGoroutine skips a test under the race detector. The detector is slow and finds nothing in single-goroutine
+// SkipUnderRace skips a test under the race detector. The detector is slow and finds nothing in single-goroutine
 // code.
-func OneGoroutine(t testing.TB) {
+func SkipUnderRace(t testing.TB) {
 	t.Helper()
 	if Race {
 		t.Skip("one goroutine: nothing for the race detector to find")

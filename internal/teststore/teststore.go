@@ -17,27 +17,27 @@ import (
 // Memory returns a store in memory. It does not log unless opts has a logger.
 func Memory(t testing.TB, opts store.Options) *store.Store {
 	t.Helper()
-	s, err := store.OpenMemory(quiet(opts))
-	return closed(t, s, err)
+	s, err := store.OpenMemory(withoutLogs(opts))
+	return closeAtEnd(t, s, err)
 }
 
 // File returns a store in a new file, and the file's path. The store does not log unless opts has a logger.
 func File(t testing.TB, opts store.Options) (s *store.Store, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log.db")
-	s, err := store.Open(path, quiet(opts))
-	return closed(t, s, err), path
+	s, err := store.Open(path, withoutLogs(opts))
+	return closeAtEnd(t, s, err), path
 }
 
-func quiet(opts store.Options) store.Options {
+func withoutLogs(opts store.Options) store.Options {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	return opts
 }
 
-// closed closes a store when the test ends. The test may close it earlier.
-func closed(t testing.TB, s *store.Store, err error) *store.Store {
+// closeAtEnd closes a store when the test ends. The test may close it earlier.
+func closeAtEnd(t testing.TB, s *store.Store, err error) *store.Store {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -50,8 +50,8 @@ func closed(t testing.TB, s *store.Store, err error) *store.Store {
 	return s
 }
 
-// Unpack decompresses a gzip file into a temporary directory of the test, and returns the path of the result.
-func Unpack(t testing.TB, packed string) (path string) {
+// Gunzip decompresses a gzip file into a temporary directory of the test, and returns the path of the result.
+func Gunzip(t testing.TB, packed string) (path string) {
 	t.Helper()
 	file, err := os.Open(packed)
 	if err != nil {

@@ -24,7 +24,7 @@ func (b *Backend) Copy(ctx context.Context, sum func(record []byte) uint32, use 
 		file, err = os.CreateTemp("", pattern)
 	}
 	if err != nil {
-		return syncdir.Named(err, filepath.Join(filepath.Dir(target), "a copy of "+filepath.Base(target)))
+		return syncdir.ReplacePath(err, filepath.Join(filepath.Dir(target), "a copy of "+filepath.Base(target)))
 	}
 	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
 	if err := b.copyTo(ctx, file.Name(), sum); err != nil {

@@ -198,7 +198,7 @@ func create(path string) (err error) {
 	dir := filepath.Dir(path)
 	draft, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // with mode 0600
 	if err != nil {
-		return syncdir.Named(err, path)
+		return syncdir.ReplacePath(err, path)
 	}
 	defer func() {
 		if removeErr := os.Remove(draft.Name()); !errors.Is(removeErr, fs.ErrNotExist) {
@@ -213,7 +213,7 @@ func create(path string) (err error) {
 		err = publish(draft.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("create %s: %w", path, syncdir.Named(err, path))
+		return fmt.Errorf("create %s: %w", path, syncdir.ReplacePath(err, path))
 	}
 	return syncdir.Sync(dir)
 }

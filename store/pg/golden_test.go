@@ -93,7 +93,7 @@ func makeGolden(t *testing.T) {
 	t.Helper()
 	dsn := pgtest.New(t)
 	target := testlog.Must(pg.Open(ctx, dsn, store.Options{Snapshots: snapshot.Policy{Every: 6, MinPercent: 1}}, pg.Options{}))(t)
-	source := testlog.Must(store.Open(teststore.Unpack(t, goldenFile), store.Options{}))(t)
+	source := testlog.Must(store.Open(teststore.Gunzip(t, goldenFile), store.Options{}))(t)
 	testlog.NoError(t, testlog.ErrorOf(target.CopyFrom(ctx, goldenKey, source, store.CopyOptions{})))
 	_, err := target.CopyFrom(ctx, store.Key{}, source, store.CopyOptions{})
 	testlog.NoError(t, err)

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Named replaces a temporary file name in err with path, the final name that the user knows.
-func Named(err error, path string) error {
+// ReplacePath replaces a temporary file name in err with path, the final name that the user knows.
+func ReplacePath(err error, path string) error {
 	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
 		failed.Path = path
 	}
