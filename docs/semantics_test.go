@@ -16,7 +16,7 @@ func TestSemanticsNamesFunctions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := declared(t, "fold")
+	names := declarations(t, "fold")
 	checked := 0
 	for _, m := range inFile.FindAllStringSubmatch(string(text), -1) {
 		for name := range strings.SplitSeq(m[1], ", ") {

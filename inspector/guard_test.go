@@ -33,14 +33,14 @@ func ask(h http.Handler, method, target string, change ...func(*http.Request)) *
 	return w.Result()
 }
 
-func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
-func header(name, value string) func(*http.Request) {
+func withHost(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+func withHeader(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(name, value) }
 }
 
 // Requests with a foreign Host header are refused. A site that uses DNS rebinding resolves its own host name to
 // this machine, so its requests have that name in the header.
-func TestOnlyKnownHostsAreAnswered(t *testing.T) {
+func TestHosts(t *testing.T) {
 	i := newInspector(t, teststore.Memory(t, store.Options{}), inspector.Options{Hosts: []string{"agents.example.com", "2001:db8::1"}})
 	for name, want := range map[string]int{
 		"127.0.0.1:7070": 200, "127.8.9.1": 200, "localhost:80": 200, "LocalHost": 200, "[::1]:7070": 200, "[::1]": 200,
@@ -48,7 +48,7 @@ func TestOnlyKnownHostsAreAnswered(t *testing.T) {
 		"evil.example": 421, "": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421, "10.0.0.1": 421, "sub.agents.example.com": 421,
 		"agents.example.com.": 421, "0.0.0.0:7070": 421,
 	} {
-		if got := ask(i, "GET", "/", host(name)).StatusCode; got != want {
+		if got := ask(i, "GET", "/", withHost(name)).StatusCode; got != want {
 			t.Errorf("host %q: status %d, want %d", name, got, want)
 		}
 	}
@@ -59,8 +59,8 @@ func TestToken(t *testing.T) {
 	for name, r := range map[string]*http.Response{
 		"none":           ask(i, "GET", "/"),
 		"another":        ask(i, "GET", "/?token=s3cre"),
-		"another cookie": ask(i, "GET", "/", header("Cookie", "patchlog_inspector=x")),
-		"another bearer": ask(i, "GET", "/", header("Authorization", "Bearer x")),
+		"another cookie": ask(i, "GET", "/", withHeader("Cookie", "patchlog_inspector=x")),
+		"another bearer": ask(i, "GET", "/", withHeader("Authorization", "Bearer x")),
 		"an asset":       ask(i, "GET", "/assets/style.css"),
 		"a post":         ask(i, "POST", "/act?token=s3cret"),
 	} {
@@ -68,7 +68,7 @@ func TestToken(t *testing.T) {
 			t.Errorf("%s: status %d, cookies %v", name, r.StatusCode, r.Cookies())
 		}
 	}
-	if r := ask(i, "GET", "/", header("Authorization", "Bearer s3cret")); r.StatusCode != 200 {
+	if r := ask(i, "GET", "/", withHeader("Authorization", "Bearer s3cret")); r.StatusCode != 200 {
 		t.Errorf("as a bearer: status %d", r.StatusCode)
 	}
 	in := ask(i, "GET", "/session?key=a%2Fb%2Fc&token=s3cret&at=3")
@@ -109,10 +109,10 @@ func TestHeaders(t *testing.T) {
 }
 
 // Without Options.Write no POST has an effect. With it, only a POST from the inspector's own pages has one.
-func TestWhoMayPost(t *testing.T) {
+func TestPostPermissions(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	reading, writing := newInspector(t, s, inspector.Options{}), newInspector(t, s, inspector.Options{Write: true})
-	form := header("Content-Type", "application/x-www-form-urlencoded")
+	form := withHeader("Content-Type", "application/x-www-form-urlencoded")
 	for _, target := range []string{"/", "/act", "/session?key=a/b/c", "/live?key=a/b/c"} {
 		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
 			if got := ask(reading, method, target, form).StatusCode; got != http.StatusMethodNotAllowed && got != http.StatusNotFound {
@@ -121,17 +121,17 @@ func TestWhoMayPost(t *testing.T) {
 		}
 	}
 	for name, change := range map[string][]func(*http.Request){
-		"another site":         {header("Sec-Fetch-Site", "cross-site")},
-		"another name of ours": {header("Sec-Fetch-Site", "same-site")},
-		"another origin":       {header("Origin", "http://evil.example")},
-		"another port":         {header("Origin", "http://127.0.0.1:1")},
-		"no origin of a page":  {header("Origin", "null")},
+		"another site":         {withHeader("Sec-Fetch-Site", "cross-site")},
+		"another name of ours": {withHeader("Sec-Fetch-Site", "same-site")},
+		"another origin":       {withHeader("Origin", "http://evil.example")},
+		"another port":         {withHeader("Origin", "http://127.0.0.1:1")},
+		"no origin of a page":  {withHeader("Origin", "null")},
 	} {
 		if got := ask(writing, "POST", "/act", append(change, form)...).StatusCode; got != http.StatusForbidden {
 			t.Errorf("%s: status %d", name, got)
 		}
 	}
-	if got := ask(writing, "POST", "/act", form, header("Origin", "http://127.0.0.1:7070")).StatusCode; got == http.StatusForbidden {
+	if got := ask(writing, "POST", "/act", form, withHeader("Origin", "http://127.0.0.1:7070")).StatusCode; got == http.StatusForbidden {
 		t.Errorf("its own page: status %d", got)
 	}
 }
@@ -141,12 +141,12 @@ func TestAuthorize(t *testing.T) {
 	ada, bob := store.Key{App: "shop", User: "ada", Session: "1"}, store.Key{App: "shop", User: "bob", Session: "1"}
 	for _, key := range []store.Key{ada, bob} {
 		testlog.Must(s.Create(t.Context(), key, map[string]any{"secret": "of-" + key.User}, store.CreateOptions{}))(t)
-		saySomething(t, s, key, "secret")
+		appendText(t, s, key, "secret")
 	}
 	i := newInspector(t, s, inspector.Options{Authorize: func(r *http.Request, key store.Key, want inspector.Access) bool {
 		return key.User == r.Header.Get("User") && want == inspector.Read
 	}})
-	as := func(user string) func(*http.Request) { return header("User", user) }
+	as := func(user string) func(*http.Request) { return withHeader("User", user) }
 	for _, page := range []string{"session", "record", "media", "summary", "diff", "search", "live", "export"} {
 		target := "/" + page + "?" + url.Values{"key": {bob.String()}, "q": {"secret"}, "seq": {"1"}, "from": {"0"}, "index": {"0"}, "form": {"json"}}.Encode()
 		if r := ask(i, "GET", target, as("ada")); r.StatusCode != http.StatusNotFound {
@@ -176,16 +176,16 @@ func TestOptionsAreValidated(t *testing.T) {
 }
 
 // The settings of a compaction configuration that is not enabled override the defaults.
-func TestCompactionSettingsAreKept(t *testing.T) {
+func TestCompactionSettings(t *testing.T) {
 	asked := ""
 	by := testlog.Must(redact.New(redact.Options{}))(t)
-	a := newActing(t, inspector.Options{Write: true, Compaction: compaction.Config{Redact: by, EventRetentionSize: 1, Summarizer: compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+	a := newActionTest(t, inspector.Options{Write: true, Compaction: compaction.Config{Redact: by, EventRetentionSize: 1, Summarizer: compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 		asked = r.Prompt
 		return compaction.Response{Text: "in short"}, nil
 	})}})
 	a.append(`{"invocationId":"i4","author":"user","content":{"role":"user","parts":[{"text":"write to bob@example.com"}]}}`)
-	a.fill(20)
-	a.must(303, a.form(a.must(200, a.fields("compact")), "Do it"))
+	a.appendTurns(20)
+	a.mustPost(303, a.form(a.mustPost(200, a.fields("compact")), "Do it"))
 	if asked == "" || strings.Contains(asked, "bob@example.com") {
 		t.Errorf("the summarizer was asked %q", asked)
 	}
@@ -193,7 +193,7 @@ func TestCompactionSettingsAreKept(t *testing.T) {
 
 // Only the URL determines a page. A form in the body of a GET request changes no page, and no request leaves
 // files on disk.
-func TestBodiesAreNotRead(t *testing.T) {
+func TestBodiesAreIgnored(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	var body bytes.Buffer

@@ -16,7 +16,7 @@ import (
 
 // The page of a session with 50 MB of texts keeps less than 50 MB in memory. The second page allocates less
 // than the first.
-func TestMemoryOfALongSession(t *testing.T) {
+func TestLongSessionMemory(t *testing.T) {
 	testlog.SkipUnderRace(t)
 	if testing.Short() {
 		t.Skip("it writes 100,000 events")

@@ -34,7 +34,7 @@ type listingEnv struct {
 	lines     map[store.Key][]string
 }
 
-func listingOf(t testing.TB, b backend.Backend, opts Options) *listingEnv {
+func newListingEnv(t testing.TB, b backend.Backend, opts Options) *listingEnv {
 	t.Helper()
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	day := time.Date(2025, 1, 2, 0, 0, 0, 0, time.UTC)
@@ -99,8 +99,8 @@ func (e *listingEnv) rowsOf(page string) (keys []string, cells [][]string) {
 	return keys, cells
 }
 
-// all returns the sessions of a page and of all later pages, which it finds by their links.
-func (e *listingEnv) all(address string) (keys []string) {
+// allKeys returns the sessions of a page and of all later pages, which it finds by their links.
+func (e *listingEnv) allKeys(address string) (keys []string) {
 	e.Helper()
 	for range 100 {
 		page := e.get(address, http.StatusOK)
@@ -120,33 +120,33 @@ func (e *listingEnv) all(address string) (keys []string) {
 	return nil
 }
 
-// has fails the test unless the page contains the text.
-func (e *listingEnv) has(page, text string) {
+// wantContains fails the test unless the page contains the text.
+func (e *listingEnv) wantContains(page, text string) {
 	e.Helper()
 	if !strings.Contains(page, text) {
 		e.Errorf("the page lacks %q:\n%s", text, page[max(strings.Index(page, "<main"), 0):])
 	}
 }
 
-func (e *listingEnv) hasNot(page, text string) {
+func (e *listingEnv) wantOmits(page, text string) {
 	e.Helper()
 	if strings.Contains(page, text) {
 		e.Errorf("the page has %q:\n%s", text, page[max(strings.Index(page, "<main"), 0):])
 	}
 }
 
-func (e *listingEnv) same(what string, got, want any) {
+func (e *listingEnv) wantEqual(what string, got, want any) {
 	e.Helper()
 	if !reflect.DeepEqual(got, want) {
 		e.Errorf("%s:\n got %v\nwant %v", what, got, want)
 	}
 }
 
-func sessionOf(n int) store.Key {
+func sessionKey(n int) store.Key {
 	return store.Key{App: fmt.Sprint("app", n%3), User: fmt.Sprint("user", n%7), Session: fmt.Sprintf("s%04d", n)}
 }
 
-func says(id, author, text string) string {
+func eventLine(id, author, text string) string {
 	role := "model"
 	if author == "user" {
 		role = "user"
@@ -162,30 +162,30 @@ func passLine(id string, start, count, minute int) string {
 
 // The list shows the figures of 'patchlog stats', and the times of the last activity and compaction.
 func TestListingFigures(t *testing.T) {
-	e := listingOf(t, &memory.Backend{}, Options{})
-	key := sessionOf(1)
-	e.add(key, says("a", "user", "hello there"), says("b", "agent", "hi"), says("c", "user", "more"), passLine("p", 0, 2, 5))
+	e := newListingEnv(t, &memory.Backend{}, Options{})
+	key := sessionKey(1)
+	e.add(key, eventLine("a", "user", "hello there"), eventLine("b", "agent", "hi"), eventLine("c", "user", "more"), passLine("p", 0, 2, 5))
 	stats, _, err := present.Measure(t.Context(), e.store, key, nil, nil)
 	testlog.NoError(t, err)
 	_, cells := e.rowsOf(e.get("", http.StatusOK))
-	e.same("figures", cells[0][2:], []string{fmt.Sprintf("%s of %s", shortTokens(stats.Tokens.Visible), shortTokens(stats.Tokens.Raw)), timeAgo(time.Now(), present.LastActivity(testlog.Must(e.store.Info(t.Context(), key))(t)))})
-	e.has(e.get("", http.StatusOK), fmt.Sprintf("%.0f percent of the tokens are visible", 100*float64(stats.Tokens.Visible)/float64(stats.Tokens.Raw)))
+	e.wantEqual("figures", cells[0][2:], []string{fmt.Sprintf("%s of %s", shortTokens(stats.Tokens.Visible), shortTokens(stats.Tokens.Raw)), timeAgo(time.Now(), present.LastActivity(testlog.Must(e.store.Info(t.Context(), key))(t)))})
+	e.wantContains(e.get("", http.StatusOK), fmt.Sprintf("%.0f percent of the tokens are visible", 100*float64(stats.Tokens.Visible)/float64(stats.Tokens.Raw)))
 }
 
 // Every column sorts in both directions, and the pages list each session once.
 func TestListingSorts(t *testing.T) {
-	e := listingOf(t, &memory.Backend{}, Options{})
+	e := newListingEnv(t, &memory.Backend{}, Options{})
 	for n := range 230 {
-		if e.create(sessionOf(n)); n%9 == 0 {
-			e.add(sessionOf(n), says("a", "user", "hello"))
+		if e.create(sessionKey(n)); n%9 == 0 {
+			e.add(sessionKey(n), eventLine("a", "user", "hello"))
 		}
 	}
-	list := e.all("./?sort=key")
+	list := e.allKeys("./?sort=key")
 	if len(list) != 230 || !slices.IsSorted(list) {
 		t.Fatalf("%d sessions", len(list))
 	}
 	for _, column := range []string{"key", "-key", "created", "-created", "records", "-records"} {
-		keys := e.all("./?sort=" + column)
+		keys := e.allKeys("./?sort=" + column)
 		info := func(n int) store.Info {
 			key, _ := store.ParseKey(keys[n])
 			return testlog.Must(e.store.Info(t.Context(), key))(t)
@@ -200,14 +200,14 @@ func TestListingSorts(t *testing.T) {
 			}
 		}
 		slices.Sort(keys)
-		e.same(column, keys, list)
+		e.wantEqual(column, keys, list)
 	}
-	e.has(e.get("./?sort=colour", http.StatusBadRequest), "there is no column")
+	e.wantContains(e.get("./?sort=colour", http.StatusBadRequest), "there is no column")
 }
 
 // A search lists the sessions whose keys contain all words. It ignores case.
 func TestListingSearch(t *testing.T) {
-	e := listingOf(t, &memory.Backend{}, Options{})
+	e := newListingEnv(t, &memory.Backend{}, Options{})
 	for _, key := range []store.Key{{App: "shop", User: "Ada", Session: "Order 1"}, {App: "shop", User: "bob", Session: "order/2"}, {App: "shop2", User: "ada", Session: "chat"}} {
 		e.create(key)
 	}
@@ -229,24 +229,24 @@ func TestListingSearch(t *testing.T) {
 		}
 		page := e.get("./?"+c.query, http.StatusOK)
 		keys, _ := e.rowsOf(page)
-		e.same(c.query, keys, c.want)
+		e.wantEqual(c.query, keys, c.want)
 		if c.want == nil {
-			e.has(page, "No name matches")
+			e.wantContains(page, "No name matches")
 		} else {
-			e.has(page, fmt.Sprintf("1 to %d of %d that match.", len(c.want), len(c.want)))
+			e.wantContains(page, fmt.Sprintf("1 to %d of %d that match.", len(c.want), len(c.want)))
 		}
 	}
 	// The form and the links keep the query.
 	page := e.get("./?q=o", http.StatusOK)
 	for _, text := range []string{`name="q" value="o"`, `href="./?q=o&amp;sort=-records"`} {
-		e.has(page, text)
+		e.wantContains(page, text)
 	}
 }
 
 // Sessions without read access are neither shown nor counted. Authorize is called for each session.
 func TestListingAuthorize(t *testing.T) {
 	var asked []string
-	e := listingOf(t, &memory.Backend{}, Options{Authorize: func(r *http.Request, key store.Key, want Access) bool {
+	e := newListingEnv(t, &memory.Backend{}, Options{Authorize: func(r *http.Request, key store.Key, want Access) bool {
 		asked = append(asked, key.String())
 		return want == Read && r.Header.Get("Cookie") == "" && key.User == "ada"
 	}})
@@ -256,24 +256,24 @@ func TestListingAuthorize(t *testing.T) {
 	for _, query := range []string{"", "?sort=-records", "?q=0", "?q=nothing"} {
 		asked = nil
 		page := e.get("./"+query, http.StatusOK)
-		e.hasNot(page, "mallory")
+		e.wantOmits(page, "mallory")
 		slices.Sort(asked)
-		e.same("asked", slices.Compact(asked), []string{"app-of-ada/ada/0", "app-of-ada/ada/2", "app-of-mallory/mallory/1", "app-of-mallory/mallory/3"})
+		e.wantEqual("asked", slices.Compact(asked), []string{"app-of-ada/ada/0", "app-of-ada/ada/2", "app-of-mallory/mallory/1", "app-of-mallory/mallory/3"})
 	}
-	e.has(e.get("", http.StatusOK), "<strong>2</strong> sessions")
-	e.has(e.get("./?q=mallory", http.StatusOK), "No name matches")
+	e.wantContains(e.get("", http.StatusOK), "<strong>2</strong> sessions")
+	e.wantContains(e.get("./?q=mallory", http.StatusOK), "No name matches")
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "http://localhost/?sort=-records", nil)
 	r.Header.Set("Cookie", "who=somebody")
 	e.inspector.ServeHTTP(w, r)
-	e.has(w.Body.String(), "There is no session yet")
-	e.hasNot(w.Body.String(), "ada")
+	e.wantContains(w.Body.String(), "There is no session yet")
+	e.wantOmits(w.Body.String(), "ada")
 }
 
-// nameless is a backend with a session whose name is damaged.
-type nameless struct{ memory.Backend }
+// namelessBackend is a backend with a session whose name is damaged.
+type namelessBackend struct{ memory.Backend }
 
-func (b *nameless) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
+func (b *namelessBackend) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
 	out, err := b.Backend.List(ctx, prefix, after, limit)
 	return append(out, backend.Listed{Session: "\xffno \u202ename"}), err
 }
@@ -285,23 +285,23 @@ func TestListingWithoutAName(t *testing.T) {
 		if !all {
 			opts.Authorize = func(*http.Request, store.Key, Access) bool { return true }
 		}
-		e := listingOf(t, &nameless{}, opts)
-		e.create(sessionOf(1))
+		e := newListingEnv(t, &namelessBackend{}, opts)
+		e.create(sessionKey(1))
 		page := e.get("", http.StatusOK)
 		keys, cells := e.rowsOf(page)
-		e.hasNot(page, "\u202e")
+		e.wantOmits(page, "\u202e")
 		if !all {
-			e.same("sessions", keys, []string{sessionOf(1).String()})
+			e.wantEqual("sessions", keys, []string{sessionKey(1).String()})
 			continue
 		}
 		at := slices.Index(keys, "")
 		if at < 0 || len(keys) != 2 {
 			t.Fatalf("sessions %q", keys)
 		}
-		e.same("name", cells[at][0], "a session without a name")
-		e.has(cells[at][1], "no \\u202ename")
+		e.wantEqual("name", cells[at][0], "a session without a name")
+		e.wantContains(cells[at][1], "no \\u202ename")
 		keys, _ = e.rowsOf(e.get("./?q=s", http.StatusOK))
-		e.same("of a search", keys, []string{sessionOf(1).String()})
+		e.wantEqual("of a search", keys, []string{sessionKey(1).String()})
 	}
 }
 
@@ -311,7 +311,7 @@ func TestListingHostileNames(t *testing.T) {
 		"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "a/b", "a%2Fb", "a%252Fb", "..", ".", "\u202egnp.exe", "javascript:alert(1)",
 		"{{.Key}}", "a&b=c", "?#", "\x1b[31mred", " ", "\x00", "\x00\x01", "𝔘", strings.Repeat("w", store.MaxKeyPartBytes), "+", "'';--",
 	}
-	e := listingOf(t, &memory.Backend{}, Options{})
+	e := newListingEnv(t, &memory.Backend{}, Options{})
 	var want []string
 	for n, name := range names {
 		key := store.Key{App: name, User: names[(n+3)%len(names)], Session: names[(n+7)%len(names)]}
@@ -322,29 +322,29 @@ func TestListingHostileNames(t *testing.T) {
 	got, _ := e.rowsOf(page)
 	slices.Sort(got)
 	slices.Sort(want)
-	e.same("sessions", got, want)
+	e.wantEqual("sessions", got, want)
 	for _, bad := range []string{"<script>alert", "<img", "\u202e", "\x1b", "\x00", `href="javascript`, strings.Repeat("w", 200) + "<"} {
-		e.hasNot(page[strings.Index(page, "<ol class=\"sessions"):], bad)
+		e.wantOmits(page[strings.Index(page, "<ol class=\"sessions"):], bad)
 	}
-	e.hasNot(page, "<script>alert")
+	e.wantOmits(page, "<script>alert")
 }
 
 func TestListingEmpty(t *testing.T) {
-	e := listingOf(t, &memory.Backend{}, Options{})
+	e := newListingEnv(t, &memory.Backend{}, Options{})
 	for _, query := range []string{"", "?sort=-created", "?page=7", "?q=x"} {
 		page := e.get("./"+query, http.StatusOK)
-		e.has(page, "There is no session yet")
-		e.has(page, "patchlog import")
+		e.wantContains(page, "There is no session yet")
+		e.wantContains(page, "patchlog import")
 	}
 }
 
 // A page of 100 rows has a moderate size.
-func TestListingWeighs(t *testing.T) {
-	e := listingOf(t, &memory.Backend{}, Options{})
+func TestListingPageSize(t *testing.T) {
+	e := newListingEnv(t, &memory.Backend{}, Options{})
 	for n := range 150 {
-		key := sessionOf(n)
+		key := sessionKey(n)
 		key.Session += strings.Repeat("<", 500)
-		e.add(key, says("a", "user", "hello"), passLine("p", 0, 1, 1))
+		e.add(key, eventLine("a", "user", "hello"), passLine("p", 0, 1, 1))
 	}
 	if page := e.get("", http.StatusOK); len(page) > 1<<20 {
 		t.Errorf("it has %d bytes", len(page))
@@ -431,7 +431,7 @@ func TestSlowBody(t *testing.T) {
 }
 
 // After a body was read, its deadline does not affect the response.
-func TestBodyThenSlowAnswer(t *testing.T) {
+func TestSlowResponse(t *testing.T) {
 	const timeout = 200 * time.Millisecond
 	asked := false
 	server := slowServer(t, timeout, Options{Write: true, Authorize: func(r *http.Request, _ store.Key, _ Access) bool {

@@ -59,7 +59,7 @@ func importLog(t *testing.T, s *store.Store, key store.Key, log string) {
 	testlog.Must(s.Import(t.Context(), key, strings.NewReader(log), store.ImportOptions{}))(t)
 }
 
-func saySomething(t *testing.T, s *store.Store, key store.Key, text string) {
+func appendText(t *testing.T, s *store.Store, key store.Key, text string) {
 	t.Helper()
 	e := testlog.Must(patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", text)}))(t)
 	testlog.Must(s.AppendEvents(context.Background(), key, []*patch.Event{e}, store.AppendOptions{}))(t)
@@ -173,11 +173,11 @@ func TestSearchAuthorized(t *testing.T) {
 	page := func(withSecret bool, asked string) string {
 		s := openShop(t)
 		importLog(t, s, other, "")
-		saySomething(t, s, other, "One more lamp stands in the kitchen.")
+		appendText(t, s, other, "One more lamp stands in the kitchen.")
 		if withSecret {
 			importLog(t, s, secret, "")
 			for range 20 {
-				saySomething(t, s, secret, "The lamp hides the lamp, of brass.")
+				appendText(t, s, secret, "The lamp hides the lamp, of brass.")
 			}
 		}
 		i := newInspector(t, s, inspector.Options{Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool { return key != secret }})
@@ -208,7 +208,7 @@ func TestSearchAuthorizedLate(t *testing.T) {
 	i := newInspector(t, s, inspector.Options{Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool {
 		if asked++; asked == 2 { // first for the page's session, then for the listed ones
 			importLog(t, s, late, "")
-			saySomething(t, s, late, "lamp")
+			appendText(t, s, late, "lamp")
 		}
 		return key != late
 	}})
@@ -219,12 +219,12 @@ func TestSearchAuthorizedLate(t *testing.T) {
 }
 
 // A search without a session covers all readable sessions of all users.
-func TestSearchEverywhere(t *testing.T) {
+func TestSearchAllSessions(t *testing.T) {
 	s := openShop(t)
 	other, secret := store.Key{App: "desk", User: "bob", Session: "1"}, store.Key{App: "desk", User: "eve", Session: "2"}
 	for _, key := range []store.Key{other, secret} {
 		importLog(t, s, key, "")
-		saySomething(t, s, key, "The teapot is here.")
+		appendText(t, s, key, "The teapot is here.")
 	}
 	i := newInspector(t, s, inspector.Options{Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool { return key != secret }})
 	_, page := getPage(t, i, "search", "q", "teapot")
@@ -237,7 +237,7 @@ func TestSearchEverywhere(t *testing.T) {
 func TestSearchHostile(t *testing.T) {
 	testlog.SkipUnderRace(t)
 	s := openShop(t)
-	saySomething(t, s, shopKey, "castle <script>alert(1)</script>\u202e javascript:x \x1b[31m "+strings.Repeat("castle ", 1_000_000))
+	appendText(t, s, shopKey, "castle <script>alert(1)</script>\u202e javascript:x \x1b[31m "+strings.Repeat("castle ", 1_000_000))
 	_, page := getPage(t, newInspector(t, s, inspector.Options{}), "search", "key", shopKey.String(), "q", "castle <img src=x onerror=alert(2)>")
 	if strings.Contains(page, "<script>alert") || strings.Contains(page, "<img") || strings.ContainsAny(page, "\u202e\x1b") || len(page) > 60_000 {
 		t.Errorf("%d bytes:\n%.5000s", len(page), page)
@@ -279,7 +279,7 @@ func TestExport(t *testing.T) {
 // set.
 func TestExportHTML(t *testing.T) {
 	s := openShop(t)
-	saySomething(t, s, shopKey, "<script>alert(1)</script> mail me at ada@example.com")
+	appendText(t, s, shopKey, "<script>alert(1)</script> mail me at ada@example.com")
 	i := newInspector(t, s, inspector.Options{})
 	status, page := getPage(t, i, "export", "key", shopKey.String(), "form", "html")
 	for _, want := range []string{"What the model sees", "Raw log", `id="film"`, "ORDER-4711", "TR-88-1234567", "Ada asked for her lamp", "ada@example.com", "summarised 4 events", "&lt;script&gt;alert(1)", "@media print"} {
@@ -317,13 +317,13 @@ func TestExportNames(t *testing.T) {
 	}
 }
 
-// breaking is a backend that fails after a number of reads.
-type breaking struct {
+// failingBackend is a backend that fails after a number of reads.
+type failingBackend struct {
 	backend.Backend
 	reads atomic.Int64
 }
 
-func (b *breaking) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+func (b *failingBackend) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	if b.reads.Add(-1) < 0 {
 		return nil, errors.New("the disk is gone")
 	}
@@ -331,15 +331,15 @@ func (b *breaking) Read(ctx context.Context, session, creation string, seqs []ui
 }
 
 // If an export fails after its start, the connection is aborted, so the file does not look complete.
-func TestExportCutShort(t *testing.T) {
-	b := &breaking{Backend: new(memory.Backend)}
+func TestExportFails(t *testing.T) {
+	b := &failingBackend{Backend: new(memory.Backend)}
 	var log bytes.Buffer
 	s := testlog.Must(store.New(b, store.Options{}))(t)
 	defer s.Close()
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	importLog(t, s, key, "")
 	for n := range 600 {
-		saySomething(t, s, key, fmt.Sprint(n)+strings.Repeat(" long", 1_000))
+		appendText(t, s, key, fmt.Sprint(n)+strings.Repeat(" long", 1_000))
 	}
 	server := httptest.NewServer(newInspector(t, s, inspector.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -358,13 +358,13 @@ func TestExportCutShort(t *testing.T) {
 
 var liveKey = store.Key{App: "shop", User: "ada", Session: "1"}
 
-type following struct {
+type eventStream struct {
 	t     *testing.T
 	lines *bufio.Scanner
 }
 
-// followed opens the event stream of a session after a record. A browser that reconnects sends lastID.
-func followed(t *testing.T, server *httptest.Server, after uint64, creation, lastID string) *following {
+// openStream opens the event stream of a session after a record. A browser that reconnects sends lastID.
+func openStream(t *testing.T, server *httptest.Server, after uint64, creation, lastID string) *eventStream {
 	t.Helper()
 	q := url.Values{"key": {liveKey.String()}, "after": {fmt.Sprint(after)}, "creation": {creation}}
 	r := testlog.Must(http.NewRequestWithContext(t.Context(), "GET", server.URL+"/live?"+q.Encode(), nil))(t)
@@ -376,11 +376,11 @@ func followed(t *testing.T, server *httptest.Server, after uint64, creation, las
 	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("status %d, %v", answer.StatusCode, answer.Header)
 	}
-	return &following{t, bufio.NewScanner(answer.Body)}
+	return &eventStream{t, bufio.NewScanner(answer.Body)}
 }
 
 // next returns the next event's name and data, or "" at the end.
-func (f *following) next() (name, data string) {
+func (f *eventStream) next() (name, data string) {
 	f.t.Helper()
 	for f.lines.Scan() {
 		line := f.lines.Text()
@@ -394,8 +394,8 @@ func (f *following) next() (name, data string) {
 	return "", ""
 }
 
-// until reads events until one reports record last. It fails if the reported seqs do not increase.
-func (f *following) until(last uint64) {
+// waitForSeq reads events until one reports record last. It fails if the reported seqs do not increase.
+func (f *eventStream) waitForSeq(last uint64) {
 	f.t.Helper()
 	for at := uint64(0); at < last; {
 		name, data := f.next()
@@ -417,36 +417,36 @@ func serveLive(t *testing.T, opts inspector.Options) (*store.Store, *httptest.Se
 	return s, server, info
 }
 
-func appended(t *testing.T, s *store.Store, n int) {
+func appendTexts(t *testing.T, s *store.Store, n int) {
 	t.Helper()
 	for range n {
-		saySomething(t, s, liveKey, "hello")
+		appendText(t, s, liveKey, "hello")
 	}
 }
 
 func TestLive(t *testing.T) {
 	s, server, info := serveLive(t, inspector.Options{})
-	page := followed(t, server, 0, info.Creation, "")
-	appended(t, s, 1)
-	page.until(1)
-	appended(t, s, 500)
-	page.until(501)
+	page := openStream(t, server, 0, info.Creation, "")
+	appendTexts(t, s, 1)
+	page.waitForSeq(1)
+	appendTexts(t, s, 500)
+	page.waitForSeq(501)
 
 	// A client that reconnects sends the last id that it saw. It gets the newer records at once.
-	late := followed(t, server, 0, info.Creation, "400")
+	late := openStream(t, server, 0, info.Creation, "400")
 	if name, data := late.next(); name != "records" || data != "501" {
 		t.Errorf("got %s %s", name, data)
 	}
 	// A client that has all records gets no event until another record is logged.
-	whole := followed(t, server, 501, info.Creation, "")
-	appended(t, s, 1)
+	whole := openStream(t, server, 501, info.Creation, "")
+	appendTexts(t, s, 1)
 	if name, data := whole.next(); name != "records" || data != "502" {
 		t.Errorf("got %s %s", name, data)
 	}
-	page.until(502)
+	page.waitForSeq(502)
 
 	testlog.NoError(t, s.Delete(t.Context(), liveKey))
-	for _, p := range []*following{page, late, whole} {
+	for _, p := range []*eventStream{page, late, whole} {
 		name, _ := p.next()
 		for name == "records" {
 			name, _ = p.next()
@@ -459,19 +459,19 @@ func TestLive(t *testing.T) {
 		}
 	}
 	testlog.Must(s.Create(t.Context(), liveKey, nil, store.CreateOptions{}))(t)
-	if name, _ := followed(t, server, 502, info.Creation, "").next(); name != "gone" {
+	if name, _ := openStream(t, server, 502, info.Creation, "").next(); name != "gone" {
 		t.Errorf("for a session that was created again got %q", name)
 	}
 }
 
 // A page gets a few events per second, however fast the session grows.
-func TestLiveIsPaced(t *testing.T) {
+func TestLiveRate(t *testing.T) {
 	s, server, info := serveLive(t, inspector.Options{})
-	page := followed(t, server, 0, info.Creation, "")
-	appended(t, s, 1)
-	page.until(1)
+	page := openStream(t, server, 0, info.Creation, "")
+	appendTexts(t, s, 1)
+	page.waitForSeq(1)
 	begun := time.Now()
-	appended(t, s, 2_000)
+	appendTexts(t, s, 2_000)
 	told := 0
 	for at := ""; at != "2001"; told++ {
 		name := ""
@@ -485,34 +485,34 @@ func TestLiveIsPaced(t *testing.T) {
 }
 
 // A client that loses read access gets no more events.
-func TestLiveEndsWithAccess(t *testing.T) {
+func TestLiveWithoutAccess(t *testing.T) {
 	var may atomic.Bool
 	may.Store(true)
 	s, server, info := serveLive(t, inspector.Options{Authorize: func(*http.Request, store.Key, inspector.Access) bool { return may.Load() }})
-	page := followed(t, server, 0, info.Creation, "")
-	appended(t, s, 1)
-	page.until(1)
+	page := openStream(t, server, 0, info.Creation, "")
+	appendTexts(t, s, 1)
+	page.waitForSeq(1)
 	may.Store(false)
-	appended(t, s, 1)
+	appendTexts(t, s, 1)
 	if name, data := page.next(); name != "" {
 		t.Errorf("got %s %s", name, data)
 	}
 }
 
 // Pages that follow sessions prevent neither the server nor the store from closing.
-func TestLiveEndsWithTheStore(t *testing.T) {
+func TestLiveAfterClose(t *testing.T) {
 	s, server, info := serveLive(t, inspector.Options{})
-	page := followed(t, server, 0, info.Creation, "")
-	appended(t, s, 1)
-	page.until(1)
+	page := openStream(t, server, 0, info.Creation, "")
+	appendTexts(t, s, 1)
+	page.waitForSeq(1)
 	testlog.NoError(t, s.Close())
 	if name, data := page.next(); name != "" {
 		t.Errorf("got %s %s", name, data)
 	}
 }
 
-// says runs the command on a database, and returns its output without truncated lines.
-func says(t *testing.T, db string, args ...string) string {
+// runCommand runs the command on a database, and returns its output without truncated lines.
+func runCommand(t *testing.T, db string, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
 	env := func(name string) string { return map[string]string{"COLUMNS": "100000"}[name] }
@@ -522,8 +522,8 @@ func says(t *testing.T, db string, args ...string) string {
 	return out.String()
 }
 
-// text returns the text of a page with white space collapsed.
-func text(t *testing.T, i *inspector.Inspector, page string, params url.Values) string {
+// pageText returns the text of a page with white space collapsed.
+func pageText(t *testing.T, i *inspector.Inspector, page string, params url.Values) string {
 	t.Helper()
 	r := ask(i, "GET", "/"+page+"?"+params.Encode())
 	body, err := io.ReadAll(r.Body)
@@ -532,13 +532,13 @@ func text(t *testing.T, i *inspector.Inspector, page string, params url.Values) 
 	}
 	words := regexp.MustCompile(`(<a [^>]*>)?</?mark[^>]*>(</a>)?`).ReplaceAllString(string(body), "") // marks inside a line
 	words = regexp.MustCompile(`(?s)<[^>]*>`).ReplaceAllString(words, " ")
-	return blanks(html.UnescapeString(words))
+	return collapseSpace(html.UnescapeString(words))
 }
 
-func blanks(text string) string { return strings.Join(strings.Fields(text), " ") }
+func collapseSpace(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// compacted returns a database with a recorded session that was compacted, cut, pinned, and partly reverted.
-func compacted(t *testing.T) (db string, key store.Key) {
+// newCompactedDB returns a database with a recorded session that was compacted, cut, pinned, and partly reverted.
+func newCompactedDB(t *testing.T) (db string, key store.Key) {
 	t.Helper()
 	db = filepath.Join(t.TempDir(), "sessions.db")
 	key = store.Key{App: "shop", User: "ada", Session: "4711"}
@@ -566,8 +566,8 @@ func compacted(t *testing.T) (db string, key store.Key) {
 }
 
 // The pages show the same figures and lines as the command.
-func TestPagesSayWhatTheCommandSays(t *testing.T) {
-	db, key := compacted(t)
+func TestPagesMatchCommand(t *testing.T) {
+	db, key := newCompactedDB(t)
 	s := testlog.Must(store.Open(db, store.Options{ReadOnly: true}))(t)
 	defer s.Close()
 	i := newInspector(t, s, inspector.Options{})
@@ -579,11 +579,11 @@ func TestPagesSayWhatTheCommandSays(t *testing.T) {
 		return v
 	}
 	last := 0
-	fmt.Sscan(regexp.MustCompile(`records +(\d+)`).FindStringSubmatch(says(t, db, "stats", key.String()))[1], &last)
+	fmt.Sscan(regexp.MustCompile(`records +(\d+)`).FindStringSubmatch(runCommand(t, db, "stats", key.String()))[1], &last)
 
 	t.Run("stats", func(t *testing.T) {
-		page := text(t, i, "figures", of()) + text(t, i, "state", of())
-		figures, state, _ := strings.Cut(strings.TrimSpace(says(t, db, "stats", key.String())), "\n\n")
+		page := pageText(t, i, "figures", of()) + pageText(t, i, "state", of())
+		figures, state, _ := strings.Cut(strings.TrimSpace(runCommand(t, db, "stats", key.String())), "\n\n")
 		lines := strings.Split(figures, "\n")
 		if len(lines) < 12 {
 			t.Fatalf("%d lines", len(lines))
@@ -593,7 +593,7 @@ func TestPagesSayWhatTheCommandSays(t *testing.T) {
 			t.Fatalf("no state in %q", state)
 		}
 		for _, line := range append(lines[1:], values[1:]...) { // skips the key and a heading
-			line = blanks(line)
+			line = collapseSpace(line)
 			said := strings.ReplaceAll(page, " ", "") // the page indents JSON
 			if line := strings.ReplaceAll(line, " ", ""); !strings.Contains(said, line) && !strings.Contains(said, strings.ToUpper(line[:1])+line[1:]) {
 				t.Errorf("the page does not say %q", line)
@@ -603,30 +603,30 @@ func TestPagesSayWhatTheCommandSays(t *testing.T) {
 	t.Run("diff", func(t *testing.T) {
 		for _, span := range [][2]int{{0, last}, {39, 45}, {last - 2, last - 1}, {last - 1, last - 1}} {
 			from, to := fmt.Sprint(span[0]), fmt.Sprint(span[1])
-			page := text(t, i, "diff", of("from", from, "to", to))
-			for _, line := range strings.Split(strings.TrimSpace(says(t, db, "diff", key.String(), from, to)), "\n")[1:] {
+			page := pageText(t, i, "diff", of("from", from, "to", to))
+			for _, line := range strings.Split(strings.TrimSpace(runCommand(t, db, "diff", key.String(), from, to)), "\n")[1:] {
 				cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1)
 				if last := cells[len(cells)-1]; last == "event" || last == "value" {
 					continue // a heading
-				} else if !strings.Contains(page, blanks(last)) {
+				} else if !strings.Contains(page, collapseSpace(last)) {
 					t.Errorf("from %s to %s, the page does not say %q", from, to, last)
 				}
 			}
 		}
 	})
 	t.Run("loss", func(t *testing.T) {
-		said := says(t, db, "loss", key.String())
+		said := runCommand(t, db, "loss", key.String())
 		blocks := strings.Split(strings.TrimSpace(said), "\n\n")[1:]
 		if len(blocks) == 0 {
 			t.Fatal("no summary is visible")
 		}
 		for _, block := range blocks {
 			index := regexp.MustCompile(`^index (\d+)`).FindStringSubmatch(block)[1]
-			page := text(t, i, "summary", of("at", fmt.Sprint(last), "index", index))
+			page := pageText(t, i, "summary", of("at", fmt.Sprint(last), "index", index))
 			for _, line := range strings.Split(block, "\n")[2:] { // skips lines that the page words differently
 				_, line, _ = strings.Cut(line, ": ")
-				if !strings.Contains(page, blanks(line)) {
-					t.Errorf("the page does not say %q", blanks(line))
+				if !strings.Contains(page, collapseSpace(line)) {
+					t.Errorf("the page does not say %q", collapseSpace(line))
 				}
 			}
 		}

@@ -29,8 +29,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// grown builds the timeline of a log. It supplies the records that the view needs.
-func grown(t testlog.Failer, records []patch.Record) *timeline {
+// buildTimeline builds the timeline of a log. It supplies the records that the view needs.
+func buildTimeline(t testlog.Failer, records []patch.Record) *timeline {
 	t.Helper()
 	line := &timeline{view: fold.New("", nil), turns: ops.Turns{}}
 	for _, r := range records {
@@ -49,7 +49,7 @@ func TestPropertyTimeline(t *testing.T) {
 	skipped := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Accepted: rapid.Bool().Draw(rt, "accepted")}).Draw(rt, "records")
-		line := grown(rt, records)
+		line := buildTimeline(rt, records)
 		v := fold.New("", nil)
 		raw := 0
 		turns, turn := map[string]int{}, 0
@@ -92,8 +92,8 @@ func TestPropertyTimeline(t *testing.T) {
 	}
 }
 
-// inspect returns a store in memory and an inspector of it.
-func inspect(t testing.TB, opts Options) (*store.Store, *Inspector) {
+// newMemoryInspector returns a store in memory and an inspector of it.
+func newMemoryInspector(t testing.TB, opts Options) (*store.Store, *Inspector) {
 	t.Helper()
 	s := teststore.Memory(t, store.Options{Logger: slog.New(slog.DiscardHandler)})
 	i := testlog.Must(New(s, opts))(t)
@@ -102,7 +102,7 @@ func inspect(t testing.TB, opts Options) (*store.Store, *Inspector) {
 
 // A timeline that grows with its log equals a timeline built at once. Copies handed out earlier do not change.
 func TestPropertyTimelineGrows(t *testing.T) {
-	s, i := inspect(t, Options{})
+	s, i := newMemoryInspector(t, Options{})
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Accepted: true}).Draw(rt, "records")
@@ -126,7 +126,7 @@ func TestPropertyTimelineGrows(t *testing.T) {
 				break
 			}
 		}
-		whole := grown(rt, records)
+		whole := buildTimeline(rt, records)
 		for _, line := range handed {
 			for n, s := range line.steps {
 				if !reflect.DeepEqual(s, whole.steps[n]) {
@@ -142,7 +142,7 @@ func TestPropertyTimelineGrows(t *testing.T) {
 
 // If all timelines together are too large, the least recently used ones are evicted.
 func TestTimelinesAreEvicted(t *testing.T) {
-	s, i := inspect(t, Options{CacheBytes: 200_000})
+	s, i := newMemoryInspector(t, Options{CacheBytes: 200_000})
 	look := func(n int) *timeline {
 		t.Helper()
 		return testlog.Must(i.timeline(t.Context(), store.Key{App: "a", User: "u", Session: fmt.Sprint(n)}))(t)
@@ -202,7 +202,7 @@ func TestTimelineFootprint(t *testing.T) {
 			p := patch.NewSplice(0, 2).WithID(fmt.Sprint(id, n)).WithGroup(fmt.Sprint(id, "g", n))
 			records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
 		}
-		line := grown(t, records)
+		line := buildTimeline(t, records)
 		return line.footprint() - int64(line.view.Footprint())
 	}
 	if short, more := of("p"), of(long); short < 150*150 || more-short < 2*50*int64(len(long)-1) {
@@ -211,8 +211,8 @@ func TestTimelineFootprint(t *testing.T) {
 }
 
 // A session that is created again has a new timeline.
-func TestTimelineOfASessionCreatedAgain(t *testing.T) {
-	s, i := inspect(t, Options{})
+func TestTimelineOfRecreatedSession(t *testing.T) {
+	s, i := newMemoryInspector(t, Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	for round, n := range []int{9, 4} {
 		if round > 0 {
@@ -231,7 +231,7 @@ func TestTimelineOfASessionCreatedAgain(t *testing.T) {
 
 // After a store was reopened, a page shows the effect of a revert even if the snapshot does not have the
 // reverted patch.
-func TestPageOfALateRevert(t *testing.T) {
+func TestLateRevert(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sessions.db")
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	opened := func(snapshots int, do func(s *store.Store)) {
@@ -281,7 +281,7 @@ func TestPageOfALateRevert(t *testing.T) {
 // A session's page is smaller than a megabyte, even with long names and a large state.
 func TestSessionPageIsBounded(t *testing.T) {
 	testlog.SkipUnderRace(t)
-	s, i := inspect(t, Options{})
+	s, i := newMemoryInspector(t, Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	long := strings.Repeat("<", 1<<20)
 	state := map[string]string{}
@@ -307,7 +307,7 @@ func TestSessionPageIsBounded(t *testing.T) {
 }
 
 // The figures are those of the shown view, even if the session grows meanwhile.
-func TestStatsAreOfTheViewShown(t *testing.T) {
+func TestStatsMatchView(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{}))(t)
@@ -339,7 +339,7 @@ func TestStatsAreOfTheViewShown(t *testing.T) {
 }
 
 // After an erasure, the timeline is rebuilt once and then cached.
-func TestErasedIsReadOnce(t *testing.T) {
+func TestTimelineAfterErase(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{}))(t)
@@ -357,9 +357,9 @@ func TestErasedIsReadOnce(t *testing.T) {
 	}
 }
 
-// drawnRecords returns a test log. A summary hides events 2 to 5, and a compaction pass clears the results in 7
+// pictureRecords returns a test log. A summary hides events 2 to 5, and a compaction pass clears the results in 7
 // and 8. There are patches of other types too.
-func drawnRecords(t *testing.T) []patch.Record {
+func pictureRecords(t *testing.T) []patch.Record {
 	t.Helper()
 	records := recorded.Log(t, 10)
 	summary := testlog.Must(patch.NewEvent(patch.Fields{ID: "told", Author: "user", Content: patch.Text("user", "in short")}))(t)
@@ -378,7 +378,7 @@ func drawnRecords(t *testing.T) []patch.Record {
 
 func pictureAt(t testlog.Failer, records []patch.Record, at int) (*picture, []target, fold.View) {
 	t.Helper()
-	line := grown(t, records)
+	line := buildTimeline(t, records)
 	v := testlog.Must(fold.New("", nil).Apply(records[:at]...))(t)
 	targets := testlog.Must(findTargets(line, v))(t)
 	return newPicture(line, v, targets), targets, v
@@ -388,7 +388,7 @@ func pictureAt(t testlog.Failer, records []patch.Record, at int) (*picture, []ta
 // and events after the record are marked later. The lower row has the visible events. A funnel leads from each
 // hidden stretch to the event that represents it.
 func TestPictureThroughTime(t *testing.T) {
-	records := drawnRecords(t)
+	records := pictureRecords(t)
 	for at := 1; at <= len(records); at++ {
 		p, targets, v := pictureAt(t, records, at)
 		visible := map[uint64]int{}
@@ -456,8 +456,8 @@ func TestPictureTitlesBeforeTurns(t *testing.T) {
 	}
 }
 
-// drawn renders a picture and parses it as XML, which is stricter than HTML.
-func drawn(t testlog.Failer, p *picture) string {
+// renderPicture renders a picture and parses it as XML, which is stricter than HTML.
+func renderPicture(t testlog.Failer, p *picture) string {
 	t.Helper()
 	var out strings.Builder
 	testlog.NoError(t, templates.ExecuteTemplate(&out, "picture", sessionBody{Picture: p}))
@@ -474,7 +474,7 @@ func TestPropertyPicturesAreWellFormed(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(rt, "records")
 		p, _, _ := pictureAt(rt, records, rapid.IntRange(0, len(records)).Draw(rt, "at"))
-		text := drawn(rt, p)
+		text := renderPicture(rt, p)
 		if (text == "") != (len(records) == 0) || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || strings.Contains(text, "%!") {
 			rt.Fatalf("%s", text)
 		}
@@ -496,14 +496,14 @@ func TestPicturesAreSmall(t *testing.T) {
 	v := fold.New("", nil)
 	p := &picture{}
 	p.drawRawLog(line, v, targets, nil)
-	if text := drawn(t, p); len(p.RawLog) > 700 || len(p.Funnels) > 400 || len(p.Turns) > 50 || len(text) > 150_000 {
+	if text := renderPicture(t, p); len(p.RawLog) > 700 || len(p.Funnels) > 400 || len(p.Turns) > 50 || len(text) > 150_000 {
 		t.Errorf("%d cells, %d funnels, %d turns, %d bytes", len(p.RawLog), len(p.Funnels), len(p.Turns), len(text))
 	}
 }
 
 // Targets are recomputed only after a patch.
 func TestTargetsAreExtended(t *testing.T) {
-	s, i := inspect(t, Options{})
+	s, i := newMemoryInspector(t, Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{}))(t)
 	for n, r := range recorded.Log(t, 40) {

@@ -21,16 +21,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// newErasing returns a session, and a fork of it by another user. In both, the summary of record 9 covers e4
+// newEraseTest returns a session, and a fork of it by another user. In both, the summary of record 9 covers e4
 // and e5. The events contain "Tuesday", and the summary contains "midweek".
-func newErasing(t *testing.T, opts inspector.Options) *acting {
+func newEraseTest(t *testing.T, opts inspector.Options) *actionTest {
 	t.Helper()
-	return newErasingOn(t, teststore.Memory(t, store.Options{}), opts)
+	return newEraseTestOn(t, teststore.Memory(t, store.Options{}), opts)
 }
 
-func newErasingOn(t *testing.T, s *store.Store, opts inspector.Options) *acting {
+func newEraseTestOn(t *testing.T, s *store.Store, opts inspector.Options) *actionTest {
 	t.Helper()
-	a := newActingOn(t, s, opts)
+	a := newActionTestOn(t, s, opts)
 	summary := testlog.Must(patch.NewEvent(patch.Fields{ID: "sum", Author: "agent", Content: patch.Text("model", "It comes midweek.")}))(t)
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewSummarise(4, 2, summary).WithID("p9")}, store.PatchOptions{AsOfNow: true}))(t)
 	at := uint64(6)
@@ -38,7 +38,7 @@ func newErasingOn(t *testing.T, s *store.Store, opts inspector.Options) *acting 
 	return a
 }
 
-func (a *acting) get(path string) string {
+func (a *actionTest) get(path string) string {
 	a.t.Helper()
 	w := httptest.NewRecorder()
 	a.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/"+path, nil))
@@ -48,9 +48,9 @@ func (a *acting) get(path string) string {
 	return w.Body.String()
 }
 
-func (a *acting) session() string { return "session?key=" + url.QueryEscape(a.key.String()) }
+func (a *actionTest) sessionPath() string { return "session?key=" + url.QueryEscape(a.key.String()) }
 
-func (a *acting) logOf(key store.Key) string {
+func (a *actionTest) logOf(key store.Key) string {
 	a.t.Helper()
 	other := *a
 	other.key = key
@@ -62,31 +62,31 @@ func (a *acting) logOf(key store.Key) string {
 	return text.String()
 }
 
-// erase returns the form that confirms a preview.
-func (a *acting) erase(page, reason string) url.Values {
+// eraseForm returns the form that confirms a preview.
+func (a *actionTest) eraseForm(page, reason string) url.Values {
 	f := a.form(page, "Erase permanently")
 	f.Set("reason", reason)
 	return f
 }
 
 // The preview shows what the store would erase, and confirming it erases that.
-func TestErasing(t *testing.T) {
-	a := newErasing(t, inspector.Options{Erase: true, Author: func(*http.Request) string { return "grace" }})
+func TestErase(t *testing.T) {
+	a := newEraseTest(t, inspector.Options{Erase: true, Author: func(*http.Request) string { return "grace" }})
 	fork := store.Key{App: "shop", User: "bob", Session: "fork"}
-	a.says(a.get(a.session()), "On Tuesday, before noon.", "It comes midweek.") // now it is cached
+	a.wantText(a.get(a.sessionPath()), "On Tuesday, before noon.", "It comes midweek.") // now it is cached
 
-	page := a.must(200, a.fields("erase", "seq", "6"))
-	a.says(page, "1 events 1 summaries 0 state 1 copies", "Erases 1 event, 1 summary, 1 copy in 2 sessions.",
+	page := a.mustPost(200, a.fields("erase", "seq", "6"))
+	a.wantText(page, "1 events 1 summaries 0 state 1 copies", "Erases 1 event, 1 summary, 1 copy in 2 sessions.",
 		"6 selected On Tuesday, before noon.", "9 stands for an erased event It comes midweek.",
 		"In shop/bob/fork", "6 same event in another session On Tuesday", "Out of reach", "exports, copies and backups")
 	if n := len(a.log()); n != 9 || !strings.Contains(a.logOf(fork), "Tuesday") {
 		t.Fatalf("the preview has written: %d records", n)
 	}
 
-	a.must(400, a.erase(page, "")) // without a reason
-	do := a.erase(page, "request 812")
-	page = a.must(303, do)
-	a.says(page, "Erased contents of events.", "This cannot be undone.")
+	a.mustPost(400, a.eraseForm(page, "")) // without a reason
+	do := a.eraseForm(page, "request 812")
+	page = a.mustPost(303, do)
+	a.wantText(page, "Erased contents of events.", "This cannot be undone.")
 	if said := actText(page); strings.Contains(said, "Tuesday") || strings.Contains(said, "midweek") {
 		t.Errorf("the page says it still: %s", said)
 	}
@@ -101,18 +101,18 @@ func TestErasing(t *testing.T) {
 	}
 
 	// A second click has no effect.
-	a.says(a.must(409, do), "The erasure would differ from its preview")
+	a.wantText(a.mustPost(409, do), "The erasure would differ from its preview")
 	if n := len(a.log()); n != 11 { // the blank summary was reverted
 		t.Errorf("%d records", n)
 	}
 
 	// Erased events are marked, their contents are no longer cached, and undo is not offered.
-	page = a.get(a.session())
-	a.says(page, "erased")
+	page = a.get(a.sessionPath())
+	a.wantText(page, "erased")
 	if said := actText(page); strings.Contains(said, "Tuesday") || strings.Contains(said, "midweek") || !strings.Contains(said, "and when does it come") {
 		t.Errorf("the session's page says %s", said)
 	}
-	record := func(a *acting, seq string) string {
+	record := func(a *actionTest, seq string) string {
 		return a.get("record?seq=" + seq + "&key=" + url.QueryEscape(a.key.String()))
 	}
 	if strings.Contains(record(a, "9"), "act=revert") {
@@ -122,11 +122,11 @@ func TestErasing(t *testing.T) {
 		t.Error("a receipt or a blank can be erased, or an event not")
 	}
 	for seq, want := range map[string]string{"6": "Erased: the receipt is record 10", "9": "Erased, the patch or events that it added: the receipt is record 10"} {
-		a.says(a.get("record?seq="+seq+"&key="+url.QueryEscape(a.key.String())), want)
+		a.wantText(a.get("record?seq="+seq+"&key="+url.QueryEscape(a.key.String())), want)
 	}
-	a.says(a.get("record?seq=10&key="+url.QueryEscape(a.key.String())), "reason: request 812", "Erased content cannot be restored")
-	a.says(a.must(200, a.fields("erase", "seq", "6")), "There is nothing to erase")
-	if writing := newActingOn(t, a.store, inspector.Options{Write: true}); strings.Contains(record(writing, "10"), "act=revert") || !strings.Contains(record(writing, "9"), "act=revert") {
+	a.wantText(a.get("record?seq=10&key="+url.QueryEscape(a.key.String())), "reason: request 812", "Erased content cannot be restored")
+	a.wantText(a.mustPost(200, a.fields("erase", "seq", "6")), "There is nothing to erase")
+	if writing := newActionTestOn(t, a.store, inspector.Options{Write: true}); strings.Contains(record(writing, "10"), "act=revert") || !strings.Contains(record(writing, "9"), "act=revert") {
 		t.Error("a receipt can be reverted, or a patch cannot")
 	}
 	for p, err := range a.store.Verify(t.Context(), store.VerifyOptions{}) {
@@ -136,23 +136,23 @@ func TestErasing(t *testing.T) {
 
 // A selected summary counts as a summary, not as an event.
 func TestEraseCountsSelectedSummaries(t *testing.T) {
-	a := newErasing(t, inspector.Options{Erase: true})
-	a.says(a.must(200, a.fields("erase", "seq", "9", "seq", "1")), "1 events 1 summaries 0 state 1 copies", "Erases 1 event, 1 summary, 1 copy in 2 sessions.")
+	a := newEraseTest(t, inspector.Options{Erase: true})
+	a.wantText(a.mustPost(200, a.fields("erase", "seq", "9", "seq", "1")), "1 events 1 summaries 0 state 1 copies", "Erases 1 event, 1 summary, 1 copy in 2 sessions.")
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewSplice(5, 1)}, store.PatchOptions{AsOfNow: true}))(t)
-	a.says(a.must(200, a.fields("erase", "seq", "10")), "0 events 0 summaries 0 state 0 copies 1 patches", "Erases 1 patch in 1 session.")
+	a.wantText(a.mustPost(200, a.fields("erase", "seq", "10")), "0 events 0 summaries 0 state 0 copies 1 patches", "Erases 1 patch in 1 session.")
 }
 
 // A person can erase visible events by selecting them, and hidden events by opening their records. The values
 // that they set become null.
-func TestErasingSelected(t *testing.T) {
-	a := newErasing(t, inspector.Options{Erase: true})
-	a.must(422, a.fields("erase"))
-	page := a.must(200, a.fields("erase", "index", "3", "from", "5", "through", "6", "state", "drop", "text", "of another act"))
-	a.says(page, "4 selected It is at the harbour.", "7 selected", "8 selected")
-	kept := a.must(200, a.form(page, "Keep their state values"))
-	a.says(kept, "4 selected", "8 selected")
-	page = a.must(200, a.form(kept, "Set their state values to null"))
-	a.must(303, a.erase(page, "x"))
+func TestEraseSelected(t *testing.T) {
+	a := newEraseTest(t, inspector.Options{Erase: true})
+	a.mustPost(422, a.fields("erase"))
+	page := a.mustPost(200, a.fields("erase", "index", "3", "from", "5", "through", "6", "state", "drop", "text", "of another act"))
+	a.wantText(page, "4 selected It is at the harbour.", "7 selected", "8 selected")
+	kept := a.mustPost(200, a.form(page, "Keep their state values"))
+	a.wantText(kept, "4 selected", "8 selected")
+	page = a.mustPost(200, a.form(kept, "Set their state values to null"))
+	a.mustPost(303, a.eraseForm(page, "x"))
 	values := maps.Collect(a.view().Values())
 	for _, name := range []string{"size", "found", "done"} {
 		if v, ok := values[name]; !ok || v.Any() != nil {
@@ -162,30 +162,30 @@ func TestErasingSelected(t *testing.T) {
 	if text := a.logOf(a.key); strings.Contains(text, "at the harbour.") || strings.Contains(text, "welcome") || !strings.Contains(text, "Tuesday") || strings.Contains(text, "another act") {
 		t.Errorf("the log is %s", text)
 	}
-	a.must(400, a.fields("erase", "seq", "2", "values", "burn"))
+	a.mustPost(400, a.fields("erase", "seq", "2", "values", "burn"))
 
 	// A selected event is erased even if it was hidden after the page was loaded.
 	ticked := a.fields("erase", "index", "2")
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewSplice(2, 1)}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(t)
-	a.says(a.must(200, ticked), "3 selected")
+	a.wantText(a.mustPost(200, ticked), "3 selected")
 }
 
 // A text that was searched for can be erased, in the session or in all sessions where the viewer may erase. The
 // preview counts events, summaries, state values and copies.
-func TestErasingByText(t *testing.T) {
+func TestEraseByText(t *testing.T) {
 	only := func(users ...string) func(*http.Request, store.Key, inspector.Access) bool {
 		return func(_ *http.Request, key store.Key, want inspector.Access) bool {
 			return want == inspector.Read || slices.Contains(users, key.User)
 		}
 	}
-	a := newErasing(t, inspector.Options{Erase: true, Authorize: only("ada", "bob")})
+	a := newEraseTest(t, inspector.Options{Erase: true, Authorize: only("ada", "bob")})
 	other := store.Key{App: "shop", User: "bob", Session: "other"}
 	testlog.Must(a.store.Create(t.Context(), other, map[string]any{"card": "4711-0815"}, store.CreateOptions{}))(t)
-	saySomething(t, a.store, other, "my card is 4711-0815")
+	appendText(t, a.store, other, "my card is 4711-0815")
 	a.append(`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"card 4711-0815"}]},"actions":{"stateDelta":{"card":"4711-0815"}}}`)
 	eve := store.Key{App: "shop", User: "eve", Session: "1"}
 	testlog.Must(a.store.Create(t.Context(), eve, nil, store.CreateOptions{}))(t)
-	saySomething(t, a.store, eve, "4711-0815 is mine")
+	appendText(t, a.store, eve, "4711-0815 is mine")
 
 	page := a.get("search?q=4711-0815&key=" + url.QueryEscape(a.key.String()))
 	links := regexp.MustCompile(`<a class="button" href="act\?([^"]*)">Erase`).FindAllStringSubmatch(page, -1)
@@ -195,17 +195,17 @@ func TestErasingByText(t *testing.T) {
 	preview := func(n int) (url.Values, string) {
 		f := testlog.Must(url.ParseQuery(html.UnescapeString(links[n][1])))(t)
 		f.Set("step", "preview")
-		return f, a.must(200, f)
+		return f, a.mustPost(200, f)
 	}
 	_, page = preview(0)
-	a.says(page, "Erase “4711-0815”", "1 events 0 summaries 0 state 0 copies", "in 1 session.")
-	a.says(a.must(200, a.form(page, "In all sessions")), "2 events")
+	a.wantText(page, "Erase “4711-0815”", "1 events 0 summaries 0 state 0 copies", "in 1 session.")
+	a.wantText(a.mustPost(200, a.form(page, "In all sessions")), "2 events")
 	_, page = preview(1)
-	a.says(page, "2 events 0 summaries 1 state 0 copies", "Erases 2 events, 1 state value in 2 sessions.", "In shop/bob/other", "Initial state that becomes null: card")
+	a.wantText(page, "2 events 0 summaries 1 state 0 copies", "Erases 2 events, 1 state value in 2 sessions.", "In shop/bob/other", "Initial state that becomes null: card")
 	if strings.Contains(page, "shop/eve") {
 		t.Errorf("a session is named in which the viewer may not erase:\n%s", actText(page))
 	}
-	a.must(303, a.erase(page, "request 7"))
+	a.mustPost(303, a.eraseForm(page, "request 7"))
 	for key, want := range map[store.Key]bool{a.key: false, other: false, eve: true} {
 		if text := a.logOf(key); strings.Contains(text, "0815") != want {
 			t.Errorf("the log of %s is %s", key, text)
@@ -216,42 +216,42 @@ func TestErasingByText(t *testing.T) {
 			t.Errorf("%s is %v", v, value)
 		}
 	}
-	a.must(400, a.fields("revert", "seq", "6", "seq", "8"))
-	a.must(400, a.fields("erase", "seq", "6", "seq", "x"))
-	a.must(400, a.fields("erase", "match", "x", "where", "nowhere"))
+	a.mustPost(400, a.fields("revert", "seq", "6", "seq", "8"))
+	a.mustPost(400, a.fields("erase", "seq", "6", "seq", "x"))
+	a.mustPost(400, a.fields("erase", "match", "x", "where", "nowhere"))
 
 	// If the viewer may not erase, the search does not offer it.
 	for _, opts := range []inspector.Options{{Erase: true, Authorize: only("bob")}, {Write: true}} {
-		if page := newActingOn(t, a.store, opts).get("search?q=card&key=" + url.QueryEscape(a.key.String())); strings.Contains(page, "act=erase") {
+		if page := newActionTestOn(t, a.store, opts).get("search?q=card&key=" + url.QueryEscape(a.key.String())); strings.Contains(page, "act=erase") {
 			t.Errorf("%+v: hits can be erased", opts)
 		}
 	}
 	// The page of all sessions offers to erase if there is a session where the viewer may start.
-	if page := newActingOn(t, a.store, inspector.Options{Erase: true, Authorize: only("ada")}).get("?q=harbour"); !strings.Contains(page, "Erase it everywhere") || !strings.Contains(page, "key=shop%2Fada%2F4711") {
+	if page := newActionTestOn(t, a.store, inspector.Options{Erase: true, Authorize: only("ada")}).get("?q=harbour"); !strings.Contains(page, "Erase it everywhere") || !strings.Contains(page, "key=shop%2Fada%2F4711") {
 		t.Errorf("the page of all sessions: %s", page)
 	}
 }
 
 // If state values are kept, the page says how many matches remain, even if nothing else is left to erase. It
 // offers to set the values to null.
-func TestErasingRemainingMatches(t *testing.T) {
-	a := newErasing(t, inspector.Options{Erase: true})
+func TestEraseRemainingMatches(t *testing.T) {
+	a := newEraseTest(t, inspector.Options{Erase: true})
 	const kept = "State values are kept: 1 match remains."
-	page := a.must(200, a.fields("erase", "seq", "4", "values", "keep"))
-	a.says(page, kept)
-	a.must(303, a.erase(page, "x"))
-	page = a.must(200, a.fields("erase", "seq", "4", "values", "keep"))
-	a.says(page, "There is nothing to erase", kept)
-	page = a.must(200, a.form(page, "Set their state values to null"))
-	a.says(page, "4 selected")
-	a.must(303, a.erase(page, "x"))
-	if page = a.must(200, a.fields("erase", "seq", "4")); strings.Contains(page, "remains") {
+	page := a.mustPost(200, a.fields("erase", "seq", "4", "values", "keep"))
+	a.wantText(page, kept)
+	a.mustPost(303, a.eraseForm(page, "x"))
+	page = a.mustPost(200, a.fields("erase", "seq", "4", "values", "keep"))
+	a.wantText(page, "There is nothing to erase", kept)
+	page = a.mustPost(200, a.form(page, "Set their state values to null"))
+	a.wantText(page, "4 selected")
+	a.mustPost(303, a.eraseForm(page, "x"))
+	if page = a.mustPost(200, a.fields("erase", "seq", "4")); strings.Contains(page, "remains") {
 		t.Error("null is in place of all state values, and the page says that some are kept")
 	}
 }
 
 // Erasing needs its own option and permission. Both are independent of writing.
-func TestWhoMayErase(t *testing.T) {
+func TestErasePermissions(t *testing.T) {
 	with := func(allowed ...inspector.Access) func(*http.Request, store.Key, inspector.Access) bool {
 		return func(_ *http.Request, _ store.Key, want inspector.Access) bool { return slices.Contains(allowed, want) }
 	}
@@ -274,18 +274,18 @@ func TestWhoMayErase(t *testing.T) {
 		"Erase, and all may read": {inspector.Options{Erase: true, Authorize: with(inspector.Read)}, []int{403}, []int{403}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			open := newErasing(t, inspector.Options{Write: true, Erase: true})
+			open := newEraseTest(t, inspector.Options{Write: true, Erase: true})
 			do := map[string]url.Values{
-				erase:  open.erase(open.must(200, open.fields(erase, "seq", "6")), "x"),
-				splice: open.form(open.must(200, open.fields(splice, "index", "1", "index", "2")), "Do it"),
+				erase:  open.eraseForm(open.mustPost(200, open.fields(erase, "seq", "6")), "x"),
+				splice: open.form(open.mustPost(200, open.fields(splice, "index", "1", "index", "2")), "Do it"),
 			}
-			a := newActingOn(t, open.store, c.opts)
+			a := newActionTestOn(t, open.store, c.opts)
 			had := a.logOf(a.key)
 			for act, want := range map[string][]int{erase: c.erase, splice: c.splice} {
 				if status, page := a.post(a.fields(act, "seq", "6", "index", "1", "index", "2")); !slices.Contains(want, status) {
 					t.Errorf("previewing %s: status %d, want %v:\n%s", act, status, want, actText(page))
 				} else if act == erase && status == 403 {
-					a.says(page, "You may not erase in this session")
+					a.wantText(page, "You may not erase in this session")
 				}
 				if slices.Contains(want, 200) {
 					continue
@@ -298,7 +298,7 @@ func TestWhoMayErase(t *testing.T) {
 				t.Error("something was written")
 			}
 			if slices.Contains(c.erase, 200) {
-				a.must(303, do[erase])
+				a.mustPost(303, do[erase])
 				if strings.Contains(a.logOf(a.key), "Tuesday") {
 					t.Error("it was not erased")
 				}
@@ -307,7 +307,7 @@ func TestWhoMayErase(t *testing.T) {
 				return
 			}
 			mayErase, mayWrite := slices.Contains(c.erase, 200), slices.Contains(c.splice, 200)
-			page, record := a.get(a.session()+"&edit=1"), a.get("record?seq=5&key="+url.QueryEscape(a.key.String()))
+			page, record := a.get(a.sessionPath()+"&edit=1"), a.get("record?seq=5&key="+url.QueryEscape(a.key.String()))
 			for text, want := range map[string]bool{
 				`value="erase">`: mayErase, "may erase": mayErase, `value="splice"`: mayWrite, `id="compacting"`: mayWrite, "may write": mayWrite,
 				`name="index"`: mayErase || mayWrite, `id="acting"`: mayErase || mayWrite, "read-only": !mayErase && !mayWrite,
@@ -324,17 +324,17 @@ func TestWhoMayErase(t *testing.T) {
 }
 
 // An event is erased in all sessions that have it or in none. Unreadable sessions are not named.
-func TestErasingWhatOthersHave(t *testing.T) {
+func TestEraseForkedEvents(t *testing.T) {
 	for _, denied := range []inspector.Access{inspector.Read, inspector.Erase} {
-		a := newErasing(t, inspector.Options{Erase: true})
-		do := a.erase(a.must(200, a.fields("erase", "seq", "6")), "x")
-		a = newActingOn(t, a.store, inspector.Options{Erase: true, Authorize: func(_ *http.Request, key store.Key, want inspector.Access) bool {
+		a := newEraseTest(t, inspector.Options{Erase: true})
+		do := a.eraseForm(a.mustPost(200, a.fields("erase", "seq", "6")), "x")
+		a = newActionTestOn(t, a.store, inspector.Options{Erase: true, Authorize: func(_ *http.Request, key store.Key, want inspector.Access) bool {
 			return key.User == "ada" || want != denied
 		}})
 		had := a.logOf(a.key)
 		for _, f := range []url.Values{a.fields("erase", "seq", "6"), do} {
-			page := a.must(403, f)
-			a.says(page, "The same events are in other sessions", "Nothing was written.")
+			page := a.mustPost(403, f)
+			a.wantText(page, "The same events are in other sessions", "Nothing was written.")
 			if strings.Contains(page, "bob") {
 				t.Errorf("without %s it names the fork:\n%s", denied, actText(page))
 			}
@@ -343,80 +343,80 @@ func TestErasingWhatOthersHave(t *testing.T) {
 			t.Error("something was written")
 		}
 		// Events that the fork does not have can be erased.
-		a.must(303, a.erase(a.must(200, a.fields("erase", "seq", "8")), "x"))
+		a.mustPost(303, a.eraseForm(a.mustPost(200, a.fields("erase", "seq", "8")), "x"))
 	}
 }
 
 // If the erasure would differ from its preview, it is refused.
-func TestErasingSomethingElse(t *testing.T) {
-	a := newErasing(t, inspector.Options{Erase: true})
-	do := a.erase(a.must(200, a.fields("erase", "seq", "8")), "request 7")
+func TestEraseDiffersFromPreview(t *testing.T) {
+	a := newEraseTest(t, inspector.Options{Erase: true})
+	do := a.eraseForm(a.mustPost(200, a.fields("erase", "seq", "8")), "request 7")
 	testlog.Must(a.store.Fork(t.Context(), a.key, store.Key{App: "shop", User: "ada", Session: "late"}, store.ForkOptions{}))(t)
-	page := a.must(409, do)
-	a.says(page, "The erasure would differ from its preview")
+	page := a.mustPost(409, do)
+	a.wantText(page, "The erasure would differ from its preview")
 	if !strings.Contains(a.logOf(a.key), "welcome") {
 		t.Fatal("it was erased")
 	}
-	page = a.must(200, a.form(page, "Preview again"))
-	a.says(page, "In shop/ada/late")
+	page = a.mustPost(200, a.form(page, "Preview again"))
+	a.wantText(page, "In shop/ada/late")
 	again := a.form(page, "Erase permanently")
 	if again.Get("reason") != "request 7" {
 		t.Errorf("the reason is %q", again.Get("reason"))
 	}
 	a.append(`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"late"}]}}`) // does not change what would be erased
-	a.must(303, again)
+	a.mustPost(303, again)
 	if strings.Contains(a.logOf(a.key), "welcome") {
 		t.Error("it was not erased")
 	}
 	other := a.fields("erase", "seq", "7")
 	other.Set("creation", "other")
-	a.must(409, other)
+	a.mustPost(409, other)
 }
 
 // If another client erases contents, the inspector no longer shows them from its cache.
-func TestErasedByOthers(t *testing.T) {
-	b := &torn{}
+func TestEraseByAnotherClient(t *testing.T) {
+	b := &damagedBackend{}
 	s := testlog.Must(store.New(b, store.Options{}))(t)
-	a := newErasingOn(t, s, inspector.Options{})
-	a.says(a.get(a.session()), "midweek")
+	a := newEraseTestOn(t, s, inspector.Options{})
+	a.wantText(a.get(a.sessionPath()), "midweek")
 	testlog.Must(a.store.Erase(t.Context(), a.key, store.EraseSelection{EventIDs: []string{"sum"}}, store.EraseOptions{}))(t)
-	for _, path := range []string{a.session(), "record?seq=9&key=" + url.QueryEscape(a.key.String()), "export?form=visible&key=" + url.QueryEscape(a.key.String())} {
+	for _, path := range []string{a.sessionPath(), "record?seq=9&key=" + url.QueryEscape(a.key.String()), "export?form=visible&key=" + url.QueryEscape(a.key.String())} {
 		if page := a.get(path); strings.Contains(page, "midweek") {
 			t.Errorf("%s says it still", path)
 		}
 	}
 }
 
-// torn is a backend that cannot read the logs of some sessions.
-type torn struct {
+// damagedBackend is a backend that cannot read the logs of some sessions.
+type damagedBackend struct {
 	memory.Backend
-	names string // part of the keys of these sessions
+	damagedKey string // part of the keys of these sessions
 }
 
-func (b *torn) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	if b.names != "" && strings.Contains(name, b.names) {
+func (b *damagedBackend) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	if b.damagedKey != "" && strings.Contains(name, b.damagedKey) {
 		return nil, backend.ErrDamaged
 	}
 	return b.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
 // The page names a damaged session that was left out only if the viewer may read it.
-func TestErasingBesideDamage(t *testing.T) {
-	b := &torn{}
+func TestEraseWithDamagedSession(t *testing.T) {
+	b := &damagedBackend{}
 	s := testlog.Must(store.New(b, store.Options{}))(t)
-	a := newActingOn(t, s, inspector.Options{Erase: true})
+	a := newActionTestOn(t, s, inspector.Options{Erase: true})
 	testlog.Must(s.Fork(t.Context(), a.key, store.Key{App: "shop", User: "bob, the other", Session: "torn"}, store.ForkOptions{}))(t)
-	b.names = "torn"
-	page := a.must(200, a.fields("erase", "seq", "6"))
-	a.says(page, "session shop/bob%2C%20the%20other/torn, which is damaged")
-	a = newActingOn(t, s, inspector.Options{Erase: true, Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool { return key.User == "ada" }})
-	for _, f := range []url.Values{a.fields("erase", "seq", "6"), a.erase(page, "x")} {
+	b.damagedKey = "torn"
+	page := a.mustPost(200, a.fields("erase", "seq", "6"))
+	a.wantText(page, "session shop/bob%2C%20the%20other/torn, which is damaged")
+	a = newActionTestOn(t, s, inspector.Options{Erase: true, Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool { return key.User == "ada" }})
+	for _, f := range []url.Values{a.fields("erase", "seq", "6"), a.eraseForm(page, "x")} {
 		if f.Get("step") != "preview" {
-			a.must(303, f)
+			a.mustPost(303, f)
 			continue
 		}
-		page := a.must(200, f)
-		a.says(page, "sessions that are damaged", "exports, copies and backups")
+		page := a.mustPost(200, f)
+		a.wantText(page, "sessions that are damaged", "exports, copies and backups")
 		if strings.Contains(page, "bob") {
 			t.Errorf("it is named:\n%s", actText(page))
 		}

@@ -28,23 +28,23 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// acting is a session that a person has open in a page.
-type acting struct {
+// actionTest is a session that a person has open in a page.
+type actionTest struct {
 	t       *testing.T
 	store   *store.Store
 	handler http.Handler
 	key     store.Key
 }
 
-// newActing returns a session of three invocations. The first has a call, its response and two state keys.
-func newActing(t *testing.T, opts inspector.Options) *acting {
+// newActionTest returns a session of three invocations. The first has a call, its response and two state keys.
+func newActionTest(t *testing.T, opts inspector.Options) *actionTest {
 	t.Helper()
-	return newActingOn(t, teststore.Memory(t, store.Options{}), opts)
+	return newActionTestOn(t, teststore.Memory(t, store.Options{}), opts)
 }
 
-func newActingOn(t *testing.T, s *store.Store, opts inspector.Options) *acting {
+func newActionTestOn(t *testing.T, s *store.Store, opts inspector.Options) *actionTest {
 	t.Helper()
-	a := &acting{t, s, newInspector(t, s, opts), store.Key{App: "shop", User: "ada", Session: "4711"}}
+	a := &actionTest{t, s, newInspector(t, s, opts), store.Key{App: "shop", User: "ada", Session: "4711"}}
 	if _, err := s.Info(t.Context(), a.key); err == nil {
 		return a
 	}
@@ -62,7 +62,7 @@ func newActingOn(t *testing.T, s *store.Store, opts inspector.Options) *acting {
 	return a
 }
 
-func (a *acting) append(texts ...string) {
+func (a *actionTest) append(texts ...string) {
 	a.t.Helper()
 	var events []*patch.Event
 	for _, text := range texts {
@@ -71,12 +71,12 @@ func (a *acting) append(texts ...string) {
 	testlog.Must(a.store.AppendEvents(a.t.Context(), a.key, events, store.AppendOptions{}))(a.t)
 }
 
-func (a *acting) view() fold.View {
+func (a *actionTest) view() fold.View {
 	a.t.Helper()
 	return testlog.Must(a.store.View(a.t.Context(), a.key))(a.t)
 }
 
-func (a *acting) log() []patch.Record {
+func (a *actionTest) log() []patch.Record {
 	a.t.Helper()
 	var records []patch.Record
 	for r, err := range a.store.RawEvents(a.t.Context(), a.key, 1) {
@@ -87,7 +87,7 @@ func (a *acting) log() []patch.Record {
 }
 
 // fields returns the form fields of the session's current page, and the fields in more.
-func (a *acting) fields(act string, more ...string) url.Values {
+func (a *actionTest) fields(act string, more ...string) url.Values {
 	v := a.view()
 	f := url.Values{"step": {"preview"}, "act": {act}, "key": {a.key.String()}, "creation": {v.Creation()}, "at": {fmt.Sprint(v.Seq())}}
 	for n := 0; n < len(more); n += 2 {
@@ -98,7 +98,7 @@ func (a *acting) fields(act string, more ...string) url.Values {
 
 // post sends a form. If the form has the field step, post sends it by GET, as a preview. Otherwise post sends
 // it by POST. After an applied action it returns the page that the response redirects to.
-func (a *acting) post(f url.Values, change ...func(*http.Request)) (int, string) {
+func (a *actionTest) post(f url.Values, change ...func(*http.Request)) (int, string) {
 	f = maps.Clone(f)
 	var r *http.Request
 	if f.Get("step") == "preview" {
@@ -120,7 +120,7 @@ func (a *acting) post(f url.Values, change ...func(*http.Request)) (int, string)
 	return w.Code, w.Body.String()
 }
 
-func (a *acting) must(status int, f url.Values) string {
+func (a *actionTest) mustPost(status int, f url.Values) string {
 	a.t.Helper()
 	got, page := a.post(f)
 	if got != status {
@@ -143,7 +143,7 @@ func actText(page string) string {
 
 // form returns the fields of the form with the given button. The button "Do it" stands for the one that
 // confirms a preview.
-func (a *acting) form(page, button string) url.Values {
+func (a *actionTest) form(page, button string) url.Values {
 	a.t.Helper()
 	for _, form := range actFormText.FindAllString(page, -1) {
 		if !strings.Contains(form, ">"+button+"</button>") && (button != "Do it" || !strings.Contains(form, `class="confirm"`)) {
@@ -162,7 +162,7 @@ func (a *acting) form(page, button string) url.Values {
 	return nil
 }
 
-func (a *acting) says(page string, texts ...string) {
+func (a *actionTest) wantText(page string, texts ...string) {
 	a.t.Helper()
 	said := actText(page)
 	for _, text := range texts {
@@ -172,23 +172,23 @@ func (a *acting) says(page string, texts ...string) {
 	}
 }
 
-// shows compares a page with what the command prints for a difference.
-func (a *acting) shows(page string, d present.Difference, around int) {
+// wantDifference compares a page with what the command prints for a difference.
+func (a *actionTest) wantDifference(page string, d present.Difference, around int) {
 	a.t.Helper()
 	for _, c := range d.Changes(around) {
-		a.says(page, fmt.Sprintf("%s %s", c.Entry.Event.Author(), present.EntryText(c.Entry)))
+		a.wantText(page, fmt.Sprintf("%s %s", c.Entry.Event.Author(), present.EntryText(c.Entry)))
 	}
 	for _, row := range d.StateRows() {
-		a.says(page, row.Key+" "+row.Value)
+		a.wantText(page, row.Key+" "+row.Value)
 	}
 	for _, row := range d.Rows() {
-		a.says(page, row.Name+" "+row.Text)
+		a.wantText(page, row.Name+" "+row.Text)
 	}
-	a.says(page, d.PinLines()...)
+	a.wantText(page, d.PinLines()...)
 }
 
 // The preview shows the effect that the store predicts. Confirming it logs the same patches.
-func TestActsOnSelectedEvents(t *testing.T) {
+func TestActions(t *testing.T) {
 	summary := func(v fold.View, invocation string) *patch.PatchEvent {
 		e := testlog.Must(ops.ManualSummary(v, compaction.Span{Start: 4, Count: 3}, invocation, "Ada asked twice."))(t)
 		return patch.NewSummarise(4, 3, e)
@@ -217,7 +217,7 @@ func TestActsOnSelectedEvents(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newActing(t, inspector.Options{Write: true, Author: func(*http.Request) string { return "grace" }})
+			a := newActionTest(t, inspector.Options{Write: true, Author: func(*http.Request) string { return "grace" }})
 			act, _, _ := strings.Cut(name, " ")
 			before := a.view()
 			want := c.want(before)
@@ -228,23 +228,23 @@ func TestActsOnSelectedEvents(t *testing.T) {
 			for n := range want {
 				want[n] = want[n].WithAuthor("grace").WithGroup(group)
 			}
-			foretold := testlog.Must(a.store.Preview(t.Context(), a.key, want, store.PatchOptions{On: before}))(t)
-			difference, around := present.DifferenceOf(foretold.Before, foretold.After), 0
+			preview := testlog.Must(a.store.Preview(t.Context(), a.key, want, store.PatchOptions{On: before}))(t)
+			difference, around := present.DifferenceOf(preview.Before, preview.After), 0
 			if len(want) == 1 {
-				difference, around = present.PreviewOf(foretold, want[0]), 2
+				difference, around = present.PreviewOf(preview, want[0]), 2
 			}
 
-			page := a.must(200, a.fields(act, c.fields...))
-			a.shows(page, difference, around)
-			if len(foretold.Removed) > 0 {
-				a.says(page, fmt.Sprintf("can reuse %s", map[bool]string{true: "none of them", false: "the " + present.Counted(foretold.FirstChanged, "event") + " before it"}[foretold.FirstChanged == 0]))
+			page := a.mustPost(200, a.fields(act, c.fields...))
+			a.wantDifference(page, difference, around)
+			if len(preview.Removed) > 0 {
+				a.wantText(page, fmt.Sprintf("can reuse %s", map[bool]string{true: "none of them", false: "the " + present.Counted(preview.FirstChanged, "event") + " before it"}[preview.FirstChanged == 0]))
 			}
 			if n := len(a.log()); n != 8 {
 				t.Fatalf("a preview has written: %d records", n)
 			}
 
 			do := a.form(page, "Do it")
-			page = a.must(303, do)
+			page = a.mustPost(303, do)
 			log := a.log()[8:]
 			if len(log) != len(want) {
 				t.Fatalf("%d records, want %d", len(log), len(want))
@@ -266,19 +266,19 @@ func TestActsOnSelectedEvents(t *testing.T) {
 					t.Errorf("record %d: %s", r.Seq, r.Patch)
 				}
 			}
-			if d := a.view().Diff(foretold.After); a.view().Len() != foretold.After.Len() || len(d.StateChanged) > 0 {
+			if d := a.view().Diff(preview.After); a.view().Len() != preview.After.Len() || len(d.StateChanged) > 0 {
 				t.Errorf("the view is another one than the store foretold: %+v", d)
 			}
-			a.says(page, fmt.Sprintf("%s hidden, %d added; %s now.", present.Counted(len(foretold.Removed), "event"), len(foretold.Added), present.Counted(foretold.After.Len(), "visible event")))
+			a.wantText(page, fmt.Sprintf("%s hidden, %d added; %s now.", present.Counted(len(preview.Removed), "event"), len(preview.Added), present.Counted(preview.After.Len(), "visible event")))
 
 			// Sending the form again writes nothing, and the response names the record of the first time.
-			a.says(a.must(409, do), "Another patch was logged after the preview", fmt.Sprintf("Record %d, logged after the preview", log[len(log)-1].Seq))
+			a.wantText(a.mustPost(409, do), "Another patch was logged after the preview", fmt.Sprintf("Record %d, logged after the preview", log[len(log)-1].Seq))
 			if n := len(a.log()); n != 8+len(want) {
 				t.Fatalf("a retry has written: %d records", n)
 			}
 
 			// The action can be undone with one click.
-			a.must(303, a.form(a.get(a.session()+fmt.Sprintf("&done=9-%d", 8+len(want))), "Undo"))
+			a.mustPost(303, a.form(a.get(a.sessionPath()+fmt.Sprintf("&done=9-%d", 8+len(want))), "Undo"))
 			if d := before.Diff(a.view()); len(d.Removed)+len(d.Added)+len(d.StateChanged) > 0 {
 				t.Errorf("after the revert, it is not as before: %+v", d)
 			}
@@ -291,15 +291,15 @@ func TestActsOnSelectedEvents(t *testing.T) {
 	}
 }
 
-func TestUnpinLeavesOutWhatIsNotPinned(t *testing.T) {
-	a := newActing(t, inspector.Options{Write: true})
-	a.must(303, a.form(a.must(200, a.fields("pin", "index", "2")), "Do it"))
-	page := a.must(303, a.form(a.must(200, a.fields("unpin", "index", "2", "index", "3")), "Do it"))
-	a.says(page, "Unpinned 1 event.")
+func TestUnpinSkipsUnpinned(t *testing.T) {
+	a := newActionTest(t, inspector.Options{Write: true})
+	a.mustPost(303, a.form(a.mustPost(200, a.fields("pin", "index", "2")), "Do it"))
+	page := a.mustPost(303, a.form(a.mustPost(200, a.fields("unpin", "index", "2", "index", "3")), "Do it"))
+	a.wantText(page, "Unpinned 1 event.")
 	if log := a.log(); len(log) != 10 || log[9].Patch.Type() != patch.Unpin || log[9].Patch.Author() != "inspector" {
 		t.Errorf("log %v", log[8:])
 	}
-	a.says(a.must(422, a.fields("unpin", "index", "2")), "No selected event is pinned.")
+	a.wantText(a.mustPost(422, a.fields("unpin", "index", "2")), "No selected event is pinned.")
 }
 
 // Several clicks at a time log the action once.
@@ -318,7 +318,7 @@ func TestDoubleClick(t *testing.T) {
 				}
 				return compaction.Response{Text: "Ada asked."}, nil
 			})}
-			a := newActing(t, inspector.Options{Write: true, Compaction: cfg, Author: func(*http.Request) string { arrived <- true; return "ada" }})
+			a := newActionTest(t, inspector.Options{Write: true, Compaction: cfg, Author: func(*http.Request) string { arrived <- true; return "ada" }})
 			var f url.Values
 			logged := 1
 			switch act {
@@ -326,19 +326,19 @@ func TestDoubleClick(t *testing.T) {
 				f = a.fields(act, "index", "4", "index", "6")
 				logged = 2
 			case "revert":
-				a.must(303, a.form(a.must(200, a.fields("splice", "index", "4", "index", "6")), "Do it"))
+				a.mustPost(303, a.form(a.mustPost(200, a.fields("splice", "index", "4", "index", "6")), "Do it"))
 				f = a.fields(act, "seq", "9")
 				logged = 2
 			case "rewind":
 				f = a.fields(act, "seq", "6")
 			case "compact":
-				a.fill(40)
+				a.appendTurns(40)
 				f = a.fields(act)
 			case "fork":
 				f = a.fields(act, "seq", "6", "to", "shop/ada/other")
 				logged = 0
 			}
-			do := a.form(a.must(200, f), "Do it")
+			do := a.form(a.mustPost(200, f), "Do it")
 			for len(arrived) > 0 {
 				<-arrived
 			}
@@ -361,13 +361,13 @@ func TestDoubleClick(t *testing.T) {
 			if n := len(a.log()) - had; n != logged && !(act == "compact" && n > 0) {
 				t.Errorf("%d records were logged, want %d", n, logged)
 			}
-			a.must(409, do)
+			a.mustPost(409, do)
 		})
 	}
 }
 
-// fill appends turns, so that there is something to compact.
-func (a *acting) fill(n int) {
+// appendTurns appends turns, so that there is something to compact.
+func (a *actionTest) appendTurns(n int) {
 	for k := range n {
 		a.append(
 			fmt.Sprintf(`{"invocationId":"f%d","author":"user","content":{"role":"user","parts":[{"text":"turn %d, which asks for something at some length, so that it is worth a summary"}]}}`, k, k),
@@ -376,9 +376,9 @@ func (a *acting) fill(n int) {
 	}
 }
 
-func TestHostileContentsOfActs(t *testing.T) {
+func TestActionsWithHostileContent(t *testing.T) {
 	testlog.SkipUnderRace(t)
-	a := newActing(t, inspector.Options{Write: true, Author: func(*http.Request) string { return "<b>bob</b>" }})
+	a := newActionTest(t, inspector.Options{Write: true, Author: func(*http.Request) string { return "<b>bob</b>" }})
 	hostile := "</pre><script>alert(1)</script>\u202egnp.exe \x1b[31m \x00"
 	id := "<img src=x onerror=alert(1)>\r\n\u202e'\""
 	event := testlog.Must(patch.NewEvent(patch.Fields{ID: id, InvocationID: id, Author: "user", Content: patch.Text("user", hostile+strings.Repeat("long ", 2<<20)), Actions: patch.Actions{StateDelta: map[string]any{hostile: hostile}}}))(t)
@@ -398,33 +398,33 @@ func TestHostileContentsOfActs(t *testing.T) {
 	}
 	parts := strings.Repeat(`{"text":"`+strings.Repeat("many parts ", 30)+`"},`, 3000)
 	a.append(`{"id":"parts","author":"user","content":{"role":"user","parts":[` + strings.TrimSuffix(parts, ",") + `]}}`)
-	if page := sound(a.must(200, a.fields("splice", "index", "9"))); len(page) > 50_000 {
+	if page := sound(a.mustPost(200, a.fields("splice", "index", "9"))); len(page) > 50_000 {
 		t.Errorf("the page about an event of many parts has %d bytes", len(page))
 	}
-	if page := sound(a.must(200, a.fields("summarise", "index", "4", "text", strings.Repeat("x", 300_000)))); len(page) > 400_000 { // the page has the text once
+	if page := sound(a.mustPost(200, a.fields("summarise", "index", "4", "text", strings.Repeat("x", 300_000)))); len(page) > 400_000 { // the page has the text once
 		t.Errorf("the page about a long text has %d bytes", len(page))
 	}
 	text := "<script>alert(2)</script> \u202e"
-	page := sound(a.must(200, a.fields("summarise", "index", "8", "text", text)))
-	page = sound(a.must(303, a.form(page, "Do it")))
+	page := sound(a.mustPost(200, a.fields("summarise", "index", "8", "text", text)))
+	page = sound(a.mustPost(303, a.form(page, "Do it")))
 	for _, p := range a.view().At(8).Content().Parts() {
 		if p.Text != text {
 			t.Errorf("the summary says %q", p.Text)
 		}
 	}
 	sound(page)
-	sound(a.must(200, a.fields("rewind", "seq", "9")))
-	sound(a.must(200, a.fields("compact", "focus", text)))
-	sound(a.must(400, a.fields("<script>alert(3)</script>")))
-	sound(a.must(303, a.form(sound(a.must(200, a.fields("pin", "index", "8"))), "Do it")))
-	sound(a.must(422, a.fields("splice", "index", "8")))
+	sound(a.mustPost(200, a.fields("rewind", "seq", "9")))
+	sound(a.mustPost(200, a.fields("compact", "focus", text)))
+	sound(a.mustPost(400, a.fields("<script>alert(3)</script>")))
+	sound(a.mustPost(303, a.form(sound(a.mustPost(200, a.fields("pin", "index", "8"))), "Do it")))
+	sound(a.mustPost(422, a.fields("splice", "index", "8")))
 }
 
 // The session's page offers only actions that are allowed and possible.
-func TestTheSessionOffersActs(t *testing.T) {
-	a := newActing(t, inspector.Options{Write: true})
-	a.must(303, a.form(a.must(200, a.fields("splice", "index", "4")), "Do it"))
-	page := a.get(a.session() + "&edit=1")
+func TestOfferedActions(t *testing.T) {
+	a := newActionTest(t, inspector.Options{Write: true})
+	a.mustPost(303, a.form(a.mustPost(200, a.fields("splice", "index", "4")), "Do it"))
+	page := a.get(a.sessionPath() + "&edit=1")
 	for _, want := range []string{
 		`<form id="acting" action="act">`, `<input type="checkbox" name="index" value="0" form="acting"`, `name="at" value="9"`, `name="creation" value="` + a.view().Creation() + `"`,
 	} {
@@ -432,7 +432,7 @@ func TestTheSessionOffersActs(t *testing.T) {
 			t.Errorf("the page has no %s", want)
 		}
 	}
-	of := func(a *acting, seq, more string) string {
+	of := func(a *actionTest, seq, more string) string {
 		return a.get("record?seq=" + seq + more + "&key=" + url.QueryEscape(a.key.String()))
 	}
 	for seq, want := range map[string]string{"9": "act=revert", "1": "act=rewind", "3": "act=fork"} {
@@ -443,9 +443,9 @@ func TestTheSessionOffersActs(t *testing.T) {
 	if strings.Contains(of(a, "9", ""), "act=rewind") || strings.Contains(of(a, "1", ""), "act=revert") {
 		t.Error("a patch can be rewound to, or an event reverted")
 	}
-	readers := newActingOn(t, a.store, inspector.Options{Write: true, Authorize: func(_ *http.Request, _ store.Key, want inspector.Access) bool { return want == inspector.Read }})
-	nobody := newActingOn(t, a.store, inspector.Options{})
-	for _, page := range []string{readers.get(a.session() + "&edit=1"), nobody.get(a.session() + "&edit=1&done=9-9"), of(readers, "9", ""), of(nobody, "1", "")} {
+	readers := newActionTestOn(t, a.store, inspector.Options{Write: true, Authorize: func(_ *http.Request, _ store.Key, want inspector.Access) bool { return want == inspector.Read }})
+	nobody := newActionTestOn(t, a.store, inspector.Options{})
+	for _, page := range []string{readers.get(a.sessionPath() + "&edit=1"), nobody.get(a.sessionPath() + "&edit=1&done=9-9"), of(readers, "9", ""), of(nobody, "1", "")} {
 		if strings.Contains(page, `"act"`) || strings.Contains(page, `method="post"`) || strings.Contains(page, `name="index"`) || strings.Contains(page, "act?") {
 			t.Error("a page offers acts that should not")
 		}
@@ -453,33 +453,33 @@ func TestTheSessionOffersActs(t *testing.T) {
 }
 
 // A preview says how much of the prompt cache a provider can reuse.
-func TestReuse(t *testing.T) {
-	a := newActing(t, inspector.Options{Write: true})
+func TestPromptCacheReuse(t *testing.T) {
+	a := newActionTest(t, inspector.Options{Write: true})
 	left := 0
 	for i := 6; i < a.view().Len(); i++ {
 		left += a.view().At(i).EstimatedTokens()
 	}
-	a.says(a.must(200, a.fields("splice", "index", "4", "index", "5")),
+	a.wantText(a.mustPost(200, a.fields("splice", "index", "4", "index", "5")),
 		fmt.Sprintf("The first index that changes is 4. A provider's prompt cache can reuse the 4 events before it. The provider reads about %d tokens again.", left))
-	a.says(a.must(200, a.fields("pin", "index", "4")), "The visible log does not change")
+	a.wantText(a.mustPost(200, a.fields("pin", "index", "4")), "The visible log does not change")
 }
 
 // Actions on a long session stay within a page's limits of time and size.
-func TestActingOnALongSession(t *testing.T) {
+func TestActionsOnLongSession(t *testing.T) {
 	testlog.SkipUnderRace(t)
-	a := newActing(t, inspector.Options{Write: true})
+	a := newActionTest(t, inspector.Options{Write: true})
 	var events []*patch.Event
 	for n := range 10_000 {
 		e := testlog.Must(patch.NewEvent(patch.Fields{Author: "user", Timestamp: time.Unix(int64(n), 0), Content: patch.Text("user", "turn")}))(t)
 		events = append(events, e)
 	}
 	testlog.Must(a.store.AppendEvents(t.Context(), a.key, events, store.AppendOptions{}))(t)
-	page := a.must(200, a.fields("splice", "from", "4", "through", "9999"))
+	page := a.mustPost(200, a.fields("splice", "from", "4", "through", "9999"))
 	if len(page) > 1<<20 {
 		t.Errorf("the page has %d bytes", len(page))
 	}
-	a.says(page, "and 9800 more events")
-	a.must(303, a.form(page, "Do it"))
+	a.wantText(page, "and 9800 more events")
+	a.mustPost(303, a.form(page, "Do it"))
 	if v := a.view(); v.Len() != 12 {
 		t.Errorf("%d events", v.Len())
 	}
@@ -488,17 +488,17 @@ func TestActingOnALongSession(t *testing.T) {
 func TestConflict(t *testing.T) {
 	for _, act := range []string{"splice", "revert", "rewind", "compact"} {
 		t.Run(act, func(t *testing.T) {
-			a := newActing(t, inspector.Options{Write: true})
-			a.fill(10)
+			a := newActionTest(t, inspector.Options{Write: true})
+			a.appendTurns(10)
 			f := map[string]url.Values{
 				"splice": a.fields("splice", "index", "4", "index", "5", "index", "5", "index", "7"),
 				"rewind": a.fields("rewind", "seq", "5"), "compact": a.fields("compact", "focus", "the lamp"),
 			}[act]
 			if act == "revert" {
-				a.must(303, a.form(a.must(200, a.fields("splice", "index", "7")), "Do it"))
+				a.mustPost(303, a.form(a.mustPost(200, a.fields("splice", "index", "7")), "Do it"))
 				f = a.fields("revert", "seq", fmt.Sprint(len(a.log())))
 			}
-			page := a.must(200, f)
+			page := a.mustPost(200, f)
 			do := a.form(page, "Do it")
 			base := a.view()
 			other := make(chan error)
@@ -508,17 +508,17 @@ func TestConflict(t *testing.T) {
 			}()
 			testlog.NoError(t, <-other)
 			had := len(a.log())
-			page = a.must(409, do)
-			a.says(page, "Another patch was logged after the preview", "What changed since the preview", fmt.Sprintf("Record %d, logged after the preview", had))
-			a.shows(page, present.DifferenceOf(base, a.view()), 0)
+			page = a.mustPost(409, do)
+			a.wantText(page, "Another patch was logged after the preview", "What changed since the preview", fmt.Sprintf("Record %d, logged after the preview", had))
+			a.wantDifference(page, present.DifferenceOf(base, a.view()), 0)
 			if n := len(a.log()); n != had {
 				t.Fatalf("%d records were written", n-had)
 			}
-			page = a.must(200, a.form(page, "Preview again"))
-			a.must(303, a.form(page, "Do it"))
+			page = a.mustPost(200, a.form(page, "Preview again"))
+			a.mustPost(303, a.form(page, "Do it"))
 			log := a.log()[had:]
 			if act == "splice" { // the same events at other indices
-				a.says(page, "No longer visible, and removed from the selection: 1 event (listed below).", "e5", "user and when does it come to me?", "agent You are welcome, Ada.")
+				a.wantText(page, "No longer visible, and removed from the selection: 1 event (listed below).", "e5", "user and when does it come to me?", "agent You are welcome, Ada.")
 				if len(log) != 2 || log[0].Patch.Start() != 6 || log[1].Patch.Start() != 4 {
 					t.Errorf("logged %v", log)
 				}
@@ -535,24 +535,24 @@ func TestConflict(t *testing.T) {
 // If a patch was logged after the page was loaded, the action applies to the selected events, not to their
 // indices.
 func TestStalePage(t *testing.T) {
-	a := newActing(t, inspector.Options{Write: true})
+	a := newActionTest(t, inspector.Options{Write: true})
 	f := a.fields("splice", "index", "4", "index", "5")
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewTruncateBefore("e4")}, store.PatchOptions{AsOfNow: true}))(t)
-	page := a.must(200, f)
-	a.says(page, "The session has changed since this page was loaded", "user and when does it come to me?", "agent On Tuesday")
-	a.must(303, a.form(page, "Do it"))
+	page := a.mustPost(200, f)
+	a.wantText(page, "The session has changed since this page was loaded", "user and when does it come to me?", "agent On Tuesday")
+	a.mustPost(303, a.form(page, "Do it"))
 	if v := a.view(); v.Len() != 2 || v.At(0).ID() != "e6" {
 		t.Errorf("%d events, the first is %s", v.Len(), v.At(0).ID())
 	}
-	page = a.must(422, f)
-	a.says(page, "None of the selected events is still visible.")
+	page = a.mustPost(422, f)
+	a.wantText(page, "None of the selected events is still visible.")
 	if strings.Contains(page, `class="confirm"`) {
 		t.Error("it offers to do nothing")
 	}
 }
 
-func TestOrphansAreExplained(t *testing.T) {
-	a := newActing(t, inspector.Options{Write: true})
+func TestOrphanedCalls(t *testing.T) {
+	a := newActionTest(t, inspector.Options{Write: true})
 	for _, c := range []struct {
 		act, text string
 		indices   []string
@@ -566,144 +566,143 @@ func TestOrphansAreExplained(t *testing.T) {
 	} {
 		f := a.fields(c.act, "text", c.text)
 		f["index"] = c.indices
-		page := a.must(422, f)
-		a.says(page, `"c1" of function "find"`)
+		page := a.mustPost(422, f)
+		a.wantText(page, `"c1" of function "find"`)
 		if c.left > 0 {
-			a.says(page, "This selection would be accepted: "+c.passes+".")
-			next := a.must(200, a.form(page, "Select these instead"))
+			a.wantText(page, "This selection would be accepted: "+c.passes+".")
+			next := a.mustPost(200, a.form(page, "Select these instead"))
 			testlog.Equal(t, "the first selected event", a.form(next, "Do it").Get("from"), fmt.Sprint(c.first))
-			a.says(next, fmt.Sprintf("8 → %d", c.left))
+			a.wantText(next, fmt.Sprintf("8 → %d", c.left))
 		} else {
-			a.says(page, "There is no other selection to suggest.")
+			a.wantText(page, "There is no other selection to suggest.")
 		}
 		if n := len(a.log()); n != 8 {
 			t.Fatalf("%d records", n)
 		}
 	}
-	b := newActing(t, inspector.Options{Write: true})
+	b := newActionTest(t, inspector.Options{Write: true})
 	b.append(
 		`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"and order 5?"}]}}`,
 		`{"id":"e9","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c2","name":"find"}}]}}`,
 		`{"id":"e10","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"c2","name":"find","response":{}}}]}}`)
-	b.must(303, b.form(b.must(200, b.fields("splice", "from", "0", "through", "7")), "Do it"))
+	b.mustPost(303, b.form(b.mustPost(200, b.fields("splice", "from", "0", "through", "7")), "Do it"))
 	b.append(`{"id":"e11","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c3","name":"ask"}}]},"longRunningToolIds":["c3"]}`)
-	page := b.must(422, b.fields("splice", "index", "1", "index", "3")) // the second event has an open call, and no span around it passes
-	b.says(page, "There is no other selection to suggest.")
+	page := b.mustPost(422, b.fields("splice", "index", "1", "index", "3")) // the second event has an open call, and no span around it passes
+	b.wantText(page, "There is no other selection to suggest.")
 	// A checkbox allows orphaned calls.
-	page = a.must(422, a.fields("splice", "index", "2"))
+	page = a.mustPost(422, a.fields("splice", "index", "2"))
 	f := a.form(page, "Preview anyway")
 	if !f.Has("allow_orphans") {
 		t.Fatalf("no checkbox: %v", f)
 	}
 	f.Del("allow_orphans")
-	a.must(422, f) // not checked
-	a.accepts(page, "Calls may be separated from their responses.", 7)
+	a.mustPost(422, f) // not checked
+	a.previewAndApply(page, "Calls may be separated from their responses.", 7)
 }
 
-// accepts previews a refused patch without the check that failed, and applies the patch. It fails unless the
-// preview contains the text in the argument says. The argument events is the number of visible events
-// afterwards.
-func (a *acting) accepts(page, says string, events int) {
+// previewAndApply previews a refused patch without the check that failed, and applies the patch. It fails unless
+// the preview contains the text want and the session then has the given number of visible events.
+func (a *actionTest) previewAndApply(page, want string, events int) {
 	a.t.Helper()
-	page = a.must(200, a.form(page, "Preview anyway"))
-	a.says(page, says)
-	a.must(303, a.form(page, "Do it"))
+	page = a.mustPost(200, a.form(page, "Preview anyway"))
+	a.wantText(page, want)
+	a.mustPost(303, a.form(page, "Do it"))
 	testlog.Equal(a.t, "visible events", a.view().Len(), events)
 }
 
-func TestPinsAreExplained(t *testing.T) {
-	a := newActing(t, inspector.Options{Write: true})
-	a.must(303, a.form(a.must(200, a.fields("pin", "index", "4")), "Do it"))
-	page := a.must(422, a.fields("splice", "index", "4", "index", "5"))
-	a.says(page, "This would hide 1 pinned event.", "event 4, id e4: and when does it come to me?")
-	a.accepts(page, "Pinned events may be hidden.", 6)
+func TestPinnedEvents(t *testing.T) {
+	a := newActionTest(t, inspector.Options{Write: true})
+	a.mustPost(303, a.form(a.mustPost(200, a.fields("pin", "index", "4")), "Do it"))
+	page := a.mustPost(422, a.fields("splice", "index", "4", "index", "5"))
+	a.wantText(page, "This would hide 1 pinned event.", "event 4, id e4: and when does it come to me?")
+	a.previewAndApply(page, "Pinned events may be hidden.", 6)
 }
 
 func TestBlockedRevert(t *testing.T) {
-	a := newActing(t, inspector.Options{Write: true})
-	a.must(303, a.form(a.must(200, a.fields("summarise", "index", "4", "index", "5", "text", "Tuesday")), "Do it")) // record 9
-	a.must(303, a.form(a.must(200, a.fields("splice", "index", "4")), "Do it"))                                     // record 10, which cuts the summary
-	page := a.must(409, a.fields("revert", "seq", "9"))
-	a.says(page, "Record 10, patch "+a.log()[9].ID()+", depends on the events of this patch.", "Record 10")
+	a := newActionTest(t, inspector.Options{Write: true})
+	a.mustPost(303, a.form(a.mustPost(200, a.fields("summarise", "index", "4", "index", "5", "text", "Tuesday")), "Do it")) // record 9
+	a.mustPost(303, a.form(a.mustPost(200, a.fields("splice", "index", "4")), "Do it"))                                     // record 10, which cuts the summary
+	page := a.mustPost(409, a.fields("revert", "seq", "9"))
+	a.wantText(page, "Record 10, patch "+a.log()[9].ID()+", depends on the events of this patch.", "Record 10")
 	if !strings.Contains(page, `href="record?key=shop%2Fada%2F4711&amp;seq=10"`) {
 		t.Error("no link to the record")
 	}
-	page = a.must(200, a.form(page, "Preview reverting record 10"))
-	a.must(303, a.form(page, "Do it"))
-	a.must(303, a.form(a.must(200, a.fields("revert", "seq", "9")), "Do it"))
+	page = a.mustPost(200, a.form(page, "Preview reverting record 10"))
+	a.mustPost(303, a.form(page, "Do it"))
+	a.mustPost(303, a.form(a.mustPost(200, a.fields("revert", "seq", "9")), "Do it"))
 	if v := a.view(); v.Len() != 8 || v.At(4).ID() != "e4" {
 		t.Errorf("%d events", v.Len())
 	}
-	page = a.must(409, a.fields("revert", "seq", "9"))
-	a.says(page, "is already reverted, by record 12")
-	a.must(200, a.form(page, "Preview reverting record 12"))
-	a.says(a.must(422, a.fields("revert", "seq", "3")), "Record 3 is an event")
-	a.must(404, a.fields("revert", "seq", "99"))
-	a.must(400, a.fields("revert"))
+	page = a.mustPost(409, a.fields("revert", "seq", "9"))
+	a.wantText(page, "is already reverted, by record 12")
+	a.mustPost(200, a.form(page, "Preview reverting record 12"))
+	a.wantText(a.mustPost(422, a.fields("revert", "seq", "3")), "Record 3 is an event")
+	a.mustPost(404, a.fields("revert", "seq", "99"))
+	a.mustPost(400, a.fields("revert"))
 }
 
-func TestOnlyOneStretchForAText(t *testing.T) {
-	a := newActing(t, inspector.Options{Write: true})
-	page := a.must(422, a.fields("summarise", "index", "4", "index", "6", "text", "both"))
-	a.says(page, "2 ranges are selected")
-	a.says(a.must(200, a.form(page, "Select the whole range instead")), "agent On Tuesday, before noon.")
-	do := a.form(a.must(200, a.fields("summarise", "index", "4", "text", " \r\n ")), "Do it") // the preview's form has the text
-	a.says(a.must(422, do), "The text of the summary is missing")
+func TestSummariseNeedsOneRange(t *testing.T) {
+	a := newActionTest(t, inspector.Options{Write: true})
+	page := a.mustPost(422, a.fields("summarise", "index", "4", "index", "6", "text", "both"))
+	a.wantText(page, "2 ranges are selected")
+	a.wantText(a.mustPost(200, a.form(page, "Select the whole range instead")), "agent On Tuesday, before noon.")
+	do := a.form(a.mustPost(200, a.fields("summarise", "index", "4", "text", " \r\n ")), "Do it") // the preview's form has the text
+	a.wantText(a.mustPost(422, do), "The text of the summary is missing")
 	do.Set("text", "typed")
-	a.must(303, do)
-	a.says(a.must(422, a.fields("splice")), "No event is selected")
+	a.mustPost(303, do)
+	a.wantText(a.mustPost(422, a.fields("splice")), "No event is selected")
 }
 
 // If a similar action was logged meanwhile, the action does not count as done.
-func TestNotDoneAlready(t *testing.T) {
-	a := newActing(t, inspector.Options{Write: true})
-	a.must(303, a.form(a.must(200, a.fields("splice", "index", "4", "index", "6")), "Do it"))
-	do := a.form(a.must(200, a.fields("revert", "seq", "9")), "Do it")
+func TestConflictWithSimilarAction(t *testing.T) {
+	a := newActionTest(t, inspector.Options{Write: true})
+	a.mustPost(303, a.form(a.mustPost(200, a.fields("splice", "index", "4", "index", "6")), "Do it"))
+	do := a.form(a.mustPost(200, a.fields("revert", "seq", "9")), "Do it")
 	newest := a.log()[9].ID()
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewRevert(newest).WithAuthor("inspector")}, store.PatchOptions{AsOfNow: true}))(t)
-	a.says(a.must(409, do), "Another patch was logged after the preview", "What changed since the preview", "Record 11, logged after the preview")
+	a.wantText(a.mustPost(409, do), "Another patch was logged after the preview", "What changed since the preview", "Record 11, logged after the preview")
 	if n := len(a.log()); n != 11 {
 		t.Errorf("%d records", n)
 	}
 }
 
 func TestRewind(t *testing.T) {
-	a := newActing(t, inspector.Options{Write: true})
-	foretold := testlog.Must(a.store.Rewind(t.Context(), a.key, "i2", store.UndoOptions{DryRun: true}))(t)
-	page := a.must(200, a.fields("rewind", "seq", "6"))
-	a.shows(page, present.DifferenceOf(foretold.Before, foretold.View), 0)
+	a := newActionTest(t, inspector.Options{Write: true})
+	preview := testlog.Must(a.store.Rewind(t.Context(), a.key, "i2", store.UndoOptions{DryRun: true}))(t)
+	page := a.mustPost(200, a.fields("rewind", "seq", "6"))
+	a.wantDifference(page, present.DifferenceOf(preview.Before, preview.View), 0)
 	do := a.form(page, "Do it")
 	a.append(`{"id":"e8","invocationId":"i4","author":"user","content":{"role":"user","parts":[{"text":"late"}]}}`)
-	a.must(303, do)
+	a.mustPost(303, do)
 	if v := a.view(); v.Len() != 4 {
 		t.Errorf("%d events", v.Len())
 	}
-	a.says(a.must(200, a.fields("rewind", "seq", "6")), "There is nothing to change")
+	a.wantText(a.mustPost(200, a.fields("rewind", "seq", "6")), "There is nothing to change")
 	a.append(`{"id":"e9","author":"user","content":{"role":"user","parts":[{"text":"of no invocation"}]}}`)
-	a.says(a.must(422, a.fields("rewind", "seq", fmt.Sprint(len(a.log())))), "belongs to no turn")
+	a.wantText(a.mustPost(422, a.fields("rewind", "seq", fmt.Sprint(len(a.log())))), "belongs to no turn")
 }
 
 func TestFork(t *testing.T) {
-	a := newActing(t, inspector.Options{Write: true, Authorize: func(_ *http.Request, key store.Key, want inspector.Access) bool {
+	a := newActionTest(t, inspector.Options{Write: true, Authorize: func(_ *http.Request, key store.Key, want inspector.Access) bool {
 		return key.User == "ada" || key.User == "bob" && want == inspector.Read || key.User == "carol" && want == inspector.Write
 	}})
-	page := a.must(200, a.fields("fork", "seq", "5"))
-	a.says(page, "the first 5 records of this session, with 5 visible events.")
+	page := a.mustPost(200, a.fields("fork", "seq", "5"))
+	a.wantText(page, "the first 5 records of this session, with 5 visible events.")
 	do := a.form(page, "Do it")
 	if to := do.Get("to"); to != "shop/ada/4711-fork-5" {
 		t.Errorf("suggested %q", to)
 	}
 	for _, user := range []string{"bob", "carol", "dave"} {
 		do.Set("to", "shop/"+user+"/x")
-		a.must(403, do)
+		a.mustPost(403, do)
 	}
 	do.Set("to", "nonsense")
-	a.must(400, do)
+	a.mustPost(400, do)
 	do.Set("to", "shop/ada/new")
-	a.says(a.must(303, do), "The new session begins with 5 records.", "5 of 5 events")
-	other := a.form(a.must(200, a.fields("fork", "seq", "5")), "Do it")
+	a.wantText(a.mustPost(303, do), "The new session begins with 5 records.", "5 of 5 events")
+	other := a.form(a.mustPost(200, a.fields("fork", "seq", "5")), "Do it")
 	other.Set("to", "shop/ada/new")
-	a.says(a.must(409, other), "exists already. Choose another key, unless you sent the form twice.")
+	a.wantText(a.mustPost(409, other), "exists already. Choose another key, unless you sent the form twice.")
 	info, err := a.store.Info(t.Context(), store.Key{App: "shop", User: "ada", Session: "new"})
 	if err != nil || info.Seq != 5 {
 		t.Errorf("%+v, %v", info, err)
@@ -720,32 +719,32 @@ func TestCompactNow(t *testing.T) {
 		focus = req.Focus
 		return compaction.Response{Text: "Ada asked for much.", Model: "m1"}, fail
 	})}
-	a := newActing(t, inspector.Options{Write: true, Compaction: cfg})
-	page := a.must(200, a.fields("compact"))
+	a := newActionTest(t, inspector.Options{Write: true, Compaction: cfg})
+	page := a.mustPost(200, a.fields("compact"))
 	if strings.Contains(page, `class="confirm"`) {
 		t.Error("it offers to do nothing")
 	}
-	a.fill(10)
+	a.appendTurns(10)
 	decision := testlog.Must(compaction.Plan(a.view(), cfg, compaction.Run{Force: true}))(t)
-	page = a.must(200, a.fields("compact", "focus", "the lamp"))
-	a.says(page, decision.Reason, present.NextPassesText(decision), "Events that the next pass would summarise", "user where is order 4711")
+	page = a.mustPost(200, a.fields("compact", "focus", "the lamp"))
+	a.wantText(page, decision.Reason, present.NextPassesText(decision), "Events that the next pass would summarise", "user where is order 4711")
 	for _, row := range present.PlanRows(decision) {
-		a.says(page, row.Name+" "+row.Text)
+		a.wantText(page, row.Name+" "+row.Text)
 	}
 	had := len(a.log())
 	do := a.form(page, "Do it")
-	page = a.must(502, do)
-	a.says(page, "The compaction failed", "the model <b>is</b> away", "Nothing was written")
+	page = a.mustPost(502, do)
+	a.wantText(page, "The compaction failed", "the model <b>is</b> away", "Nothing was written")
 	if focus != "the lamp" || len(a.log()) != had {
 		t.Errorf("focus %q, %d records", focus, len(a.log())-had)
 	}
 	fail = nil
-	page = a.must(303, a.form(a.must(200, a.form(page, "Preview again")), "Do it"))
+	page = a.mustPost(303, a.form(a.mustPost(200, a.form(page, "Preview again")), "Do it"))
 	passes := 0
 	for _, r := range a.log()[had:] {
 		if w, ok := compaction.WrittenBy(r.Patch); ok {
 			passes++
-			a.says(page, "Summarised ", fmt.Sprint(w.EventsBefore))
+			a.wantText(page, "Summarised ", fmt.Sprint(w.EventsBefore))
 		}
 	}
 	if passes == 0 {
@@ -754,32 +753,32 @@ func TestCompactNow(t *testing.T) {
 }
 
 // A compaction continues if the client disconnects.
-func TestCompactingGoesOn(t *testing.T) {
+func TestCompactAfterDisconnect(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	cfg := compaction.Config{Enabled: true, CompactionInterval: 5, Summarizer: compaction.SummarizerFunc(func(ctx context.Context, _ compaction.Request) (compaction.Response, error) {
 		leave()
 		return compaction.Response{}, ctx.Err() // the summarizer declines
 	})}
-	a := newActing(t, inspector.Options{Write: true, Compaction: cfg})
-	a.fill(10)
-	do := a.form(a.must(200, a.fields("compact")), "Do it")
+	a := newActionTest(t, inspector.Options{Write: true, Compaction: cfg})
+	a.appendTurns(10)
+	do := a.form(a.mustPost(200, a.fields("compact")), "Do it")
 	_, page := a.post(do, func(r *http.Request) { *r = *r.WithContext(ctx) })
-	a.says(page, "The summarizer declined")
+	a.wantText(page, "The summarizer declined")
 }
 
 // Downloads, their file names and the input of a summarizer are redacted.
 func TestRedactedDownloads(t *testing.T) {
 	by := testlog.Must(redact.New(redact.Options{}))(t)
 	asked := ""
-	a := newActing(t, inspector.Options{Write: true, Redact: by, Compaction: compaction.Config{
+	a := newActionTest(t, inspector.Options{Write: true, Redact: by, Compaction: compaction.Config{
 		Enabled: true, CompactionInterval: 5, Summarizer: compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 			asked += r.Prompt
 			return compaction.Response{}, nil
 		}),
 	}})
 	a.append(`{"invocationId":"i4","author":"user","content":{"role":"user","parts":[{"text":"write to bob@example.com"}]}}`)
-	a.fill(10)
-	a.must(200, a.form(a.must(200, a.fields("compact")), "Do it")) // the summarizer declines
+	a.appendTurns(10)
+	a.mustPost(200, a.form(a.mustPost(200, a.fields("compact")), "Do it")) // the summarizer declines
 	if !strings.Contains(asked, by.Text("bob@example.com")) || strings.Contains(asked, "@example") {
 		t.Errorf("the summarizer was asked %.300q", asked)
 	}

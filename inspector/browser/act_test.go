@@ -15,24 +15,24 @@ func (f *fixture) newest() patch.Record {
 	return f.records(ada, f.view(ada).Seq())[0]
 }
 
-// ticks selects visible events by their checkboxes.
-func ticks(p *Page, indices ...string) {
+// selectEvents selects visible events by their checkboxes.
+func selectEvents(p *Page, indices ...string) {
 	p.Go(address("session", ada, "edit", "1"))
 	for _, i := range indices {
 		p.Click("#seen input[name=index][value='" + i + "']")
 	}
 }
 
-// previewed calls press, which leads to a preview, and checks the page of the preview.
-func previewed(p *Page, press func()) {
+// checkPreview calls press, which leads to a preview, and checks the page of the preview.
+func checkPreview(p *Page, press func()) {
 	p.Follow(press)
 	p.Overflow()
 	p.Axe()
 }
 
-const do = "form.confirm button"
+const confirmButton = "form.confirm button"
 
-func TestActing(t *testing.T) {
+func TestActions(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pageOptions{{NoScript: true}, func() pageOptions { o := phone(); o.NoScript = true; return o }(), {NoScript: true, Dark: true}} {
 		f := newFixture(t, inspector.Options{Write: true})
@@ -41,13 +41,13 @@ func TestActing(t *testing.T) {
 		v := f.view(ada)
 
 		// A preview writes nothing. Confirming it does what it showed.
-		ticks(p, "1", "2")
-		previewed(p, func() { p.Click("#acting button[value=splice]") })
+		selectEvents(p, "1", "2")
+		checkPreview(p, func() { p.Click("#acting button[value=splice]") })
 		removed := p.Texts(".changes .removed .text")
 		if len(removed) != 2 || f.view(ada).Seq() != v.Seq() {
 			t.Fatalf("the preview takes out %q, and the log ends at record %d, not %d", removed, f.view(ada).Seq(), v.Seq())
 		}
-		previewed(p, func() { p.Click(do) })
+		checkPreview(p, func() { p.Click(confirmButton) })
 		cut := f.newest().Patch
 		if cut == nil || cut.Type() != patch.Splice || cut.Start() != 1 || cut.Count() != 2 || cut.Author() != "inspector" {
 			t.Fatalf("logged is %v", cut)
@@ -55,17 +55,17 @@ func TestActing(t *testing.T) {
 		p.WaitText(".notice", "Hid 2 events")
 
 		// The action can be undone, and so can the undo.
-		previewed(p, func() { p.Click(".notice button") })
+		checkPreview(p, func() { p.Click(".notice button") })
 		if back := f.newest().Patch; back == nil || back.Type() != patch.Revert || back.PatchID() != cut.ID() {
 			t.Errorf("logged is %v", back)
 		}
-		previewed(p, func() { p.Click(".notice button") })
+		checkPreview(p, func() { p.Click(".notice button") })
 
 		// If a patch was logged after the preview, the page shows the patch and offers another preview.
 		p.Go(address("record", ada, "seq", decimal(f.newest().Seq)))
 		p.Follow(func() { p.Click("#panel a[href*='act=revert']") })
 		f.apply(ada, patch.NewSplice(0, 1).WithID("somebody-else"))
-		p.Follow(func() { p.Click(do) })
+		p.Follow(func() { p.Click(confirmButton) })
 		p.Expect("409")
 		p.WaitText("main", "Another patch was logged after the preview")
 		if got := f.newest().ID(); got != "somebody-else" {
@@ -74,7 +74,7 @@ func TestActing(t *testing.T) {
 		p.Overflow()
 		p.Axe()
 		p.Follow(func() { p.Click("form.offer button") }) // previews again
-		p.Follow(func() { p.Click(do) })
+		p.Follow(func() { p.Click(confirmButton) })
 		if back := f.newest().Patch; back == nil || back.Type() != patch.Revert {
 			t.Errorf("logged is %v", back)
 		}
@@ -88,7 +88,7 @@ func TestActing(t *testing.T) {
 		p.Expect("409")
 		p.WaitText("main", "in-the-way")
 		p.Follow(func() { p.Click("form.offer button") })
-		p.Follow(func() { p.Click(do) })
+		p.Follow(func() { p.Click(confirmButton) })
 		if back := f.newest().Patch; back == nil || back.Type() != patch.Revert || back.PatchID() != "in-the-way" {
 			t.Errorf("logged is %v", back)
 		}
@@ -96,7 +96,7 @@ func TestActing(t *testing.T) {
 }
 
 // With scripts, a preview appears in the page without scrolling, and has the same effect as without scripts.
-func TestActingInPlace(t *testing.T) {
+func TestActionsInPlace(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true, Erase: true})
 	f.session(ada, 160)
@@ -120,7 +120,7 @@ func TestActingInPlace(t *testing.T) {
 	p.WaitFor("!document.querySelector('form.confirm') && document.querySelector('#panel-log')")
 	p.Click(back)
 	p.WaitFor("document.querySelector('form.confirm')")
-	p.Follow(func() { p.Click(do) })
+	p.Follow(func() { p.Click(confirmButton) })
 	p.WaitText(".notice", "Reverted")
 	p.Follow(func() { p.Click(".notice button") })
 	if back := f.newest().Patch; back == nil || back.Type() != patch.Revert {
@@ -136,7 +136,7 @@ func TestActingInPlace(t *testing.T) {
 	p.Axe()
 }
 
-func TestActingByKeys(t *testing.T) {
+func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true})
 	f.session(ada, 60)
@@ -164,7 +164,7 @@ func TestActingByKeys(t *testing.T) {
 	reach("#acting button[value=pin]")
 	p.Key("Enter")
 	p.WaitFor("document.querySelector('form.confirm')")
-	reach(do)
+	reach(confirmButton)
 	// After Back, a browser may restore a page whose form was sent. The form can be sent again.
 	p.Eval("(document.querySelector('.confirm').dataset.sent = 'yes', dispatchEvent(new Event('pageshow')))", nil)
 	p.Follow(func() { p.Key("Enter") })

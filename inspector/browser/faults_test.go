@@ -53,8 +53,8 @@ func (t *trial) Errorf(format string, args ...any) {
 	t.failures = append(t.failures, fmt.Sprintf(format, args...))
 }
 
-// try runs a test that may fail, and returns its failures.
-func try(t *testing.T, test func(t testing.TB)) []string {
+// runTrial runs a test that may fail, and returns its failures.
+func runTrial(t *testing.T, test func(t testing.TB)) []string {
 	t.Helper()
 	tried := &trial{TB: t}
 	done := make(chan struct{})
@@ -107,10 +107,10 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			base := serve(t, c.policy, c.body)
-			got := try(t, func(t testing.TB) {
+			got := runTrial(t, func(t testing.TB) {
 				p := openPage(t, base, c.opts)
 				p.Go("/")
-				p.patience = time.Millisecond
+				p.timeout = time.Millisecond
 				if c.act != nil {
 					c.act(p)
 				}
@@ -134,7 +134,7 @@ func TestNoChromium(t *testing.T) {
 		t.Setenv(envChromium, name)
 		for required, want := range map[string]string{"": "skip: there is none of", "1": "and PATCHLOG_NEED_BROWSER is set"} {
 			t.Setenv(envRequired, required)
-			if got := try(t, func(t testing.TB) { chromium(t) }); len(got) != 1 || !strings.Contains(got[0], want) {
+			if got := runTrial(t, func(t testing.TB) { chromium(t) }); len(got) != 1 || !strings.Contains(got[0], want) {
 				t.Errorf("%q, required %q: %q", name, required, got)
 			}
 		}

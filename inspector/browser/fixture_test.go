@@ -81,7 +81,7 @@ func (f *fixture) apply(key store.Key, p *patch.PatchEvent) {
 	testlog.Must(f.ApplyPatch(f.t.Context(), key, []*patch.PatchEvent{p.WithAuthor("ada")}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(f.t)
 }
 
-func (f *fixture) say(key store.Key, author, text string) {
+func (f *fixture) appendText(key store.Key, author, text string) {
 	f.t.Helper()
 	testlog.Must(f.AppendEvents(f.t.Context(), key, []*patch.Event{testlog.Text("", "inv-"+text, author, text)}, store.AppendOptions{}))(f.t)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Session contents are shown as text. They never run, load, link or change the layout.
-func TestHostileContents(t *testing.T) {
+func TestHostileContent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true})
 	key := store.Key{App: `<script>alert(1)</script>`, User: `"><img src=x onerror=alert(2)>`, Session: "\u202egpj.exe\x1b[31m/.."}
@@ -24,7 +24,7 @@ func TestHostileContents(t *testing.T) {
 		`https://evil.example/track`, strings.Repeat("W", 300), strings.Repeat("long ", 2<<20),
 	}
 	for _, text := range texts {
-		f.say(key, "agent", text[:min(len(text), 900)])
+		f.appendText(key, "agent", text[:min(len(text), 900)])
 		e := testlog.Must(patch.NewEvent(patch.Fields{ID: "id-" + text[:min(len(text), 60)], Author: text[:min(len(text), 60)], Content: patch.Text("user", text)}))(t)
 		testlog.Must(f.AppendEvents(t.Context(), key, []*patch.Event{e}, store.AppendOptions{}))(t)
 	}

@@ -16,12 +16,12 @@ import (
 func TestLongSession(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{})
-	f.long(ada)
+	f.longSession(ada)
 	p := openPage(t, f.base, pageOptions{})
 	last := f.view(ada).Seq()
 	for _, at := range []uint64{last, 5_000} {
 		p.Go(address("session", ada, "at", fmt.Sprint(at)))
-		f.stands(p, ada, at)
+		f.waitForRecord(p, ada, at)
 		var bytes, elements int
 		p.Eval("performance.getEntriesByType('navigation')[0].decodedBodySize", &bytes)
 		p.Eval("document.querySelectorAll('*').length", &elements)
@@ -33,8 +33,8 @@ func TestLongSession(t *testing.T) {
 	p.Overflow()
 }
 
-// long fills a session with 10,000 events. Summaries cover most of them.
-func (f *fixture) long(key store.Key) {
+// longSession fills a session with 10,000 events. Summaries cover most of them.
+func (f *fixture) longSession(key store.Key) {
 	f.t.Helper()
 	ctx := f.t.Context()
 	testlog.Must(f.Create(ctx, key, map[string]any{"tenant": "north"}, store.CreateOptions{}))(f.t)

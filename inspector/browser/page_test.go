@@ -39,8 +39,8 @@ type pageOptions struct {
 }
 
 const (
-	patience = 2 * time.Minute // how long to wait for a condition
-	pause    = 20 * time.Millisecond
+	defaultTimeout = 2 * time.Minute // how long to wait for a condition
+	pollInterval   = 20 * time.Millisecond
 )
 
 func phone() pageOptions { return pageOptions{Width: 360, Height: 740, Mobile: true} }
@@ -61,12 +61,12 @@ func phone() pageOptions { return pageOptions{Width: 360, Height: 740, Mobile: t
 // Methods wait until their selector matches. If a method fails, it ends the test, so call it on the test's
 // goroutine.
 type Page struct {
-	t        testing.TB
-	ctx      context.Context // context of the tab
-	base     *url.URL
-	opts     pageOptions
-	patience time.Duration
-	faults   *faults
+	t       testing.TB
+	ctx     context.Context // context of the tab
+	base    *url.URL
+	opts    pageOptions
+	timeout time.Duration
+	faults  *faults
 }
 
 // openPage opens an empty tab for pages of the server at base, which has the form of httptest.Server.URL. When
@@ -74,7 +74,7 @@ type Page struct {
 func openPage(t testing.TB, base string, opts pageOptions) *Page {
 	t.Helper()
 	home := testlog.Must(url.Parse(base))(t)
-	p := &Page{t: t, base: home, opts: opts, patience: patience, faults: &faults{host: home.Host, requests: map[network.RequestID]string{}}}
+	p := &Page{t: t, base: home, opts: opts, timeout: defaultTimeout, faults: &faults{host: home.Host, requests: map[network.RequestID]string{}}}
 	ctx, closeTab := chromedp.NewContext(browserContext(t), chromedp.WithNewBrowserContext(), chromedp.WithListener(p.handle))
 	p.ctx = ctx
 	scheme := map[bool]string{false: "light", true: "dark"}[opts.Dark]
@@ -115,7 +115,7 @@ func (p *Page) allowScripts(allow bool) error {
 
 // call sends a command to the tab and ignores its result.
 func call[P, R any](p *Page, c cdp.Command[P, R], params P) error {
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, defaultTimeout)
 	defer cancel()
 	_, err := chromedp.Call(ctx, c, params)
 	return err
@@ -124,14 +124,14 @@ func call[P, R any](p *Page, c cdp.Command[P, R], params P) error {
 // do runs actions in the tab. If an action fails, do ends the test.
 func (p *Page) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, defaultTimeout)
 	defer cancel()
 	testlog.NoError(p.t, chromedp.Do(ctx, actions...))
 }
 
 // evaluate returns the value of a script as JSON, or nil if it is undefined. It awaits promises.
 func (p *Page) evaluate(script string) (json.RawMessage, error) {
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, defaultTimeout)
 	defer cancel()
 	return chromedp.Run(ctx, chromedp.Evaluate[json.RawMessage](script, chromedp.EvalAwaitPromise))
 }
@@ -209,7 +209,7 @@ func browserContext(t testing.TB) context.Context {
 	quiet := func(string, ...any) {} // the driver would log events that it does not support
 	allocator, free := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, end := chromedp.NewContext(allocator, chromedp.WithLogf(quiet), chromedp.WithErrorf(quiet))
-	late := time.AfterFunc(patience, end)
+	late := time.AfterFunc(defaultTimeout, end)
 	defer late.Stop()
 	if err := chromedp.Do(ctx); err != nil {
 		end()
@@ -217,7 +217,7 @@ func browserContext(t testing.TB) context.Context {
 		t.Fatalf("%s does not start: %v", program, err)
 	}
 	browser.ctx, browser.stop = ctx, func() {
-		closing, cancel := context.WithTimeout(ctx, patience)
+		closing, cancel := context.WithTimeout(ctx, defaultTimeout)
 		defer cancel()
 		_ = chromedp.Cancel(closing) // a killed browser leaves files behind
 		end()
@@ -443,7 +443,7 @@ func (p *Page) WaitFor(condition string) {
 func (p *Page) await(into any, function string, args ...any) {
 	p.t.Helper()
 	list := testlog.Must(json.Marshal(args))(p.t)
-	for deadline := time.Now().Add(p.patience); ; time.Sleep(pause) {
+	for deadline := time.Now().Add(p.timeout); ; time.Sleep(pollInterval) {
 		answer, err := p.evaluate(fmt.Sprintf("(%s)(...%s)", function, list))
 		var missing string
 		var found struct{ Value json.RawMessage }
@@ -461,7 +461,7 @@ func (p *Page) await(into any, function string, args ...any) {
 			return
 		}
 		if time.Now().After(deadline) {
-			p.t.Fatalf("%s (after %v)", missing, p.patience)
+			p.t.Fatalf("%s (after %v)", missing, p.timeout)
 		}
 	}
 }

@@ -16,8 +16,8 @@ func (f *fixture) view(key store.Key) fold.View {
 	return testlog.Must(f.View(f.t.Context(), key))(f.t)
 }
 
-// stands waits until all parts of a page show a session as of a record.
-func (f *fixture) stands(p *Page, key store.Key, at uint64) {
+// waitForRecord waits until all parts of a page show a session as of a record.
+func (f *fixture) waitForRecord(p *Page, key store.Key, at uint64) {
 	f.t.Helper()
 	p.WaitFor(fmt.Sprintf("document.readyState === 'complete' && document.getElementById('session').dataset.at === '%d'", at))
 	v := testlog.Must(f.ViewAt(f.t.Context(), key, at))(f.t)
@@ -43,36 +43,36 @@ func TestTimeTravel(t *testing.T) {
 	last := f.view(ada).Seq()
 	p := openPage(t, f.base, pageOptions{})
 	p.Go(address("session", ada))
-	f.stands(p, ada, last)
+	f.waitForRecord(p, ada, last)
 	p.Key("ArrowLeft")
-	f.stands(p, ada, last-1)
+	f.waitForRecord(p, ada, last-1)
 	p.Key("ArrowLeft", "ArrowLeft", "ArrowLeft") // faster than pages load
-	f.stands(p, ada, last-4)
+	f.waitForRecord(p, ada, last-4)
 	p.Key("ArrowRight")
-	f.stands(p, ada, last-3)
+	f.waitForRecord(p, ada, last-3)
 	var to string
 	p.Eval("new URL(location.href).searchParams.get('at')", &to)
 	if to != fmt.Sprint(last-3) {
 		t.Errorf("the address has record %q", to)
 	}
 	p.Key("Home", "End") // these scroll the page
-	f.stands(p, ada, last-3)
+	f.waitForRecord(p, ada, last-3)
 
 	// The slider moves by its own keys, and by a click on the film.
 	focus := func() { p.Eval("document.getElementById('knob').focus()", nil) }
 	focus()
 	p.Key("Home")
-	f.stands(p, ada, 0)
+	f.waitForRecord(p, ada, 0)
 	focus()
 	p.Key("End")
-	f.stands(p, ada, last)
+	f.waitForRecord(p, ada, last)
 	focus()
 	p.Key("ArrowLeft")
-	f.stands(p, ada, last-1)
+	f.waitForRecord(p, ada, last-1)
 	var seq uint64
 	p.Eval("Number(document.querySelector('#film .cell:nth-of-type(9)').dataset.seq)", &seq)
 	p.Click("#film .cell:nth-of-type(9)")
-	f.stands(p, ada, seq)
+	f.waitForRecord(p, ada, seq)
 	var apart float64 // distance of the slider's knob from the end of the cell
 	p.Eval(`Math.abs(document.querySelector("#knob line").getBoundingClientRect().x - document.querySelector("#film .cell:nth-of-type(9)").getBoundingClientRect().right)`, &apart)
 	if apart > 2 {
@@ -103,13 +103,13 @@ func TestTimeTravel(t *testing.T) {
 	// Keys in a text field do not navigate.
 	p.Type("#q", "orders")
 	p.Key("ArrowLeft", "Home")
-	f.stands(p, ada, last)
+	f.waitForRecord(p, ada, last)
 }
 
 // The user's last action decides what the page shows, in whatever order the responses arrive.
-func TestAnswersOutOfOrder(t *testing.T) {
+func TestResponsesOutOfOrder(t *testing.T) {
 	t.Parallel()
-	for _, news := range []bool{false, true} {
+	for _, live := range []bool{false, true} {
 		f := newFixture(t, inspector.Options{})
 		f.session(ada, 40)
 		last := f.view(ada).Seq()
@@ -126,20 +126,20 @@ func TestAnswersOutOfOrder(t *testing.T) {
 			}
 		}`, nil)
 		want := last - 1
-		if news {
-			f.say(ada, "user", "said while a page is open")
+		if live {
+			f.appendText(ada, "user", "said while a page is open")
 		} else {
 			p.Key("ArrowLeft")
 			want--
 		}
 		p.WaitFor("window.release")
 		p.Key("ArrowLeft")
-		f.stands(p, ada, want)
-		f.say(ada, "user", "said later")
+		f.waitForRecord(p, ada, want)
+		f.appendText(ada, "user", "said later")
 		p.WaitText("#newest", fmt.Sprintf("record %d", f.view(ada).Seq()))
 		p.Eval("release()", nil)
 		p.WaitFor("window.taken")
-		f.stands(p, ada, want)
+		f.waitForRecord(p, ada, want)
 	}
 }
 
@@ -151,13 +151,13 @@ func TestWithoutScripts(t *testing.T) {
 	last := f.view(ada).Seq()
 	p := openPage(t, f.base, pageOptions{NoScript: true})
 	p.Go(address("session", ada))
-	f.stands(p, ada, last)
+	f.waitForRecord(p, ada, last)
 	p.Follow(func() { p.Click("#back") })
-	f.stands(p, ada, last-1)
+	f.waitForRecord(p, ada, last-1)
 	p.Follow(func() { p.Type("#turn", "2"); p.Key("Enter") })
 	p.WaitText("#now", "turn 2 of")
 	p.Follow(func() { p.Click("#newest") })
-	f.stands(p, ada, last)
+	f.waitForRecord(p, ada, last)
 	p.Follow(func() { p.Click("#panel .more a") })
 	first := ""
 	if p.Eval("document.querySelector('#panel .row .seq').textContent", &first); first != "1" {
@@ -173,14 +173,14 @@ func TestWithoutScripts(t *testing.T) {
 	}
 }
 
-func TestFollowing(t *testing.T) {
+func TestLiveUpdates(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{})
 	f.session(ada, 160)
 	last := f.view(ada).Seq()
 	p := openPage(t, f.base, pageOptions{})
 	p.Go(address("session", ada))
-	f.stands(p, ada, last)
+	f.waitForRecord(p, ada, last)
 
 	// If the reader has scrolled up, the scroll position, the selection and open items stay. The page shows the
 	// number of new records.
@@ -196,34 +196,34 @@ func TestFollowing(t *testing.T) {
 	go func() {
 		defer close(done)
 		for n := range 20 {
-			f.say(ada, "user", fmt.Sprintf("said while a page is open, %d", n))
+			f.appendText(ada, "user", fmt.Sprintf("said while a page is open, %d", n))
 		}
 	}()
 	p.WaitText("#seen .row:last-child", "said while a page is open, 19")
 	<-done
-	f.stands(p, ada, last+20)
+	f.waitForRecord(p, ada, last+20)
 	p.WaitText("#pill", "20 new")
 	kept := `marked.row.isConnected && document.activeElement === marked.row && Math.abs(marked.row.getBoundingClientRect().top - marked.top) < 2 && getSelection().toString() === marked.said && marked.open.isConnected && marked.open.open`
 	p.WaitFor(kept)
-	f.apply(ada, cutFirst())
+	f.apply(ada, hideFirstEvent())
 	p.WaitText("#panel-log > .rows > li:last-child .kind", "cut")
-	f.stands(p, ada, last+21)
+	f.waitForRecord(p, ada, last+21)
 	p.WaitFor(kept)
 	p.Click("#pill")
 	p.WaitFor("document.getElementById('pill').hidden")
-	f.say(ada, "user", "at the end")
+	f.appendText(ada, "user", "at the end")
 	p.WaitText("#seen .row:last-child", "at the end")
 	p.WaitFor("document.querySelector('#seen .row:last-child').getBoundingClientRect().bottom <= innerHeight + 40")
 
 	// A reader of an earlier record sees a notice, and the page stays at that record.
 	p.Eval("document.activeElement.blur()", nil)
 	p.Key("ArrowLeft")
-	f.stands(p, ada, last+21)
-	f.say(ada, "agent", "and an answer")
+	f.waitForRecord(p, ada, last+21)
+	f.appendText(ada, "agent", "and an answer")
 	p.WaitText("#newest", fmt.Sprintf("record %d", last+23))
-	f.stands(p, ada, last+21)
+	f.waitForRecord(p, ada, last+21)
 	p.Click("#newest")
-	f.stands(p, ada, last+23)
+	f.waitForRecord(p, ada, last+23)
 
 	testlog.NoError(t, f.Delete(t.Context(), ada))
 	p.WaitText("#now", "This session was deleted")

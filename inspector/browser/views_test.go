@@ -103,7 +103,7 @@ func compress(t *testing.T, path string) {
 	testlog.NoError(t, os.WriteFile(path, out.Bytes(), 0o644))
 }
 
-func cutFirst() *patch.PatchEvent { return patch.NewSplice(0, 1) }
+func hideFirstEvent() *patch.PatchEvent { return patch.NewSplice(0, 1) }
 
 // Every view is tested on a desktop and a phone, light and dark. It has no faults, is not wider than the
 // window, and does not seriously violate axe-core's rules.
