@@ -17,14 +17,14 @@ type command struct {
 func (c command) String() string { return c.doc + ": " + c.line }
 
 var (
-	fence      = regexp.MustCompile("(?s)```.*?\n```")
-	changeDir  = regexp.MustCompile(`^cd ([\w/.-]+)(?: && |$)`)
-	assignment = regexp.MustCompile(`^[A-Z_]+=\S* `)
-	shown      = regexp.MustCompile(`^(patchlog|patchlog-sqlite|go test|go run|make) `)
-	longFlag   = regexp.MustCompile(`(?:^| )(--[a-z-]+)`)
-	shortFlag  = regexp.MustCompile(`(?:^| )-([a-z][a-z.-]*)`)
-	imported   = regexp.MustCompile(`"github.com/patchlog-dev/patchlog/(internal/fuzz/\w+)"`)
-	patterns   = regexp.MustCompile(`-(run|bench) '?([^' ]+)'?`)
+	codeBlock   = regexp.MustCompile("(?s)```.*?\n```")
+	changeDir   = regexp.MustCompile(`^cd ([\w/.-]+)(?: && |$)`)
+	assignment  = regexp.MustCompile(`^[A-Z_]+=\S* `)
+	commandLine = regexp.MustCompile(`^(patchlog|patchlog-sqlite|go test|go run|make) `)
+	longFlag    = regexp.MustCompile(`(?:^| )(--[a-z-]+)`)
+	shortFlag   = regexp.MustCompile(`(?:^| )-([a-z][a-z.-]*)`)
+	imported    = regexp.MustCompile(`"github.com/patchlog-dev/patchlog/(internal/fuzz/\w+)"`)
+	patterns    = regexp.MustCompile(`-(run|bench) '?([^' ]+)'?`)
 )
 
 // shownCommands returns the commands that the documents show in indented blocks and in code within sentences. A "cd"
@@ -37,7 +37,7 @@ func shownCommands(t *testing.T) []command {
 	}
 	var all []command
 	for _, doc := range append(files, "../README.md", "../CONTRIBUTING.md", "../SECURITY.md") {
-		text := fence.ReplaceAllString(read(t, doc), "")
+		text := codeBlock.ReplaceAllString(read(t, doc), "")
 		dir := "."
 		add := func(line string) {
 			line, _, _ = strings.Cut(line, " # ")
@@ -46,7 +46,7 @@ func shownCommands(t *testing.T) []command {
 				dir, line = m[1], line[len(m[0]):]
 			}
 			line = assignment.ReplaceAllString(line, "")
-			if shown.MatchString(line + " ") {
+			if commandLine.MatchString(line + " ") {
 				all = append(all, command{doc, dir, line})
 			}
 		}
@@ -103,7 +103,7 @@ func TestShownCommandsExist(t *testing.T) {
 }
 
 // Tests of the command run every patchlog command that a document shows, and each of its flags.
-func TestShownCommandsAreRun(t *testing.T) {
+func TestShownCommandsAreTested(t *testing.T) {
 	scripts, err := filepath.Glob("../internal/command/testdata/*.txt")
 	if err != nil {
 		t.Fatal(err)

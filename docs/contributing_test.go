@@ -22,8 +22,8 @@ func sections(t *testing.T) map[string]string {
 	return out
 }
 
-// withPrefix returns the sections whose heading begins with a word and a colon.
-func withPrefix(t *testing.T, kind string, want int) map[string]string {
+// sectionsOfKind returns the sections whose heading begins with a word and a colon.
+func sectionsOfKind(t *testing.T, kind string, want int) map[string]string {
 	t.Helper()
 	all := sections(t)
 	for heading := range all {
@@ -55,9 +55,9 @@ func filesIn(text string) []string {
 	return files
 }
 
-// declared returns the names that the files of a folder declare, each with its files. A function or type
+// declarations returns the names that the files of a folder declare, each with its files. A function or type
 // has the name F, and a method T.F.
-func declared(t *testing.T, folder string) map[string][]string {
+func declarations(t *testing.T, folder string) map[string][]string {
 	t.Helper()
 	names := map[string][]string{}
 	for path, f := range sourcesOf(t, folder) {
@@ -100,12 +100,12 @@ func receiver(e ast.Expr) string {
 
 // Every file that CONTRIBUTING.md names exists, and declares the names that follow the file's name. A file
 // of the section declares each method T.F that the section names without a file.
-func TestContributingNamesWhatIsThere(t *testing.T) {
+func TestContributingNames(t *testing.T) {
 	byFolder := map[string]map[string][]string{}
 	of := func(file string) map[string][]string {
 		folder := filepath.Dir(file)
 		if byFolder[folder] == nil {
-			byFolder[folder] = declared(t, folder)
+			byFolder[folder] = declarations(t, folder)
 		}
 		return byFolder[folder]
 	}
@@ -150,8 +150,8 @@ func TestContributingNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestWalksAreShort(t *testing.T) {
-	for heading, text := range withPrefix(t, "Walk", 4) {
+func TestWalks(t *testing.T) {
+	for heading, text := range sectionsOfKind(t, "Walk", 4) {
 		if files := filesIn(text); len(files) < 4 || len(files) > 10 {
 			t.Errorf("%s goes through %d files: %q", heading, len(files), files)
 		}
@@ -159,18 +159,18 @@ func TestWalksAreShort(t *testing.T) {
 			t.Errorf("%s goes through more than 8 files", heading)
 		}
 	}
-	withPrefix(t, "Recipe", 5)
+	sectionsOfKind(t, "Recipe", 5)
 }
 
-// ofPins matches a word such as pin or unpinned in a name or a text.
-var ofPins = regexp.MustCompile(`(?i)(^|[^a-z])(un)?pin(s|ned|ning)?([^a-z]|$)`)
+// pinWords matches a word such as pin or unpinned in a name or a text.
+var pinWords = regexp.MustCompile(`(?i)(^|[^a-z])(un)?pin(s|ned|ning)?([^a-z]|$)`)
 
-var humps = regexp.MustCompile(`([a-z])([A-Z])`)
+var camelCase = regexp.MustCompile(`([a-z])([A-Z])`)
 
 // A new patch type changes at most 12 product files. The test counts the files that mention pins. The
 // recipe names these files. It also names the files that mention pins only because pins restrict other
 // patches.
-func TestAPatchTypeTakesTwelveFiles(t *testing.T) {
+func TestPatchTypeRecipe(t *testing.T) {
 	var have []string
 	for _, folder := range []string{"patch", "fold", "snapshot", "store"} {
 		for path, f := range sourcesOf(t, folder) {
@@ -179,7 +179,7 @@ func TestAPatchTypeTakesTwelveFiles(t *testing.T) {
 			}
 		}
 	}
-	recipe, rest, ok := strings.Cut(withPrefix(t, "Recipe", 5)["Recipe: a patch type"], "\nThen ")
+	recipe, rest, ok := strings.Cut(sectionsOfKind(t, "Recipe", 5)["Recipe: a patch type"], "\nThen ")
 	_, rule, found := strings.Cut(rest, "sets a rule")
 	if !ok || !found {
 		t.Fatal("the recipe is not as this test reads it")
@@ -214,7 +214,7 @@ func mentionsPins(f *ast.File) bool {
 				text = n.Value
 			}
 		}
-		found = found || ofPins.MatchString(humps.ReplaceAllString(text, "$1 $2"))
+		found = found || pinWords.MatchString(camelCase.ReplaceAllString(text, "$1 $2"))
 		return !found
 	})
 	return found

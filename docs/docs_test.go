@@ -18,9 +18,9 @@ import (
 
 const module = "github.com/patchlog-dev/patchlog/"
 
-// arrows has, for each package, the packages of this module that it may import. ARCHITECTURE.md lists the packages.
+// allowedImports has, for each package, the packages of this module that it may import. ARCHITECTURE.md lists the packages.
 // The drawing packages.svg shows the main imports.
-var arrows = map[string][]string{
+var allowedImports = map[string][]string{
 	"internal/jsonvalue":             {},
 	"internal/statekey":              {},
 	"internal/syncdir":               {},
@@ -90,7 +90,7 @@ var arrows = map[string][]string{
 }
 
 // Other modules that a package may import, by the first elements of their paths.
-var outside = map[string][]string{
+var allowedModules = map[string][]string{
 	"internal/recordform/packed": {"github.com/klauspost/compress"},
 	"internal/jsonvalue":         {"github.com/go-json-experiment/json"},
 	"patch":                      {"github.com/google/uuid", "github.com/go-json-experiment/json", "github.com/vmihailenco/msgpack"},
@@ -116,7 +116,7 @@ var outside = map[string][]string{
 	"internal/command":           {"github.com/spf13/cobra", "github.com/spf13/pflag"},
 }
 
-func TestArrowsPointOneWay(t *testing.T) {
+func TestImports(t *testing.T) {
 	list := exec.Command("go", "list", "-json=ImportPath,Imports,Name", "./...")
 	list.Dir = ".."
 	list.Stderr = os.Stderr
@@ -141,7 +141,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		}
 		seen++
 		owner := ownerOf(name)
-		allowed, ok := arrows[owner]
+		allowed, ok := allowedImports[owner]
 		if !ok {
 			t.Errorf("package %s is not in arrows; add it to ARCHITECTURE.md and here", name)
 			continue
@@ -153,24 +153,24 @@ func TestArrowsPointOneWay(t *testing.T) {
 			case ours && target != owner && !slices.Contains(allowed, target):
 				t.Errorf("%s imports %s, against the arrows", name, local)
 			case !ours && strings.Contains(strings.Split(i, "/")[0], ".") &&
-				!slices.ContainsFunc(outside[owner], func(prefix string) bool { return strings.HasPrefix(i, prefix) }):
+				!slices.ContainsFunc(allowedModules[owner], func(prefix string) bool { return strings.HasPrefix(i, prefix) }):
 				t.Errorf("%s imports %s, which is not its business", name, i)
 			}
 		}
 	}
-	if seen < len(arrows) {
-		t.Errorf("%d packages, but arrows has %d", seen, len(arrows))
+	if seen < len(allowedImports) {
+		t.Errorf("%d packages, but arrows has %d", seen, len(allowedImports))
 	}
 }
 
 // In the drawing packages.svg, each arrow is an import between two boxes.
-func TestDrawnArrowsAreImports(t *testing.T) {
+func TestDrawnImports(t *testing.T) {
 	drawing := read(t, "packages.svg")
 	drawn := regexp.MustCompile(`<title>(\S+) → (\S+)</title>`).FindAllStringSubmatch(drawing, -1)
 	if len(drawn) < 20 {
 		t.Errorf("%d arrows were found in packages.svg", len(drawn))
 	}
-	imports := maps.Clone(arrows)
+	imports := maps.Clone(allowedImports)
 	imports["adk"] = importsOf(t, "../adk")
 	for _, arrow := range drawn {
 		if from, to := arrow[1], arrow[2]; !slices.Contains(imports[from], to) {
@@ -220,7 +220,7 @@ func TestArchitectureNamesPackages(t *testing.T) {
 			parent, named[name] = path.Dir(name), true
 		}
 	}
-	for name := range arrows {
+	for name := range allowedImports {
 		if !named[name] && !strings.HasPrefix(name, "internal/fuzz/") {
 			t.Errorf("ARCHITECTURE.md does not name %s", name)
 		}
@@ -228,7 +228,7 @@ func TestArchitectureNamesPackages(t *testing.T) {
 }
 
 // The packages that every program with a log needs import only these modules and the standard library.
-func TestLogBringsNoSDK(t *testing.T) {
+func TestCoreDependencies(t *testing.T) {
 	modules := []string{"github.com/go-json-experiment/json", "github.com/google/uuid", "github.com/klauspost/compress", "github.com/vmihailenco/msgpack/v5", "github.com/vmihailenco/tagparser/v2", "go.etcd.io/bbolt", "golang.org/x/sys"}
 	deps := func(names ...string) []string {
 		list := exec.Command("go", append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, names...)...)
@@ -243,7 +243,7 @@ func TestLogBringsNoSDK(t *testing.T) {
 		return slices.Compact(paths)
 	}
 	own := strings.TrimSuffix(module, "/")
-	if got, want := deps("./patch", "./fold", "./snapshot", "./store", "./compaction"), append(slices.Clone(modules), own); !equalSets(got, want) {
+	if got, want := deps("./patch", "./fold", "./snapshot", "./store", "./compaction"), append(slices.Clone(modules), own); !equalSorted(got, want) {
 		t.Errorf("patch, fold, snapshot, store and compaction bring %v, want %v", got, want)
 	}
 	for _, dep := range deps("./fuzz") {
@@ -255,7 +255,7 @@ func TestLogBringsNoSDK(t *testing.T) {
 
 // If a program imports package store, go mod tidy also downloads the modules that the tests of store and of its
 // dependencies import. Module genai is large, so only compaction/gemini and its tests import it.
-func TestGenaiIsImportedInOnePlace(t *testing.T) {
+func TestGenaiImports(t *testing.T) {
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}`, "./...")
 	list.Dir = ".."
 	list.Stderr = os.Stderr
@@ -274,7 +274,7 @@ func TestGenaiIsImportedInOnePlace(t *testing.T) {
 	}
 }
 
-func equalSets(a, b []string) bool {
+func equalSorted(a, b []string) bool {
 	slices.Sort(a)
 	slices.Sort(b)
 	return slices.Equal(a, b)
@@ -282,7 +282,7 @@ func equalSets(a, b []string) bool {
 
 // ownerOf returns the package of the map arrows to which a package belongs.
 func ownerOf(name string) string {
-	if _, listed := arrows[name]; listed {
+	if _, listed := allowedImports[name]; listed {
 		return name
 	}
 	owner, _, _ := strings.Cut(name, "/internal/")
@@ -325,7 +325,7 @@ func TestReadmeExampleRuns(t *testing.T) {
 	}
 }
 
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestLinks(t *testing.T) {
 	files, err := filepath.Glob("*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -369,7 +369,7 @@ func TestFormatNamesBuckets(t *testing.T) {
 }
 
 // The figures in SETTINGS.md belong to the configurations that SETTINGS.md shows.
-func TestSettingsAreMeasured(t *testing.T) {
+func TestSettings(t *testing.T) {
 	measured := read(t, "../bench/quality/policies.go")
 	lines := regexp.MustCompile(`(?m)^cfg\.\w+ = \w+`).FindAllString(read(t, "SETTINGS.md"), -1)
 	if len(lines) < 3 {
@@ -383,7 +383,7 @@ func TestSettingsAreMeasured(t *testing.T) {
 }
 
 // Every target has a comment, because "make help" lists only targets with comments.
-func TestMakeTargetsAreExplained(t *testing.T) {
+func TestMakeTargets(t *testing.T) {
 	makefile := read(t, "../Makefile")
 	_, phony, _ := strings.Cut(makefile, ".PHONY: ")
 	phony, _, _ = strings.Cut(phony, "\n")

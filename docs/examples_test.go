@@ -12,7 +12,7 @@ import (
 
 // Each exported method of a store or a view, and each exported function of package snapshot, occurs in an
 // example.
-func TestVerbsHaveExamples(t *testing.T) {
+func TestExamples(t *testing.T) {
 	for folder, typ := range map[string]string{"store": "Store", "fold": "View", "snapshot": ""} {
 		shown := usedInExamples(t, folder)
 		if len(shown) == 0 {

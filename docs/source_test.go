@@ -33,16 +33,16 @@ func sourcesOf(t *testing.T, folder string) map[string]*ast.File {
 	return files
 }
 
-// outward matches the packages that a pure package must not import. They give access to files, networks,
+// ioPackages matches the packages that a pure package must not import. They give access to files, networks,
 // other processes, contexts and streams.
-var outward = regexp.MustCompile(`^(bufio|context|database|embed|io|log|net|os|syscall)(/.*)?$`)
+var ioPackages = regexp.MustCompile(`^(bufio|context|database|embed|io|log|net|os|syscall)(/.*)?$`)
 
-// clocks lists the functions of package time that a pure package must not call, because they read the clock
+// clockFuncs lists the functions of package time that a pure package must not call, because they read the clock
 // or wait.
-var clocks = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
+var clockFuncs = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 
-// streams matches the functions of package fmt that use stdin or stdout.
-var streams = regexp.MustCompile(`^(Print|Scan)(f|ln)?$`)
+// streamFuncs matches the functions of package fmt that use stdin or stdout.
+var streamFuncs = regexp.MustCompile(`^(Print|Scan)(f|ln)?$`)
 
 // exceptions lists the imports that a file may have although they match outward. The text form is read from
 // and written to streams. The dictionary for the compression of records is an embedded file. Package netip
@@ -53,10 +53,10 @@ var exceptions = map[string][]string{
 	"patch/redact/addresses.go":            {"net/netip"},
 }
 
-// planning lists the pure files of package compaction.
-var planning = []string{"backoff.go", "lineage.go", "opencalls.go", "balance.go", "plan.go", "request.go", "summary.go", "planner.go", "tiers.go", "window.go"}
+// plannerFiles lists the pure files of package compaction.
+var plannerFiles = []string{"backoff.go", "lineage.go", "opencalls.go", "balance.go", "plan.go", "request.go", "summary.go", "planner.go", "tiers.go", "window.go"}
 
-func TestWhatComputesReachesOutForNothing(t *testing.T) {
+func TestPurePackages(t *testing.T) {
 	files := map[string]*ast.File{}
 	for _, folder := range []string{"internal/jsonvalue", "internal/recordform", "patch", "fold", "snapshot"} {
 		for path, f := range sourcesOf(t, folder) {
@@ -64,7 +64,7 @@ func TestWhatComputesReachesOutForNothing(t *testing.T) {
 		}
 	}
 	compaction := sourcesOf(t, "compaction")
-	for _, name := range planning {
+	for _, name := range plannerFiles {
 		f, there := compaction["compaction/"+name]
 		if !there {
 			t.Errorf("compaction/%s is not there; name the files that plan", name)
@@ -73,23 +73,23 @@ func TestWhatComputesReachesOutForNothing(t *testing.T) {
 		files["compaction/"+name] = f
 	}
 	for path, f := range files {
-		for _, reach := range reaches(f, exceptions[path]) {
+		for _, reach := range forbiddenUses(f, exceptions[path]) {
 			t.Errorf("%s %s", path, reach)
 		}
 	}
 	for path, but := range exceptions {
-		if len(reaches(files[path], nil)) < len(but) {
+		if len(forbiddenUses(files[path], nil)) < len(but) {
 			t.Errorf("%s needs no exception for each of %q", path, but)
 		}
 	}
 }
 
-// reaches describes each import and call of a file that a pure package must not have, except imports of the
+// forbiddenUses describes each import and call of a file that a pure package must not have, except imports of the
 // packages in the list but.
-func reaches(f *ast.File, but []string) []string {
+func forbiddenUses(f *ast.File, allowed []string) []string {
 	var out []string
 	for _, i := range f.Imports {
-		if path := strings.Trim(i.Path.Value, `"`); outward.MatchString(path) && !slices.Contains(but, path) {
+		if path := strings.Trim(i.Path.Value, `"`); ioPackages.MatchString(path) && !slices.Contains(allowed, path) {
 			out = append(out, "imports "+path)
 		}
 	}
@@ -100,9 +100,9 @@ func reaches(f *ast.File, but []string) []string {
 		}
 		switch x, _ := s.X.(*ast.Ident); {
 		case x == nil:
-		case x.Name == "time" && slices.Contains(clocks, s.Sel.Name):
+		case x.Name == "time" && slices.Contains(clockFuncs, s.Sel.Name):
 			out = append(out, "reads the clock by time."+s.Sel.Name)
-		case x.Name == "fmt" && streams.MatchString(s.Sel.Name):
+		case x.Name == "fmt" && streamFuncs.MatchString(s.Sel.Name):
 			out = append(out, "uses the terminal by fmt."+s.Sel.Name)
 		}
 		return true
@@ -111,7 +111,7 @@ func reaches(f *ast.File, but []string) []string {
 }
 
 // A view contains only data. It contains no interface and no function that could read from a store.
-func TestViewsHoldNothingThatReads(t *testing.T) {
+func TestViewTypes(t *testing.T) {
 	for _, folder := range []string{"fold", "snapshot"} {
 		for path, f := range sourcesOf(t, folder) {
 			ast.Inspect(f, func(n ast.Node) bool {
@@ -133,7 +133,7 @@ func TestViewsHoldNothingThatReads(t *testing.T) {
 	}
 }
 
-func TestReachesAreFound(t *testing.T) {
+func TestForbiddenUses(t *testing.T) {
 	const source = `package p
 import ("context"; "os/exec"; "io"; "time"; "fmt")
 var _, _ = time.Now(), fmt.Println
@@ -144,7 +144,7 @@ var _ = fmt.Sprint(time.Second)
 		t.Fatal(err)
 	}
 	want := []string{"imports context", "imports os/exec", "reads the clock by time.Now", "uses the terminal by fmt.Println"}
-	if got := reaches(f, []string{"io"}); !slices.Equal(got, want) {
+	if got := forbiddenUses(f, []string{"io"}); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
