@@ -51,7 +51,7 @@ func TestAllocations(t *testing.T) {
 }
 
 // RevertTargets does not collect reverts that are older than the patch.
-func TestStandingLooksBackNoFurther(t *testing.T) {
+func TestRevertTargetsSearchIsBounded(t *testing.T) {
 	v := view(t, "e1", "e2")
 	apply := func(p *patch.PatchEvent) {
 		if v = logged(t, v, patch.Record{Patch: p}); v.SkippedCount() > 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // Adjacent patches of one group are checked for orphans together. Other patches are checked one by one.
-func TestGroupsAreJudgedAsOne(t *testing.T) {
+func TestGroupIsCheckedAsOnePatch(t *testing.T) {
 	v := view(t, "q by:user", "c call:c1", "x", "r resp:c1", "d call:c2", "s resp:c2", "a")
 	cut := func(start, count int, group string) *patch.PatchEvent {
 		return patch.NewSplice(start, count).WithGroup(group)
@@ -53,7 +53,7 @@ func TestGroupsAreJudgedAsOne(t *testing.T) {
 }
 
 // Orphans of a group are reported with the indices that they had before the group.
-func TestOrphansOfGroupsAreNamed(t *testing.T) {
+func TestOrphansOfGroup(t *testing.T) {
 	v := view(t, "q by:user", "c call:c1", "r resp:c1", "o @i call:c2", "u by:user @i")
 	_, err := v.Preview([]*patch.PatchEvent{patch.NewSplice(2, 2).WithGroup("g"), patch.NewSplice(0, 1).WithGroup("g")}, fold.CheckOptions{})
 	var orphans *fold.OrphanError
@@ -91,8 +91,8 @@ func TestBasesOfBatch(t *testing.T) {
 	}
 }
 
-func TestStanding(t *testing.T) {
-	_, v := kept(t, "e1", "e2", "e3", "e4",
+func TestRevertTargets(t *testing.T) {
+	_, v := newKeeper(t, "e1", "e2", "e3", "e4",
 		patch.NewSplice(3, 1).WithID("a").WithGroup("g"), patch.NewSplice(0, 1).WithID("b").WithGroup("g"),
 		patch.NewSplice(0, 1).WithID("c"), patch.NewPin("e3").WithID("d").WithGroup("g"))
 	say := func(id string) string {

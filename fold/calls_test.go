@@ -39,7 +39,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-func TestCallsAreTheCallersOwn(t *testing.T) {
+func TestCallsReturnsCopy(t *testing.T) {
 	v := view(t, "a call:x", "b resp:x", "c call:y", "d resp:y", "e resp:x")
 	first := v.Calls()
 	for i := range first {
@@ -54,7 +54,7 @@ func TestCallsAreTheCallersOwn(t *testing.T) {
 	}
 }
 
-func TestCallsHeld(t *testing.T) {
+func TestCallsMustStay(t *testing.T) {
 	for _, c := range []struct {
 		log  []string
 		want string // ids of the calls with MustStay

@@ -76,7 +76,7 @@ func TestMatch(t *testing.T) {
 
 // The patches of a call are checked group by group, and each group after the groups before it. Each patch gets
 // a base.
-func TestDraftPatches(t *testing.T) {
+func TestDraftAddPatches(t *testing.T) {
 	d, log := draftOn(t, 6)
 	opts := fold.PatchOptions{On: d.View}
 	call := patches(patch.NewSplice(0, 1).WithID("a"), patch.NewSplice(0, 1).WithID("b").WithGroup("g"), patch.NewSplice(0, 1).WithID("c").WithGroup("g"))
@@ -105,7 +105,7 @@ func TestDraftPatches(t *testing.T) {
 	testlog.Equal(t, "visible after a retry", visible(again.View), "e3 e4 e5 ")
 }
 
-func TestDraftPatchesRefuses(t *testing.T) {
+func TestDraftAddPatchesRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts func(v fold.View) fold.PatchOptions
 		call []*patch.PatchEvent

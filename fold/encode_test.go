@@ -147,7 +147,7 @@ func TestMalformedForms(t *testing.T) {
 }
 
 // A short form with large lengths takes little memory and time.
-func TestMalformedFormsCostLittle(t *testing.T) {
+func TestMalformedFormsUseLittleMemory(t *testing.T) {
 	const far = 1 << 40
 	const furthest = math.MaxUint64
 	for name, p := range map[string]payload{
@@ -241,7 +241,7 @@ func TestRestoreOutdated(t *testing.T) {
 }
 
 // A view with a patch of unknown type refuses further patches, even after encoding and decoding.
-func TestSavedUnknownPatchType(t *testing.T) {
+func TestRestoreUnknownPatchType(t *testing.T) {
 	r := testlog.Must(patch.ParseRecord([]byte(`{"id":"p","patchType":"newer"}`)))(t)
 	r.Seq = 1
 	k := &keeper{t: t, log: []patch.Record{r}}
@@ -252,7 +252,7 @@ func TestSavedUnknownPatchType(t *testing.T) {
 }
 
 // A form that belongs to another log gives an error. It gives neither a view nor a panic.
-func TestSavedOfAnotherLog(t *testing.T) {
+func TestRestoreOfAnotherLog(t *testing.T) {
 	records := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1, event("r")).WithID("p")}}
 	for name, c := range map[string]struct {
 		records []patch.Record

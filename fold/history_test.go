@@ -125,7 +125,7 @@ func TestHistory(t *testing.T) {
 }
 
 // A view without its hidden events returns an error that names exactly the records that it needs.
-func TestHistoryNeeds(t *testing.T) {
+func TestHistoryMissingRecords(t *testing.T) {
 	log := logWith([]string{"e0", "e1", "e2", "e3"}, []*patch.PatchEvent{
 		patch.NewSummarise(0, 2, event("s", "text:s")).WithID("p"), patch.NewSummarise(0, 2, event("t", "text:t")).WithID("q"),
 	})
@@ -156,7 +156,7 @@ func TestHistoryNeeds(t *testing.T) {
 }
 
 // If one patch added several summaries, a page reads only the removed events that the page reaches.
-func TestHistoryPageNeedsOfBranches(t *testing.T) {
+func TestHistoryPageMissingRecordsOfBranches(t *testing.T) {
 	log := logWith([]string{"e0 #a", "e1 #b", "e2 #a", "e3 #b", "e4 #a", "e5 #b"}, []*patch.PatchEvent{
 		patch.NewSplice(0, 6, events("a #a summary", "b #b summary")...).WithState(patch.Keep).WithID("p"), patch.NewSplice(1, 1).WithID("q"),
 	})
@@ -204,7 +204,7 @@ func TestPropertyHistory(t *testing.T) {
 		}
 		slices.Sort(parts)
 		whole := slices.Sorted(slices.Values(want))
-		if slices.ContainsFunc(records, isWordless) && len(parts) < len(whole) { // events without content are in no part
+		if slices.ContainsFunc(records, hasNoContent) && len(parts) < len(whole) { // events without content are in no part
 			whole = parts
 		}
 		if !slices.Equal(parts, whole) || len(each) != v.Len() {
@@ -224,12 +224,12 @@ func TestPropertyHistory(t *testing.T) {
 	})
 }
 
-func isWordless(r patch.Record) bool {
+func hasNoContent(r patch.Record) bool {
 	return r.Patch != nil && r.Patch.Author() == patch.CompactionAuthor && r.Patch.Type() == patch.Splice
 }
 
 func (k *keeper) history(v fold.View) (events []*patch.Event) {
-	err := k.ask(v, func(v fold.View) error {
+	err := k.retry(v, func(v fold.View) error {
 		entries, err := v.History()
 		events = eventsOf(entries)
 		return err
@@ -242,7 +242,7 @@ func (k *keeper) history(v fold.View) (events []*patch.Event) {
 
 // historyPage returns the last n events of the history before index end.
 func (k *keeper) historyPage(v fold.View, end, n int) (events []*patch.Event) {
-	err := k.ask(v, func(v fold.View) error {
+	err := k.retry(v, func(v fold.View) error {
 		entries, err := v.History()
 		if err == nil && end < len(entries) {
 			entries, err = v.HistoryPage(entries[end].Event.ID(), entries[end].Seq, n)
@@ -259,7 +259,7 @@ func (k *keeper) historyPage(v fold.View, end, n int) (events []*patch.Event) {
 }
 
 func (k *keeper) historyParts(v fold.View) (parts [][]*patch.Event) {
-	err := k.ask(v, func(v fold.View) error {
+	err := k.retry(v, func(v fold.View) error {
 		entries, err := v.History()
 		parts = partsOf(v, entries)
 		return err
@@ -320,7 +320,7 @@ func TestHistoryParts(t *testing.T) {
 				t.Fatal(c.name, i)
 			}
 		}
-		history := testlog.Must(whole(t, v).History())(t)
+		history := testlog.Must(withAllRecords(t, v).History())(t)
 		var got []string
 		for _, part := range partsOf(v, history) {
 			got = append(got, strings.Join(idsOf(part), " "))

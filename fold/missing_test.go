@@ -21,8 +21,8 @@ type keeper struct {
 	reads   int // number of records supplied
 }
 
-// ask calls question with a view, and supplies records until the view needs no more.
-func (k *keeper) ask(v fold.View, question func(fold.View) error) error {
+// retry calls question with a view, and supplies records until the view needs no more.
+func (k *keeper) retry(v fold.View, question func(fold.View) error) error {
 	for range 10 {
 		err := question(v)
 		var need *fold.MissingRecordsError
@@ -30,14 +30,14 @@ func (k *keeper) ask(v fold.View, question func(fold.View) error) error {
 		case !errors.As(err, &need):
 			return err
 		default:
-			v = v.WithRecords(k.pick(need.Seqs))
+			v = v.WithRecords(k.records(need.Seqs))
 		}
 	}
 	k.t.Fatal("the view needs more and more")
 	return nil
 }
 
-func (k *keeper) pick(seqs []uint64) []patch.Record {
+func (k *keeper) records(seqs []uint64) []patch.Record {
 	var records []patch.Record
 	for _, seq := range seqs {
 		records = append(records, k.log[seq-1])
@@ -47,7 +47,7 @@ func (k *keeper) pick(seqs []uint64) []patch.Record {
 }
 
 func (k *keeper) apply(v fold.View, r patch.Record) (next fold.View, err error) {
-	err = k.ask(v, func(v fold.View) (err error) {
+	err = k.retry(v, func(v fold.View) (err error) {
 		next, err = v.Apply(r)
 		return err
 	})
@@ -55,7 +55,7 @@ func (k *keeper) apply(v fold.View, r patch.Record) (next fold.View, err error) 
 }
 
 func (k *keeper) check(v fold.View, p *patch.PatchEvent, opts fold.CheckOptions) error {
-	return k.ask(v, func(v fold.View) error { return v.Check(p, opts) })
+	return k.retry(v, func(v fold.View) error { return v.Check(p, opts) })
 }
 
 func (k *keeper) fold(v fold.View, records []patch.Record) fold.View {
@@ -70,7 +70,7 @@ func (k *keeper) fold(v fold.View, records []patch.Record) fold.View {
 		case !errors.As(err, &need):
 			k.t.Fatal(err)
 		default:
-			next = next.WithRecords(k.pick(need.Seqs))
+			next = next.WithRecords(k.records(need.Seqs))
 		}
 		records = records[next.Seq()-from:]
 		v = next
@@ -83,7 +83,7 @@ func (k *keeper) restore(v fold.View) fold.View {
 	empty, form := fold.New(v.Creation(), k.initial), formOf(k.t, v)
 	restored, err := fold.Restore(empty, form, v.Seq())
 	if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) {
-		restored, err = fold.Restore(empty.WithRecords(k.pick(need.Seqs)), form, v.Seq())
+		restored, err = fold.Restore(empty.WithRecords(k.records(need.Seqs)), form, v.Seq())
 	}
 	if err != nil {
 		k.t.Fatal(err)
@@ -91,8 +91,8 @@ func (k *keeper) restore(v fold.View) fold.View {
 	return restored
 }
 
-// kept returns a keeper of the log, and the view of this log.
-func kept(t rapid.TB, log ...any) (*keeper, fold.View) {
+// newKeeper returns a keeper of the log, and the view of this log.
+func newKeeper(t rapid.TB, log ...any) (*keeper, fold.View) {
 	t.Helper()
 	k := &keeper{t: t}
 	v := fold.New("", nil)
@@ -114,8 +114,8 @@ func kept(t rapid.TB, log ...any) (*keeper, fold.View) {
 
 // If a revert restores events that the view does not contain, every attempt returns an error that names their
 // records. No patch is skipped. After the records are supplied, the call succeeds.
-func TestNeeds(t *testing.T) {
-	k, v := kept(t, "e1 a=1", "e2 b=2", "e3", "e4",
+func TestMissingRecords(t *testing.T) {
+	k, v := newKeeper(t, "e1 a=1", "e2 b=2", "e3", "e4",
 		patch.NewSplice(1, 1, event("r1"), event("r2", "c=3")), patch.NewSplice(0, 9), patch.NewSplice(1, 3))
 	revert := patch.NewRevert("p7").WithID("p8")
 	for name, v := range map[string]fold.View{"folded": v, "restored": k.restore(v)} {
@@ -123,20 +123,20 @@ func TestNeeds(t *testing.T) {
 			want := "needs 2 records, from record 3 on"
 			for range 2 {
 				next, err := v.Apply(patch.Record{Seq: 8, Patch: revert})
-				isNeed(t, err, want)
+				wantMissingRecords(t, err, want)
 				if next.Seq() != 7 || next.SkippedCount() != 1 {
 					t.Errorf("at seq %d, %d skipped", next.Seq(), next.SkippedCount())
 				}
 				next, err = v.Apply(patch.Record{Seq: 8, Event: event("e8")}, patch.Record{Seq: 9, Patch: revert})
-				isNeed(t, err, want)
+				wantMissingRecords(t, err, want)
 				if next.Seq() != 8 {
 					t.Errorf("folded up to record %d, want 8", next.Seq())
 				}
-				isNeed(t, v.Check(revert, fold.CheckOptions{}), want)
+				wantMissingRecords(t, v.Check(revert, fold.CheckOptions{}), want)
 				_, err = v.Preview([]*patch.PatchEvent{revert}, fold.CheckOptions{})
-				isNeed(t, err, want)
+				wantMissingRecords(t, err, want)
 				_, err = v.Preview([]*patch.PatchEvent{revert.WithGroup("g"), patch.NewRevert("p5").WithGroup("g")}, fold.CheckOptions{})
-				isNeed(t, err, "needs 3 records, from record 2 on") // for both reverts
+				wantMissingRecords(t, err, "needs 3 records, from record 2 on") // for both reverts
 			}
 			next, err := k.apply(v, patch.Record{Seq: 8, Patch: revert})
 			if err != nil || ids(next) != "e1 r1 r2 e3 e4" || fmt.Sprint(next.State()) != "map[a:1 c:3]" {
@@ -154,7 +154,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-func isNeed(t *testing.T, err error, want string) {
+func wantMissingRecords(t *testing.T, err error, want string) {
 	t.Helper()
 	var need *fold.MissingRecordsError
 	if !errors.As(err, &need) || !strings.Contains(err.Error(), want) {
@@ -164,11 +164,11 @@ func isNeed(t *testing.T, err error, want string) {
 
 // Supplying too few records is not sufficient. Supplying wrong records is an error. The resulting view does not
 // keep the supplied records.
-func TestWrongRecordsAtHand(t *testing.T) {
-	k, v := kept(t, "e1", "e2", "e3", patch.NewSplice(0, 2))
+func TestWrongSuppliedRecords(t *testing.T) {
+	k, v := newKeeper(t, "e1", "e2", "e3", patch.NewSplice(0, 2))
 	revert := patch.Record{Seq: 5, Patch: patch.NewRevert("p4")}
 	_, err := v.WithRecords(k.log[:1]).Apply(revert)
-	isNeed(t, err, "2 records")
+	wantMissingRecords(t, err, "2 records")
 	if _, err := v.WithRecords([]patch.Record{k.log[0], {Seq: 2, Patch: patch.NewRevert("x")}}).Apply(revert); !errors.Is(err, patch.ErrCorrupt) {
 		t.Errorf("with other content: %v", err)
 	}
@@ -179,20 +179,20 @@ func TestWrongRecordsAtHand(t *testing.T) {
 	revert.Seq = 6
 	next = testlog.Must(v.WithRecords(k.log).Apply(patch.Record{Seq: 5, Event: event("e5")}))(t)
 	_, err = next.Apply(revert)
-	isNeed(t, err, "2 records")
+	wantMissingRecords(t, err, "2 records")
 	next = testlog.Must(v.WithRecords(k.log).Preview([]*patch.PatchEvent{patch.NewPin("e3")}, fold.CheckOptions{}))(t)
 	_, err = next.Apply(revert)
-	isNeed(t, err, "2 records")
+	wantMissingRecords(t, err, "2 records")
 }
 
 // Planning a rewind does not need the hidden events. Checking the planned patches returns an error that names
 // the records to read.
-func TestRewindOfLeanView(t *testing.T) {
-	k, v := kept(t, "e1 a=1", "e2", "e3", patch.NewSummarise(0, 3, event("S", "text:a")))
+func TestRewindNeedsNoRecords(t *testing.T) {
+	k, v := newKeeper(t, "e1 a=1", "e2", "e3", patch.NewSummarise(0, 3, event("S", "text:a")))
 	for name, v := range map[string]fold.View{"folded": v, "restored": k.restore(v)} {
 		k.reads = 0
 		var patches []*patch.PatchEvent
-		err := k.ask(v, func(v fold.View) (err error) {
+		err := k.retry(v, func(v fold.View) (err error) {
 			patches, err = v.Rewind(3)
 			return err
 		})
@@ -200,7 +200,7 @@ func TestRewindOfLeanView(t *testing.T) {
 			t.Fatalf("%s: %v, %v, after reading %d records", name, patches, err, k.reads)
 		}
 		var after fold.View
-		err = k.ask(v, func(v fold.View) (err error) {
+		err = k.retry(v, func(v fold.View) (err error) {
 			after, err = v.Preview(patches, fold.CheckOptions{AllowOrphans: true})
 			return err
 		})
@@ -211,7 +211,7 @@ func TestRewindOfLeanView(t *testing.T) {
 }
 
 // A plan counts missing events as events.
-func TestPlanCountsWhatItLacks(t *testing.T) {
+func TestPreviewCountsMissingEvents(t *testing.T) {
 	v, err := fold.New("", nil).Apply([]patch.Record{
 		{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
 		{Seq: 4, Patch: patch.NewSplice(1, 1).WithID("p")},
@@ -234,7 +234,7 @@ func TestPlanCountsWhatItLacks(t *testing.T) {
 
 // A patch of a group may name an event that an earlier patch of the group restores. The group is checked with
 // the actual event, even if the view does not contain it.
-func TestGroupNamesWhatComesBack(t *testing.T) {
+func TestGroupRefersToRestoredEvent(t *testing.T) {
 	revert, pin := patch.NewRevert("p").WithID("r"), patch.NewPin("e1")
 	for _, c := range []struct {
 		name  string
@@ -263,13 +263,13 @@ func TestGroupNamesWhatComesBack(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, group := range []string{"g", ""} {
-				k, v := kept(t, append([]any{"e1", "e2", patch.NewSplice(0, 1).WithID("p")}, c.log...)...)
+				k, v := newKeeper(t, append([]any{"e1", "e2", patch.NewSplice(0, 1).WithID("p")}, c.log...)...)
 				var patches []*patch.PatchEvent
 				for _, p := range c.group {
 					patches = append(patches, p.WithGroup(group))
 				}
 				var after fold.View
-				err := k.ask(v, func(v fold.View) (err error) {
+				err := k.retry(v, func(v fold.View) (err error) {
 					after, err = v.Preview(patches, fold.CheckOptions{})
 					return err
 				})

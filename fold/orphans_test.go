@@ -242,7 +242,7 @@ func TestOutOfRangeNamesTheValue(t *testing.T) {
 
 // A refusal is fast even if thousands of calls have the same key. With so many calls, the search for a wider span that
 // would be accepted gives up, and the error suggests none.
-func TestRefusalIsBounded(t *testing.T) {
+func TestSuggestionIsBounded(t *testing.T) {
 	var lines []string
 	lines = append(lines, "first")
 	for i := range 3000 {
@@ -263,7 +263,7 @@ func TestRefusalIsBounded(t *testing.T) {
 
 // Several patches are checked for orphans together. Parts are compared by the original of their event, not by
 // position.
-func TestOrphansTogether(t *testing.T) {
+func TestOrphansOfSeveralPatches(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		log     []string
@@ -294,7 +294,7 @@ func TestOrphansTogether(t *testing.T) {
 	}
 }
 
-func TestHideWaiting(t *testing.T) {
+func TestAllowWaiting(t *testing.T) {
 	hide := fold.CheckOptions{AllowWaiting: true}
 	for _, c := range []struct {
 		name    string

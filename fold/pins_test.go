@@ -93,7 +93,7 @@ func TestPinnedIsNotHidden(t *testing.T) {
 		{patch.NewPin("e2"), ""},
 		{patch.NewRevert("p1"), ""},
 	} {
-		err := whole(t, v).Check(c.p, fold.CheckOptions{})
+		err := withAllRecords(t, v).Check(c.p, fold.CheckOptions{})
 		var refusal *fold.PinnedError
 		if c.hits == "" {
 			if err != nil {
@@ -115,7 +115,7 @@ func TestPinnedIsNotHidden(t *testing.T) {
 		if strings.Join(hit, " ") != c.hits {
 			t.Errorf("%v would hide %v, want %s", c.p, hit, c.hits)
 		}
-		if err := whole(t, v).Check(c.p, fold.CheckOptions{AllowPinned: true}); err != nil {
+		if err := withAllRecords(t, v).Check(c.p, fold.CheckOptions{AllowPinned: true}); err != nil {
 			t.Errorf("%v, allowed: %v", c.p, err)
 		}
 	}
@@ -178,11 +178,11 @@ func TestRewindOfPins(t *testing.T) {
 		"hidden by a summary":       {[]any{"e1", "e2", patch.NewPin("e2"), "e4", patch.NewSummarise(0, 3, event("S", "text:a"))}, 4, "e2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, v := kept(t, c.log...)
-			k, _ := kept(t, c.log...)
+			_, v := newKeeper(t, c.log...)
+			k, _ := newKeeper(t, c.log...)
 			patches := testlog.Must(v.Rewind(c.from))(t)
 			var after fold.View
-			err := k.ask(v, func(v fold.View) (err error) {
+			err := k.retry(v, func(v fold.View) (err error) {
 				after, err = v.Preview(patches, fold.CheckOptions{AllowOrphans: true, AllowPinned: true})
 				return err
 			})
@@ -195,8 +195,8 @@ func TestRewindOfPins(t *testing.T) {
 
 // A rewind restores which pins and unpins were active, even if they had no effect. Reverting the only other pin
 // then unpins the event.
-func TestRewindOfUndecidingPins(t *testing.T) {
-	k, v := kept(t, "e1", patch.NewPin("e1"), patch.NewPin("e1"), "e4", patch.NewRevert("p2"), patch.NewPin("e1"))
+func TestRewindOfRedundantPins(t *testing.T) {
+	k, v := newKeeper(t, "e1", patch.NewPin("e1"), patch.NewPin("e1"), "e4", patch.NewRevert("p2"), patch.NewPin("e1"))
 	for i, p := range append(testlog.Must(v.Rewind(4))(t), patch.NewRevert("p3")) {
 		r := patch.Record{Seq: v.Seq() + 1, Patch: p.WithID(fmt.Sprint("r", i))}
 		k.log = append(k.log, r)

@@ -15,7 +15,7 @@ import (
 )
 
 // The fold agrees with the reference model on any log.
-func TestPropertyFoldIsReference(t *testing.T) {
+func TestPropertyFoldMatchesReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")
 		err := fuzz.Check(records, initialState, func(initial map[string]patch.Value, records []patch.Record) (fuzz.View, error) {
@@ -41,7 +41,7 @@ func value(text string) patch.Value {
 
 // Applying records one by one, in pieces, or all at once gives the same view. Reading the state in between
 // changes nothing, and intermediate views do not change.
-func TestPropertyIncrementalIsRefold(t *testing.T) {
+func TestPropertyIncrementalMatchesRefold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 60}).Draw(t, "records")
 		ref := fuzz.NewReference(initialState)
@@ -82,14 +82,14 @@ func TestPropertyIncrementalIsRefold(t *testing.T) {
 
 // Check refuses the same patches as the reference model, with the same reason and the same suggestion. An
 // accepted patch can be applied, and the result equals its preview.
-func TestPropertyCheckIsReference(t *testing.T) {
+func TestPropertyCheckMatchesReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 25}).Draw(t, "records")
 		v := testlog.Must(fold.New("", nil).Apply(records...))(t)
 		ref := fuzz.NewReference(nil, records...)
 		for range 4 {
 			p := fuzz.PatchOn("the patch", ref).Draw(t, "patch")
-			if holds(records, p.Group()) { // the writer of the log checks this rule
+			if hasGroup(records, p.Group()) { // the writer of the log checks this rule
 				p = p.WithGroup("")
 			}
 			if rapid.Bool().Draw(t, "with base") {
@@ -112,7 +112,7 @@ func TestPropertyCheckIsReference(t *testing.T) {
 // Preview refuses the same groups as the reference model, with the same reason. For an accepted group, it
 // returns the same view as logging the group. This also holds if the view contains no hidden events and needs
 // records several times.
-func TestPropertyPreviewIsReference(t *testing.T) {
+func TestPropertyPreviewMatchesReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 25}).Draw(t, "records")
 		k := &keeper{t: t, log: records}
@@ -128,7 +128,7 @@ func TestPropertyPreviewIsReference(t *testing.T) {
 			}
 			want := ref.Check(fuzz.CheckOptions{AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned}, group...)
 			var after fold.View
-			got := k.ask(v, func(v fold.View) (err error) {
+			got := k.retry(v, func(v fold.View) (err error) {
 				after, err = v.Preview(group, opts)
 				return err
 			})
@@ -149,7 +149,7 @@ func TestPropertyPreviewIsReference(t *testing.T) {
 	})
 }
 
-func holds(records []patch.Record, group string) bool {
+func hasGroup(records []patch.Record, group string) bool {
 	return slices.ContainsFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Group() == group })
 }
 

@@ -51,7 +51,7 @@ func TestReceipt(t *testing.T) {
 }
 
 // A log with erased events folds as before, except for erased content and for values set to null.
-func TestPropertyErasedFoldsAlike(t *testing.T) {
+func TestPropertyErasedFoldsTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
 		receipt := fuzz.Receipt("the receipt").Draw(t, "receipt")

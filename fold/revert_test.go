@@ -125,23 +125,23 @@ func TestRevertOrphans(t *testing.T) {
 	v = apply(t, v, patch.NewSplice(1, 1, event("c2", "call:c1")).WithID("p1").WithState(patch.Keep))
 	v = extend(t, v, "more")
 	v = apply(t, v, patch.NewSplice(1, 2).WithID("p2"))
-	if err := whole(t, v).Check(patch.NewRevert("p2"), fold.CheckOptions{}); err != nil {
+	if err := withAllRecords(t, v).Check(patch.NewRevert("p2"), fold.CheckOptions{}); err != nil {
 		t.Errorf("bringing back call and response: %v", err)
 	}
 	v = apply(t, view(t, "q by:user"), patch.NewSplice(1, 0, event("c", "call:c1")).WithID("p1"))
 	v = extend(t, v, "r resp:c1")
-	err := whole(t, v).Check(patch.NewRevert("p1"), fold.CheckOptions{})
+	err := withAllRecords(t, v).Check(patch.NewRevert("p1"), fold.CheckOptions{})
 	var orphans *fold.OrphanError
 	if !errors.As(err, &orphans) || len(orphans.Orphans) != 1 || orphans.Suggested || strings.Contains(err.Error(), "span") {
 		t.Errorf("taking away the call alone: %v", err)
 	}
-	testlog.WantNil(t, whole(t, v).Check(patch.NewRevert("p1"), fold.CheckOptions{AllowOrphans: true}))
+	testlog.WantNil(t, withAllRecords(t, v).Check(patch.NewRevert("p1"), fold.CheckOptions{AllowOrphans: true}))
 }
 
 // In a restored view, adjacent markers have the same pos. A node that is then inserted after them can still be
 // found when the effects of patches are loaded.
 func TestInsertionBehindRestoredMarkers(t *testing.T) {
-	k, v := kept(t, "e1", "e2", "e3", "e4", "e5", patch.NewSplice(0, 2).WithID("p1"), patch.NewSplice(0, 2).WithID("p2"))
+	k, v := newKeeper(t, "e1", "e2", "e3", "e4", "e5", patch.NewSplice(0, 2).WithID("p1"), patch.NewSplice(0, 2).WithID("p2"))
 	add := func(p *patch.PatchEvent) {
 		t.Helper()
 		r := patch.Record{Seq: v.Seq() + 1, Patch: p}
@@ -168,7 +168,7 @@ func TestConcurrentReverts(t *testing.T) {
 		log = append(log, patch.NewSplice(2*n, 3, event(fmt.Sprint("r", n))).WithState(patch.Keep).WithID(fmt.Sprint("p", n)))
 		log = append(log, patch.NewSplice(2*n+1, 1).WithState(patch.Keep).WithID(fmt.Sprint("q", n)))
 	}
-	k, v := kept(t, log...)
+	k, v := newKeeper(t, log...)
 	restored := k.restore(v)
 	want := formOf(t, v)
 	var wg sync.WaitGroup

@@ -33,7 +33,7 @@ func rewound(t rapid.TB, v fold.View, log []patch.Record, from uint64) (fold.Vie
 
 // A rewind gives the visible log and the state of the reference model. A second rewind is empty. If the log has
 // no later patch, the rewind gives the earlier view.
-func TestPropertyRewindIsReference(t *testing.T) {
+func TestPropertyRewindMatchesReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := plainLog(t)
 		if rapid.Bool().Draw(t, "hard log") {

@@ -101,18 +101,18 @@ var logs = map[testing.TB][]patch.Record{}
 func logged(t *testing.T, v fold.View, r patch.Record) fold.View {
 	t.Helper()
 	r.Seq = v.Seq() + 1
-	v = testlog.Must(whole(t, v).Apply(r))(t)
+	v = testlog.Must(withAllRecords(t, v).Apply(r))(t)
 	logs[t] = append(logs[t][:r.Seq-1], r)
 	return v
 }
 
-// whole returns v after it supplies all records of v's log.
-func whole(t *testing.T, v fold.View) fold.View { return v.WithRecords(logs[t][:v.Seq()]) }
+// withAllRecords returns v after it supplies all records of v's log.
+func withAllRecords(t *testing.T, v fold.View) fold.View { return v.WithRecords(logs[t][:v.Seq()]) }
 
 // apply logs a patch that Check must accept.
 func apply(t *testing.T, v fold.View, p *patch.PatchEvent) fold.View {
 	t.Helper()
-	testlog.NoError(t, whole(t, v).Check(p, fold.CheckOptions{AllowOrphans: true}))
+	testlog.NoError(t, withAllRecords(t, v).Check(p, fold.CheckOptions{AllowOrphans: true}))
 	return logged(t, v, patch.Record{Patch: p})
 }
 

@@ -62,7 +62,7 @@ func (s *sequence) leaves() (n int) {
 }
 
 // After any splices, with or without an owner, a sequence equals a plain slice. Older sequences do not change.
-func TestPropertySequenceIsSlice(t *testing.T) {
+func TestPropertySequenceMatchesSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s *sequence
 		var own *owner

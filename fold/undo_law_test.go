@@ -64,7 +64,7 @@ func (l *undoLog) add(patches ...*patch.PatchEvent) error {
 			patches[i] = patches[i].WithGroup(fmt.Sprint("undo", len(l.log)))
 		}
 	}
-	err := l.ask(l.view, func(v fold.View) error {
+	err := l.retry(l.view, func(v fold.View) error {
 		_, err := v.Preview(patches, fold.CheckOptions{AllowOrphans: true, AllowPinned: true})
 		return err
 	})
@@ -118,9 +118,9 @@ func (l *undoLog) change(t *rapid.T) {
 	}
 }
 
-// follow reverts a patch. If an error names another patch, follow reverts that patch first. It repeats this
+// followErrors reverts a patch. If an error names another patch, followErrors reverts that patch first. It repeats this
 // until the given patch is inactive. It returns the number of successful calls, and the results of all calls.
-func (l *undoLog) follow(id string, most int) (calls int, said []string) {
+func (l *undoLog) followErrors(id string, most int) (calls int, said []string) {
 	for next := id; slices.Contains(l.active(), id); {
 		err := l.revert(next)
 		said = append(said, fmt.Sprintf("%q: %v", next, err))
@@ -157,7 +157,7 @@ func TestLawFollowingErrorsReverts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		calls, said := l.follow(id, len(l.patches()))
+		calls, said := l.followErrors(id, len(l.patches()))
 		isPin := func(id string) bool { return l.typeOf(id) == patch.Pin || l.typeOf(id) == patch.Unpin }
 		if calls > 1 && !slices.ContainsFunc(targets, func(id string) bool { return !isPin(id) }) {
 			t.Fatalf("%d calls to revert a pin:\n%s\n%s", calls, strings.Join(said, "\n"), fuzz.Text(l.log, nil))
@@ -219,7 +219,7 @@ func TestFollowingErrorsOfRedoneReverts(t *testing.T) {
 			}
 		}
 	}
-	if calls, _ := l.follow("u6", len(l.log)); ids(l.view) != "e2" {
+	if calls, _ := l.followErrors("u6", len(l.log)); ids(l.view) != "e2" {
 		t.Errorf("after redoing u5 in %d calls: %s", calls, ids(l.view))
 	}
 }

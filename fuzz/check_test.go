@@ -62,7 +62,7 @@ type wrongPins struct {
 
 func (v wrongPins) IsPinned(i int) bool { return v.modelView.IsPinned(i) != (i == v.at) }
 
-func TestCompareSaysTheDifference(t *testing.T) {
+func TestCompareReportsDifference(t *testing.T) {
 	fromGo, err := patch.NewEvent(patch.Fields{ID: "e2", Actions: patch.Actions{StateDelta: map[string]any{"j": int32(1)}}})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestCompareSaysTheDifference(t *testing.T) {
 	}
 }
 
-func TestCheckWrapsAndShowsTheLog(t *testing.T) {
+func TestCheckError(t *testing.T) {
 	recs := records(t, "e1 k=1\ncut 0+1")
 	cause := errors.New("no fold")
 	err := Check(recs, nil, func(initial map[string]patch.Value, records []patch.Record) (View, error) {

@@ -32,7 +32,7 @@ func readRecords(t *testing.T, file string) []patch.Record {
 
 // For recorded sessions, the fold agrees with the model. Patches on them are judged and applied as in the
 // model.
-func TestCorpusFoldsAsReference(t *testing.T) {
+func TestCorpusMatchesReference(t *testing.T) {
 	for _, set := range recorded.Sets(t) {
 		t.Run(set.Name, func(t *testing.T) {
 			long := 0
@@ -42,7 +42,7 @@ func TestCorpusFoldsAsReference(t *testing.T) {
 					long++
 					continue
 				}
-				foldsAsReference(t, file, records)
+				checkMatchesReference(t, file, records)
 			}
 			if long > 0 {
 				t.Logf("left out, for the run is short: %d sessions of more than 100 events", long)
@@ -51,7 +51,7 @@ func TestCorpusFoldsAsReference(t *testing.T) {
 	}
 }
 
-func foldsAsReference(t *testing.T, file string, records []patch.Record) {
+func checkMatchesReference(t *testing.T, file string, records []patch.Record) {
 	t.Helper()
 	v, err := fold.New("", nil).Apply(records...)
 	if err != nil {
@@ -63,7 +63,7 @@ func foldsAsReference(t *testing.T, file string, records []patch.Record) {
 	}
 	for i := range 6 {
 		p := fuzz.Patch(fmt.Sprint("p", i), ref.Visible()).Example(i)
-		got, want := ops.OutcomeOf(v.Check(p, fold.CheckOptions{})), ops.Judge(ref, ops.Op{Kind: ops.Patch, AsOfNow: true, Offered: []patch.Record{{Patch: p}}})
+		got, want := ops.OutcomeOf(v.Check(p, fold.CheckOptions{})), ops.ExpectedOutcome(ref, ops.Op{Kind: ops.Patch, AsOfNow: true, Offered: []patch.Record{{Patch: p}}})
 		if got != want {
 			t.Fatalf("%s: %v: got %q, want %q", file, p, got, want)
 		}

@@ -104,7 +104,7 @@ func TestLawKeepThenDrop(t *testing.T) {
 			}
 			return i
 		}
-		outside := slices.Concat(upTo(0, from), upTo(to, n))
+		outside := slices.Concat(seqRange(0, from), seqRange(to, n))
 		a := rapid.SampledFrom(outside).Draw(t, "a")
 		b := rapid.SampledFrom(outside).Draw(t, "b")
 		a, b = min(a, b), max(a, b)
@@ -130,7 +130,7 @@ func TestLawKeepThenDrop(t *testing.T) {
 	})
 }
 
-func upTo(from, to int) []int {
+func seqRange(from, to int) []int {
 	var all []int
 	for i := from; i <= to; i++ {
 		all = append(all, i)
@@ -194,7 +194,7 @@ func TestLawSuggestions(t *testing.T) {
 // Reverting any member reverts the whole group, and a redo restores the whole group.
 func TestLawRevertOfGroup(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := hardLog(t)
+		r := complexLog(t)
 		apply := func(patches []*patch.PatchEvent) (ids []string) {
 			for _, p := range patches {
 				r.Apply(patch.Record{Seq: r.Seq() + 1, Patch: p})

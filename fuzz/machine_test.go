@@ -12,7 +12,7 @@ import (
 
 // Random operations run on the model, on a store with bbolt, and on up to three stores that share a backend in
 // memory. All results and all states must agree.
-func TestPropertyStoresAreReference(t *testing.T) {
+func TestPropertyStoresMatchReference(t *testing.T) {
 	machine.Check(t, func(t *rapid.T) []backend.Backend {
 		first := &memory.Backend{}
 		peers := []backend.Backend{first}

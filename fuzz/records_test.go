@@ -323,7 +323,7 @@ func (failing) FailNow()              { panic("failed") }
 
 // The ids of inserted events start with the patch's id, so patches that are drawn for one call have no id in
 // common.
-func TestIDsArePatchs(t *testing.T) {
+func TestInsertedIDsDeriveFromPatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Patch("p", nil).Draw(t, "patch")
 		for id := range (patch.Record{Patch: p}).IDs() {

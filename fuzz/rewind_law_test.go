@@ -108,15 +108,15 @@ func densePatch(t *rapid.T, id string, r *Reference, kinds []string) *patch.Patc
 	}
 }
 
-func hardLog(t *rapid.T) *Reference {
+func complexLog(t *rapid.T) *Reference {
 	if rapid.Bool().Draw(t, "is dense") {
 		return denseLog(t, denseKinds)
 	}
 	return NewReference(InitialState().Draw(t, "initial"), Records(Options{Accepted: true}).Draw(t, "records")...)
 }
 
-// until returns the fold of the log before record seq.
-func until(r *Reference, seq uint64) *Reference {
+// logUpTo returns the fold of the log before record seq.
+func logUpTo(r *Reference, seq uint64) *Reference {
 	before := NewReference(r.initial)
 	for _, rec := range r.log {
 		if rec.Seq < seq {
@@ -136,7 +136,7 @@ func anySeq(t *rapid.T, r *Reference, label string) uint64 {
 
 func TestLawRewindTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := hardLog(t)
+		r := complexLog(t)
 		from := anySeq(t, r, "from")
 		once := r.rewound(from)
 		if twice := once.rewound(from); describe(once) != describe(twice) {
@@ -146,9 +146,9 @@ func TestLawRewindTwice(t *testing.T) {
 }
 
 // Rewinding far equals rewinding near, then far.
-func TestLawRewindFar(t *testing.T) {
+func TestLawRewindInTwoSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := hardLog(t)
+		r := complexLog(t)
 		near, far := anySeq(t, r, "near"), anySeq(t, r, "far")
 		near, far = max(near, far), min(near, far)
 		direct, stepwise := r.rewound(far), r.rewound(near).rewound(far)
@@ -158,16 +158,16 @@ func TestLawRewindFar(t *testing.T) {
 	})
 }
 
-// stoodFor returns the seqs of the logged events that a node represents. These are the node's event or, at any
+// representedSeqs returns the seqs of the logged events that a node represents. These are the node's event or, at any
 // depth, the events that the node replaced.
-func stoodFor(n *node) []uint64 {
+func representedSeqs(n *node) []uint64 {
 	if n.insertedBy == nil {
 		return []uint64{n.seq}
 	}
 	var seqs []uint64
 	for _, m := range n.insertedBy.out {
 		if !n.isRevertMarker {
-			seqs = append(seqs, stoodFor(m)...)
+			seqs = append(seqs, representedSeqs(m)...)
 		}
 	}
 	return seqs
@@ -184,7 +184,7 @@ func TestLawRewindLeavesNothingLater(t *testing.T) {
 			if n.insertedBy == nil && n.seq >= from {
 				t.Fatalf("%s is visible: %s\n%s", n.event.ID(), describe(after), Text(r.log, nil))
 			}
-			for _, seq := range stoodFor(n) {
+			for _, seq := range representedSeqs(n) {
 				if seq >= from {
 					t.Fatalf("%s represents %d: %s, rewound to %d\n%s", n.event.ID(), seq, describe(after), from, Text(r.log, nil))
 				}
@@ -205,14 +205,14 @@ func TestLawRewindLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := denseLog(t, keepPuts)
 		from := anySeq(t, r, "from")
-		before, after := until(r, from), r.rewound(from)
+		before, after := logUpTo(r, from), r.rewound(from)
 		if got, want := showState(after.State()), showState(before.State()); got != want {
 			t.Fatalf("rewound to %d, the state is %s, want %s\n%s", from, got, want, Text(r.log, nil))
 		}
 		seqs := func(r *Reference) map[uint64]bool {
 			all := map[uint64]bool{}
 			for _, n := range r.visible() {
-				for _, seq := range stoodFor(n) {
+				for _, seq := range representedSeqs(n) {
 					all[seq] = true
 				}
 			}

@@ -88,7 +88,7 @@ func TestBlankSummary(t *testing.T) {
 }
 
 // A copy with another id does not count as erased.
-func TestErasedIsOfItsID(t *testing.T) {
+func TestErasedByRequiresOwnID(t *testing.T) {
 	e := parseEvent(t, `{"id":"e2","customMetadata":{"patchlog":{"erased":{"as":"e1","receipt":"r1"}}}}`)
 	if _, ok := e.ErasedBy(); ok {
 		t.Error("a copy passes for an erased event")
@@ -96,7 +96,7 @@ func TestErasedIsOfItsID(t *testing.T) {
 }
 
 // If an event has every field set, its blank keeps only the documented fields. Kept values keep their Go types.
-func TestBlankFilled(t *testing.T) {
+func TestBlankOfFullEvent(t *testing.T) {
 	f := patch.Fields{ID: "e1", InvocationID: "i", Author: "a", Content: mustContent(t, filler.Fill[sdkContent]()), Actions: *filler.Fill[patch.Actions]()}
 	f.Actions.Extra = map[string]any{"secret": "secret"}
 	f.Extra = map[string]any{"secret": []any{"secret"}}
@@ -125,7 +125,7 @@ func TestBlankFilled(t *testing.T) {
 func eventsOf(r patch.Record) []*patch.Event { return r.Events() }
 
 // A blank keeps every field that the fold reads. A malformed patch stays malformed.
-func TestBlankFoldsAlike(t *testing.T) {
+func TestBlankFoldsTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ref := fuzz.NewReference(nil)
 		var r patch.Record

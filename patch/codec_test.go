@@ -33,7 +33,7 @@ func sampleRecords(t testing.TB) []patch.Record {
 	}
 }
 
-func TestAppendRecordAppends(t *testing.T) {
+func TestAppendRecordKeepsPrefix(t *testing.T) {
 	for _, rec := range sampleRecords(t) {
 		form := encode(t, rec)
 		before := []byte("before")
@@ -47,7 +47,7 @@ func TestAppendRecordAppends(t *testing.T) {
 }
 
 // Logs that the first version wrote can still be read.
-func TestRecordFormStays(t *testing.T) {
+func TestRecordFormIsStable(t *testing.T) {
 	want := map[int]string{
 		0: "01f6b5de079b0100a165a0a161a0a0c0c4687b22636f6e74656e74223a7b227061727473223a5b7b2274657874223a22686920f09d849e227d5d2c22" +
 			"726f6c65223a2275736572227d2c22616374696f6e73223a7b22737461746544656c7461223a7b226170703a62223a2241513d3d222c226e223a357d" +
@@ -118,7 +118,7 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 	}
 }
 
-func TestNewerVersionIsRefusedSayingSo(t *testing.T) {
+func TestNewerVersionError(t *testing.T) {
 	form := encode(t, sampleRecords(t)[0])
 	form[0] = 3
 	_, err := patch.DecodeRecord(form)

@@ -89,11 +89,11 @@ const (
 	changesAt
 )
 
-func soundIndex() list { return list{0, "user", 0, list{}, nil, list{}} }
+func validIndex() list { return list{0, "user", 0, list{}, nil, list{}} }
 
 // eventForm makes the form of a valid event, modifies the form with the argument change, and returns it.
 func eventForm(change func(event list)) list {
-	event := list{1, 0, "id", "inv", "author", "", "", list{0, 0}, []byte(`{"content":{"role":"user"}}`), list{}, soundIndex()}
+	event := list{1, 0, "id", "inv", "author", "", "", list{0, 0}, []byte(`{"content":{"role":"user"}}`), list{}, validIndex()}
 	change(event)
 	return event
 }
@@ -104,7 +104,7 @@ func patchForm(change func(p list)) list {
 	return p
 }
 
-func TestSoundFormsOfTheTests(t *testing.T) {
+func TestFormsAreValidWithoutChange(t *testing.T) {
 	for _, form := range []list{eventForm(func(list) {}), patchForm(func(list) {})} {
 		rec, err := patch.DecodeRecord(seal(pack(t, form)))
 		if err != nil || rec.ID() != "id" || rec.Verify(nil) != nil {
@@ -113,10 +113,10 @@ func TestSoundFormsOfTheTests(t *testing.T) {
 	}
 }
 
-func TestFormsThatAreNotAsWrittenAreRefused(t *testing.T) {
+func TestChangedFormsAreRefused(t *testing.T) {
 	event := func(i int, v any) list { return eventForm(func(e list) { e[i] = v }) }
 	index := func(i int, v any) list {
-		x := soundIndex()
+		x := validIndex()
 		x[i] = v
 		return event(indexAt, x)
 	}
@@ -159,7 +159,7 @@ func TestForgedFormsAreFoundByVerify(t *testing.T) {
 	event := func(i int, v any) list { return eventForm(func(e list) { e[i] = v }) }
 	object := func(text string) list { return event(jsonAt, []byte(text)) }
 	index := func(i int, v any) list {
-		x := soundIndex()
+		x := validIndex()
 		x[i] = v
 		return event(indexAt, x)
 	}
@@ -220,7 +220,7 @@ func TestHostileBytesCostBoundedMemory(t *testing.T) {
 		for range patch.MaxLongRunning {
 			entries = append(entries, entry...)
 		}
-		x := soundIndex()
+		x := validIndex()
 		x[at] = entries
 		for range 20 {
 			events = append(events, list{"", "", "", "", "", nil, []byte{}, list{}, x})

@@ -30,7 +30,7 @@ func TestText(t *testing.T) {
 }
 
 // Text that is not UTF-8 is refused, not altered.
-func TestTextThatIsNotUTF8IsRefusedWhereItIsWritten(t *testing.T) {
+func TestTextRefusesInvalidUTF8(t *testing.T) {
 	for field, c := range map[string]patch.Value{"parts/0/text": patch.Text("user", "a\xff"), "role": patch.Text("\xff", "a")} {
 		_, err := patch.NewEvent(patch.Fields{Content: c})
 		wantField(t, err, "content/"+field)
@@ -49,7 +49,7 @@ func TestTextThatIsNotUTF8IsRefusedWhereItIsWritten(t *testing.T) {
 	}
 }
 
-func TestWhatWritesNullIsNoContent(t *testing.T) {
+func TestNullContentIsOmitted(t *testing.T) {
 	var c *sdkContent
 	var u *sdkUsage
 	for _, none := range []any{nil, c, u, patch.Value{}, (*patch.Value)(nil), &patch.Value{}, map[string]any(nil), json.RawMessage("null")} {
@@ -78,7 +78,7 @@ func TestWhatWritesNullIsNoContent(t *testing.T) {
 	}
 }
 
-func TestContentOfAnyGoValueComesBack(t *testing.T) {
+func TestContentRoundTrip(t *testing.T) {
 	byKey := map[string]any{"role": "model", "parts": []map[string]any{{"text": "a"}, {"functionCall": map[string]any{"name": "f", "args": filler.OddMap(3)}}}}
 	for name, v := range map[string]any{
 		"a map": byKey, "a content": newContent(t, byKey),
@@ -139,7 +139,7 @@ func TestValueIsReadFromJSON(t *testing.T) {
 }
 
 // A content at the maximum depth is nested too deeply inside actions.
-func TestContentIsAsDeepAsALineMayBe(t *testing.T) {
+func TestContentMaxDepth(t *testing.T) {
 	c := parseEvent(t, `{"content":{"a":`+strings.Repeat("[", 996)+strings.Repeat("]", 996)+`}}`).Content()
 	parseEvent(t, newEvent(t, patch.Fields{Content: c}).String())
 	_, err := patch.NewEvent(patch.Fields{Actions: patch.Actions{Compaction: &patch.EventCompaction{CompactedContent: c}}})
@@ -210,7 +210,7 @@ func TestParts(t *testing.T) {
 }
 
 // Function parts, tokens and SaysSomething are derived from the same parts.
-func TestWhatAnEventDerivesFromItsParts(t *testing.T) {
+func TestIndexOfParts(t *testing.T) {
 	const parts = `[{"text":"four","functionCall":{"id":"c","name":"f","args":{}}},{"text":null},{"functionResponse":{"id":"r","name":"g","response":{}}},{"fileData":{}}]`
 	e := parseEvent(t, `{"content":{"parts":`+parts+`}}`)
 	var got []patch.FunctionPart
@@ -229,7 +229,7 @@ func TestWhatAnEventDerivesFromItsParts(t *testing.T) {
 }
 
 // Transcriptions are text parts in the order of the fields.
-func TestSpokenWordsAreParts(t *testing.T) {
+func TestTranscriptionsAreParts(t *testing.T) {
 	e := parseEvent(t, `{"author":"user","inputTranscription":{"text":"four more","finished":true},"content":{"parts":[{"text":"seen"}]},"outputTranscription":{"text":""}}`)
 	var got []string
 	for i, p := range storedEvent(t, e).Parts() {
@@ -248,7 +248,7 @@ func TestSpokenWordsAreParts(t *testing.T) {
 }
 
 // Media in function responses count as media. No text contains their bytes.
-func TestMediaInResultsAreMedia(t *testing.T) {
+func TestMediaInResults(t *testing.T) {
 	data := strings.Repeat("QUJD", 10_000)
 	for name, c := range map[string]struct {
 		response string // the members of a function response besides its name
@@ -328,7 +328,7 @@ type (
 )
 
 // A part with many values is read in one iteration. One iteration per value would take minutes.
-func TestPartOfManyThingsTakesLinearTime(t *testing.T) {
+func TestPartsTakeLinearTime(t *testing.T) {
 	const n = 100_000
 	part := []byte{'{'}
 	for i := range n {

@@ -23,9 +23,9 @@ const (
 	corpusEvents   = 6400
 )
 
-// onRecorded runs a test on each set of recorded sessions. The argument events is the expected number of
+// forEachSet runs a test on each set of recorded sessions. The argument events is the expected number of
 // events, or 0 if it is unknown.
-func onRecorded(t *testing.T, run func(t *testing.T, files []string, events int)) {
+func forEachSet(t *testing.T, run func(t *testing.T, files []string, events int)) {
 	t.Helper()
 	for _, set := range recorded.Sets(t) {
 		t.Run(set.Name, func(t *testing.T) {
@@ -49,12 +49,12 @@ func readFile(t *testing.T, file string) []byte {
 	return text
 }
 
-func TestCorpusComesBackAsItCame(t *testing.T) {
-	onRecorded(t, func(t *testing.T, files []string, want int) {
+func TestCorpusRoundTrip(t *testing.T) {
+	forEachSet(t, func(t *testing.T, files []string, want int) {
 		events := 0
 		for _, file := range files {
 			for line := range bytes.Lines(readFile(t, file)) {
-				comesBack(t, file, line)
+				checkRoundTrip(t, file, line)
 				events++
 			}
 		}
@@ -64,7 +64,7 @@ func TestCorpusComesBackAsItCame(t *testing.T) {
 	})
 }
 
-func comesBack(t *testing.T, file string, line []byte) {
+func checkRoundTrip(t *testing.T, file string, line []byte) {
 	t.Helper()
 	rec := parse(t, string(line))
 	want := canonical(t, string(line))
@@ -120,7 +120,7 @@ func checkDerived(t *testing.T, file string, line []byte, e *patch.Event) {
 }
 
 func TestCorpusReadAsText(t *testing.T) {
-	onRecorded(t, func(t *testing.T, files []string, _ int) {
+	forEachSet(t, func(t *testing.T, files []string, _ int) {
 		for _, file := range files {
 			readAsText(t, file)
 		}

@@ -53,7 +53,7 @@ func wantLine(t *testing.T, text string, line int, want error, names string) {
 	}
 }
 
-func TestDecoderOnHeaders(t *testing.T) {
+func TestDecoderHeaders(t *testing.T) {
 	records, initial := readAll(t, `{"patchlog":1,"initialState":{"a":1.0,"b":null,"app:c":[9007199254740993]}}`+"\n"+`{"id":"x"}`+"\n")
 	if len(records) != 1 || records[0].ID() != "x" || len(initial) != 3 || initial["a"].String() != "1.0" || initial["app:c"].String() != "[9007199254740993]" {
 		t.Errorf("read %v, %v", records, initial)
@@ -87,7 +87,7 @@ func TestDecoderOnHeaders(t *testing.T) {
 	wantLine(t, "{\"patchlog\":1}\n{\"patchlog\":1}\n", 2, patch.ErrInvalid, "patchlog")
 }
 
-func TestDecoderOnLines(t *testing.T) {
+func TestDecoderLines(t *testing.T) {
 	const lines = "\n{\"id\":\"a\"}\r\n  \t\n{\"seq\":2,\"id\":\"b\"} \n{\"patchType\":\"splice\",\"id\":\"c\"}"
 	for name, r := range map[string]io.Reader{
 		"at once":        strings.NewReader(lines),
@@ -124,7 +124,7 @@ func TestDecoderOnLines(t *testing.T) {
 	wantLine(t, "{\"id\":\"a\"}\n[1]\n", 2, patch.ErrInvalid, "")
 }
 
-func TestDecoderOnFailingReaders(t *testing.T) {
+func TestDecoderReadErrors(t *testing.T) {
 	broken := errors.New("broken disk")
 	for _, text := range []string{"", `{"id":"a"}` + "\n", `{"id":"a"}` + "\n" + `{"id`} {
 		d := patch.NewDecoder(io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken)), "f")
@@ -139,7 +139,7 @@ func TestDecoderOnFailingReaders(t *testing.T) {
 	}
 }
 
-func TestDecoderOnLongLines(t *testing.T) {
+func TestDecoderLongLines(t *testing.T) {
 	line := func(n int) string { // n is the number of bytes without the newline
 		const around = `{"id":"","x":""}`
 		id := fmt.Sprint(n)
@@ -192,7 +192,7 @@ func (e endlessly) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestDecoderRefusesAnIDTwice(t *testing.T) {
+func TestDecoderRefusesDuplicateID(t *testing.T) {
 	const splice = `{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[{"id":"r"}]}`
 	for _, c := range []struct {
 		lines []string
@@ -212,7 +212,7 @@ func TestDecoderRefusesAnIDTwice(t *testing.T) {
 	}
 }
 
-func TestDecoderGivesStableIDs(t *testing.T) {
+func TestDecoderDerivesStableIDs(t *testing.T) {
 	const text = "{\"patchlog\":1}\n" + `{"author":"a"}
 {"author":"a"}
 

@@ -28,7 +28,7 @@ func (r recursed) nested(levels int) (v recursed) { // slices nested to the give
 	return v
 }
 
-func TestValuesThatDoNotComeBackAreRefused(t *testing.T) {
+func TestUnrestorableValuesAreRefused(t *testing.T) {
 	cyclic := map[string]any{}
 	cyclic["me"] = []any{cyclic}
 	for name, v := range map[string]any{
@@ -71,7 +71,7 @@ func TestValuesThatDoNotComeBackAreRefused(t *testing.T) {
 
 type badKey string
 
-func TestFieldsThatDoNotComeBackAreRefused(t *testing.T) {
+func TestUnrestorableFieldsAreRefused(t *testing.T) {
 	long := strings.Repeat("i", patch.MaxIDBytes+1)
 	year := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
 	for _, c := range []struct {
@@ -114,7 +114,7 @@ func TestFieldsThatDoNotComeBackAreRefused(t *testing.T) {
 	}
 }
 
-func TestNamesWithAMeaningAreRefusedInExtra(t *testing.T) {
+func TestReservedNamesAreRefusedInExtra(t *testing.T) {
 	for _, name := range []string{
 		"id", "invocationId", "author", "branch", "isolationScope", "timestamp", "seq",
 		"content", "partial", "actions", "longRunningToolIds", "usageMetadata", "customMetadata",
@@ -131,7 +131,7 @@ func TestNamesWithAMeaningAreRefusedInExtra(t *testing.T) {
 }
 
 // Every event that NewEvent accepts can be written as a line of the text form, even inside a patch.
-func TestNestingIsBoundedWhereALineStillParses(t *testing.T) {
+func TestMaxNesting(t *testing.T) {
 	at := func(levels int) patch.Fields {
 		return patch.Fields{Extra: map[string]any{"x": recursed{}.nested(levels)}}
 	}

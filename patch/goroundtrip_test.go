@@ -55,7 +55,7 @@ func TestEmptyAndNilStayDistinct(t *testing.T) {
 	}
 }
 
-func TestStateAndMetadataComeBackDeepEqual(t *testing.T) {
+func TestStateAndMetadataRoundTrip(t *testing.T) {
 	f := patch.Fields{
 		Actions:        patch.Actions{StateDelta: filler.OddMap(1)},
 		CustomMetadata: filler.OddMap(2),
@@ -78,7 +78,7 @@ func TestStateAndMetadataComeBackDeepEqual(t *testing.T) {
 }
 
 // Extra fields of named types come back deep-equal. Other fields come back as encoding/json decodes them.
-func TestExtraFieldsComeBack(t *testing.T) {
+func TestExtraFieldsRoundTrip(t *testing.T) {
 	for name, want := range filler.OddMap(5) {
 		f := patch.Fields{Extra: map[string]any{"x": want}, Actions: patch.Actions{Extra: map[string]any{"x": map[string]any{"y": want}}}}
 		both(t, f, func(t *testing.T, e *patch.Event) {
@@ -99,7 +99,7 @@ func TestExtraFieldsComeBack(t *testing.T) {
 	})
 }
 
-func TestRawJSONComesBackAsItIs(t *testing.T) {
+func TestRawJSONRoundTrip(t *testing.T) {
 	raw := json.RawMessage(`{"<":[1.0,1e400, "\u00e9"]}`)
 	both(t, patch.Fields{Extra: map[string]any{"raw": raw}}, func(t *testing.T, e *patch.Event) {
 		got, _ := e.Field("raw")
@@ -109,7 +109,7 @@ func TestRawJSONComesBackAsItIs(t *testing.T) {
 	})
 }
 
-func TestActionsComeBack(t *testing.T) {
+func TestActionsRoundTrip(t *testing.T) {
 	compaction := patch.EventCompaction{StartTimestamp: 1748509874.123456, EndTimestamp: 1748509875, CompactedContent: newContent(t, oddContent(1))}
 	f := patch.Fields{Actions: patch.Actions{
 		StateDelta: map[string]any{"k": 1}, ArtifactDelta: map[string]int64{"f": 1<<53 + 1}, SkipSummarization: true,
@@ -140,7 +140,7 @@ func oddContent(n int64) any {
 }
 
 // Times in values come back as times in UTC, with nanoseconds.
-func TestTimesInValuesComeBack(t *testing.T) {
+func TestTimesInValuesRoundTrip(t *testing.T) {
 	at := time.Date(2024, 2, 29, 12, 0, 0, 123456789, time.FixedZone("", 3600))
 	state := map[string]any{"at": at, "list": []any{at.UTC()}, "text": at.UTC().Format(time.RFC3339Nano)}
 	both(t, patch.Fields{ID: "e", Actions: patch.Actions{StateDelta: state}}, func(t *testing.T, e *patch.Event) {
@@ -148,7 +148,7 @@ func TestTimesInValuesComeBack(t *testing.T) {
 	})
 }
 
-func TestIdentityComesBack(t *testing.T) {
+func TestIdentityRoundTrip(t *testing.T) {
 	at := time.Date(2024, 2, 29, 12, 0, 0, 123456789, time.FixedZone("", 3600))
 	f := patch.Fields{ID: "i", InvocationID: "v", Author: "a\x00", Branch: "b.c", IsolationScope: "s", Timestamp: at, Partial: true}
 	both(t, f, func(t *testing.T, e *patch.Event) {
@@ -169,7 +169,7 @@ func TestIdentityComesBack(t *testing.T) {
 	}
 }
 
-func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
+func TestNewEventCopiesValues(t *testing.T) {
 	f := patch.Fields{
 		Content:            oddContent(1),
 		Actions:            patch.Actions{StateDelta: filler.OddMap(1), ArtifactDelta: map[string]int64{"a": 1}},
@@ -180,7 +180,7 @@ func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
 	}
 	e := newEvent(t, f)
 	was := e.String()
-	wreck(reflect.ValueOf(&f).Elem())
+	overwrite(reflect.ValueOf(&f).Elem())
 	if e.String() != was {
 		t.Error("changing the fields after NewEvent changed the event")
 	}
@@ -189,13 +189,13 @@ func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
 	content := *decoded[any](t, e, "content")
 	usage := decoded[sdkUsage](t, e, "usageMetadata")
 	for _, v := range []any{&content, &usage, ptr(e.StateDelta()), ptr(e.CustomMetadata()), ptr(e.LongRunningToolIDs())} {
-		wreck(reflect.ValueOf(v).Elem())
+		overwrite(reflect.ValueOf(v).Elem())
 	}
 	raw, _ := e.Field("content")
 	clear(raw)
 	for c := range e.Changes() {
 		any := c.Value.Any()
-		wreck(reflect.ValueOf(&any).Elem())
+		overwrite(reflect.ValueOf(&any).Elem())
 	}
 	if e.String() != was {
 		t.Error("changing returned values changed the event")
@@ -210,28 +210,28 @@ func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// wreck overwrites a value in place, at any depth.
-func wreck(v reflect.Value) {
+// overwrite overwrites a value in place, at any depth.
+func overwrite(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
-			wreck(v.Elem())
+			overwrite(v.Elem())
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
-				wreck(v.Field(i))
+				overwrite(v.Field(i))
 			}
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			wreck(v.Index(i))
+			overwrite(v.Index(i))
 		}
 	case reflect.Map:
 		for _, k := range v.MapKeys() {
 			elem := reflect.New(v.Type().Elem()).Elem()
 			elem.Set(v.MapIndex(k))
-			wreck(elem)
+			overwrite(elem)
 		}
 		v.Clear()
 	default:

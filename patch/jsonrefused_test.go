@@ -7,7 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-func TestTextThatIsNoRecordIsRefusedNamingTheField(t *testing.T) {
+func TestParseErrorsNameTheField(t *testing.T) {
 	keys17 := manyKeys(17)
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for _, c := range []struct{ name, line, field string }{
@@ -85,7 +85,7 @@ func TestTextThatIsNoRecordIsRefusedNamingTheField(t *testing.T) {
 	}
 }
 
-func TestParseEventTakesEventsAlone(t *testing.T) {
+func TestParseEventRefusesPatches(t *testing.T) {
 	_, err := patch.ParseEvent([]byte(`{"patchType":"splice","start":0,"count":1}`))
 	wantField(t, err, "patchType")
 	_, err = patch.ParseEvent([]byte(`{"seq":1}`))

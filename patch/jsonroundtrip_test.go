@@ -12,7 +12,7 @@ import (
 )
 
 // Each of these lines comes back byte for byte, also from storage.
-func TestJSONComesBackAsItCame(t *testing.T) {
+func TestJSONRoundTrip(t *testing.T) {
 	for name, line := range map[string]string{
 		"nothing":                 `{}`,
 		"identity":                `{"id":"i","invocationId":"v","author":"a","branch":"b","isolationScope":"s","timestamp":"2024-02-29T23:59:59.123456789Z"}`,
@@ -64,7 +64,7 @@ func manyKeys(n int) string {
 	return strings.Join(keys, ",")
 }
 
-func TestJSONIsKeptButForWhiteSpaceAndOrder(t *testing.T) {
+func TestJSONKeepsAllButWhiteSpaceAndOrder(t *testing.T) {
 	for line, want := range map[string]string{
 		" {\t\"a\" : [ 1 , \"b c\" ] }\r\n":         `{"a":[1,"b c"]}`,
 		`{"later":1,"author":"a","id":"i"}`:         `{"id":"i","author":"a","later":1}`,
@@ -110,7 +110,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-func TestNumbersOfJSONKeepKindAndValue(t *testing.T) {
+func TestNumbersKeepKindAndValue(t *testing.T) {
 	e := storedEvent(t, parseEvent(t, `{"actions":{"stateDelta":{"int":9007199254740993,"max":18446744073709551615,
 		"float":1.0,"exp":1e2,"huge":1e400,"neg":-0,"negf":-0.0,"null":null,"list":[1,1.5,{}],"text":"1"}},
 		"content":{"parts":[{"functionCall":{"name":"f","args":{"int":1,"huge":[1e400,{"x":2}],"null":null}}}]}}`))
@@ -128,7 +128,7 @@ func TestNumbersOfJSONKeepKindAndValue(t *testing.T) {
 	})
 }
 
-func TestParsedEventKeepsNoReferenceToItsText(t *testing.T) {
+func TestParseEventCopiesText(t *testing.T) {
 	text := []byte(`{"id":"i","actions":{"stateDelta":{"k":"v"}},"x":[1]}`)
 	e := testlog.Must(patch.ParseEvent(text))(t)
 	form := encode(t, patch.Record{Event: e})
@@ -141,7 +141,7 @@ func TestParsedEventKeepsNoReferenceToItsText(t *testing.T) {
 	}
 }
 
-func TestDecodeOfAFieldWithAnotherShape(t *testing.T) {
+func TestDecodeIntoWrongType(t *testing.T) {
 	e := parseEvent(t, `{"x":{"a":1},"usageMetadata":{"promptTokenCount":"many"},"actions":{"compaction":{"startTimestamp":"x"}}}`)
 	wantField(t, e.Decode("x", new(string)), "x")
 	wantField(t, e.Decode("x", map[string]int{}), "x")

@@ -23,7 +23,7 @@ func TestScopeOf(t *testing.T) {
 	}
 }
 
-func TestOwnFieldsAreRead(t *testing.T) {
+func TestParsePatchFields(t *testing.T) {
 	for _, base := range []uint64{0, 10, 11, math.MaxUint64} {
 		p := patch.NewSplice(0, 1).WithBase(base)
 		if got, ok := parsePatch(t, p.String()).Base(); got != base || !ok {
@@ -41,7 +41,7 @@ func TestOwnFieldsAreRead(t *testing.T) {
 }
 
 // Invalid token counts, and counts that overflow, read as 0.
-func TestPromptTokensOfOddCounts(t *testing.T) {
+func TestPromptTokensOfInvalidCounts(t *testing.T) {
 	for text, want := range map[string]int{
 		"0": 0, "10": 10, "1": 1, "-1": 0, "99999999999999999999": 0, "-99999999999999999999": 0, "1.5": 0, `"7"`: 0, "null": 0,
 	} {
@@ -52,7 +52,7 @@ func TestPromptTokensOfOddCounts(t *testing.T) {
 }
 
 // Complete changes a patch even if only an event in the patch is incomplete.
-func TestCompleteInside(t *testing.T) {
+func TestCompleteNestedEvents(t *testing.T) {
 	now := time.Unix(1, 0)
 	for offered, logged := range map[string]string{
 		`{"id":"p","timestamp":"1970-01-01T00:00:00Z","patchType":"summarise","start":0,"count":1,"summaryEvent":{"timestamp":"1970-01-01T00:00:00Z"}}`:                                                      `{"id":"p","timestamp":"1970-01-01T00:00:00Z","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"new","timestamp":"1970-01-01T00:00:00Z"}}`,
@@ -68,7 +68,7 @@ func TestCompleteInside(t *testing.T) {
 }
 
 // A record without "temp:" keys is returned unchanged, not as a copy.
-func TestWithoutTempOfWhatHasNone(t *testing.T) {
+func TestWithoutTempUnchanged(t *testing.T) {
 	for _, text := range []string{
 		`{"id":"e","actions":{"stateDelta":{"a":1}}}`,
 		`{"patchType":"splice","start":0,"count":1,"replacement":[{"actions":{"stateDelta":{"a":1}}}]}`,
@@ -82,7 +82,7 @@ func TestWithoutTempOfWhatHasNone(t *testing.T) {
 	}
 }
 
-func TestSameLooksAtEveryField(t *testing.T) {
+func TestSameComparesEveryField(t *testing.T) {
 	for _, c := range [][2]string{
 		{`{"id":"i","x":null}`, `{"id":"i","y":null}`},
 		{`{"id":"p","author":"a","patchType":"splice","start":0,"count":1}`, `{"id":"p","author":"b","patchType":"splice","start":0,"count":1}`},

@@ -69,7 +69,7 @@ func TestStandIn(t *testing.T) {
 }
 
 // A malformed origin, or an origin with another event's id, is ignored.
-func TestOriginIsItsOwn(t *testing.T) {
+func TestOriginRequiresOwnID(t *testing.T) {
 	for _, text := range []string{
 		`{"id":"x","customMetadata":{"patchlog":{"cleared":{"as":"y","id":"e","seq":1}}}}`,
 		`{"customMetadata":{"patchlog":{"cleared":{"as":"","id":"e","seq":1}}}}`,

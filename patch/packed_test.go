@@ -32,7 +32,7 @@ func sealWith(sum uint32, frame []byte) []byte {
 }
 
 // Logs that the first version compressed can still be read, because the dictionary never changes.
-func TestPackedFormIsReadForEver(t *testing.T) {
+func TestPackedFormIsStable(t *testing.T) {
 	sum := sha256.Sum256(packed.Dictionary)
 	if got := hex.EncodeToString(sum[:]); got != dictionarySum {
 		t.Errorf("dictionary %#x has the sum %s; it must never change", packed.FirstByte, got)
@@ -117,7 +117,7 @@ func TestEveryChangeOfAPackedFormIsRefused(t *testing.T) {
 }
 
 // Frames that no writer of records produces are refused.
-func TestFramesOfAnotherKindAreRefused(t *testing.T) {
+func TestInvalidFramesAreRefused(t *testing.T) {
 	body := encode(t, sampleRecords(t)[0])[5:]
 	frame := packed.Append(nil, body)
 	if _, err := patch.DecodeRecord(sealPacked(frame)); err != nil {
@@ -168,7 +168,7 @@ func TestFramesOfAnotherKindAreRefused(t *testing.T) {
 }
 
 // Decompressing a small forged form takes limited memory, even for the most expensive content.
-func TestPackedBombsCostBoundedMemory(t *testing.T) {
+func TestDecompressionBombs(t *testing.T) {
 	var types, functions, changes, ids list
 	for i := range 30_000 {
 		types = append(types, fmt.Sprintf("/content/%d", i), "int")
@@ -177,7 +177,7 @@ func TestPackedBombsCostBoundedMemory(t *testing.T) {
 		functions, changes, ids = append(functions, 0, false, "", ""), append(changes, "", 0, 0), append(ids, "")
 	}
 	index := func(i int, v any) []byte {
-		x := soundIndex()
+		x := validIndex()
 		x[i] = v
 		return pack(t, eventForm(func(e list) { e[indexAt] = x }))
 	}
@@ -193,7 +193,7 @@ func TestPackedBombsCostBoundedMemory(t *testing.T) {
 		"events": pack(t, patchForm(func(p list) {
 			var events list
 			for range patch.MaxReplacements {
-				events = append(events, list{"", "", "", "", "", nil, nil, list{}, soundIndex()})
+				events = append(events, list{"", "", "", "", "", nil, nil, list{}, validIndex()})
 			}
 			p[replacementAt] = events
 		})),
@@ -217,7 +217,7 @@ func TestPackedBombsCostBoundedMemory(t *testing.T) {
 	}
 }
 
-func TestPackingFromManyGoroutines(t *testing.T) {
+func TestCompressConcurrently(t *testing.T) {
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -247,7 +247,7 @@ func TestPackingFromManyGoroutines(t *testing.T) {
 }
 
 // Decoded records do not share memory with records decoded later.
-func TestDecodedRecordsShareNothing(t *testing.T) {
+func TestDecodedRecordsShareNoMemory(t *testing.T) {
 	var forms, plain [][]byte
 	var records []patch.Record
 	for _, rec := range sampleRecords(t) {

@@ -115,7 +115,7 @@ func TestPatchIsImmutable(t *testing.T) {
 }
 
 // Setting a field replaces a null or malformed value.
-func TestSettingAFieldReplacesWhatCame(t *testing.T) {
+func TestWithReplacesMalformedField(t *testing.T) {
 	p := parsePatch(t, `{"patchType":"splice","start":0,"count":1,"author":null,"id":"","timestamp":null,"base":"x","state":5,"customMetadata":null,"count2":{}}`)
 	var d *patch.FieldError
 	if !errors.As(p.Validate(), &d) || d.Field != "base" {

@@ -86,7 +86,7 @@ func TestSame(t *testing.T) {
 }
 
 // Go types are ignored, so a retry is recognised even if it was parsed from JSON.
-func TestSameOverGoAndJSON(t *testing.T) {
+func TestSameIgnoresGoTypes(t *testing.T) {
 	made := newEvent(t, patch.Fields{ID: "i", Actions: patch.Actions{StateDelta: map[string]any{
 		"n": 5, "f": 5.0, "b": []byte("ab"), "temp:x": 1, "s": []string{"x"},
 	}}})

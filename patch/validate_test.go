@@ -135,7 +135,7 @@ func TestAccessorsOfMalformedFields(t *testing.T) {
 	}
 }
 
-func TestMadePatchesThatAreMalformed(t *testing.T) {
+func TestMalformedConstructedPatches(t *testing.T) {
 	e := textEvent(t, "a", "x")
 	long := strings.Repeat("i", patch.MaxIDBytes+1)
 	for _, c := range []struct {

@@ -34,7 +34,7 @@ func parseValue(t testing.TB, text string) patch.Value {
 	return value
 }
 
-func TestValueOfGoComesBackDeepEqual(t *testing.T) {
+func TestNewValueRoundTrip(t *testing.T) {
 	check := func(v any) {
 		t.Helper()
 		value := newValue(t, v)
@@ -85,7 +85,7 @@ func toAny[T any](g *rapid.Generator[T]) *rapid.Generator[any] {
 	return rapid.Map(g, func(v T) any { return v })
 }
 
-func TestPropertyAnyTreesComeBackDeepEqual(t *testing.T) {
+func TestPropertyNewValueRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := anyTree.Draw(t, "tree")
 		value := testlog.Must(patch.NewValue(v))(t)
@@ -116,7 +116,7 @@ func TestPropertyAnyTreesComeBackDeepEqual(t *testing.T) {
 	})
 }
 
-func TestValueOfJSONKeepsItsText(t *testing.T) {
+func TestParseValueKeepsText(t *testing.T) {
 	for _, text := range []string{`null`, `1.0`, `9007199254740993`, `1e400`, `-0`, `[1,{"a":[]}]`, `"\u0000"`, strings.Repeat("[", 997) + strings.Repeat("]", 997)} {
 		v := parseValue(t, text)
 		if v.String() != text || marshal(t, v) != text {

@@ -57,7 +57,7 @@ func folded(t *rapid.T, v fold.View, records []patch.Record) fold.View {
 
 // For every k, folding the records after k onto snapshot k gives the same view as folding all records. This
 // also holds after any later patch.
-func TestPropertySnapshotAnywhere(t *testing.T) {
+func TestPropertySnapshotAtAnySeq(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 50}).Draw(t, "records")
 		n := len(records)

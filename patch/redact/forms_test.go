@@ -6,7 +6,7 @@ import (
 )
 
 // A text that continues after the end of a form is not a secret. Each case tests one boundary.
-func TestWhereFormsEnd(t *testing.T) {
+func TestSecretBoundaries(t *testing.T) {
 	r := all(t)
 	for text, want := range map[string]string{
 		"4111111111111111a 4111 1111 1111 1111_":              "4111111111111111a 4111 1111 1111 1111_",

@@ -191,7 +191,7 @@ func TestNewErrors(t *testing.T) {
 }
 
 // Custom patterns may overlap other patterns and may return invalid ranges.
-func TestOwnPatterns(t *testing.T) {
+func TestCustomPatterns(t *testing.T) {
 	ticket := regexp.MustCompile(`T-\d+( \S+@)?`)
 	r, err := redact.New(redact.Options{Patterns: []redact.Pattern{
 		{Name: "ticket", Find: func(text string) [][]int {

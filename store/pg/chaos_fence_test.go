@@ -36,7 +36,7 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 		c.App, c.Session = chaosName, "s"
 		from := time.Since(began).Nanoseconds()
 		r := (&ops.Local{Store: s}).Call(c)
-		history = append(history, linear.Seen{Op: c, Reply: r, From: from, To: time.Since(began).Nanoseconds()})
+		history = append(history, linear.Call{Op: c, Reply: r, From: from, To: time.Since(began).Nanoseconds()})
 		t.Log(history[len(history)-1])
 	}
 	see(mine, ops.Op{Kind: ops.Create})

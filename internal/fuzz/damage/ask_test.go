@@ -16,16 +16,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// question identifies a read of a store.
-type question struct {
+// query identifies a read of a store.
+type query struct {
 	Key  store.Key
 	What string
 }
 
-func (q question) String() string { return q.What + " of " + q.Key.String() }
+func (q query) String() string { return q.What + " of " + q.Key.String() }
 
-// answer is the result of a read. If reading a log fails, Text has the records before the error.
-type answer struct {
+// result is the result of a read. If reading a log fails, Text has the records before the error.
+type result struct {
 	Text    string
 	Err     string
 	Absent  bool // not found
@@ -34,11 +34,11 @@ type answer struct {
 	Seq     uint64
 }
 
-func answerOf(text string, err error) answer {
+func newResult(text string, err error) result {
 	if err == nil {
-		return answer{Text: text}
+		return result{Text: text}
 	}
-	a := answer{
+	a := result{
 		Text: text, Err: err.Error(), Corrupt: errors.Is(err, store.ErrCorrupt), Unknown: errors.Is(err, store.ErrOutcomeUnknown),
 		Absent: errors.Is(err, store.ErrNotFound),
 	}
@@ -53,8 +53,8 @@ func answerOf(text string, err error) answer {
 
 var table = crc64.MakeTable(crc64.ECMA)
 
-// short shortens a text, so that all answers fit in memory.
-func short(text string) string {
+// shorten shortens a text, so that all results fit in memory.
+func shorten(text string) string {
 	if len(text) < 40 {
 		return text
 	}
@@ -67,44 +67,44 @@ const (
 	tail  = "RawEvents from 3"
 )
 
-// ask reads everything that a store has, and returns the answers.
-func ask(s *store.Store, keys []store.Key) map[question]answer {
-	out := map[question]answer{}
+// readAll reads everything that a store has, and returns the results.
+func readAll(s *store.Store, keys []store.Key) map[query]result {
+	out := map[query]result{}
 	for _, key := range keys {
-		for what, f := range asked {
-			out[question{key, what}] = answerOf(f(s, key))
+		for what, f := range reads {
+			out[query{key, what}] = newResult(f(s, key))
 		}
-		askGet(s, key, out)
+		readGet(s, key, out)
 	}
-	listed := map[store.Key]answer{}
+	listed := map[store.Key]result{}
 	var failure error
 	for info, err := range s.List(ctx, store.ListOptions{}) {
 		switch {
 		case err != nil && info.Key == (store.Key{}):
 			failure = err
 		case err != nil:
-			listed[info.Key] = answerOf("", err)
+			listed[info.Key] = newResult("", err)
 		default:
-			listed[info.Key] = answerOf(fmt.Sprint(info.Seq, info.Creation, info.Created.Unix()), nil)
+			listed[info.Key] = newResult(fmt.Sprint(info.Seq, info.Creation, info.Created.Unix()), nil)
 		}
 	}
 	for _, key := range keys {
 		a, there := listed[key]
 		if !there {
-			if a = answerOf("", store.ErrNotFound); failure != nil {
-				a = answerOf("", fmt.Errorf("%s: %w", key, failure))
+			if a = newResult("", store.ErrNotFound); failure != nil {
+				a = newResult("", fmt.Errorf("%s: %w", key, failure))
 			}
 		}
-		out[question{key, "List"}] = a
+		out[query{key, "List"}] = a
 		delete(listed, key)
 	}
 	for key, a := range listed {
-		out[question{key, "List"}] = a
+		out[query{key, "List"}] = a
 	}
 	return out
 }
 
-var asked = map[string]func(*store.Store, store.Key) (string, error){
+var reads = map[string]func(*store.Store, store.Key) (string, error){
 	"Info": func(s *store.Store, k store.Key) (string, error) {
 		info, err := s.Info(ctx, k)
 		return fmt.Sprint(info.Seq, info.Creation, info.Created.Unix()), err
@@ -123,7 +123,7 @@ var asked = map[string]func(*store.Store, store.Key) (string, error){
 	"Export": func(s *store.Store, k store.Key) (string, error) {
 		var b strings.Builder
 		err := s.Export(ctx, k, &b, store.ExportOptions{})
-		return short(b.String()), err
+		return shorten(b.String()), err
 	},
 	"Search": func(s *store.Store, k store.Key) (string, error) {
 		hits, err := recall.NewFinder(s, 0).Search(ctx, k, recall.Search{Query: "record", Limit: 1000})
@@ -145,16 +145,16 @@ func rawText(s *store.Store, k store.Key, from uint64) (string, error) {
 		if err != nil {
 			return b.String(), err
 		}
-		fmt.Fprintln(&b, r.Seq, short(textOf(r)))
+		fmt.Fprintln(&b, r.Seq, shorten(textOf(r)))
 	}
 	return b.String(), nil
 }
 
-// askGet reads a view and its state. Each shared value is a separate answer.
-func askGet(s *store.Store, k store.Key, out map[question]answer) {
+// readGet reads a view and its state. Each shared value is a separate result.
+func readGet(s *store.Store, k store.Key, out map[query]result) {
 	session, err := s.Get(ctx, k)
 	if err != nil {
-		out[question{k, "Get"}] = answerOf("", err)
+		out[query{k, "Get"}] = newResult("", err)
 		return
 	}
 	own, shared := map[string]patch.Value{}, map[string]patch.Value{}
@@ -165,9 +165,9 @@ func askGet(s *store.Store, k store.Key, out map[question]answer) {
 			shared[name] = v
 		}
 	}
-	out[question{k, "Get"}] = answerOf(viewText(session.View)+values(own), nil)
+	out[query{k, "Get"}] = newResult(viewText(session.View)+values(own), nil)
 	for name, v := range shared {
-		out[question{k, "Get, " + name}] = answerOf(v.String(), nil)
+		out[query{k, "Get, " + name}] = newResult(v.String(), nil)
 	}
 }
 
@@ -177,7 +177,7 @@ func viewText(v fold.View) string {
 	for _, e := range v.Events() {
 		fmt.Fprintln(&b, e)
 	}
-	return short(b.String())
+	return shorten(b.String())
 }
 
 func values(state map[string]patch.Value) string {
@@ -188,6 +188,6 @@ func values(state map[string]patch.Value) string {
 	return b.String()
 }
 
-func sorted[V any](keys map[store.Key]V) []store.Key {
+func sortedKeys[V any](keys map[store.Key]V) []store.Key {
 	return slices.SortedFunc(maps.Keys(keys), func(a, b store.Key) int { return cmp.Compare(a.String(), b.String()) })
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// trusts is a flawed backend. At the first damage in a log it ends the log, without an error.
-type trusts struct{ backend.Backend }
+// truncatingBackend is a flawed backend. At the first damage in a log it ends the log, without an error.
+type truncatingBackend struct{ backend.Backend }
 
-func (b trusts) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
-	news, err := b.Backend.Fetch(ctx, q)
+func (b truncatingBackend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
+	fetched, err := b.Backend.Fetch(ctx, q)
 	if err == nil && q.Session != "" {
-		news.Head = b.mended(ctx, q.Session, news.Head)
+		fetched.Head = b.truncatedHead(ctx, q.Session, fetched.Head)
 	}
-	return news, err
+	return fetched, err
 }
 
-func (b trusts) mended(ctx context.Context, session string, h backend.Head) backend.Head {
+func (b truncatingBackend) truncatedHead(ctx context.Context, session string, h backend.Head) backend.Head {
 	records, _ := b.Backend.Read(ctx, session, h.Creation, backend.Range(1, 1<<16), math.MaxInt)
 	h.Last, h.Chain = 0, backend.Chain{}
 	for _, r := range records {

@@ -16,20 +16,20 @@ import (
 
 func allWrecks(t *testing.T) []*wreck {
 	t.Helper()
-	all, err := made()
+	all, err := makeWrecks()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return all
 }
 
-var made = sync.OnceValues(func() (all []*wreck, err error) {
+var makeWrecks = sync.OnceValues(func() (all []*wreck, err error) {
 	dir, err := os.MkdirTemp("", "wreck")
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range shapes {
-		w, err := s.wreck(filepath.Join(dir, s.name))
+		w, err := s.makeWreck(filepath.Join(dir, s.name))
 		if err != nil {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
@@ -96,8 +96,8 @@ func (w *worker) check(t *testing.T, wrecks []*wreck, j job) reply {
 	for _, text := range out.Wrong {
 		t.Error(text)
 	}
-	if tooMuch(wrecks, j, out) {
-		if again, err := w.do(j); err != nil || tooMuch(wrecks, j, again) { // if the second run needs less, the first one had garbage
+	if exceedsMemory(wrecks, j, out) {
+		if again, err := w.do(j); err != nil || exceedsMemory(wrecks, j, again) { // if the second run needs less, the first one had garbage
 			t.Errorf("%s: %d bytes of memory for a file of %d (%v)", what, out.Peak, out.Size, err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestCutOffWithoutMetaPages(t *testing.T) {
 		1: store.ErrNotDatabase, pageBytes: store.ErrNotDatabase, 2 * pageBytes: store.ErrNotDatabase, 2*pageBytes + 19: store.ErrNotDatabase,
 		2*pageBytes + 20: store.ErrCorrupt, 3 * pageBytes: store.ErrCorrupt, len(w.Data): store.ErrCorrupt,
 	} {
-		data := metasGone(nil, w, bytes.Clone(w.Data[:size]))
+		data := clearMetaPages(nil, w, bytes.Clone(w.Data[:size]))
 		path := filepath.Join(t.TempDir(), "log.db")
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
@@ -136,7 +136,7 @@ func TestFlawedStoreIsReported(t *testing.T) {
 			for seed := range uint64(30) {
 				j := job{Wreck: 1, Kind: kindOf(t, "bits of records"), Seed: seed, Control: control}
 				out, err := w.do(j)
-				if len(out.Wrong) > 0 || err != nil && control == "dies" || tooMuch(wrecks, j, out) {
+				if len(out.Wrong) > 0 || err != nil && control == "dies" || exceedsMemory(wrecks, j, out) {
 					return
 				}
 			}
@@ -145,9 +145,9 @@ func TestFlawedStoreIsReported(t *testing.T) {
 	}
 }
 
-// tooMuch reports whether a job needed more memory than the size of its file allows. The file grows while it is
+// exceedsMemory reports whether a job needed more memory than the size of its file allows. The file grows while it is
 // used. Under the race detector there is no limit.
-func tooMuch(wrecks []*wreck, j job, out reply) bool {
+func exceedsMemory(wrecks []*wreck, j job, out reply) bool {
 	return !testlog.Race && out.Peak > 8*max(out.Size, int64(len(wrecks[j.Wreck].Data)))+64<<20
 }
 

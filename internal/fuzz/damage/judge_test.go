@@ -7,39 +7,39 @@ import (
 	"strings"
 )
 
-func (t *try) judge(q question, a answer) {
+func (t *trial) checkResult(q query, a result) {
 	t.count("answers", 1)
 	if a.Err != "" && !a.Absent {
-		if !t.older || q.What != "Search" { // the search index in memory may have content that an earlier state lacks
+		if !t.mayBeOlder || q.What != "Search" { // the search index in memory may have content that an earlier state lacks
 			t.failed++
 			t.lastError = a.Err
 		}
 		t.count("errors", 1)
 		switch {
 		case !a.Corrupt, !strings.Contains(a.Err, q.Key.String()) && q.Key.Validate() == nil:
-			t.wrong("%s: %s", q, a.Err)
-		case t.harm.current && !t.harm.free && t.kind != "" && !t.harm.sessions[q.Key] && !t.older && t.logs[q.Key] != nil:
+			t.failf("%s: %s", q, a.Err)
+		case t.harm.current && !t.harm.free && t.kind != "" && !t.harm.sessions[q.Key] && !t.mayBeOlder && t.logs[q.Key] != nil:
 			if strings.HasPrefix(q.What, "Get") && t.harm.shared || q.What == "List" && t.harm.listing {
 				break
 			}
-			t.wrong("%s, which the damage has not touched: %s", q, a.Err)
+			t.failf("%s, which the damage has not touched: %s", q, a.Err)
 		}
 	}
 	if q.What == whole || q.What == tail {
-		t.judgeLog(q, a)
+		t.checkLog(q, a)
 		return
 	}
-	if a.Err != "" && !a.Absent || t.changed(q.Key) {
+	if a.Err != "" && !a.Absent || t.hasChanged(q.Key) {
 		return
 	}
 	if strings.HasPrefix(q.What, "Get, ") && (a.Absent || q.What == "Get, app:new") { // [try.write] set it
 		return
 	}
-	want, known := t.Right[q]
+	want, known := t.Want[q]
 	if known && a.Text == want {
 		return
 	}
-	if t.older {
+	if t.mayBeOlder {
 		if a.Absent && q.What == "List" { // both buckets of the directory may be as of an earlier commit
 			t.count("answers of an earlier state", 1)
 			return
@@ -54,19 +54,19 @@ func (t *try) judge(q question, a answer) {
 			t.count("answers of an earlier state", 1)
 			return
 		}
-		if strings.HasPrefix(q.What, "Get") && slices.ContainsFunc(t.Before, func(m map[question]string) bool { return m[q] == "absent" }) {
+		if strings.HasPrefix(q.What, "Get") && slices.ContainsFunc(t.Before, func(m map[query]string) bool { return m[q] == "absent" }) {
 			return
 		}
 	}
-	t.wrong("%s: %s, want %s", q, a.Text, want)
+	t.failf("%s: %s, want %s", q, a.Text, want)
 }
 
-// judgeLog checks the answer to a read of a log. Each record must have been written there. If there was no
+// checkLog checks the answer to a read of a log. Each record must have been written there. If there was no
 // error, no record may be missing.
-func (t *try) judgeLog(q question, a answer) {
+func (t *trial) checkLog(q query, a result) {
 	if a.Absent {
-		if t.logs[q.Key] != nil && !t.gone[q.Key] && !t.wasAbsent(q) {
-			t.wrong("%s: %s", q, a.Err)
+		if t.logs[q.Key] != nil && !t.deleted[q.Key] && !t.wasAbsent(q) {
+			t.failf("%s: %s", q, a.Err)
 		}
 		return
 	}
@@ -80,40 +80,40 @@ func (t *try) judgeLog(q question, a answer) {
 	}
 	for i, got := range lines {
 		seq := from + uint64(i)
-		if text, there := t.logs[q.Key][seq]; there && got == fmt.Sprint(seq, " ", short(text)) {
+		if text, there := t.logs[q.Key][seq]; there && got == fmt.Sprint(seq, " ", shorten(text)) {
 			continue
 		}
-		if !t.older || !t.wasLine(q, got) {
-			t.wrong("%s: at place %d it has %s, and was %s", q, seq, got, short(t.logs[q.Key][seq]))
+		if !t.mayBeOlder || !t.hadLine(q, got) {
+			t.failf("%s: at place %d it has %s, and was %s", q, seq, got, shorten(t.logs[q.Key][seq]))
 			return
 		}
 	}
 	switch last := from + uint64(len(lines)) - 1; {
 	case a.Err != "" || last >= t.last[q.Key]:
-	case t.older && t.wasText(q, a.Text):
+	case t.mayBeOlder && t.hadText(q, a.Text):
 		t.count("answers of an earlier state", 1)
 	default:
-		t.wrong("%s: it ends at record %d of %d, and no error", q, last, t.last[q.Key])
+		t.failf("%s: it ends at record %d of %d, and no error", q, last, t.last[q.Key])
 	}
 }
 
-func (t *try) wasAbsent(q question) bool {
-	return t.older && slices.ContainsFunc(t.Before, func(m map[question]string) bool { return m[q] == "absent" })
+func (t *trial) wasAbsent(q query) bool {
+	return t.mayBeOlder && slices.ContainsFunc(t.Before, func(m map[query]string) bool { return m[q] == "absent" })
 }
 
-func (t *try) wasText(q question, text string) bool {
-	return slices.ContainsFunc(t.Before, func(m map[question]string) bool { return m[q] == text })
+func (t *trial) hadText(q query, text string) bool {
+	return slices.ContainsFunc(t.Before, func(m map[query]string) bool { return m[q] == text })
 }
 
-func (t *try) wasLine(q question, line string) bool {
-	return slices.ContainsFunc(t.Before, func(m map[question]string) bool { return strings.Contains("\n"+m[q], "\n"+line+"\n") })
+func (t *trial) hadLine(q query, line string) bool {
+	return slices.ContainsFunc(t.Before, func(m map[query]string) bool { return strings.Contains("\n"+m[q], "\n"+line+"\n") })
 }
 
-// kept checks that the records that were intact before the writes are unchanged after them.
-func (t *try) kept(before *tree) {
+// checkIntactKept checks that the records that were intact before the writes are unchanged after them.
+func (t *trial) checkIntactKept(before *tree) {
 	data, err := os.ReadFile(t.path)
 	if err != nil {
-		t.wrong("%v", err)
+		t.failf("%v", err)
 		return
 	}
 	now := map[string]bool{} // damage may have made two keys equal
@@ -131,7 +131,7 @@ func (t *try) kept(before *tree) {
 	lost := 0
 	for _, row := range before.rows {
 		n := numberOf(row.key)
-		if row.bucket != "records" || row.from != at[row.key] || !t.Live[n] || t.gone[t.Keys[n]] || row.value != t.Forms[n][numberOf(row.key[min(8, len(row.key)):])] || len(row.key) != 16 {
+		if row.bucket != "records" || row.from != at[row.key] || !t.Live[n] || t.deleted[t.Keys[n]] || row.value != t.Forms[n][numberOf(row.key[min(8, len(row.key)):])] || len(row.key) != 16 {
 			continue
 		}
 		t.count("records kept", 1)
@@ -140,6 +140,6 @@ func (t *try) kept(before *tree) {
 		}
 	}
 	if lost > 0 {
-		t.wrong("%d records were intact after the damage, and are not after the writes", lost)
+		t.failf("%d records were intact after the damage, and are not after the writes", lost)
 	}
 }

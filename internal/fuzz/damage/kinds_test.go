@@ -6,14 +6,14 @@ import (
 	"math/rand/v2"
 )
 
-type kind struct {
+type damageKind struct {
 	name string
 	do   func(r *rand.Rand, w *wreck, data []byte) []byte
 }
 
 const sector = 512
 
-func pick(r *rand.Rand, data []byte, size int) []byte {
+func randomBlock(r *rand.Rand, data []byte, size int) []byte {
 	if len(data) < size {
 		return data
 	}
@@ -27,8 +27,8 @@ func scramble(r *rand.Rand, b []byte) {
 	}
 }
 
-// records draws a record of the tree.
-func records(r *rand.Rand, w *wreck) row {
+// randomRecord draws a record of the tree.
+func randomRecord(r *rand.Rand, w *wreck) row {
 	for {
 		if row := w.tree.rows[r.IntN(len(w.tree.rows))]; row.bucket == "records" {
 			return row
@@ -36,7 +36,7 @@ func records(r *rand.Rand, w *wreck) row {
 	}
 }
 
-func few(r *rand.Rand, f func()) {
+func repeat(r *rand.Rand, f func()) {
 	for range 1 + r.IntN(8) {
 		f()
 	}
@@ -49,25 +49,25 @@ func inPlace(do func(r *rand.Rand, w *wreck, data []byte)) func(r *rand.Rand, w 
 	}
 }
 
-var metasGone = inPlace(func(_ *rand.Rand, _ *wreck, data []byte) { clear(data[:min(len(data), 2*pageBytes)]) })
+var clearMetaPages = inPlace(func(_ *rand.Rand, _ *wreck, data []byte) { clear(data[:min(len(data), 2*pageBytes)]) })
 
-var kinds = []kind{
+var kinds = []damageKind{
 	{"bits", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
-		few(r, func() { data[r.IntN(len(data))] ^= 1 << r.IntN(8) })
+		repeat(r, func() { data[r.IntN(len(data))] ^= 1 << r.IntN(8) })
 	})},
 	{"bits of headers and elements", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
-		few(r, func() { pick(r, data, pageBytes)[r.IntN(64)] ^= 1 << r.IntN(8) })
+		repeat(r, func() { randomBlock(r, data, pageBytes)[r.IntN(64)] ^= 1 << r.IntN(8) })
 	})},
 	{"bits of keys", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
-		few(r, func() {
-			if at := records(r, w).from + 6 + r.IntN(10); at < len(data) {
+		repeat(r, func() {
+			if at := randomRecord(r, w).from + 6 + r.IntN(10); at < len(data) {
 				data[at] ^= 1 << r.IntN(4)
 			}
 		})
 	})},
 	{"bits of records", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
-		few(r, func() {
-			row := records(r, w)
+		repeat(r, func() {
+			row := randomRecord(r, w)
 			if at := row.from + 16 + r.IntN(len(row.value)); at < len(data) {
 				data[at] ^= 1 << r.IntN(8)
 			}
@@ -87,25 +87,31 @@ var kinds = []kind{
 		}
 	})},
 	{"bytes", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
-		few(r, func() { data[r.IntN(len(data))] = byte(r.Uint32()) })
+		repeat(r, func() { data[r.IntN(len(data))] = byte(r.Uint32()) })
 	})},
-	{"sectors zeroed", inPlace(func(r *rand.Rand, _ *wreck, data []byte) { few(r, func() { clear(pick(r, data, sector)) }) })},
-	{"sectors scrambled", inPlace(func(r *rand.Rand, _ *wreck, data []byte) { few(r, func() { scramble(r, pick(r, data, sector)) }) })},
-	{"pages zeroed", inPlace(func(r *rand.Rand, _ *wreck, data []byte) { few(r, func() { clear(pick(r, data, pageBytes)) }) })},
-	{"pages scrambled", inPlace(func(r *rand.Rand, _ *wreck, data []byte) { few(r, func() { scramble(r, pick(r, data, pageBytes)) }) })},
+	{"sectors zeroed", inPlace(func(r *rand.Rand, _ *wreck, data []byte) { repeat(r, func() { clear(randomBlock(r, data, sector)) }) })},
+	{"sectors scrambled", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
+		repeat(r, func() { scramble(r, randomBlock(r, data, sector)) })
+	})},
+	{"pages zeroed", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
+		repeat(r, func() { clear(randomBlock(r, data, pageBytes)) })
+	})},
+	{"pages scrambled", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
+		repeat(r, func() { scramble(r, randomBlock(r, data, pageBytes)) })
+	})},
 	{"pages swapped", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
-		few(r, func() {
-			a, b := pick(r, data, pageBytes), pick(r, data, pageBytes)
+		repeat(r, func() {
+			a, b := randomBlock(r, data, pageBytes), randomBlock(r, data, pageBytes)
 			before := bytes.Clone(a)
 			copy(a, b)
 			copy(b, before)
 		})
 	})},
 	{"pages copied", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
-		few(r, func() { copy(pick(r, data, pageBytes), bytes.Clone(pick(r, data, pageBytes))) })
+		repeat(r, func() { copy(randomBlock(r, data, pageBytes), bytes.Clone(randomBlock(r, data, pageBytes))) })
 	})},
 	{"pages stale", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
-		few(r, func() {
+		repeat(r, func() {
 			older := w.Older[r.IntN(len(w.Older))]
 			at := r.IntN(min(len(older), len(data))/pageBytes) * pageBytes
 			copy(data[at:at+pageBytes], older[at:])
@@ -128,14 +134,14 @@ var kinds = []kind{
 		}
 	})},
 	{"bits of meta pages", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
-		few(r, func() {
+		repeat(r, func() {
 			if at := r.IntN(2)*pageBytes + r.IntN(80); at < len(data) {
 				data[at] ^= 1 << r.IntN(8)
 			}
 		})
 	})},
 	{"bits of the list of free pages", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
-		few(r, func() {
+		repeat(r, func() {
 			if at := w.tree.free*pageBytes + r.IntN(64); at < len(data) {
 				data[at] ^= 1 << r.IntN(8)
 			}
@@ -157,7 +163,7 @@ var kinds = []kind{
 			}
 		}
 	})},
-	{"both meta pages zeroed", metasGone},
+	{"both meta pages zeroed", clearMetaPages},
 	{"one meta page zeroed", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
 		at := r.IntN(2) * pageBytes
 		clear(data[at : at+pageBytes])
@@ -169,6 +175,6 @@ var kinds = []kind{
 	})},
 	{"the last 0.2 % cut off", func(_ *rand.Rand, _ *wreck, data []byte) []byte { return data[:len(data)-len(data)/500-1] }},
 	{"cut off, and no meta pages", func(r *rand.Rand, w *wreck, data []byte) []byte {
-		return metasGone(r, w, data[:r.IntN(len(data))])
+		return clearMetaPages(r, w, data[:r.IntN(len(data))])
 	}},
 }

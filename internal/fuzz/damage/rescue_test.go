@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// intact returns the places of the undamaged records.
-func (w *wreck) intact(data []byte) (out []place) {
+// intactRecords returns the places of the undamaged records.
+func (w *wreck) intactRecords(data []byte) (out []place) {
 	for _, p := range w.places() {
 		if p.to <= len(data) && bytes.Equal(data[p.from:p.to], w.Data[p.from:p.to]) {
 			out = append(out, p)
@@ -23,17 +23,17 @@ func (w *wreck) intact(data []byte) (out []place) {
 	return out
 }
 
-// current reports whether the pages that identify the newest commit are undamaged. If they are not, a store may
+// isCurrent reports whether the pages that identify the newest commit are undamaged. If they are not, a store may
 // open the file as of an earlier commit.
-func (w *wreck) current(data []byte) bool {
+func (w *wreck) isCurrent(data []byte) bool {
 	root := w.tree.root * pageBytes
 	return len(data) >= root+pageBytes && bytes.Equal(data[:2*pageBytes], w.Data[:2*pageBytes]) &&
 		bytes.Equal(data[root:root+pageBytes], w.Data[root:root+pageBytes])
 }
 
-// changed reports whether a page with rows of a bucket is damaged. If the pages of both buckets of the
+// isBucketDamaged reports whether a page with rows of a bucket is damaged. If the pages of both buckets of the
 // directory are as of an earlier commit, it is unknown which sessions were deleted since then.
-func (w *wreck) changed(data []byte, bucket string) bool {
+func (w *wreck) isBucketDamaged(data []byte, bucket string) bool {
 	return slices.ContainsFunc(w.tree.rows, func(r row) bool {
 		from := r.from / pageBytes * pageBytes
 		to := min(from+pageBytes, len(w.Data))
@@ -41,8 +41,8 @@ func (w *wreck) changed(data []byte, bucket string) bool {
 	})
 }
 
-// rescue salvages a damaged file. It returns the number of intact records that were recovered, and the faults.
-func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
+// salvageRecords salvages a damaged file. It returns the number of intact records that were recovered, and the faults.
+func (w *wreck) salvageRecords(data []byte, intact []place) (got int, wrong []string) {
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	s, err := store.OpenMemory(store.Options{MaxRecordBytes: patch.MaxRecordBytes, CacheBytes: -1})
 	if err != nil {
@@ -59,13 +59,13 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 		named := store.Key{App: "salvaged", User: "unknown", Session: fmt.Sprint("session-", n)}
 		numbers[named] = append(numbers[named], n)
 	}
-	saved, current, directoryLost := map[uint64]map[uint64]bool{}, w.current(data), w.changed(data, "sessions") && w.changed(data, "heads")
+	saved, current, directoryLost := map[uint64]map[uint64]bool{}, w.isCurrent(data), w.isBucketDamaged(data, "sessions") && w.isBucketDamaged(data, "heads")
 	for _, session := range out.Sessions {
 		own := numbers[session.Key]
 		if len(own) == 0 && !session.Nameless {
 			fail("session %s was never there", session.Key)
 		}
-		if session.Nameless && w.named(data, own) {
+		if session.Nameless && w.hasIntactName(data, own) {
 			fail("%s has no name, which the damage has not touched", session.Key)
 		}
 		marked := session.Nameless || session.MaybeDeleted || !current || directoryLost
@@ -84,7 +84,7 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 					fail("%s: record %d at place %d", part.Key, rec.Seq, n)
 				}
 				seq := part.From + n - 1
-				of, ok := w.from(own, seq, rec, part.Log)
+				of, ok := w.sessionOf(own, seq, rec, part.Log)
 				switch {
 				case ok:
 					if saved[of] == nil {
@@ -114,8 +114,8 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 	return got, wrong
 }
 
-// named reports whether the name of one of the sessions is undamaged, in the directory or beside its records.
-func (w *wreck) named(data []byte, numbers []uint64) bool {
+// hasIntactName reports whether the name of one of the sessions is undamaged, in the directory or beside its records.
+func (w *wreck) hasIntactName(data []byte, numbers []uint64) bool {
 	for _, row := range w.tree.rows {
 		n := numberOf(row.key)
 		if row.bucket == "sessions" {
@@ -139,8 +139,8 @@ func (w *wreck) isLive(key store.Key) bool {
 	return false
 }
 
-// from returns the number of the session that the record belongs to.
-func (w *wreck) from(numbers []uint64, seq uint64, rec patch.Record, log bool) (uint64, bool) {
+// sessionOf returns the number of the session that the record belongs to.
+func (w *wreck) sessionOf(numbers []uint64, seq uint64, rec patch.Record, log bool) (uint64, bool) {
 	got := rec
 	got.Seq = seq
 	text := textOf(got)
@@ -165,9 +165,9 @@ func (w *wreck) from(numbers []uint64, seq uint64, rec patch.Record, log bool) (
 	return 0, false
 }
 
-// trusting simulates a salvage that trusts the tree: it reads only the sessions that are listed. It returns the
+// salvageByTree simulates a salvage that trusts the tree: it reads only the sessions that are listed. It returns the
 // number of intact records that were recovered.
-func (w *wreck) trusting(dir string, data []byte, intact []place) (got int) {
+func (w *wreck) salvageByTree(dir string, data []byte, intact []place) (got int) {
 	path := filepath.Join(dir, "trusting.db")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		return 0

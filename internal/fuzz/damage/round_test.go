@@ -19,22 +19,22 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-type try struct {
+type trial struct {
 	*wreck
-	job    job
-	rnd    *rand.Rand
-	path   string
-	kind   string
-	older  bool // a store may open the file as of an earlier commit
-	harm   harm
-	data   []byte // content of the file after the damage
-	writes bool   // some writes come before the reads
-	s      *store.Store
+	job         job
+	rnd         *rand.Rand
+	path        string
+	kind        string
+	mayBeOlder  bool // a store may open the file as of an earlier commit
+	harm        damageReport
+	data        []byte // content of the file after the damage
+	writesFirst bool   // some writes come before the reads
+	s           *store.Store
 
 	logs      map[store.Key]map[uint64]string // records by session, including those acknowledged after the damage
 	last      map[store.Key]uint64            // last acknowledged seq
 	readAll   map[store.Key]bool              // sessions whose log was read to its end after the damage
-	gone      map[store.Key]bool              // sessions deleted after the damage
+	deleted   map[store.Key]bool              // sessions deleted after the damage
 	lastError string
 	failed    int                  // number of failed reads
 	seqs      map[store.Key]uint64 // seq at which reading a log failed
@@ -42,18 +42,18 @@ type try struct {
 	out *reply
 }
 
-func (t *try) wrong(format string, args ...any) {
+func (t *trial) failf(format string, args ...any) {
 	t.out.Wrong = append(t.out.Wrong, fmt.Sprintf("%s, %s: %s", t.Name, t.kind, fmt.Sprintf(format, args...)))
 }
 
-func (t *try) count(what string, n int) { t.out.Counts[what] += n }
+func (t *trial) count(what string, n int) { t.out.Counts[what] += n }
 
 // run damages a file, and then reads, writes, verifies and salvages it.
 func (w *wreck) run(j job, dir string) *reply {
 	rnd := rand.New(rand.NewPCG(j.Seed, 0))
-	t := &try{
+	t := &trial{
 		wreck: w, job: j, rnd: rnd, path: filepath.Join(dir, "log.db"), data: w.Data,
-		logs: map[store.Key]map[uint64]string{}, last: map[store.Key]uint64{}, readAll: map[store.Key]bool{}, gone: map[store.Key]bool{},
+		logs: map[store.Key]map[uint64]string{}, last: map[store.Key]uint64{}, readAll: map[store.Key]bool{}, deleted: map[store.Key]bool{},
 		seqs: map[store.Key]uint64{}, out: &reply{Counts: map[string]int{}},
 	}
 	for n := range w.Live {
@@ -63,13 +63,13 @@ func (w *wreck) run(j job, dir string) *reply {
 			t.last[k] = max(t.last[k], seq)
 		}
 	}
-	t.writes = rnd.IntN(3) == 0
+	t.writesFirst = rnd.IntN(3) == 0
 	if err := os.WriteFile(t.path, w.Data, 0o600); err != nil {
-		t.wrong("%v", err)
+		t.failf("%v", err)
 		return t.out
 	}
 	if rnd.IntN(10) == 0 && j.Bit == 0 {
-		t.replaced()
+		t.replaceWhileOpen()
 		return t.out
 	}
 	t.damage()
@@ -78,26 +78,26 @@ func (w *wreck) run(j job, dir string) *reply {
 		return t.out
 	}
 	before := treeOf(t.data)
-	if t.writes {
+	if t.writesFirst {
 		t.write()
 	}
 	t.read()
 	t.verify()
 	t.backup()
-	if !t.writes {
+	if !t.writesFirst {
 		t.write()
 	}
-	t.flaw()
+	t.simulateFlaw()
 	if err := t.s.Close(); err != nil {
-		t.wrong("Close: %v", err)
+		t.failf("Close: %v", err)
 	}
-	t.kept(before)
-	t.again()
+	t.checkIntactKept(before)
+	t.reopen()
 	return t.out
 }
 
-// flaw simulates the flaw that the job names.
-func (t *try) flaw() {
+// simulateFlaw simulates the flaw that the job names.
+func (t *trial) simulateFlaw() {
 	switch t.job.Control {
 	case "dies":
 		os.Exit(2)
@@ -110,7 +110,7 @@ func (t *try) flaw() {
 	case "overwrites":
 		data, err := os.ReadFile(t.path)
 		if err != nil {
-			t.wrong("%v", err)
+			t.failf("%v", err)
 			return
 		}
 		was := bytes.Clone(data)
@@ -120,17 +120,17 @@ func (t *try) flaw() {
 				break
 			}
 		}
-		if err := writeOver(t.path, was, data); err != nil {
-			t.wrong("%v", err)
+		if err := overwrite(t.path, was, data); err != nil {
+			t.failf("%v", err)
 		}
 	}
 }
 
-// live returns the keys of the existing sessions, sorted.
-func (t *try) live() []store.Key { return sorted(t.logs) }
+// liveKeys returns the keys of the existing sessions, sorted.
+func (t *trial) liveKeys() []store.Key { return sortedKeys(t.logs) }
 
 // open opens the file and reports whether that succeeded.
-func (t *try) open() bool {
+func (t *trial) open() bool {
 	opts := storeOptions()
 	if t.rnd.IntN(2) == 0 {
 		opts.CacheBytes = -1
@@ -139,7 +139,7 @@ func (t *try) open() bool {
 	if t.job.Control == "trusts" {
 		var b *bolt.Backend
 		if b, err = bolt.Open(t.path, bolt.Options{NoSync: true, Logger: quiet}); err == nil {
-			t.s, err = store.New(trusts{b}, opts)
+			t.s, err = store.New(truncatingBackend{b}, opts)
 		} else if errors.Is(err, store.ErrCorrupt) {
 			return false
 		}
@@ -154,48 +154,48 @@ func (t *try) open() bool {
 	case t.job.Control != "":
 	case !strings.Contains(err.Error(), t.path),
 		!errors.Is(err, store.ErrCorrupt) && (hasPage(t.data) || !errors.Is(err, store.ErrNotDatabase)):
-		t.wrong("Open: %v", err)
+		t.failf("Open: %v", err)
 	case t.harm.current && !t.harm.pages:
-		t.wrong("it does not open, and nothing but keys and values has changed: %v", err)
+		t.failf("it does not open, and nothing but keys and values has changed: %v", err)
 	}
 	return false
 }
 
 // damage damages the file through a separate descriptor.
-func (t *try) damage() {
+func (t *trial) damage() {
 	data, err := os.ReadFile(t.path)
 	if err != nil {
-		t.wrong("%v", err)
+		t.failf("%v", err)
 		return
 	}
 	k := kinds[t.job.Kind%len(kinds)]
 	if bit := t.job.Bit - 1; bit >= 0 {
-		k = kind{fmt.Sprint("bit ", t.job.Bit), inPlace(func(_ *rand.Rand, w *wreck, data []byte) { data[w.inUse()[bit/8]] ^= 1 << (bit % 8) })}
+		k = damageKind{fmt.Sprint("bit ", t.job.Bit), inPlace(func(_ *rand.Rand, w *wreck, data []byte) { data[w.inUse()[bit/8]] ^= 1 << (bit % 8) })}
 	}
 	t.kind = k.name
 	harmed := k.do(t.rnd, t.wreck, bytes.Clone(t.Data))
-	t.older = strings.Contains(k.name, "stale")
+	t.mayBeOlder = strings.Contains(k.name, "stale")
 	if t.rnd.IntN(10) == 0 && len(harmed) >= 4*pageBytes && t.job.Bit == 0 { // a second damage
 		second := kinds[t.rnd.IntN(len(kinds))]
 		t.kind += " and " + second.name
-		t.older = t.older || strings.Contains(second.name, "stale")
+		t.mayBeOlder = t.mayBeOlder || strings.Contains(second.name, "stale")
 		harmed = second.do(t.rnd, t.wreck, harmed)
 	}
-	t.harm = t.harmOf(harmed)
-	t.older = t.older || !t.harm.current
+	t.harm = t.findDamage(harmed)
+	t.mayBeOlder = t.mayBeOlder || !t.harm.current
 	cut := len(harmed) < len(t.Data)
 	if !cut {
 		harmed = append(harmed, data[len(t.Data):]...)
 	}
-	if err := writeOver(t.path, data, harmed); err != nil {
-		t.wrong("%v", err)
+	if err := overwrite(t.path, data, harmed); err != nil {
+		t.failf("%v", err)
 	}
 	t.data = harmed
 	t.count("files", 1)
 }
 
-// writeOver writes the bytes of a file that differ, and truncates the file to the new length.
-func writeOver(path string, was, data []byte) error {
+// overwrite writes the bytes of a file that differ, and truncates the file to the new length.
+func overwrite(path string, was, data []byte) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -222,32 +222,32 @@ func writeOver(path string, was, data []byte) error {
 	return nil
 }
 
-// replaced truncates the file of an open store, or overwrites it with an older state. Calls must return, but
+// replaceWhileOpen truncates the file of an open store, or overwrites it with an older state. Calls must return, but
 // their results are not checked. After the file is opened again, each read must return what was once written,
 // or an error.
-func (t *try) replaced() {
+func (t *trial) replaceWhileOpen() {
 	t.kind = "replaced while open"
 	if !t.open() {
 		return
 	}
-	t.append(t.live()[0])
+	t.append(t.liveKeys()[0])
 	data, err := os.ReadFile(t.path)
 	if err != nil {
-		t.wrong("%v", err)
+		t.failf("%v", err)
 		return
 	}
 	harmed := t.Older[t.rnd.IntN(len(t.Older))]
 	if t.rnd.IntN(2) == 0 {
 		harmed = data[:t.rnd.IntN(len(data))]
 	}
-	if err := writeOver(t.path, data, harmed); err != nil {
-		t.wrong("%v", err)
+	if err := overwrite(t.path, data, harmed); err != nil {
+		t.failf("%v", err)
 		return
 	}
 	t.count("files replaced while open", 1)
-	_ = ask(t.s, t.keys())
-	for i, k := range t.live() {
-		if c, err := t.s.AppendEvents(ctx, k, []*patch.Event{say(fmt.Sprint("after", i))}, store.AppendOptions{}); err == nil {
+	_ = readAll(t.s, t.keys())
+	for i, k := range t.liveKeys() {
+		if c, err := t.s.AppendEvents(ctx, k, []*patch.Event{newEvent(fmt.Sprint("after", i))}, store.AppendOptions{}); err == nil {
 			t.logs[k][c.Records[0].Seq] = textOf(c.Records[0])
 		}
 	}
@@ -260,30 +260,30 @@ func (t *try) replaced() {
 		return
 	}
 	defer s.Close()
-	for _, k := range t.live() {
+	for _, k := range t.liveKeys() {
 		text, _ := rawText(s, k, 1)
 		for line := range strings.Lines(text) {
 			seq, form, _ := strings.Cut(strings.TrimSpace(line), " ")
 			n, _ := strconv.ParseUint(seq, 10, 64)
-			if short(t.logs[k][n]) != form && !t.wasWritten(k, n, form) {
-				t.wrong("after it was opened again, record %s of %s is %s, which was never written there", seq, k, form)
+			if shorten(t.logs[k][n]) != form && !t.wasWritten(k, n, form) {
+				t.failf("after it was opened again, record %s of %s is %s, which was never written there", seq, k, form)
 			}
 		}
 	}
 }
 
 // wasWritten reports whether a session with the key ever had the record. Deleted sessions count.
-func (t *try) wasWritten(k store.Key, seq uint64, form string) bool {
+func (t *trial) wasWritten(k store.Key, seq uint64, form string) bool {
 	for n, key := range t.Keys {
-		if key == k && short(t.Logs[n][seq]) == form {
+		if key == k && shorten(t.Logs[n][seq]) == form {
 			return true
 		}
 	}
 	return false
 }
 
-// offered notes the records that the store acknowledged.
-func (t *try) offered(k store.Key, c store.Committed, err error) {
+// addCommitted notes the records that the store acknowledged.
+func (t *trial) addCommitted(k store.Key, c store.Committed, err error) {
 	for _, r := range c.Records {
 		if r.Seq == 0 {
 			continue
@@ -291,8 +291,8 @@ func (t *try) offered(k store.Key, c store.Committed, err error) {
 		if err != nil {
 			continue
 		}
-		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) && !t.older {
-			t.wrong("record %d of %s was acknowledged as %s, and was %s", r.Seq, k, short(textOf(r)), short(was))
+		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) && !t.mayBeOlder {
+			t.failf("record %d of %s was acknowledged as %s, and was %s", r.Seq, k, shorten(textOf(r)), shorten(was))
 		}
 		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) { // appended to an earlier state of the log
 			t.last[k] = r.Seq
@@ -302,23 +302,23 @@ func (t *try) offered(k store.Key, c store.Committed, err error) {
 	}
 }
 
-func (t *try) append(k store.Key) {
-	c, err := t.s.AppendEvents(ctx, k, []*patch.Event{say(fmt.Sprint("new", t.rnd.Uint64()))}, store.AppendOptions{})
-	t.offered(k, c, err)
-	t.bad("AppendEvents", k, err)
+func (t *trial) append(k store.Key) {
+	c, err := t.s.AppendEvents(ctx, k, []*patch.Event{newEvent(fmt.Sprint("new", t.rnd.Uint64()))}, store.AppendOptions{})
+	t.addCommitted(k, c, err)
+	t.checkError("AppendEvents", k, err)
 }
 
-// bad reports whether err is an error. It fails the test if the damage does not explain the error.
-func (t *try) bad(what string, k store.Key, err error) bool {
-	a := answerOf("", err)
+// checkError reports whether err is an error. It fails the test if the damage does not explain the error.
+func (t *trial) checkError(what string, k store.Key, err error) bool {
+	a := newResult("", err)
 	switch {
 	case err == nil:
 		return false
 	case a.Unknown:
 		t.count("unknown outcomes", 1)
-	case (a.Absent || errors.Is(err, store.ErrConflict)) && t.older:
+	case (a.Absent || errors.Is(err, store.ErrConflict)) && t.mayBeOlder:
 	case !a.Corrupt || a.Absent || !strings.Contains(a.Err, k.String()) && k != (store.Key{}):
-		t.wrong("%s of %s: %v", what, k, err)
+		t.failf("%s of %s: %v", what, k, err)
 	}
 	t.failed++
 	t.lastError = err.Error()
@@ -326,9 +326,9 @@ func (t *try) bad(what string, k store.Key, err error) bool {
 	return true
 }
 
-func (t *try) read() {
-	for q, a := range ask(t.s, t.keys()) {
-		t.judge(q, a)
+func (t *trial) read() {
+	for q, a := range readAll(t.s, t.keys()) {
+		t.checkResult(q, a)
 		if q.What == whole && a.Err == "" && t.logs[q.Key] != nil {
 			t.readAll[q.Key] = true
 		}
@@ -338,18 +338,18 @@ func (t *try) read() {
 	}
 }
 
-// changed reports whether a session has changed since the file was made.
-func (t *try) changed(k store.Key) bool {
+// hasChanged reports whether a session has changed since the file was made.
+func (t *trial) hasChanged(k store.Key) bool {
 	for n := range t.Live {
 		if t.Keys[n] == k {
-			return t.gone[k] || len(t.logs[k]) != len(t.Logs[n])
+			return t.deleted[k] || len(t.logs[k]) != len(t.Logs[n])
 		}
 	}
 	return t.logs[k] != nil // a new session
 }
 
 // verify checks that Verify reports all damage that reads reported, and reports nothing for an undamaged file.
-func (t *try) verify() {
+func (t *trial) verify() {
 	type where struct {
 		key store.Key
 		seq uint64
@@ -360,19 +360,19 @@ func (t *try) verify() {
 		n++
 		found[where{p.Key, p.Seq}] = true
 		if err != nil && !errors.Is(err, store.ErrCorrupt) {
-			t.wrong("Verify: %v", err)
+			t.failf("Verify: %v", err)
 		}
 		if t.harm.none() {
-			t.wrong("nothing in use has changed, but Verify says %v %v", p, err)
+			t.failf("nothing in use has changed, but Verify says %v %v", p, err)
 		}
 	}
 	t.count("problems verified", n)
 	if n == 0 && t.failed > 0 {
-		t.wrong("Verify finds nothing, where %d answers are errors, the last one %s", t.failed, t.lastError)
+		t.failf("Verify finds nothing, where %d answers are errors, the last one %s", t.failed, t.lastError)
 	}
 	for k, seq := range t.seqs {
 		if !found[where{k, seq}] && !t.harm.pages && t.harm.current && !t.harm.keys {
-			t.wrong("Verify does not name record %d of %s, at which reading ends", seq, k)
+			t.failf("Verify does not name record %d of %s, at which reading ends", seq, k)
 		}
 	}
 	if t.harm.pages || !t.harm.current || t.harm.keys {
@@ -381,64 +381,64 @@ func (t *try) verify() {
 	for k, seqs := range t.harm.records {
 		for _, seq := range seqs {
 			t.count("records damaged", 1)
-			if !t.gone[k] && !found[where{k, seq}] {
-				t.wrong("Verify does not name record %d of %s, which was damaged", seq, k)
+			if !t.deleted[k] && !found[where{k, seq}] {
+				t.failf("Verify does not name record %d of %s, which was damaged", seq, k)
 			}
 		}
 	}
 }
 
 // backup checks that a backup fails or is equal to the file.
-func (t *try) backup() {
+func (t *trial) backup() {
 	if t.rnd.IntN(4) > 0 {
 		return
 	}
 	var b bytes.Buffer
-	if t.bad("Backup", store.Key{}, t.s.Backup(ctx, &b)) {
+	if t.checkError("Backup", store.Key{}, t.s.Backup(ctx, &b)) {
 		if b.Len() > 0 {
-			t.wrong("a backup that fails has %d bytes", b.Len())
+			t.failf("a backup that fails has %d bytes", b.Len())
 		}
 		return
 	}
 	t.count("backups", 1)
 	path := t.path + ".backup"
 	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.wrong("%v", err)
+		t.failf("%v", err)
 		return
 	}
 	s, err := store.Open(path, storeOptions())
 	if err != nil {
-		t.wrong("a backup does not open: %v", err)
+		t.failf("a backup does not open: %v", err)
 		return
 	}
 	defer s.Close()
-	for q, a := range ask(s, t.keys()) {
+	for q, a := range readAll(s, t.keys()) {
 		if a.Err != "" && !a.Absent {
-			t.wrong("backup: %s: %s", q, a.Err)
+			t.failf("backup: %s: %s", q, a.Err)
 			continue
 		}
-		t.judge(q, a)
+		t.checkResult(q, a)
 	}
 }
 
 // write makes the writes of a service that has not noticed the damage.
-func (t *try) write() {
-	keys := t.live()
+func (t *trial) write() {
+	keys := t.liveKeys()
 	t.rnd.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	for _, k := range keys[:min(len(keys), 4)] {
 		t.retry(k)
 		t.append(k)
 		if _, err := t.s.Create(ctx, k, nil, store.CreateOptions{}); err == nil {
-			if !t.wasAbsent(question{k, "Info"}) {
-				t.wrong("%s was created again", k)
+			if !t.wasAbsent(query{k, "Info"}) {
+				t.failf("%s was created again", k)
 			}
 			t.logs[k], t.last[k], t.readAll[k] = map[uint64]string{}, 0, false
 		} else if !errors.Is(err, store.ErrExists) {
-			t.bad("Create", k, err)
+			t.checkError("Create", k, err)
 		}
 	}
 	fresh := store.Key{App: "app", User: "user1", Session: "new"}
-	if _, err := t.s.Create(ctx, fresh, map[string]any{"app:new": 1}, store.CreateOptions{}); !t.bad("Create", fresh, err) {
+	if _, err := t.s.Create(ctx, fresh, map[string]any{"app:new": 1}, store.CreateOptions{}); !t.checkError("Create", fresh, err) {
 		t.logs[fresh] = map[uint64]string{}
 		t.append(fresh)
 	}
@@ -446,33 +446,33 @@ func (t *try) write() {
 	switch t.rnd.IntN(4) {
 	case 0:
 		v, err := t.s.View(ctx, k)
-		if t.bad("View", k, err) || v.Len() == 0 {
+		if t.checkError("View", k, err) || v.Len() == 0 {
 			break
 		}
 		c, err := t.s.ApplyPatch(ctx, k, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{On: v})
-		t.offered(k, c, err)
-		if t.bad("ApplyPatch", k, err) {
+		t.addCommitted(k, c, err)
+		if t.checkError("ApplyPatch", k, err) {
 			break
 		}
 		c, err = t.s.Revert(ctx, k, c.Records[0].ID(), store.UndoOptions{})
-		t.offered(k, c, err)
-		t.bad("Revert", k, err)
+		t.addCommitted(k, c, err)
+		t.checkError("Revert", k, err)
 	case 1:
 		fork := store.Key{App: "app", User: "user1", Session: "fork"}
-		if _, err := t.s.Fork(ctx, k, fork, store.ForkOptions{}); !t.bad("Fork", store.Key{}, err) {
+		if _, err := t.s.Fork(ctx, k, fork, store.ForkOptions{}); !t.checkError("Fork", store.Key{}, err) {
 			t.logs[fork] = maps.Clone(t.logs[k])
-			if !t.older {
+			if !t.mayBeOlder {
 				t.last[fork] = t.last[k]
 			}
 		}
 	case 2:
-		if !t.bad("Delete", k, t.s.Delete(ctx, k)) {
-			t.gone[k] = true
+		if !t.checkError("Delete", k, t.s.Delete(ctx, k)) {
+			t.deleted[k] = true
 			t.failed = 0 // the reads that failed may have been of this session
 			t.count("sessions deleted", 1)
 		}
 	case 3:
-		if !t.bad("Vacuum", store.Key{}, testlog.ErrorOf(t.s.Vacuum(ctx, store.VacuumOptions{}))) {
+		if !t.checkError("Vacuum", store.Key{}, testlog.ErrorOf(t.s.Vacuum(ctx, store.VacuumOptions{}))) {
 			t.count("vacuums", 1)
 			t.failed = 0 // vacuum does not copy damaged names and order
 		}
@@ -480,7 +480,7 @@ func (t *try) write() {
 }
 
 // retry appends an event that exists.
-func (t *try) retry(k store.Key) {
+func (t *trial) retry(k store.Key) {
 	seqs := slices.Sorted(maps.Keys(t.logs[k]))
 	if len(seqs) == 0 {
 		return
@@ -491,54 +491,54 @@ func (t *try) retry(k store.Key) {
 		return
 	}
 	c, err := t.s.AppendEvents(ctx, k, []*patch.Event{rec.Event}, store.AppendOptions{})
-	if t.bad("a retry", k, err) {
+	if t.checkError("a retry", k, err) {
 		return
 	}
-	if c.Records[0].Seq != seq && !t.older {
-		t.wrong("a retry of record %d of %s landed at %d", seq, k, c.Records[0].Seq)
+	if c.Records[0].Seq != seq && !t.mayBeOlder {
+		t.failf("a retry of record %d of %s landed at %d", seq, k, c.Records[0].Seq)
 	}
-	t.offered(k, c, nil)
+	t.addCommitted(k, c, nil)
 }
 
-// again reopens the file, and checks that what was readable is still readable.
-func (t *try) again() {
+// reopen reopens the file, and checks that what was readable is still readable.
+func (t *trial) reopen() {
 	opts := storeOptions()
 	s, err := store.Open(t.path, opts)
 	if err != nil {
-		t.wrong("it does not open again: %v", err)
+		t.failf("it does not open again: %v", err)
 		return
 	}
 	t.s = s
-	for _, k := range t.live() {
-		q := question{k, whole}
+	for _, k := range t.liveKeys() {
+		q := query{k, whole}
 		text, err := rawText(s, k, 1)
-		a := answerOf(text, err)
-		if t.gone[k] {
+		a := newResult(text, err)
+		if t.deleted[k] {
 			if !a.Absent && !a.Corrupt {
-				t.wrong("%s was deleted, and is there", k)
+				t.failf("%s was deleted, and is there", k)
 			}
 			continue
 		}
-		t.judgeLog(q, a)
+		t.checkLog(q, a)
 		if a.Err != "" && !a.Absent && (!a.Corrupt || t.readAll[k]) {
-			t.wrong("%s after it was opened again: %s", q, a.Err)
+			t.failf("%s after it was opened again: %s", q, a.Err)
 		}
 	}
 	if err := s.Close(); err != nil {
-		t.wrong("Close: %v", err)
+		t.failf("Close: %v", err)
 	}
 }
 
-func (t *try) salvage(dir string) {
-	intact := t.intact(t.data)
-	got, wrong := t.rescue(t.data, intact)
+func (t *trial) salvage(dir string) {
+	intact := t.intactRecords(t.data)
+	got, wrong := t.salvageRecords(t.data, intact)
 	for _, text := range wrong {
-		t.wrong("salvage: %s", text)
+		t.failf("salvage: %s", text)
 	}
 	t.count("records untouched", len(intact))
 	t.count("of them salvaged", got)
 	if t.rnd.IntN(10) == 0 {
 		t.count("undamaged records, for a salvage that trusts the tree", len(intact))
-		t.count("of them read by the tree", t.trusting(dir, t.data, intact))
+		t.count("of them read by the tree", t.salvageByTree(dir, t.data, intact))
 	}
 }

@@ -126,8 +126,8 @@ func TestSalvageWithoutTables(t *testing.T) {
 	for page, at := range first {
 		clear(data[page*pageBytes : at])
 	}
-	intact := w.intact(data)
-	got, wrong := w.rescue(data, intact)
+	intact := w.intactRecords(data)
+	got, wrong := w.salvageRecords(data, intact)
 	if len(intact) != len(w.places()) || got != len(intact) || len(wrong) > 0 {
 		t.Errorf("%d of %d salvaged, of %d; %q", got, len(intact), len(w.places()), wrong)
 	}
@@ -162,8 +162,8 @@ func TestSalvageKeyOfAnotherSession(t *testing.T) {
 		everyCopy(data, w.Forms[to][seq], func(row []byte) { row[len(row)-1] ^= 1 })
 	}
 	everyCopy(data, w.Forms[from][3], func(row []byte) { row[7] = byte(to) })
-	intact := w.intact(data)
-	if got, wrong := w.rescue(data, intact); got != len(intact) || len(wrong) > 0 || got != len(w.places())-3 {
+	intact := w.intactRecords(data)
+	if got, wrong := w.salvageRecords(data, intact); got != len(intact) || len(wrong) > 0 || got != len(w.places())-3 {
 		t.Errorf("%d of %d salvaged; %q", got, len(intact), wrong)
 	}
 }
@@ -173,20 +173,20 @@ func TestSalvageKeyOfAnotherSession(t *testing.T) {
 func TestSalvageRecordInAnothersPlace(t *testing.T) {
 	w := newWreck(t, shape{"place", 8, 2, 5, 1})
 	data := append(bytes.Clone(w.Data), w.Older[0]...) // pages of earlier commits
-	own, others := twins(w)
+	own, others := sessionsOfEqualLength(w)
 	if own == 0 {
 		t.Fatal("no two sessions have a second record of one length")
 	}
 	everyCopy(data, w.Forms[own][2], func(row []byte) { copy(row[16:], w.Forms[others][2]) })
 	everyCopy(data, w.Forms[own][uint64(len(w.Forms[own]))], func(row []byte) { row[len(row)-1] ^= 1 })
-	intact := w.intact(data)
-	if got, wrong := w.rescue(data, intact); got != len(intact) || len(wrong) > 0 || got != len(w.places())-2 {
+	intact := w.intactRecords(data)
+	if got, wrong := w.salvageRecords(data, intact); got != len(intact) || len(wrong) > 0 || got != len(w.places())-2 {
 		t.Errorf("%d of %d salvaged; %q", got, len(intact), wrong)
 	}
 }
 
-// twins returns two sessions whose second records have the same length.
-func twins(w *wreck) (uint64, uint64) {
+// sessionsOfEqualLength returns two sessions whose second records have the same length.
+func sessionsOfEqualLength(w *wreck) (uint64, uint64) {
 	for a := range w.Live {
 		for b := range w.Live {
 			if a != b && len(w.Forms[a][2]) == len(w.Forms[b][2]) && w.Forms[a][2] != w.Forms[b][2] {

@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// harm says which used parts of a file are damaged.
-type harm struct {
+// damageReport says which used parts of a file are damaged.
+type damageReport struct {
 	current  bool // the pages that identify the newest commit are undamaged
 	pages    bool // a used page, outside its keys and values, or the free list
 	free     bool // the free list
@@ -22,9 +22,9 @@ type harm struct {
 	records  map[store.Key][]uint64 // records with an undamaged key and a damaged form
 }
 
-// harmOf compares a damaged file with the original.
-func (w *wreck) harmOf(data []byte) harm {
-	h := harm{current: w.current(data), sessions: map[store.Key]bool{}, records: map[store.Key][]uint64{}}
+// findDamage compares a damaged file with the original.
+func (w *wreck) findDamage(data []byte) damageReport {
+	h := damageReport{current: w.isCurrent(data), sessions: map[store.Key]bool{}, records: map[store.Key][]uint64{}}
 	before, after := bytes.Clone(w.Data), make([]byte, len(w.Data))
 	copy(after, data)
 	changed := make([]bool, len(w.tree.rows))
@@ -47,7 +47,7 @@ func (w *wreck) harmOf(data []byte) harm {
 			names[row.key] = w.Keys[numberOf(row.value[min(rowHeader, len(row.value)):])]
 		}
 	}
-	astray := w.astray(data)
+	astray := w.unreachableRows(data)
 	for i, row := range w.tree.rows {
 		way := astray[i]
 		for _, p := range row.way {
@@ -92,9 +92,9 @@ func (w *wreck) harmOf(data []byte) harm {
 	return h
 }
 
-// astray returns the rows that bbolt's search in their page no longer finds, because the search compares a
+// unreachableRows returns the rows that bbolt's search in their page no longer finds, because the search compares a
 // damaged key.
-func (w *wreck) astray(data []byte) map[int]bool {
+func (w *wreck) unreachableRows(data []byte) map[int]bool {
 	leaves := map[int][]int{} // the rows of each page, in order
 	for i, row := range w.tree.rows {
 		if len(row.way) > 0 && row.bucket != "ends" { // rows of "ends" are parts of other rows
@@ -132,4 +132,4 @@ func hasPage(data []byte) bool {
 	return false
 }
 
-func (h harm) none() bool { return h.current && !h.pages && h.rows == 0 }
+func (h damageReport) none() bool { return h.current && !h.pages && h.rows == 0 }

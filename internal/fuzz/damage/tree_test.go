@@ -79,7 +79,7 @@ func treeOf(data []byte) *tree {
 
 type span struct{ from, to int }
 
-func (f *tree) walk(id uint64, way []int, visit func(key []byte, value span, way []int)) {
+func (f *tree) walk(id uint64, path []int, visit func(key []byte, value span, way []int)) {
 	count := uint64(len(f.data) / pageBytes)
 	if id < 2 || id >= count || f.seen[id] {
 		return
@@ -90,15 +90,15 @@ func (f *tree) walk(id uint64, way []int, visit func(key []byte, value span, way
 	if own != id || more >= count-id { // this is another page, or the page is malformed
 		return
 	}
-	way = way[:len(way):len(way)]
+	path = path[:len(path):len(path)]
 	for page := int(id); page <= int(id+more); page++ {
 		f.pages[page] = true
-		way = append(way, page)
+		path = append(path, page)
 	}
-	f.page(at, at+int(more+1)*pageBytes, way, visit)
+	f.page(at, at+int(more+1)*pageBytes, path, visit)
 }
 
-func (f *tree) page(from, end int, way []int, visit func(key []byte, value span, way []int)) {
+func (f *tree) page(from, end int, path []int, visit func(key []byte, value span, way []int)) {
 	if end-from < 16 {
 		return
 	}
@@ -111,12 +111,12 @@ func (f *tree) page(from, end int, way []int, visit func(key []byte, value span,
 		}
 		word := func(i int) int { return int(binary.NativeEndian.Uint32(page[at+4*i:])) }
 		if flags == 1 { // a branch
-			f.walk(binary.NativeEndian.Uint64(page[at+8:]), way, visit)
+			f.walk(binary.NativeEndian.Uint64(page[at+8:]), path, visit)
 			continue
 		}
 		key, value := at+word(1), at+word(1)+word(2)
 		if end := value + word(3); flags == 2 && end <= len(page) {
-			visit(page[key:value], span{from + value, from + end}, way)
+			visit(page[key:value], span{from + value, from + end}, path)
 		}
 	}
 }

@@ -73,10 +73,10 @@ func work(dir string) error {
 			return err
 		}
 		debug.FreeOSMemory()
-		began := taken("VmRSS:")
+		began := memoryBytes("VmRSS:")
 		_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // resets VmHWM
 		r := wrecks[j.Wreck].run(j, at)
-		r.Peak = taken("VmHWM:") - began
+		r.Peak = memoryBytes("VmHWM:") - began
 		if info, err := os.Stat(filepath.Join(at, "log.db")); err == nil {
 			r.Size = info.Size()
 		}
@@ -89,8 +89,8 @@ func work(dir string) error {
 	}
 }
 
-// taken returns a memory figure of the process from /proc, or 0 if it is unavailable.
-func taken(what string) (bytes int64) {
+// memoryBytes returns a memory figure of the process from /proc, or 0 if it is unavailable.
+func memoryBytes(what string) (bytes int64) {
 	text, _ := os.ReadFile("/proc/self/status")
 	if _, after, ok := strings.Cut(string(text), what); ok {
 		_, _ = fmt.Sscan(after, &bytes)
@@ -153,8 +153,8 @@ func (w *worker) end() {
 	}
 }
 
-// patience is the time after which a job counts as hanging, even on a busy machine.
-const patience = 20 * time.Minute
+// jobTimeout is the time after which a job counts as hanging, even on a busy machine.
+const jobTimeout = 20 * time.Minute
 
 // do runs a job. The error says how the process ended, or that it hangs.
 func (w *worker) do(j job) (r reply, err error) {
@@ -167,7 +167,7 @@ func (w *worker) do(j job) (r reply, err error) {
 	if err := json.NewEncoder(w.in).Encode(j); err != nil {
 		return r, err
 	}
-	slow := time.AfterFunc(patience, func() { _ = w.cmd.Process.Signal(syscall.SIGQUIT) })
+	slow := time.AfterFunc(jobTimeout, func() { _ = w.cmd.Process.Signal(syscall.SIGQUIT) })
 	err = w.out.Decode(&r)
 	hangs := !slow.Stop()
 	if err == nil {

@@ -36,8 +36,8 @@ type wreck struct {
 	Live   map[uint64]bool              // numbers of the existing sessions
 	Logs   map[uint64]map[uint64]string // JSON of every record ever written, by number and seq
 	Forms  map[uint64]map[uint64]string // stored forms of these records
-	Right  map[question]string          // the correct answers
-	Before []map[question]string        // the answers after earlier commits
+	Want   map[query]string             // the correct answers
+	Before []map[query]string           // the answers after earlier commits
 
 	tree *tree // of Data
 }
@@ -92,15 +92,15 @@ func storeOptions() store.Options {
 	return store.Options{NoSync: true, Logger: quiet, LockTimeout: 5 * time.Second, Snapshots: snapshot.Policy{Every: -1}}
 }
 
-// take notes the content of the store at path.
-func (w *wreck) take(path string) error {
+// readFile sets the content of the wreck from the store at path.
+func (w *wreck) readFile(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
 	if w.Data != nil {
 		w.Older = append(w.Older, w.Data)
-		w.Before = append(w.Before, w.Right)
+		w.Before = append(w.Before, w.Want)
 	}
 	w.Data, w.tree, w.Live = data, treeOf(data), map[uint64]bool{}
 	w.Data = w.tree.used(data)
@@ -133,12 +133,12 @@ func (w *wreck) take(path string) error {
 			w.Logs[n][r.Seq] = textOf(r)
 		}
 	}
-	w.Right = map[question]string{}
-	for q, a := range ask(s, w.keys()) {
+	w.Want = map[query]string{}
+	for q, a := range readAll(s, w.keys()) {
 		if a.Err != "" && !a.Absent {
 			return fmt.Errorf("%s of a file that is whole: %s", q, a.Err)
 		}
-		w.Right[q] = a.Text
+		w.Want[q] = a.Text
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (w *wreck) keys() []store.Key {
 	for _, k := range w.Keys {
 		seen[k] = true
 	}
-	return sorted(seen)
+	return sortedKeys(seen)
 }
 
 // textOf returns a text that is equal for equal records.
@@ -185,14 +185,14 @@ var shapes = []shape{
 // newWreck makes a file with sessions. It makes the file in rounds, and each round closes it.
 func newWreck(t testing.TB, s shape) *wreck {
 	t.Helper()
-	w, err := s.wreck(t.TempDir())
+	w, err := s.makeWreck(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
-func (sh shape) wreck(dir string) (*wreck, error) {
+func (sh shape) makeWreck(dir string) (*wreck, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 		if err := errors.Join(do(s), s.Close()); err != nil {
 			return err
 		}
-		return w.take(path)
+		return w.readFile(path)
 	}
 	keyOf := func(i int) store.Key {
 		return store.Key{App: "app", User: fmt.Sprint("user", i%3), Session: fmt.Sprint("session", i)}
@@ -230,7 +230,7 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 		if err := within(func(s *store.Store) error {
 			for i := range sh.sessions {
 				key := keyOf(i)
-				if err := sh.grow(s, rnd, key, round, &ids, func() { w.note(s, key) }); err != nil {
+				if err := sh.grow(s, rnd, key, round, &ids, func() { w.addEarlier(s, key) }); err != nil {
 					return err
 				}
 			}
@@ -259,28 +259,28 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 			return nil, err
 		}
 	}
-	if err := w.take(path); err != nil {
+	if err := w.readFile(path); err != nil {
 		return nil, err
 	}
 	return w, nil
 }
 
-// note notes answers in the middle of a round. A damaged file may show this state, because its pages can still
+// addEarlier notes answers in the middle of a round. A damaged file may show this state, because its pages can still
 // be in the file after they were freed.
-func (w *wreck) note(s *store.Store, key store.Key) {
-	said := map[question]string{}
-	for q, a := range ask(s, []store.Key{key}) {
+func (w *wreck) addEarlier(s *store.Store, key store.Key) {
+	said := map[query]string{}
+	for q, a := range readAll(s, []store.Key{key}) {
 		said[q] = a.Text
 	}
 	w.Before = append(w.Before, said)
 }
 
-// grow appends records to a session. It calls said after each commit.
-func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, ids *int, said func()) error {
+// grow appends records to a session. It calls committed after each commit.
+func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, ids *int, committed func()) error {
 	if _, err := s.Create(ctx, key, map[string]any{"made": *ids, "app:name": "x", "user:n": round}, store.CreateOptions{}); err != nil && !errors.Is(err, store.ErrExists) {
 		return err
 	}
-	said()
+	committed()
 	for range sh.events {
 		*ids++
 		text := make([]byte, rnd.IntN(sh.size)+1)
@@ -294,21 +294,21 @@ func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, i
 		if _, err := s.AppendEvents(ctx, key, []*patch.Event{e}, store.AppendOptions{}); err != nil {
 			return err
 		}
-		said()
+		committed()
 	}
 	session, err := s.Get(ctx, key)
 	if err != nil || session.View.Len() <= 3 {
 		return err
 	}
-	c, err := s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(1, 1, say(fmt.Sprint("r", *ids)))}, store.PatchOptions{On: session.View})
-	said()
+	c, err := s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(1, 1, newEvent(fmt.Sprint("r", *ids)))}, store.PatchOptions{On: session.View})
+	committed()
 	if err == nil && round%2 == 1 {
 		_, err = s.Revert(ctx, key, c.Records[0].ID(), store.UndoOptions{})
 	}
 	return err
 }
 
-func say(id string) *patch.Event {
+func newEvent(id string) *patch.Event {
 	e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":%q,"author":"user","content":{"role":"user","parts":[{"text":"this is %s"}]}}`, id, id))
 	if err != nil {
 		panic(err)

@@ -34,8 +34,8 @@ var (
 type file struct {
 	testing.TB
 	round *long.Round
-	of    string // label of the figures
-	mark  int    // current size, in events or sessions
+	label string // label of the figures
+	size  int    // current size, in events or sessions
 	first map[string]uint64
 	path  string
 	store *store.Store
@@ -43,7 +43,7 @@ type file struct {
 
 func newFile(t testing.TB, r *long.Round, of string) *file {
 	before := runtime.NumGoroutine()
-	f := &file{TB: t, round: r, of: of, first: map[string]uint64{}, path: filepath.Join(t.TempDir(), "log.db")}
+	f := &file{TB: t, round: r, label: of, first: map[string]uint64{}, path: filepath.Join(t.TempDir(), "log.db")}
 	f.open()
 	t.Cleanup(func() {
 		f.close()
@@ -68,17 +68,17 @@ func (f *file) open() {
 
 func (f *file) close() { testlog.NoError(f, f.store.Close()) }
 
-// costs makes calls of one kind. Each call returns the given number of things. costs fails the test if the
-// allocation per thing exceeds the allocation at the first mark by more than the factor times.
-func (f *file) costs(what string, calls, things int, times uint64, do func() error) {
+// measure makes calls of one kind. Each call returns the given number of things. measure fails the test if the
+// allocation per thing exceeds the allocation at the first size by more than the factor times.
+func (f *file) measure(what string, calls, things int, times uint64, do func() error) {
 	f.Helper()
 	now := allocated(f, calls, do) / uint64(things)
-	f.round.Count(fmt.Sprintf("%s: bytes of %s at %d", f.of, what, f.mark), int(now))
+	f.round.Count(fmt.Sprintf("%s: bytes of %s at %d", f.label, what, f.size), int(now))
 	before, ok := f.first[what]
 	if !ok {
 		f.first[what] = now
-	} else if worse(now, before, times) {
-		f.Errorf("%s: %s at %d allocates %d bytes, and %d at the first mark: more than %d times as much", f.of, what, f.mark, now, before, times)
+	} else if isTooMuch(now, before, times) {
+		f.Errorf("%s: %s at %d allocates %d bytes, and %d at the first size: more than %d times as much", f.label, what, f.size, now, before, times)
 	}
 }
 
@@ -97,10 +97,10 @@ func allocated(t testing.TB, calls int, do func() error) uint64 {
 	return all[calls/2]
 }
 
-func worse(now, before, times uint64) bool { return now > times*before+8<<10 }
+func isTooMuch(now, before, times uint64) bool { return now > times*before+8<<10 }
 
-// marks returns the sizes at which calls are measured in a short, a usual and a long run.
-func marks(short, usual, many []int) []int {
+// sizesFor returns the sizes at which calls are measured in a short, a usual and a long run.
+func sizesFor(short, usual, many []int) []int {
 	switch {
 	case long.Long():
 		return many
@@ -110,7 +110,7 @@ func marks(short, usual, many []int) []int {
 	return usual
 }
 
-// probes is the number of measured calls per mark.
+// probes is the number of measured calls per size.
 const probes = 50
 
 func TestOneSession(t *testing.T) {
@@ -147,30 +147,30 @@ func (f *file) grow(compact bool) {
 		_, err := f.store.Get(ctx, key)
 		return err
 	}
-	for _, f.mark = range marks([]int{200, 1000}, []int{500, 5000}, []int{1000, 10_000, 100_000, 1_000_000}) {
-		for n < f.mark-2*probes {
-			testlog.NoError(f, add(min(100, f.mark-2*probes-n)))
+	for _, f.size = range sizesFor([]int{200, 1000}, []int{500, 5000}, []int{1000, 10_000, 100_000, 1_000_000}) {
+		for n < f.size-2*probes {
+			testlog.NoError(f, add(min(100, f.size-2*probes-n)))
 			if compact && n%500 == 0 {
 				testlog.NoError(f, pass())
 			}
 		}
-		f.costs("append", 2*probes, 1, 2, func() error { return add(1) }) // a larger tree has longer paths
+		f.measure("append", 2*probes, 1, 2, func() error { return add(1) }) // a larger tree has longer paths
 		if compact {
-			f.costs("pass", 1, 1, 4*uint64(len(fmt.Sprint(f.mark))), pass) // a pass may merge summaries of each level
+			f.measure("pass", 1, 1, 4*uint64(len(fmt.Sprint(f.size))), pass) // a pass may merge summaries of each level
 		}
-		f.costs("get, warm", probes, 1, 2, get)
+		f.measure("get, warm", probes, 1, 2, get)
 		f.close()
 		f.open()
 		times := uint64(4) // a summary of each level
 		if !compact {
-			times = uint64(f.mark) // everything is visible
+			times = uint64(f.size) // everything is visible
 		}
-		f.costs("get, cold", 1, 1, times, get)
+		f.measure("get, cold", 1, 1, times, get)
 	}
 	if compact {
 		testlog.NoError(f, pass())
 	}
-	testlog.NoError(f, f.isWhole(n))
+	testlog.NoError(f, f.checkContent(n))
 	// Large contents that are hidden need little memory.
 	memory.Within(f, 28<<20, func() {
 		for p, err := range f.store.Verify(ctx, store.VerifyOptions{}) {
@@ -181,16 +181,16 @@ func (f *file) grow(compact bool) {
 	space, err := f.store.Vacuum(ctx, store.VacuumOptions{})
 	testlog.NoError(f, err)
 	if space.File > max(2*space.Live, 16<<20) {
-		f.Errorf("%s: after a vacuum: %+v", f.of, space)
+		f.Errorf("%s: after a vacuum: %+v", f.label, space)
 	}
 }
 
-// isWhole compares reads with what was written: each event, the state, and views as of some seqs. It compares
+// checkContent compares reads with what was written: each event, the state, and views as of some seqs. It compares
 // each view with a fold of the log.
-func (f *file) isWhole(events int) (wrong error) {
+func (f *file) checkContent(events int) (wrong error) {
 	f.Helper()
 	report := func(format string, args ...any) {
-		wrong = errors.Join(wrong, fmt.Errorf(f.of+": "+format, args...))
+		wrong = errors.Join(wrong, fmt.Errorf(f.label+": "+format, args...))
 	}
 	seq := uint64(0)
 	memory.Within(f, 4<<20, func() { // read page by page
@@ -219,7 +219,7 @@ func (f *file) isWhole(events int) (wrong error) {
 		at := 1 + (seq-1)*(4-i)/4
 		v, err := f.store.ViewAt(ctx, key, at)
 		testlog.NoError(f, err)
-		if want := f.folded(v.Creation(), at); !same(v, want) {
+		if want := f.foldLog(v.Creation(), at); !equalViews(v, want) {
 			report("the view at record %d, of %d events, is not a fold's, of %d", at, v.Len(), want.Len())
 		}
 	}
@@ -234,14 +234,14 @@ func (f *file) isWhole(events int) (wrong error) {
 	return wrong
 }
 
-// same reports whether two views have equal snapshots.
-func same(a, b fold.View) bool {
+// equalViews reports whether two views have equal snapshots.
+func equalViews(a, b fold.View) bool {
 	one, err := snapshot.Encode(a)
 	other, otherErr := snapshot.Encode(b)
 	return err == nil && otherErr == nil && bytes.Equal(one, other)
 }
 
-func (f *file) folded(creation string, seq uint64) fold.View {
+func (f *file) foldLog(creation string, seq uint64) fold.View {
 	f.Helper()
 	start, err := f.store.ViewAt(ctx, key, 0)
 	initial := maps.Collect(start.Values())
@@ -274,36 +274,36 @@ func event(n int) *patch.Event {
 func TestManySessions(t *testing.T) {
 	for r := range long.Rounds(t, 1) {
 		f, n := newFile(t, r, "sessions"), 0
-		for _, f.mark = range marks([]int{100, 300}, []int{100, 1000}, []int{1000, 10_000, 100_000}) {
-			for ; n < f.mark; n++ {
-				_, err := f.store.Create(ctx, numbered(n), map[string]any{"n": n}, store.CreateOptions{})
+		for _, f.size = range sizesFor([]int{100, 300}, []int{100, 1000}, []int{1000, 10_000, 100_000}) {
+			for ; n < f.size; n++ {
+				_, err := f.store.Create(ctx, sessionKey(n), map[string]any{"n": n}, store.CreateOptions{})
 				testlog.NoError(t, err)
-				testlog.NoError(t, f.add(n))
+				testlog.NoError(t, f.appendTo(n))
 			}
 			f.close()
-			f.costs("open", 1, 1, 3, func() error { f.open(); return nil })
-			f.costs("the first of a list", 1, 1, 3, func() error { return f.list(store.ListOptions{}, 1) })
-			f.costs("a user's list", 1, f.mark/100, 3, func() error { return f.list(store.ListOptions{App: "app", User: "user-042"}, f.mark/100) })
-			testlog.NoError(t, f.list(store.ListOptions{}, f.mark))
-			at := func() int { return r.Random.IntN(f.mark) }
-			f.costs("get, cold", probes, 1, 3, func() error { return f.look(at()) })
-			f.costs("append", probes, 1, 3, func() error { return f.add(at()) })
+			f.measure("open", 1, 1, 3, func() error { f.open(); return nil })
+			f.measure("the first of a list", 1, 1, 3, func() error { return f.list(store.ListOptions{}, 1) })
+			f.measure("a user's list", 1, f.size/100, 3, func() error { return f.list(store.ListOptions{App: "app", User: "user-042"}, f.size/100) })
+			testlog.NoError(t, f.list(store.ListOptions{}, f.size))
+			at := func() int { return r.Random.IntN(f.size) }
+			f.measure("get, cold", probes, 1, 3, func() error { return f.checkSession(at()) })
+			f.measure("append", probes, 1, 3, func() error { return f.appendTo(at()) })
 		}
 	}
 }
 
-func numbered(i int) store.Key {
+func sessionKey(i int) store.Key {
 	return store.Key{App: "app", User: fmt.Sprintf("user-%03d", i%100), Session: fmt.Sprintf("s-%07d", i)}
 }
 
-// add appends an event to a session. If necessary, it creates the session.
-func (f *file) add(session int) error {
-	_, err := f.store.AppendEvents(ctx, numbered(session), []*patch.Event{event(session)}, store.AppendOptions{})
+// appendTo appends an event to a session. If necessary, it creates the session.
+func (f *file) appendTo(session int) error {
+	_, err := f.store.AppendEvents(ctx, sessionKey(session), []*patch.Event{event(session)}, store.AppendOptions{})
 	return err
 }
 
-func (f *file) look(session int) error {
-	got, err := f.store.Get(ctx, numbered(session))
+func (f *file) checkSession(session int) error {
+	got, err := f.store.Get(ctx, sessionKey(session))
 	if err == nil && (got.View.Len() != 1 || fmt.Sprint(got.State()["n"]) != fmt.Sprint(session)) {
 		err = fmt.Errorf("session %d has %d events and the state %v", session, got.View.Len(), got.State())
 	}
@@ -342,16 +342,16 @@ func TestControl(t *testing.T) {
 			_, err := f.store.AppendEvents(ctx, key, []*patch.Event{event(n + n/399)}, store.AppendOptions{}) // the last event but one is missing
 			testlog.NoError(t, err)
 			if n == 20 || n == 398 {
-				read = append(read, allocated(t, 1, func() error { f.folded("", uint64(n)); return nil }))
+				read = append(read, allocated(t, 1, func() error { f.foldLog("", uint64(n)); return nil }))
 			}
 		}
-		if !worse(read[1], read[0], 4) {
+		if !isTooMuch(read[1], read[0], 4) {
 			t.Errorf("reading the log allocates %d bytes, and then %d, and it is not reported", read[0], read[1])
 		}
-		if early, err := f.store.ViewAt(ctx, key, 398); err != nil || same(early, f.folded(early.Creation(), 399)) {
+		if early, err := f.store.ViewAt(ctx, key, 398); err != nil || equalViews(early, f.foldLog(early.Creation(), 399)) {
 			t.Errorf("two views differ, and it is not reported: %v", err)
 		}
-		if f.isWhole(400) == nil {
+		if f.checkContent(400) == nil {
 			t.Error("an event is missing, and it is not reported")
 		}
 		for _, n := range []int{2, 3} {

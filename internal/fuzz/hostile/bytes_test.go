@@ -145,7 +145,7 @@ func FuzzFile(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		inTime(t, func() {
+		runWithTimeout(t, func() {
 			memory.Within(t, len(data), func() {
 				s, err := store.Open(path, store.Options{ReadOnly: true, Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
@@ -209,11 +209,11 @@ func database(t testing.TB) []byte {
 	return data[:min(len(data), 64<<10)]
 }
 
-// patience is the time after which a call counts as hanging, even on a busy machine.
-const patience = 25 * time.Minute
+// testTimeout is the time after which a call counts as hanging, even on a busy machine.
+const testTimeout = 25 * time.Minute
 
-// inTime fails the test if f hangs.
-func inTime(t *testing.T, f func()) {
+// runWithTimeout fails the test if f hangs.
+func runWithTimeout(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -222,7 +222,7 @@ func inTime(t *testing.T, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		panic("it hangs") // prints all stacks
 	}
 }

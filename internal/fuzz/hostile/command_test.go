@@ -21,11 +21,11 @@ import (
 )
 
 // reading are the commands that must not change the database file.
-var reading = []string{"sessions", "stats", "log", "audit", "search", "loss", "export", "verify", "diff", "help"}
+var readCommands = []string{"sessions", "stats", "log", "audit", "search", "loss", "export", "verify", "diff", "help"}
 
 // left are the commands that are not tested: serve does not end, and the others write files that an argument
 // names.
-var left = []string{"serve", "man", "demo", "backup", "salvage", "completion"}
+var skippedCommands = []string{"serve", "man", "demo", "backup", "salvage", "completion"}
 
 // FuzzCommand runs the command with any input and any arguments, one per line.
 func FuzzCommand(f *testing.F) {
@@ -42,7 +42,7 @@ func FuzzCommand(f *testing.F) {
 		args := strings.Split(line, "\n")
 		for _, arg := range args {
 			// Arguments may name no file other than the database.
-			if strings.HasPrefix(arg, "/") || strings.Contains(arg, "..") || strings.Contains(arg, "=/") || strings.Contains(arg, "://") || slices.Contains(left, arg) || len(line) > 2000 {
+			if strings.HasPrefix(arg, "/") || strings.Contains(arg, "..") || strings.Contains(arg, "=/") || strings.Contains(arg, "://") || slices.Contains(skippedCommands, arg) || len(line) > 2000 {
 				return
 			}
 		}
@@ -58,11 +58,11 @@ func FuzzCommand(f *testing.F) {
 			}
 			return ""
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout/2)
 		defer cancel()
 		var out, errs bytes.Buffer
 		code := -1
-		inTime(t, func() {
+		runWithTimeout(t, func() {
 			memory.Within(t, len(line)+len(input)+len(whole), func() {
 				out.Reset()
 				errs.Reset()
@@ -78,7 +78,7 @@ func FuzzCommand(f *testing.F) {
 		if ctx.Err() != nil {
 			t.Errorf("%q: it does not end", args)
 		}
-		if slices.Contains(reading, args[0]) {
+		if slices.Contains(readCommands, args[0]) {
 			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, whole) {
 				t.Errorf("%q changed the database (%v)", args, err)
 			}
@@ -137,7 +137,7 @@ func FuzzInspector(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inTime(t, func() {
+		runWithTimeout(t, func() {
 			memory.Within(t, len(target)+len(form), func() {
 				w := httptest.NewRecorder()
 				again := r.Clone(ctx)

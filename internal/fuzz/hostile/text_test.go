@@ -38,14 +38,14 @@ var readers = map[string]func(t testing.TB, text []byte) error{
 		_, err := s.Import(t.Context(), key, bytes.NewReader(text), store.ImportOptions{})
 		return err
 	},
-	"imported": imported,
+	"imported": importText,
 	"REST": func(t testing.TB, text []byte) error {
 		s := inMemory(t)
 		defer s.Close()
 		_, err := migrate.Run(t.Context(), s, migrate.NewREST(bytes.NewReader(text), "input"), migrate.Options{Session: func(migrate.Result) error { return nil }})
 		return err
 	},
-	"file": file,
+	"file": migrateFile,
 }
 
 func inMemory(t testing.TB) *store.Store {
@@ -56,8 +56,8 @@ func inMemory(t testing.TB) *store.Store {
 	return s
 }
 
-// imported imports a text, adopts its compaction records, and exports it.
-func imported(t testing.TB, text []byte) error {
+// importText imports a text, adopts its compaction records, and exports it.
+func importText(t testing.TB, text []byte) error {
 	s := inMemory(t)
 	defer s.Close()
 	if _, err := s.Import(t.Context(), key, bytes.NewReader(text), store.ImportOptions{}); err != nil {
@@ -83,8 +83,8 @@ func imported(t testing.TB, text []byte) error {
 	return nil
 }
 
-// file imports a text as a file of the detected format.
-func file(t testing.TB, text []byte) error {
+// migrateFile imports a text as a file of the detected format.
+func migrateFile(t testing.TB, text []byte) error {
 	source, err := migrate.OpenFile(text, migrate.FileOptions{Name: "file"})
 	if err != nil {
 		return err
@@ -99,9 +99,9 @@ func file(t testing.TB, text []byte) error {
 	return errors.Join(err, failed)
 }
 
-func reads(t *testing.T, name string, text []byte) {
+func checkReader(t *testing.T, name string, text []byte) {
 	t.Helper()
-	inTime(t, func() {
+	runWithTimeout(t, func() {
 		memory.Within(t, len(text), func() {
 			if err := readers[name](t, text); err != nil && !errors.Is(err, patch.ErrInvalid) && !errors.Is(err, patch.ErrTooLarge) && !errors.Is(err, store.ErrDuplicateID) && !errors.Is(err, store.ErrConflict) {
 				t.Errorf("%s: %v", name, err)
@@ -130,7 +130,7 @@ func fuzzText(f *testing.F, names ...string) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, name := range names {
-			reads(t, name, text)
+			checkReader(t, name, text)
 		}
 	})
 }
@@ -182,7 +182,7 @@ func TestLongText(t *testing.T) {
 	}
 	for what, text := range longTexts(size) {
 		for name := range readers {
-			t.Run(name+" "+what, func(t *testing.T) { reads(t, name, text) })
+			t.Run(name+" "+what, func(t *testing.T) { checkReader(t, name, text) })
 		}
 	}
 	if testing.Short() || long.Long() {
@@ -190,7 +190,7 @@ func TestLongText(t *testing.T) {
 	}
 	texts := longTexts(large)
 	for _, what := range []string{"metadata keys", "parts", "many keys", "many patches", "short events"} {
-		t.Run("large "+what, func(t *testing.T) { reads(t, "import", texts[what]) })
+		t.Run("large "+what, func(t *testing.T) { checkReader(t, "import", texts[what]) })
 	}
 }
 
@@ -262,13 +262,13 @@ func longTexts(size int) map[string][]byte {
 		"histories":      rep(`{"$set":{"messages":[{"id":"1","type":"user","content":"x"}]}}`+"\n", `{"sessionId":"s","projectHash":"h"}`+"\n", ""),
 		"tools":          rep(`{"type":"tool","callID":"c","tool":"f","state":{"status":"completed","input":{},"output":"x"}},`, `{"info":{"id":"s","time":{}},"messages":[{"info":{"id":"m","role":"assistant"},"parts":[`, `{}]}]}`),
 		"claude's rows":  num(`{"type":"user","uuid":"%[1]x","parentUuid":"%[1]xa","sessionId":"s","message":{"role":"user","content":"x"}}`+"\n", "", ""),
-		"claude's way":   backwards(size),
+		"claude's way":   reversedParents(size),
 		"claude's lines": num(`{"type":"user","uuid":"%x","message":{"role":"user","content":"x"}}`+"\n", "", ""),
 	}
 }
 
-// backwards returns a transcript of Claude Code. The parent of each line is the next line.
-func backwards(size int) []byte {
+// reversedParents returns a transcript of Claude Code. The parent of each line is the next line.
+func reversedParents(size int) []byte {
 	var b []byte
 	for i := 0; len(b) < size; i++ {
 		b = fmt.Appendf(b, `{"type":"user","uuid":"%x","parentUuid":"%x","sessionId":"s","message":{"role":"user","content":"x"}}`+"\n", i, i+1)

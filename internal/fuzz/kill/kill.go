@@ -134,7 +134,7 @@ func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(strin
 			_ = process.Cmd.Process.Kill()
 		})
 	}
-	l.Callers = []ops.Caller{watch(process, random, end)}
+	l.Callers = []ops.Caller{newKillAfter(process, random, end)}
 	if p.Backups {
 		l.Backups = t.TempDir()
 		defer os.RemoveAll(l.Backups) // a long run makes many of them
@@ -197,7 +197,7 @@ func Recover(ctx context.Context, l *linear.Load, local *ops.Local, before map[s
 	l.Repeat(local)
 	l.End(local)
 	now, err := ops.Audit(ctx, local.Store)
-	return now, errors.Join(err, ops.Unchanged(before, now))
+	return now, errors.Join(err, ops.CheckUnchanged(before, now))
 }
 
 // checkBackup checks that the last complete backup shows the store at some moment between the start and the end
@@ -222,9 +222,9 @@ func (p *Storage) checkBackup(l *linear.Load, history linear.History, count func
 	return nil
 }
 
-// watched is a process that is killed shortly after a given number of operations. The number of operations decides
+// killAfter is a process that is killed shortly after a given number of operations. The number of operations decides
 // when, because the duration of operations depends on the machine.
-type watched struct {
+type killAfter struct {
 	*ops.Process
 	kinds string        // kinds of operations that are counted at their start; if "", all are counted at their end
 	left  atomic.Int64  // number of operations left to count
@@ -232,9 +232,9 @@ type watched struct {
 	kill  func()
 }
 
-func watch(p *ops.Process, random *rand.Rand, kill func()) *watched {
-	w := &watched{Process: p, kill: kill}
-	upTo := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
+func newKillAfter(p *ops.Process, random *rand.Rand, kill func()) *killAfter {
+	w := &killAfter{Process: p, kill: kill}
+	upTo := func(limit time.Duration) time.Duration { return time.Duration(random.Int64N(int64(limit))) }
 	n := 0
 	switch p := random.IntN(100); {
 	case p < 10: // while the store is being opened
@@ -250,18 +250,18 @@ func watch(p *ops.Process, random *rand.Rand, kill func()) *watched {
 	return w
 }
 
-func (w *watched) Call(o ops.Op) ops.Reply {
+func (w *killAfter) Call(o ops.Op) ops.Reply {
 	if w.kinds != "" && strings.Contains(w.kinds, string(o.Kind)) {
-		w.tick()
+		w.countDown()
 	}
 	r := w.Process.Call(o)
 	if w.kinds == "" {
-		w.tick()
+		w.countDown()
 	}
 	return r
 }
 
-func (w *watched) tick() {
+func (w *killAfter) countDown() {
 	if w.left.Add(-1) == 0 {
 		time.AfterFunc(w.after, w.kill)
 	}

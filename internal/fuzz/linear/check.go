@@ -33,7 +33,7 @@ func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 			callers = append(callers, newLocal(t, b, i, []int64{0, 1 << 16, -1}[r.N/4%3]))
 		}
 		l := &Load{Callers: callers, Clients: 64, Apps: 8, Calls: 64, Forks: true, Leases: true,
-			Name: fmt.Sprint(r.N), Seed: r.Random.Uint64(), Together: r.N%2 == 1}
+			Name: fmt.Sprint(r.N), Seed: r.Random.Uint64(), OneAppAtATime: r.N%2 == 1}
 		l.Run()
 		h := l.End(callers[0])
 		for _, e := range h {

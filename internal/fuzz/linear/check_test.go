@@ -96,7 +96,7 @@ func TestOutcomeUnknownButSeen(t *testing.T) {
 	l := &Load{Callers: []ops.Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
 	l.Begin()
 	call := func(kind ops.Kind, ids ...string) ops.Reply {
-		return l.Call(l.Callers[0], ops.Op{App: "app", Session: kept, Kind: kind, IDs: ids, AsOfNow: true, Count: 1})
+		return l.Call(l.Callers[0], ops.Op{App: "app", Session: keptSession, Kind: kind, IDs: ids, AsOfNow: true, Count: 1})
 	}
 	call(ops.Create)
 	call(ops.Append, "a", "b")
@@ -106,7 +106,7 @@ func TestOutcomeUnknownButSeen(t *testing.T) {
 	last.Outcome, last.Logged, last.Seqs = ops.Unknown, nil, nil
 	text := call(ops.Export).Exported
 	call(ops.Raw)
-	r := l.Call(l.Callers[0], ops.Op{App: "app", Session: kept, Kind: ops.Import, Text: text})
+	r := l.Call(l.Callers[0], ops.Op{App: "app", Session: keptSession, Kind: ops.Import, Text: text})
 	if r.Outcome != ops.Done || len(r.Seqs) != 4 {
 		t.Fatalf("importing the existing records gives %+v", r)
 	}
@@ -128,19 +128,19 @@ func TestForkBeforeFailure(t *testing.T) {
 	l.Begin()
 	call := func(session string, kind ops.Kind, ids ...string) ops.Reply {
 		at := uint64(2)
-		return l.Call(l.Callers[0], ops.Op{App: "app", Session: session, Source: kept, Kind: kind, IDs: ids, At: &at})
+		return l.Call(l.Callers[0], ops.Op{App: "app", Session: session, Source: keptSession, Kind: kind, IDs: ids, At: &at})
 	}
-	call(kept, ops.Create)
-	call(kept, ops.Append, "a", "b", "c")
+	call(keptSession, ops.Create)
+	call(keptSession, ops.Append, "a", "b", "c")
 	b.Plan(storetest.Plan{Write: 1, Failure: storetest.Applied, PassNext: 2, FailNext: 1000})
 	if r := call("s0", ops.Fork); r.Outcome != ops.Done {
 		t.Errorf("a fork that took place: %s %s", r.Outcome, r.Err)
 	}
 	b.Plan(storetest.Plan{})
 	call("s0", ops.Append, "d")
-	call(kept, ops.Append, "e")
+	call(keptSession, ops.Append, "e")
 	call("s0", ops.Raw)
-	call(kept, ops.Raw)
+	call(keptSession, ops.Raw)
 	judge := func(what string, change func(h History)) bool {
 		h := l.History()
 		change(h)
@@ -148,7 +148,7 @@ func TestForkBeforeFailure(t *testing.T) {
 		t.Logf("%s: %.300q", what, violations)
 		return len(violations) == 0
 	}
-	fork := slices.IndexFunc(l.history, func(e Seen) bool { return e.Kind == ops.Fork })
+	fork := slices.IndexFunc(l.history, func(e Call) bool { return e.Kind == ops.Fork })
 	source := len(l.history) - 1
 	for what, fits := range map[string]func(h History){
 		"done":    func(History) {},
@@ -175,7 +175,7 @@ func TestForkBeforeFailure(t *testing.T) {
 func TestForkOfUnknownCreation(t *testing.T) {
 	l := &Load{Callers: []ops.Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
 	l.Begin()
-	for _, o := range []ops.Op{{Kind: ops.Create, Session: kept}, {Kind: ops.Fork, Session: "s0", Source: kept, At: new(uint64)}, {Kind: ops.Get, Session: kept}} {
+	for _, o := range []ops.Op{{Kind: ops.Create, Session: keptSession}, {Kind: ops.Fork, Session: "s0", Source: keptSession, At: new(uint64)}, {Kind: ops.Get, Session: keptSession}} {
 		o.App = "app"
 		if r := l.Call(l.Callers[0], o); r.Outcome != ops.Done {
 			t.Fatalf("%s: %s", o.Kind, r.Err)

@@ -14,15 +14,15 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Seen is an operation with its reply, and with the times of its start and end in nanoseconds of one clock.
-type Seen struct {
+// Call is an operation with its reply, and with the times of its start and end in nanoseconds of one clock.
+type Call struct {
 	ops.Op
 	ops.Reply
 	From, To int64
 }
 
 // History has the operations of all clients, in the order in which they ended.
-type History []Seen
+type History []Call
 
 // Options configures [History.Judge].
 type Options struct {
@@ -30,22 +30,22 @@ type Options struct {
 	Faults bool
 }
 
-// patience is the checker's time limit per object. A search takes seconds, but other tests may use most of the
+// searchTimeout is the checker's time limit per object. A search takes seconds, but other tests may use most of the
 // machine.
-const patience = 5 * time.Minute
+const searchTimeout = 5 * time.Minute
 
 // Judge checks the history of each object against the model. A violation names the object, and has the part of
 // its history around the end of the longest valid order. If a check exceeds its time limit, that is a violation
 // too.
 func (h History) Judge(opts Options) (violations []string) {
 	histories := map[object][]porcupine.Operation{}
-	replies, shared := map[moment]int{}, map[string]int{}
+	replies, shared := map[stateID]int{}, map[string]int{}
 	for _, e := range h {
 		if e.Kind == ops.Get && e.Outcome == ops.Done {
 			shared[e.App+e.Values["app:hot"]]++
 		}
-		if e.shows() {
-			replies[moment{e.Creation, e.Seq}]++
+		if e.showsSession() {
+			replies[stateID{e.Creation, e.Seq}]++
 		}
 	}
 	sources := h.sources()
@@ -63,7 +63,7 @@ func (h History) Judge(opts Options) (violations []string) {
 			if !e.Changes() {
 				continue
 			}
-			e.To = settled(e, h[i:])
+			e.To = effectiveUntil(e, h[i:])
 		}
 		if e.Kind == ops.Fork && (e.Outcome == ops.Done || e.Outcome == ops.Unknown) {
 			source := sources[object{app: e.App, name: e.Source}]
@@ -80,7 +80,7 @@ func (h History) Judge(opts Options) (violations []string) {
 			o.replies, o.shared = replies, shared
 			call := porcupine.Operation{ClientId: e.Client, Input: o, Call: e.From, Return: e.To}
 			histories[b] = append(histories[b], call)
-			if opts.Faults && b.kind == "session" && e.repeats() {
+			if opts.Faults && b.kind == "session" && e.mayBeRetry() {
 				o.Outcome = ops.Unknown
 				call.Input = o
 				histories[b] = append(histories[b], call)
@@ -89,13 +89,13 @@ func (h History) Judge(opts Options) (violations []string) {
 	}
 	for b, calls := range histories {
 		if b.kind == "values" {
-			calls = once(calls)
+			calls = mergeRetries(calls)
 		}
-		switch result, info := porcupine.CheckOperationsVerbose(b.model(opts, calls), calls, patience); result {
+		switch result, info := porcupine.CheckOperationsVerbose(b.model(opts, calls), calls, searchTimeout); result {
 		case porcupine.Illegal:
-			violations = append(violations, b.String()+": "+where(calls, info))
+			violations = append(violations, b.String()+": "+describeViolation(calls, info))
 		case porcupine.Unknown:
-			violations = append(violations, fmt.Sprintf("%s: the checker did not end with %d operations in %v", b, len(calls), patience))
+			violations = append(violations, fmt.Sprintf("%s: the checker did not end with %d operations in %v", b, len(calls), searchTimeout))
 		}
 	}
 	violations = append(violations, h.judgeErased()...)
@@ -103,10 +103,10 @@ func (h History) Judge(opts Options) (violations []string) {
 	return violations
 }
 
-// repeats reports whether a call found its own records in the log, with later records after them. The call may
+// mayBeRetry reports whether a call found its own records in the log, with later records after them. The call may
 // have written them itself: if the reply to its commit was lost, it wrote them first and then found them. The
 // checker treats them as two operations.
-func (e Seen) repeats() bool {
+func (e Call) mayBeRetry() bool {
 	writes := e.Kind == ops.Append || e.Kind == ops.Patch || e.Kind == ops.Import
 	return writes && e.Outcome == ops.Done && len(e.Seqs) > 0 && e.Seq > e.Seqs[len(e.Seqs)-1]
 }
@@ -115,7 +115,7 @@ func (e Seen) repeats() bool {
 // so its log only grows. The last read may be of a backup, which shows an earlier log. The reply to a fork does
 // not have the records, because the read of a fork may fail after the fork took effect.
 func (h History) sources() map[object][]patch.Record {
-	longest := map[object]Seen{}
+	longest := map[object]Call{}
 	for _, e := range h {
 		b := object{app: e.App, name: e.Session}
 		if e.Kind == ops.Raw && e.Outcome == ops.Done && len(e.Seqs) > len(longest[b].Seqs) {
@@ -134,10 +134,10 @@ func (h History) sources() map[object][]patch.Record {
 
 func (b object) String() string { return strings.TrimSpace(b.app + " " + b.kind + " " + b.name) }
 
-// settled returns the time after which a call of unknown outcome has no effect. A repeated write with the same
+// effectiveUntil returns the time after which a call of unknown outcome has no effect. A repeated write with the same
 // ids settles the call, because the repeated write found or added the records. A later deletion settles a
 // deletion, because a deletion deletes only the creation that it looked up.
-func settled(e Seen, later History) int64 {
+func effectiveUntil(e Call, later History) int64 {
 	for _, l := range later {
 		if l.App == e.App && l.Session == e.Session && l.Kind == e.Kind && l.From > e.To {
 			switch {
@@ -150,8 +150,8 @@ func settled(e Seen, later History) int64 {
 	return math.MaxInt64
 }
 
-// where returns the calls around the first call that the longest valid order lacks.
-func where(calls []porcupine.Operation, info porcupine.LinearizationInfo) string {
+// describeViolation returns the calls around the first call that the longest valid order lacks.
+func describeViolation(calls []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	longest := map[int]bool{}
 	for _, partition := range info.PartialLinearizationsOperations() {
 		for _, order := range partition {
@@ -180,7 +180,7 @@ func where(calls []porcupine.Operation, info porcupine.LinearizationInfo) string
 }
 
 // String returns the operation and its outcome in one line.
-func (e Seen) String() string {
+func (e Call) String() string {
 	text := fmt.Sprintf("%8.3f–%8.3f ms client %d: %s %s %s %v", float64(e.From)/1e6, float64(e.To)/1e6, e.Client, e.App, e.Session, e.Kind, e.IDs)
 	if e.IfSeq != nil {
 		text += fmt.Sprintf(" if %d", *e.IfSeq)
@@ -208,7 +208,7 @@ func (h History) Until(at int64) (cut History) {
 		case e.To <= at:
 			cut = append(cut, e)
 		case e.From <= at:
-			cut = append(cut, Seen{Op: e.Op, Reply: ops.Reply{Outcome: ops.Gone}, From: e.From, To: at})
+			cut = append(cut, Call{Op: e.Op, Reply: ops.Reply{Outcome: ops.Gone}, From: e.From, To: at})
 		}
 	}
 	return cut
@@ -218,29 +218,29 @@ func (h History) Until(at int64) (cut History) {
 // Events that were erased before it must be blank, and events that no operation erased must not.
 func (h History) judgeErased() (violations []string) {
 	for _, read := range h {
-		if !strings.HasPrefix(read.Session, erased) || read.Kind != ops.Raw || read.Outcome != ops.Done {
+		if !strings.HasPrefix(read.Session, erasedPrefix) || read.Kind != ops.Raw || read.Outcome != ops.Done {
 			continue
 		}
 		add := func(format string, args ...any) {
 			violations = append(violations, fmt.Sprintf("%s %s at %.3f ms: ", read.App, read.Session, float64(read.From)/1e6)+fmt.Sprintf(format, args...))
 		}
-		asked, appended := map[string]bool{}, map[string]bool{}
+		erasedIDs, appended := map[string]bool{}, map[string]bool{}
 		for _, e := range h {
 			if e.App != read.App || e.Session != read.Session || e.From > read.To {
 				continue
 			}
 			before := e.Outcome == ops.Done && e.To < read.From
 			for _, id := range e.IDs {
-				there := slices.Contains(read.Logged, id)
+				isLogged := slices.Contains(read.Logged, id)
 				switch e.Kind {
 				case ops.Append:
 					appended[id] = true
-					if there != slices.Contains(read.Logged, e.IDs[0]) || before && !there {
+					if isLogged != slices.Contains(read.Logged, e.IDs[0]) || before && !isLogged {
 						add("event %s is lost", id)
 					}
 				case ops.Erase:
-					asked[id] = true
-					if before && !slices.Contains(read.Blank, id) {
+					erasedIDs[id] = true
+					if before && !slices.Contains(read.Erased, id) {
 						add("event %s was erased, and is not blank", id)
 					}
 				}
@@ -250,7 +250,7 @@ func (h History) judgeErased() (violations []string) {
 			if slices.Contains(read.Logged[:i], id) {
 				add("id %s is there twice", id)
 			}
-			if appended[id] && !asked[id] && slices.Contains(read.Blank, id) {
+			if appended[id] && !erasedIDs[id] && slices.Contains(read.Erased, id) {
 				add("event %s is blank, and was not erased", id)
 			}
 		}

@@ -25,8 +25,8 @@ type Load struct {
 	Calls int
 	More  func() bool
 
-	// Together makes all clients use one app after another. Otherwise each operation uses a random app.
-	Together bool
+	// OneAppAtATime makes all clients use one app after another. Otherwise each operation uses a random app.
+	OneAppAtATime bool
 
 	// Forks and Leases make clients fork sessions and take leases. Leases cannot be used with crashes, because
 	// the outcome of a lease cannot be determined later.
@@ -39,17 +39,17 @@ type Load struct {
 	// ShortTimeouts is the percentage of writes with a time limit that is too short.
 	ShortTimeouts int
 
-	mu      sync.Mutex
-	began   time.Time
-	history History
-	known   map[string]*known
-	seen    map[string]ops.Reply // by client and session: the last reply that showed the session
-	random  []*rand.Rand         // by client
-	n       []int                // number of operations, by client
+	mu           sync.Mutex
+	start        time.Time
+	history      History
+	idsBySession map[string]*sessionIDs
+	seen         map[string]ops.Reply // by client and session: the last reply that showed the session
+	random       []*rand.Rand         // by client
+	n            []int                // number of operations, by client
 }
 
-// known is what all clients together have learned about a session.
-type known struct {
+// sessionIDs has the ids and the text that all clients together have seen of a session.
+type sessionIDs struct {
 	patches, events []string
 	text            string
 }
@@ -57,15 +57,15 @@ type known struct {
 // The sessions of an app. The last one is never deleted. Each client also has a session in which it erases, and
 // a session that it imports as a whole. The names of these sessions begin with "erased " and "imported ".
 const (
-	sessions = 4
-	kept     = "kept"
-	erased   = "erased "
-	Imported = "imported "
+	sessions       = 4
+	keptSession    = "kept"
+	erasedPrefix   = "erased "
+	ImportedPrefix = "imported "
 )
 
 func sessionName(i int) string {
 	if i == sessions-1 {
-		return kept
+		return keptSession
 	}
 	return fmt.Sprint("s", i)
 }
@@ -73,7 +73,7 @@ func sessionName(i int) string {
 func (l *Load) app(i int) string { return fmt.Sprintf("%s.%d", l.Name, i) }
 
 // Since returns the time since the load began.
-func (l *Load) Since() time.Duration { return time.Since(l.began) }
+func (l *Load) Since() time.Duration { return time.Since(l.start) }
 
 // History returns the history until now, in the order in which the operations ended.
 func (l *Load) History() History {
@@ -84,7 +84,7 @@ func (l *Load) History() History {
 
 // Begin starts the load's clock.
 func (l *Load) Begin() {
-	l.began, l.history, l.known, l.seen = time.Now(), nil, map[string]*known{}, map[string]ops.Reply{}
+	l.start, l.history, l.idsBySession, l.seen = time.Now(), nil, map[string]*sessionIDs{}, map[string]ops.Reply{}
 	l.random, l.n = nil, make([]int, l.Clients)
 	for client := range l.Clients {
 		l.random = append(l.random, rand.New(rand.NewPCG(l.Seed, uint64(client))))
@@ -117,7 +117,7 @@ func (l *Load) Work() History {
 	var wg sync.WaitGroup
 	for client := range l.Clients {
 		wg.Go(func() {
-			for l.more(client) && l.Step(client) {
+			for l.hasMore(client) && l.Step(client) {
 			}
 		})
 	}
@@ -129,11 +129,11 @@ func (l *Load) Work() History {
 func (l *Load) Until(at int64) *Load {
 	return &Load{
 		Callers: l.Callers, Clients: l.Clients, Apps: l.Apps, Name: l.Name, Seed: l.Seed, Forks: l.Forks, Backups: l.Backups,
-		began: l.began, history: l.History().Until(at), known: map[string]*known{}, seen: map[string]ops.Reply{}, random: l.random, n: l.n,
+		start: l.start, history: l.History().Until(at), idsBySession: map[string]*sessionIDs{}, seen: map[string]ops.Reply{}, random: l.random, n: l.n,
 	}
 }
 
-func (l *Load) more(client int) bool {
+func (l *Load) hasMore(client int) bool {
 	if l.More != nil {
 		return l.More()
 	}
@@ -146,7 +146,7 @@ func (l *Load) Step(client int) bool {
 	n, random := l.n[client], l.random[client]
 	l.n[client]++
 	app := random.IntN(l.Apps)
-	if l.Together {
+	if l.OneAppAtATime {
 		app = n * l.Apps / l.Calls
 	}
 	o := l.draw(client, n, l.app(app), random)
@@ -200,7 +200,7 @@ func (l *Load) MarkGoneAfter(at int64) {
 
 // ReadDuring reads the sessions. In the history, the reads take place between the start and the end of
 // operation e.
-func (l *Load) ReadDuring(c ops.Caller, e Seen) {
+func (l *Load) ReadDuring(c ops.Caller, e Call) {
 	n := len(l.history)
 	l.End(c)
 	for i := n; i < len(l.history); i++ {
@@ -215,7 +215,7 @@ func (l *Load) Repeat(c ops.Caller) {
 	history := l.History()
 	for _, deletions := range []bool{false, true} {
 		for i, e := range history {
-			unknown := (e.Outcome == ops.Gone || e.Outcome == ops.Unknown) && settled(e, history[i:]) == math.MaxInt64
+			unknown := (e.Outcome == ops.Gone || e.Outcome == ops.Unknown) && effectiveUntil(e, history[i:]) == math.MaxInt64
 			if !unknown || !e.Changes() || (e.Kind == ops.Delete) != deletions {
 				continue
 			}
@@ -230,14 +230,14 @@ func (l *Load) Repeat(c ops.Caller) {
 func (l *Load) Call(caller ops.Caller, o ops.Op) ops.Reply {
 	from := l.Since()
 	r := caller.Call(o)
-	e := Seen{Op: o, Reply: r, From: from.Nanoseconds(), To: l.Since().Nanoseconds()}
+	e := Call{Op: o, Reply: r, From: from.Nanoseconds(), To: l.Since().Nanoseconds()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.history = append(l.history, e)
-	if e.shows() {
+	if e.showsSession() {
 		l.seen[fmt.Sprint(o.Client, o.App, o.Session)] = r
 	}
-	k := l.of(o.App, o.Session)
+	k := l.known(o.App, o.Session)
 	switch {
 	case r.Outcome != ops.Done:
 	case o.Kind == ops.Append && !ops.IsHot(o.IDs[0]):
@@ -250,20 +250,20 @@ func (l *Load) Call(caller ops.Caller, o ops.Op) ops.Reply {
 	return r
 }
 
-// of returns what is known about a session. The caller must hold l.mu.
-func (l *Load) of(app, session string) *known {
+// known returns what is known about a session. The caller must hold l.mu.
+func (l *Load) known(app, session string) *sessionIDs {
 	name := app + " " + session
-	if l.known[name] == nil {
-		l.known[name] = &known{}
+	if l.idsBySession[name] == nil {
+		l.idsBySession[name] = &sessionIDs{}
 	}
-	return l.known[name]
+	return l.idsBySession[name]
 }
 
-// about returns what is known about a session, and the last reply that showed it to the client.
-func (l *Load) about(client int, app, session string) (known, ops.Reply) {
+// lastSeen returns what is known about a session, and the last reply that showed it to the client.
+func (l *Load) lastSeen(client int, app, session string) (sessionIDs, ops.Reply) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return *l.of(app, session), l.seen[fmt.Sprint(client, app, session)]
+	return *l.known(app, session), l.seen[fmt.Sprint(client, app, session)]
 }
 
 func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
@@ -276,12 +276,12 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 		case client == l.Clients-1 && p < 70:
 			return ops.Op{Client: client, App: app, Kind: ops.Backup, File: filepath.Join(l.Backups, l.Name+id)}
 		case p < 10:
-			return l.erase(o, random)
+			return l.drawErase(o, random)
 		case p < 11:
-			return l.whole(o, random)
+			return l.drawImport(o, random)
 		}
 	}
-	k, seen := l.about(client, app, o.Session)
+	k, seen := l.lastSeen(client, app, o.Session)
 	switch p := random.IntN(100); {
 	case p < 24:
 		o.Kind = ops.Get
@@ -302,7 +302,7 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 			}
 		}
 	case p < 58:
-		o.Kind, o.IDs, o.Other = ops.Append, []string{late(k.events, random)}, random.IntN(2) == 0
+		o.Kind, o.IDs, o.OtherContent = ops.Append, []string{drawRecentID(k.events, random)}, random.IntN(2) == 0
 	case p < 69:
 		o.Kind = ops.Patch
 		o.Start, o.Count = o.Choice%3, 1+o.Choice%2
@@ -315,22 +315,22 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 			o.Event = seen.Visible[o.Start]
 		}
 	case p < 74:
-		o.Kind, o.IDs = ops.Revert, []string{late(k.patches, random)}
+		o.Kind, o.IDs = ops.Revert, []string{drawRecentID(k.patches, random)}
 	case p < 77:
-		o.Kind, o.IDs = ops.Rewind, []string{late(k.events, random)}
+		o.Kind, o.IDs = ops.Rewind, []string{drawRecentID(k.events, random)}
 	case p < 80:
-		o.Kind, o.At = ops.At, upTo(seen, o.Choice)
+		o.Kind, o.At = ops.At, drawSeq(seen, o.Choice)
 	case p < 82:
 		o.Kind = ops.Raw
 	case p < 84:
 		o.Kind = ops.Export
 	case p < 87 && l.Forks && at < sessions-1:
-		o.Kind, o.Source = ops.Fork, kept
-		_, source := l.about(client, app, kept)
-		o.At = upTo(source, o.Choice)
+		o.Kind, o.Source = ops.Fork, keptSession
+		_, source := l.lastSeen(client, app, keptSession)
+		o.At = drawSeq(source, o.Choice)
 	case p < 90:
 		o.Kind, o.Text = ops.Import, ops.Text(id, id+ops.Sibling)
-		if other, _ := l.about(client, app, sessionName(random.IntN(sessions))); other.text != "" && random.IntN(3) > 0 {
+		if other, _ := l.lastSeen(client, app, sessionName(random.IntN(sessions))); other.text != "" && random.IntN(3) > 0 {
 			o.Text = other.text
 		}
 	case p < 93 && l.Leases:
@@ -343,13 +343,13 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 	return o
 }
 
-// erase draws an operation on the client's session for erasures. The ids are used in no other app. Otherwise the
+// drawErase draws an operation on the client's session for erasures. The ids are used in no other app. Otherwise the
 // store would treat sessions with the same first event as copies, and an erasure in one session would also erase
 // in the other sessions.
-func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
+func (l *Load) drawErase(o ops.Op, random *rand.Rand) ops.Op {
 	id := o.App + " " + o.IDs[0]
-	o.Session = fmt.Sprint(erased, o.Client)
-	k, seen := l.about(o.Client, o.App, o.Session)
+	o.Session = fmt.Sprint(erasedPrefix, o.Client)
+	k, seen := l.lastSeen(o.Client, o.App, o.Session)
 	switch p := random.IntN(100); {
 	case seen.Creation == "":
 		o.Kind = ops.Create
@@ -364,11 +364,11 @@ func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
 	return o
 }
 
-// whole draws an import of a session that needs several commits, or its deletion.
-func (l *Load) whole(o ops.Op, random *rand.Rand) ops.Op {
+// drawImport draws an import of a session that needs several commits, or its deletion.
+func (l *Load) drawImport(o ops.Op, random *rand.Rand) ops.Op {
 	id := o.IDs[0]
-	o.Session, o.Kind = fmt.Sprint(Imported, o.Client), ops.Import
-	if _, seen := l.about(o.Client, o.App, o.Session); seen.Creation != "" && random.IntN(2) == 0 {
+	o.Session, o.Kind = fmt.Sprint(ImportedPrefix, o.Client), ops.Import
+	if _, seen := l.lastSeen(o.Client, o.App, o.Session); seen.Creation != "" && random.IntN(2) == 0 {
 		o.Kind = ops.Delete
 		return o
 	}
@@ -380,14 +380,14 @@ func (l *Load) whole(o ops.Op, random *rand.Rand) ops.Op {
 	return o
 }
 
-// upTo returns a seq between 0 and the last seq that the client has seen.
-func upTo(seen ops.Reply, choice int) *uint64 {
+// drawSeq returns a seq between 0 and the last seq that the client has seen.
+func drawSeq(seen ops.Reply, choice int) *uint64 {
 	seq := uint64(choice) % (seen.Seq + 1)
 	return &seq
 }
 
-// late returns one of the last ids, or an id that does not exist.
-func late(ids []string, random *rand.Rand) string {
+// drawRecentID returns one of the last ids, or an id that does not exist.
+func drawRecentID(ids []string, random *rand.Rand) string {
 	i := len(ids) - 1 - random.IntN(4)
 	if i < 0 {
 		return "unknown id"

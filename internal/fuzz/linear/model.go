@@ -19,11 +19,11 @@ import (
 // Until a reply shows the creation id, creation is "". If lenient is set, a delete may find no session, because
 // a delete of unknown outcome may have been repeated.
 type session struct {
-	creation string
-	log      *entry
-	past     []string // ids of hot events of deleted creations
-	lenient  bool
-	shown    int // number of replies that have shown this state
+	creation   string
+	log        *entry
+	pastHotIDs []string // ids of hot events of deleted creations
+	lenient    bool
+	replyCount int // number of replies that have shown this state
 }
 
 // entry is a record of a log, with the view after it. The first entry has no record.
@@ -40,7 +40,7 @@ func newLog() *entry { return &entry{view: fold.New("", nil), sum: 1} }
 
 // sum returns a checksum for comparing sessions.
 func (s session) sum() uint64 {
-	sum := uint64(len(s.past) + s.shown)
+	sum := uint64(len(s.pastHotIDs) + s.replyCount)
 	if s.log != nil {
 		sum += maphash.String(seed, s.creation) ^ s.log.sum
 	}
@@ -49,8 +49,8 @@ func (s session) sum() uint64 {
 
 func (s session) view() fold.View { return s.log.view }
 
-// whole returns the view with all records of the log, including the records of hidden events.
-func (e *entry) whole() fold.View {
+// fullView returns the view with all records of the log, including the records of hidden events.
+func (e *entry) fullView() fold.View {
 	log := make([]patch.Record, e.view.Seq())
 	for at := e; at.before != nil; at = at.before {
 		log[at.record.Seq-1] = at.record
@@ -65,14 +65,14 @@ func (e *entry) at(seq uint64) *entry {
 	return e
 }
 
-// untold is the prefix of ids that the model gives to records of reverts and rewinds of unknown outcome. No
+// unknownIDPrefix is the prefix of ids that the model gives to records of reverts and rewinds of unknown outcome. No
 // reply has their real ids.
-const untold = "untold "
+const unknownIDPrefix = "untold "
 
-// is reports whether the record may have the given id.
-func (e *entry) is(id string) bool {
+// mayHaveID reports whether the record may have the given id.
+func (e *entry) mayHaveID(id string) bool {
 	own := e.record.ID()
-	return own == id || strings.HasPrefix(own, untold)
+	return own == id || strings.HasPrefix(own, unknownIDPrefix)
 }
 
 // find returns the record that has the id or inserts an event with it.
@@ -87,8 +87,8 @@ func (e *entry) find(id string) (patch.Record, bool) {
 	return patch.Record{}, false
 }
 
-// hot returns the ids of the events that set shared values.
-func (e *entry) hot() (ids []string) {
+// hotIDs returns the ids of the events that set shared values.
+func (e *entry) hotIDs() (ids []string) {
 	for ; e.before != nil; e = e.before {
 		if id := e.record.ID(); ops.IsHot(id) {
 			ids = append(ids, id)
@@ -101,7 +101,7 @@ func (e *entry) add(r patch.Record) *entry {
 	r.Seq = e.view.Seq() + 1
 	view := e.view
 	if r.Patch != nil {
-		view = e.whole()
+		view = e.fullView()
 	}
 	next, err := view.Apply(r)
 	if err != nil {
@@ -117,45 +117,45 @@ func (e *entry) add(r patch.Record) *entry {
 // step implements [state]. A call of unknown outcome takes effect if it can. If it has no effect, it may come
 // after all other calls in the order.
 func (s session) step(o operation) (bool, state) {
-	ok, after := s.after(o)
+	ok, after := s.apply(o)
 	if after.log != s.log {
-		after.shown = 0
-		ok = ok && s.over(o)
+		after.replyCount = 0
+		ok = ok && s.isFullyShown(o)
 	}
-	if o.Kind != source && o.shows() {
-		after.shown++
+	if o.Kind != source && o.showsSession() {
+		after.replyCount++
 	}
 	return ok, after
 }
 
-func (s session) known() bool { return s.log == nil || s.creation != "" }
+func (s session) isComplete() bool { return s.log == nil || s.creation != "" }
 
-func (s session) after(o operation) (bool, session) {
-	unknown, there := o.Outcome == ops.Unknown, s.log != nil
+func (s session) apply(o operation) (bool, session) {
+	unknown, exists := o.Outcome == ops.Unknown, s.log != nil
 	switch o.Kind {
 	case ops.Create, ops.Fork:
-		if there {
+		if exists {
 			return unknown || o.Outcome == ops.Exists, s
 		}
 		s.creation, s.log = o.Creation, newLog()
 		if o.Kind == ops.Fork {
-			s.log, _, _ = s.log.put(o.records, nil)
+			s.log, _, _ = s.log.appendMissing(o.records, nil)
 		}
-		return unknown || o.Outcome == ops.Done && s.shows(o.Reply), s
+		return unknown || o.Outcome == ops.Done && s.matchesReply(o.Reply), s
 	case ops.Delete:
-		if !there {
+		if !exists {
 			return unknown || o.Outcome == ops.NotFound || s.lenient && o.Outcome == ops.Done, s
 		}
-		return unknown || o.Outcome == ops.Done, session{lenient: s.lenient, past: append(slices.Clip(s.past), s.log.hot()...)}
+		return unknown || o.Outcome == ops.Done, session{lenient: s.lenient, pastHotIDs: append(slices.Clip(s.pastHotIDs), s.log.hotIDs()...)}
 	case ops.Import:
-		if o.Outcome == ops.Done && o.Created == there {
+		if o.Outcome == ops.Done && o.Created == exists {
 			return false, s
 		}
-		if !there && (unknown || o.Outcome == ops.Done) {
-			s.creation, s.log, there = o.Creation, newLog(), true
+		if !exists && (unknown || o.Outcome == ops.Done) {
+			s.creation, s.log, exists = o.Creation, newLog(), true
 		}
 	}
-	if !there {
+	if !exists {
 		return unknown || o.Outcome == ops.NotFound && o.Kind != ops.Import, s
 	}
 	if o.On != "" && o.On != s.creation {
@@ -171,37 +171,39 @@ func (s session) after(o operation) (bool, session) {
 		s.creation = o.Creation
 	}
 	if !o.Writes() {
-		return s.reads(o), s
+		return s.isValidRead(o), s
 	}
-	if o.Outcome == ops.Done && o.Seq != s.view().Seq()+o.added(s.view().Seq()) {
+	if o.Outcome == ops.Done && o.Seq != s.view().Seq()+o.countAfter(s.view().Seq()) {
 		return false, s // the state was shown too often
 	}
 	log, seqs, err := s.write(o)
 	if err != nil {
-		return unknown || o.refused(err), s
+		return unknown || o.wasRefusedFor(err), s
 	}
 	s.log = log
 	// The reply shows the view after this write, even if other writes were in the same commit.
-	return unknown || o.Outcome == ops.Done && slices.Equal(o.Seqs, seqs) && s.shows(o.Reply), s
+	return unknown || o.Outcome == ops.Done && slices.Equal(o.Seqs, seqs) && s.matchesReply(o.Reply), s
 }
 
-// over reports whether every reply that shows this state is already in the order. Only then can the state
+// isFullyShown reports whether every reply that shows this state is already in the order. Only then can the state
 // change.
-func (s session) over(o operation) bool {
-	return s.log == nil || s.shown >= o.replies[moment{s.creation, s.view().Seq()}]
+func (s session) isFullyShown(o operation) bool {
+	return s.log == nil || s.replyCount >= o.replies[stateID{s.creation, s.view().Seq()}]
 }
 
-// moment identifies the state of a session after a write.
-type moment struct {
+// stateID identifies the state of a session after a write.
+type stateID struct {
 	creation string
 	seq      uint64
 }
 
-// shows reports whether the reply shows the session as of the call.
-func (e Seen) shows() bool { return e.Outcome == ops.Done && e.Creation != "" && e.Kind != ops.At }
+// showsSession reports whether the reply shows the session as of the call.
+func (e Call) showsSession() bool {
+	return e.Outcome == ops.Done && e.Creation != "" && e.Kind != ops.At
+}
 
-// added returns the number of the call's records after a seq.
-func (o operation) added(after uint64) (n uint64) {
+// countAfter returns the number of the call's records after a seq.
+func (o operation) countAfter(after uint64) (n uint64) {
 	for _, seq := range o.Seqs {
 		if seq > after {
 			n++
@@ -210,11 +212,11 @@ func (o operation) added(after uint64) (n uint64) {
 	return n
 }
 
-// reads reports whether the reply is a valid read of the session.
-func (s session) reads(o operation) bool {
+// isValidRead reports whether the reply is a valid read of the session.
+func (s session) isValidRead(o operation) bool {
 	switch o.Kind {
 	case ops.Get:
-		return o.Outcome == ops.Done && s.shows(o.Reply) && s.knows(o.Session, o.Values["app:hot"]) && s.knows(o.Session, o.Values["user:hot"])
+		return o.Outcome == ops.Done && s.matchesReply(o.Reply) && s.mayShowValue(o.Session, o.Values["app:hot"]) && s.mayShowValue(o.Session, o.Values["user:hot"])
 	case source:
 		if o.At != nil {
 			if *o.At > s.view().Seq() {
@@ -223,20 +225,20 @@ func (s session) reads(o operation) bool {
 			s.log = s.log.at(*o.At)
 		}
 		s.creation = ""
-		return o.Outcome == ops.Exists || o.Outcome == ops.Done && s.shows(o.Reply)
+		return o.Outcome == ops.Exists || o.Outcome == ops.Done && s.matchesReply(o.Reply)
 	case ops.At:
 		if *o.At > s.view().Seq() {
 			return o.Outcome == ops.NotFound
 		}
 		s.log = s.log.at(*o.At)
-		return o.Outcome == ops.Done && s.shows(o.Reply)
+		return o.Outcome == ops.Done && s.matchesReply(o.Reply)
 	case ops.Raw, ops.Export:
 		e := s.log
 		if o.Outcome != ops.Done || len(o.Logged) != int(e.view.Seq()) {
 			return false
 		}
 		for i := range slices.Backward(o.Logged) {
-			if !e.is(o.Logged[i]) || o.Seqs[i] != e.record.Seq {
+			if !e.mayHaveID(o.Logged[i]) || o.Seqs[i] != e.record.Seq {
 				return false
 			}
 			e = e.before
@@ -246,25 +248,25 @@ func (s session) reads(o operation) bool {
 	return false
 }
 
-// knows reports whether a read of the session may show the shared value. If an event of the session set the
+// mayShowValue reports whether a read of the session may show the shared value. If an event of the session set the
 // value, the read must also show that event.
-func (s session) knows(name, value string) bool {
-	if !ops.IsHot(value) || ops.SessionOf(value) != name || slices.Contains(s.past, value) {
+func (s session) mayShowValue(name, value string) bool {
+	if !ops.IsHot(value) || ops.SessionOf(value) != name || slices.Contains(s.pastHotIDs, value) {
 		return true
 	}
 	_, there := s.log.find(value)
 	return there
 }
 
-// shows reports whether a reply shows the session. It ignores shared values.
-func (s session) shows(r ops.Reply) bool {
+// matchesReply reports whether a reply shows the session. It ignores shared values.
+func (s session) matchesReply(r ops.Reply) bool {
 	v := s.view()
 	return r.Seq == v.Seq() && r.PatchSeq == v.PatchSeq() && (s.creation == "" || r.Creation == s.creation) && len(r.Visible) == v.Len() &&
-		slices.Equal(r.Visible, ops.Visible(v)) && maps.Equal(own(r.Values), ops.Texts(maps.Collect(v.Values())))
+		slices.Equal(r.Visible, ops.Visible(v)) && maps.Equal(sessionValues(r.Values), ops.Texts(maps.Collect(v.Values())))
 }
 
-// own returns the values without shared ones.
-func own(values map[string]string) map[string]string {
+// sessionValues returns the values without shared ones.
+func sessionValues(values map[string]string) map[string]string {
 	values = maps.Clone(values)
 	maps.DeleteFunc(values, func(key, _ string) bool { return statekey.ScopeOf(key) != statekey.Session })
 	return values
@@ -278,8 +280,8 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.kind }
 
-// refused reports whether the call was refused for the model's reason.
-func (o operation) refused(err error) bool {
+// wasRefusedFor reports whether the call was refused for the model's reason.
+func (o operation) wasRefusedFor(err error) bool {
 	var r *refusal
 	if errors.As(err, &r) {
 		return o.Outcome == r.kind && (r.last == 0 || o.Last == r.last)
@@ -303,15 +305,15 @@ func (s session) write(o operation) (*entry, []uint64, error) {
 			if o.On != "" {
 				offered[0].Patch = offered[0].Patch.WithBase(o.Base)
 			}
-			err = s.refuses(offered, fold.CheckOptions{AsOfNow: o.On == ""})
+			err = s.checkPatches(offered, fold.CheckOptions{AsOfNow: o.On == ""})
 		case o.IfSeq != nil && *o.IfSeq != s.view().Seq():
 			err = &refusal{fuzz.Conflict, s.view().Seq()}
 		}
-		return s.log.put(offered, err)
+		return s.log.appendMissing(offered, err)
 	case ops.Import:
-		return s.imports(o.records)
+		return s.writeImport(o.records)
 	case ops.Revert:
-		ids, err := s.log.whole().RevertTargets(o.IDs[0])
+		ids, err := s.log.fullView().RevertTargets(o.IDs[0])
 		if err != nil {
 			return nil, nil, err
 		}
@@ -319,7 +321,7 @@ func (s session) write(o operation) (*entry, []uint64, error) {
 		for _, id := range ids {
 			patches = append(patches, patch.NewRevert(id))
 		}
-		return s.back(o, patches, fold.CheckOptions{AsOfNow: true})
+		return s.writeUndo(o, patches, fold.CheckOptions{AsOfNow: true})
 	case ops.Rewind:
 		from := uint64(0)
 		for e := s.log; e.before != nil; e = e.before {
@@ -330,11 +332,11 @@ func (s session) write(o operation) (*entry, []uint64, error) {
 		if from == 0 {
 			return nil, nil, &refusal{kind: fuzz.NotFound}
 		}
-		patches, err := s.log.whole().Rewind(from)
+		patches, err := s.log.fullView().Rewind(from)
 		if err != nil {
 			return nil, nil, err
 		}
-		return s.back(o, patches, fold.CheckOptions{AsOfNow: true, AllowOrphans: true, AllowPinned: true})
+		return s.writeUndo(o, patches, fold.CheckOptions{AsOfNow: true, AllowOrphans: true, AllowPinned: true})
 	}
 	panic("linear: " + string(o.Kind) + " does not write")
 }
@@ -358,9 +360,9 @@ func (s session) missing(offered []patch.Record) (n int, err error) {
 	return n, nil
 }
 
-// put adds the missing records. It returns the new log and the seqs of all offered records. If err is not nil,
+// appendMissing adds the missing records. It returns the new log and the seqs of all offered records. If err is not nil,
 // it returns err.
-func (e *entry) put(offered []patch.Record, err error) (*entry, []uint64, error) {
+func (e *entry) appendMissing(offered []patch.Record, err error) (*entry, []uint64, error) {
 	if err != nil {
 		return nil, nil, err
 	}
@@ -376,11 +378,11 @@ func (e *entry) put(offered []patch.Record, err error) (*entry, []uint64, error)
 	return e, seqs, nil
 }
 
-// back adds patches that the store made, with the ids in the reply.
-func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckOptions) (*entry, []uint64, error) {
+// writeUndo adds patches that the store made, with the ids in the reply.
+func (s session) writeUndo(o operation, patches []*patch.PatchEvent, opts fold.CheckOptions) (*entry, []uint64, error) {
 	var offered []patch.Record
 	for i, p := range patches {
-		id := fmt.Sprintf("%s%d.%d", untold, o.n, i)
+		id := fmt.Sprintf("%s%d.%d", unknownIDPrefix, o.n, i)
 		switch {
 		case i < len(o.Logged):
 			id = o.Logged[i]
@@ -393,21 +395,21 @@ func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckO
 		}
 		offered = append(offered, patch.Record{Patch: p})
 	}
-	return s.log.put(offered, s.refuses(offered, opts))
+	return s.log.appendMissing(offered, s.checkPatches(offered, opts))
 }
 
-// refuses returns the reason why the session refuses patches, or nil.
-func (s session) refuses(offered []patch.Record, opts fold.CheckOptions) error {
+// checkPatches returns the reason why the session refuses patches, or nil.
+func (s session) checkPatches(offered []patch.Record, opts fold.CheckOptions) error {
 	var patches []*patch.PatchEvent
 	for _, r := range offered {
 		patches = append(patches, r.Patch)
 	}
-	_, err := s.log.whole().Preview(patches, opts)
+	_, err := s.log.fullView().Preview(patches, opts)
 	return err
 }
 
-// imports returns the session's log after an import of records.
-func (s session) imports(offered []patch.Record) (*entry, []uint64, error) {
+// writeImport returns the session's log after an import of records.
+func (s session) writeImport(offered []patch.Record) (*entry, []uint64, error) {
 	if slices.ContainsFunc(offered, func(r patch.Record) bool { return r.Patch != nil }) {
 		offered = slices.Clone(offered)
 		for e := s.log; e.before != nil; e = e.before { // one log must be a prefix of the other
@@ -416,7 +418,7 @@ func (s session) imports(offered []patch.Record) (*entry, []uint64, error) {
 				continue
 			}
 			// Patches with the same id count as equal, because one is a copy of the other.
-			if !e.is(offered[i].ID()) || e.record.Event != nil && !patch.Same(e.record, offered[i]) {
+			if !e.mayHaveID(offered[i].ID()) || e.record.Event != nil && !patch.Same(e.record, offered[i]) {
 				return nil, nil, &refusal{kind: fuzz.Conflict}
 			}
 			offered[i] = e.record
@@ -424,7 +426,7 @@ func (s session) imports(offered []patch.Record) (*entry, []uint64, error) {
 	} else if _, err := s.missing(offered); err != nil {
 		return nil, nil, err
 	}
-	log, seqs, err := s.log.put(offered, nil)
+	log, seqs, err := s.log.appendMissing(offered, nil)
 	for i, seq := range seqs {
 		if offered[i].Seq != 0 && offered[i].Seq != seq {
 			return nil, nil, &refusal{kind: fuzz.Invalid}

@@ -14,11 +14,11 @@ import (
 
 // operation is the part of a call that concerns one object.
 type operation struct {
-	Seen
-	n       int            // index of the call in the history
-	records []patch.Record // records that an import offers or a fork copies
-	replies map[moment]int // by state of a session: the number of replies that show it
-	shared  map[string]int // by app and hot id: the number of replies that show the id as shared value
+	Call
+	n       int             // index of the call in the history
+	records []patch.Record  // records that an import offers or a fork copies
+	replies map[stateID]int // by state of a session: the number of replies that show it
+	shared  map[string]int  // by app and hot id: the number of replies that show the id as shared value
 }
 
 // source is the kind of the read that a fork makes of its source. The read may take effect at another time than
@@ -34,8 +34,8 @@ type object struct {
 
 // objects returns the operations of a call by object. The call has index n in the history. If it is a fork,
 // copied has the records that it copies.
-func objects(n int, e Seen, copied []patch.Record) map[object]operation {
-	o := operation{Seen: e, n: n}
+func objects(n int, e Call, copied []patch.Record) map[object]operation {
+	o := operation{Call: e, n: n}
 	all := map[object]operation{}
 	switch e.Kind {
 	case ops.Vacuum, ops.Backup:
@@ -52,7 +52,7 @@ func objects(n int, e Seen, copied []patch.Record) map[object]operation {
 			all[object{e.App, "session", e.Source}] = read
 		}
 	}
-	if !strings.HasPrefix(e.Session, erased) { // see [History.judgeErased]
+	if !strings.HasPrefix(e.Session, erasedPrefix) { // see [History.judgeErased]
 		all[object{e.App, "session", e.Session}] = o
 	}
 	if e.Kind == ops.Get && e.Outcome == ops.Done || e.Kind == ops.Append && ops.IsHot(e.IDs[0]) && (e.Outcome == ops.Done || e.Outcome == ops.Unknown) {
@@ -67,8 +67,8 @@ type state interface {
 	step(operation) (bool, state)
 	sum() uint64
 
-	// known reports whether the state is complete, so that replies add nothing to it.
-	known() bool
+	// isComplete reports whether the state is complete, so that replies add nothing to it.
+	isComplete() bool
 }
 
 func (b object) model(opts Options, calls []porcupine.Operation) porcupine.Model {
@@ -83,7 +83,7 @@ func (b object) model(opts Options, calls []porcupine.Operation) porcupine.Model
 	}
 	var idle []operation
 	for _, op := range calls {
-		if o := op.Input.(operation); o.idle() {
+		if o := op.Input.(operation); o.isNoOp() {
 			idle = append(idle, o)
 		}
 	}
@@ -123,7 +123,7 @@ func (s order) step(o operation, idle []operation) (bool, any) {
 			own = i
 			break
 		}
-		if ok, _ := s.state.step(idle[k]); ok && s.known() {
+		if ok, _ := s.state.step(idle[k]); ok && s.isComplete() {
 			return false, s
 		}
 	}
@@ -134,8 +134,8 @@ func (s order) step(o operation, idle []operation) (bool, any) {
 	return true, s
 }
 
-// idle reports whether the call certainly changed nothing.
-func (o operation) idle() bool {
+// isNoOp reports whether the call certainly changed nothing.
+func (o operation) isNoOp() bool {
 	switch {
 	case o.Outcome == ops.Unknown:
 		return false
@@ -163,7 +163,7 @@ func (v values) step(o operation) (bool, state) {
 	return ok, v
 }
 
-func (values) known() bool { return true }
+func (values) isComplete() bool { return true }
 
 func (v values) sum() uint64 { return maphash.String(seed, v.id) + uint64(v.shown) }
 
@@ -171,11 +171,11 @@ func (v values) sum() uint64 { return maphash.String(seed, v.id) + uint64(v.show
 type lease int
 
 func (l lease) step(o operation) (bool, state) {
-	could, ttl := l < 0 || l == lease(o.Owner), o.TTL()
+	isFree, ttl := l < 0 || l == lease(o.Owner), o.TTL()
 	switch {
-	case o.Outcome != ops.Done || o.Held != (could && ttl != 0):
+	case o.Outcome != ops.Done || o.Held != (isFree && ttl != 0):
 		return false, l
-	case !could || ttl < 0:
+	case !isFree || ttl < 0:
 		return true, l
 	case ttl == 0:
 		return true, lease(-1)
@@ -183,12 +183,12 @@ func (l lease) step(o operation) (bool, state) {
 	return true, lease(o.Owner)
 }
 
-func (lease) known() bool { return true }
+func (lease) isComplete() bool { return true }
 
 func (l lease) sum() uint64 { return uint64(l) }
 
-// once merges the attempts of each hot append, because together they set the values once.
-func once(calls []porcupine.Operation) []porcupine.Operation {
+// mergeRetries merges the attempts of each hot append, because together they set the values once.
+func mergeRetries(calls []porcupine.Operation) []porcupine.Operation {
 	first := map[string]int{}
 	var merged []porcupine.Operation
 	for _, op := range calls {

@@ -59,7 +59,7 @@ func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 			"failing commit":   m.failingCommit,
 			"delete":           m.delete,
 			"export, import":   m.exportImport,
-			"unexpected place": m.unexpectedPlace,
+			"unexpected place": m.wrongExpectedSeq,
 		})
 	})
 }
@@ -71,7 +71,7 @@ type machine struct {
 	stores  []*store.Store  // the store on bbolt, and the current peer
 	file    backend.Backend // backend of the first store
 	peers   []peer
-	turn    int
+	peer    int
 	key     store.Key
 	initial map[string]patch.Value
 	shared  map[string]patch.Value
@@ -79,7 +79,7 @@ type machine struct {
 	offered []patch.Record // the records as they were passed to the store
 	views   []fold.View    // earlier views of the store on bbolt
 	ids     int
-	filled  [2]int // number of ids that each storage has made
+	newIDs  [2]int // number of ids that each storage has made
 }
 
 // peer is one of the stores that share a storage.
@@ -101,10 +101,10 @@ func newMachine(t *rapid.T, n int, path string, backends []backend.Backend) *mac
 	return m
 }
 
-// pass selects the peer that executes the next operation.
-func (m *machine) pass(t *rapid.T) {
-	m.turn = rapid.IntRange(0, len(m.peers)-1).Draw(t, "peer")
-	m.stores[1] = m.peers[m.turn].store
+// selectPeer selects the peer that executes the next operation.
+func (m *machine) selectPeer(t *rapid.T) {
+	m.peer = rapid.IntRange(0, len(m.peers)-1).Draw(t, "peer")
+	m.stores[1] = m.peers[m.peer].store
 }
 
 var clock = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
@@ -115,8 +115,8 @@ func (m *machine) options(i int) store.Options {
 		CacheBytes: int64(20_000*(m.ids%2) - 1), Snapshots: snapshot.Policy{Every: 1 + m.ids%5, MinPercent: 1},
 		Now: func() time.Time { return clock },
 		NewID: func() string {
-			m.filled[i]++
-			return fmt.Sprintf("filled %d of %d", m.filled[i], m.n)
+			m.newIDs[i]++
+			return fmt.Sprintf("filled %d of %d", m.newIDs[i], m.n)
 		},
 	}
 }
@@ -150,16 +150,16 @@ func (m *machine) create(t *rapid.T) {
 		}
 	}
 	testlog.Must(m.stores[0].Create(context.Background(), m.key, state, store.CreateOptions{}))(t)
-	m.createAlike(t)
+	m.createOnPeers(t)
 	for _, s := range m.stores {
 		testlog.ErrorIs(t, testlog.ErrorOf(s.Create(context.Background(), m.key, nil, store.CreateOptions{})), store.ErrExists)
 	}
 	m.records, m.offered, m.views = nil, nil, nil
 }
 
-// createAlike creates the first store's session on the other storage, with the same creation id. The creation
+// createOnPeers creates the first store's session on the other storage, with the same creation id. The creation
 // id must be equal because the ids of receipts are derived from it.
-func (m *machine) createAlike(t *rapid.T) {
+func (m *machine) createOnPeers(t *rapid.T) {
 	ctx := context.Background()
 	info := testlog.Must(m.stores[0].Info(ctx, m.key))(t)
 	shared := testlog.Must(backend.FetchShared(ctx, m.file, ""))(t)
@@ -167,7 +167,7 @@ func (m *machine) createAlike(t *rapid.T) {
 		if l.Creation == info.Creation {
 			l.Meta = testlog.Must(m.file.Fetch(ctx, backend.Query{Session: l.Session}))(t).Meta // a listing does not have it
 			b := backend.Batch{Create: true, Creation: l.Creation, Meta: l.Meta, Next: l.Token, Counts: l.Counts, Shared: shared}
-			testlog.NoError(t, m.peers[m.turn].faulty.Append(ctx, l.Session, b))
+			testlog.NoError(t, m.peers[m.peer].faulty.Append(ctx, l.Session, b))
 		}
 	}
 }
@@ -188,10 +188,10 @@ func (m *machine) newID() string {
 // compare compares the views and the shared state of the stores with the model. It selects a random peer for
 // the comparison, and again a random peer for the next operation.
 func (m *machine) compare(t *rapid.T) {
-	m.pass(t)
-	defer m.pass(t)
-	if m.filled[0] != m.filled[1] {
-		t.Fatalf("the stores drew different numbers of ids: %v\n%s", m.filled, m.log())
+	m.selectPeer(t)
+	defer m.selectPeer(t)
+	if m.newIDs[0] != m.newIDs[1] {
+		t.Fatalf("the stores drew different numbers of ids: %v\n%s", m.newIDs, m.log())
 	}
 	ref := m.reference()
 	for i, s := range m.stores {

@@ -103,7 +103,7 @@ func (m *machine) append(t *rapid.T) {
 	m.write(t, o, ops.Done)
 }
 
-func plain(id, author string) *patch.Event {
+func newEvent(id, author string) *patch.Event {
 	return testlog.New(patch.Fields{ID: id, Author: author, Timestamp: clock})
 }
 
@@ -136,7 +136,7 @@ func (m *machine) drawPatches(t *rapid.T, n int, group bool) ops.Op {
 
 func (m *machine) patch(t *rapid.T) {
 	o := m.drawPatches(t, 1, false)
-	m.write(t, o, ops.Judge(m.reference(), o))
+	m.write(t, o, ops.ExpectedOutcome(m.reference(), o))
 }
 
 // patchBatch applies several patches atomically.
@@ -146,7 +146,7 @@ func (m *machine) patchBatch(t *rapid.T) {
 		n = 0
 	}
 	o := m.drawPatches(t, n, group)
-	m.write(t, o, ops.Judge(m.reference(), o))
+	m.write(t, o, ops.ExpectedOutcome(m.reference(), o))
 }
 
 // retry offers logged records again, among new ones.
@@ -173,8 +173,8 @@ func (m *machine) duplicate(t *rapid.T) {
 	if len(ids) == 0 {
 		t.Skip("an empty log")
 	}
-	e := plain(rapid.SampledFrom(ids).Draw(t, "used id"), "a duplicate")
-	o := m.op(ops.Append, patch.Record{Event: plain(m.newID(), "new")}, patch.Record{Event: e})
+	e := newEvent(rapid.SampledFrom(ids).Draw(t, "used id"), "a duplicate")
+	o := m.op(ops.Append, patch.Record{Event: newEvent(m.newID(), "new")}, patch.Record{Event: e})
 	if rapid.Bool().Draw(t, "in a patch") {
 		o = m.op(ops.Patch, patch.Record{Patch: patch.NewSplice(0, 0, e).WithID(m.newID())})
 		o.AsOfNow = true
@@ -182,9 +182,9 @@ func (m *machine) duplicate(t *rapid.T) {
 	m.write(t, o, ops.Duplicate)
 }
 
-// unexpectedPlace appends with an expected seq that is not the last seq of the log.
-func (m *machine) unexpectedPlace(t *rapid.T) {
-	o := m.op(ops.Append, patch.Record{Event: plain(m.newID(), "agent")})
+// wrongExpectedSeq appends with an expected seq that is not the last seq of the log.
+func (m *machine) wrongExpectedSeq(t *rapid.T) {
+	o := m.op(ops.Append, patch.Record{Event: newEvent(m.newID(), "agent")})
 	wrong := uint64(len(m.records) + 1)
 	o.IfSeq = &wrong
 	m.write(t, o, fuzz.Conflict)
@@ -193,12 +193,12 @@ func (m *machine) unexpectedPlace(t *rapid.T) {
 // failingCommit makes the commit of an append fail in one store. If the commit took effect, the call must
 // succeed. Otherwise nothing is written, and a retry writes the events once.
 func (m *machine) failingCommit(t *rapid.T) {
-	o := m.op(ops.Append, patch.Record{Event: plain(m.newID(), "agent")})
+	o := m.op(ops.Append, patch.Record{Event: newEvent(m.newID(), "agent")})
 	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.NotApplied, storetest.Applied}).Draw(t, "failure")
-	m.look(t) // if the view were of a deleted session, the outcome could not be determined
-	m.peers[m.turn].faulty.Plan(storetest.Plan{Write: 1, Failure: failure})
+	m.refreshPeer(t) // if the view were of a deleted session, the outcome could not be determined
+	m.peers[m.peer].faulty.Plan(storetest.Plan{Write: 1, Failure: failure})
 	r := m.do(m.stores[1], o)
-	m.peers[m.turn].faulty.Plan(storetest.Plan{})
+	m.peers[m.peer].faulty.Plan(storetest.Plan{})
 	if (r.Outcome == ops.Done) != (failure == storetest.Applied) || r.Outcome == ops.Unknown {
 		t.Fatalf("a commit that was %v: %v", failure, r.Err)
 	}
@@ -223,7 +223,7 @@ func (m *machine) delete(t *rapid.T) {
 		}
 	}
 	m.create(t)
-	late := patch.NewSplice(0, 0, plain(m.newID(), "agent"))
+	late := patch.NewSplice(0, 0, newEvent(m.newID(), "agent"))
 	for _, s := range m.stores {
 		testlog.ErrorIs(t, testlog.ErrorOf(s.ApplyPatch(context.Background(), m.key, []*patch.PatchEvent{late}, store.PatchOptions{On: old})), store.ErrNotFound)
 	}
@@ -241,7 +241,7 @@ func (m *machine) summarise(t *rapid.T) {
 	e := testlog.Event(`{"id":"s %s","author":"user","content":{"role":"user","parts":[{"text":"told by %s"}]}}`, id, id)
 	o := m.op(ops.Patch, patch.Record{Patch: patch.NewSummarise(start, count, e).WithID(id).WithAuthor("ann").WithTimestamp(clock)})
 	o.AsOfNow, o.AllowOrphans, o.AllowPinned = true, true, true
-	m.write(t, o, ops.Judge(m.reference(), o))
+	m.write(t, o, ops.ExpectedOutcome(m.reference(), o))
 }
 
 // rewind rewinds to an invocation of the log, or to one that does not exist.
@@ -255,10 +255,10 @@ func (m *machine) rewind(t *rapid.T) {
 	o := m.op(ops.Rewind)
 	o.IDs[0] = rapid.SampledFrom(invocations).Draw(t, "invocation")
 	from := slices.IndexFunc(m.records, func(r patch.Record) bool { return r.Event != nil && r.Event.InvocationID() == o.IDs[0] })
-	m.look(t)
+	m.refreshPeer(t)
 	ref := m.reference()
 	visible, state, pins := ref.Rewind(uint64(max(from, 0)) + 1)
-	m.back(t, o, func(i int, r ops.Reply) {
+	m.doLogging(t, o, func(i int, r ops.Reply) {
 		switch {
 		case from < 0:
 			if r.Outcome != fuzz.NotFound {
@@ -287,13 +287,13 @@ func (m *machine) rewind(t *rapid.T) {
 
 // revert reverts a patch of the log with its group, or a patch that does not exist.
 func (m *machine) revert(t *rapid.T) {
-	m.look(t)
+	m.refreshPeer(t)
 	ref, o := m.reference(), m.op(ops.Revert)
 	o.IDs[0] = rapid.SampledFrom(append(ref.PatchIDs(), "nobody")).Draw(t, "patch")
 	o.AllowOrphans = rapid.Bool().Draw(t, "allow orphans")
-	want := ops.Judge(ref, o)
+	want := ops.ExpectedOutcome(ref, o)
 	ids, _, _ := ref.RevertAll(o.IDs[0])
-	m.back(t, o, func(i int, r ops.Reply) {
+	m.doLogging(t, o, func(i int, r ops.Reply) {
 		reverted := revertedBy(r.Committed.Records)
 		if r.Outcome != want || want == ops.Done && !slices.Equal(reverted, ids) {
 			t.Fatalf("store %d: reverting %s: %s %s, reverts %v, want %s of %v\n%s", i, o.IDs[0], r.Outcome, r.Err, reverted, want, ids, m.log())
@@ -309,9 +309,9 @@ func revertedBy(reverts []patch.Record) (ids []string) {
 	return ids
 }
 
-// back executes an operation whose records the stores make. It checks the replies, and adds the records to the
+// doLogging executes an operation whose records the stores make. It checks the replies, and adds the records to the
 // model.
-func (m *machine) back(t *rapid.T, o ops.Op, check func(i int, r ops.Reply)) {
+func (m *machine) doLogging(t *rapid.T, o ops.Op, check func(i int, r ops.Reply)) {
 	var logged [2][]patch.Record
 	for i, s := range m.stores {
 		r := m.do(s, o)
@@ -327,17 +327,17 @@ func (m *machine) back(t *rapid.T, o ops.Op, check func(i int, r ops.Reply)) {
 	}
 }
 
-// look makes the current peer read the newest log. A store with an older view would draft its records twice,
+// refreshPeer makes the current peer read the newest log. A store with an older view would draft its records twice,
 // with other ids the second time. The test needs equal ids in all stores.
-func (m *machine) look(t *rapid.T) { m.mustDo(t, m.stores[1], m.op(ops.Get)) }
+func (m *machine) refreshPeer(t *rapid.T) { m.mustDo(t, m.stores[1], m.op(ops.Get)) }
 
 // fork forks the session at a record, changes the fork, and deletes it. The session must not change.
 func (m *machine) fork(t *rapid.T) {
 	at := uint64(rapid.IntRange(0, len(m.records)).Draw(t, "at"))
 	o := m.op(ops.Fork)
 	o.Source, o.Session, o.At = m.key.Session, fmt.Sprint("fork ", m.newID()), &at
-	ref := fuzz.NewReference(m.initial, m.forked(at)...)
-	e := plain(m.newID(), "agent")
+	ref := fuzz.NewReference(m.initial, m.forkedLog(at)...)
+	e := newEvent(m.newID(), "agent")
 	for i, s := range m.stores {
 		if err := fuzz.Compare(m.mustDo(t, s, o).View, ref); err != nil {
 			t.Fatalf("store %d: a fork at %d: %v\n%s", i, at, err, m.log())
@@ -381,34 +381,34 @@ func (m *machine) erase(t *rapid.T) {
 		want.Initial = slices.Sorted(maps.Keys(m.initial))
 	}
 	want.ClosedAt = uint64(len(m.records)) + 1
-	nothing := len(want.Seqs) == 0 && !initial
+	isNoOp := len(want.Seqs) == 0 && !initial
 	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.NotApplied, storetest.Applied}).Draw(t, "failure")
 	write := rapid.IntRange(0, 5).Draw(t, "which write fails")
 	var after []patch.Record
 	for _, r := range m.records {
 		after = append(after, want.Blank(r, "receipt"))
 	}
-	var reverts, left []string
+	var reverts, notReverted []string
 	if opts.Summaries == patch.RevertSummaries {
-		reverts, left = fuzz.NewReference(m.initial, after...).RevertBlankSummaries(opts.MaxGrowth)
+		reverts, notReverted = fuzz.NewReference(m.initial, after...).RevertBlankSummaries(opts.MaxGrowth)
 	}
-	drawn := m.filled
+	idsBefore := m.newIDs
 	var logged [2][]patch.Record // the receipt and the reverts
 	for i, s := range m.stores {
 		ctx := context.Background()
-		dry := opts
-		dry.DryRun = true
-		planned := testlog.Must(s.Erase(ctx, m.key, sel, dry))(t)
+		dryRun := opts
+		dryRun.DryRun = true
+		planned := testlog.Must(s.Erase(ctx, m.key, sel, dryRun))(t)
 		var done store.Erasure
 		var err error
 		if i == 1 {
-			m.peers[m.turn].faulty.Plan(storetest.Plan{Write: write, Failure: failure, During: func() {
-				m.filled[1] = drawn[1] // when the reverts are drafted again, they must get the same ids
+			m.peers[m.peer].faulty.Plan(storetest.Plan{Write: write, Failure: failure, During: func() {
+				m.newIDs[1] = idsBefore[1] // when the reverts are drafted again, they must get the same ids
 			}})
 			done, err = s.Erase(ctx, m.key, sel, opts)
-			m.peers[m.turn].faulty.Plan(storetest.Plan{})
+			m.peers[m.peer].faulty.Plan(storetest.Plan{})
 			if err != nil {
-				m.filled[1] = drawn[1]
+				m.newIDs[1] = idsBefore[1]
 			}
 		}
 		if i == 0 || err != nil {
@@ -417,17 +417,17 @@ func (m *machine) erase(t *rapid.T) {
 		if err != nil {
 			t.Fatalf("store %d: erasing %q: %v\n%s", i, ids, err, m.log())
 		}
-		if len(done.Sessions) == 0 != nothing || len(planned.Sessions) == 0 != nothing {
+		if len(done.Sessions) == 0 != isNoOp || len(planned.Sessions) == 0 != isNoOp {
 			t.Fatalf("store %d: erasing %q: %+v, planned %+v, want %+v\n%s", i, ids, done, planned, want, m.log())
 		}
 		for p, err := range s.Verify(ctx, store.VerifyOptions{Key: m.key}) {
 			t.Fatalf("store %d: erasing %q: %v, %v\n%s", i, ids, p, err, m.log())
 		}
-		if nothing {
+		if isNoOp {
 			continue
 		}
-		if opts.Summaries == patch.RevertSummaries && (len(planned.Sessions[0].Reverted) > len(reverts) || !slices.Equal(planned.Sessions[0].Blank, left)) {
-			t.Fatalf("store %d: erasing %q: planned %+v, want the reverts %q, and %q stay\n%s", i, ids, planned.Sessions[0], reverts, left, m.log())
+		if opts.Summaries == patch.RevertSummaries && (len(planned.Sessions[0].Reverted) > len(reverts) || !slices.Equal(planned.Sessions[0].Blank, notReverted)) {
+			t.Fatalf("store %d: erasing %q: planned %+v, want the reverts %q, and %q stay\n%s", i, ids, planned.Sessions[0], reverts, notReverted, m.log())
 		}
 		logged[i] = m.raw(t, s, m.key, uint64(len(m.records))+1)
 		got, ok := logged[i][0].Patch.Erasure()
@@ -440,13 +440,13 @@ func (m *machine) erase(t *rapid.T) {
 		}
 	}
 	m.views = nil // stores refuse patches of views from before an erasure
-	if nothing {
+	if isNoOp {
 		return
 	}
 	for i, r := range m.records {
 		after[i] = want.Blank(r, logged[0][0].ID())
 	}
-	m.filled[1] = m.filled[0]
+	m.newIDs[1] = m.newIDs[0]
 	compareRecords(t, logged[0], logged[1])
 	for _, name := range want.Initial {
 		m.initial[name] = testlog.Must(patch.ParseValue([]byte("null")))(t)
@@ -457,10 +457,10 @@ func (m *machine) erase(t *rapid.T) {
 	}
 }
 
-// forked returns the log of a fork at a seq, with the receipts of earlier erasures.
-func (m *machine) forked(at uint64) []patch.Record {
+// forkedLog returns the log of a fork at a seq, with the receipts of earlier erasures.
+func (m *machine) forkedLog(at uint64) []patch.Record {
 	log := slices.Clone(m.records[:at])
-	said := func(id string) bool {
+	hasErased := func(id string) bool {
 		return slices.ContainsFunc(m.records[:at], func(r patch.Record) bool {
 			for _, e := range r.Events() {
 				if by, ok := e.ErasedBy(); ok && by == id {
@@ -472,7 +472,7 @@ func (m *machine) forked(at uint64) []patch.Record {
 		})
 	}
 	for _, r := range m.records[at:] {
-		if r.Patch == nil || !said(r.ID()) {
+		if r.Patch == nil || !hasErased(r.ID()) {
 			continue
 		}
 		if receipt, ok := r.Patch.ErasureUpTo(at); ok {
@@ -493,9 +493,9 @@ func (m *machine) compareView(t *rapid.T, i int, v fold.View, ref *fuzz.Referenc
 func (m *machine) preview(t *rapid.T) {
 	o := m.drawPatches(t, 1, false)
 	p := o.Offered[0].Patch
-	want := ops.Judge(m.reference(), o)
-	would := patch.Complete(patch.Record{Seq: uint64(len(m.records) + 1), Patch: p}, m.newID, clock)
-	after := m.reference(would)
+	want := ops.ExpectedOutcome(m.reference(), o)
+	logged := patch.Complete(patch.Record{Seq: uint64(len(m.records) + 1), Patch: p}, m.newID, clock)
+	after := m.reference(logged)
 	for i, s := range m.stores {
 		opts := store.PatchOptions{AsOfNow: o.AsOfNow, AllowOrphans: o.AllowOrphans, AllowPinned: o.AllowPinned}
 		if o.On != "" {

@@ -19,14 +19,14 @@ const (
 // f must be repeatable. No other goroutine should allocate meanwhile.
 func Within(t testing.TB, input int, f func()) {
 	t.Helper()
-	most := uint64(Factor*input + Constant)
+	limit := uint64(Factor*input + Constant)
 	before := allocated()
 	f()
-	if allocated()-before <= most {
+	if allocated()-before <= limit {
 		return
 	}
-	if peak := peakOf(f, most); peak > most {
-		t.Errorf("%d bytes of memory for %d bytes of input; %d are allowed", peak, input, most)
+	if peak := peakOf(f, limit); peak > limit {
+		t.Errorf("%d bytes of memory for %d bytes of input; %d are allowed", peak, input, limit)
 	}
 }
 
@@ -40,14 +40,14 @@ func allocated() uint64 {
 // peakOf returns the growth of the heap while f runs, with little garbage in it. If the size of the heap comes
 // close to the argument most, the collector's memory limit makes allocations wait for a collection, even on a
 // busy machine.
-func peakOf(f func(), most uint64) uint64 {
+func peakOf(f func(), limit uint64) uint64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	debug.FreeOSMemory()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(before.Sys - before.HeapReleased + most/10*9)))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(before.Sys - before.HeapReleased + limit/10*9)))
 	f()
 	runtime.ReadMemStats(&after)
-	held, was := after.HeapSys-after.HeapReleased, before.HeapSys-before.HeapReleased
-	return max(held, was) - was
+	heapAfter, heapBefore := after.HeapSys-after.HeapReleased, before.HeapSys-before.HeapReleased
+	return max(heapAfter, heapBefore) - heapBefore
 }

@@ -30,7 +30,7 @@ type Reply struct {
 	Creation string
 	Logged   []string // ids of the records that were written or read
 	Seqs     []uint64 // seqs of these records
-	Blank    []string // ids of the records in Logged that are erased
+	Erased   []string // ids of the records in Logged that are erased
 	Seq      uint64   // seq of the log's last record
 	PatchSeq uint64
 	Visible  []string
@@ -79,8 +79,8 @@ func OutcomeOf(err error) string {
 	return Done
 }
 
-// Judge returns the outcome of a write according to the reference model. It ignores ids.
-func Judge(ref *fuzz.Reference, o Op) string {
+// ExpectedOutcome returns the outcome of a write according to the reference model. It ignores ids.
+func ExpectedOutcome(ref *fuzz.Reference, o Op) string {
 	var patches []*patch.PatchEvent
 	check := func() string {
 		var refusal *fuzz.Refusal
@@ -136,7 +136,7 @@ func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
 	var r Reply
 	session, err := r.do(ctx, s, seen, o)
 	for _, record := range r.Committed.Records {
-		r.note(record)
+		r.addRecord(record)
 	}
 	r.Outcome, r.Error = OutcomeOf(err), err
 	if err != nil {
@@ -158,10 +158,10 @@ func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
 	return r
 }
 
-func (r *Reply) note(record patch.Record) {
+func (r *Reply) addRecord(record patch.Record) {
 	r.Logged, r.Seqs = append(r.Logged, record.ID()), append(r.Seqs, record.Seq)
 	if _, erased := records.Envelope(record).ErasedBy(); erased {
-		r.Blank = append(r.Blank, record.ID())
+		r.Erased = append(r.Erased, record.ID())
 	}
 }
 
@@ -185,7 +185,7 @@ func Texts(values map[string]patch.Value) map[string]string {
 
 func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (store.Session, error) {
 	key := Key(o.App, o.Session)
-	back := store.UndoOptions{AllowOrphans: o.AllowOrphans}
+	undoOpts := store.UndoOptions{AllowOrphans: o.AllowOrphans}
 	var err error
 	switch o.Kind {
 	case Create:
@@ -221,7 +221,7 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 		r.Exported = text.String()
 		all, err := Parse(r.Exported)
 		for _, record := range all {
-			r.note(record)
+			r.addRecord(record)
 		}
 		return store.Session{}, err
 	case Append:
@@ -252,9 +252,9 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 		}
 		r.Committed, err = s.ApplyPatch(ctx, key, patches, opts)
 	case Revert:
-		r.Committed, err = s.Revert(ctx, key, o.IDs[0], back)
+		r.Committed, err = s.Revert(ctx, key, o.IDs[0], undoOpts)
 	case Rewind:
-		r.Committed, err = s.Rewind(ctx, key, Invocation(o.IDs[0]), back)
+		r.Committed, err = s.Rewind(ctx, key, Invocation(o.IDs[0]), undoOpts)
 	case Import:
 		var imported store.Imported
 		imported, err = s.Import(ctx, key, strings.NewReader(o.Text), store.ImportOptions{})
@@ -270,7 +270,7 @@ func (r *Reply) read(ctx context.Context, s *store.Store, key store.Key) error {
 	var b strings.Builder
 	for record, err := range s.RawEvents(ctx, key, 1) {
 		if err == nil {
-			r.note(record)
+			r.addRecord(record)
 			err = patch.WriteRecord(&b, record)
 		}
 		if err != nil {
@@ -366,12 +366,12 @@ func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
 	return logs, errors.Join(problems...)
 }
 
-// Unchanged returns an error for each log of the map before that differs from the same log in the map now.
-func Unchanged(before, now map[store.Key]string) error {
+// CheckUnchanged returns an error for each log of the map before that differs from the same log in the map now.
+func CheckUnchanged(before, now map[store.Key]string) error {
 	var changed []error
-	for key, was := range before {
-		if text, there := now[key]; !there || text != was {
-			changed = append(changed, fmt.Errorf("the log of %s, to which no operation wrote, has changed: %.300s; it was %.300s", key, text, was))
+	for key, old := range before {
+		if text, ok := now[key]; !ok || text != old {
+			changed = append(changed, fmt.Errorf("the log of %s, to which no operation wrote, has changed: %.300s; it was %.300s", key, text, old))
 		}
 	}
 	return errors.Join(changed...)

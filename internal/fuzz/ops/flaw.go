@@ -16,25 +16,27 @@ import (
 var Flaws = map[string]func(backend.Backend) backend.Backend{
 	"": func(b backend.Backend) backend.Backend { return b },
 	"stale": func(b backend.Backend) backend.Backend {
-		return &stale{Backend: b, heads: map[string]backend.Fetched{}}
+		return &staleReads{Backend: b, heads: map[string]backend.Fetched{}}
 	},
-	"overrun":  writing(overrun),
-	"torn":     writing(torn),
-	"unshared": writing(unshared),
-	"early":    func(b backend.Backend) backend.Backend { return &early{Backend: b, busy: map[string]chan struct{}{}} },
-	"half":     writing(half),
-	"sparing":  func(b backend.Backend) backend.Backend { return sparing{b} },
-	"optimist": writing(optimist),
+	"overrun":  replaceAppend(ignoreConflict),
+	"torn":     replaceAppend(appendFirstOnly),
+	"unshared": replaceAppend(dropShared),
+	"early": func(b backend.Backend) backend.Backend {
+		return &earlyAck{Backend: b, inFlight: map[string]chan struct{}{}}
+	},
+	"half":     replaceAppend(splitCommit),
+	"sparing":  func(b backend.Backend) backend.Backend { return skipBlanking{b} },
+	"optimist": replaceAppend(ignoreUnknown),
 }
 
-// stale returns the previous result for every second read.
-type stale struct {
+// staleReads returns the previous result for every second read.
+type staleReads struct {
 	backend.Backend
 	mu    sync.Mutex
 	heads map[string]backend.Fetched
 }
 
-func (s *stale) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
+func (s *staleReads) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
 	if len(q.Shared) == 0 { // the query of a Get has shared keys
 		return s.Backend.Fetch(ctx, q)
 	}
@@ -47,32 +49,32 @@ func (s *stale) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, er
 		old.Records = nil
 		return old, nil
 	}
-	news, err := s.Backend.Fetch(ctx, q)
+	fetched, err := s.Backend.Fetch(ctx, q)
 	if err == nil {
-		s.heads[name] = news
+		s.heads[name] = fetched
 	}
-	return news, err
+	return fetched, err
 }
 
-// write commits a batch.
-type write func(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error
+// appendFunc commits a batch.
+type appendFunc func(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error
 
-// writes is a backend that commits batches by a function.
-type writes struct {
+// withAppend is a backend that commits batches by a function.
+type withAppend struct {
 	backend.Backend
-	write write
+	write appendFunc
 }
 
-func writing(w write) func(backend.Backend) backend.Backend {
-	return func(b backend.Backend) backend.Backend { return writes{b, w} }
+func replaceAppend(w appendFunc) func(backend.Backend) backend.Backend {
+	return func(b backend.Backend) backend.Backend { return withAppend{b, w} }
 }
 
-func (w writes) Append(ctx context.Context, session string, batch backend.Batch) error {
+func (w withAppend) Append(ctx context.Context, session string, batch backend.Batch) error {
 	return w.write(ctx, w.Backend, session, batch)
 }
 
-// overrun reports success even if another writer committed first.
-func overrun(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
+// ignoreConflict reports success even if another writer committed first.
+func ignoreConflict(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	err := b.Append(ctx, session, batch)
 	if errors.Is(err, backend.ErrMoved) && !batch.Create {
 		return nil
@@ -80,44 +82,44 @@ func overrun(ctx context.Context, b backend.Backend, session string, batch backe
 	return err
 }
 
-// torn writes only the first record of a batch.
-func torn(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
+// appendFirstOnly writes only the first record of a batch.
+func appendFirstOnly(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	if len(batch.Records) > 1 && !batch.Create {
 		batch.Records = batch.Records[:1]
 	}
 	return b.Append(ctx, session, batch)
 }
 
-// unshared drops writes of shared values.
-func unshared(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
+// dropShared drops writes of shared values.
+func dropShared(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	batch.Shared = nil
 	return b.Append(ctx, session, batch)
 }
 
-// early acknowledges a write before it is committed.
-type early struct {
+// earlyAck acknowledges a write before it is committed.
+type earlyAck struct {
 	backend.Backend
-	mu   sync.Mutex
-	busy map[string]chan struct{} // closed when the session's write is committed
+	mu       sync.Mutex
+	inFlight map[string]chan struct{} // closed when the session's write is committed
 }
 
-func (e *early) wait(session string) {
+func (e *earlyAck) wait(session string) {
 	e.mu.Lock()
-	done := e.busy[session]
+	done := e.inFlight[session]
 	e.mu.Unlock()
 	if done != nil {
 		<-done
 	}
 }
 
-func (e *early) Append(ctx context.Context, session string, batch backend.Batch) error {
+func (e *earlyAck) Append(ctx context.Context, session string, batch backend.Batch) error {
 	if batch.Create {
 		return e.Backend.Append(ctx, session, batch)
 	}
 	e.wait(session)
 	done := make(chan struct{})
 	e.mu.Lock()
-	e.busy[session] = done
+	e.inFlight[session] = done
 	e.mu.Unlock()
 	go func() {
 		defer close(done)
@@ -127,18 +129,18 @@ func (e *early) Append(ctx context.Context, session string, batch backend.Batch)
 	return nil
 }
 
-func (e *early) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
+func (e *earlyAck) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
 	e.wait(q.Session)
 	return e.Backend.Fetch(ctx, q)
 }
 
-func (e *early) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
+func (e *earlyAck) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
 	e.wait(session)
 	return e.Backend.Delete(ctx, session, creation, seen)
 }
 
-// half splits a write into two commits.
-func half(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
+// splitCommit splits a write into two commits.
+func splitCommit(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	n := len(batch.Records) / 2
 	if batch.Create || n == 0 {
 		return b.Append(ctx, session, batch)
@@ -155,10 +157,10 @@ func half(ctx context.Context, b backend.Backend, session string, batch backend.
 	return b.Append(ctx, session, batch)
 }
 
-// sparing logs the receipts of erasures, but does not blank the events.
-type sparing struct{ backend.Backend }
+// skipBlanking logs the receipts of erasures, but does not blank the events.
+type skipBlanking struct{ backend.Backend }
 
-func (s sparing) Replace(ctx context.Context, session, creation string, make func(backend.Head) (backend.Replacement, error)) error {
+func (s skipBlanking) Replace(ctx context.Context, session, creation string, make func(backend.Head) (backend.Replacement, error)) error {
 	return s.Backend.Replace(ctx, session, creation, func(head backend.Head) (backend.Replacement, error) {
 		r, err := make(head)
 		r.Records = slices.DeleteFunc(r.Records, func(x backend.Replaced) bool {
@@ -169,8 +171,8 @@ func (s sparing) Replace(ctx context.Context, session, creation string, make fun
 	})
 }
 
-// optimist reports success for a commit of unknown outcome.
-func optimist(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
+// ignoreUnknown reports success for a commit of unknown outcome.
+func ignoreUnknown(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	if err := b.Append(ctx, session, batch); !errors.Is(err, backend.ErrUnknown) {
 		return err
 	}

@@ -1,5 +1,5 @@
 // Package ops has the operations of the test harnesses. [Op] is one operation on a store, as data. [Do]
-// executes an operation on a store, and [Judge] returns its outcome according to the reference model. The state
+// executes an operation on a store, and [ExpectedOutcome] returns its outcome according to the reference model. The state
 // machine, the check of linearizability and the crash tests use this package.
 package ops
 
@@ -25,10 +25,10 @@ type Op struct {
 
 	// IDs are the ids of events to append or erase. For a patch or a revert, IDs has the patch's id. For a
 	// rewind, IDs has the id of the event to rewind to. [Event] makes an event from an id.
-	IDs     []string
-	Offered []patch.Record `json:"-"` // records to log in place of the events of IDs
-	Other   bool           // the appended events have other content than those of [Event]
-	Choice  int            // selects the type of a patch, or the use of a lease
+	IDs          []string
+	Offered      []patch.Record `json:"-"` // records to log in place of the events of IDs
+	OtherContent bool           // the appended events have other content than those of [Event]
+	Choice       int            // selects the type of a patch, or the use of a lease
 
 	// What the client has seen.
 	On           string  // creation id: of a patch's view, or expected by an append
@@ -90,27 +90,27 @@ func (o Op) TTL() time.Duration {
 	return []time.Duration{24 * time.Hour, 0, -1}[o.Choice%3]
 }
 
-var when = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+var eventTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // Sibling ends the second id of an append. Events whose ids differ only by Sibling have the same invocation.
-// The constant hot ends the id of an event that sets shared values. Such an id also names the session.
+// The constant hotSuffix ends the id of an event that sets shared values. Such an id also names the session.
 const (
-	Sibling = "'"
-	hot     = "!"
+	Sibling   = "'"
+	hotSuffix = "!"
 )
 
 // Invocation returns the invocation of the event with the id.
 func Invocation(id string) string { return strings.TrimSuffix(id, Sibling) }
 
 // Hot returns an id. In the session, the event with this id sets shared values to the id.
-func Hot(id, session string) string { return id + "@" + session + hot }
+func Hot(id, session string) string { return id + "@" + session + hotSuffix }
 
 // IsHot reports whether [Hot] made the id.
-func IsHot(id string) bool { return strings.HasSuffix(id, hot) }
+func IsHot(id string) bool { return strings.HasSuffix(id, hotSuffix) }
 
 // SessionOf returns the session that a hot id names.
 func SessionOf(id string) string {
-	_, session, _ := strings.Cut(strings.TrimSuffix(id, hot), "@")
+	_, session, _ := strings.Cut(strings.TrimSuffix(id, hotSuffix), "@")
 	return session
 }
 
@@ -131,7 +131,7 @@ func event(id, author string) *patch.Event {
 		text += b.String()
 	}
 	return testlog.New(patch.Fields{
-		ID: id, InvocationID: Invocation(id), Author: author, Timestamp: when,
+		ID: id, InvocationID: Invocation(id), Author: author, Timestamp: eventTime,
 		Content: patch.Text("user", text), Actions: patch.Actions{StateDelta: delta},
 	})
 }
@@ -143,7 +143,7 @@ func (o Op) Records() (all []patch.Record) {
 		return o.Offered
 	case o.Kind == Append:
 		author := "client"
-		if o.Other {
+		if o.OtherContent {
 			author = "another"
 		}
 		for _, id := range o.IDs {
@@ -160,25 +160,25 @@ func (o Op) Records() (all []patch.Record) {
 // patches returns the patch or the group of two patches that Choice selects.
 func (o Op) patches() []*patch.PatchEvent {
 	id := o.IDs[0]
-	another := testlog.New(patch.Fields{ID: id + ".new", Author: "client", Timestamp: when, Content: patch.Text("user", "what was said")})
+	newEvent := testlog.New(patch.Fields{ID: id + ".new", Author: "client", Timestamp: eventTime, Content: patch.Text("user", "what was said")})
 	p := patch.NewSplice(o.Start, o.Count)
 	switch kind := o.Choice / 8 % 8; {
 	case kind == 0:
 		p = p.WithState(patch.Keep)
 	case kind == 1:
-		p = patch.NewSummarise(o.Start, o.Count, another)
+		p = patch.NewSummarise(o.Start, o.Count, newEvent)
 	case kind == 2:
-		p = patch.NewSplice(o.Start, o.Count, another)
+		p = patch.NewSplice(o.Start, o.Count, newEvent)
 	case kind == 3:
-		p = patch.NewSplice(o.Start, 0, another)
+		p = patch.NewSplice(o.Start, 0, newEvent)
 	case kind == 4 && o.Event != "":
 		p = patch.NewPin(o.Event)
 	case kind == 5:
 		group := id + " group"
-		second := patch.NewSplice(0, 0, another).WithID(id + ".2").WithGroup(group).WithAuthor("client").WithTimestamp(when)
-		return []*patch.PatchEvent{p.WithID(id).WithGroup(group).WithAuthor("client").WithTimestamp(when), second}
+		second := patch.NewSplice(0, 0, newEvent).WithID(id + ".2").WithGroup(group).WithAuthor("client").WithTimestamp(eventTime)
+		return []*patch.PatchEvent{p.WithID(id).WithGroup(group).WithAuthor("client").WithTimestamp(eventTime), second}
 	}
-	return []*patch.PatchEvent{p.WithID(id).WithAuthor("client").WithTimestamp(when)}
+	return []*patch.PatchEvent{p.WithID(id).WithAuthor("client").WithTimestamp(eventTime)}
 }
 
 // Text returns the text form of the events with the ids.

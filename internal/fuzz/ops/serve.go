@@ -56,12 +56,12 @@ func Start(env ...string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, theirs, err := os.Pipe() // Wait would close a StdoutPipe before the last replies are read
+	out, childEnd, err := os.Pipe() // Wait would close a StdoutPipe before the last replies are read
 	if err != nil {
 		return nil, err
 	}
-	defer theirs.Close()
-	p.Cmd.Stdout = theirs
+	defer childEnd.Close()
+	p.Cmd.Stdout = childEnd
 	if err := p.Cmd.Start(); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}

@@ -35,7 +35,7 @@ func newVolume(t testing.TB) *volume {
 			t.Skipf("needs %s, to make a file system whose power can be cut", tool)
 		}
 	}
-	base := room(t)
+	base := newDir(t)
 	v := &volume{t, filepath.Join(base, "image"), filepath.Join(base, "volume")}
 	if err := errors.Join(os.Mkdir(v.dir, 0o700), os.WriteFile(v.image, nil, 0o600), os.Truncate(v.image, 512<<20)); err != nil {
 		t.Fatal(err)
@@ -87,8 +87,8 @@ func (v *volume) cut() error {
 	return nil
 }
 
-// repower mounts the file system again, which replays its journal.
-func (v *volume) repower() {
+// restorePower mounts the file system again, which replays its journal.
+func (v *volume) restorePower() {
 	v.Helper()
 	v.unmount()
 	if err := v.mount(); err != nil {
@@ -124,7 +124,7 @@ func init() { onVolumes.Child() }
 func (v *volume) harness() kill.Harness {
 	h := onVolumes
 	h.Cut = func(string) error { return v.cut() }
-	h.Restore = func(string) error { v.repower(); return nil }
+	h.Restore = func(string) error { v.restorePower(); return nil }
 	return h
 }
 

@@ -53,7 +53,7 @@ type change struct {
 
 func (c change) end() int64 { return c.at + int64(len(c.data)) }
 
-func (c *content) make(w change) {
+func (c *content) apply(w change) {
 	if w.truncate {
 		c.truncate(w.at)
 		return
@@ -93,14 +93,14 @@ func (c content) bytes() []byte {
 	return bytes.TrimRight(data, "\x00")
 }
 
-func (i *image) make(w change) {
-	i.cache.make(w)
+func (i *image) write(w change) {
+	i.cache.apply(w)
 	i.changes = append(i.changes, w)
 }
 
 func (i *image) flush() {
 	for _, w := range i.changes {
-		i.medium.make(w)
+		i.medium.apply(w)
 	}
 	i.changes = nil
 }
@@ -109,15 +109,15 @@ func newDisk() *disk {
 	return &disk{shown: map[string]*image{}, durable: map[string]*image{}, inodes: map[uint64]*image{}}
 }
 
-// read returns a disk with the files of a directory, all durable.
-func read(dir string) (*disk, error) {
+// readDisk returns a disk with the files of a directory, all durable.
+func readDisk(dir string) (*disk, error) {
 	d := newDisk()
 	names, err := os.ReadDir(dir)
 	for _, name := range names {
 		data, readErr := os.ReadFile(filepath.Join(dir, name.Name()))
 		err = errors.Join(err, readErr)
 		var c content
-		c.make(change{data: bytes.TrimRight(data, "\x00")})
+		c.apply(change{data: bytes.TrimRight(data, "\x00")})
 		c.size = int64(len(data))
 		i := &image{cache: c, medium: c.clone()}
 		d.shown[name.Name()], d.durable[name.Name()] = i, i
@@ -140,8 +140,8 @@ func (d *disk) clone() *disk {
 	return c
 }
 
-// lay writes the files of a disk into a directory.
-func (d *disk) lay(dir string) error {
+// writeTo writes the files of a disk into a directory.
+func (d *disk) writeTo(dir string) error {
 	clear(d.inodes)
 	for name, i := range d.shown {
 		var stat unix.Stat_t
@@ -158,71 +158,71 @@ func (c content) save(path string) error {
 	return errors.Join(os.WriteFile(path, c.bytes(), 0o600), os.Truncate(path, c.size))
 }
 
-// doom determines how much a failing sync makes durable.
-type doom int
+// syncFailure determines how much a failing sync makes durable.
+type syncFailure int
 
 const (
-	nothing doom = iota // nothing, and the next sync does not try again
-	some                // a part, and the next sync does not try again
-	all
-	later // nothing, and the next sync tries again
-	dooms
+	syncNothing syncFailure = iota // nothing, and the next sync does not try again
+	syncSome                       // a part, and the next sync does not try again
+	syncAll
+	syncLater // nothing, and the next sync tries again
+	numSyncFailures
 )
 
-func (d doom) String() string { return [...]string{"nothing", "some", "all", "nothing yet"}[d] }
+func (d syncFailure) String() string { return [...]string{"nothing", "some", "all", "nothing yet"}[d] }
 
-func (d *disk) apply(dir string, s step, doom doom, random *rand.Rand) {
+func (d *disk) apply(dir string, s step, doom syncFailure, random *rand.Rand) {
 	base := func(path string) string { return strings.TrimPrefix(path, dir+"/") }
 	switch s.name {
 	case "write":
-		d.of(s.file, base(s.file.path)).make(change{at: s.at, data: s.data})
+		d.imageOf(s.file, base(s.file.path)).write(change{at: s.at, data: s.data})
 	case "truncate":
-		d.of(s.file, base(s.file.path)).make(change{at: s.at, truncate: true})
+		d.imageOf(s.file, base(s.file.path)).write(change{at: s.at, truncate: true})
 	case "sync", "fsync":
 		switch {
-		case s.lied || s.file.dir && s.failed:
+		case s.skipped || s.file.dir && s.failed:
 		case s.file.dir:
 			for _, e := range d.entries {
-				e.change(d.durable)
+				e.applyTo(d.durable)
 			}
 			d.entries = nil
 		default:
-			d.of(s.file, base(s.file.path)).sync(s.failed, doom, random)
+			d.imageOf(s.file, base(s.file.path)).sync(s.failed, doom, random)
 		}
 	default:
 		if i := d.shown[base(s.from)]; i != nil {
-			d.enter(entry{s.name, base(s.from), base(s.to), i})
+			d.addEntry(entry{s.name, base(s.from), base(s.to), i})
 		}
 	}
 }
 
-// of returns a file. A file that is unknown is created under its name.
-func (d *disk) of(f file, name string) *image {
+// imageOf returns a file. A file that is unknown is created under its name.
+func (d *disk) imageOf(f file, name string) *image {
 	i := d.inodes[f.inode]
-	if i == nil || !f.gone && d.shown[name] != i {
+	if i == nil || !f.unlinked && d.shown[name] != i {
 		i = &image{}
 		d.inodes[f.inode] = i
-		d.enter(entry{name: "link", to: name, file: i})
+		d.addEntry(entry{name: "link", to: name, file: i})
 	}
 	return i
 }
 
-func (i *image) sync(failed bool, doom doom, random *rand.Rand) {
+func (i *image) sync(failed bool, doom syncFailure, random *rand.Rand) {
 	switch {
-	case !failed || doom == all:
+	case !failed || doom == syncAll:
 		i.flush()
-	case doom != later:
-		i.changes = slices.DeleteFunc(i.changes, func(change) bool { return doom == nothing || random.IntN(2) == 0 })
+	case doom != syncLater:
+		i.changes = slices.DeleteFunc(i.changes, func(change) bool { return doom == syncNothing || random.IntN(2) == 0 })
 		i.flush()
 	}
 }
 
-func (d *disk) enter(e entry) {
-	e.change(d.shown)
+func (d *disk) addEntry(e entry) {
+	e.applyTo(d.shown)
 	d.entries = append(d.entries, e)
 }
 
-func (e entry) change(names map[string]*image) {
+func (e entry) applyTo(names map[string]*image) {
 	if e.name != "link" {
 		delete(names, e.from)
 	}
@@ -231,16 +231,16 @@ func (e entry) change(names map[string]*image) {
 	}
 }
 
-// loss selects the changes that survive a power cut although they were not durable.
-type loss struct {
+// survival selects the changes that survive a power cut although they were not durable.
+type survival struct {
 	*rand.Rand
-	unit  int64 // size of the units that a disk writes atomically; 0 means that a write is never torn
-	keeps func() bool
+	unit     int64 // size of the units that a disk writes atomically; 0 means that a write is never torn
+	survives func() bool
 }
 
 // cut writes what a power cut leaves into a directory. The result how describes which remains were drawn.
 func (d *disk) cut(dir string, random *rand.Rand) (how string, err error) {
-	l := loss{Rand: random, unit: []int64{0, 512, 4096}[random.IntN(3)]}
+	l := survival{Rand: random, unit: []int64{0, 512, 4096}[random.IntN(3)]}
 	n, units, one := 0, 0, 0
 	for _, i := range d.inodes {
 		for _, w := range i.changes {
@@ -253,7 +253,7 @@ func (d *disk) cut(dir string, random *rand.Rand) (how string, err error) {
 		one = random.IntN(units)
 	}
 	way, percent := random.IntN(6), []int{0, 5, 30, 50, 70, 95, 100}[random.IntN(7)]
-	l.keeps = func() bool {
+	l.survives = func() bool {
 		n++
 		switch way {
 		case 0:
@@ -272,14 +272,14 @@ func (d *disk) cut(dir string, random *rand.Rand) (how string, err error) {
 	moment, any := random.IntN(len(d.entries)+1), random.IntN(4) == 0
 	for i, e := range d.entries {
 		if any && random.IntN(2) == 0 || !any && i < moment {
-			e.change(names)
+			e.applyTo(names)
 		}
 	}
 	left := map[*image]content{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		i := names[name]
 		if _, ok := left[i]; !ok {
-			left[i] = i.leave(l)
+			left[i] = i.afterCut(l)
 		}
 		err = errors.Join(err, left[i].save(filepath.Join(dir, name)))
 	}
@@ -303,14 +303,14 @@ func (c change) pieces(unit int64) func(yield func(change) bool) {
 	}
 }
 
-// leave returns what a power cut leaves of a file.
-func (i *image) leave(l loss) content {
+// afterCut returns what a power cut leaves of a file.
+func (i *image) afterCut(l survival) content {
 	out := i.medium.clone()
 	for _, w := range i.changes {
 		for p := range w.pieces(l.unit) {
 			switch {
-			case l.keeps():
-				out.make(p)
+			case l.survives():
+				out.apply(p)
 			case !p.truncate && l.IntN(20) == 0:
 				out.size = max(out.size, p.end()) // the size grew, but the data is missing
 			}
@@ -319,9 +319,9 @@ func (i *image) leave(l loss) content {
 	return out
 }
 
-// same returns an error if a directory differs from the disk, which means that a step was missed. It ignores
+// compareWith returns an error if a directory differs from the disk, which means that a step was missed. It ignores
 // empty files.
-func (d *disk) same(dir string) error {
+func (d *disk) compareWith(dir string) error {
 	for name, i := range d.shown {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		switch {

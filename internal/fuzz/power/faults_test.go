@@ -21,8 +21,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// ways are the errors that each call may fail with.
-var ways = map[string][]unix.Errno{
+// errnosByCall lists the errors with which each call may fail.
+var errnosByCall = map[string][]unix.Errno{
 	"write":    {unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EINTR},
 	"sync":     {unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EINTR},
 	"fsync":    {unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EINTR},
@@ -35,10 +35,10 @@ var ways = map[string][]unix.Errno{
 // faultsOf returns the faults of a call: each error once, and one error many times.
 func faultsOf(n int, name string, random *rand.Rand) (faults []fault) {
 	add := func(f fault) {
-		f.n, f.name, f.doom = n, name, doom(random.IntN(int(dooms)))
+		f.n, f.name, f.doom = n, name, syncFailure(random.IntN(int(numSyncFailures)))
 		faults = append(faults, f)
 	}
-	for _, errno := range ways[name] {
+	for _, errno := range errnosByCall[name] {
 		add(fault{errno: errno, times: 1})
 	}
 	if name == "write" {
@@ -46,7 +46,7 @@ func faultsOf(n int, name string, random *rand.Rand) (faults []fault) {
 		add(fault{errno: unix.ENOSPC, short: true, times: 1 + random.IntN(8)})
 	}
 	if name != "unlink" {
-		add(fault{errno: ways[name][random.IntN(2)], times: 2 + random.IntN(40)})
+		add(fault{errno: errnosByCall[name][random.IntN(2)], times: 2 + random.IntN(40)})
 	}
 	return faults
 }
@@ -63,15 +63,15 @@ type segment struct {
 }
 
 // Numbers of operations: in a segment, which has about ten commits, and after a fault.
-const operations, after = 16, 6
+const operations, operationsAfter = 16, 6
 
 func newSegment(t testing.TB, o setting) *segment {
 	t.Helper()
-	return &segment{TB: t, setting: o, tap: needTap(t), room: room(t), start: newDisk()}
+	return &segment{TB: t, setting: o, tap: needTap(t), room: newDir(t), start: newDisk()}
 }
 
-// do runs the segment's operations with a fault, and some operations after it.
-func (g *segment) do(f fault) (r *run, err error) {
+// runWith runs the segment's operations with a fault, and some operations after it.
+func (g *segment) runWith(f fault) (r *run, err error) {
 	g.Helper()
 	g.snapshots = g.round%2 == 1
 	r = newRun(g, g.room, g.start, g.setting, f)
@@ -79,28 +79,28 @@ func (g *segment) do(f fault) (r *run, err error) {
 	l := &linear.Load{Clients: 3, Apps: 1, Name: fmt.Sprint("segment ", g.round), Seed: uint64(g.round), Forks: true, Backups: g.room}
 	r.load = l
 	l.Begin()
-	defer g.tap.on(r.take)()
+	defer g.tap.start(r.decide)()
 	if err := r.open(); err != nil {
 		return r, err
 	}
 	l.Callers = []ops.Caller{&ops.Local{Store: r.store}}
 	l.Create()
 	pick := rand.New(rand.NewPCG(uint64(g.round), 1))
-	for n, more := 0, after; n < operations || r.failing() && more > 0 || r.failing() && r.left.Load() > 0 && n < 100; n++ {
-		if r.failing() && r.left.Load() <= 0 {
-			if r.calm == 0 {
-				r.calm = l.Since().Nanoseconds()
+	for n, more := 0, operationsAfter; n < operations || r.hasFailed() && more > 0 || r.hasFailed() && r.left.Load() > 0 && n < 100; n++ {
+		if r.hasFailed() && r.left.Load() <= 0 {
+			if r.crashTime == 0 {
+				r.crashTime = l.Since().Nanoseconds()
 			}
 			more--
 		}
 		l.Step(pick.IntN(l.Clients))
 	}
 	for _, e := range l.History() {
-		if (r.n == 0 || r.calm > 0 && e.From > r.calm) && (e.Outcome == ops.Failed || e.Outcome == ops.Unknown) {
+		if (r.n == 0 || r.crashTime > 0 && e.From > r.crashTime) && (e.Outcome == ops.Failed || e.Outcome == ops.Unknown) {
 			err = errors.Join(err, fmt.Errorf("an operation fails without a fault: %v", e))
 		}
 	}
-	if closeErr := r.store.Close(); closeErr != nil && !r.failing() {
+	if closeErr := r.store.Close(); closeErr != nil && !r.hasFailed() {
 		err = errors.Join(err, fmt.Errorf("close: %w", closeErr))
 	}
 	return r, err
@@ -109,19 +109,19 @@ func (g *segment) do(f fault) (r *run, err error) {
 // try runs the segment's operations with a fault. It cuts the power at some moments after the fault and at the
 // end, and checks what is left. It also checks the state without a power cut.
 func (g *segment) try(f fault, random *rand.Rand, count func(string, int)) error {
-	r, err := g.do(f)
+	r, err := g.runWith(f)
 	defer os.RemoveAll(r.dir)
 	if err != nil {
 		return fmt.Errorf("%v: %w", f, err)
 	}
-	if r.first >= 0 {
+	if r.firstFailed >= 0 {
 		count("faults", 1)
 		count("of a "+r.calls[f.n-1].name, 1)
 	}
-	if err := r.whole(); err != nil {
+	if err := r.checkSteps(); err != nil {
 		return fmt.Errorf("%v: %w", f, err)
 	}
-	first := max(r.first, 0)
+	first := max(r.firstFailed, 0)
 	for _, at := range []int{len(r.steps), first + random.IntN(len(r.steps)-first+1), first + random.IntN(len(r.steps)-first+1)} {
 		count("power cuts", 1)
 		dir, _, err := r.cut(at, random)
@@ -135,11 +135,11 @@ func (g *segment) try(f fault, random *rand.Rand, count func(string, int)) error
 	return nil
 }
 
-// next runs the segment's operations without a fault, and starts the next segment from there. It deletes the
+// advance runs the segment's operations without a fault, and starts the next segment from there. It deletes the
 // sessions that were imported as a whole. They have most of a file's records, and each later fault would check
 // them four times.
-func (g *segment) next() error {
-	r, err := g.do(fault{})
+func (g *segment) advance() error {
+	r, err := g.runWith(fault{})
 	if err == nil {
 		g.before, err = r.recover(r.dir, len(r.steps))
 	}
@@ -151,14 +151,14 @@ func (g *segment) next() error {
 		return err
 	}
 	for key := range g.before {
-		if strings.HasPrefix(key.Session, linear.Imported) {
+		if strings.HasPrefix(key.Session, linear.ImportedPrefix) {
 			err = errors.Join(err, s.Delete(ctx, key))
 			delete(g.before, key)
 		}
 	}
 	err = errors.Join(err, s.Close())
 	g.round++
-	start, readErr := read(r.dir)
+	start, readErr := readDisk(r.dir)
 	g.start = start
 	return errors.Join(err, readErr, os.RemoveAll(r.dir))
 }
@@ -168,13 +168,13 @@ func (g *segment) next() error {
 // fails with only one fault. All other calls fail with each fault.
 func (g *segment) faults(random *rand.Rand) (faults []fault) {
 	g.Helper()
-	r, err := g.do(fault{})
+	r, err := g.runWith(fault{})
 	if err != nil {
 		g.Fatal(err)
 	}
 	for i, c := range r.calls {
 		all := faultsOf(i+1, c.name, random)
-		if isDraft := filepath.Base(c.file.path) != fileName; isDraft && i > 0 && i+1 < len(r.calls) && alike(r.calls[i-1:i+2]) {
+		if isDraft := filepath.Base(c.file.path) != fileName; isDraft && i > 0 && i+1 < len(r.calls) && writeSameFile(r.calls[i-1:i+2]) {
 			all = sample(all, 1, random)
 		}
 		faults = append(faults, all...)
@@ -183,8 +183,8 @@ func (g *segment) faults(random *rand.Rand) (faults []fault) {
 	return faults
 }
 
-// alike reports whether all calls write to the same file.
-func alike(calls []syscall) bool {
+// writeSameFile reports whether all calls write to the same file.
+func writeSameFile(calls []syscall) bool {
 	return !slices.ContainsFunc(calls, func(c syscall) bool { return c.name != "write" || c.file.inode != calls[0].file.inode })
 }
 
@@ -201,7 +201,7 @@ func TestFaults(t *testing.T) {
 		if g == nil || r.N%segments == 0 {
 			g = newSegment(t, setting{})
 			for g.round = r.N / segments * segments; g.round < max(r.N, 1); { // where a run resumes
-				if err := g.next(); err != nil {
+				if err := g.advance(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -216,7 +216,7 @@ func TestFaults(t *testing.T) {
 				break
 			}
 		}
-		if err := g.next(); err != nil {
+		if err := g.advance(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -248,7 +248,7 @@ func TestFaultsControls(t *testing.T) {
 	}{
 		"writes are not synced":                   {setting: setting{noSync: true}},
 		"errors are overlooked":                   {setting: setting{flaw: "optimist"}},
-		"nothing is made durable after a failure": {change: func(f *fault) { f.lie, f.doom = true, nothing }},
+		"nothing is made durable after a failure": {change: func(f *fault) { f.skipSyncs, f.doom = true, syncNothing }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newSegment(t, c.setting)

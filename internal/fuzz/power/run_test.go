@@ -57,13 +57,13 @@ func (o setting) open(path string) (*store.Store, error) {
 
 // fault is what happens to the n-th call and to the calls after it.
 type fault struct {
-	n     int
-	name  string // name of the call
-	errno unix.Errno
-	short bool // only a part is written; the next write fails if errno is set
-	times int  // number of failing calls
-	lie   bool // later syncs, except those of commits, are skipped silently
-	doom  doom
+	n         int
+	name      string // name of the call
+	errno     unix.Errno
+	short     bool // only a part is written; the next write fails if errno is set
+	times     int  // number of failing calls
+	skipSyncs bool // later syncs, except those of commits, are skipped silently
+	doom      syncFailure
 }
 
 func (f fault) String() string {
@@ -77,9 +77,9 @@ func (f fault) String() string {
 // step is a system call that was made or faked.
 type step struct {
 	syscall
-	failed bool  // the sync failed
-	lied   bool  // the call was skipped and reported as done
-	moment int64 // time of the call on the load's clock
+	failed  bool  // the sync failed
+	skipped bool  // the call was skipped and reported as done
+	moment  int64 // time of the call on the load's clock
 }
 
 // run is the recorded work of a load on the files of a disk.
@@ -95,13 +95,13 @@ type run struct {
 	left    atomic.Int64    // number of faults to come
 	written map[uint64]bool // by inode
 	frozen  atomic.Bool     // the process has crashed: no call is made
-	freeze  int             // index of the call at which the process crashes; 0 means never
+	crashAt int             // index of the call at which the process crashes; 0 means never
 	calls   []syscall       // in order
 
-	mu    sync.Mutex // shows the race detector that the kernel orders the tap's calls
-	steps []step
-	first int // index of the failed step, or -1
-	calm  int64
+	mu          sync.Mutex // shows the race detector that the kernel orders the tap's calls
+	steps       []step
+	firstFailed int // index of the failed step, or -1
+	crashTime   int64
 }
 
 // newRun writes the files of a disk into a new directory, and starts to record.
@@ -111,8 +111,8 @@ func newRun(t testing.TB, room string, start *disk, o setting, f fault) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{setting: o, fault: f, room: room, dir: dir, start: start.clone(), first: -1, written: map[uint64]bool{}}
-	if err := r.start.lay(dir); err != nil {
+	r := &run{setting: o, fault: f, room: room, dir: dir, start: start.clone(), firstFailed: -1, written: map[uint64]bool{}}
+	if err := r.start.writeTo(dir); err != nil {
 		t.Fatal(err)
 	}
 	for inode := range r.start.inodes {
@@ -122,29 +122,29 @@ func newRun(t testing.TB, room string, start *disk, o setting, f fault) *run {
 	return r
 }
 
-func (r *run) failing() bool { return r.n > 0 && r.left.Load() < int64(r.times) }
+func (r *run) hasFailed() bool { return r.n > 0 && r.left.Load() < int64(r.times) }
 
 // open opens the store. If a fault makes the first attempt fail, it tries again.
 func (r *run) open() (err error) {
 	for r.store = nil; r.store == nil; {
-		if r.store, err = r.setting.open(filepath.Join(r.dir, fileName)); err != nil && !r.failing() {
+		if r.store, err = r.setting.open(filepath.Join(r.dir, fileName)); err != nil && !r.hasFailed() {
 			return fmt.Errorf("open: %w", err)
 		}
 	}
 	return nil
 }
 
-// take decides on a system call and records its effect. The tap calls take sequentially.
-func (r *run) take(c syscall) (o outcome) {
+// decide decides on a system call and records its effect. The tap calls take sequentially.
+func (r *run) decide(c syscall) (o outcome) {
 	if !strings.HasPrefix(c.file.path+c.from, r.dir) {
 		return o
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, c)
-	if n := len(r.calls); r.frozen.Load() || n == r.freeze {
+	if n := len(r.calls); r.frozen.Load() || n == r.crashAt {
 		if !r.frozen.Swap(true) {
-			r.calm = r.load.Since().Nanoseconds()
+			r.crashTime = r.load.Since().Nanoseconds()
 		}
 		return outcome{errno: unix.EIO}
 	}
@@ -154,8 +154,8 @@ func (r *run) take(c syscall) (o outcome) {
 	}
 	switch n := len(r.calls); {
 	case r.n == 0 || n < r.n || r.left.Load() <= 0:
-		if r.lie && r.first >= 0 && c.name == "fsync" {
-			o.lie, s.lied = true, true
+		if r.skipSyncs && r.firstFailed >= 0 && c.name == "fsync" {
+			o.skip, s.skipped = true, true
 		}
 	case r.errno == 0 && len(c.data) < 2: // in this run the call is another one, which cannot be cut short
 		r.left.Add(-1)
@@ -168,8 +168,8 @@ func (r *run) take(c syscall) (o outcome) {
 		o.errno, s.failed = r.errno, true
 		r.left.Add(-1)
 	}
-	if (o.errno != 0 || o.short > 0) && r.first < 0 {
-		r.first = len(r.steps)
+	if (o.errno != 0 || o.short > 0) && r.firstFailed < 0 {
+		r.firstFailed = len(r.steps)
 	}
 	if s.name == "write" {
 		r.written[c.file.inode] = true
@@ -237,21 +237,21 @@ func (r *run) cut(before int, random *rand.Rand) (dir string, logs map[store.Key
 		logs, err = r.recover(dir, before)
 	}
 	if err != nil {
-		err = fmt.Errorf("power cut before step %d of %d, %s; fault: %v; %d is the first step that failed: %w", before, len(r.steps), how, r.fault, r.first, err)
+		err = fmt.Errorf("power cut before step %d of %d, %s; fault: %v; %d is the first step that failed: %w", before, len(r.steps), how, r.fault, r.firstFailed, err)
 	}
 	return dir, logs, err
 }
 
-// whole returns an error if the recorded steps do not produce the directory.
-func (r *run) whole() error {
+// checkSteps returns an error if the recorded steps do not produce the directory.
+func (r *run) checkSteps() error {
 	r.mu.Lock()
 	end := len(r.steps)
 	r.mu.Unlock()
-	return r.diskBefore(end, rand.New(rand.NewPCG(0, 0))).same(r.dir)
+	return r.diskBefore(end, rand.New(rand.NewPCG(0, 0))).compareWith(r.dir)
 }
 
-// room returns a directory for the test. It is in memory if possible, because the test models the loss of data.
-func room(t testing.TB) string {
+// newDir returns a directory for the test. It is in memory if possible, because the test models the loss of data.
+func newDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "patchlog-power-")
 	if err != nil {

@@ -37,12 +37,12 @@ const backupName = "backup.db"
 func record(t testing.TB, tap *tap, room string, start *disk, before map[store.Key]string, o setting, seed uint64, crash int) *recording {
 	t.Helper()
 	r := &recording{run: newRun(t, room, start, o, fault{})}
-	r.before, r.freeze = before, crash
+	r.before, r.crashAt = before, crash
 	const each = 6
 	l := &linear.Load{Clients: 5, Apps: 1, Name: fmt.Sprint("states ", seed), Seed: seed, Forks: true, Calls: each, Backups: room}
 	r.load = l
 	l.Begin()
-	defer tap.on(r.take)()
+	defer tap.start(r.decide)()
 	work := func() {
 		l.Callers = []ops.Caller{&ops.Local{Store: r.store}}
 		l.Create()
@@ -59,8 +59,8 @@ func record(t testing.TB, tap *tap, room string, start *disk, before map[store.K
 	}
 	if r.frozen.Swap(false) {
 		r.mu.Lock()
-		r.freeze = 0
-		l = l.Until(r.calm)
+		r.crashAt = 0
+		l = l.Until(r.crashTime)
 		l.Calls = 2 * each
 		r.load = l
 		r.mu.Unlock()
@@ -90,7 +90,7 @@ func record(t testing.TB, tap *tap, room string, start *disk, before map[store.K
 	s, err := store.Open(filepath.Join(r.dir, fileName), store.Options{ReadOnly: true})
 	if err == nil {
 		r.logs, err = ops.Audit(ctx, s)
-		err = errors.Join(err, s.Close(), r.whole())
+		err = errors.Join(err, s.Close(), r.checkSteps())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func (r *recording) checkBackup(dir string, at int64) error {
 	}
 	logs, err := ops.Audit(ctx, s)
 	if err = errors.Join(err, s.Close()); err == nil && at >= r.backup {
-		err = ops.Unchanged(r.logs, logs)
+		err = ops.CheckUnchanged(r.logs, logs)
 	}
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
@@ -118,8 +118,8 @@ func (r *recording) checkBackup(dir string, at int64) error {
 	return nil
 }
 
-// point draws the step before which the power is cut. Often it is directly after an acknowledgement.
-func (r *recording) point(random *rand.Rand) int {
+// drawStep draws the step before which the power is cut. Often it is directly after an acknowledgement.
+func (r *recording) drawStep(random *rand.Rand) int {
 	history := r.load.History()
 	if random.IntN(3) == 0 && len(history) > 0 {
 		if e := history[random.IntN(len(history))]; e.Outcome == ops.Done {
@@ -135,7 +135,7 @@ func (r *recording) point(random *rand.Rand) int {
 // error.
 func (r *recording) explore(random *rand.Rand, states int, count func(string, int)) (last *disk, logs map[store.Key]string, err error) {
 	for n := range states {
-		at := r.point(random)
+		at := r.drawStep(random)
 		dir, now, err := r.cut(at, random)
 		if err == nil {
 			err = r.checkBackup(dir, r.moment(at))
@@ -146,7 +146,7 @@ func (r *recording) explore(random *rand.Rand, states int, count func(string, in
 		count("states", 1)
 		if err == nil && n == states-1 {
 			_ = os.Remove(filepath.Join(dir, backupName))
-			last, err = read(dir)
+			last, err = readDisk(dir)
 		}
 		if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
 			return nil, nil, err
@@ -164,7 +164,7 @@ func (r *recording) vacuum(dir string, logs map[store.Key]string) error {
 	}
 	_, err = s.Vacuum(ctx, store.VacuumOptions{})
 	now, auditErr := ops.Audit(ctx, s)
-	err = errors.Join(err, auditErr, s.Close(), ops.Unchanged(logs, now))
+	err = errors.Join(err, auditErr, s.Close(), ops.CheckUnchanged(logs, now))
 	if _, statErr := os.Lstat(filepath.Join(dir, "."+fileName+".vacuum")); !errors.Is(statErr, fs.ErrNotExist) {
 		err = errors.Join(err, fmt.Errorf("a draft is left: %v", statErr))
 	}
@@ -183,7 +183,7 @@ func TestStates(t *testing.T) {
 	if long.Long() {
 		parts = 4
 	}
-	tap, room := needTap(t), room(t)
+	tap, room := needTap(t), newDir(t)
 	for round := range long.Rounds(t, rounds) {
 		start, before := newDisk(), map[store.Key]string(nil)
 		for part := range parts {
@@ -241,7 +241,7 @@ func TestStatesControls(t *testing.T) {
 			n := 0
 			var err error
 			for seed := uint64(1); err == nil && n < 8000; seed++ { // not every recording has a moment that shows the fault
-				r := record(t, needTap(t), room(t), newDisk(), nil, c.setting, seed, 0)
+				r := record(t, needTap(t), newDir(t), newDisk(), nil, c.setting, seed, 0)
 				if c.change != nil {
 					c.change(r)
 				}

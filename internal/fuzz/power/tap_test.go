@@ -35,17 +35,17 @@ type syscall struct {
 
 // file identifies a file, even after a rename.
 type file struct {
-	inode uint64
-	path  string
-	dir   bool
-	gone  bool // the file has no name
+	inode    uint64
+	path     string
+	dir      bool
+	unlinked bool // the file has no name
 }
 
 // outcome is what happens to a call.
 type outcome struct {
 	errno unix.Errno // 0 means that the call is made
 	short int        // for a write: the maximum number of bytes written
-	lie   bool       // skip the call and report success
+	skip  bool       // skip the call and report success
 }
 
 // tap decides on each call of this process that changes files. A process has only one tap, because a tap cannot
@@ -58,8 +58,8 @@ type tap struct {
 
 var theTap = sync.OnceValues(newTap)
 
-// on makes f decide on each call until off is called.
-func (t *tap) on(f func(syscall) outcome) (off func()) {
+// start makes f decide on each call until off is called.
+func (t *tap) start(f func(syscall) outcome) (off func()) {
 	t.set(f)
 	return func() { t.set(nil) }
 }
@@ -137,7 +137,7 @@ func (t *tap) listen() {
 			continue // the calling thread was interrupted
 		}
 		a := answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-		c, o := t.of(&n)
+		c, o := t.decode(&n)
 		switch {
 		case o.errno != 0:
 			a.err, a.flags = -int32(o.errno), 0
@@ -147,7 +147,7 @@ func (t *tap) listen() {
 			if a.value = int64(wrote); err != nil {
 				a.value, a.err = 0, -int32(unix.EIO)
 			}
-		case o.lie:
+		case o.skip:
 			a.value, a.flags = int64(len(c.data)), 0
 		}
 		if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(t.listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a))); e != 0 && e != unix.ENOENT {
@@ -156,8 +156,8 @@ func (t *tap) listen() {
 	}
 }
 
-// of decodes a call and decides on it.
-func (t *tap) of(n *notice) (c syscall, o outcome) {
+// decode decodes a call and decides on it.
+func (t *tap) decode(n *notice) (c syscall, o outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.decide == nil {

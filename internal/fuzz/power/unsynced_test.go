@@ -33,19 +33,19 @@ func (r *run) judge(h linear.History, before int) []string {
 	if len(violations) == 0 || write < 0 {
 		return violations
 	}
-	was, err := r.crash(write, before)
-	is, isErr := r.crash(before, before)
+	readBefore, err := r.historyOn(write, before)
+	readAfter, isErr := r.historyOn(before, before)
 	if err := errors.Join(err, isErr); err != nil {
 		return append(violations, err.Error())
 	}
-	if !slices.EqualFunc(was, h[:min(len(was), len(h))], isSame) {
+	if !slices.EqualFunc(readBefore, h[:min(len(readBefore), len(h))], isSameReply) {
 		return violations
 	}
-	if wrong := is.Judge(faults); len(wrong) > 0 {
+	if wrong := readAfter.Judge(faults); len(wrong) > 0 {
 		return wrong
 	}
 	load := r.load.Until(r.moment(before)).History()
-	kept := slices.DeleteFunc(slices.Clone(load), func(e linear.Seen) bool {
+	kept := slices.DeleteFunc(slices.Clone(load), func(e linear.Call) bool {
 		acknowledged := e.Outcome == ops.Done && e.Changes()
 		return e.To > r.steps[write].moment && e.Outcome != ops.Gone && !acknowledged
 	})
@@ -72,10 +72,10 @@ func (s step) isMeta() bool {
 	return s.name == "write" && s.at < int64(2*os.Getpagesize()) && filepath.Base(s.file.path) == fileName
 }
 
-// crash returns the load's history up to a step, followed by new reads. The reads are of the files as the
+// historyOn returns the load's history up to a step, followed by new reads. The reads are of the files as the
 // system showed them before a step, the argument shown.
-func (r *run) crash(shown, before int) (linear.History, error) {
-	dir, err := r.lay(shown)
+func (r *run) historyOn(shown, before int) (linear.History, error) {
+	dir, err := r.writeShown(shown)
 	defer os.RemoveAll(dir)
 	if err != nil {
 		return nil, err
@@ -88,29 +88,29 @@ func (r *run) crash(shown, before int) (linear.History, error) {
 	return h, s.Close()
 }
 
-// lay writes the files that the system showed before a step into a new directory. The caller must remove the
+// writeShown writes the files that the system showed before a step into a new directory. The caller must remove the
 // directory.
-func (r *run) lay(step int) (dir string, err error) {
+func (r *run) writeShown(step int) (dir string, err error) {
 	if dir, err = os.MkdirTemp(r.room, "shown-"); err == nil {
-		err = r.diskBefore(step, rand.New(rand.NewPCG(0, 0))).lay(dir)
+		err = r.diskBefore(step, rand.New(rand.NewPCG(0, 0))).writeTo(dir)
 	}
 	return dir, err
 }
 
-// isSame reports whether two operations have the same reply, except for what a reader of the file cannot see.
-func isSame(a, b linear.Seen) bool {
+// isSameReply reports whether two operations have the same reply, except for what a reader of the file cannot see.
+func isSameReply(a, b linear.Call) bool {
 	return a.Kind == b.Kind && a.Session == b.Session && a.Outcome == b.Outcome && a.Creation == b.Creation &&
 		a.Exported == b.Exported && maps.Equal(a.Values, b.Values)
 }
 
-// late delays a store's replies to appends.
-type late struct {
+// delayedReplies delays a store's replies to appends.
+type delayedReplies struct {
 	*ops.Local
 	made    chan ops.Reply
 	release chan struct{}
 }
 
-func (c late) Call(o ops.Op) ops.Reply {
+func (c delayedReplies) Call(o ops.Op) ops.Reply {
 	r := c.Local.Call(o)
 	c.made <- r
 	<-c.release
@@ -119,11 +119,11 @@ func (c late) Call(o ops.Op) ops.Reply {
 
 // After a commit was read, it may be lost only if its sync has not ended. An acknowledged commit is never lost.
 func TestReadBeforeSync(t *testing.T) {
-	tap, r := needTap(t), newRun(t, room(t), newDisk(), setting{}, fault{})
+	tap, r := needTap(t), newRun(t, newDir(t), newDisk(), setting{}, fault{})
 	l := &linear.Load{Clients: 1, Apps: 1, Name: "unsynced"}
 	r.load = l
 	l.Begin()
-	var store late
+	var store delayedReplies
 	var inFlight sync.WaitGroup
 	// call executes an operation on the session, and returns the last step that wrote a meta page.
 	call := func(c ops.Caller, kind ops.Kind, ids ...string) (last int) {
@@ -143,16 +143,16 @@ func TestReadBeforeSync(t *testing.T) {
 		return last
 	}
 	var readAtSync atomic.Bool
-	defer tap.on(func(c syscall) outcome {
+	defer tap.start(func(c syscall) outcome {
 		if c.name == "sync" && r.unsyncedMeta(len(r.steps)) >= 0 && readAtSync.Swap(false) {
 			call(store.Local, ops.Raw)
 		}
-		return r.take(c)
+		return r.decide(c)
 	})()
 	if err := r.open(); err != nil {
 		t.Fatal(err)
 	}
-	store = late{&ops.Local{Store: r.store}, make(chan ops.Reply), make(chan struct{})}
+	store = delayedReplies{&ops.Local{Store: r.store}, make(chan ops.Reply), make(chan struct{})}
 	call(store.Local, ops.Create)
 	acknowledged := call(store.Local, ops.Append, "acknowledged")
 	synced := call(store, ops.Append, "synced")
@@ -170,7 +170,7 @@ func TestReadBeforeSync(t *testing.T) {
 		t.Fatalf("step %d is a %s, and not the sync of a meta page", atSync, r.steps[atSync].name)
 	}
 	check := func(left, before int) error {
-		dir, err := r.lay(left)
+		dir, err := r.writeShown(left)
 		if err == nil {
 			_, err = r.recover(dir, before)
 		}
@@ -193,12 +193,12 @@ func TestReadBeforeSync(t *testing.T) {
 		}
 	}
 	history := l.History()
-	l.ReadDuring(absent{}, history[slices.IndexFunc(history, func(e linear.Seen) bool { return e.Kind == ops.Raw })])
+	l.ReadDuring(emptyStore{}, history[slices.IndexFunc(history, func(e linear.Call) bool { return e.Kind == ops.Raw })])
 	if check(unsynced, atSync) == nil {
 		t.Error("before the sync, a read did not show an acknowledged write, and this is no violation")
 	}
 }
 
-type absent struct{}
+type emptyStore struct{}
 
-func (absent) Call(ops.Op) ops.Reply { return ops.Reply{Outcome: ops.NotFound} }
+func (emptyStore) Call(ops.Op) ops.Reply { return ops.Reply{Outcome: ops.NotFound} }

@@ -17,8 +17,8 @@ import (
 
 // Directories of the sets, relative to the repository's root.
 const (
-	small = "fuzz/testdata/sessions"
-	large = "../shared/corpus"
+	smallDir = "fuzz/testdata/sessions"
+	largeDir = "../shared/corpus"
 )
 
 // Set is a set of recorded sessions in one directory. Each source has a subdirectory.
@@ -34,8 +34,8 @@ type Set struct {
 func Sets(tb testing.TB) []Set {
 	tb.Helper()
 	root := rootOf(tb)
-	sets := []Set{read(tb, Set{Name: "small", Dir: filepath.Join(root, small)})}
-	corpus := Set{Name: "corpus", Dir: filepath.Join(root, large), Large: true}
+	sets := []Set{read(tb, Set{Name: "small", Dir: filepath.Join(root, smallDir)})}
+	corpus := Set{Name: "corpus", Dir: filepath.Join(root, largeDir), Large: true}
 	if _, err := os.Stat(corpus.Dir); errors.Is(err, fs.ErrNotExist) {
 		tb.Logf("left out: the large corpus, which is not at %s", corpus.Dir)
 		return sets
@@ -50,12 +50,12 @@ func (s Set) Sample(tb testing.TB, n int) []string {
 	if !s.Large || !testing.Short() {
 		return s.Files
 	}
-	var some []string
+	var sample []string
 	for i := 0; i < len(s.Files); i += n {
-		some = append(some, s.Files[i])
+		sample = append(sample, s.Files[i])
 	}
-	tb.Logf("left out, for the run is short: %d of %d sessions of %s", len(s.Files)-len(some), len(s.Files), s.Dir)
-	return some
+	tb.Logf("left out, for the run is short: %d of %d sessions of %s", len(s.Files)-len(sample), len(s.Files), s.Dir)
+	return sample
 }
 
 func read(tb testing.TB, s Set) Set {
@@ -71,11 +71,11 @@ func read(tb testing.TB, s Set) Set {
 func rootOf(tb testing.TB) string {
 	tb.Helper()
 	for root := "."; ; root = filepath.Join(root, "..") {
-		if _, err := os.Stat(filepath.Join(root, small)); err == nil {
+		if _, err := os.Stat(filepath.Join(root, smallDir)); err == nil {
 			return root
 		}
 		if at, err := filepath.Abs(root); err != nil || at == filepath.Dir(at) {
-			tb.Fatalf("no folder above the test's has the recorded sessions in %s; run the tests in a clone of the repository", small)
+			tb.Fatalf("no folder above the test's has the recorded sessions in %s; run the tests in a clone of the repository", smallDir)
 		}
 	}
 }

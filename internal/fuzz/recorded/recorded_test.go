@@ -14,7 +14,7 @@ import (
 )
 
 // The set in the repository is small, and every source has its licence and a line in the README.
-func TestSmallSetIsWhole(t *testing.T) {
+func TestSmallSetIsComplete(t *testing.T) {
 	set := recorded.Sets(t)[0]
 	if set.Large {
 		t.Fatal("the first set is not the repository's own")
