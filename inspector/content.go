@@ -341,8 +341,8 @@ func (s *contentRenderer) maxBytes() int {
 }
 
 // displayText returns the start of a text for display, the size of that start on the page, and how many bytes of the
-// text it read. The size is at most the argument most, in bytes. lines keeps line breaks, tabs and spaces, and
-// escapes other invisible characters as [present.Printable] does.
+// text it read. The size is at most limit bytes. displayText keeps line breaks, tabs and spaces, and escapes other
+// invisible characters as [present.Printable] does.
 func displayText(text string, limit int) (shown string, cost, read int) {
 	var b strings.Builder
 	for read < len(text) {
@@ -384,9 +384,9 @@ func runeBoundary(text string, at int) int {
 // maxIndentDepth limits the nesting of indented JSON. Deeper JSON would be mostly indentation.
 const maxIndentDepth = 40
 
-// indentJSON indents JSON. It reads only the number of bytes in the argument most. It also returns how many bytes it
-// read. It decodes escapes in strings, except escaped quotes, line breaks and control characters. It returns the
-// text unchanged if the text is truncated, nested deeper than maxIndentDepth, or not JSON.
+// indentJSON indents JSON. It reads at most limit bytes, and also returns how many bytes it read. It decodes escapes
+// in strings, except escaped quotes, line breaks and control characters. It returns the text unchanged if the text
+// is truncated, nested deeper than maxIndentDepth, or not JSON.
 func indentJSON(text string, limit int) (out string, read int) {
 	var b bytes.Buffer
 	if read = runeBoundary(text, limit); read < len(text) || maxNesting(text) > maxIndentDepth || json.Indent(&b, []byte(text), "", "  ") != nil {

@@ -120,7 +120,7 @@ func (h *handle) view(f func(tx *bbolt.Tx) error) (err error) {
 	return f(tx)
 }
 
-// write calls f in a write transaction and commits it. The result committing reports whether the error is from the
+// write calls f in a write transaction and commits it. The result commitFailed reports whether the error is from the
 // commit. The caller has the writer lock.
 func (h *handle) write(f func(tx *bbolt.Tx) error, commit func(tx *bbolt.Tx) error) (commitFailed bool, err error) {
 	defer recoverDamage(h.path, &err)()

@@ -26,7 +26,7 @@ func (b *Backend) Replace(ctx context.Context, name, creation string, make func(
 	return b.submit(ctx, p)
 }
 
-// planReplacement calls the function make with the current head.
+// planReplacement calls p.makeReplacement with the current head.
 func (p *pending) planReplacement(tx *bbolt.Tx) (err error) {
 	if p.session, err = findCreated(tx, p.name, p.batch.Creation); err != nil {
 		return err

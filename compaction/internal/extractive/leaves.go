@@ -60,7 +60,8 @@ func leaves(text json.RawMessage) iter.Seq[leaf] {
 	}
 }
 
-// yieldLeaves yields the values within the cursor's next value. in has their key.
+// yieldLeaves yields the values within the cursor's next value. The argument in has the key of these
+// values.
 func yieldLeaves(c *jsonvalue.Cursor, in leaf, yield func(leaf) bool) bool {
 	switch kind := c.Kind(); kind {
 	case jsonvalue.Null:

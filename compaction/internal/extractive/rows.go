@@ -48,7 +48,8 @@ const (
 // cell is a named value of an object.
 type cell struct{ name, value string }
 
-// addValue adds the objects in the cursor's next value. parent is the id of the containing object, if there is one.
+// addValue adds the objects in the cursor's next value. The argument parent is the id of the containing object, if
+// there is one.
 func (r *rows) addValue(c *jsonvalue.Cursor, parent cell) {
 	switch c.Kind() {
 	case jsonvalue.Array:
@@ -174,9 +175,9 @@ func isDate(s string) bool {
 	return false
 }
 
-// putRow adds the row of an object. parent is the id of the containing object. The new row replaces older rows
-// with the same ids in the same object, unless these have additional columns. If the only id is a date, it replaces
-// only an identical row.
+// putRow adds the row of an object. The argument parent is the id of the containing object. The new row replaces older
+// rows with the same ids in the same object, unless these have additional columns. If the only id is a date, it
+// replaces only an identical row.
 func (r *rows) putRow(names, values []string, parent cell) {
 	sorted := strings.Join(slices.Sorted(slices.Values(names)), cellSeparator)
 	if first := r.columns[sorted]; first != nil {
