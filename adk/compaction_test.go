@@ -90,10 +90,10 @@ func TestCompactionDuringRun(t *testing.T) {
 // An agent that sees only its current turn still sees its question after the turn was compacted.
 func TestCompactionWithCurrentTurnOnly(t *testing.T) {
 	sessions := newQuietService(t, adk.Options{Compaction: inRun})
-	alone := func(c *llmagent.Config) { c.IncludeContents = llmagent.IncludeContentsNone }
-	toolLoop(t, sessions, 1, "what was asked before", alone)
+	currentTurnOnly := func(c *llmagent.Config) { c.IncludeContents = llmagent.IncludeContentsNone }
+	toolLoop(t, sessions, 1, "what was asked before", currentTurnOnly)
 	summarised := 0
-	for i, prompt := range toolLoop(t, sessions, 30, "the question", alone) {
+	for i, prompt := range toolLoop(t, sessions, 30, "the question", currentTurnOnly) {
 		if prompt[0].Parts[0].Text != "the question" {
 			t.Fatalf("prompt %d begins with %q", i, prompt[0].Parts[0].Text)
 		}
@@ -202,13 +202,13 @@ func withLongText(e *session.Event) { e.Content.Parts[0].Text += strings.Repeat(
 // Background compaction never summarises the user's newest question, even if the question arrives while a summary is
 // being written.
 func TestBackgroundKeepsNewestQuestion(t *testing.T) {
-	asked, goOn := make(chan struct{}), make(chan struct{})
+	asked, proceed := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	cfg := compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: compaction.SummarizerFunc(
 		func(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 			once.Do(func() {
 				close(asked)
-				<-goOn
+				<-proceed
 			})
 			return adk.Summarizer(shortener{}).Summarize(ctx, req)
 		})}
@@ -221,8 +221,8 @@ func TestBackgroundKeepsNewestQuestion(t *testing.T) {
 	<-asked
 	run := get(t, sessions, "s")
 	noError(t, sessions.AppendEvent(t.Context(), run, newEvent("q", "inv9", "user", withLongText)))
-	close(goOn)
-	sessions.Settle(t)
+	close(proceed)
+	sessions.WaitForCompaction(t)
 	visible := ids(get(t, sessions, "s"))
 	if !slices.Contains(visible, "q") || slices.Contains(visible, "uinv0") {
 		t.Errorf("visible: %v", visible)
@@ -232,7 +232,7 @@ func TestBackgroundKeepsNewestQuestion(t *testing.T) {
 	if shown := ids(run); slices.Contains(shown, "uinv0") || !slices.Contains(shown, "q") {
 		t.Errorf("shown: %v", shown)
 	}
-	sessions.Settle(t) // without the plugin, the newest invocation may still be running
+	sessions.WaitForCompaction(t) // without the plugin, the newest invocation may still be running
 	visible = ids(get(t, sessions, "s"))
 	equal(t, "the newest invocation", visible[len(visible)-2:], []string{"q", "a"})
 	noError(t, sessions.Close(t.Context()))
@@ -320,7 +320,7 @@ func TestApprove(t *testing.T) {
 		},
 	})
 	sess := appendExchanges(t, svc, "app", 3)
-	svc.Settle(t)
+	svc.WaitForCompaction(t)
 	noError(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{})))
 	if len(drafts) == 0 {
 		t.Fatal("the hook was not called")
@@ -366,7 +366,7 @@ func TestPrepare(t *testing.T) {
 		CompactionTimeout: -1,
 	})
 	sess := appendExchanges(t, svc, "app", 3)
-	svc.Settle(t)
+	svc.WaitForCompaction(t)
 	before := ids(get(t, svc, "s"))
 	_, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
 	wantError(t, err, compaction.ErrVetoed)
@@ -397,7 +397,7 @@ func TestCompact(t *testing.T) {
 		}),
 	}, CompactionTimeout: -1})
 	sess := appendExchanges(t, svc, "app", 3)
-	svc.Settle(t)
+	svc.WaitForCompaction(t)
 	for range 3 {
 		written, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
 		wantError(t, err, broken)
@@ -507,18 +507,18 @@ func TestClearingDuringRun(t *testing.T) {
 	cfg := compaction.Config{Enabled: true, ClearAfter: 20, Summarizer: compaction.SummarizerFunc(
 		func(context.Context, compaction.Request) (compaction.Response, error) { panic("asked") })}
 	sessions := newQuietService(t, adk.Options{Compaction: cfg})
-	most, breaks, before := 0, 0, 0
+	maxComplete, breaks, before := 0, 0, 0
 	for i, prompt := range toolLoop(t, sessions, 30, "the question") {
 		equal(t, "contents of a prompt", len(prompt), 1+2*i)
-		gone, whole := countCleared(prompt)
-		most = max(most, whole)
-		if gone > before {
+		cleared, whole := countCleared(prompt)
+		maxComplete = max(maxComplete, whole)
+		if cleared > before {
 			breaks++
 		}
-		before = gone
+		before = cleared
 	}
-	if before < 20 || most >= 20 || breaks < 2 || breaks > 25 {
-		t.Errorf("%d results are cleared at the end, at most %d were complete at a time, and they were cleared in %d batches", before, most, breaks)
+	if before < 20 || maxComplete >= 20 || breaks < 2 || breaks > 25 {
+		t.Errorf("%d results are cleared at the end, at most %d were complete at a time, and they were cleared in %d batches", before, maxComplete, breaks)
 	}
 	got, err := sessions.Get(adk.WithHistory(t.Context()), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
 	noError(t, err)
@@ -602,7 +602,7 @@ func TestSummarizerPrecedence(t *testing.T) {
 			c.cfg.CompactionInterval = 2
 			svc := newQuietService(t, adk.Options{Model: c.model, Compaction: c.cfg})
 			sess := appendExchanges(t, svc, "app", 3)
-			svc.Settle(t)
+			svc.WaitForCompaction(t)
 			_, _ = svc.Compact(t.Context(), sess, adk.CompactOptions{})
 			_, _ = svc.Compact(t.Context(), sess, adk.CompactOptions{})
 			texts := summaryTexts(get(t, svc, "s"))

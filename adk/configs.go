@@ -52,11 +52,11 @@ func (c *autoCompaction) newInRunCompactor(log compaction.Log[store.Key], opts c
 
 // inRunThreshold returns the smallest number of prompt tokens at which a compaction can start during a run. 0 means
 // never.
-func inRunThreshold(cfg compaction.Config) (least int) {
+func inRunThreshold(cfg compaction.Config) (threshold int) {
 	for _, n := range []int{cfg.TokenThreshold, cfg.InvocationTokens, cfg.ClearAfter} {
-		if n > 0 && (least == 0 || n < least) {
-			least = n
+		if n > 0 && (threshold == 0 || n < threshold) {
+			threshold = n
 		}
 	}
-	return least
+	return threshold
 }

@@ -12,8 +12,8 @@ import (
 
 var Pins = pins
 
-// Settle waits until background compaction is idle.
-func (s *Service) Settle(t *testing.T) {
+// WaitForCompaction waits until background compaction is idle.
+func (s *Service) WaitForCompaction(t *testing.T) {
 	if s.autoCompaction == nil {
 		return
 	}

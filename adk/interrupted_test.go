@@ -54,7 +54,7 @@ func TestInterruptedCalls(t *testing.T) {
 				})), s)
 				for range 30 {
 					runTurn(t, r, genai.NewContentFromText("hello? "+words, "user"))
-					s.Settle(t)
+					s.WaitForCompaction(t)
 				}
 				equal(t, "prompts", prompts, 30)
 				if opts.KeepInterruptedCalls {

@@ -105,6 +105,6 @@ func (s *Service) searchUser(ctx context.Context, app, user string, except store
 }
 
 func isNil(sess session.Session) bool {
-	own, ok := sess.(*Session)
-	return sess == nil || ok && own == nil
+	handle, ok := sess.(*Session)
+	return sess == nil || ok && handle == nil
 }

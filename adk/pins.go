@@ -60,9 +60,9 @@ func (p pinner) pinAgents() {
 }
 
 func (p pinner) pinRequests(waiting []fold.Call) {
-	isWaiting := map[string]bool{} // by invocation id
+	waitingInvocations := map[string]bool{} // by invocation id
 	for _, c := range waiting {
-		isWaiting[p.view.At(c.Index).InvocationID()] = true
+		waitingInvocations[p.view.At(c.Index).InvocationID()] = true
 	}
 	newest, askedUser := "", map[string]bool{} // askedUser contains the invocations that asked the user
 	for _, e := range p.view.Entries() {
@@ -75,7 +75,7 @@ func (p pinner) pinRequests(waiting []fold.Call) {
 		id := e.Event.InvocationID()
 		switch {
 		case e.Summary || id == "":
-		case isWaiting[id] || id == newest && askedUser[id]:
+		case waitingInvocations[id] || id == newest && askedUser[id]:
 			p.pinned[i] = p.pinned[i] || e.Event.Author() == userAuthor || len(e.Event.LongRunningToolIDs()) > 0 || isOutput(e.Event)
 		case id == newest:
 			p.pinned[i] = p.pinned[i] || isOutput(e.Event) // this invocation may still ask the user

@@ -48,7 +48,7 @@ func TestAgentRecalls(t *testing.T) {
 		turn := 0
 		code, tank, row := regexp.MustCompile(`locker code is (\S+)`), regexp.MustCompile(`tank holds (\d+) litres`), regexp.MustCompile(`row 0777: (\S+)`)
 		// The model uses only facts from its prompt.
-		knows := func(prompt []*genai.Content, what *regexp.Regexp) string {
+		findFact := func(prompt []*genai.Content, what *regexp.Regexp) string {
 			text, err := json.Marshal(prompt)
 			noError(t, err)
 			if m := what.FindSubmatch(text); m != nil {
@@ -73,7 +73,7 @@ func TestAgentRecalls(t *testing.T) {
 			case turn < 55:
 				return &genai.Part{Text: "Noted, thank you" + padding + padding}
 			}
-			code, tank, row := knows(prompt, code), knows(prompt, tank), knows(prompt, row)
+			code, tank, row := findFact(prompt, code), findFact(prompt, tank), findFact(prompt, row)
 			if code != "" && tank != "" && row != "" {
 				return &genai.Part{Text: code + " " + tank + " " + row}
 			}
@@ -437,7 +437,7 @@ func TestSummariesNameRecords(t *testing.T) {
 	for i := range 8 {
 		appendAll(t, sessions, sess, newEvent(fmt.Sprint("e", i), fmt.Sprint("inv", i/2), []string{"user", "app"}[i%2], withLongText))
 	}
-	sessions.Settle(t)
+	sessions.WaitForCompaction(t)
 	noError(t, errOf(sessions.Compact(t.Context(), sess, adk.CompactOptions{})))
 	recalls, err := sessions.RecallTools(adk.RecallOptions{})
 	noError(t, err)
@@ -699,7 +699,7 @@ func TestLongResultsInNodes(t *testing.T) {
 // With a redactor, no secret reaches a summarizer, a result of the recall tools or a result of the memory service.
 // The log keeps the original text.
 func TestRedact(t *testing.T) {
-	by, err := redact.New(redact.Options{})
+	redactor, err := redact.New(redact.Options{})
 	noError(t, err)
 	const mail = "ada@example.com"
 	asked := ""
@@ -708,7 +708,7 @@ func TestRedact(t *testing.T) {
 		return compaction.Response{Text: "They wrote."}, nil
 	})
 	cfg := compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: summarizer}
-	sessions := newQuietService(t, adk.Options{Redact: by, Compaction: cfg})
+	sessions := newQuietService(t, adk.Options{Redact: redactor, Compaction: cfg})
 	sess := create(t, sessions, "s", nil)
 	ctx := t.Context()
 	for i := range 3 {
@@ -717,7 +717,7 @@ func TestRedact(t *testing.T) {
 		noError(t, sessions.AppendEvent(ctx, sess, e))
 	}
 	noError(t, errOf(sessions.Compact(ctx, sess, adk.CompactOptions{})))
-	if strings.Contains(asked, mail) || !strings.Contains(asked, by.Text(mail)) {
+	if strings.Contains(asked, mail) || !strings.Contains(asked, redactor.Text(mail)) {
 		t.Errorf("the summarizer was asked %.300s", asked)
 	}
 	recalls, err := sessions.RecallTools(adk.RecallOptions{})
@@ -725,10 +725,10 @@ func TestRedact(t *testing.T) {
 	got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": "needle"}), call("", "recall_read", map[string]any{"handle": "1"}))
 	found, err := sessions.Memory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "needle"})
 	noError(t, err)
-	told, err := json.Marshal([]any{got, found})
+	results, err := json.Marshal([]any{got, found})
 	noError(t, err)
-	if len(got) != 2 || len(found.Memories) == 0 || strings.Contains(string(told), mail) || strings.Count(string(told), by.Text(mail)) < 3 {
-		t.Errorf("the recall tools returned %s", told)
+	if len(got) != 2 || len(found.Memories) == 0 || strings.Contains(string(results), mail) || strings.Count(string(results), redactor.Text(mail)) < 3 {
+		t.Errorf("the recall tools returned %s", results)
 	}
 	history := ""
 	for r, err := range sessions.RawEvents(ctx, sess, 1) {

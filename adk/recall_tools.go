@@ -46,15 +46,15 @@ const (
 
 // Validate checks the options. The error matches [patch.ErrInvalid] and names the invalid option.
 func (o RecallOptions) Validate() error {
-	const most = 1 << 30
+	const maxTokens = 1 << 30
 	for _, f := range []struct {
-		name           string
-		n, least, most int
+		name        string
+		n, min, max int
 	}{
-		{"CallTokens", o.CallTokens, minRecallTokens, most}, {"TurnTokens", o.TurnTokens, minRecallTokens, most}, {"Results", o.Results, 1, recall.MaxLimit},
+		{"CallTokens", o.CallTokens, minRecallTokens, maxTokens}, {"TurnTokens", o.TurnTokens, minRecallTokens, maxTokens}, {"Results", o.Results, 1, recall.MaxLimit},
 	} {
-		if f.n != 0 && (f.n < f.least || f.n > f.most) {
-			return &patch.FieldError{Field: "RecallOptions." + f.name, Problem: fmt.Sprintf("%d is not between %d and %d", f.n, f.least, f.most)}
+		if f.n != 0 && (f.n < f.min || f.n > f.max) {
+			return &patch.FieldError{Field: "RecallOptions." + f.name, Problem: fmt.Sprintf("%d is not between %d and %d; use 0 for the default", f.n, f.min, f.max)}
 		}
 	}
 	return nil

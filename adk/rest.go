@@ -152,13 +152,13 @@ func withHistoryParams(r *http.Request) (*http.Request, error) {
 }
 
 func statusOf(err error) int {
-	var long *http.MaxBytesError
+	var tooLarge *http.MaxBytesError
 	for _, s := range []struct {
 		is     bool
 		status int
 	}{
 		{errors.Is(err, errMediaType), http.StatusUnsupportedMediaType},
-		{errors.As(err, &long), http.StatusRequestEntityTooLarge},
+		{errors.As(err, &tooLarge), http.StatusRequestEntityTooLarge},
 		{errors.Is(err, store.ErrNotFound) || errors.Is(err, fold.ErrEventNotFound), http.StatusNotFound},
 		{errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) || errors.Is(err, fold.ErrBlocked), http.StatusConflict},
 		{errors.Is(err, patch.ErrInvalid), http.StatusBadRequest},

@@ -50,7 +50,7 @@ func runTurn(t *testing.T, r *runner.Runner, msg *genai.Content) (events []*sess
 func ask(t *testing.T, a agent.Agent, sessions *adk.Service, msg *genai.Content) []*session.Event {
 	t.Helper()
 	events := runTurn(t, newRunner(t, a, sessions, sessions.Plugin()), msg)
-	sessions.Settle(t)
+	sessions.WaitForCompaction(t)
 	return events
 }
 

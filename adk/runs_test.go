@@ -205,17 +205,17 @@ func TestProcessesShareASession(t *testing.T) {
 	turn := func(invocation string) {
 		t.Helper()
 		appendAll(t, compacts, get(t, compacts, "s"), newEvent("u"+invocation, invocation, "user", withLongText), newEvent("a"+invocation, invocation, "agent", withLongText))
-		compacts.Settle(t)
+		compacts.WaitForCompaction(t)
 	}
 	summaries := func() int { return len(summaryTexts(get(t, compacts, "s"))) }
-	mine := get(t, runs, "s")
-	appendAll(t, runs, mine, newEvent("u0", "cut off", "user", withLongText), newEvent("u", "theirs", "user", withLongText))
+	running := get(t, runs, "s")
+	appendAll(t, runs, running, newEvent("u0", "cut off", "user", withLongText), newEvent("u", "theirs", "user", withLongText))
 	for _, invocation := range []string{"b1", "b2", "b3", "b4"} {
 		turn(invocation)
 		equal(t, "summaries while another process runs an invocation", summaries(), 0)
 	}
-	appendAll(t, runs, mine, newEvent("a", "theirs", "agent", withLongText))
-	runs.EndRun(t.Context(), mine, "theirs")
+	appendAll(t, runs, running, newEvent("a", "theirs", "agent", withLongText))
+	runs.EndRun(t.Context(), running, "theirs")
 
 	// Another process compacts.
 	other := mustOpen(t)(store.New(first.Peer(), store.Options{}))
@@ -303,11 +303,11 @@ func TestWaitingMessageOrder(t *testing.T) {
 // If two runs find no session, one creates the session and the other uses it. Another Create fails.
 func TestConcurrentFirstRuns(t *testing.T) {
 	onStoreAndBases(t, bases, adk.Options{Runs: adk.WaitForRun}, func(t *testing.T, s *adk.Service) {
-		var looked, wg sync.WaitGroup
-		both := missBarrier{s, &looked}
-		looked.Add(2)
+		var misses, wg sync.WaitGroup
+		barrier := missBarrier{s, &misses}
+		misses.Add(2)
 		for i := range 2 {
-			r, err := runner.New(runner.Config{AppName: "app", Agent: llmAgent(t, counter{}), SessionService: both, AutoCreateSession: true})
+			r, err := runner.New(runner.Config{AppName: "app", Agent: llmAgent(t, counter{}), SessionService: barrier, AutoCreateSession: true})
 			noError(t, err)
 			wg.Go(func() {
 				for _, err := range r.Run(t.Context(), "user", "new", genai.NewContentFromText(fmt.Sprint("question ", i), "user"), agent.RunConfig{}) {

@@ -159,7 +159,7 @@ func (o *patchlogService) restoreCalls(msg *genai.Content) {
 }
 
 func (o *patchlogService) betweenTurns() {
-	o.settle()
+	o.waitForCompaction()
 	if o.restart == turns {
 		o.close()
 		o.open()
@@ -167,16 +167,16 @@ func (o *patchlogService) betweenTurns() {
 }
 
 func (o *patchlogService) afterEvent() {
-	if o.mode != nil && o.mode.AtOnce {
-		o.settle()
+	if o.mode != nil && o.mode.WaitAfterEvent {
+		o.waitForCompaction()
 	}
 }
 
 func (o *patchlogService) history() session.Session { return getHistory(o.t, o, session.GetRequest{}) }
 
-func (o *patchlogService) settle() {
+func (o *patchlogService) waitForCompaction() {
 	if o.mode != nil {
-		o.Settle(o.t)
+		o.WaitForCompaction(o.t)
 	}
 }
 
@@ -435,7 +435,7 @@ func (c *agents) newAgent(r role, above *role, subs []agent.Agent, tools []tool.
 	case above != nil && above.Kind == chatAgent:
 		p.targets = append(p.targets, above.Name)
 	}
-	if r.None {
+	if r.CurrentTurnOnly {
 		cfg.IncludeContents = llmagent.IncludeContentsNone
 	}
 	return llmagent.New(cfg)
@@ -817,11 +817,11 @@ type scenario struct {
 }
 
 type role struct {
-	Name  string
-	Kind  kind
-	None  bool // IncludeContents: none
-	Moves []move
-	Subs  []role
+	Name            string
+	Kind            kind
+	CurrentTurnOnly bool // IncludeContents: none
+	Moves           []move
+	Subs            []role
 }
 
 type kind string
@@ -884,7 +884,7 @@ type compactionMode struct {
 	Interval, Overlap int
 	Threshold, Retain int
 	Plugin            bool
-	AtOnce            bool // wait for background compaction after each event, and not only after each turn
+	WaitAfterEvent    bool // wait for background compaction after each event, and not only after each turn
 }
 
 func (m compactionMode) config() compaction.Config {
@@ -909,7 +909,7 @@ func (r role) hasParallel() bool {
 // makeDeterministic removes what makes parallel agents nondeterministic. If an agent fails, it is undetermined how far
 // the others get. Confirmations and prompts with only the current turn depend on the order of events.
 func (r *role) makeDeterministic() {
-	r.None = false
+	r.CurrentTurnOnly = false
 	for i, m := range r.Moves {
 		switch m {
 		case breaks:
@@ -949,7 +949,7 @@ func drawScenario(t *rapid.T) scenario {
 
 func drawMode(t *rapid.T) compactionMode {
 	m := compactionMode{
-		Plugin: rapid.Bool().Draw(t, "plugin"), AtOnce: rapid.Bool().Draw(t, "at once"),
+		Plugin: rapid.Bool().Draw(t, "plugin"), WaitAfterEvent: rapid.Bool().Draw(t, "at once"),
 	}
 	by := rapid.IntRange(0, 2).Draw(t, "by")
 	if by != 1 {
@@ -984,7 +984,7 @@ var anyMove = []move{tells, tiny, looksUp, twice, pays, paysBoth, paysAnd, asks,
 
 // chatRole generates a chat agent with its sub-agents.
 func (d *scenarioGenerator) chatRole(depth int) role {
-	r := role{Name: d.name(), Kind: chatAgent, None: rapid.IntRange(0, 3).Draw(d.t, "none") == 0}
+	r := role{Name: d.name(), Kind: chatAgent, CurrentTurnOnly: rapid.IntRange(0, 3).Draw(d.t, "none") == 0}
 	moves := slices.Clone(anyMove)
 	if depth > 0 {
 		for range rapid.IntRange(0, 2).Draw(d.t, "subs") {

@@ -309,7 +309,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 		return nil, withMessage(patch.ErrInvalid, "app_name is required, got app_name: %q", req.AppName)
 	}
 	out := &session.ListResponse{Sessions: []session.Session{}}
-	var damage error
+	var damageErr error
 	for info, err := range s.store.List(ctx, store.ListOptions{App: req.AppName, User: req.UserID}) {
 		var handle *Session
 		if err == nil {
@@ -319,7 +319,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 		case errors.Is(err, store.ErrNotFound): // deleted while List was running
 			continue
 		case errors.Is(err, store.ErrCorrupt):
-			damage = err
+			damageErr = err
 			s.logger.Warn("patchlog: a listing leaves out a damaged session", "session", info.Key.String(), "error", err)
 			continue
 		case err != nil:
@@ -328,8 +328,8 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 		handle.selection = selectEvents(handle.stored.View, 0, time.Time{})
 		out.Sessions = append(out.Sessions, handle)
 	}
-	if damage != nil && len(out.Sessions) == 0 {
-		return nil, fmt.Errorf("list sessions: %w", damage)
+	if damageErr != nil && len(out.Sessions) == 0 {
+		return nil, fmt.Errorf("list sessions: %w", damageErr)
 	}
 	return out, nil
 }

@@ -237,8 +237,8 @@ func TestDeletedAndCreatedAgain(t *testing.T) {
 		}
 		noError(t, s.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 		refused(" when deleted")
-		young := create(t, s, "s", nil)
-		noError(t, s.AppendEvent(ctx, young, textEvent("f1", "user", "x")))
+		recreated := create(t, s, "s", nil)
+		noError(t, s.AppendEvent(ctx, recreated, textEvent("f1", "user", "x")))
 		refused(" when created again")
 		equal(t, "events of the new session", ids(get(t, s, "s")), []string{"f1"})
 	})
@@ -455,8 +455,8 @@ func TestRefusedRequests(t *testing.T) {
 		}
 	}
 	none := func(session.Session, bool) session.Session { return nil }
-	itself := func(its session.Session, _ bool) session.Session { return its }
-	anothers := func(_ session.Session, ours bool) session.Session { return foreign[ours] }
+	sameSession := func(its session.Session, _ bool) session.Session { return its }
+	foreignSession := func(_ session.Session, ours bool) session.Session { return foreign[ours] }
 	for name, c := range map[string]struct {
 		call func(s session.Service, its session.Session) error
 		want error
@@ -481,10 +481,10 @@ func TestRefusedRequests(t *testing.T) {
 		"delete what is not there":          {request(&session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "x"}), nil, ""},
 		"delete nil":                        {request((*session.DeleteRequest)(nil)), store.ErrInvalid, "request"},
 		"append to nothing":                 {appended(none, e), store.ErrInvalid, ""},
-		"append nothing":                    {appended(itself, nil), store.ErrInvalid, ""},
+		"append nothing":                    {appended(sameSession, nil), store.ErrInvalid, ""},
 		"append nothing to nothing":         {appended(none, nil), store.ErrInvalid, ""},
-		"append to another's":               {appended(anothers, e), store.ErrInvalid, ""},
-		"append what is partial to another": {appended(anothers, partial), nil, ""},
+		"append to another's":               {appended(foreignSession, e), store.ErrInvalid, ""},
+		"append what is partial to another": {appended(foreignSession, partial), nil, ""},
 		"append to a nil handle":            {appended(func(session.Session, bool) session.Session { return (*adk.Session)(nil) }, e), store.ErrInvalid, "session"},
 		"append to another store's": {appended(func(session.Session, bool) session.Session {
 			return create(t, inMemory(t), "another", nil)

@@ -23,7 +23,7 @@ func Summarizer(llm model.LLM) compaction.Summarizer { return summarizer{llm} }
 
 type summarizer struct{ llm model.LLM }
 
-var errNoModel = fmt.Errorf("%w summarizer: the model is nil", patch.ErrInvalid)
+var errNoModel = fmt.Errorf("%w: the model of the summarizer is nil; pass a model to adk.Summarizer", patch.ErrInvalid)
 
 func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 	if s.llm == nil {

@@ -121,7 +121,7 @@ func TestVetoTelemetry(t *testing.T) {
 		Approve:    func(context.Context, compaction.ApproveRequest[store.Key]) error { return context.Canceled },
 	})
 	appendExchanges(t, svc, "app", 9)
-	svc.Settle(t)
+	svc.WaitForCompaction(t)
 	measured := strings.Join(metricLines(t, reader), "\n")
 	if !strings.Contains(measured, "patchlog.compactions{error.type=vetoed,gen_ai.compaction.outcome=vetoed,gen_ai.compaction.trigger=sliding_window,patchlog.compaction.trigger=interval}") {
 		t.Errorf("measured is\n%s", measured)

@@ -72,7 +72,7 @@ func TestWrapReadsDoNotGrow(t *testing.T) {
 			inv := fmt.Sprint("i", n)
 			add(newEvent("q"+inv, inv, "user", withLongText), newEvent("c"+inv, inv, "app", withCall(inv, "look")),
 				newEvent("r"+inv, inv, "app", withResponse(inv, "look", map[string]any{"found": inv})), newEvent("a"+inv, inv, "app", withLongText))
-			s.Settle(t)
+			s.WaitForCompaction(t)
 		}
 		for n := range turns {
 			turn(n)

@@ -248,7 +248,7 @@ func (w *world) checkEffect(t *rapid.T, p *patch.PatchEvent, before, after fold.
 	// patch removed must still be absent.
 	same := before.Creation() == after.Creation()
 	for i, id := range saw {
-		if goes := start <= i && i < end; slices.Contains(now, id) == goes && (goes || same) {
+		if removed := start <= i && i < end; slices.Contains(now, id) == removed && (removed || same) {
 			t.Fatalf("%v on %q (skips %d, %s) gave %q (skips %d, %s)", p, saw, before.SkippedCount(), before.Creation(), now, after.SkippedCount(), after.Creation())
 		}
 	}

@@ -130,7 +130,7 @@ func TestWrapAlternatesWithBase(t *testing.T) {
 					if !none && n == 8 && got == want {
 						t.Error("nothing was compacted")
 					}
-					wrapped.Settle(t)
+					wrapped.WaitForCompaction(t)
 				}
 				plain := func(s session.Service) (out []string) {
 					for e := range get(t, s, "s").Events().All() {
@@ -555,7 +555,7 @@ func TestWrapCompactsRenamedEvents(t *testing.T) {
 		e.InvocationID = fmt.Sprint("i", i/2)
 		e.Content.Parts[0].Text = strings.Repeat("it is long ", 40)
 		noError(t, s.AppendEvent(t.Context(), sess, e))
-		s.Settle(t)
+		s.WaitForCompaction(t)
 	}
 	if n := get(t, s, "s").Events().Len(); n > 10 {
 		t.Errorf("%d events are visible", n)
@@ -592,17 +592,17 @@ func TestWrapPatchAfterReordering(t *testing.T) {
 func TestWrapSearchAfterReordering(t *testing.T) {
 	base := &flakyService{sortsByTime: true}
 	s := wrap(t, base, adk.Options{Logger: discardLogger()})
-	about := func(second int, words string) *session.Event {
+	eventAbout := func(second int, words string) *session.Event {
 		e := timedEvent(second, words, "user")
 		e.Content.Parts[0].Text = words
 		return e
 	}
-	appendAll(t, s, create(t, s, "s", nil), about(1, "apples"), about(3, "cherries"))
+	appendAll(t, s, create(t, s, "s", nil), eventAbout(1, "apples"), eventAbout(3, "cherries"))
 	for n, want := range []string{"cherries 2", "plums 2"} {
 		r, err := s.Memory().SearchMemory(t.Context(), &memory.SearchRequest{AppName: "app", UserID: "user", Query: want})
 		noError(t, err)
 		equal(t, "found", fmt.Sprint(r.Memories[0].ID, " ", r.Memories[0].CustomMetadata["record"]), want)
-		appendAll(t, base, get(t, base, "s"), about(2+n, []string{"plums", "figs"}[n]))
+		appendAll(t, base, get(t, base, "s"), eventAbout(2+n, []string{"plums", "figs"}[n]))
 	}
 }
 

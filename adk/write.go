@@ -249,11 +249,11 @@ func (s *Session) checkCreation(creation string) error {
 
 // handleOf returns sess as a *Session.
 func handleOf(sess session.Session) (*Session, error) {
-	s, own := sess.(*Session)
+	s, isHandle := sess.(*Session)
 	switch {
-	case sess == nil, own && s == nil:
+	case sess == nil, isHandle && s == nil:
 		return nil, errNoSession
-	case own:
+	case isHandle:
 		return s, nil
 	}
 	return nil, withMessage(patch.ErrInvalid, "unexpected session type %T for session ID %s", sess, sess.ID())

@@ -149,12 +149,12 @@ func (o options) compare(ctx context.Context, out io.Writer, t *tree, packages [
 	if err != nil {
 		return err
 	}
-	half := time.Now()
+	switched := time.Now()
 	ours, err := t.run(ctx, packages, "", env...)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "ADK's service: %v, patchlog's: %v\n", half.Sub(began).Round(time.Second), time.Since(half).Round(time.Second))
+	fmt.Fprintf(out, "ADK's service: %v, patchlog's: %v\n", switched.Sub(began).Round(time.Second), time.Since(switched).Round(time.Second))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -163,14 +163,14 @@ func (o options) compare(ctx context.Context, out io.Writer, t *tree, packages [
 	if found, err = t.rerunUnexpected(ctx, out, found, want, env); err != nil {
 		return err
 	}
-	made, err := countServices(services)
+	created, err := countServices(services)
 	if err != nil {
 		return err
 	}
-	if len(made) == 0 {
+	if len(created) == 0 {
 		return errors.New("no test created a session service, so the hook does not work")
 	}
-	report{theirs: theirs, ours: ours, packages: packages, found: found, want: want, made: made}.print(out, o.verbose)
+	report{theirs: theirs, ours: ours, packages: packages, found: found, want: want, created: created}.print(out, o.verbose)
 	return verdict(found, want, theirs, ours)
 }
 
@@ -213,12 +213,12 @@ func (t *tree) rerunUnexpected(ctx context.Context, out io.Writer, found []test,
 // countServices returns the number of patchlog services that were created, by package.
 func countServices(folder string) (map[string]int, error) {
 	entries, err := os.ReadDir(folder)
-	made := map[string]int{}
+	created := map[string]int{}
 	for _, e := range entries {
 		name := e.Name()
-		made[name[:strings.LastIndexByte(name, '.')]]++
+		created[name[:strings.LastIndexByte(name, '.')]]++
 	}
-	return made, err
+	return created, err
 }
 
 type report struct {
@@ -226,7 +226,7 @@ type report struct {
 	packages     []string
 	found        []test
 	want         map[test]difference
-	made         map[string]int
+	created      map[string]int
 }
 
 func (r report) print(out io.Writer, verbose bool) {
@@ -245,13 +245,13 @@ func (r report) print(out io.Writer, verbose bool) {
 				others++
 			}
 		}
-		made := r.made[strings.ReplaceAll(pkg, "/", "_")]
+		created := r.created[strings.ReplaceAll(pkg, "/", "_")]
 		note := ""
 		if r.theirs.buildFailed[pkg] {
 			note = "not run: the build failed"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\n", short(pkg), made, tests, tests-others, others, note)
-		services, total, differ = services+made, total+tests, differ+others
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\n", short(pkg), created, tests, tests-others, others, note)
+		services, total, differ = services+created, total+tests, differ+others
 	}
 	fmt.Fprintf(w, "all\t%d\t%d\t%d\t%d\n", services, total, total-differ, differ)
 	_ = w.Flush()

@@ -190,7 +190,7 @@ func (a callers) testsCall(p *goPackage) (bool, error) {
 	if len(files) == 0 {
 		return false, nil
 	}
-	asks, err := containCall(p.Dir, files)
+	asks, err := containsCall(p.Dir, files)
 	for _, path := range slices.Concat([]string{p.ImportPath}, p.TestImports, p.XTestImports) {
 		if asks || err != nil {
 			break
@@ -206,7 +206,7 @@ func (a callers) calls(path string) (bool, error) {
 	if known || p == nil {
 		return asks, nil
 	}
-	asks, err := containCall(p.Dir, p.GoFiles)
+	asks, err := containsCall(p.Dir, p.GoFiles)
 	for _, path := range p.Imports {
 		if asks || err != nil {
 			break
@@ -217,8 +217,8 @@ func (a callers) calls(path string) (bool, error) {
 	return asks, err
 }
 
-// containCall reports whether one of the given files calls session.InMemoryService.
-func containCall(folder string, files []string) (bool, error) {
+// containsCall reports whether one of the given files calls session.InMemoryService.
+func containsCall(folder string, files []string) (bool, error) {
 	for _, name := range files {
 		text, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil || bytes.Contains(text, []byte("session.InMemoryService(")) {

@@ -43,17 +43,17 @@ func plainValue(c copier, v any, depth int) (plain any, ok bool) {
 	if err, isError := v.(error); isError {
 		return err.Error(), true
 	}
-	own := reflect.New(reflect.TypeOf(v)).Elem()
-	own.Set(reflect.ValueOf(v))
-	if !c.deepCopy(own, depth) {
+	copied := reflect.New(reflect.TypeOf(v)).Elem()
+	copied.Set(reflect.ValueOf(v))
+	if !c.deepCopy(copied, depth) {
 		return nil, false
 	}
-	if _, err := patch.NewValue(own.Interface()); err == nil {
-		return own.Interface(), true
+	if _, err := patch.NewValue(copied.Interface()); err == nil {
+		return copied.Interface(), true
 	}
-	value, err := patch.NewValue(typedJSON(own, 0))
+	value, err := patch.NewValue(typedJSON(copied, 0))
 	if err != nil { // encode v like encoding/json, which ADK's SQL service also uses
-		if value, err = patch.NewValue(encoded(own.Interface())); err != nil {
+		if value, err = patch.NewValue(encoded(copied.Interface())); err != nil {
 			return v, true
 		}
 	}

@@ -88,10 +88,10 @@ func eventsOf(s session.Session) (list []baseEvent) {
 	return list
 }
 
-// extend adds the events that are new in the base's session. If it cannot tell which events are new, it changes
-// nothing and returns false. The argument all reports whether the session was read completely, and not only its newest
+// extend adds the events that are new in the base's session. If it cannot tell which events are new, it changes nothing
+// and returns false. The argument complete reports whether the session was read completely, and not only its newest
 // events.
-func (l *baseLog) extend(from session.Session, all bool) bool {
+func (l *baseLog) extend(from session.Session, complete bool) bool {
 	if !l.matchesCreation(from) {
 		return false
 	}
@@ -104,11 +104,11 @@ func (l *baseLog) extend(from session.Session, all bool) bool {
 	}
 	overlap := min(len(l.order), len(events))
 	switch {
-	case all && overlap < len(l.order), all && !isOverlap(overlap), all && overlap == 0 && len(events) > 0 && isUnwrapped(l.creation):
+	case complete && overlap < len(l.order), complete && !isOverlap(overlap), complete && overlap == 0 && len(events) > 0 && isUnwrapped(l.creation):
 		return false
-	case !all && len(events) == 0:
+	case !complete && len(events) == 0:
 		return len(l.order) == 0 || l.base.LastUpdateTime().Equal(from.LastUpdateTime())
-	case !all:
+	case !complete:
 		for ; overlap > 0 && !isOverlap(overlap); overlap-- {
 		}
 		if overlap == 0 {

@@ -220,7 +220,7 @@ func (b *Storage) Revert(ctx context.Context, key store.Key, patchID string, on 
 // Rewind appends an event that carries the patches of a rewind.
 func (b *Storage) Rewind(ctx context.Context, key store.Key, invocationID string, on fold.View) (store.Committed, error) {
 	if invocationID == "" {
-		return store.Committed{}, fmt.Errorf("%w: the invocation to rewind to has no id", patch.ErrInvalid)
+		return store.Committed{}, fmt.Errorf("%w: the invocation id is empty; pass the id of the invocation to rewind", patch.ErrInvalid)
 	}
 	return b.undo(ctx, key, store.PatchOptions{On: on, AllowOrphans: true, AllowPinned: true}, func(l *baseLog) ([]*patch.PatchEvent, error) {
 		for _, r := range l.records {
