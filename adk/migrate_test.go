@@ -239,7 +239,7 @@ func TestRepeatedMigration(t *testing.T) {
 			r := results[testKey.String()]
 			equal(t, e.name, r.Status, status)
 			equal(t, "added", report.Added, 10)
-			equal(t, "ties are reported", strings.Contains(fmt.Sprint(r.Differences), "have the time of the one before"), e.name == "PostgreSQL")
+			equal(t, "ties are reported", strings.Contains(fmt.Sprint(r.Differences), "have the same time as the event before"), e.name == "PostgreSQL")
 		}
 		equal(t, "order", loggedIDs(t, target), strings.Join(want, " "))
 		info, err := target.Info(t.Context(), testKey)
@@ -280,7 +280,7 @@ func TestOldTables(t *testing.T) {
 	l.exec(t, `INSERT INTO events (id, app_name, user_id, session_id, actions, timestamp) VALUES ('x', 'app', 'user', 'gone', '{}', '2025-06-01')`)
 	target := inMemoryStore(t)
 	report, _ := migrateAll(t, target, openSource(t, l, migrate.SQLite), migrate.Options{})
-	equal(t, "report", fmt.Sprint(report.Source), "[1 events are of sessions that are not in the table of sessions; they are left out]")
+	equal(t, "report", fmt.Sprint(report.Source), "[1 events belong to sessions that are missing from the table sessions; they are left out]")
 	equal(t, "events", loggedIDs(t, target), "e1")
 
 	row := func(id, at string) string {
@@ -291,7 +291,7 @@ func TestOldTables(t *testing.T) {
 	_, results := migrateAll(t, target, openSource(t, l, migrate.SQLite), migrate.Options{})
 	words := fmt.Sprint(results[testKey.String()].Differences)
 	equal(t, "order", loggedIDs(t, target), "e4 e1 e2 e3 e5")
-	equal(t, "the zones are reported", strings.Contains(words, "in several zones"), true)
+	equal(t, "the zones are reported", strings.Contains(words, "in several time zones"), true)
 	equal(t, "the time is reported", strings.Contains(words, "1 of 5 events have no time"), true)
 
 	l.exec(t, `UPDATE events SET actions = x'80049502' WHERE id = 'e3'`)
@@ -650,18 +650,18 @@ func TestRefusedTables(t *testing.T) {
 		error error
 		words string
 	}{
-		"no tables":           {`CREATE TABLE t (x)`, migrate.ErrSchema, "there are no tables sessions and events"},
+		"no tables":           {`CREATE TABLE t (x)`, migrate.ErrSchema, "the tables sessions and events of ADK's session services are missing"},
 		"schema 0, said":      {v1 + `; INSERT INTO adk_internal_metadata VALUES ('schema_version', '0')`, migrate.ErrPickled, "adk migrate session"},
-		"a newer schema":      {v1 + `; INSERT INTO adk_internal_metadata VALUES ('schema_version', '2')`, migrate.ErrSchema, `of schema "2"; 1 is known`},
-		"no version":          {v1, migrate.ErrSchema, `of schema ""`},
+		"a newer schema":      {v1 + `; INSERT INTO adk_internal_metadata VALUES ('schema_version', '2')`, migrate.ErrSchema, `have schema "2"; only schema 1 is supported`},
+		"no version":          {v1, migrate.ErrSchema, `have schema ""`},
 		"schema 0":            {old + `, input_transcription TEXT)`, migrate.ErrPickled, "adk migrate session"},
 		"older than that":     {old + `); INSERT INTO events (actions) VALUES (x'8004952e')`, migrate.ErrPickled, "adk migrate session"},
 		"neither":             {rest + `CREATE TABLE events (id TEXT)`, migrate.ErrSchema, "neither a column event_data nor a column actions"},
 		"both":                {rest + `CREATE TABLE events (actions BLOB, event_data TEXT)`, migrate.ErrSchema, "a column event_data and a column actions"},
 		"no table":            {strings.Replace(old, `app_states`, `other`, 1) + `)`, migrate.ErrSchema, "there is no table app_states"},
 		"no column":           {strings.Replace(old, `create_time`, `created`, 1) + `)`, migrate.ErrSchema, "the table sessions has no column create_time"},
-		"a column too many":   {old + `, mood TEXT)`, migrate.ErrSchema, "the column events.mood is not known"},
-		"another one":         {strings.Replace(old, `state TEXT,`, `state TEXT, tenant TEXT,`, 1) + `)`, migrate.ErrSchema, ".tenant is not known"},
+		"a column too many":   {old + `, mood TEXT)`, migrate.ErrSchema, "the column events.mood is unknown"},
+		"another one":         {strings.Replace(old, `state TEXT,`, `state TEXT, tenant TEXT,`, 1) + `)`, migrate.ErrSchema, ".tenant is unknown"},
 		"no file of SQLite's": {"", nil, "not a database"},
 	} {
 		l := engines[0].newDatabase(t)
@@ -698,19 +698,19 @@ func TestRefusedRows(t *testing.T) {
 	}
 	session := `INSERT INTO sessions (app_name, user_id, id, state, create_time, update_time) VALUES ('shop', 'eve', 's', '{}', CREATED, CREATED)`
 	for _, c := range []struct{ row, words string }{
-		{insert("x", `NULL`), `event "x": event_data: invalid: there is none`},
-		{insert("x", `'null'`), `event "x": event_data: invalid: there is none`},
+		{insert("x", `NULL`), `event "x": event_data: invalid: the value is missing`},
+		{insert("x", `'null'`), `event "x": event_data: invalid: the value is missing`},
 		{insert("x", `'{"a": NaN}'`), `event "x": event_data: invalid: "{\"a\": NaN}" is not JSON`},
 		{insert("x", `'{"a": 1},"b":{"c": 1}'`), `is not JSON`},
 		{insert("x", `'[]'`), `event_data`},
-		{insert("x", `'{"id": "y"}'`), `the column says "x"`},
-		{insert("x", `'{"invocation_id": "j"}'`), `the column says "i"`},
+		{insert("x", `'{"id": "y"}'`), `the column has "x"`},
+		{insert("x", `'{"invocation_id": "j"}'`), `the column has "i"`},
 		{insert("x", `'{"invocation_id": "i", "invocationId": "i"}'`), `two spellings`},
 		{insert("x", `'{"timestamp": "noon"}'`), `timestamp`},
 		{`UPDATE sessions SET state = '{' WHERE user_id = 'eve'`, `state: invalid`},
 		{`UPDATE sessions SET state = '[]' WHERE user_id = 'eve'`, `state: want an object`},
 		{`UPDATE sessions SET state = '{"a":1,"a":2}' WHERE user_id = 'eve'`, `state: `},
-		{`UPDATE sessions SET create_time = 'noon' WHERE user_id = 'eve'`, `create_time: invalid: "noon" is no time`},
+		{`UPDATE sessions SET create_time = 'noon' WHERE user_id = 'eve'`, `create_time: invalid: "noon" is not a time`},
 	} {
 		l := pythonDatabase(t, "SQLite", engines[0].newDatabase, append(append([]string{pythonVersion}, pythonRows...), session, c.row)...)
 		target := inMemoryStore(t)

@@ -81,7 +81,7 @@ func TestMigrate(t *testing.T) {
 	}
 	none := filepath.Join(dir, "none.db")
 	for from, want := range map[string]string{
-		none: "no such file", "postgres://nobody@/none?host=" + dir: "SOURCE: ", pgtest.URL(t, pgtest.New(t)): "there are no tables sessions and events",
+		none: "no such file", "postgres://nobody@/none?host=" + dir: "SOURCE: ", pgtest.URL(t, pgtest.New(t)): "the tables sessions and events of ADK's session services are missing",
 	} {
 		if out, errs := patchlog(t, "import", from, "--db", none); out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: %s%s", from, out, errs)

@@ -85,7 +85,7 @@ func (t *translator) line(text []byte) ([]byte, error) {
 	case t.owner == rowOwner{}:
 		t.owner = owner
 	case t.owner != owner:
-		return nil, fieldErr("session_id", "the row is of %s, and rows before it are of %s; a file has one session", owner, t.owner)
+		return nil, fieldErr("session_id", "the row belongs to %s, but earlier rows belong to %s; a file must have only one session", owner, t.owner)
 	}
 	return translate(text)
 }
@@ -125,7 +125,7 @@ func translate(text []byte) ([]byte, error) {
 			name = "patchId"
 		}
 		if seen[name] {
-			return nil, fieldErr(name, "the field is there in two spellings")
+			return nil, fieldErr(name, "the field occurs in two spellings")
 		}
 		seen[name] = true
 		if isPatch && name == "summaryEvent" {
@@ -164,11 +164,11 @@ func epochTime(v []byte) (time.Time, error) {
 	case math.Abs(f) < 1e-9:
 		return time.Unix(0, 0).UTC(), nil
 	case len(v) > 64:
-		return time.Time{}, fieldErr("timestamp", "%.64s is no time in epoch seconds", v)
+		return time.Time{}, fieldErr("timestamp", "%.64s is not a time in Unix seconds", v)
 	}
 	r, ok := new(big.Rat).SetString(string(v))
 	if !ok {
-		return time.Time{}, fieldErr("timestamp", "%.64s is no time in epoch seconds", v)
+		return time.Time{}, fieldErr("timestamp", "%.64s is not a time in Unix seconds", v)
 	}
 	ns := new(big.Int).Quo(new(big.Int).Mul(r.Num(), big.NewInt(1e9)), r.Denom())
 	sec, rest := new(big.Int).DivMod(ns, big.NewInt(1e9), new(big.Int))

@@ -33,10 +33,10 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 		}
 	case jsonvalue.Object:
 	default:
-		return nil, owner, fieldErr("event_data", "want an object, or its JSON as a text, not %s", clip(event))
+		return nil, owner, fieldErr("event_data", "want an object, or a string with its JSON, not %s", clip(event))
 	}
 	if jsonvalue.KindOf(event) != jsonvalue.Object {
-		return nil, owner, fieldErr("event_data", "want an event's object, not %s", clip(event))
+		return nil, owner, fieldErr("event_data", "want an event object, not %s", clip(event))
 	}
 	if jsonvalue.Member(event, "event_data") != nil {
 		return nil, owner, fieldErr("event_data/event_data", "an event in a row is not a row")
@@ -50,7 +50,7 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 		case at >= 0 && jsonvalue.KindOf(v) == jsonvalue.String:
 			owner[at] = jsonvalue.Unquote(v)
 		case at >= 0 || name == "":
-			return nil, owner, fieldErr(jsonvalue.Step(column), "beside event_data only the columns of ADK's table are known: texts app_name, user_id and session_id, and id, invocation_id and timestamp")
+			return nil, owner, fieldErr(jsonvalue.Step(column), "besides event_data, a row can have only the columns of ADK's table: the strings app_name, user_id and session_id, and id, invocation_id and timestamp")
 		default:
 			repeated := jsonvalue.Member(event, name)
 			if repeated == nil {
@@ -61,7 +61,7 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 			case repeated == nil:
 				b = append(jsonvalue.AppendKey(b, name), v...)
 			case name != "timestamp" && !jsonvalue.Equal(v, repeated): // the timestamp column has no time zone
-				return nil, owner, fieldErr(column, "the column says %s, and event_data says %s", clip(v), clip(repeated))
+				return nil, owner, fieldErr(column, "the column has %s, but event_data has %s", clip(v), clip(repeated))
 			}
 		}
 	}
@@ -76,12 +76,12 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 func refuseForeign(text []byte) error {
 	const older = "long_running_tool_ids_json"
 	if jsonvalue.Member(text, older) != nil {
-		return fieldErr(older, "this is a row of the tables of older versions of ADK for Python, whose actions no JSON has; run 'adk migrate session' on the database first")
+		return fieldErr(older, "this is a row of an older version of ADK for Python, whose actions are not JSON; run 'adk migrate session' on the database first")
 	}
 	if jsonvalue.KindOf(jsonvalue.Member(text, "events")) == jsonvalue.Array {
 		for _, name := range []string{"lastUpdateTime", "last_update_time"} {
 			if jsonvalue.Member(text, name) != nil {
-				return fieldErr("events", "this is a session of ADK as one object; write its events one a line")
+				return fieldErr("events", "this is a session of ADK as one object; write each of its events on its own line")
 			}
 		}
 	}

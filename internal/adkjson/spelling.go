@@ -48,7 +48,7 @@ func respellFields(text []byte, of *schema, path []string) ([]byte, error) {
 		case !known:
 			field.name = came
 		case slices.Contains(seen, field.name):
-			return nil, fieldErr(strings.Join(at, "/"), "%s is there in two spellings", field.name)
+			return nil, fieldErr(strings.Join(at, "/"), "%s occurs in two spellings", field.name)
 		default:
 			seen = append(seen, field.name)
 		}

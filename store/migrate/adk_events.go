@@ -163,7 +163,7 @@ func rewindPatches(v fold.View, log []patch.Record, recordsRead *int) ([]*patch.
 		return nil, nil
 	}
 	if *recordsRead += len(log); *recordsRead > maxRewindReads {
-		return nil, fmt.Errorf("%w: the session is rewound too often to be followed", store.ErrTooLarge)
+		return nil, fmt.Errorf("%w: the session has too many rewinds", store.ErrTooLarge)
 	}
 	from := last.Seq
 	for _, r := range log {

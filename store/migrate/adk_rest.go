@@ -20,8 +20,8 @@ import (
 )
 
 var adkSessions = Format{
-	Name: "adk-sessions", Title: "sessions as ADK's REST API gives them", Versions: "ADK for Go and for Python (GET /apps/A/users/U/sessions/S; adk run --save_session)",
-	Kept: "events, state, shared values, compactions, rewinds", Omitted: "fields that ADK's API does not give, temp: keys, partial events",
+	Name: "adk-sessions", Title: "sessions of ADK's REST API", Versions: "ADK for Go and for Python (GET /apps/A/users/U/sessions/S; adk run --save_session)",
+	Kept: "events, state, shared values, compactions, rewinds", Omitted: "fields that ADK's API does not return, temp: keys, partial events",
 	count: func(b *fileHead) int {
 		return b.count(func(o obj) bool {
 			return o.has("appName", "app_name") && o.has("userId", "user_id") && (o.has("events") || o.has("state") && !o.has("event_data", "session_id"))
@@ -119,11 +119,11 @@ func (s *REST) objects() iter.Seq2[json.RawMessage, error] {
 		case ended:
 			return
 		case err == nil:
-			err = fmt.Errorf("%w: there is more after the array of sessions", store.ErrInvalid)
+			err = fmt.Errorf("%w: data follows the array of sessions", store.ErrInvalid)
 		case empty:
 			err = fmt.Errorf("%w: the input is empty", store.ErrInvalid)
 		case errors.Is(err, io.ErrUnexpectedEOF), err == io.EOF:
-			err = fmt.Errorf("%w: the JSON is cut off after byte %d", store.ErrInvalid, d.InputOffset())
+			err = fmt.Errorf("%w: the JSON ends too early, after byte %d", store.ErrInvalid, d.InputOffset())
 		case errors.As(err, &syntax):
 			err = fmt.Errorf("%w: after byte %d: %w", store.ErrInvalid, d.InputOffset(), err)
 		}
@@ -158,14 +158,14 @@ func (s *REST) parseSession(text json.RawMessage) (_ *Session, key store.Key, er
 	}
 	members := value.Members()
 	if members == nil {
-		return nil, key, fmt.Errorf("%w: want a session's object, not %s", store.ErrInvalid, clip(value.String()))
+		return nil, key, fmt.Errorf("%w: want a session object, not %s", store.ErrInvalid, clip(value.String()))
 	}
 	out := &Session{State: map[string]patch.Value{}}
 	byName := map[string]patch.Value{}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		as, ok := memberNames[name]
 		if _, duplicate := byName[as]; ok && duplicate {
-			return nil, key, fmt.Errorf("%w: %s is there in two spellings", store.ErrInvalid, as)
+			return nil, key, fmt.Errorf("%w: %s occurs in two spellings", store.ErrInvalid, as)
 		}
 		if ok {
 			byName[as] = members[name]
@@ -178,7 +178,7 @@ func (s *REST) parseSession(text json.RawMessage) (_ *Session, key store.Key, er
 		part *string
 	}{{"appName", &key.App}, {"userId", &key.User}, {"id", &key.Session}} {
 		if *p.part, _ = byName[p.name].Any().(string); *p.part == "" {
-			return nil, store.Key{}, fmt.Errorf("%w: a session as ADK's REST API gives it has a text %s", store.ErrInvalid, p.name)
+			return nil, store.Key{}, fmt.Errorf("%w: want a string %s, as in a session of ADK's REST API", store.ErrInvalid, p.name)
 		}
 	}
 	out.Key = key
@@ -190,10 +190,10 @@ func (s *REST) parseSession(text json.RawMessage) (_ *Session, key store.Key, er
 	}
 	var events []json.RawMessage
 	if list, ok := byName["events"]; !ok || json.Unmarshal([]byte(list.String()), &events) != nil || events == nil {
-		return nil, key, fmt.Errorf("%w: a session as ADK's REST API gives it has an array events", store.ErrInvalid)
+		return nil, key, fmt.Errorf("%w: want an array events, as in a session of ADK's REST API", store.ErrInvalid)
 	}
 	if recordWeight*len(events) > weightFactor*len(text)+weightBase {
-		return nil, key, fmt.Errorf("%w: its many short events would take more than 8 times its size in memory", store.ErrTooLarge)
+		return nil, key, fmt.Errorf("%w: the import of its many short events would need more memory than 8 times its size", store.ErrTooLarge)
 	}
 	for i, text := range events {
 		e, err := adkjson.ParseEvent(text)
@@ -203,7 +203,7 @@ func (s *REST) parseSession(text json.RawMessage) (_ *Session, key store.Key, er
 		out.Events = append(out.Events, e)
 	}
 	if len(events) == 0 {
-		out.Differences = append(out.Differences, Difference{What: "it has no events; if the input is a list of sessions, it never has, and each session has to be got by itself"})
+		out.Differences = append(out.Differences, Difference{What: "it has no events; sessions in a list of ADK's REST API never have events, so get each session separately"})
 	}
 	return out, key, nil
 }
@@ -212,7 +212,7 @@ func (s *REST) parseSession(text json.RawMessage) (_ *Session, key store.Key, er
 func (s *REST) splitState(out *Session, state patch.Value) error {
 	members := state.Members()
 	if members == nil {
-		return fmt.Errorf("%w: a session as ADK's REST API gives it has an object state", store.ErrInvalid)
+		return fmt.Errorf("%w: want an object state, as in a session of ADK's REST API", store.ErrInvalid)
 	}
 	for name, value := range members {
 		sc := scope{app: out.Key.App}
@@ -231,7 +231,7 @@ func (s *REST) splitState(out *Session, state patch.Value) error {
 		}
 		if before, ok := values[name]; ok && !before.Equal(value) {
 			s.differences = append(s.differences, Difference{Key: name, What: fmt.Sprintf(
-				"session %s has the value %s, sessions before it %s; the last one is taken", out.Key, clip(value.String()), clip(before.String()))})
+				"session %s has the value %s, and earlier sessions have %s; the last value is used", out.Key, clip(value.String()), clip(before.String()))})
 		}
 		values[name] = value
 	}

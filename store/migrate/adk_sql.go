@@ -59,13 +59,13 @@ var _ Source = (*SQL)(nil)
 // that did not write JSON, the error matches [ErrPickled].
 func OpenSQL(ctx context.Context, db *sql.DB, dialect Dialect, opts SQLOptions) (*SQL, error) {
 	if db == nil || dialect != SQLite && dialect != PostgreSQL {
-		return nil, fmt.Errorf("%w: a database and its dialect are wanted, SQLite or PostgreSQL, not %v", store.ErrInvalid, dialect)
+		return nil, fmt.Errorf("%w: want a database and its dialect, SQLite or PostgreSQL, not %v", store.ErrInvalid, dialect)
 	}
 	s := &SQL{db: db, dialect: dialect, columns: map[string][]string{}}
 	for _, table := range []string{"sessions", "events", "app_states", "user_states", "adk_internal_metadata"} {
 		var err error
 		if s.columns[table], err = s.columnsOf(ctx, table); err != nil {
-			return nil, fmt.Errorf("look at the tables: %w", err)
+			return nil, fmt.Errorf("read the columns of the tables: %w", err)
 		}
 	}
 	if err := s.detectService(ctx); err != nil {
@@ -215,7 +215,7 @@ func (s *SQL) sortEvents(session *Session, timeTexts []string) {
 		}
 		slices.SortStableFunc(events, byTime)
 		if !slices.IsSortedFunc(events, func(a, b *patch.Event) int { return strings.Compare(timeTextOf[a], timeTextOf[b]) }) {
-			session.Differences = append(session.Differences, Difference{What: "its events have times in several zones; they are ordered by time, and ADK orders them by the text of it"})
+			session.Differences = append(session.Differences, Difference{What: "its events have times in several time zones: the import orders them by time, but ADK orders them by the text of the time"})
 		}
 		return
 	}
@@ -230,7 +230,7 @@ func (s *SQL) sortEvents(session *Session, timeTexts []string) {
 		}
 	}
 	if ties > 0 {
-		session.Differences = append(session.Differences, Difference{What: fmt.Sprintf("%d of its events have the time of the one before; the database does not say their order, and they are as they lie in the table", ties)})
+		session.Differences = append(session.Differences, Difference{What: fmt.Sprintf("%d of its events have the same time as the event before; the database does not store their order, so they keep the order of the table", ties)})
 	}
 }
 
@@ -280,7 +280,7 @@ func (s *SQL) Differences(ctx context.Context) ([]Difference, error) {
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	return []Difference{{What: fmt.Sprintf("%d events are of sessions that are not in the table of sessions; they are left out", n)}}, nil
+	return []Difference{{What: fmt.Sprintf("%d events belong to sessions that are missing from the table sessions; they are left out", n)}}, nil
 }
 
 // txOptions returns options for reading a session consistently.

@@ -20,7 +20,7 @@ func textCell(cell any) (string, error) {
 	case []byte:
 		return string(v), nil
 	}
-	return "", fmt.Errorf("%w: want a text, not %v", patch.ErrInvalid, cell)
+	return "", fmt.Errorf("%w: want a string, not %v", patch.ErrInvalid, cell)
 }
 
 // jsonCell returns the JSON in a cell, or nil for NULL, an empty text and null.
@@ -134,14 +134,14 @@ func parseTime(cell any) (time.Time, error) {
 			return at.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%w: %q is no time", patch.ErrInvalid, clip(t))
+	return time.Time{}, fmt.Errorf("%w: %q is not a time", patch.ErrInvalid, clip(t))
 }
 
 // unixSeconds converts Unix seconds to a time with a precision of microseconds.
 func unixSeconds(seconds float64) (time.Time, error) {
 	const first, last = -62135596800, 253402300799 // the years 1 to 9999
 	if !(seconds >= first && seconds <= last) {
-		return time.Time{}, fmt.Errorf("%w: %v seconds since 1970 is no time", patch.ErrInvalid, seconds)
+		return time.Time{}, fmt.Errorf("%w: %v seconds since 1970 is outside the years 1 to 9999", patch.ErrInvalid, seconds)
 	}
 	return time.UnixMicro(int64(math.Round(seconds * 1e6))).UTC(), nil
 }

@@ -45,7 +45,7 @@ func actionsJSON(cell any) (json.RawMessage, error) {
 func eventDataJSON(cell any) (json.RawMessage, error) {
 	data, err := jsonCell(cell)
 	if err == nil && data == nil {
-		err = fmt.Errorf("%w: there is none", patch.ErrInvalid)
+		err = fmt.Errorf("%w: the value is missing", patch.ErrInvalid)
 	}
 	return data, err
 }

@@ -37,7 +37,7 @@ func (s *SQL) has(table, column string) bool { return slices.Contains(s.columns[
 // detectService determines which service wrote the tables.
 func (s *SQL) detectService(ctx context.Context) error {
 	if s.columns["sessions"] == nil || s.columns["events"] == nil {
-		return fmt.Errorf("%w: there are no tables sessions and events, as ADK's session services make them", ErrSchema)
+		return fmt.Errorf("%w: the tables sessions and events of ADK's session services are missing", ErrSchema)
 	}
 	if s.columns["adk_internal_metadata"] != nil {
 		version := ""
@@ -47,11 +47,11 @@ func (s *SQL) detectService(ctx context.Context) error {
 		})
 		switch {
 		case err != nil:
-			return fmt.Errorf("look at the tables: %w", err)
+			return fmt.Errorf("read the schema version: %w", err)
 		case version == "0":
 			return pickledError()
 		case version != "1":
-			return fmt.Errorf("%w: the tables of ADK for Python are of schema %q; 1 is known", ErrSchema, version)
+			return fmt.Errorf("%w: the tables of ADK for Python have schema %q; only schema 1 is supported", ErrSchema, version)
 		}
 	}
 	switch {
@@ -88,8 +88,8 @@ func (s *SQL) detectService(ctx context.Context) error {
 }
 
 func pickledError() error {
-	return fmt.Errorf("%w: these are tables of ADK for Python before schema 1, where actions are Python objects, which only Python reads; "+
-		"let ADK for Python make the newer tables ('adk migrate session --source_db_url=... --dest_db_url=...'), and migrate those", ErrPickled)
+	return fmt.Errorf("%w: the tables are from ADK for Python before schema 1, where actions are Python objects, which only Python can read; "+
+		"convert them with ADK for Python ('adk migrate session --source_db_url=... --dest_db_url=...') and migrate the result", ErrPickled)
 }
 
 func isPickled(cell any) bool {
@@ -134,7 +134,7 @@ func (s *SQL) checkColumns(ignored []string) error {
 		}
 		for _, c := range existing {
 			if name := t.name + "." + c; !slices.Contains(t.known, c) && !slices.Contains(ignored, name) {
-				return fmt.Errorf("%w: the column %s is not known: the database is of a newer version of ADK, or somebody has added it; if it may stay behind, say that it is to be ignored", ErrSchema, name)
+				return fmt.Errorf("%w: the column %s is unknown: a newer version of ADK or another program has added it; to migrate without its values, ignore the column", ErrSchema, name)
 			}
 		}
 	}

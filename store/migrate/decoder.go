@@ -176,7 +176,7 @@ func (d *decoder) decodeUnit(r reader) error {
 		return fmt.Errorf("%w: the line is longer than %d bytes", patch.ErrTooLarge, maxLineBytes)
 	}
 	if d.weight > weightFactor*d.size+weightBase {
-		return fmt.Errorf("%w: its many short messages would take more than 8 times its size in memory", patch.ErrTooLarge)
+		return fmt.Errorf("%w: the import of its many short messages would need more memory than 8 times its size", patch.ErrTooLarge)
 	}
 	entries := []entry{{eventJSON: eventJSON{Author: d.format.Name}, note: "unreadable"}}
 	if d.unit.json != nil && valueWeight*countValues(d.unit.json) > weightFactor*len(d.unit.json)+weightBase {

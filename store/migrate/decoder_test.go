@@ -545,7 +545,7 @@ func TestRefused(t *testing.T) {
 		"nothing":     {"\n \n", "file: it is empty", store.ErrInvalid},
 		"nobody's":    {`{"a":1}` + "\n", "file: its format is unknown", store.ErrInvalid},
 		"no JSON":     {"hello\n", "file: its format is unknown", store.ErrInvalid},
-		"no message":  {piHead, "file: invalid: no message is in it", store.ErrInvalid},
+		"no message":  {piHead, "file: invalid: the file has no messages", store.ErrInvalid},
 		"a long line": {piHead + said("a", "x") + said("b", strings.Repeat("x", maxLineBytes)), fmt.Sprintf("file:3: too large: the line is longer than %d bytes", maxLineBytes), patch.ErrTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {

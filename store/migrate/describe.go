@@ -20,7 +20,7 @@ func (r Result) Describe(dryRun bool) []string {
 	case Created, Extended:
 		lines = append(lines, fmt.Sprintf("%s: %s%s, %s added; the log ends at record %d", r.Key, would, r.Status, present.Counted(r.Added, "record"), r.Seq))
 	case Ahead:
-		lines = append(lines, fmt.Sprintf("%s: nothing new; it has gone on by itself, to record %d", r.Key, r.Seq))
+		lines = append(lines, fmt.Sprintf("%s: nothing new; the log has more records than the source, up to record %d", r.Key, r.Seq))
 	case Unchanged:
 		lines = append(lines, fmt.Sprintf("%s: nothing new; the log ends at record %d", r.Key, r.Seq))
 	default:
@@ -30,7 +30,7 @@ func (r Result) Describe(dryRun bool) []string {
 		lines = append(lines, fmt.Sprintf("%d of %s adopted", len(r.Adopted), present.Counted(n, "compaction record")))
 	}
 	for _, l := range r.NotAdopted {
-		lines = append(lines, fmt.Sprintf("left: %s: %s", l.EventID, l.Reason))
+		lines = append(lines, fmt.Sprintf("not adopted: %s: %s", l.EventID, l.Reason))
 	}
 	for _, d := range r.Differences {
 		lines = append(lines, d.String())
@@ -68,9 +68,9 @@ func (r Report) Describe(opts Options) (lines, problems []string) {
 	}
 	for _, name := range r.SharedDifferent {
 		if opts.OverwriteShared {
-			lines = append(lines, fmt.Sprintf("shared value %s: %s in place of another", present.Printable(name), map[bool]string{true: "would be written", false: "written"}[opts.DryRun]))
+			lines = append(lines, fmt.Sprintf("shared value %s: %s over another value", present.Printable(name), map[bool]string{true: "would be written", false: "written"}[opts.DryRun]))
 		} else {
-			problems = append(problems, fmt.Sprintf("shared value %s: it is there with another value, which stays", name))
+			problems = append(problems, fmt.Sprintf("shared value %s: the target has another value, which is kept", name))
 		}
 	}
 	for _, d := range r.Source {

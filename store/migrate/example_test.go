@@ -56,8 +56,8 @@ func ExampleNewREST() {
 	})
 	check(err)
 	// Output:
-	// event "9eac15aa-0c89-5765-a962-df749f8d1ad0": event 1 has no id; it is given this one
-	// 1 of 1 events have no time; they are given that of the session's last update
+	// event "9eac15aa-0c89-5765-a962-df749f8d1ad0": event 1 has no id; it gets this one
+	// 1 of 1 events have no time; they get the time of the session's last update
 }
 
 // This example reads a database of ADK for Go or ADK for Python with the driver modernc.org/sqlite.

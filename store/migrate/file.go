@@ -110,7 +110,7 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 	return func(yield func(*Session, error) bool) {
 		if len(f.sessions) > 1 && f.opts.Key.Session != "" {
-			yield(nil, fmt.Errorf("%w: %s has %d sessions, and one key is given", store.ErrInvalid, f.opts.Name, len(f.sessions)))
+			yield(nil, fmt.Errorf("%w: %s has %d sessions, but only one key was given", store.ErrInvalid, f.opts.Name, len(f.sessions)))
 			return
 		}
 		for i, p := range f.sessions {
@@ -120,7 +120,7 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 			}
 			s := &Session{Records: records, file: f.opts.Name, Differences: report.differences()}
 			if err == nil && !slices.ContainsFunc(records, hasContent) {
-				err = fmt.Errorf("%s: %w: no message is in it", f.opts.Name, store.ErrInvalid)
+				err = fmt.Errorf("%s: %w: the file has no messages", f.opts.Name, store.ErrInvalid)
 			}
 			s.Key = f.sessionKey(s, cmp.Or(p.session, id), i)
 			if f.Format.Name == "gemini-cli" && f.opts.Key.Session == "" && !s.namedAfterFile && !f.opts.NoFile { // Gemini CLI may write several files with the same session id
@@ -159,7 +159,7 @@ func (f *File) sessionKey(s *Session, id string, n int) store.Key {
 				key.Session += "-" + strconv.Itoa(n+1)
 			}
 			if n == 0 && f.opts.Folder == "" { // in a folder, the user expects the session to be named after the path
-				s.Differences = append(s.Differences, Difference{What: "the file has no session id: the session is named after the file; a KEY before the file gives it another name"})
+				s.Differences = append(s.Differences, Difference{What: "the file has no session id: the session is named after the file; put a KEY before the file to name it differently"})
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func (f *File) sessionKey(s *Session, id string, n int) store.Key {
 // sessionError wraps an error that concerns a single session.
 func (f *File) sessionError(s *Session, err error) error {
 	if err == nil && f.opts.NoFile && s.Key.Session == "" {
-		err = fmt.Errorf("%s: %w: it does not say its session's id; give the file by its name, or a KEY before it", f.opts.Name, store.ErrInvalid)
+		err = fmt.Errorf("%s: %w: the input has no session id; give the name of the file, or put a KEY before it", f.opts.Name, store.ErrInvalid)
 	}
 	if err != nil {
 		return &SessionError{Err: err}
@@ -184,7 +184,7 @@ func splitSessions(text []byte, format *Format, name string) ([]fileSession, err
 	var units []unit
 	document := spansLines(text)
 	if first := trim(text); (document || isArray(first)) && valueWeight*countValues(text) > weightFactor*len(text)+weightBase {
-		return nil, fmt.Errorf("%s: %w: its many values would take more than 8 times its size in memory", name, store.ErrTooLarge)
+		return nil, fmt.Errorf("%s: %w: the import of its many values would need more memory than 8 times its size", name, store.ErrTooLarge)
 	}
 	if document {
 		d := json.NewDecoder(bytes.NewReader(text))
@@ -205,7 +205,7 @@ func splitSessions(text []byte, format *Format, name string) ([]fileSession, err
 					units = append(units, unit{text: line, number: number, json: trim(line), unterminated: !terminated})
 				}
 				if unitWeight*len(units) > weightFactor*len(text)+weightBase {
-					return nil, fmt.Errorf("%s:%d: %w: its many short lines would take more than 8 times its size in memory", name, number, store.ErrTooLarge)
+					return nil, fmt.Errorf("%s:%d: %w: the import of its many short lines would need more memory than 8 times its size", name, number, store.ErrTooLarge)
 				}
 			}
 		}
@@ -214,7 +214,7 @@ func splitSessions(text []byte, format *Format, name string) ([]fileSession, err
 		units = arrayUnits(units[0].json)
 	}
 	if len(units) == 0 {
-		return nil, fmt.Errorf("%s: %w: there is no session in it", name, store.ErrInvalid)
+		return nil, fmt.Errorf("%s: %w: the file has no session", name, store.ErrInvalid)
 	}
 	var sessions []fileSession
 	for _, u := range units {
@@ -223,7 +223,7 @@ func splitSessions(text []byte, format *Format, name string) ([]fileSession, err
 		case !format.lists || !ok && sessions == nil, format.Name == "gemini-cli" && len(units) > 1:
 			return []fileSession{{units: units}}, nil
 		case !ok:
-			return nil, fmt.Errorf("%s:%d: %w: this is no list of messages, as those before it are", name, u.number, store.ErrInvalid)
+			return nil, fmt.Errorf("%s:%d: %w: this is not a list of messages, although the values before it are", name, u.number, store.ErrInvalid)
 		}
 		sessions = append(sessions, p)
 	}

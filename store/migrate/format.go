@@ -85,18 +85,18 @@ func Detect(head []byte, name string) (Format, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return Format{}, &UnknownFormatError{Name: name, Reason: fmt.Sprintf("it can be %s as well as %s", found[0].Title, found[1].Title)}
+		return Format{}, &UnknownFormatError{Name: name, Reason: fmt.Sprintf("it could be %s or %s", found[0].Title, found[1].Title)}
 	}
 	reason := "its format is unknown"
 	switch i := slices.IndexFunc(unsupportedFormats, func(r unsupportedFormat) bool { return b.has(r.match) }); {
 	case len(bytes.TrimSpace(head)) == 0:
 		reason = "it is empty"
 	case bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")):
-		reason = "it is in UTF-16; write it in UTF-8"
+		reason = "it is in UTF-16; convert it to UTF-8"
 	case i >= 0:
 		reason = unsupportedFormats[i].reason
 	case len(b.objects) > 0 && b.has(func(o obj) bool { return o.has("type") || o.has("role") || o.has("id") }):
-		reason = "no line is in a known format, or has the author, content or actions of an ADK event"
+		reason = "no line has a supported format, or has the author, content or actions of an ADK event"
 	}
 	return Format{}, &UnknownFormatError{Name: name, Reason: reason}
 }
@@ -122,9 +122,9 @@ type unsupportedFormat struct {
 
 var unsupportedFormats = []unsupportedFormat{
 	{func(o obj) bool { return o.has("eval_set_id", "evalSetId") && o.has("eval_cases", "evalCases") },
-		"it is an eval set of ADK's, which has expected answers and no session"},
+		"it is an eval set of ADK, which has expected answers but no session"},
 	{func(o obj) bool { return o.has("ts") && (o.text("type") == "say" || o.text("type") == "ask") },
-		"it is what Cline shows (ui_messages.json); api_conversation_history.json beside it has the messages"},
+		"it is the list of messages that Cline displays (ui_messages.json); the session is in api_conversation_history.json in the same folder"},
 	{func(o obj) bool { return o.has("sessionId") && o.has("messageId") && o.text("message") != "" },
 		"it is Gemini CLI's list of prompts (logs.json); the sessions are in chats/"},
 	{func(o obj) bool { return o.has("display") && o.has("pastedContents") },
@@ -132,9 +132,9 @@ var unsupportedFormats = []unsupportedFormat{
 	{func(o obj) bool { return o.has("session_id") && o.has("ts") && o.has("text") },
 		"it is Codex's list of prompts (history.jsonl); the sessions are in sessions/"},
 	{func(o obj) bool { return o.has("parentUuid") && o.object("message").has("parts") },
-		"it is a session of Qwen Code, which is not read"},
+		"it is a session of Qwen Code, which is not supported"},
 	{func(o obj) bool { return o.has("sessionID") && o.has("part") },
-		"it is what 'opencode run --format json' writes; 'opencode export SESSION' gives the session"},
+		"it is the output of 'opencode run --format json'; export the session with 'opencode export SESSION'"},
 }
 
 // Magic bytes: for bbolt at offset 16 of a meta page, for SQLite at the start of the file.
@@ -156,7 +156,7 @@ var patchlogDatabase = Format{
 
 var adkDatabase = Format{
 	Name: "adk-database", Title: "an ADK database on SQLite or PostgreSQL", Versions: "ADK for Go; ADK for Python from schema 1 on, and its SqliteSessionService",
-	Kept: "events, state, shared values, compactions, rewinds", Omitted: "temp: keys, partial events, events of no session", Database: true,
+	Kept: "events, state, shared values, compactions, rewinds", Omitted: "temp: keys, partial events, events without a session", Database: true,
 	magic: func(head []byte) bool { return bytes.HasPrefix(head, sqliteMagic) },
 }
 

@@ -54,7 +54,7 @@ func importTwice(t testing.TB, name, key string) (*store.Store, store.Session, s
 
 // The content of each format is imported in ADK's form.
 func TestFormats(t *testing.T) {
-	const unnamed = "the file has no session id: the session is named after the file; a KEY before the file gives it another name"
+	const unnamed = "the file has no session id: the session is named after the file; put a KEY before the file to name it differently"
 	const untimed = "the file has no times: events get the time of the import\n"
 	for name, c := range map[string]struct {
 		key   string
@@ -198,11 +198,11 @@ func TestCases(t *testing.T) {
 		"nuls/pad-after.jsonl":  {nul, orders, "", nil},
 		"nuls/pad-before.jsonl": {nul, orders, "", nil},
 		"notutf8/in.jsonl": {"adk/user/in", []string{"user/user: show e.txt", "root/model: half an emoji: \uFFFD"},
-			"some texts are not Unicode: replaced by U+FFFD\nthe file has no session id: the session is named after the file; a KEY before the file gives it another name", nil},
-		"py-rewind/lines.jsonl":   {"adk/user/lines", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", checkRewound},
+			"some texts are not Unicode: replaced by U+FFFD\nthe file has no session id: the session is named after the file; put a KEY before the file to name it differently", nil},
+		"py-rewind/lines.jsonl":   {"adk/user/lines", rewound, "the file has no session id: the session is named after the file; put a KEY before the file to name it differently", checkRewound},
 		"py-rewind/session.json":  {"shop/ada/s1", rewound, "", checkRewound},
-		"py-rewind/python.jsonl":  {"adk/user/python", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", checkRewound},
-		"py-rewind/unknown.jsonl": {"adk/user/unknown", []string{"user/user: What is Python?", "root/model: A language."}, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", nil},
+		"py-rewind/python.jsonl":  {"adk/user/python", rewound, "the file has no session id: the session is named after the file; put a KEY before the file to name it differently", checkRewound},
+		"py-rewind/unknown.jsonl": {"adk/user/unknown", []string{"user/user: What is Python?", "root/model: A language."}, "the file has no session id: the session is named after the file; put a KEY before the file to name it differently", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, got, notes := importTwice(t, filepath.Join("cases", name), c.key)
@@ -233,7 +233,7 @@ func checkRewound(t *testing.T, got store.Session) {
 // A file that matches two formats equally is refused. The error names both.
 func TestTies(t *testing.T) {
 	_, err := Detect([]byte(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"x"}]}`+"\n"+`{"role":"tool","tool_call_id":"a","content":"x"}`+"\n"), "f")
-	if err == nil || !strings.Contains(err.Error(), "it can be messages of Anthropic's API as well as messages of OpenAI's Chat Completions") {
+	if err == nil || !strings.Contains(err.Error(), "it could be messages of Anthropic's API or messages of OpenAI's Chat Completions") {
 		t.Error(err)
 	}
 }
@@ -242,7 +242,7 @@ func TestTies(t *testing.T) {
 func TestQwenCode(t *testing.T) {
 	row := `{"uuid":"a","parentUuid":null,"sessionId":"s","type":"user","message":{"role":"user","parts":[{"text":"Hello"}]}}` + "\n"
 	_, err := Detect([]byte(row+row), "f")
-	if err == nil || !strings.Contains(err.Error(), "it is a session of Qwen Code, which is not read") {
+	if err == nil || !strings.Contains(err.Error(), "it is a session of Qwen Code, which is not supported") {
 		t.Error(err)
 	}
 }
@@ -354,7 +354,7 @@ func TestSpellings(t *testing.T) {
 	got := testlog.Must(s.Get(t.Context(), key))(t)
 	testlog.Equal(t, "visible", got.View.Len() == 1 && got.View.At(0).ID() == "s", true)
 	_, err := importText(t, s, store.Key{App: "a", User: "u", Session: "t"}, patchlogText, []byte(strings.Replace(text, `"event_id"`, `"eventId":"a","event_id"`, 1)))
-	testlog.Equal(t, "error", err.Error(), `t:3: invalid: field "eventId": the field is there in two spellings`)
+	testlog.Equal(t, "error", err.Error(), `t:3: invalid: field "eventId": the field occurs in two spellings`)
 }
 
 // A header before the first message is not a turn. An invocation begins with a user's message or, before the first

@@ -228,7 +228,7 @@ func TestOutOfProportion(t *testing.T) {
 	}
 	testlog.Equal(t, "ids tried", d.idCounts["event"], 3)
 	_, err := OpenFile([]byte("\xff\xfe{\x00}\x00"), FileOptions{Name: "file"})
-	if err == nil || !strings.Contains(err.Error(), "it is in UTF-16; write it in UTF-8") {
+	if err == nil || !strings.Contains(err.Error(), "it is in UTF-16; convert it to UTF-8") {
 		t.Error(err)
 	}
 }

@@ -40,7 +40,7 @@ func withUniqueIDs(s *Session) (events []*patch.Event, differences []Difference,
 			return nil, nil, fmt.Errorf("session %s: %w: event %d is nil", s.Key, store.ErrInvalid, i+1)
 		}
 		if e.Partial() {
-			differences = append(differences, Difference{Event: e.ID(), What: "it is a piece of a stream (partial), which is not logged"})
+			differences = append(differences, Difference{Event: e.ID(), What: "it is a partial event of a stream, which is not logged"})
 			continue
 		}
 		if e.Timestamp().IsZero() {
@@ -48,7 +48,7 @@ func withUniqueIDs(s *Session) (events []*patch.Event, differences []Difference,
 		}
 		for k := range e.StateDelta() {
 			if statekey.ScopeOf(k) == statekey.Temp {
-				differences = append(differences, Difference{Event: e.ID(), Key: k, What: "it is of one invocation only, and is not logged"})
+				differences = append(differences, Difference{Event: e.ID(), Key: k, What: "it belongs to one invocation only, and is not logged"})
 			}
 		}
 		id := e.ID()
@@ -56,10 +56,10 @@ func withUniqueIDs(s *Session) (events []*patch.Event, differences []Difference,
 		case id == "":
 			id = deriveID(s.Key, "event", i, []byte(e.String()))
 			e = patch.Complete(patch.Record{Event: e}, func() string { return id }, time.Time{}).Event
-			differences = append(differences, Difference{Event: id, What: fmt.Sprintf("event %d has no id; it is given this one", i+1)})
+			differences = append(differences, Difference{Event: id, What: fmt.Sprintf("event %d has no id; it gets this one", i+1)})
 		case first[id] > 0:
 			newID := deriveID(s.Key, "again", i, []byte(e.String()))
-			differences = append(differences, Difference{Event: id, What: fmt.Sprintf("events %d and %d both have this id; the later one is given %q", first[id], i+1, newID)})
+			differences = append(differences, Difference{Event: id, What: fmt.Sprintf("events %d and %d both have this id; the later event gets %q", first[id], i+1, newID)})
 			if e, err = withID(e, newID); err != nil {
 				return nil, nil, fmt.Errorf("session %s, event %d: %w", s.Key, i+1, err)
 			}
@@ -71,7 +71,7 @@ func withUniqueIDs(s *Session) (events []*patch.Event, differences []Difference,
 		events = append(events, e)
 	}
 	if untimed > 0 {
-		differences = append(differences, Difference{What: fmt.Sprintf("%d of %d events have no time; they are given that of the session's last update", untimed, len(s.Events))})
+		differences = append(differences, Difference{What: fmt.Sprintf("%d of %d events have no time; they get the time of the session's last update", untimed, len(s.Events))})
 	}
 	return events, differences, nil
 }

@@ -63,7 +63,7 @@ func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error
 	if r.Added > 0 {
 		r.Differences = append(r.Differences, differences...)
 		if n := done.View.SkippedCount(); n > 0 {
-			r.Differences = append(r.Differences, Difference{What: present.Counted(n, "patch") + " without effect: 'patchlog audit' says why"})
+			r.Differences = append(r.Differences, Difference{What: present.Counted(n, "patch") + " without effect: 'patchlog audit' shows why"})
 		}
 	}
 	return nil
@@ -89,7 +89,7 @@ func (m *migration) checkFirstRecord(ctx context.Context, s *Session) error {
 // conflictError returns the error for a session whose record at seq differs from the file's.
 func (s *Session) conflictError(seq uint64) error {
 	s.nothingInCommon = seq == 1
-	return fmt.Errorf("%s: session %s: %w: its record %d is not what the file has there; 'patchlog import' with another KEY makes it a session of its own", s.file, s.Key, store.ErrConflict, seq)
+	return fmt.Errorf("%s: session %s: %w: its record %d differs from the file's; to import the file as another session, give 'patchlog import' another KEY", s.file, s.Key, store.ErrConflict, seq)
 }
 
 // recordsToImport returns the records for an import: those in the session, followed by those to add. It returns nil if
@@ -135,7 +135,7 @@ func (m *migration) recordsToImport(ctx context.Context, s *Session, r *Result) 
 	}
 	for _, rec := range newRecords {
 		if targetHasMore && rec.Patch != nil {
-			return nil, fmt.Errorf("%s: session %s: %w: it has gone on by itself, and the file has a rewind or a compaction since; 'patchlog import' with another KEY makes it a session of its own", s.file, s.Key, store.ErrConflict)
+			return nil, fmt.Errorf("%s: session %s: %w: it has records that are not in the file, and the file has a new rewind or compaction; to import the file as another session, give 'patchlog import' another KEY", s.file, s.Key, store.ErrConflict)
 		}
 	}
 	reopened, err := m.planReopenCalls(ctx, s.Key, newRecords, targetHasMore)

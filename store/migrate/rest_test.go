@@ -47,10 +47,10 @@ func TestRESTGarbage(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                           "f: invalid: the input is empty",
 		" \n":                        "f: invalid: the input is empty",
-		python[:200]:                 "f: invalid: the JSON is cut off after byte",
-		"[" + python:                 "f: invalid: the JSON is cut off after byte",
-		"[" + python + ",":           "f: invalid: the JSON is cut off after byte",
-		"[" + python + "]" + "1":     "f: invalid: there is more after the array of sessions",
+		python[:200]:                 "f: invalid: the JSON ends too early, after byte",
+		"[" + python:                 "f: invalid: the JSON ends too early, after byte",
+		"[" + python + ",":           "f: invalid: the JSON ends too early, after byte",
+		"[" + python + "]" + "1":     "f: invalid: data follows the array of sessions",
 		python + "\nSQLite format 3": "f: invalid: after byte",
 		"[" + python + "}":           "f: invalid: after byte",
 	} {
@@ -64,18 +64,18 @@ func TestRESTGarbage(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`1`:             `f: session 1 of the input: invalid: want a session's object, not 1`,
-		`"x"`:           `want a session's object, not "x"`,
-		`{}`:            `has a text appName`,
-		`{"appName":1}`: `has a text appName`,
+		`1`:             `f: session 1 of the input: invalid: want a session object, not 1`,
+		`"x"`:           `want a session object, not "x"`,
+		`{}`:            `want a string appName`,
+		`{"appName":1}`: `want a string appName`,
 		strings.Replace(python, `"events":[`, `"events":[1,`, 1):                                 `event 1: invalid`,
 		strings.Replace(python, `"events":[`, `"events":[{"patchType":"pin"},`, 1):               `this is a patch, not an event`,
 		strings.Replace(python, `"events":[`, `"events":[],"evens":[`, 1):                        ``, // an unknown field is ignored
-		strings.Replace(python, `"events"`, `"evens"`, 1):                                        `has an array events`,
-		strings.Replace(python, `"events":[`, `"events":null,"x":[`, 1):                          `has an array events`,
-		strings.Replace(python, `"state":{`, `"state":[],"x":{`, 1):                              `has an object state`,
+		strings.Replace(python, `"events"`, `"evens"`, 1):                                        `want an array events`,
+		strings.Replace(python, `"events":[`, `"events":null,"x":[`, 1):                          `want an array events`,
+		strings.Replace(python, `"state":{`, `"state":[],"x":{`, 1):                              `want an object state`,
 		strings.Replace(python, `"n":1.0`, `"n":1,"n":2`, 1):                                     `state/n`,
-		strings.Replace(python, `"appName"`, `"app_name":"a","appName"`, 1):                      `appName is there in two spellings`,
+		strings.Replace(python, `"appName"`, `"app_name":"a","appName"`, 1):                      `appName occurs in two spellings`,
 		strings.Replace(python, `1748772001.5`, `1e300`, 1):                                      `lastUpdateTime: invalid`,
 		strings.Replace(python, `1748772001.5`, `true`, 1):                                       `lastUpdateTime: invalid`,
 		strings.Replace(python, `"text":"hi"`, `"text":"\ud800"`, 1):                             `events/0/content/parts/0/text`,
@@ -117,7 +117,7 @@ func TestRESTDifferences(t *testing.T) {
 	text := session("1", "ada", `{"app:x":1,"user:y":1}`, `[{"author":"a"}]`) + session("2", "ada", `{"app:x":2,"user:y":1}`, `[]`) + session("1", "bob", `{"user:y":2}`, `[]`)
 	s := openMemory(t)
 	last, report := runSource(t, s, migrate.Options{}, migrate.NewREST(strings.NewReader(text), "f"))
-	equal(t, "differences", differencesText(report.Source), `state key "app:x": session shop/ada/2 has the value 2, sessions before it 1; the last one is taken`)
+	equal(t, "differences", differencesText(report.Source), `state key "app:x": session shop/ada/2 has the value 2, and earlier sessions have 1; the last value is used`)
 	equal(t, "state", stateJSON(t, s, key), `{"app:x":2,"user:y":1}`)
 	if words := differencesText(last.Differences); !strings.Contains(words, `the session's field "displayName" is left out`) || !strings.Contains(words, "it has no events") {
 		t.Errorf("differences %s", words)

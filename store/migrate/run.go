@@ -118,7 +118,7 @@ type Report struct {
 func Run(ctx context.Context, target *store.Store, source Source, opts Options) (Report, error) {
 	m := &migration{target: target, opts: opts, seen: map[store.Key]bool{}, report: Report{Sessions: map[Status]int{}, DryRun: opts.DryRun}}
 	if target == nil || source == nil {
-		return m.report, fmt.Errorf("%w: a migration takes a store and a source", store.ErrInvalid)
+		return m.report, fmt.Errorf("%w: a migration needs a store and a source", store.ErrInvalid)
 	}
 	total, err := source.Count(ctx)
 	if err != nil {

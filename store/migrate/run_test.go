@@ -87,8 +87,8 @@ func TestState(t *testing.T) {
 	const state = `{"a":7,"b":{"x":[1,2]},"new":"n","f":1}`
 	s := openMemory(t)
 	r := wantStatus(t, s, migrate.Created, migrate.Options{}, newSession(t, state, events...))
-	equal(t, "differences", differencesText(r.Differences), `state key "a": the events set it to 2, and the source's state has 7; an event that is added sets that
-state key "gone": the events set it to true, and the source's state lacks it; it stays`)
+	equal(t, "differences", differencesText(r.Differences), `state key "a": the events set it to 2, but the source's state has 7; an added event sets this value
+state key "gone": the events set it to true, but the source's state lacks it; it is kept`)
 	equal(t, "state", stateJSON(t, s, key), `{"a":7,"b":{"x":[1,2.0]},"f":1.0,"gone":true,"new":"n"}`)
 	lines := strings.Split(export(t, s, key), "\n")
 	equal(t, "header", lines[0], `{"patchlog":1,"initialState":{"new":"n"}}`)
@@ -110,9 +110,9 @@ state key "gone": the events set it to true, and the source's state lacks it; it
 	for _, status := range []migrate.Status{migrate.Created, migrate.Unchanged} {
 		r = wantStatus(t, s, status, migrate.Options{ReplayedState: true}, newSession(t, state, events...))
 		equal(t, "seq", r.Seq, 3)
-		equal(t, "differences", differencesText(r.Differences), `state key "a": the events set it to 8, and the source's state has 7
-state key "new": the events set it to "o", and the source's state has "n"
-state key "gone": the events set it to true, and the source's state lacks it; it stays`)
+		equal(t, "differences", differencesText(r.Differences), `state key "a": the events set it to 8, but the source's state has 7
+state key "new": the events set it to "o", but the source's state has "n"
+state key "gone": the events set it to true, but the source's state lacks it; it is kept`)
 	}
 	r, _ = run(t, openMemory(t), migrate.Options{}, newSession(t, `{"temp:x":1,"user:y":2}`))
 	equal(t, "differences of keys with a prefix", strings.Count(differencesText(r.Differences), "it is left out"), 2)
@@ -130,7 +130,7 @@ func TestRepeated(t *testing.T) {
 	equal(t, "added again", report.Added, 0)
 	equal(t, "again", dump(t, s), before)
 	r, _ := run(t, openMemory(t), migrate.Options{}, all[:2]...)
-	equal(t, "differences", differencesText(r.Differences), "the source has the session again, with another state; the first one is used")
+	equal(t, "differences", differencesText(r.Differences), "the source has the session twice, with different states; the first one is used")
 }
 
 // Events without ids get the same ids in each run. Repeated ids are reported. Partial events are not logged. Nothing
@@ -150,11 +150,11 @@ func TestIDs(t *testing.T) {
 		next := newSession(t, `{"n":1.0}`, events...)
 		next.Updated = next.Updated.AddDate(0, 0, i) // the time for events without a time
 		r := wantStatus(t, s, status, migrate.Options{}, next)
-		equal(t, "partial", strings.Contains(differencesText(r.Differences), `event "p": it is a piece of a stream`), true)
+		equal(t, "partial", strings.Contains(differencesText(r.Differences), `event "p": it is a partial event of a stream`), true)
 		equal(t, "temp", strings.Contains(differencesText(r.Differences), `event "t": state key "temp:x"`), true)
 		equal(t, "without ids", strings.Count(differencesText(r.Differences), "has no id"), 2+i/2)
 		equal(t, "without times", strings.Contains(differencesText(r.Differences), "events have no time"), true)
-		equal(t, "ids that are there twice", strings.Count(differencesText(r.Differences), `event "e": events 3 and`), 3)
+		equal(t, "repeated ids", strings.Count(differencesText(r.Differences), `event "e": events 3 and`), 3)
 		if log := export(t, s, key); i == 0 {
 			first = log
 		} else {

@@ -105,7 +105,7 @@ func (m *migration) hasSourceState(ctx context.Context, s *Session, r *Result) (
 	}
 	switch {
 	case len(delta) > 0 && m.seen[s.Key]:
-		differences = []Difference{{What: "the source has the session again, with another state; the first one is used"}}
+		differences = []Difference{{What: "the source has the session twice, with different states; the first one is used"}}
 	case len(delta) > 0:
 		return false, nil
 	}
@@ -161,12 +161,12 @@ func missingEvents(logged []patch.Record, events []*patch.Event) (missing []*pat
 		switch {
 		case i < len(events) && r.Event != nil && r.ID() == events[i].ID():
 			if !patch.Same(r, patch.Record{Event: events[i]}) {
-				return nil, false, fmt.Errorf("%w: record %d is event %q with another content than in the source", store.ErrConflict, r.Seq, r.ID())
+				return nil, false, fmt.Errorf("%w: record %d is event %q, but its content differs from the source's", store.ErrConflict, r.Seq, r.ID())
 			}
 			i++
 		case isMigrationRecord(r):
 		case i < len(events):
-			return nil, false, fmt.Errorf("%w: record %d is %q, where the source has event %q", store.ErrConflict, r.Seq, r.ID(), events[i].ID())
+			return nil, false, fmt.Errorf("%w: record %d is %q, but the source has event %q there", store.ErrConflict, r.Seq, r.ID(), events[i].ID())
 		default:
 			return nil, true, nil
 		}

@@ -62,7 +62,7 @@ func compareState(v fold.View, state map[string]patch.Value, rewinds []*patch.Ev
 	delta = map[string]patch.Value{}
 	suffix := ""
 	if !replayed {
-		suffix = "; an event that is added sets that"
+		suffix = "; an added event sets this value"
 	}
 	for _, key := range slices.Sorted(maps.Keys(state)) {
 		want := state[key]
@@ -71,15 +71,15 @@ func compareState(v fold.View, state map[string]patch.Value, rewinds []*patch.Ev
 		case ok && equalAsFloats(value, want):
 			continue
 		case statekey.ScopeOf(key) != statekey.Session:
-			report(key, "the state of a session has no key with this prefix; it is left out")
+			report(key, "the state of a session cannot have a key with this prefix; it is left out")
 			continue
 		case !ok && want.String() == "null" && slices.ContainsFunc(rewinds, func(e *patch.Event) bool { return rewindTarget(e) != "" }):
-			report(key, "the source's state has null for it; it was undone, and is not there")
+			report(key, "the source's state has null for it, because a rewind has undone its change; the key is removed")
 			continue
 		case !ok:
-			report(key, "no event sets it, and the source's state has %s%s", clip(want.String()), suffix)
+			report(key, "no event sets it, but the source's state has %s%s", clip(want.String()), suffix)
 		default:
-			report(key, "the events set it to %s, and the source's state has %s%s", clip(value.String()), clip(want.String()), suffix)
+			report(key, "the events set it to %s, but the source's state has %s%s", clip(value.String()), clip(want.String()), suffix)
 		}
 		if !replayed {
 			delta[key] = want
@@ -87,7 +87,7 @@ func compareState(v fold.View, state map[string]patch.Value, rewinds []*patch.Ev
 	}
 	for _, key := range slices.Sorted(maps.Keys(viewState)) {
 		if _, ok := state[key]; !ok {
-			report(key, "the events set it to %s, and the source's state lacks it; it stays", clip(viewState[key].String()))
+			report(key, "the events set it to %s, but the source's state lacks it; it is kept", clip(viewState[key].String()))
 		}
 	}
 	return differences, delta

@@ -90,7 +90,7 @@ func newTree(agent string) *tree {
 
 func (t *tree) addSteps(n int) error {
 	if t.steps += n; t.steps > baseSteps+t.size/bytesPerStep {
-		return fmt.Errorf("%w: the conversation goes back and forth too often to be followed", patch.ErrTooLarge)
+		return fmt.Errorf("%w: the conversation switches between branches too often", patch.ErrTooLarge)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (e *UntranslatedError) Error() string {
 	return fmt.Sprintf("session %s: patches of the wrapping service are not translated, so the events that they hide are visible: %s", e.Key, strings.Join(texts, "; "))
 }
 
-const patchesOmitted = "its patches are left out: the events that they name are not adjacent, or they are of another version"
+const patchesOmitted = "its patches are left out: the events that they name are not adjacent, or the patches have another version"
 
 // lostPatches returns the events whose patches were omitted by an earlier run. It also returns events that seem to
 // have carried patches missing in the source. The argument open contains the events whose patches are not logged. If
@@ -98,7 +98,7 @@ func lostPatches(s *Session, open, missing []*patch.Event) (lost []Difference) {
 		case carriesPatches(e):
 			lost = append(lost, Difference{Event: e.ID(), What: patchesOmitted})
 		case created && e.Author() == "user" && !e.SaysSomething() && e.ID() == e.InvocationID():
-			lost = append(lost, Difference{Event: e.ID(), What: "it seems to carry patches, which the source does not say; read the database itself"})
+			lost = append(lost, Difference{Event: e.ID(), What: "it seems to carry patches, but the source lacks them; read the database itself"})
 		}
 	}
 	return lost
