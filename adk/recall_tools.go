@@ -276,7 +276,7 @@ func (i *recallItem) shortenTo(tokens int) bool {
 	return true
 }
 
-// authorOf returns the author of a found event, shortened to maxAuthor characters.
+// authorOf returns the author of a found event, shortened to maxAuthorLen characters.
 func authorOf(h recall.Hit[store.Key]) string {
 	author, _ := recall.Page(h.Event.Author(), 0, maxAuthorLen/patch.RunesPerToken)
 	return author

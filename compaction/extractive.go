@@ -54,7 +54,7 @@ func (r Request) extractiveInput() extractive.Input {
 	return in
 }
 
-// maxCompression limits how much longer than an answer the events may be. If the events have more than shortAnswer
+// maxCompression limits how much longer than an answer the events may be. If the events have more than maxCompression
 // times the answer's tokens, Extractive's whole summary is appended to the answer.
 const maxCompression = 40
 

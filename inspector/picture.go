@@ -72,7 +72,7 @@ func pictureKind(k present.Kind) string {
 	return string(k)
 }
 
-// newPicture draws the raw log and the view v, given the targets that [targetsOf] returns.
+// newPicture draws the raw log and the view v, given the targets that [findTargets] returns.
 func newPicture(t *timeline, v fold.View, targets []target) *picture {
 	if t.last() == 0 {
 		return nil

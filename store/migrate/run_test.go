@@ -81,7 +81,8 @@ func TestTies(t *testing.T) {
 	wantStatus(t, s, migrate.Conflict, migrate.Options{}, newSession(t, `{}`, d, a, b, c))
 }
 
-// If the events do not give the source's state, an event is added that sets it, and the session can still grow.
+// If the events do not give the source's state, the migration adds an event that sets this state. The session can
+// still grow.
 func TestState(t *testing.T) {
 	events := []string{eventText("e1", 1, `{"a":1,"b":{"x":[1,2.0]},"gone":true}`), eventText("e2", 2, `{"a":2,"f":1.0}`)}
 	const state = `{"a":7,"b":{"x":[1,2]},"new":"n","f":1}`

@@ -115,7 +115,7 @@ func isEncoded(text string, w identifiers.Word) bool {
 		end+1 < len(text) && strings.IndexByte(",;", text[end]) >= 0 && text[end+1] > ' '
 }
 
-// isID reports whether a word is an identifier of at most maxFact runes, and neither a time of day nor a ratio.
+// isID reports whether a word is an identifier of at most maxIDRunes runes, and neither a time of day nor a ratio.
 func isID(w identifiers.Word) bool {
 	return w.Kind.IsIdentifier() && utf8.RuneCountInString(w.Text) <= maxIDRunes && !isTimeOfDay(w.Text)
 }
