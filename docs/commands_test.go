@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// command is a command line that a document shows, and the folder that it is run in.
+// command is a command line in a document, with the folder in which it runs.
 type command struct {
 	doc, dir, line string
 }
@@ -180,7 +180,7 @@ func checkGo(t *testing.T, c command, fields []string) {
 			source.WriteString(read(t, file))
 		}
 	}
-	for _, i := range imported.FindAllStringSubmatch(source.String(), -1) { // packages of the module that may have flags
+	for _, i := range imported.FindAllStringSubmatch(source.String(), -1) { // packages of internal/fuzz may declare flags
 		files, err := filepath.Glob(filepath.Join("..", i[1], "*.go"))
 		if err != nil {
 			t.Fatal(err)

@@ -44,7 +44,7 @@ var (
 	afterFile = regexp.MustCompile("^: `([^`\n]+)`(?:(?:,| and)\\s+`([^`\n]+)`)?")
 )
 
-// filesIn returns the files that a text names, in order, each once.
+// filesIn returns the distinct file paths in a text, in order.
 func filesIn(text string) []string {
 	var files []string
 	for _, q := range quoted.FindAllStringSubmatch(text, -1) {

@@ -89,7 +89,7 @@ var allowedImports = map[string][]string{
 	"compaction/internal/extractive": {"internal/records", "internal/tokens", "patch", "internal/summaries", "internal/identifiers", "internal/jsonvalue", "internal/words"},
 }
 
-// Other modules that a package may import, by the first elements of their paths.
+// allowedModules has the other modules that each package may import, as prefixes of import paths.
 var allowedModules = map[string][]string{
 	"internal/recordform/packed": {"github.com/klauspost/compress"},
 	"internal/jsonvalue":         {"github.com/go-json-experiment/json"},
@@ -136,14 +136,14 @@ func TestImports(t *testing.T) {
 			t.Fatal(err)
 		}
 		name := strings.TrimPrefix(p.ImportPath, module)
-		if name == "docs" || strings.HasPrefix(name, "bench") { // tests and benchmarks only
+		if name == "docs" || strings.HasPrefix(name, "bench") { // they have only tests and benchmarks
 			continue
 		}
 		seen++
 		owner := ownerOf(name)
 		allowed, ok := allowedImports[owner]
 		if !ok {
-			t.Errorf("package %s is not in arrows; add it to ARCHITECTURE.md and here", name)
+			t.Errorf("package %s has no entry in allowedImports; add it there and to ARCHITECTURE.md", name)
 			continue
 		}
 		for _, i := range p.Imports {
@@ -151,15 +151,15 @@ func TestImports(t *testing.T) {
 			target := ownerOf(local)
 			switch {
 			case ours && target != owner && !slices.Contains(allowed, target):
-				t.Errorf("%s imports %s, against the arrows", name, local)
+				t.Errorf("%s must not import package %s", name, local)
 			case !ours && strings.Contains(strings.Split(i, "/")[0], ".") &&
 				!slices.ContainsFunc(allowedModules[owner], func(prefix string) bool { return strings.HasPrefix(i, prefix) }):
-				t.Errorf("%s imports %s, which is not its business", name, i)
+				t.Errorf("%s must not import %s", name, i)
 			}
 		}
 	}
 	if seen < len(allowedImports) {
-		t.Errorf("%d packages, but arrows has %d", seen, len(allowedImports))
+		t.Errorf("%d packages, but allowedImports has %d", seen, len(allowedImports))
 	}
 }
 
@@ -174,7 +174,7 @@ func TestDrawnImports(t *testing.T) {
 	imports["adk"] = importsOf(t, "../adk")
 	for _, arrow := range drawn {
 		if from, to := arrow[1], arrow[2]; !slices.Contains(imports[from], to) {
-			t.Errorf("packages.svg draws %s → %s, which is no import", from, to)
+			t.Errorf("packages.svg draws %s → %s, which is not an import", from, to)
 		}
 		for _, name := range arrow[1:] {
 			if !strings.Contains(drawing, ">"+name+"</text>") {
@@ -244,11 +244,11 @@ func TestCoreDependencies(t *testing.T) {
 	}
 	own := strings.TrimSuffix(module, "/")
 	if got, want := deps("./patch", "./fold", "./snapshot", "./store", "./compaction"), append(slices.Clone(modules), own); !equalSorted(got, want) {
-		t.Errorf("patch, fold, snapshot, store and compaction bring %v, want %v", got, want)
+		t.Errorf("patch, fold, snapshot, store and compaction import the modules %v, want %v", got, want)
 	}
 	for _, dep := range deps("./fuzz") {
 		if dep != own && dep != "pgregory.net/rapid" && !slices.Contains(modules, dep) {
-			t.Errorf("fuzz brings %s", dep)
+			t.Errorf("fuzz imports %s", dep)
 		}
 	}
 }
@@ -280,7 +280,7 @@ func equalSorted(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// ownerOf returns the package of the map arrows to which a package belongs.
+// ownerOf returns the entry of allowedImports to which a package belongs.
 func ownerOf(name string) string {
 	if _, listed := allowedImports[name]; listed {
 		return name

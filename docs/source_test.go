@@ -44,7 +44,7 @@ var clockFuncs = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", 
 // streamFuncs matches the functions of package fmt that use stdin or stdout.
 var streamFuncs = regexp.MustCompile(`^(Print|Scan)(f|ln)?$`)
 
-// exceptions lists the imports that a file may have although they match outward. The text form is read from
+// exceptions lists the imports that a file may have although they match ioPackages. The text form is read from
 // and written to streams. The dictionary for the compression of records is an embedded file. Package netip
 // parses addresses and uses no network.
 var exceptions = map[string][]string{
@@ -67,7 +67,7 @@ func TestPurePackages(t *testing.T) {
 	for _, name := range plannerFiles {
 		f, there := compaction["compaction/"+name]
 		if !there {
-			t.Errorf("compaction/%s is not there; name the files that plan", name)
+			t.Errorf("compaction/%s does not exist; correct plannerFiles", name)
 			continue
 		}
 		files["compaction/"+name] = f
@@ -84,8 +84,8 @@ func TestPurePackages(t *testing.T) {
 	}
 }
 
-// forbiddenUses describes each import and call of a file that a pure package must not have, except imports of the
-// packages in the list but.
+// forbiddenUses describes each import and call of a file that a pure package must not have, except the allowed
+// imports.
 func forbiddenUses(f *ast.File, allowed []string) []string {
 	var out []string
 	for _, i := range f.Imports {
@@ -101,9 +101,9 @@ func forbiddenUses(f *ast.File, allowed []string) []string {
 		switch x, _ := s.X.(*ast.Ident); {
 		case x == nil:
 		case x.Name == "time" && slices.Contains(clockFuncs, s.Sel.Name):
-			out = append(out, "reads the clock by time."+s.Sel.Name)
+			out = append(out, "calls time."+s.Sel.Name)
 		case x.Name == "fmt" && streamFuncs.MatchString(s.Sel.Name):
-			out = append(out, "uses the terminal by fmt."+s.Sel.Name)
+			out = append(out, "calls fmt."+s.Sel.Name)
 		}
 		return true
 	})
@@ -123,7 +123,7 @@ func TestViewTypes(t *testing.T) {
 				case *ast.StructType:
 					for _, field := range n.Fields.List {
 						if _, is := field.Type.(*ast.FuncType); is {
-							t.Errorf("%s has a struct that holds a function", path)
+							t.Errorf("%s has a struct with a function", path)
 						}
 					}
 				}
@@ -143,7 +143,7 @@ var _ = fmt.Sprint(time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"imports context", "imports os/exec", "reads the clock by time.Now", "uses the terminal by fmt.Println"}
+	want := []string{"imports context", "imports os/exec", "calls time.Now", "calls fmt.Println"}
 	if got := forbiddenUses(f, []string{"io"}); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

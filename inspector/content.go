@@ -19,28 +19,28 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Limits of the contents on a page. All but foldedAt and nameRunes are in bytes of the page.
+// Limits for the contents of a page. Unless a comment says otherwise, they are in bytes of the page.
 const (
-	foldedAt   = 1_500   // bytes of a text that is folded
-	textBytes  = 200_000 // for each text
-	pageBytes  = 500_000 // for all contents
-	blockBytes = 400     // for each block, besides its text
-	markBytes  = 120     // for each marked identifier
-	classBytes = 40      // for each coloured run
+	foldedAt   = 1_500   // minimum size of a text that is folded, in bytes of the text
+	textBytes  = 200_000 // maximum for a text
+	pageBytes  = 500_000 // maximum for all contents
+	blockBytes = 400     // reserved for a block, besides its text
+	markBytes  = 120     // reserved for a marked identifier
+	classBytes = 40      // reserved for a coloured run
 	lineBytes  = 40      // bytes of a text that count as one line when folding
-	nameRunes  = 200     // runes of a name
+	nameRunes  = 200     // maximum number of runes of a name
 )
 
-// contentRenderer renders contents of events within a byte budget. The zero value has no budget and shows nothing. A
-// showing is not safe for concurrent use.
+// contentRenderer renders contents of events within a byte budget. The zero value has no budget and shows
+// nothing. A contentRenderer is not safe for concurrent use.
 type contentRenderer struct {
 	BytesLeft int                           // approximate bytes of the page left
-	Fold      int                           // texts from this many bytes on are folded; 0 means foldedAt
-	MaxText   int                           // approximate maximum of bytes of the page per text; 0 means textBytes
+	Fold      int                           // minimum size of a text that is folded; 0 means foldedAt
+	MaxText   int                           // approximate maximum for a text, in bytes of the page; 0 means textBytes
 	Raw       func(seq uint64) template.URL // returns the URL of a raw record; nil means no links
 	Marks     marks
 
-	raw template.URL // of the current event's record
+	raw template.URL // URL of the current event's record
 }
 
 // eventContent is the content of an event, for the template "content".
@@ -54,13 +54,13 @@ type eventContent struct {
 
 // block is a text or JSON value on a page. Its texts are escaped for display.
 type block struct {
-	What  string       // what it is, such as "function call"; "" for a text
+	What  string       // kind of the content, such as "function call"; "" for a text
 	Name  string       // name of the function or file
 	Runs  []run        // the text
 	Begin string       // start of the text, if the text is folded
 	Plain bool         // the text is natural language, not code
 	Lines []textLine   // the text as Markdown; replaces Runs
-	Size  int          // of the text, in bytes
+	Size  int          // size of the text in bytes
 	Cut   bool         // the end of the text is not shown
 	Raw   template.URL // URL of the raw record, or ""
 }
@@ -204,7 +204,8 @@ func (s *contentRenderer) event(e *patch.Event, seq uint64) eventContent {
 	return out
 }
 
-// reserveBlock takes the bytes of one block from the budget. If too few are left, room counts the block in out.More.
+// reserveBlock takes the bytes of one block from the budget. If too few are left, reserveBlock counts the block
+// in out.More.
 func (s *contentRenderer) reserveBlock(out *eventContent) bool {
 	if s.BytesLeft < blockBytes {
 		out.More++
@@ -368,7 +369,7 @@ func displayText(text string, limit int) (shown string, cost, read int) {
 	return b.String(), cost, read
 }
 
-// runeBoundary returns the last rune boundary that is not after byte at.
+// runeBoundary returns the last rune boundary at or before byte at.
 func runeBoundary(text string, at int) int {
 	if at >= len(text) {
 		return len(text)

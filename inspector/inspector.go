@@ -37,9 +37,9 @@ type Access int
 
 // Kinds of access.
 const (
-	Read  Access = iota // to read it; without Read, a session seems not to exist
-	Write               // to log patches in it, or to create it
-	Erase               // to erase contents of its events; needs Options.Erase
+	Read  Access = iota // to read a session; without Read, the session seems not to exist
+	Write               // to log patches in a session, or to create the session
+	Erase               // to erase contents of events in a session; needs Options.Erase
 )
 
 // String returns "read", "write" or "erase".
@@ -133,8 +133,8 @@ type Inspector struct {
 	timelines timelines
 	finder    *recall.Finder[store.Key]
 
-	bodyTimeout time.Duration // for reading a request's body
-	actionLocks sync.Map      // by key of a session with a running action: a chan struct{}, closed when it ends
+	bodyTimeout time.Duration // time limit for reading the body of a request
+	actionLocks sync.Map      // a channel for each session with a running action, closed when the action ends
 }
 
 // New returns an inspector of the store s. The inspector does not close s. The error matches [patch.ErrInvalid]
@@ -449,8 +449,8 @@ func isAllowedHost(hosts []string, host string) bool {
 	return name == "localhost" || slices.ContainsFunc(hosts, func(h string) bool { return hostName(h) == name })
 }
 
-// checkToken reports whether a request has the token. If not, admitted has answered the request. If the token is
-// in the URL, the client is redirected to the URL without it, which keeps the token out of the browser's
+// checkToken reports whether a request has the token. If not, checkToken has answered the request. If the token
+// is in the URL, the client is redirected to the URL without it, which keeps the token out of the browser's
 // history.
 func checkToken(w http.ResponseWriter, r *http.Request, token string) bool {
 	if given := r.URL.Query().Get("token"); given != "" && equalTexts(given, token) && r.Method == http.MethodGet {

@@ -23,14 +23,14 @@ import (
 // page is the data of every template. Body is the data that the template itself needs.
 type page struct {
 	Title   string
-	Key     *store.Key // of the page's session, or nil
+	Key     *store.Key // key of the page's session, or nil
 	Version string
 	Write   bool // the request may write to the session
 	Erase   bool // the request may erase in the session
 	Body    any
 
 	File  bool         // the page is a file: it contains its style and needs no server
-	Style template.CSS // of a file
+	Style template.CSS // style sheet of a file
 }
 
 // pagePart is the data of a template that needs a part of a page and the page itself.
@@ -84,7 +84,7 @@ type link struct {
 	Text string
 }
 
-// render answers with the page that a template makes of p.
+// render executes a template with the data p, and answers with the result.
 func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
 	p.Write, p.Erase = i.opts.Write, i.opts.Erase
 	if p.Key != nil {

@@ -12,14 +12,14 @@ import (
 // Sizes in units of the picture.
 const (
 	pictureWidth = 1376.0
-	cellWidth    = 2.2 // narrower cells are merged with their neighbours
-	funnelWidth  = 1.5 // funnels that are closer are merged
+	cellWidth    = 2.2 // minimum width of a cell; narrower cells are merged
+	funnelWidth  = 1.5 // minimum width of a funnel; narrow adjacent funnels are merged
 	turnGap      = 34  // minimum distance between the numbers of turns
 	turnGapPhone = 130
 )
 
-// picture shows the raw log above the visible log. The raw log is the film: each event is a cell whose width is
-// its tokens. Funnels lead from hidden stretches of the film to the visible events that represent them.
+// picture shows the raw log above the visible log. Each event is a cell whose width grows with its tokens.
+// Funnels lead from hidden events of the raw log to the visible events that represent them.
 type picture struct {
 	Label      string
 	RawLog     []cell // cells of the raw log
@@ -37,7 +37,7 @@ type cell struct {
 	X, Width      float64
 	Kind          string
 	Hidden, Later bool
-	Seq           uint64 // of the newest record in the cell
+	Seq           uint64 // seq of the newest record in the cell
 	Title         string
 
 	events, tokens, hidden int
@@ -48,8 +48,8 @@ type cell struct {
 // Narrow reports whether the cell is too narrow for a gap beside it.
 func (c cell) Narrow() bool { return c.Width < 7 }
 
-// funnel leads from a stretch of the film to the visible event that represents it. If no event represents the
-// stretch, the funnel leads to a point between visible events.
+// funnel leads from adjacent hidden events of the raw log to the visible event that represents them. If no
+// visible event represents them, the funnel leads to a point between visible events.
 type funnel struct {
 	Kind, Path              string
 	topLeft, topRight       float64
@@ -97,7 +97,7 @@ func newStrip(x, width float64, n, tokens int) *strip {
 	if n == 0 {
 		return &strip{x: x}
 	}
-	minWidth := math.Min(3, width/4/float64(n)) // minimum width; the rest is shared by tokens
+	minWidth := math.Min(3, width/4/float64(n)) // the rest of the width is shared by tokens
 	rest := width - minWidth*float64(n)
 	return &strip{x: x, minWidth: minWidth, scale: rest / math.Max(float64(tokens), 1)}
 }
@@ -186,7 +186,7 @@ func (p *picture) drawRawLog(t *timeline, v fold.View, targets []target, seen []
 		}
 	}
 	s := newStrip(0, pictureWidth, events, t.at(t.last()).Raw)
-	turn, cut := 0, pictureWidth/2 // target of the funnels of removed events
+	turn, cut := 0, pictureWidth/2 // cut is the x where funnels of removed events end
 	if len(seen) > 0 {
 		cut = seen[0][0]
 	}
@@ -229,7 +229,7 @@ func (p *picture) drawRawLog(t *timeline, v fold.View, targets []target, seen []
 	}
 }
 
-// Vertical positions of the film's lower edge and of the visible log's upper edge.
+// Vertical positions of the lower edge of the raw log and of the upper edge of the visible log.
 const (
 	rawLogBottom = 56
 	visibleTop   = 104

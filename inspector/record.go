@@ -55,7 +55,7 @@ type recordPatch struct {
 	Applied    bool
 	Reason     patch.Flaw
 	CanRevert  bool
-	Status     []fact // whether it is active in the newest view, and which patches reverted it
+	Status     []fact // whether the patch is active in the newest view, and which patches reverted it
 	Pass       []string
 	Group      []fact
 	Summary    bool // whether the patch added a summary or a cleared copy
@@ -185,7 +185,7 @@ func eventFacts(e fold.Entry) []fact {
 	return append(envelopeFacts("kind", string(present.KindOf(e)), &e.Event.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(e.Event.EstimatedTokens())})
 }
 
-// envelopeFacts returns a fact with the name what, and the fields of an envelope.
+// envelopeFacts returns a fact named what, and the fields of an envelope.
 func envelopeFacts(what, kind string, e *patch.Envelope) []fact {
 	facts := []fact{{Name: what, Text: present.Clip(kind, nameRunes)}}
 	for _, f := range [][2]string{{"id", e.ID()}, {"author", e.Author()}, {"branch", e.Branch()}, {"scope", e.IsolationScope()}, {"invocation", e.InvocationID()}, {"time", formatTime(e.Timestamp())}} {
@@ -203,7 +203,7 @@ type eventPlaces struct {
 	view     fold.View
 	places   *fold.Places
 
-	before   fold.View // cached: the view before the patch hiddenBy
+	before   fold.View // the view before the patch hiddenBy
 	hiddenBy uint64    // seq of a patch, or 0
 }
 

@@ -57,7 +57,7 @@ func ask(t testing.TB, i *Inspector, path string, pairs ...any) *httptest.Respon
 var (
 	tags    = regexp.MustCompile(`(?s)<[^>]*>`)
 	element = regexp.MustCompile(`<(/?)([a-zA-Z][a-zA-Z0-9]*)([^>]*)>`)
-	// drawings matches the inspector's own SVG, which the function drawn checks.
+	// drawings matches the inspector's own SVG, which renderPicture checks.
 	drawings = regexp.MustCompile(`(?s)<figure class="picture" id="picture">.*?</figure>|<svg class="share".*?</svg>`)
 	attr     = regexp.MustCompile(`^(\s+[a-z][-a-z]*(="[^"<>]*"|='[^'<>]*')?)*\s*$`)
 )
@@ -377,7 +377,7 @@ func TestIndentJSON(t *testing.T) {
 	}
 }
 
-// lines keeps visible text unchanged and reports its cost correctly.
+// displayText keeps visible text unchanged and reports its size correctly.
 func TestLines(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"a\r\nb\n\tc  d\u00a0é世\U0001f600", "a\nb\n\tc  d\u00a0é世\U0001f600"},

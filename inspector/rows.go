@@ -140,7 +140,7 @@ func gapText(d time.Duration) string {
 	return fmt.Sprintf("%s%.0f days", sign, d.Hours()/24)
 }
 
-// shortTokens formats a number of tokens with three digits.
+// shortTokens formats a number of tokens in short form, such as 23.4k.
 func shortTokens(n int) string {
 	switch {
 	case n < 1000:
@@ -471,9 +471,9 @@ type summaryLoss struct {
 	Invented int
 }
 
-// Limits of what summaries lost.
+// Limits for the identifiers that summaries lost.
 const (
-	lossNamesShown = 3         // names shown per summary
+	lossNamesShown = 3         // identifiers shown per summary
 	lossMaxTokens  = 2_000_000 // tokens of the raw log; in longer logs the losses are not computed
 )
 
@@ -489,7 +489,7 @@ type lossKey struct {
 	id  string
 }
 
-// cacheLosses computes what the visible summaries of the page lost, and caches the results. In a long log it does
+// cacheLosses computes and caches what the visible summaries of the page lost. If the log is long, it does
 // nothing.
 func (i *Inspector) cacheLosses(ctx context.Context, b *sessionBody) error {
 	var indices []int

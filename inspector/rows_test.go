@@ -84,7 +84,7 @@ func TestLogGroups(t *testing.T) {
 	wantPage(t, i, 404, []any{"session", "turn", 9}, "there is no turn 9")
 }
 
-// Records before the first turn are shown in it. Changes that were reverted are not counted.
+// Records before the first turn are shown in turn 1. The headline does not count reverted changes.
 func TestHeaderBeforeTurns(t *testing.T) {
 	header := strings.Replace(event("h", "system", ""), `"invocationId":"i1"`, `"invocationId":""`, 1)
 	lines := []string{header, event("u", "user", textPart("question")), event("m", "shop", textPart("answer"))}

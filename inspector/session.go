@@ -43,7 +43,7 @@ type sessionBody struct {
 	status int // HTTP status of the response
 
 	Panel      string // template of the side panel
-	Title      string // of a panel without a tab
+	Title      string // title of a panel that has no tab
 	Body       any
 	OpenRecord uint64 // seq of the record in the panel, or 0
 	ConfirmBar *actPage
@@ -61,7 +61,7 @@ type headline struct {
 	Changes      []string
 	Saved        string
 	Lost         int // identifiers that the visible summaries lost, as compaction counted them
-	LostIndex    int // index of the first summary that lost some, or -1
+	LostIndex    int // index of the first summary that lost identifiers, or -1
 }
 
 type notice struct {
@@ -117,9 +117,9 @@ func (b sessionBody) PageURL(path string, pairs ...any) template.URL {
 	return query(path, append(all, pairs...)...)
 }
 
-// URLAtOffset returns the URL of the session as of a record, given relative to record At.
-func (b sessionBody) URLAtOffset(later int) template.URL {
-	return query("session", "key", b.Key, "at", int(b.At)+later)
+// URLAtOffset returns the URL of the session as of the record At+offset.
+func (b sessionBody) URLAtOffset(offset int) template.URL {
+	return query("session", "key", b.Key, "at", int(b.At)+offset)
 }
 
 // ActionURL returns the URL of the preview of an action on a record.
@@ -138,7 +138,7 @@ func (b sessionBody) TabRecord() uint64 {
 // panel fills the side panel of a session's page.
 type panel func(ctx context.Context, r *http.Request, b *sessionBody) error
 
-// sessionPage answers with a session's page and a panel.
+// sessionPage answers with a session's page. The function fill fills in the panel with the given name.
 func (i *Inspector) sessionPage(name string, fill panel) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		key, err := i.authorizedKey(r, Read)
@@ -314,7 +314,7 @@ type logBody struct {
 	rows
 	Kind  string
 	Kinds []present.Kind
-	Seqs  []uint64 // of all records of the kind
+	Seqs  []uint64 // seqs of all records of the kind
 }
 
 // logPanel shows the raw log up to record At, or only the records of a kind.
@@ -353,7 +353,7 @@ type stateBody struct {
 	More int // number of keys not shown
 }
 
-// stateRow is a key of the state.
+// stateRow is a key of the state with its value.
 type stateRow struct {
 	Key    string
 	Shared bool // shared with other sessions, and therefore without a history

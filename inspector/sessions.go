@@ -22,12 +22,12 @@ import (
 type listQuery struct {
 	Words string // search words, all of which a key must contain; "" lists all sessions
 	Sort  string // a column, after "-" for descending order
-	Page  int    // from 1
+	Page  int    // page number, from 1
 }
 
 type sessionRow struct {
 	store.Info
-	Problem string // describes damage; the counts are then missing, and perhaps the key
+	Problem string // describes damage, or ""; a damaged session has no counts, and perhaps no key
 }
 
 // HasKey reports whether the session's key could be read.
@@ -63,7 +63,7 @@ const newestFirst = "-active"
 // that match.
 type sessionsBody struct {
 	Query      listQuery
-	All, Found int // number of readable sessions, and of those that match
+	All, Found int // number of readable sessions; number of matching sessions
 	From, To   int // rows on this page, counted from 1
 	Sorts      []sortLink
 	Rows       []sessionRow
@@ -168,7 +168,7 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		if b.Search = &find; find.Problem != "" && !find.HasFilters() && b.Found > 0 {
-			b.Search, status = nil, http.StatusOK // the words were meant for keys
+			b.Search, status = nil, http.StatusOK // the words match keys, so the problem of the search is not shown
 		}
 	}
 	return i.render(w, r, status, "sessions", page{Title: "Sessions", Body: b})

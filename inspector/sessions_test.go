@@ -338,7 +338,7 @@ func TestListingEmpty(t *testing.T) {
 	}
 }
 
-// A page of 100 rows has a moderate size.
+// A page of 100 rows is at most a megabyte.
 func TestListingPageSize(t *testing.T) {
 	e := newListingEnv(t, &memory.Backend{}, Options{})
 	for n := range 150 {
@@ -397,7 +397,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// slowServer serves an inspector with a short body timeout. The server has no limits.
+// slowServer serves an inspector with a short body timeout. The server itself has no timeouts.
 func slowServer(t *testing.T, timeout time.Duration, opts Options) *httptest.Server {
 	t.Helper()
 	s := teststore.Memory(t, store.Options{})

@@ -206,7 +206,7 @@ func TestSearchAuthorizedLate(t *testing.T) {
 	late := store.Key{App: "shop", User: "ada", Session: "late"}
 	asked := 0
 	i := newInspector(t, s, inspector.Options{Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool {
-		if asked++; asked == 2 { // first for the page's session, then for the listed ones
+		if asked++; asked == 2 { // the first call is for the page's session, later calls are for listed sessions
 			importLog(t, s, late, "")
 			appendText(t, s, late, "lamp")
 		}
@@ -530,7 +530,7 @@ func pageText(t *testing.T, i *inspector.Inspector, page string, params url.Valu
 	if err != nil || r.StatusCode != 200 {
 		t.Fatalf("%s?%s: status %d, %v\n%s", page, params.Encode(), r.StatusCode, err, body)
 	}
-	words := regexp.MustCompile(`(<a [^>]*>)?</?mark[^>]*>(</a>)?`).ReplaceAllString(string(body), "") // marks inside a line
+	words := regexp.MustCompile(`(<a [^>]*>)?</?mark[^>]*>(</a>)?`).ReplaceAllString(string(body), "") // marks do not separate words
 	words = regexp.MustCompile(`(?s)<[^>]*>`).ReplaceAllString(words, " ")
 	return collapseSpace(html.UnescapeString(words))
 }
@@ -623,7 +623,7 @@ func TestPagesMatchCommand(t *testing.T) {
 		for _, block := range blocks {
 			index := regexp.MustCompile(`^index (\d+)`).FindStringSubmatch(block)[1]
 			page := pageText(t, i, "summary", of("at", fmt.Sprint(last), "index", index))
-			for _, line := range strings.Split(block, "\n")[2:] { // skips lines that the page words differently
+			for _, line := range strings.Split(block, "\n")[2:] { // the page words the first lines differently
 				_, line, _ = strings.Cut(line, ": ")
 				if !strings.Contains(page, collapseSpace(line)) {
 					t.Errorf("the page does not say %q", collapseSpace(line))

@@ -31,7 +31,7 @@ const (
 type summaryBody struct {
 	At       uint64
 	Index    int
-	Seq      uint64 // seq of the record that added it
+	Seq      uint64 // seq of the record that added the event
 	Before   uint64 // seq of the record before Seq
 	Cleared  bool   // the event is a cleared copy
 	Facts    []fact
@@ -105,7 +105,7 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 	}
 	show := contentRenderer{BytesLeft: textBytes, Fold: textBytes, Raw: rawURL(key), Marks: newMarks(summaryMarks)}
 	body.Text = show.event(entry.Event, entry.Seq)
-	body.Text.Notes = nil // Facts has what is relevant of them
+	body.Text.Notes = nil // Facts has the relevant notes
 	for n, b := range body.Text.Blocks {
 		if b.Plain {
 			body.Text.Blocks[n].Lines = markdown(b.Runs)
@@ -168,12 +168,12 @@ func isClearedCopy(e *patch.Event) bool {
 	return ok
 }
 
-// addLoss adds what the summary lost and invented. It sets the marks of identifiers: in how for the covered
-// events, in invented for the summary.
+// addLoss adds what the summary lost and invented. It sets coveredMarks for the identifiers in the covered
+// events, and summaryMarks for the identifiers in the summary.
 func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, coveredMarks, summaryMarks map[string]string) {
 	b.Totals = fmt.Sprintf("It covers %s of %s, about %s → %s tokens. %d of %s can be seen.", present.Counted(doc.Events, "event"), present.Counted(doc.Invocations, "turn"),
 		present.Grouped(doc.Tokens), present.Grouped(doc.Summary.EstimatedTokens()), doc.Identifiers-len(doc.NotVisible), present.Counted(doc.Identifiers, "identifier"))
-	in := map[string]*patch.Event{} // by identifier, the first event that contains it
+	in := map[string]*patch.Event{} // the first event that contains each identifier
 	seqs := map[string]uint64{}
 	for _, e := range covered {
 		for _, id := range identifiers.NewIndex(identifiers.Text(e.Event)).Identifiers() {

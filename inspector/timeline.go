@@ -55,7 +55,7 @@ type timeline struct {
 	info      store.Info // as of the first read
 	view      fold.View
 	steps     []step
-	turns     ops.Turns // only add uses it
+	turns     ops.Turns // used only by add
 	stepBytes int64     // approximate memory of the steps in bytes
 	cache     *timelineCache
 }
@@ -204,7 +204,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer i.timelines.updateSize(k, i.opts.CacheBytes)
-	// Drop the cached timeline if the session was created again, or if contents were erased since.
+	// Drop the cached timeline if the session was created again, or if contents were erased since then.
 	if k.timeline.info.Creation != info.Creation || k.timeline.view.Edition() < now.Edition() {
 		start, err := i.store.ViewAt(ctx, key, 0)
 		if err != nil {

@@ -119,7 +119,7 @@ func TestPropertyTimelineGrows(t *testing.T) {
 			}
 			seq = rapid.IntRange(seq+1, len(records)).Draw(rt, "seq")
 		}
-		for n := range records { // as logged, with times
+		for n := range records { // the store adds times
 			for r, err := range s.RawEvents(t.Context(), key, uint64(n+1)) {
 				testlog.NoError(rt, err)
 				records[n] = r
@@ -384,9 +384,9 @@ func pictureAt(t testlog.Failer, records []patch.Record, at int) (*picture, []ta
 	return newPicture(line, v, targets), targets, v
 }
 
-// As of each record, the film has all events in order. Events that the model does not see are marked hidden,
-// and events after the record are marked later. The lower row has the visible events. A funnel leads from each
-// hidden stretch to the event that represents it.
+// As of each record, the upper row has all events of the raw log in order. Events that the model does not see
+// are marked hidden, and events after the record are marked later. The lower row has the visible events. A
+// funnel leads from each hidden stretch to the event that represents it.
 func TestPictureThroughTime(t *testing.T) {
 	records := pictureRecords(t)
 	for at := 1; at <= len(records); at++ {

@@ -33,7 +33,7 @@ type action struct {
 	confirmed bool              // apply the action, do not preview it
 	at, seq   uint64            // seq of the view that the author saw; seq of the record that the action concerns
 	seqs      []uint64          // seqs of the records to erase; seq is the first of them
-	spans     []compaction.Span // the selected events, as spans of the view at
+	spans     []compaction.Span // the selected events, as spans of the view after record at
 	author    string
 	isAllowed func(key store.Key, want Access) bool // reports the request's permissions
 }
@@ -482,7 +482,7 @@ var actFields = []string{
 	"plan", // digest of a previewed erasure
 }
 
-// allowedValues are the allowed values of fields that have a fixed set of values.
+// allowedValues has the values of each field that accepts only certain values.
 var allowedValues = map[string][]string{
 	"where": {"", "everywhere"}, "state": {"", string(patch.Keep), string(patch.Drop)},
 	"allow_orphans": {"", "yes"}, "allow_pinned": {"", "yes"}, "values": {"", string(patch.KeepValues), string(patch.NullValues)},

@@ -153,17 +153,25 @@ func (i *Inspector) countSummaries(ctx context.Context, key store.Key, events []
 	return n, nil
 }
 
-// rows returns the counts for the page.
-func (n erasedCounts) rows() []present.Row {
-	var rows []present.Row
-	for _, count := range []struct {
-		name string
-		n    int
-	}{{"events", n.events}, {"summaries", n.summaries}, {"state", n.values}, {"copies", n.copies}} {
-		rows = append(rows, present.Row{Name: count.name, Text: present.Grouped(count.n)})
+// items returns the counts with their names, singular or plural.
+func (n erasedCounts) items() []present.Row {
+	name := func(n int, one, many string) present.Row {
+		if n == 1 {
+			many = one
+		}
+		return present.Row{Name: many, Text: present.Grouped(n)}
 	}
-	if n.patches > 0 {
-		rows = append(rows, present.Row{Name: "patches", Text: present.Grouped(n.patches)})
+	return []present.Row{
+		name(n.events, "event", "events"), name(n.summaries, "summary", "summaries"), name(n.values, "state value", "state values"),
+		name(n.copies, "copy", "copies"), name(n.patches, "patch", "patches"),
+	}
+}
+
+// rows returns the counts for the page. Patches are omitted if there are none.
+func (n erasedCounts) rows() []present.Row {
+	rows := n.items()
+	if last := len(rows) - 1; n.patches == 0 {
+		rows = rows[:last]
 	}
 	return rows
 }
@@ -171,19 +179,10 @@ func (n erasedCounts) rows() []present.Row {
 // sentence says what is erased in a number of sessions.
 func (n erasedCounts) sentence(sessions int) string {
 	var parts []string
-	for _, count := range []struct {
-		thing string
-		n     int
-	}{{"event", n.events}, {"summary", n.summaries}, {"state value", n.values}, {"patch", n.patches}} {
-		if count.n > 0 {
-			parts = append(parts, present.Counted(count.n, count.thing))
+	for _, item := range n.items() {
+		if item.Text != "0" {
+			parts = append(parts, item.Text+" "+item.Name)
 		}
-	}
-	switch {
-	case n.copies == 1:
-		parts = append(parts, "1 copy")
-	case n.copies > 1:
-		parts = append(parts, fmt.Sprintf("%d copies", n.copies))
 	}
 	return fmt.Sprintf("Erases %s in %s.", strings.Join(parts, ", "), present.Counted(sessions, "session"))
 }
@@ -212,7 +211,7 @@ func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p 
 	return nil
 }
 
-// planErase returns what would be erased. It fails unless the request may erase all of that.
+// planErase returns what would be erased. It fails unless the request may erase in every affected session.
 func (i *Inspector) planErase(ctx context.Context, a *action, seen fold.View) (store.Erasure, error) {
 	if len(a.seqs)+len(a.spans) == 0 && a.form.Get("match") == "" {
 		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; select events in the conversation, search for a text, or open a record of the raw log"}

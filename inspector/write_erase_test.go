@@ -69,14 +69,14 @@ func (a *actionTest) eraseForm(page, reason string) url.Values {
 	return f
 }
 
-// The preview shows what the store would erase, and confirming it erases that.
+// The preview shows what the store would erase. Confirming the preview erases the same content.
 func TestErase(t *testing.T) {
 	a := newEraseTest(t, inspector.Options{Erase: true, Author: func(*http.Request) string { return "grace" }})
 	fork := store.Key{App: "shop", User: "bob", Session: "fork"}
-	a.wantText(a.get(a.sessionPath()), "On Tuesday, before noon.", "It comes midweek.") // now it is cached
+	a.wantText(a.get(a.sessionPath()), "On Tuesday, before noon.", "It comes midweek.") // caches the contents
 
 	page := a.mustPost(200, a.fields("erase", "seq", "6"))
-	a.wantText(page, "1 events 1 summaries 0 state 1 copies", "Erases 1 event, 1 summary, 1 copy in 2 sessions.",
+	a.wantText(page, "1 event 1 summary 0 state values 1 copy", "Erases 1 event, 1 summary, 1 copy in 2 sessions.",
 		"6 selected On Tuesday, before noon.", "9 stands for an erased event It comes midweek.",
 		"In shop/bob/fork", "6 same event in another session On Tuesday", "Out of reach", "exports, copies and backups")
 	if n := len(a.log()); n != 9 || !strings.Contains(a.logOf(fork), "Tuesday") {
@@ -137,9 +137,9 @@ func TestErase(t *testing.T) {
 // A selected summary counts as a summary, not as an event.
 func TestEraseCountsSelectedSummaries(t *testing.T) {
 	a := newEraseTest(t, inspector.Options{Erase: true})
-	a.wantText(a.mustPost(200, a.fields("erase", "seq", "9", "seq", "1")), "1 events 1 summaries 0 state 1 copies", "Erases 1 event, 1 summary, 1 copy in 2 sessions.")
+	a.wantText(a.mustPost(200, a.fields("erase", "seq", "9", "seq", "1")), "1 event 1 summary 0 state values 1 copy", "Erases 1 event, 1 summary, 1 copy in 2 sessions.")
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewSplice(5, 1)}, store.PatchOptions{AsOfNow: true}))(t)
-	a.wantText(a.mustPost(200, a.fields("erase", "seq", "10")), "0 events 0 summaries 0 state 0 copies 1 patches", "Erases 1 patch in 1 session.")
+	a.wantText(a.mustPost(200, a.fields("erase", "seq", "10")), "0 events 0 summaries 0 state values 0 copies 1 patch", "Erases 1 patch in 1 session.")
 }
 
 // A person can erase visible events by selecting them, and hidden events by opening their records. The values
@@ -198,10 +198,10 @@ func TestEraseByText(t *testing.T) {
 		return f, a.mustPost(200, f)
 	}
 	_, page = preview(0)
-	a.wantText(page, "Erase “4711-0815”", "1 events 0 summaries 0 state 0 copies", "in 1 session.")
+	a.wantText(page, "Erase “4711-0815”", "1 event 0 summaries 0 state values 0 copies", "in 1 session.")
 	a.wantText(a.mustPost(200, a.form(page, "In all sessions")), "2 events")
 	_, page = preview(1)
-	a.wantText(page, "2 events 0 summaries 1 state 0 copies", "Erases 2 events, 1 state value in 2 sessions.", "In shop/bob/other", "Initial state that becomes null: card")
+	a.wantText(page, "2 events 0 summaries 1 state value 0 copies", "Erases 2 events, 1 state value in 2 sessions.", "In shop/bob/other", "Initial state that becomes null: card")
 	if strings.Contains(page, "shop/eve") {
 		t.Errorf("a session is named in which the viewer may not erase:\n%s", actText(page))
 	}
@@ -226,8 +226,8 @@ func TestEraseByText(t *testing.T) {
 			t.Errorf("%+v: hits can be erased", opts)
 		}
 	}
-	// The page of all sessions offers to erase if there is a session where the viewer may start.
-	if page := newActionTestOn(t, a.store, inspector.Options{Erase: true, Authorize: only("ada")}).get("?q=harbour"); !strings.Contains(page, "Erase it everywhere") || !strings.Contains(page, "key=shop%2Fada%2F4711") {
+	// The page of all sessions offers to erase if the viewer may erase in a session that has matches.
+	if page := newActionTestOn(t, a.store, inspector.Options{Erase: true, Authorize: only("ada")}).get("?q=harbour"); !strings.Contains(page, "Erase in all sessions") || !strings.Contains(page, "key=shop%2Fada%2F4711") {
 		t.Errorf("the page of all sessions: %s", page)
 	}
 }
@@ -363,7 +363,7 @@ func TestEraseDiffersFromPreview(t *testing.T) {
 	if again.Get("reason") != "request 7" {
 		t.Errorf("the reason is %q", again.Get("reason"))
 	}
-	a.append(`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"late"}]}}`) // does not change what would be erased
+	a.append(`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"late"}]}}`) // the erasure would still be the same
 	a.mustPost(303, again)
 	if strings.Contains(a.logOf(a.key), "welcome") {
 		t.Error("it was not erased")
@@ -390,7 +390,7 @@ func TestEraseByAnotherClient(t *testing.T) {
 // damagedBackend is a backend that cannot read the logs of some sessions.
 type damagedBackend struct {
 	memory.Backend
-	damagedKey string // part of the keys of these sessions
+	damagedKey string // text in the keys of the damaged sessions
 }
 
 func (b *damagedBackend) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {

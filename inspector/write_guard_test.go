@@ -74,7 +74,7 @@ func TestRefusedActions(t *testing.T) {
 	t.Run("by an address", func(t *testing.T) {
 		a := newActionTest(t, inspector.Options{Write: true})
 		do := a.form(a.mustPost(200, a.fields("splice", "index", "4")), "Do it")
-		if got := ask(a.handler, "GET", "/act?"+do.Encode()); len(a.log()) != 8 || got.StatusCode != 200 { // a preview
+		if got := ask(a.handler, "GET", "/act?"+do.Encode()); len(a.log()) != 8 || got.StatusCode != 200 { // GET only previews
 			t.Errorf("status %d, %d records", got.StatusCode, len(a.log()))
 		}
 		for _, field := range []string{"at", "from", "seq"} {

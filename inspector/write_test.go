@@ -251,7 +251,7 @@ func TestActions(t *testing.T) {
 			}
 			for n, r := range log {
 				offered := want[n].WithGroup(r.Patch.Group())
-				if r.Patch.Type() == patch.Summarise && r.Patch.NewEvents()[0].InvocationID() != "" { // has its own invocation
+				if r.Patch.Type() == patch.Summarise && r.Patch.NewEvents()[0].InvocationID() != "" { // a manual summary has its own invocation
 					offered = summary(before, r.Patch.NewEvents()[0].InvocationID()).WithAuthor("grace")
 				}
 				if !patch.Same(r, patch.Record{Patch: offered}) {
@@ -271,7 +271,8 @@ func TestActions(t *testing.T) {
 			}
 			a.wantText(page, fmt.Sprintf("%s hidden, %d added; %s now.", present.Counted(len(preview.Removed), "event"), len(preview.Added), present.Counted(preview.After.Len(), "visible event")))
 
-			// Sending the form again writes nothing, and the response names the record of the first time.
+			// Sending the form again writes nothing, and the response names the record that was logged the
+			// first time.
 			a.wantText(a.mustPost(409, do), "Another patch was logged after the preview", fmt.Sprintf("Record %d, logged after the preview", log[len(log)-1].Seq))
 			if n := len(a.log()); n != 8+len(want) {
 				t.Fatalf("a retry has written: %d records", n)
@@ -302,7 +303,7 @@ func TestUnpinSkipsUnpinned(t *testing.T) {
 	a.wantText(a.mustPost(422, a.fields("unpin", "index", "2")), "No selected event is pinned.")
 }
 
-// Several clicks at a time log the action once.
+// If a form is sent several times at once, its action is logged once.
 func TestDoubleClick(t *testing.T) {
 	for _, act := range []string{"splice", "revert", "rewind", "compact", "fork"} {
 		t.Run(act, func(t *testing.T) {
@@ -313,7 +314,7 @@ func TestDoubleClick(t *testing.T) {
 					t.Error("the summarizer was asked twice")
 					return compaction.Response{}, nil
 				}
-				for range 6 { // several clicks at a time
+				for range 6 { // waits until all requests have arrived
 					<-arrived
 				}
 				return compaction.Response{Text: "Ada asked."}, nil

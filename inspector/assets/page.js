@@ -94,7 +94,7 @@
   };
   const ticked = () => {
     const n = document.querySelectorAll("input[name=index]:checked").length;
-    if (byId("ticked")) byId("ticked").textContent = n ? `${n} selected:` : "Select events above, or";
+    if (byId("ticked")) byId("ticked").textContent = n ? `${n} selected:` : "Select events above:";
   };
 
   // Time travel: a person drags the picture or steps with keys. wanted is the record that was requested last, or null if

@@ -23,7 +23,7 @@ func selectEvents(p *Page, indices ...string) {
 	}
 }
 
-// checkPreview calls press, which leads to a preview, and checks the page of the preview.
+// checkPreview calls press, which leads to another page, and checks that page.
 func checkPreview(p *Page, press func()) {
 	p.Follow(press)
 	p.Overflow()
@@ -40,7 +40,7 @@ func TestActions(t *testing.T) {
 		p := openPage(t, f.base, mode)
 		v := f.view(ada)
 
-		// A preview writes nothing. Confirming it does what it showed.
+		// A preview writes nothing. Confirming the preview logs the patch that it showed.
 		selectEvents(p, "1", "2")
 		checkPreview(p, func() { p.Click("#acting button[value=splice]") })
 		removed := p.Texts(".changes .removed .text")
@@ -73,7 +73,7 @@ func TestActions(t *testing.T) {
 		}
 		p.Overflow()
 		p.Axe()
-		p.Follow(func() { p.Click("form.offer button") }) // previews again
+		p.Follow(func() { p.Click("form.offer button") }) // previews the action again
 		p.Follow(func() { p.Click(confirmButton) })
 		if back := f.newest().Patch; back == nil || back.Type() != patch.Revert {
 			t.Errorf("logged is %v", back)
@@ -103,7 +103,7 @@ func TestActionsInPlace(t *testing.T) {
 	p := openPage(t, f.base, pageOptions{})
 	p.Go(address("session", ada))
 	p.Eval("window.stays = true", nil)
-	back := "" // URL of the state before the newest summary
+	back := "" // selector of the link that reverts the newest summary
 	for _, r := range f.records(ada, 1) {
 		if r.Patch == nil || r.Patch.Type() != patch.Summarise {
 			continue
@@ -127,7 +127,7 @@ func TestActionsInPlace(t *testing.T) {
 		t.Errorf("logged is %v", back)
 	}
 
-	// A text that was searched for is erased in all sessions.
+	// A search offers to erase its text in all sessions.
 	p.Type("#q", "order")
 	p.Key("Enter")
 	p.WaitFor("document.querySelector('#panel a[href*=\"where=everywhere\"]')")
@@ -172,7 +172,7 @@ func TestKeyboard(t *testing.T) {
 		t.Errorf("logged is %v", f.newest())
 	}
 
-	// j and k move between rows, o unfolds, / searches, g t goes to a turn, ? shows the keys.
+	// The keys j and k move between rows, / searches, g t goes to a turn, and ? shows the keys.
 	p.Go(address("session", ada))
 	focused := func(selector string) {
 		t.Helper()

@@ -47,8 +47,8 @@ func newFixture(t testing.TB, opts inspector.Options) *fixture {
 	return &fixture{s, t, server.URL}
 }
 
-// session fills a session with n recorded events, and compacts it while it grows. Then it cuts and pins events,
-// and reverts some of the patches.
+// session fills a session with n recorded events, and compacts it while it grows. Then it pins an event, cuts
+// another event, and reverts the cut.
 func (f *fixture) session(key store.Key, n int) {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -86,7 +86,7 @@ func (f *fixture) appendText(key store.Key, author, text string) {
 	testlog.Must(f.AppendEvents(f.t.Context(), key, []*patch.Event{testlog.Text("", "inv-"+text, author, text)}, store.AppendOptions{}))(f.t)
 }
 
-// records returns the records of a session from a seq on.
+// records returns the records of a session, starting at the seq from.
 func (f *fixture) records(key store.Key, from uint64) (records []patch.Record) {
 	f.t.Helper()
 	for r, err := range f.RawEvents(f.t.Context(), key, from) {

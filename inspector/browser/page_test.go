@@ -33,13 +33,13 @@ import (
 // JavaScript.
 type pageOptions struct {
 	Width, Height int64 // of the window, in CSS pixels; 0 means 1280 and 800
-	Mobile        bool  // lays out pages as a phone does, by their viewport settings
-	Dark          bool  // prefers a dark colour scheme
-	NoScript      bool  // turns JavaScript off
+	Mobile        bool  // pages follow their viewport settings, as on a phone
+	Dark          bool  // the browser prefers dark colours
+	NoScript      bool  // JavaScript is off
 }
 
 const (
-	defaultTimeout = 2 * time.Minute // how long to wait for a condition
+	defaultTimeout = 2 * time.Minute // time limit for a condition
 	pollInterval   = 20 * time.Millisecond
 )
 
@@ -259,7 +259,7 @@ func (p *Page) Expect(text string) {
 	p.faults.expected = append(p.faults.expected, text)
 }
 
-// unexpected returns the faults that match no Expect, and the texts of Expect that match no fault.
+// unexpected returns the faults that the test did not expect, and the expected faults that did not occur.
 func (f *faults) unexpected() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -275,7 +275,7 @@ func (f *faults) unexpected() []string {
 	return out
 }
 
-// handle notes the fault that an event of the tab reports, if any.
+// handle records the fault that an event of the tab reports, if any.
 func (p *Page) handle(event any) {
 	f := p.faults
 	f.mu.Lock()
@@ -367,13 +367,13 @@ var keys = map[string]string{
 	"ArrowLeft": kb.ArrowLeft, "ArrowRight": kb.ArrowRight, "Home": kb.Home, "End": kb.End, "Enter": kb.Enter, "Tab": kb.Tab, " ": " ",
 }
 
-// Key presses keys in sequence. "Shift+" before the name of a key presses Shift with it.
+// Key presses keys in sequence. A name such as "Shift+Home" presses the key together with Shift.
 func (p *Page) Key(names ...string) {
 	p.t.Helper()
 	for _, name := range names {
 		key, shift := strings.CutPrefix(name, "Shift+")
 		text := keys[key]
-		if len(key) == 1 { // a character
+		if len(key) == 1 { // key is a character
 			text = key
 		}
 		if text == "" {

@@ -58,7 +58,7 @@ func TestTimeTravel(t *testing.T) {
 	p.Key("Home", "End") // these scroll the page
 	f.waitForRecord(p, ada, last-3)
 
-	// The slider moves by its own keys, and by a click on the film.
+	// The slider moves if its keys are pressed, or if the upper row of the picture is clicked.
 	focus := func() { p.Eval("document.getElementById('knob').focus()", nil) }
 	focus()
 	p.Key("Home")
@@ -106,7 +106,7 @@ func TestTimeTravel(t *testing.T) {
 	f.waitForRecord(p, ada, last)
 }
 
-// The user's last action decides what the page shows, in whatever order the responses arrive.
+// The user's last action decides what the page shows, even if the responses arrive in another order.
 func TestResponsesOutOfOrder(t *testing.T) {
 	t.Parallel()
 	for _, live := range []bool{false, true} {

@@ -79,7 +79,7 @@ func compress(t *testing.T, path string) {
 			count[at(x, y)]++
 		}
 	}
-	weight := func(c color.RGBA) int { // colours count more than greys
+	weight := func(c color.RGBA) int { // prefers colours to greys
 		return count[c] * (4 + int(max(c.R, c.G, c.B)-min(c.R, c.G, c.B)))
 	}
 	colours := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int { return weight(b) - weight(a) })
@@ -105,8 +105,8 @@ func compress(t *testing.T, path string) {
 
 func hideFirstEvent() *patch.PatchEvent { return patch.NewSplice(0, 1) }
 
-// Every view is tested on a desktop and a phone, light and dark. It has no faults, is not wider than the
-// window, and does not seriously violate axe-core's rules.
+// On desktops and phones, in light and dark colours, every page is free of faults and not wider than the
+// window. No page seriously violates the rules of axe-core.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true, Erase: true})

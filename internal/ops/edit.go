@@ -28,7 +28,7 @@ type Edit struct {
 	Kind        EditKind
 	Spans       []compaction.Span // ascending spans of indices; Cut, Pin and Unpin accept several
 	EventID     string            // for Truncate; Pin and Unpin accept it in place of Spans
-	Base        *uint64           // base of the patches, if not that of the view
+	Base        *uint64           // base of the patches; nil means the base of the view
 	Text        string
 	Replacement []*patch.Event
 	State       patch.StatePolicy // "" means the default of the patch type

@@ -37,7 +37,7 @@ func (e Erase) everywhere(ctx context.Context, s *store.Store) (store.Erasure, e
 	var keys []store.Key
 	for info, err := range s.List(ctx, store.ListOptions{}) {
 		switch {
-		case e.Filter != nil && !e.Filter(info.Key): // such a session must not even be named
+		case e.Filter != nil && !e.Filter(info.Key): // the result must not name such a session
 		case errors.Is(err, store.ErrCorrupt):
 			all.OutOfReach = append(all.OutOfReach, fmt.Sprintf("session %s, which is damaged", info.Key))
 		case err != nil:

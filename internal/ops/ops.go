@@ -111,7 +111,7 @@ func (c Restore) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 		ids, err := preview.After.RevertTargets(next[0])
 		switch blocked := (*fold.BlockedError)(nil); {
 		case len(reverts) > 0 && errors.As(err, &blocked) && blocked.AlreadyReverted:
-			continue // reverted together with an earlier one
+			continue // an earlier revert also reverts this patch
 		case err != nil:
 			return store.Preview{}, err
 		}

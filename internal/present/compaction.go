@@ -258,7 +258,7 @@ func (d Loss) Header() []string {
 	}
 }
 
-// Lines returns the output of 'patchlog loss' for a summary: the head, then a line for each list.
+// Lines returns the output of 'patchlog loss' for a summary: the header, then a line for each list.
 func (d Loss) Lines() []string {
 	lines := d.Header()
 	for _, l := range d.Lists() {
@@ -305,7 +305,7 @@ func rankIdentifiers(names []string) []string {
 
 // LossesOf returns the losses of a session's visible summaries in log order, and the view that they refer to.
 // If patchID is not "", it returns only the losses of the summaries that the patch or its group added, in the
-// view that [SummariesBy] returns. LossesOf reads the covered records. Errors come from the store's reads.
+// view that [SummariesAddedBy] returns. LossesOf reads the covered records. Errors come from the store's reads.
 func LossesOf(ctx context.Context, s *store.Store, key store.Key, patchID string) (fold.View, []Loss, error) {
 	v, err := s.View(ctx, key)
 	if err != nil {
@@ -332,7 +332,7 @@ func LossesOf(ctx context.Context, s *store.Store, key store.Key, patchID string
 
 // SummariesAddedBy returns the ids of the events that a patch and its group added, and a view that contains all
 // these events. The view is v or, if v does not contain them all, the view after the last patch of the group.
-// SummariesBy reads the whole log. The error matches [store.ErrNotFound] if there is no such patch, and
+// SummariesAddedBy reads the whole log. The error matches [store.ErrNotFound] if there is no such patch, and
 // [patch.ErrInvalid] if the patch added nothing. Other errors come from the store's reads.
 func SummariesAddedBy(ctx context.Context, s *store.Store, key store.Key, v fold.View, patchID string) (fold.View, []string, error) {
 	var all []patch.Record // patches of the log

@@ -75,7 +75,7 @@ func TestMeasure(t *testing.T) {
 	testlog.Equal(t, "tokens", st.Tokens, present.Sizes{Raw: all, Visible: tokens})
 }
 
-// busy is a backend. On each read of a session, another process writes to it.
+// busy is a backend to which another process writes during each read of a session.
 type busy struct {
 	*memory.Backend
 	write func()
@@ -86,7 +86,7 @@ func (b *busy) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, err
 	return b.Backend.Fetch(ctx, q)
 }
 
-// The figures are of one moment, even if others write meanwhile.
+// The figures are of one moment, even if another process writes at the same time.
 func TestMeasureOfABusySession(t *testing.T) {
 	b := &busy{Backend: new(memory.Backend), write: func() {}}
 	other := testlog.Must(store.New(b.Peer(), store.Options{}))(t)

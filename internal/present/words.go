@@ -310,7 +310,7 @@ func KindOfRecord(r patch.Record) Kind {
 // Line is an event as JSON.
 type Line struct {
 	Index  *int         `json:"index,omitzero"` // nil for an event of a history, which has no index
-	Seq    uint64       `json:"seq,omitzero"`   // of the event's record; 0 is omitted
+	Seq    uint64       `json:"seq,omitzero"`   // seq of the event's record; 0 is omitted
 	Event  *patch.Event `json:"event"`
 	Pinned bool         `json:"pinned,omitzero"`
 }

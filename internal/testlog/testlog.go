@@ -59,8 +59,8 @@ func New(f patch.Fields) *patch.Event {
 	return e
 }
 
-// Parts returns an event with the given content parts. Its role is "user" if the author is "user", and else
-// "model".
+// Parts returns an event with the given content parts. Its role is "user" if the author is "user", and
+// otherwise "model".
 func Parts(id, invocation, author string, parts ...any) *patch.Event {
 	return New(patch.Fields{ID: id, InvocationID: invocation, Author: author, Content: map[string]any{"role": role(author), "parts": parts}})
 }
