@@ -13,9 +13,9 @@ import (
 // date is a day or a month in a query.
 type date struct{ year, month, day int } // year 0 is any year; day 0 is any day
 
-// dateForms match dates in the results of appendPlain: ISO dates, days with dots, dates in Chinese, Japanese and
+// datePatterns match dates in the results of appendPlain: ISO dates, days with dots, dates in Chinese, Japanese and
 // Korean, and dates with names of months.
-var dateForms = []*regexp.Regexp{
+var datePatterns = []*regexp.Regexp{
 	regexp.MustCompile(`\b(?P<year>[12]\d{3})-(?P<month>\d\d)(?:-(?P<day>\d\d))?(?:\D|$)`),
 	regexp.MustCompile(`\b(?P<day>\d{1,2})\. ?(?P<month>\d{1,2})\. ?(?P<year>[12]\d{3})\b`),
 	regexp.MustCompile(`(?:(?P<year>[12]\d{3}) ?[年년] ?)?\b(?P<month>\d{1,2}) ?[月월](?: ?(?P<day>\d{1,2}) ?[日일])?`),
@@ -23,14 +23,14 @@ var dateForms = []*regexp.Regexp{
 		`(?: (?P<after>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,? (?:of |de )?(?P<year>[12]\d{3})\b)?`),
 }
 
-// datesIn returns the dates in a query. For each day, it also returns the day's month.
-func datesIn(query string) (all []date) {
+// parseDates returns the dates in a query. For each day, it also returns the day's month.
+func parseDates(query string) (all []date) {
 	var plain []byte
 	for _, r := range norm.NFC.String(query) {
 		plain = appendPlain(plain, r)
 	}
 	text := strings.Join(strings.Fields(string(plain)), " ")
-	for _, form := range dateForms {
+	for _, form := range datePatterns {
 		for _, match := range form.FindAllStringSubmatch(text, maxTerms) {
 			var d date
 			for i, name := range form.SubexpNames() {
@@ -59,18 +59,18 @@ func datesIn(query string) (all []date) {
 	return all
 }
 
-// dated returns a function that reports whether an event has the date, in UTC.
-func (x *Index) dated(d date) func(doc int32) bool {
-	var from, until int64 // the day of the previous event
-	var is bool
+// dateMatcher returns a function that reports whether an event has the date, in UTC.
+func (x *Index) dateMatcher(d date) func(doc int32) bool {
+	var dayStart, dayEnd int64 // the day of the previous event
+	var matches bool
 	return func(doc int32) bool {
-		if at := x.docs[doc].time; at < from || at >= until {
+		if at := x.docs[doc].time; at < dayStart || at >= dayEnd {
 			t := time.UnixMicro(at).UTC()
-			from = t.Truncate(24 * time.Hour).UnixMicro()
-			until = from + (24 * time.Hour).Microseconds()
-			is = !t.IsZero() && (d.year == 0 || d.year == t.Year()) && d.month == int(t.Month()) && (d.day == 0 || d.day == t.Day())
+			dayStart = t.Truncate(24 * time.Hour).UnixMicro()
+			dayEnd = dayStart + (24 * time.Hour).Microseconds()
+			matches = !t.IsZero() && (d.year == 0 || d.year == t.Year()) && d.month == int(t.Month()) && (d.day == 0 || d.day == t.Day())
 		}
-		return is
+		return matches
 	}
 }
 

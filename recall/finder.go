@@ -48,9 +48,9 @@ type entry[K comparable] struct {
 	index    *Index
 
 	// The finder's mutex guards these fields.
-	users int
-	bytes int
-	at    *list.Element
+	users   int
+	bytes   int
+	element *list.Element
 }
 
 func newEntry[K comparable](key K) *entry[K] {
@@ -74,7 +74,7 @@ func (f *Finder[K]) Forget(key K) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e := f.entries[key]; e != nil {
-		f.drop(e)
+		f.evict(e)
 	}
 }
 
@@ -92,10 +92,10 @@ func (f *Finder[K]) acquire(key K) *entry[K] {
 	e := f.entries[key]
 	if e == nil {
 		e = newEntry(key)
-		e.at = f.recent.PushFront(e)
+		e.element = f.recent.PushFront(e)
 		f.entries[key] = e
 	}
-	f.recent.MoveToFront(e.at)
+	f.recent.MoveToFront(e.element)
 	e.users++
 	return e
 }
@@ -108,7 +108,7 @@ func (f *Finder[K]) release(e *entry[K]) {
 		old := at.Value.(*entry[K])
 		at = at.Prev()
 		if old.users == 0 {
-			f.drop(old)
+			f.evict(old)
 		}
 	}
 }
@@ -124,16 +124,16 @@ func (f *Finder[K]) resize(e *entry[K]) {
 	}
 }
 
-// drop removes an entry from the cache. Current users of the entry can continue. The caller holds the finder's mutex.
-func (f *Finder[K]) drop(e *entry[K]) {
-	f.recent.Remove(e.at)
+// evict removes an entry from the cache. Current users of the entry can continue. The caller holds the finder's mutex.
+func (f *Finder[K]) evict(e *entry[K]) {
+	f.recent.Remove(e.element)
 	delete(f.entries, e.key)
 	f.total -= e.bytes
 	e.bytes = 0
 }
 
-// locked locks an entry and calls the function do.
-func (e *entry[K]) locked(ctx context.Context, do func() error) error {
+// withLock locks an entry and calls the function do.
+func (e *entry[K]) withLock(ctx context.Context, do func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -146,11 +146,11 @@ func (e *entry[K]) locked(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// apart returns the entry to use for [Search.View]. If e indexes an earlier or later session with the same key, apart
-// returns a new entry that is not cached. Otherwise it returns e.
-func (f *Finder[K]) apart(ctx context.Context, e *entry[K], v fold.View) (*entry[K], error) {
+// entryForView returns the entry to use for [Search.View]. If e indexes an earlier or later session with the same key,
+// apart returns a new entry that is not cached. Otherwise it returns e.
+func (f *Finder[K]) entryForView(ctx context.Context, e *entry[K], v fold.View) (*entry[K], error) {
 	own := e
-	err := e.locked(ctx, func() error {
+	err := e.withLock(ctx, func() error {
 		if e.index != nil && e.creation != v.Creation() {
 			own = newEntry(e.key)
 		}
@@ -159,9 +159,9 @@ func (f *Finder[K]) apart(ctx context.Context, e *entry[K], v fold.View) (*entry
 	return own, err
 }
 
-// indexed calls the function do with an index that contains all records of a view.
-func (f *Finder[K]) indexed(ctx context.Context, e *entry[K], v fold.View, do func(*Index) error) error {
-	return e.locked(ctx, func() error {
+// withIndex calls the function do with an index that contains all records of a view.
+func (f *Finder[K]) withIndex(ctx context.Context, e *entry[K], v fold.View, do func(*Index) error) error {
+	return e.withLock(ctx, func() error {
 		if e.index == nil || e.creation != v.Creation() || e.edition < v.Edition() {
 			e.index, e.creation, e.edition = new(Index), v.Creation(), v.Edition()
 		}

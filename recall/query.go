@@ -32,9 +32,9 @@ type queryTerm struct {
 type kind uint8
 
 const (
-	word kind = iota
-	identifier
-	day // a day or a month
+	kindWord kind = iota
+	kindIdentifier
+	kindDate // a day or a month
 )
 
 // Parse returns the terms of a query. Common words count only if the query has no other words. A query that is empty or
@@ -51,11 +51,11 @@ func Parse(query string) Terms {
 		}
 	}
 	s.words(query, func(w []byte, _, _ int) {
-		a := queryTerm{term: termOfWord(w)}
+		a := queryTerm{term: stemmedTerm(w)}
 		if isCommon[string(w)] {
 			add(&common, a)
 		} else if !seen[a.term] {
-			a.forms = append(forms(w), parts(w)...)
+			a.forms = append(forms(w), compoundParts(w)...)
 			add(&words, a)
 		}
 	})
@@ -63,7 +63,7 @@ func Parse(query string) Terms {
 		words = common
 	}
 	id := func(text string) {
-		a := queryTerm{kind: identifier, term: identifierTerm(text)}
+		a := queryTerm{kind: kindIdentifier, term: identifierTerm(text)}
 		if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) }) {
 			a.text = text
 		}
@@ -80,8 +80,8 @@ func Parse(query string) Terms {
 	}
 	id(strings.TrimSpace(query))
 	t := Terms{terms: append(words, ids...), all: strings.TrimSpace(query) == ""}
-	for _, d := range datesIn(query) {
-		t.terms = append(t.terms, queryTerm{kind: day, date: d})
+	for _, d := range parseDates(query) {
+		t.terms = append(t.terms, queryTerm{kind: kindDate, date: d})
 	}
 	return t
 }

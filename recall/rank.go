@@ -51,7 +51,7 @@ type Stats struct {
 // Stats returns the counts of the records with seqs up to the argument through. The argument shown must be equal to
 // [Filter.ShownToModel] of the search.
 func (x *Index) Stats(t Terms, through uint64, shown bool) Stats {
-	end := x.until(through)
+	end := x.docsThrough(through)
 	s := Stats{events: int(end), words: x.wordsBefore(end)}
 	for i := range t.terms {
 		count := func(similar bool) (n int) {
@@ -82,8 +82,8 @@ func (s *Stats) Add(o Stats) {
 	add(&s.similar, o.similar)
 }
 
-// finds reports whether any event of the logs matches.
-func (s *Stats) finds(t Terms) bool {
+// matchesAny reports whether any event of the logs matches.
+func (s *Stats) matchesAny(t Terms) bool {
 	some := func(n int) bool { return n > 0 }
 	return t.all && s.events > 0 || slices.ContainsFunc(s.exact, some) || slices.ContainsFunc(s.similar, some)
 }
@@ -100,13 +100,13 @@ func (s *Stats) weight(events int) float64 {
 // often lacks the words of its question. Identifiers and dates count only for the event that contains them. idWeight
 // ranks events with an identifier before events with other words.
 const (
-	saturation = 1.2 // k1
-	lengthPart = 0.4 // b
-	idWeight   = 8
-	similarity = 0.7 // weight of a similar word, used if no log contains the word itself
+	saturation    = 1.2 // k1
+	lengthWeight  = 0.4 // b
+	idWeight      = 8
+	similarWeight = 0.7 // weight of a similar word, used if no log contains the word itself
 )
 
-var besides = [...]float64{0.5, 0.25}
+var neighbourWeights = [...]float64{0.5, 0.25}
 
 // Search yields the events that contain a term of the query, or that are near such an event. It reads only records with
 // seqs up to the argument through. The events with the highest scores come first. Of events with equal scores, the
@@ -117,18 +117,18 @@ var besides = [...]float64{0.5, 0.25}
 // these records and on the arguments. The running time is linear in the number of events and occurrences of the terms.
 func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc) bool) iter.Seq[Match] {
 	return func(yield func(Match) bool) {
-		end := x.until(through)
-		allowed := x.allowed(only, end)
-		keep := x.filter(f, end)
-		var best ranked
+		end := x.docsThrough(through)
+		allowed := x.cachedFilter(only, end)
+		isSelected := x.filterFunc(f, end)
+		var best scoreHeap
 		for d, score := range x.score(t, end, s, f.ShownToModel, allowed) {
-			if d := int32(d); (score > 0 || t.all) && keep(d) && allowed(d) {
-				best = append(best, scored{d, score})
+			if d := int32(d); (score > 0 || t.all) && isSelected(d) && allowed(d) {
+				best = append(best, scoredDoc{d, score})
 			}
 		}
 		heap.Init(&best)
 		for len(best) > 0 {
-			b := heap.Pop(&best).(scored)
+			b := heap.Pop(&best).(scoredDoc)
 			d := &x.docs[b.doc]
 			if !yield(Match{d.seq, int(d.index), d.summary, b.score}) {
 				return
@@ -137,87 +137,88 @@ func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc
 	}
 }
 
-// allowed returns a function that caches the results of the function only, which is then called at most once per event.
-func (x *Index) allowed(only func(Doc) bool, end int32) func(int32) bool {
+// cachedFilter returns a function that caches the results of the function only, which is then called at most once per
+// event.
+func (x *Index) cachedFilter(only func(Doc) bool, end int32) func(int32) bool {
 	if only == nil {
 		return func(int32) bool { return true }
 	}
 	const yes, no = 1, 2
-	known := make([]byte, end)
+	cache := make([]byte, end)
 	return func(at int32) bool {
-		if known[at] == 0 {
+		if cache[at] == 0 {
 			d := &x.docs[at]
-			known[at] = no
-			if of := x.lanes[d.lane]; only(Doc{d.seq, int(d.index), of.branch, of.scope}) {
-				known[at] = yes
+			cache[at] = no
+			if of := x.branchScopes[d.branchScope]; only(Doc{d.seq, int(d.index), of.branch, of.scope}) {
+				cache[at] = yes
 			}
 		}
-		return known[at] == yes
+		return cache[at] == yes
 	}
 }
 
 func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int32) bool) []float64 {
 	scores := make([]float64, end)
-	near := make([]float64, end) // frequency of a word in an event and, weighted, in its neighbours
+	frequencies := make([]float64, end) // frequency of a word in an event and, weighted, in its neighbours
 	var touched []int32
 	mean := float64(s.words)/float64(max(1, s.events)) + 1
-	add := func(d int32, often float64) {
+	add := func(d int32, frequency float64) {
 		if d >= end {
 			return
 		}
-		if near[d] == 0 {
+		if frequencies[d] == 0 {
 			touched = append(touched, d)
 		}
-		near[d] += often
+		frequencies[d] += frequency
 	}
 	for i := range t.terms {
-		a, n, similar, part := &t.terms[i], s.exact[i], false, 1.0
+		a, n, similar, factor := &t.terms[i], s.exact[i], false, 1.0
 		switch {
-		case a.kind == identifier:
-			part = idWeight
+		case a.kind == kindIdentifier:
+			factor = idWeight
 		case n == 0:
-			n, similar, part = s.similar[i], true, similarity
+			n, similar, factor = s.similar[i], true, similarWeight
 		}
-		weight := part * s.weight(n)
+		weight := factor * s.weight(n)
 		x.each(a, similar, shown, end, func(d, n int32) {
 			if !allowed(d) {
 				return
 			}
-			if a.kind != word { // only for the event itself
+			if a.kind != kindWord { // only for the event itself
 				scores[d] += weight
 				return
 			}
 			length := float64(x.wordsBefore(d+1)-x.wordsBefore(d)) / mean
-			often := float64(n) / (1 - lengthPart + lengthPart*length)
-			add(d, often)
-			at := int(x.docs[d].line)
-			for i, part := range besides {
+			frequency := float64(n) / (1 - lengthWeight + lengthWeight*length)
+			add(d, frequency)
+			at := int(x.docs[d].regularIndex)
+			for i, factor := range neighbourWeights {
 				if before := at - i - 1; before >= 0 {
-					add(x.line[before], part*often)
+					add(x.regularDocs[before], factor*frequency)
 				}
-				if after := at + i + 1; at >= 0 && after < len(x.line) {
-					add(x.line[after], part*often)
+				if after := at + i + 1; at >= 0 && after < len(x.regularDocs) {
+					add(x.regularDocs[after], factor*frequency)
 				}
 			}
 		})
 		for _, d := range touched {
-			scores[d] += weight * near[d] * (saturation + 1) / (near[d] + saturation)
-			near[d] = 0
+			scores[d] += weight * frequencies[d] * (saturation + 1) / (frequencies[d] + saturation)
+			frequencies[d] = 0
 		}
 		touched = touched[:0]
 	}
 	return scores
 }
 
-// filter returns a function that reports whether f selects an event before the index end.
-func (x *Index) filter(f Filter, end int32) func(doc int32) bool {
-	author, tool := x.allHaving(f.Author, termOf(seedAuthor, f.Author), end), x.allHaving(f.Tool, termOf(seedTool, f.Tool), end)
+// filterFunc returns a function that reports whether f selects an event before the index end.
+func (x *Index) filterFunc(f Filter, end int32) func(doc int32) bool {
+	author, tool := x.docsWithTerm(f.Author, hashTerm(seedAuthor, f.Author), end), x.docsWithTerm(f.Tool, hashTerm(seedTool, f.Tool), end)
 	since, until := int64(math.MinInt64), int64(math.MaxInt64)
 	if !f.Since.IsZero() {
-		since = microsOf(f.Since)
+		since = unixMicros(f.Since)
 	}
 	if !f.Until.IsZero() {
-		until = microsOf(f.Until)
+		until = unixMicros(f.Until)
 	}
 	return func(at int32) bool {
 		d := &x.docs[at]
@@ -226,9 +227,9 @@ func (x *Index) filter(f Filter, end int32) func(doc int32) bool {
 	}
 }
 
-// allHaving reports for each event before the index end whether the event contains a term. It returns nil if name is
+// docsWithTerm reports for each event before the index end whether the event contains a term. It returns nil if name is
 // "".
-func (x *Index) allHaving(name string, t term, end int32) []bool {
+func (x *Index) docsWithTerm(name string, t term, end int32) []bool {
 	if name == "" {
 		return nil
 	}
@@ -237,31 +238,31 @@ func (x *Index) allHaving(name string, t term, end int32) []bool {
 	return all
 }
 
-// microsOf returns the Unix time in microseconds, limited to the range of int64.
-func microsOf(t time.Time) int64 {
+// unixMicros returns the Unix time in microseconds, limited to the range of int64.
+func unixMicros(t time.Time) int64 {
 	const most = math.MaxInt64 / 1_000_000
 	return max(-most, min(t.Unix(), most-1))*1_000_000 + int64(t.Nanosecond())/1_000
 }
 
-type scored struct {
+type scoredDoc struct {
 	doc   int32
 	score float64
 }
 
-// ranked is a heap of events, the best first.
-type ranked []scored
+// scoreHeap is a heap of events, the best first.
+type scoreHeap []scoredDoc
 
-func (r ranked) Len() int { return len(r) }
+func (r scoreHeap) Len() int { return len(r) }
 
-func (r ranked) Less(i, j int) bool {
+func (r scoreHeap) Less(i, j int) bool {
 	return r[i].score > r[j].score || r[i].score == r[j].score && r[i].doc > r[j].doc
 }
 
-func (r ranked) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
+func (r scoreHeap) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
 
-func (r *ranked) Push(s any) { *r = append(*r, s.(scored)) }
+func (r *scoreHeap) Push(s any) { *r = append(*r, s.(scoredDoc)) }
 
-func (r *ranked) Pop() any {
+func (r *scoreHeap) Pop() any {
 	last := len(*r) - 1
 	s := (*r)[last]
 	*r = (*r)[:last]

@@ -14,32 +14,32 @@ import (
 // Reading returns an event as text. Each part of its content is a paragraph, and so is its error message. Calls are
 // shown as JSON, and results in the form of [Original]. Data and files are described. Thoughts are left out.
 func Reading(e *patch.Event) string {
-	var said []string
-	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	var paragraphs []string
+	add := func(format string, args ...any) { paragraphs = append(paragraphs, fmt.Sprintf(format, args...)) }
 	for _, p := range e.Parts() {
 		switch k := p.Kind; k {
 		case patch.PartThought, patch.PartEmpty:
 		case patch.PartText, patch.PartCode, patch.PartCodeResult:
-			say("%s", p.Text)
+			add("%s", p.Text)
 		case patch.PartCall:
-			say("call of %s: %s", p.Name, records.JSON(p.Args))
+			add("call of %s: %s", p.Name, records.JSON(p.Args))
 		case patch.PartResponse:
-			say("result of %s: %s", p.Name, Original(p))
+			add("result of %s: %s", p.Name, Original(p))
 		case patch.PartData:
-			say("[%s of %d bytes]", p.MIMEType, p.DataLen)
+			add("[%s of %d bytes]", p.MIMEType, p.DataLen)
 		case patch.PartFile:
-			say("[%s at %s]", p.MIMEType, p.URI)
+			add("[%s at %s]", p.MIMEType, p.URI)
 		default:
-			say("%s: %s", p.Name, records.JSON(p.Value))
+			add("%s: %s", p.Name, records.JSON(p.Value))
 		}
 	}
 	if text, ok := e.Field("errorMessage"); ok {
 		var message string
 		if json.Unmarshal(text, &message) == nil && message != "" {
-			say("error: %s", message)
+			add("error: %s", message)
 		}
 	}
-	return strings.Join(said, "\n\n")
+	return strings.Join(paragraphs, "\n\n")
 }
 
 // Page returns a page of text that begins at offset and has at most the given number of estimated tokens. A page has at

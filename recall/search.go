@@ -48,18 +48,18 @@ type Search struct {
 
 // Validate checks the fields. The error matches [patch.ErrInvalid] and names the invalid field.
 func (s Search) Validate() error {
-	bad := func(field, format string, args ...any) error {
+	invalid := func(field, format string, args ...any) error {
 		return &patch.FieldError{Field: "Search." + field, Problem: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case s.Limit < 0 || s.Limit > MaxLimit:
-		return bad("Limit", "%d is not between 0 and %d", s.Limit, MaxLimit)
+		return invalid("Limit", "%d is not between 0 and %d", s.Limit, MaxLimit)
 	case s.Snippet < 0:
-		return bad("Snippet", "%d is below 0", s.Snippet)
+		return invalid("Snippet", "%d is below 0", s.Snippet)
 	case s.To > 0 && s.From > s.To:
-		return bad("From", "%d is above To, which is %d", s.From, s.To)
+		return invalid("From", "%d is above To, which is %d", s.From, s.To)
 	case !s.Until.IsZero() && s.Until.Before(s.Since):
-		return bad("Since", "%v is after Until, which is %v", s.Since, s.Until)
+		return invalid("Since", "%v is after Until, which is %v", s.Since, s.Until)
 	}
 	return nil
 }
@@ -99,77 +99,77 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 	if terms.IsZero() {
 		return nil, nil
 	}
-	var in []*entry[K] // sessions that match, for the second loop
+	var matching []*entry[K] // sessions that match, for the second loop
 	defer func() {
-		for _, e := range in {
+		for _, e := range matching {
 			f.release(e)
 		}
 	}()
-	held := 0
+	heldBytes := 0
 	var stats Stats
 	for key, err := range keys {
 		if err != nil {
 			return nil, err
 		}
-		e, own, err := f.begin(ctx, key, s, terms)
+		e, found, err := f.acquireWithStats(ctx, key, s, terms)
 		if err != nil {
 			if !skip(key, err) {
 				return nil, err
 			}
 			continue
 		}
-		stats.Add(own)
-		size := f.sizeOf(e)
+		stats.Add(found)
+		size := f.entrySize(e)
 		switch {
-		case !own.finds(terms):
+		case !found.matchesAny(terms):
 			f.release(e)
-		case len(in) > 0 && held+size > f.limit:
+		case len(matching) > 0 && heldBytes+size > f.limit:
 			f.release(e)
-			in = append(in, newEntry(key)) // a placeholder until the second loop
+			matching = append(matching, newEntry(key)) // a placeholder until the second loop
 		default:
-			held += size
-			in = append(in, e)
+			heldBytes += size
+			matching = append(matching, e)
 		}
 	}
 	var hits []Hit[K]
-	for i, e := range in {
+	for i, e := range matching {
 		if e.index == nil {
 			e = f.acquire(e.key)
-			in[i] = e
+			matching[i] = e
 		}
-		own, err := f.search(ctx, e, s, terms, stats)
+		found, err := f.search(ctx, e, s, terms, stats)
 		if err != nil {
 			if !skip(e.key, err) {
 				return nil, err
 			}
 			continue
 		}
-		hits = append(hits, own...)
+		hits = append(hits, found...)
 		slices.SortStableFunc(hits, func(a, b Hit[K]) int { return cmp.Compare(b.Score, a.Score) })
 		hits = hits[:min(len(hits), s.Limit)]
 	}
 	for i, h := range hits {
 		var err error
 		if hits[i].Event, err = s.Redact.Event(h.Event); err != nil {
-			return nil, fmt.Errorf("redact an event that was found: %w", err)
+			return nil, fmt.Errorf("redact a found event: %w", err)
 		}
 		hits[i].Snippet = SnippetOf(hits[i].Event, terms, s.Snippet, s.ShownToModel)
 	}
 	return hits, nil
 }
 
-// begin returns a session's entry and the statistics of its log. The caller must release the entry.
-func (f *Finder[K]) begin(ctx context.Context, key K, s Search, terms Terms) (e *entry[K], own Stats, err error) {
+// acquireWithStats returns a session's entry and the statistics of its log. The caller must release the entry.
+func (f *Finder[K]) acquireWithStats(ctx context.Context, key K, s Search, terms Terms) (e *entry[K], own Stats, err error) {
 	e = f.acquire(key)
 	if s.View != nil {
 		var apart *entry[K]
-		if apart, err = f.apart(ctx, e, *s.View); apart != e {
+		if apart, err = f.entryForView(ctx, e, *s.View); apart != e {
 			f.release(e)
 			e = apart
 		}
 	}
 	if err == nil {
-		err = f.look(ctx, e, s, func(x *Index, v fold.View) error {
+		err = f.withView(ctx, e, s, func(x *Index, v fold.View) error {
 			own = x.Stats(terms, v.Seq(), s.ShownToModel)
 			return nil
 		})
@@ -180,14 +180,14 @@ func (f *Finder[K]) begin(ctx context.Context, key K, s Search, terms Terms) (e 
 	return e, own, err
 }
 
-func (f *Finder[K]) sizeOf(e *entry[K]) int {
+func (f *Finder[K]) entrySize(e *entry[K]) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return e.bytes
 }
 
-// look calls the function do with the index of an entry and the view to search.
-func (f *Finder[K]) look(ctx context.Context, e *entry[K], s Search, do func(*Index, fold.View) error) (err error) {
+// withView calls the function do with the index of an entry and the view to search.
+func (f *Finder[K]) withView(ctx context.Context, e *entry[K], s Search, do func(*Index, fold.View) error) (err error) {
 	var v fold.View
 	if s.View != nil {
 		v = *s.View
@@ -195,19 +195,19 @@ func (f *Finder[K]) look(ctx context.Context, e *entry[K], s Search, do func(*In
 		f.Forget(e.key) // the session may have been deleted
 		return err
 	}
-	return f.indexed(ctx, e, v, func(x *Index) error { return do(x, v) })
+	return f.withIndex(ctx, e, v, func(x *Index) error { return do(x, v) })
 }
 
 // search returns the best events of one session.
 func (f *Finder[K]) search(ctx context.Context, e *entry[K], s Search, terms Terms, stats Stats) (hits []Hit[K], err error) {
 	var v fold.View
-	err = f.look(ctx, e, s, func(x *Index, view fold.View) error {
+	err = f.withView(ctx, e, s, func(x *Index, view fold.View) error {
 		v = view
 		places, err := v.Places()
 		if err != nil {
 			return err
 		}
-		for m := range x.Search(terms, s.Filter, v.Seq(), stats, s.only(places)) {
+		for m := range x.Search(terms, s.Filter, v.Seq(), stats, s.docFilter(places)) {
 			place, there := places.Of(m.Seq, m.Index) // false for an event of a skipped patch
 			if !there || s.Hidden && place.Index >= 0 {
 				continue
@@ -225,16 +225,16 @@ func (f *Finder[K]) search(ctx context.Context, e *entry[K], s Search, terms Ter
 	return hits, f.readEvents(ctx, e.key, v, hits)
 }
 
-// only returns a function that reports whether an event counts in a search. It returns nil if all events count.
-func (s Search) only(places *fold.Places) func(Doc) bool {
+// docFilter returns a function that reports whether an event counts in a search. It returns nil if all events count.
+func (s Search) docFilter(places *fold.Places) func(Doc) bool {
 	if !s.Represented && s.Sees == nil {
 		return nil
 	}
-	type alike struct { // events of one lane that the same patch hides
+	type hiddenKey struct { // events of one branch and scope that the same patch hides
 		by   uint64
-		lane lane
+		lane branchScope
 	}
-	represented := map[alike]bool{}
+	represented := map[hiddenKey]bool{}
 	return func(d Doc) bool {
 		if s.Sees != nil && !s.Sees(d.Branch, d.Scope) {
 			return false
@@ -242,11 +242,11 @@ func (s Search) only(places *fold.Places) func(Doc) bool {
 		if !s.Represented {
 			return true
 		}
-		place, there := places.Of(d.Seq, d.Index)
-		if !there || place.Index >= 0 {
-			return there
+		place, ok := places.Of(d.Seq, d.Index)
+		if !ok || place.Index >= 0 {
+			return ok
 		}
-		key := alike{place.HiddenBySeq, lane{d.Branch, d.Scope}}
+		key := hiddenKey{place.HiddenBySeq, branchScope{d.Branch, d.Scope}}
 		is, known := represented[key]
 		if !known {
 			is = places.IsRepresented(d.Seq, d.Index, d.Branch, d.Scope)
@@ -275,7 +275,7 @@ func (f *Finder[K]) readEvents(ctx context.Context, key K, v fold.View, hits []H
 	for i := range hits {
 		h := &hits[i]
 		if h.Index >= len(events[h.Seq]) {
-			return fmt.Errorf("record %d has no event %d, which was found in it", h.Seq, h.Index)
+			return fmt.Errorf("record %d has no event %d, but the index has one", h.Seq, h.Index)
 		}
 		h.Event = events[h.Seq][h.Index]
 	}

@@ -40,11 +40,11 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 		return nil, nil
 	}
 	maxTokens = max(maxTokens, MinResultTokens)
-	shorten := func(bare bool) (*patch.Event, error) {
+	shorten := func(noteOnly bool) (*patch.Event, error) {
 		short := map[int]json.RawMessage{}
 		for i, p := range e.Content().Parts() {
-			if p.Kind == patch.PartResponse && !isRecall(p.Name) && utf8.RuneCount(records.JSON(p.Response)) > maxTokens*patch.RunesPerToken && !hasMedia(p) {
-				short[i] = shortPart(p, fmt.Sprintf("%s/%d", handle, i), maxTokens, bare)
+			if p.Kind == patch.PartResponse && !isRecallTool(p.Name) && utf8.RuneCount(records.JSON(p.Response)) > maxTokens*patch.RunesPerToken && !hasMedia(p) {
+				short[i] = shortenPart(p, fmt.Sprintf("%s/%d", handle, i), maxTokens, noteOnly)
 			}
 		}
 		if len(short) == 0 {
@@ -83,16 +83,16 @@ func Shortener(maxTokens int, newID func() string, handle func(r patch.Record) s
 	}
 }
 
-// shortPart returns the JSON of a part with its function response shortened. If bare is set, the response has only the
-// member shortenedKey.
-func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMessage {
+// shortenPart returns the JSON of a part with its function response shortened. If noteOnly is set, the response has
+// only the member shortenedKey.
+func shortenPart(p patch.Part, handle string, maxTokens int, noteOnly bool) json.RawMessage {
 	response := records.JSON(p.Response)
 	note := fmt.Sprintf("This is a part of a result of %d characters. %s reads it whole, page by page, with the handle %q.",
 		utf8.RuneCountInString(Original(p)), ReadTool, handle)
-	said := []member{{quote(shortenedKey), quoted(note)}}
+	members := []member{{quote(shortenedKey), quoteJSON(note)}}
 	var own []member
 	media := 0
-	for _, m := range membersOf(records.JSON(p.Value)) {
+	for _, m := range parseObject(records.JSON(p.Value)) {
 		if m.key == `"id"` || m.key == `"name"` || m.key == `"parts"` || m.key != `"response"` && len(m.value) < noteRoom {
 			own = append(own, m)
 		}
@@ -100,30 +100,30 @@ func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMe
 			media = utf8.RuneCount(m.value)
 		}
 	}
-	with := func(said []member) json.RawMessage {
-		return objectOf(append(slices.Clip(own), member{`"response"`, objectOf(said)}))
+	build := func(members []member) json.RawMessage {
+		return marshalObject(append(slices.Clip(own), member{`"response"`, marshalObject(members)}))
 	}
-	all := with(said)
-	most := maxTokens*patch.RunesPerToken + media
-	if !bare {
-		short := membersOf(shrink(response, max((most+media)/2-utf8.RuneCount(all), 1), 0))
-		said[0].key = freeKey(short, shortenedKey)
-		if whole := with(append(said, short...)); utf8.RuneCount(whole) <= most {
+	all := build(members)
+	maxRunes := maxTokens*patch.RunesPerToken + media
+	if !noteOnly {
+		short := parseObject(shrink(response, max((maxRunes+media)/2-utf8.RuneCount(all), 1), 0))
+		members[0].key = freeKey(short, shortenedKey)
+		if whole := build(append(members, short...)); utf8.RuneCount(whole) <= maxRunes {
 			all = whole
 		}
 	}
-	return replaced(records.JSON(p.JSON), `"functionResponse"`, all)
+	return replaceMember(records.JSON(p.JSON), `"functionResponse"`, all)
 }
 
-// noteOfMedia is a number of bytes. If a response shrinks by more than this number, media were replaced with a note.
+// mediaNoteBytes is a number of bytes. If a response shrinks by more than this number, media were replaced with a note.
 // Other differences are smaller.
-const noteOfMedia = 64
+const mediaNoteBytes = 64
 
 // hasMedia reports whether the members of a response contain media, which p.Response replaces with a note.
 func hasMedia(p patch.Part) bool {
-	for _, m := range membersOf(records.JSON(p.Value)) {
+	for _, m := range parseObject(records.JSON(p.Value)) {
 		if m.key == `"response"` {
-			return strings.Contains(string(m.value), `"data":"`) && len(m.value)-len(records.JSON(p.Response)) > noteOfMedia
+			return strings.Contains(string(m.value), `"data":"`) && len(m.value)-len(records.JSON(p.Response)) > mediaNoteBytes
 		}
 	}
 	return false
@@ -142,22 +142,22 @@ func freeKey(members []member, key string) string {
 	return free
 }
 
-// replaced returns an object with the value of one member replaced.
-func replaced(object json.RawMessage, key string, value json.RawMessage) json.RawMessage {
-	members := membersOf(object)
+// replaceMember returns an object with the value of one member replaced.
+func replaceMember(object json.RawMessage, key string, value json.RawMessage) json.RawMessage {
+	members := parseObject(object)
 	for i := range members {
 		if members[i].key == key {
 			members[i].value = value
 		}
 	}
-	return objectOf(members)
+	return marshalObject(members)
 }
 
 // Original returns a logged function response as text. If the response's only member is a string, Original returns that
 // string. Otherwise it returns the response as compact JSON. Media that accompany the response are not included.
 func Original(p patch.Part) string {
 	response := records.JSON(p.Response)
-	if all := membersOf(response); len(all) == 1 && all[0].value[0] == '"' {
+	if all := parseObject(response); len(all) == 1 && all[0].value[0] == '"' {
 		var text string
 		if json.Unmarshal(all[0].value, &text) == nil {
 			return text
@@ -171,8 +171,8 @@ type member struct {
 	value json.RawMessage
 }
 
-// membersOf returns the members of a JSON object in order. For any other value it returns none.
-func membersOf(text json.RawMessage) (all []member) {
+// parseObject returns the members of a JSON object in order. For any other value it returns none.
+func parseObject(text json.RawMessage) (all []member) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return nil
@@ -189,7 +189,7 @@ func membersOf(text json.RawMessage) (all []member) {
 	return all
 }
 
-func objectOf(members []member) json.RawMessage {
+func marshalObject(members []member) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i, m := range members {
@@ -204,9 +204,9 @@ func objectOf(members []member) json.RawMessage {
 	return b.Bytes()
 }
 
-func quote(text string) string { return string(quoted(text)) }
+func quote(text string) string { return string(quoteJSON(text)) }
 
-func quoted(text string) json.RawMessage {
+func quoteJSON(text string) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -230,64 +230,64 @@ func shrink(text json.RawMessage, room, depth int) json.RawMessage {
 	case text[0] == '[' && depth < maxShrinkDepth:
 		return shrinkList(text, room, depth)
 	}
-	return quoted(leftOut(size, "characters")) // a long number, or a value below maxShrinkDepth
+	return quoteJSON(omissionNote(size, "characters")) // a long number, or a value below maxShrinkDepth
 }
 
-// leftOut returns a note that n characters, elements or members are omitted. The argument of is this noun.
-func leftOut(n int, of string) string { return fmt.Sprintf("[… %d %s left out …]", n, of) }
+// omissionNote returns a note that n characters, elements or members are omitted. The argument noun is this noun.
+func omissionNote(n int, noun string) string { return fmt.Sprintf("[… %d %s left out …]", n, noun) }
 
-// noteRoom is the number of characters reserved for a note by leftOut.
+// noteRoom is the number of characters reserved for a note by omissionNote.
 const noteRoom = 40
 
 // shrinkText returns the beginning and the end of a text.
 func shrinkText(text json.RawMessage, room int) json.RawMessage {
 	var said string
 	if json.Unmarshal(text, &said) != nil {
-		return quoted(leftOut(len(text), "characters"))
+		return quoteJSON(omissionNote(len(text), "characters"))
 	}
 	runes := []rune(said)
 	// Escapes take room too, so shorten the text until it fits.
 	for keep := min(room-noteRoom, len(runes)); keep > 0; keep = keep * 3 / 4 {
 		head, tail := keep-keep/3, keep/3
-		short := quoted(string(runes[:head]) + leftOut(len(runes)-head-tail, "characters") + string(runes[len(runes)-tail:]))
+		short := quoteJSON(string(runes[:head]) + omissionNote(len(runes)-head-tail, "characters") + string(runes[len(runes)-tail:]))
 		if utf8.RuneCount(short) <= room {
 			return short
 		}
 	}
-	return quoted(leftOut(len(runes), "characters"))
+	return quoteJSON(omissionNote(len(runes), "characters"))
 }
 
 // shrinkObject shortens the longest members of an object to the same length. If the keys alone exceed the room, it
 // omits the last members.
 func shrinkObject(text json.RawMessage, room, depth int) json.RawMessage {
-	members := membersOf(text)
+	members := parseObject(text)
 	sizes := make([]int, len(members))
 	kept, keys, values := 0, 2, 0 // number of members, and characters of their keys and values
 	for i, m := range members {
 		sizes[i] = utf8.RuneCount(m.value)
-		least := min(sizes[i], noteRoom)
+		minSize := min(sizes[i], noteRoom)
 		keys += utf8.RuneCountInString(m.key) + 2
-		if keys+values+least > room-noteRoom {
+		if keys+values+minSize > room-noteRoom {
 			break
 		}
-		values += least
+		values += minSize
 		kept++
 	}
-	left := len(members) - kept
+	omitted := len(members) - kept
 	members, sizes = members[:kept], sizes[:kept]
-	most := level(sizes, room-keys-noteRoom)
+	maxSize := sizeLimit(sizes, room-keys-noteRoom)
 	for i, m := range members {
-		members[i].value = shrink(m.value, max(most, min(sizes[i], noteRoom)), depth+1)
+		members[i].value = shrink(m.value, max(maxSize, min(sizes[i], noteRoom)), depth+1)
 	}
-	if left > 0 {
-		members = append(members, member{freeKey(members, "…"), quoted(leftOut(left, "members"))})
+	if omitted > 0 {
+		members = append(members, member{freeKey(members, "…"), quoteJSON(omissionNote(omitted, "members"))})
 	}
-	return objectOf(members)
+	return marshalObject(members)
 }
 
-// level returns the greatest length such that the sum of the sizes, each limited to that length, is at most the
+// sizeLimit returns the greatest length such that the sum of the sizes, each limited to that length, is at most the
 // argument room.
-func level(sizes []int, room int) int {
+func sizeLimit(sizes []int, room int) int {
 	low, high := 0, max(room, 0)
 	for low < high {
 		mid := (low + high + 1) / 2
@@ -335,7 +335,7 @@ func shrinkList(text json.RawMessage, room, depth int) json.RawMessage {
 		parts = append(parts, string(e))
 	}
 	if n := len(all) - len(head) - len(tail); n > 0 {
-		parts = append(parts, quote(leftOut(n, "elements")))
+		parts = append(parts, quote(omissionNote(n, "elements")))
 	}
 	for i := len(tail) - 1; i >= 0; i-- {
 		parts = append(parts, string(tail[i]))

@@ -59,43 +59,43 @@ func SnippetOf(e *patch.Event, t Terms, runes int, shown bool) Snippet {
 // mark is a term of a query in a text.
 type mark struct {
 	start, end int
-	what       int // index of the term
+	term       int // index of the term
 }
 
 // marks returns the positions of the terms in a text, in order and without overlaps. If similar is set, words that are
 // similar to the terms count too.
 func (t Terms) marks(text string, similar bool) []mark {
-	what := make(map[term]int, len(t.terms))
+	terms := make(map[term]int, len(t.terms))
 	for i, a := range t.terms {
-		if a.kind != word {
+		if a.kind != kindWord {
 			continue
 		}
-		what[a.term] = i
+		terms[a.term] = i
 		for _, form := range a.forms {
 			if similar {
-				what[form] = i
+				terms[form] = i
 			}
 		}
 	}
-	known := map[term]int{} // unstemmed word → index of the term, or -1
+	cache := map[term]int{} // unstemmed word → index of the term, or -1
 	indexOf := func(word []byte) int {
-		as := written(word)
-		i, there := known[as]
-		if there {
+		as := unstemmedTerm(word)
+		i, ok := cache[as]
+		if ok {
 			return i
 		}
-		if i, there = what[termOfWord(word)]; !there {
+		if i, ok = terms[stemmedTerm(word)]; !ok {
 			i = -1
 			if similar {
 				for _, form := range forms(word) {
-					if of, ok := what[form]; ok {
+					if of, ok := terms[form]; ok {
 						i = of
 						break
 					}
 				}
 			}
 		}
-		known[as] = i
+		cache[as] = i
 		return i
 	}
 	var all []mark
@@ -112,32 +112,32 @@ func (t Terms) marks(text string, similar bool) []mark {
 			}
 			start := from + at
 			from = start + len(a.text)
-			if before, _ := utf8.DecodeLastRuneInString(text[:start]); start > 0 && partOfWord(before) {
+			if before, _ := utf8.DecodeLastRuneInString(text[:start]); start > 0 && isWordRune(before) {
 				continue
 			}
-			if after, _ := utf8.DecodeRuneInString(text[from:]); from < len(text) && partOfWord(after) {
+			if after, _ := utf8.DecodeRuneInString(text[from:]); from < len(text) && isWordRune(after) {
 				continue
 			}
 			all = append(all, mark{start, from, i})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b mark) int { // of overlapping marks, prefer the longer one, then the identifier
-		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(b.what, a.what))
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(b.term, a.term))
 	})
-	apart := all[:0]
+	merged := all[:0]
 	for _, m := range all {
-		last := len(apart) - 1
+		last := len(merged) - 1
 		switch {
-		case last >= 0 && m.start < apart[last].end && m.end > apart[last].end: // pairs that share a character
-			apart[last].end = m.end
-		case last < 0 || m.start >= apart[last].end:
-			apart = append(apart, m)
+		case last >= 0 && m.start < merged[last].end && m.end > merged[last].end: // pairs that share a character
+			merged[last].end = m.end
+		case last < 0 || m.start >= merged[last].end:
+			merged = append(merged, m)
 		}
 	}
-	return apart
+	return merged
 }
 
-func partOfWord(r rune) bool {
+func isWordRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.Is(unicode.Mn, r)
 }
 
@@ -149,17 +149,17 @@ func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 	}
 	best, from := -1, 0
 	for i := range marks {
-		different, count := map[int]bool{}, 0
+		seen, count := map[int]bool{}, 0
 		limit := marks[i].start + advance(text[marks[i].start:], runes*3/4)
 		for _, m := range marks[i:] {
 			if m.end > limit {
 				break
 			}
-			if different[m.what] {
+			if seen[m.term] {
 				continue
 			}
-			different[m.what] = true
-			if count++; t.terms[m.what].kind == identifier {
+			seen[m.term] = true
+			if count++; t.terms[m.term].kind == kindIdentifier {
 				count += idWeight - 1
 			}
 		}

@@ -8,33 +8,33 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// notShown has the names of ADK's internal calls. No model sees an event with such a call or its response, which may
-// contain a secret.
-var notShown = map[string]bool{records.RequestCredential: true, records.RequestConfirmation: true}
+// internalCalls has the names of ADK's internal calls. No model sees an event with such a call or its response, which
+// may contain a secret.
+var internalCalls = map[string]bool{records.RequestCredential: true, records.RequestConfirmation: true}
 
 // Text returns the text of an event that models see and searches use. It has the texts, the names and arguments of
 // calls, the results of tools, transcriptions and error messages, in lines. It omits thoughts, file contents, and calls
 // and responses of [SearchTool] and [ReadTool]. It returns "" for ADK's requests for credentials and confirmations.
 func Text(e *patch.Event) string {
-	recalls := false
+	hasRecall := false
 	for p := range e.FunctionParts() {
-		if notShown[p.Name] {
+		if internalCalls[p.Name] {
 			return ""
 		}
-		recalls = recalls || isRecall(p.Name)
+		hasRecall = hasRecall || isRecallTool(p.Name)
 	}
-	if recalls {
-		return beside(e)
+	if hasRecall {
+		return textWithoutRecall(e)
 	}
 	return identifiers.Text(e)
 }
 
-// beside returns the text of an event without the calls and responses of the recall tools.
-func beside(e *patch.Event) string {
+// textWithoutRecall returns the text of an event without the calls and responses of the recall tools.
+func textWithoutRecall(e *patch.Event) string {
 	var said strings.Builder
 	for _, p := range e.Parts() {
 		switch k := p.Kind; {
-		case p.Thought, k == patch.PartData, (k == patch.PartCall || k == patch.PartResponse) && isRecall(p.Name):
+		case p.Thought, k == patch.PartData, (k == patch.PartCall || k == patch.PartResponse) && isRecallTool(p.Name):
 		case k == patch.PartText: // also transcriptions, which are not parts of the content
 			said.WriteString(p.Text + "\n")
 		case k == patch.PartResponse: // without the data of images
@@ -50,7 +50,7 @@ func beside(e *patch.Event) string {
 func privateText(e *patch.Event) string {
 	var said strings.Builder
 	for p := range e.FunctionParts() {
-		if notShown[p.Name] {
+		if internalCalls[p.Name] {
 			said.WriteString(identifiers.Text(e))
 			break
 		}

@@ -12,7 +12,7 @@ const (
 	ReadTool   = traces.ReadTool
 )
 
-func isRecall(tool string) bool { return traces.IsRecall(tool) }
+func isRecallTool(tool string) bool { return traces.IsRecall(tool) }
 
 // Default limits of a call of [SearchTool].
 const (

@@ -46,7 +46,7 @@ func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 	s.whole, s.part = s.whole[:0], s.part[:0]
 	start, partStart, parts := 0, 0, 0
 	lower := false // the last character is a lower-case letter
-	grow := func(at int) bool {
+	begin := func(at int) bool {
 		if len(s.whole) == 0 {
 			start = at
 		}
@@ -55,7 +55,7 @@ func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 		}
 		return len(s.whole) < maxWordBytes
 	}
-	hump := func(at int) {
+	endPart := func(at int) {
 		if len(s.part) > 0 { // false if the word is longer than maxWordBytes
 			f(s.part, partStart, at)
 			s.part = s.part[:0]
@@ -64,7 +64,7 @@ func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 	}
 	end := func(at int) {
 		if parts > 0 {
-			hump(at)
+			endPart(at)
 		}
 		if len(s.whole) > 0 {
 			f(s.whole, start, at)
@@ -73,14 +73,14 @@ func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 	}
 	for i := 0; i < len(text); {
 		at := i
-		if class := classOf[text[i]]; class != none {
-			if lower && class == upper {
-				hump(at)
+		if class := classOf[text[i]]; class != classNone {
+			if lower && class == classUpper {
+				endPart(at)
 			}
-			lower = class == small
-			if grow(at) {
+			lower = class == classLower
+			if begin(at) {
 				c := text[i]
-				if class == upper {
+				if class == classUpper {
 					c |= 0x20
 				}
 				s.whole, s.part = append(s.whole, c), append(s.part, c)
@@ -88,25 +88,25 @@ func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 			i++
 			continue
 		}
-		r, size := next(text[i:])
+		r, size := nextRune(text[i:])
 		i += size
 		switch {
-		case unspaced(r):
+		case isUnspaced(r):
 			end(at)
-			i = pairs(text, at, f)
+			i = splitPairs(text, at, f)
 		case unicode.IsLetter(r), unicode.IsNumber(r):
 			if lower && unicode.IsUpper(r) {
-				hump(at)
+				endPart(at)
 			}
 			lower = unicode.IsLower(r)
-			if grow(at) {
+			if begin(at) {
 				n := len(s.whole)
 				s.whole = appendPlain(s.whole, r)
 				s.part = append(s.part, s.whole[n:]...)
 			}
 		case unicode.Is(unicode.Mn, r): // a combining accent of the previous letter
 		default:
-			if (r == '\'' || r == '’') && s.contracts(text, i) {
+			if (r == '\'' || r == '’') && s.isPossessive(text, i) {
 				i++
 			}
 			end(at)
@@ -115,14 +115,14 @@ func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 	end(len(text))
 }
 
-// contracts reports whether the letter at i is an s that follows the current word and an apostrophe, as in "Ann's".
-func (s *splitter) contracts(text string, i int) bool {
-	return len(s.whole) > 0 && i < len(text) && text[i]|0x20 == 's' && (i+1 == len(text) || classOf[text[i+1]] == none && text[i+1] < utf8.RuneSelf)
+// isPossessive reports whether the letter at i is an s that follows the current word and an apostrophe, as in "Ann's".
+func (s *splitter) isPossessive(text string, i int) bool {
+	return len(s.whole) > 0 && i < len(text) && text[i]|0x20 == 's' && (i+1 == len(text) || classOf[text[i+1]] == classNone && text[i+1] < utf8.RuneSelf)
 }
 
-// next returns the first character of a text and its length in bytes. If Unicode has a composed form, a letter with its
-// accents is one character, and so are the parts of a Hangul syllable.
-func next(text string) (r rune, size int) {
+// nextRune returns the first character of a text and its length in bytes. If Unicode has a composed form, a letter with
+// its accents is one character, and so are the parts of a Hangul syllable.
+func nextRune(text string) (r rune, size int) {
 	if r, size = utf8.DecodeRuneInString(text); r < utf8.RuneSelf {
 		return r, size
 	}
@@ -135,13 +135,13 @@ func next(text string) (r rune, size int) {
 	return r, size
 }
 
-// pairs calls f with the words of an unspaced script, starting at i. It returns the offset where the text in that
+// splitPairs calls f with the words of an unspaced script, starting at i. It returns the offset where the text in that
 // script ends.
-func pairs(text string, i int, f func(word []byte, start, end int)) int {
+func splitPairs(text string, i int, f func(word []byte, start, end int)) int {
 	var pair []byte // the previous character and the current one
 	for start, last := i, -1; i < len(text); {
-		r, size := next(text[i:])
-		if !unspaced(r) {
+		r, size := nextRune(text[i:])
+		if !isUnspaced(r) {
 			break
 		}
 		before := len(pair)
@@ -161,34 +161,34 @@ func pairs(text string, i int, f func(word []byte, start, end int)) int {
 
 // beginsUnspaced reports whether the first character of a text belongs to a script without spaces.
 func beginsUnspaced(text string) bool {
-	r, _ := next(text)
-	return unspaced(r)
+	r, _ := nextRune(text)
+	return isUnspaced(r)
 }
 
-// written returns the term of a word with its ending.
-func written(word []byte) term { return term(maphash.Bytes(seedWord, word)) }
+// unstemmedTerm returns the term of a word with its ending.
+func unstemmedTerm(word []byte) term { return term(maphash.Bytes(seedWord, word)) }
 
-// termOfWord returns the term of a word without its ending.
-func termOfWord(word []byte) term {
+// stemmedTerm returns the term of a word without its ending.
+func stemmedTerm(word []byte) term {
 	switch {
-	case !inflects(word):
-		return written(word)
+	case !isInflected(word):
+		return unstemmedTerm(word)
 	case word[0] >= utf8.RuneSelf:
-		return termOf(seedStem, russian.Stem(string(word), true))
+		return hashTerm(seedStem, russian.Stem(string(word), true))
 	}
 	stem := string(word)
 	if base, ok := irregular[stem]; ok {
 		stem = base
 	}
-	return termOf(seedStem, germanEndings.ReplaceAllString(english.Stem(stem, true), "$1"))
+	return hashTerm(seedStem, germanEndings.ReplaceAllString(english.Stem(stem, true), "$1"))
 }
 
 // germanEndings matches endings of German words after at least four letters. Without these endings, few different
 // English words become equal.
 var germanEndings = regexp.MustCompile(`^(.{4,}?)(?:er?|n|s)+$`)
 
-// inflects reports whether a word consists only of English or only of Cyrillic letters.
-func inflects(word []byte) bool {
+// isInflected reports whether a word consists only of English or only of Cyrillic letters.
+func isInflected(word []byte) bool {
 	cyrillic := word[0] >= utf8.RuneSelf
 	return !bytes.ContainsFunc(word, func(r rune) bool {
 		return cyrillic && !unicode.Is(unicode.Cyrillic, r) || !cyrillic && (r < 'a' || r > 'z')
@@ -210,14 +210,14 @@ func forms(word []byte) []term {
 	if n < minFormRunes || n > maxFormRunes || bytes.ContainsFunc(word, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		return nil
 	}
-	all := append(make([]term, 0, n+1), form(word))
+	all := append(make([]term, 0, n+1), formTerm(word))
 	var before rune
 	var buffer [maxWordBytes + 64]byte
 	for i := 0; i < len(word); {
 		r, size := utf8.DecodeRune(word[i:])
 		if r != before { // the form would repeat the previous one
 			without := append(append(buffer[:0], word[:i]...), word[i+size:]...)
-			all = append(all, form(without))
+			all = append(all, formTerm(without))
 		}
 		before = r
 		i += size
@@ -225,23 +225,23 @@ func forms(word []byte) []term {
 	return all
 }
 
-// minPart is the minimum length of a part of a compound word in bytes.
-const minPart = 5
+// minPartBytes is the minimum length of a part of a compound word in bytes.
+const minPartBytes = 5
 
-// parts returns the terms of the words that a compound word may begin or end with.
-func parts(word []byte) (all []term) {
-	for i := minPart; i+minPart <= len(word); i++ {
-		all = append(all, form(word[:i]), form(word[i:]))
+// compoundParts returns the terms of the words that a compound word may begin or end with.
+func compoundParts(word []byte) (all []term) {
+	for i := minPartBytes; i+minPartBytes <= len(word); i++ {
+		all = append(all, formTerm(word[:i]), formTerm(word[i:]))
 	}
 	return all
 }
 
-func form(word []byte) term { return term(maphash.Bytes(seedForm, word)) }
+func formTerm(word []byte) term { return term(maphash.Bytes(seedForm, word)) }
 
-func termOf(seed maphash.Seed, text string) term { return term(maphash.String(seed, text)) }
+func hashTerm(seed maphash.Seed, text string) term { return term(maphash.String(seed, text)) }
 
 // identifierTerm returns the term of an identifier. Composed and decomposed accents give the same term.
-func identifierTerm(id string) term { return termOf(seedIdentifier, norm.NFC.String(id)) }
+func identifierTerm(id string) term { return hashTerm(seedIdentifier, norm.NFC.String(id)) }
 
 // private returns the term of the same word in text that no model sees.
 func (t term) private() term {
@@ -252,7 +252,7 @@ func (t term) private() term {
 
 // appendPlain appends a letter in lower case without accents. й is a letter of its own and is not changed.
 func appendPlain(dst []byte, r rune) []byte {
-	if r = unicode.ToLower(r); r == 'й' || unspaced(r) {
+	if r = unicode.ToLower(r); r == 'й' || isUnspaced(r) {
 		return utf8.AppendRune(dst, r)
 	}
 	var letter [utf8.UTFMax]byte
@@ -265,29 +265,29 @@ func appendPlain(dst []byte, r rune) []byte {
 	return dst
 }
 
-// unspaced reports whether text in the rune's script is searched by pairs of characters. Such a script has no spaces
+// isUnspaced reports whether text in the rune's script is searched by pairs of characters. Such a script has no spaces
 // between words. Hangul is included, because its words end in particles.
-func unspaced(r rune) bool {
+func isUnspaced(r rune) bool {
 	return r >= 0x0e00 && (r == 'ー' || unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
 }
 
 // Classes of ASCII characters.
 const (
-	none = iota
-	digit
-	small
-	upper
+	classNone = iota
+	classDigit
+	classLower
+	classUpper
 )
 
 var classOf = func() (t [256]uint8) {
 	for c := range t {
 		switch {
 		case c-'0' < 10 && c >= '0':
-			t[c] = digit
+			t[c] = classDigit
 		case c >= 'a' && c <= 'z':
-			t[c] = small
+			t[c] = classLower
 		case c >= 'A' && c <= 'Z':
-			t[c] = upper
+			t[c] = classUpper
 		}
 	}
 	return t

@@ -13,7 +13,7 @@ func wordsOf(text string) (all []string) {
 	var s splitter
 	s.words(text, func(word []byte, _, _ int) {
 		w := string(word)
-		if inflects(word) {
+		if isInflected(word) {
 			w += "+"
 		}
 		all = append(all, w)

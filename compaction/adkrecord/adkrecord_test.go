@@ -192,7 +192,7 @@ func TestAdoptLeaves(t *testing.T) {
 	for why, events := range map[string][]*patch.Event{
 		// The range includes events on both sides of an event outside the range.
 		"number 2 and number 4":           append(log(t, "u u u"), said("late", 40), said("back", 1), record(t, "r", 0, 2, false)),
-		"shape":                           says(map[string]any{"startTimestamp": "soon"}),
+		"ADK's form":                      says(map[string]any{"startTimestamp": "soon"}),
 		"it has no compacted content":     says(map[string]any{"startTimestamp": epoch(0), "endTimestamp": epoch(9)}),
 		`calls the function "delete_all"`: holds(text, call),
 		"only thoughts":                   holds(thought, map[string]any{"text": " "}),

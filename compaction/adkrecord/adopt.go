@@ -60,7 +60,7 @@ func Adopt(v fold.View, opts Options) Adoption {
 	}
 	var out Adoption
 	base := v.PatchSeq()
-	for _, id := range opts.records(v) {
+	for _, id := range opts.recordIDs(v) {
 		patches, next, err := opts.adopt(v, id, base)
 		if err != nil {
 			out.NotAdopted = append(out.NotAdopted, UnadoptedRecord{id, err.Error()})
@@ -73,14 +73,14 @@ func Adopt(v fold.View, opts Options) Adoption {
 	return out
 }
 
-// records returns the ids of the visible events that are to be converted.
-func (o Options) records(v fold.View) []string {
+// recordIDs returns the ids of the visible events that are to be converted.
+func (o Options) recordIDs(v fold.View) []string {
 	var ids []string
 	for _, e := range v.Events() {
 		if o.Records != nil && !slices.Contains(o.Records, e.ID()) {
 			continue
 		}
-		if _, ours := compaction.ParseLineage(e); (IsCompactionEvent(e) || e.IsSummary()) && !ours {
+		if _, isOwn := compaction.ParseLineage(e); (IsCompactionEvent(e) || e.IsSummary()) && !isOwn {
 			ids = append(ids, e.ID())
 		}
 	}
@@ -90,10 +90,10 @@ func (o Options) records(v fold.View) []string {
 // adopt returns the patches that convert one record, and the view after them.
 func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View, error) {
 	at, _ := v.Find(id)
-	said := v.At(at)
-	claim, ok := summaries.ClaimOf(said)
+	record := v.At(at)
+	claim, ok := summaries.ClaimOf(record)
 	if !ok {
-		return nil, v, errors.New("what it says about compaction is not of ADK's shape")
+		return nil, v, errors.New("its compaction record does not have ADK's form")
 	}
 	c := claim.EventCompaction
 	if c.CompactedContent.String() == "null" {
@@ -105,31 +105,31 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 	}
 	covered := coveredBy(claim, v, at)
 	if len(covered) == 0 {
-		return nil, v, errors.New("no visible raw event before it lies in its range")
+		return nil, v, errors.New("there is no visible raw event before it within its range")
 	}
 	start, count := covered[0], len(covered)
-	of := compaction.Lineage{Level: 1, Windows: 1, Passes: 1}
+	lineage := compaction.Lineage{Level: 1, Windows: 1, Passes: 1}
 	for i, at := range covered {
 		if at != start+i {
-			return nil, v, fmt.Errorf("the visible raw events in its range are not side by side: other events stand between number %d and number %d", covered[i-1], at)
+			return nil, v, fmt.Errorf("the visible raw events in its range are not adjacent: other events are between number %d and number %d", covered[i-1], at)
 		}
-		earlier, ours := compaction.ParseLineage(v.At(at))
-		if !ours {
+		earlier, isOwn := compaction.ParseLineage(v.At(at))
+		if !isOwn {
 			earlier = compaction.Lineage{Events: 1, Tokens: records.LoggedTokens(v.At(at)), From: v.Entry(at).Seq, To: v.Entry(at).Seq}
 		}
-		of = of.Add(earlier)
+		lineage = lineage.Add(earlier)
 	}
 	summary, err := patch.NewEvent(patch.Fields{
 		ID: o.NewID(), InvocationID: o.NewID(), Author: "user",
-		Branch: said.Branch(), IsolationScope: said.IsolationScope(), Timestamp: said.Timestamp(),
+		Branch: record.Branch(), IsolationScope: record.IsolationScope(), Timestamp: record.Timestamp(),
 		Content:        summaries.Content(text),
 		Actions:        patch.Actions{Compaction: &c},
-		CustomMetadata: of.Metadata(),
+		CustomMetadata: lineage.Metadata(),
 	})
 	if err != nil {
 		return nil, v, err
 	}
-	return o.logged(v, id, base, patch.NewSummarise(start, count, summary), patch.NewSplice(at-count+1, 1).WithState(patch.Keep))
+	return o.finishPatches(v, id, base, patch.NewSummarise(start, count, summary), patch.NewSplice(at-count+1, 1).WithState(patch.Keep))
 }
 
 // coveredBy returns the indices of the visible events that a record covers. The last argument is the record's index.
@@ -138,9 +138,9 @@ func coveredBy(claim summaries.Claim, v fold.View, at int) (covered []int) {
 		if i == at {
 			break
 		}
-		_, ours := compaction.ParseLineage(e)
-		superseded := ours && summaries.Supersedes(claim.EventCompaction, e) // the summary of an earlier record
-		raw := !v.Entry(i).Summary && claim.Covers(e) && (ours || !IsCompactionEvent(e))
+		_, isOwn := compaction.ParseLineage(e)
+		superseded := isOwn && summaries.Supersedes(claim.EventCompaction, e) // the summary of an earlier record
+		raw := !v.Entry(i).Summary && claim.Covers(e) && (isOwn || !IsCompactionEvent(e))
 		if superseded || raw {
 			covered = append(covered, i)
 		}
@@ -148,11 +148,12 @@ func coveredBy(claim summaries.Claim, v fold.View, at int) (covered []int) {
 	return covered
 }
 
-// logged returns the patches of one record's conversion in the form in which they are logged, and the view after them.
-func (o Options) logged(v fold.View, id string, base uint64, patches ...*patch.PatchEvent) ([]*patch.PatchEvent, fold.View, error) {
-	before, about := v, map[string]any{patch.OwnMetadata: map[string]any{"adopted": id}}
+// finishPatches returns the patches of one record's conversion in the form in which they are logged, and the view after
+// them.
+func (o Options) finishPatches(v fold.View, id string, base uint64, patches ...*patch.PatchEvent) ([]*patch.PatchEvent, fold.View, error) {
+	before, metadata := v, map[string]any{patch.OwnMetadata: map[string]any{"adopted": id}}
 	for i, p := range patches {
-		p, err := p.WithID(o.NewID()).WithAuthor(patch.CompactionAuthor).WithBase(base).WithGroup(id).WithCustomMetadata(about)
+		p, err := p.WithID(o.NewID()).WithAuthor(patch.CompactionAuthor).WithBase(base).WithGroup(id).WithCustomMetadata(metadata)
 		if err != nil {
 			return nil, before, err
 		}
@@ -179,7 +180,7 @@ func summaryOf(content patch.Value) (string, error) {
 	text := summaries.Text(content)
 	why := summaries.ProblemOf(text)
 	if text == "" && thoughts {
-		why = "it holds only thoughts"
+		why = "it contains only thoughts"
 	}
 	if why != "" {
 		return "", fmt.Errorf("%w: %s", compaction.ErrRefusedAnswer, why)

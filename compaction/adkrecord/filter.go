@@ -49,26 +49,26 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 		if r.text == "" {
 			continue
 		}
-		goes := slices.Clone(covered)
+		removed := slices.Clone(covered)
 		for i, e := range events[:r.at] {
-			goes[i] = goes[i] || r.c.Covers(e) && !IsCompactionEvent(e) || summaries.Supersedes(r.c.EventCompaction, e)
+			removed[i] = removed[i] || r.c.Covers(e) && !IsCompactionEvent(e) || summaries.Supersedes(r.c.EventCompaction, e)
 		}
-		for _, together := range tied {
-			if slices.ContainsFunc(together, func(i int) bool { return !goes[i] }) {
-				for _, i := range together {
-					goes[i] = covered[i]
+		for _, group := range tied {
+			if slices.ContainsFunc(group, func(i int) bool { return !removed[i] }) {
+				for _, i := range group {
+					removed[i] = covered[i]
 				}
 			}
 		}
-		place := r.at
+		position := r.at
 		for i := r.at - 1; i >= 0; i-- {
-			if goes[i] && !covered[i] && !IsCompactionEvent(events[i]) {
-				place = i
+			if removed[i] && !covered[i] && !IsCompactionEvent(events[i]) {
+				position = i
 			}
 		}
-		covered = goes
+		covered = removed
 		if e := compactedEvent(events[r.at], r.text); e != nil {
-			shown[place] = append([]*patch.Event{e}, shown[place]...)
+			shown[position] = append([]*patch.Event{e}, shown[position]...)
 		}
 	}
 	var out []*patch.Event
@@ -96,9 +96,9 @@ func tiedEvents(events []*patch.Event) [][]int {
 		byLast[last] = append(byLast[last], i)
 	}
 	var tied [][]int
-	for _, together := range byLast {
-		if len(together) > 1 {
-			tied = append(tied, together)
+	for _, group := range byLast {
+		if len(group) > 1 {
+			tied = append(tied, group)
 		}
 	}
 	return tied

@@ -74,19 +74,19 @@ type Options struct {
 // Validate checks the options. The error matches [patch.ErrInvalid] and names the invalid field. Validate does not
 // check for a missing key; [New] does.
 func (o Options) Validate() error {
-	bad := func(field, problem string, args ...any) error {
+	invalid := func(field, problem string, args ...any) error {
 		return &patch.FieldError{Field: "gemini.Options." + field, Problem: fmt.Sprintf(problem, args...)}
 	}
 	switch {
 	case strings.ContainsFunc(o.Model, notInModelName) || strings.Contains(o.Model, ".."):
-		return bad("Model", "%q is no model's name", o.Model)
+		return invalid("Model", "%q is not a valid model name", o.Model)
 	case o.BaseURL != "":
 		u, err := url.Parse(o.BaseURL)
 		if err != nil {
-			return bad("BaseURL", "%v", err)
+			return invalid("BaseURL", "%v", err)
 		}
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return bad("BaseURL", "%q is not an http or https URL", u.Redacted())
+			return invalid("BaseURL", "%q is not an http or https URL", u.Redacted())
 		}
 	}
 	return nil
@@ -135,7 +135,7 @@ func New(ctx context.Context, opts Options) (*Summarizer, error) {
 		HTTPOptions: genai.HTTPOptions{BaseURL: opts.BaseURL, RetryOptions: retries},
 	})
 	if err != nil {
-		return nil, g.fail("make a client", err)
+		return nil, g.wrapError("create a client", err)
 	}
 	g.client = client
 	return g, nil
@@ -170,7 +170,7 @@ func (g *Summarizer) Summarize(ctx context.Context, req compaction.Request) (com
 		err = fmt.Errorf("%w: it is not the API's JSON: %w", compaction.ErrRefusedAnswer, err)
 	}
 	if err != nil {
-		return resp, g.fail("summarise", err)
+		return resp, g.wrapError("summarise", err)
 	}
 	return resp, nil
 }
@@ -190,7 +190,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
-	if wait := toldToWait(resp, body); wait > 0 {
+	if wait := requestedWait(resp, body); wait > 0 {
 		select {
 		case <-time.After(wait):
 		case <-req.Context().Done():
@@ -203,9 +203,9 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // maxWait is the longest requested wait that is respected. A longer request is ignored, and the SDK's backoff applies.
 const maxWait = time.Minute
 
-// toldToWait returns how long the service asks the client to wait before the next request. The service sends the header
-// Retry-After, in seconds or as a date, or a RetryInfo in the body.
-func toldToWait(resp *http.Response, body []byte) time.Duration {
+// requestedWait returns how long the service asks the client to wait before the next request. The service sends the
+// header Retry-After, in seconds or as a date, or a RetryInfo in the body.
+func requestedWait(resp *http.Response, body []byte) time.Duration {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return 0
 	}
@@ -216,13 +216,13 @@ func toldToWait(resp *http.Response, body []byte) time.Duration {
 	} else if at, err := http.ParseTime(after); err == nil {
 		wait = time.Until(at)
 	}
-	var told struct {
+	var status struct {
 		Error struct {
 			Details []struct{ RetryDelay string }
 		}
 	}
-	if json.Unmarshal(body, &told) == nil {
-		for _, d := range told.Error.Details {
+	if json.Unmarshal(body, &status) == nil {
+		for _, d := range status.Error.Details {
 			if delay, err := time.ParseDuration(d.RetryDelay); err == nil {
 				wait = max(wait, delay)
 			}
@@ -237,37 +237,37 @@ func toldToWait(resp *http.Response, body []byte) time.Duration {
 // clientFor returns a copy of client, or a new client if client is nil. The result uses [transport]. It follows no
 // redirects unless client.CheckRedirect is set.
 func clientFor(client *http.Client) *http.Client {
-	own := http.Client{}
+	copied := http.Client{}
 	if client != nil {
-		own = *client
+		copied = *client
 	}
-	if own.CheckRedirect == nil {
-		own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if copied.CheckRedirect == nil {
+		copied.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
-	if own.Transport == nil {
-		own.Transport = http.DefaultTransport
+	if copied.Transport == nil {
+		copied.Transport = http.DefaultTransport
 	}
-	own.Transport = transport{own.Transport}
-	return &own
+	copied.Transport = transport{copied.Transport}
+	return &copied
 }
 
 // response returns the model's answer, or the reason why it is unusable.
 func (g *Summarizer) response(answer *genai.GenerateContentResponse) (resp compaction.Response, err error) {
 	resp, _ = Response(cmp.Or(answer.ModelVersion, g.model), nil, "", answer.UsageMetadata) // report the usage even if the answer is unusable
 	if feedback := answer.PromptFeedback; feedback != nil && feedback.BlockReason != "" && feedback.BlockReason != genai.BlockedReasonUnspecified {
-		return resp, refused("the prompt was blocked: %s %s", feedback.BlockReason, feedback.BlockReasonMessage)
+		return resp, refusedAnswer("the prompt was blocked: %s %s", feedback.BlockReason, feedback.BlockReasonMessage)
 	}
 	if len(answer.Candidates) == 0 || answer.Candidates[0] == nil {
-		return resp, refused("there is no candidate in it")
+		return resp, refusedAnswer("it has no candidate")
 	}
 	candidate := answer.Candidates[0]
 	switch reason := candidate.FinishReason; reason {
 	case genai.FinishReasonStop, genai.FinishReasonUnspecified, "":
 	default:
-		return resp, refused("the model stopped with %s %s", reason, candidate.FinishMessage)
+		return resp, refusedAnswer("the model stopped with %s %s", reason, candidate.FinishMessage)
 	}
 	if candidate.Content == nil || len(candidate.Content.Parts) == 0 {
-		return resp, refused("the candidate is empty")
+		return resp, refusedAnswer("the candidate is empty")
 	}
 	return Response(cmp.Or(answer.ModelVersion, g.model), candidate.Content, candidate.FinishReason, answer.UsageMetadata)
 }
@@ -291,7 +291,7 @@ func outputTokens(estimated int) int32 {
 	return int32(thinkingTokens + modelTokensPerToken*min(max(estimated, 0), room))
 }
 
-func refused(format string, args ...any) error {
+func refusedAnswer(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", compaction.ErrRefusedAnswer, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
@@ -305,10 +305,10 @@ type apiError struct {
 func (e *apiError) Error() string { return e.text }
 func (e *apiError) Unwrap() error { return e.err }
 
-func (g *Summarizer) fail(doing string, err error) error {
+func (g *Summarizer) wrapError(action string, err error) error {
 	text := strings.ReplaceAll(err.Error(), g.apiKey, "[API key]")
 	return &apiError{
-		text: fmt.Sprintf("gemini: %s with %s: %s", doing, g.model, oneline.Truncate(oneline.Escape(text), maxAPIErrorRunes)),
+		text: fmt.Sprintf("gemini: %s with %s: %s", action, g.model, oneline.Truncate(oneline.Escape(text), maxAPIErrorRunes)),
 		err:  err,
 	}
 }

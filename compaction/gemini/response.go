@@ -29,7 +29,7 @@ func Response(model string, content *genai.Content, reason genai.FinishReason, u
 	var err error
 	resp.Text, err = textOf(content)
 	if err != nil && resp.FinishReason != "" && resp.FinishReason != compaction.FinishStop {
-		err = refused("it is not whole, the model stopped with %s", resp.FinishReason)
+		err = refusedAnswer("it is incomplete: the model stopped with %s", resp.FinishReason)
 	}
 	return resp, err
 }
@@ -41,7 +41,7 @@ func textOf(content *genai.Content) (string, error) {
 		switch {
 		case p == nil:
 		case p.FunctionCall != nil:
-			return "", refused("it calls the function %q", p.FunctionCall.Name)
+			return "", refusedAnswer("it calls the function %q", p.FunctionCall.Name)
 		case p.Thought:
 			thoughts = true
 		case strings.TrimSpace(p.Text) != "":
@@ -52,7 +52,7 @@ func textOf(content *genai.Content) (string, error) {
 	case len(texts) > 0:
 		return strings.Join(texts, "\n"), nil
 	case thoughts:
-		return "", refused("it holds only thoughts")
+		return "", refusedAnswer("it contains only thoughts")
 	}
-	return "", refused("it is empty")
+	return "", refusedAnswer("it is empty")
 }

@@ -14,8 +14,8 @@ import (
 
 // filler sets every exported field of a value to a non-zero value, at any depth.
 type filler struct {
-	n      int64
-	within []reflect.Type
+	n         int64
+	enclosing []reflect.Type
 }
 
 // Fill returns a T whose exported fields are all non-zero, at any depth.
@@ -61,16 +61,16 @@ func (f *filler) fill(v reflect.Value) {
 		v.Set(reflect.New(v.Type().Elem()))
 		f.fill(v.Elem())
 	case reflect.Struct:
-		if slices.Contains(f.within, v.Type()) {
+		if slices.Contains(f.enclosing, v.Type()) {
 			return // a recursive type: one level is enough
 		}
-		f.within = append(f.within, v.Type())
+		f.enclosing = append(f.enclosing, v.Type())
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() && v.Type().Field(i).Tag.Get("json") != "-" {
 				f.fill(v.Field(i))
 			}
 		}
-		f.within = f.within[:len(f.within)-1]
+		f.enclosing = f.enclosing[:len(f.enclosing)-1]
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		f.fill(v.Index(0))

@@ -19,24 +19,24 @@ type Comparison struct {
 	Numbers []string
 }
 
-// Compare compares a summary (text) with its source (about). A word may differ in case, a leading v, or separators. A
+// Compare compares the summary text with its source. A word may differ in case, a leading v, or separators. A
 // hash may be shortened, a unit may be separated from its number, and a date may be written in words. The running time
 // is linear in the size of both texts.
-func Compare(text, about *Index) Comparison {
-	c := Comparison{Identifiers: about.Len()}
-	for _, id := range about.order {
-		if !text.Has(id) && !text.isAlike(id) {
+func Compare(text, source *Index) Comparison {
+	c := Comparison{Identifiers: source.Len()}
+	for _, id := range source.order {
+		if !text.Has(id) && !text.hasSpelling(id) {
 			c.Lost = append(c.Lost, id)
 		}
 	}
-	c.Invented, c.Numbers = text.strange(about)
+	c.Invented, c.Numbers = text.unknownWords(source)
 	tries := 0
 	c.Invented = slices.DeleteFunc(c.Invented, func(id string) bool {
 		tries++
-		if about.isAlike(id) {
+		if source.hasSpelling(id) {
 			return true
 		}
-		derived := tries <= maxDerived && about.derives(id)
+		derived := tries <= maxDerived && source.isDerived(id)
 		if derived {
 			c.Numbers = append(c.Numbers, id)
 		}
@@ -46,8 +46,8 @@ func Compare(text, about *Index) Comparison {
 }
 
 // Invents reports whether a text has identifiers that do not occur in its source.
-func Invents(text string, about *Index) bool {
-	invented, _ := NewIndex(text).strange(about)
+func Invents(text string, source *Index) bool {
+	invented, _ := NewIndex(text).unknownWords(source)
 	return len(invented) > 0
 }
 
@@ -58,20 +58,20 @@ const maxDerived = 64
 // occurs reports whether a word occurs in the text. If the word is cut, it also occurs if a word of the text begins
 // with it.
 func (x *Index) occurs(w Word) bool {
-	return x.Has(w.Text) || w.Cut && x.hasBeginning(w.Text)
+	return x.Has(w.Text) || w.Cut && x.hasPrefix(w.Text)
 }
 
-// strange returns the distinct identifiers and short words of the text that do not occur in its source.
-func (x *Index) strange(about *Index) (identifiers, shorts []string) {
+// unknownWords returns the distinct identifiers and short words of the text that do not occur in its source.
+func (x *Index) unknownWords(source *Index) (identifiers, shorts []string) {
 	seen := make(map[Word]bool)
-	for w := range scan(x.text, telling) {
+	for w := range scan(x.text, identifierTraits) {
 		w = Word{Text: w.Text, Kind: w.Kind, Cut: w.Cut}
-		if _, there := about.words[w.Text]; there || seen[w] {
+		if _, ok := source.words[w.Text]; ok || seen[w] {
 			continue
 		}
 		seen[w] = true
 		switch {
-		case about.occurs(w):
+		case source.occurs(w):
 		case w.Kind == Short:
 			shorts = append(shorts, w.Text)
 		default:

@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/words"
 )
 
-// leastRunes is the minimum length of an identifier. Shorter words occur by chance.
-const leastRunes = 5
+// minRunes is the minimum length of an identifier. Shorter words occur by chance.
+const minRunes = 5
 
 // Find returns the distinct identifiers of a text, sorted. Identifiers are URLs, e-mail addresses, paths, and words
 // with a digit, of at least five characters. They do not include quotes, brackets, the period of a sentence, positions
@@ -31,7 +31,7 @@ func Find(text string) []string {
 // FindAll yields every occurrence of an identifier in a text, in order. See [Find].
 func FindAll(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for w := range scan(text, telling) {
+		for w := range scan(text, identifierTraits) {
 			if w.Kind.IsIdentifier() && !w.Cut && !yield(w.Text) {
 				return
 			}
@@ -72,14 +72,14 @@ func Words(text string) iter.Seq[Word] { return scan(text, ^0) }
 func scan(text string, wanted int) iter.Seq[Word] {
 	return func(yield func(Word) bool) {
 		start, traits := 0, letter
-		end := func(at int, ellipsis bool) bool {
+		emit := func(at int, ellipsis bool) bool {
 			w := Word{Raw: text[start:at], Start: start, Cut: ellipsis}
 			w.Text = strings.TrimRight(trim(w.Raw), "/~")
 			w.Kind = kindOf(w.Text, traits)
 			if text := withoutPosition(w.Text, w.Kind); text != w.Text {
-				w.Text, w.Kind = text, kindOf(text, digitIn(text))
+				w.Text, w.Kind = text, kindOf(text, digitTrait(text))
 			}
-			return w.Text == "" || w.Kind < Short && wanted == telling || yield(w)
+			return w.Text == "" || w.Kind < Short && wanted == identifierTraits || yield(w)
 		}
 		for i := 0; i < len(text); {
 			trait := traitOf[text[i]]
@@ -104,7 +104,7 @@ func scan(text string, wanted int) iter.Seq[Word] {
 				i += size
 				continue
 			}
-			if traits&wanted != 0 && !end(i, trait&mark != 0) {
+			if traits&wanted != 0 && !emit(i, trait&omission != 0) {
 				return
 			}
 			traits = letter
@@ -112,7 +112,7 @@ func scan(text string, wanted int) iter.Seq[Word] {
 			start = i
 		}
 		if traits&wanted != 0 {
-			end(len(text), false)
+			emit(len(text), false)
 		}
 	}
 }
@@ -120,14 +120,14 @@ func scan(text string, wanted int) iter.Seq[Word] {
 // Traits of characters.
 const (
 	separator = 1 << iota // not part of an identifier
-	mark                  // a separator that marks an omission
+	omission              // a separator that marks an omission
 	digit
 	slash
 	at
 	notASCII
 	letter // every word has this trait
 
-	telling = digit | slash | at // a word without any of these is not an identifier
+	identifierTraits = digit | slash | at // a word without any of these is not an identifier
 )
 
 var traitOf = func() (t [256]uint8) {
@@ -151,7 +151,7 @@ var traitOf = func() (t [256]uint8) {
 func traitOfRune(r rune) uint8 {
 	switch {
 	case r == '…':
-		return separator | mark
+		return separator | omission
 	case r < 0x250 && unicode.IsLetter(r):
 		return 0
 	case unicode.IsDigit(r):
@@ -184,7 +184,7 @@ func groupsThousands(text string, start, comma int) bool {
 		return start == 0 || text[start-1] != ','
 	}
 	return before == start && text[before] == '-' ||
-		!partOfWord(lastRune(text[start:before+1])) && !strings.ContainsRune("./:_-@#", rune(text[before]))
+		!isWordRune(lastRune(text[start:before+1])) && !strings.ContainsRune("./:_-@#", rune(text[before]))
 }
 
 func lastRune(text string) rune {
@@ -194,7 +194,7 @@ func lastRune(text string) rune {
 
 // kindOf returns the kind of a word with the given traits.
 func kindOf(word string, traits int) Kind {
-	long := len(word) >= leastRunes && (len(word) >= leastRunes*utf8.UTFMax || utf8.RuneCountInString(word) >= leastRunes)
+	long := len(word) >= minRunes && (len(word) >= minRunes*utf8.UTFMax || utf8.RuneCountInString(word) >= minRunes)
 	switch kind := addressKind(word); {
 	case long && kind != Plain:
 		return kind
@@ -239,8 +239,8 @@ func withoutPosition(word string, kind Kind) string {
 	return word
 }
 
-// digitIn returns the trait digit if the word has a digit.
-func digitIn(word string) int {
+// digitTrait returns the trait digit if the word has a digit.
+func digitTrait(word string) int {
 	if strings.ContainsFunc(word, unicode.IsDigit) {
 		return digit
 	}
@@ -255,17 +255,17 @@ func isHost(word string) bool {
 
 // trim removes characters from both ends of a word up to the first and last letter, digit, "/" or "~".
 func trim(raw string) string {
-	edge := func(c byte) bool { return c < utf8.RuneSelf && !isWordByte(c) && c != '/' && c != '~' }
-	for len(raw) > 0 && edge(raw[0]) {
+	isEdge := func(c byte) bool { return c < utf8.RuneSelf && !isWordByte(c) && c != '/' && c != '~' }
+	for len(raw) > 0 && isEdge(raw[0]) {
 		raw = raw[1:]
 	}
-	for len(raw) > 0 && edge(raw[len(raw)-1]) {
+	for len(raw) > 0 && isEdge(raw[len(raw)-1]) {
 		raw = raw[:len(raw)-1]
 	}
 	if raw == "" || raw[0] < utf8.RuneSelf && raw[len(raw)-1] < utf8.RuneSelf {
 		return raw
 	}
-	return strings.TrimFunc(raw, func(r rune) bool { return !partOfWord(r) && r != '/' && r != '~' })
+	return strings.TrimFunc(raw, func(r rune) bool { return !isWordRune(r) && r != '/' && r != '~' })
 }
 
 func isWordByte(c byte) bool {
@@ -281,7 +281,7 @@ func Occurs(text, id string) bool {
 			return false
 		}
 		i += from
-		if bounded(text, i, i+len(id)) {
+		if isWholeWord(text, i, i+len(id)) {
 			return true
 		}
 		from = i + 1
@@ -289,20 +289,20 @@ func Occurs(text, id string) bool {
 	return false
 }
 
-// bounded reports whether neither end of text[start:end] is inside a word.
-func bounded(text string, start, end int) bool {
-	return begins(text, start) && !partOfWord(firstRune(text[end:]))
+// isWholeWord reports whether neither end of text[start:end] is inside a word.
+func isWholeWord(text string, start, end int) bool {
+	return isWordStart(text, start) && !isWordRune(firstRune(text[end:]))
 }
 
-// begins reports whether the character before the offset start is not part of a word.
-func begins(text string, start int) bool { return !partOfWord(lastRune(text[:start])) }
+// isWordStart reports whether the character before the offset start is not part of a word.
+func isWordStart(text string, start int) bool { return !isWordRune(lastRune(text[:start])) }
 
 func firstRune(text string) rune {
 	r, _ := utf8.DecodeRuneInString(text)
 	return r
 }
 
-func partOfWord(r rune) bool {
+func isWordRune(r rune) bool {
 	if r < utf8.RuneSelf {
 		return isWordByte(byte(r))
 	}

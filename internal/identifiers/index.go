@@ -10,19 +10,19 @@ import (
 // Index finds words in a text. It is not safe for concurrent use. Building an index and querying it any number of times
 // takes time nearly linear in the text.
 type Index struct {
-	text   string
-	words  map[string]bool  // identifiers and short words; the value is true if order contains the word
-	order  []string         // distinct identifiers that are not cut, in order of occurrence
-	sorted []string         // the keys of words; built on first use
-	runs   map[string][]int // start offsets of each run of letters and digits; built on first use
-	sums   *numbers         // built on first use
-	alike  *alike           // built on first use
+	text      string
+	words     map[string]bool  // identifiers and short words; the value is true if order contains the word
+	order     []string         // distinct identifiers that are not cut, in order of occurrence
+	sorted    []string         // the keys of words; built on first use
+	runs      map[string][]int // start offsets of each run of letters and digits; built on first use
+	sums      *numbers         // built on first use
+	spellings *spellings       // built on first use
 }
 
 // NewIndex makes an index of a text.
 func NewIndex(text string) *Index {
 	x := &Index{text: text, words: make(map[string]bool, len(text)/64)}
-	for w := range scan(text, telling) {
+	for w := range scan(text, identifierTraits) {
 		whole := w.Kind.IsIdentifier() && !w.Cut
 		listed, ok := x.words[w.Text]
 		if whole && !listed {
@@ -64,7 +64,7 @@ func (x *Index) Has(word string) bool {
 	}
 	for _, at := range rarest {
 		start := at - offset
-		if start >= 0 && strings.HasPrefix(x.text[start:], word) && bounded(x.text, start, start+len(word)) {
+		if start >= 0 && strings.HasPrefix(x.text[start:], word) && isWholeWord(x.text, start, start+len(word)) {
 			return true
 		}
 	}
@@ -80,7 +80,7 @@ func runs(text string) func(yield func(int, string) bool) {
 			if r >= utf8.RuneSelf {
 				r, size = utf8.DecodeRuneInString(text[i:])
 			}
-			switch inside := partOfWord(r); {
+			switch inside := isWordRune(r); {
 			case inside && start < 0:
 				start = i
 			case !inside && start >= 0:
@@ -97,14 +97,14 @@ func runs(text string) func(yield func(int, string) bool) {
 	}
 }
 
-// hasBeginning reports whether any word of the text begins with the given string.
-func (x *Index) hasBeginning(of string) bool {
+// hasPrefix reports whether any word of the text begins with the given string.
+func (x *Index) hasPrefix(prefix string) bool {
 	if x.sorted == nil {
 		for w := range x.words {
 			x.sorted = append(x.sorted, w)
 		}
 		slices.Sort(x.sorted)
 	}
-	i := sort.SearchStrings(x.sorted, of)
-	return i < len(x.sorted) && strings.HasPrefix(x.sorted[i], of)
+	i := sort.SearchStrings(x.sorted, prefix)
+	return i < len(x.sorted) && strings.HasPrefix(x.sorted[i], prefix)
 }

@@ -6,8 +6,8 @@ import (
 )
 
 type numbers struct {
-	known map[int64]struct{}
-	alike [decimals + 1][]int64 // by number of decimals, in text order
+	values     map[int64]struct{}
+	byDecimals [decimals + 1][]int64 // by number of decimals, in text order
 }
 
 // Numbers are stored as integers in units of 1/10,000.
@@ -18,14 +18,14 @@ const (
 
 // Limits of derivation. In a long text, almost any number is a sum of others.
 const (
-	maxTimes = 12 // largest multiple, such as of a price
-	maxApart = 12 // largest distance between two numbers that are added
+	maxMultiple = 12 // largest multiple, such as of a price
+	maxDistance = 12 // largest distance between two numbers that are added
 )
 
-// derives reports whether a word can be derived from numbers of the text. It may be the same number in another
+// isDerived reports whether a word can be derived from numbers of the text. It may be the same number in another
 // spelling, a small multiple of a number, or the sum of a few consecutive numbers. It may also be the sum or difference
 // of two numbers that are close to each other.
-func (x *Index) derives(id string) bool {
+func (x *Index) isDerived(id string) bool {
 	n, places, ok := numberOf(id)
 	if !ok || n == 0 {
 		return false
@@ -33,38 +33,38 @@ func (x *Index) derives(id string) bool {
 	if x.sums == nil {
 		x.sums = numbersOf(x.text)
 	}
-	return x.sums.derive(n, places)
+	return x.sums.canDerive(n, places)
 }
 
 func numbersOf(text string) *numbers {
-	s := &numbers{known: make(map[int64]struct{})}
-	for w := range scan(text, telling) {
+	s := &numbers{values: make(map[int64]struct{})}
+	for w := range scan(text, identifierTraits) {
 		if n, places, ok := numberOf(w.Text); ok {
-			s.known[n] = struct{}{}
-			s.alike[places] = append(s.alike[places], n)
+			s.values[n] = struct{}{}
+			s.byDecimals[places] = append(s.byDecimals[places], n)
 		}
 	}
 	return s
 }
 
-// derive reports whether n is a small multiple of a known number, or can be computed from numbers with the same number
-// of decimals. The argument places is the number of decimals with which n is written. A whole number may also be
+// canDerive reports whether n is a small multiple of a known number, or can be computed from numbers with the same
+// number of decimals. The argument places is the number of decimals with which n is written. A whole number may also be
 // computed from amounts with two decimals.
-func (s *numbers) derive(n int64, places int) bool {
-	for times := int64(1); times <= maxTimes; times++ {
-		if _, ok := s.known[n/times]; ok && n%times == 0 {
+func (s *numbers) canDerive(n int64, places int) bool {
+	for times := int64(1); times <= maxMultiple; times++ {
+		if _, ok := s.values[n/times]; ok && n%times == 0 {
 			return true
 		}
 	}
-	return isSum(s.alike[places], n) || places == 0 && isSum(s.alike[2], n)
+	return isSum(s.byDecimals[places], n) || places == 0 && isSum(s.byDecimals[2], n)
 }
 
 // isSum reports whether n is the sum of a few consecutive numbers, or the sum or difference of two numbers that are
 // close to each other.
-func isSum(of []int64, n int64) bool {
-	for i, first := range of {
+func isSum(numbers []int64, n int64) bool {
+	for i, first := range numbers {
 		sum := first
-		for _, next := range of[i+1 : min(len(of), i+1+maxApart)] {
+		for _, next := range numbers[i+1 : min(len(numbers), i+1+maxDistance)] {
 			sum += next
 			if sum == n || first+next == n || first-next == n || next-first == n {
 				return true

@@ -9,15 +9,15 @@ import (
 
 // Set finds identifiers in texts. It is immutable and safe for concurrent use. The zero Set finds nothing.
 type Set struct {
-	words []string // sorted and distinct
-	begin [256]bool
+	words      []string // sorted and distinct
+	firstBytes [256]bool
 }
 
 // NewSet returns a set of identifiers. It does not retain the slice. Empty identifiers are ignored.
 func NewSet(ids []string) *Set {
 	s := &Set{words: slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(ids))), func(id string) bool { return id == "" })}
 	for _, w := range s.words {
-		s.begin[w[0]] = true
+		s.firstBytes[w[0]] = true
 	}
 	return s
 }
@@ -29,7 +29,7 @@ func (s *Set) In(text string) iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
 		for i := 0; i < len(text); {
 			end := i
-			if s.begin[text[i]] && begins(text, i) {
+			if s.firstBytes[text[i]] && isWordStart(text, i) {
 				s.match(text[i:], func(n int) { end = i + n })
 			}
 			if end == i {
@@ -52,7 +52,7 @@ func (s *Set) Occurring(texts iter.Seq[string]) map[string]bool {
 			break
 		}
 		for i := range len(text) {
-			if s.begin[text[i]] && begins(text, i) {
+			if s.firstBytes[text[i]] && isWordStart(text, i) {
 				s.match(text[i:], func(n int) { found[text[i:i+n]] = true })
 			}
 		}
@@ -63,26 +63,26 @@ func (s *Set) Occurring(texts iter.Seq[string]) map[string]bool {
 // match finds the identifiers of the set that are whole words at the start of the text. It calls the function do with
 // the length of each identifier, in ascending order.
 func (s *Set) match(text string, do func(length int)) {
-	left := s.words // words that share the first n bytes with the text
+	candidates := s.words // words that share the first n bytes with the text
 	for n := 0; ; n++ {
-		if len(left) > 0 && len(left[0]) == n {
-			if !partOfWord(firstRune(text[n:])) {
+		if len(candidates) > 0 && len(candidates[0]) == n {
+			if !isWordRune(firstRune(text[n:])) {
 				do(n)
 			}
-			left = left[1:]
+			candidates = candidates[1:]
 		}
 		switch {
-		case len(left) == 0 || n == len(text):
+		case len(candidates) == 0 || n == len(text):
 			return
-		case len(left) == 1:
-			if w := left[0]; strings.HasPrefix(text, w) && !partOfWord(firstRune(text[len(w):])) {
+		case len(candidates) == 1:
+			if w := candidates[0]; strings.HasPrefix(text, w) && !isWordRune(firstRune(text[len(w):])) {
 				do(len(w))
 			}
 			return
 		}
 		c := text[n]
-		from := sort.Search(len(left), func(i int) bool { return left[i][n] >= c })
-		to := from + sort.Search(len(left)-from, func(i int) bool { return left[from+i][n] > c })
-		left = left[from:to]
+		from := sort.Search(len(candidates), func(i int) bool { return candidates[i][n] >= c })
+		to := from + sort.Search(len(candidates)-from, func(i int) bool { return candidates[from+i][n] > c })
+		candidates = candidates[from:to]
 	}
 }

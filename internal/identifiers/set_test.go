@@ -70,7 +70,7 @@ func TestPropertySet(t *testing.T) {
 		last := 0
 		set := NewSet(ids)
 		for from, to := range set.In(text) {
-			if from < last || to <= from || !bounded(text, from, to) {
+			if from < last || to <= from || !isWholeWord(text, from, to) {
 				t.Fatalf("%q in %q: %d to %d", ids, text, from, to)
 			}
 			last = to
@@ -84,7 +84,7 @@ func TestPropertySet(t *testing.T) {
 				t.Fatalf("%q in %q: that %q occurs there is %v", ids, text, id, occurring[id])
 			}
 			for i := 0; id != "" && i+len(id) <= len(text); i++ {
-				if text[i:i+len(id)] != id || !bounded(text, i, i+len(id)) {
+				if text[i:i+len(id)] != id || !isWholeWord(text, i, i+len(id)) {
 					continue
 				}
 				if !covered[i] {

@@ -16,72 +16,72 @@ func Text(events ...*patch.Event) string {
 			n += e.EstimatedTokens()
 		}
 	}
-	said := make([]byte, 0, n*patch.RunesPerToken*5/4)
+	text := make([]byte, 0, n*patch.RunesPerToken*5/4)
 	for _, e := range events {
 		if e == nil {
 			continue
 		}
 		for _, part := range e.Parts() {
-			said = appendPart(said, part)
+			text = appendPart(text, part)
 		}
 		message, _ := e.Field("errorMessage")
-		said = appendValues(said, message)
+		text = appendValues(text, message)
 	}
-	return string(said)
+	return string(text)
 }
 
 // Values returns the strings, names and numbers of a valid JSON text, one per line.
 func Values(text json.RawMessage) string { return string(appendValues(nil, text)) }
 
-func appendPart(said []byte, p patch.Part) []byte {
+func appendPart(dst []byte, p patch.Part) []byte {
 	switch {
 	case p.Thought:
-		return said
+		return dst
 	case p.Kind == patch.PartText:
-		return appendLine(said, p.Text)
+		return appendLine(dst, p.Text)
 	case p.Kind == patch.PartResponse: // without the data of images
 		response, _ := p.Response.MarshalJSON()
-		return appendValues(appendLine(said, p.Name), response)
+		return appendValues(appendLine(dst, p.Name), response)
 	}
 	field, _ := p.Value.MarshalJSON()
 	if jsonvalue.KindOf(field) != jsonvalue.Object {
-		return appendValues(said, field)
+		return appendValues(dst, field)
 	}
 	for name, value := range jsonvalue.Members(field) {
 		if name != "id" && name != "data" {
-			said = appendValues(said, value)
+			dst = appendValues(dst, value)
 		}
 	}
-	return said
+	return dst
 }
 
-func appendValues(said, value []byte) []byte { return appendNext(said, jsonvalue.NewCursor(value)) }
+func appendValues(dst, value []byte) []byte { return appendJSON(dst, jsonvalue.NewCursor(value)) }
 
-// appendNext appends the lines of the cursor's next value.
-func appendNext(said []byte, c *jsonvalue.Cursor) []byte {
+// appendJSON appends the lines of the cursor's next value.
+func appendJSON(dst []byte, c *jsonvalue.Cursor) []byte {
 	switch c.Kind() {
 	case jsonvalue.String:
-		return appendLine(said, jsonvalue.Unquote(c.Value()))
+		return appendLine(dst, jsonvalue.Unquote(c.Value()))
 	case jsonvalue.Number:
-		return appendLine(said, string(c.Value()))
+		return appendLine(dst, string(c.Value()))
 	case jsonvalue.Array:
 		for c.Enter(); c.More(); {
-			said = appendNext(said, c)
+			dst = appendJSON(dst, c)
 		}
 	case jsonvalue.Object:
 		for c.Enter(); c.More(); {
-			said = appendLine(said, string(c.Key()))
-			said = appendNext(said, c)
+			dst = appendLine(dst, string(c.Key()))
+			dst = appendJSON(dst, c)
 		}
 	default:
 		c.Value()
 	}
-	return said
+	return dst
 }
 
-func appendLine(said []byte, line string) []byte {
+func appendLine(dst []byte, line string) []byte {
 	if line == "" {
-		return said
+		return dst
 	}
-	return append(append(said, line...), '\n')
+	return append(append(dst, line...), '\n')
 }

@@ -22,8 +22,8 @@ type Probe struct {
 	Evidence string   // the part of the text that states the fact
 }
 
-// probed measures, at the end of a session, which facts are visible and which can be found by search.
-func (r *replay) probed(ctx context.Context, raw []*patch.Event, probes []Probe) error {
+// measureProbes measures, at the end of a session, which facts are visible and which can be found by search.
+func (r *replay) measureProbes(ctx context.Context, raw []*patch.Event, probes []Probe) error {
 	lines := visibleLines(r.log)
 	for _, p := range probes {
 		r.figures.Probes++
@@ -32,16 +32,16 @@ func (r *replay) probed(ctx context.Context, raw []*patch.Event, probes []Probe)
 			text := r.text(e)
 			if evidence == "" && strings.Contains(text, p.Evidence) {
 				evidence = text
-			} else if says(text, p.Answers) {
+			} else if containsAnswer(text, p.Answers) {
 				r.figures.ProbesElsewhere++
 				break
 			}
 		}
-		telling := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !says(line, p.Answers) })
-		if slices.ContainsFunc(telling, func(line string) bool { return shares(line, evidence, p.Answers) }) {
+		answerLines := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !containsAnswer(line, p.Answers) })
+		if slices.ContainsFunc(answerLines, func(line string) bool { return sharesWords(line, evidence, p.Answers) }) {
 			r.figures.ProbesInContext++
 		}
-		if len(telling) > 0 {
+		if len(answerLines) > 0 {
 			r.figures.ProbesVisible++
 			continue
 		}
@@ -70,8 +70,8 @@ func visibleLines(l *log) (lines []string) {
 	return lines
 }
 
-// says reports whether a text contains one of the answers, in any case.
-func says(text string, answers []string) bool {
+// containsAnswer reports whether a text contains one of the answers, in any case.
+func containsAnswer(text string, answers []string) bool {
 	text = strings.ToLower(text)
 	for _, a := range answers {
 		a = strings.ToLower(a)
@@ -82,24 +82,24 @@ func says(text string, answers []string) bool {
 	return false
 }
 
-// leastShared is the minimum number of words, apart from the answer's, that a line must share with the evidence to
+// minSharedWords is the minimum number of words, apart from the answer's, that a line must share with the evidence to
 // count as stating the fact.
-const leastShared = 2
+const minSharedWords = 2
 
-func shares(line, evidence string, answers []string) bool {
-	of := wordsOf(evidence)
+func sharesWords(line, evidence string, answers []string) bool {
+	shared := wordsOf(evidence)
 	for _, a := range answers {
 		for w := range wordsOf(a) {
-			delete(of, w)
+			delete(shared, w)
 		}
 	}
 	n := 0
 	for w := range wordsOf(line) {
-		if of[w] {
+		if shared[w] {
 			n++
 		}
 	}
-	return n >= min(leastShared, len(of))
+	return n >= min(minSharedWords, len(shared))
 }
 
 // wordsOf returns the words of a text. Words have at least three characters, or two in scripts whose characters take
@@ -114,8 +114,8 @@ func wordsOf(text string) map[string]bool {
 	return all
 }
 
-// shortValue is the maximum length of a value in a row, in characters.
-const shortValue = 32
+// maxValueRunes is the maximum length of a value in a row, in characters.
+const maxValueRunes = 32
 
 // relation is an id and another value in an object that a tool returned.
 type relation struct{ id, name, value string }
@@ -143,13 +143,13 @@ func relations(events []*patch.Event) (all []relation) {
 }
 
 // relationsIn returns the relations in the objects of a JSON text.
-func relationsIn(text []byte) (all []relation) {
-	for _, value := range jsonvalue.Elements(text) {
+func relationsIn(data []byte) (all []relation) {
+	for _, value := range jsonvalue.Elements(data) {
 		all = append(all, relationsIn(value)...)
 	}
 	var id string
 	var values []relation
-	for name, value := range jsonvalue.Members(text) {
+	for name, value := range jsonvalue.Members(data) {
 		kind := jsonvalue.KindOf(value)
 		if kind == jsonvalue.Object || kind == jsonvalue.Array {
 			all = append(all, relationsIn(value)...)
@@ -157,11 +157,11 @@ func relationsIn(text []byte) (all []relation) {
 		if kind != jsonvalue.String && kind != jsonvalue.Number {
 			continue
 		}
-		said := strings.TrimSuffix(identifiers.Values(value), "\n")
-		if ids := identifiers.Find(said); id == "" && kind == jsonvalue.String && len(ids) == 1 && ids[0] == said {
-			id = said
-		} else if n := utf8.RuneCountInString(said); n > 0 && n <= shortValue && !strings.Contains(said, "\n") {
-			values = append(values, relation{name: name, value: said})
+		text := strings.TrimSuffix(identifiers.Values(value), "\n")
+		if ids := identifiers.Find(text); id == "" && kind == jsonvalue.String && len(ids) == 1 && ids[0] == text {
+			id = text
+		} else if n := utf8.RuneCountInString(text); n > 0 && n <= maxValueRunes && !strings.Contains(text, "\n") {
+			values = append(values, relation{name: name, value: text})
 		}
 	}
 	for _, v := range values {
@@ -173,8 +173,8 @@ func relationsIn(text []byte) (all []relation) {
 	return all
 }
 
-// related measures, at the end of a session, which relations are visible, and which of them are on one line.
-func (r *replay) related(raw []*patch.Event) {
+// measureRelations measures, at the end of a session, which relations are visible, and which of them are on one line.
+func (r *replay) measureRelations(raw []*patch.Event) {
 	lines := visibleLines(r.log)
 	all := strings.Join(lines, "\n")
 	byID := map[string][]string{}

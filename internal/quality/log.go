@@ -12,9 +12,9 @@ import (
 // log is an in-memory log of one session. It implements [compaction.Log] and [recall.Log]. It is not safe for
 // concurrent use.
 type log struct {
-	records []patch.Record
-	views   []fold.View // by number of records
-	written func(before fold.View, patches []*patch.PatchEvent)
+	records   []patch.Record
+	views     []fold.View // by number of records
+	onPatches func(before fold.View, patches []*patch.PatchEvent)
 }
 
 func newLog() *log { return &log{views: []fold.View{fold.New("", nil)}} }
@@ -71,8 +71,8 @@ func (l *log) ApplyPatch(_ context.Context, _ string, patches []*patch.PatchEven
 			return fold.Committed{}, err
 		}
 	}
-	if l.written != nil {
-		l.written(before, patches)
+	if l.onPatches != nil {
+		l.onPatches(before, patches)
 	}
 	return fold.Committed{View: l.view()}, nil
 }

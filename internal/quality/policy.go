@@ -20,19 +20,19 @@ type Policy struct {
 }
 
 // step applies a policy. invocation is the running invocation, or "".
-type step func(ctx context.Context, at moment, invocation string) error
+type step func(ctx context.Context, at phase, invocation string) error
 
-type moment int
+type phase int
 
 const (
-	beforeTurn      moment = iota // before the prompt is made
-	afterInvocation               // after an invocation
+	beforeTurn      phase = iota // before the prompt is made
+	afterInvocation              // after an invocation
 )
 
 // None is a policy that does nothing.
 func None() Policy {
 	return Policy{"none", func(*log, *Figures) (step, error) {
-		return func(context.Context, moment, string) error { return nil }, nil
+		return func(context.Context, phase, string) error { return nil }, nil
 	}}
 }
 
@@ -40,14 +40,14 @@ func None() Policy {
 // keeps the newest events, up to the given number of tokens.
 func Truncate(tokens int) Policy {
 	return Policy{fmt.Sprintf("truncated to %d", tokens), func(l *log, _ *Figures) (step, error) {
-		return func(ctx context.Context, at moment, _ string) error {
+		return func(ctx context.Context, at phase, _ string) error {
 			v := l.view()
-			first, left := v.Len(), tokens
-			for first > 1 && left >= v.At(first-1).EstimatedTokens() {
+			first, remaining := v.Len(), tokens
+			for first > 1 && remaining >= v.At(first-1).EstimatedTokens() {
 				first--
-				left -= v.At(first).EstimatedTokens()
+				remaining -= v.At(first).EstimatedTokens()
 			}
-			start, count := legal(v, patch.NewSplice(1, first-1))
+			start, count := validSpan(v, patch.NewSplice(1, first-1))
 			if at != beforeTurn || count <= 0 {
 				return nil
 			}
@@ -57,10 +57,10 @@ func Truncate(tokens int) Policy {
 	}}
 }
 
-// legal returns the span of a patch if the patch is valid. Otherwise it enlarges the span as little as possible, until
-// the span separates no call from its response and contains no open call. If the enlarged span reaches the end of the
-// log, legal returns an empty span.
-func legal(v fold.View, p *patch.PatchEvent) (start, count int) {
+// validSpan returns the span of a patch if the patch is valid. Otherwise it enlarges the span as little as possible,
+// until the span separates no call from its response and contains no open call. If the enlarged span reaches the end of
+// the log, legal returns an empty span.
+func validSpan(v fold.View, p *patch.PatchEvent) (start, count int) {
 	if p.Count() <= 0 {
 		return 0, 0
 	}
@@ -77,11 +77,11 @@ func legal(v fold.View, p *patch.PatchEvent) (start, count int) {
 
 // Clear is a policy that clears old tool results before each turn, if that saves at least the given number of tokens.
 // It keeps the given number of newest results.
-func Clear(last, least int) Policy {
-	return Policy{fmt.Sprintf("cleared by %d", least), func(l *log, _ *Figures) (step, error) {
-		return func(ctx context.Context, at moment, _ string) error {
+func Clear(keepLast, minSaved int) Policy {
+	return Policy{fmt.Sprintf("cleared by %d", minSaved), func(l *log, _ *Figures) (step, error) {
+		return func(ctx context.Context, at phase, _ string) error {
 			v := l.view()
-			patches, err := compaction.ClearToolResults(v, last)
+			patches, err := compaction.ClearToolResults(v, keepLast)
 			if err != nil || at != beforeTurn || len(patches) == 0 {
 				return err
 			}
@@ -89,7 +89,7 @@ func Clear(last, least int) Policy {
 			for _, p := range patches {
 				saved += v.At(p.Start()).EstimatedTokens() - p.NewEvents()[0].EstimatedTokens()
 			}
-			if saved < least {
+			if saved < minSaved {
 				return nil
 			}
 			for i, p := range patches {
@@ -104,10 +104,10 @@ func Clear(last, least int) Policy {
 // Roll is a policy that has one summary of all events except the last ones. When the visible log reaches the given
 // number of tokens, a new summary replaces the old summary and the later events. Agents without tiers of summaries work
 // like this.
-func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
+func Roll(name string, tokens, keepLast int, s compaction.Summarizer) Policy {
 	return Policy{name, func(l *log, f *Figures) (step, error) {
-		s := counted{s, f}
-		return func(ctx context.Context, at moment, _ string) error {
+		s := countingSummarizer{s, f}
+		return func(ctx context.Context, at phase, _ string) error {
 			v := l.view()
 			size := 0
 			for _, e := range v.Events() {
@@ -123,7 +123,7 @@ func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
 			if err != nil {
 				return err
 			}
-			start, count := legal(v, patch.NewSummarise(0, v.Len()-last, e))
+			start, count := validSpan(v, patch.NewSummarise(0, v.Len()-keepLast, e))
 			if count <= 1 {
 				return nil
 			}
@@ -151,26 +151,26 @@ func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
 func Compact(name string, cfg compaction.Config) Policy {
 	return Policy{name, func(l *log, f *Figures) (step, error) {
 		cfg := cfg
-		cfg.Summarizer = counted{cmp.Or[compaction.Summarizer](cfg.Summarizer, compaction.Extractive{}), f}
+		cfg.Summarizer = countingSummarizer{cmp.Or[compaction.Summarizer](cfg.Summarizer, compaction.Extractive{}), f}
 		opts := compaction.Options[string]{Logger: slog.New(slog.DiscardHandler)}
-		after, err := compaction.New(l, cfg, opts)
+		afterRun, err := compaction.New(l, cfg, opts)
 		if err != nil {
 			return nil, err
 		}
-		inRun := after
-		inside := cfg.TokenThreshold+cfg.InvocationTokens+cfg.ClearAfter > 0
-		if inside {
+		inRun := afterRun
+		compactsInRun := cfg.TokenThreshold+cfg.InvocationTokens+cfg.ClearAfter > 0
+		if compactsInRun {
 			cfg.CompactionInterval = 0
 			if inRun, err = compaction.New(l, cfg, opts); err != nil {
 				return nil, err
 			}
 		}
-		return func(ctx context.Context, at moment, invocation string) error {
+		return func(ctx context.Context, at phase, invocation string) error {
 			var err error
 			switch {
 			case at == afterInvocation:
-				_, err = after.MaybeCompact(ctx, "")
-			case inside:
+				_, err = afterRun.MaybeCompact(ctx, "")
+			case compactsInRun:
 				_, err = inRun.Compact(ctx, "", compaction.Run{Invocation: invocation})
 			}
 			if errors.As(err, new(*compaction.SummarizerError)) {

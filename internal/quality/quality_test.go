@@ -93,7 +93,7 @@ func TestReplay(t *testing.T) {
 	if cut.Seen != 2 || cut.Breaks == 0 || cut.VisibleTokens >= none.VisibleTokens {
 		t.Errorf("truncated, the first event stays: %+v", cut)
 	}
-	short := replay(t, rec, says("They talked at length.", 100))
+	short := replay(t, rec, alwaysSummarise("They talked at length.", 100))
 	if short.Seen != 1 || short.Lost != short.Identifiers || short.Identifiers == 0 || short.Invented != 0 || short.Summaries == 0 {
 		t.Errorf("with summaries that say nothing: %+v", short)
 	}
@@ -115,8 +115,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// says is a policy that compacts every two invocations with a summarizer that always returns text.
-func says(text string, _ int) quality.Policy {
+// alwaysSummarise is a policy that compacts every two invocations with a summarizer that always returns text.
+func alwaysSummarise(text string, _ int) quality.Policy {
 	s := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
 		return compaction.Response{Text: text}, nil
 	})

@@ -23,10 +23,10 @@ type call struct {
 
 // callOf returns the call in a part. It reports whether the call's arguments contain identifiers that occur in the
 // earlier text.
-func callOf(part patch.Part, said string) (c call, needs bool) {
+func callOf(part patch.Part, earlier string) (c call, needs bool) {
 	values := identifiers.Values(records.JSON(part.Args))
 	for _, id := range identifiers.Find(values) {
-		if identifiers.Occurs(said, id) {
+		if identifiers.Occurs(earlier, id) {
 			c.needed = append(c.needed, id)
 		}
 	}
@@ -34,37 +34,37 @@ func callOf(part patch.Part, said string) (c call, needs bool) {
 	return c, len(c.needed) > 0
 }
 
-// reach measures how many of a call's hidden identifiers a search finds.
-func (r *replay) reach(ctx context.Context, c call, hidden []string) error {
-	n, err := r.lookUp(ctx, c.words, hidden)
+// measureReach measures how many of a call's hidden identifiers a search finds.
+func (r *replay) measureReach(ctx context.Context, c call, hidden []string) error {
+	n, err := r.countFound(ctx, c.words, hidden)
 	if err != nil {
 		return err
 	}
 	r.figures.Reached += n
-	n, err = r.lookUp(ctx, without(c.words, hidden), hidden)
+	n, err = r.countFound(ctx, removeIDs(c.words, hidden), hidden)
 	r.figures.ReachedBlind += n
 	return err
 }
 
-// lookUp returns the number of the given identifiers that a search of hidden events finds.
-func (r *replay) lookUp(ctx context.Context, query string, ids []string) (n int, err error) {
+// countFound returns the number of the given identifiers that a search of hidden events finds.
+func (r *replay) countFound(ctx context.Context, query string, ids []string) (n int, err error) {
 	hits, err := r.finder.Search(ctx, "", recall.Search{
 		Query: query, Hidden: true, Represented: true, Limit: recall.DefaultResults, Snippet: snippetRunes,
 	})
-	var brought strings.Builder
+	var found strings.Builder
 	for _, h := range hits {
-		brought.WriteString(h.Snippet.Text + "\n")
+		found.WriteString(h.Snippet.Text + "\n")
 	}
 	for _, id := range ids {
-		if identifiers.Occurs(brought.String(), id) {
+		if identifiers.Occurs(found.String(), id) {
 			n++
 		}
 	}
 	return n, err
 }
 
-// without removes identifiers from a text. It removes the longest first, because they may contain others.
-func without(text string, ids []string) string {
+// removeIDs removes identifiers from a text. It removes the longest first, because they may contain others.
+func removeIDs(text string, ids []string) string {
 	for _, id := range slices.SortedFunc(slices.Values(ids), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
 		text = strings.ReplaceAll(text, id, " ")
 	}

@@ -63,7 +63,7 @@ func TestReached(t *testing.T) {
 		{"and no more", []string{"It is ZX-90817. " + long + "It is ZX-90818.", "Thanks."}, nil,
 			map[string]any{"a": "ZX-90817", "b": "ZX-90818"}, 2, 0, 1, 0},
 	} {
-		f := replay(t, asked(t, c.first, c.last, c.args), says("They talked at length.", 100))
+		f := replay(t, asked(t, c.first, c.last, c.args), alwaysSummarise("They talked at length.", 100))
 		if f.Needed != c.needed || f.Seen != c.seen || f.Reached != c.reached || f.ReachedBlind != c.blind {
 			t.Errorf("%s: %d needed, %d seen, %d reached, %d blind; want %d, %d, %d, %d", c.name,
 				f.Needed, f.Seen, f.Reached, f.ReachedBlind, c.needed, c.seen, c.reached, c.blind)

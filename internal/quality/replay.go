@@ -109,9 +109,9 @@ func share(part, whole int) float64 {
 
 // Recording is a recorded session that can be replayed. It is immutable.
 type Recording struct {
-	events []*patch.Event // without usage metadata
-	calls  [][]call       // by event: its calls that need identifiers
-	ends   []bool         // by event: whether an invocation ends with it
+	events         []*patch.Event // without usage metadata
+	calls          [][]call       // by event: its calls that need identifiers
+	endsInvocation []bool         // by event: whether an invocation ends with it
 }
 
 // Record prepares a session for replay. It removes the measured sizes of prompts from the events, because they were
@@ -120,7 +120,7 @@ func Record(events []*patch.Event) (Recording, error) {
 	var r Recording
 	var raw strings.Builder
 	for i, e := range events {
-		e, err := unmeasured(e)
+		e, err := withoutUsage(e)
 		if err != nil {
 			return Recording{}, fmt.Errorf("event %d (id %q): %w", i, e.ID(), err)
 		}
@@ -134,7 +134,7 @@ func Record(events []*patch.Event) (Recording, error) {
 		}
 		raw.WriteString(identifiers.Text(e))
 		r.events, r.calls = append(r.events, e), append(r.calls, calls)
-		r.ends = append(r.ends, i+1 == len(events) || events[i+1].InvocationID() != e.InvocationID())
+		r.endsInvocation = append(r.endsInvocation, i+1 == len(events) || events[i+1].InvocationID() != e.InvocationID())
 	}
 	return r, nil
 }
@@ -160,18 +160,18 @@ func (r Recording) Tokens() (n int) {
 // end. With the same summaries, the same session and policy always give the same figures.
 func (rec Recording) Replay(ctx context.Context, p Policy, probes ...Probe) (Figures, error) {
 	l := newLog()
-	r := replay{log: l, finder: recall.NewFinder(l, 0), figures: Figures{Sessions: 1}, texts: map[*patch.Event]string{}, stands: map[string]string{}}
+	r := replay{log: l, finder: recall.NewFinder(l, 0), figures: Figures{Sessions: 1}, texts: map[*patch.Event]string{}, replacedTexts: map[string]string{}}
 	run, err := p.start(r.log, &r.figures)
 	if err != nil {
 		return Figures{}, err
 	}
-	r.log.written = r.wrote
+	r.log.onPatches = r.measurePatches
 	for i, e := range rec.events {
 		if isTurn(e) {
 			if err := run(ctx, beforeTurn, e.InvocationID()); err != nil {
 				return Figures{}, err
 			}
-			if err := r.turn(ctx, rec.calls[i]); err != nil {
+			if err := r.measureTurn(ctx, rec.calls[i]); err != nil {
 				return Figures{}, err
 			}
 		}
@@ -179,7 +179,7 @@ func (rec Recording) Replay(ctx context.Context, p Policy, probes ...Probe) (Fig
 			return Figures{}, err
 		}
 		r.rawTokens += e.EstimatedTokens()
-		if rec.ends[i] {
+		if rec.endsInvocation[i] {
 			if err := run(ctx, afterInvocation, ""); err != nil {
 				return Figures{}, err
 			}
@@ -189,19 +189,19 @@ func (rec Recording) Replay(ctx context.Context, p Policy, probes ...Probe) (Fig
 	for _, e := range r.log.view().Events() {
 		r.figures.EndVisible += e.EstimatedTokens()
 	}
-	r.related(rec.events)
-	return r.figures, r.probed(ctx, rec.events, probes)
+	r.measureRelations(rec.events)
+	return r.figures, r.measureProbes(ctx, rec.events, probes)
 }
 
 // replay is the state of a replay.
 type replay struct {
-	log       *log
-	finder    *recall.Finder[string]
-	figures   Figures
-	rawTokens int
-	prompt    []nodeID // of the previous turn
-	texts     map[*patch.Event]string
-	stands    map[string]string // id of an inserted event → the text of the events that it replaces
+	log           *log
+	finder        *recall.Finder[string]
+	figures       Figures
+	rawTokens     int
+	prompt        []nodeID // of the previous turn
+	texts         map[*patch.Event]string
+	replacedTexts map[string]string // id of an inserted event → the text of the events that it replaces
 }
 
 type nodeID struct {
@@ -212,19 +212,19 @@ type nodeID struct {
 // isTurn reports whether a model wrote the event.
 func isTurn(e *patch.Event) bool { return e.Author() != "user" && e.Role() == "model" }
 
-// turn measures a turn of the model and its calls.
-func (r *replay) turn(ctx context.Context, calls []call) error {
+// measureTurn measures a turn of the model and its calls.
+func (r *replay) measureTurn(ctx context.Context, calls []call) error {
 	f := &r.figures
 	f.Turns++
 	f.RawTokens += r.rawTokens
 	var prompt []nodeID
 	var visible strings.Builder
-	same := true
+	isCached := true
 	for i, v := range r.log.view().Entries() {
 		id := nodeID{v.Seq, v.Event.ID()}
 		tokens := v.Event.EstimatedTokens()
-		same = same && i < len(r.prompt) && r.prompt[i] == id
-		if same {
+		isCached = isCached && i < len(r.prompt) && r.prompt[i] == id
+		if isCached {
 			f.CachedTokens += tokens
 		} else {
 			f.FreshTokens += tokens
@@ -246,7 +246,7 @@ func (r *replay) turn(ctx context.Context, calls []call) error {
 		if len(hidden) == 0 {
 			continue
 		}
-		if err := r.reach(ctx, c, hidden); err != nil {
+		if err := r.measureReach(ctx, c, hidden); err != nil {
 			return err
 		}
 	}
@@ -263,60 +263,60 @@ func (r *replay) text(e *patch.Event) string {
 	return text
 }
 
-// wrote measures the patches that a policy logged.
-func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
+// measurePatches measures the patches that a policy logged.
+func (r *replay) measurePatches(before fold.View, patches []*patch.PatchEvent) {
 	f := &r.figures
 	f.Passes++
-	var covered, told strings.Builder
+	var covered, summaryText strings.Builder
 	var summaries []*patch.Event
-	now := before
+	view := before
 	for _, p := range patches {
-		var said strings.Builder
+		var replaced strings.Builder
 		if records.IsIndexed(p) {
 			for i := p.Start(); i < p.Start()+p.Count(); i++ {
-				of := now.At(i)
-				if text, ok := r.stands[of.ID()]; ok {
-					said.WriteString(text)
+				of := view.At(i)
+				if text, ok := r.replacedTexts[of.ID()]; ok {
+					replaced.WriteString(text)
 				} else {
-					said.WriteString(r.text(of))
+					replaced.WriteString(r.text(of))
 				}
 			}
 		}
-		covered.WriteString(said.String())
+		covered.WriteString(replaced.String())
 		for _, e := range p.NewEvents() {
-			r.stands[e.ID()] = said.String() // replaced below for summaries
+			r.replacedTexts[e.ID()] = replaced.String() // replaced below for summaries
 			if p.Type() == patch.Summarise || e.IsSummary() {
 				summaries = append(summaries, e)
-				told.WriteString(identifiers.Text(e))
+				summaryText.WriteString(identifiers.Text(e))
 			}
 		}
-		next, err := now.Apply(patch.Record{Seq: now.Seq() + 1, Patch: p})
+		next, err := view.Apply(patch.Record{Seq: view.Seq() + 1, Patch: p})
 		if err != nil {
 			return // cannot happen: the patch was logged
 		}
-		now = next
+		view = next
 	}
 	if len(summaries) == 0 {
 		return
 	}
 	f.Summaries += len(summaries)
 	for _, s := range summaries {
-		r.stands[s.ID()] = covered.String()
+		r.replacedTexts[s.ID()] = covered.String()
 	}
 	for _, id := range identifiers.Find(covered.String()) {
 		f.Identifiers++
-		if !identifiers.Occurs(told.String(), id) {
+		if !identifiers.Occurs(summaryText.String(), id) {
 			f.Lost++
 		}
 	}
-	for _, id := range identifiers.Find(told.String()) {
+	for _, id := range identifiers.Find(summaryText.String()) {
 		if !identifiers.Occurs(covered.String(), id) {
 			f.Invented++
 		}
 	}
 }
 
-func unmeasured(e *patch.Event) (*patch.Event, error) {
+func withoutUsage(e *patch.Event) (*patch.Event, error) {
 	if _, measured := e.Field("usageMetadata"); !measured {
 		return e, nil
 	}
@@ -335,14 +335,14 @@ func unmeasured(e *patch.Event) (*patch.Event, error) {
 	return patch.ParseEvent(text)
 }
 
-// counted is a summarizer that adds its estimated usage to figures.
-type counted struct {
+// countingSummarizer is a summarizer that adds its estimated usage to figures.
+type countingSummarizer struct {
 	compaction.Summarizer
 	figures *Figures
 }
 
 // Price returns the prices of the wrapped summarizer.
-func (c counted) Price() (read, written float64) {
+func (c countingSummarizer) Price() (read, written float64) {
 	if p, ok := c.Summarizer.(compaction.PricedSummarizer); ok {
 		return p.Price()
 	}
@@ -350,7 +350,7 @@ func (c counted) Price() (read, written float64) {
 }
 
 // Summarize implements compaction.Summarizer.
-func (c counted) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
+func (c countingSummarizer) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 	resp, err := c.Summarizer.Summarize(ctx, req)
 	if !isOffline(c.Summarizer) {
 		c.figures.ReadTokens += patch.EstimateTextTokens(req.Instructions + req.Prompt)

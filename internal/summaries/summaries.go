@@ -33,8 +33,8 @@ func recordOf(e *patch.Event) (json.RawMessage, patch.EventCompaction, bool) {
 	if e == nil {
 		return nil, patch.EventCompaction{}, false
 	}
-	for _, at := range [][2]string{{"actions", "compaction"}, {"customMetadata", adkMetadata}} {
-		text, ok := e.Field(at[0])
+	for _, path := range [][2]string{{"actions", "compaction"}, {"customMetadata", adkMetadata}} {
+		text, ok := e.Field(path[0])
 		if !ok {
 			continue
 		}
@@ -42,12 +42,12 @@ func recordOf(e *patch.Event) (json.RawMessage, patch.EventCompaction, bool) {
 		if json.Unmarshal(text, &fields) != nil {
 			continue
 		}
-		text = fields[at[1]]
-		said, err := patch.ParseEvent(fmt.Appendf(nil, `{"actions":{"compaction":%s}}`, cmp.Or(string(text), "null")))
+		text = fields[path[1]]
+		parsed, err := patch.ParseEvent(fmt.Appendf(nil, `{"actions":{"compaction":%s}}`, cmp.Or(string(text), "null")))
 		if err != nil {
 			continue
 		}
-		if c, err := said.Compaction(); err == nil && c != nil {
+		if c, err := parsed.Compaction(); err == nil && c != nil {
 			return text, *c, true
 		}
 	}
@@ -58,7 +58,7 @@ func recordOf(e *patch.Event) (json.RawMessage, patch.EventCompaction, bool) {
 // less than a quarter of a microsecond apart.
 type Claim struct {
 	patch.EventCompaction
-	from, to exact
+	from, to exactTime
 }
 
 // ClaimOf returns the claim of an event's compaction record, and whether the event has one. See [CompactionOf].
@@ -67,7 +67,7 @@ func ClaimOf(e *patch.Event) (Claim, bool) {
 	if !ok {
 		return Claim{}, false
 	}
-	var times struct{ StartTimestamp, EndTimestamp exact }
+	var times struct{ StartTimestamp, EndTimestamp exactTime }
 	_ = json.Unmarshal(text, &times) // recordOf has parsed text already
 	return Claim{c, times.StartTimestamp, times.EndTimestamp}, true
 }
@@ -82,10 +82,10 @@ func (c Claim) Covers(e *patch.Event) bool {
 	return !t.Before(c.from.Time) && (c.to.IsZero() || !t.After(c.to.Time))
 }
 
-// exact is a time in RFC 3339. Any other form decodes to the zero time.
-type exact struct{ time.Time }
+// exactTime is a time in RFC 3339. Any other form decodes to the zero time.
+type exactTime struct{ time.Time }
 
-func (t *exact) UnmarshalJSON(text []byte) error {
+func (t *exactTime) UnmarshalJSON(text []byte) error {
 	if json.Unmarshal(text, &t.Time) != nil {
 		t.Time = time.Time{}
 	}

@@ -40,8 +40,8 @@ func Clean(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD")))
 }
 
-// isSeen reports whether r is a visible letter or digit. Hangul fillers are letters in Unicode but invisible.
-func isSeen(r rune) bool {
+// isVisible reports whether r is a visible letter or digit. Hangul fillers are letters in Unicode but invisible.
+func isVisible(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsNumber(r)) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }
 
@@ -50,7 +50,7 @@ func ProblemOf(text string) string {
 	switch {
 	case text == "":
 		return "it is empty"
-	case !strings.ContainsFunc(text, isSeen):
+	case !strings.ContainsFunc(text, isVisible):
 		return "it has no letter and no digit"
 	}
 	return ""

@@ -28,26 +28,26 @@ type Handle struct {
 	ID    string
 }
 
-// handles returns the events that a tool's handle may identify. A handle with an id and a slash may identify two
+// parseHandles returns the events that a tool's handle may identify. A handle with an id and a slash may identify two
 // events: the text after the slash is either a part number or the end of the id.
-func handles(text string) (all []Handle) {
-	whole := text
+func parseHandles(text string) (all []Handle) {
+	event := text
 	slash := strings.LastIndexByte(text, '/')
 	if slash >= 0 {
-		whole = text[:slash]
+		event = text[:slash]
 	}
 	if id, ok := strings.CutPrefix(text, idHandle); ok {
 		all = append(all, Handle{ID: id})
 		if slash > len(idHandle) {
-			all = append(all, Handle{ID: whole[len(idHandle):]})
+			all = append(all, Handle{ID: event[len(idHandle):]})
 		}
 		return all
 	}
-	number, of, several := strings.Cut(whole, ".")
+	number, indexText, hasIndex := strings.Cut(event, ".")
 	seq, err := strconv.ParseUint(number, 10, 64)
 	index := 0
-	if several && err == nil {
-		index, err = strconv.Atoi(of)
+	if hasIndex && err == nil {
+		index, err = strconv.Atoi(indexText)
 	}
 	if err != nil || seq == 0 {
 		return nil
@@ -58,30 +58,30 @@ func handles(text string) (all []Handle) {
 // Traces finds the events that the results of [SearchTool] and [ReadTool] came from. The caller must pass it the log's
 // events in order. The zero value is ready for use. Traces is not safe for concurrent use.
 type Traces struct {
-	asked map[string][]Handle // by id of the call of ReadTool
+	reads map[string][]Handle // by id of the call of ReadTool
 }
 
 // Of returns the events that the tool results in e came from.
-func (t *Traces) Of(e *patch.Event) (brought []Handle) {
-	recalls := false
+func (t *Traces) Of(e *patch.Event) (sources []Handle) {
+	hasRecall := false
 	for p := range e.FunctionParts() {
-		recalls = recalls || IsRecall(p.Name)
+		hasRecall = hasRecall || IsRecall(p.Name)
 	}
-	if !recalls {
+	if !hasRecall {
 		return nil
 	}
 	for _, p := range e.Parts() {
 		switch kind := p.Kind; {
 		case kind == patch.PartCall && p.Name == ReadTool:
-			var asked struct{ Handle string }
-			if p.Args.Decode(&asked) == nil {
-				if t.asked == nil {
-					t.asked = map[string][]Handle{}
+			var args struct{ Handle string }
+			if p.Args.Decode(&args) == nil {
+				if t.reads == nil {
+					t.reads = map[string][]Handle{}
 				}
-				t.asked[p.ID] = append(t.asked[p.ID], handles(strings.TrimSpace(asked.Handle))...)
+				t.reads[p.ID] = append(t.reads[p.ID], parseHandles(strings.TrimSpace(args.Handle))...)
 			}
 		case kind == patch.PartResponse && p.Name == ReadTool:
-			brought = append(brought, t.asked[p.ID]...)
+			sources = append(sources, t.reads[p.ID]...)
 		case kind == patch.PartResponse && p.Name == SearchTool:
 			var found struct{ Results []any }
 			if p.Response.Decode(&found) != nil {
@@ -90,11 +90,11 @@ func (t *Traces) Of(e *patch.Event) (brought []Handle) {
 			for _, r := range found.Results {
 				if result, ok := r.(map[string]any); ok {
 					if handle, ok := result["handle"].(string); ok {
-						brought = append(brought, handles(handle)...)
+						sources = append(sources, parseHandles(handle)...)
 					}
 				}
 			}
 		}
 	}
-	return brought
+	return sources
 }

@@ -18,32 +18,32 @@ func IsUnspaced(r rune) bool {
 // In returns the distinct words of a text in lower case. Words are runs of letters and digits. In scripts without
 // spaces, each pair of adjacent characters is a word.
 func In(text string) (words []string) {
-	known := make(map[string]bool)
+	seen := make(map[string]bool)
 	add := func(w string) {
-		if w = strings.ToLower(w); !known[w] {
-			known[w] = true
+		if w = strings.ToLower(w); !seen[w] {
+			seen[w] = true
 			words = append(words, w)
 		}
 	}
-	start, before := -1, -1 // offset of the current word, and of the previous character in an unspaced script
+	start, previous := -1, -1 // offset of the current word, and of the previous character in an unspaced script
 	for i, r := range text {
-		inside := unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
-		unspaced := inside && IsUnspaced(r)
-		if start >= 0 && (!inside || unspaced) {
+		inWord := unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
+		unspaced := inWord && IsUnspaced(r)
+		if start >= 0 && (!inWord || unspaced) {
 			add(text[start:i])
 			start = -1
 		}
 		switch {
 		case unspaced:
-			if before >= 0 {
-				add(text[before : i+utf8.RuneLen(r)])
+			if previous >= 0 {
+				add(text[previous : i+utf8.RuneLen(r)])
 			}
-			before = i
+			previous = i
 			continue
-		case inside && start < 0:
+		case inWord && start < 0:
 			start = i
 		}
-		before = -1
+		previous = -1
 	}
 	if start >= 0 {
 		add(text[start:])
