@@ -26,17 +26,17 @@ import (
 
 // ParseEvent is like [patch.ParseEvent], but also accepts the forms of other programs.
 func ParseEvent(text []byte) (*patch.Event, error) {
-	own, err := new(translator).line(text)
+	translated, err := new(translator).translateLine(text)
 	if err != nil {
 		return nil, err
 	}
-	return patch.ParseEvent(own)
+	return patch.ParseEvent(translated)
 }
 
-// Text translates the lines of a file to the form of package patch. If the file has a header, Text translates only
-// the lines that package patch rejects. Lines that are not JSON stay unchanged. Text fails if rows belong to
-// different sessions. The error is a *[patch.LineError] with the file's name.
-func Text(text []byte, name string) ([]byte, error) {
+// TranslateLines translates the lines of a file to the form of package patch. If the file has a header, TranslateLines
+// translates only the lines that package patch rejects. Lines that are not JSON stay unchanged. TranslateLines fails if
+// rows belong to different sessions. The error is a *[patch.LineError] with the file's name.
+func TranslateLines(text []byte, name string) ([]byte, error) {
 	out := make([]byte, 0, len(text))
 	var t translator
 	number, first, header := 0, true, false
@@ -55,7 +55,7 @@ func Text(text []byte, name string) ([]byte, error) {
 				continue
 			}
 		}
-		own, err := t.line(checked)
+		own, err := t.translateLine(checked)
 		if err != nil {
 			return nil, &patch.LineError{File: name, Line: number, Err: err}
 		}
@@ -69,10 +69,10 @@ type translator struct {
 	owner rowOwner // owner of the preceding rows
 }
 
-// line translates a line with an event or a patch. A row is replaced by its event. Names are translated only where
-// ADK's schema has the field, because the keys of arguments, responses, state and metadata are data. The error is a
-// *[patch.FieldError].
-func (t *translator) line(text []byte) ([]byte, error) {
+// translateLine translates a line with an event or a patch. A row is replaced by its event. Names are translated only
+// where ADK's schema has the field, because the keys of arguments, responses, state and metadata are data. The error is
+// a *[patch.FieldError].
+func (t *translator) translateLine(text []byte) ([]byte, error) {
 	text, err := compact(text)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func translate(text []byte) ([]byte, error) {
 	seen := map[string]bool{}
 	out := append(make([]byte, 0, len(text)), '{')
 	for name, v := range jsonvalue.Members(text) {
-		own, translated := patchNames[name]
+		canonical, translated := patchNames[name]
 		switch {
 		case name == "timestamp" && jsonvalue.KindOf(v) == jsonvalue.Number:
 			t, err := epochTime(v)
@@ -120,7 +120,7 @@ func translate(text []byte) ([]byte, error) {
 			}
 			v = jsonvalue.AppendQuote(nil, t.Format(time.RFC3339Nano))
 		case isPatch && translated:
-			name = own
+			name = canonical
 		case revert && name == "patch_id":
 			name = "patchId"
 		}
@@ -129,14 +129,14 @@ func translate(text []byte) ([]byte, error) {
 		}
 		seen[name] = true
 		if isPatch && name == "summaryEvent" {
-			v = nested(v)
+			v = translateNested(v)
 		} else if isPatch && name == "replacement" && jsonvalue.KindOf(v) == jsonvalue.Array {
 			list := []byte{'['}
 			for i, e := range jsonvalue.Elements(v) {
 				if i > 0 {
 					list = append(list, ',')
 				}
-				list = append(list, nested(e)...)
+				list = append(list, translateNested(e)...)
 			}
 			v = append(list, ']')
 		}
@@ -145,11 +145,11 @@ func translate(text []byte) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// nested translates an event inside a patch. If this fails, it returns the event unchanged, because a log may contain
-// a malformed patch.
-func nested(text []byte) []byte {
-	if own, err := translate(text); err == nil {
-		return own
+// translateNested translates an event inside a patch. If this fails, it returns the event unchanged, because a log may
+// contain a malformed patch.
+func translateNested(text []byte) []byte {
+	if translated, err := translate(text); err == nil {
+		return translated
 	}
 	return text
 }
@@ -200,9 +200,9 @@ func fieldErr(field, format string, args ...any) *patch.FieldError {
 
 // clip shortens text for an error message.
 func clip(text []byte) string {
-	const most = 200
-	if len(text) <= most {
+	const maxBytes = 200
+	if len(text) <= maxBytes {
 		return string(text)
 	}
-	return strings.ToValidUTF8(string(text[:most]), "") + "…"
+	return strings.ToValidUTF8(string(text[:maxBytes]), "") + "…"
 }

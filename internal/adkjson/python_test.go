@@ -169,7 +169,7 @@ func TestPythonRows(t *testing.T) {
 
 func parse(t *testing.T, text string) patch.Record {
 	t.Helper()
-	own, err := adkjson.Text([]byte(text), "f")
+	own, err := adkjson.TranslateLines([]byte(text), "f")
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -250,7 +250,7 @@ func TestTimesCostLittle(t *testing.T) {
 func readAll(r io.Reader) ([]patch.Record, map[string]patch.Value, error) {
 	text, err := io.ReadAll(r)
 	if err == nil {
-		text, err = adkjson.Text(text, "f")
+		text, err = adkjson.TranslateLines(text, "f")
 	}
 	if err != nil {
 		return nil, nil, err

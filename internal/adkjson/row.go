@@ -24,12 +24,12 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 	}
 	event = jsonvalue.Member(text, "event_data")
 	if event == nil {
-		return text, owner, refuseForeign(text)
+		return text, owner, rejectNonEvent(text)
 	}
 	switch jsonvalue.KindOf(event) {
 	case jsonvalue.String:
 		if event, err = compact([]byte(jsonvalue.Unquote(event))); err != nil {
-			return nil, owner, within("event_data", err)
+			return nil, owner, withFieldPrefix("event_data", err)
 		}
 	case jsonvalue.Object:
 	default:
@@ -71,12 +71,12 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 	return append(b, '}'), owner, nil
 }
 
-// refuseForeign rejects objects that are not events. Package patch would accept their fields as unknown fields of an
+// rejectNonEvent rejects objects that are not events. Package patch would accept their fields as unknown fields of an
 // event.
-func refuseForeign(text []byte) error {
-	const older = "long_running_tool_ids_json"
-	if jsonvalue.Member(text, older) != nil {
-		return fieldErr(older, "this is a row of an older version of ADK for Python, whose actions are not JSON; run 'adk migrate session' on the database first")
+func rejectNonEvent(text []byte) error {
+	const olderColumn = "long_running_tool_ids_json"
+	if jsonvalue.Member(text, olderColumn) != nil {
+		return fieldErr(olderColumn, "this is a row of an older version of ADK for Python, whose actions are not JSON; run 'adk migrate session' on the database first")
 	}
 	if jsonvalue.KindOf(jsonvalue.Member(text, "events")) == jsonvalue.Array {
 		for _, name := range []string{"lastUpdateTime", "last_update_time"} {
@@ -88,8 +88,8 @@ func refuseForeign(text []byte) error {
 	return nil
 }
 
-// within adds a prefix to the field that an error names.
-func within(field string, err error) error {
+// withFieldPrefix adds a prefix to the field that an error names.
+func withFieldPrefix(field string, err error) error {
 	if e, ok := err.(*patch.FieldError); ok {
 		return &patch.FieldError{Field: strings.TrimSuffix(field+"/"+e.Field, "/"), Problem: e.Problem}
 	}

@@ -24,13 +24,13 @@ Node messageAsOutput outputFor
 // schema describes the fields of an object or the elements of an array. A nil schema stands for data, whose keys are
 // not translated.
 type schema struct {
-	fields map[string]schemaField // of an object, by both spellings
-	each   *schema                // of an array's elements
+	fields  map[string]schemaField // of an object, by both spellings
+	element *schema                // of an array's elements
 }
 
 type schemaField struct {
-	name string
-	in   *schema
+	name   string
+	schema *schema
 }
 
 // base64Text is the schema of strings that contain bytes.
@@ -46,7 +46,7 @@ var eventSchema = sync.OnceValue(func() *schema {
 		element, array := strings.CutPrefix(name, "[]")
 		switch {
 		case array:
-			return &schema{each: of(element)}
+			return &schema{element: of(element)}
 		case name != "" && types[name] == nil:
 			types[name] = &schema{fields: map[string]schemaField{}}
 		}

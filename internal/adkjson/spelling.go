@@ -15,48 +15,48 @@ import (
 // Python stores other names (invocation_id, function_call) and URL-safe base64. Names are translated only where the
 // schema has the field, because the keys of arguments, responses, state and metadata are data. Unknown fields stay
 // unchanged. The argument path locates the value for error messages.
-func respell(text []byte, of *schema, path ...string) ([]byte, error) {
+func respell(text []byte, s *schema, path ...string) ([]byte, error) {
 	switch kind := jsonvalue.KindOf(text); {
-	case kind == jsonvalue.Object && of != nil && of.fields != nil:
-		return respellFields(text, of, path)
-	case kind == jsonvalue.Array && of != nil && of.each != nil:
+	case kind == jsonvalue.Object && s != nil && s.fields != nil:
+		return respellFields(text, s, path)
+	case kind == jsonvalue.Array && s != nil && s.element != nil:
 		out := append(make([]byte, 0, len(text)), '[')
 		for i, v := range jsonvalue.Elements(text) {
-			own, err := respell(v, of.each, append(path, strconv.Itoa(i))...)
+			translated, err := respell(v, s.element, append(path, strconv.Itoa(i))...)
 			if err != nil {
 				return nil, err
 			}
 			if i > 0 {
 				out = append(out, ',')
 			}
-			out = append(out, own...)
+			out = append(out, translated...)
 		}
 		return append(out, ']'), nil
-	case kind == jsonvalue.String && of == base64Text:
+	case kind == jsonvalue.String && s == base64Text:
 		return standardBase64(text), nil
 	}
 	return text, nil
 }
 
-func respellFields(text []byte, of *schema, path []string) ([]byte, error) {
+func respellFields(text []byte, s *schema, path []string) ([]byte, error) {
 	out := append(make([]byte, 0, len(text)), '{')
 	var seen []string
-	for came, v := range jsonvalue.Members(text) {
-		at := append(path, jsonvalue.Step(came))
-		field, known := of.fields[came]
+	for original, v := range jsonvalue.Members(text) {
+		fieldPath := append(path, jsonvalue.Step(original))
+		field, inSchema := s.fields[original]
 		switch {
-		case !known:
-			field.name = came
+		case !inSchema:
+			field.name = original
 		case slices.Contains(seen, field.name):
-			return nil, fieldErr(strings.Join(at, "/"), "%s occurs in two spellings", field.name)
+			return nil, fieldErr(strings.Join(fieldPath, "/"), "%s occurs in two spellings", field.name)
 		default:
 			seen = append(seen, field.name)
 		}
-		own, err := respell(v, field.in, at...)
+		translated, err := respell(v, field.schema, fieldPath...)
 		if err != nil {
 			return nil, err
 		}
-		out = append(jsonvalue.AppendKey(out, field.name), own...)
+		out = append(jsonvalue.AppendKey(out, field.name), translated...)
 	}
 	return append(out, '}'), nil
 }

@@ -73,7 +73,7 @@ func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 				s.Differences = append(s.Differences, Difference{What: "some texts are not Unicode: replaced by U+FFFD"})
 			}
 		}
-		if text, err = adkjson.Text(text, f.opts.Name); err == nil && f.Format.Name == adkEvents.Name {
+		if text, err = adkjson.TranslateLines(text, f.opts.Name); err == nil && f.Format.Name == adkEvents.Name {
 			text, err = withRewinds(text, f.opts.Name)
 		}
 		if err == nil {
