@@ -76,7 +76,7 @@ func TestCallsMustStay(t *testing.T) {
 			// Check refuses to hide a call if and only if MustStay is true.
 			err := v.Check(patch.NewSplice(call.Index, 1), fold.CheckOptions{})
 			if hidden := err != nil && strings.Contains(err.Error(), "still open"); hidden != call.MustStay {
-				t.Errorf("%v: call %s is held: %v, but the check says %v", c.log, call.ID, call.MustStay, err)
+				t.Errorf("%v: call %s must stay: %v, but the check returns %v", c.log, call.ID, call.MustStay, err)
 			}
 		}
 		if got := strings.Join(got, " "); got != c.want {

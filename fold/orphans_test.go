@@ -220,14 +220,14 @@ func TestBaseIsChecked(t *testing.T) {
 
 func TestOutOfRangeNamesTheValue(t *testing.T) {
 	v := view(t, "e1", "e2")
-	const most = int(^uint(0) >> 1)
+	const maxInt = int(^uint(0) >> 1)
 	for _, c := range []struct {
 		p    *patch.PatchEvent
 		want string
 	}{
 		{patch.NewSplice(-1, 1), "start is -1"}, {patch.NewSplice(0, -1), "count is -1"},
 		{patch.NewSplice(0, 3), "the visible log has length 2"}, {patch.NewSplice(3, 0, event("r")), "start 3"},
-		{patch.NewSplice(1, most), "length 2"}, {patch.NewSplice(most, most), "length 2"},
+		{patch.NewSplice(1, maxInt), "length 2"}, {patch.NewSplice(maxInt, maxInt), "length 2"},
 		{patch.NewSummarise(0, 0, event("S", "text:s")), "count is 0"},
 	} {
 		err := v.Check(c.p, fold.CheckOptions{})

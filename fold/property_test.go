@@ -205,7 +205,7 @@ func comparePreview(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.Patch
 	}
 	pre := v.Diff(next)
 	if changed := changedKeys(ref.State(), after.State()); !slices.Equal(changed, pre.StateChanged) {
-		t.Fatalf("%v: the preview says that %q change, but %q do\n%s", p, pre.StateChanged, changed, fuzz.Text(records, nil))
+		t.Fatalf("%v: the preview reports that %q change, but %q do\n%s", p, pre.StateChanged, changed, fuzz.Text(records, nil))
 	}
 	before, now := ref.Visible(), after.Visible()
 	if len(before)-len(pre.Removed)+len(pre.Added) != len(now) {
@@ -213,12 +213,12 @@ func comparePreview(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.Patch
 	}
 	for i, e := range pre.Removed {
 		if before[pre.FirstChanged+i] != e.Event || e.Index != pre.FirstChanged+i {
-			t.Fatalf("preview says that %v goes, but visible event %d is %v", e, pre.FirstChanged+i, before[pre.FirstChanged+i])
+			t.Fatalf("the preview reports that %v is removed, but visible event %d is %v", e, pre.FirstChanged+i, before[pre.FirstChanged+i])
 		}
 	}
 	for i, e := range pre.Added {
 		if now[pre.FirstChanged+i] != e.Event || e.Index != pre.FirstChanged+i {
-			t.Fatalf("preview says that %v comes, but visible event %d is %v", e, pre.FirstChanged+i, now[pre.FirstChanged+i])
+			t.Fatalf("the preview reports that %v is added, but visible event %d is %v", e, pre.FirstChanged+i, now[pre.FirstChanged+i])
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (s *sequence) checkTree() (height int, err error) {
 	again := sequence{nodes: s.nodes, kids: s.kids}
 	again.count()
 	if w := len(s.nodes) + len(s.kids); w == 0 || w > maxWidth || s.nodes != nil && s.kids != nil || again.counts != s.counts {
-		return 0, fmt.Errorf("a part of width %d with %+v says %+v", w, again.counts, s.counts)
+		return 0, fmt.Errorf("a part of width %d has the counts %+v, but stores %+v", w, again.counts, s.counts)
 	}
 	for i, k := range s.kids {
 		if k.counts != k.tree.counts {

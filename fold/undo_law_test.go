@@ -120,24 +120,24 @@ func (l *undoLog) change(t *rapid.T) {
 
 // followErrors reverts a patch. If an error names another patch, followErrors reverts that patch first. It repeats this
 // until the given patch is inactive. It returns the number of successful calls, and the results of all calls.
-func (l *undoLog) followErrors(id string, most int) (calls int, said []string) {
+func (l *undoLog) followErrors(id string, maxCalls int) (calls int, results []string) {
 	for next := id; slices.Contains(l.active(), id); {
 		err := l.revert(next)
-		said = append(said, fmt.Sprintf("%q: %v", next, err))
+		results = append(results, fmt.Sprintf("%q: %v", next, err))
 		var blocked *fold.BlockedError
 		switch {
 		case err == nil:
 			calls, next = calls+1, id
 		case !errors.As(err, &blocked) || blocked.AlreadyReverted || blocked.Blocking == next:
-			l.Fatalf("reverting %q:\n%s\n%s", id, strings.Join(said, "\n"), fuzz.Text(l.log, nil))
+			l.Fatalf("reverting %q:\n%s\n%s", id, strings.Join(results, "\n"), fuzz.Text(l.log, nil))
 		default:
 			next = blocked.Blocking
 		}
-		if calls > most || len(said) > 3*most+3 {
-			l.Fatalf("reverting %q, of %d patches:\n%s\n%s", id, most, strings.Join(said, "\n"), fuzz.Text(l.log, nil))
+		if calls > maxCalls || len(results) > 3*maxCalls+3 {
+			l.Fatalf("reverting %q, of %d patches:\n%s\n%s", id, maxCalls, strings.Join(results, "\n"), fuzz.Text(l.log, nil))
 		}
 	}
-	return calls, said
+	return calls, results
 }
 
 // A caller can revert any active patch, even a revert, if it first reverts the patches named in errors. The

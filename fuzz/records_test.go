@@ -241,7 +241,7 @@ func TestRecordsAccepted(t *testing.T) {
 		for _, rec := range recs {
 			for id := range rec.IDs() {
 				if id == "" || ids[id] {
-					t.Fatalf("id %q is there twice, or empty", id)
+					t.Fatalf("id %q is empty or occurs twice", id)
 				}
 				ids[id] = true
 			}
@@ -328,7 +328,7 @@ func TestInsertedIDsDeriveFromPatch(t *testing.T) {
 		p := Patch("p", nil).Draw(t, "patch")
 		for id := range (patch.Record{Patch: p}).IDs() {
 			if id != "p" && !strings.HasPrefix(id, "p.") {
-				t.Fatalf("%v puts in an event with the id %q", p, id)
+				t.Fatalf("%v inserts an event with the id %q", p, id)
 			}
 		}
 	})

@@ -81,14 +81,14 @@ func densePatch(t *rapid.T, id string, r *Reference, kinds []string) *patch.Patc
 	start := rapid.IntRange(0, n-1).Draw(t, "start")
 	count := rapid.IntRange(1, min(n-start, 4)).Draw(t, "count")
 	which := r.Visible()[start].ID()
-	var put []*patch.Event
+	var inserted []*patch.Event
 	for i := range rapid.IntRange(1, 2).Draw(t, "events") {
 		f := object{"id": fmt.Sprintf("%s.%d", id, i), "content": content("user", textPart("x"))}
-		put = append(put, f.event())
+		inserted = append(inserted, f.event())
 	}
 	switch kind {
 	case "sum", "sum drop":
-		p := patch.NewSummarise(start, count, put[0])
+		p := patch.NewSummarise(start, count, inserted[0])
 		if kind == "sum drop" {
 			p = p.WithState(patch.Drop)
 		}
@@ -96,9 +96,9 @@ func densePatch(t *rapid.T, id string, r *Reference, kinds []string) *patch.Patc
 	case "cut keep", "cut drop":
 		return patch.NewSplice(start, count).WithState(patch.StatePolicy(kind[4:]))
 	case "put keep", "put drop":
-		return patch.NewSplice(start, count, put...).WithState(patch.StatePolicy(kind[4:]))
+		return patch.NewSplice(start, count, inserted...).WithState(patch.StatePolicy(kind[4:]))
 	case "insert":
-		return patch.NewSplice(start, 0, put...)
+		return patch.NewSplice(start, 0, inserted...)
 	case "before keep", "before drop":
 		return patch.NewTruncateBefore(which).WithState(patch.StatePolicy(kind[7:]))
 	case "pin":

@@ -91,7 +91,7 @@ func TestBlankSummary(t *testing.T) {
 func TestErasedByRequiresOwnID(t *testing.T) {
 	e := parseEvent(t, `{"id":"e2","customMetadata":{"patchlog":{"erased":{"as":"e1","receipt":"r1"}}}}`)
 	if _, ok := e.ErasedBy(); ok {
-		t.Error("a copy passes for an erased event")
+		t.Error("a copy with another id counts as erased")
 	}
 }
 

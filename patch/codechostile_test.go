@@ -207,7 +207,7 @@ func TestForgedFormsAreFoundByVerify(t *testing.T) {
 			readEverything(rec)
 			patch.Same(rec, rec)
 			if err := rec.Verify(nil); !errors.Is(err, patch.ErrCorrupt) || len(err.Error()) > 1000 {
-				t.Errorf("Verify says %.1000v", err)
+				t.Errorf("Verify: %.1000v", err)
 			}
 		})
 	}

@@ -17,11 +17,11 @@ func TestRecordsOfCompactionAreReadInBothForms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := parseEvent(t, `{"actions":{"compaction":`+text+`}}`)
 			c := testlog.Must(e.Compaction())(t)
-			told := ""
+			field := ""
 			for _, p := range c.CompactedContent.Parts() {
-				told += p.Text
+				field += p.Text
 			}
-			if c.StartTimestamp != 1767323045.25 || c.EndTimestamp != 1767323046 || told != "told" ||
+			if c.StartTimestamp != 1767323045.25 || c.EndTimestamp != 1767323046 || field != "told" ||
 				!reflect.DeepEqual(c.ExcludedEvents, []patch.EventRef{{InvocationID: "i", Timestamp: 1767323045.5}}) {
 				t.Errorf("read is %+v", c)
 			}

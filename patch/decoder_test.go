@@ -150,19 +150,19 @@ func TestDecoderLongLines(t *testing.T) {
 	if len(records) != 3 || records[0].Size() != 116_000 || records[1].Size() != 1<<20 {
 		t.Errorf("read %d records", len(records))
 	}
-	for _, most := range []int{100, 1 << 16, 1<<16 + 1, 300_000} {
+	for _, limit := range []int{100, 1 << 16, 1<<16 + 1, 300_000} {
 		for _, end := range []string{"", "\n", "\r\n"} {
-			d := patch.NewDecoder(strings.NewReader("\n"+line(most)+"\n"+line(most-1)+end), "f")
-			d.MaxLineBytes = most
+			d := patch.NewDecoder(strings.NewReader("\n"+line(limit)+"\n"+line(limit-1)+end), "f")
+			d.MaxLineBytes = limit
 			if records, _, err := readAllOf(d); err != nil || len(records) != 2 {
-				t.Errorf("lines of %d bytes: %v", most, err)
+				t.Errorf("lines of %d bytes: %v", limit, err)
 			}
-			d = patch.NewDecoder(strings.NewReader("\n"+line(most)+"\n"+line(most+1)+end), "f")
-			d.MaxLineBytes = most
+			d = patch.NewDecoder(strings.NewReader("\n"+line(limit)+"\n"+line(limit+1)+end), "f")
+			d.MaxLineBytes = limit
 			records, _, err := readAllOf(d)
 			var at *patch.LineError
 			if records != nil || !errors.Is(err, patch.ErrTooLarge) || !errors.As(err, &at) || at.Line != 3 {
-				t.Errorf("a line of %d bytes, one more than allowed: %v", most+1, err)
+				t.Errorf("a line of %d bytes, one more than allowed: %v", limit+1, err)
 			}
 		}
 	}
@@ -234,7 +234,7 @@ func TestDecoderDerivesStableIDs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, id := range first {
 		if seen[id] {
-			t.Errorf("id %s is there twice", id)
+			t.Errorf("id %s occurs twice", id)
 		}
 		seen[id] = true
 		if id == "mine" || id == "p" {

@@ -63,15 +63,15 @@ func TestOfQuoted(t *testing.T) {
 
 func TestPrefix(t *testing.T) {
 	const text = "four, vier 四つ 넷"
-	for most := range tokens.Of(text) + 2 {
-		n := tokens.Prefix(text, most)
-		if !utf8.ValidString(text[:n]) || tokens.Of(text[:n]) > most {
-			t.Fatalf("%d: %q", most, text[:n])
+	for limit := range tokens.Of(text) + 2 {
+		n := tokens.Prefix(text, limit)
+		if !utf8.ValidString(text[:n]) || tokens.Of(text[:n]) > limit {
+			t.Fatalf("%d: %q", limit, text[:n])
 		}
 		if n < len(text) {
 			_, size := utf8.DecodeRuneInString(text[n:])
-			if tokens.Of(text[:n+size]) <= most {
-				t.Fatalf("%d: %q, and there is room for more", most, text[:n])
+			if tokens.Of(text[:n+size]) <= limit {
+				t.Fatalf("%d: %q, and there is room for more", limit, text[:n])
 			}
 		}
 	}

@@ -147,9 +147,9 @@ func TestRecordsEventsAndState(t *testing.T) {
 		return e
 	}
 	plain, secret := says("e1", "hello"), says("e2", "write to ada@example.com")
-	given := []*patch.Event{plain, secret}
-	events, err := r.Events(given)
-	if err != nil || len(events) != 2 || events[0] != plain || given[1] != secret ||
+	input := []*patch.Event{plain, secret}
+	events, err := r.Events(input)
+	if err != nil || len(events) != 2 || events[0] != plain || input[1] != secret ||
 		kinds(events[1].String()) != `{"id":"e2","content":{"parts":[{"text":"write to [email]"}],"role":"user"}}` {
 		t.Errorf("the events are %v, %v", events, err)
 	}

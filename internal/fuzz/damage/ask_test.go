@@ -89,8 +89,8 @@ func readAll(s *store.Store, keys []store.Key) map[query]result {
 		}
 	}
 	for _, key := range keys {
-		a, there := listed[key]
-		if !there {
+		a, ok := listed[key]
+		if !ok {
 			if a = newResult("", store.ErrNotFound); failure != nil {
 				a = newResult("", fmt.Errorf("%s: %w", key, failure))
 			}

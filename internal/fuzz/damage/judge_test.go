@@ -80,7 +80,7 @@ func (t *trial) checkLog(q query, a result) {
 	}
 	for i, got := range lines {
 		seq := from + uint64(i)
-		if text, there := t.logs[q.Key][seq]; there && got == fmt.Sprint(seq, " ", shorten(text)) {
+		if text, ok := t.logs[q.Key][seq]; ok && got == fmt.Sprint(seq, " ", shorten(text)) {
 			continue
 		}
 		if !t.mayBeOlder || !t.hadLine(q, got) {

@@ -157,8 +157,8 @@ func (w *wreck) sessionOf(numbers []uint64, seq uint64, rec patch.Record, log bo
 	}
 	saved := own.Patchlog.Salvaged
 	for _, n := range numbers {
-		want, there := w.Logs[n][seq]
-		if there && (text == want || saved.Seq == seq && saved.Text == want && strings.Contains(want, fmt.Sprintf(`"id":%q`, rec.ID()))) {
+		want, ok := w.Logs[n][seq]
+		if ok && (text == want || saved.Seq == seq && saved.Text == want && strings.Contains(want, fmt.Sprintf(`"id":%q`, rec.ID()))) {
 			return n, true
 		}
 	}

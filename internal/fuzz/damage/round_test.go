@@ -291,10 +291,10 @@ func (t *trial) addCommitted(k store.Key, c store.Committed, err error) {
 		if err != nil {
 			continue
 		}
-		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) && !t.mayBeOlder {
-			t.failf("record %d of %s was acknowledged as %s, and was %s", r.Seq, k, shorten(textOf(r)), shorten(was))
+		if old, ok := t.logs[k][r.Seq]; ok && old != textOf(r) && !t.mayBeOlder {
+			t.failf("record %d of %s was acknowledged as %s, and was %s", r.Seq, k, shorten(textOf(r)), shorten(old))
 		}
-		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) { // appended to an earlier state of the log
+		if old, there := t.logs[k][r.Seq]; there && old != textOf(r) { // appended to an earlier state of the log
 			t.last[k] = r.Seq
 		}
 		t.logs[k][r.Seq] = textOf(r)

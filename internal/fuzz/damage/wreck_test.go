@@ -268,11 +268,11 @@ func (sh shape) makeWreck(dir string) (*wreck, error) {
 // addEarlier notes answers in the middle of a round. A damaged file may show this state, because its pages can still
 // be in the file after they were freed.
 func (w *wreck) addEarlier(s *store.Store, key store.Key) {
-	said := map[query]string{}
+	results := map[query]string{}
 	for q, a := range readAll(s, []store.Key{key}) {
-		said[q] = a.Text
+		results[q] = a.Text
 	}
-	w.Before = append(w.Before, said)
+	w.Before = append(w.Before, results)
 }
 
 // grow appends records to a session. It calls committed after each commit.

@@ -85,15 +85,15 @@ func (h Harness) Check(t *testing.T, few, perPlace int, place func() string) {
 // Finds runs rounds with a flaw until a round reports the flaw. If no round does, Finds fails the test. The
 // number of rounds that are needed varies, because a kill must hit a moment at which the flaw shows.
 func (h Harness) Finds(t *testing.T, flaw, place string) {
-	const most = 1000
+	const maxRounds = 1000
 	p := &Storage{Harness: h, name: place, flaw: flaw}
-	for n := range most {
+	for n := range maxRounds {
 		if err := p.Round(t, n, rand.New(rand.NewPCG(uint64(n), 0)), func(string, int) {}); err != nil {
 			t.Logf("round %d: %.900s", n, err.Error())
 			return
 		}
 	}
-	t.Errorf("%d rounds found nothing wrong with the flaw %s", most, flaw)
+	t.Errorf("%d rounds found nothing wrong with the flaw %s", maxRounds, flaw)
 }
 
 // Storage is a storage. One process after another uses it and is killed.

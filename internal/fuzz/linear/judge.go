@@ -248,7 +248,7 @@ func (h History) judgeErased() (violations []string) {
 		}
 		for i, id := range read.Logged {
 			if slices.Contains(read.Logged[:i], id) {
-				add("id %s is there twice", id)
+				add("id %s occurs twice", id)
 			}
 			if appended[id] && !erasedIDs[id] && slices.Contains(read.Erased, id) {
 				add("event %s is blank, and was not erased", id)

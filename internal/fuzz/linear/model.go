@@ -254,8 +254,8 @@ func (s session) mayShowValue(name, value string) bool {
 	if !ops.IsHot(value) || ops.SessionOf(value) != name || slices.Contains(s.pastHotIDs, value) {
 		return true
 	}
-	_, there := s.log.find(value)
-	return there
+	_, found := s.log.find(value)
+	return found
 }
 
 // matchesReply reports whether a reply shows the session. It ignores shared values.
@@ -344,7 +344,7 @@ func (s session) write(o operation) (*entry, []uint64, error) {
 // missing returns the number of offered records that the log does not have.
 func (s session) missing(offered []patch.Record) (n int, err error) {
 	for _, r := range offered {
-		there, ok := s.log.find(r.ID())
+		logged, ok := s.log.find(r.ID())
 		for id := range r.IDs() {
 			if _, taken := s.log.find(id); !ok && taken {
 				return 0, &refusal{kind: ops.Duplicate}
@@ -353,7 +353,7 @@ func (s session) missing(offered []patch.Record) (n int, err error) {
 		switch {
 		case !ok:
 			n++
-		case there.ID() != r.ID() || !patch.Same(there, r):
+		case logged.ID() != r.ID() || !patch.Same(logged, r):
 			return 0, &refusal{kind: ops.Duplicate}
 		}
 	}
@@ -368,8 +368,8 @@ func (e *entry) appendMissing(offered []patch.Record, err error) (*entry, []uint
 	}
 	var seqs []uint64
 	for _, r := range offered {
-		if there, ok := e.find(r.ID()); ok {
-			seqs = append(seqs, there.Seq)
+		if logged, ok := e.find(r.ID()); ok {
+			seqs = append(seqs, logged.Seq)
 			continue
 		}
 		e = e.add(r)

@@ -56,9 +56,9 @@ func Rounds(t testing.TB, few int) iter.Seq[*Round] {
 		if *round >= 0 {
 			next, end = *round, *round+1
 		}
-		for goOn := true; goOn && next < end; next++ {
+		for more := true; more && next < end; next++ {
 			r := &Round{N: next, Random: rand.New(rand.NewPCG(*seed, uint64(next))), counts: counts}
-			goOn = yield(r)
+			more = yield(r)
 			if t.Failed() {
 				t.Logf("round %d of seed %d failed: -round %d -seed %d makes it alone", next, *seed, next, *seed)
 				return

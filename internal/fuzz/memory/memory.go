@@ -38,7 +38,7 @@ func allocated() uint64 {
 }
 
 // peakOf returns the growth of the heap while f runs, with little garbage in it. If the size of the heap comes
-// close to the argument most, the collector's memory limit makes allocations wait for a collection, even on a
+// close to the argument limit, the collector's memory limit makes allocations wait for a collection, even on a
 // busy machine.
 func peakOf(f func(), limit uint64) uint64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(10))

@@ -98,8 +98,8 @@ func (v *volume) restorePower() {
 
 func (v *volume) clear() {
 	v.Helper()
-	there, err := filepath.Glob(filepath.Join(v.dir, "*.db*")) // including hidden ones
-	for _, path := range there {
+	files, err := filepath.Glob(filepath.Join(v.dir, "*.db*")) // including hidden ones
+	for _, path := range files {
 		err = errors.Join(err, os.Remove(path))
 	}
 	d, openErr := os.Open(v.dir)

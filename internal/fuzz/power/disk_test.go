@@ -337,7 +337,7 @@ func (d *disk) compareWith(dir string) error {
 	for _, name := range names {
 		info, infoErr := name.Info()
 		if d.shown[name.Name()] == nil && infoErr == nil && info.Size() > 0 {
-			err = errors.Join(err, fmt.Errorf("%s is there, and by the steps it is not", name.Name()))
+			err = errors.Join(err, fmt.Errorf("%s exists, but not according to the steps", name.Name()))
 		}
 	}
 	return err

@@ -192,12 +192,12 @@ func writeSameFile(calls []syscall) bool {
 const segments = 20
 
 func TestFaults(t *testing.T) {
-	few, most := 2, 30
+	rounds, maxFaults := 2, 30
 	if testing.Short() {
-		few, most = 1, 15
+		rounds, maxFaults = 1, 15
 	}
 	var g *segment
-	for r := range long.Rounds(t, few) {
+	for r := range long.Rounds(t, rounds) {
 		if g == nil || r.N%segments == 0 {
 			g = newSegment(t, setting{})
 			for g.round = r.N / segments * segments; g.round < max(r.N, 1); { // where a run resumes
@@ -208,7 +208,7 @@ func TestFaults(t *testing.T) {
 		}
 		faults := g.faults(r.Random)
 		if !long.Long() {
-			faults = sample(faults, most, r.Random)
+			faults = sample(faults, maxFaults, r.Random)
 		}
 		for _, f := range faults {
 			if err := g.try(f, r.Random, r.Count); err != nil {

@@ -85,7 +85,7 @@ func TestLog(t *testing.T) {
 	for i := range events {
 		one, other := content(t, log[i]), content(t, log[i+events])
 		if digits.ReplaceAllString(one, "1") != digits.ReplaceAllString(other, "1") {
-			t.Errorf("event %d says %s, and again %s", i, one, other)
+			t.Errorf("event %d is %s, and its repetition is %s", i, one, other)
 		}
 		if one != other {
 			changed++
