@@ -130,15 +130,18 @@ func (o *Output) row(text Painted) error {
 	return o.w.WriteByte('\n') // a bufio.Writer keeps its first error
 }
 
-// Page calls the function do. On a terminal, a pager shows the output of this function. The environment variable PAGER
-// names the pager. The default is less, which exits at once if the text fits on the screen. If the pager cannot be
-// started, the output goes to the terminal.
+// Page flushes the buffer and calls the function do. On a terminal, a pager shows the output of this function. The
+// environment variable PAGER names the pager. The default is less, which exits at once if the text fits on the screen. If
+// the pager cannot be started, the output goes to the terminal.
 func (o *Output) Page(ctx context.Context, do func() error) error {
 	if o.tty == nil || len(o.pager) == 0 {
 		return do()
 	}
 	cmd := exec.CommandContext(ctx, o.pager[0], o.pager[1:]...)
 	cmd.Stdout, cmd.Stderr = o.tty, os.Stderr
+	if err := o.Flush(); err != nil { // earlier lines do not go to the pager
+		return err
+	}
 	in, err := cmd.StdinPipe()
 	if err != nil || cmd.Start() != nil {
 		return do()

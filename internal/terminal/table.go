@@ -70,6 +70,7 @@ const columnGap = 2
 
 // fit returns the widths of the columns on an output with this many columns. The width of a dropped column is 0.
 func (t *Table) fit(columns int, widths []int) []int {
+	whole := widths
 	widths = slices.Clone(widths)
 	rest := func() int { // what the other columns leave
 		rest := columns
@@ -83,6 +84,11 @@ func (t *Table) fit(columns int, widths []int) []int {
 	for _, n := range t.Drops {
 		if rest() < widths[t.Wide] && (t.Whole || rest() < t.Least) {
 			widths[n] = 0
+		}
+	}
+	for _, n := range slices.Backward(t.Drops) {
+		if t.Whole && widths[n] == 0 && whole[n] > 0 && rest()-whole[n]-columnGap >= widths[t.Wide] {
+			widths[n] = whole[n]
 		}
 	}
 	if !t.Whole {

@@ -30,13 +30,15 @@ func (s *screen) Columns() int { return s.columns }
 
 func noEnv(string) string { return "" }
 
-// The pager gets the output. A pager that exits early, or does not exist, is no error.
+// The pager gets the output of the function. Buffered text is written before the pager starts. A pager that exits early, or
+// does not exist, is no error.
 func TestPaged(t *testing.T) {
-	for pager, want := range map[string]string{"cat": "hello\n", "true": "", "no-such-pager": "hello\n"} {
+	for pager, want := range map[string]string{"cat": "before\nhello\n", "true": "before\n", "no-such-pager": "before\nhello\n"} {
 		tty := testlog.Must(os.Create(filepath.Join(t.TempDir(), "tty")))(t)
 		defer tty.Close()
 		o := New(tty, func(name string) string { return map[string]string{"PAGER": pager}[name] })
 		o.tty = tty
+		o.Line("before")
 		err := o.Page(t.Context(), func() error { return errors.Join(o.Line("hello"), o.Flush()) })
 		if err != nil && !errors.Is(err, syscall.EPIPE) || o.Flush() != nil {
 			t.Errorf("%s: %v", pager, err)
@@ -142,6 +144,24 @@ func TestColumns(t *testing.T) {
 		at := Width(line[:strings.Index(line, "語")])
 		if all := Width(strings.TrimSuffix(line, "\n")); at != 12 || all > 40 || all < 38 {
 			t.Errorf("the last column begins at %d and ends at %d: %q", at, all, line)
+		}
+	}
+}
+
+// A table whose wide column must stay whole loses the columns that are dropped first, except those that still fit at the end.
+func TestWholeColumn(t *testing.T) {
+	for columns, want := range map[int]string{
+		40: "the whole key  1  22  333  a long time", 37: "the whole key  22  333  a long time", 30: "the whole key  22  a long time", 28: "the whole key  a long time",
+		24: "the whole key  22  333", 10: "the whole key",
+	} {
+		s := &screen{columns: columns}
+		o := New(s, func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] })
+		tab := NewTable(nil, "", "", "", "", "")
+		tab.Wide, tab.Whole, tab.Drops = 0, true, []int{1, 2, 3, 4}
+		tab.Add(Plain.Of("the whole key"), Plain.Of(1), Plain.Of(22), Plain.Of(333), Plain.Of("a long time"))
+		testlog.NoError(t, errors.Join(o.Table(tab), o.Flush()))
+		if got := strings.TrimSuffix(s.String(), "\n"); got != want {
+			t.Errorf("%d columns: %q, want %q", columns, got, want)
 		}
 	}
 }
