@@ -51,7 +51,7 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("conflict: the patch is based on patch %d, but the log's newest patch is %d; read the session again and make a new patch", e.Base, e.Newest)
+	return fmt.Sprintf("conflict: the patch is based on record %d, but the log's newest patch is %d; read the session again and make a new patch", e.Base, e.Newest)
 }
 
 // Is reports whether target is [ErrConflict].
@@ -91,7 +91,7 @@ type BlockedError struct {
 
 func (e *BlockedError) Error() string {
 	if e.AlreadyReverted {
-		return fmt.Sprintf("revert blocked: patch %q is already reverted, by revert %q (record %d); to redo the patch, revert the revert", e.PatchID, e.Blocking, e.BlockingSeq)
+		return fmt.Sprintf("revert blocked: patch %q is already reverted, by revert %q (record %d); to redo the patch, revert record %d", e.PatchID, e.Blocking, e.BlockingSeq, e.BlockingSeq)
 	}
 	return fmt.Sprintf("revert blocked: patch %q (record %d) changed events that patch %q added; revert %q first", e.Blocking, e.BlockingSeq, e.PatchID, e.Blocking)
 }

@@ -354,8 +354,8 @@ var outOfReach = []string{
 	"exports, copies and backups that were made before",
 	"replicas, archives and write-ahead logs of a database, and unused room in a file or a table until it is vacuumed",
 	"what agents, tools, model providers and telemetry were given",
-	"what was said again in later events, in summaries of other events, and in other sessions that were told of it",
-	"keys of all state, session names, and values of shared state (app:, user:) other than those that are said to be null",
+	"repetitions in later events, in summaries of other events, and in other sessions",
+	"state keys, session names, and values of shared state (app:, user:) that are not listed as null",
 }
 
 // eraseShared sets shared values to null, and returns their keys. It selects each non-null value that has one of

@@ -60,7 +60,7 @@ func VisibleEventID(ctx context.Context, s *store.Store, key store.Key, v fold.V
 				continue
 			}
 			if place, ok := places.Of(r.Seq, n); ok && place.HiddenBySeq > 0 {
-				return "", fmt.Errorf("session %s: %w: event %q is hidden by patch %d; revert that first", key, store.ErrEventNotFound, id, place.HiddenBySeq)
+				return "", fmt.Errorf("session %s: %w: event %q is hidden by patch %d; revert patch %d first", key, store.ErrEventNotFound, id, place.HiddenBySeq, place.HiddenBySeq)
 			}
 		}
 	}
