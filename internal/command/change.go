@@ -55,7 +55,7 @@ $ patchlog patch shop/ada/4711 --before 61 --base 58`)
 			edit.Kind = ops.Truncate
 			return nil
 		case len(args) == 1:
-			return usagef("START and COUNT are missing, or --before")
+			return usagef("give START and COUNT, or --before")
 		case len(args) == 2:
 			return usagef("COUNT is missing")
 		}
@@ -292,7 +292,11 @@ func (a *app) showChanged(key store.Key, before fold.View, done store.Committed)
 	if len(done.Records) == 0 {
 		a.out.Linef("%s: nothing had to be logged", key)
 	}
-	a.out.Line(d.Sentence())
+	effect := d.Sentence()
+	if len(d.Removed)+len(d.Added) == 0 {
+		effect = present.SameEvents
+	}
+	a.out.Line(effect)
 	a.out.Lines(d.PinLines())
 	return nil
 }

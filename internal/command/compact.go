@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -70,7 +71,14 @@ $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000`)
 		if err != nil {
 			return err
 		}
-		return a.showCompacted(key, name, before, after, decision, done)
+		next, err := compaction.Plan(after, f.cfg, f.run)
+		if err != nil {
+			return err
+		}
+		if err := a.showCompacted(key, name, before, after, decision, done); err != nil || len(done.Passes) == 0 || done.Stopped != "" {
+			return err
+		}
+		return a.showRemainder(next, f.cfg)
 	})
 	return cmd
 }
@@ -110,6 +118,16 @@ func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) error {
 		ops.Pass
 	}{key, summarizer, p}, "%s", present.PassText(p.Record, p.Written))
 	return errors.Join(err, a.out.Flush())
+}
+
+// showRemainder writes why the passes ended, if the prompt still reaches the threshold. The argument next is the decision
+// after the passes.
+func (a *app) showRemainder(next compaction.Decision, cfg compaction.Config) error {
+	if cfg.TokenThreshold == 0 || next.PromptTokens < cfg.TokenThreshold {
+		return nil
+	}
+	return a.out.Linef("no further pass: %s; the last %s, the newest turn, pinned events and open calls stay (--retain, --retain-invocations)",
+		strings.TrimPrefix(next.Reason, "nothing to do: "), present.Counted(cfg.EventRetentionSize, "event"))
 }
 
 // showCompacted writes a summary of the passes, or the reason why there was none.

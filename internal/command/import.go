@@ -33,7 +33,7 @@ changed, and other programs may use it meanwhile.
 
 If SOURCE is a file, KEY names its session. If SOURCE is a patchlog database, KEY selects a session. Without KEY, the key
 is taken from the file. If the file has none, the app is the format's name, the user is "user", and the session is the
-file's name.
+file's name. For a file in a folder below SOURCE, the names of the folders come before it.
 
 A session is imported as a whole or not at all. If the database has the session, new records are added. If it has the
 session with a different log, the session is not changed, the other sessions are imported, and the exit code is 1.

@@ -311,6 +311,8 @@ func TestEightyColumns(t *testing.T) {
 	}
 	if out := shown("80", "sessions"); !strings.Contains(out, "shop/Jürgen%20Müller/0b828046-2398-4ae4-b3b8-9e5093413ccb ") {
 		t.Errorf("the key does not stand whole in\n%s", out)
+	} else if !strings.Contains(out, "last activity") {
+		t.Errorf("no session can be recognized by its time in\n%s", out)
 	}
 	if out := shown("40", "stats", key); strings.Contains(out, "…") {
 		t.Errorf("a value is cut in\n%s", out)

@@ -76,7 +76,10 @@ func (a *app) retain(run iter.Seq2[store.Retained, error], erases bool, dryRun b
 		if dryRun {
 			to = "to be "
 		}
-		text := fmt.Sprintf("%s %sdeleted, %d kept", present.Counted(gone, "session"), to, kept)
+		text := fmt.Sprintf("%s %sdeleted", present.Counted(gone, "session"), to)
+		if kept > 0 { // sessions that are not old enough do not count
+			text += fmt.Sprintf(", %d kept", kept)
+		}
 		if erases {
 			text += fmt.Sprintf("; %s %serased", present.Counted(erased, "hidden event"), to)
 		}

@@ -30,7 +30,7 @@ DATABASE is one of
 
   a file
   postgres://USER@HOST:PORT/NAME, a database on PostgreSQL
-  http://HOST:PORT/, the inspector in a program that has the database open
+  http://HOST:PORT/, an inspector (read-only), if a program has the file open
 
 Any part of a postgres URL may be left out. Missing parts are taken from the PG* variables, the password file and the
 service file. An argument must not contain a password; use PGPASSWORD, a password file or PATCHLOG_DB.
@@ -104,6 +104,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
+		cmd.SuggestFor = otherNames[cmd.Name()]
 		switch cmd.Name() {
 		case "help":
 			cmd.Run, cmd.RunE = nil, help
@@ -112,6 +113,17 @@ func (a *app) rootCommand() *cobra.Command {
 		}
 	}
 	return root
+}
+
+// otherNames are names that users may try instead of the names of commands.
+var otherNames = map[string][]string{
+	"audit":    {"history", "records"},
+	"compact":  {"summarise", "summarize"},
+	"log":      {"show", "view", "cat"},
+	"patch":    {"hide", "splice", "truncate"},
+	"pin":      {"unpin"},
+	"revert":   {"undo"},
+	"sessions": {"list", "ls"},
 }
 
 // lineEnd matches the end of a line within a paragraph: the next line is neither empty nor indented.
@@ -168,7 +180,11 @@ func subcommand(cmd *cobra.Command, args []string) error {
 	}
 	text := fmt.Sprintf("unknown command %q", args[0])
 	cmd.SuggestionsMinimumDistance = 2
-	if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
+	meant := cmd.SuggestionsFor(args[0])
+	if !cmd.HasParent() && args[0] == "version" {
+		meant = []string{"--version"}
+	}
+	if len(meant) > 0 {
 		text += ", did you mean " + strings.Join(meant, " or ") + "?"
 	} else if cmd.HasParent() && cmd.HasSubCommands() {
 		text += ", want one of " + strings.Join(namesOf(cmd.Commands()), ", ")

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/internal/terminal"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -62,7 +64,7 @@ $ patchlog serve --write`)
 			return err
 		}
 		if err := opts.Validate(); err != nil {
-			return usagef("%v", err)
+			return usagef("%v", namedAsTyped(err))
 		}
 		if opts.Write {
 			if _, err := a.useSummarizer(cmd.Context(), &compact); err != nil {
@@ -76,6 +78,17 @@ $ patchlog serve --write`)
 		})
 	}
 	return cmd
+}
+
+// namedAsTyped replaces the name of a field of [inspector.Options] by the flag or the variable that sets the field.
+func namedAsTyped(err error) error {
+	wrong := (*patch.FieldError)(nil)
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	field, _, _ := strings.Cut(wrong.Field, "[")
+	typed := map[string]string{"Options.Hosts": "--host", "Options.Price": "--price", "Options.Token": "PATCHLOG_TOKEN"}[field]
+	return fmt.Errorf("%s: %s", cmp.Or(typed, wrong.Field), wrong.Problem)
 }
 
 // servePages serves the pages of a store until the context ends. It calls announce with the address after it has opened the

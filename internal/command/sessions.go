@@ -78,7 +78,7 @@ $ patchlog delete shop/ada/4711 --yes`)
 
 func (a *app) sessions(list iter.Seq2[store.Info, error]) error {
 	t := terminal.NewTable([]int{1, 2, 3, 4}, "session", "records", "visible", "tokens", "visible tokens", "last activity")
-	t.Wide, t.Whole, t.Drops = 0, true, []int{2, 1, 5, 3, 4}
+	t.Wide, t.Whole, t.Drops = 0, true, []int{2, 1, 3, 4, 5}
 	var skipped damaged
 	for i, err := range list {
 		switch {
