@@ -19,7 +19,7 @@ type change struct {
 	seen, next  int64
 	chain       backend.Chain
 	counts      []byte
-	bytes       int // the size of the records
+	bytes       int // the total size of the records
 
 	done bool
 	err  error
@@ -30,14 +30,14 @@ type change struct {
 	ids                         [][]byte
 	idSeqs                      []int64
 	sharedHashes, names, values [][]byte
-	scopes                      [][]byte // the hashes of the scopes
+	scopes                      [][]byte // hashes of the scope names
 }
 
 // errAbandoned reports that the goroutine that sent the change panicked.
 var errAbandoned = &backend.UnknownError{Cause: errors.New("another call that shared the transaction panicked")}
 
-// newChange converts a batch for a session to a change. If the caller's context ends, Append can return before the
-// change is sent. Therefore the change shares no memory with the batch.
+// newChange converts a batch for a session to a change. The change shares no memory with the batch, because Append
+// can return before the change is sent if the caller's context ends.
 func newChange(session string, batch backend.Batch) *change {
 	c := &change{err: errAbandoned,
 		hash: hash(session), seen: int64(batch.ExpectedToken), next: int64(batch.Next), chain: batch.Chain, counts: bytes.Clone(batch.Counts),
@@ -64,7 +64,7 @@ func (c *change) add(creation string, after uint64, records []backend.Record) {
 	c.birth = hash(creation)
 	c.after, c.last = number(after), number(after)
 	if after > math.MaxInt64-uint64(len(records)) {
-		c.after, c.last = math.MaxInt64, math.MaxInt64 // no log reaches this seq, so the statement changes nothing
+		c.after, c.last = math.MaxInt64, math.MaxInt64 // no log reaches this seq, so the statement matches no row
 		return
 	}
 	ids := map[[idBytes]byte]int{}
@@ -85,13 +85,14 @@ func (c *change) add(creation string, after uint64, records []backend.Record) {
 	c.last = int64(after) + int64(len(records))
 }
 
-// Append implements [backend.Backend]. Concurrent appends to different sessions share a transaction, which skips
-// sessions whose rows are locked. If the shared transaction does not append a change, Append sends the change again
-// in a separate transaction, which waits for the session's row. A waiting transaction occupies a connection, so at
-// most half of the connections can be used by waiting transactions.
+// Append implements [backend.Backend]. Concurrent appends to different sessions share a transaction. The shared
+// transaction skips sessions whose rows are locked. If it does not append a change, Append sends the change again
+// in a separate transaction, which waits for the session's row. Each waiting transaction occupies a connection, so
+// only half of the connections may wait.
 //
 // A change with shared values always has its own transaction, which may wait for another transaction that writes
-// the same shared values. Two transactions that each write the shared values of several changes could deadlock.
+// the same shared values. If a transaction wrote the shared values of several changes, two such transactions could
+// deadlock.
 func (b *Backend) Append(ctx context.Context, session string, batch backend.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -118,16 +119,16 @@ func (b *Backend) Append(ctx context.Context, session string, batch backend.Batc
 	return b.appendWaiting(ctx, c)
 }
 
-// Limits of a group of appends.
+// Limits of a group of appends
 const (
 	maxGroup      = 256     // changes
-	maxGroupBytes = 4 << 20 // bytes of records, plus 1 KiB for each inserted row
+	maxGroupBytes = 4 << 20 // total size of the records, plus 1 KiB for each inserted row
 )
 
 var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(c *change) int { return c.bytes + (len(c.seqs)+len(c.ids))<<10 })
 
-// appendGroup appends the changes in one transaction and sets their results. If a change was not written and should
-// be sent again, done is false and err is nil. The reason is one of these:
+// appendGroup appends the changes in one transaction and sets the result of each change. If a change was not
+// written and should be sent again, its done is false and its err is nil. There are four possible reasons:
 //
 //   - The session has changed or is deleted.
 //   - The session's row is locked.
@@ -157,7 +158,7 @@ func (b *Backend) appendGroup(group []*change) {
 	}
 }
 
-// scanDone sets c.done to whether the statement returned a row.
+// scanDone sets c.done to true if the statement returned a row, and otherwise to false.
 func (c *change) scanDone(rows pgx.Rows) error {
 	c.done = rows.Next()
 	rows.Close()
@@ -209,9 +210,8 @@ func (c *change) appendSQL() (text string, args []any) {
 	return appendSQL + putRowsSQL + putValuesSQL, append(args, c.sharedHashes, c.names, c.values, c.scopes, int64(backend.NewToken()))
 }
 
-// appendSQL updates the session's row if the change fits. For an array of unknown length, the planner estimates 10
-// elements, and may then choose to read all ids of the session. With the LIMIT, the planner estimates one element
-// and chooses an index lookup.
+// appendSQL updates the session's row if the change fits. The LIMIT makes the planner use an index lookup for the
+// ids. Without it, the planner estimates 10 elements for the array, and may choose to read all ids of the session.
 const appendSQL = `
 WITH done AS (
 	UPDATE patchlog.sessions s
@@ -237,9 +237,9 @@ const putRowsSQL = `, put_records AS (
 	SELECT d.num, x.id, x.seq FROM done d, unnest($11::bytea[], $12::bigint[]) AS x(id, seq)
 )`
 
-// putValuesSQL writes the shared values of the change. putValuesSQL and putNoValuesSQL are the two possible ends of
-// a statement. The statement sorts the values by hash, so that two statements cannot deadlock. The sort reads the
-// CTE done, so the statement locks the session's row before the values.
+// putValuesSQL and putNoValuesSQL are the two possible ends of an append's statement. putValuesSQL writes the
+// shared values of the change, sorted by hash so that two statements cannot deadlock. The sort reads the CTE named
+// done, so the statement locks the session's row before it locks the rows of the values.
 const (
 	putNoValuesSQL = `
 SELECT num FROM done`

@@ -22,12 +22,12 @@ import (
 
 const recordBytes = 700
 
-// durable returns the connection string of an empty database on a server with fsync.
+// durable starts a server with fsync, and returns the connection string of an empty database.
 func durable(b *testing.B) string { return pgtest.Start(b, pgtest.Options{}).Database(b) }
 
-// BenchmarkAppendToInsert alternates between appends of one event and inserts of one row of the same size, so that
-// other load on the machine affects appends and inserts equally. It reports the ratios of the medians and of the
-// 10th percentiles.
+// BenchmarkAppendToInsert compares an append of one event with an insert of one row of the same size. It
+// alternates between them, so that other load on the machine affects both equally. It reports the ratios of the
+// medians and of the 10th percentiles.
 func BenchmarkAppendToInsert(b *testing.B) {
 	dsn := durable(b)
 	pgtest.Exec(b, dsn, "CREATE TABLE bare (num bigint, seq bigint, data bytea, PRIMARY KEY (num, seq))")

@@ -1,5 +1,6 @@
-// These tests cause each kind of network fault at many exchanges of a script. By default they test every third
-// exchange, and with -short every ninth exchange. If PATCHLOG_CHAOS is set, they test every exchange:
+// These tests run a script of calls through a proxy, and cause a network fault at one exchange with the server.
+// They repeat the script for each kind of fault and for many exchanges: by default every third exchange, and
+// with -short every ninth. If PATCHLOG_CHAOS is set, they test every exchange:
 //
 //	PATCHLOG_CHAOS=1s go test -run TestEveryFault -timeout 1h -v .
 package pg_test
@@ -29,28 +30,28 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// script is a sequence of calls over a network with a fault. Each call is repeated until it succeeds.
+// script makes a sequence of calls over a network with a fault. It repeats each call until the call succeeds.
 type script struct {
 	t     *testing.T
 	name  string
 	dsn   string        // the connection string of the proxy
-	most  time.Duration // the timeout of a statement and of a connection attempt
+	most  time.Duration // the timeout of each statement and of each connection attempt
 	s     *store.Store
-	truth *store.Store // uses a connection without faults
+	truth *store.Store // the same store over a connection without faults
 
 	unknown, failed int
 	slowest         time.Duration
 }
 
-// faultTimeout is the timeout of a statement and of a connection attempt while there are faults. The timeout of a
-// call is callTimeouts times the timeout of a statement.
+// faultTimeout is the timeout of each statement and of each connection attempt while there are faults. The
+// timeout of a call is callTimeouts times faultTimeout.
 const (
 	faultTimeout = 400 * time.Millisecond
 	callTimeouts = 5
 )
 
-// until repeats a call until it succeeds. If the outcome of an attempt is unknown, until afterwards also accepts
-// the error settled as success. If an attempt fails, the callback nothing checks that the attempt had no effect.
+// until repeats a call until it succeeds. If the outcome of an attempt was unknown, a later attempt may also
+// fail with the error settled. If an attempt fails, until calls nothing to check that the attempt had no effect.
 func (x *script) until(what string, call func(ctx context.Context) error, settled error, nothing func() error) {
 	x.t.Helper()
 	unknown := false
@@ -93,7 +94,7 @@ func (x *script) open() {
 	}, nil, nil)
 }
 
-// absent returns a function that checks that the log has none of the ids.
+// absent returns a function that reports an error if the log has any of the ids.
 func (x *script) absent(key store.Key, ids ...string) func() error {
 	return func() error {
 		for record, err := range x.truth.RawEvents(ctx, key, 1) {
@@ -178,7 +179,7 @@ func (x *script) run() {
 	x.until("copy shared", func(ctx context.Context) error {
 		_, err := x.s.CopyFrom(ctx, store.Key{}, source, store.CopyOptions{})
 		return err
-	}, store.ErrConflict, func() error { // the first attempt may be committed while the second waits for the row
+	}, store.ErrConflict, func() error { // the first attempt can be committed while the second attempt waits for the row
 		if copied() {
 			return errors.New("the value is there")
 		}
@@ -201,7 +202,7 @@ func (x *script) run() {
 	get(forked, "a1 a2 a3 a4 a5 a6")
 	x.until("delete", func(ctx context.Context) error { return x.s.Delete(ctx, forked) }, store.ErrNotFound, func() error { return testlog.ErrorOf(x.truth.Info(ctx, forked)) })
 
-	// Check the final state without the proxy.
+	// Check the final state through a connection without faults.
 	session := testlog.Must(x.truth.Get(ctx, key))(x.t)
 	if got := visibleIDs(session); got != "a1 a2 a3 a4 a5 a6" || session.View.Seq() != 8 {
 		x.t.Errorf("%s: in the end there are %s, of %d records", x.name, got, session.View.Seq())
@@ -247,7 +248,7 @@ func TestEveryFault(t *testing.T) {
 		for n := 1 + i%step; n <= exchanges; n += step {
 			p.plan(n, what)
 			x := run(fmt.Sprint(what, " at ", n), faultTimeout)
-			if p.count() >= n { // the number of exchanges varies, because snapshots are written in the background
+			if p.count() >= n { // the number of exchanges varies, because the store writes snapshots in the background
 				cases++
 			}
 			unknown, failed, slowest = unknown+x.unknown, failed+x.failed, max(slowest, x.slowest)
@@ -257,8 +258,8 @@ func TestEveryFault(t *testing.T) {
 		switch {
 		case cases < exchanges/step/2:
 			t.Errorf("%s: at %d of %d exchanges only", what, cases, exchanges)
-		// If a connection is lost while a statement is prepared, the backend repeats the statement, and no call fails. So
-		// if only some exchanges are tested, it is possible that no call fails.
+		// If a connection is lost while a statement is prepared, the backend repeats the statement and the call
+		// succeeds. So if the test skips some exchanges, there may be no failed call.
 		case (what == refuse || what == resetBefore && step == 1 || what == halfOpen) && unknown+failed == 0:
 			t.Errorf("%s: no call failed", what)
 		}
@@ -273,8 +274,8 @@ func TestEveryFault(t *testing.T) {
 	testlog.WantNil(t, b.Check(ctx))
 }
 
-// leaks waits until the number of goroutines is at most base and the server has no connection with the application
-// name faulty.
+// leaks fails the test unless the number of goroutines falls to base, and the server closes all connections with
+// the application name faulty.
 func leaks(t *testing.T, dsn string, base int) {
 	t.Helper()
 	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
@@ -292,7 +293,7 @@ func leaks(t *testing.T, dsn string, base int) {
 }
 
 // If the answer to a write of shared values is lost, the backend does not repeat the write. A repeated write would
-// fail, because the values have already changed.
+// fail, because the shared values have changed.
 func TestUnansweredSharedValues(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"", " default_query_exec_mode=simple_protocol", " default_query_exec_mode=exec"} {
@@ -314,13 +315,13 @@ func TestUnansweredSharedValues(t *testing.T) {
 				break
 			}
 		}
-		if unknown < 2 { // at least for the statements that write the value and commit
+		if unknown < 2 { // the write and the commit are each lost at least once
 			t.Errorf("%q: the outcome is unknown %d times", mode, unknown)
 		}
 	}
 }
 
-// A call whose context ends returns soon, even if the network silently drops all packets.
+// A call returns soon after its context ends, even if the network silently drops all packets.
 func TestDeadlineOverDeadNetwork(t *testing.T) {
 	dsn := pgtest.New(t)
 	base := runtime.NumGoroutine()

@@ -14,11 +14,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// A connection is lost while the server waits to execute an append. The server executes the append later. The store
-// must not report a wrong result for the append.
+// If a connection is lost while an append waits in the server, the server executes the append later. The store must
+// still report the append's correct result.
 func TestFenceWhileServerWaits(t *testing.T) { cutWhileServerWaits(t, "", 0) }
 
-// Without a fence, the store reports that the append wrote nothing, and the model detects this error.
+// Without a fence, the store reports that the append wrote nothing, and the reference model detects the wrong
+// result.
 func TestFenceControl(t *testing.T) { cutWhileServerWaits(t, "unfenced", 1) }
 
 func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
@@ -51,9 +52,9 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	waitFor(t, dsn, waitingForLock)
 	p.cut()
 	if flawed == "" {
-		waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "count(*) / 2", 1)) // the fence waits too
+		waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "count(*) / 2", 1)) // the fence's transaction waits too
 	} else {
-		<-done // the call returns without waiting for a fence
+		<-done // the call returns, because its backend has no fence
 	}
 	release()
 	<-done

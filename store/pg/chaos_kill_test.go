@@ -32,8 +32,8 @@ func noneLeft(t testing.TB, dsn string) {
 	waitFor(t, dsn, "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE application_name = '"+kill.AppName+"'")
 }
 
-// A process with 32 clients is killed. No acknowledged write is lost. A repeated call takes effect only once, even
-// if the server is still executing the first attempt.
+// No acknowledged write is lost when a process with 32 clients is killed. A repeated call takes effect only once,
+// even if the server is still executing the first attempt.
 //
 //	go test -run TestKilled$ -timeout 0 -rounds 2000 -v .
 func TestKilled(t *testing.T) {
@@ -46,7 +46,7 @@ func TestKilled(t *testing.T) {
 	killing.Check(t, few, 25, func() string { return server.Database(t) })
 }
 
-// The harness detects a backend that acknowledges a write before the write is durable.
+// TestKilled's checks detect a backend that acknowledges a write before the write is durable.
 func TestKilledControl(t *testing.T) {
 	killing.Finds(t, "early", pgtest.New(t))
 }

@@ -51,13 +51,13 @@ func TestLinearizable(t *testing.T) {
 	})
 }
 
-// chaos is a load of clients in several workers, which write to a few sessions during faults.
+// chaos runs the clients of several worker processes, which write to a few sessions during faults.
 type chaos struct {
 	linear.Load
 	round int
 }
 
-// run runs the clients for the given time, and longer while goOn returns true. The function goOn may be nil.
+// run runs the clients for the given time. If goOn is not nil, run then continues until goOn returns false.
 func (c *chaos) run(long time.Duration, goOn func() bool) linear.History {
 	c.Clients, c.Apps, c.Name = 2*len(c.Callers), 1, fmt.Sprint("chaos ", c.round)
 	until := time.Now().Add(long)
@@ -72,7 +72,8 @@ func (c *chaos) employ(workers []*ops.Process) {
 	}
 }
 
-// settle reads the sessions after the faults, adds the reads to the history, and checks the history.
+// settle reads all sessions after the faults have ended. It adds the reads to the history, and checks that the
+// history is linearizable.
 func (c *chaos) settle(t testing.TB, dsn string) {
 	t.Helper()
 	s := testlog.Must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, patient(pg.Options{})))(t)
@@ -109,7 +110,7 @@ func (c *chaos) keep(t testing.TB, history linear.History) {
 	testlog.WantNil(t, os.WriteFile(path, b.Bytes(), 0o600))
 }
 
-// rounds runs at least one round, and further rounds until the time in PATCHLOG_CHAOS has passed.
+// rounds runs at least one round. It starts further rounds until the time in PATCHLOG_CHAOS has passed.
 func rounds(t *testing.T, c *chaos, each time.Duration, round func(long time.Duration) (dsn string)) {
 	t.Helper()
 	c.Seed = uint64(time.Now().UnixNano())
@@ -141,7 +142,7 @@ func short(usual time.Duration) time.Duration {
 	return usual
 }
 
-// during calls the function something repeatedly, with pauses, while the function run runs.
+// during calls something repeatedly, with a pause before each call, until run returns.
 func during(pause time.Duration, something func() error, run func()) error {
 	var errs error
 	stop, ended := make(chan struct{}), make(chan struct{})
@@ -201,7 +202,7 @@ func breaking(t *testing.T, c *chaos, each, pause time.Duration, fault func(*pgt
 	})
 }
 
-// since is a caller that counts the successful calls that began after moment was set.
+// since is a caller that counts the calls that began after moment was set and succeeded.
 type since struct {
 	ops.Caller
 	moment *atomic.Bool
@@ -217,8 +218,8 @@ func (s since) Call(o ops.Op) ops.Reply {
 	return r
 }
 
-// The history stays linearizable when a primary is killed and its standby is promoted. Each round has its own two
-// servers, and continues until a call has succeeded after the promotion.
+// The history stays linearizable when the primary is killed and its standby is promoted. Each round starts its
+// own two servers, and continues until a call succeeds after the promotion.
 func TestLinearizableFailover(t *testing.T) {
 	t.Parallel()
 	c := &chaos{Load: linear.Load{Forks: true}}
@@ -232,7 +233,7 @@ func TestLinearizableFailover(t *testing.T) {
 			c.Callers[i] = since{w, &promoted, &later}
 		}
 		took := make(chan error, 1)
-		var over atomic.Int64 // when the round may end
+		var over atomic.Int64 // the time when the round may end
 		over.Store(math.MaxInt64)
 		began := time.Now()
 		time.AfterFunc(long/2, func() {
@@ -258,7 +259,8 @@ func TestLinearizableFailover(t *testing.T) {
 	})
 }
 
-// The checker detects clients that rely on stale reads and clients that overwrite other clients' writes.
+// The checker finds the errors of clients that rely on stale reads, and of clients that overwrite other
+// clients' writes.
 func TestLinearizableControls(t *testing.T) {
 	for _, flawed := range []string{"stale", "overrun"} {
 		t.Run(flawed, func(t *testing.T) {
@@ -266,7 +268,7 @@ func TestLinearizableControls(t *testing.T) {
 			c := &chaos{}
 			c.employ(startWorkers(t, dsn, flawed, 2))
 			var all []string
-			for c.round = range 1000 { // not every history contains the error
+			for c.round = range 1000 { // some histories contain no error, so several rounds may be needed
 				all = append(all, c.run(300*time.Millisecond, nil).Judge(linear.Options{Faults: true})...)
 				if i := slices.IndexFunc(all, func(v string) bool { return strings.Contains(v, "have no order") }); i >= 0 {
 					t.Logf("load %d: %s", c.round, all[i])

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// checks sets the number of draws of a property. The command line can set another number:
+// checks sets the number of random inputs with which a property is tested. A flag can set another number:
 //
 //	go test -run TestMachine -rapid.checks=2000 -timeout=2h
 func checks(t *testing.T, n, short int) {

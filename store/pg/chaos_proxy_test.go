@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// fault is a network fault, which a proxy causes at an exchange. An exchange is the data that a client sends before
+// fault is a network fault that a proxy causes at one exchange. An exchange is the data that a client sends before
 // the server answers.
 type fault string
 
 const (
-	refuse      fault = "refused"     // the connection ends, and the next connections are refused
+	refuse      fault = "refused"     // the connection ends, and the next connection attempts are refused
 	resetBefore fault = "reset"       // the connection ends before the server receives the data
 	resetAfter  fault = "unanswered"  // the server receives the data, but its answer is lost
 	delay       fault = "slow"        // the data arrives late
@@ -23,7 +23,7 @@ const (
 	allHalfOpen fault = "all is lost" // all connections drop all later data
 )
 
-// proxy forwards data between clients and a server's socket. It does not interpret the protocol.
+// proxy forwards data between clients and a server's socket. It does not parse the protocol.
 type proxy struct {
 	server string
 	folder string
@@ -32,19 +32,19 @@ type proxy struct {
 
 	mu      sync.Mutex
 	seen    int // number of exchanges so far
-	at      int // number of the exchange with the fault
+	at      int // number of the exchange at which the fault occurs
 	what    fault
-	refuses int // number of connections still to refuse
+	refuses int // number of connection attempts that are still to be refused
 	lost    bool
 	conns   map[net.Conn]bool
 	closed  bool
 
-	// uncancelled drops all requests to cancel a statement.
+	// uncancelled makes the proxy drop all requests to cancel a statement.
 	uncancelled bool
 }
 
-// cancelRequest is the beginning of a request to cancel the statement of another connection. The request continues
-// with the key of that connection.
+// cancelRequest is the beginning of a message that cancels the statement of another connection. The key of that
+// connection follows.
 const cancelRequest = "\x00\x00\x00\x10\x04\xd2\x16\x2e"
 
 func newProxy(t testing.TB, dsn string) (*proxy, string) {
@@ -99,7 +99,7 @@ func (p *proxy) count() int {
 	return p.seen
 }
 
-// exchange counts an exchange and returns its fault, or "".
+// exchange counts an exchange, and returns the fault to cause at it, or "".
 func (p *proxy) exchange() fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,12 +112,13 @@ func (p *proxy) exchange() fault {
 	}
 	p.lost = p.what == allHalfOpen
 	if p.what == refuse {
-		p.refuses = 8 // more than the four attempts of a call
+		p.refuses = 8 // a call makes at most four attempts, so all of its attempts can be refused
 	}
 	return p.what
 }
 
-// track remembers the connection for close. If the proxy is closed, track closes the connection and returns false.
+// track registers the connection, so that close also closes it. If the proxy is already closed, track closes the
+// connection and returns false.
 func (p *proxy) track(c net.Conn, client bool) (kept bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

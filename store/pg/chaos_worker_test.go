@@ -22,7 +22,7 @@ import (
 // one per line. It executes the calls concurrently.
 const (
 	envWorker = "PATCHLOG_PG_WORKER" // the connection string
-	envFlawed = "PATCHLOG_PG_FLAWED" // the name of a deliberate flaw, or ""
+	envFlawed = "PATCHLOG_PG_FLAWED" // the name of a deliberate flaw; "" for none
 )
 
 func init() {
@@ -47,7 +47,7 @@ func work(dsn, flawed string) error {
 	return errors.Join((&ops.Local{Store: s}).Serve(os.Stdin, os.Stdout), s.Close())
 }
 
-// flaw returns the backend with a deliberate flaw, which the tests must detect.
+// flaw wraps the backend so that it has the named flaw. The tests must detect the flaw.
 func flaw(b backend.Backend, what string) backend.Backend {
 	switch what {
 	case "":
@@ -76,8 +76,8 @@ func chaosEvent(id, app string) *patch.Event {
 	return testlog.Event(`{"id":%q,"author":"chaos","timestamp":"2026-01-02T03:04:05Z"}`, id)
 }
 
-// startWorker starts a worker and waits until its store is open, because a fault during opening would fail the
-// test.
+// startWorker starts a worker and waits until the worker's store is open. A fault during the opening would fail
+// the test.
 func startWorker(t testing.TB, dsn, flawed string) *ops.Process {
 	t.Helper()
 	w := testlog.Must(ops.Start(envWorker+"="+dsn, envFlawed+"="+flawed))(t)

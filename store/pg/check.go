@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// checks are the queries of Check. Each row of a result is the text of one inconsistency.
+// checks are the queries of Check. Each row of a result describes one inconsistency.
 var checks = []string{
 	`SELECT format('session %s has %s records from %s to %s, and says that the last is %s',
 			encode(s.name, 'escape'), count(r.seq), coalesce(min(r.seq), 0), coalesce(max(r.seq), 0), s.last)
@@ -39,7 +39,7 @@ var checks = []string{
 		WHERE NOT EXISTS (SELECT FROM patchlog.sessions s WHERE s.num = owned.num) GROUP BY num, kind`,
 }
 
-// maxFindings limits the number of rows that each query of Check returns.
+// maxFindings limits the number of inconsistencies that each query of Check returns.
 const maxFindings = 20
 
 // Check implements [backend.Checker]. It reads all rows, but not the content of records. StatementTimeout does not

@@ -12,14 +12,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// The number of rows that a call reads does not depend on the length of the log, on statistics, or on the kind of
-// plan.
+// The number of rows that a call reads does not depend on the length of the log, on the table statistics, or on
+// whether the server uses a generic plan.
 func TestCost(t *testing.T) {
 	dsn := pgtest.New(t)
 	const most = 20
 	for _, plans := range []string{"force_generic_plan", "force_custom_plan"} {
 		b := open(t, dsn+" plan_cache_mode="+plans, pg.Options{MaxConns: 1})
-		b.SetPlanTime(0) // statements are prepared again for each call
+		b.SetPlanTime(0) // each call prepares its statements again
 		h := create(t, b, plans, 5000)
 		shared := []string{"app/", "user/"}
 		for _, call := range []struct {
@@ -47,8 +47,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// rowsRead returns the number of rows and index entries that the server reads for a call. The backend must have one
-// connection.
+// rowsRead returns the number of rows and index entries that the server reads for a call. The backend must have
+// only one connection.
 func rowsRead(t *testing.T, dsn string, b *pg.Backend, call func() error) int {
 	count := func() int {
 		testlog.NoError(t, b.Repeat(ctx, func(ctx context.Context, c *pgx.Conn) error {

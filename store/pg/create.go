@@ -40,7 +40,7 @@ func (b *Backend) create(ctx context.Context, session string, batch backend.Batc
 	return nil
 }
 
-// existsOr returns ErrExists if the session exists, and the error other if it does not.
+// existsOr returns ErrExists if the session exists. Otherwise it returns other.
 func (b *Backend) existsOr(ctx context.Context, session string, other error) error {
 	there, err := b.exists(ctx, `hash = $1`, hash(session))
 	if err == nil && there {
@@ -58,7 +58,7 @@ func (b *Backend) movedOrGone(ctx context.Context, session, creation string) err
 	return cmp.Or(err, backend.ErrNotFound)
 }
 
-// exists reports whether a row of sessions meets the condition.
+// exists reports whether a row of the table sessions meets the condition.
 func (b *Backend) exists(ctx context.Context, condition string, args ...any) (there bool, err error) {
 	err = b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, b.sql(`SELECT EXISTS (SELECT FROM patchlog.sessions WHERE `+condition+`)`), args...).Scan(&there)
@@ -74,8 +74,9 @@ func found(err error) (bool, error) {
 	return err == nil, err
 }
 
-// lockSourceSQL locks the row of the session batch.ExpectedSource, if its edition is the expected one. Until the commit, no other
-// transaction can delete that session or replace its records. Appends to it continue.
+// lockSourceSQL locks the row of the session batch.ExpectedSource if its edition is the expected edition. Until the
+// commit, no other transaction can delete that session or replace its records. Other transactions can still append to
+// it.
 const lockSourceSQL = `
 WITH unmoved AS (
 	SELECT num FROM patchlog.sessions WHERE hash = $19 AND birth = $20 AND state = 0 AND edition = $21

@@ -31,7 +31,8 @@ func ExampleOpen() {
 	fmt.Println(done.View.Len(), "events")
 }
 
-// A privileged role creates the schema in advance, so that the service's role needs no right to create schemas.
+// A privileged role creates the schema in advance. The service's own role then needs no right to create
+// schemas.
 func ExampleCreateSchema() {
 	if err := pg.CreateSchema(context.Background(), "postgres://owner@db.internal/agents", pg.Options{}); err != nil {
 		log.Fatal(err)

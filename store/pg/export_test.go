@@ -13,7 +13,7 @@ func (b *Backend) SetPlanTime(d time.Duration) { b.planTime = d }
 
 var IsUnreplicated = isUnreplicated
 
-// Repeat runs work that may be repeated.
+// Repeat runs work in a transaction that the backend may repeat.
 func (b *Backend) Repeat(ctx context.Context, work func(ctx context.Context, c *pgx.Conn) error) error {
 	return b.attempt(ctx, repeats, work)
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// pair starts a primary and its synchronous standby. It returns the connection string of a database on the server
-// that currently accepts writes.
+// pair starts a primary and its synchronous standby. The returned connection string names both servers, and
+// connects to the one that accepts writes.
 func pair(t testing.TB) (primary, standby *pgtest.Server, dsn string) {
 	t.Helper()
 	primary = pgtest.Start(t, pgtest.Options{NoSync: true})
@@ -34,15 +34,15 @@ func pair(t testing.TB) (primary, standby *pgtest.Server, dsn string) {
 	return primary, standby, dsn
 }
 
-// The standby is stopped. While commits wait for the standby, their wait is cancelled in one of three ways. The
-// primary then shows commits that are lost when the standby is promoted. No call may report success for a lost
-// commit, not even a repeated call that finds its records in the log.
+// No call reports success for a commit that a failover loses. The standby is stopped, and the wait of each
+// commit for the standby is cancelled in one of three ways. The primary then shows commits that the promoted
+// standby lacks. Even a repeated call that finds its records on the primary must not succeed.
 func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
 		name     string
 		timeout  time.Duration
-		function string // the server's function that cancels the wait
+		function string // the server function that cancels the wait
 	}{{"client timeout", time.Second, ""}, {"terminated", 10 * time.Second, "pg_terminate_backend"}, {"cancelled", 10 * time.Second, "pg_cancel_backend"}} {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
@@ -64,13 +64,14 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 				}
 			}
 			done := make([]error, len(writes))
-			// One write may be missing, because an erasure needs several commits. A busy machine may need several rounds.
+			// The primary may lack one write, because an erasure needs several commits. On a busy machine, several
+			// rounds may be needed.
 			shown := 0 // the number of writes that the primary shows
 			testlog.WantNil(t, during(5*time.Millisecond, cut, func() {
 				for round := 0; round < 100 && shown < len(writes)-1; round++ {
 					var shows atomic.Int64
 					each(len(writes), func(i int) {
-						for n := 0; n < 2 && (round == 0 && n == 0 || done[i] != nil); n++ { // a second call finds the records of the first in the log
+						for n := 0; n < 2 && (round == 0 && n == 0 || done[i] != nil); n++ { // the second call finds the records that the first call wrote
 							done[i] = writes[i].do(ctx, s)
 						}
 						if writes[i].shows(ctx, s) == nil {
@@ -103,12 +104,12 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 	}
 }
 
-// acknowledgedWrite is a writing call on its own session.
+// acknowledgedWrite makes one write to its own session.
 type acknowledgedWrite struct {
 	name    string
 	do      func(context.Context, *store.Store) error
-	shows   func(context.Context, *store.Store) error // nil if the store shows what the call wrote
-	refuses func(error) bool                          // whether a repeated call may fail with this error
+	shows   func(context.Context, *store.Store) error // returns nil if the store shows the written records
+	refuses func(error) bool                          // reports whether a repeated call may fail with this error
 }
 
 // acknowledgedWrites returns one call for each kind of write, and prepares their sessions.
@@ -197,7 +198,7 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	}
 }
 
-// The backend detects the notice of an unreplicated commit in any language of the server.
+// The backend detects the warning about an unreplicated commit in every language of the server.
 func TestUnreplicatedNotices(t *testing.T) {
 	for _, c := range []struct {
 		n    pgconn.Notice
@@ -206,7 +207,7 @@ func TestUnreplicatedNotices(t *testing.T) {
 		{pgconn.Notice{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: "01000", Message: "canceling wait for synchronous replication due to user request", Routine: "SyncRepWaitForLSN"}, true},
 		{pgconn.Notice{Severity: "WARNUNG", SeverityUnlocalized: "WARNING", Code: "01000", Message: "storniere Warten auf synchrone Replikation wegen Benutzeraufforderung", Routine: "SyncRepWaitForLSN"}, true},
 		{pgconn.Notice{Severity: "WARNUNG", SeverityUnlocalized: "WARNING", Code: "57P01", Routine: "SyncRepWaitForLSN"}, true},
-		{pgconn.Notice{Severity: "WARNUNG", Code: "01000"}, true}, // a server that omits the function
+		{pgconn.Notice{Severity: "WARNUNG", Code: "01000"}, true}, // from a server that does not report the routine
 		{pgconn.Notice{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: "01000", Routine: "exec_stmt_raise"}, false},
 		{pgconn.Notice{Severity: "NOTICE", SeverityUnlocalized: "NOTICE", Code: "00000", Routine: "SyncRepWaitForLSN"}, false},
 		{pgconn.Notice{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: "25P01"}, false},
@@ -217,7 +218,8 @@ func TestUnreplicatedNotices(t *testing.T) {
 	}
 }
 
-// OpenBackend fails if the server suppresses warnings, because the backend could not detect unreplicated commits.
+// OpenBackend fails if the server suppresses warnings. Otherwise the backend could not detect unreplicated
+// commits.
 func TestRefuseHiddenWarnings(t *testing.T) {
 	dsn := pgtest.New(t)
 	config := testlog.Must(pgx.ParseConfig(dsn))(t)

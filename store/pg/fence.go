@@ -9,12 +9,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Fence implements [backend.Backend]. If a transaction has locked the session's row, Fence waits for the end of the
-// transaction. To prevent the creation of a session, Fence inserts a row with the creation id.
+// Fence implements [backend.Backend]. If a transaction has locked the session's row, Fence waits until that
+// transaction ends. To prevent the creation of a session, Fence inserts a row with the creation id.
 //
-// Fence writes a row even if the result took is false. A transaction that writes nothing does not wait for the
-// synchronous standby, and the commit that Fence found might exist only on this server. When the standby has the
-// commit of Fence, it also has all earlier commits.
+// Fence writes a row even if it returns false. The commit that Fence found might exist only on this server.
+// Because Fence writes, its own commit waits for the synchronous standby, which then also has all earlier
+// commits.
 func (b *Backend) Fence(ctx context.Context, session, creation string, seen, next backend.Token) (took bool, err error) {
 	text, args := fenceSQL, []any{hash(session), hash(creation), int64(seen), int64(next)}
 	if seen == 0 {
@@ -32,8 +32,8 @@ func (b *Backend) Fence(ctx context.Context, session, creation string, seen, nex
 	return took && err == nil, err
 }
 
-// fenceSQL replaces the session's token. The statement also accepts the token next, because an earlier attempt
-// without an answer may have set it.
+// fenceSQL replaces the session's token. It also accepts a row that already has the new token, because an
+// earlier attempt may have set the token without an answer.
 const fenceSQL = `
 UPDATE patchlog.sessions SET token = $4, touched = now()
 WHERE hash = $1 AND birth = $2 AND token IN ($3, $4)`
@@ -44,7 +44,7 @@ INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, sum)
 VALUES ($1, $2, 2, 0, 0, 0)
 ON CONFLICT (birth) DO UPDATE SET touched = now() WHERE s.state = 2`
 
-// touchSQL updates the row with the creation id. If there is no row, touchSQL inserts a row in the state of a
+// touchSQL updates the row with the creation id, if there is one. Otherwise it inserts a row in the state of a
 // deleted session, which a sweep removes after an hour.
 const touchSQL = `
 INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, sum)

@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// The kinds of the rows that the statement of fetchSQL returns.
+// Kinds of rows in the result of the statement from fetchSQL
 const (
 	kindHead = iota
 	kindRecord
@@ -21,12 +21,12 @@ const (
 	kindShared
 )
 
-// fetchSQL returns the statement of a Fetch with this number of prefixes. The statement reads a single snapshot of
-// the database. $3 is the query's After, or its UpTo for a cold read. $4 is the query's NoMeta.
+// fetchSQL returns the statement of a Fetch with the given number of prefixes. The statement reads a single
+// snapshot of the database. Parameter $3 is the query's After or, for a cold read, its UpTo. Parameter $4 is the
+// query's NoMeta.
 //
-// The result has rows of several kinds with the same columns. The first two columns are the kind and the index of
-// the prefix. The other columns are those of a head. In rows of other kinds, some of these columns have another
-// meaning:
+// All rows of the result have the same columns. The first two are the kind of the row and the index of the
+// prefix. The other columns are the fields of a head. In rows of other kinds, some of them have another meaning:
 //
 //	kind      column    meaning
 //	record    last      seq
@@ -89,7 +89,7 @@ WHERE substring(v.name FROM 1 FOR 1024) >= substring($%[2]d::bytea FROM 1 FOR 10
 
 // Fetch implements [backend.Backend].
 func (b *Backend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
-	var session, creation []byte // nil, which becomes null, if the query does not set the name or the id
+	var session, creation []byte // stay nil, sent as null, if the query has no name or no creation id
 	if q.Session != "" {
 		session = hash(q.Session)
 	}
@@ -153,7 +153,7 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, 
 	}
 	slices.SortFunc(news.Records, func(a, b backend.Record) int { return cmp.Compare(a.Seq, b.Seq) })
 	for i := range news.Records {
-		if !cold && news.Records[i].Seq != q.After+1+uint64(i) { // a gap
+		if !cold && news.Records[i].Seq != q.After+1+uint64(i) { // the records have a gap
 			news.Records = news.Records[:i]
 			break
 		}

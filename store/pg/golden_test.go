@@ -20,23 +20,22 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// The flag writes the golden files again, which is necessary after a change of the schema.
+// writeGolden rewrites the golden files, which is necessary after a change of the schema.
 var writeGolden = flag.Bool("write-golden", false, "write the golden schema and its rows")
 
 const (
 	goldenSchema = "testdata/golden.sql"  // the schema of version 1
-	goldenRows   = "testdata/golden.copy" // the rows: for each table, a line with its name and the output of COPY
+	goldenRows   = "testdata/golden.copy" // rows of each table: a line with the table's name, then the output of COPY
 	goldenFile   = "../testdata/golden.db.gz"
 	goldenText   = "../testdata/golden.jsonl"
 )
 
 var (
 	goldenKey  = store.Key{App: "app", User: "a user/b", Session: "golden"}
-	goldenFork = store.Key{App: "app", User: "a user/b", Session: "fork"} // a fork of the session golden, with an erased event
+	goldenFork = store.Key{App: "app", User: "a user/b", Session: "fork"} // a fork of the session golden, with one erased event
 )
 
-// The golden schema of version 1 stays readable. Its rows include ids, shared values, a snapshot, a fork and an
-// erasure.
+// The backend can read a schema of version 1 with ids, shared values, a snapshot, a fork and an erasure.
 func TestGoldenSchema(t *testing.T) {
 	t.Parallel()
 	if *writeGolden {
@@ -74,7 +73,7 @@ func TestGoldenSchema(t *testing.T) {
 	}
 }
 
-// readRows copies the golden rows into the tables, and sets the sequence of num to the highest num.
+// readRows copies the golden rows into the tables, and sets the sequence of the column num to its maximum.
 func readRows(t *testing.T, dsn string) {
 	t.Helper()
 	data := testlog.Must(os.ReadFile(goldenRows))(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Lease implements [backend.Leaser], with the server's clock. If a lease was acquired more than a minute in the
-// future, the clock has been set back since, and the lease counts as expired.
+// Lease implements [backend.Leaser], with the server's clock. If the time when a lease was acquired is more
+// than a minute in the future, the clock was set back, and the lease counts as expired.
 func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error) {
 	err = b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		if ttl < 0 {

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// hash returns the SHA-256 of a name or of a creation id. The tables use it as a key.
+// hash returns the SHA-256 of a name or of a creation id. The tables use hashes as keys.
 func hash(name string) []byte {
 	h := sha256.Sum256([]byte(name))
 	return h[:]
@@ -14,7 +14,7 @@ func hash(name string) []byte {
 
 const idBytes = 16
 
-// idHash returns the first 16 bytes of the SHA-256 of an id. The table ids uses them as a key.
+// idHash returns the first 16 bytes of the SHA-256 of an id. The table ids uses them as keys.
 func idHash(id string) [idBytes]byte {
 	h := sha256.Sum256([]byte(id))
 	return [idBytes]byte(h[:])
@@ -36,11 +36,11 @@ func behind(prefix string) []byte {
 	return bytes.Repeat([]byte{0xff}, indexedBytes+1)
 }
 
-// number converts a seq to a bigint. If the seq is out of range, number returns the largest bigint, which no log
-// reaches.
+// number converts a seq to a bigint. If the seq is out of range, number returns the largest bigint, which is
+// greater than the last seq of every log.
 func number(seq uint64) int64 { return int64(min(seq, math.MaxInt64)) }
 
-// data returns b. If b is nil, data returns an empty slice, because the driver sends nil as null.
+// data returns b, or an empty slice if b is nil. The driver would send nil as null.
 func data(b []byte) []byte {
 	if b == nil {
 		return []byte{}

@@ -24,19 +24,19 @@ import (
 type Backend struct {
 	opts    Options
 	pool    *pgxpool.Pool
-	schema  string        // the quoted name and a dot
-	waiters chan struct{} // one element for each call that may wait for a row lock
+	schema  string        // the quoted name of the schema, followed by a dot
+	waiters chan struct{} // contains one element for each call that may currently wait for a row lock
 
 	appends groupcommit.Queue[*change]
-	senders chan struct{} // one element for each group of appends that is being sent
+	senders chan struct{} // contains one element for each group of appends that is being sent
 
 	fetchTexts [3]string   // the statements of Fetch, indexed by the number of prefixes
-	prepares   atomic.Bool // whether the statements of appends and of Fetch are prepared
+	prepares   atomic.Bool // whether appends and Fetch use prepared statements
 	planTime   time.Duration
 
 	mu     sync.Mutex
 	closed bool
-	calls  sync.WaitGroup // calls that use the pool; Close waits for them
+	calls  sync.WaitGroup // calls that use the pool; Close waits for these calls
 }
 
 var (
@@ -45,12 +45,12 @@ var (
 	_ backend.Leaser  = (*Backend)(nil)
 )
 
-// maxSenders is the number of groups of appends that can be sent at the same time. The fewer senders, the larger
-// the groups. With only one sender, a stalled connection would delay all appends.
+// maxSenders is the number of groups of appends that can be sent at the same time. With fewer senders, the
+// groups are larger. With only one sender, a stalled connection would delay all appends.
 const maxSenders = 4
 
 // Open opens a store in a PostgreSQL database. The argument dsn is a connection string, as described in the package
-// documentation. If dsn is "", the PG* environment variables supply all parts. Closing the store closes the
+// documentation. If dsn is "", all settings come from the PG* environment variables. Closing the store closes the
 // connections.
 func Open(ctx context.Context, dsn string, sopts store.Options, opts Options) (*store.Store, error) {
 	if err := sopts.Validate(); err != nil {
@@ -67,8 +67,8 @@ func Open(ctx context.Context, dsn string, sopts store.Options, opts Options) (*
 	return s, nil
 }
 
-// OpenBackend opens the backend that [Open] uses. It connects, and creates a missing schema unless opts.NoCreate is
-// set. If the schema is still missing or has another version, OpenBackend fails with a [*VersionError].
+// OpenBackend opens the backend that [Open] uses. It creates a missing schema, unless opts.NoCreate is set. If the
+// schema is then missing or has another version, OpenBackend fails with a [*VersionError].
 func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error) {
 	config, modeGiven, err := configure(dsn, opts)
 	if err != nil {
@@ -133,8 +133,8 @@ func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool
 	return config, modeGiven, nil
 }
 
-// unreadable returns the error for a malformed connection string. It omits the driver's message, because that
-// message quotes the string and may not hide the password.
+// unreadable returns the error for a malformed connection string. It omits the driver's message, which quotes
+// the string and may reveal the password.
 func unreadable(err error) error {
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {
 		return fmt.Errorf("%w: the connection string names a file that cannot be read: %w", patch.ErrInvalid, file)
@@ -142,7 +142,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("%w: the connection string cannot be read; it is not shown, since it may hold a password", patch.ErrInvalid)
 }
 
-// sql returns the statement for the schema in the options.
+// sql returns the statement text with the configured schema.
 func (b *Backend) sql(text string) string {
 	if b.opts.Schema == DefaultSchema {
 		return text

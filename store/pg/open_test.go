@@ -64,7 +64,7 @@ func TestCreateSchema(t *testing.T) {
 	}
 }
 
-// If a creation of the schema fails, it leaves no tables, and a later creation succeeds.
+// If CreateSchema fails, it leaves no tables, and a later call succeeds.
 func TestCreateSchemaAfterFailure(t *testing.T) {
 	dsn := pgtest.New(t)
 	pgtest.Exec(t, dsn, "CREATE SCHEMA patchlog; CREATE TABLE patchlog.leases (x int)")
@@ -85,7 +85,7 @@ func role(t *testing.T, dsn, name string) string {
 	return strings.Replace(dsn, "user=postgres", "user="+name, 1)
 }
 
-// A role with only the rights in the package documentation can make all calls except CreateSchema.
+// A role with only the rights that the package documentation lists can make all calls except CreateSchema.
 func TestRights(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite again")
@@ -134,7 +134,7 @@ func TestPasswords(t *testing.T) {
 		}
 	}
 
-	// A password that the server refuses does not appear either.
+	// If the server refuses a password, the error does not contain it.
 	dsn := pgtest.New(t)
 	pgtest.Exec(t, dsn, "CREATE ROLE u LOGIN PASSWORD 'other'")
 	_, err := pg.OpenBackend(ctx, strings.Replace(dsn, "user=postgres", "user=u password=s3cr", 1)+" dbname=none", opts)
@@ -143,7 +143,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// A failure to connect is reported once, although the driver tries with and without TLS.
+// The error reports a failed connection once, although the driver tries to connect with TLS and without.
 func TestConnectionFailureOnce(t *testing.T) {
 	_, err := pg.OpenBackend(ctx, "postgres://u@127.0.0.1:1/db?sslmode=prefer", pg.Options{})
 	if refused := new(pgconn.ConnectError); !errors.As(err, &refused) || strings.Count(err.Error(), "dial error") != 1 {
@@ -151,7 +151,7 @@ func TestConnectionFailureOnce(t *testing.T) {
 	}
 }
 
-// The service file and the settings in the connection string are used.
+// Open uses the service file and the settings in the connection string.
 func TestPasswordFile(t *testing.T) {
 	dsn := pgtest.New(t)
 	file := filepath.Join(t.TempDir(), "service")
@@ -175,7 +175,7 @@ func TestValidate(t *testing.T) {
 	testlog.WantNil(t, (pg.Options{Schema: `Odd "name"; with. dots`}).Validate())
 }
 
-// A backend uses only the schema of its options, whatever the schema's name is.
+// A backend uses only the schema in its options, even if the name needs quoting.
 func TestSchemaNames(t *testing.T) {
 	dsn := pgtest.New(t)
 	for _, name := range []string{"patchlog", `Odd "name"; with. dots`, "patchlog.patchlog."} {
@@ -248,7 +248,7 @@ func TestMetaMissing(t *testing.T) {
 	}
 }
 
-// Opening a backend removes old rows that a crashed process left, and keeps recent rows.
+// Opening a backend removes old rows that a crashed process left, and keeps recent ones.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -268,7 +268,7 @@ func TestSweep(t *testing.T) {
 		UPDATE patchlog.sessions SET touched = now() - interval '31 days' WHERE creation = 'old fence';
 		UPDATE patchlog.sessions SET touched = now() - interval '2 hours', state = 3, hash = NULL, name = NULL WHERE name = 'dropped'`)
 	other := open(t, dsn, pg.Options{})
-	if n := number(t, dsn, "SELECT count(*) FROM patchlog.sessions"); n != 2 { // s, fence
+	if n := number(t, dsn, "SELECT count(*) FROM patchlog.sessions"); n != 2 { // the session s and the row of a fence
 		t.Errorf("%d rows of sessions, want 2", n)
 	}
 	if n := number(t, dsn, "SELECT count(*) FROM patchlog.records"); n != 1 {
@@ -280,7 +280,7 @@ func TestSweep(t *testing.T) {
 	testlog.WantNil(t, other.Check(ctx))
 }
 
-// If the clock was set back after a lease was acquired, another owner can acquire the lease.
+// If the clock is set back after a lease was acquired, another owner can acquire the lease.
 func TestLeaseAfterClockSetBack(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

@@ -40,7 +40,7 @@ type Options struct {
 	// the right to create schemas.
 	NoCreate bool
 
-	// Logger receives the messages for operators. nil means [slog.Default].
+	// Logger receives messages for operators. nil means [slog.Default].
 	Logger *slog.Logger
 }
 

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "6"); err != nil { // the tests mostly wait, so more of them can run in parallel
+	if err := flag.Set("test.parallel", "6"); err != nil { // the tests mostly wait, so more tests can run in parallel
 		panic(err)
 	}
 	os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true}))
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 var ctx = context.Background()
 
-// patient sets missing timeouts to a duration that no call exceeds, even on a busy machine.
+// patient replaces timeouts of zero by a duration that no call exceeds, even on a busy machine.
 func patient(opts pg.Options) pg.Options {
 	const patience = 5 * time.Minute
 	opts.StatementTimeout = cmp.Or(opts.StatementTimeout, patience)
@@ -44,7 +44,7 @@ func open(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
 	return b
 }
 
-// openImpatient opens a backend with a short timeout. If opening times out on a busy machine, openImpatient tries
+// openImpatient opens a backend with a short timeout. If the opening exceeds the timeout, openImpatient tries
 // again.
 func openImpatient(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
 	t.Helper()
@@ -66,8 +66,8 @@ func closed(t testing.TB, b *pg.Backend) {
 	}
 }
 
-// suite runs the tests that all backends must pass. Each test has its own schema, which the prepare functions may
-// create.
+// suite runs the tests that every backend must pass. Each test has its own schema, which the functions in prepare
+// may create.
 func suite(t *testing.T, dsn string, prepare ...func(pg.Options)) {
 	n := 0
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {

@@ -61,8 +61,7 @@ func (l *logged) count(s string) int {
 	return strings.Count(l.text.String(), s)
 }
 
-// Behind a pooler in transaction mode, all calls of concurrent backends succeed, even the first calls of each
-// backend.
+// All calls of concurrent backends succeed behind a pooler in transaction mode, even the first calls.
 func TestPooledFromTheStart(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.New(t)
@@ -108,7 +107,8 @@ func TestPooledFromTheStart(t *testing.T) {
 	testlog.WantNil(t, b.Check(ctx))
 }
 
-// On a direct connection, appends and fetches are prepared unless the connection string sets another mode.
+// On a direct connection, appends and fetches use prepared statements unless the connection string sets another
+// mode.
 func TestPreparedByDefault(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]bool{"": true, " default_query_exec_mode=cache_describe": false} {
@@ -120,7 +120,7 @@ func TestPreparedByDefault(t *testing.T) {
 			h = extend(t, b, "s", h, 1)
 			testlog.NoError(t, testlog.ErrorOf(b.Fetch(ctx, backend.Query{Session: "s"})))
 		}
-		if n := strings.Count(server.Log(), "execute stmt_"); n != 7 && want || n != 0 && !want { // one fetch in create, three appends, three fetches
+		if n := strings.Count(server.Log(), "execute stmt_"); n != 7 && want || n != 0 && !want { // create fetches once; then there are three appends and three fetches
 			t.Errorf("mode %q: %d prepared statements were executed", mode, n)
 		}
 		if log.count("msg") != 0 {
@@ -129,7 +129,7 @@ func TestPreparedByDefault(t *testing.T) {
 	}
 }
 
-// A plan made for small tables is not used for large tables.
+// The backend does not use a plan made for small tables after the tables have grown.
 func TestPlansAge(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Start(t, pgtest.Options{NoSync: true, Settings: []string{"autovacuum=off"}}).Database(t)
@@ -156,7 +156,7 @@ func TestPlansAge(t *testing.T) {
 	}
 }
 
-// If a connection is lost while it prepares an append, the backend repeats the append, and the append succeeds.
+// If a connection is lost while it prepares an append, the backend repeats the append successfully.
 func TestLostBeforeAppend(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -174,7 +174,7 @@ func TestLostBeforeAppend(t *testing.T) {
 	testlog.WantNil(t, <-done)
 }
 
-// Fetch succeeds after the type of a column was changed, although its prepared statements are out of date.
+// Fetch succeeds after the type of a column was changed, although its prepared statements are outdated.
 func TestAltered(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{MaxConns: 1})

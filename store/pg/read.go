@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// query returns the rows of a read-only statement.
+// query executes a read-only statement and returns its rows.
 func query[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow) (T, error), text string, args ...any) (out []T, err error) {
 	err = b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
 		rows, err := c.Query(ctx, b.sql(text), args...)
@@ -34,7 +34,7 @@ func queryOf[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRo
 	return rows, err
 }
 
-// listed is a row with the columns of a session and its meta record.
+// listed is a session's row together with its meta record.
 type listed struct {
 	name, creation, meta, counts []byte
 	last, token, sum, edition    int64
@@ -96,7 +96,7 @@ func (b *Backend) Relatives(ctx context.Context, family, after string, limit int
 }
 
 type foundRow struct {
-	seq  *int64 // nil if the session has no matching rows
+	seq  *int64 // nil if no row matches the query
 	data []byte
 }
 
@@ -163,7 +163,7 @@ func (b *Backend) Lookup(ctx context.Context, session, creation string, ids []st
 }
 
 // PutSnapshot implements [backend.Backend]. It locks the session's row, so that no other transaction deletes the
-// session or replaces its records. Appends continue.
+// session or replaces its records. The lock does not block appends.
 func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
 	firsts, lasts := make([]int64, len(kept.Spans)), make([]int64, len(kept.Spans))
 	for i, span := range kept.Spans {
@@ -183,7 +183,7 @@ func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kep
 			)
 			SELECT EXISTS (SELECT FROM held)`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Sum), data(kept.Data), number(kept.Edition), firsts, lasts).Scan(&held)
 	})
-	if err == nil && !held { // the statement does not see a deletion that it waited for, so check with another statement
+	if err == nil && !held { // the statement may have waited for a deletion that it does not see, so check with another statement
 		err = b.movedOrGone(ctx, session, creation)
 	}
 	return err

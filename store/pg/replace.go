@@ -10,8 +10,8 @@ import (
 )
 
 // Replace implements [backend.Backend]. It waits for transactions that have locked the session's row, and then
-// locks the row for one round trip. PutSnapshot locks the same row, so a snapshot of the old records cannot be
-// stored after Replace has deleted the snapshot.
+// locks the row for one round trip. PutSnapshot locks the same row. Therefore PutSnapshot cannot store a
+// snapshot of the old records after Replace has deleted the snapshots.
 func (b *Backend) Replace(ctx context.Context, session, creation string, make func(backend.Head) (backend.Replacement, error)) error {
 	if err := (backend.Batch{Creation: creation}).Validate(session); err != nil {
 		return err

@@ -34,29 +34,29 @@ func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
 // isUnreplicated reports whether a notice means that the server stopped waiting for a synchronous standby. After
 // pg_cancel_backend or a cancel request, the server sends this notice with the answer to an otherwise successful
 // commit. The text and the severity of the notice depend on lc_messages, but the SQLSTATE and the name of the
-// server's function are constant. If a server omits the function's name, the SQLSTATE is sufficient. A false
+// server's function are constant. If the notice lacks the function's name, the SQLSTATE alone decides. A false
 // positive costs one additional commit.
 func isUnreplicated(n *pgconn.Notice) bool {
 	warns := n.SeverityUnlocalized == "WARNING" || n.SeverityUnlocalized == ""
 	return warns && (n.Code == "01000" || strings.HasPrefix(n.Code, "57P")) && (n.Routine == "SyncRepWaitForLSN" || n.Routine == "")
 }
 
-// effect determines whether an attempt with an unknown outcome may be repeated.
+// effect tells whether an attempt with an unknown outcome may be repeated.
 type effect int
 
 const (
 	reads   effect = iota // the work writes nothing and may be repeated
-	repeats               // the work is idempotent and may be repeated; if all repetitions fail, the outcome stays unknown
+	repeats               // the work is idempotent and may be repeated; if all repetitions fail, the outcome is unknown
 	writes                // the work must not be repeated
 )
 
-// Limits on the number of attempts.
+// Limits on the number of attempts
 const (
-	conflictTries = 200 // if transactions conflict
-	failureTries  = 4   // if connections fail
+	conflictTries = 200 // after conflicts between transactions
+	failureTries  = 4   // after connection failures
 )
 
-// SQLSTATE codes.
+// SQLSTATE codes
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
@@ -65,8 +65,8 @@ const (
 	uniqueViolation      = "23505"
 )
 
-// enter allows the caller to use the pool until it calls b.calls.Done. enter fails if the backend is closed or ctx
-// has ended.
+// enter registers a call that uses the pool. The caller must call b.calls.Done when it no longer uses the pool.
+// enter fails if the backend is closed or ctx has ended.
 func (b *Backend) enter(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,7 +82,7 @@ func (b *Backend) enter(ctx context.Context) error {
 
 // attempt runs work on a connection, and repeats it after conflicts and connection failures. The function work executes
 // one transaction and returns the driver's errors unchanged. If the transaction changes nothing, for example because a
-// token is outdated, work returns nil, and stores this result in a variable that attempt's caller reads.
+// token is outdated, work returns nil and reports this result through a variable of attempt's caller.
 func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	if err := b.enter(ctx); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.C
 	}
 }
 
-// attemptWaiting calls attempt with work that may wait for a row lock. Such work can use at most half of the
+// attemptWaiting is like attempt, for work that may wait for a row lock. Such work uses at most half of the
 // connections, so that locked sessions do not block calls for other sessions.
 func (b *Backend) attemptWaiting(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	late := time.NewTimer(b.opts.StatementTimeout)
@@ -148,7 +148,7 @@ func (b *Backend) attemptWaiting(ctx context.Context, e effect, work func(ctx co
 }
 
 // why returns the error to report for the last attempt. If the context has ended, the error matches the context's
-// error. Otherwise, if late is set, the error matches ErrNoAnswer.
+// error. Otherwise the error matches ErrNoAnswer if late is set.
 func why(ctx context.Context, late bool, err error) error {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
@@ -161,8 +161,8 @@ func why(ctx context.Context, late bool, err error) error {
 	return err
 }
 
-// once makes one attempt. The result sent reports whether it got a connection. The result late reports whether it
-// exceeded StatementTimeout.
+// once makes one attempt. sent reports whether the attempt got a connection. late reports whether it exceeded
+// StatementTimeout.
 func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pgx.Conn) error) (sent, late bool, err error) {
 	waiting, stop := context.WithTimeout(ctx, b.opts.StatementTimeout)
 	defer stop()
@@ -171,8 +171,8 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 		return false, waiting.Err() != nil, err
 	}
 	defer func() {
-		// The driver takes up to 15 seconds to close a broken connection. Once hijacked, the connection no longer counts
-		// towards the pool's limit, and closing the pool does not wait for it.
+		// The driver takes up to 15 seconds to close a broken connection. A hijacked connection does not count towards
+		// the pool's limit, and closing the pool does not wait for it.
 		if c.Conn().IsClosed() {
 			c.Hijack()
 		} else {
@@ -184,7 +184,7 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 	marks := c.Conn().PgConn().CustomData()
 	delete(marks, unreplicatedKey)
 	if err = work(working, c.Conn()); err == nil && marks[unreplicatedKey] != nil {
-		err = errUnreplicated // the outcome is unknown
+		err = errUnreplicated // the commit succeeded, but a failover may lose it
 	}
 	return true, err != nil && working.Err() != nil, err
 }
@@ -193,7 +193,7 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 type verdict int
 
 const (
-	refused    verdict = iota // not committed, and a retry would fail too
+	refused    verdict = iota // not committed, and another attempt would fail too
 	conflict                  // not committed, because of a concurrent transaction
 	moved                     // not committed, because the server has become read-only
 	unprepared                // not committed, because the prepared statement is missing
@@ -222,8 +222,8 @@ func judge(sent bool, err error) verdict {
 		return conflict
 	case server.Code == readOnlyTransaction:
 		return moved
-	// Despite these errors, the transaction may be committed. The server may have shut down while a commit waited for
-	// its standby, or a pooler may have lost its server connection.
+	// These errors do not tell whether the transaction was committed. The server may have shut down while a commit
+	// waited for its standby, or a pooler may have lost its server connection.
 	case server.Severity != "ERROR" && server.SeverityUnlocalized != "ERROR",
 		server.Code == completionUnknown, strings.HasPrefix(server.Code, "08"), strings.HasPrefix(server.Code, "57P"):
 		if unsent(err) {

@@ -14,7 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// If the outcome of the first attempt is unknown and a later attempt fails in any way, the error is ErrUnknown.
+// If the outcome of the first attempt is unknown and a later attempt fails in any way, the call returns
+// ErrUnknown.
 func TestRepeatedWorkMayHaveTakenPlace(t *testing.T) {
 	b := open(t, pgtest.New(t), pg.Options{})
 	refused := &pgconn.PgError{Severity: "ERROR", Code: "23505"}

@@ -68,8 +68,8 @@ func (b *Backend) prepare(ctx context.Context) error {
 	return nil
 }
 
-// withoutRepeats is an error whose text omits repeated lines. The driver reports a failure to connect twice, with
-// TLS and without.
+// withoutRepeats is an error whose text omits repeated lines. The driver reports a failed connection twice, once
+// with TLS and once without.
 type withoutRepeats struct{ error }
 
 func (e withoutRepeats) Error() string {
@@ -85,7 +85,7 @@ func (e withoutRepeats) Error() string {
 func (e withoutRepeats) Unwrap() error { return e.error }
 
 // checkWarnings fails if the server suppresses warnings for this role or database. The backend needs the warning
-// that a commit is not on the synchronous standby. See [isUnreplicated].
+// about unreplicated commits. See [isUnreplicated].
 func (b *Backend) checkWarnings(ctx context.Context) error {
 	var level string
 	err := b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
@@ -118,7 +118,7 @@ func (b *Backend) version(ctx context.Context) (has int, err error) {
 	return has, err
 }
 
-// createSchema creates the schema unless it exists. If several callers run concurrently, one of them creates it.
+// createSchema creates the schema unless it exists. Of several concurrent callers, one creates it.
 func (b *Backend) createSchema(ctx context.Context) error {
 	return b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
@@ -129,7 +129,7 @@ func (b *Backend) createSchema(ctx context.Context) error {
 			if err := tx.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_catalog.pg_namespace WHERE nspname = $1`, b.opts.Schema).Scan(&there); err != nil {
 				return err
 			}
-			if !there { // CREATE SCHEMA IF NOT EXISTS needs the right to create schemas even if the schema exists
+			if !there { // CREATE SCHEMA IF NOT EXISTS would need the right to create schemas even if the schema exists
 				if _, err := tx.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+b.schema[:len(b.schema)-1]); err != nil {
 					return err
 				}

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// PutShared implements [backend.Backend]. It locks the rows in the order of their hashes, as appends do.
+// PutShared implements [backend.Backend]. It locks the rows in the order of their hashes, as Append does.
 func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange) error {
 	ordered := slices.Clone(changes)
 	slices.SortFunc(ordered, func(x, y backend.SharedChange) int { return bytes.Compare(hash(x.Name), hash(y.Name)) })

@@ -47,7 +47,7 @@ func next(h backend.Head, n int) backend.Batch {
 	return backend.Batch{Creation: h.Creation, ExpectedLast: h.Last, ExpectedToken: h.Token, Next: backend.Token(rand.Uint64() | 1), Chain: h.Chain, Records: records(h.Last, n)}
 }
 
-// landed returns the head after the batch is committed.
+// landed returns the head after the batch was committed.
 func landed(h backend.Head, b backend.Batch) backend.Head {
 	h.Last, h.Token = h.Last+uint64(len(b.Records)), b.Next
 	for _, r := range b.Records {
@@ -56,7 +56,7 @@ func landed(h backend.Head, b backend.Batch) backend.Head {
 	return h
 }
 
-// extend appends n records after the head and returns the new head.
+// extend appends n records to the session and returns the new head. The argument h is the current head.
 func extend(t testing.TB, b *pg.Backend, name string, h backend.Head, n int) backend.Head {
 	t.Helper()
 	batch := next(h, n)
@@ -70,7 +70,7 @@ func hold(t *testing.T, dsn, session string) (release func()) {
 	return holdBy(t, dsn, "SELECT num FROM patchlog.sessions WHERE convert_from(name, 'UTF8') = '"+session+"' FOR UPDATE")
 }
 
-// holdBy executes a statement that takes locks, in a transaction that stays open until release is called.
+// holdBy executes a statement that takes locks. The transaction stays open until release is called.
 func holdBy(t *testing.T, dsn, statement string) (release func()) {
 	t.Helper()
 	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
@@ -104,7 +104,7 @@ const (
 	noneConnected  = "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
 
-// Each append of a group has its own result. A refused append does not affect the other appends.
+// Each append of a group has its own result. A refused append does not affect the others in the group.
 func TestGroup(t *testing.T) {
 	b := open(t, pgtest.New(t), pg.Options{})
 	const sessions = 60
@@ -146,7 +146,7 @@ func TestGroup(t *testing.T) {
 	testlog.WantNil(t, b.Check(ctx))
 }
 
-// A group of appends is one transaction, which skips a session that has changed.
+// A group of appends is one transaction, which skips sessions that have changed.
 func TestGroupIsOneTransaction(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
@@ -170,7 +170,7 @@ func TestGroupIsOneTransaction(t *testing.T) {
 	}
 }
 
-// If the log has a record after the last seq of the head, the append to that session fails, and no other append
+// If the log of a session unexpectedly has a record after the head's last seq, only the append to that session
 // fails.
 func TestRecordInTheWay(t *testing.T) {
 	dsn := pgtest.New(t)
@@ -188,8 +188,8 @@ func TestRecordInTheWay(t *testing.T) {
 	})
 }
 
-// Writers on two backends write the same shared values in random order, often to the same sessions, at two
-// isolation levels. The only error is ErrMoved, there are no deadlocks, and no append is lost.
+// Two backends write the same shared values in random order, at two isolation levels, without deadlocks or lost
+// appends. The only error is ErrMoved.
 func TestHotShared(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"read committed", "serializable"} {
@@ -239,7 +239,7 @@ func hotShared(t *testing.T, dsn string) {
 	}
 }
 
-// A call whose context ends returns at once, even if the server does not answer, and a write then returns
+// A call returns soon after its context ends, even if the server does not answer. A write then returns
 // ErrUnknown.
 func TestLeave(t *testing.T) {
 	t.Parallel()
@@ -261,14 +261,14 @@ func TestLeave(t *testing.T) {
 		go func() { done <- call(left) }()
 		waitFor(t, dsn, waitingForLock)
 		leave()
-		err := <-done // while the row is held
+		err := <-done // the session's row is still locked
 		testlog.ErrorIs(t, err, context.Canceled, "%s", name)
 		testlog.ErrorIs(t, err, backend.ErrUnknown, "%s", name)
 		waitFor(t, dsn, noneWaits)
 	}
 	pgtest.Exec(t, dsn, "SELECT count(*) FROM patchlog.sessions")
 	release()
-	// A cancelled statement may still have been executed after the release. Fence resolves the outcome.
+	// The server may execute a cancelled statement after the lock is released. Fence resolves the outcome.
 	testlog.WantNil(t, testlog.ErrorOf(b.Fence(ctx, "held", h.Creation, h.Token, 9)))
 }
 
@@ -296,8 +296,8 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// Append and Fence lock the row in the order of their calls. After the fence, an append with the old token fails
-// with ErrMoved.
+// Append and Fence lock the session's row in the order of the calls. After the fence, an append with the old
+// token fails with ErrMoved.
 func TestFenceMeetsAppend(t *testing.T) {
 	t.Parallel()
 	for _, order := range []string{"append first", "fence first"} {
@@ -336,7 +336,7 @@ func TestFenceMeetsAppend(t *testing.T) {
 	}
 }
 
-// If a creation is in flight when its fence arrives, the creation is committed before the fence or never.
+// A creation that is in flight when its fence arrives is committed before the fence or never.
 func TestFenceMeetsCreate(t *testing.T) {
 	b := open(t, pgtest.New(t), pg.Options{})
 	each(40, func(i int) {
@@ -357,8 +357,8 @@ func TestFenceMeetsCreate(t *testing.T) {
 	testlog.WantNil(t, b.Check(ctx))
 }
 
-// If a connection ends after a write was sent, the outcome is unknown, even if the server reports the end of the
-// connection. Reads are repeated.
+// If the connection ends after a write was sent, the outcome is unknown, even if the server reports why the
+// connection ended. Reads are repeated.
 func TestLostConnection(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
@@ -378,10 +378,10 @@ func TestLostConnection(t *testing.T) {
 	}
 }
 
-// After Close no goroutine and no connection is left, even after abandoned calls.
+// Close leaves no goroutine and no connection, even after calls whose callers gave up.
 func TestLeaks(t *testing.T) {
 	direct := pgtest.New(t)
-	dsn := direct + " application_name=faulty" // the name of the connections that leaks counts
+	dsn := direct + " application_name=faulty" // leaks counts the connections with this application name
 	setup := open(t, dsn, pg.Options{})
 	h := create(t, setup, "held", 1)
 	closed(t, setup)
@@ -401,7 +401,7 @@ func TestLeaks(t *testing.T) {
 	leaks(t, direct, before)
 }
 
-// A deletion during appends and snapshots removes all rows of the session.
+// Delete removes all rows of a session, even during appends and snapshots.
 func TestDeleteMeetsAppend(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -443,7 +443,7 @@ func TestDeleteMeetsAppend(t *testing.T) {
 	}
 }
 
-// Most appends update the session's row in place (HOT).
+// Most appends update the session's row in place, as a heap-only tuple (HOT) update.
 func TestUpdatesInPlace(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
@@ -463,7 +463,7 @@ func TestUpdatesInPlace(t *testing.T) {
 	}
 }
 
-// An erasure and a fork end even while another process keeps appending.
+// An erasure and a fork succeed even while another process keeps appending.
 func TestEraseAndForkWithoutPause(t *testing.T) {
 	dsn := pgtest.New(t)
 	s, other := testlog.Must(store.New(open(t, dsn, pg.Options{}), store.Options{}))(t), testlog.Must(store.New(open(t, dsn, pg.Options{}), store.Options{}))(t)

@@ -11,12 +11,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// sweep deletes unlinked rows. It runs when a backend is opened and after each Delete. It deletes these rows:
+// sweep deletes rows that are no longer needed. It runs when a backend is opened and after each Delete. It deletes
+// these rows:
 //
-//   - the rows of sessions that were deleted at least an hour ago, with records that a crash or an error has left;
-//   - the rows by which fences prevented the creation of sessions, after thirty days, when no statement that creates the
-//     session can still be in flight;
-//   - leases that expired at least a day ago.
+//   - The rows of sessions that were deleted at least an hour ago, and any records that a crash or an error has left.
+//   - Rows by which a fence prevented a creation, after thirty days. No statement that creates the session is then in flight.
+//   - Leases that expired at least a day ago.
 //
 // One sweep deletes at most eight rows of the table sessions.
 func (b *Backend) sweep(ctx context.Context) {
@@ -47,14 +47,16 @@ func (b *Backend) sweep(ctx context.Context) {
 	b.left(ctx, err)
 }
 
-// left logs an error that prevented the removal of rows. It does not log the end of the context or ErrClosed.
+// left logs an error that prevented the removal of rows. It ignores ErrClosed and errors caused by the end of
+// the context.
 func (b *Backend) left(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, backend.ErrClosed) {
 		b.opts.Logger.Warn("patchlog: unlinked rows were not removed; a later sweep removes them", "schema", b.opts.Schema, "error", err)
 	}
 }
 
-// removeRows is the number of rows of a table that one transaction removes. A long transaction would delay vacuum.
+// removeRows limits the number of rows that one transaction removes from a table. A long transaction would delay
+// vacuum.
 const removeRows = 5000
 
 // remove removes the rows of a deleted session from all tables. If keep is set, the row in the table sessions stays.
@@ -80,7 +82,7 @@ func (b *Backend) remove(ctx context.Context, num int64, keep bool) error {
 		for _, table := range []string{"snapshots", "metas"} {
 			batch.Queue(b.sql(`DELETE FROM patchlog.`+table+` WHERE num = $1`), num)
 		}
-		if !keep { // only sweep sets state 1
+		if !keep { // only sweep removes the row, and only sweep sets state 1
 			batch.Queue(b.sql(`DELETE FROM patchlog.sessions WHERE num = $1 AND state = 1`), num)
 		}
 		return c.SendBatch(ctx, &batch).Close()

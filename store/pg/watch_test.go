@@ -19,12 +19,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// follower watches a session and collects the results, until the watch ends.
+// follower watches a session and collects the results until the watch ends.
 type follower struct {
 	done chan struct{}
 
 	mu   sync.Mutex
-	seqs []string // seq and id of each record
+	seqs []string // the seq and the id of each received record
 	errs []error
 }
 
@@ -59,8 +59,8 @@ func (f *follower) wait(t *testing.T, records, errs int) {
 	t.Fatalf("%d records and errors %v after five minutes, want %d and %d", len(f.seqs), f.errs, records, errs)
 }
 
-// Several stores write to a session. Each watcher receives each record once and in order, although connections are
-// cut and the server is killed and restarted.
+// A watcher receives each record once and in order, even if connections are cut and the server is killed and
+// restarted. Several stores write to the session.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	const writers, each = 8, 40
@@ -93,7 +93,7 @@ func TestWatch(t *testing.T) {
 						return testlog.ErrorOf(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID(id).WithTimestamp(time.Unix(1, 0))}, store.PatchOptions{AsOfNow: true}))
 					}
 				}
-				for { // until the server has restarted
+				for { // repeat until the server has restarted
 					err := write()
 					if err == nil {
 						break
@@ -144,7 +144,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Close does not wait for the answer to a watcher's query.
+// Close does not wait for the answer to the query of a watcher.
 func TestWatchClose(t *testing.T) {
 	proxy, through := newProxy(t, pgtest.New(t))
 	s := testlog.Must(pg.Open(ctx, through, store.Options{}, pg.Options{StatementTimeout: time.Hour}))(t)

@@ -14,9 +14,9 @@ import (
 
 // Queue is a queue of items that wait for a resource. The zero Queue is empty.
 type Queue[T any] struct {
-	// Detached is for work that may take long. The work then runs on another goroutine. If a caller's context ends,
-	// the caller can return before the work ends. If the work panics, the leader panics with the same value, unless
-	// the leader has returned.
+	// Detached makes the work run on another goroutine. It is for work that may take long. If a caller's context
+	// ends, the caller can return before the work ends. If the work panics, the leader panics with the same value,
+	// unless the leader has returned.
 	Detached bool
 
 	mu      sync.Mutex
@@ -24,11 +24,11 @@ type Queue[T any] struct {
 	crowded bool // whether the last group had several items
 }
 
-// grace is the time that a caller of a detached queue waits for running work after the end of the caller's context.
+// grace limits how long a caller of a detached queue waits for running work after the caller's context has ended.
 const grace = 250 * time.Millisecond
 
 // ErrBegun reports that the context ended while the work on the item was running. The work continues, so the caller
-// must not use the item any longer.
+// must not use the item again.
 var ErrBegun = errors.New("the work has begun")
 
 type entry[T any] struct {
@@ -36,8 +36,8 @@ type entry[T any] struct {
 	done chan struct{}
 }
 
-// Fit returns a function for the argument fits of [Queue.Do]. A group has at most the given number of items. A group
-// is complete when the sum of the sizes of its items reaches total.
+// Fit returns a function for the argument fits of [Queue.Do]. A group then has at most the given number of items,
+// and is complete when the sum of the sizes of its items reaches total.
 func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 	return func(waiting []T) int {
 		n, sum := 0, 0
@@ -49,16 +49,16 @@ func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 	}
 }
 
-// Do queues item, and returns when this or another caller has done the work on the item.
+// Do queues item, and returns when the work on the item is done, by this caller or by another.
 //
 // A caller becomes the leader by sending to resource, and later receives from resource to release it. The leader
-// calls work with a group from the head of the queue. The group may lack the leader's own item. The
-// argument fits returns the number of waiting items in the next group, at least one. The function work stores its
-// results in the items, so items are usually pointers.
+// removes a group of items from the head of the queue and calls work with the group. The leader's own item may not
+// be in the group. The argument fits returns how many of the waiting items belong to the next group, at least one.
+// The function work stores its results in the items, so items are usually pointers.
 //
 // If ctx ends while the item is queued, Do removes the item and returns the context's error. If ctx ends while the
-// work on the item runs, Do waits for the end of the work. A detached queue limits this wait to a short time, after
-// which Do returns [ErrBegun].
+// work on the item runs, Do waits until the work ends. In a detached queue, Do waits only for a short time, and
+// then returns [ErrBegun].
 func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits 
 		if !q.Detached || ctx.Done() == nil {
 			led = q.lead(e, resource, fits, work)
 		} else {
-			ended := make(chan any, 1) // receives the value of a panic, or nil
+			ended := make(chan any, 1) // receives the value of a panic, or nil if there was none
 			go func() {
 				defer func() { ended <- recover() }()
 				led = q.lead(e, resource, fits, work)
@@ -93,7 +93,7 @@ func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits 
 				return q.giveUp(ctx, e)
 			}
 		}
-		if !led { // another caller has taken the item
+		if !led { // another leader has taken the item
 			resource = nil
 		}
 	}
@@ -122,8 +122,8 @@ func (q *Queue[T]) giveUp(ctx context.Context, e *entry[T]) error {
 	}
 }
 
-// lead works on the next group and releases resource. If the caller's own item has left the queue, lead only
-// releases resource.
+// lead works on the next group and releases resource. If own is no longer in the queue, lead only releases
+// resource.
 func (q *Queue[T]) lead(own *entry[T], resource chan struct{}, fits func([]T) int, work func([]T)) (led bool) {
 	defer func() { <-resource }()
 	q.mu.Lock()
@@ -149,7 +149,7 @@ func (q *Queue[T]) lead(own *entry[T], resource chan struct{}, fits func([]T) in
 	q.crowded = n > 1
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	q.mu.Unlock()
-	// Deferred, so that the callers return even if work panics.
+	// Use defer, so that the callers return even if work panics.
 	defer func() {
 		for _, e := range group {
 			close(e.done)

@@ -19,7 +19,7 @@ type job struct {
 
 func all(waiting []*job) int { return len(waiting) }
 
-// Do works on each item once, in groups, and never on two groups at the same time.
+// Do works on each item exactly once, in groups, and never on two groups at the same time.
 func TestGroups(t *testing.T) { synctest.Test(t, manyCallers) }
 
 func manyCallers(t *testing.T) {
@@ -41,7 +41,7 @@ func manyCallers(t *testing.T) {
 						t.Error("two groups at a time, or one too large")
 					}
 					groups.Add(1)
-					time.Sleep(50 * time.Microsecond) // the other callers queue their items
+					time.Sleep(50 * time.Microsecond) // meanwhile the other callers queue their items
 					for _, j := range group {
 						j.done++
 					}
@@ -59,8 +59,8 @@ func manyCallers(t *testing.T) {
 	}
 }
 
-// If the context ends while the work runs, Do returns nil. If the context has ended before the call, Do does no
-// work.
+// Do returns nil if the context ends while the work runs. Do does no work if the context has ended before the
+// call.
 func TestGivingUp(t *testing.T) {
 	var l groupcommit.Queue[*job]
 	resource := make(chan struct{}, 1)
@@ -74,7 +74,7 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// If the work panics, the leader panics, and the resource is released.
+// A panic in the work is raised in the leader, and the resource is released.
 func TestPanic(t *testing.T) {
 	var l groupcommit.Queue[*job]
 	resource := make(chan struct{}, 1)
@@ -105,8 +105,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// If the context of a caller ends, even of the leader, the caller returns within a second. If the work ends soon,
-// Do returns nil, and otherwise ErrBegun.
+// In a detached queue, a caller returns within a second after its context ends, even if the caller is the leader.
+// If the work ends soon, Do returns nil, and otherwise ErrBegun.
 func TestDetached(t *testing.T) {
 	for _, c := range []struct {
 		work time.Duration

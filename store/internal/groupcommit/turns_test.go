@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
-// If a queued caller gives up, the next leader does not work on its item.
+// No leader works on the item of a caller that gave up while its item was queued.
 func TestWhoGaveUpIsNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l groupcommit.Queue[*job]
@@ -48,7 +48,7 @@ func TestWhoGaveUpIsNotServed(t *testing.T) {
 	})
 }
 
-// If the context ends while another caller works on the item, Do waits for the end of the work and returns nil.
+// If the context ends while another caller works on the item, Do waits until the work ends and returns nil.
 func TestGivingUpTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l groupcommit.Queue[*job]
@@ -64,7 +64,7 @@ func TestGivingUpTooLate(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		lead, follow := &job{}, &job{}
 		led, followed := make(chan error, 1), make(chan error, 1)
-		// The follower never leads, because its own resource is never free.
+		// The resource of the follower is never free, so the follower never becomes the leader.
 		taken := make(chan struct{}, 1)
 		taken <- struct{}{}
 		go func() { led <- l.Do(t.Context(), resource, lead, all, work) }()

@@ -2,5 +2,5 @@ package pgtest
 
 import "syscall"
 
-// endWithParent makes the kernel stop the new process when its parent thread ends.
+// endWithParent makes the kernel stop the new process when the thread that started it ends.
 func endWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGQUIT }

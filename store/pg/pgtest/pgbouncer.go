@@ -10,7 +10,7 @@ import (
 )
 
 // PgBouncer starts a PgBouncer in transaction mode for the database of dsn, and returns a connection string for it.
-// The process ends with the test. If PgBouncer is not installed, the test is skipped.
+// The PgBouncer ends with the test. If PgBouncer is not installed, the test is skipped.
 func PgBouncer(t testing.TB, dsn string) string {
 	t.Helper()
 	program, err := find("pgbouncer")

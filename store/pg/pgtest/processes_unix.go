@@ -23,7 +23,7 @@ func attributes() *syscall.SysProcAttr {
 // stopAndKill kills a process and its children, which it finds in /proc. Without /proc it kills only the process.
 func stopAndKill(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGSTOP)
-	await(strconv.Itoa(pid), "T") // a process that is not stopped could start another child
+	await(strconv.Itoa(pid), "T") // wait until the process is stopped, because a running process could start another child
 	// Kill the children first. If a child waits for a standby and notices that the postmaster is gone, it stops
 	// waiting. Its commit then becomes visible without being on the standby.
 	list, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", pid))
@@ -34,7 +34,7 @@ func stopAndKill(pid int) {
 		}
 	}
 	for _, child := range children {
-		await(child, "Z") // as a zombie, a process has released its memory
+		await(child, "Z") // wait until the child is a zombie, which has released its memory
 	}
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 }

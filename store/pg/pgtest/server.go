@@ -35,7 +35,7 @@ type Options struct {
 	// NoSync turns fsync off. Commits then do not survive a crash of the machine.
 	NoSync bool
 
-	// Settings are passed to the server on its command line, each as name=value.
+	// Settings are server settings in the form name=value. Start passes them on the server's command line.
 	Settings []string
 }
 
@@ -72,13 +72,13 @@ func blank(t testing.TB) *Server {
 	case err != nil:
 		t.Skip(missing)
 	}
-	return &Server{folder: newFolder(t), programs: filepath.Dir(initdb)} // the folder also has the other programs
+	return &Server{folder: newFolder(t), programs: filepath.Dir(initdb)} // the folder of initdb also has the other programs
 }
 
 // newFolder creates a temporary folder that belongs to the user of the servers.
 func newFolder(t testing.TB) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "pgtest") // short, because the length of a socket's path is limited
+	folder, err := os.MkdirTemp("", "pgtest") // a short path, because the path of a socket has a maximum length
 	if uid, gid, ok := unprivileged(); ok && err == nil {
 		err = os.Chown(folder, uid, gid)
 	}
@@ -95,7 +95,7 @@ func find(program string) (string, error) {
 		return "", exec.ErrNotFound
 	}
 	if path, err := exec.LookPath(program); err == nil {
-		return filepath.EvalSymlinks(path) // resolved, because other programs are in the same folder
+		return filepath.EvalSymlinks(path) // without symbolic links, because the other programs are in the same folder
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + program)
 	more, _ := filepath.Glob("/usr/sbin/" + program)
@@ -156,7 +156,7 @@ func (s *Server) Start() error {
 
 // awaitAnswer waits until the server accepts connections. It fails if the server ends or five minutes pass.
 func awaitAnswer(dsn string, ended chan struct{}) error {
-	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute) // enough for a busy machine
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute) // enough time on a busy machine
 	defer stop()
 	for {
 		c, err := pgx.Connect(ctx, dsn)
@@ -186,7 +186,7 @@ func (s *Server) end(how syscall.Signal) {
 		return
 	}
 	pid := s.process.Process.Pid
-	if how == syscall.SIGKILL { // otherwise the processes that serve connections would continue for a while
+	if how == syscall.SIGKILL { // without this, the processes that serve connections would run for a while
 		stopAndKill(pid)
 	} else {
 		_ = s.process.Process.Signal(how)
@@ -249,7 +249,7 @@ func (s *Server) Promote() error {
 	return s.run("pg_ctl", "promote", "-w", "-D", s.Data())
 }
 
-// run runs one of PostgreSQL's programs and waits for its end.
+// run runs a PostgreSQL program and waits until it ends.
 func (s *Server) run(program string, args ...string) error {
 	c := command(filepath.Join(s.programs, program), args...)
 	var out bytes.Buffer
@@ -272,8 +272,8 @@ func command(program string, args ...string) *exec.Cmd {
 	return c
 }
 
-// unprivileged returns the ids of a user for the servers if this process runs as root. PostgreSQL refuses to run as
-// root.
+// unprivileged returns the ids of an unprivileged user if this process runs as root, because PostgreSQL refuses to
+// run as root.
 func unprivileged() (uid, gid int, ok bool) {
 	if os.Geteuid() != 0 {
 		return 0, 0, false
@@ -290,8 +290,8 @@ func unprivileged() (uid, gid int, ok bool) {
 	return 0, 0, false
 }
 
-// starter returns a channel for functions that start processes. The functions run on one thread, which lives as
-// long as this process. The kernel ends a process together with the thread that started it.
+// starter returns a channel for functions that start processes. All functions run on one thread, which lives as
+// long as this process. The kernel ends a process when the thread that started it ends.
 var starter = sync.OnceValue(func() chan func() {
 	work := make(chan func())
 	go func() {
