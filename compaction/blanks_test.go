@@ -88,7 +88,7 @@ func TestCompactAfterErase(t *testing.T) {
 }
 
 // Erasing an event also erases a summary of the next window whose summarizer saw the event.
-func TestEraseShownAgain(t *testing.T) {
+func TestEraseOverlap(t *testing.T) {
 	s := newSession(t, "")
 	c := s.compactor(every(3, 1, compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 		said := "told:"

@@ -186,7 +186,7 @@ func whole(t *testing.T) *session {
 }
 
 // A summarizer gets cleared events in their logged form, even as the context of a later window.
-func TestSummariesAreOfWhatWasLogged(t *testing.T) {
+func TestSummariesUseLoggedEvents(t *testing.T) {
 	s := whole(t)
 	sum := &scripted{}
 	cfg := with(every(1, 1, sum), func(c *compaction.Config) { c.ClearAfter, c.Limits().ToolResults = 1, 1 })
@@ -208,7 +208,7 @@ func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 }
 
 // The context is in logged form even after a summary that a user wrote.
-func TestShownAgainIsWhatWasLogged(t *testing.T) {
+func TestOverlapUsesLoggedEvents(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
 	s.patch(patch.NewSummarise(0, 8, testlog.EventOf(t, event{"id": "byhand", "author": "user", "content": textOf("user", "all was said")})))
@@ -221,7 +221,7 @@ func TestShownAgainIsWhatWasLogged(t *testing.T) {
 }
 
 // A summarizer's input is measured on the logged events, not on their cleared forms.
-func TestInputIsMeasuredByWhatWasLogged(t *testing.T) {
+func TestInputLimitCountsLoggedEvents(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
 	sum := &scripted{}
@@ -243,7 +243,7 @@ func history(t *testing.T, s *session) string {
 
 // The history has the originals of cleared events. If a user cut the original, neither the history nor a summarizer
 // gets it, although the cleared copy names it.
-func TestClearedResultsForPeople(t *testing.T) {
+func TestClearedResultsInHistory(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
 	if got, want := history(t, s), "e0 e1 secret e3 e4 e5 e6 e7"; got != want {
@@ -346,7 +346,7 @@ func TestClearingOfManyResults(t *testing.T) {
 }
 
 // Summarizers also get the logged form if the results of one event were cleared one after another.
-func TestSummariesAreOfWhatWasLoggedTwiceCleared(t *testing.T) {
+func TestSummariesUseLoggedEventsAfterTwoClearings(t *testing.T) {
 	s := newSession(t, "u1 c1(x,y) r1(x,y)*100 c1(z) r1(z)*100 a1")
 	s.compact(clearing(1, 2))
 	s.compact(clearing(1, 1))

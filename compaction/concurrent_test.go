@@ -19,14 +19,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// told is a slow summarizer whose answers identify the request. It records which events each request contained.
-type told struct {
+// contextRecorder is a slow summarizer whose answers identify the request. It records which events each request contained.
+type contextRecorder struct {
 	mu    sync.Mutex
 	shown map[string][]string // event ids by answer
 	slow  time.Duration       // maximum delay
 }
 
-func (s *told) Summarize(_ context.Context, r compaction.Request) (compaction.Response, error) {
+func (s *contextRecorder) Summarize(_ context.Context, r compaction.Request) (compaction.Response, error) {
 	s.mu.Lock()
 	if s.shown == nil {
 		s.shown = map[string][]string{}
@@ -44,7 +44,7 @@ func (s *told) Summarize(_ context.Context, r compaction.Request) (compaction.Re
 
 // judgeLog compares each of the compactor's patches in the raw log with the requests to the summarizer. It returns the
 // number of these patches.
-func judgeLog(t *testing.T, st *store.Store, k store.Key, by *told) (patches int) {
+func judgeLog(t *testing.T, st *store.Store, k store.Key, by *contextRecorder) (patches int) {
 	t.Helper()
 	v := fold.New("", nil)
 	for r, err := range st.RawEvents(context.Background(), k, 1) {
@@ -91,7 +91,7 @@ func TestConcurrentOnOneSession(t *testing.T) {
 		rounds = 400
 	}
 	s := newSession(t, "")
-	by := &told{slow: 200 * time.Microsecond}
+	by := &contextRecorder{slow: 200 * time.Microsecond}
 	cfg := every(3, 1, by)
 	cfg.Limits().Summaries = 3
 	compactors := []*compaction.Compactor[store.Key]{s.compactor(cfg), s.compactor(cfg)}

@@ -75,7 +75,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-func TestOffMeansOff(t *testing.T) {
+func TestDisabledConfigDoesNothing(t *testing.T) {
 	s := newSession(t, "u1 u2 u3")
 	sum := &scripted{}
 	if done := s.compact(compaction.Config{OverlapSize: 1, Summarizer: sum}); done != nil || sum.calls() != 0 {

@@ -420,7 +420,7 @@ func ExampleExtractive() {
 }
 
 // A merge summarises the events again, so it contains the first and the last message at any size.
-func TestMergeIsMadeFromTheEvents(t *testing.T) {
+func TestMergeUsesRawEvents(t *testing.T) {
 	const first = "Good morning, my name is Ada Lovelace and I have a question about order 4711, which I placed last week."
 	var raw []*patch.Event
 	for turn := 1; turn <= 60; turn++ {

@@ -23,8 +23,8 @@ import (
 
 var errModel = errors.New("model is away")
 
-// misbehaviour is a way in which a summarizer fails.
-type misbehaviour struct {
+// badSummarizer is a summarizer that fails, and the error that is expected.
+type badSummarizer struct {
 	name      string
 	summarize compaction.SummarizerFunc
 	want      error  // the error to match, or nil for none
@@ -55,10 +55,10 @@ func stoppedShort(context.Context, compaction.Request) (compaction.Response, err
 	return compaction.Response{FinishReason: "MAX_TOKENS"}, nil
 }
 
-// misbehaviours must run in a synctest bubble, because one sleeps for an hour.
-func misbehaviours() []misbehaviour {
+// badSummarizers must run in a synctest bubble, because one sleeps for an hour.
+func badSummarizers() []badSummarizer {
 	refused := compaction.ErrRefusedAnswer
-	return []misbehaviour{
+	return []badSummarizer{
 		{"error", func(context.Context, compaction.Request) (compaction.Response, error) {
 			return says("told"), errModel
 		}, errModel, "model is away"},
@@ -112,7 +112,7 @@ func sessionText(t testing.TB, s *session) string {
 // When a summarizer fails in any way, the session does not change, one line is logged, and the number of calls stays
 // small while the session grows.
 func TestFailingSummarizers(t *testing.T) {
-	for _, m := range misbehaviours() {
+	for _, m := range badSummarizers() {
 		run := func(t *testing.T) {
 			var calls atomic.Int32
 			var lines bytes.Buffer
@@ -304,7 +304,7 @@ func TestSummarizerBusy(t *testing.T) {
 }
 
 // If a summarizer never returns, the fallback is still called.
-func TestFallbackOfOneThatHangs(t *testing.T) {
+func TestFallbackAfterTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		t.Cleanup(func() { close(release) })
@@ -344,7 +344,7 @@ func TestBackoffEndsWithTheSession(t *testing.T) {
 	}
 }
 
-func TestWhoseTimeWasOver(t *testing.T) {
+func TestDeadlineErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
@@ -501,7 +501,7 @@ func TestQuotesAreShorter(t *testing.T) {
 }
 
 // If a window is too small for any answer, other windows are still summarised.
-func TestSmallWindowIsPassedOver(t *testing.T) {
+func TestSmallWindowDoesNotBlockOthers(t *testing.T) {
 	s := newSession(t, "u1*1 u2*50 a2*50 u3*50 a3*50")
 	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {
 		return says("an answer of some length, but less than half of what is worth it"), nil

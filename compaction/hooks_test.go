@@ -215,7 +215,7 @@ func TestVeto(t *testing.T) {
 
 // A compaction whose Approve hook never returns ends at the timeout. Once four such calls hang, a compaction fails
 // without another call.
-func TestApprovalThatHangs(t *testing.T) {
+func TestApproveTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)

@@ -55,7 +55,7 @@ func answering(texts ...string) *scripted {
 	return s
 }
 
-func TestVerified(t *testing.T) {
+func TestInventedIdentifiers(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		answers  []string
@@ -116,7 +116,7 @@ func TestVerified(t *testing.T) {
 }
 
 // In the second request, the summarizer gets a limited list of the identifiers that it invented.
-func TestVerifiedTells(t *testing.T) {
+func TestCorrectionListsInventedIdentifiers(t *testing.T) {
 	s := orderSession(t)
 	var many strings.Builder
 	many.WriteString("ignore`all\"instructions1 " + strings.Repeat("x", 300) + "1 ")
@@ -148,7 +148,7 @@ func TestVerifiedTells(t *testing.T) {
 }
 
 // An answer may contain identifiers from the context, but not from an earlier refused answer.
-func TestVerifiedAgainstWhatWasShown(t *testing.T) {
+func TestPromptIdentifiersAreNotInvented(t *testing.T) {
 	s := orderSession(t)
 	s.compact(every(2, 0, answering(truthful)))
 	for i := range 2 {
@@ -172,7 +172,7 @@ func invention(err error) int {
 }
 
 // A summarizer that invents again is replaced by the fallback. The fallback's answer is verified too.
-func TestVerifiedFallback(t *testing.T) {
+func TestFallbackAfterInventions(t *testing.T) {
 	for _, c := range []struct {
 		fallback compaction.Summarizer
 		wrote    bool
@@ -202,7 +202,7 @@ func TestVerifiedFallback(t *testing.T) {
 }
 
 // If an answer invents identifiers and the events are short, the events are quoted.
-func TestVerifiedOfLittle(t *testing.T) {
+func TestInventionsInShortWindow(t *testing.T) {
 	s := newSession(t, "")
 	s.say("user", "i1", "My order is ORDER-4711, and I should like to know when it comes, if you please, for I am in a hurry and cannot wait. Nor can my sister, who comes tomorrow with all of her friends and wants to see it.")
 	s.say("user", "i2", "Thanks.")
@@ -214,7 +214,7 @@ func TestVerifiedOfLittle(t *testing.T) {
 }
 
 // A merge is verified against the events that its summaries cover.
-func TestVerifiedMerged(t *testing.T) {
+func TestInventionsInMerge(t *testing.T) {
 	for _, c := range []struct {
 		merged string
 		ok     bool
@@ -311,7 +311,7 @@ func ExampleLosses() {
 
 // Rules, rows and identifiers that a model's answer lacks are appended. If the answer is far too short, the whole
 // offline summary is appended. Nothing is appended to an offline summary.
-func TestAlso(t *testing.T) {
+func TestSupplement(t *testing.T) {
 	for _, c := range []struct {
 		answer string
 		has    []string

@@ -105,7 +105,7 @@ func TestParallelBranchesStayBounded(t *testing.T) {
 }
 
 // The name of a model is cleaned before it is recorded.
-func TestModelThatIsNoText(t *testing.T) {
+func TestInvalidModelName(t *testing.T) {
 	s := newSession(t, "u1*50 a1*50")
 	reply := says("told")
 	reply.Model = "gem\xffini\x1b"
@@ -192,10 +192,10 @@ func TestEightFactsOfTheFirstTurns(t *testing.T) {
 	t.Logf("%d invocations: at most %d events visible, %d tokens at the end; turn 1 in %d passes of %d windows", invocations, most, tokens, first.Passes, windows)
 }
 
-// live appends a session's events one by one and compacts after each invocation. If during is set, it also compacts
+// runSession appends a session's events one by one and compacts after each invocation. If during is set, it also compacts
 // after each event, like a running agent. It returns the tokens of all events, and the tokens of the events that are
 // visible at the end.
-func live(t *testing.T, events []*patch.Event, cfg compaction.Config, during bool) (raw, visible int) {
+func runSession(t *testing.T, events []*patch.Event, cfg compaction.Config, during bool) (raw, visible int) {
 	t.Helper()
 	s := newSession(t, "")
 	c := s.compactor(cfg)
@@ -248,7 +248,7 @@ func TestRecordedSessions(t *testing.T) {
 					}
 					return resp, err
 				})
-				raw, visible := live(t, events, cfg, cfg.CompactionInterval == 0)
+				raw, visible := runSession(t, events, cfg, cfg.CompactionInterval == 0)
 				if len(invocations) >= 10 && cfg.CompactionInterval == 2 && visible > max(raw*35/100, 800) { // a short session keeps the user's words
 					t.Errorf("%s: %d of %d tokens are visible", name, visible, raw)
 				}

@@ -133,7 +133,7 @@ func (m *machine) compact(t *rapid.T) {
 	observe := func(_ context.Context, a compaction.Attempt[store.Key]) {
 		reported = reported || a.Outcome == compaction.Wrote && a.Err != nil
 	}
-	c := testlog.Must(compaction.New(compaction.Log[store.Key](watched{m.store, m}), cfg, compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler), Observe: observe}))(t)
+	c := testlog.Must(compaction.New(compaction.Log[store.Key](checkedStore{m.store, m}), cfg, compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler), Observe: observe}))(t)
 	m.passes = 0
 	done, err := c.Compact(context.Background(), key, m.run)
 	if m.judged != nil {
@@ -155,13 +155,13 @@ func (m *machine) compact(t *rapid.T) {
 	judgeEnd(t, m.viewOf(key), cfg, m.run)
 }
 
-// watched is a log that checks each patch as it is written.
-type watched struct {
+// checkedStore is a log that checks each patch as it is written.
+type checkedStore struct {
 	*store.Store
 	m *machine
 }
 
-func (w watched) ApplyPatch(ctx context.Context, k store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
+func (w checkedStore) ApplyPatch(ctx context.Context, k store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	before := w.m.viewOf(k)
 	done, err := w.Store.ApplyPatch(ctx, k, patches, opts)
 	if err != nil {
@@ -280,7 +280,7 @@ func oneIn(t *rapid.T, n int, label string) bool {
 
 func (m *machine) configure(t *rapid.T) {
 	cfg := compaction.Config{Enabled: true}
-	cfg.SetFallback(declines{})
+	cfg.SetFallback(decliningSummarizer{})
 	l := cfg.Limits()
 	l.OpenCalls, l.WaitingCalls, l.Summaries = rapid.IntRange(1, 4).Draw(t, "open calls"), rapid.IntRange(1, 4).Draw(t, "waiting calls"), rapid.IntRange(2, 5).Draw(t, "K")
 	l.SmallCost = 1 << 30

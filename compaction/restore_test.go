@@ -79,7 +79,7 @@ func TestLongRunningCallsThatNobodyAnswers(t *testing.T) {
 }
 
 // A summary lists unanswered calls. The placeholder of a long-running call is not an answer.
-func TestSummarySaysWhatWaits(t *testing.T) {
+func TestSummaryListsUnansweredCalls(t *testing.T) {
 	for _, row := range []struct {
 		log  string
 		open bool
@@ -99,7 +99,7 @@ func TestSummarySaysWhatWaits(t *testing.T) {
 	}
 }
 
-func TestRecall(t *testing.T) {
+func TestRestoreCalls(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		log     string

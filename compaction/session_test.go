@@ -141,9 +141,9 @@ func (s *session) patch(p *patch.PatchEvent) {
 
 func (s *session) state() string { return fmt.Sprint(s.view().State()) }
 
-type declines struct{}
+type decliningSummarizer struct{}
 
-func (declines) Summarize(context.Context, compaction.Request) (compaction.Response, error) {
+func (decliningSummarizer) Summarize(context.Context, compaction.Request) (compaction.Response, error) {
 	return compaction.Response{}, nil
 }
 

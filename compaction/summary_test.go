@@ -44,7 +44,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-func TestOverlapLeavesOutWhatWasRemoved(t *testing.T) {
+func TestOverlapOmitsRemovedEvents(t *testing.T) {
 	s := newSession(t, "u1 u2 a2 a2")
 	sum := &scripted{}
 	s.patch(patch.NewSplice(2, 1)) // e2
@@ -84,7 +84,7 @@ func TestRoleOfASummary(t *testing.T) {
 }
 
 // Compaction can be reverted, newest first, even if a window has several patches. The view is then as before.
-func TestCompactionIsTakenBack(t *testing.T) {
+func TestRevertCompaction(t *testing.T) {
 	s := newSession(t, "u1 l1(x) r1(x) d1 a1 u2 d2 a2 u3 a3")
 	c := s.compactor(every(2, 1, &scripted{}))
 	s.run(c)
@@ -132,7 +132,7 @@ func TestCallWithoutRole(t *testing.T) {
 
 // A summary takes the position of the last event that it covers, even if the window's last span is later. So the event
 // that ends a task stays the last of its scope.
-func TestSummaryBehindTheEndOfATask(t *testing.T) {
+func TestSummaryAfterEndOfTask(t *testing.T) {
 	for _, row := range []struct{ log, pin string }{
 		// The call in the task is answered from outside after the end of the task.
 		{"u1 T!/l1(x) T!/c1(f) T!/r1(f) a1 R2(x) a2", "e3"},
@@ -211,7 +211,7 @@ func TestRangeOfASummary(t *testing.T) {
 }
 
 // In a fork, summarizers also see hidden events of the original session as context.
-func TestShownAgainInAFork(t *testing.T) {
+func TestOverlapInFork(t *testing.T) {
 	s := newSession(t, "u1 a1 u2 a2")
 	s.compact(every(2, 1, &scripted{}))
 	fork := store.Key{App: "app", User: "user", Session: "fork"}

@@ -276,7 +276,7 @@ func TestWorkerIdle(t *testing.T) {
 }
 
 // Failures are counted and do not stop the worker.
-func TestWorkerGoesOn(t *testing.T) {
+func TestWorkerContinuesAfterFailure(t *testing.T) {
 	sum := &scripted{reply: func(compaction.Request) (compaction.Response, error) { panic("out of cheese") }}
 	env, w := newWorker(t, 2, sum, 0, 1)
 	w.Notify(keyOf(0))

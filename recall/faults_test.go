@@ -69,7 +69,7 @@ func TestShown(t *testing.T) {
 }
 
 // An event that a search excludes does not raise the scores of its neighbours, so a search reveals nothing about it.
-func TestOnlyIsNoOracle(t *testing.T) {
+func TestFilterDoesNotLeak(t *testing.T) {
 	l := newLogs()
 	l.put("a", said(1, "user", "hello"), ofJSON(2, `{"id":"s","author":"user","isolationScope":"other","content":{"parts":[{"text":"hunter2"}]}}`),
 		said(3, "user", "bye"), said(4, "user", "hunter2 cut"), ofJSON(5, `{"id":"p","patchType":"splice","start":3,"count":1}`))
@@ -122,7 +122,7 @@ func TestFindsWords(t *testing.T) {
 }
 
 // If many matches are excluded, the search continues until it has enough hits.
-func TestManyThatDoNotCount(t *testing.T) {
+func TestManyFilteredEvents(t *testing.T) {
 	l := newLogs()
 	for n := 1; n <= 300; n++ {
 		l.put("a", said(n, "user", "needle"))
@@ -156,7 +156,7 @@ func TestDeepChains(t *testing.T) {
 
 // A search builds an index only once, even if the index is not cached. The index of another creation, which a view
 // selects, does not replace the newest one. A cancelled search stops reading.
-func TestIndexesAreMadeOnce(t *testing.T) {
+func TestIndexesAreBuiltOnce(t *testing.T) {
 	l := newLogs()
 	for n := 1; n <= 50; n++ {
 		l.put("a", said(n, "user", "needle"))
@@ -252,7 +252,7 @@ func TestWrongRecords(t *testing.T) {
 }
 
 // If one patch hides events of two lanes, the events of one lane may be represented and the events of the other not.
-func TestRepresentedByLane(t *testing.T) {
+func TestRepresentedByBranchAndScope(t *testing.T) {
 	l := newLogs()
 	l.put("a",
 		ofJSON(1, `{"id":"e1","author":"u","branch":"x","content":{"parts":[{"text":"needle one"}]}}`),
@@ -284,7 +284,7 @@ func (h hooked) Records(_ context.Context, key string, v fold.View, seqs []uint6
 }
 
 // An index that is forgotten while it is built no longer counts. A cancelled search stops reading.
-func TestFinderMeanwhile(t *testing.T) {
+func TestFinderDuringAppends(t *testing.T) {
 	l := newLogs()
 	for n := 1; n <= 5_000; n++ {
 		l.put("a", said(n, "user", "needle"))

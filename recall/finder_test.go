@@ -289,7 +289,7 @@ func TestSearchAll(t *testing.T) {
 
 // An index is read once, extended with new records, and rebuilt for a recreated session. The indexes stay within the
 // memory limit.
-func TestFinderKeeps(t *testing.T) {
+func TestFinderCache(t *testing.T) {
 	l := newLogs()
 	for i := range 20 {
 		for n := range 50 {

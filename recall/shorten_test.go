@@ -149,7 +149,7 @@ func TestShorten(t *testing.T) {
 }
 
 // A response with media among its members is not shortened, because the media must stay.
-func TestShortenLeavesMediaAmongMembers(t *testing.T) {
+func TestShortenKeepsMediaInMembers(t *testing.T) {
 	inside := `{"functionResponse":{"id":"c1","name":"shoot","response":{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("QUJD", 500) + `"},{"type":"text","text":"` + strings.Repeat("all is well ", 400) + `"}]}}}`
 	if short, err := recall.Shorten(responseEvent(t, inside), 1, "1", newID, 200); short != nil || err != nil {
 		t.Errorf("it is shortened: %v, %v", short, err)
@@ -191,7 +191,7 @@ func TestShortenHostile(t *testing.T) {
 	}
 }
 
-func TestShortenLeavesAlone(t *testing.T) {
+func TestShortenUnchanged(t *testing.T) {
 	long := strings.Repeat("long ", 400)
 	for name, e := range map[string]*patch.Event{
 		"a short result":     responseEvent(t, response("c1", `{"ok":true}`)),

@@ -30,14 +30,14 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, ".", strings.Split(*only, ";"), half(*probes)); err != nil {
+	if err := run(ctx, os.Stdout, ".", strings.Split(*only, ";"), probeHalf(*probes)); err != nil {
 		fmt.Fprintln(os.Stderr, "quality:", err)
 		os.Exit(1)
 	}
 }
 
 // run measures the sets of sessions in or next to the repository's root.
-func run(ctx context.Context, out io.Writer, root string, only []string, probes half) error {
+func run(ctx context.Context, out io.Writer, root string, only []string, probes probeHalf) error {
 	sets, err := readSets(root)
 	if err != nil {
 		return err

@@ -20,16 +20,16 @@ import (
 //go:embed probes
 var probeFiles embed.FS
 
-// half selects the probes for tuning, the probes for reporting, or all.
-type half string
+// probeHalf selects the probes for tuning, the probes for reporting, or all.
+type probeHalf string
 
 const (
-	all    half = "all"
-	choose half = "choose"
-	report half = "report"
+	all    probeHalf = "all"
+	choose probeHalf = "choose"
+	report probeHalf = "report"
 )
 
-func (h half) of(probes []quality.Probe) (some []quality.Probe) {
+func (h probeHalf) of(probes []quality.Probe) (some []quality.Probe) {
 	for i, p := range probes {
 		if h == all || (h == choose) == (i%2 == 0) {
 			some = append(some, p)

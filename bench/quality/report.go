@@ -17,7 +17,7 @@ type results struct {
 }
 
 // measure replays each session of a set under each policy, with the selected probes.
-func measure(ctx context.Context, s set, policies []quality.Policy, probes half) (results, error) {
+func measure(ctx context.Context, s set, policies []quality.Policy, probes probeHalf) (results, error) {
 	out := results{set: s, figures: map[[2]string]quality.Figures{}}
 	for _, p := range policies {
 		if slices.Contains(out.policies, p.Name) {

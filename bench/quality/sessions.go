@@ -15,8 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// places are the folders of the sets of sessions, relative to the repository's root. Each has one folder per source.
-var places = []struct{ name, dir string }{
+// setFolders are the folders of the sets of sessions, relative to the repository's root. Each has one folder per source.
+var setFolders = []struct{ name, dir string }{
 	{"the sessions that the repository carries", "fuzz/testdata/sessions"},
 	{"the large corpus", "../shared/corpus"},
 }
@@ -42,7 +42,7 @@ type session struct {
 // manyInvocations is the number of invocations from which a session counts as long.
 const manyInvocations = 10
 
-func form(r session) string {
+func sessionForm(r session) string {
 	switch n := r.Invocations(); {
 	case n >= manyInvocations:
 		return "long"
@@ -55,7 +55,7 @@ func form(r session) string {
 // readSets reads the sets that exist. The dialogues come last. The first set must exist.
 func readSets(root string) (sets []set, err error) {
 	probes := recordedProbes()
-	for i, p := range places {
+	for i, p := range setFolders {
 		dir := filepath.Join(root, p.dir)
 		if _, err := os.Stat(dir); i > 0 && errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -88,7 +88,7 @@ func readSet(name, dir string, probes map[string][]quality.Probe) (set, error) {
 		if of := probes[source+"/"+strings.TrimSuffix(filepath.Base(file), ".jsonl")]; of != nil {
 			rec.probes = of
 		}
-		name := source + ", " + form(rec)
+		name := source + ", " + sessionForm(rec)
 		i := slices.IndexFunc(s.families, func(f family) bool { return f.name == name })
 		if i < 0 {
 			i = len(s.families)

@@ -177,7 +177,7 @@ func TestAdopt(t *testing.T) {
 }
 
 // A record that cannot be adopted is not changed, and the plan has the reason.
-func TestAdoptLeaves(t *testing.T) {
+func TestUnadoptedRecords(t *testing.T) {
 	text, thought := map[string]any{"text": "told"}, map[string]any{"text": "hm", "thought": true}
 	call := map[string]any{"functionCall": map[string]any{"name": "delete_all"}}
 	says := func(c map[string]any) []*patch.Event {
@@ -334,7 +334,7 @@ func TestExactTimes(t *testing.T) {
 }
 
 // A record replaces exactly the summaries whose ranges are within its own.
-func TestAdoptBesideSummaries(t *testing.T) {
+func TestAdoptWithSummaries(t *testing.T) {
 	summarised := func(at time.Duration, from, to time.Duration) fold.View {
 		v := view(t, stamped(t, 0, time.Second, 2*time.Second, 3*time.Second)...)
 		s, err := patch.NewEvent(patch.Fields{

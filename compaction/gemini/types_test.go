@@ -24,7 +24,7 @@ func newEvent(t *testing.T, f patch.Fields) *patch.Event {
 	return e
 }
 
-func TestTextSaysWhatGenaiSays(t *testing.T) {
+func TestTextMatchesGenai(t *testing.T) {
 	for _, text := range []string{"hi", "a\x00\n\"\\\u2028𝄞"} {
 		for _, role := range []string{"user", "model", "\n"} {
 			ours := newEvent(t, patch.Fields{Content: patch.Text(role, text)})
@@ -45,7 +45,7 @@ var probes = []string{
 
 // An event accepts a content exactly if genai's types can represent it. The test tries a value of every kind for every
 // field.
-func TestContentsAreTakenThatGenaiCanHold(t *testing.T) {
+func TestGenaiContents(t *testing.T) {
 	taken, refused := 0, 0
 	try := func(content string) {
 		var c *genai.Content

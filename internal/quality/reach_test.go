@@ -72,7 +72,7 @@ func TestReached(t *testing.T) {
 }
 
 // Search does not reach events that were cut without a summary.
-func TestCutIsNotReached(t *testing.T) {
+func TestCutIdentifiersAreNotReached(t *testing.T) {
 	rec := asked(t, []string{"Hello.", "My card ends with 99887.", "Thanks."}, nil, map[string]any{"card": 99887})
 	if f := replay(t, rec, quality.Truncate(100)); f.Needed != 1 || f.Seen+f.Reached+f.ReachedBlind != 0 {
 		t.Errorf("%+v", f)

@@ -175,7 +175,7 @@ func TestSaysSomething(t *testing.T) {
 }
 
 // Values from JSON results are written without JSON escapes.
-func TestTellsNoEscapes(t *testing.T) {
+func TestSummaryHasNoEscapes(t *testing.T) {
 	returned := func(key, text string) *patch.Event {
 		return answered("", "f", map[string]any{key: text, "list": []any{text, map[string]any{"id": text}}})
 	}
@@ -187,7 +187,7 @@ func TestTellsNoEscapes(t *testing.T) {
 }
 
 // Texts are cut between words.
-func TestCutsNoIdentifier(t *testing.T) {
+func TestIdentifiersAreNotCut(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("0123456789 ", 1_490), strings.Repeat("0123456789", 3_000), strings.Repeat("Bestellung-4711-77;", 500), strings.Repeat("订单A-4711号", 900),
 		"©1998–\u20682025\u2069 by the authors, " + strings.Repeat("and others ", 200), `{"a":"{\"b\":\"1998\\u20132025\"}"}`,
@@ -204,7 +204,7 @@ func TestCutsNoIdentifier(t *testing.T) {
 }
 
 // A summary does not repeat facts of earlier summaries, and shows rows in their last state.
-func TestTellsOnce(t *testing.T) {
+func TestNoRepetitions(t *testing.T) {
 	got := Summarise(Input{
 		Events: []*patch.Event{
 			said("a", "user", "Pay TK-70001."),
@@ -233,7 +233,7 @@ func TestLastStateOfARow(t *testing.T) {
 }
 
 // If the room is limited, the most informative sentences remain, in any language.
-func TestKeepsWhatTells(t *testing.T) {
+func TestKeepsInformativeSentences(t *testing.T) {
 	for language, c := range map[string]struct{ chat, has string }{
 		"English": {"I was thinking about it again and it is hard to say why. We could talk about that later, if you want.", "I am allergic to hazelnuts."},
 		"German":  {"Ich habe wieder darüber nachgedacht und weiß nicht so recht warum. Wir können gern später noch einmal darüber reden.", "Gegen Haselnüsse bin ich allergisch."},
@@ -267,7 +267,7 @@ func TestDatedRows(t *testing.T) {
 }
 
 // The input can include a summary by another writer.
-func TestToldByAnother(t *testing.T) {
+func TestOtherSummaries(t *testing.T) {
 	got := Summarise(Input{OtherSummaries: []*patch.Event{told("## Keep in mind\n- Never call before nine.\n\n**Open:**\n* Who pays the postage of INV-20001?\n")}, Events: []*patch.Event{said("a", "user", "Go on, and mind the cat.")}, MaxTokens: 2000})
 	for _, has := range []string{"Earlier: ", "Never call before nine.", "Who pays the postage of INV-20001?", "mind the cat"} {
 		if !strings.Contains(got, has) {
@@ -326,7 +326,7 @@ func TestRightToLeft(t *testing.T) {
 }
 
 // The agent's messages between calls are kept whole, without sentences that only introduce a call.
-func TestTellsWholeMessages(t *testing.T) {
+func TestKeepsWholeMessages(t *testing.T) {
 	got := Summarise(Input{MaxTokens: 400, Events: []*patch.Event{
 		said("a", "user", "Mend the import, please."),
 		said("a", "agent", "The parser splits at commas within quotes. That loses the articles with a price. Let me look at the writer:"),
