@@ -67,7 +67,7 @@ func newShownDifference(key store.Key, title string, d present.Difference, conte
 // unfoldedEvents is the number of events that are not folded.
 const unfoldedEvents = 12
 
-// fold moves all but the first events to Rest, which the page folds.
+// fold moves the events after the first unfoldedEvents to Rest, which the page folds.
 func (s *shownDifference) fold() {
 	if len(s.Events) > unfoldedEvents {
 		s.Events, s.Rest = s.Events[:unfoldedEvents:unfoldedEvents], s.Events[unfoldedEvents:]

@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// The page of a session with 50 MB of texts keeps less than 50 MB in memory. The second page allocates less
-// than the first.
+// The first page of a session with 50 MB of texts adds at most 32 MiB to the heap. The second page allocates at
+// most 32 MiB.
 func TestLongSessionMemory(t *testing.T) {
 	testlog.SkipUnderRace(t)
 	if testing.Short() {

@@ -186,7 +186,7 @@ func (p *picture) drawRawLog(t *timeline, v fold.View, targets []target, seen []
 		}
 	}
 	s := newStrip(0, pictureWidth, events, t.at(t.last()).Raw)
-	turn, cut := 0, pictureWidth/2 // cut is the x where funnels of removed events end
+	turn, cut := 0, pictureWidth/2 // cut is the position where funnels of removed events end
 	if len(seen) > 0 {
 		cut = seen[0][0]
 	}

@@ -70,7 +70,7 @@ func TestLogGroups(t *testing.T) {
 	}
 	lines = append(lines, `{"id":"p13","patchType":"splice","start":0,"count":4}`, `{"id":"p14","patchType":"pin","eventId":"u5"}`)
 	s, i := openLog(t, Options{}, lines...)
-	testlog.Must(s.Rewind(t.Context(), recordKey, "i4", store.UndoOptions{}))(t) // also unpins
+	testlog.Must(s.Rewind(t.Context(), recordKey, "i4", store.UndoOptions{}))(t) // the rewind also unpins events
 	page := wantPage(t, i, 200, []any{"session"}, "Turns 1–2", "4 records, hidden by the cut at 13", "Turns 5–6", "4 records, hidden by the rewind at", "hid 4 events, 8 tokens", "pinned 1 event", "rewound to the end of turn 4")
 	if n := strings.Count(page, "<summary><span>rewound to the end of turn 4"); n != 1 {
 		t.Errorf("the rewind is shown %d times", n)

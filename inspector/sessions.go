@@ -21,7 +21,7 @@ import (
 // listQuery is a request for the list of sessions.
 type listQuery struct {
 	Words string // search words, all of which a key must contain; "" lists all sessions
-	Sort  string // a column, after "-" for descending order
+	Sort  string // name of a column; "-" before the name means descending order
 	Page  int    // page number, from 1
 }
 
@@ -181,7 +181,7 @@ func (i *Inspector) matchingSessions(ctx context.Context, r *http.Request, q lis
 	for info, err := range i.store.List(ctx, store.ListOptions{}) {
 		s := sessionRow{Info: info}
 		switch {
-		case errors.Is(err, store.ErrCorrupt): // list the other sessions
+		case errors.Is(err, store.ErrCorrupt): // a damaged session is listed with its problem
 			s.Problem = problemText(info.Key, err)
 		case err != nil:
 			return nil, err

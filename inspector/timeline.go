@@ -43,7 +43,7 @@ type patchStep struct {
 	Applied bool
 	Pass    *compaction.Written // set if compaction logged the patch
 
-	Hid, Added             int // numbers of events
+	Hid, Added             int // numbers of hidden and added events
 	HidTokens, AddedTokens int
 	Summary, ClearsResults bool // whether the patch added a summary, and whether it added cleared copies
 	RewoundTo              int  // the turn to whose end it rewound, or -1

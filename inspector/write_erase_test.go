@@ -83,7 +83,7 @@ func TestErase(t *testing.T) {
 		t.Fatalf("the preview has written: %d records", n)
 	}
 
-	a.mustPost(400, a.eraseForm(page, "")) // without a reason
+	a.mustPost(400, a.eraseForm(page, "")) // the reason is missing
 	do := a.eraseForm(page, "request 812")
 	page = a.mustPost(303, do)
 	a.wantText(page, "Erased contents of events.", "This cannot be undone.")

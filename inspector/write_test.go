@@ -503,7 +503,7 @@ func TestConflict(t *testing.T) {
 			do := a.form(page, "Do it")
 			base := a.view()
 			other := make(chan error)
-			go func() { // as an agent or a compactor would
+			go func() { // another client logs a patch
 				_, err := a.store.ApplyPatch(context.Background(), a.key, []*patch.PatchEvent{patch.NewSplice(5, 1).WithAuthor("somebody").WithID("other")}, store.PatchOptions{On: base})
 				other <- err
 			}()
@@ -562,7 +562,7 @@ func TestOrphanedCalls(t *testing.T) {
 		left      int
 	}{
 		{"splice", "", []string{"2"}, "events 1 to 2", 1, 6},
-		{"splice", "", []string{"1", "6"}, "", 0, 0}, // several spans
+		{"splice", "", []string{"1", "6"}, "", 0, 0}, // two ranges of events
 		{"summarise", "what was found", []string{"2", "3"}, "events 1 to 3", 1, 6},
 	} {
 		f := a.fields(c.act, "text", c.text)
@@ -601,8 +601,9 @@ func TestOrphanedCalls(t *testing.T) {
 	a.previewAndApply(page, "Calls may be separated from their responses.", 7)
 }
 
-// previewAndApply previews a refused patch without the check that failed, and applies the patch. It fails unless
-// the preview contains the text want and the session then has the given number of visible events.
+// previewAndApply previews a refused action again, now with the failed check turned off, and applies the
+// action. It fails unless the preview contains the text want and the session then has the given number of
+// visible events.
 func (a *actionTest) previewAndApply(page, want string, events int) {
 	a.t.Helper()
 	page = a.mustPost(200, a.form(page, "Preview anyway"))

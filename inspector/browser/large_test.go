@@ -11,8 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// The page of a long session is no larger than the page of a short one. It has a limited number of rows and one
-// picture.
+// The size of a page is bounded, even if the session is long.
 func TestLongSession(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{})

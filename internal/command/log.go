@@ -34,8 +34,8 @@ $ patchlog log shop/ada/4711 --last 10`)
 	var last, turn int // 0 means all events, and the end of the log
 	var at *uint64
 	numberVar(fs, &last, 1, "last", "only the last `N` events")
-	seqVar(fs, &at, "at", "as it stood after the record with this `SEQ`")
-	numberVar(fs, &turn, 1, "turn", "as it stood at the end of turn `N`; turns are invocations, counted from 1")
+	seqVar(fs, &at, "at", "show the session as of the record with this `SEQ`")
+	numberVar(fs, &turn, 1, "turn", "show the session as of the end of turn `N`; turns are invocations, numbered from 1")
 	cmd.MarkFlagsMutuallyExclusive("at", "turn")
 	history := fs.Bool("history", false, "show the replaced events in place of the summaries")
 	kind := ""

@@ -27,7 +27,7 @@ later writes use. The other bytes are gaps in pages. 'patchlog vacuum' shrinks t
 
 $ patchlog stats shop/ada/4711`)
 	var at *uint64
-	seqVar(cmd.Flags(), &at, "at", "as it stood after the record with this `SEQ`")
+	seqVar(cmd.Flags(), &at, "at", "show the session as of the record with this `SEQ`")
 	ofSession := a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
 		return a.stats(ctx, s, key, at)
 	})

@@ -226,7 +226,7 @@ func idRange(ids []string) string {
 // first.
 type Loss struct {
 	Key   store.Key `json:"key"`
-	Seq   uint64    `json:"seq"` // of the view's last record
+	Seq   uint64    `json:"seq"` // seq of the view's last record
 	Level int       `json:"level"`
 	compaction.Loss
 }

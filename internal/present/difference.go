@@ -114,7 +114,7 @@ const (
 // Change is an event of a difference.
 type Change struct {
 	Sign  Sign // Unchanged, Added or Removed
-	Index int  // in the view after, or for a removed event in the view before
+	Index int  // index in the later view; index in the earlier view for a removed event
 	Entry fold.Entry
 }
 

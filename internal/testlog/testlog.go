@@ -1,5 +1,5 @@
-// Package testlog makes events and logs for tests, and compares results. Of this module it imports only package
-// patch, so that tests of the core packages can use it. Stores for tests are in internal/teststore.
+// Package testlog makes events and logs for tests, and compares results. It imports no package of this module
+// except patch, so tests of the core packages can use it. Stores for tests are in internal/teststore.
 package testlog
 
 import (
