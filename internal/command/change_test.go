@@ -153,7 +153,7 @@ func TestSessionFileWithoutID(t *testing.T) {
 	if got := must(t, "", "import", "7e2f0c44.jsonl"); !strings.HasPrefix(got, "claude-code/user/7e2f0c44: created") {
 		t.Errorf("%q", got)
 	}
-	if code, _, stderr := newShell().try(t, line, "import", "-"); code != 1 || !strings.Contains(stderr, "give the file by its name") {
+	if code, _, stderr := newShell().try(t, line, "import", "-"); code != 1 || !strings.Contains(stderr, "give the name of the file") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }
