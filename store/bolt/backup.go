@@ -12,7 +12,7 @@ import (
 )
 
 // Copy implements [backend.Copier]. It makes the copy in the directory of the file. If the backend is read-only and
-// that directory is not writable, the copy is made in the directory for temporary files.
+// that directory is not writable, Copy uses the directory for temporary files.
 func (b *Backend) Copy(ctx context.Context, sum func(record []byte) uint32, use func(copy backend.Backend, file io.Reader) error) (err error) {
 	target, err := filepath.EvalSymlinks(b.path)
 	if err != nil {

@@ -91,11 +91,11 @@ type Backend struct {
 	writerLock     chan struct{}               // the writer lock; has one element while locked
 	ids            idCache                     // cache of record ids
 	copyLock       chan struct{}               // has one element during a Check, Copy, Vacuum or Replace
-	removalsPaused atomic.Bool                 // set during a Check, Copy or Vacuum: rows of sessions must not be changed or removed
+	removalsPaused atomic.Bool                 // set during a Check, Copy or Vacuum, which must find the rows of all sessions unchanged
 
 	mu        sync.RWMutex // locked for reading while handle is used
-	handle    *handle      // closed if the file could not be reopened after a failed commit
-	handleErr error        // if not nil, why the file must be reopened: a commit or the rename after a vacuum failed
+	handle    *handle      // a closed handle if the file could not be reopened after a failed commit
+	handleErr error        // if not nil, the reason to reopen the file: a failed commit, or a rename that may not be durable
 	closed    bool
 
 	commit func(*bbolt.Tx) error // commits a transaction; tests replace it to make it fail
@@ -151,8 +151,8 @@ func (b *Backend) withHandle(ctx context.Context, f func(h *handle) error) (err 
 }
 
 // reopen reopens the file after a failed commit. It does not create a file. It fails if path now names another file,
-// or if the file's last transaction is neither the failed one nor the one before it. Opening makes the file's current
-// transaction durable, so it is then certain whether the failed commit took effect.
+// or if the file's last transaction is neither the failed one nor the one before it. Opening makes the last
+// transaction durable, so from then on the outcome of the failed commit is known.
 func (b *Backend) reopen() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,8 +174,8 @@ func (b *Backend) view(ctx context.Context, f func(tx *bbolt.Tx) error) error {
 	return b.withHandle(ctx, func(h *handle) error { return h.view(f) })
 }
 
-// acquire locks a channel that has one element while locked. Writers wait for such a lock instead of bbolt's own. So
-// no waiting writer uses the old handle after a failed commit.
+// acquire locks a channel that has one element while it is locked. Writers wait for such a lock instead of bbolt's
+// own lock. A waiting writer therefore does not use the old handle after a failed commit.
 func acquire(ctx context.Context, lock chan struct{}) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -198,8 +198,8 @@ func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error 
 	return b.write(f)
 }
 
-// write is update for a caller that has the writer lock. If f fails, nothing is written. If the commit fails, its
-// outcome is unknown.
+// write calls f in a write transaction and commits it. The caller has the writer lock. If f fails, nothing is
+// written. If the commit fails, its outcome is unknown.
 func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly
@@ -220,8 +220,8 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	return &backend.UnknownError{Cause: err}
 }
 
-// Fence implements [backend.Backend]. No other process can write. Once the file is reopened after a failed commit, no
-// commit is in flight, so the file's content shows the outcome.
+// Fence implements [backend.Backend]. No other process can write. Once the file is reopened after a failed commit,
+// no commit is in flight, so the content of the file shows the outcome.
 func (b *Backend) Fence(ctx context.Context, name, creation string, seen, _ backend.Token) (tookEffect bool, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)

@@ -24,7 +24,6 @@ func TestBackend(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "log.db")
 		b := open(t, path)
 		t.Cleanup(func() {
-			// Some tests have closed the backend.
 			if err := b.Close(); err != nil && !errors.Is(err, backend.ErrClosed) {
 				t.Errorf("Close: %v", err)
 			}

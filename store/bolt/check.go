@@ -20,7 +20,8 @@ func (b *Backend) Check(ctx context.Context) error {
 	}
 	defer resume()
 	var found findings
-	if err := b.checkPages(ctx, &found); err != nil || found.err() != nil { // the rows of damaged pages cannot be read in order
+	// The rows of a damaged bucket cannot be read in order.
+	if err := b.checkPages(ctx, &found); err != nil || found.err() != nil {
 		return errors.Join(b.metaDamage(), found.err(), err)
 	}
 	m, err := b.readDirectory(ctx, &found, rowBuckets...)
@@ -49,8 +50,8 @@ func (b *Backend) checkPages(ctx context.Context, found *findings) error {
 	return nil
 }
 
-// metaDamage returns an error if a meta page was damaged when the file was opened and no commit has replaced that page
-// since.
+// metaDamage returns an error if a meta page was damaged when the file was opened, and no commit has overwritten
+// that page.
 func (b *Backend) metaDamage() (err error) {
 	_ = b.withHandle(context.Background(), func(h *handle) error {
 		if h.lastTxid.Load() == h.openedTxid {

@@ -18,7 +18,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// longRecords returns long records, so that a file has more pages and rows than one transaction of Check reads.
+// longRecords returns n records that are long. A file with these records has more pages and more rows than one
+// transaction of Check reads.
 func longRecords(after uint64, n int) (out []backend.Record) {
 	for i := range uint64(n) {
 		seq := after + i + 1
@@ -50,8 +51,8 @@ func fillPages(t *testing.T, n int) (path string) {
 	return path
 }
 
-// hookContext is a context that calls onCheck whenever the context is checked. No transaction is open then.
-// acquiring is set if the calling goroutine is about to acquire a lock.
+// hookContext is a context that calls onCheck on each call of Done or Err. Check holds no transaction at these
+// moments. The argument acquiring is true on a call of Done, which means that Check is about to acquire a lock.
 type hookContext struct {
 	context.Context
 	onCheck func(acquiring bool)
@@ -60,8 +61,8 @@ type hookContext struct {
 func (p hookContext) Done() <-chan struct{} { p.onCheck(true); return p.Context.Done() }
 func (p hookContext) Err() error            { p.onCheck(false); return p.Context.Err() }
 
-// Check reports no inconsistency, however often other calls write, delete and create meanwhile. It never keeps the
-// writer lock from one transaction to the next.
+// Check reports no inconsistency while other calls write, delete and create sessions. Check releases the writer lock
+// between its transactions.
 func TestCheckDuringWrites(t *testing.T) {
 	t.Parallel()
 	path := fillPages(t, 6000)
@@ -74,7 +75,8 @@ func TestCheckDuringWrites(t *testing.T) {
 	}
 	last, steps := uint64(6000), 0
 	step := func(bool) {
-		if steps == 40 || b.Writing() { // true only at the beginning, when Check has the writer lock
+		// Writing returns true only at the beginning, while Check has the writer lock.
+		if steps == 40 || b.Writing() {
 			return
 		}
 		steps++
@@ -84,7 +86,7 @@ func TestCheckDuringWrites(t *testing.T) {
 			b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 2)}),
 			b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}),
 			appendStaged(b, "staged", uint64(steps-1), longRecords(uint64(steps-1), 1)),
-			// The staged session becomes visible, and an existing session is deleted.
+			// This Append makes the staged session visible, and the next line deletes an existing session.
 			b.Append(ctx, "was "+name, backend.Batch{Creation: name, Create: true, RenameFrom: "staged " + name, ExpectedLast: 1, Records: longRecords(1, 1)}),
 			b.Delete(ctx, "old "+name, "c", nil),
 		))
@@ -106,7 +108,8 @@ func TestCheckDuringWrites(t *testing.T) {
 	testlog.NoError(t, b.Check(ctx))
 }
 
-// While a check runs, the rows of a session that is deleted are kept. After the check was cancelled, they are removed.
+// If a session is deleted during a check, its rows stay until the check ends. If the check is cancelled, they are
+// removed then.
 func TestCheckCancelled(t *testing.T) {
 	b := open(t, fillPages(t, 3000))
 	defer func() { testlog.NoError(t, b.Close()) }()
@@ -122,10 +125,10 @@ func TestCheckCancelled(t *testing.T) {
 			locks++
 			return
 		}
-		if locks < 2 { // Check does not have the copy lock and the writer lock yet
+		if locks < 2 {
 			return
 		}
-		if reads++; reads == 5 { // Check has paused removals and begins its fifth read transaction
+		if reads++; reads == 5 { // Check now begins its fifth read transaction
 			testlog.NoError(t, b.Delete(ctx, "a", "c", nil))
 			testlog.Equal(t, "rows during the check", countRows(), 2*perSession)
 			cancel()
@@ -136,13 +139,13 @@ func TestCheckCancelled(t *testing.T) {
 	testlog.NoError(t, b.Check(ctx))
 }
 
-// layout is a file and the places of its pages.
+// layout describes where the pages of a file are.
 type layout struct {
 	file     []byte
 	page     int
 	root     int            // the page whose elements are the buckets
 	freelist int            // the first page of the free list
-	branches map[string]int // for each bucket with branch pages, one of them
+	branches map[string]int // by bucket: the number of a branch page, if the bucket has branch pages
 	leaves   map[string][]int
 }
 
@@ -197,14 +200,14 @@ func (l *layout) addPages(name string, id int) {
 		l.leaves[name] = append(l.leaves[name], id)
 		return
 	}
-	l.branches[name] = id // the last one stored is directly above leaves
+	l.branches[name] = id // the branch page stored last is the parent of leaves
 	for i := range l.count(id) {
 		l.addPages(name, l.child(id, i))
 	}
 }
 
-// bucket returns the root page, and the offsets of the element and of the value of the first bucket that is not
-// inline.
+// bucket finds the first bucket that is not inline. It returns the root page and two offsets in that page, the
+// offset of the bucket's element and the offset of its value.
 func (l *layout) bucket() (root []byte, pos, value int) {
 	root = l.at(l.root)
 	for pos = 16 + 4; value == 0 || binary.NativeEndian.Uint64(root[value:]) == 0; pos += 16 {
@@ -213,8 +216,7 @@ func (l *layout) bucket() (root []byte, pos, value int) {
 	return root, pos - 16, value
 }
 
-// Check reports a damaged page, whichever transaction reads the page. Damage of the root page is detected when the
-// file is opened.
+// Check reports every damaged page, except that damage of the root page is detected when the file is opened.
 func TestCheckPages(t *testing.T) {
 	t.Parallel()
 	path := fillPages(t, 3000)
@@ -275,7 +277,7 @@ func TestCheckPages(t *testing.T) {
 		"a bucket in the last leaf of a transaction": {func(l *layout) { l.at(l.leaves["records"][511])[16] ^= 1 }, "has the flags 0x1"},
 		"a bucket in the first leaf of the next one": {func(l *layout) { l.at(l.leaves["records"][512])[16] ^= 1 }, "has the flags 0x1"},
 		"a free page in use": {func(l *layout) {
-			for i, n := 0, l.count(l.freelist); i < n; i++ { // replace an entry by a page in use, so that the list still ascends
+			for i, n := 0, l.count(l.freelist); i < n; i++ { // replace an entry of the free list by a page in use, so that the list still ascends
 				for _, id := range l.leaves["records"] {
 					if (i == 0 || id > l.freePage(i-1)) && (i+1 == n || id < l.freePage(i+1)) {
 						l.setFreePage(i, id)
@@ -314,7 +316,7 @@ func TestCheckPages(t *testing.T) {
 			testlog.NoError(t, errors.Join(testlog.ErrorOf(file.WriteAt(l.file[2*l.page:], int64(2*l.page))), file.Close()))
 			failIfHangs(t, "Check", func() {
 				b, err := bolt.Open(path, bolt.Options{Logger: discardLogger})
-				if err == nil { // Open has not detected the damage
+				if err == nil { // Open did not detect the damage, so Check must
 					defer b.Close()
 					if strings.HasPrefix(name, "root: ") {
 						t.Error("the file was opened")
@@ -334,8 +336,8 @@ func TestCheckPages(t *testing.T) {
 	}
 }
 
-// A write is refused if the first key of its branch page was changed. It is refused even if its key is less than all
-// keys of the page.
+// A write is refused if the first key of its branch page was changed, even if the key to write is less than all keys
+// of the page.
 func TestWriteBeforeFirstKey(t *testing.T) {
 	t.Parallel()
 	b, path := openWithSession(t)
@@ -344,16 +346,16 @@ func TestWriteBeforeFirstKey(t *testing.T) {
 	l := readLayout(t, path)
 	branch := l.at(l.branches["records"])
 	key := 16 + int(binary.NativeEndian.Uint32(branch[16:]))
-	branch[key+15] = 0x80 // the number of session "a", with another seq
+	branch[key+15] = 0x80 // turn the seq in the key into another seq of session "a"
 	testlog.NoError(t, os.WriteFile(path, l.file, 0o600))
 	b = open(t, path)
 	testlog.ErrorIs(t, b.Append(ctx, "a", batch(1)), backend.ErrDamaged, "Append")
 	testlog.NoError(t, b.Close())
-	testlog.NoError(t, open(t, path).Close()) // the file can still be opened
+	testlog.NoError(t, open(t, path).Close()) // Open does not detect the damage
 }
 
-// If the overflow pages of a leaf belong to other pages, no write copies the leaf, because bbolt would then free
-// those pages. The file can be opened after those pages were freed.
+// If damage gives a leaf overflow pages that belong to other pages, writes do not copy the leaf. If a write copied
+// the leaf, bbolt would free the other pages. If those pages are freed later, the file can still be opened.
 func TestOverflowIntoOtherPages(t *testing.T) {
 	t.Parallel()
 	b, path := openWithSession(t)
@@ -388,7 +390,7 @@ func TestOverflowIntoOtherPages(t *testing.T) {
 	testlog.NoError(t, b.Delete(ctx, "b", "c", nil))
 	create("b", longRecords(0, 200)...)
 	testlog.NoError(t, b.Close())
-	b = open(t, path) // the file can still be opened
+	b = open(t, path)
 	testlog.ErrorIs(t, b.Check(ctx), backend.ErrDamaged, "Check")
 	testlog.NoError(t, b.Close())
 }

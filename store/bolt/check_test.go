@@ -16,8 +16,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// Each case damages a file in one way, which Check must report. Copy and Vacuum must fail with ErrDamaged and must
-// not change the file, unless they do not copy the damaged row.
+// Check reports damage of any kind of row. If Copy or Vacuum would copy the damaged row, it fails with ErrDamaged
+// and does not change the file.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -82,7 +82,8 @@ func TestCheck(t *testing.T) {
 				copied = true
 				return nil
 			})
-			copyable := c.wantErr == "" || strings.HasPrefix(c.name, "label") || strings.HasPrefix(c.name, "snapshot") // Copy does not copy these rows
+			// Copy omits labels and snapshots.
+			copyable := c.wantErr == "" || strings.HasPrefix(c.name, "label") || strings.HasPrefix(c.name, "snapshot")
 			if copied != copyable || copyable && err != nil || !copyable && !errors.Is(err, backend.ErrDamaged) {
 				t.Errorf("copied %t: %v", copied, err)
 			}

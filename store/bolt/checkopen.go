@@ -37,7 +37,7 @@ func checkOpen(file *os.File) (metas metaPages, err error) {
 	return metas, checkTree(current.pager(file), current.Root, free)
 }
 
-// pageUse is what a page is used for.
+// pageUse is the use of a page.
 type pageUse byte
 
 const (
@@ -45,7 +45,7 @@ const (
 	pageFree
 	pageFreelist
 	isBranch
-	pageLeaf // a leaf; its overflow pages are not marked yet
+	pageLeaf // a leaf whose overflow pages are not marked yet
 )
 
 func checkTree(pages pager, root uint64, free freelist) error {
@@ -106,9 +106,9 @@ func checkTree(pages pager, root uint64, free freelist) error {
 	return nil
 }
 
-// checkFreeOverflow returns an error if an overflow page of a leaf is in the free list. It reads only the leaves that a
-// free page follows. It skips damaged leaves, because damage of a leaf affects only its own rows and no write copies
-// such a leaf.
+// checkFreeOverflow returns an error if an overflow page of a leaf is in the free list. It reads only leaves that
+// are followed by a free page. It skips damaged leaves, because no write copies a damaged leaf, and its damage
+// affects only its own rows.
 func checkFreeOverflow(pages pager, uses []pageUse) error {
 	leaf := uint64(0)
 	for id, use := range uses {
@@ -147,9 +147,8 @@ func checkBuckets(tx *bbolt.Tx) error {
 	return nil
 }
 
-// pathChecker checks the pages that the writes of a transaction will copy. Without this check, damage could spread to
-// other sessions. If a page contradicts its parent, bbolt frees pages in use, or inserts keys where no search finds
-// them.
+// pathChecker checks the pages that the writes of a transaction will copy, so that damage does not spread to other
+// sessions. If a page contradicts its parent, bbolt frees pages in use, or inserts keys where no search finds them.
 type pathChecker struct {
 	tx          *bbolt.Tx
 	pages       pager
@@ -164,7 +163,8 @@ func (h *handle) newPathChecker(tx *bbolt.Tx) *pathChecker {
 // check checks the paths to the keys that begin with prefix, in each of the buckets. It also checks the sibling
 // pages, because bbolt may merge a page with a sibling after rows are removed.
 func (w *pathChecker) check(prefix []byte, buckets ...[]byte) (err error) {
-	onPath := func(first, end []byte) bool { // a search for a key below all others ends in the first child, for which first is nil
+	// A search for a key less than all keys ends in the first child, so first is nil for that child.
+	onPath := func(first, end []byte) bool {
 		return (bytes.Compare(first, prefix) <= 0 || bytes.HasPrefix(first, prefix)) && (end == nil || bytes.Compare(end, prefix) > 0)
 	}
 	for _, bucket := range buckets {
@@ -184,8 +184,8 @@ func (w *pathChecker) check(prefix []byte, buckets ...[]byte) (err error) {
 	return err
 }
 
-// checkLeaves checks the pages of a bucket that have keys from the given key on. It stops after leavesPerTx leaves and
-// returns the first key of the next leaf, or nil if all leaves are checked.
+// checkLeaves checks the pages of a bucket, beginning with the page for the key from. It stops after leavesPerTx
+// leaves and returns the first key of the next leaf. If all leaves are checked, it returns nil.
 func (w *pathChecker) checkLeaves(bucket, from []byte, found *findings) (next []byte) {
 	w.walk(bucket, func(p page, i int) bool {
 		switch {
@@ -201,10 +201,11 @@ func (w *pathChecker) checkLeaves(bucket, from []byte, found *findings) (next []
 	return next
 }
 
-// walk visits the pages of a bucket for which enter returns true, and adds the valid leaves to sound.
+// walk visits the pages of a bucket for which enter returns true, and adds the valid leaves to validLeaves.
 func (w *pathChecker) walk(bucket []byte, enter func(p page, i int) bool, report func(error)) {
 	b := w.tx.Bucket(bucket)
-	if b == nil || b.Root() == 0 { // the root is inline, in a page that was checked when the file was opened
+	// An inline root is in a page that was checked when the file was opened.
+	if b == nil || b.Root() == 0 {
 		return
 	}
 	pages := walker{pager: w.pages, visit: enter, onInvalid: func(_ uint64, err error) { report(err) }}

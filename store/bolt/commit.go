@@ -19,9 +19,9 @@ type pending struct {
 	name            string
 	batch           backend.Batch
 	hashes          []idHash          // of all ids of the batch, in order
-	snapshot        *backend.Snapshot // if set, the snapshot to store; the batch then has only the creation id
+	snapshot        *backend.Snapshot // if not nil, the snapshot to store, and the batch has only the creation id
 	makeReplacement func(backend.Head) (backend.Replacement, error)
-	replace         *backend.Replacement // if make is set, the result of make; the batch then has the appended records of that result
+	replace         *backend.Replacement // if makeReplacement is not nil, its result, and the batch has the records appended by that result
 	ids             [][]idHash           // id hashes of the records to replace
 	size            int
 	err             error
@@ -106,7 +106,7 @@ func (b *Backend) commitGroup(group []*pending) {
 	done = true
 }
 
-// errAbandoned is the error of a batch if a call in its transaction panicked.
+// errAbandoned is the error of a batch whose transaction ended because a call in it panicked.
 var errAbandoned = &backend.UnknownError{Cause: errors.New("abandoned: a call that shared the commit panicked")}
 
 // validate validates a batch without writing. It sets p.session to the batch's session. For a batch that creates a
@@ -147,7 +147,7 @@ func (b *Backend) validateNew(tx *bbolt.Tx, name string, batch backend.Batch) (s
 	switch _, err := find(tx, name); {
 	case err == nil:
 		return session{}, backend.ErrExists
-	case !errors.Is(err, backend.ErrNotFound): // a damaged session has the name
+	case !errors.Is(err, backend.ErrNotFound): // the name belongs to a damaged session
 		return session{}, fmt.Errorf("%w: %w", backend.ErrExists, err)
 	}
 	var s session
@@ -177,8 +177,9 @@ func (b *Backend) validateNew(tx *bbolt.Tx, name string, batch backend.Batch) (s
 	return s, err
 }
 
-// checkLogEnd returns an error if adding the records could overwrite a row. The log must end with the record that the
-// head names, and no row of the session may follow. checkLogEnd also returns an error if an id is taken.
+// checkLogEnd returns an error if adding the records could overwrite a row. The log must end with the record that
+// the head names, and no row of the session may follow that record. If the batch requires free ids, checkLogEnd also
+// returns an error if an id is taken.
 func (b *Backend) checkLogEnd(tx *bbolt.Tx, p *pending) error {
 	s := p.session
 	last, next := adjacentKeys(tx.Bucket(bucketRecords).Cursor(), s.key(s.head.Last+1))
@@ -193,7 +194,8 @@ func (b *Backend) checkLogEnd(tx *bbolt.Tx, p *pending) error {
 	switch {
 	case err == nil && slices.Max(seqs) > 0:
 		return backend.ErrTaken
-	case p.replace != nil && errors.Is(err, backend.ErrIndex): // damage of the id index must not prevent an erasure
+	// Damage of the id index must not prevent an erasure.
+	case p.replace != nil && errors.Is(err, backend.ErrIndex):
 		return nil
 	}
 	return err
@@ -292,7 +294,7 @@ func (s session) putSnapshot(tx *bbolt.Tx, snapshot backend.Snapshot) error {
 }
 
 // putRecords writes records after the session's last record and updates the head. The argument hashes has the hashes
-// of all their ids, in order.
+// of all ids of the records, in order.
 func (s session) putRecords(tx *bbolt.Tx, added []backend.Record, hashes []idHash) error {
 	records := tx.Bucket(bucketRecords)
 	records.FillPercent = fillPercent

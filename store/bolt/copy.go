@@ -8,14 +8,15 @@ import (
 	bbolt "go.etcd.io/bbolt"
 )
 
-// pauseRemovals stops changes and removals of sessions' rows until resume is called. If removals are already paused,
-// it first waits for that pause to end.
+// pauseRemovals sets removalsPaused until resume is called. Until then, rows of sessions are neither changed nor
+// removed. If another call has set removalsPaused, pauseRemovals waits until that call resumes removals.
 func (b *Backend) pauseRemovals(ctx context.Context) (resume func(), err error) {
 	end, err := acquire(ctx, b.copyLock)
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := acquire(ctx, b.writerLock) // a commit in progress may be removing rows
+	// A commit in progress may be removing rows.
+	unlock, err := acquire(ctx, b.writerLock)
 	if err != nil {
 		end()
 		return nil, err
@@ -35,7 +36,7 @@ type replica struct {
 	tx     *bbolt.Tx // the open transaction, or nil
 	bytes  int       // bytes written by tx
 	sum    func(record []byte) uint32
-	vacuum bool // copy snapshots too
+	vacuum bool // whether snapshots are copied too
 }
 
 // replicaBytes is the number of bytes written to a replica between two syncs. The limit protects other writers,
@@ -51,11 +52,12 @@ func (b *Backend) newReplicaReader(path string, sum func([]byte) uint32, vacuum 
 	return &sessionReader{backend: b, found: &findings{}, progress: map[string]*readProgress{}, replica: &replica{db: db, sum: sum, vacuum: vacuum}}, nil
 }
 
-// copyNew copies the rows that it has not copied before.
+// copyNew copies the rows that were not copied by an earlier call.
 func (r *sessionReader) copyNew(ctx context.Context) (m directory, err error) {
 	owned := rowBuckets
 	switch {
-	case len(r.progress) > 0: // the first call has checked them
+	// An earlier call of copyNew has made the checks.
+	case len(r.progress) > 0:
 		owned = nil
 	case !r.vacuum:
 		owned = [][]byte{bucketRecords}
@@ -120,8 +122,8 @@ func (r *replica) commit() error {
 	return errors.Join(err, r.db.Sync())
 }
 
-// finish writes the rows of a directory. A number under which rows were copied but that no longer has a session
-// becomes an unlinked number.
+// finish writes the rows of a directory. If rows were copied under a number that no longer has a session, finish
+// adds the number to the unlinked numbers.
 func (r *sessionReader) finish(m directory) (err error) {
 	put := func(bucket, k, row []byte) {
 		if err == nil {

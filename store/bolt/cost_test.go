@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// For a cached session, the rows that a call reads do not grow with the log, the initial state, the last record,
-// shared values or other sessions.
+// If a session is cached, the number and the length of the rows that a call reads do not depend on the length of the
+// log, the initial state, the last record, the shared values or the number of sessions.
 func TestRowsRead(t *testing.T) {
 	const prefix = "app\x00\x01"
 	type sizes struct{ log, meta, last, shared, others int }
@@ -67,7 +67,7 @@ func TestRowsRead(t *testing.T) {
 			}
 		}
 	}
-	if fetch := want["Fetch"]; fetch[0] != 2 { // the head, and the version of the scope
+	if fetch := want["Fetch"]; fetch[0] != 2 { // Fetch reads the head and the version of the scope
 		t.Errorf("a Fetch of what has not changed reads %d rows", fetch[0])
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 var discardLogger = slog.New(slog.DiscardHandler)
 
-// fill creates a small file with every kind of row. The last page of the file is in use.
+// fill creates a small file that has rows of every kind and whose last page is in use.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true, Logger: discardLogger}))(t)
@@ -44,7 +44,7 @@ type listedSession struct{ name, creation, meta string }
 func list(b *bolt.Backend) (out []listedSession, err error) {
 	all, err := b.List(ctx, "", "", 99)
 	for _, l := range all {
-		if l.Err != nil { // the session is listed as damaged
+		if l.Err != nil { // List returned the session as damaged
 			return nil, l.Err
 		}
 		out = append(out, listedSession{l.Session, l.Creation, string(l.Meta)})
@@ -62,12 +62,12 @@ func failIfHangs(t *testing.T, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Minute): // long enough for a busy machine
+	case <-time.After(5 * time.Minute): // a busy machine may need minutes
 		t.Fatalf("%s hangs", what)
 	}
 }
 
-// calls returns the calls that might hang.
+// calls returns calls of the backend, by name, that a damaged file must not block forever.
 func calls(b *bolt.Backend) map[string]func() error {
 	return map[string]func() error{
 		"Append":      func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) },
@@ -91,8 +91,8 @@ func wantUnlocked(t *testing.T, path string) {
 	}
 }
 
-// While many goroutines read and write, the file is overwritten, truncated or emptied. The calls may return any
-// result, but the process neither crashes nor hangs.
+// If another program overwrites, truncates or empties the file while goroutines read and write, the process neither
+// crashes nor hangs. The calls may return any result.
 func TestFileOverwrittenWhileOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -177,14 +177,15 @@ func TestFileOverwrittenWhileOpen(t *testing.T) {
 // A damaged leaf page fails only the calls that need the page.
 func TestDamagedPageFailsOnlyItsCalls(t *testing.T) {
 	b, path := openWithSession(t)
-	if err := b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}); err != nil { // on pages of its own
+	// The snapshot is long, so that it has its own pages.
+	if err := b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}); err != nil {
 		t.Fatal(err)
 	}
 	testlog.NoError(t, b.Close())
 	whole := testlog.Must(os.ReadFile(path))(t)
 	at := bytes.Index(whole, bytes.Repeat([]byte("s"), 100))
 	at -= at % os.Getpagesize()
-	writeAt(t, path, int64(at), 0xff) // the page now has the number of another page
+	writeAt(t, path, int64(at), 0xff) // overwrite the page's own number
 	b = open(t, path)
 	for range 3 {
 		failIfHangs(t, "Snapshot", func() {
@@ -201,12 +202,12 @@ func TestDamagedPageFailsOnlyItsCalls(t *testing.T) {
 	testlog.WantNil(t, b.Close())
 }
 
-// If one of the two meta pages is damaged, Open logs this with both transactions, and Check reports it. The next
-// commit overwrites the damaged page.
+// If one of the two meta pages is damaged, Open logs the numbers of both transactions, and Check reports the damage.
+// The next commit overwrites the damaged page.
 func TestDamagedMetaReported(t *testing.T) {
 	page := int64(os.Getpagesize())
 	for _, c := range []struct {
-		newer    bool // the newer page is damaged
+		newer    bool // damage the newer page instead of the older one
 		wantText string
 		sessions int
 	}{{true, "the last commit may be missing", 3}, {false, "nothing is missing", 2}} {

@@ -34,7 +34,7 @@ var nameBuckets = [][2][]byte{{bucketSessions, bucketHeads}, {bucketShared, buck
 var rowBuckets = [][]byte{bucketRecords, bucketIDs, bucketSnapshots}
 
 // readDirectory reads the rows outside rowBuckets in one transaction and reports inconsistencies. It also reports
-// rows in the owned buckets that belong to no session. The caller has paused removals.
+// rows in the buckets owned that belong to no session. The caller has paused removals.
 func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[]byte) (m directory, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		m.lastNumber = tx.Bucket(bucketSessions).Sequence()
@@ -102,7 +102,7 @@ func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
 	slices.SortFunc(m.sessions, func(a, b session) int { return bytes.Compare(a.number, b.number) })
 }
 
-// checkShared reports shared values that are damaged or have lost one of their two rows.
+// checkShared reports shared values that are damaged or are missing from one of their two buckets.
 func (m *directory) checkShared(found *findings) {
 	for _, n := range m.names[1] {
 		_, valueOK := unseal(kindShared, []byte(n.name), n.rows[0])
@@ -122,7 +122,7 @@ func (m *directory) checkStrays(tx *bbolt.Tx, bucket []byte, found *findings) {
 	}
 	slices.Sort(numbers)
 	c, from := tx.Bucket(bucket).Cursor(), number(0)
-	for _, n := range append(numbers, strings.Repeat("\xff", 17)) { // greater than all keys
+	for _, n := range append(numbers, strings.Repeat("\xff", 17)) { // the last element is greater than all keys
 		k, _ := c.Seek(from)
 		for i := 0; k != nil && string(k) < n && i < rowsPerTx; i++ {
 			found.report("bucket %q has key %x, which belongs to no session", bucket, k)
@@ -158,23 +158,23 @@ func (f *findings) err() error {
 	return errors.Join(f.errs...)
 }
 
-// sessionReader reads the rows of the sessions in a directory and reports inconsistencies. Given a later directory, it
-// continues with the rows that were added since.
+// sessionReader reads the rows of the sessions in a directory and reports inconsistencies. With a later directory,
+// it reads only the rows that were added since the earlier one.
 //
-// It reads in short transactions. During a long transaction, the file would grow with each commit, and a commit might
-// be blocked.
+// It reads in short transactions. During a long transaction, the file would grow with each commit, and a commit
+// might be blocked.
 type sessionReader struct {
 	backend  *Backend
 	found    *findings
 	progress map[string]*readProgress // by session number
-	*replica                          // nil for a check, which does not read the content of records
+	*replica                          // nil for a Check, which does not decode records
 }
 
 // readProgress records how far the rows under a number were read.
 type readProgress struct {
 	next     uint64 // the next seq to read
 	chain    backend.Chain
-	runsUpTo uint64 // last seq whose ids are in the runs of the replica
+	runsUpTo uint64 // last seq whose ids were added to runs of the replica
 }
 
 // Limits of the rows and bytes that one transaction reads.
@@ -183,8 +183,8 @@ const (
 	bytesPerTx = 1 << 20
 )
 
-// readNew reads the rows of a directory's sessions that it has not read before. A copy stops at the first damaged
-// session.
+// readNew reads those rows of a directory's sessions that were not read by an earlier call. A copy stops at the
+// first damaged session.
 func (r *sessionReader) readNew(ctx context.Context, target directory) error {
 	for _, l := range target.sessions {
 		x := r.progress[string(l.number)]
@@ -261,7 +261,7 @@ func (r *sessionReader) readSlice(tx *bbolt.Tx, l session, x *readProgress) (mor
 	case r.replica != nil && x.chain != l.head.Chain:
 		r.found.report("session %q: the chain of the records 1 to %d is %08x, but the head has %08x",
 			displayName(l.name), l.head.Last, x.chain.Sum, l.head.Chain.Sum)
-	case bytes.HasPrefix(k, l.number): // the log may have grown since the directory was read
+	case bytes.HasPrefix(k, l.number): // the log has grown since the directory was read
 		now, err := find(tx, l.name)
 		if err == nil && bytes.Equal(now.number, l.number) {
 			_, err = headOf(tx, now)
@@ -273,9 +273,10 @@ func (r *sessionReader) readSlice(tx *bbolt.Tx, l session, x *readProgress) (mor
 	return false, nil
 }
 
-// checkRun reports ids of a record that are missing from the run that should have them.
+// checkRun reports the ids of a record that are missing from the record's run.
 func (r *sessionReader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []idHash) {
-	now, err := findCreated(tx, l.name, l.creation) // the runs may have changed since the directory was read
+	// The runs may have changed since the directory was read.
+	now, err := findCreated(tx, l.name, l.creation)
 	if err != nil || lastInRuns(now.head.Last) < seq {
 		return
 	}
@@ -291,9 +292,9 @@ func (r *sessionReader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []i
 	}
 }
 
-// readOtherRows handles the rows that a session has besides its records and ids. For a vacuum, it copies the snapshot.
-// For a check, it checks the snapshot and the label. For a copy it does nothing, because copies have no snapshots and
-// finish writes new labels.
+// readOtherRows handles the rows of a session that are neither records nor ids. For a vacuum, it copies the
+// snapshot. For a check, it checks the snapshot and the label. For a copy it does nothing, because copies have no
+// snapshots and finish writes new labels.
 func (r *sessionReader) readOtherRows(tx *bbolt.Tx, l session) error {
 	row := tx.Bucket(bucketSnapshots).Get(l.number)
 	if r.replica != nil {
@@ -307,7 +308,7 @@ func (r *sessionReader) readOtherRows(tx *bbolt.Tx, l session) error {
 	}
 	label, ok := unseal(kindLabel, l.key(0), tx.Bucket(bucketRecords).Get(l.key(0)))
 	now, err := find(tx, l.name)
-	renamed := err != nil || !bytes.Equal(now.number, l.number) // or deleted
+	renamed := err != nil || !bytes.Equal(now.number, l.number) // renamed or deleted
 	if (!ok || !bytes.Equal(label, l.label())) && !renamed {
 		r.found.report("session %q: the label with its name and entry is missing among its records", displayName(l.name))
 	}

@@ -12,8 +12,8 @@ type durableFile interface {
 // not on disk. A later sync skips clean pages. The pages that the meta page refers to are on disk, because they were
 // synced before the meta page was first written.
 //
-// Until rewriteMeta succeeds, the backend must not answer reads from the file or write to it. A commit would
-// overwrite pages of the previous tree, which may be the only tree on disk.
+// Until rewriteMeta succeeds, the backend must neither read from the file for a caller nor write to the file. A
+// commit would overwrite pages of the previous tree, which may be the only tree on disk.
 func rewriteMeta(file durableFile, current *metaPage) error {
 	if _, err := file.WriteAt(current.bytes[:], current.at); err != nil {
 		return err

@@ -15,13 +15,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// unsyncedFile is a file as readers see it and as it is on disk. After a failed sync, the pages are clean although they
-// were not written, as on Linux.
+// unsyncedFile simulates a file and its page cache. As on Linux, a failed sync marks the pages as clean although
+// they are not on disk.
 type unsyncedFile struct {
 	cache, disk []byte
-	dirty       map[int]bool // pages that the next sync writes
+	dirty       map[int]bool // by page number: pages that the next sync writes to disk
 	failSync    bool
-	canWrite    bool // whether WriteAt succeeds
+	canWrite    bool
 }
 
 var errSync = errors.New("sync failed")
@@ -52,11 +52,12 @@ func (c *unsyncedFile) Sync() error {
 	return nil
 }
 
-// If the last sync of a commit failed, rewriting the meta page makes the commit durable. Another sync alone does not.
+// If the last sync of a commit fails, rewriting the meta page makes the commit durable. A second sync alone does
+// not.
 func TestRewriteMeta(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	fill(t, path)
-	durable := testlog.Must(os.ReadFile(path))(t) // lacks only the meta page of the last commit
+	durable := testlog.Must(os.ReadFile(path))(t) // all pages of the last commit except its meta page
 	b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
 	testlog.NoError(t, errors.Join(b.Delete(ctx, "third", "c", nil), b.Close()))
 	after := testlog.Must(os.ReadFile(path))(t)
@@ -89,7 +90,7 @@ func TestRewriteMeta(t *testing.T) {
 	}
 }
 
-// A file that cannot be made durable is not opened. After a failed commit, all calls fail until the file can be made
+// Open fails if the file cannot be made durable. After a failed commit, all calls fail until the file can be made
 // durable.
 func TestRewriteMetaFails(t *testing.T) {
 	for name, commit := range map[string]func(tx *bbolt.Tx) error{"lost": commitFailures["lost"].commit, "landed": commitFailures["landed"].commit} {
@@ -118,8 +119,8 @@ func TestRewriteMetaFails(t *testing.T) {
 	}
 }
 
-// If an older copy replaces the file during a failing commit, the copy is not mistaken for the result of the commit.
-// The copy is neither read nor overwritten.
+// If a commit fails while an older copy is renamed over the file, the backend neither reads nor overwrites the copy.
+// The backend would otherwise take the content of the copy for the outcome of the commit.
 func TestFileReplacedDuringFailedCommit(t *testing.T) {
 	b, path := openWithSession(t)
 	backup := testlog.Must(os.ReadFile(path))(t)
@@ -146,7 +147,7 @@ func TestFileReplacedDuringFailedCommit(t *testing.T) {
 	closeAndCheck(t, b, path)
 }
 
-// If a vacuum cannot make the rename durable, the vacuum fails. All calls fail until the rename is durable.
+// If Vacuum cannot sync the directory, it fails. All later calls fail until the directory can be synced.
 func TestVacuumSyncsDirectory(t *testing.T) {
 	first, path := openWithSession(t)
 	testlog.NoError(t, first.Close())

@@ -7,7 +7,7 @@ import (
 	bbolt "go.etcd.io/bbolt"
 )
 
-// SetCommit makes f commit transactions. nil restores bbolt's own commit.
+// SetCommit makes the backend commit transactions with f. If f is nil, the backend uses bbolt's commit again.
 func (b *Backend) SetCommit(f func(tx *bbolt.Tx) error) {
 	b.writerLock <- struct{}{}
 	defer func() { <-b.writerLock }()
@@ -34,7 +34,7 @@ func (b *Backend) InTx(f func(tx *bbolt.Tx)) error {
 // Writing reports whether the writer lock is locked.
 func (b *Backend) Writing() bool { return len(b.writerLock) > 0 }
 
-// RewriteMeta calls rewriteMeta with a file's current meta page.
+// RewriteMeta calls rewriteMeta with the current meta page of a file.
 func RewriteMeta(file interface {
 	io.ReaderAt
 	io.WriterAt
@@ -47,7 +47,7 @@ func RewriteMeta(file interface {
 	return rewriteMeta(file, metas.current())
 }
 
-// setOptions changes the options with f. The function restore changes them back.
+// setOptions calls f to change the options. The function restore restores the old options.
 func (b *Backend) setOptions(f func(*Options)) (restore func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,7 +61,7 @@ func FailRewriteMeta(b *Backend, err error) (restore func()) {
 	return b.setOptions(func(o *Options) { o.rewriteMeta = func(durableFile, *metaPage) error { return err } })
 }
 
-// SetSyncDir makes f sync directories until restore is called.
+// SetSyncDir replaces the function that syncs a directory by f, until restore is called.
 func SetSyncDir(b *Backend, f func(dir string) error) (restore func()) {
 	return b.setOptions(func(o *Options) { o.syncDir = f })
 }
@@ -79,10 +79,10 @@ func OnRow(f func(bytes int)) (restore func()) {
 	return func() { onRow = nil }
 }
 
-// IDRowsRead returns the number of rows that were read for their ids.
+// IDRowsRead returns the number of rows that the backend has read for their ids.
 func (b *Backend) IDRowsRead() int64 { return b.ids.rowsRead.Load() }
 
-// Seal returns a row of a kind in its stored form.
+// Seal returns the stored form of a row of kind k.
 func Seal(k byte, key, value []byte) []byte {
 	if kind(k) == kindRecord {
 		return sealRecord(key, value, nil)

@@ -22,7 +22,7 @@ import (
 
 func familyKey(family idHash, number []byte) []byte { return append(family[:], number...) }
 
-// checkFamily checks the pages for a session's rows of bucketFamilies.
+// checkFamily checks the pages that a change of the session's rows in bucketFamilies will copy.
 func (s session) checkFamily(paths *pathChecker, family idHash) error {
 	return errors.Join(paths.check(s.number, bucketFamilies), paths.check(familyKey(family, s.number), bucketFamilies))
 }

@@ -41,7 +41,7 @@ func readFreelist(file io.ReaderAt, meta *metaPage) (l freelist, err error) {
 		return fail(err)
 	}
 	idsOffset, count := uint64(pageHeaderBytes), uint64(binary.NativeEndian.Uint16(head[10:]))
-	if count == math.MaxUint16 { // the count does not fit in the header
+	if count == math.MaxUint16 { // the header stores MaxUint16 if the count does not fit in 16 bits
 		idsOffset, count = idsOffset+8, binary.NativeEndian.Uint64(head[pageHeaderBytes:])
 	}
 	if count > pages.pageCount || idsOffset+8*count > l.pages*pages.pageSize {

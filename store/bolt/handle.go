@@ -25,14 +25,14 @@ import (
 type handle struct {
 	path     string
 	db       *bbolt.DB
-	file     *os.File      // the file used by db
-	info     os.FileInfo   // of file
+	file     *os.File // the file used by db
+	info     os.FileInfo
 	lastTxid atomic.Uint64 // the last committed transaction
 
 	openedTxid uint64 // the last committed transaction when the file was opened
-	metaDamage error  // why openedTxid may not be the last committed transaction, or nil
+	metaDamage error  // if not nil, the damage because of which openedTxid may not be the last committed transaction
 
-	abandonErr atomic.Pointer[error] // why the handle was abandoned
+	abandonErr atomic.Pointer[error] // if not nil, why the handle was abandoned
 }
 
 // abandon marks the handle as unusable and releases the file and its lock. The memory map stays, because open
@@ -59,8 +59,8 @@ func (h *handle) guardBolt(f func() error) (err error) {
 	return f()
 }
 
-// guardOrAbandon is guardBolt for a function that leaves locks of bbolt locked if it panics. It then abandons the
-// handle.
+// guardOrAbandon is guardBolt for functions in which a panic leaves locks of bbolt locked. After a panic,
+// guardOrAbandon abandons the handle.
 func (h *handle) guardOrAbandon(f func() error) error {
 	err := h.guardBolt(f)
 	if p := (*panicError)(nil); errors.As(err, &p) {
@@ -75,7 +75,7 @@ func (h *handle) begin(writable bool) (tx *bbolt.Tx, err error) {
 	}
 	err = h.guardOrAbandon(func() (err error) {
 		defer func() {
-			if p := recover(); p != nil { // no meta page is valid: the file was overwritten or truncated
+			if p := recover(); p != nil { // bbolt found no valid meta page, because the file was overwritten or truncated
 				unlockDB(h.db, writable)
 				panic(p)
 			}
@@ -162,12 +162,12 @@ func (e *panicError) Error() string {
 
 func (e *panicError) Unwrap() error { return backend.ErrDamaged }
 
-// recoverDamage returns a function to be deferred. That function turns a panic caused by damage into an error and
-// lets other panics continue.
+// recoverDamage returns a function to be deferred. The deferred function turns a panic caused by damage into an
+// error. It lets all other panics continue.
 func recoverDamage(path string, err *error) func() { return recoverWith(damageReason, path, err) }
 
-// recoverWith returns a function to be deferred, which turns panics into errors. The function reason returns the
-// reason of a panic, or panics again.
+// recoverWith returns a function to be deferred, which turns panics into errors. The error contains the result of
+// reason. If reason cannot explain the panic, reason panics again.
 func recoverWith(reason func(p any) any, path string, err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
@@ -178,9 +178,9 @@ func recoverWith(reason func(p any) any, path string, err *error) func() {
 	}
 }
 
-// damageReason returns the reason of a panic. It must be called by the deferred function that recovered the panic. If
-// damage cannot be the reason, it panics again. If the file is damaged, bbolt panics, explicitly or with an index out
-// of range. If pages are missing, the memory map faults.
+// damageReason returns the reason of a panic that was caused by damage. It must be called by the deferred function
+// that recovered the panic. In a damaged file, bbolt panics, explicitly or with an index out of range. If pages are
+// missing, the memory map faults. If damage cannot be the reason, damageReason panics again.
 func damageReason(p any) (reason any) {
 	if _, fault := p.(interface{ Addr() uintptr }); !fault && !panickedInBolt() {
 		panic(p)
@@ -195,7 +195,7 @@ func panicReason(p any) any {
 	return p
 }
 
-// panickedInBolt reports whether the function that panicked belongs to bbolt. That function is the caller of
+// panickedInBolt reports whether the panic began in a function of bbolt. That function is the caller of
 // runtime.gopanic on the stack.
 func panickedInBolt() bool {
 	callers := make([]uintptr, 64)

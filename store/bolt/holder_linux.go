@@ -22,7 +22,7 @@ func lockHolder(path string) string {
 		return ""
 	}
 	for line := range strings.Lines(string(table)) {
-		// Example: "1: FLOCK ADVISORY WRITE 4711 fe:00:11011786 0 EOF"
+		// An example of a line is "1: FLOCK ADVISORY WRITE 4711 fe:00:11011786 0 EOF".
 		f := strings.Fields(line)
 		if len(f) < 6 || f[1] != "FLOCK" || !strings.HasSuffix(f[5], fmt.Sprintf(":%d", stat.Ino)) {
 			continue

@@ -31,11 +31,11 @@ func hashIDs(records []backend.Record) (hashes []idHash) {
 	return hashes
 }
 
-// idCache caches the ids of sessions. For each session it has the ids that were in no run at the session's first
-// look-up, and the ids added since.
+// idCache caches the ids of sessions. For each session it has two sets of ids: those that were in no run at the
+// session's first look-up, and those added since then.
 //
-// The cache is emptied when the database handle changes. It is reduced to the session in use when it has too many
-// sessions, or when too many ids were added since the last reduction.
+// The cache is emptied when the database handle changes. If it has too many sessions, or if too many ids were added
+// since the last reduction, it is reduced to the session in use.
 type idCache struct {
 	mu       sync.Mutex
 	db       *bbolt.DB // replaced after a failed commit and by a vacuum
@@ -46,18 +46,18 @@ type idCache struct {
 
 const maxCachedSessions = 1 << 16
 
-// maxCachedIDs limits the ids of all sessions except the one in use. Tests lower it.
+// maxCachedIDs limits the number of cached ids of all sessions together, except the session in use. Tests lower it.
 var maxCachedIDs = 1 << 20
 
-// sessionIDs has the ids of a session's committed records whose seqs are between from and last, both included. Ids of
-// earlier records are in runs.
+// sessionIDs has the ids of a session's committed records from the seq from to the seq last. The ids of earlier
+// records are in runs.
 type sessionIDs struct {
-	pathsChecked bool // the pages for the session's records and head were checked
+	pathsChecked bool // whether the pages for the session's records and head were checked
 
 	mu   sync.Mutex
-	from uint64 // 0 if nothing was read yet
+	from uint64 // 0 if no row was read yet
 	last uint64
-	ids  map[idHash]uint64 // by hash: seq of the record
+	ids  map[idHash]uint64 // by hash of the id: seq of the record
 }
 
 func (n *idCache) session(db *bbolt.DB, number []byte) *sessionIDs {
@@ -78,7 +78,7 @@ func (n *idCache) session(db *bbolt.DB, number []byte) *sessionIDs {
 	return k
 }
 
-// update locks a session's entry and calls f, which may add ids.
+// update locks the sessionIDs of one session and calls f, which may add ids.
 func (n *idCache) update(k *sessionIDs, f func() error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,14 +90,14 @@ func (n *idCache) update(k *sessionIDs, f func() error) error {
 	return err
 }
 
-// add adds the ids of committed records. The argument hashes has the hashes of all their ids, in order.
+// add adds the ids of committed records. The argument hashes has the hashes of all ids of the records, in order.
 func (n *idCache) add(db *bbolt.DB, number []byte, records []backend.Record, hashes []idHash) {
 	if len(records) == 0 {
 		return
 	}
 	k := n.session(db, number)
 	_ = n.update(k, func() error {
-		if k.last+1 != records[0].Seq { // there is a gap; lookup will read the rows
+		if k.last+1 != records[0].Seq { // records between last and the first new record are not cached, so lookup will read them
 			return nil
 		}
 		k.from = max(k.from, 1)
@@ -129,7 +129,7 @@ func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, 
 			return err
 		}
 		for i, id := range ids {
-			if seq := k.ids[id]; seq <= s.head.Last { // a higher seq belongs to a later commit
+			if seq := k.ids[id]; seq <= s.head.Last { // a record with a higher seq belongs to a later commit
 				seqs[i] = seq
 			}
 		}
@@ -159,7 +159,7 @@ func (n *idCache) lookupInRuns(tx *bbolt.Tx, s session, from uint64, ids []idHas
 	})
 }
 
-// guardIndex calls f and returns a panic of bbolt at a damaged page as an ErrIndex.
+// guardIndex calls f. If bbolt panics at a damaged page, guardIndex returns an ErrIndex.
 func guardIndex(s session, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

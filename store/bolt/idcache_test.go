@@ -10,8 +10,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// The rows of a session with more ids than the cache's limit are read only once, even if a small session is used in
-// between. Later appends read no rows, and a taken id is refused. With several such sessions, the cache is reduced.
+// The backend reads the rows of a session only once, even if the session has more ids than the cache may contain and
+// another session is used in between. Later appends read no rows. An id that the session already has is refused. If
+// several such sessions are used, the cache is reduced.
 func TestAppendToManyIDsReadsRowsOnce(t *testing.T) {
 	defer bolt.SetMaxCachedIDs(64)()
 	const n = 200

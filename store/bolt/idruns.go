@@ -13,22 +13,22 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Each record's row has the hashes of the record's ids. To find an id without reading all rows of a session,
-// bucketIDs has the ids again in sorted rows. A run is a range of records whose ids are sorted together. The rows of
-// a run are
+// The row of each record has the hashes of the record's ids. To find an id without reading all rows of a session,
+// bucketIDs has the ids again in sorted rows. A run is a range of records whose ids are sorted together. A run has
+// these rows:
 //
 //	key:   session number (8) ‖ first seq of the run (8) ‖ least hash of the row (16; 0 in a run's first row)
 //	value: { hash (16) ‖ seq (8) } … ‖ least hash of the next row (16; all bits set in a run's last row)
 //
-// The lengths of runs are runRecords, runFanout times that, and so on. The runs of a log depend only on its length:
-// as many runs of the greatest length as fit, then as many of the next smaller length, down to runRecords. Records
-// after the last run have no sorted rows yet. The commit that completes a run writes the run and removes the shorter
-// runs that it replaces. So each id is written at most once for each length. A look-up reads one row of each run, and
-// there are at most runFanout-1 runs of each length.
+// The possible lengths of runs are runRecords, runRecords times runFanout, and so on. The runs of a log depend only
+// on its length: as many runs of the greatest length as fit, then as many of the next smaller length, down to
+// runRecords. Records after the last run have no sorted rows yet. The commit that completes a run writes the run and
+// removes the shorter runs that it replaces. So each id is written at most once for each length. A look-up reads one
+// row of each run, and there are at most runFanout-1 runs of each length.
 const (
 	runRecords = 512
 	runFanout  = 8
-	idsPerRow  = 80 // two such rows fill a page of 4 KiB; a leaf of bbolt has at least two rows
+	idsPerRow  = 80 // two such rows fill a page of 4 KiB, and a leaf of bbolt has at least two rows
 )
 
 type idEntry struct {
@@ -70,8 +70,8 @@ type runGrowth struct {
 }
 
 // planRunGrowth returns the change of the runs of a log that grows, or nil if the runs do not change. The arguments
-// from and to are the last seqs of the log before and after. planRunGrowth reads the ids of the records up to the seq
-// stored. The caller adds the ids of later records.
+// from and to are the last seqs of the log before and after. planRunGrowth reads the ids of the records whose seqs
+// are at most stored. The caller adds the ids of later records.
 func (s session) planRunGrowth(tx *bbolt.Tx, from, to, stored uint64) (g *runGrowth, err error) {
 	if lastInRuns(from) == lastInRuns(to) {
 		return nil, nil
@@ -118,7 +118,7 @@ func (s session) forEachRecordIDs(tx *bbolt.Tx, from, to uint64, f func(seq uint
 	return nil
 }
 
-// checkPaths checks the pages that put will copy.
+// checkPaths checks the pages that g.put will copy.
 func (g *runGrowth) checkPaths(s session, paths *pathChecker) (err error) {
 	if g == nil {
 		return nil
@@ -150,7 +150,7 @@ func (g *runGrowth) put(tx *bbolt.Tx, s session) error {
 	return nil
 }
 
-// writeRun writes the rows of a run. If two records have the same id, the later record is stored.
+// writeRun writes the rows of a run. If two records have the same id, writeRun stores the seq of the later record.
 func (s session) writeRun(bucket *bbolt.Bucket, run backend.Span, entries []idEntry) error {
 	slices.SortFunc(entries, func(a, b idEntry) int {
 		if c := bytes.Compare(a.Hash[:], b.Hash[:]); c != 0 {
@@ -187,7 +187,7 @@ func decodeRunRow(key, row []byte) (entries []byte, next idHash, ok bool) {
 	return value[:end], idHash(value[end:]), true
 }
 
-// recordIDsError is the error about a record whose row has damaged ids.
+// recordIDsError returns the error for a record whose row has damaged ids.
 func recordIDsError(s session, seq uint64) error {
 	return fmt.Errorf("%w: session %q, record %d", backend.ErrIndex, displayName(s.name), seq)
 }

@@ -14,8 +14,8 @@ import (
 
 func idOf(seq uint64) string { return fmt.Sprint("id ", seq) }
 
-// Ids are found in logs of any length, also after reopening and after a vacuum. The first look-up in a long log reads
-// few rows.
+// Ids are found in logs of any length, also after reopening the file and after a vacuum. The first look-up in a long
+// log reads few rows.
 func TestIDsOfLongLog(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	b, path := openWithSession(t)

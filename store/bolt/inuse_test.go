@@ -19,15 +19,15 @@ import (
 )
 
 type filePages struct {
-	size, list int64            // page size in bytes; number of the first page of the free list
+	size, list int64            // page size in bytes, and number of the first page of the free list
 	free       []int64          // numbers of the free pages
-	leaves     map[string]int64 // for each key of bucketRecords, the number of its leaf page
+	leaves     map[string]int64 // by key in bucketRecords: the number of the leaf page
 	first      []string         // the first key of each leaf, in order
 }
 
-const perSession = 57 // chosen so that no page begins with the first record of a session
+const perSession = 57 // with this number, no page begins with the first record of a session
 
-// createLargeFile creates a file with some free pages and with sessions s1, s2, … of perSession records each.
+// createLargeFile creates a file that has some free pages, and sessions s1, s2, … of perSession records each.
 func createLargeFile(t *testing.T) (path string, p filePages) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log.db")
@@ -73,7 +73,7 @@ func writeAt(t *testing.T, path string, at int64, data ...byte) {
 
 func word(n int64) []byte { return binary.NativeEndian.AppendUint64(nil, uint64(n)) }
 
-// Open fails if any page of a long record is in the free list.
+// Open fails if the free list contains a page of a long record.
 func TestFreePageInLongRecord(t *testing.T) {
 	t.Parallel()
 	path, _ := createLargeFile(t)
@@ -97,8 +97,8 @@ func TestFreePageInLongRecord(t *testing.T) {
 	}
 }
 
-// An unreadable page affects only its own rows. Other sessions, and earlier records of its session, can still be
-// read.
+// If a page cannot be read, only the rows in that page are lost. All other sessions can be read, and so can the
+// earlier records of the same session.
 func TestDamagedRecordLeaf(t *testing.T) {
 	t.Parallel()
 	path, p := createLargeFile(t)
@@ -109,7 +109,7 @@ func TestDamagedRecordLeaf(t *testing.T) {
 		copy(header, data[at:])
 		writeAt(t, path, at, bytes.Repeat([]byte{0xee}, 8)...)
 		b := open(t, path)
-		lost := map[uint64]uint64{} // by session number, the first record in the damaged page
+		lost := map[uint64]uint64{} // by session number: the seq of the first record in the damaged page
 		for k, leaf := range p.leaves {
 			n, seq := binary.BigEndian.Uint64([]byte(k)), binary.BigEndian.Uint64([]byte(k)[8:])
 			if leaf == p.leaves[key] && seq > 0 && (lost[n] == 0 || seq < lost[n]) {
@@ -141,7 +141,8 @@ func TestDamagedRecordLeaf(t *testing.T) {
 	}
 }
 
-// After a deletion, bbolt may merge a page with its sibling. If the sibling is damaged, nothing is deleted.
+// After a deletion, bbolt may merge a page with its sibling. If the sibling is damaged, Delete fails and deletes
+// nothing.
 func TestDeleteNextToDamagedPage(t *testing.T) {
 	t.Parallel()
 	whole, p := createLargeFile(t)
@@ -180,15 +181,14 @@ func (p filePages) leavesInOrder() (out []int64) {
 	return out
 }
 
-// A file without a free list is refused before bbolt opens it. bbolt would otherwise build a list by visiting all
-// pages.
+// Open refuses a file without a free list before it calls bbolt. bbolt would visit all pages to build a list.
 func TestMissingFreelist(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	testlog.NoError(t, open(t, path).Close())
 	db := testlog.Must(bbolt.Open(path, 0o600, &bbolt.Options{NoFreelistSync: true}))(t)
 	testlog.NoError(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("shared")).Put([]byte("k"), nil) }), db.Close()))
 	l := readLayout(t, path)
-	for id := 2; id < len(l.file)/l.page; id++ { // every page that may be the root
+	for id := 2; id < len(l.file)/l.page; id++ { // every page that could be the root
 		l.at(id)[8], l.at(id)[10], l.at(id)[11] = 1, 1, 0
 		l.setChild(id, 0, id)
 		writeAt(t, path, int64(id*l.page), l.at(id)...)

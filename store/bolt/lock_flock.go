@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// lock locks a file with the same system call as bbolt. bbolt's own call then succeeds at once, because it uses the
-// same descriptor.
+// lock locks a file with the same system call as bbolt. When bbolt then locks the file, its call succeeds at once,
+// because it uses the same descriptor.
 func lock(file *os.File, exclusive bool, timeout time.Duration) (locked bool, err error) {
 	how := syscall.LOCK_SH | syscall.LOCK_NB
 	if exclusive {
@@ -28,8 +28,8 @@ func lock(file *os.File, exclusive bool, timeout time.Duration) (locked bool, er
 	}
 }
 
-// release unlocks and closes a file that bbolt has locked and mapped and will not close. Closing alone is not enough,
-// because the memory map keeps the lock alive.
+// release unlocks and closes a file that bbolt has locked and mapped but will not close. Closing alone is not
+// enough, because the memory map keeps the lock alive.
 func release(file *os.File) {
 	_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
 	_ = file.Close()

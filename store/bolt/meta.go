@@ -55,7 +55,8 @@ func readMetas(file io.ReaderAt) (m metaPages, err error) {
 	if m[0].isValid() {
 		return m, read(1, int64(m[0].PageSize))
 	}
-	// The second meta page begins at the offset that equals the page size, and contains the page size.
+	// The second meta page begins one page after the beginning of the file and contains the page size. Any power of
+	// two from 1 KiB to 16 MiB may be the page size.
 	for at := int64(1 << 10); at <= 1<<24; at <<= 1 {
 		if err := read(1, at); err != nil {
 			return m, err
@@ -78,7 +79,8 @@ func (m *metaPages) current() *metaPage {
 	return newest
 }
 
-// damage returns an error if one of the pages is damaged. The damaged page may be the one that was written last.
+// damage returns an error if one of the two meta pages is damaged. The damaged page may be the page that was written
+// last.
 func (m *metaPages) damage() error {
 	current := m.current()
 	for i := range m {

@@ -18,16 +18,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// initialMmapSize is large because readers and the writer wait for each other when the file outgrows the memory map.
-// On 64-bit systems a large map costs only address space.
+// initialMmapSize is the initial size of the memory map. When the file outgrows the map, readers and the writer wait
+// for each other. A large map avoids such waits and, on 64-bit systems, costs only address space.
 const initialMmapSize = 1 << 30
 
-// errReplaced: while Open waited for the lock, another file was renamed over this file.
+// errReplaced means that another file was renamed over this file while Open waited for the lock.
 var errReplaced = errors.New("the file was replaced while waiting for its lock")
 
-// openHandle opens an existing file. If was is not nil, it is the closed handle of a failed commit. The path must
-// then name the same file. The file's last transaction must be the last one that the closed handle committed, or the
-// next one. The content is durable when openHandle returns, unless ReadOnly or NoSync is set.
+// openHandle opens an existing file. If previous is not nil, it is the closed handle of a failed commit. The path
+// must then name the same file. The last transaction of the file must be the last one that the closed handle
+// committed, or the next one. The content is durable when openHandle returns, unless ReadOnly or NoSync is set.
 func openHandle(path string, opts Options, previous *handle) (h *handle, err error) {
 	h = &handle{path: path}
 	metas, err := h.open(opts, previous)
@@ -101,7 +101,7 @@ func lockedError(path string, opts Options) error {
 	return fmt.Errorf("%w: %s is in use by %s (waited %v)", backend.ErrLocked, path, cmp.Or(lockHolder(path), "another process"), opts.LockTimeout)
 }
 
-// lockAndCheck locks the file. It returns an error unless bbolt can open the file safely.
+// lockAndCheck locks the file. It returns an error if bbolt cannot open the file safely.
 func (h *handle) lockAndCheck(file *os.File, opts Options, previous *handle) (metas metaPages, err error) {
 	if err := h.checkBeforeLock(file, previous); err != nil {
 		return metas, err
@@ -120,7 +120,8 @@ func (h *handle) lockAndCheck(file *os.File, opts Options, previous *handle) (me
 	if previous == nil {
 		return metas, nil
 	}
-	if id, last := metas.current().Txid, previous.lastTxid.Load(); id != last && id != last+1 { // a transaction of another writer must not be overwritten
+	// A transaction of another writer must not be overwritten.
+	if id, last := metas.current().Txid, previous.lastTxid.Load(); id != last && id != last+1 {
 		return metas, fmt.Errorf("%w: %s: another program changed the file while it was open: its last transaction is now %d, and was %d before",
 			backend.ErrDamaged, h.path, id, last)
 	}
@@ -196,7 +197,7 @@ func (h *handle) makeDurable(opts Options, metas metaPages) error {
 // either absent or complete.
 func create(path string) (err error) {
 	dir := filepath.Dir(path)
-	draft, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // with mode 0600
+	draft, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // the mode is 0600
 	if err != nil {
 		return syncdir.ReplacePath(err, path)
 	}
@@ -219,7 +220,7 @@ func create(path string) (err error) {
 }
 
 // newDatabase creates a database without sessions in an empty file. It does not sync. If growSync is set, the file
-// grows in steps of 16 MiB; otherwise, it grows only by the bytes written.
+// grows in steps of 16 MiB. Otherwise, it grows only by the bytes written.
 func newDatabase(path string, growSync bool) (*bbolt.DB, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		FreelistType: bbolt.FreelistMapType, InitialMmapSize: initialMmapSize, NoSync: true, NoGrowSync: !growSync,

@@ -18,8 +18,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// Several processes can open a file for reading at the same time, without write permission, if no process has it open
-// for writing. The file does not change.
+// Several processes can open a file for reading at the same time, even without write permission, unless a process
+// has the file open for writing. Reading does not change the file.
 func TestReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "log.db")
@@ -74,8 +74,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// Processes that create a file at the same time open the same file and leave no other files. Only the owner can read
-// the file.
+// If several processes create a file at the same path at the same time, all of them open the same file. No other
+// files remain, and only the owner can read the file.
 func TestConcurrentCreate(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -100,13 +100,14 @@ func TestConcurrentCreate(t *testing.T) {
 			t.Errorf("%d sessions, want %d; %v", len(got), n, err)
 		}
 		wantOnlyFile(t, path)
-		if info := testlog.Must(os.Stat(path))(t); runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 { // Windows has no such modes
+		// Windows has no such modes.
+		if info := testlog.Must(os.Stat(path))(t); runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 			t.Errorf("a new file: %v", info.Mode())
 		}
 	}
 }
 
-// A file can be opened through a symbolic link. Dangling and circular links are refused.
+// A file can be opened through a symbolic link. If the link is dangling or circular, Open fails.
 func TestOpenSymlink(t *testing.T) {
 	dir := t.TempDir()
 	link, target, circle := filepath.Join(dir, "link.db"), filepath.Join(t.TempDir(), "data.db"), filepath.Join(dir, "circle")

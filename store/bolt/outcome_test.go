@@ -32,7 +32,7 @@ func batch(after uint64) backend.Batch {
 	return backend.Batch{Creation: "c", ExpectedLast: after, Records: []backend.Record{record(after + 1)}}
 }
 
-// openWithSession opens a file with a session "a" of one record.
+// openWithSession opens a file that has a session "a" with one record.
 func openWithSession(t *testing.T) (b *bolt.Backend, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log.db")
@@ -71,8 +71,8 @@ var commitFailures = map[string]struct {
 	"panics after that": {func(tx *bbolt.Tx) error { _ = tx.Commit(); panic("page 7 already freed") }, true},
 }
 
-// After a failed commit, the outcome is unknown, even if the commit renames a staged session. The next call reopens
-// the file and sees the outcome.
+// If a commit fails, Append reports that the outcome is unknown, even if the commit renames a staged session. The
+// next call reopens the file and returns what is on disk.
 func TestFailedCommit(t *testing.T) {
 	for name, failure := range commitFailures {
 		for call, write := range map[string]func(b *bolt.Backend) error{
@@ -114,7 +114,7 @@ func TestFailedCommit(t *testing.T) {
 				if landed != failure.landed {
 					t.Errorf("landed: %t, want %t", landed, failure.landed)
 				}
-				// The backend continues with another handle.
+				// The backend has reopened the file, so the next write succeeds.
 				testlog.NoError(t, b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true}))
 				if len(handles) != 2 || handles[0] == handles[1] {
 					t.Error("the handle that failed is still used")
@@ -126,7 +126,8 @@ func TestFailedCommit(t *testing.T) {
 	}
 }
 
-// Writers that waited while a commit failed do not use the failed handle. Each gets the result of its own batch.
+// Writers that waited while a commit failed do not write through the failed handle. Each writer gets the result of
+// its own batch.
 func TestFailedGroupCommit(t *testing.T) {
 	for name, failure := range commitFailures {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +138,7 @@ func TestFailedGroupCommit(t *testing.T) {
 				b.SetCommit(func(tx *bbolt.Tx) error {
 					handles = append(handles, tx.DB())
 					switch len(handles) {
-					case 1: // the first commit waits until the other calls are queued
+					case 1: // make the first commit wait until all other calls are queued
 						<-free
 					case 2:
 						return failure.commit(tx)
@@ -154,10 +155,10 @@ func TestFailedGroupCommit(t *testing.T) {
 				for i := 1; i <= 3; i++ {
 					start(i, func() error { return b.Append(ctx, "a", batch(uint64(i)+1)) })
 				}
-				start(4, func() error { return b.Append(ctx, "a", batch(1)) }) // refused with ErrMoved
+				start(4, func() error { return b.Append(ctx, "a", batch(1)) }) // must fail with ErrMoved
 				start(5, func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) })
 				start(6, func() error { return b.Append(ctx, "none", batch(0)) })
-				start(7, func() error { return b.Delete(ctx, "none", "c", nil) }) // in a separate commit
+				start(7, func() error { return b.Delete(ctx, "none", "c", nil) }) // runs in its own commit
 				close(free)
 				wg.Wait()
 
@@ -192,7 +193,7 @@ func TestFailedGroupCommit(t *testing.T) {
 	}
 }
 
-// Waiting batches share a commit. A refused batch does not affect the others.
+// Batches that wait at the same time share a commit. If one batch is refused, the other batches are still committed.
 func TestSharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, path := openWithSession(t)
@@ -261,7 +262,8 @@ func TestSharedCommit(t *testing.T) {
 	})
 }
 
-// While the file cannot be reopened, calls fail with that error. Afterwards they succeed.
+// While the file cannot be reopened, calls fail with the error from opening. Once the file can be reopened, calls
+// succeed.
 func TestReopenFails(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// accessListOf returns an access control list that lets another user read and write. The list has a version, and for
-// each entry a tag, permissions and a user id.
+// accessListOf returns an access control list that lets a second user read and write. The encoded list has a
+// version, and for each entry a tag, permissions and a user id.
 func accessListOf(user uint32) []byte {
 	list := binary.LittleEndian.AppendUint32(nil, 2)
 	for _, e := range []struct {
@@ -73,7 +73,8 @@ func TestVacuumByGroupMember(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, because it runs as another user
+		// The thread is never unlocked. It runs as another user, so it must end with the goroutine.
+		runtime.LockOSThread()
 		syscall.RawSyscall(syscall.SYS_SETFSGID, group, 0, 0)
 		syscall.RawSyscall(syscall.SYS_SETFSUID, member, 0, 0)
 		b, err := bolt.Open(path, bolt.Options{})
@@ -90,7 +91,7 @@ func TestVacuumByGroupMember(t *testing.T) {
 	}
 }
 
-// A panic of this package in a transaction is not mistaken for damage and leaves no lock locked.
+// If this package panics in a transaction, the panic is not reported as damage, and no lock stays locked.
 func TestPanicOutsideBbolt(t *testing.T) {
 	b, path := openCrowded(t)
 	func() {

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// The check at open, Check and salvage decode the pages of a bbolt file with the code in this file. All other reads
-// and writes go through bbolt.
+// Two callers use the code in this file to decode the pages of a bbolt file: the checks of Open and Check, and
+// salvage. All other reads and writes go through bbolt.
 //
 // Pages have no checksum, but their form can be checked. A page contains its own number, and the keys and values
 // follow the array of elements without gaps. A wrong count of elements, even 0, violates this form.
@@ -20,7 +20,7 @@ const (
 	leafFlag          = 2
 	freelistFlag      = 16
 	bucketFlag        = 1  // flag of an element in a leaf
-	bucketHeaderBytes = 16 // page of the root, sequence; if the page is 0, the root itself follows
+	bucketHeaderBytes = 16 // number of the root page, and sequence; if the number is 0, the root itself follows
 
 	maxDepth = 64 // maximum depth of a tree; a deeper tree has a cycle
 )
@@ -33,12 +33,12 @@ type page struct {
 	elements []element
 }
 
-// element is a key of a page. In a leaf it has a value, in a branch it has a child page.
+// element is an element of a page. It has a key, and in a leaf a value, in a branch a child page.
 type element struct {
 	key, value []byte
-	flags      uint32 // in a leaf
+	flags      uint32 // used only in a leaf
 	at         int    // offset of the value in the page
-	child      uint64 // in a branch
+	child      uint64 // used only in a branch
 }
 
 // decodePage decodes a leaf or branch page from data, which begins with the page header. The result end is the offset
@@ -123,7 +123,7 @@ func (p pager) read(id uint64) (page, error) {
 
 // checkOverflow returns an error if a row that extends into the overflow pages of a leaf is damaged. Overflow pages
 // have no header. If the leaf's header is from an earlier commit, the overflow pages may now belong to another tree.
-// bbolt would free them together with the leaf.
+// bbolt would free those pages together with the leaf.
 func (p page) checkOverflow(pageSize uint64) error {
 	for _, e := range p.elements {
 		if uint64(e.at+len(e.value)) > pageSize && !isSealed(e.key, e.value) {
@@ -156,8 +156,8 @@ func bucketRoot(e element) (root uint64, inline page, err error) {
 	return 0, inline, err
 }
 
-// bounds are the limits that the parent sets for the keys of a page: the first key, and a key that is greater than
-// all keys. nil means no limit.
+// bounds are the limits that the parent sets for the keys of a page. No key is less than first, and all keys are
+// less than end. nil means no limit.
 type bounds struct{ first, end []byte }
 
 // checkOrder returns an error unless the keys ascend and are within the bounds.
@@ -183,7 +183,7 @@ func (p page) boundsOfChild(i int, b bounds) bounds {
 
 type walker struct {
 	pager
-	claim     func(id, pages uint64) error // if not nil, called for each page; if it fails, the page is invalid
+	claim     func(id, pages uint64) error // if not nil, called for each page, which is invalid if claim fails
 	visit     func(p page, i int) bool     // if not nil, reports whether to visit child i
 	leaf      func(p page) error           // called for each leaf; if nil, leaves below branches are claimed but not read
 	onInvalid func(id uint64, err error)   // called for each invalid page; the walk continues with the siblings

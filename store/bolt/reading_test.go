@@ -17,8 +17,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// No read transaction is open while the caller's code runs. Otherwise commits could not reuse free pages, and a
-// stalled reader would make the file grow.
+// The backend has no read transaction open while the caller's code runs. A slow caller would otherwise prevent
+// commits from reusing free pages, and the file would grow.
 func TestNoTransactionDuringCallbacks(t *testing.T) {
 	ctx := context.Background()
 	b := testlog.Must(bolt.Open(filepath.Join(t.TempDir(), "log.db"), bolt.Options{NoSync: true}))(t)

@@ -26,7 +26,7 @@ func (b *Backend) Replace(ctx context.Context, name, creation string, make func(
 	return b.submit(ctx, p)
 }
 
-// planReplacement calls p.makeReplacement with the current head.
+// planReplacement calls p.makeReplacement with the current head, and sets p.replace and p.batch to the result.
 func (p *pending) planReplacement(tx *bbolt.Tx) (err error) {
 	if p.session, err = findCreated(tx, p.name, p.batch.Creation); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (p *pending) planReplacement(tx *bbolt.Tx) (err error) {
 func (s session) validateReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]idHash, err error) {
 	for _, x := range r.Records {
 		key := s.key(x.Seq)
-		row := tx.Bucket(bucketRecords).Get(key) // Get searches the tree, whose pages on this path were checked
+		row := tx.Bucket(bucketRecords).Get(key) // the pages on this path were checked
 		if old, ok := unseal(kindRecord, key, row); x.Seq > s.head.Last || !ok || !bytes.Equal(old, x.Old) {
 			return nil, backend.ErrMoved
 		}

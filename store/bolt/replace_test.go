@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// A vacuum does not lower an edition, although transactions in its new file are counted from 1. During a copy, no
-// record that the copy may still read is replaced.
+// A vacuum does not lower the edition of a session, although transaction numbers start again at 1 in the new file. A
+// Replace that is called during a copy waits until the copy ends.
 func TestReplaceAndVacuum(t *testing.T) {
 	b := testlog.Must(bolt.Open(filepath.Join(t.TempDir(), "a.db"), bolt.Options{NoSync: true}))(t)
 	defer b.Close()

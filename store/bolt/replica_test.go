@@ -21,7 +21,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// noSum is the checksum function for tests whose records have the Sum 0.
+// noSum is a checksum function for records whose Sum is 0.
 func noSum([]byte) uint32 { return 0 }
 
 // sumRecorder is a backend that stores the checksums of the records appended to it.
@@ -57,7 +57,7 @@ func (s sumRecorder) sum(data []byte) uint32 {
 	return sum.(uint32)
 }
 
-// A vacuum keeps the whole content of a backend, both in the open backend and after reopening.
+// A vacuum keeps the whole content of a backend, in the open backend and after reopening.
 func TestVacuumedBackend(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
@@ -75,7 +75,7 @@ func TestVacuumedBackend(t *testing.T) {
 	})
 }
 
-// outline returns a backend's content without snapshots.
+// outline returns the content of a backend as text, without the snapshots.
 func outline(t *testing.T, b backend.Backend) string {
 	t.Helper()
 	var out strings.Builder
@@ -97,7 +97,7 @@ func outline(t *testing.T, b backend.Backend) string {
 	return out.String()
 }
 
-// openCrowded opens a file with a large session, several small sessions and a staged session.
+// openCrowded opens a file that has a large session, several small sessions and staged sessions.
 func openCrowded(t *testing.T) (b *bolt.Backend, path string) {
 	t.Helper()
 	b, path = openWithSession(t)
@@ -109,8 +109,8 @@ func openCrowded(t *testing.T) (b *bolt.Backend, path string) {
 	return b, path
 }
 
-// concurrentCalls has calls that are made during a copy. A key is the number of checksums computed before the calls.
-// The first three are made in the first round of copying.
+// concurrentCalls has calls to make during a copy. The key of a call is the number of checksums that the copy
+// computes before the call. The calls 10, 20 and 30 fall in the first round of copying.
 var concurrentCalls = map[int]func(t *testing.T, b *bolt.Backend){
 	10: func(t *testing.T, b *bolt.Backend) { testlog.NoError(t, b.Delete(ctx, "victim", "v", nil)) },
 	20: func(t *testing.T, b *bolt.Backend) {
@@ -124,7 +124,7 @@ var concurrentCalls = map[int]func(t *testing.T, b *bolt.Backend){
 		testlog.NoError(t, appendStaged(b, "late", 0, makeRecords(0, 40)))
 		testlog.NoError(t, deleteStaged(b, "dropped"))
 	},
-	// In the second round, which copies the rows added during the first.
+	// The second round copies the rows added during the first round.
 	5000: func(t *testing.T, b *bolt.Backend) {
 		testlog.NoError(t, b.Append(ctx, "a", backend.Batch{Creation: "c", ExpectedLast: 5001, Records: makeRecords(5001, 1)}))
 		testlog.NoError(t, b.Append(ctx, "new", backend.Batch{Creation: "n", ExpectedLast: 2, Records: makeRecords(2, 1), Shared: []backend.Value{{Name: "x", Data: []byte("3")}}}))
@@ -132,7 +132,7 @@ var concurrentCalls = map[int]func(t *testing.T, b *bolt.Backend){
 		testlog.NoError(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, RenameFrom: "staged late", ExpectedLast: 40, Records: makeRecords(40, 1)}))
 		testlog.NoError(t, appendStaged(b, "s", 600, makeRecords(600, 1)))
 	},
-	// In the third round, the last one in which other calls can write.
+	// The third round is the last round in which other calls can write.
 	9447: func(t *testing.T, b *bolt.Backend) {
 		testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", ExpectedLast: 3000, Records: makeRecords(3000, 1)}))
 	},
@@ -153,8 +153,8 @@ func sumWithConcurrentCalls(t *testing.T, b *bolt.Backend, made *int) func([]byt
 	}
 }
 
-// A copy has the content as of its beginning, whatever is written, deleted and staged meanwhile. The backend keeps
-// all these changes and finally removes the deleted rows.
+// A copy has the content of the backend at the beginning of the copy, whatever is written, deleted and staged
+// meanwhile. The backend keeps these changes, and removes the deleted rows in the end.
 func TestCopyDuringWrites(t *testing.T) {
 	t.Parallel()
 	b, path := openCrowded(t)
@@ -174,7 +174,6 @@ func TestCopyDuringWrites(t *testing.T) {
 		data := testlog.Must(io.ReadAll(file))(t)
 		to := filepath.Join(t.TempDir(), "copy.db")
 		testlog.NoError(t, os.WriteFile(to, data, 0o600))
-		// The copy can be written to.
 		writable := open(t, to)
 		testlog.NoError(t, writable.Append(ctx, "a", batch(1)))
 		testlog.NoError(t, writable.Append(ctx, "other", backend.Batch{Creation: "o", Create: true, Records: makeRecords(0, 1)}))
@@ -200,7 +199,7 @@ func wantOnlyFile(t *testing.T, path string) {
 	}
 }
 
-// deleteStagedAndCheck deletes the staged sessions and checks that no rows of deleted sessions remain.
+// deleteStagedAndCheck deletes the staged sessions and fails the test if rows of deleted sessions remain.
 func deleteStagedAndCheck(t *testing.T, b *bolt.Backend, path string) {
 	t.Helper()
 	for _, creation := range []string{"s", "late", "dropped"} {
@@ -220,8 +219,8 @@ func deleteStagedAndCheck(t *testing.T, b *bolt.Backend, path string) {
 	wantOnlyFile(t, path)
 }
 
-// After a vacuum, the file has all writes that were made meanwhile, and a half-written (staged) session can still be
-// completed. The file is a new, shorter file.
+// After a vacuum, the file has all writes that were made during the vacuum. A staged session can still be completed.
+// The vacuum replaces the file by a new, shorter file.
 func TestVacuumDuringWrites(t *testing.T) {
 	t.Parallel()
 	b, path := openCrowded(t)
@@ -231,7 +230,8 @@ func TestVacuumDuringWrites(t *testing.T) {
 		concurrentCalls[at](t, twin)
 	}
 	done := 0
-	var after os.FileInfo // directly after the rename; the next commit may extend the file by 16 MiB, as bbolt does
+	// The new file directly after the rename. The next commit may extend it by 16 MiB, as bbolt does.
+	var after os.FileInfo
 	bolt.SetSyncDir(b, func(dir string) (err error) {
 		after, err = os.Stat(path)
 		return err
@@ -264,7 +264,7 @@ func rowKey(numbers ...uint64) (key []byte) {
 	return key
 }
 
-// Copy and Vacuum report damage if the checksums of records do not match the chain in the head.
+// Copy and Vacuum report damage if the checksums of a session's records do not match the chain in its head.
 func TestCopyChecksChain(t *testing.T) {
 	b, path := openCrowded(t)
 	n := 0
@@ -283,8 +283,8 @@ func TestCopyChecksChain(t *testing.T) {
 	deleteStagedAndCheck(t, b, path)
 }
 
-// A process may wait for the lock of a file while a vacuum replaces the file. The process then opens the new file,
-// but only after the new file's lock is released.
+// If a process waits for the lock of a file while a vacuum replaces that file, the process opens the new file. It
+// does so only after the lock of the new file is released.
 func TestVacuumHandsOverLock(t *testing.T) {
 	t.Parallel()
 	b, path := openCrowded(t)
@@ -317,7 +317,7 @@ func TestVacuumHandsOverLock(t *testing.T) {
 	select {
 	case o := <-got:
 		t.Fatalf("the file is open twice (%v)", o.err)
-	case <-time.After(300 * time.Millisecond): // six times the interval at which lock retries
+	case <-time.After(300 * time.Millisecond): // the function lock has tried six times by now
 	}
 	testlog.NoError(t, b.Append(ctx, "a", batch(1)))
 	testlog.NoError(t, b.Close())
@@ -331,8 +331,8 @@ func TestVacuumHandsOverLock(t *testing.T) {
 	testlog.NoError(t, b.Close())
 }
 
-// A vacuum that cannot succeed changes nothing. Reasons are a cancelled context, a read-only or closed backend, and
-// another file at the path.
+// Vacuum fails and changes nothing if the context is cancelled, if the backend is read-only or closed, or if the
+// path names another file.
 func TestVacuumRefused(t *testing.T) {
 	b, path := openCrowded(t)
 	want := outline(t, b)
@@ -360,7 +360,8 @@ func TestVacuumRefused(t *testing.T) {
 	wantOnlyFile(t, path)
 }
 
-// A vacuum through a symbolic link replaces the target of the link. It removes the draft of a crashed vacuum.
+// If the path is a symbolic link, a vacuum replaces the target of the link. It also removes the draft that a crashed
+// vacuum has left.
 func TestVacuumSymlink(t *testing.T) {
 	b, path := openCrowded(t)
 	testlog.NoError(t, b.Close())
@@ -380,8 +381,8 @@ func TestVacuumSymlink(t *testing.T) {
 	wantOnlyFile(t, path)
 }
 
-// A vacuum after a failed commit keeps the content that is on disk. A failed commit after a vacuum does not affect
-// later commits.
+// A vacuum after a failed commit keeps the content that is on disk. A commit that fails after a vacuum does not
+// affect later commits.
 func TestVacuumAfterFailedCommit(t *testing.T) {
 	for name, failure := range commitFailures {
 		t.Run(name, func(t *testing.T) {
@@ -406,7 +407,7 @@ func TestVacuumAfterFailedCommit(t *testing.T) {
 	}
 }
 
-// The results of Space change with deletions and a vacuum.
+// Space reports the effects of deletions and of a vacuum.
 func TestSpace(t *testing.T) {
 	b, path := openWithSession(t)
 	const sessions = 40

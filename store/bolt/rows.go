@@ -74,7 +74,7 @@ func decodeRowHeader(row []byte) (rowKind kind, keyBytes, valueBytes int, ok boo
 }
 
 // onRow, if not nil, is called with the length of each row that is read. It is not called for rows that a write
-// copies together with their page. Tests set it.
+// copies together with their page. Tests set onRow.
 var onRow func(bytes int)
 
 // unseal returns the value in a row, without copying it. ok reports whether the header and the checksum match kind,
@@ -99,7 +99,7 @@ func openRow(kind kind, key, row []byte) (value []byte, ok bool) {
 	return value, binary.BigEndian.Uint32(row[9:]) == rowSum(kind, key, value)
 }
 
-// isSealed reports whether the checksums of a row of any kind are valid.
+// isSealed reports whether a row has a valid checksum, whatever the kind of the row.
 func isSealed(key, row []byte) bool {
 	of, _, _, _ := decodeRowHeader(row)
 	_, ok := openRow(of, key, row)
@@ -109,8 +109,8 @@ func isSealed(key, row []byte) bool {
 	return ok
 }
 
-// The row of a record ends with the record's ids: the hashes (16 bytes each), their number (4), and a checksum of the
-// ids (4). Because of this checksum, the ids stay readable if the record is damaged.
+// The row of a record ends with the record's ids: the hashes (16 bytes each), their number (4), and a checksum of
+// the ids (4). Because the ids have their own checksum, they stay readable if the record is damaged.
 const idsTrailerBytes = 4 + 4
 
 func sealRecord(key, data []byte, ids []idHash) []byte {
@@ -143,7 +143,7 @@ func recordIDs(key, row []byte) (hashes []idHash, ok bool) {
 	return hashes, true
 }
 
-// get returns the value of a key. there reports whether the key exists, even if its row is damaged.
+// get returns the value of a key. The result exists reports whether the key exists, even if its row is damaged.
 func get(c *bbolt.Cursor, kind kind, key []byte) (value []byte, ok, exists bool) {
 	k, row := c.Seek(key)
 	if !bytes.Equal(k, key) {
@@ -171,9 +171,9 @@ type nameRows struct {
 	rows [2][]byte
 }
 
-// namesInEither returns, in order, the names that begin with the argument prefix and are greater than the argument
-// after, at most limit names. Each name should be in both buckets. A name that is missing or out of order in one
-// bucket is included.
+// namesInEither returns, in order, the names that begin with prefix and are greater than after. It returns at most
+// limit names. Each name should be in both buckets. A name that is missing or out of order in one bucket is
+// included.
 func namesInEither(first, second *bbolt.Bucket, prefix, after string, limit int) []nameRows {
 	found := map[string][2][]byte{}
 	for i, bucket := range []*bbolt.Bucket{first, second} {

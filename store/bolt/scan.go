@@ -24,15 +24,16 @@ type Decoders struct {
 type Rank uint8
 
 const (
-	Free    Rank = iota // in the free list: from an earlier or a failed commit
+	Free    Rank = iota // the page is in the free list, and from an earlier or a failed commit
 	Unknown             // it is unknown whether the page is in use
-	InUse               // reachable in the tree
+	InUse               // the page is reachable in the tree
 )
 
 // Scan has the rows with valid checksums in a file, including rows that are not reachable in the tree. Pages of
-// earlier commits are scanned too, so most rows occur several times, and some are outdated or deleted.
+// earlier commits are scanned too. So most rows occur several times, and some rows are outdated or deleted.
 type Scan struct {
-	// Records are ordered by number, seq, descending rank, and offset. The seq in the record is the seq in the key.
+	// Records are ordered by number, seq, descending rank, and offset. The seq in each record equals the seq in its
+	// key.
 	Records []ScannedRecord
 	// Entries and Heads are ordered by number and descending rank, without duplicates.
 	Entries []ScannedEntry
@@ -66,7 +67,7 @@ type ScannedRecord struct {
 	Size     uint32
 	Sum      uint32 // checksum in the encoded record
 	Rank     Rank
-	SumValid bool // the checksum of the row, which covers the session number, is valid
+	SumValid bool // whether the checksum of the row, which covers the session number, is valid
 }
 
 // ScannedEntry is a session's entry.
@@ -102,11 +103,11 @@ type ScannedValue struct {
 type SessionState int
 
 const (
-	SessionUnknown     SessionState = iota // unknown, because pages cannot be read
-	SessionExists                          // the session exists
-	SessionUnassigned                      // the number is not assigned yet; a later commit may have assigned it
-	SessionDeleted                         // the session was deleted or never completely created
-	SessionConflicting                     // only one of the entry and the head exists
+	SessionUnknown SessionState = iota // some pages cannot be read
+	SessionExists
+	SessionUnassigned  // the number is not assigned yet, unless a later commit has assigned it
+	SessionDeleted     // the session was deleted or never completely created
+	SessionConflicting // either the entry or the head is missing
 )
 
 // ScanFile finds the rows of a bbolt file anywhere in the file, even if the file is damaged. It needs memory for
@@ -135,7 +136,7 @@ func (s *Scan) Read(r ScannedRecord) ([]byte, error) {
 // ReadMeta returns the creation id and the meta record of an entry.
 func (s *Scan) ReadMeta(e ScannedEntry) (creation string, meta []byte, err error) {
 	entry, err := readAt(s.file, e.at, e.size)
-	of, _ := decodeEntry(entry) // the scan has already decoded it
+	of, _ := decodeEntry(entry) // the scan has already decoded the entry
 	return of.creation, of.meta, err
 }
 
@@ -153,14 +154,14 @@ func (v ScannedValue) Equal(other ScannedValue) bool {
 	return v.Name == other.Name && v.sum == other.sum && v.size == other.size
 }
 
-// IsUnlinked reports whether the list of deleted sessions has the number, in a page that is not free.
+// IsUnlinked reports whether the list of deleted sessions contains the number. Free pages of the list do not count.
 func (s *Scan) IsUnlinked(number uint64) bool {
 	rank, ok := s.unlinked[number]
 	return ok && rank > Free
 }
 
-// UnlinkedComplete reports whether the whole list of deleted sessions was read. If so, rows in use under numbers that
-// are not in the list belong to existing sessions.
+// UnlinkedComplete reports whether the whole list of deleted sessions was read. If so, every row in use belongs to
+// an existing session, unless its number is in the list.
 func (s *Scan) UnlinkedComplete() bool { return s.Metas == 0 || s.catalog.unlinked.complete }
 
 // ignoreEOF returns err, or nil for [io.EOF].

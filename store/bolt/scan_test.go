@@ -21,7 +21,7 @@ func scan(t *testing.T, file []byte) *bolt.Scan {
 	}))(t)
 }
 
-// Without meta pages, the newest root in the file determines which sessions exist.
+// If both meta pages are lost, ScanFile finds the existing sessions through the newest root in the file.
 func TestScanFindsNewestRoot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	for n := range uint64(12) {
@@ -37,7 +37,7 @@ func TestScanFindsNewestRoot(t *testing.T) {
 	}
 }
 
-// If a page in use was copied over a free page, the copy does not count as free.
+// If damage copies a page in use over a free page, ScanFile does not rank the rows of that copy as free.
 func TestScanMovedPage(t *testing.T) {
 	path, p := createLargeFile(t)
 	file := testlog.Must(os.ReadFile(path))(t)

@@ -19,7 +19,7 @@ type scanner struct {
 	pageSize int64
 	ranks    []Rank
 
-	// Without duplicates: the keys of these maps have neither rank nor offset.
+	// The keys of the maps have neither rank nor offset, so the maps have no duplicates.
 	entries map[ScannedEntry]ScannedEntry
 	heads   map[ScannedHead]Rank
 	values  map[ScannedValue]ScannedValue
@@ -32,7 +32,8 @@ func (s *scanner) scanRows(ctx context.Context) error {
 			return err
 		}
 		end := min(at+64<<10, s.src.size)
-		piece, _ := s.src.bytes(at, int(min(end+1, s.src.size)-at)) // a row's magic bytes may begin with the last byte of the piece
+		// The magic bytes of a row may begin with the last byte of the piece.
+		piece, _ := s.src.bytes(at, int(min(end+1, s.src.size)-at))
 		i := bytes.Index(piece, rowMagic)
 		if i < 0 {
 			at = end
@@ -54,7 +55,7 @@ func (s *scanner) scanRow(at int64) int64 {
 		return 0
 	}
 	rank := s.rankAt(at)
-	data, _ := s.src.bytes(from, size) // valid until the next call of bytes
+	data, _ := s.src.bytes(from, size) // valid until the next call of s.src.bytes
 	key, row := data[:keyBytes], data[keyBytes:]
 	value, ok := unseal(kind, key, row)
 	switch {
@@ -85,8 +86,8 @@ func (s *scanner) scanRow(at int64) int64 {
 	return int64(rowHeaderBytes + valueBytes)
 }
 
-// rankAt returns the rank of the page at an offset. If the page's header has the id of another page, the page was
-// moved. It then gets the rank of that other page, but at most Unknown.
+// rankAt returns the rank of the page at an offset. If the header of the page has the id of another page, the page
+// was moved. The moved page gets the rank of that other page, but at most Unknown.
 func (s *scanner) rankAt(at int64) Rank {
 	page := at / s.pageSize
 	if page >= int64(len(s.ranks)) {
@@ -100,7 +101,7 @@ func (s *scanner) rankAt(at int64) Rank {
 	return s.ranks[page]
 }
 
-// addEntry adds a session's entry, found in bucketSessions or in a label.
+// addEntry adds a session's entry. The entry was found in bucketSessions or in a label.
 func (s *scanner) addEntry(name string, entry []byte, at int64, rank Rank) {
 	of, ok := decodeEntry(entry)
 	if !ok {
@@ -112,8 +113,9 @@ func (s *scanner) addEntry(name string, entry []byte, at int64, rank Rank) {
 	}
 }
 
-// addRecord adds the record in a row. The argument sumValid reports whether the checksum of the row is valid. If it is
-// not, the checksum in the encoded record may still be valid. record returns false if the row has no valid record.
+// addRecord adds the record in a row. The argument sumValid reports whether the checksum of the row is valid. If it
+// is not, the checksum in the encoded record may still be valid. addRecord returns false if the row has no valid
+// record.
 func (s *scanner) addRecord(key, row []byte, at int64, rank Rank, sumValid bool) bool {
 	encoded := row[rowHeaderBytes:]
 	seq, ok := s.decoders.RecordSeq(encoded)

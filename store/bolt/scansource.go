@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// source reads a file in large pieces. It allows for unreadable parts of the file, and for crafted content that
-// refers to the same bytes many times.
+// source reads a file in large pieces. It tolerates unreadable parts of the file. It also tolerates a crafted file
+// whose rows refer to the same bytes many times.
 type source struct {
 	file io.ReaderAt
 	size int64
@@ -27,7 +27,7 @@ func newSource(file io.ReaderAt, size int64) *source {
 	return &source{file: file, size: size, at: -1, failed: map[int64]bool{}}
 }
 
-// bytes returns n bytes of the file, which are valid until the next call. Unreadable bytes are zero.
+// bytes returns n bytes of the file. The bytes are valid until the next call of bytes. Unreadable bytes are zero.
 func (s *source) bytes(at int64, n int) ([]byte, bool) {
 	if at < 0 || n < 0 || int64(n) > s.size || at > s.size-int64(n) {
 		return nil, false
@@ -35,7 +35,8 @@ func (s *source) bytes(at int64, n int) ([]byte, bool) {
 	if at >= s.at && at+int64(n) <= s.at+int64(len(s.piece)) {
 		return s.piece[at-s.at:][:n], true
 	}
-	s.at = max(0, at-pieceBytes/8) // the key and the page header precede the row
+	// The key and the page header precede the row.
+	s.at = max(0, at-pieceBytes/8)
 	size := min(pieceBytes+int64(n), s.size-s.at)
 	s.piece = slices.Grow(s.piece[:0], int(size))[:size]
 	s.read(s.piece, s.at)

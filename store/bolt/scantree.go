@@ -12,19 +12,19 @@ import (
 // catalog has the numbers of the sessions in the tree below a root.
 type catalog struct {
 	sequence uint64 // last assigned session number
-	complete bool   // all bucket roots and the whole list of deleted sessions were read
+	complete bool   // whether all bucket roots and the whole list of deleted sessions were read
 	entries  numbers
 	heads    numbers
-	unlinked numbers // numbers of deleted sessions and of unfinished ones
+	unlinked numbers // numbers of deleted or unfinished sessions
 }
 
 type numbers struct {
-	complete bool // all pages below the root were read
+	complete bool // whether all pages below the root were read
 	seen     map[uint64]bool
 }
 
-// StateOf returns the state of the session with a number. A staged session counts as deleted, unless a later commit may
-// have renamed it.
+// StateOf returns the state of the session with the given number. A staged session counts as deleted, unless a later
+// commit may have renamed the session.
 func (s *Scan) StateOf(number uint64) SessionState {
 	state := s.catalog.sessionState(number)
 	if state == SessionDeleted && s.Metas == 0 && s.catalog.unlinked.seen[number] {
@@ -204,7 +204,7 @@ func (t *tree) readFreePages(current *metaPage) bool {
 	if err != nil || free.first+free.pages > t.pageCount {
 		return false
 	}
-	ids := slices.DeleteFunc(free.ids, func(id uint64) bool { return id >= t.pageCount }) // beyond the end of a truncated file
+	ids := slices.DeleteFunc(free.ids, func(id uint64) bool { return id >= t.pageCount }) // a truncated file lacks pages of its free list
 	if slices.ContainsFunc(ids, func(id uint64) bool { return t.ranks[id] == InUse }) {
 		return false
 	}

@@ -36,12 +36,12 @@ type head struct {
 type headFields struct {
 	Number, Last uint64
 	Chain        backend.Chain
-	Edition      uint64 // the number of replacements of records
+	Edition      uint64 // number of replacements of records
 	Token        backend.Token
 }
 
-// displayName returns a name for messages. The parts of a name each end with the bytes 0 and 1; displayName joins the
-// parts with slashes.
+// displayName returns a name for messages. In a stored name, each part ends with the bytes 0 and 1. displayName
+// joins the parts with slashes.
 func displayName(name string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(name, "\x00\x01"), "\x00\x01", "/")
 }
@@ -97,7 +97,7 @@ func decodeLabel(label []byte) (name string, at int, ok bool) {
 
 // encodeHead returns fields ‖ length of the creation id (2) ‖ creation id ‖ counts.
 func (s session) encodeHead() []byte {
-	out, _ := binary.Append(make([]byte, 0, 128), binary.BigEndian, s.head.headFields) // cannot fail: the fields have a fixed size
+	out, _ := binary.Append(make([]byte, 0, 128), binary.BigEndian, s.head.headFields) // cannot fail, because the fields have a fixed size
 	out = append(binary.BigEndian.AppendUint16(out, uint16(len(s.creation))), s.creation...)
 	return append(out, s.head.counts...)
 }
@@ -137,8 +137,8 @@ func find(tx *bbolt.Tx, name string) (session, error) {
 	return decodeSession(name, tx.Bucket(bucketSessions).Get([]byte(name)), row)
 }
 
-// decodeSession returns a session with its meta, from the rows of its entry and its head. A missing row is nil. If only
-// the head is damaged, assemble returns the session together with the error.
+// decodeSession returns a session with its meta, from the rows of its entry and its head. The argument is nil if the
+// row is missing. If only the head is damaged, decodeSession returns the session together with the error.
 func decodeSession(name string, entry, row []byte) (s session, err error) {
 	switch {
 	case entry == nil && row == nil:
@@ -187,8 +187,8 @@ func findCreated(tx *bbolt.Tx, name, creation string) (session, error) {
 	return s, err
 }
 
-// findUnmoved returns a session to write to. If the head has another last seq or token, findUnmoved fails with
-// [backend.ErrMoved].
+// findUnmoved returns the session that a batch writes to. If the last seq or the token of the session differs from
+// the arguments, findUnmoved fails with [backend.ErrMoved].
 func findUnmoved(tx *bbolt.Tx, name, creation string, last uint64, token backend.Token) (session, error) {
 	s, err := findCreated(tx, name, creation)
 	switch {
@@ -245,8 +245,8 @@ func adjacentKeys(c *bbolt.Cursor, key []byte) (before, next []byte) {
 }
 
 // nextKey returns the key after the given key. The cursor must be at the given key or before it. The next key may be
-// in a page that has only rows of other sessions. If that page is damaged, nextKey returns nil, because this session
-// is not affected.
+// in a page that has only rows of other sessions. If such a page is damaged, nextKey returns nil, because the damage
+// does not affect this session.
 func nextKey(c *bbolt.Cursor, key []byte) (next []byte) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -296,7 +296,8 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (fetched backend.F
 				fetched.Meta = nil
 			}
 			if q.UpTo != 0 {
-				var stored backend.Snapshot // snapshots are optional, so an unreadable page of the snapshot must not make Fetch fail
+				// Snapshots are optional, so an unreadable page of the snapshot must not make Fetch fail.
+				var stored backend.Snapshot
 				if err := b.handle.guard(func() error { stored = s.readSnapshot(tx); return nil }); err != nil {
 					stored = backend.Snapshot{Err: err}
 				}
@@ -305,7 +306,8 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (fetched backend.F
 				}
 			}
 			if _, maxBytes := q.Limits(); cached || q.UpTo != 0 {
-				err := b.handle.guard(func() error { // a cold read returns the records before an unreadable page
+				// If a page is unreadable, Fetch returns the records before it.
+				err := b.handle.guard(func() error {
 					for r := range s.records(tx, q.Seqs(fetched.Last, fetched.Snapshot), maxBytes) {
 						fetched.Records = append(fetched.Records, r)
 					}
@@ -361,14 +363,15 @@ func (b *Backend) Read(ctx context.Context, name, creation string, seqs []uint64
 	return out, err
 }
 
-// records yields the records with the given seqs, which must ascend. It stops at the first missing record and at
-// maxBytes.
+// records yields the records with the given seqs, which must ascend. It stops at the first missing record. It also
+// stops before their length exceeds maxBytes, but yields at least one.
 func (s session) records(tx *bbolt.Tx, seqs []uint64, maxBytes int) iter.Seq[backend.Record] {
 	return func(yield func(backend.Record) bool) {
 		c := tx.Bucket(bucketRecords).Cursor()
 		n, size, previous := 0, 0, uint64(math.MaxUint64)
 		for _, seq := range seqs {
-			if seq == 0 || seq > s.head.Last { // a step of the cursor beyond the last record may reach a page of another session
+			// The next step of the cursor after the last record may reach a page of another session.
+			if seq == 0 || seq > s.head.Last {
 				return
 			}
 			var data []byte
@@ -420,7 +423,8 @@ func (s session) readSnapshot(tx *bbolt.Tx) backend.Snapshot {
 	return backend.Snapshot{Err: fmt.Errorf("%w: the checksum of the snapshot of session %q is wrong", backend.ErrDamaged, displayName(s.name))}
 }
 
-// snapshotFields precede the spans (two seqs of eight bytes each) and the data of a snapshot.
+// snapshotFields are the first bytes of an encoded snapshot. The spans (two seqs of eight bytes each) and the data
+// follow.
 type snapshotFields struct {
 	Seq   uint64
 	Chain backend.Chain

@@ -73,7 +73,7 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 				return err
 			}
 			var now *backend.Value
-			if found := sharedWith(tx, c.Name); len(found) > 0 && found[0].Name == c.Name { // found is in name order
+			if found := sharedWith(tx, c.Name); len(found) > 0 && found[0].Name == c.Name { // the values in found are ordered by name
 				now = &found[0]
 			}
 			if !c.Matches(now) {
@@ -94,7 +94,7 @@ func sharedWith(tx *bbolt.Tx, prefix string) (out []backend.Value) {
 		} else if _, own := unseal(kindName, []byte(n.name), n.rows[1]); own || n.rows[0] != nil && n.rows[1] != nil {
 			v.Err = fmt.Errorf("%w: it is missing, or its checksum is wrong", backend.ErrDamaged)
 		} else {
-			continue // the name was changed by damage
+			continue // damage has changed the name
 		}
 		out = append(out, v)
 	}

@@ -20,7 +20,7 @@ func (b *Backend) Space(ctx context.Context) (s backend.Space, err error) {
 		pages := db.Stats()
 		s.Free = int64(pages.FreePageN+pages.PendingPageN)*int64(db.Info().PageSize) + max(0, s.File-tx.Size())
 		for _, name := range buckets {
-			of := tx.Bucket(name).Stats() // covers leaves in use; headers and elements have 16 bytes each
+			of := tx.Bucket(name).Stats() // counts leaves in use, with 16 bytes for each header and each element
 			s.Live += int64(of.LeafInuse + of.InlineBucketInuse - pageHeaderBytes*(of.LeafPageN+of.InlineBucketN) - elementBytes*of.KeyN)
 		}
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// maxRowsPerCommit is the maximum number of rows that a commit removes.
+// maxRowsPerCommit is the maximum number of rows that a commit may remove.
 const maxRowsPerCommit = 2048
 
 func makeRecords(after uint64, n int) []backend.Record {
@@ -29,7 +29,7 @@ func makeRecords(after uint64, n int) []backend.Record {
 	return out
 }
 
-// rowsOf counts the rows under session numbers, except labels.
+// rowsOf counts the rows whose keys begin with a session number, except labels.
 func rowsOf(tx *bbolt.Tx) int {
 	n := 0
 	for _, name := range []string{"records", "snapshots"} {
@@ -50,7 +50,8 @@ func updateFile(t *testing.T, path string, f func(tx *bbolt.Tx) error) {
 	testlog.NoError(t, errors.Join(db.Update(f), db.Close()))
 }
 
-// copyAfterEachCommit makes a copy of the file after each commit, as a crash at that moment would leave it.
+// copyAfterEachCommit copies the file after each commit. Each copy is the file that a crash at that moment would
+// leave.
 func copyAfterEachCommit(t *testing.T, b *bolt.Backend, path string) *[]string {
 	var made []string
 	b.SetCommit(func(tx *bbolt.Tx) error {
@@ -64,8 +65,8 @@ func copyAfterEachCommit(t *testing.T, b *bolt.Backend, path string) *[]string {
 	return &made
 }
 
-// checkAfterCrash checks a file that a crash has left. The file must be sound, and opening it must not change it. After
-// it is closed, it must have only the rows of the sessions' records.
+// checkAfterCrash checks a file that a crash has left. The file must be sound, and opening must not change the file.
+// After the file is closed, it must have only the rows of the given number of records.
 func checkAfterCrash(t *testing.T, path string, records int) {
 	t.Helper()
 	before := testlog.Must(os.ReadFile(path))(t)
@@ -92,11 +93,11 @@ func checkAfterCrash(t *testing.T, path string, records int) {
 	})
 }
 
-// A crash between any two commits of a deletion leaves a file without the session. The next writer removes the
-// remaining rows.
+// If the process crashes between two commits of a deletion, the session is gone. The next writer removes the rows
+// that remain.
 func TestCrashDuringDelete(t *testing.T) {
 	t.Parallel()
-	b, path := openWithSession(t) // session "a" has one record
+	b, path := openWithSession(t)
 	const n = 5000
 	testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: makeRecords(0, n)}))
 	testlog.NoError(t, b.PutSnapshot(ctx, "large", "l", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}))
@@ -121,21 +122,24 @@ func inReadTx(t *testing.T, b *bolt.Backend, f func(tx *bbolt.Tx)) {
 	testlog.NoError(t, b.InTx(f))
 }
 
-// While a large session is being removed, a writer waits for at most one commit. No commit removes more rows than the
-// limit.
+// While the rows of a large session are being removed, a writer waits for at most one commit. No commit removes more
+// rows than the limit.
 func TestWritesDuringDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, path := openWithSession(t)
 		testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: makeRecords(0, 8000)}))
 		var wg sync.WaitGroup
 		var mu sync.Mutex
-		commits, rows, waiting := 0, 0, map[uint64]int{} // by seq, the commit during which the append began to wait
+		// For each seq whose append waits: the number of commits when the append was called.
+		commits, rows, waiting := 0, 0, map[uint64]int{}
 		inReadTx(t, b, func(tx *bbolt.Tx) { rows = rowsOf(tx) })
 		b.SetCommit(func(tx *bbolt.Tx) error {
 			commits++
 			mu.Lock()
 			for seq, since := range waiting {
-				if commits > since+2 { // commit since+1 is the append's own; its entry in waiting may remain until commit since+2
+				// Commit since+1 was running already or is the append's own, and the entry may remain until commit
+				// since+2.
+				if commits > since+2 {
 					t.Errorf("commit %d: record %d waits since commit %d", commits, seq, since)
 				}
 			}
@@ -184,8 +188,8 @@ func stageAll(t *testing.T, b *bolt.Backend, creation string, n, piece int) {
 	}
 }
 
-// If damage changed an unlinked number into the number of an existing session, that session's rows are kept and Check
-// reports the damage.
+// Damage can turn the number of a deleted session into the number of an existing session. The rows of the existing
+// session are then kept, and Check reports the damage.
 func TestDamagedUnlinkedNumber(t *testing.T) {
 	b, path := openWithSession(t)
 	testlog.NoError(t, b.Close())

@@ -58,16 +58,16 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 	return err
 }
 
-// removeRows removes rows under a number, and subtracts their bytes from the variable room until it is used up. If
-// room is greater than 0 afterwards, all rows were removed.
+// removeRows removes rows under a number until their total size reaches *room. It subtracts the size of the removed
+// rows from *room. If *room is greater than 0 afterwards, all rows were removed.
 func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *int) error {
 	if err := b.handle.newPathChecker(tx).check(number, rowBuckets...); err != nil {
 		return err
 	}
 	for _, name := range rowBuckets {
 		bucket := tx.Bucket(name)
-		// The keys are collected first. A cursor loses its position when rows are removed. Seeking the position again
-		// would visit all pages that became empty.
+		// The keys are collected first, because a cursor loses its position when rows are removed. Seeking the
+		// position again would visit all pages that became empty.
 		var keys [][]byte
 		for k, v := range rows(bucket, number) {
 			if *room <= 0 {
@@ -100,9 +100,9 @@ func (b *Backend) sweep(ctx context.Context) {
 	}
 }
 
-// sweepBatch removes as many rows of unlinked numbers as one commit may remove, and then the numbers that have no rows
-// left. It skips numbers with a wrong checksum, because damage may have turned them into the number of an existing
-// session.
+// sweepBatch removes as many rows of unlinked numbers as one commit may remove. It then removes the unlinked numbers
+// that have no rows left. It skips numbers with a wrong checksum, because damage may have turned them into the
+// number of an existing session.
 func (b *Backend) sweepBatch(tx *bbolt.Tx) error {
 	if b.removalsPaused.Load() {
 		return errNoChanges
@@ -113,7 +113,7 @@ func (b *Backend) sweepBatch(tx *bbolt.Tx) error {
 			numbers = append(numbers, bytes.Clone(k))
 		}
 	}
-	if len(numbers) == 0 { // all remaining numbers are damaged
+	if len(numbers) == 0 { // all remaining numbers have a wrong checksum
 		return errNoChanges
 	}
 	room := maxRemoved

@@ -30,7 +30,7 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 	if err != nil {
 		return err
 	}
-	// Only the process that has locked the file creates the draft, so an existing draft is left from a crash.
+	// Only the process that has locked the file creates a draft, so a crash has left any existing draft.
 	draft := filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+".vacuum")
 	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -40,7 +40,7 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 		return err
 	}
 	defer func() {
-		if removeErr := os.Remove(draft); !errors.Is(removeErr, fs.ErrNotExist) { // after a rename the draft does not exist
+		if removeErr := os.Remove(draft); !errors.Is(removeErr, fs.ErrNotExist) { // after the rename, the draft does not exist
 			err = errors.Join(err, removeErr)
 		}
 	}()
@@ -64,10 +64,10 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 }
 
 // copyRounds is the number of times that rows are copied while other calls write. Each round copies the rows written
-// during the previous round. So few rows are left for the last copy, which blocks writers.
+// during the previous round. So the last copy, which blocks writers, has few rows to copy.
 const copyRounds = 3
 
-// copyAll copies all rows. For the last copy it takes the writer lock. If copyAll succeeds, the caller must call
+// copyAll copies all rows. It acquires the writer lock for the last copy. If copyAll succeeds, the caller must call
 // unlock.
 func (r *sessionReader) copyAll(ctx context.Context) (unlock func(), err error) {
 	for range copyRounds {
@@ -98,7 +98,7 @@ func (b *Backend) replaceFile(draft, target string) error {
 	if err != nil {
 		return err
 	}
-	if b.opts.NoSync { // without NoSync, openHandle has made the draft durable
+	if b.opts.NoSync { // without NoSync, openHandle has already made the draft durable
 		err = h.file.Sync()
 	}
 	b.mu.Lock() // waits until running reads end
@@ -121,8 +121,8 @@ func (b *Backend) replaceFile(draft, target string) error {
 	b.handle = h
 	h.path = b.path
 	if err := b.opts.syncDir(filepath.Dir(target)); err != nil {
-		// If we wrote now and power failed, the name could refer to the old file again. Because b.broken is set, the
-		// next call reopens the file, which syncs the directory.
+		// If the backend wrote now and the power failed, the path could name the old file again. Because handleErr
+		// is set, the next call reopens the file, which syncs the directory.
 		b.handleErr = fmt.Errorf("make the name of the new file durable: %w", err)
 	}
 	if err := old.close(); err != nil {
