@@ -319,7 +319,7 @@ func TestReadmeExampleRuns(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if got := strings.TrimSpace(string(out)); !strings.Contains(read(t, "../README.md"), "It prints `"+got+"`") {
+		if got := strings.TrimSpace(string(out)); !strings.Contains(read(t, "../README.md"), "The first run prints `"+got+"`") {
 			t.Errorf("the example prints %q, which README.md does not say", got)
 		}
 	}
