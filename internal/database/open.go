@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
@@ -63,9 +66,18 @@ func Open(ctx context.Context, name string, use Use, opts Options) (*store.Store
 	return openFile(name, use, opts.Store)
 }
 
+// isAddress reports whether the name of a file looks like the address of an inspector, HOST:PORT.
+func isAddress(name string) bool {
+	host, port, err := net.SplitHostPort(strings.TrimRight(name, "/"))
+	_, notPort := strconv.ParseUint(port, 10, 16)
+	return err == nil && notPort == nil && host != ""
+}
+
 // openFile opens a database file.
 func openFile(path string, use Use, opts store.Options) (*store.Store, error) {
 	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist) && use != Creating && isAddress(path):
+		return nil, fmt.Errorf("%w %q; the address of an inspector begins with http://", ErrNotExist, path)
 	case errors.Is(err, fs.ErrNotExist) && use != Creating:
 		return nil, fmt.Errorf("%w %q; 'patchlog import' creates one, and --db names another", ErrNotExist, path)
 	case err != nil && use != Creating:
