@@ -20,8 +20,8 @@ type CompactOptions struct {
 	Focus string
 }
 
-// Compact compacts a session now. It runs passes until no trigger fires, and returns the passes that it wrote. Then
-// sess shows the new view. Unlike automatic compaction, Compact does not back off after failures.
+// Compact compacts a session now. It runs passes until no trigger fires, and returns the passes that it wrote.
+// Afterwards, sess shows the new view. Unlike automatic compaction, Compact does not back off after failures.
 //
 // Compact returns no passes and no error in the following cases:
 //
@@ -30,7 +30,7 @@ type CompactOptions struct {
 //   - Another process runs an invocation of the session.
 //   - The session is already being compacted.
 //
-// If an invocation of the session runs in this process, its user's message stays visible.
+// If an invocation of the session is running in this process, the user's message of the invocation stays visible.
 //
 // If Compact fails, it returns the passes that it wrote before the failure. The error is a
 // *[compaction.SummarizerError], an error that matches [compaction.ErrVetoed], or an error of the store. If
@@ -53,8 +53,8 @@ func (s *Service) Compact(ctx context.Context, sess session.Session, opts Compac
 	return written, nil
 }
 
-// LastCompaction returns the last attempt of this service to compact a session, whether automatic or by
-// [Service.Compact]. ok is false if there was no attempt, or if the service no longer remembers the attempt. It
+// LastCompaction returns the service's last attempt to compact a session, whether automatic or by
+// [Service.Compact]. ok is false if there was no attempt, or if the service has forgotten it. The service
 // remembers the attempts of several thousand sessions and forgets the least recently used first.
 func (s *Service) LastCompaction(sess session.Session) (a compaction.Attempt[store.Key], ok bool) {
 	handle, err := handleOf(sess)

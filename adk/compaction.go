@@ -24,10 +24,10 @@ type autoCompaction struct {
 
 	config     compaction.Config
 	background *compaction.Compactor[store.Key]
-	inRun      *compaction.Compactor[store.Key] // nil: compact only in the background
+	inRun      *compaction.Compactor[store.Key] // compactor for running invocations; nil: compact only in the background
 	timeout    time.Duration
 	last       cache.Cache[store.Key, compaction.Attempt[store.Key]]
-	waited     cache.Cache[turn, time.Duration] // time spent on compactions that wrote nothing, per invocation
+	waited     cache.Cache[turn, time.Duration] // time that each invocation spent on compactions that wrote nothing
 }
 
 func newAutoCompaction(s storage.Storage, t *telemetry, runs *runs, cfg compaction.Config, opts Options) (*autoCompaction, error) {
@@ -68,13 +68,14 @@ func (c *autoCompaction) notify(key store.Key) {
 	}
 }
 
-// afterAppend compacts the session during a run if the appended event allows this. The argument first reports whether
+// afterAppend compacts the session during a run if the appended event allows it. The argument first reports whether
 // the event is the first one appended through the handle.
 func (c *autoCompaction) afterAppend(ctx context.Context, handle *Session, e *session.Event, first bool) {
 	if c == nil {
 		return
 	}
-	// If a run resumes with the user's answer, ADK reads the answered request from the log after this append.
+	// If a run resumes with the user's answer to a request, ADK reads the request from the log after this
+	// append.
 	resumes := first && e.Author == userAuthor
 	if c.inRun != nil && hasResponse(e) && !inNode(e) && !resumes {
 		c.compactInRun(ctx, handle, e.InvocationID)
@@ -102,7 +103,7 @@ func (c *autoCompaction) compactInRun(ctx context.Context, handle *Session, invo
 	in := turn{handle.key, invocation}
 	waited, _ := c.waited.Get(in)
 	remaining := c.timeout - waited
-	if remaining <= c.timeout/10 { // too little time for another attempt
+	if remaining <= c.timeout/10 { // too little time is left for another attempt
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, remaining)
@@ -118,7 +119,7 @@ func (c *autoCompaction) compactInRun(ctx context.Context, handle *Session, invo
 	c.showNewest(ctx, handle)
 }
 
-// showNewest moves a session's handle to the newest view, unless the session was deleted and created again.
+// showNewest moves the handle to the session's newest view, unless the session was deleted and created again.
 func (c *autoCompaction) showNewest(ctx context.Context, handle *Session) {
 	v, err := c.log.View(context.WithoutCancel(ctx), handle.key)
 	if err == nil && wrap.SameSession(handle.View().Creation(), v.Creation()) {
@@ -126,7 +127,7 @@ func (c *autoCompaction) showNewest(ctx context.Context, handle *Session) {
 	}
 }
 
-// tracedStorage is a storage that reports logged patches to telemetry.
+// tracedStorage wraps a storage and reports logged patches to telemetry.
 type tracedStorage struct {
 	storage.Storage
 	telemetry *telemetry

@@ -36,8 +36,8 @@ func newQuietService(t *testing.T, opts adk.Options) *adk.Service {
 	return svc
 }
 
-// toolLoop runs one invocation in which the model calls a tool in each of the given number of steps. It returns the
-// prompts, after it has checked that each is valid for a model's API and contains the question.
+// toolLoop runs one invocation in which the model calls a tool in each step. It checks that each prompt contains
+// the question and would be accepted by a model's API. It returns the prompts.
 func toolLoop(t *testing.T, sessions session.Service, steps int, question string, change ...func(*llmagent.Config)) [][]*genai.Content {
 	t.Helper()
 	var prompts recorder
@@ -70,7 +70,7 @@ func toolLoop(t *testing.T, sessions session.Service, steps int, question string
 
 var inRun = compaction.Config{Enabled: true, TokenThreshold: 800, EventRetentionSize: 2, Summarizer: adk.Summarizer(shortener{})}
 
-// A long invocation is compacted while it runs. The next prompt is shorter and still contains the question.
+// A long invocation is compacted while it runs. The next prompt is shorter, and it still contains the question.
 func TestCompactionDuringRun(t *testing.T) {
 	sessions := newQuietService(t, adk.Options{Compaction: inRun})
 	longest, shorter := 0, 0
@@ -87,7 +87,7 @@ func TestCompactionDuringRun(t *testing.T) {
 	equal(t, "events in the audit log", loggedEvents(t, sessions, get(t, sessions, "s")), 1+2*40+1)
 }
 
-// An agent that sees only its current turn still sees its question after the turn was compacted.
+// An agent whose prompts contain only the current turn still gets its question after the turn was compacted.
 func TestCompactionWithCurrentTurnOnly(t *testing.T) {
 	sessions := newQuietService(t, adk.Options{Compaction: inRun})
 	currentTurnOnly := func(c *llmagent.Config) { c.IncludeContents = llmagent.IncludeContentsNone }
@@ -116,8 +116,8 @@ func TestNoCompactionDuringRun(t *testing.T) {
 	}
 }
 
-// A run succeeds even if a summarizer or a hook fails, panics, does not return, or declines slowly. The total wait is
-// limited by the timeout. LastCompaction reports the failure. After a veto, nothing is written.
+// A run succeeds even if a summarizer or a hook fails, panics, does not return, or declines slowly. CompactionTimeout
+// limits the total wait. LastCompaction reports the failure. After a veto, nothing is written.
 func TestCompactionFailureDoesNotFailRun(t *testing.T) {
 	var release chan struct{}
 	broken := errors.New("broken")
@@ -125,7 +125,7 @@ func TestCompactionFailureDoesNotFailRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		summarize compaction.SummarizerFunc // nil: a summarizer that succeeds
 		before    func(context.Context, compaction.ApproveRequest[store.Key]) error
-		outcome   compaction.Outcome // of the first attempt
+		outcome   compaction.Outcome // outcome of the first attempt
 		err       error
 	}{
 		"fails": {func(context.Context, compaction.Request) (compaction.Response, error) {
@@ -158,7 +158,7 @@ func TestCompactionFailureDoesNotFailRun(t *testing.T) {
 				cfg, steps := inRun, 30
 				if c.summarize != nil {
 					cfg.Summarizer, steps = c.summarize, 60
-					cfg.TokenThreshold = 10_100 // the prompt of 12,100 tokens exceeds this by too little for the fallback summarizer
+					cfg.TokenThreshold = 10_100 // the prompt of 12,100 tokens exceeds the threshold by so little that the fallback summarizer does not run
 				}
 				sessions := newQuietService(t, adk.Options{
 					Compaction: cfg, CompactionTimeout: timeout,
@@ -196,7 +196,8 @@ func TestCompactionFailureDoesNotFailRun(t *testing.T) {
 	}
 }
 
-// withLongText makes an event's text too long to be copied into a summary, so that the summarizer is called.
+// withLongText makes an event's text too long to be copied into a summary, so that the service calls the
+// summarizer.
 func withLongText(e *session.Event) { e.Content.Parts[0].Text += strings.Repeat(" word", 120) }
 
 // Background compaction never summarises the user's newest question, even if the question arrives while a summary is
@@ -227,7 +228,7 @@ func TestBackgroundKeepsNewestQuestion(t *testing.T) {
 	if !slices.Contains(visible, "q") || slices.Contains(visible, "uinv0") {
 		t.Errorf("visible: %v", visible)
 	}
-	// The session of the run shows the summary after the next append.
+	// After its next append, the session of the run shows the summary.
 	noError(t, sessions.AppendEvent(t.Context(), run, newEvent("a", "inv9", "app", withLongText)))
 	if shown := ids(run); slices.Contains(shown, "uinv0") || !slices.Contains(shown, "q") {
 		t.Errorf("shown: %v", shown)
@@ -240,8 +241,8 @@ func TestBackgroundKeepsNewestQuestion(t *testing.T) {
 	noError(t, sessions.AppendEvent(t.Context(), run, newEvent("after", "inv10", "app")))
 }
 
-// If a run starts with the user's answer to a call, nothing is compacted until the run has read the request from the
-// log.
+// If a run starts with the user's answer to a call, compaction does not start until the run has read the call from
+// the log.
 func TestNoCompactionBeforeAnswerIsRead(t *testing.T) {
 	cfg := inRun
 	cfg.TokenThreshold = 100
@@ -299,13 +300,13 @@ func TestSessionGrowsInNodes(t *testing.T) {
 	}
 }
 
-// hideFirst hides events at the start of the log through another Session.
+// hideFirst hides the first n events of the log through another Session value.
 func hideFirst(t *testing.T, svc *adk.Service, n int) {
 	t.Helper()
 	noError(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(0, n).WithState(patch.Keep)}, store.PatchOptions{})))
 }
 
-// Approve receives the summary that will be logged, and cannot change it.
+// Approve receives the summary that will be logged. It cannot change the summary.
 func TestApprove(t *testing.T) {
 	var drafts []compaction.ApproveRequest[store.Key]
 	svc := newQuietService(t, adk.Options{
@@ -343,8 +344,8 @@ func TestApprove(t *testing.T) {
 	equal(t, "patches logged", logged, 1)
 }
 
-// Prepare receives the events before they are summarised, and its text is kept. A veto leaves the session unchanged.
-// The focus is passed to the summarizer.
+// Prepare receives the events before they are summarised, and the summary contains the text that Prepare returns. A
+// veto leaves the session unchanged. The summarizer receives the focus.
 func TestPrepare(t *testing.T) {
 	var asked []compaction.PrepareRequest[store.Key]
 	var focus string
@@ -383,7 +384,7 @@ func TestPrepare(t *testing.T) {
 	equal(t, "summary", get(t, svc, "s").Events().At(0).Content.Parts[0].Text, "They talked.\nThe gate code must be kept.")
 }
 
-// Compact returns the error of a summarizer. The next Compact does not back off.
+// Compact returns the summarizer's error. The next call of Compact tries again at once.
 func TestCompact(t *testing.T) {
 	broken := errors.New("broken")
 	fail := true
@@ -426,14 +427,14 @@ func TestCompact(t *testing.T) {
 	cancel()
 	wantError(t, errOf(svc.Compact(ctx, sess, adk.CompactOptions{})), context.Canceled)
 
-	// After a delete, LastCompaction does not report the deleted session's compactions.
+	// After a session is deleted, LastCompaction does not report its compactions.
 	noError(t, svc.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 	wantError(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{})), store.ErrNotFound)
 	if last, ok := svc.LastCompaction(sess); ok && last.Outcome == compaction.Wrote {
 		t.Errorf("the last attempt is %+v", last)
 	}
 	appendExchanges(t, svc, "app", 1)
-	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{}) // the session was created again
+	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{}) // the deleted session was created again
 	wantError(t, err, store.ErrNotFound)
 
 	wantError(t, errOf(svc.Compact(t.Context(), nil, adk.CompactOptions{})), patch.ErrInvalid)
@@ -452,7 +453,7 @@ func TestSummarizer(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		model modelFunc
-		want  string // "": an error
+		want  string // the wanted answer; "": an error is wanted
 		err   error
 		as    string
 	}{
@@ -484,7 +485,7 @@ func TestSummarizer(t *testing.T) {
 	}
 }
 
-// countCleared counts the results in a prompt: cleared counts the cleared results, and whole the others.
+// countCleared counts the tool results in a prompt that are cleared, and those that are whole.
 func countCleared(prompt []*genai.Content) (cleared, whole int) {
 	for _, c := range prompt {
 		for _, p := range c.Parts {
@@ -501,8 +502,8 @@ func countCleared(prompt []*genai.Content) (cleared, whole int) {
 	return cleared, whole
 }
 
-// Old results are cleared during a long invocation, without a summarizer. The calls stay, and the history contains
-// the results.
+// Old tool results are cleared during a long invocation, without a summarizer. The calls stay visible, and the
+// history contains the results.
 func TestClearingDuringRun(t *testing.T) {
 	cfg := compaction.Config{Enabled: true, ClearAfter: 20, Summarizer: compaction.SummarizerFunc(
 		func(context.Context, compaction.Request) (compaction.Response, error) { panic("asked") })}
@@ -531,7 +532,7 @@ func TestClearingDuringRun(t *testing.T) {
 	}
 }
 
-// The default configuration bounds the prompts of an endless turn.
+// The default configuration limits the length of the prompts of an endless turn.
 func TestDefaultConfigBoundsTurn(t *testing.T) {
 	cfg := compaction.DefaultConfig()
 	cfg.InvocationTokens = 1_000
@@ -540,7 +541,7 @@ func TestDefaultConfigBoundsTurn(t *testing.T) {
 	for _, prompt := range toolLoop(t, sessions, 80, "the question") {
 		longest = max(longest, len(prompt))
 	}
-	if longest > 90 { // out of 161
+	if longest > 90 { // without compaction, the longest prompt has 161 contents
 		t.Errorf("the longest prompt has %d contents", longest)
 	}
 }
@@ -566,8 +567,8 @@ func appendExchanges(t *testing.T, svc *adk.Service, app string, n int) session.
 	return r.Session
 }
 
-// summaryTexts returns the texts of a session's summaries. A summary is recognised by its text, which differs from the
-// events'.
+// summaryTexts returns the texts of a session's summaries. A text that no event of the session has is the text of a
+// summary.
 func summaryTexts(sess session.Session) (texts []string) {
 	for e := range sess.Events().All() {
 		if text := e.Content.Parts[0].Text; !strings.HasPrefix(text, "words of") {
@@ -577,7 +578,8 @@ func summaryTexts(sess session.Session) (texts []string) {
 	return texts
 }
 
-// The configuration's Summarizer takes precedence over the options' Model. If neither is set, Extractive is used.
+// The configuration's Summarizer takes precedence over the Model in the options. If neither is set,
+// [compaction.Extractive] is used.
 func TestSummarizerPrecedence(t *testing.T) {
 	var models, named atomic.Int32
 	broken := modelFunc(func(context.Context, *model.LLMRequest) responses {

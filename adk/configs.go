@@ -12,8 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// compactionConfig returns the compaction configuration, with defaults from the other options. The error matches
-// [patch.ErrInvalid].
+// compactionConfig returns the compaction configuration. Some of its defaults come from the other options. The
+// error matches [patch.ErrInvalid].
 func (o Options) compactionConfig() (compaction.Config, error) {
 	cfg := o.Compaction
 	modelValue := reflect.ValueOf(o.Model)
@@ -39,8 +39,8 @@ func (o Options) compactionConfig() (compaction.Config, error) {
 	return cfg, err
 }
 
-// newInRunCompactor returns the compactor that compacts during runs. This compactor has no interval trigger. The result
-// is nil if sessions are compacted only in the background.
+// newInRunCompactor returns the compactor that compacts during runs. This compactor has no interval trigger. It is nil
+// if sessions are compacted only in the background.
 func (c *autoCompaction) newInRunCompactor(log compaction.Log[store.Key], opts compaction.Options[store.Key]) (*compaction.Compactor[store.Key], error) {
 	cfg := c.config
 	if c.timeout < 0 || inRunThreshold(cfg) == 0 {
@@ -50,8 +50,8 @@ func (c *autoCompaction) newInRunCompactor(log compaction.Log[store.Key], opts c
 	return compaction.New(log, cfg, opts)
 }
 
-// inRunThreshold returns the smallest number of prompt tokens at which a compaction can start during a run. 0 means
-// never.
+// inRunThreshold returns the smallest number of prompt tokens that can start a compaction during a run. 0 means
+// that no number does.
 func inRunThreshold(cfg compaction.Config) (threshold int) {
 	for _, n := range []int{cfg.TokenThreshold, cfg.InvocationTokens, cfg.ClearAfter} {
 		if n > 0 && (threshold == 0 || n < threshold) {

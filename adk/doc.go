@@ -33,7 +33,7 @@
 // A run never fails because a summarizer failed. [Service.LastCompaction] and [Options.Observe] report the failure,
 // and [Service.Compact] returns it.
 //
-// Add [Service.Plugin] to the runner, so that the service is told when a turn ends. If a user may answer a request
+// Add [Service.Plugin] to the runner, so that the service learns when a turn ends. If a user may answer a request
 // that a summary hides, call [Service.RestoreCalls] before the runner's Run.
 //
 // # Hidden events

@@ -12,9 +12,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// messageError is an error with the text of ADK's own services, because existing programs may compare this text. It
-// matches the wrapped error. For a missing session, it also matches the error of ADK's in-memory service, if this
-// version of ADK has one.
+// messageError is an error whose text equals the text of ADK's own services, because existing programs may compare
+// the text. It matches the wrapped error. For a missing session, it also matches the error of ADK's in-memory
+// service, if this version of ADK has one.
 type messageError struct {
 	message string
 	error
@@ -29,7 +29,7 @@ func (e *messageError) Unwrap() []error {
 	return []error{e.error}
 }
 
-// missingErrors contains functions that return the errors of ADK's in-memory service for a missing session, or nil.
+// missingErrors contains functions that return the error of ADK's in-memory service for a missing session, or nil.
 type missingErrors struct{ get, delete func() error }
 
 var missingSession = missingErrors{

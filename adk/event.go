@@ -7,8 +7,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// NewEvent converts an ADK event to an event of the log. The result is a copy, so later changes of e do not affect
-// it. If e has no id, the event gets its id when it is logged.
+// NewEvent converts an ADK event to an event of the log. The result is a copy, so later changes of e do not affect it.
+// If e has no id, the event is given an id when it is logged.
 //
 // [SessionEvent] converts the result back. Every field is then equal to the field of e, with these exceptions:
 //

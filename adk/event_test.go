@@ -26,7 +26,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// fullEvent returns an event in which every field has a value that a careless encoding would change.
+// fullEvent returns an event with a value in every field. Each value is one that a careless encoding would
+// change.
 func fullEvent() *session.Event {
 	e, n := new(session.Event), int64(0)
 	leaf := func(v reflect.Value) bool {
@@ -39,7 +40,8 @@ func fullEvent() *session.Event {
 			v.Set(reflect.ValueOf(time.Date(2024, 2, 29, 23, 59, 59, int(n)+1e8, time.UTC)))
 			return true
 		case jsonschema.Schema:
-			// The fields of a Schema exclude one another, and a Schema has its own MarshalJSON.
+			// Set the Schema's fields by hand, because they exclude one another and Schema has its own
+			// MarshalJSON.
 			v.Set(reflect.ValueOf(jsonschema.Schema{
 				Type: "object", Title: fmt.Sprint("schema ", n), Required: []string{"b"},
 				Properties: map[string]*jsonschema.Schema{
@@ -53,7 +55,7 @@ func fullEvent() *session.Event {
 	}
 	fill := filler{leaf: leaf, include: func() bool { return true }, length: func() int { return 2 }}
 	fill.fill(reflect.ValueOf(e).Elem())
-	e.Partial = false // a partial event is not logged
+	e.Partial = false // the log does not contain partial events
 	return e
 }
 
@@ -121,7 +123,7 @@ type order struct {
 	note  string
 }
 
-// If the log cannot keep the Go type of a value, the value comes back as its JSON decodes.
+// If the log cannot keep the Go type of a value, the value is read back as its JSON decodes.
 func TestValuesOfOtherTypes(t *testing.T) {
 	seven := 7
 	for _, c := range []struct {
@@ -156,7 +158,7 @@ func TestValuesOfOtherTypes(t *testing.T) {
 	}
 }
 
-// An event with a nil part, on which ADK's methods panic, is logged.
+// An event with a nil part is logged, although ADK's methods panic on it.
 func TestNilParts(t *testing.T) {
 	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		e := textEvent("e", "app", "hi")
@@ -166,7 +168,7 @@ func TestNilParts(t *testing.T) {
 	})
 }
 
-// U+FFFD replaces bytes that are not UTF-8, in every field, and there is one warning per run.
+// U+FFFD replaces bytes that are not UTF-8, in every field. Each run logs one warning about them.
 func TestInvalidUTF8(t *testing.T) {
 	const bad, good = "half \xed\xa0\xbd \xff", "half \ufffd\ufffd\ufffd \ufffd"
 	event := func(id, text string) *session.Event {
@@ -198,7 +200,7 @@ func TestInvalidUTF8(t *testing.T) {
 			equal(t, "warnings of a create", strings.Count(log.String(), "not valid UTF-8"), 1)
 			log.Reset()
 			given := event("e", bad)
-			for range 2 { // includes a retry
+			for range 2 { // the second append is a retry
 				noError(t, svc.AppendEvent(t.Context(), sess, given))
 			}
 			noError(t, svc.AppendEvent(t.Context(), sess, event("e2", bad)))
@@ -242,7 +244,7 @@ func TestUnencodableValues(t *testing.T) {
 	wantError(t, errOf(adk.NewEvent(nil)), patch.ErrInvalid)
 }
 
-// Each session has its own copies of events, and returns the same copy each time.
+// Each session has its own copies of the events. It returns the same copy each time.
 func TestEventCopies(t *testing.T) {
 	svc := inMemory(t)
 	sess := create(t, svc, "s", nil)
@@ -288,7 +290,7 @@ func TestEventCopies(t *testing.T) {
 	check("after a value of the state was changed")
 }
 
-// scribble changes everything in a value that can be changed in place.
+// scribble changes everything in v that can be changed in place.
 func scribble(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -317,9 +319,9 @@ func scribble(v reflect.Value) {
 	}
 }
 
-// filler sets the exported fields of a value, at any depth.
+// filler sets the exported fields of a value, at every depth.
 type filler struct {
-	leaf    func(v reflect.Value) bool // sets a value; false means that its parts must be set
+	leaf    func(v reflect.Value) bool // sets a value; returns false if the fields or elements of the value must be set instead
 	include func() bool                // reports whether to set the next field
 	length  func() int                 // returns the length of the next slice or map
 	within  []reflect.Type
@@ -335,7 +337,7 @@ func (f *filler) fill(v reflect.Value) {
 		f.fill(v.Elem())
 	case reflect.Struct:
 		if slices.Contains(f.within, v.Type()) {
-			return // a recursive type is filled once
+			return // a recursive type is filled only once
 		}
 		f.within = append(f.within, v.Type())
 		for i := range v.NumField() {
@@ -416,7 +418,8 @@ func setEmpty(v reflect.Value, depth int) {
 	}
 }
 
-// Recorded events are read as ADK reads them, both after an append through the service and after an import.
+// Events that ADK has recorded are read back unchanged, both after an append through the service and after an
+// import.
 func TestCorpus(t *testing.T) {
 	for name, pattern := range map[string]string{"small": "../fuzz/testdata/sessions/*/*.jsonl", "large": "../../shared/corpus/*/*.jsonl"} {
 		t.Run(name, func(t *testing.T) {
@@ -439,7 +442,7 @@ func testReadLikeADK(t *testing.T, files []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "corpus.db")
 	db := mustOpen(t)(store.Open(path, store.Options{NoSync: true}))
-	svc, err := adk.NewService(db, adk.Options{KeepInterruptedCalls: true}) // ADK's service leaves calls open too
+	svc, err := adk.NewService(db, adk.Options{KeepInterruptedCalls: true}) // like ADK's own service, leaves calls open
 	noError(t, err)
 	want := map[string][]*session.Event{}
 	for _, file := range files {

@@ -50,16 +50,16 @@ func (l eventList) All() iter.Seq[*session.Event] {
 
 var _ session.Events = eventList{}
 
-// selection is the list of events that a filtered session shows: the visible events that matched the filter, and all
+// selection contains the events that a filtered session shows: the visible events that matched the filter, and all
 // events logged after the Get.
 type selection struct {
 	matched map[uint64]bool // the matching events, by the seq of the record that added the event
-	seq     uint64          // seq of the view of the Get; records above it were logged later
+	seq     uint64          // seq of the view at the time of the Get; records with a greater seq were logged later
 	events  []*patch.Event
 	view    fold.View // the view from which events was computed
 }
 
-// selectEvents selects from the last n visible events. It drops events whose time is before t.
+// selectEvents selects from the last n visible events those whose time is not before t.
 func selectEvents(v fold.View, n int, t time.Time) *selection {
 	s := &selection{matched: map[uint64]bool{}, seq: v.Seq(), view: v}
 	for i := max(v.Len()-n, 0); i < v.Len(); i++ {
@@ -84,9 +84,9 @@ func (s *selection) advance(v fold.View) {
 	s.view = v
 }
 
-// growFrozen freezes the list of shown events and appends the events of the session's own records. While a workflow
-// node runs, ADK inserts the node's input into the list, at the index where the list ended when the node began. So the
-// list must not become shorter.
+// growFrozen freezes the session's list of events and appends the given events to the list. While a workflow node
+// runs, ADK inserts the node's input at the index where the list ended when the node began. So the list must not
+// become shorter.
 //
 // The list of a session changes only at an append, and a running node appends events. So the caller checks each
 // appended event to find out whether a node is running. If the log shortened an event, growFrozen appends the
@@ -110,8 +110,8 @@ func (s *Session) growFrozen(records []patch.Record, after fold.View) {
 	}
 }
 
-// shownEvent returns the event that a view shows for a record that was just appended: the record's event, or its
-// replacement.
+// shownEvent returns the event that a view shows for a record that was just appended. This is the record's
+// event, or its replacement.
 func shownEvent(r patch.Record, v fold.View) *patch.Event {
 	for i := v.Len() - 1; i >= 0 && v.Entry(i).Seq > r.Seq; i-- {
 		if o, ok := v.At(i).Origin(); ok && o.ID == r.ID() {
@@ -128,12 +128,12 @@ func inNode(e *session.Event) bool {
 	return e.Branch != "" || e.IsolationScope != "" || e.NodeInfo != nil && strings.ContainsAny(e.NodeInfo.Path, "/@")
 }
 
-// decoder converts events of the log to ADK events. Each service has one decoder, which also identifies the service
-// that returned a session.
+// decoder converts events of the log to ADK events. Each service has its own decoder, which also identifies the
+// sessions of the service.
 type decoder struct {
 	logger  *slog.Logger
-	decoded cache.Cache[*patch.Event, *session.Event] // decoded events; they stay inside the decoder, and callers get copies
-	warned  cache.Cache[*patch.Event, bool]           // events for which a warning about unreadable fields was logged
+	decoded cache.Cache[*patch.Event, *session.Event] // decoded events; callers get copies of them
+	warned  cache.Cache[*patch.Event, bool]           // events for which the decoder has logged a warning about unreadable fields
 }
 
 // maxDecodedBytes is the approximate memory of one generation of the cache of decoded events.
@@ -155,8 +155,8 @@ func (d *decoder) event(p *patch.Event) *session.Event {
 	return convert.CopyEvent(e)
 }
 
-// returnedEvents contains the ADK events that a session has returned, so that the session returns the same pointer each
-// time.
+// returnedEvents contains the ADK events that a session has returned, so that it returns the same pointer for an event
+// each time.
 type returnedEvents struct {
 	decoder *decoder
 
@@ -175,7 +175,7 @@ func (o *returnedEvents) event(p *patch.Event) *session.Event {
 	return e
 }
 
-// prune removes the events that are not in v, if there are many of them.
+// prune removes the events that are not in v, if there are many such events.
 func (o *returnedEvents) prune(v fold.View) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

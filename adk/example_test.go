@@ -28,7 +28,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// counter is a model that answers with the number of messages in its prompt.
+// counter is a model whose answer is the number of messages in its prompt.
 type counter struct{}
 
 func (counter) Name() string { return "counter" }
@@ -40,7 +40,7 @@ func (counter) GenerateContent(_ context.Context, req *model.LLMRequest, _ bool)
 	}
 }
 
-// The sessions of an ADK agent are stored in a file and compacted every five turns. The prompts of the model stay
+// The sessions of an ADK agent are stored in a file and compacted every five turns. The model's prompts stay
 // short, and the file contains every event.
 func Example() {
 	ctx := context.Background()
@@ -95,8 +95,8 @@ func chat() (*adk.Service, session.Session) {
 	return sessions, r.Session
 }
 
-// talk appends messages of the user and the assistant in turn: events e1, e2 and so on, in invocations inv0, inv1 and
-// so on.
+// talk appends messages of the user and the assistant alternately. The events are e1, e2 and so on, in the
+// invocations inv0, inv1 and so on.
 func talk(sessions *adk.Service, sess session.Session, texts ...string) {
 	ctx := context.Background()
 	for i, words := range texts {
@@ -107,7 +107,7 @@ func talk(sessions *adk.Service, sess session.Session, texts ...string) {
 	}
 }
 
-// A patch hides events that the model must not see again.
+// A patch hides events that the model must no longer see.
 func ExampleService_ApplyPatch() {
 	sessions, sess := chat()
 	done, err := sessions.ApplyPatch(context.Background(), sess, []*patch.PatchEvent{patch.NewTruncateBefore("e3")}, store.PatchOptions{})
@@ -144,7 +144,7 @@ func ExampleService_RawEvents() {
 	// 4 splice
 }
 
-// A model sees the summary, and people see the events that it covers.
+// A model sees a summary, and people see the events that the summary covers.
 func ExampleWithHistory() {
 	ctx := context.Background()
 	sessions, sess := chat()
@@ -213,7 +213,7 @@ func check(err error) {
 	}
 }
 
-// An agent searches the events that a summary covers. A scripted model calls the tool.
+// An agent searches the events that a summary covers. A scripted model makes the tool calls.
 func ExampleService_RecallTools() {
 	ctx := context.Background()
 	sessions, sess := chat()
@@ -246,7 +246,7 @@ func ExampleService_RecallTools() {
 	// record 1 by user: My password is 1234.
 }
 
-// once is a model that answers first with part, and then with "Done.".
+// once is a model that answers with part first, and then with "Done.".
 type once struct{ part *genai.Part }
 
 func (*once) Name() string { return "once" }
@@ -290,7 +290,7 @@ func ExampleService_Compact() {
 	// Output: <nil> true
 }
 
-// The memory service receives the original events instead of summaries.
+// The memory service receives the original events, not their summaries.
 func ExampleService_HistoryMemory() {
 	ctx := context.Background()
 	sessions, sess := chat()
@@ -315,7 +315,7 @@ func ExampleService_Memory() {
 func ExampleOptions() {
 	opts := adk.Options{
 		Compaction: compaction.DefaultConfig(),
-		Model:      counter{}, // the same model as in llmagent.Config
+		Model:      counter{}, // use the model of llmagent.Config
 		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
 			for _, s := range d.Summaries {
 				if strings.Contains(s.Event.String(), "password") {
@@ -356,7 +356,7 @@ func TestReadmeAgentCompiles(t *testing.T) {
 	}
 }
 
-// The plugin reports the end of each run, even if the run fails. So the second run is not refused.
+// The plugin reports the end of each run, even if the run fails. So the service does not refuse the second run.
 func ExampleService_Plugin() {
 	ctx := context.Background()
 	db, err := store.OpenMemory(store.Options{})
@@ -411,13 +411,14 @@ func ExampleService_RestoreCalls() {
 	// user Something else.
 }
 
-// A run ends between a call and its result. When the next invocation begins, the service answers the call.
+// A run ends between a call and its result. When the next invocation begins, the service adds an answer to the
+// call.
 func ExampleOptions_interrupted() {
 	ctx := context.Background()
 	db, err := store.OpenMemory(store.Options{})
 	check(err)
 	defer db.Close()
-	sessions, err := adk.NewService(db, adk.Options{}) // KeepInterruptedCalls would leave the call open
+	sessions, err := adk.NewService(db, adk.Options{}) // with KeepInterruptedCalls, the call would stay open
 	check(err)
 	created, err := sessions.Create(ctx, &session.CreateRequest{AppName: "shop", UserID: "ann", SessionID: "1"})
 	check(err)

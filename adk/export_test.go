@@ -12,7 +12,7 @@ import (
 
 var Pins = pins
 
-// WaitForCompaction waits until background compaction is idle.
+// WaitForCompaction waits until no background compaction is queued or running.
 func (s *Service) WaitForCompaction(t *testing.T) {
 	if s.autoCompaction == nil {
 		return
@@ -27,7 +27,7 @@ func (s *Service) WaitForCompaction(t *testing.T) {
 	}
 }
 
-// EndRun reports the end of an invocation, as the plugin does.
+// EndRun reports the end of an invocation to the service, as the plugin does.
 func (s *Service) EndRun(ctx context.Context, sess session.Session, invocation string) {
 	key := sess.(*Session).key
 	s.runs.end(ctx, key, invocation, false)
@@ -38,10 +38,10 @@ func (s *Service) CachedLogs() int {
 	return s.store.(*wrap.Storage).Cached()
 }
 
-// IndexBytes returns the memory of the search indexes.
+// IndexBytes returns the memory that the search indexes use.
 func (s *Service) IndexBytes() int { return s.finder.Bytes() }
 
-// OverSameStorage returns another service over the storage of s.
+// OverSameStorage returns a new service over the storage of s.
 func (s *Service) OverSameStorage(t *testing.T, opts Options) *Service {
 	t.Helper()
 	out, err := newService(s.store, opts)
@@ -51,10 +51,10 @@ func (s *Service) OverSameStorage(t *testing.T, opts Options) *Service {
 	return out
 }
 
-// WithoutCache returns options with which [Wrap] caches no log.
+// WithoutCache returns o, changed so that [Wrap] caches no log.
 func (o Options) WithoutCache() Options { o.cacheBytes = -1; return o }
 
-// SetMissingError replaces the errors of ADK's in-memory service for a missing session.
+// SetMissingError sets the error that ADK's in-memory service returns for a missing session.
 func SetMissingError(t *testing.T, err error) {
 	before, get := missingSession, func() error { return err }
 	missingSession = missingErrors{get, get}

@@ -22,7 +22,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// opener opens a store. Each call returns the same store, or a store with the same content.
+// opener opens a store. Each call returns the same store, or another store with the same content.
 type opener func(t *testing.T) *store.Store
 
 var backends = []struct {
@@ -47,7 +47,7 @@ var backends = []struct {
 	{"postgres", postgres},
 }
 
-// openOnce returns an opener that opens the storage at its first call.
+// openOnce returns an opener that opens the storage at its first call and then returns the same store.
 func openOnce(open openFunc) opener {
 	var s *store.Store
 	return func(t *testing.T) *store.Store {
@@ -67,7 +67,7 @@ func mustOpen(t *testing.T) func(*store.Store, error) *store.Store {
 	}
 }
 
-// onEachBackend runs a test on each backend. With some backends, the store is closed and opened again between
+// onEachBackend runs a test on each backend. For some backends, it closes the store and opens it again between
 // operations.
 func onEachBackend(t *testing.T, test func(t *testing.T, s reopeningService)) {
 	for _, b := range backends {
@@ -75,8 +75,8 @@ func onEachBackend(t *testing.T, test func(t *testing.T, s reopeningService)) {
 	}
 }
 
-// reopeningService opens the store before each operation. A session stays usable after the store that returned it is
-// closed.
+// reopeningService is a service that opens the store again before each operation. A session stays usable after the
+// store from which it was read is closed.
 type reopeningService struct {
 	t    *testing.T
 	open opener
@@ -104,7 +104,7 @@ func (s reopeningService) AppendEvent(ctx context.Context, sess session.Session,
 	return s.reopened().AppendEvent(ctx, sess, e)
 }
 
-// handleCalls returns calls of all methods that take a session of the service.
+// handleCalls returns a call of each method of the service that takes a session.
 func handleCalls(svc func() *adk.Service) map[string]func(ctx context.Context, s session.Session) error {
 	return map[string]func(ctx context.Context, s session.Session) error{
 		"append": func(ctx context.Context, s session.Session) error {
@@ -150,7 +150,7 @@ func inMemory(t *testing.T) *adk.Service {
 // testKey is the key of the session "s" that create creates.
 var testKey = store.Key{App: "app", User: "user", Session: "s"}
 
-// onStoreAndBases runs a test with a service over a store, and with services over each of the bases.
+// onStoreAndBases runs a test with a service over a store, and with a service over each of the bases.
 func onStoreAndBases(t *testing.T, bases []base, opts adk.Options, test func(t *testing.T, s *adk.Service)) {
 	t.Run("store", func(t *testing.T) { test(t, newQuietService(t, opts)) })
 	for _, b := range bases {
@@ -185,7 +185,7 @@ func textEvent(id, author, words string) *session.Event {
 	}
 }
 
-// timedEvent returns an event with the given second in its timestamp.
+// timedEvent returns an event whose timestamp has n seconds.
 func timedEvent(n int, id, author string) *session.Event {
 	e := textEvent(id, author, "this is "+id)
 	e.Timestamp = time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC)
@@ -268,7 +268,8 @@ func wantError(t *testing.T, err, want error) {
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
 
-// postgres returns an opener that alternates between two stores on one schema, as in two processes.
+// postgres returns an opener that alternates between two stores on one schema, as if two processes used the
+// schema.
 func postgres(t *testing.T) opener {
 	open := newSchema(t)
 	var stores [2]*store.Store

@@ -19,10 +19,10 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// WithHistory returns a context for [Service.Get]. With this context, Get returns a session whose Events are its
-// history, which is meant for people. The history is the visible log, with each summary replaced by the events that
-// it covers, as in [store.Store.History]. The history does not contain events that were hidden by cuts, splices or
-// rewinds.
+// WithHistory returns a context for [Service.Get]. With this context, Get returns a session whose Events method
+// returns the session's history, for people to read. The history is the visible log, with each summary replaced by
+// the events that it covers, as in [store.Store.History]. The history does not contain events that were hidden by
+// cuts, splices or rewinds.
 //
 // A summary may cover no event of this log, for example if another program wrote the summary. Such a summary stays in
 // the history, with the author "summary" and the role of a model. The state is that of an ordinary Get. The request's
@@ -36,8 +36,8 @@ func WithHistory(ctx context.Context) context.Context { return WithHistoryPage(c
 // WithHistoryPage is like [WithHistory], but for one page of the history. The page contains at most limit events. If
 // limit is 0, the number of events is not limited. The argument before is the id of the event directly after the
 // page. If this id is "", the page ends with the last event of the history. To get the preceding page, pass the id of
-// this page's first event. If the history does not contain the event, for example after a rewind, [Service.Get] fails
-// with [fold.ErrEventNotFound].
+// the first event of the current page. If the history does not contain the event, for example after a rewind,
+// [Service.Get] fails with [fold.ErrEventNotFound].
 func WithHistoryPage(ctx context.Context, before string, limit int) context.Context {
 	return context.WithValue(ctx, historyKey{}, historyPageParams{before, limit})
 }
@@ -50,12 +50,13 @@ type historyPageParams struct {
 	limit  int
 }
 
-// HistoryHandler returns a handler that passes each request to the handler next. A GET request gets the context of
-// [WithHistory], so that ADK's REST API and developer UI show the history of a session to people. The query
-// parameters "before" and "limit" select a page, as in [WithHistoryPage].
+// HistoryHandler returns a handler that passes each request to the handler next. It adds the context of
+// [WithHistory] to GET requests, so that ADK's REST API and developer UI show the history of a session to people.
+// The query parameters "before" and "limit" select a page, as in [WithHistoryPage].
 //
-// Runs still use the visible log. The handler does not change the requests that start runs, which are GET requests
-// for /run_live and requests with other methods. Put the handler around a server, or into the router of a launcher:
+// Runs still use the visible log. The handler does not change requests that can start a run, which are GET requests
+// for /run_live and all requests with other methods. Put the handler around a server, or into the router of a
+// launcher:
 //
 //	router.Use(adk.HistoryHandler)
 func HistoryHandler(next http.Handler) http.Handler {
@@ -73,11 +74,12 @@ func HistoryHandler(next http.Handler) http.Handler {
 	})
 }
 
-// HistoryMemory returns a memory service that adds the histories of sessions to another memory service, the base. Its
-// method AddSessionToMemory ignores the events of the given session, which may be summaries. It reads the session's
-// current history and passes the history to the base. If it cannot read the history, it adds nothing and returns an
-// error. The error matches [store.ErrNotFound] if this service has no such session. SearchMemory calls the base. The
-// base must not be nil.
+// HistoryMemory returns a memory service that adds the histories of sessions to another memory service, the base.
+// SearchMemory calls the base. The base must not be nil.
+//
+// AddSessionToMemory ignores the events of the given session, because some of them may be summaries. It reads the
+// session's current history and passes the history to the base. If it cannot read the history, it adds nothing and
+// returns an error. The error matches [store.ErrNotFound] if this service has no such session.
 func (s *Service) HistoryMemory(base memory.Service) memory.Service { return historyMemory{base, s} }
 
 type historyMemory struct {
@@ -98,7 +100,7 @@ func (m historyMemory) AddSessionToMemory(ctx context.Context, sess session.Sess
 
 const summaryAuthor = "summary"
 
-// readHistory returns the history of a session as ADK events, limited by the request's filters and the page.
+// readHistory returns a page of the session's history as ADK events, limited by the request's filters.
 func (s *Service) readHistory(ctx context.Context, params historyPageParams, handle *Session, req *session.GetRequest) (session.Events, error) {
 	limit := max(params.limit, 0)
 	if n := req.NumRecentEvents; limit == 0 || n > 0 && n < limit {
@@ -129,9 +131,9 @@ func (s *Service) readHistory(ctx context.Context, params historyPageParams, han
 }
 
 // historyPage returns the part of a session's history that ends directly before the event with the id before. It
-// returns the last limit entries of this part, or all if limit is 0. If [compaction.RestoreCalls] restored a call,
-// the history contains both the original and a copy. historyPage leaves out the copy, even if the original is on
-// another page.
+// returns the last limit entries of this part, or all if limit is 0. If [compaction.RestoreCalls] has restored a
+// call, the history contains the original call and a copy. historyPage leaves out the copy, even if the original
+// is on another page.
 func (s *Service) historyPage(ctx context.Context, handle *Session, before string, limit int) ([]fold.Entry, error) {
 	v, limit := handle.stored.View, cmp.Or(limit, math.MaxInt)
 	var page []fold.Entry
@@ -167,7 +169,7 @@ func (s *Service) historyPage(ctx context.Context, handle *Session, before strin
 	}
 }
 
-// refuseHistory returns an error if the session shows its history.
+// refuseHistory returns an error if sess shows its history.
 func refuseHistory(sess session.Session) error {
 	s, ok := sess.(*Session)
 	if !ok {

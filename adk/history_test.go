@@ -40,8 +40,8 @@ func getHistory(t *testing.T, s session.Service, req session.GetRequest) *adk.Se
 	return r.Session.(*adk.Session)
 }
 
-// createSummarised creates a session of six messages. One summary covers the second to fifth message. A second summary
-// covers the first message and the first summary.
+// createSummarised creates a session with the messages e0 to e5. A first summary covers e1 to e4, and a second summary
+// covers e0 and the first summary.
 func createSummarised(t *testing.T, s *adk.Service) {
 	t.Helper()
 	sess := create(t, s, "s", map[string]any{"k": 1})
@@ -75,7 +75,8 @@ func TestHistory(t *testing.T) {
 		for range sess.Events().All() {
 			break
 		}
-		// Indices into a history must not be used in patches.
+		// A session that shows its history refuses patches, because their indices would be indices into the
+		// history.
 		err := errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{}))
 		wantError(t, err, patch.ErrInvalid)
 		if !strings.Contains(err.Error(), "WithHistory") {
@@ -92,7 +93,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// After its first write, a session shows the visible log.
+// After its first write, a session shows the visible log instead of its history.
 func TestHistoryEndsWithAWrite(t *testing.T) {
 	onStoreAndBases(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
 		createSummarised(t, s)
@@ -113,8 +114,8 @@ func TestHistoryEndsWithAWrite(t *testing.T) {
 	})
 }
 
-// In a history, a summary without events has the author "summary", so that it is not mistaken for a message of the
-// user.
+// In a history, a summary that covers no event has the author "summary", so that people do not mistake it for a
+// user's message.
 func TestHistoryMarksSummaries(t *testing.T) {
 	s := inMemory(t)
 	sess := create(t, s, "s", nil)
@@ -129,8 +130,8 @@ func TestHistoryMarksSummaries(t *testing.T) {
 	equal(t, "what a model sees", e.Author+" "+e.Content.Role, "user user")
 }
 
-// ADK's REST server returns the history to people, and the visible log to models. If the history cannot be read, the
-// request fails, and nothing is added to a memory service.
+// ADK's REST server returns the history to people and the visible log to models. If the history cannot be read, the
+// request fails, and the memory service receives nothing.
 func TestHistoryOverREST(t *testing.T) {
 	b := &brokenHiddenReads{Backend: new(memstore.Backend)}
 	s := newService(t, mustOpen(t)(store.New(b, store.Options{})))
@@ -189,7 +190,7 @@ func TestHistoryHandler(t *testing.T) {
 	}
 }
 
-// recordingMemory is a memory service that records its input.
+// recordingMemory is a memory service that records the sessions it receives.
 type recordingMemory struct {
 	memory.Service
 	events []string
@@ -201,7 +202,7 @@ func (k *recordingMemory) AddSessionToMemory(_ context.Context, sess session.Ses
 	return k.err
 }
 
-// HistoryMemory passes the history to the memory service, even if the given session contains only the visible log.
+// HistoryMemory passes the history to the memory service, even if the session shows only the visible log.
 func TestHistoryMemory(t *testing.T) {
 	s := inMemory(t)
 	createSummarised(t, s)
@@ -241,20 +242,20 @@ func TestHistoryMemory(t *testing.T) {
 	}
 }
 
-// brokenHiddenReads is a backend that, while broken is set, fails to read hidden records.
+// brokenHiddenReads is a backend that cannot read hidden records while broken is set.
 type brokenHiddenReads struct {
 	*memstore.Backend
 	broken bool
 }
 
 func (u *brokenHiddenReads) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	if u.broken && seqs[0] < 6 { // the records that summaries hide
+	if u.broken && seqs[0] < 6 { // the read is for a record that a summary hides
 		return nil, storetest.ErrInjected
 	}
 	return u.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
-// readCounter counts the records that are read by seq.
+// readCounter counts the records that are read by their seqs.
 type readCounter struct {
 	*memstore.Backend
 	records int
@@ -265,8 +266,8 @@ func (c *readCounter) Read(ctx context.Context, name, creation string, seqs []ui
 	return c.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
-// The cost of a page does not depend on the length of the session, the depth of its summaries, or the page's distance
-// from the end.
+// The cost of a history page does not depend on the length of the session, the depth of its summaries, or the
+// distance of the page from the end.
 func TestHistoryPageReads(t *testing.T) {
 	for _, size := range []int{100, 800} {
 		b := &readCounter{Backend: new(memstore.Backend)}
@@ -295,8 +296,8 @@ func TestHistoryPageReads(t *testing.T) {
 	}
 }
 
-// If the history does not contain the event that the parameter "before" names, the request fails. After a rewind, a
-// client starts again with the newest page.
+// A request for a history page fails if the history does not contain the event in the parameter "before". After a
+// rewind, a client must start again with the newest page.
 func TestHistoryPageOfAnUnknownEvent(t *testing.T) {
 	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		createSummarised(t, s)
@@ -373,7 +374,7 @@ func runRequest(words string, stream bool) string {
 	return string(text)
 }
 
-// partKinds returns the kinds of the parts of events in JSON.
+// partKinds returns the kinds of the parts in JSON events.
 func partKinds(events []any) string {
 	var out []string
 	for _, e := range events {
@@ -398,7 +399,7 @@ type client struct {
 	url string
 }
 
-// restServer starts ADK's REST server. If the service is an adk.Service, it serves histories.
+// restServer starts ADK's REST server. If the service is an adk.Service, GET requests return histories.
 func restServer(t *testing.T, sessions session.Service, m model.LLM, tools ...tool.Tool) client {
 	t.Helper()
 	rest, err := adkrest.NewServer(adkrest.ServerConfig{

@@ -15,18 +15,18 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// answerInterruptedCalls answers the open calls of interrupted invocations if a message of the user begins a new
-// invocation. It reads the newest view, because the message may have waited for the run that made the calls. An error
-// is only logged, so the run continues.
+// answerInterruptedCalls answers the open calls of interrupted invocations if the user's message begins a new
+// invocation. It reads the newest view, because the message may have waited for the run that made the calls. It logs
+// an error and does not return it, so that the run continues.
 func (s *Service) answerInterruptedCalls(ctx context.Context, handle *Session, message *session.Event) {
 	if s.keepInterruptedCalls || message.Author != userAuthor || message.InvocationID == "" || message.Content == nil {
 		return
 	}
 	v, err := s.recentView(ctx, handle)
 	if n := v.Len(); err != nil || n == 0 || v.At(n-1).InvocationID() == message.InvocationID {
-		return // if recentView failed, the append reports the error
+		return // the append will report the error of recentView
 	}
-	active := map[string]bool{} // results of isActive, by invocation
+	active := map[string]bool{} // results of isActive, by invocation id
 	err = s.patchNewest(ctx, handle, v, store.PatchOptions{}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		return compaction.CloseCalls(v, uuid.NewString, func(c fold.Call) bool {
 			invocation := v.At(c.Index).InvocationID()
@@ -47,8 +47,8 @@ func answersCall(e *session.Event, c fold.Call) bool {
 	})
 }
 
-// hideInterruptedAnswers hides the recorded answers of interrupted calls in a view if the late event answers these
-// calls.
+// hideInterruptedAnswers hides the recorded answers of interrupted calls in a view, if the late event answers the
+// same calls.
 func (s *Service) hideInterruptedAnswers(ctx context.Context, handle *Session, v fold.View, late *patch.Event) error {
 	return s.patchNewest(ctx, handle, v, store.PatchOptions{AllowOrphans: true, AllowPinned: true}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		return compaction.ReopenCalls(v, late)
@@ -64,9 +64,9 @@ func (s *Service) recentView(ctx context.Context, handle *Session) (fold.View, e
 	return v, err
 }
 
-// patchNewest logs the patches that the function plan returns for v, and moves the session to the view after them.
-// The argument v is the newest view that the caller has. If another patch was logged first, patchNewest calls plan
-// again with a newer view.
+// patchNewest logs the patches that plan returns for v, and moves the session to the resulting view. v is the
+// newest view that the caller has. If another patch was logged first, patchNewest calls plan again with a newer
+// view.
 func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View, opts store.PatchOptions, plan func(fold.View) ([]*patch.PatchEvent, error)) error {
 	for {
 		patches, err := plan(v)
@@ -82,7 +82,7 @@ func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View,
 			}
 			continue
 		case errors.Is(err, fold.ErrUnknownPatch):
-			return nil // the log accepts no patches, but it accepts events
+			return nil // the log accepts events, but no patches
 		case err != nil:
 			return err
 		}
@@ -91,8 +91,8 @@ func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View,
 	}
 }
 
-// isActive reports whether a run is known to be active, because the plugin watches it or another process holds its
-// lease.
+// isActive reports whether a run is known to be active. This is so if the plugin watches the run, or if another
+// process holds the run's lease.
 func (r *runs) isActive(ctx context.Context, key store.Key, invocation string) bool {
 	if r == nil || invocation == "" {
 		return false

@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// withTimes gives events ascending times, because a base may order events by time.
+// withTimes gives events ascending times, because some bases order events by time.
 func withTimes(from int, events ...*session.Event) []*session.Event {
 	for i, e := range events {
 		e.Timestamp = timedEvent(from+i, "", "").Timestamp
@@ -34,7 +34,7 @@ func createInterrupted(t *testing.T, s *adk.Service) session.Session {
 	return sess
 }
 
-// After a run was interrupted between a call and its result, a strict API accepts every later prompt.
+// A strict model API accepts every prompt after a run was interrupted between a call and its result.
 func TestInterruptedCalls(t *testing.T) {
 	compacting := compaction.Config{Enabled: true, CompactionInterval: 3, TokenThreshold: 400, Summarizer: adk.Summarizer(shortener{})}
 	for name, opts := range map[string]adk.Options{
@@ -44,7 +44,7 @@ func TestInterruptedCalls(t *testing.T) {
 			onStoreAndBases(t, bases, opts, func(t *testing.T, s *adk.Service) {
 				sess := create(t, s, "s", nil)
 				appendAll(t, s, sess, withTimes(0, newEvent("u1", "i1", "user"), newEvent("c1", "i1", "app", withCall("dead", "order")))...)
-				s = s.OverSameStorage(t, opts) // as after a restart
+				s = s.OverSameStorage(t, opts) // a new service, as after a restart
 				refused, prompts, words := 0, 0, strings.Repeat("words ", 40)
 				r := newRunner(t, llmAgent(t, replyModel(func(prompt []*genai.Content) *genai.Part {
 					if prompts++; len(promptFaults(prompt)) > 0 {
@@ -76,7 +76,8 @@ func TestInterruptedCalls(t *testing.T) {
 	}
 }
 
-// The recorded answer follows its call and is marked. A late response replaces the answer, and Revert undoes it.
+// The recorded answer of an interrupted call follows the call and is marked. A late response replaces the
+// answer, and Revert undoes it.
 func TestAnswerOfInterruptedCall(t *testing.T) {
 	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		sess := create(t, s, "s", nil)
@@ -103,7 +104,7 @@ func TestAnswerOfInterruptedCall(t *testing.T) {
 		appendAll(t, s, sess, withTimes(9, newEvent("late2", "i1", "app", withResponse("dead", "order", map[string]any{"ok": true})))...)
 		equal(t, "interrupted", len(ids(get(t, s, "s"))), 7)
 	})
-	// A long-running tool answers through an older handle, which does not show the recorded answer.
+	// A long-running tool can answer through an older handle, which does not show the recorded answer.
 	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		slow := create(t, s, "s", nil)
 		appendAll(t, s, slow, withTimes(0, newEvent("u1", "i1", "user"), newEvent("c1", "i1", "app", withCall("c", "order")))...)
@@ -114,7 +115,7 @@ func TestAnswerOfInterruptedCall(t *testing.T) {
 			equal(t, "events", ids(sess), []string{"u1", "c1", "u2", "a2", "late"})
 		}
 	})
-	// A message that waited arrives through an older handle, which does not show the call.
+	// A message that waited for a run can arrive through an older handle, which does not show the call.
 	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		waiting := create(t, s, "s", nil)
 		appendAll(t, s, get(t, s, "s"), withTimes(0, newEvent("u1", "i1", "user"), newEvent("c1", "i1", "app", withCall("c", "order")))...)
@@ -135,7 +136,7 @@ func TestAnswerOfInterruptedCall(t *testing.T) {
 	equal(t, "after the revert", ids(sess), []string{"u1", "c1", "u2"})
 }
 
-// Calls that can still be answered stay open.
+// The service leaves a call open if it can still be answered.
 func TestCallsThatStayOpen(t *testing.T) {
 	confirms := func(e *session.Event) {
 		args := map[string]any{"originalFunctionCall": map[string]any{"id": "c", "name": "order"}}
@@ -173,8 +174,8 @@ func TestCallsThatStayOpen(t *testing.T) {
 	}
 }
 
-// Calls of a run that is known to be active stay open, whether the plugin watches the run or another process holds
-// its lease.
+// The service does not answer the calls of an active run. A run is active if the plugin watches it, or if another
+// process holds its lease.
 func TestCallsOfActiveRun(t *testing.T) {
 	s := newQuietService(t, adk.Options{})
 	create(t, s, "s", nil)

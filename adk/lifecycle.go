@@ -16,26 +16,26 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Revert undoes a patch and all other patches of its group, as [store.Store.Revert] does. The patches of one pass of
-// compaction are such a group. The events that the patches hid become visible again, and their state changes take
-// effect again. Afterwards sess shows the new view.
+// Revert undoes a patch and all other patches of its group, as [store.Store.Revert] does. For example, the patches
+// of one compaction pass are a group. The events that the patches hid become visible again, and their state changes
+// take effect again. Afterwards sess shows the new view.
 //
-// The id of a patch is in the [store.Committed] of the call that logged it, and in the records of
-// [Service.RawEvents]. A revert is a patch with its own id, so it can be reverted. If Revert refuses, it writes
-// nothing. Errors are as for [store.Store.Revert].
+// The call that logged a patch returns its id in [store.Committed]. [Service.RawEvents] yields it too. A revert is
+// a patch with its own id, so it can be reverted. If Revert refuses, it writes nothing. Errors are as for
+// [store.Store.Revert].
 func (s *Service) Revert(ctx context.Context, sess session.Session, patchID string) (store.Committed, error) {
 	return s.logPatches(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		return s.store.Revert(ctx, key, patchID, on, strings.HasPrefix(patchID, compaction.InterruptedPrefix))
 	})
 }
 
-// Rewind restores the session as it was before an invocation. It hides the events from the first event of the
-// invocation on, and undoes their state changes. The audit log keeps the events. The shared scopes of the app and the
+// Rewind restores the session as it was before an invocation. It hides the first event of the invocation and all
+// later events, and undoes their state changes. The audit log keeps the events. The shared scopes of the app and the
 // user do not change. All patches of a rewind are logged in one durable commit. To undo the rewind, pass the id of
 // one of these patches to [Service.Revert]. Afterwards sess shows the new view.
 //
-// The error matches [store.ErrConflict] if a patch was logged after the session's view. Other errors are as for
-// [store.Store.Rewind].
+// The error matches [store.ErrConflict] if another patch was logged after the view that sess shows. Other errors are
+// as for [store.Store.Rewind].
 func (s *Service) Rewind(ctx context.Context, sess session.Session, invocationID string) (store.Committed, error) {
 	return s.logPatches(ctx, sess, "rewind", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		return s.store.Rewind(ctx, key, invocationID, on)
@@ -56,7 +56,7 @@ type ForkOptions struct {
 }
 
 // Fork creates a session of the same user with the initial state and the log of sess, as [store.Store.Fork] does.
-// After Fork, changes of one session do not affect the other. It fails with [store.ErrExists] if the new session
+// After Fork, changes of one session do not affect the other. Fork fails with [store.ErrExists] if the new session
 // exists.
 //
 // Over a wrapped service, Fork copies the events one by one, without their "app:" and "user:" keys. If At is between
@@ -99,8 +99,8 @@ func (s *Service) seqBefore(ctx context.Context, handle *Session, invocation str
 
 // Erase erases the content of events, and of everything that was derived from them, as [store.Store.Erase] does. An
 // erase cannot be undone. Afterwards sess shows the new view. Other Session values of the same session still show the
-// erased content; replace them by calling Get. A wrapped service cannot erase content, so there the error matches
-// [errors.ErrUnsupported].
+// erased content. To replace them, call Get. A wrapped service cannot erase content. With a wrapped service, the
+// error matches [errors.ErrUnsupported].
 func (s *Service) Erase(ctx context.Context, sess session.Session, selection store.EraseSelection, opts store.EraseOptions) (store.Erasure, error) {
 	handle, err := s.currentHandle(ctx, sess)
 	if err != nil {

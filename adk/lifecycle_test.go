@@ -130,7 +130,7 @@ func TestListPage(t *testing.T) {
 	})
 }
 
-// Every page costs the same.
+// The cost of a page of ListPage does not depend on its position.
 func TestListPageCost(t *testing.T) {
 	b := &listCounter{Backend: &memory.Backend{}}
 	s := newService(t, mustOpen(t)(store.New(b, store.Options{})))
@@ -155,7 +155,7 @@ func (b *listCounter) List(ctx context.Context, prefix, after string, limit int)
 	return list, err
 }
 
-// withState returns a function that gives an event a state delta.
+// withState returns a function that adds a key to an event's state delta.
 func withState(key string, value any) func(*session.Event) {
 	return func(e *session.Event) { e.Actions.StateDelta = map[string]any{key: value} }
 }
@@ -172,14 +172,14 @@ func TestRevertAndRewind(t *testing.T) {
 	noError(t, err)
 	equal(t, "after a cut", ids(sess), []string{"uinv2", "ainv2"})
 
-	// The session continues, and later the cut is reverted.
+	// More events are appended, and later the cut is reverted.
 	noError(t, sessions.AppendEvent(t.Context(), sess, newEvent("uinv3", "inv3", "user")))
 	later := get(t, sessions, "s")
 	back, err := sessions.Revert(t.Context(), later, cut.Records[0].ID())
 	noError(t, err)
 	equal(t, "after the revert", ids(later), append(slices.Clone(all), "uinv3"))
 
-	// With an older handle, the rewind is a conflict and writes nothing.
+	// A rewind through an older handle fails with a conflict and writes nothing.
 	wantError(t, errOf(sessions.Rewind(t.Context(), sess, "inv1")), store.ErrConflict)
 	noError(t, errOf(sessions.Rewind(t.Context(), later, "inv1")))
 	equal(t, "after the rewind", ids(later), []string{"uinv0", "ainv0"})

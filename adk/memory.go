@@ -18,18 +18,18 @@ import (
 // Limits on the results of [Service.Memory].
 const (
 	memoryEntries = 10
-	memoryRunes   = 800 // per event
+	memoryRunes   = 800 // maximum length of the text of an event
 )
 
 // Memory returns a memory service that searches the logs of a user's sessions. The search covers all sessions that
 // the user has with one app in this service. It finds events by their words, as [recall.Finder] does. Sessions need
-// not be added to this memory service, and events of deleted sessions are not found. ADK's load_memory and
+// not be added to the memory service. The search finds no events of deleted sessions. ADK's load_memory and
 // preload_memory tools work with it.
 //
 // SearchMemory returns up to ten events, ordered by relevance. Each entry contains at most 800 characters of the
 // event's text. Its CustomMetadata names the session and the record. If an agent searches, the results do not include
-// the agent's own session. SearchMemory finds events that a summary covers. It finds neither summaries nor events
-// that were rewound or cut by hand.
+// the agent's own session. SearchMemory finds visible events and events that a summary covers. It finds neither
+// summaries nor events that were rewound or cut by hand.
 //
 // AddSessionToMemory adds nothing. It fails with [store.ErrNotFound] if the service has no such session.
 func (s *Service) Memory() memory.Service { return logMemory{s} }
@@ -80,7 +80,8 @@ func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) 
 	return out, nil
 }
 
-// searchUser searches the sessions of a user, except one session. It skips sessions that cannot be read.
+// searchUser searches the sessions of a user, except the session with the key except. It skips sessions that
+// cannot be read.
 func (s *Service) searchUser(ctx context.Context, app, user string, except store.Key, search recall.Search) ([]recall.Hit[store.Key], error) {
 	skip := func(key store.Key, err error) bool {
 		if ctx.Err() != nil || !s.store.CanSkip(err) {

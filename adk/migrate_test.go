@@ -17,7 +17,7 @@ import (
 
 	"github.com/glebarez/sqlite"
 	"github.com/google/jsonschema-go/jsonschema"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers the driver "pgx"
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/adk/v2/session/database"
@@ -33,11 +33,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// engine is an SQL engine that ADK's services support.
+// engine is an SQL engine that ADK's session services support.
 type engine struct {
 	name    string
 	dialect migrate.Dialect
-	checks  string // number of generated cases
+	checks  string // number of generated test cases
 	// newDatabase creates an empty database.
 	newDatabase func(t *testing.T) location
 }
@@ -69,7 +69,7 @@ func (l location) service(t *testing.T) session.Service {
 	return s
 }
 
-// open opens the database in the same way as a migration.
+// open opens the database as a migration does.
 func (l location) open(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(l.driver, l.dsn)
@@ -109,7 +109,7 @@ func migrateAll(t *testing.T, target *store.Store, from migrate.Source, opts mig
 	return report, results
 }
 
-// throughJSON returns v after a round trip through JSON, which turns numbers into float64.
+// throughJSON encodes v as JSON and decodes it, which turns numbers into float64.
 func throughJSON(t *testing.T, v any) any {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -119,8 +119,8 @@ func throughJSON(t *testing.T, v any) any {
 	return out
 }
 
-// eventsOf returns a session's events. Events with equal times are ordered by id. The event with which a migration
-// sets the state is left out.
+// eventsOf returns the events of a migrated session, except the event with which the migration sets the state.
+// Events with equal times are ordered by id.
 func eventsOf(t *testing.T, s session.Session) (events []any) {
 	var all []*session.Event
 	for e := range s.Events().All() {
@@ -196,14 +196,14 @@ func TestLiterals(t *testing.T) {
 		const exact = `{"a":1.0,"b":1e2,"c":9007199254740993,"d":18446744073709551615,"e":0.1}`
 		column := exact
 		if e.name == "PostgreSQL" {
-			column = strings.Replace(exact, "1e2", "100", 1) // the JSON column contains this
+			column = strings.Replace(exact, "1e2", "100", 1) // PostgreSQL's JSON column changes the literal
 		}
 		for _, want := range []string{`"stateDelta":{"set":` + exact, `"args":{"set":` + column} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("%s: %s is not in\n%s", e.name, want, &log)
 			}
 		}
-		// The initial state of a session whose numbers ADK has read as float64 and written again.
+		// The initial state of session 2 comes from a JSON column, so it has the literals of the column.
 		start, err := target.ViewAt(t.Context(), store.Key{App: testKey.App, User: testKey.User, Session: "2"}, 0)
 		noError(t, err)
 		initial, _ := start.Value("start")
@@ -211,15 +211,15 @@ func TestLiterals(t *testing.T) {
 		got, err := target.Get(t.Context(), testKey)
 		noError(t, err)
 		equal(t, "state", got.Values()["set"].String(), exact)
-		for _, name := range []string{"app:n", "user:n"} { // ADK has written these once
+		for _, name := range []string{"app:n", "user:n"} { // the values of the shared scopes come from JSON columns too
 			equal(t, name, got.Values()[name].String(), column)
 		}
 		equal(t, "sessions", contentsOf(t, newService(t, target), testKey.App), contentsOf(t, theirs, testKey.App))
 	}
 }
 
-// Events are ordered by time, and events with equal times in the order of their appends. A second migration adds new
-// events to a session.
+// Migrated events are ordered by time, and events with equal times in the order of their appends. A second migration
+// adds the new events of a session.
 func TestRepeatedMigration(t *testing.T) {
 	for _, e := range engines {
 		l := e.newDatabase(t)
@@ -231,7 +231,7 @@ func TestRepeatedMigration(t *testing.T) {
 		target := inMemoryStore(t)
 		for i, status := range []migrate.Status{migrate.Created, migrate.Extended, migrate.Extended} {
 			for j := range 10 {
-				id := fmt.Sprintf("%x", 97*(i*10+j)%64) // in no order
+				id := fmt.Sprintf("%x", 97*(i*10+j)%64) // ids in no particular order
 				want = append(want, id)
 				noError(t, theirs.AppendEvent(t.Context(), created.Session, messageAt(id, noon.Add(time.Duration(i*10+j/3)*time.Microsecond))))
 			}
@@ -249,7 +249,7 @@ func TestRepeatedMigration(t *testing.T) {
 	}
 }
 
-// If the events do not explain the state in the table, the migrated session still has the state of the table.
+// The migrated session has the state that the table contains, even if the events do not explain it.
 func TestStateOfTable(t *testing.T) {
 	l := engines[0].newDatabase(t)
 	theirs := l.service(t)
@@ -267,8 +267,8 @@ func TestStateOfTable(t *testing.T) {
 	equal(t, "b", got.Values()["b"].String(), "[1.0]")
 }
 
-// Tables of older versions lack columns. Events without a session, and times in different time zones, are reported. A
-// pickled row fails the migration of its session.
+// Tables of older ADK versions, which lack columns, can be migrated. Events without a session, and times in different
+// time zones, are reported. A pickled row fails the migration of its session.
 func TestOldTables(t *testing.T) {
 	l := engines[0].newDatabase(t)
 	theirs := l.service(t)
@@ -316,10 +316,10 @@ func TestOldTables(t *testing.T) {
 	equal(t, "it is reported", strings.Contains(fmt.Sprint(results[testKey.String()].Differences), "1 event with text that is not Unicode"), true)
 }
 
-// valueGenerator generates Go values of any type. It sets each field of a struct or leaves it zero, at random.
+// valueGenerator generates random Go values of any type. It leaves some fields of a struct zero.
 type valueGenerator struct {
 	t      *rapid.T
-	noTemp bool // generate no "temp:" keys
+	noTemp bool // whether to generate no "temp:" keys
 }
 
 func (d *valueGenerator) n(most int) int { return rapid.IntRange(0, most).Draw(d.t, "n") }
@@ -328,7 +328,7 @@ func (d *valueGenerator) text() string {
 	return rapid.SampledFrom([]string{"", "a", "b c", "<&>\u2028", "𝄞", "\x1b[1m", `"\`, "null", "temp"}).Draw(d.t, "text")
 }
 
-// leaf generates a value without parts.
+// leaf generates a value that has no fields or elements.
 func (d *valueGenerator) leaf(v reflect.Value) bool {
 	switch v.Interface().(type) {
 	case time.Duration:
@@ -391,7 +391,7 @@ func (d *valueGenerator) state(most int) map[string]any {
 	return state
 }
 
-// event generates an event. Times are chosen from a few values, so some are equal and some descend.
+// event generates an event. It chooses times from a few values, so that some times are equal and some descend.
 func (d *valueGenerator) event(id string) *session.Event {
 	e := new(session.Event)
 	fill := filler{leaf: d.leaf, include: func() bool { return d.n(3) == 0 }, length: func() int { return d.n(2) }}
@@ -408,7 +408,7 @@ func (d *valueGenerator) event(id string) *session.Event {
 	return e
 }
 
-// fill writes sessions of several apps and users to a service, and returns the apps.
+// fill writes sessions of several apps and users to a service. It returns the names of the apps.
 func (d *valueGenerator) fill(service session.Service) []string {
 	apps := []string{"shop", "a b/c"}
 	ctx := d.t.Context()
@@ -422,7 +422,7 @@ func (d *valueGenerator) fill(service session.Service) []string {
 		s := created.Session
 		for j := range d.n(6) {
 			noError(d.t, service.AppendEvent(ctx, s, d.event(fmt.Sprint("e", j))))
-			if d.n(2) == 0 { // numbers are read as float64 and written again
+			if d.n(2) == 0 { // sometimes continue from a session that was read, whose numbers are float64
 				got, err := service.Get(ctx, &session.GetRequest{AppName: s.AppName(), UserID: s.UserID(), SessionID: s.ID()})
 				noError(d.t, err)
 				s = got.Session
@@ -432,8 +432,8 @@ func (d *valueGenerator) fill(service session.Service) []string {
 	return apps
 }
 
-// Over a migrated store, package adk returns what ADK's services wrote to the database. A second migration adds
-// nothing.
+// Package adk returns the same sessions from a migrated store as ADK's services return from the database. A
+// second migration adds nothing.
 func TestDatabases(t *testing.T) {
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
@@ -468,7 +468,7 @@ func TestDatabases(t *testing.T) {
 	}
 }
 
-// exportAll returns the response of ADK's REST server for each session of an app.
+// exportAll returns the responses of ADK's REST server for the sessions of an app.
 func exportAll(t *testing.T, s session.Service, app string) (texts []string) {
 	t.Helper()
 	server := restServer(t, s, counter{})
@@ -480,12 +480,12 @@ func exportAll(t *testing.T, s session.Service, app string) (texts []string) {
 	return texts
 }
 
-// ADK's REST server gives the same responses over its own service and over the migrated store.
+// ADK's REST server gives the same responses over ADK's own service and over the migrated store.
 func TestRESTServer(t *testing.T) {
 	setRapidChecks(t, "30")
 	rapid.Check(t, func(rt *rapid.T) {
 		theirs, target := session.InMemoryService(), inMemoryStore(t)
-		(&valueGenerator{t: rt, noTemp: true}).fill(theirs) // ADK's in-memory service keeps temp: keys
+		(&valueGenerator{t: rt, noTemp: true}).fill(theirs) // noTemp is set because ADK's in-memory service stores temp: keys
 		want := exportAll(t, theirs, "shop")
 		from := func() migrate.Source { return migrate.NewREST(strings.NewReader(strings.Join(want, "\n")), "exports") }
 		if len(want) == 0 {
@@ -505,7 +505,7 @@ func TestRESTServer(t *testing.T) {
 	})
 }
 
-// parseExports returns exported sessions without their times.
+// parseExports decodes exported sessions and removes their times.
 func parseExports(t *testing.T, texts []string) map[string]any {
 	t.Helper()
 	sessions := map[string]any{}
@@ -518,7 +518,7 @@ func parseExports(t *testing.T, texts []string) map[string]any {
 	return sessions
 }
 
-// The tables that ADK for Python creates on each engine.
+// pythonTables contains the tables that ADK for Python creates on each engine.
 var pythonTables = map[string][]string{
 	"SQLite": {
 		`CREATE TABLE sessions (app_name VARCHAR(128) NOT NULL, user_id VARCHAR(128) NOT NULL, id VARCHAR(128) NOT NULL, state TEXT NOT NULL,
@@ -544,7 +544,7 @@ func init() {
 	}
 }
 
-// The rows of a session of ADK for Python, with placeholders for times.
+// pythonRows inserts a session of ADK for Python, with placeholders for the times.
 var pythonRows = []string{
 	`INSERT INTO sessions (app_name, user_id, id, state, create_time, update_time) VALUES ('shop', 'ada', 's1', '{"start": 1.0, "count": 2, "big": 9007199254740993}', CREATED, CREATED)`,
 	`INSERT INTO events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data) VALUES ('e2', 'shop', 'ada', 's1', 'i-1', LATER,
@@ -557,13 +557,13 @@ var pythonRows = []string{
 
 const pythonVersion = `INSERT INTO adk_internal_metadata ("key", value) VALUES ('schema_version', '1')`
 
-// The times in the rows, as SQLAlchemy writes them and as numbers.
+// Replacers that insert the times into pythonRows, as the text that SQLAlchemy writes and as numbers.
 var (
 	timesAsText    = strings.NewReplacer("CREATED", "'2025-06-01 09:59:59.500000'", "EARLIER", "'2025-06-01 12:00:00.250000'", "LATER", "'2025-06-01 12:00:01.123456'")
 	timesAsSeconds = strings.NewReplacer("CREATED", "1748771999.5", "EARLIER", "1748772000.25", "LATER", "1748772001.123456")
 )
 
-// pythonDatabase creates a database in the form of ADK for Python.
+// pythonDatabase creates a database with the given tables and rows, as ADK for Python would.
 func pythonDatabase(t *testing.T, tables string, fresh func(*testing.T) location, rows ...string) location {
 	t.Helper()
 	l := fresh(t)
@@ -605,7 +605,7 @@ func TestPython(t *testing.T) {
 			var log bytes.Buffer
 			key := store.Key{App: "shop", User: "ada", Session: "s1"}
 			noError(t, target.Export(t.Context(), key, &log, store.ExportOptions{}))
-			// The database does not keep the order of an object's members.
+			// The database does not keep the order of the members of a JSON object.
 			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 			for i, want := range []string{
 				`{"patchlog":1,"initialState":{"big":9007199254740993,"start":1.0}}`,
@@ -639,7 +639,7 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// The error for an unsupported table says what to do.
+// The error for tables that cannot be migrated tells the user what to do.
 func TestRefusedTables(t *testing.T) {
 	const rest = `CREATE TABLE app_states (app_name TEXT, state TEXT); CREATE TABLE user_states (app_name TEXT, user_id TEXT, state TEXT); ` +
 		`CREATE TABLE sessions (app_name TEXT, user_id TEXT, id TEXT, state TEXT, create_time DATETIME, update_time DATETIME); `
@@ -691,7 +691,7 @@ func TestRefusedTables(t *testing.T) {
 	}
 }
 
-// A row that cannot be read fails the migration of its session only. The error names the event and the column.
+// A row that cannot be read fails only the migration of its session. The error names the event and the column.
 func TestRefusedRows(t *testing.T) {
 	insert := func(id, data string) string {
 		return `INSERT INTO events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data) VALUES ('` + id + `', 'shop', 'eve', 's', 'i', EARLIER, ` + data + `)`

@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pins returns the ids of the visible events that ADK searches for when it decides which agent continues, and with
-// what input. Compaction never summarises these events:
+// pins returns the ids of the visible events from which ADK decides which agent continues, and with what input.
+// Compaction never summarises these events:
 //
 //   - The newest event of each agent. The runner passes a message to the author of the newest event that is not the
 //     user's. If that agent cannot receive messages, the runner tries the authors of earlier events.
@@ -42,7 +42,7 @@ func pins(v fold.View, cfg compaction.Config) []string {
 
 type pinner struct {
 	view   fold.View
-	pinned map[int]bool // by visible index
+	pinned map[int]bool // the indices of the pinned visible events
 }
 
 const userAuthor = storage.UserAuthor
@@ -60,14 +60,14 @@ func (p pinner) pinAgents() {
 }
 
 func (p pinner) pinRequests(waiting []fold.Call) {
-	waitingInvocations := map[string]bool{} // by invocation id
+	waitingInvocations := map[string]bool{} // ids of the waiting invocations
 	for _, c := range waiting {
 		waitingInvocations[p.view.At(c.Index).InvocationID()] = true
 	}
-	newest, askedUser := "", map[string]bool{} // askedUser contains the invocations that asked the user
+	newest, askedUser := "", map[string]bool{} // askedUser contains the ids of the invocations that asked the user
 	for _, e := range p.view.Entries() {
 		if id := e.Event.InvocationID(); !e.Summary && id != "" {
-			newest = id // assigned each time, since another invocation may come between a request and its answer
+			newest = id // assigned for each event, because another invocation may come between a request and its answer
 			askedUser[id] = askedUser[id] || len(e.Event.LongRunningToolIDs()) > 0
 		}
 	}
@@ -78,7 +78,7 @@ func (p pinner) pinRequests(waiting []fold.Call) {
 		case waitingInvocations[id] || id == newest && askedUser[id]:
 			p.pinned[i] = p.pinned[i] || e.Event.Author() == userAuthor || len(e.Event.LongRunningToolIDs()) > 0 || isOutput(e.Event)
 		case id == newest:
-			p.pinned[i] = p.pinned[i] || isOutput(e.Event) // this invocation may still ask the user
+			p.pinned[i] = p.pinned[i] || isOutput(e.Event) // the invocation may still ask the user
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (p pinner) pinRequests(waiting []fold.Call) {
 // pinConfirmedCalls pins the calls that pinned requests for confirmation are about. Compaction keeps the responses of
 // these calls too.
 func (p pinner) pinConfirmedCalls() {
-	callIndex := map[string]int{} // index of the newest call with an id so far
+	callIndex := map[string]int{} // maps the id of each call so far to the index of the newest event with the call
 	for _, c := range p.view.Calls() {
 		if c.Name == toolconfirmation.FunctionCallName && p.pinned[c.Index] {
 			if i, ok := callIndex[confirmedCallID(p.view.At(c.Index), c.Part)]; ok {

@@ -12,7 +12,7 @@ import (
 // Plugin returns a plugin for runner.PluginConfig. It informs the service when a run begins and when it ends, even if
 // the run fails. The service uses this for [Options.Runs] and for compaction.
 //
-// Without the plugin, an agent's final response starts automatic compaction. Compaction then treats the newest
+// Without the plugin, the final response of an agent starts automatic compaction. Compaction then treats the newest
 // invocation as running until the next invocation begins. With the plugin, an invocation can be compacted as soon as
 // it has ended, and the service also learns that a run has failed.
 //

@@ -16,7 +16,7 @@ import (
 // RestoreCalls makes the calls that msg answers visible again if summaries hide them, as [compaction.RestoreCalls]
 // does. If sessions are compacted, call RestoreCalls before each Run whose message contains a function response.
 // [Service.AppendEvent] also restores such calls, but too late for the runner. Before the runner appends the message,
-// it searches for the call to find the agent that made the call and the invocation to resume.
+// it searches for the call, which determines the agent that continues and the invocation to resume.
 //
 // Afterwards sess shows the new view. If no call must be restored, RestoreCalls writes nothing.
 func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *genai.Content) error {
@@ -40,7 +40,7 @@ func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *g
 	return nil
 }
 
-// restoreCalls makes the calls that an event answers visible again, if v does not show them.
+// restoreCalls makes the calls that e answers visible again, if v does not show them.
 func (s *Service) restoreCalls(ctx context.Context, handle *Session, v fold.View, e *patch.Event) error {
 	if hasVisibleCalls(v, e) {
 		return nil
@@ -50,7 +50,7 @@ func (s *Service) restoreCalls(ctx context.Context, handle *Session, v fold.View
 	})
 }
 
-// hasVisibleCalls reports whether v shows the call of each response in an event.
+// hasVisibleCalls reports whether v shows the call for each response in an event.
 func hasVisibleCalls(v fold.View, e *patch.Event) bool {
 	var missing []patch.FunctionPart
 	for p := range e.FunctionParts() {
@@ -70,8 +70,8 @@ func hasVisibleCalls(v fold.View, e *patch.Event) bool {
 	return len(missing) == 0
 }
 
-// showRestored moves the session to the view after calls were restored. While a workflow node runs, it also adds the
-// restored calls to the frozen list of events.
+// showRestored moves the session to the view after calls were restored. While a workflow node runs, it also appends
+// the restored calls to the frozen list of events.
 func (s *Session) showRestored(done store.Committed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,11 +31,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// forgetful compacts often, and its summaries do not contain the facts in the events.
+// forgetful is a configuration with frequent compaction. Its summaries do not contain the facts in the events.
 var forgetful = compaction.Config{Enabled: true, CompactionInterval: 3, OverlapSize: 1, Summarizer: adk.Summarizer(shortener{})}
 
-// In turn 55, an agent needs facts from turn 3. With compaction and the tools, it gives the same answers as without
-// compaction, and its prompts are valid and shorter.
+// An agent can recall facts. In turn 55, it needs facts from turn 3. With compaction and the recall tools, it gives
+// the same answers as without compaction, and its prompts are valid and shorter.
 func TestAgentRecalls(t *testing.T) {
 	type outcome struct {
 		answers []string
@@ -47,7 +47,7 @@ func TestAgentRecalls(t *testing.T) {
 		})
 		turn := 0
 		code, tank, row := regexp.MustCompile(`locker code is (\S+)`), regexp.MustCompile(`tank holds (\d+) litres`), regexp.MustCompile(`row 0777: (\S+)`)
-		// The model uses only facts from its prompt.
+		// findFact returns a fact only if the prompt contains it, because the model may use nothing else.
 		findFact := func(prompt []*genai.Content, what *regexp.Regexp) string {
 			text, err := json.Marshal(prompt)
 			noError(t, err)
@@ -128,7 +128,8 @@ func longReport() string {
 	return b.String()
 }
 
-// reportHandle returns the handle of the report from the first search result in the prompt that mentions litres.
+// reportHandle returns the handle of the report. It reads the handle from the first search result in the prompt
+// that mentions litres.
 func reportHandle(t *testing.T, prompt []*genai.Content) string {
 	t.Helper()
 	text, err := json.Marshal(prompt)
@@ -180,7 +181,8 @@ func resultTexts(response map[string]any) (all []string) {
 	return all
 }
 
-// newRecallSession creates a session with hidden needles, and returns the recall tools.
+// newRecallSession creates a session in which some hidden events contain "needle". It also returns the recall
+// tools.
 func newRecallSession(t *testing.T, opts adk.RecallOptions) (*adk.Service, []tool.Tool, session.Session) {
 	t.Helper()
 	sessions := newQuietService(t, adk.Options{MaxResultTokens: 500})
@@ -198,8 +200,8 @@ func summariseFirst(t *testing.T, sessions *adk.Service, sess session.Session, n
 	noError(t, errOf(sessions.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(0, n, s)}, store.PatchOptions{})))
 }
 
-// The tools find the events of their session that summaries cover. They find neither visible events, nor events that
-// were cut by hand or rewound, nor events of another branch, scope or session.
+// The recall tools find the events of their session that summaries cover. They do not find visible events, events
+// that were cut by hand or rewound, or events of another branch, scope or session.
 func TestRecallVisibility(t *testing.T) {
 	sessions, recalls, sess := newRecallSession(t, adk.RecallOptions{})
 	ctx := t.Context()
@@ -225,19 +227,19 @@ func TestRecallVisibility(t *testing.T) {
 
 	search := func() *genai.Part { return call("", "recall_search", map[string]any{"query": "needle"}) }
 	got := callTools(t, sessions, "user", "s", recalls, search())
-	equal(t, "found", resultTexts(got[0]), []string{"needle in a branch", "needle told"}) // an agent without a branch sees all branches
+	equal(t, "found", resultTexts(got[0]), []string{"needle in a branch", "needle told"}) // an agent without a branch sees the events of all branches
 	equal(t, "found", resultTexts(callTools(t, sessions, "user", "s2", recalls, search())[0]), []string{"needle of another session"})
 	equal(t, "found", resultTexts(callTools(t, sessions, "stranger", "s", recalls, search())[0]), []string{"needle of a stranger"})
 	equal(t, "found", len(resultTexts(callTools(t, sessions, "nobody", "s", recalls, search())[0])), 0)
 
-	// Reading by handle has the same restrictions.
+	// The tool that reads an event by its handle has the same restrictions as the search.
 	for handle, want := range map[string]string{"1": "needle told", "2": "", "4": "", "5": "needle in sight", "id=e1": "needle told", "id=e2": "", "id=o1": "", "1/0": "", "99": "", "0": "", "": "", "-1": "", "x": "", "id=": ""} {
 		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": handle}))
 		if said, _ := got[0]["text"].(string); said != want || (want == "") != (got[0]["error"] != nil) {
 			t.Errorf("by handle %q: %v, want %q", handle, got[0], want)
 		}
 	}
-	// An agent in a branch sees events of the branches above it.
+	// An agent with a branch sees events of the branches above its own.
 	sub := func(branch string) []string {
 		var found []string
 		m := replyModel(func(prompt []*genai.Content) *genai.Part {
@@ -260,8 +262,8 @@ func TestRecallVisibility(t *testing.T) {
 	equal(t, "found in a branch whose name has the same prefix", sub("otherwise"), []string{"needle told"})
 }
 
-// The tools never return or match content that models never see: state, credentials that ADK requests, events of
-// other scopes, and events that were cut by hand.
+// The recall tools neither return nor match content that models never see: state, credentials that ADK requests,
+// events of other scopes, and events that were cut by hand.
 func TestRecallHidesSecrets(t *testing.T) {
 	sessions, recalls, sess := newRecallSession(t, adk.RecallOptions{})
 	ctx := t.Context()
@@ -298,7 +300,7 @@ func TestRecallHidesSecrets(t *testing.T) {
 	}
 }
 
-// A handle names exactly one event, even if a patch inserted several events, or if ids look like handles.
+// A handle names exactly one event, even if a patch inserted several events, or if event ids look like handles.
 func TestRecallHandles(t *testing.T) {
 	sessions, recalls, sess := newRecallSession(t, adk.RecallOptions{})
 	ctx := t.Context()
@@ -323,7 +325,8 @@ func TestRecallHandles(t *testing.T) {
 	}
 }
 
-// Searches accept filters, and report whether there are more results or none. Unused budget is returned.
+// Searches accept filters, and report whether there are more results or no results. Unused tokens are returned
+// to the budget of the turn.
 func TestRecallSearches(t *testing.T) {
 	sessions, recalls, sess := newRecallSession(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 1000})
 	for i := range 20 {
@@ -361,12 +364,13 @@ func TestRecallSearches(t *testing.T) {
 	}
 }
 
-// The results of the tools are limited per call and per turn, also for parallel calls. The limit is reported.
+// The recall tools limit the tokens of their results per call and per turn, even if calls run in parallel. A
+// result reports that the limit was reached.
 func TestRecallIsBounded(t *testing.T) {
 	sessions, recalls, sess := newRecallSession(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 900})
 	for i := range 50 {
 		e := textEvent(fmt.Sprint("e", i), strings.Repeat("user", 1+300*(i%2)), fmt.Sprintf("needle %d ", i)+strings.Repeat("hay and ", 400))
-		if i%5 < 3 { // characters that JSON escapes, and characters of several bytes
+		if i%5 < 3 { // text with characters that JSON escapes, and with characters of several bytes
 			e.Content.Parts[0].Text = "needle hay" + strings.Repeat([]string{"\x01", "\"\"", "東京"}[i%5], 3000)
 		}
 		noError(t, sessions.AppendEvent(t.Context(), sess, e))
@@ -400,7 +404,7 @@ func TestRecallIsBounded(t *testing.T) {
 			t.Errorf("%s: the results of a turn have %d tokens", name, total)
 		}
 	}
-	// Parallel calls share the new budget of the next turn.
+	// In the next turn, there is a new budget, which parallel calls share.
 	total, first := 0, true
 	m := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
 		content := &genai.Content{Role: "model", Parts: []*genai.Part{{Text: "done"}}}
@@ -430,7 +434,7 @@ func TestRecallIsBounded(t *testing.T) {
 	}
 }
 
-// A summary names its records only to agents that have the tools.
+// Summaries in a prompt name the records that they cover only if the agent has the recall tools.
 func TestSummariesNameRecords(t *testing.T) {
 	sessions := newQuietService(t, adk.Options{Compaction: forgetful})
 	sess := create(t, sessions, "s", nil)
@@ -460,7 +464,7 @@ func TestRecallOptions(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	// In a session of another service, the tools return an error.
+	// If another service keeps the session, the recall tools return an error.
 	recalls, err := inMemory(t).RecallTools(adk.RecallOptions{})
 	noError(t, err)
 	got := callTools(t, session.InMemoryService(), "user", "s", recalls,
@@ -472,7 +476,7 @@ func TestRecallOptions(t *testing.T) {
 	}
 }
 
-// ADK's memory tools find events of the user's other sessions, also after a restart.
+// ADK's memory tools find events of the user's other sessions, even after a restart.
 func TestLogMemory(t *testing.T) {
 	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, sessions *adk.Service) {
 		ctx := t.Context()
@@ -518,7 +522,8 @@ func TestLogMemory(t *testing.T) {
 				t.Errorf("%s: %s", what, text)
 			}
 		}
-		// A search by an agent leaves out its own session. Other searches include all sessions.
+		// A search by an agent leaves out the agent's own session. Other searches include all sessions of the
+		// user.
 		if strings.Contains(string(preloaded), "What is my cat called") {
 			t.Errorf("preloaded: %s", preloaded)
 		}
@@ -548,7 +553,8 @@ func TestLogMemory(t *testing.T) {
 	})
 }
 
-// A long result is shortened in every prompt, also over a base, and can be read byte for byte.
+// A long tool result is shortened in every prompt, also with a wrapped service. The recall tools can read the
+// whole result, byte for byte.
 func TestLongResults(t *testing.T) {
 	report := longReport() + "\"quoted\" é 東京 😀 \x01 end"
 	results := map[string]map[string]any{
@@ -604,7 +610,7 @@ func TestLongResults(t *testing.T) {
 			if read.String() != want || kind == "text" && want != report {
 				t.Errorf("%s: %d bytes were read, of %d", kind, read.Len(), len(want))
 			}
-			// The history contains the whole result, and a revert makes it visible.
+			// The history contains the whole result. Revert makes the whole result visible again.
 			if s := get(t, sessions, kind).(*adk.Session); s.View().PatchSeq() > 0 {
 				var shortened string
 				for r, err := range sessions.RawEvents(t.Context(), sess, 1) {
@@ -654,7 +660,7 @@ func TestLongResultsByDefault(t *testing.T) {
 		noError(t, err)
 		return len(raw)
 	}
-	// After a revert has restored a result, a retry of the append does not shorten the result again.
+	// If a revert has restored a whole result, a retry of the append does not shorten the result again.
 	for _, sessions := range []*adk.Service{newQuietService(t, adk.Options{MaxResultTokens: 500}), wrap(t, session.InMemoryService(), adk.Options{MaxResultTokens: 500})} {
 		sess := create(t, sessions, "s", nil).(*adk.Session)
 		noError(t, sessions.AppendEvent(t.Context(), sess, e))
@@ -676,7 +682,7 @@ func TestLongResultsByDefault(t *testing.T) {
 	}
 }
 
-// While a workflow node runs, a long result is added to the list of events in shortened form.
+// While a workflow node runs, the session shows a new long result in shortened form.
 func TestLongResultsInNodes(t *testing.T) {
 	sessions := newQuietService(t, adk.Options{MaxResultTokens: 500})
 	sess := create(t, sessions, "s", nil)
@@ -684,7 +690,7 @@ func TestLongResultsInNodes(t *testing.T) {
 		id := fmt.Sprint("c", i)
 		inBranch := func(e *session.Event) { e.Branch = "node" }
 		result := newEvent("result"+id, "i", "app", inBranch, withResponse(id, "f", map[string]any{"out": strings.Repeat("long ", 1000)}))
-		appendAll(t, sessions, sess, newEvent("call"+id, "i", "app", inBranch, withCall(id, "f")), result, result) // includes a retry
+		appendAll(t, sessions, sess, newEvent("call"+id, "i", "app", inBranch, withCall(id, "f")), result, result) // the second append of the result is a retry
 		equal(t, "events", sess.Events().Len(), 2*i+2)
 		for at := range sess.Events().Len() {
 			raw, err := json.Marshal(sess.Events().At(at).Content)
@@ -696,8 +702,8 @@ func TestLongResultsInNodes(t *testing.T) {
 	}
 }
 
-// With a redactor, no secret reaches a summarizer, a result of the recall tools or a result of the memory service.
-// The log keeps the original text.
+// Redact keeps secrets out of the prompts of summarizers, and out of the results of the recall tools and of the
+// memory service. The log keeps the original text.
 func TestRedact(t *testing.T) {
 	redactor, err := redact.New(redact.Options{})
 	noError(t, err)
@@ -740,8 +746,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// Compaction hides old long-running calls without a response. If such a call is answered, the call is visible again
-// in the prompt. If RestoreCalls ran before the run, the agent of the call continues the call's invocation.
+// If the user answers a long-running call that compaction has hidden, the prompt shows the call again. If
+// RestoreCalls ran before the run, the agent that made the call continues the call's invocation.
 func TestAnswerToACompactedCall(t *testing.T) {
 	for _, recalls := range []bool{false, true} {
 		t.Run(fmt.Sprint("recalls ", recalls), func(t *testing.T) {
@@ -758,7 +764,7 @@ func TestAnswerToACompactedCall(t *testing.T) {
 				return call(fmt.Sprint("ask", turn), "approve", nil)
 			})
 			a := llmAgent(t, m, tools(t)...)
-			asked := "" // the invocation of the first call
+			asked := "" // id of the invocation that made the first call
 			most := 0
 			for turn = 1; turn <= 60; turn++ {
 				for _, e := range ask(t, a, sessions, genai.NewContentFromText(question(turn)+padding, "user")) {
@@ -790,7 +796,7 @@ func TestAnswerToACompactedCall(t *testing.T) {
 			if in := events[0].InvocationID == asked; in != recalls {
 				t.Errorf("in the call's invocation: %v", in)
 			}
-			// RestoreCalls restores no call twice, and no call that never existed.
+			// RestoreCalls does not restore a call twice. It ignores calls that never existed.
 			noError(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
 			before := get(t, sessions, "s").(*adk.Session).View().Seq()
 			noError(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
@@ -803,8 +809,8 @@ func TestAnswerToACompactedCall(t *testing.T) {
 	}
 }
 
-// While a workflow node runs, a restored call is shown exactly once, whether or not the node has seen the call
-// before.
+// While a workflow node runs, the session shows a restored call exactly once, whether or not the node has seen
+// the call before.
 func TestRestoredCallInNode(t *testing.T) {
 	for _, seen := range []bool{false, true} {
 		t.Run(fmt.Sprint("seen ", seen), func(t *testing.T) {
@@ -819,7 +825,7 @@ func TestRestoredCallInNode(t *testing.T) {
 			if seen {
 				summariseFirst(t, svc, get(t, svc, "s"), 2)
 			} else {
-				noError(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{}))) // the node still sees the event
+				noError(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{}))) // the list of a running node still contains the event
 			}
 			appendAll(t, svc, run, newEvent("n1", "2", "n", withNode), newEvent("late", "1", "n", withNode, withResponse("c", "lookup", map[string]any{"a": 1})))
 			calls := map[string]int{}
@@ -835,8 +841,8 @@ func TestRestoredCallInNode(t *testing.T) {
 	}
 }
 
-// A hidden call cannot be restored directly after a summary of role model. Then RestoreCalls returns an error, and
-// AppendEvent logs the response anyway.
+// There is no place for a hidden call directly after a summary with the role model. Then RestoreCalls returns an
+// error, and AppendEvent logs the response without the call.
 func TestAnswerWithoutPlaceForCall(t *testing.T) {
 	db := inMemoryStore(t)
 	s := newService(t, db)
@@ -855,12 +861,11 @@ func TestAnswerWithoutPlaceForCall(t *testing.T) {
 	sess = get(t, s, "s")
 	wantError(t, s.RestoreCalls(t.Context(), sess, answer.Content), fold.ErrOrphanedCall)
 	noError(t, s.AppendEvent(t.Context(), sess, answer))
-	noError(t, s.AppendEvent(t.Context(), sess, answer)) // a retry
+	noError(t, s.AppendEvent(t.Context(), sess, answer)) // the second append is a retry
 	equal(t, "visible", ids(get(t, s, "s")), []string{"summary", "e1", "e2", "answer"})
 }
 
-// A restored call keeps its metadata, which tell where the response goes: the task of a remote agent, or the node of
-// a workflow.
+// A restored call keeps its metadata. The metadata tell which remote task or workflow node receives the response.
 func TestRestoredCallKeepsMetadata(t *testing.T) {
 	onEachBackend(t, func(t *testing.T, s reopeningService) {
 		sess := create(t, s, "s", nil)
@@ -879,7 +884,8 @@ func TestRestoredCallKeepsMetadata(t *testing.T) {
 		equal(t, "metadata", back.CustomMetadata, asked.CustomMetadata)
 		equal(t, "node", back.NodeInfo, asked.NodeInfo)
 		equal(t, "request", back.RequestedInput, asked.RequestedInput)
-		// Pages of every size contain the call once, at its original place.
+		// Together, the pages of a history contain the call once, at its original place, whatever the page
+		// size.
 		for limit := 1; limit <= 5; limit++ {
 			var all []string
 			for before := ""; ; before = all[0] {
@@ -898,7 +904,7 @@ func TestRestoredCallKeepsMetadata(t *testing.T) {
 	})
 }
 
-// newEvent returns an event of an invocation. Its content is a text, unless the function change replaces the content.
+// newEvent returns an event of an invocation. Its content is text, unless change replaces the content.
 func newEvent(id, invocation, author string, change ...func(*session.Event)) *session.Event {
 	e := textEvent(id, author, "words of "+id)
 	e.InvocationID = invocation
@@ -919,7 +925,7 @@ func withResponse(id, name string, of map[string]any) func(*session.Event) {
 	return func(e *session.Event) { e.Content = response(id, name, of) }
 }
 
-// withConfirmation makes an event a request to confirm a call.
+// withConfirmation makes an event a request for confirmation of a call.
 func withConfirmation(id, callID string) func(*session.Event) {
 	return func(e *session.Event) {
 		e.Content = &genai.Content{Role: "model", Parts: []*genai.Part{call(id, toolconfirmation.FunctionCallName, map[string]any{
@@ -1006,7 +1012,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// Summaries are never pinned, but a scope that has only a summary counts as a scope.
+// pins never returns a summary, but a scope of which only a summary is visible counts as a scope.
 func TestPinsOfSummaries(t *testing.T) {
 	svc := inMemory(t)
 	sess := create(t, svc, "s", nil)

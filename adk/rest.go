@@ -33,8 +33,8 @@ import (
 // fails, the status is 400, 404, 409, 413, 415 or 500. All other requests go to ADK's handler.
 //
 // Like ADK's routes, these routes do not authenticate clients. Any client that can connect can change every session,
-// so put authentication in front of the handler. A body must have the content type application/json. Without
-// permission, a page of another site cannot make a browser send this type.
+// so put authentication in front of the handler. Request bodies must have the content type application/json, which
+// browsers send to another site only with its permission.
 //
 // Put the handler around a server, or into the router of a launcher:
 //
@@ -74,7 +74,7 @@ const maxBody = 1 << 16
 
 var errMediaType = errors.New("the content type is not application/json; send the body as JSON with this type")
 
-// rewindOrFork rewinds or forks a session. It returns the id of the session to show.
+// rewindOrFork rewinds or forks a session. It returns the id of the session that the response will show.
 func (s *Service) rewindOrFork(w http.ResponseWriter, r *http.Request, action string, key store.Key) (id string, err error) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return "", errMediaType
@@ -114,8 +114,8 @@ type forkBody struct {
 	Before    string `json:"forkBeforeInvocationId"`
 }
 
-// decodeBody decodes a request body into a struct. The body must be one JSON object that contains only the struct's
-// fields. A missing body is decoded as {}.
+// decodeBody decodes a request body into a struct. The body must be one JSON object with no other fields than the
+// struct. A missing body is decoded as {}.
 func decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
 	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	in.DisallowUnknownFields()
@@ -131,8 +131,8 @@ func decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
 	return fmt.Errorf("%w: body: %w", patch.ErrInvalid, err)
 }
 
-// checkHistoryPage returns an error if the session does not exist, or if its history does not contain the event with
-// the id before. An empty id is not checked.
+// checkHistoryPage returns an error if the session does not exist, or if before is not empty and the history does
+// not contain the event with this id.
 func (s *Service) checkHistoryPage(ctx context.Context, key store.Key, before string) error {
 	v, err := s.store.View(ctx, key)
 	if err == nil && before != "" {

@@ -24,7 +24,7 @@ func shownIDs(sess map[string]any) string {
 	return strings.Join(ids, " ")
 }
 
-// Clients rewind sessions, fork sessions, and read pages of histories.
+// The REST routes rewind sessions, fork sessions, and return pages of histories.
 func TestRESTHandler(t *testing.T) {
 	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		createSummarised(t, s)
@@ -48,8 +48,8 @@ func TestRESTHandler(t *testing.T) {
 			{"GET", path + "/history?limit=x", "", 400},
 			{"GET", path + "/history?limit=-1", "", 400},
 			{"GET", path + "/history?before=none", "", 404},
-			{"GET", path + "/history?limit=4&before=s2", "", 404}, // a summary, which is not in the history
-			{"GET", path + "?limit=4&before=none", "", 500},       // ADK's route, which responds with 500 to every error
+			{"GET", path + "/history?limit=4&before=s2", "", 404}, // s2 is a summary, which the history does not contain
+			{"GET", path + "?limit=4&before=none", "", 500},       // ADK's own route responds with 500 to every error
 			{"GET", "/apps/app/users/user/sessions/none/history", "", 404},
 			{"GET", "/apps/app/users/user/sessions/none/history?before=e1", "", 404},
 			{"POST", path + "/rewind", "", 400},
@@ -64,7 +64,7 @@ func TestRESTHandler(t *testing.T) {
 			{"POST", path + "/rewind", `{"rewindBeforeInvocationId":"inv-e1"} {}`, 400},
 			{"POST", path + "/rewind", `{"rewindBeforeInvocationId":"inv-e1"}}`, 400},
 			{"POST", path + "/rewind", `{"rewindBeforeInvocationId":"inv-e1"`, 400},
-			{"POST", path + "/fork", `{"rewindBeforeInvocationId":"inv-e1"}`, 400}, // otherwise the whole session would be forked
+			{"POST", path + "/fork", `{"rewindBeforeInvocationId":"inv-e1"}`, 400}, // the field is unknown to the fork route, which would otherwise fork the whole session
 			{"POST", path + "/fork", `{"sessionId":"a/b"}`, 400},
 			{"POST", path + "/fork", `{"sessionId":".."}`, 400},
 			{"POST", path + "/fork", `{"sessionId":"` + strings.Repeat("x", 1<<17) + `"}`, 413},
@@ -79,8 +79,8 @@ func TestRESTHandler(t *testing.T) {
 	})
 }
 
-// A request that a browser sends to another site without permission is refused. In a launcher, which serves the API
-// under a path prefix, the response has the headers of ADK's route.
+// The handler refuses a request that a browser sends to another site without permission. In a launcher, which
+// serves the API under a path prefix, the response has the headers of ADK's own route.
 func TestRESTHandlerInALauncher(t *testing.T) {
 	s := inMemory(t)
 	createSummarised(t, s)

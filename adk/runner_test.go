@@ -36,7 +36,7 @@ func newRunner(t *testing.T, a agent.Agent, sessions session.Service, plugins ..
 	return r
 }
 
-// runTurn runs an agent with a message in the session "s" and returns the events.
+// runTurn runs an agent with a message in the session "s" and returns the events of the run.
 func runTurn(t *testing.T, r *runner.Runner, msg *genai.Content) (events []*session.Event) {
 	t.Helper()
 	for e, err := range r.Run(t.Context(), "user", "s", msg, agent.RunConfig{}) {
@@ -46,7 +46,8 @@ func runTurn(t *testing.T, r *runner.Runner, msg *genai.Content) (events []*sess
 	return events
 }
 
-// ask runs an agent with a message and returns the events, after background compaction has finished.
+// ask runs an agent with a message and waits until background compaction has finished. It returns the events of
+// the run.
 func ask(t *testing.T, a agent.Agent, sessions *adk.Service, msg *genai.Content) []*session.Event {
 	t.Helper()
 	events := runTurn(t, newRunner(t, a, sessions, sessions.Plugin()), msg)
@@ -92,10 +93,10 @@ func endsWithResponse(prompt []*genai.Content) bool {
 	return prompt[len(prompt)-1].Parts[0].FunctionResponse != nil
 }
 
-// isSummary reports whether the content is an answer of a [shortener].
+// isSummary reports whether [shortener] wrote the content.
 func isSummary(c *genai.Content) bool { return strings.HasPrefix(c.Parts[0].Text, "In short:") }
 
-// hasPart reports whether a part of a prompt is equal to text.
+// hasPart reports whether a part of the prompt has exactly this text.
 func hasPart(prompt []*genai.Content, text string) bool {
 	for _, c := range prompt {
 		for _, p := range c.Parts {
@@ -115,9 +116,9 @@ func checkPrompt(t *testing.T, prompt []*genai.Content) {
 	}
 }
 
-// A workflow that waits for the user continues correctly, even if other messages arrived and the session was
-// compacted. A node that runs again gets its input if its request is visible. A hidden request is restored by its
-// answer.
+// A workflow that waits for the user continues correctly after other messages arrived and the session was
+// compacted. If the request is visible, the node that runs again gets its input. If the request is hidden, the
+// user's answer restores it.
 func TestWorkflowContinuesAfterCompaction(t *testing.T) {
 	rerun, firstRuns := true, 0
 	first := workflow.NewFunctionNode[any, string]("first", func(_ agent.Context, in any) (string, error) {
@@ -198,7 +199,7 @@ func (r *recorder) record(contents []*genai.Content) {
 	r.prompts = append(r.prompts, own)
 }
 
-// drain returns the prompts recorded since the previous call of drain.
+// drain returns the prompts that were recorded since the previous call.
 func (r *recorder) drain() [][]*genai.Content {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +208,7 @@ func (r *recorder) drain() [][]*genai.Content {
 	return out
 }
 
-// scriptedModel answers "turn 7" with two parallel calls, and other messages with text.
+// scriptedModel is a model that answers "turn 7" with two parallel calls, and other messages with text.
 type scriptedModel struct{ recorder }
 
 func (*scriptedModel) Name() string { return "scripted" }
@@ -245,7 +246,8 @@ func functionTool[A, R any](t *testing.T, cfg functiontool.Config, f func(agent.
 	return made
 }
 
-// tools returns a tool that answers, a tool that counts in the state, and a long-running tool.
+// tools returns three tools: one that returns a result, one that counts in the state, and one that is
+// long-running.
 func tools(t *testing.T) []tool.Tool {
 	t.Helper()
 	return []tool.Tool{
@@ -269,7 +271,7 @@ func tools(t *testing.T) []tool.Tool {
 	}
 }
 
-// shortener is a model that writes summaries. A summary contains the end of its prompt.
+// shortener is a model that writes summaries. Each summary is the end of its prompt.
 type shortener struct{}
 
 func (shortener) Name() string { return "shortener" }

@@ -21,19 +21,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// RunPolicy determines what happens if a run of a session begins while another run of the session is in progress.
+// RunPolicy determines what happens if a run of a session begins while another run of the same session is in
+// progress.
 type RunPolicy int
 
 const (
-	// ConcurrentRuns allows both runs to append to the log, in order of arrival. ADK's own services do the same.
+	// ConcurrentRuns allows all runs to append to the log, in order of arrival, as ADK's own services do.
 	ConcurrentRuns RunPolicy = iota
 
 	// RefuseSecondRun makes the first append of the second run fail with a *[RunningError].
 	RefuseSecondRun
 
 	// WaitForRun makes the first append of the second run wait until the first run has ended. If the context of the
-	// append ends first, the append fails with a *[RunningError]. The event that waited gets the time at which it is
-	// appended.
+	// append ends first, the append fails with a *[RunningError]. The timestamp of an event that waited is set to
+	// the time of its append.
 	WaitForRun
 )
 
@@ -53,68 +54,69 @@ func (e *RunningError) Error() string {
 // Is reports whether target is [store.ErrConflict].
 func (e *RunningError) Is(target error) bool { return target == store.ErrConflict }
 
-// Names of leases. exclusiveRunLease is the lease of a run that excludes other runs. compactLease is the lease of a
-// process that compacts a session.
+// Names of leases. A run that excludes other runs holds exclusiveRunLease. A process that compacts a session holds
+// compactLease.
 const (
 	exclusiveRunLease = "one run"
 	compactLease      = "compact"
 )
 
 const (
-	// leaseTime is how long a run keeps its leases after they were taken or renewed. An append renews them only if
-	// less than half of leaseTime remains. So a run counts as ended after five to ten minutes without an append.
+	// leaseTime is how long a run keeps its leases without an append. An append renews the leases only if less
+	// than half of leaseTime remains. So a run counts as ended after five to ten minutes without an append.
 	leaseTime = 10 * time.Minute
 
-	// A lease expires leaseTTL after it was last extended, and its holder extends it every leaseExtendInterval. So the
-	// leases of a process that dies expire soon.
+	// A lease expires leaseTTL after its holder last extended it. The holder extends it every leaseExtendInterval. So
+	// the leases of a dead process expire soon.
 	leaseTTL, leaseExtendInterval = 30 * time.Second, 10 * time.Second
 
 	// runPollInterval is how often a waiting run checks whether a run of another process has ended.
 	runPollInterval = 200 * time.Millisecond
 
-	// createWindow limits the time between a Get that found no session and a Create that may return the session that
-	// another call created.
+	// createWindow limits how long after a Get that found no session a Create may return the session that another
+	// call has created.
 	createWindow = time.Minute
 
-	// maxCheckedInvocations is how many of the newest invocations are checked for a lease before a session is
-	// compacted.
+	// maxCheckedInvocations limits how many of the newest invocations are checked for a lease before a session
+	// is compacted.
 	maxCheckedInvocations = 8
 )
 
 // runs tracks the active invocation of each session and enforces the [RunPolicy]. It learns about runs from appended
-// events and from the plugin. A nil *runs tracks nothing and refuses nothing. It is safe for concurrent use.
+// events and from the plugin. A nil *runs tracks nothing and refuses nothing. The methods are safe for concurrent
+// use.
 type runs struct {
 	policy            RunPolicy
-	compactionEnabled bool // take a lease for each run, so that other processes do not compact its session
+	compactionEnabled bool // whether to take a lease for each run, so that other processes do not compact its session
 	storage           storage.Storage
 	logger            *slog.Logger
 
 	mu sync.Mutex
 
-	// sessions contains the observed runs of each session. The cache may evict an entry of an idle session without
-	// harm, because entries are read soon after they are written.
+	// sessions contains the observed runs of each session. The cache may evict the entry of an idle session,
+	// because entries are only needed soon after they are written.
 	sessions cache.Cache[store.Key, *sessionRuns]
 
-	// exclusive contains, for each session, the run that excludes other runs under the policy.
+	// exclusive maps each session to the run that excludes other runs under the policy.
 	exclusive map[store.Key]*run
 
 	// watched contains the invocations whose end the plugin will report.
 	watched map[runID]bool
 
-	// heldLeases contains the leases of this process, each with the time at which extending it stops.
+	// heldLeases maps each lease of this process to the time when the process stops extending it.
 	heldLeases map[heldLease]time.Time
-	extending  bool // a timer is set that extends the leases
+	extending  bool // whether the timer that extends the leases is set
 }
 
-// sessionRuns contains what was observed of the runs of one session.
+// sessionRuns contains the observed runs of one session.
 type sessionRuns struct {
 	newest       *run      // the run of the newest event, or nil if that run has ended
-	began, ended time.Time // times of the last exclusive run that has ended
-	misses       int       // number of Gets that found no session, less the Creates that followed
-	lastMiss     time.Time // time of the newest of these Gets
+	began, ended time.Time // times of the last exclusive run, set when that run has ended
+	misses       int       // number of Gets that found no session, minus the number of Creates that followed them
+	lastMiss     time.Time // time of the newest Get that found no session
 }
 
-// session returns the entry of a session. The caller holds the mutex.
+// session returns the entry of a session, which it creates if necessary. The caller holds the mutex.
 func (r *runs) session(key store.Key) *sessionRuns {
 	s, ok := r.sessions.Get(key)
 	if !ok {
@@ -134,13 +136,13 @@ type heldLease struct {
 	name string
 }
 
-// run is an invocation that appends to a session. An exclusive run is one that excludes other runs of its session.
+// run is an invocation that appends to a session. A run is exclusive if it excludes other runs of its session.
 type run struct {
 	invocation           string
-	began                time.Time     // only of an exclusive run
+	began                time.Time     // when an exclusive run began
 	seq                  uint64        // seq of the newest record that an exclusive run has seen
-	until                time.Time     // when the run counts as ended, unless an append renews it
-	ended                chan struct{} // closed when the run is no longer exclusive
+	until                time.Time     // when the run counts as ended, unless an append renews its leases
+	ended                chan struct{} // closed when the run stops being exclusive
 	cancelEndWithContext func() bool   // cancels endWithContext; nil if endWithContext was not called
 }
 
@@ -154,9 +156,9 @@ func newRuns(opts Options, compactionEnabled bool, s storage.Storage) *runs {
 // enter records that the invocation of an event is active, and returns its run. It returns nil if the event has no
 // invocation. enter runs before the event is visible, so that no process compacts the invocation.
 //
-// If the event had to wait, enter sets its timestamp to the current time. It does the same if the timestamp is from
-// the time of an earlier exclusive run. Otherwise, a wrapped service that orders events by time could put the event
-// among the events of the earlier run.
+// enter sets the event's timestamp to the current time if the event had to wait, or if the timestamp lies within an
+// earlier exclusive run. Otherwise, a wrapped service that orders events by time could put the event among the
+// events of the earlier run.
 func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*run, error) {
 	if r == nil || e.InvocationID == "" {
 		return nil, nil
@@ -192,9 +194,8 @@ func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*r
 	}
 }
 
-// begin returns the run of an invocation as the result own. The result due reports whether the run's leases must be
-// taken or renewed. If the policy excludes the invocation because another run is in progress, begin returns that run as
-// the result other.
+// begin returns the run of an invocation as own. due reports whether the run's leases must be taken or renewed. If the
+// policy excludes the invocation because another run is in progress, begin returns that run as other.
 func (r *runs) begin(key store.Key, invocation string) (own, other *run, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +217,7 @@ func (r *runs) begin(key store.Key, invocation string) (own, other *run, due boo
 	return own, nil, due
 }
 
-// isDuringEndedRun reports whether the session's last exclusive run that has ended was active at the given time.
+// isDuringEndedRun reports whether the session's last ended exclusive run was active at the given time.
 func (r *runs) isDuringEndedRun(key store.Key, at time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +235,8 @@ func (r *runs) recordMiss(key store.Key) {
 	s.misses, s.lastMiss = s.misses+1, time.Now()
 }
 
-// consumeMiss reports whether a Get recently found no session and no Create has followed. It consumes that miss.
+// consumeMiss reports whether a Get recently found no session and no Create has followed. It counts the current
+// call as the Create that follows.
 func (r *runs) consumeMiss(key store.Key) bool {
 	if r == nil {
 		return false
@@ -250,8 +252,8 @@ func (r *runs) consumeMiss(key store.Key) bool {
 	return missed
 }
 
-// runFor returns the run of an invocation if the run is the session's newest, and otherwise a new run. The caller holds
-// the mutex.
+// runFor returns the newest run of the session if it belongs to the invocation. Otherwise it returns a new run. The
+// caller holds the mutex.
 func (r *runs) runFor(key store.Key, invocation string) *run {
 	if own := r.session(key).newest; own != nil && own.invocation == invocation {
 		return own
@@ -259,9 +261,9 @@ func (r *runs) runFor(key store.Key, invocation string) *run {
 	return &run{invocation: invocation}
 }
 
-// endWithContext ends a run when the runner's context ends. After an error of the model there is no final response, so
-// without the plugin, only the context shows the end of the run. endWithContext ignores a context that is not from a
-// runner, because such a context may end after each append.
+// endWithContext ends a run when the runner's context ends. Without the plugin, only the end of the context shows that
+// a run has failed, because there is no final response. endWithContext ignores a context that is not from a runner,
+// because such a context may end after each append.
 func (r *runs) endWithContext(ctx context.Context, key store.Key, own *run) {
 	if _, ok := ctx.(agent.InvocationContext); !ok {
 		return
@@ -274,8 +276,8 @@ func (r *runs) endWithContext(ctx context.Context, key store.Key, own *run) {
 }
 
 // takeExclusiveLease takes the lease for exclusive runs, if the policy requires exclusive runs. It returns false if
-// another process holds the lease. If the lease operation fails, it returns true, because the append checks the log as
-// well.
+// another process holds the lease. If the attempt to take the lease fails with an error, it returns true, because the
+// append checks the log as well.
 func (r *runs) takeExclusiveLease(ctx context.Context, key store.Key) bool {
 	if r.policy == ConcurrentRuns {
 		return true
@@ -284,7 +286,7 @@ func (r *runs) takeExclusiveLease(ctx context.Context, key store.Key) bool {
 	return held || err != nil
 }
 
-// makeNewest makes a run the session's newest run. If due, it takes the lease of the run.
+// makeNewest makes own the session's newest run. If due is set, it takes the lease of the run.
 func (r *runs) makeNewest(ctx context.Context, key store.Key, own *run, due bool) {
 	r.mu.Lock()
 	s := r.session(key)
@@ -321,8 +323,8 @@ func (r *runs) isWatched(key store.Key, invocation string) bool {
 	return r.watched[runID{key, invocation}]
 }
 
-// end records that an invocation has ended, and releases its leases. If mayContinue is true, only the final response
-// was seen, and the invocation may continue. Then its next append takes the leases again.
+// end records that an invocation has ended, and releases its leases. If mayContinue is set, only the final response
+// was seen. The invocation may then continue, and its next append takes the leases again.
 func (r *runs) end(ctx context.Context, key store.Key, invocation string, mayContinue bool) {
 	if r == nil || invocation == "" {
 		return
@@ -345,7 +347,7 @@ func (r *runs) end(ctx context.Context, key store.Key, invocation string, mayCon
 	}
 }
 
-// endExclusive allows other runs to append, if the invocation's run was the exclusive one.
+// endExclusive allows other runs to append, if the invocation's run was exclusive.
 func (r *runs) endExclusive(ctx context.Context, key store.Key, invocation string) {
 	r.mu.Lock()
 	own := r.exclusive[key]
@@ -362,7 +364,7 @@ func (r *runs) endExclusive(ctx context.Context, key store.Key, invocation strin
 	}
 }
 
-// activeInvocation returns the id of the active invocation, or "".
+// activeInvocation returns the id of the session's active invocation, or "".
 func (r *runs) activeInvocation(key store.Key) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -372,8 +374,9 @@ func (r *runs) activeInvocation(key store.Key) string {
 	return ""
 }
 
-// append appends an event of a run. It refuses the event of an exclusive run if another run has appended in the
-// meantime. It finds the other run's events in the log, so the check works even if the other run took no lease.
+// append appends an event of a run. It refuses the event of an exclusive run if another run has appended since
+// the run's previous append. It finds such appends in the log, so the check works even if the other run took no
+// lease.
 func (r *runs) append(ctx context.Context, key store.Key, own *run, opts store.AppendOptions, log func(store.AppendOptions) (store.Committed, error)) (store.Committed, error) {
 	if own == nil || r.policy == ConcurrentRuns {
 		return log(opts)
@@ -416,7 +419,8 @@ func (r *runs) advanceSeq(own *run, seq uint64) uint64 {
 	return own.seq
 }
 
-// takeLease takes a lease. extendLeases then extends the lease until it is released, for at most leaseTime.
+// takeLease takes a lease. Afterwards, extendLeases extends the lease until it is released, for at most
+// leaseTime.
 func (r *runs) takeLease(ctx context.Context, key store.Key, name string) (held bool, err error) {
 	if held, err = r.lease(ctx, key, name, leaseTTL); err != nil || !held {
 		return false, err
@@ -430,7 +434,7 @@ func (r *runs) takeLease(ctx context.Context, key store.Key, name string) (held 
 	return true, nil
 }
 
-// releaseLease releases a lease, even if ctx has ended. If this fails, the lease expires.
+// releaseLease releases a lease, even if ctx has ended. If the release fails, the lease expires later.
 func (r *runs) releaseLease(ctx context.Context, key store.Key, name string) {
 	r.mu.Lock()
 	delete(r.heldLeases, heldLease{key, name})
@@ -444,8 +448,8 @@ func (r *runs) isLeaseFree(ctx context.Context, key store.Key, name string) bool
 	return free && err == nil
 }
 
-// lease calls [store.Store.Lease] and logs an error. Callers may ignore the error, because leases only avoid
-// duplicate work.
+// lease calls [store.Store.Lease] and logs errors. Callers may ignore the returned error, because leases only
+// avoid duplicate work.
 func (r *runs) lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error) {
 	held, err = r.storage.Lease(ctx, key, name, ttl)
 	if err != nil && ctx.Err() == nil {
@@ -454,7 +458,7 @@ func (r *runs) lease(ctx context.Context, key store.Key, name string, ttl time.D
 	return held, err
 }
 
-// extendLeases extends all held leases. It schedules itself again until no lease is held.
+// extendLeases extends all held leases. It sets a timer to call itself again while a lease is held.
 func (r *runs) extendLeases() {
 	r.mu.Lock()
 	maps.DeleteFunc(r.heldLeases, func(_ heldLease, until time.Time) bool { return !time.Now().Before(until) })
@@ -484,8 +488,8 @@ func (r *runs) extendLease(l heldLease) {
 	}
 }
 
-// claimCompaction takes a session's compaction lease. ok is false if another process holds the lease, or runs one of
-// the session's newest invocations.
+// claimCompaction takes a session's compaction lease. ok is false if another process holds the lease, or if another
+// process runs one of the session's newest invocations.
 func (r *runs) claimCompaction(ctx context.Context, key store.Key, v fold.View) (done func(), ok bool) {
 	for _, id := range newestInvocations(v, maxCheckedInvocations) {
 		if !r.isLeaseFree(ctx, key, compaction.RunLease(id)) {
@@ -498,7 +502,7 @@ func (r *runs) claimCompaction(ctx context.Context, key store.Key, v fold.View) 
 	return func() { r.releaseLease(ctx, key, compactLease) }, true
 }
 
-// newestInvocations returns the ids of the limit newest visible invocations, newest first.
+// newestInvocations returns the ids of up to limit visible invocations, newest first.
 func newestInvocations(v fold.View, limit int) []string {
 	var ids []string
 	seen := map[string]bool{"": true}

@@ -4,13 +4,13 @@ package cache
 import "sync"
 
 // Cache is a map with two generations. New entries go to the young generation. When it is full, it becomes the old
-// generation, and the previous old generation is dropped. A use of an old entry moves the entry to the young
-// generation. Cache is safe for concurrent use.
+// generation, and the previous old generation is dropped. Reading an entry of the old generation moves it to the
+// young generation. Cache is safe for concurrent use.
 type Cache[K comparable, V any] struct {
-	Limit int // maximum size of a generation, in the unit of Put's size; 0 means 4096, and a negative Limit disables the cache
+	Limit int // maximum size of a generation, in the unit of Put's argument size; 0 means 4096, and a negative Limit disables the cache
 
 	mu         sync.Mutex
-	size       int // of the young generation
+	size       int // size of the young generation
 	young, old map[K]sized[V]
 }
 
@@ -31,7 +31,7 @@ func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
 	return s.value, ok
 }
 
-// Put stores a value. A value larger than Limit gets a generation to itself.
+// Put stores a value. A value larger than Limit is stored in a generation of its own.
 func (c *Cache[K, V]) Put(key K, v V, size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

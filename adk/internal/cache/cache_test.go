@@ -6,7 +6,7 @@ import (
 	"github.com/patchlog-dev/patchlog/adk/internal/cache"
 )
 
-// Recently used values stay in the cache, even a value larger than the limit. A disabled cache stores nothing.
+// The cache keeps recently used values, even a value larger than the limit. A disabled cache stores nothing.
 func TestCache(t *testing.T) {
 	c := cache.Cache[string, int]{Limit: 10}
 	has := func(key string, want bool) {
@@ -18,7 +18,7 @@ func TestCache(t *testing.T) {
 	put := func(key string, size int) { c.Put(key, len(key), size) }
 	put("a", 6)
 	put("bb", 6)
-	has("a", true) // the use makes it young again
+	has("a", true) // reading the value moves it to the young generation
 	put("ccc", 6)
 	put("dddd", 6)
 	has("bb", false)

@@ -13,17 +13,17 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// CopyEvent returns a deep copy of e. e must come from the log.
+// CopyEvent returns a deep copy of e, which must be an event of the log.
 func CopyEvent(e *session.Event) *session.Event {
 	c := *e
 	copier{}.deepCopy(reflect.ValueOf(&c).Elem(), 0)
 	return &c
 }
 
-// Plain returns a copy of an event or of a state in a form that can be stored as JSON. Inside an any, a value that
-// would not return from storage unchanged is replaced by the value of its JSON. In strings, U+FFFD replaces each byte
-// that is not UTF-8, and repaired reports whether there were such bytes. If v contains itself or is nested too deeply,
-// Plain returns v.
+// Plain returns a copy of an event or of a state that can be stored as JSON without further changes. If storing a
+// value of type any would change it, Plain replaces the value by the value that its JSON decodes to. In strings,
+// U+FFFD replaces each byte that is not UTF-8. repaired reports whether there were such bytes. If v contains itself or
+// is nested too deeply, Plain returns v.
 func Plain[T any](v T) (plain T, repaired bool) {
 	plain = v
 	c := copier{replaceAny: plainValue, repaired: &repaired}
@@ -33,9 +33,9 @@ func Plain[T any](v T) (plain T, repaired bool) {
 	return plain, repaired
 }
 
-// plainValue is the replaceAny function of Plain's copier. It returns v, or a copy with repaired strings, if the result
-// returns from storage unchanged. Otherwise it returns the value of v's JSON, or the text of an error. If v has no
-// JSON encoding, it returns v. ok is false if v contains itself.
+// plainValue is the replaceAny function of Plain's copier. If storing v does not change it, plainValue returns v, or a
+// copy with repaired strings. Otherwise it returns the value of v's JSON, or the text of an error. If v has no JSON
+// encoding, it returns v. ok is false if v contains itself.
 func plainValue(c copier, v any, depth int) (plain any, ok bool) {
 	if _, err := patch.NewValue(v); err == nil {
 		return v, true
@@ -52,7 +52,7 @@ func plainValue(c copier, v any, depth int) (plain any, ok bool) {
 		return copied.Interface(), true
 	}
 	value, err := patch.NewValue(typedJSON(copied, 0))
-	if err != nil { // encode v like encoding/json, which ADK's SQL service also uses
+	if err != nil { // encode v with encoding/json, as ADK's SQL service does
 		if value, err = patch.NewValue(encoded(copied.Interface())); err != nil {
 			return v, true
 		}
@@ -63,28 +63,28 @@ func plainValue(c copier, v any, depth int) (plain any, ok bool) {
 // ToValidUTF8 returns s with U+FFFD in place of each byte that is not UTF-8, as in encoding/json.
 func ToValidUTF8(s string) string { return string([]rune(s)) }
 
-// InvalidUTF8 describes a string that was repaired. The string may come from a model, a tool or the user.
-// InvalidUTF8Warning is the log message about such a string.
+// InvalidUTF8 describes a string in which invalid UTF-8 was replaced. The string may come from a model, a tool
+// or the user. InvalidUTF8Warning is the log message about such a string.
 const (
 	InvalidUTF8        = "a string is not valid UTF-8; U+FFFD replaces the invalid bytes"
 	InvalidUTF8Warning = "patchlog: " + InvalidUTF8
 )
 
-// copier turns a shallow copy into a deep copy.
+// copier makes a shallow copy into a deep copy.
 type copier struct {
 	// replaceAny, if not nil, replaces values of type any. It is not called for booleans, strings, finite float64
 	// values, map[string]any and []any. ok is false if replaceAny cannot replace the value. If replaceAny is set, the
-	// copier also repairs strings.
+	// copier also replaces invalid UTF-8 in strings.
 	replaceAny func(c copier, v any, depth int) (any, bool)
 
-	repaired *bool // if not nil, set to true if a string was repaired
+	repaired *bool // if not nil, set to true when invalid UTF-8 was replaced
 }
 
 // maxCopyDepth is greater than the depth of any event.
 const maxCopyDepth = 4096
 
-// deepCopy copies everything that an addressable value refers to, and stores the copies in the value. It returns false
-// if a value contains itself or is nested deeper than maxCopyDepth.
+// deepCopy replaces everything that v refers to by a copy. The value v must be addressable. deepCopy returns false if
+// a value contains itself or is nested deeper than maxCopyDepth.
 func (c copier) deepCopy(v reflect.Value, depth int) bool {
 	if depth++; depth > maxCopyDepth {
 		return false
@@ -125,7 +125,7 @@ func (c copier) deepCopy(v reflect.Value, depth int) bool {
 		if v.IsNil() {
 			return true
 		}
-		if m, ok := v.Interface().(map[string]any); ok && c.replaceAny == nil { // the common case; a clone is faster
+		if m, ok := v.Interface().(map[string]any); ok && c.replaceAny == nil { // in this common case, a clone is faster
 			m = maps.Clone(m)
 			for key, value := range m {
 				if value != nil && c.needsCopy(reflect.TypeOf(value)) {
@@ -140,7 +140,7 @@ func (c copier) deepCopy(v reflect.Value, depth int) bool {
 		m := reflect.MakeMapWithSize(v.Type(), v.Len())
 		key, elem := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
 		keys := v.MapKeys()
-		if key.Kind() == reflect.String && c.replaceAny != nil { // if repaired keys become equal, the last one is kept
+		if key.Kind() == reflect.String && c.replaceAny != nil { // if several repaired keys are equal, the last one is kept
 			slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		}
 		for _, k := range keys {
@@ -178,10 +178,10 @@ func (c copier) copyInterface(v reflect.Value, depth int) bool {
 		return true
 	case string, map[string]any, []any:
 	default:
-		if f, ok := x.(float64); ok && f-f == 0 { // neither NaN nor infinite
+		if f, ok := x.(float64); ok && f-f == 0 { // x is neither NaN nor infinite
 			return true
 		}
-		if c.replaceAny == nil || v.NumMethod() > 0 { // a replacement may not implement the interface
+		if c.replaceAny == nil || v.NumMethod() > 0 { // a replacement might not implement the interface
 			break
 		}
 		plain, ok := c.replaceAny(c, x, depth)
@@ -208,9 +208,9 @@ func (c copier) copyInterface(v reflect.Value, depth int) bool {
 
 var copiedFields, copiedAndTextFields sync.Map // reflect.Type of a struct → []int
 
-// fieldsToCopy returns the indices of the struct fields that the copier may have to change. Copies of the struct share
-// data through these fields. If the copier repairs strings, the fields that contain strings are included. Unexported
-// fields are left out, because callers cannot change them.
+// fieldsToCopy returns the indices of the struct fields that the copier may have to change. Shallow copies of the
+// struct share data through these fields. If the copier replaces invalid UTF-8, fieldsToCopy includes the fields that
+// contain strings. It leaves out unexported fields, because callers cannot change them.
 func (c copier) fieldsToCopy(t reflect.Type) []int {
 	cache := &copiedFields
 	if c.replaceAny != nil {

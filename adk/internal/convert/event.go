@@ -21,8 +21,8 @@ func Event(e *session.Event) (p *patch.Event, repaired bool, err error) {
 	if p, err = patch.NewEvent(eventFields(e)); err == nil {
 		return p, false, nil
 	}
-	// The log cannot keep some value of e exactly, such as a string that is not UTF-8. So convert a copy of e in
-	// which such values are replaced.
+	// The log cannot keep some value of e exactly, for example a string that is not UTF-8. So convert a copy of
+	// e in which such values are replaced.
 	plain, repaired := Plain(*e)
 	p, err = patch.NewEvent(eventFields(&plain))
 	return p, repaired, err
@@ -47,7 +47,7 @@ func SessionEvent(p *patch.Event) (*session.Event, error) {
 		field := reflect.ValueOf(e).Elem().FieldByIndex(index)
 		if value.Decode(field.Addr().Interface()) != nil {
 			field.SetZero()
-			errs = append(errs, p.Decode(name, reflect.New(field.Type()).Interface())) // the error of p.Decode names the field
+			errs = append(errs, p.Decode(name, reflect.New(field.Type()).Interface())) // the error of p.Decode contains the name of the field
 		}
 	}
 	if len(errs) > 0 {
@@ -99,7 +99,8 @@ func (f field) addTo(extra map[string]any) map[string]any {
 }
 
 // extraFields returns the fields that the log stores without interpreting them. These are all fields of ADK's types
-// except those that [eventFields] sets by name. So the fields of newer ADK versions are kept too.
+// except those that [eventFields] sets by name. Therefore the log also keeps the fields that newer ADK versions
+// add.
 func extraFields(e *session.Event) []field {
 	return append(fieldsOf(e, otherEventFields), fieldsOf(&e.LLMResponse, otherResponseFields)...)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Fields that only the types of a newer ADK have are kept too.
+// Events keep the fields that newer ADK versions add to their types.
 func TestFieldsOfNewerVersions(t *testing.T) {
 	type Response struct {
 		Content string `json:"content"`

@@ -41,7 +41,7 @@ func typedJSON(v reflect.Value, depth int) any {
 	case reflect.Struct:
 		t := structOf(v.Type())
 		if t.hasMarshaler {
-			if v.CanAddr() { // the method may have a pointer receiver
+			if v.CanAddr() { // the MarshalJSON method may have a pointer receiver
 				v = v.Addr()
 			}
 			break
@@ -88,7 +88,7 @@ func typedJSON(v reflect.Value, depth int) any {
 	return encoded(v.Interface())
 }
 
-// encoded returns the JSON of v as encoding/json writes it. If that fails, it returns v.
+// encoded returns v as encoding/json encodes it. If encoding/json fails, encoded returns v itself.
 func encoded(v any) any {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -101,9 +101,9 @@ func encoded(v any) any {
 	return v
 }
 
-// untyped returns v without the Go types recorded in it.
+// untyped returns v without the recorded Go types.
 func untyped(v patch.Value) patch.Value {
-	v, _ = patch.ParseValue([]byte(v.String())) // a Value's String is JSON
+	v, _ = patch.ParseValue([]byte(v.String())) // the String method returns JSON
 	return v
 }
 
@@ -119,7 +119,7 @@ func durationText(d time.Duration) string {
 
 // jsonStruct describes how encoding/json encodes a struct.
 type jsonStruct struct {
-	hasMarshaler bool // use the struct's own MarshalJSON, which loses nothing
+	hasMarshaler bool // set if the struct's own MarshalJSON is used, which loses nothing
 	fields       []jsonField
 }
 
@@ -155,7 +155,7 @@ func structOf(t reflect.Type) jsonStruct {
 			name = f.Name
 		}
 		if f.Type == reflect.TypeFor[time.Duration]() && t.PkgPath() == genaiPath {
-			s.hasMarshaler = false // genai's MarshalJSON rounds durations
+			s.hasMarshaler = false // genai's own MarshalJSON rounds durations
 		}
 		s.fields = append(s.fields, jsonField{name, f.Index, strings.Contains(options, "omit")})
 	}

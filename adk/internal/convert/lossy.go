@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// LossyEvent converts an ADK event that contains values without a JSON encoding. It keeps the ids, the author, the
-// branch, the time, the content and the actions. Text replaces the values that JSON cannot encode.
+// LossyEvent converts an ADK event in which some values have no JSON encoding. It keeps only the ids, the author,
+// the branch, the time, the content and the actions. Text replaces the values that JSON cannot encode.
 func LossyEvent(e *session.Event) *patch.Event {
 	c := session.Event{
 		ID: e.ID, InvocationID: e.InvocationID, Author: e.Author, Branch: e.Branch, IsolationScope: e.IsolationScope,
@@ -21,16 +21,16 @@ func LossyEvent(e *session.Event) *patch.Event {
 	textCopier.deepCopy(reflect.ValueOf(&c).Elem(), 0)
 	p, _, err := Event(&c)
 	if err != nil {
-		p, _ = patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // JSON can encode an event with only an id
+		p, _ = patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // an event with only an id always has a JSON encoding
 	}
 	return p
 }
 
-// textCopier makes copies that JSON can encode.
+// textCopier replaces values that JSON cannot encode by text.
 var textCopier = copier{replaceAny: textValue}
 
-// textValue is the replaceAny function of textCopier. It returns v if JSON can encode v, and otherwise the value of v's
-// JSON, or text.
+// textValue is the replaceAny function of textCopier. If JSON can encode v, textValue returns v. Otherwise it returns
+// the value of v's JSON, or text.
 func textValue(_ copier, v any, depth int) (any, bool) {
 	plain, ok := plainValue(copier{replaceAny: plainValue}, v, depth)
 	if !ok {
@@ -42,7 +42,8 @@ func textValue(_ copier, v any, depth int) (any, bool) {
 	return fmt.Sprint(plain), true
 }
 
-// LossyValue converts a value of a base's state. If JSON cannot encode v, the result contains text instead.
+// LossyValue converts a value in the state of a base's session. If JSON cannot encode v, the result contains
+// text instead.
 func LossyValue(v any) patch.Value {
 	value, err := patch.NewValue(v)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package storage defines the interface between package adk's service and the place where its sessions are kept: a
-// store or another session service.
+// Package storage defines the interface between package adk's service and the storage of its sessions. The storage
+// is a store or another session service.
 package storage
 
 import (
@@ -21,36 +21,38 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Storage keeps the sessions of a service. A method that [store.Store] also has behaves in the same way and returns
-// the same errors.
+// Storage contains the sessions of a service. A method that [store.Store] also has behaves in the same way and
+// returns the same errors.
 type Storage interface {
 	View(ctx context.Context, key store.Key) (fold.View, error)
 	ViewAt(ctx context.Context, key store.Key, seq uint64) (fold.View, error)
 
-	// RecentView and RawEvents are like View and [store.Store.RawEvents]. But they may lack records that were added
-	// after the storage last read the session.
+	// RecentView and RawEvents are like [store.Store.View] and [store.Store.RawEvents]. But their results may lack
+	// records that other writers added after the storage last read the session.
 	RecentView(ctx context.Context, key store.Key) (fold.View, error)
 	RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error]
 
-	// Create is like [store.Store.Create], with a creation time. It generates an id for a session without one.
+	// Create is like [store.Store.Create], and also takes a creation time. It generates an id if the request
+	// has none.
 	Create(ctx context.Context, req *session.CreateRequest, created time.Time) (Session, error)
-	// Get is like [store.Store.Get]. If the storage has the session's other events in its cache, it may read only the
-	// events that match the filter.
+	// Get is like [store.Store.Get]. If the storage has cached the session, it may read only the events that match
+	// the filter.
 	Get(ctx context.Context, key store.Key, filter session.GetRequest) (Session, error)
 	HistoryPage(ctx context.Context, key store.Key, v fold.View, before string, limit int) ([]fold.Entry, error)
 	List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error]
 	Info(ctx context.Context, key store.Key) (store.Info, error)
 	Delete(ctx context.Context, key store.Key) error
 
-	// Append is like [store.Store.AppendEvents], for one event. The argument from is the ADK event that was converted
-	// to e, without its "temp:" keys. Append does not keep a reference to the argument from.
+	// Append is like [store.Store.AppendEvents], for one event. The argument from is the ADK event from which e was
+	// converted, without its "temp:" keys. Append does not retain from.
 	Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error)
 	ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
-	// ApplyToRecentView is like ApplyPatch, for patches made from a view that was read directly before.
+	// ApplyToRecentView is like ApplyPatch. It is for patches that were made from a view read directly before
+	// the call.
 	ApplyToRecentView(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
 	Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Preview, error)
-	// Revert and Rewind are like the methods of [store.Store]. The patches have the author "user", and the base of
-	// the view on.
+	// Revert and Rewind are like the methods of [store.Store]. The patches have the author "user" and the base of
+	// the view in the argument on.
 	Revert(ctx context.Context, key store.Key, patchID string, on fold.View, allowOrphans bool) (store.Committed, error)
 	Rewind(ctx context.Context, key store.Key, invocationID string, on fold.View) (store.Committed, error)
 	Lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error)
@@ -64,8 +66,8 @@ type Storage interface {
 	// err.
 	CanSkip(err error) bool
 
-	// Handle returns a name for an event, for use with [recall.ReadTool]. The event is given by the seq of its record
-	// and by its index in that record. The name is valid until the session is deleted.
+	// Handle returns a name for an event, which [recall.ReadTool] accepts. The arguments seq and index are the seq of
+	// the event's record and the event's index in the record. The name is valid until the session is deleted.
 	Handle(seq uint64, index int, e *patch.Event) string
 }
 
@@ -75,14 +77,14 @@ const UserAuthor = "user"
 // IDHandle is the prefix of a handle that contains an event's id.
 const IDHandle = "id="
 
-// NewestEvents is the filter for callers that need only the newest events of a session.
+// NewestEvents is a filter that selects only the newest events of a session.
 var NewestEvents = session.GetRequest{NumRecentEvents: 8}
 
 type Session struct {
 	Key     store.Key
 	View    fold.View
-	Shared  map[string]patch.Value // keys with the prefix "app:" or "user:"
-	Updated time.Time              // time of the last appended event, even if hidden; the creation time if there is none
+	Shared  map[string]patch.Value // values whose keys have the prefix "app:" or "user:"
+	Updated time.Time              // time of the last appended event, even if the event is hidden; the creation time if there is no event
 }
 
 // State is like [store.Session.State].
@@ -102,7 +104,7 @@ func (s Session) Value(key string) (value patch.Value, ok bool) {
 	return value, ok
 }
 
-// StoreAdapter is a storage on a store.
+// StoreAdapter implements Storage with a store.
 type StoreAdapter struct{ *store.Store }
 
 // RecentView returns the newest view. If the view is not cached, the store reads it.
@@ -110,7 +112,7 @@ func (s StoreAdapter) RecentView(ctx context.Context, key store.Key) (fold.View,
 	return s.View(ctx, key)
 }
 
-// Create creates the session. If the request has no id, Create generates one.
+// Create creates the session. It generates an id if the request has none.
 func (s StoreAdapter) Create(ctx context.Context, req *session.CreateRequest, created time.Time) (Session, error) {
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	if key.Session == "" {
@@ -120,8 +122,8 @@ func (s StoreAdapter) Create(ctx context.Context, req *session.CreateRequest, cr
 	return s.toSession(ctx, found, err)
 }
 
-// Get ignores the filter. The view is cached, or computed from a snapshot, so reading fewer events would not be
-// faster.
+// Get ignores the filter. Reading fewer events would not be faster, because the view is cached or computed from
+// a snapshot.
 func (s StoreAdapter) Get(ctx context.Context, key store.Key, _ session.GetRequest) (Session, error) {
 	found, err := s.Store.Get(ctx, key)
 	return s.toSession(ctx, found, err)
@@ -174,7 +176,7 @@ func (s StoreAdapter) toSession(ctx context.Context, found store.Session, err er
 	if out.Updated, err = s.lastUpdate(ctx, found.Key, found.View); err != nil {
 		return Session{}, err
 	}
-	found.View = fold.View{} // without its view, Values returns only the shared scopes
+	found.View = fold.View{} // without a view, the method Values returns only the shared scopes
 	out.Shared = found.Values()
 	return out, nil
 }
@@ -185,7 +187,7 @@ func (s StoreAdapter) lastUpdate(ctx context.Context, key store.Key, v fold.View
 	if n := v.Len(); n > 0 && v.Entry(n-1).Seq == v.Seq() && v.Seq() != v.PatchSeq() {
 		return v.At(n - 1).Timestamp(), nil
 	}
-	const batch = 8 // records per read
+	const batch = 8 // number of records per read
 	for last := v.Seq(); last > 0; last -= min(last, batch) {
 		var seqs []uint64
 		for seq := last - min(last, batch) + 1; seq <= last; seq++ {

@@ -26,14 +26,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// baseLog presents a session of a base as a log. An event of the base is one record. An event that carries patches is
-// one record per patch. If the patches do not apply, their records are placeholders, which the fold skips. A cached
-// baseLog is used only while the session's lock is held. Other readers use a copy.
+// baseLog presents a session of the base as a log. Each event of the base is one record, except that an event that
+// carries patches is one record per patch. If the patches do not apply, their records are placeholders, which the
+// fold skips. A cached baseLog is used only while the session's lock is held. Other readers use a copy.
 type baseLog struct {
 	key    store.Key
 	logger *slog.Logger
 
-	base session.Session // as last read from the base; nil: not read yet
+	base session.Session // the session as last read from the base; nil if not read yet
 
 	// tracksUpdateTime reports whether the base sets base.LastUpdateTime to the time of an event appended through it.
 	tracksUpdateTime bool
@@ -41,38 +41,38 @@ type baseLog struct {
 	creation string
 	empty    fold.View // the view without records
 
-	order   []string        // ids of the base's events
-	items   map[string]item // by id; if an id occurs twice, its first event
+	order   []string        // ids of the base's events, in order
+	items   map[string]item // items by id; if several events have the same id, the first event's item
 	records []patch.Record
-	ids     map[string]uint64 // id → seq of the first record that contains the id
+	ids     map[string]uint64 // maps each id to the seq of the first record that contains the id
 	view    fold.View
-	skipped map[string]bool // ids of items whose patches do not apply
+	skipped map[string]bool // ids of the items whose patches do not apply
 
-	updated time.Time // time of the newest event that carries no patches
+	updated time.Time // time of the newest event that does not carry patches
 	newest  time.Time // the latest time of any event
 	size    int
 }
 
-// copy returns a copy for a reader that does not hold the session's lock. It contains only the fields that readers
-// use.
+// copy returns a copy for readers that do not hold the session's lock. The copy contains only the fields that
+// readers use.
 func (l *baseLog) copy() baseLog {
 	return baseLog{key: l.key, creation: l.creation, empty: l.empty, view: l.view, records: l.records, updated: l.updated}
 }
 
-// item is the log's form of an event of the base: an event or patches.
+// item is an event of the base in the form that the log uses: an event of the log, or patches.
 type item struct {
 	event   *patch.Event
 	patches *portable.Patches
 }
 
-// baseEvent is an event of a base with the id of its item.
+// baseEvent is an event of a base, with the id that its item has.
 type baseEvent struct {
 	id    string
 	event *session.Event
 }
 
-// eventsOf returns the events of a base's session. If the log cannot store an event's id, eventsOf replaces it by an
-// id computed from the event.
+// eventsOf returns the events of a base's session. If the log cannot store an event's id, eventsOf replaces the id
+// by one computed from the event.
 func eventsOf(s session.Session) (list []baseEvent) {
 	for e := range s.Events().All() {
 		if e == nil {
@@ -88,9 +88,9 @@ func eventsOf(s session.Session) (list []baseEvent) {
 	return list
 }
 
-// extend adds the events that are new in the base's session. If it cannot tell which events are new, it changes nothing
-// and returns false. The argument complete reports whether the session was read completely, and not only its newest
-// events.
+// extend adds the new events of the base's session to the log. If it cannot tell which events are new, it changes
+// nothing and returns false. The argument complete reports whether all events of the session were read, and not only
+// the newest.
 func (l *baseLog) extend(from session.Session, complete bool) bool {
 	if !l.matchesCreation(from) {
 		return false
@@ -99,7 +99,7 @@ func (l *baseLog) extend(from session.Session, complete bool) bool {
 	if len(l.order)+len(events) == 0 && isUnwrapped(l.creation) && l.creation != unwrappedCreation(from, events) {
 		return false
 	}
-	isOverlap := func(n int) bool { // reports whether the first n events are the last n of the log
+	isOverlap := func(n int) bool { // isOverlap reports whether the first n events are the last n events of the log
 		return slices.EqualFunc(l.order[len(l.order)-n:], events[:n], func(id string, e baseEvent) bool { return id == e.id })
 	}
 	overlap := min(len(l.order), len(events))
@@ -123,14 +123,14 @@ func (l *baseLog) extend(from session.Session, complete bool) bool {
 	return true
 }
 
-// matchesCreation reports whether a session of the base can be the log's session, judging by the creation id.
+// matchesCreation reports whether the creation id of a base's session permits that it is the log's session.
 func (l *baseLog) matchesCreation(from session.Session) bool {
 	creation, _ := originOf(from.State())
 	return creation == l.creation || creation == "" && isUnwrapped(l.creation)
 }
 
-// rebuild replaces the log by a new one, built from a session of the base. An event that the old log contained keeps
-// its form, because the base may not preserve Go types.
+// rebuild replaces the content of the log by all events of a base's session. Events that the log contained before
+// keep their items, because the base may not preserve Go types.
 func (l *baseLog) rebuild(from session.Session, edition uint64) {
 	events := eventsOf(from)
 	creation, initial := originOf(from.State())
@@ -147,7 +147,7 @@ func (l *baseLog) rebuild(from session.Session, edition uint64) {
 	l.add(events, oldItems)
 }
 
-// add adds events of the base. If the map oldItems contains the id of an event, add keeps the form in the map.
+// add adds events of the base. If oldItems contains an item for the id of an event, add uses this item.
 func (l *baseLog) add(list []baseEvent, oldItems map[string]item) {
 	for _, e := range list {
 		it, ok := oldItems[e.id]
@@ -157,13 +157,13 @@ func (l *baseLog) add(list []baseEvent, oldItems map[string]item) {
 				l.logger.Warn("patchlog: an event has values that JSON cannot encode; the session shows them as text", "session", l.key.String(), "event", e.id, "error", err)
 			}
 		}
-		delete(oldItems, e.id) // a second event with this id may have other content
+		delete(oldItems, e.id) // another event with this id may have different content
 		l.addItem(e.id, e.event.Timestamp, it)
 	}
 	l.fold()
 }
 
-// addItem adds an item. Afterwards, the caller updates the view by calling fold.
+// addItem adds an item. The caller calls fold afterwards to update the view.
 func (l *baseLog) addItem(id string, at time.Time, it item) {
 	l.order = append(l.order, id)
 	if _, twice := l.items[id]; !twice {
@@ -201,7 +201,7 @@ func (l *baseLog) addRecord(r patch.Record) {
 	}
 }
 
-// recordsUpTo returns the records up to seq. nil selects all records.
+// recordsUpTo returns the records up to seq, or all records if seq is nil.
 func (l *baseLog) recordsUpTo(seq *uint64) ([]patch.Record, error) {
 	switch {
 	case seq == nil:
@@ -215,7 +215,7 @@ func (l *baseLog) recordsUpTo(seq *uint64) ([]patch.Record, error) {
 // viewWithRecords returns the view together with its records.
 func (l *baseLog) viewWithRecords() fold.View { return l.view.WithRecords(l.records[:l.view.Seq()]) }
 
-// fold brings the view up to date with the records.
+// fold updates the view from the new records.
 func (l *baseLog) fold() {
 	v, err := l.viewWithRecords().Apply(l.records[l.view.Seq():]...)
 	if err != nil {
@@ -224,9 +224,9 @@ func (l *baseLog) fold() {
 	l.view = v
 }
 
-// draft checks patches as a store does. The result drafted contains the patches in the form in which they would be
-// logged. The result missing contains the indices of the patches that the log lacks. The result after is the view
-// after all patches. draft fails if the author of the patches saw another session.
+// draft checks patches as a store does. It fails if the author of the patches saw another session. drafted
+// contains the patches in the form in which they would be logged. missing contains the indices of the patches that
+// are not in the log yet. after is the view after all patches.
 func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (drafted []patch.Record, missing []int, after fold.View, err error) {
 	after = l.view
 	if err := l.checkCreation(opts.On.Creation()); err != nil {
@@ -281,7 +281,7 @@ func (l *baseLog) loggedMatches(call []patch.Record) fold.Logged {
 	return log
 }
 
-// checkSeen checks the view that the author of a patch saw. It returns an error unless the author saw all current
+// checkSeen checks the view that the author of a patch saw. It returns an error unless this view has all current
 // patches, and the events in their current order.
 func (l *baseLog) checkSeen(on fold.View) error {
 	switch {
@@ -299,8 +299,8 @@ func (l *baseLog) checkSeen(on fold.View) error {
 }
 
 // carrierEvent returns an event that carries patches. The patches must apply to the session. The event is later than
-// every other event of the session. Its author is the user, because ADK continues with the author of the newest event
-// that is not the user's.
+// every other event of the session. Its author is the user, because ADK ignores the user's events when it chooses the
+// agent that continues.
 func (l *baseLog) carrierEvent(ctx context.Context, id string, patches []*patch.PatchEvent) (*session.Event, item, error) {
 	encoded, err := portable.New(l.viewWithRecords(), patches...)
 	if err != nil {
@@ -329,7 +329,8 @@ func (l *baseLog) carrierEvent(ctx context.Context, id string, patches []*patch.
 	return e, item{patches: &encoded}, nil
 }
 
-// resembles reports whether two items can be the same event under different ids. Some bases change ids.
+// resembles reports whether two items with different ids can be the same event. Some bases change the ids of
+// events.
 func (it item) resembles(other item) bool {
 	if it.event == nil || other.event == nil {
 		return it.event == other.event && slices.Equal(it.patches.IDs(), other.patches.IDs())
@@ -339,7 +340,7 @@ func (it item) resembles(other item) bool {
 		a.Timestamp().Truncate(time.Microsecond).Equal(b.Timestamp().Truncate(time.Microsecond))
 }
 
-// checkCreation returns an error unless creation can be the creation id of this session.
+// checkCreation returns an error unless the session can have the given creation id.
 func (l *baseLog) checkCreation(creation string) error {
 	first, unwrapped := strings.CutPrefix(creation, unwrappedPrefix)
 	_, hasFirst := l.items[first]
@@ -350,7 +351,7 @@ func (l *baseLog) checkCreation(creation string) error {
 }
 
 // unwrappedPrefix is the start of the creation id of a session that was created without the wrapper. The id of the
-// session's first event follows. If the session had no event, emptyMark and the creation time follow.
+// session's first event follows. If the session had no event, emptyMark and the creation time follow instead.
 const (
 	unwrappedPrefix = "first event "
 	emptyMark       = "none at "
@@ -369,8 +370,8 @@ func isOfEmptySession(creation string) bool {
 	return strings.HasPrefix(creation, unwrappedPrefix+emptyMark)
 }
 
-// SameSession reports whether two creation ids, read at different times, can belong to the same session. Two sessions
-// without events are the same only if their creation times are equal.
+// SameSession reports whether two creation ids that were read at different times can belong to the same session. Two
+// sessions without events are the same only if their creation times are equal.
 func SameSession(seen, now string) bool {
 	return seen == now || isUnwrapped(seen) && isUnwrapped(now) && !(isOfEmptySession(seen) && isOfEmptySession(now))
 }
@@ -379,8 +380,8 @@ func (l *baseLog) session() storage.Session {
 	return storage.Session{Key: l.key, View: l.view, Shared: valuesOf(l.base.State().All(), convert.IsSharedKey), Updated: l.updated}
 }
 
-// withOrigin returns the state with which a session is created in a base. In addition to the keys of state, it
-// contains a creation id and a copy of the initial state.
+// withOrigin returns the state with which a session is created in the base. It adds a creation id and a copy of
+// the initial state to the given state.
 func withOrigin(state map[string]any) map[string]any {
 	all, initial := map[string]any{}, map[string]any{}
 	for key, value := range state {
@@ -393,8 +394,8 @@ func withOrigin(state map[string]any) map[string]any {
 	return all
 }
 
-// originOf returns the creation id and the initial state that withOrigin added. The result creation is "" if there is
-// none.
+// originOf returns the creation id and the initial state that withOrigin added. If there is no creation id, creation
+// is "".
 func originOf(state session.State) (creation string, initial map[string]patch.Value) {
 	value, _ := state.Get(portable.StateKey)
 	origin, _ := value.(map[string]any)
@@ -426,8 +427,8 @@ func valuesOf(state iter.Seq2[string, any], keep func(key string) bool) map[stri
 	return values
 }
 
-// newItem converts an event of a base. If the log cannot store some of the event's values, lossy describes them. An
-// event with content is never interpreted as patches, so that no content is lost.
+// newItem converts an event of a base. If the log cannot store some values of the event, lossy describes these
+// values. To prevent the loss of content, newItem never interprets an event with content as patches.
 func newItem(b baseEvent) (it item, lossy error) {
 	if text, ok := b.event.CustomMetadata[portable.MetadataKey].(string); ok && b.event.Content == nil {
 		patches := portable.Parse(b.id, text)

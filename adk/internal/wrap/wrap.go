@@ -26,8 +26,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// New returns a storage over a session service. The argument cacheBytes limits the cache. 0 means the default, and a
-// negative value disables the cache.
+// New returns a storage over a session service. cacheBytes limits the cache. 0 means the default, and a negative
+// value disables the cache.
 func New(base session.Service, logger *slog.Logger, cacheBytes int) *Storage {
 	b := &Storage{service: base, logger: logger, logs: cache.Cache[store.Key, *baseLog]{Limit: cmp.Or(cacheBytes, maxLogBytes)}}
 	for i := range b.locks {
@@ -36,7 +36,7 @@ func New(base session.Service, logger *slog.Logger, cacheBytes int) *Storage {
 	return b
 }
 
-// maxLogBytes is the approximate memory of one generation of cached logs.
+// maxLogBytes is the approximate memory limit of one generation of cached logs.
 const maxLogBytes = 32 << 20
 
 type Storage struct {
@@ -46,13 +46,13 @@ type Storage struct {
 	locks    keyLocks
 	logs     cache.Cache[store.Key, *baseLog]
 
-	// edition counts rebuilds of logs. Each rebuilt log gets a new edition, which is also the edition of its views.
-	// So the finder notices that its index is outdated.
+	// edition counts the rebuilds of logs. A rebuilt log gets a new edition, and its views have the same edition. A
+	// changed edition tells the finder that its index is outdated.
 	edition atomic.Uint64
 }
 
-// withLog reads a session from the base and calls the function do. During both steps, the session is locked. If the
-// session is cached, the filter in req limits what is read.
+// withLog reads a session from the base and calls do, while it holds the session's lock. If the session is cached,
+// the filter in req limits what is read.
 func (b *Storage) withLog(ctx context.Context, key store.Key, req session.GetRequest, do func(*baseLog) error) error {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *Storage) withLog(ctx context.Context, key store.Key, req session.GetReq
 	return do(l)
 }
 
-// readLog updates a session's log from the base and returns a copy, which is used without the session's lock.
+// readLog updates a session's log from the base. It returns a copy that can be used without the session's lock.
 func (b *Storage) readLog(ctx context.Context, key store.Key) (log baseLog, err error) {
 	err = b.withLog(ctx, key, storage.NewestEvents, func(l *baseLog) error {
 		log = l.copy()
@@ -79,8 +79,8 @@ func (b *Storage) readLog(ctx context.Context, key store.Key) (log baseLog, err 
 	return log, err
 }
 
-// cachedLog returns a copy of the cached log if the function usable accepts the log, and otherwise calls readLog.
-// After a call of readLog, a caller can therefore read many records without requests to the base.
+// cachedLog returns a copy of the cached log if usable accepts the log. Otherwise it calls readLog. After a call
+// of readLog, a caller can therefore read many records without further requests to the base.
 func (b *Storage) cachedLog(ctx context.Context, key store.Key, usable func(*baseLog) bool) (baseLog, error) {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
@@ -97,7 +97,7 @@ func (b *Storage) cachedLog(ctx context.Context, key store.Key, usable func(*bas
 var allEvents = session.GetRequest{}
 
 func (b *Storage) cacheLog(l *baseLog) {
-	b.logs.Put(l.key, l, 1<<10+2*l.size) // times 2, because the base's session has its own copy of the events
+	b.logs.Put(l.key, l, 1<<10+2*l.size) // the size counts twice, because the base's session has its own copy of the events
 }
 
 // forget removes a deleted session from the caches.
@@ -131,8 +131,8 @@ func (b *Storage) refresh(ctx context.Context, l *baseLog, req session.GetReques
 }
 
 // isUnchanged reports whether the base has no new events. It requests only the events that are not earlier than the
-// last update time. A new event is either among them or has changed the session's update time. An SQL database
-// answers this request much faster than a request for the newest events, for which it sorts all events.
+// last update time. A new event is among the requested events, or it has changed the session's update time. An SQL
+// database answers this request much faster than a request for the newest events, which makes it sort all events.
 func (b *Storage) isUnchanged(ctx context.Context, l *baseLog) bool {
 	at := l.base.LastUpdateTime()
 	if !l.tracksUpdateTime {
@@ -151,8 +151,8 @@ func (b *Storage) isUnchanged(ctx context.Context, l *baseLog) bool {
 	return true
 }
 
-// toNotFound makes err match [store.ErrNotFound] if the base does not list the session. This check is needed because
-// session services have no common error for a missing session.
+// toNotFound makes err match [store.ErrNotFound] if the base does not list the session. Session services have no
+// common error for a missing session.
 func (b *Storage) toNotFound(ctx context.Context, key store.Key, err error) error {
 	if exists, listErr := b.exists(ctx, key); exists || listErr != nil {
 		return err
@@ -216,7 +216,7 @@ func (b *Storage) Get(ctx context.Context, key store.Key, filter session.GetRequ
 }
 
 // Fork copies a session's events into a new session. It drops "app:" and "user:" keys, because the original events
-// have already set them.
+// have already changed the shared scopes.
 func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (out storage.Session, err error) {
 	var events []*session.Event
 	var initial map[string]any
@@ -291,8 +291,8 @@ func (b *Storage) List(ctx context.Context, opts store.ListOptions) iter.Seq2[st
 	}
 }
 
-// Info reads the newest events of the session. It does not set Created, because a base does not report when a session
-// was created.
+// Info reads only the newest events of the session. It does not set Created, because a base does not report when a
+// session was created.
 func (b *Storage) Info(ctx context.Context, key store.Key) (store.Info, error) {
 	l, err := b.readLog(ctx, key)
 	return store.Info{Key: key, Creation: l.creation, Seq: l.view.Seq()}, err
@@ -316,7 +316,7 @@ func (b *Storage) View(ctx context.Context, key store.Key) (fold.View, error) {
 	return l.view, err
 }
 
-// RecentView returns the view as last read.
+// RecentView returns the view as of the last read of the session.
 func (b *Storage) RecentView(ctx context.Context, key store.Key) (fold.View, error) {
 	l, err := b.cachedLog(ctx, key, func(*baseLog) bool { return true })
 	return l.view, err
@@ -335,7 +335,7 @@ func (b *Storage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold
 	return l.empty.Apply(records...)
 }
 
-// RawEvents yields the session's records as last read.
+// RawEvents yields the session's records as of the last read of the session.
 func (b *Storage) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return yieldFrom(ctx, fromSeq, func() ([]patch.Record, error) {
 		l, err := b.cachedLog(ctx, key, func(*baseLog) bool { return true })
@@ -354,8 +354,8 @@ func (b *Storage) Records(ctx context.Context, key store.Key, v fold.View, seqs 
 	})
 }
 
-// HistoryPage returns a page of a view's history. It passes to the view the records of the view, and the seq of the
-// record that contains the event with the id before.
+// HistoryPage returns a page of a view's history, from the view's records and the seq of the record that contains
+// the event with the id before.
 func (b *Storage) HistoryPage(ctx context.Context, key store.Key, v fold.View, before string, limit int) ([]fold.Entry, error) {
 	records, err := b.recordsOf(ctx, key, v)
 	if err != nil {
@@ -377,7 +377,7 @@ func (b *Storage) recordsOf(ctx context.Context, key store.Key, v fold.View) ([]
 	return l.records[:v.Seq()], nil
 }
 
-// yieldFrom yields the records that the function read returns, from the record with the given seq on.
+// yieldFrom yields the records that read returns, from the record with the given seq on.
 func yieldFrom(ctx context.Context, seq uint64, read func() ([]patch.Record, error)) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		records, err := read()
@@ -392,7 +392,7 @@ func yieldFrom(ctx context.Context, seq uint64, read func() ([]patch.Record, err
 	}
 }
 
-// Lease always reports that the lease is held, because a base has no leases.
+// Lease always reports that the caller holds the lease, because a base has no leases.
 func (b *Storage) Lease(context.Context, store.Key, string, time.Duration) (bool, error) {
 	return true, nil
 }
@@ -403,16 +403,17 @@ func (b *Storage) Base() session.Service { return b.service }
 // Cached returns the number of cached sessions.
 func (b *Storage) Cached() int { return b.logs.Len() }
 
-// CanSkip returns true, because any error may concern only one session.
+// CanSkip returns true, because every error may concern only one session.
 func (b *Storage) CanSkip(error) bool { return true }
 
-// Handle returns the event's id, because the seqs of a base's records may change.
+// Handle returns a name that contains the event's id, because the seqs of a base's records can change.
 func (b *Storage) Handle(_ uint64, _ int, e *patch.Event) string { return storage.IDHandle + e.ID() }
 
 var _ storage.Storage = (*Storage)(nil)
 
-// keyLocks contains the locks of sessions within this process. Sessions with the same hash share a lock.
-type keyLocks [1024]chan struct{} // a channel is full while its lock is held
+// keyLocks contains the locks of sessions within this process. Sessions whose keys have the same hash share a
+// lock.
+type keyLocks [1024]chan struct{} // each lock is a channel with one element while the lock is held
 
 var lockSeed = maphash.MakeSeed()
 

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// maxRetries is how often a write is retried after another writer was first.
+	// maxRetries limits how often a write is retried because another writer wrote first.
 	maxRetries = 8
 
 	// outcomeTimeout limits how long a write checks its outcome after the caller's context has ended.
 	outcomeTimeout = time.Second
 )
 
-// write appends to the base the event that the function plan returns. If plan returns nil, write does nothing. If the
-// append fails because another writer was first, write reads the session and calls plan again.
+// write appends to the base the event that plan returns. If plan returns nil, write does nothing. If the append fails
+// because another writer wrote first, write reads the session and calls plan again.
 func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.Event, item, error)) error {
 	for tries := 0; ; tries++ {
 		e, it, err := plan()
@@ -36,7 +36,7 @@ func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.E
 		}
 		oldLen, id, at := len(l.order), e.ID, e.Timestamp
 		if err = b.service.AppendEvent(ctx, l.base, e); err == nil {
-			l.tracksUpdateTime = l.base.LastUpdateTime().Equal(e.Timestamp) // false if the base has rounded the time
+			l.tracksUpdateTime = l.base.LastUpdateTime().Equal(e.Timestamp) // false if the base rounds times
 			l.addItem(id, at, it)
 			l.fold()
 			return nil
@@ -68,8 +68,8 @@ func (b *Storage) readAfterFailure(ctx context.Context, l *baseLog) error {
 	return b.refresh(ctx, l, allEvents)
 }
 
-// Append appends an event to the base. If Follow returns a patch that shortens the event's results, Append then
-// appends this patch too.
+// Append appends an event to the base. If opts.Follow returns a patch that shortens the event's results, Append
+// also appends this patch.
 func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error) {
 	if _, ok := from.Actions.StateDelta[portable.StateKey]; ok {
 		return store.Committed{}, reservedKeyError(portable.StateKey)
@@ -95,7 +95,7 @@ func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOp
 			if last := l.view.Seq(); opts.IfSeq != nil && *opts.IfSeq != last {
 				return nil, item{}, &store.SeqError{Expected: *opts.IfSeq, Last: last}
 			}
-			to := convert.CopyEvent(from) // the base may change the event, even if it rejects the event
+			to := convert.CopyEvent(from) // copy the event, because the base may change it, even if the append fails
 			to.ID, to.Timestamp = r.Event.ID(), r.Event.Timestamp()
 			return to, item{event: r.Event}, nil
 		})
@@ -111,11 +111,11 @@ func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOp
 	return out, err
 }
 
-// appendFollowUp appends the patch that the function patchOf returns for an appended event. After an error, the event
-// remains unshortened.
+// appendFollowUp appends the patch that patchOf returns for an appended event. If that fails, the event stays
+// unshortened.
 func (b *Storage) appendFollowUp(ctx context.Context, l *baseLog, id string, patchOf func(fold.View, patch.Record) (*patch.PatchEvent, error)) {
 	i, ok := l.view.Find(id)
-	if !ok { // the event is already hidden
+	if !ok { // the event is hidden already
 		return
 	}
 	p, err := patchOf(l.view, patch.Record{Seq: l.view.Entry(i).Seq, Event: l.view.At(i)})
@@ -127,8 +127,7 @@ func (b *Storage) appendFollowUp(ctx context.Context, l *baseLog, id string, pat
 	}
 }
 
-// logPatches appends an event that carries the patches returned by the function plan. It returns the records of the
-// patches.
+// logPatches appends an event that carries the patches that plan returns. It returns the records of the patches.
 func (b *Storage) logPatches(ctx context.Context, l *baseLog, opts store.PatchOptions, plan func() ([]*patch.PatchEvent, error)) (records []patch.Record, err error) {
 	id := uuid.NewString()
 	err = b.write(ctx, l, func() (*session.Event, item, error) {
@@ -146,7 +145,7 @@ func (b *Storage) logPatches(ctx context.Context, l *baseLog, opts store.PatchOp
 		}
 		return l.carrierEvent(ctx, id, patches)
 	})
-	// If the base does not detect stale writers, another writer's patch may have been appended first.
+	// If the base accepts writes from an outdated session, another writer's patch may come before this one.
 	if err == nil && l.items[id].patches != nil && b.refresh(ctx, l, storage.NewestEvents) == nil && l.skipped[id] {
 		err = errOvertaken
 	}
@@ -166,7 +165,7 @@ var (
 	errReordered = fmt.Errorf("%w: the wrapped service now returns the session's events in another order than in the view; get the session again and use its new view", store.ErrConflict)
 )
 
-// logPlanned reads a session with the filter req, and logs the patches that the function plan returns.
+// logPlanned reads a session with the filter req, and logs the patches that plan returns.
 func (b *Storage) logPlanned(ctx context.Context, key store.Key, req session.GetRequest, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
 	err = b.withLog(ctx, key, req, func(l *baseLog) error {
 		out.Records, err = b.logPatches(ctx, l, opts, func() ([]*patch.PatchEvent, error) {
@@ -191,7 +190,7 @@ func (b *Storage) ApplyToRecentView(ctx context.Context, key store.Key, patches 
 	return b.logPlanned(ctx, key, storage.NewestEvents, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
 }
 
-// Preview checks the patches like ApplyPatch, and writes nothing.
+// Preview checks the patches like ApplyPatch, but writes nothing.
 func (b *Storage) Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (out store.Preview, err error) {
 	err = b.withLog(ctx, key, allEvents, func(l *baseLog) error {
 		drafted, missing, after, err := l.draft(opts, patches)
@@ -232,7 +231,7 @@ func (b *Storage) Rewind(ctx context.Context, key store.Key, invocationID string
 	})
 }
 
-// undo appends an event that carries the patches returned by the function plan for the newest view.
+// undo appends an event that carries the patches that plan returns for the newest view.
 func (b *Storage) undo(ctx context.Context, key store.Key, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (store.Committed, error) {
 	return b.logPlanned(ctx, key, allEvents, opts, func(l *baseLog) ([]*patch.PatchEvent, error) {
 		patches, err := plan(l)
