@@ -201,13 +201,13 @@ func (e *entry) addAttachment(t *tree, o obj) {
 	}
 }
 
-// claudeText matches texts that Claude Code itself writes as user messages.
-var claudeText = regexp.MustCompile(`^\s*(<(local-command-|bash-std|task-notification|system-reminder)|\[Request interrupted by user)`)
+// claudeTextPattern matches texts that Claude Code itself writes as user messages.
+var claudeTextPattern = regexp.MustCompile(`^\s*(<(local-command-|bash-std|task-notification|system-reminder)|\[Request interrupted by user)`)
 
 // isClaudeText reports whether Claude Code itself wrote all texts of a content.
 func isClaudeText(content json.RawMessage) bool {
 	blocks := blocksOf(content)
-	return len(blocks) > 0 && !slices.ContainsFunc(blocks, func(b block) bool { return !claudeText.MatchString(b.text("text")) })
+	return len(blocks) > 0 && !slices.ContainsFunc(blocks, func(b block) bool { return !claudeTextPattern.MatchString(b.text("text")) })
 }
 
 // keptMessageIDs returns the ids of the messages that a compaction boundary keeps. Some versions list all ids, others

@@ -518,7 +518,7 @@ func checkFuzz(t *testing.T, format Format, data []byte) {
 	for _, r := range records {
 		for id := range r.IDs() {
 			if id == "" || ids[id] {
-				t.Fatalf("id %q is there twice", id)
+				t.Fatalf("id %q occurs twice", id)
 			}
 			ids[id] = true
 		}

@@ -130,7 +130,7 @@ func importHostile(t testing.TB, name string, text []byte) {
 		failed[r.Key] = failed[r.Key] || r.Err != nil
 		if len(first) == 1 && r.Err != nil {
 			if _, err := s.Get(t.Context(), r.Key); err == nil && r.Status != Created {
-				t.Errorf("%s failed (%v), and is there", r.Key, r.Err)
+				t.Errorf("%s failed (%v), but the session exists", r.Key, r.Err)
 			}
 		}
 	}

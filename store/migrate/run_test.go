@@ -48,7 +48,7 @@ func TestStatus(t *testing.T) {
 			}
 		}
 		if added == 0 && want != migrate.Created {
-			equal(t, "what is there", dump(t, s), before)
+			equal(t, "content", dump(t, s), before)
 		}
 	}
 	step(migrate.Created, 0, nil)

@@ -24,8 +24,8 @@ type drawnEntry struct {
 	batch int // for parallel calls: index of the first piece of their message; otherwise -1
 }
 
-// way returns the indices of the entries on the path to an entry.
-func way(all []drawnEntry, to int) []int {
+// pathTo returns the indices of the entries on the path to an entry.
+func pathTo(all []drawnEntry, to int) []int {
 	var path []int
 	for ; to >= 0; to = all[to].parent {
 		path = append(path, to)
@@ -36,7 +36,7 @@ func way(all []drawnEntry, to int) []int {
 
 // visibleNodes returns the entries that an agent sees at an entry. It follows the parents, as agents do.
 func visibleNodes(all []drawnEntry, at int) []int {
-	path := way(all, at)
+	path := pathTo(all, at)
 	last := -1
 	for i, n := range path {
 		if all[n].compaction {
@@ -141,14 +141,14 @@ func TestPiTrees(t *testing.T) {
 			all = append(all, e)
 			data += line(base)
 			if n%7 == 0 || rapid.Bool().Draw(t, "look") {
-				holds(t, pi, data, textsOf(all, visibleNodes(all, n)))
+				checkVisibleAt(t, pi, data, textsOf(all, visibleNodes(all, n)))
 			}
 		}
-		holds(t, pi, data, textsOf(all, visibleNodes(all, len(all)-1)))
+		checkVisibleAt(t, pi, data, textsOf(all, visibleNodes(all, len(all)-1)))
 	})
 }
 
-func holds(t *rapid.T, format Format, data string, want []string) {
+func checkVisibleAt(t *rapid.T, format Format, data string, want []string) {
 	records, _ := decodeFile(t, format, []byte(data))
 	if got := visibleTexts(foldRecords(t, records)); !slices.Equal(got, want) {
 		t.Fatalf("visible are\n%q, want\n%q, of\n%s", got, want, data)
@@ -224,7 +224,7 @@ func TestClaudeCodeTrees(t *testing.T) {
 				add(drawnEntry{parent: parent, text: fmt.Sprint("text ", n), keep: -1, batch: -1}, fields{"type": role,
 					"message": fields{"id": fmt.Sprint("m", n), "role": role, "content": []fields{{"type": "text", "text": fmt.Sprint("text ", n)}}}})
 			}
-			holds(t, claudeCode, data, textsOf(all, visibleNodes(all, leaf)))
+			checkVisibleAt(t, claudeCode, data, textsOf(all, visibleNodes(all, leaf)))
 		}
 	})
 }
@@ -265,8 +265,8 @@ func TestCodexRollbacks(t *testing.T) {
 				seen = append(slices.Clone(seen), text)
 			}
 			path = append(path, before)
-			holds(t, codex, data, seen)
+			checkVisibleAt(t, codex, data, seen)
 		}
-		holds(t, codex, data, seen)
+		checkVisibleAt(t, codex, data, seen)
 	})
 }
