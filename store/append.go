@@ -104,7 +104,7 @@ func (a appending) follow(d *write.Draft, r patch.Record) error {
 	case errors.As(err, new(*fold.MissingRecordsError)):
 		return err
 	case err != nil && !errors.Is(err, fold.ErrUnknownPatch):
-		a.store.opts.Logger.Warn("patchlog: the patch that is to follow an event is not logged", "session", a.key.String(), "event", r.ID(), "error", err)
+		a.store.opts.Logger.Warn("patchlog: the patch that follows an event was not logged", "session", a.key.String(), "event", r.ID(), "error", err)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ import (
 func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	c, ok := s.backend.(backend.Copier)
 	if !ok {
-		return s.notInAFile("Backup", "on a server it is the server's backup that saves a store, and export saves single sessions")
+		return s.notInAFile("Backup", "use the backups of the database server, or export single sessions")
 	}
 	err := c.Copy(ctx, recordform.Checksum, func(made backend.Backend, file io.Reader) error {
 		if err := s.checkCopy(ctx, made); err != nil {

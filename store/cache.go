@@ -50,13 +50,13 @@ func (h *handle) snapshotSeq(creation string) uint64 {
 	return 0
 }
 
-// State and the following methods implement [write.Log].
-func (h *handle) State(ctx context.Context) (write.State, error) {
+// CachedState and the following methods implement [write.Log].
+func (h *handle) CachedState(ctx context.Context) (write.State, error) {
 	c, _, err := h.store.lastSeen(ctx, h, true, scopesQuery{})
 	return c, err
 }
 
-func (h *handle) Newest(ctx context.Context, locked bool) (write.State, error) {
+func (h *handle) NewestState(ctx context.Context, locked bool) (write.State, error) {
 	c, _, err := h.store.newest(ctx, h, locked, scopesQuery{})
 	return c, err
 }
@@ -67,7 +67,7 @@ func (h *handle) Records(ctx context.Context, creation string, seqs []uint64) ([
 
 func (h *handle) Wake() { h.store.changes.wake(h.key) }
 
-func (h *handle) Named(err error) error { return fromBackend(h.key, err) }
+func (h *handle) WrapError(err error) error { return fromBackend(h.key, err) }
 
 // Publish makes c the newest state, unless a later one is already published. If a snapshot is due, Publish queues
 // it.

@@ -103,7 +103,7 @@ func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incomi
 	if err != nil {
 		return nil, err
 	}
-	m.lineage = erase.Descend(head.Creation, m.lineage, head.Last)
+	m.lineage = erase.ExtendLineage(head.Creation, m.lineage, head.Last)
 	p := &incoming{name: "the source", meta: m, begins: true}
 	for r, err := range s.records(ctx, key, head, 1, newest) {
 		if err != nil {
@@ -140,7 +140,7 @@ func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incomi
 }
 
 func differs(i int) error {
-	return fmt.Errorf("%w: record %d is not the one of the source", ErrConflict, i+1)
+	return fmt.Errorf("%w: record %d differs from that of the source", ErrConflict, i+1)
 }
 
 // copyShared copies the values of all shared scopes.

@@ -18,7 +18,7 @@ func (s *Store) newSession(ctx context.Context, h *handle, m meta) (*write.Creat
 	if len(m.lineage) > 0 {
 		c.Family = erase.Family(c.ID, m.lineage)
 	}
-	c.BeforeFirst = func(ctx context.Context) { s.dropStaged(ctx, abandonedAfter) }
+	c.BeforeStaging = func(ctx context.Context) { s.dropStaged(ctx, abandonedAfter) }
 	var err error
 	if c.StagedMeta, err = encodeMeta(meta{created: s.opts.Now()}); err == nil {
 		c.Meta, err = encodeMeta(m)
@@ -67,6 +67,6 @@ func (s *Store) dropStaged(ctx context.Context, after time.Duration) {
 		}
 	}
 	if err != nil {
-		s.opts.Logger.Warn("patchlog: what an unfinished import or fork has left is not removed yet", "error", err)
+		s.opts.Logger.Warn("patchlog: the records of an unfinished import or fork could not be removed", "error", err)
 	}
 }

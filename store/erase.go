@@ -240,7 +240,7 @@ func (e EraseSelection) choose() erase.Choose {
 // and reports it in [Erasure.OutOfReach].
 func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptions) (Erasure, error) {
 	if app == "" || user == "" {
-		return Erasure{}, fmt.Errorf("%w: erasing a user takes an app and a user, and has %q and %q", ErrInvalid, app, user)
+		return Erasure{}, fmt.Errorf("%w: EraseUser needs an app and a user, and got app %q and user %q", ErrInvalid, app, user)
 	}
 	o, err := s.eraseOptions(opts)
 	if err != nil {
@@ -249,7 +249,7 @@ func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptio
 	o.ForUser = true
 	var shared []string
 	u := s.userErasing(app, user, o, &shared)
-	u.Given = opts.ID != ""
+	u.IDGiven = opts.ID != ""
 	err = u.Run(ctx)
 	out := erasureOf(opts.DryRun, u.Calls...)
 	out.Shared = shared
@@ -291,7 +291,7 @@ func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string)
 // returns the number of erased events. The result did reports whether anything changed, even if eraseHidden only
 // finished an earlier erase.
 func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reason string, dryRun bool) (events int, did bool, err error) {
-	o, err := s.eraseOptions(EraseOptions{Author: erase.Retention, Reason: reason, Values: patch.KeepValues, Summaries: patch.KeepSummaries, DryRun: dryRun})
+	o, err := s.eraseOptions(EraseOptions{Author: erase.RetentionAuthor, Reason: reason, Values: patch.KeepValues, Summaries: patch.KeepSummaries, DryRun: dryRun})
 	if err != nil {
 		return 0, false, err
 	}
@@ -306,13 +306,13 @@ func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reas
 // finishErasures finishes the open receipts of a session. With calls, it also finishes the erase calls of the
 // session, which may have work left in other sessions.
 func (s *Store) finishErasures(ctx context.Context, key Key, calls bool) error {
-	did, err := erase.Pending(ctx, s.erasing(), key.name(), calls)
+	did, err := erase.FinishPending(ctx, s.erasing(), key.name(), calls)
 	if err != nil || len(did) > 0 {
 		return err
 	}
 	head, err := s.head(ctx, key) // another process may have finished them
 	if c := write.CountsOf(head); err == nil && (c.Open > 0 || calls && c.Calls > 0) {
-		err = fmt.Errorf("session %s: %w: its head counts %d open receipts and %d calls of erasures, and the log has none", key, ErrCorrupt, c.Open, c.Calls)
+		err = fmt.Errorf("session %s: %w: its head counts %d open receipts and %d unfinished erases, but the log has none", key, ErrCorrupt, c.Open, c.Calls)
 	}
 	return err
 }
@@ -413,7 +413,7 @@ func (l eraseLog) Session(ctx context.Context, name string) (erase.Session, erro
 	return erase.Session{Name: name, Head: head, Initial: m.initial, Lineage: m.lineage}, err
 }
 
-func (l eraseLog) IsGone(err error) bool { return errors.Is(err, ErrNotFound) }
+func (l eraseLog) IsNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
 
 func (l eraseLog) Relatives(ctx context.Context, family string) iter.Seq2[erase.Session, error] {
 	page := func(after string) ([]backend.Listed, error) { return l.backend.Relatives(ctx, family, after, listPage) }
@@ -431,7 +431,7 @@ func (l eraseLog) Relatives(ctx context.Context, family string) iter.Seq2[erase.
 	}
 }
 
-func (l eraseLog) Read(ctx context.Context, s erase.Session, each func(patch.Record, backend.Record)) (fold.View, error) {
+func (l eraseLog) ReadLog(ctx context.Context, s erase.Session, each func(patch.Record, backend.Record)) (fold.View, error) {
 	key, v := keyNamed(s.Name), fold.New(s.Head.Creation, s.Initial).WithEdition(s.Head.Edition)
 	for page, err := range l.pages(ctx, key, s.Head, 1, newest) {
 		if err == nil {
@@ -447,7 +447,7 @@ func (l eraseLog) Read(ctx context.Context, s erase.Session, each func(patch.Rec
 	return v, nil
 }
 
-func (l eraseLog) Pick(ctx context.Context, name, creation string, seqs []uint64) ([]patch.Record, []backend.Record, error) {
+func (l eraseLog) ReadRecords(ctx context.Context, name, creation string, seqs []uint64) ([]patch.Record, []backend.Record, error) {
 	p, err := l.pickRaw(ctx, keyNamed(name), creation, seqs)
 	return p.records, p.raw, err
 }
@@ -472,14 +472,14 @@ func (l eraseLog) Replace(ctx context.Context, name, creation string, plan func(
 	})
 }
 
-func (l eraseLog) Named(name string, err error) error { return fromBackend(keyNamed(name), err) }
+func (l eraseLog) WrapError(name string, err error) error { return fromBackend(keyNamed(name), err) }
 
 func (l eraseLog) ResumeUser(ctx context.Context, name string, o erase.Options) error {
 	key := keyNamed(name)
-	return l.userErasing(key.App, key.User, o, new([]string)).Others(ctx, name)
+	return l.userErasing(key.App, key.User, o, new([]string)).EraseOthers(ctx, name)
 }
 
-func (l eraseLog) Meta(s erase.Session) ([]byte, error) {
+func (l eraseLog) EncodeMeta(s erase.Session) ([]byte, error) {
 	m, err := decodeMeta(s.Head.Meta)
 	if err != nil {
 		return nil, err

@@ -379,15 +379,15 @@ func TestVerifyErasures(t *testing.T) {
 		"another receipt":  {[]string{blank, strings.Replace(receipt, `"r"`, `"q"`, 1)}, []string{"a/u/s 1 record 1: corrupt"}},
 		"about another":    {[]string{said("e0", "zero").String(), blank, receipt}, []string{"a/u/s 2 record 2: corrupt", "a/u/s 3 record 3: corrupt"}},
 		"not erased":       {[]string{said("e1", "one").String(), receipt}, []string{"a/u/s 2 record 2: corrupt"}},
-		"not closed":       {[]string{blank, open}, []string{"a/u/s 2 record 2: the erasing"}},
-		"not begun":        {[]string{said("e1", "one").String(), open}, []string{"a/u/s 2 record 2: the erasing"}},
+		"not closed":       {[]string{blank, open}, []string{"a/u/s 2 record 2: the erase of this receipt is unfinished"}},
+		"not begun":        {[]string{said("e1", "one").String(), open}, []string{"a/u/s 2 record 2: the erase of this receipt is unfinished"}},
 		"about the future": {[]string{receipt, said("e1", "one").String()}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := logged(t, c.lines...)
 			e := &env{T: t, store: s}
 			e.problems(e.verify(store.VerifyOptions{}), c.want)
-			if !strings.Contains(fmt.Sprint(c.want), "the erasing") {
+			if !strings.Contains(fmt.Sprint(c.want), "is unfinished") {
 				return
 			}
 			done := testlog.Must(s.Erase(ctx, eraseKey, store.EraseSelection{}, store.EraseOptions{}))(t)

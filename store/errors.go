@@ -43,7 +43,7 @@ var (
 	ErrCorrupt = patch.ErrCorrupt
 
 	// ErrRetainRunning: another process runs [Store.Retain] on this storage.
-	ErrRetainRunning = errors.New("another process is at it")
+	ErrRetainRunning = errors.New("another process is running Retain")
 
 	// ErrInvalid: an argument, an option, an event, a patch or a file to import is malformed.
 	ErrInvalid = patch.ErrInvalid
@@ -142,7 +142,7 @@ func fromBackend(key Key, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, backend.ErrUnknown): // first, because its cause may match another case
-		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, write.CauseOf(err))
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, write.Cause(err))
 	default:
 		err = named(err)
 	}

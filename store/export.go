@@ -106,7 +106,7 @@ func (s *Store) exportReceipts(ctx context.Context, key Key, write func(patch.Re
 			return err
 		}
 		is, there := erased[r.ID()]
-		if !there || !receipt.Is(r) {
+		if !there || !receipt.IsReceipt(r) {
 			continue
 		}
 		was, _ := r.Patch.Erasure()

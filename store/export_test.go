@@ -36,7 +36,7 @@ func (s *Store) Receipts(ctx context.Context, key Key) (receipts []patch.Record,
 		if err != nil {
 			return nil, err
 		}
-		if receipt.Is(r) {
+		if receipt.IsReceipt(r) {
 			receipts = append(receipts, r)
 		}
 	}

@@ -409,9 +409,9 @@ func TestRecordOfAnotherLog(t *testing.T) {
 		e.create(nil)
 		e.append(says("a", 5)...)
 		e.changeFile(replaceRecord3)
-		e.is(errOf(e.store.Get(ctx, key)), store.ErrCorrupt, key.String(), "another chain")
-		e.is(e.store.Export(ctx, key, new(bytes.Buffer), store.ExportOptions{}), store.ErrCorrupt, "another chain")
-		e.problems(e.verify(store.VerifyOptions{Key: key}), []string{"app/user/session 5 another chain"})
+		e.is(errOf(e.store.Get(ctx, key)), store.ErrCorrupt, key.String(), "their checksums do not match the chain")
+		e.is(e.store.Export(ctx, key, new(bytes.Buffer), store.ExportOptions{}), store.ErrCorrupt, "their checksums do not match the chain")
+		e.problems(e.verify(store.VerifyOptions{Key: key}), []string{"app/user/session 5 their checksums do not match the chain"})
 	})
 }
 
@@ -465,7 +465,7 @@ func TestVerify(t *testing.T) {
 		}, []string{"a/u/1 3 checksum", "a/u/2 3 checksum"}},
 		{"record in another's place", func(engine backend.Backend) backend.Backend {
 			return damaged(engine, 5, func(r *backend.Record) { r.Data, _ = patch.AppendRecord(nil, patch.Record{Seq: 4, Event: say("x")}) })
-		}, []string{"a/u/1 5 place", "a/u/2 5 place"}},
+		}, []string{"a/u/1 5 stored at seq 5", "a/u/2 5 stored at seq 5"}},
 		{"two damages", func(engine backend.Backend) backend.Backend {
 			first := damaged(engine, 1, func(r *backend.Record) { r.Data = nil })
 			return damaged(first, 4, func(r *backend.Record) { r.Data[0] = 99 })

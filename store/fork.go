@@ -66,7 +66,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	h := s.cache.acquire(newKey)
 	defer s.cache.release(h)
 	// The copied records are invisible until the last commit, so only that commit needs the new session's lock.
-	c, err := s.newSession(ctx, h, meta{s.opts.Now().UTC(), m.initial, erase.Descend(head.Creation, m.lineage, last)})
+	c, err := s.newSession(ctx, h, meta{s.opts.Now().UTC(), m.initial, erase.ExtendLineage(head.Creation, m.lineage, last)})
 	if err != nil {
 		return Session{}, err
 	}

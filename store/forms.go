@@ -21,7 +21,7 @@ func decodePage(key Key, raw []backend.Record, seqs []uint64) (page, error) {
 		}
 	}
 	records, errs := make([]patch.Record, len(raw)), make([]error, len(raw))
-	write.Each(len(raw), func(i int) { records[i], errs[i] = decode(key, seqs[i], raw[i]) })
+	write.ForEach(len(raw), func(i int) { records[i], errs[i] = decode(key, seqs[i], raw[i]) })
 	for i, err := range errs {
 		if err != nil {
 			return page{records[:i], raw[:i+1]}, err
@@ -36,7 +36,7 @@ func decode(key Key, seq uint64, raw backend.Record) (patch.Record, error) {
 	}
 	r, err := patch.DecodeRecord(raw.Data)
 	if err == nil && (raw.Seq != seq || r.Seq != seq) {
-		err = fmt.Errorf("%w: record %d stands at place %d, where record %d should be", ErrCorrupt, r.Seq, raw.Seq, seq)
+		err = fmt.Errorf("%w: record %d is stored at seq %d, where record %d should be", ErrCorrupt, r.Seq, raw.Seq, seq)
 	}
 	if err != nil {
 		return patch.Record{}, &CorruptError{Key: key, Seq: seq, Err: err}

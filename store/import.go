@@ -165,7 +165,7 @@ func (s *Store) importInto(ctx context.Context, key Key, p *incoming, dry bool) 
 			}
 			return imported, err
 		case err == nil && p.begins && !maps.EqualFunc(m.initial, p.meta.initial, patch.Value.Equal):
-			err = fmt.Errorf("session %s: %w: %s begins with another initial state", key, ErrConflict, p.name)
+			err = fmt.Errorf("session %s: %w: %s has another initial state than the session", key, ErrConflict, p.name)
 		}
 		if err != nil {
 			return Imported{}, err
@@ -219,7 +219,7 @@ func (t *Text) add(d *write.Draft) error {
 	}
 	for i, rec := range d.Records {
 		if want := t.records[i].Seq; want != 0 && want != rec.Seq {
-			return t.at(i, fmt.Errorf("%w: its seq is %d, but its place in session %s is %d", ErrInvalid, want, d.Label(), rec.Seq))
+			return t.at(i, fmt.Errorf("%w: its seq is %d, but in session %s its seq would be %d", ErrInvalid, want, d.Label(), rec.Seq))
 		}
 	}
 	// The text writes no shared scope, because the scopes may have changed since the file was written.
@@ -230,11 +230,11 @@ func (t *Text) add(d *write.Draft) error {
 // that these receipts cover, because the new session treats an inherited receipt as closed.
 func (t *Text) eraseCovered() {
 	for i, r := range t.records {
-		if r.Seq = uint64(i) + 1; !receipt.Is(r) {
+		if r.Seq = uint64(i) + 1; !receipt.IsReceipt(r) {
 			continue
 		}
-		open := receipt.Of(r)
-		if open.Of.ClosedAt > 0 || open.Of.Session == "" {
+		open := receipt.Decode(r)
+		if open.Erasure.ClosedAt > 0 || open.Erasure.Session == "" {
 			continue
 		}
 		receipt.NullInitial(t.initial, []receipt.Receipt{open})
@@ -249,7 +249,7 @@ func (t *Text) eraseCovered() {
 }
 
 func (t *Text) differs(i int) error {
-	return t.at(i, fmt.Errorf("%w: the file has a patch in it, and its record %d is not the one that is there", ErrConflict, i+1))
+	return t.at(i, fmt.Errorf("%w: the file contains a patch, so its records must be those of the log; record %d differs", ErrConflict, i+1))
 }
 
 // receipts refuses a new blank record without a receipt. It also refuses a new receipt that covers a record already
@@ -265,7 +265,7 @@ func (t *Text) receipts(d *write.Draft) error {
 	}
 	for _, mark := range marks.WithoutReceipt() {
 		if i, ok := added[mark.Seq]; ok {
-			return t.at(i, fmt.Errorf("%w: it says that it was erased, and no receipt of that is with it", ErrInvalid))
+			return t.at(i, fmt.Errorf("%w: it is marked as erased, but the file has no receipt that covers it", ErrInvalid))
 		}
 	}
 	for _, erased := range marks.Receipts {
@@ -274,8 +274,8 @@ func (t *Text) receipts(d *write.Draft) error {
 			continue
 		}
 		for _, r := range d.Records {
-			if _, ok := added[r.Seq]; !ok && erased.Of.Blank(r, erased.ID()) != r {
-				return t.at(i, fmt.Errorf("%w: it is the receipt of an erasing, and record %d of session %s is not erased", ErrInvalid, r.Seq, d.Label()))
+			if _, ok := added[r.Seq]; !ok && erased.Erasure.Blank(r, erased.ID()) != r {
+				return t.at(i, fmt.Errorf("%w: it is the receipt of an erase, but record %d of session %s, which the receipt covers, is not erased", ErrInvalid, r.Seq, d.Label()))
 			}
 		}
 	}
@@ -335,7 +335,7 @@ func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, erro
 		}
 		weight += importWeight(rec)
 		if read := in.limit - in.left; weight > importTimes*read+importMore {
-			err := fmt.Errorf("%w: the first %d bytes hold %d records of so many small values that reading them takes more than 8 times their size in memory; import them in several files", ErrTooLarge, read, len(t.records)+1)
+			err := fmt.Errorf("%w: the first %d bytes contain %d records with so many small values that reading them takes more than 8 times their size in memory; import them in several files", ErrTooLarge, read, len(t.records)+1)
 			return nil, &patch.LineError{File: opts.Name, Line: d.Line, Err: err}
 		}
 		t.records = append(t.records, rec)
@@ -360,7 +360,7 @@ func (l *limited) Read(p []byte) (int, error) {
 	}
 	n, err := l.r.Read(p)
 	if l.left -= int64(n); l.left < 0 {
-		return n - 1, fmt.Errorf("%w: the input goes on beyond %d bytes; the limit can be set higher", ErrTooLarge, l.limit)
+		return n - 1, fmt.Errorf("%w: the input is longer than the limit of %d bytes; the limit can be raised", ErrTooLarge, l.limit)
 	}
 	return n, err
 }

@@ -60,7 +60,7 @@ func decodeMeta(data []byte) (meta, error) {
 		return meta{}, fmt.Errorf("%w: session meta: %w", ErrCorrupt, err)
 	}
 	if form.Version != metaVersion {
-		return meta{}, fmt.Errorf("%w: session meta: version %d; this program knows version %d, a newer one may know it", ErrCorrupt, form.Version, metaVersion)
+		return meta{}, fmt.Errorf("%w: session meta: version %d; this program supports version %d; a newer version may support it", ErrCorrupt, form.Version, metaVersion)
 	}
 	var object patch.Value
 	if err := object.UnmarshalBinary(form.State); err != nil {
@@ -73,7 +73,7 @@ func decodeMeta(data []byte) (meta, error) {
 // prefix temp:.
 func splitState(state map[string]any) (own map[string]patch.Value, shared []patch.Change, err error) {
 	if n := len(state); n > patch.MaxStateKeys {
-		return nil, nil, fmt.Errorf("%w: an initial state of %d keys; it has at most %d", ErrTooLarge, n, patch.MaxStateKeys)
+		return nil, nil, fmt.Errorf("%w: the initial state has %d keys; the limit is %d", ErrTooLarge, n, patch.MaxStateKeys)
 	}
 	own = map[string]patch.Value{}
 	for _, key := range slices.Sorted(maps.Keys(state)) {

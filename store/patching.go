@@ -73,7 +73,7 @@ func newPatching(opts PatchOptions, patches []*patch.PatchEvent) (patching, erro
 		case one == nil:
 			return patching{}, fmt.Errorf("%w: patch %d of the call is nil", ErrInvalid, i)
 		case one.Type() == patch.Erase:
-			return patching{}, &patch.FieldError{Field: "patchType", Problem: "a receipt is logged by the erasing that it is of: use Store.Erase", Flaw: patch.ForeignField}
+			return patching{}, &patch.FieldError{Field: "patchType", Problem: "only an erase logs receipts; use Store.Erase", Flaw: patch.ForeignField}
 		}
 		p.patches[i] = patch.Record{Patch: one}
 	}

@@ -62,7 +62,7 @@ func (s *Store) Records(ctx context.Context, key Key, v fold.View, seqs []uint64
 		err := key.Validate()
 		for i, seq := range seqs {
 			if seq == 0 || seq > v.Seq() || i > 0 && seq <= seqs[i-1] {
-				err = fmt.Errorf("%w: record %d of a view of %d records, or its place in the call", ErrInvalid, seq, v.Seq())
+				err = fmt.Errorf("%w: seq %d is not between 1 and %d, or the seqs do not ascend", ErrInvalid, seq, v.Seq())
 			}
 		}
 		for rest := seqs; err == nil && len(rest) > 0; {
@@ -255,7 +255,7 @@ func (s *Store) headOfCreation(ctx context.Context, key Key, creation string) (b
 }
 
 func errCreatedAgain(key Key) error {
-	return fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)
+	return fmt.Errorf("session %s: %w: it was deleted and created again", key, ErrNotFound)
 }
 
 // pick returns the records with the given seqs, which must ascend.
@@ -276,20 +276,20 @@ func (s *Store) pickRaw(ctx context.Context, key Key, creation string, seqs []ui
 	return all, nil
 }
 
-// errOtherLog is [write.ErrOtherLog].
-var errOtherLog = write.ErrOtherLog
+// errOtherLog is [write.ErrLogChanged].
+var errOtherLog = write.ErrLogChanged
 
 // otherLog returns an errOtherLog that also matches [ErrConflict]. Its text asks the caller to read the session
 // again.
 func otherLog(key Key) error {
-	return fmt.Errorf("session %s: %w: %w: a server took over that has lost records; read the session again", key, ErrConflict, errOtherLog)
+	return fmt.Errorf("session %s: %w: %w: a database failover lost records of the log; read the session again", key, ErrConflict, errOtherLog)
 }
 
 func errChain(head backend.Head) error {
-	return fmt.Errorf("%w: the records from 1 to %d are not those that were written: their checksums make another chain",
+	return fmt.Errorf("%w: records 1 to %d differ from the records that were written: their checksums do not match the chain",
 		ErrCorrupt, head.Last)
 }
 
 func errMissing(key Key, seq uint64) error {
-	return &CorruptError{Key: key, Seq: seq, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+	return &CorruptError{Key: key, Seq: seq, Err: fmt.Errorf("%w: the record is missing", ErrCorrupt)}
 }

@@ -97,7 +97,7 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, news 
 	n, _ := slices.BinarySearchFunc(news.Records, kept.Seq+1, func(r backend.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
 	supplied := make([]patch.Record, n)
 	errs := make([]error, n)
-	write.Each(n, func(i int) { supplied[i], errs[i] = decode(key, news.Records[i].Seq, news.Records[i]) })
+	write.ForEach(n, func(i int) { supplied[i], errs[i] = decode(key, news.Records[i].Seq, news.Records[i]) })
 	if err := errors.Join(errs...); err != nil {
 		return empty, err
 	}

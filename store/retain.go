@@ -198,7 +198,7 @@ func (s *Store) used(ctx context.Context, key Key, head backend.Head, created ti
 		if err != nil {
 			return latest, err
 		}
-		if at := records.Envelope(r).Timestamp(); at.After(latest) && !receipt.Is(r) { // an erase is not a use
+		if at := records.Envelope(r).Timestamp(); at.After(latest) && !receipt.IsReceipt(r) { // an erase is not a use
 			latest = at
 		}
 	}

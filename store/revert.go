@@ -72,7 +72,7 @@ func (s *Store) Rewind(ctx context.Context, key Key, invocationID string, opts U
 // empty, the session must have that creation id.
 func (s *Store) firstOf(ctx context.Context, key Key, creation, invocationID string) (_ string, seq uint64, err error) {
 	if invocationID == "" {
-		return "", 0, fmt.Errorf("%w: the invocation to rewind to has no id", ErrInvalid)
+		return "", 0, fmt.Errorf("%w: the id of the invocation is empty", ErrInvalid)
 	}
 	head, err := s.head(ctx, key)
 	if err == nil && creation != "" && creation != head.Creation {

@@ -125,7 +125,7 @@ type SalvageOptions struct {
 // argument is nil. The result then reports what was written before the error.
 func Salvage(ctx context.Context, from *io.SectionReader, to *Store, opts SalvageOptions) (Salvaged, error) {
 	if from == nil || to == nil || from.Size() < 0 {
-		return Salvaged{}, fmt.Errorf("%w: the file to salvage is nil, or shorter than nothing, or the store is nil", ErrInvalid)
+		return Salvaged{}, fmt.Errorf("%w: the file to salvage or the store is nil, or the file has a negative size", ErrInvalid)
 	}
 	scan, err := salvage.Scan(ctx, from, from.Size())
 	if err != nil {
@@ -142,7 +142,7 @@ func Salvage(ctx context.Context, from *io.SectionReader, to *Store, opts Salvag
 		return v.out, err
 	}
 	for i, log := range logs {
-		if log.Doubt && opts.LeaveOutDoubtful {
+		if log.MaybeDeleted && opts.LeaveOutDoubtful {
 			v.out.LeftOut++
 		} else if err := v.write(ctx, log); err != nil {
 			return v.out, err

@@ -19,7 +19,7 @@ import (
 
 func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 	w := salvagedWriter{salvaging: v, log: l, out: SalvagedSession{
-		EndUnknown: !l.Ended, MaybeDeleted: l.Doubt, Nameless: !l.Named,
+		EndUnknown: !l.EndKnown, MaybeDeleted: l.MaybeDeleted, Nameless: !l.Named,
 	}}
 	if l.Named {
 		w.out.Key, _ = keyOf(l.Name) // cannot fail: Logs has checked the name
@@ -33,24 +33,24 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 	switch {
 	case !l.Named:
 		w.out.Key = Key{"salvaged", "unknown", fmt.Sprintf("session-%d", l.Number)}
-	case l.Says:
+	case l.HasDeletionMark:
 		w.mark = "~maybe-deleted"
 	case w.out.Stateless:
 		w.mark = "~without-state"
 	}
-	if !w.out.Stateless && !l.Says { // the session exists, even if all of its records are lost
+	if !w.out.Stateless && !l.HasDeletionMark { // the session exists, even if all of its records are lost
 		if err := w.begin(ctx, 1, true, false); err != nil {
 			return err
 		}
 	}
 	next := uint64(1) // the next expected seq
-	for i, r := range slices.Concat(l.Records, l.Spare) {
+	for i, r := range slices.Concat(l.Records, l.Alternatives) {
 		rec, form, ok := v.Read(l, r)
 		if !ok {
 			continue
 		}
 		spare := i >= len(l.Records)
-		doubtful := spare || l.InDoubt(r.Seq)
+		doubtful := spare || l.IsDoubtful(r.Seq)
 		goesOn := !spare && w.part != nil && r.Seq == next && doubtful == w.part.Doubtful
 		log := goesOn && w.part.Log || !spare && r.Seq == 1 && !doubtful
 		texts := 0
@@ -111,7 +111,7 @@ func (v *salvaging) meta(l *salvage.Log) *meta {
 		return nil
 	}
 	receipt.NullInitial(m.initial, l.Receipts)
-	m.lineage = erase.Descend(creation, m.lineage, newest) // so that forks of the old session are related to the new session
+	m.lineage = erase.ExtendLineage(creation, m.lineage, newest) // so that forks of the old session are related to the new session
 	return &m
 }
 
@@ -187,7 +187,7 @@ func (w *salvagedWriter) end(ctx context.Context) error {
 	defer w.store.cache.release(w.handle)
 	defer w.made.Drop()
 	if m := *w.meta; w.part.Log && len(m.lineage) > 0 {
-		m.lineage = erase.Cut(m.lineage, w.part.To)
+		m.lineage = erase.LimitLineage(m.lineage, w.part.To)
 		var err error
 		if w.made.Meta, err = encodeMeta(m); err != nil {
 			return err

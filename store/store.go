@@ -326,7 +326,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 		case !errors.Is(err, backend.ErrMoved):
 			return fromBackend(key, err)
 		case seen != nil:
-			return fromBackend(key, fmt.Errorf("it was written to meanwhile: %w", err))
+			return fromBackend(key, fmt.Errorf("it was written to during the call: %w", err))
 		}
 	}
 }

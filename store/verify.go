@@ -159,13 +159,13 @@ func (s *Store) known(ctx context.Context, key Key) bool {
 }
 
 // errUnfinished: a receipt is open.
-var errUnfinished = errors.New("the erasing that this is the receipt of is not finished: erase once more, and be it nothing, to finish it")
+var errUnfinished = errors.New("the erase of this receipt is unfinished; the next erase of the session finishes it, even if it selects nothing")
 
 // errCallNotDone: other sessions may still have erased content.
-var errCallNotDone = errors.New("the erasing that this is the receipt of is finished here, but perhaps not in forks and copies of the session: erase once more, and be it nothing, to finish it")
+var errCallNotDone = errors.New("the erase of this receipt is finished in this session, but perhaps not in its forks and copies; the next erase of the session finishes it, even if it selects nothing")
 
 // errNotErased: content that a closed receipt covers still exists.
-var errNotErased = fmt.Errorf("%w: it is the receipt of an erasing, and something is left of what it covers", ErrCorrupt)
+var errNotErased = fmt.Errorf("%w: content that this receipt of an erase covers still exists", ErrCorrupt)
 
 // verify returns the problems of a session, or none if the session was deleted meanwhile. A non-nil error ends
 // Verify. If there are problems and the session's head has moved, verify checks the session again, because a
@@ -227,7 +227,7 @@ func (v *verification) log(ctx context.Context) error {
 		name := key.name()
 		kin, err := s.backend.Relatives(ctx, erase.Family(head.Creation, m.lineage), name[:len(name)-1], 1)
 		if err == nil && (len(kin) == 0 || kin[0].Session != name) {
-			err = fmt.Errorf("%w: the index of forks does not know it, so that an erase of its origin would not find it", ErrCorrupt)
+			err = fmt.Errorf("%w: the index of forks lacks it, so an erase of its origin would not find it", ErrCorrupt)
 		}
 		if err := v.report(0, named(err)); err != nil {
 			return err
@@ -241,7 +241,7 @@ func (v *verification) log(ctx context.Context) error {
 	checkSaved := func() error {
 		if whole && kept != nil && view.Seq() == saved {
 			if again, err := snapshot.Encode(view); err != nil || !bytes.Equal(again, kept) {
-				return v.report(0, fmt.Errorf("%w: the snapshot at record %d is not what the log folds to", ErrCorrupt, saved))
+				return v.report(0, fmt.Errorf("%w: the snapshot at record %d differs from a fold of the log", ErrCorrupt, saved))
 			}
 		}
 		return nil
@@ -334,7 +334,7 @@ func (v *verification) index(ctx context.Context, records []patch.Record) error 
 	}
 	for i, seq := range seqs {
 		if seq != holders[i] {
-			err = v.report(holders[i], fmt.Errorf("%w: the index says of id %q that record %d has it", ErrCorrupt, ids[i], seq))
+			err = v.report(holders[i], fmt.Errorf("%w: the index of ids maps id %q to record %d", ErrCorrupt, ids[i], seq))
 		}
 	}
 	return err
@@ -344,7 +344,7 @@ func (v *verification) index(ctx context.Context, records []patch.Record) error 
 // whose content still exists.
 func (v *verification) erasures(ctx context.Context, marks receipt.Marks, initial map[string]patch.Value) error {
 	for _, mark := range marks.WithoutReceipt() {
-		err := fmt.Errorf("%w: it says that it was erased, and the log has no receipt %.80q that is about it", ErrCorrupt, mark.Receipt)
+		err := fmt.Errorf("%w: it is marked as erased, but the log has no receipt %.80q that covers it", ErrCorrupt, mark.Receipt)
 		if err := v.report(mark.Seq, err); err != nil {
 			return err
 		}
@@ -354,7 +354,7 @@ func (v *verification) erasures(ctx context.Context, marks receipt.Marks, initia
 		if !r.IsOpen(v.head.Creation) { // a receipt that a fork inherited counts as closed
 			problem = v.left(ctx, r, initial)
 		}
-		if problem == nil && r.IsCall(v.head.Creation) && !r.Of.Done {
+		if problem == nil && r.IsCall(v.head.Creation) && !r.Erasure.Done {
 			problem = errCallNotDone
 		}
 		if errors.Is(problem, ErrCorrupt) && problem != errNotErased { // log has reported the damage
@@ -372,13 +372,13 @@ func (v *verification) left(ctx context.Context, r receipt.Receipt, initial map[
 	if receipt.NullInitial(maps.Clone(initial), []receipt.Receipt{r}) {
 		return errNotErased
 	}
-	for seqs := range slices.Chunk(receipt.Covered(r), pageRecords) {
+	for seqs := range slices.Chunk(receipt.CoveredSeqs(r), pageRecords) {
 		records, err := v.store.pick(ctx, v.key, v.head.Creation, seqs)
 		if err != nil {
 			return err
 		}
 		for _, covered := range records {
-			if r.Of.Blank(covered, r.ID()) != covered {
+			if r.Erasure.Blank(covered, r.ID()) != covered {
 				return errNotErased
 			}
 		}

@@ -226,7 +226,7 @@ func (w *watcher) contradicted(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("session %s: %w: the log that was watched is gone: records that were there, up to record %d, were lost; watch it anew",
+	return fmt.Errorf("session %s: %w: a database failover lost records that were watched, up to record %d; watch the session again",
 		w.key, ErrNotFound, w.found.Last)
 }
 

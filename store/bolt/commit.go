@@ -35,7 +35,7 @@ const (
 	maxGroupBytes = 32 << 20
 )
 
-var fitGroup = groupcommit.Fit(maxGroup, maxGroupBytes, func(p *pending) int { return p.size })
+var fitGroup = groupcommit.LimitGroup(maxGroup, maxGroupBytes, func(p *pending) int { return p.size })
 
 // Append implements [backend.Backend].
 func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {

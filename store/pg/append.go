@@ -109,7 +109,7 @@ func (b *Backend) Append(ctx context.Context, session string, batch backend.Batc
 		queue, senders = &groupcommit.Queue[*change]{Detached: true}, make(chan struct{}, 1)
 	}
 	switch err := queue.Do(ctx, senders, c, fitting, b.appendGroup); {
-	case errors.Is(err, groupcommit.ErrBegun):
+	case errors.Is(err, groupcommit.ErrRunning):
 		return &backend.UnknownError{Cause: ctx.Err()}
 	case err != nil:
 		return err
@@ -125,7 +125,7 @@ const (
 	maxGroupBytes = 4 << 20 // total size of the records, plus 1 KiB for each inserted row
 )
 
-var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(c *change) int { return c.bytes + (len(c.seqs)+len(c.ids))<<10 })
+var fitting = groupcommit.LimitGroup(maxGroup, maxGroupBytes, func(c *change) int { return c.bytes + (len(c.seqs)+len(c.ids))<<10 })
 
 // appendGroup appends the changes in one transaction and sets the result of each change. If a change was not
 // written and should be sent again, its done is false and its err is nil. There are four possible reasons:

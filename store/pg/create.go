@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// create creates a session. If batch.Staged is set, create renames the staged session instead.
+// create creates a session. If batch.RenameFrom is set, create renames the staged session instead.
 func (b *Backend) create(ctx context.Context, session string, batch backend.Batch) error {
 	c := newChange(session, batch)
 	text := createSQL

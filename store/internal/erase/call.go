@@ -61,19 +61,19 @@ type Call struct {
 	Shared   []string  // keys returned by Options.Shared
 	Matches  int       // number of events and keys that still match, because state values are kept
 
-	log     Log
-	opts    Options
-	sel     Selection
-	initial []string // keys of the initial state to erase
-	own     *Erased
-	found   map[string]*Erased // by creation id
-	resumed bool
-	given   bool          // the caller supplied the id, so the call may have been made before
-	there   *thereAlready // nil if the call has no receipt yet
+	log      Log
+	opts     Options
+	sel      Selection
+	initial  []string // keys of the initial state to erase
+	own      *Erased
+	found    map[string]*Erased // by creation id
+	resumed  bool
+	idGiven  bool          // the caller supplied the id, so the call may have been made before
+	previous *previousCall // nil if the call has no receipt yet
 }
 
-// thereAlready is the first receipt of a call that was made before, and its session.
-type thereAlready struct {
+// previousCall is the first receipt of a call that was made before, and its session.
+type previousCall struct {
 	Session
 	first receipt.Receipt
 }
@@ -92,26 +92,26 @@ type Erased struct {
 	Initial         []string     // keys of the initial state whose values were not null before
 	Reverted, Blank []string     // ids of summaries that were reverted, and of visible blank summaries that were not reverted
 
-	goes    map[fold.Ref]bool // all content to erase, blank or not
+	toErase map[fold.Ref]bool // all content to erase, blank or not
 	visited bool              // visited by a resumed call
 }
 
-// Retention is the author of receipts that concern only one session.
-const Retention = "retention"
+// RetentionAuthor is the author of receipts that concern only one session.
+const RetentionAuthor = "retention"
 
-func (c *Call) keeps() bool { return c.opts.Summaries == patch.KeepSummaries }
+func (c *Call) keepsSummaries() bool { return c.opts.Summaries == patch.KeepSummaries }
 
 // Run erases the selection of a call. With DryRun it only determines what the call would erase. If the session has a
 // receipt of a call with this id, Run finishes that call and selects nothing.
 func Run(ctx context.Context, log Log, name string, sel Selection, opts Options, given bool) (*Call, error) {
 	for earlier, shared := []*Erased(nil), []string(nil); ; {
 		c := newCall(log, sel, opts)
-		c.Earlier, c.Shared, c.given = earlier, shared, given && !opts.DryRun
+		c.Earlier, c.Shared, c.idGiven = earlier, shared, given && !opts.DryRun
 		err := c.run(ctx, name)
-		if c.there != nil {
-			return resume(ctx, log, c.there.Session, c.there.first, opts.User)
+		if c.previous != nil {
+			return resume(ctx, log, c.previous.Session, c.previous.first, opts.User)
 		}
-		if earlier, shared = c.Earlier, c.Shared; !errors.Is(err, ErrEdition) {
+		if earlier, shared = c.Earlier, c.Shared; !errors.Is(err, ErrLogChanged) {
 			return c, err
 		}
 	}
@@ -121,8 +121,8 @@ func newCall(log Log, sel Selection, opts Options) *Call {
 	return &Call{log: log, sel: sel, opts: opts, found: map[string]*Erased{}}
 }
 
-// call returns the fields that all receipts of the call share.
-func (c *Call) call() patch.Erasure {
+// receiptFields returns the fields that all receipts of the call share.
+func (c *Call) receiptFields() patch.Erasure {
 	return patch.Erasure{CallID: c.opts.ID, ForUser: c.opts.ForUser, CallSession: c.own.Head.Creation}
 }
 
@@ -138,83 +138,83 @@ func receiptOfCall(ctx context.Context, log Log, name, id string) (receipt.Recei
 	if err != nil || seqs[0] == 0 {
 		return receipt.Receipt{}, s, err
 	}
-	r, _, err := log.Pick(ctx, name, s.Head.Creation, seqs)
+	r, _, err := log.ReadRecords(ctx, name, s.Head.Creation, seqs)
 	if err != nil {
 		return receipt.Receipt{}, s, err
 	}
-	return receipt.Of(r[0]), s, nil
+	return receipt.Decode(r[0]), s, nil
 }
 
-// Pending finishes the open receipts of a session. If calls is set, it also finishes the session's own calls, which
+// FinishPending finishes the open receipts of a session. If calls is set, it also finishes the session's own calls, which
 // may have work left in other sessions.
-func Pending(ctx context.Context, log Log, name string, calls bool) (did []*Call, err error) {
+func FinishPending(ctx context.Context, log Log, name string, calls bool) (finished []*Call, err error) {
 	for {
 		l, err := load(ctx, log, name, chooseBy(func(fold.Ref) bool { return false }), patch.KeepValues)
 		if err == nil {
-			did, err = pending(ctx, log, l, calls)
+			finished, err = finishPending(ctx, log, l, calls)
 		}
-		if !errors.Is(err, ErrEdition) {
-			return did, err
+		if !errors.Is(err, ErrLogChanged) {
+			return finished, err
 		}
 	}
 }
 
-func pending(ctx context.Context, log Log, l *loaded, calls bool) (did []*Call, err error) {
+func finishPending(ctx context.Context, log Log, l *loaded, calls bool) (finished []*Call, err error) {
 	creation := l.Head.Creation
 	for _, r := range l.scan.Receipts {
 		switch {
-		case calls && r.IsCall(creation) && !r.Of.Done && !isRunning(ctx, r.Of):
+		case calls && r.IsCall(creation) && !r.Erasure.Done && !isRunning(ctx, r.Erasure):
 			c, err := resume(ctx, log, l.Session, r, nil)
-			if did = append(did, c); err != nil {
-				return did, err
+			if finished = append(finished, c); err != nil {
+				return finished, err
 			}
 		case r.IsOpen(creation):
-			c := newCall(log, Selection{}, optionsOf(r))
-			e := &Erased{Session: l.Session, Receipt: r.Record, goes: map[fold.Ref]bool{}}
+			c := newCall(log, Selection{}, receiptOptions(r))
+			e := &Erased{Session: l.Session, Receipt: r.Record, toErase: map[fold.Ref]bool{}}
 			c.Sessions = append(c.Sessions, e)
-			if did, err = append(did, c), c.finish(ctx, e, r, nil, false); err != nil {
-				return did, err
+			if finished, err = append(finished, c), c.finish(ctx, e, r, nil, false); err != nil {
+				return finished, err
 			}
 		}
 	}
-	return did, nil
+	return finished, nil
 }
 
-func optionsOf(r receipt.Receipt) Options {
-	return Options{ID: r.Of.CallID, Author: r.Patch.Author(), Reason: r.Of.Reason, Values: r.Of.Values, Summaries: r.Of.Summaries,
-		MaxGrowth: r.Of.MaxGrowth, Context: r.Of.Context, ForUser: r.Of.ForUser}
+func receiptOptions(r receipt.Receipt) Options {
+	return Options{ID: r.Erasure.CallID, Author: r.Patch.Author(), Reason: r.Erasure.Reason, Values: r.Erasure.Values, Summaries: r.Erasure.Summaries,
+		MaxGrowth: r.Erasure.MaxGrowth, Context: r.Erasure.Context, ForUser: r.Erasure.ForUser}
 }
 
 // resume continues a call whose first receipt was logged. The function user replaces Options.User, which a receipt
 // cannot store.
 func resume(ctx context.Context, log Log, s Session, r receipt.Receipt, user func(context.Context) error) (*Call, error) {
-	c := newCall(log, Selection{}, optionsOf(r))
-	if isRunning(ctx, r.Of) {
+	c := newCall(log, Selection{}, receiptOptions(r))
+	if isRunning(ctx, r.Erasure) {
 		return c, nil
 	}
-	c.opts.User, c.initial = user, r.Of.Initial
-	c.own = c.of(s)
+	c.opts.User, c.initial = user, r.Erasure.Initial
+	c.own = c.entryOf(s)
 	c.own.Receipt = r.Record
-	if r.Of.Done {
+	if r.Erasure.Done {
 		if r.IsOpen(s.Head.Creation) {
 			return c, c.finish(ctx, c.own, r, nil, true)
 		}
 		return c, log.confirm(ctx)
 	}
-	if c.resumed = true; r.Of.OfUser && user == nil {
+	if c.resumed = true; r.Erasure.OfUser && user == nil {
 		c.opts.User = func(ctx context.Context) error { return log.ResumeUser(ctx, s.Name, c.opts) }
 	}
 	if _, err := c.visit(ctx, s); err != nil && !errors.Is(err, patch.ErrCorrupt) {
 		return c, err
 	}
-	return c, c.others(ctx)
+	return c, c.eraseElsewhere(ctx)
 }
 
-// of returns the call's entry for a session and adds one if there is none.
-func (c *Call) of(s Session) *Erased {
+// entryOf returns the call's entry for a session and adds one if there is none.
+func (c *Call) entryOf(s Session) *Erased {
 	e := c.found[s.Head.Creation]
 	if e == nil {
-		e = &Erased{Session: s, goes: map[fold.Ref]bool{}}
+		e = &Erased{Session: s, toErase: map[fold.Ref]bool{}}
 		c.found[s.Head.Creation] = e
 		c.Sessions = append(c.Sessions, e)
 	}
@@ -224,20 +224,20 @@ func (c *Call) of(s Session) *Erased {
 
 func (c *Call) run(ctx context.Context, name string) error {
 	l, err := c.loadOwn(ctx, name)
-	if err != nil || c.there != nil {
+	if err != nil || c.previous != nil {
 		return err
 	}
 	known := len(c.Shared)
-	if err := c.shared(ctx); err != nil { // shared values must be set to null before the receipt is logged, because a resumed call selects nothing
+	if err := c.nullShared(ctx); err != nil { // shared values must be set to null before the receipt is logged, because a resumed call selects nothing
 		return err
 	}
 	if len(c.Shared) > known && !c.opts.DryRun { // an event may have set one of these values meanwhile
 		return c.run(ctx, name)
 	}
-	alone := !c.sel.Hidden.IsZero()
-	c.own = c.of(l.Session)
+	onlyThisSession := !c.sel.Hidden.IsZero()
+	c.own = c.entryOf(l.Session)
 	c.selectInitial(l.Initial, func(name string) bool { return c.sel.All || c.sel.Matcher.Value(l.Initial[name]) })
-	if !alone && c.sel.Matcher.Text != "" {
+	if !onlyThisSession && c.sel.Matcher.Text != "" {
 		if err := c.matchElsewhere(ctx, l); err != nil {
 			return err
 		}
@@ -245,49 +245,49 @@ func (c *Call) run(ctx context.Context, name string) error {
 	due := c.collect(c.own, l)
 	if c.opts.DryRun {
 		c.own.add(due)
-		if err := c.planReverts(ctx, c.own, l); err != nil || alone {
+		if err := c.planReverts(ctx, c.own, l); err != nil || onlyThisSession {
 			return err
 		}
-		_, err := c.looks(ctx)
+		_, err := c.visitRelatives(ctx)
 		return err
 	}
-	if !due.any() {
-		if alone || len(c.own.goes)+len(c.initial) == 0 {
+	if !due.isAny() {
+		if onlyThisSession || len(c.own.toErase)+len(c.initial) == 0 {
 			return c.log.confirm(ctx) // an earlier call may already have erased everything
 		}
 		c.opts.DryRun = true
-		dirty, err := c.looks(ctx)
+		dirty, err := c.visitRelatives(ctx)
 		c.opts.DryRun = false
 		if err != nil || !dirty {
 			return cmp.Or(err, c.log.confirm(ctx))
 		}
 		c.Sessions, c.found = nil, map[string]*Erased{} // the visits below find the sessions again
-		c.own = c.of(l.Session)
+		c.own = c.entryOf(l.Session)
 		due = c.collect(c.own, l)
 	}
-	r, err := c.logReceipt(ctx, c.own, l, alone)
+	r, err := c.logReceipt(ctx, c.own, l, onlyThisSession)
 	if err != nil {
 		return err
 	}
 	c.own.add(due)
-	if err := c.shared(ctx); err != nil { // again, for values that events set before the receipt was logged
+	if err := c.nullShared(ctx); err != nil { // again, for values that events set before the receipt was logged
 		return err
 	}
-	if !alone && c.opts.User == nil {
+	if !onlyThisSession && c.opts.User == nil {
 		// A fork that commits from now on copies the erased session.
 		relatives, err := c.relatives(ctx)
 		if err != nil {
 			return err
 		}
-		alone = !slices.ContainsFunc(relatives, func(s Session) bool { return s.Head.Creation != c.own.Head.Creation })
+		onlyThisSession = !slices.ContainsFunc(relatives, func(s Session) bool { return s.Head.Creation != c.own.Head.Creation })
 	}
-	if err := c.finish(ctx, c.own, r, l, alone); err != nil || alone {
+	if err := c.finish(ctx, c.own, r, l, onlyThisSession); err != nil || onlyThisSession {
 		return err
 	}
-	return c.others(ctx)
+	return c.eraseElsewhere(ctx)
 }
 
-func (c *Call) shared(ctx context.Context) error {
+func (c *Call) nullShared(ctx context.Context) error {
 	if c.opts.Shared == nil {
 		return nil
 	}
@@ -319,15 +319,15 @@ func isRunning(ctx context.Context, of patch.Erasure) bool {
 	return ctx.Value(running{of.CallID, of.CallSession, of.ForUser}) != nil
 }
 
-// others erases in the other sessions and marks the call done.
-func (c *Call) others(ctx context.Context) error {
+// eraseElsewhere erases in the other sessions and marks the call done.
+func (c *Call) eraseElsewhere(ctx context.Context) error {
 	ctx = context.WithValue(ctx, running{c.opts.ID, c.own.Head.Creation, c.opts.ForUser}, true)
 	if c.opts.User != nil {
 		if err := c.opts.User(ctx); err != nil {
 			return err
 		}
 	}
-	if _, err := c.looks(ctx); err != nil {
+	if _, err := c.visitRelatives(ctx); err != nil {
 		return err
 	}
 	return c.markDone(ctx)
@@ -337,27 +337,27 @@ func (c *Call) others(ctx context.Context) error {
 func (c *Call) loadOwn(ctx context.Context, name string) (*loaded, error) {
 	for {
 		c.Matches = 0
-		l, err := load(ctx, c.log, name, c.counting, c.opts.Values)
+		l, err := load(ctx, c.log, name, c.chooseAndCount, c.opts.Values)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range l.scan.Receipts {
-			if c.given && r.IsCall(l.Head.Creation) && r.Of.CallID == c.opts.ID && r.Of.ForUser == c.opts.ForUser {
-				c.there = &thereAlready{l.Session, r}
+			if c.idGiven && r.IsCall(l.Head.Creation) && r.Erasure.CallID == c.opts.ID && r.Erasure.ForUser == c.opts.ForUser {
+				c.previous = &previousCall{l.Session, r}
 				return l, nil
 			}
 		}
-		var did []*Call
+		var finished []*Call
 		if !c.opts.DryRun {
-			did, err = pending(ctx, c.log, l, true)
+			finished, err = finishPending(ctx, c.log, l, true)
 		}
-		if len(did) == 0 && err == nil {
+		if len(finished) == 0 && err == nil {
 			if !c.sel.Hidden.IsZero() {
 				err = l.scan.chooseHidden(l.view, c.sel.Hidden)
 			}
 			return l, err
 		}
-		for _, of := range did {
+		for _, of := range finished {
 			c.Damaged = append(c.Damaged, of.Damaged...)
 			c.Earlier = append(c.Earlier, of.Sessions...)
 		}
@@ -367,8 +367,8 @@ func (c *Call) loadOwn(ctx context.Context, name string) (*loaded, error) {
 	}
 }
 
-// counting returns the selection's choice. It also counts the events that a repeated call would select again.
-func (c *Call) counting(r patch.Record) (bool, func(int, *patch.Event) bool) {
+// chooseAndCount returns the selection's choice. It also counts the events that a repeated call would select again.
+func (c *Call) chooseAndCount(r patch.Record) (bool, func(int, *patch.Event) bool) {
 	own, which := c.sel.Choose(r)
 	if c.opts.Values == patch.NullValues {
 		return own, which
@@ -385,42 +385,42 @@ func (c *Call) counting(r patch.Record) (bool, func(int, *patch.Event) bool) {
 	}
 }
 
-// due is the content of a session that must be erased and is not blank yet.
-type due struct {
+// pendingContent is the content of a session that must be erased and is not blank yet.
+type pendingContent struct {
 	events  []Event
 	initial []string
 }
 
-func (d due) any() bool { return len(d.events)+len(d.initial) > 0 }
+func (d pendingContent) isAny() bool { return len(d.events)+len(d.initial) > 0 }
 
 // collect adds the content to erase in a session that was read.
-func (c *Call) collect(e *Erased, l *loaded) (d due) {
-	if e.Session = l.Session; !c.keeps() {
+func (c *Call) collect(e *Erased, l *loaded) (d pendingContent) {
+	if e.Session = l.Session; !c.keepsSummaries() {
 		_ = l.scan.Spread(l.view, c.opts.Context) // cannot fail: the view was read completely
 	}
-	for ref := range l.scan.Set {
-		e.goes[ref] = true
+	for ref := range l.scan.Selected {
+		e.toErase[ref] = true
 	}
 	for _, name := range c.initial {
-		if v, there := l.Initial[name]; there && !receipt.IsNull(v) {
+		if v, found := l.Initial[name]; found && !receipt.IsNull(v) {
 			d.initial = append(d.initial, name)
 		}
 	}
-	if len(l.scan.Events(false)) > 0 && !c.keeps() {
-		l.scan.coverKept() // this content is erased too, but is not a reason to log a receipt
+	if len(l.scan.Events(false)) > 0 && !c.keepsSummaries() {
+		l.scan.coverWithSummaries() // this content is erased too, but is not a reason to log a receipt
 	}
 	for _, event := range l.scan.Events(false) {
-		if event.Why == Selected && e != c.own {
-			event.Why = Same
+		if event.Why == WhySelected && e != c.own {
+			event.Why = WhySameEvent
 		}
 		d.events = append(d.events, event)
 	}
 	return d
 }
 
-func (e *Erased) add(d due) {
+func (e *Erased) add(d pendingContent) {
 	for _, event := range d.events {
-		if !slices.ContainsFunc(e.Events, func(there Event) bool { return there.Ref == event.Ref }) {
+		if !slices.ContainsFunc(e.Events, func(other Event) bool { return other.Ref == event.Ref }) {
 			e.Events = append(e.Events, event)
 		}
 	}
@@ -434,14 +434,14 @@ func (e *Erased) add(d due) {
 // Merge merges the entries of sessions that several calls erased.
 func Merge(all []*Erased) (merged []*Erased) {
 	for _, e := range all {
-		i := slices.IndexFunc(merged, func(there *Erased) bool { return there.Name == e.Name })
+		i := slices.IndexFunc(merged, func(first *Erased) bool { return first.Name == e.Name })
 		if i < 0 {
 			merged = append(merged, e)
 			continue
 		}
-		there := merged[i]
-		there.add(due{e.Events, e.Initial})
-		there.Reverted, there.Blank = append(there.Reverted, e.Reverted...), append(there.Blank, e.Blank...)
+		first := merged[i]
+		first.add(pendingContent{e.Events, e.Initial})
+		first.Reverted, first.Blank = append(first.Reverted, e.Reverted...), append(first.Blank, e.Blank...)
 	}
 	return merged
 }
@@ -464,33 +464,33 @@ func (c *Call) matchElsewhere(ctx context.Context, own *loaded) error {
 				return receipt.IsNull(own.Initial[name]) && c.sel.Matcher.Value(s.Initial[name])
 			})
 		}
-		n, _ := Common(c.own.Session, s)
+		n, _ := CommonRecords(c.own.Session, s)
 		if n == 0 || s.Head.Creation == c.own.Head.Creation {
 			continue
 		}
 		l, err := load(ctx, c.log, s.Name, c.sel.Choose, c.opts.Values)
-		if c.passes(s.Name, err) {
+		if c.skips(s.Name, err) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		for ref := range l.scan.Set {
+		for ref := range l.scan.Selected {
 			if ref.Seq <= n && own.scan.Blank[ref] {
-				own.scan.Set[ref] = Selected
+				own.scan.Selected[ref] = WhySelected
 			}
 		}
 	}
 	return nil
 }
 
-// passes reports whether to skip a session, because the session is gone or damaged and is not the call's own session.
-func (c *Call) passes(name string, err error) bool {
+// skips reports whether to skip a session, because the session is gone or damaged and is not the call's own session.
+func (c *Call) skips(name string, err error) bool {
 	if errors.Is(err, patch.ErrCorrupt) {
 		c.Damaged = append(c.Damaged, Damaged{name, err})
 		return true
 	}
-	return c.log.IsGone(err)
+	return c.log.IsNotFound(err)
 }
 
 // relatives returns the relatives of the call's session, and that session itself if it has relatives.
@@ -500,38 +500,38 @@ func (c *Call) relatives(ctx context.Context) (all []Session, err error) {
 			return nil, err
 		}
 		if s.Err != nil {
-			c.passes(s.Name, s.Err)
-		} else if _, related := Common(c.own.Session, s); related {
+			c.skips(s.Name, s.Err)
+		} else if _, related := CommonRecords(c.own.Session, s); related {
 			all = append(all, s)
 		}
 	}
 	return all, nil
 }
 
-// looks visits all relatives repeatedly, until a round finds no dirty session and no more content to erase. It
+// visitRelatives visits all relatives repeatedly, until a round finds no dirty session and no more content to erase. It
 // reports whether any session was dirty.
-func (c *Call) looks(ctx context.Context) (dirty bool, err error) {
+func (c *Call) visitRelatives(ctx context.Context) (dirty bool, err error) {
 	for {
 		c.Damaged = nil
 		relatives, err := c.relatives(ctx)
 		if err != nil {
 			return dirty, err
 		}
-		again := false
+		repeat := false
 		for _, s := range relatives {
 			found, err := c.visit(ctx, s)
-			if s.Head.Creation != c.own.Head.Creation && c.passes(s.Name, err) {
+			if s.Head.Creation != c.own.Head.Creation && c.skips(s.Name, err) {
 				continue
 			}
 			if err != nil {
 				return dirty, err
 			}
-			again = again || found
+			repeat = repeat || found
 			if e := c.found[s.Head.Creation]; e != c.own && e != nil {
 				dirty = dirty || e.dirty()
 			}
 		}
-		if !again {
+		if !repeat {
 			return dirty, nil
 		}
 	}
@@ -542,8 +542,8 @@ func (c *Call) looks(ctx context.Context) (dirty bool, err error) {
 func (c *Call) seeds(s Session) map[fold.Ref]bool {
 	seeds := map[fold.Ref]bool{}
 	for _, e := range c.found {
-		n, _ := Common(s, e.Session)
-		for ref := range e.goes {
+		n, _ := CommonRecords(s, e.Session)
+		for ref := range e.toErase {
 			if ref.Seq <= n {
 				seeds[ref] = true
 			}
@@ -556,22 +556,22 @@ func (c *Call) seeds(s Session) map[fold.Ref]bool {
 func (c *Call) visit(ctx context.Context, s Session) (found bool, err error) {
 	for {
 		found, err = c.visitOnce(ctx, s)
-		if !errors.Is(err, ErrEdition) {
+		if !errors.Is(err, ErrLogChanged) {
 			return found, err
 		}
 	}
 }
 
 func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error) {
-	e, seeds := c.of(s), c.seeds(s)
+	e, seeds := c.entryOf(s), c.seeds(s)
 	initial := slices.ContainsFunc(c.initial, func(name string) bool {
-		v, there := s.Initial[name]
-		return there && !receipt.IsNull(v) && !slices.Contains(e.Initial, name)
+		v, ok := s.Initial[name]
+		return ok && !receipt.IsNull(v) && !slices.Contains(e.Initial, name)
 	})
-	if len(seeds) == len(e.goes) && !initial && (!c.resumed || e.visited) {
+	if len(seeds) == len(e.toErase) && !initial && (!c.resumed || e.visited) {
 		return false, nil
 	}
-	was := maps.Clone(e.goes)
+	before := maps.Clone(e.toErase)
 	for {
 		l, err := load(ctx, c.log, s.Name, chooseBy(func(ref fold.Ref) bool { return seeds[ref] }), c.opts.Values)
 		if err != nil {
@@ -582,16 +582,16 @@ func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error)
 			return false, nil // the session was deleted and created again
 		}
 		if !c.opts.DryRun {
-			if did, err := pending(ctx, c.log, l, false); err != nil {
+			if finished, err := finishPending(ctx, c.log, l, false); err != nil {
 				return false, err
-			} else if len(did) > 0 {
+			} else if len(finished) > 0 {
 				continue
 			}
 		}
 		more := false
 		for _, r := range l.scan.Receipts { // receipts of another process or an earlier attempt
-			if r.IsOfCall(c.call(), creation) {
-				for ref := range l.refs(r) {
+			if r.IsOfCall(c.receiptFields(), creation) {
+				for ref := range l.coveredRefs(r) {
 					more = more || !seeds[ref]
 					seeds[ref] = true
 				}
@@ -602,17 +602,17 @@ func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error)
 		}
 		e.visited = true
 		due := c.collect(e, l)
-		found = len(e.goes) > len(was)
+		found = len(e.toErase) > len(before)
 		if c.opts.DryRun {
 			e.add(due)
 			return found, c.planReverts(ctx, e, l)
 		}
-		if !due.any() {
+		if !due.isAny() {
 			return found, nil
 		}
 		r, err := c.logReceipt(ctx, e, l, false)
 		if err != nil {
-			e.goes = was // the session is still dirty
+			e.toErase = before // the session is still dirty
 			return false, err
 		}
 		e.add(due)
@@ -639,12 +639,12 @@ func (e *Erased) ids() map[string]bool {
 }
 
 // reverts plans the reverts of a session's blank summaries. Events with the given ids count as blank.
-func (c *Call) reverts(ctx context.Context, l *loaded, goes map[string]bool) (blanks.Plan, error) {
-	return blanks.PlanReverts(l.view, blanks.Options{MaxGrowth: cmp.Or(c.opts.MaxGrowth, blanks.DefaultMaxGrowth), ErasedIDs: goes, Read: func(seqs []uint64) ([]patch.Record, error) {
-		if records, _, ok := l.stored(seqs); ok {
+func (c *Call) reverts(ctx context.Context, l *loaded, erasedIDs map[string]bool) (blanks.Plan, error) {
+	return blanks.PlanReverts(l.view, blanks.Options{MaxGrowth: cmp.Or(c.opts.MaxGrowth, blanks.DefaultMaxGrowth), ErasedIDs: erasedIDs, Read: func(seqs []uint64) ([]patch.Record, error) {
+		if records, _, ok := l.cachedRecords(seqs); ok {
 			return records, nil
 		}
-		records, _, err := c.log.Pick(ctx, l.Name, l.Head.Creation, seqs)
+		records, _, err := c.log.ReadRecords(ctx, l.Name, l.Head.Creation, seqs)
 		return records, err
 	}})
 }
@@ -655,7 +655,7 @@ type loaded struct {
 	Session
 	view fold.View
 	scan *Scan
-	raw  map[uint64]backend.Record // the stored records, up to keptBytes in total
+	raw  map[uint64]backend.Record // the stored records, up to maxCachedBytes in total
 }
 
 func load(ctx context.Context, log Log, name string, choose Choose, values patch.ValuePolicy) (*loaded, error) {
@@ -666,27 +666,27 @@ func load(ctx context.Context, log Log, name string, choose Choose, values patch
 		}
 		l := &loaded{Session: s, scan: NewScan(), raw: map[uint64]backend.Record{}}
 		size := 0
-		l.view, err = log.Read(ctx, s, func(r patch.Record, raw backend.Record) {
+		l.view, err = log.ReadLog(ctx, s, func(r patch.Record, raw backend.Record) {
 			l.scan.Record(r, choose, values)
-			if size += len(raw.Data); size <= keptBytes {
+			if size += len(raw.Data); size <= maxCachedBytes {
 				l.raw[r.Seq] = raw
 			}
 		})
-		if !errors.Is(err, ErrEdition) {
+		if !errors.Is(err, ErrLogChanged) {
 			return l, err
 		}
 	}
 }
 
-// keptBytes limits the stored records that are cached, so that they need not be read again.
-const keptBytes = 4 << 20
+// maxCachedBytes limits the stored records that are cached, so that they need not be read again.
+const maxCachedBytes = 4 << 20
 
-// stored returns cached records, decoded and in their stored form. ok is false if not all of them are cached.
-func (l *loaded) stored(seqs []uint64) (records []patch.Record, raws []backend.Record, ok bool) {
+// cachedRecords returns cached records, decoded and in their stored form. ok is false if not all of them are cached.
+func (l *loaded) cachedRecords(seqs []uint64) (records []patch.Record, raws []backend.Record, ok bool) {
 	for _, seq := range seqs {
-		raw, kept := l.raw[seq]
+		raw, cached := l.raw[seq]
 		r, err := patch.DecodeRecord(raw.Data)
-		if !kept || err != nil {
+		if !cached || err != nil {
 			return nil, nil, false
 		}
 		records, raws = append(records, r), append(raws, raw)
@@ -694,13 +694,13 @@ func (l *loaded) stored(seqs []uint64) (records []patch.Record, raws []backend.R
 	return records, raws, true
 }
 
-// refs returns the events of the session that a receipt covers.
-func (l *loaded) refs(r receipt.Receipt) map[fold.Ref]bool {
+// coveredRefs returns the events of the session that a receipt covers.
+func (l *loaded) coveredRefs(r receipt.Receipt) map[fold.Ref]bool {
 	refs := map[fold.Ref]bool{}
-	for _, seq := range receipt.Covered(r) {
+	for _, seq := range receipt.CoveredSeqs(r) {
 		first, n := 0, 1
-		if puts, isPatch := l.scan.puts[seq]; isPatch {
-			first, n = -1, puts
+		if count, isPatch := l.scan.inserted[seq]; isPatch {
+			first, n = -1, count
 		}
 		for i := first; i < n; i++ {
 			if ref := (fold.Ref{Seq: seq, Index: i}); r.Covers(ref) {

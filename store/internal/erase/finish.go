@@ -22,54 +22,54 @@ const (
 	maxBytes   = 1 << 18
 )
 
-// unknownTries limits how often in a row a commit with an unknown outcome is tried.
-const unknownTries = 4
+// maxUnknownTries limits how often in a row a commit with an unknown outcome is tried.
+const maxUnknownTries = 4
 
 // logReceipt logs the call's next receipt in a loaded session. The receipt covers all content to erase there. The
 // argument done marks the call as done, for a call without work in other sessions. If an erasure has committed since
-// the session was loaded, logReceipt fails with [ErrEdition].
+// the session was loaded, logReceipt fails with [ErrLogChanged].
 func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) (receipt.Receipt, error) {
 	creation := l.Head.Creation
-	of := c.call()
-	of.Values, of.Reason, of.Summaries, of.Context, of.MaxGrowth = c.opts.Values, c.opts.Reason, c.opts.Summaries, c.opts.Context, c.opts.MaxGrowth
-	of.Session, of.Seen, of.Done, of.OfUser = creation, l.Head.Last, done, e == c.own && c.opts.User != nil
+	fields := c.receiptFields()
+	fields.Values, fields.Reason, fields.Summaries, fields.Context, fields.MaxGrowth = c.opts.Values, c.opts.Reason, c.opts.Summaries, c.opts.Context, c.opts.MaxGrowth
+	fields.Session, fields.Seen, fields.Done, fields.OfUser = creation, l.Head.Last, done, e == c.own && c.opts.User != nil
 	for _, name := range c.initial {
-		if _, there := l.Initial[name]; there {
-			of.Initial = append(of.Initial, name)
+		if _, found := l.Initial[name]; found {
+			fields.Initial = append(fields.Initial, name)
 		}
 	}
-	slices.Sort(of.Initial)
-	l.scan.Cover(&of, l.scan.Events(c.sel.Hidden.IsZero()))
+	slices.Sort(fields.Initial)
+	l.scan.Cover(&fields, l.scan.Events(c.sel.Hidden.IsZero()))
 	n := 0
 	for _, r := range l.scan.Receipts {
-		if r.IsOfCall(of, creation) {
+		if r.IsOfCall(fields, creation) {
 			n++
 		}
 	}
-	p := patch.NewErase(of).WithID(receipt.ID(of, n)).WithAuthor(c.opts.Author).WithBase(l.view.PatchSeq())
+	p := patch.NewErase(fields).WithID(receipt.ID(fields, n)).WithAuthor(c.opts.Author).WithBase(l.view.PatchSeq())
 	r := c.log.Complete([]patch.Record{{Patch: p}})[0]
 	var raw backend.Record
 	_, err := c.commit(ctx, l, func(head backend.Head) (rep backend.Replacement, err error) {
 		if head.Edition != l.Head.Edition {
-			return rep, ErrEdition
+			return rep, ErrLogChanged
 		}
 		r.Seq = head.Last + 1
 		if raw, err = encode(r); err != nil {
 			return rep, err
 		}
 		added := write.Counts{Open: 1}
-		if creation == of.CallSession && !done {
+		if creation == fields.CallSession && !done {
 			added.Calls = 1
 		}
-		return backend.Replacement{Appended: []backend.Record{raw}, Counts: counted(head, added)}, nil
+		return backend.Replacement{Appended: []backend.Record{raw}, Counts: addCounts(head, added)}, nil
 	})
-	if errors.Is(err, backend.ErrTaken) || errors.Is(err, backend.ErrUnknown) || errors.Is(err, ErrEdition) {
+	if errors.Is(err, backend.ErrTaken) || errors.Is(err, backend.ErrUnknown) || errors.Is(err, ErrLogChanged) {
 		// An earlier attempt or another process may have logged the receipt.
 		seqs, lookup := c.log.lookup(ctx, l.Name, creation, r.ID())
 		if lookup != nil || seqs[0] == 0 {
-			return receipt.Receipt{}, cmp.Or(lookup, c.log.Named(l.Name, err))
+			return receipt.Receipt{}, cmp.Or(lookup, c.log.WrapError(l.Name, err))
 		}
-		records, raws, pick := c.log.Pick(ctx, l.Name, creation, seqs)
+		records, raws, pick := c.log.ReadRecords(ctx, l.Name, creation, seqs)
 		if pick != nil {
 			return receipt.Receipt{}, pick
 		}
@@ -79,11 +79,11 @@ func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) 
 		l.Head.Edition++
 	}
 	if err != nil {
-		return receipt.Receipt{}, c.log.Named(l.Name, err)
+		return receipt.Receipt{}, c.log.WrapError(l.Name, err)
 	}
 	l.raw[r.Seq] = raw
 	e.Receipt = r
-	return receipt.Of(r), nil
+	return receipt.Decode(r), nil
 }
 
 // commit commits a replacement. After an unknown outcome it tries again, because a repeated or late commit changes
@@ -92,7 +92,7 @@ func (c *Call) commit(ctx context.Context, l *loaded, make func(backend.Head) (b
 	for n := 1; ; n++ {
 		err := c.log.Replace(ctx, l.Name, l.Head.Creation, make)
 		switch {
-		case errors.Is(err, backend.ErrUnknown) && n < unknownTries && ctx.Err() == nil:
+		case errors.Is(err, backend.ErrUnknown) && n < maxUnknownTries && ctx.Err() == nil:
 			continue
 		case errors.Is(err, backend.ErrMoved):
 			return true, nil
@@ -107,18 +107,18 @@ func encode(r patch.Record) (backend.Record, error) {
 	if err != nil {
 		return backend.Record{}, err
 	}
-	return backend.Record{Seq: r.Seq, Sum: recordform.Checksum(form), Data: write.Compress(form), IDs: write.IDs(r)}, nil
+	return backend.Record{Seq: r.Seq, Sum: recordform.Checksum(form), Data: write.Compress(form), IDs: write.IndexIDs(r)}, nil
 }
 
-// counted returns the head's counts plus added.
-func counted(head backend.Head, added write.Counts) []byte {
+// addCounts returns the head's counts plus added.
+func addCounts(head backend.Head, added write.Counts) []byte {
 	c := write.CountsOf(head)
 	c.Visible, c.VisibleTokens = c.Visible+added.Visible, c.VisibleTokens+added.VisibleTokens
 	c.Open, c.Calls = max(c.Open+added.Open, 0), max(c.Calls+added.Calls, 0)
 	return c.Encode()
 }
 
-// finishing is the work on an open receipt of a session:
+// finisher is the work on an open receipt of a session:
 //
 //  1. Patches may have been logged after the log was read and before the receipt. If so, the log is read again, and the
 //     receipt is extended to the events that these patches inserted for erased ones. Patches after the receipt wait
@@ -130,25 +130,25 @@ func counted(head backend.Head, added write.Counts) []byte {
 // Each commit increments the log's edition, so anything planned on an earlier edition conflicts. A commit depends
 // only on the records that it replaces, so other writers cannot make it fail. The closing commit also depends on the
 // edition, because it plans reverts.
-type finishing struct {
+type finisher struct {
 	*Call
-	e    *Erased
-	r    receipt.Receipt
-	l    *loaded // nil if the session must be read
-	goes map[string]bool
-	done bool
+	entry     *Erased
+	receipt   receipt.Receipt
+	loaded    *loaded // nil if the session must be read
+	erasedIDs map[string]bool
+	done      bool
 }
 
 // finish completes an open receipt. l is the session as it was read for the receipt, or nil. The argument done also
 // marks the call as done.
 func (c *Call) finish(ctx context.Context, e *Erased, r receipt.Receipt, l *loaded, done bool) error {
-	f := &finishing{Call: c, e: e, r: r, l: l, goes: e.ids(), done: done}
+	f := &finisher{Call: c, entry: e, receipt: r, loaded: l, erasedIDs: e.ids(), done: done}
 	if l != nil && l.Head.Edition == 0 {
-		f.l = nil
+		f.loaded = nil
 	}
-	err := f.note(ctx)
+	err := f.extendReceipt(ctx)
 	if err == nil {
-		err = f.blank(ctx)
+		err = f.blankRecords(ctx)
 	}
 	if err == nil {
 		err = f.close(ctx)
@@ -156,136 +156,136 @@ func (c *Call) finish(ctx context.Context, e *Erased, r receipt.Receipt, l *load
 	return err
 }
 
-// read reads the session again and collects the covered content and the content derived from it. It reports whether
+// reload reads the session again and collects the covered content and the content derived from it. It reports whether
 // there is derived content that the receipt does not cover.
-func (f *finishing) read(ctx context.Context) (more bool, err error) {
-	l, err := load(ctx, f.log, f.e.Name, chooseBy(f.r.Covers), f.r.Of.Values)
+func (f *finisher) reload(ctx context.Context) (more bool, err error) {
+	l, err := load(ctx, f.log, f.entry.Name, chooseBy(f.receipt.Covers), f.receipt.Erasure.Values)
 	if err != nil {
 		return false, err
 	}
-	covered := len(l.scan.Set)
-	if !f.r.Keeps() {
-		if err := l.scan.Spread(l.view, f.r.Of.Context); err != nil {
+	covered := len(l.scan.Selected)
+	if !f.receipt.KeepsSummaries() {
+		if err := l.scan.Spread(l.view, f.receipt.Erasure.Context); err != nil {
 			return false, err
 		}
 	}
-	f.l, f.goes = l, map[string]bool{}
+	f.loaded, f.erasedIDs = l, map[string]bool{}
 	for _, event := range l.scan.Events(false) {
-		f.goes[event.ID] = true
+		f.erasedIDs[event.ID] = true
 	}
-	return len(l.scan.Set) > covered, nil
+	return len(l.scan.Selected) > covered, nil
 }
 
-// note extends the receipt to events that patches inserted after the log was read.
-func (f *finishing) note(ctx context.Context) error {
-	for !f.r.Keeps() && f.r.Of.Seen+1 < f.r.Seq {
-		between, _, err := f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, backend.Range(f.r.Of.Seen+1, int(f.r.Seq-f.r.Of.Seen-1)))
+// extendReceipt extends the receipt to events that patches inserted after the log was read.
+func (f *finisher) extendReceipt(ctx context.Context) error {
+	for !f.receipt.KeepsSummaries() && f.receipt.Erasure.Seen+1 < f.receipt.Seq {
+		between, _, err := f.log.ReadRecords(ctx, f.entry.Name, f.entry.Head.Creation, backend.Range(f.receipt.Erasure.Seen+1, int(f.receipt.Seq-f.receipt.Erasure.Seen-1)))
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(between, func(r patch.Record) bool { return r.Patch != nil && !receipt.Is(r) }) {
+		if !slices.ContainsFunc(between, func(r patch.Record) bool { return r.Patch != nil && !receipt.IsReceipt(r) }) {
 			return nil
 		}
-		more, err := f.read(ctx)
+		more, err := f.reload(ctx)
 		if err != nil || !more {
 			return err
 		}
-		of := f.r.Of
-		of.Seqs, of.EventIndices, of.Seen = nil, nil, f.r.Seq-1
-		f.l.scan.Cover(&of, slices.DeleteFunc(f.l.scan.Events(true), func(e Event) bool { return e.Seq >= f.r.Seq }))
-		if err := f.change(ctx, of, write.Counts{}); err != nil {
+		fields := f.receipt.Erasure
+		fields.Seqs, fields.EventIndices, fields.Seen = nil, nil, f.receipt.Seq-1
+		f.loaded.scan.Cover(&fields, slices.DeleteFunc(f.loaded.scan.Events(true), func(e Event) bool { return e.Seq >= f.receipt.Seq }))
+		if err := f.updateReceipt(ctx, fields, write.Counts{}); err != nil {
 			return err
 		}
-		if f.l == nil { // another process has changed the receipt
+		if f.loaded == nil { // another process has changed the receipt
 			continue
 		}
-		for ref := range f.l.scan.Set {
-			f.e.goes[ref] = true
+		for ref := range f.loaded.scan.Selected {
+			f.entry.toErase[ref] = true
 		}
-		f.e.add(due{events: f.l.scan.Events(false)})
+		f.entry.add(pendingContent{events: f.loaded.scan.Events(false)})
 	}
 	return nil
 }
 
-// change replaces the fields of the receipt. If another process has changed the receipt meanwhile, change only reads
-// the receipt again.
-func (f *finishing) change(ctx context.Context, of patch.Erasure, added write.Counts) error {
-	old, err := f.stored(ctx)
+// updateReceipt replaces the fields of the receipt. If another process has changed the receipt meanwhile,
+// updateReceipt only reads the receipt again.
+func (f *finisher) updateReceipt(ctx context.Context, fields patch.Erasure, added write.Counts) error {
+	old, err := f.storedReceipt(ctx)
 	if err != nil {
 		return err
 	}
-	changed, err := f.rewriteReceipt(of, old)
+	changed, err := f.rewriteReceipt(fields, old)
 	if err != nil {
 		return err
 	}
-	moved, err := f.commit(ctx, f.l, func(head backend.Head) (backend.Replacement, error) {
-		return backend.Replacement{Records: []backend.Replaced{changed}, Counts: counted(head, added)}, nil
+	moved, err := f.commit(ctx, f.loaded, func(head backend.Head) (backend.Replacement, error) {
+		return backend.Replacement{Records: []backend.Replaced{changed}, Counts: addCounts(head, added)}, nil
 	})
 	if moved {
-		return f.reread(ctx)
+		return f.rereadReceipt(ctx)
 	}
 	if err != nil {
-		return f.log.Named(f.e.Name, err)
+		return f.log.WrapError(f.entry.Name, err)
 	}
-	f.r = receipt.Of(f.r.Record)
-	f.l.raw[f.r.Seq] = backend.Record{Seq: f.r.Seq, Data: changed.Data}
-	f.l.Head.Edition++
+	f.receipt = receipt.Decode(f.receipt.Record)
+	f.loaded.raw[f.receipt.Seq] = backend.Record{Seq: f.receipt.Seq, Data: changed.Data}
+	f.loaded.Head.Edition++
 	return nil
 }
 
-// stored returns the receipt in its stored form.
-func (f *finishing) stored(ctx context.Context) (backend.Record, error) {
-	if f.l != nil {
-		if raw, there := f.l.raw[f.r.Seq]; there {
+// storedReceipt returns the receipt in its stored form.
+func (f *finisher) storedReceipt(ctx context.Context) (backend.Record, error) {
+	if f.loaded != nil {
+		if raw, found := f.loaded.raw[f.receipt.Seq]; found {
 			return raw, nil
 		}
 	}
-	_, raws, err := f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, []uint64{f.r.Seq})
+	_, raws, err := f.log.ReadRecords(ctx, f.entry.Name, f.entry.Head.Creation, []uint64{f.receipt.Seq})
 	if err != nil {
 		return backend.Record{}, err
 	}
 	return raws[0], nil
 }
 
-// reread reads the receipt again and discards the loaded session.
-func (f *finishing) reread(ctx context.Context) error {
-	records, _, err := f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, []uint64{f.r.Seq})
+// rereadReceipt reads the receipt again and discards the loaded session.
+func (f *finisher) rereadReceipt(ctx context.Context) error {
+	records, _, err := f.log.ReadRecords(ctx, f.entry.Name, f.entry.Head.Creation, []uint64{f.receipt.Seq})
 	if err == nil {
-		f.r, f.l = receipt.Of(records[0]), nil
+		f.receipt, f.loaded = receipt.Decode(records[0]), nil
 	}
 	return err
 }
 
 // rewriteReceipt changes the fields of the receipt and returns the replacement of its stored form.
-func (f *finishing) rewriteReceipt(of patch.Erasure, old backend.Record) (backend.Replaced, error) {
-	was := f.r.Patch
-	f.r.Patch = patch.NewErase(of).WithID(was.ID()).WithAuthor(was.Author()).WithTimestamp(was.Timestamp())
-	if base, ok := was.Base(); ok {
-		f.r.Patch = f.r.Patch.WithBase(base)
+func (f *finisher) rewriteReceipt(fields patch.Erasure, old backend.Record) (backend.Replaced, error) {
+	previous := f.receipt.Patch
+	f.receipt.Patch = patch.NewErase(fields).WithID(previous.ID()).WithAuthor(previous.Author()).WithTimestamp(previous.Timestamp())
+	if base, ok := previous.Base(); ok {
+		f.receipt.Patch = f.receipt.Patch.WithBase(base)
 	}
-	return f.replaced(old, f.r.Record)
+	return f.replacement(old, f.receipt.Record)
 }
 
-func (f *finishing) replaced(old backend.Record, is patch.Record) (backend.Replaced, error) {
-	raw, err := encode(is)
+func (f *finisher) replacement(old backend.Record, updated patch.Record) (backend.Replaced, error) {
+	raw, err := encode(updated)
 	return backend.Replaced{Seq: old.Seq, Old: old.Data, Data: raw.Data, OldSum: recordform.Checksum(old.Data), Sum: raw.Sum}, err
 }
 
-// blank replaces all covered records by blanks and sets covered values of the initial state to null.
-func (f *finishing) blank(ctx context.Context) error {
+// blankRecords replaces all covered records by blanks and sets covered values of the initial state to null.
+func (f *finisher) blankRecords(ctx context.Context) error {
 	if err := f.nullInitial(ctx); err != nil {
 		return err
 	}
-	seqs := receipt.Covered(f.r)
+	seqs := receipt.CoveredSeqs(f.receipt)
 	for len(seqs) > 0 {
-		changed, n, err := f.changed(ctx, seqs)
+		changed, n, err := f.nextBlanks(ctx, seqs)
 		if err != nil {
 			return err
 		}
 		if len(changed) > 0 {
 			moved, err := f.replace(ctx, backend.Replacement{Records: changed})
 			if moved {
-				f.l = nil
+				f.loaded = nil
 				continue
 			}
 			if err != nil {
@@ -298,29 +298,29 @@ func (f *finishing) blank(ctx context.Context) error {
 }
 
 // replace commits a replacement that depends only on the records that it replaces.
-func (f *finishing) replace(ctx context.Context, r backend.Replacement) (moved bool, err error) {
-	l := f.l
+func (f *finisher) replace(ctx context.Context, r backend.Replacement) (moved bool, err error) {
+	l := f.loaded
 	if l == nil {
-		l = &loaded{Session: f.e.Session}
+		l = &loaded{Session: f.entry.Session}
 	}
 	if moved, err = f.commit(ctx, l, func(backend.Head) (backend.Replacement, error) { return r, nil }); err == nil && !moved {
 		l.Head.Edition++
 	}
-	return moved, f.log.Named(f.e.Name, err)
+	return moved, f.log.WrapError(f.entry.Name, err)
 }
 
 // nullInitial sets the covered values of the initial state to null.
-func (f *finishing) nullInitial(ctx context.Context) error {
-	for len(f.r.Of.Initial) > 0 {
-		s, err := f.log.Session(ctx, f.e.Name)
+func (f *finisher) nullInitial(ctx context.Context) error {
+	for len(f.receipt.Erasure.Initial) > 0 {
+		s, err := f.log.Session(ctx, f.entry.Name)
 		if err != nil {
 			return err
 		}
 		old := s.Head.Meta
-		if s.Initial = maps.Clone(s.Initial); !receipt.NullInitial(s.Initial, []receipt.Receipt{f.r}) {
+		if s.Initial = maps.Clone(s.Initial); !receipt.NullInitial(s.Initial, []receipt.Receipt{f.receipt}) {
 			return nil
 		}
-		meta, err := f.log.Meta(s)
+		meta, err := f.log.EncodeMeta(s)
 		if err != nil {
 			return err
 		}
@@ -331,29 +331,29 @@ func (f *finishing) nullInitial(ctx context.Context) error {
 	return nil
 }
 
-// changed returns the blanks of the first records, within the limits of a commit. n is the number of records that it
+// nextBlanks returns the blanks of the first records, within the limits of a commit. n is the number of records that it
 // examined.
-func (f *finishing) changed(ctx context.Context, seqs []uint64) (out []backend.Replaced, n int, err error) {
+func (f *finisher) nextBlanks(ctx context.Context, seqs []uint64) (out []backend.Replaced, n int, err error) {
 	seqs = seqs[:min(len(seqs), maxRecords)]
 	var records []patch.Record
 	var raws []backend.Record
-	kept := false
-	if f.l != nil {
-		records, raws, kept = f.l.stored(seqs)
+	cached := false
+	if f.loaded != nil {
+		records, raws, cached = f.loaded.cachedRecords(seqs)
 	}
-	if !kept {
-		if records, raws, err = f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, seqs); err != nil {
+	if !cached {
+		if records, raws, err = f.log.ReadRecords(ctx, f.entry.Name, f.entry.Head.Creation, seqs); err != nil {
 			return nil, 0, err
 		}
 	}
 	size := 0
-	for i, was := range records {
+	for i, original := range records {
 		if size += len(raws[i].Data); i > 0 && size > maxBytes {
 			break
 		}
 		n++
-		if is := receipt.Blank(was, []receipt.Receipt{f.r}); is != was {
-			changed, err := f.replaced(raws[i], is)
+		if blank := receipt.Blank(original, []receipt.Receipt{f.receipt}); blank != original {
+			changed, err := f.replacement(raws[i], blank)
 			if err != nil {
 				return nil, 0, err
 			}
@@ -363,63 +363,63 @@ func (f *finishing) changed(ctx context.Context, seqs []uint64) (out []backend.R
 	return out, n, nil
 }
 
-func (f *finishing) close(ctx context.Context) error {
-	for f.r.Of.ClosedAt == 0 {
+func (f *finisher) close(ctx context.Context) error {
+	for f.receipt.Erasure.ClosedAt == 0 {
 		err := f.closeOnce(ctx)
-		if errors.Is(err, ErrEdition) {
-			err = f.reread(ctx)
+		if errors.Is(err, ErrLogChanged) {
+			err = f.rereadReceipt(ctx)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if f.done && !f.r.Of.Done {
+	if f.done && !f.receipt.Erasure.Done {
 		return f.markDone(ctx)
 	}
 	return nil
 }
 
-func (f *finishing) closeOnce(ctx context.Context) error {
-	if f.l == nil {
-		if _, err := f.read(ctx); err != nil {
+func (f *finisher) closeOnce(ctx context.Context) error {
+	if f.loaded == nil {
+		if _, err := f.reload(ctx); err != nil {
 			return err
 		}
 	}
-	l := f.l
+	l := f.loaded
 	plan := blanks.Plan{After: l.view}
 	var err error
-	switch f.r.Of.Summaries {
+	switch f.receipt.Erasure.Summaries {
 	case patch.RevertSummaries:
-		if plan, err = f.reverts(ctx, l, f.goes); err != nil {
+		if plan, err = f.reverts(ctx, l, f.erasedIDs); err != nil {
 			return err
 		}
 	case patch.BlankSummaries:
-		plan.NotReverted = blanks.VisibleSummaries(l.view, f.goes)
+		plan.NotReverted = blanks.VisibleSummaries(l.view, f.erasedIDs)
 	}
-	reverts := f.log.Complete(fold.Grouped(l.view, f.r.Patch.Author(), f.log.NewID, plan.Reverts))
+	reverts := f.log.Complete(fold.Grouped(l.view, f.receipt.Patch.Author(), f.log.NewID, plan.Reverts))
 	tokens := 0
 	for _, event := range plan.After.Events() {
-		if f.goes[event.ID()] {
-			event = event.Blank("", f.r.Of.Values)
+		if f.erasedIDs[event.ID()] {
+			event = event.Blank("", f.receipt.Erasure.Values)
 		}
 		tokens += event.EstimatedTokens()
 	}
-	old, err := f.stored(ctx)
+	old, err := f.storedReceipt(ctx)
 	if err != nil {
 		return err
 	}
 	added := write.Counts{Visible: plan.After.Len() - l.view.Len(), VisibleTokens: tokens - write.CountsOf(l.Head).VisibleTokens, Open: -1}
-	of := f.r.Of
-	if f.done && !of.Done {
-		of.Done, added.Calls = true, -1
+	fields := f.receipt.Erasure
+	if f.done && !fields.Done {
+		fields.Done, added.Calls = true, -1
 	}
-	seq := f.r.Seq
+	seq := f.receipt.Seq
 	moved, err := f.commit(ctx, l, func(head backend.Head) (rep backend.Replacement, err error) {
 		if head.Edition != l.Head.Edition {
-			return rep, ErrEdition
+			return rep, ErrLogChanged
 		}
-		of.ClosedAt = head.Last
-		changed, err := f.rewriteReceipt(of, old)
+		fields.ClosedAt = head.Last
+		changed, err := f.rewriteReceipt(fields, old)
 		if err != nil {
 			return rep, err
 		}
@@ -434,45 +434,45 @@ func (f *finishing) closeOnce(ctx context.Context) error {
 			}
 			rep.Appended = append(rep.Appended, raw)
 		}
-		rep.Counts = counted(head, added)
+		rep.Counts = addCounts(head, added)
 		return rep, nil
 	})
 	if moved {
-		return ErrEdition
+		return ErrLogChanged
 	}
 	if err != nil {
-		return f.log.Named(f.e.Name, err)
+		return f.log.WrapError(f.entry.Name, err)
 	}
-	f.r = receipt.Of(f.r.Record)
-	if f.e.Receipt.Seq == seq {
-		f.e.Receipt = f.r.Record
+	f.receipt = receipt.Decode(f.receipt.Record)
+	if f.entry.Receipt.Seq == seq {
+		f.entry.Receipt = f.receipt.Record
 	}
-	f.e.Reverted, f.e.Blank = append(f.e.Reverted, plan.Summaries...), plan.NotReverted
+	f.entry.Reverted, f.entry.Blank = append(f.entry.Reverted, plan.Summaries...), plan.NotReverted
 	return nil
 }
 
 // markDone marks the call as done in its first receipt.
 func (c *Call) markDone(ctx context.Context) error {
-	of := c.call()
-	of.Session = of.CallSession
+	fields := c.receiptFields()
+	fields.Session = fields.CallSession
 	for {
-		seqs, err := c.log.lookup(ctx, c.own.Name, c.own.Head.Creation, receipt.ID(of, 0))
+		seqs, err := c.log.lookup(ctx, c.own.Name, c.own.Head.Creation, receipt.ID(fields, 0))
 		if err != nil {
 			return err
 		}
-		records, raws, err := c.log.Pick(ctx, c.own.Name, c.own.Head.Creation, seqs)
+		records, raws, err := c.log.ReadRecords(ctx, c.own.Name, c.own.Head.Creation, seqs)
 		if err != nil {
 			return err
 		}
-		f := &finishing{Call: c, e: c.own, r: receipt.Of(records[0])}
-		f.l = &loaded{Session: c.own.Session, raw: map[uint64]backend.Record{seqs[0]: raws[0]}}
-		if f.r.Of.Done {
-			c.own.Receipt = f.r.Record
+		f := &finisher{Call: c, entry: c.own, receipt: receipt.Decode(records[0])}
+		f.loaded = &loaded{Session: c.own.Session, raw: map[uint64]backend.Record{seqs[0]: raws[0]}}
+		if f.receipt.Erasure.Done {
+			c.own.Receipt = f.receipt.Record
 			return nil
 		}
-		is := f.r.Of
-		is.Done = true
-		if err := f.change(ctx, is, write.Counts{Calls: -1}); err != nil {
+		done := f.receipt.Erasure
+		done.Done = true
+		if err := f.updateReceipt(ctx, done, write.Counts{Calls: -1}); err != nil {
 			return err
 		}
 	}

@@ -38,14 +38,14 @@ type erasable interface {
 // removes reports whether an erasure removes the text. A string that contains the text must occur more often in the
 // record than in its blank.
 func (m Matcher) removes(of erasable, blank func() erasable) bool {
-	says := texts{}
-	return m.Text != "" && says.count(of, 1) && m.in(says) && says.count(blank(), -1) && m.in(says)
+	counts := texts{}
+	return m.Text != "" && counts.count(of, 1) && m.matchesAny(counts) && counts.count(blank(), -1) && m.matchesAny(counts)
 }
 
-// in reports whether one of the strings contains the text.
-func (m Matcher) in(says texts) bool {
-	for text, n := range says {
-		if n > 0 && m.has(text) {
+// matchesAny reports whether one of the strings contains the text.
+func (m Matcher) matchesAny(counts texts) bool {
+	for text, n := range counts {
+		if n > 0 && m.matchesText(text) {
 			return true
 		}
 	}
@@ -121,7 +121,7 @@ var fieldNames = func() map[string]bool {
 	return names
 }()
 
-func (m Matcher) has(text string) bool {
+func (m Matcher) matchesText(text string) bool {
 	if m.Folded {
 		return strings.Contains(strings.ToLower(text), strings.ToLower(m.Text))
 	}
@@ -130,6 +130,6 @@ func (m Matcher) has(text string) bool {
 
 // Value reports whether a state value contains the text.
 func (m Matcher) Value(v patch.Value) bool {
-	says := texts{}
-	return m.Text != "" && says.count(v, 1) && m.in(says)
+	counts := texts{}
+	return m.Text != "" && counts.count(v, 1) && m.matchesAny(counts)
 }

@@ -16,12 +16,12 @@ import (
 
 // Reasons for erasing an event.
 const (
-	Selected  = "selected"
-	StandsFor = "stands for an erased event"
-	Copy      = "copy of an erased event"
-	Brought   = "brought by a tool from an erased event"
-	Shown     = "summarizer was shown an erased event or summary"
-	Same      = "same event in another session"
+	WhySelected   = "selected"
+	WhyReplaces   = "stands for an erased event"
+	WhyCopy       = "copy of an erased event"
+	WhyToolResult = "brought by a tool from an erased event"
+	WhyShown      = "summarizer was shown an erased event or summary"
+	WhySameEvent  = "same event in another session"
 )
 
 // Choose selects content of a record. own reports whether to select the content of a patch apart from its events.
@@ -30,16 +30,16 @@ type Choose func(r patch.Record) (own bool, which func(i int, e *patch.Event) bo
 
 // Scan collects the content to erase while a log is read.
 type Scan struct {
-	Receipts []receipt.Receipt
-	Set      map[fold.Ref]string // the content to erase and the reason; Index -1 means the content of a patch apart from its events
-	Blank    map[fold.Ref]bool   // content that is already erased
-	ids      map[fold.Ref]string // ids of events in patches, of copies, and of events in Set
-	puts     map[uint64]int      // number of events that a patch inserts, by the patch's seq
-	told     map[fold.Ref]telling
-	copies   []copyOf
-	copied   map[fold.Ref]string // the ids of the originals, by marked copy
-	traces   traces.Traces
-	since    map[fold.Ref]uint64 // cache of blankSince
+	Receipts        []receipt.Receipt
+	Selected        map[fold.Ref]string // the content to erase and the reason; Index -1 means the content of a patch apart from its events
+	Blank           map[fold.Ref]bool   // content that is already erased
+	ids             map[fold.Ref]string // ids of events in patches, of copies, and of events in Selected
+	inserted        map[uint64]int      // number of events that a patch inserts, by the patch's seq
+	sources         map[fold.Ref]summarySource
+	copies          []copyOf
+	originals       map[fold.Ref]string // the ids of the originals, by marked copy
+	traces          traces.Traces
+	blankSinceCache map[fold.Ref]uint64 // cache of blankSince
 
 	latest time.Time            // the latest time of the records so far
 	times  map[uint64]time.Time // by the seq of a patch: the latest time of the records up to it
@@ -47,8 +47,8 @@ type Scan struct {
 
 // NewScan begins a scan.
 func NewScan() *Scan {
-	return &Scan{Set: map[fold.Ref]string{}, Blank: map[fold.Ref]bool{}, ids: map[fold.Ref]string{}, puts: map[uint64]int{},
-		told: map[fold.Ref]telling{}, copied: map[fold.Ref]string{}, since: map[fold.Ref]uint64{}, times: map[uint64]time.Time{}}
+	return &Scan{Selected: map[fold.Ref]string{}, Blank: map[fold.Ref]bool{}, ids: map[fold.Ref]string{}, inserted: map[uint64]int{},
+		sources: map[fold.Ref]summarySource{}, originals: map[fold.Ref]string{}, blankSinceCache: map[fold.Ref]uint64{}, times: map[uint64]time.Time{}}
 }
 
 // copyOf is an event that is a copy of another event or contains some of its text.
@@ -62,14 +62,14 @@ type copyOf struct {
 // branch identifies events that compaction never summarises together with events of another branch.
 type branch struct{ name, scope string }
 
-// telling describes the events that a summary was made from.
-type telling struct {
-	of      branch
+// summarySource describes the events that a summary was made from.
+type summarySource struct {
+	branch  branch
 	windows int         // number of summaries of raw events merged into the summary
 	shown   [][2]uint64 // spans of seqs of raw events that the summarizer was shown, besides the events that it summarised
 }
 
-func tellingOf(e *patch.Event) telling {
+func decodeSummarySource(e *patch.Event) summarySource {
 	var own struct {
 		Windows int
 		Shown   [][2]uint64
@@ -79,7 +79,7 @@ func tellingOf(e *patch.Event) telling {
 	if json.Unmarshal(text, &all) != nil || json.Unmarshal(all[patch.OwnMetadata], &own) != nil {
 		own.Windows, own.Shown = 0, nil
 	}
-	return telling{branch{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}, own.Windows, own.Shown}
+	return summarySource{branch{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}, own.Windows, own.Shown}
 }
 
 // Record adds the next record of the log. The argument values determines whether state values are erased.
@@ -90,8 +90,8 @@ func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
 	if r.Patch != nil {
 		s.times[r.Seq] = s.latest
 	}
-	if receipt.Is(r) {
-		s.Receipts = append(s.Receipts, receipt.Of(r))
+	if receipt.IsReceipt(r) {
+		s.Receipts = append(s.Receipts, receipt.Decode(r))
 		return
 	}
 	own, which := choose(r)
@@ -101,8 +101,8 @@ func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
 		if _, erased := r.Patch.ErasedBy(); erased {
 			s.Blank[ref] = true
 		}
-		if s.puts[r.Seq] = len(events); own {
-			s.Set[ref], s.ids[ref] = Selected, r.ID()
+		if s.inserted[r.Seq] = len(events); own {
+			s.Selected[ref], s.ids[ref] = WhySelected, r.ID()
 		}
 	}
 	for i, e := range events {
@@ -111,46 +111,46 @@ func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
 			s.Blank[ref] = true
 		}
 		if r.Patch != nil && (r.Patch.Type() == patch.Summarise || e.IsSummary()) {
-			s.told[ref] = tellingOf(e)
+			s.sources[ref] = decodeSummarySource(e)
 		}
 		chosen := which(i, e)
 		if chosen {
-			s.Set[ref] = Selected
+			s.Selected[ref] = WhySelected
 		}
-		if copies := s.copy(ref, e); copies || chosen || r.Patch != nil {
+		if copies := s.addCopies(ref, e); copies || chosen || r.Patch != nil {
 			s.ids[ref] = e.ID()
 		}
 	}
 }
 
-// copy records which events e was copied from or contains text of.
-func (s *Scan) copy(ref fold.Ref, e *patch.Event) bool {
+// addCopies records which events e was copied from or contains text of.
+func (s *Scan) addCopies(ref fold.Ref, e *patch.Event) bool {
 	before := len(s.copies)
 	if o, ok := e.Origin(); ok {
-		s.copies, s.copied[ref] = append(s.copies, copyOf{ref: ref, of: o.ID, why: Copy}), o.ID
-	} else if of, ok := records.Recalled(e); ok {
-		s.copies = append(s.copies, copyOf{ref: ref, of: of, why: Copy})
+		s.copies, s.originals[ref] = append(s.copies, copyOf{ref: ref, of: o.ID, why: WhyCopy}), o.ID
+	} else if original, ok := records.Recalled(e); ok {
+		s.copies = append(s.copies, copyOf{ref: ref, of: original, why: WhyCopy})
 	}
 	for _, h := range s.traces.Of(e) {
-		s.copies = append(s.copies, copyOf{ref, h.ID, fold.Ref{Seq: h.Seq, Index: h.Index}, Brought})
+		s.copies = append(s.copies, copyOf{ref, h.ID, fold.Ref{Seq: h.Seq, Index: h.Index}, WhyToolResult})
 	}
 	return len(s.copies) > before
 }
 
-// If the newest receipt that covers an event kept the event's summaries, coverKept removes the event from Blank. The
+// coverWithSummaries removes an event from Blank if the newest receipt that covers the event kept its summaries. The
 // event is then covered again.
-func (s *Scan) coverKept() {
+func (s *Scan) coverWithSummaries() {
 	for ref := range s.Blank {
-		if ref.Index >= 0 && s.keptAt(ref) {
+		if ref.Index >= 0 && s.keptSummaries(ref) {
 			delete(s.Blank, ref)
 		}
 	}
 }
 
-func (s *Scan) keptAt(ref fold.Ref) bool {
+func (s *Scan) keptSummaries(ref fold.Ref) bool {
 	for _, r := range slices.Backward(s.Receipts) {
 		if r.Covers(ref) {
-			return r.Keeps()
+			return r.KeepsSummaries()
 		}
 	}
 	return false
@@ -159,27 +159,27 @@ func (s *Scan) keptAt(ref fold.Ref) bool {
 // blankSince returns the ClosedAt of the first closed receipt that covers an event. Without such a receipt, it
 // returns [math.MaxUint64].
 func (s *Scan) blankSince(ref fold.Ref) uint64 {
-	at, known := s.since[ref]
+	at, known := s.blankSinceCache[ref]
 	if !known {
 		at = math.MaxUint64
 		for _, r := range s.Receipts {
-			if r.Of.ClosedAt > 0 && r.Covers(ref) {
-				at = min(at, r.Of.ClosedAt)
+			if r.Erasure.ClosedAt > 0 && r.Covers(ref) {
+				at = min(at, r.Erasure.ClosedAt)
 			}
 		}
-		s.since[ref] = at
+		s.blankSinceCache[ref] = at
 	}
 	return at
 }
 
-// unit is a patch or a group of patches. Each event that the unit inserts stands for all events that the unit
+// unit is a patch or a group of patches. Each event that the unit inserts replaces all events that the unit
 // removed.
 type unit struct {
-	out  []fold.Cut
-	puts []fold.Ref
+	cuts     []fold.Cut
+	inserted []fold.Ref
 }
 
-func unitsOf(v fold.View) ([]*unit, error) {
+func unitsIn(v fold.View) ([]*unit, error) {
 	cuts, err := v.Cuts()
 	if err != nil {
 		return nil, err
@@ -195,51 +195,51 @@ func unitsOf(v fold.View) ([]*unit, error) {
 				groups[cut.Group] = u
 			}
 		}
-		u.out = append(u.out, cut)
+		u.cuts = append(u.cuts, cut)
 		for i := range cut.Added {
-			u.puts = append(u.puts, fold.Ref{Seq: cut.Seq, Index: i})
+			u.inserted = append(u.inserted, fold.Ref{Seq: cut.Seq, Index: i})
 		}
 	}
-	return slices.DeleteFunc(all, func(u *unit) bool { return len(u.puts) == 0 }), nil
+	return slices.DeleteFunc(all, func(u *unit) bool { return len(u.inserted) == 0 }), nil
 }
 
-// Spread extends Set to all content made from content in Set, at any depth: events that patches inserted in its
-// place, copies, and summaries whose summarizer was shown a raw event in Set. If context is set, it also adds
-// summaries whose summarizer was shown a summary in Set. Content made after an event was blank does not derive from
+// Spread extends Selected to all content made from selected content, at any depth: events that patches inserted in its
+// place, copies, and summaries whose summarizer was shown a selected raw event. If context is set, it also adds
+// summaries whose summarizer was shown a selected summary. Content made after an event was blank does not derive from
 // that event. v is the view of the log.
 func (s *Scan) Spread(v fold.View, context bool) error {
-	units, err := unitsOf(v)
+	units, err := unitsIn(v)
 	if err != nil {
 		return err
 	}
-	places := map[string]fold.Ref{} // the content in Set, by id
-	for ref := range s.Set {
-		places[s.ids[ref]] = ref
+	refs := map[string]fold.Ref{} // the selected content, by id
+	for ref := range s.Selected {
+		refs[s.ids[ref]] = ref
 	}
 	more := true
-	add := func(ref fold.Ref, why string, of fold.Ref) {
-		if _, there := s.Set[ref]; !there && ref.Seq <= s.blankSince(of) {
-			s.Set[ref], places[s.ids[ref]], more = why, ref, true
+	add := func(ref fold.Ref, why string, original fold.Ref) {
+		if _, found := s.Selected[ref]; !found && ref.Seq <= s.blankSince(original) {
+			s.Selected[ref], refs[s.ids[ref]], more = why, ref, true
 		}
 	}
 	for more {
 		more = false
 		for _, u := range units {
-			s.spreadUnit(u, places, add)
+			s.spreadUnit(u, refs, add)
 		}
 		for _, c := range s.copies {
-			if at, there := places[c.of]; c.at.Seq == 0 && there {
+			if at, found := refs[c.of]; c.at.Seq == 0 && found {
 				add(c.ref, c.why, at)
-			} else if _, there := s.Set[c.at]; there {
+			} else if _, found := s.Selected[c.at]; found {
 				add(c.ref, c.why, c.at)
 			}
 		}
-		for ref, t := range s.told {
+		for ref, t := range s.sources {
 			for _, span := range t.shown {
 				for seq := span[0]; seq <= span[1] && seq < ref.Seq; seq++ {
 					at := fold.Ref{Seq: seq}
-					if _, there := s.Set[at]; there && s.puts[seq] == 0 {
-						add(ref, Shown, at)
+					if _, found := s.Selected[at]; found && s.inserted[seq] == 0 {
+						add(ref, WhyShown, at)
 					}
 				}
 			}
@@ -251,20 +251,20 @@ func (s *Scan) Spread(v fold.View, context bool) error {
 	return nil
 }
 
-func (s *Scan) spreadUnit(u *unit, places map[string]fold.Ref, add func(ref fold.Ref, why string, of fold.Ref)) {
-	for _, cut := range u.out {
+func (s *Scan) spreadUnit(u *unit, refs map[string]fold.Ref, add func(ref fold.Ref, why string, original fold.Ref)) {
+	for _, cut := range u.cuts {
 		for ref := range cut.Removed {
-			if _, goes := s.Set[ref]; !goes {
+			if _, selected := s.Selected[ref]; !selected {
 				continue
 			}
-			for _, put := range u.puts {
+			for _, inserted := range u.inserted {
 				// A copy stands only for its original.
-				if of, says := s.copied[put]; says {
-					if _, goes := places[of]; !goes {
+				if original, isCopy := s.originals[inserted]; isCopy {
+					if _, selected := refs[original]; !selected {
 						continue
 					}
 				}
-				add(put, StandsFor, ref)
+				add(inserted, WhyReplaces, ref)
 			}
 		}
 	}
@@ -273,17 +273,17 @@ func (s *Scan) spreadUnit(u *unit, places map[string]fold.Ref, add func(ref fold
 // spreadContext adds the summaries that follow an erased summary of the same branch, because their summarizers were
 // shown the erased summary. It adds only summaries of raw events. The summarizer of a merged summary is shown only
 // the summaries that it merges.
-func (s *Scan) spreadContext(add func(ref fold.Ref, why string, of fold.Ref)) {
+func (s *Scan) spreadContext(add func(ref fold.Ref, why string, original fold.Ref)) {
 	first := map[branch]fold.Ref{}
-	for ref := range s.Set {
-		t, ok := s.told[ref]
-		if before, known := first[t.of]; ok && s.blankSince(ref) == math.MaxUint64 && (!known || ref.Seq < before.Seq) {
-			first[t.of] = ref
+	for ref := range s.Selected {
+		t, ok := s.sources[ref]
+		if before, known := first[t.branch]; ok && s.blankSince(ref) == math.MaxUint64 && (!known || ref.Seq < before.Seq) {
+			first[t.branch] = ref
 		}
 	}
-	for ref, t := range s.told {
-		if before, ok := first[t.of]; ok && t.windows == 1 && before.Seq < ref.Seq {
-			add(ref, Shown, before)
+	for ref, t := range s.sources {
+		if before, ok := first[t.branch]; ok && t.windows == 1 && before.Seq < ref.Seq {
+			add(ref, WhyShown, before)
 		}
 	}
 }
@@ -294,9 +294,9 @@ type Event struct {
 	ID, Why string
 }
 
-// Events returns the content in Set, in log order. If blank is false, blank content is omitted.
+// Events returns the selected content, in log order. If blank is false, blank content is omitted.
 func (s *Scan) Events(blank bool) (events []Event) {
-	for ref, why := range s.Set {
+	for ref, why := range s.Selected {
 		if blank || !s.Blank[ref] {
 			events = append(events, Event{ref, s.ids[ref], why})
 		}
@@ -308,7 +308,7 @@ func (s *Scan) Events(blank bool) (events []Event) {
 }
 
 // Cover sets the records and events that a receipt covers.
-func (s *Scan) Cover(of *patch.Erasure, events []Event) {
+func (s *Scan) Cover(original *patch.Erasure, events []Event) {
 	for i := 0; i < len(events); {
 		seq := events[i].Seq
 		var within []int
@@ -317,16 +317,16 @@ func (s *Scan) Cover(of *patch.Erasure, events []Event) {
 				within = append(within, events[i].Index)
 			}
 		}
-		if n, ok := s.puts[seq]; ok && len(within) < n {
-			if of.EventIndices == nil {
-				of.EventIndices = map[uint64][]int{}
+		if n, ok := s.inserted[seq]; ok && len(within) < n {
+			if original.EventIndices == nil {
+				original.EventIndices = map[uint64][]int{}
 			}
-			of.EventIndices[seq] = within
+			original.EventIndices[seq] = within
 		}
-		if last := len(of.Seqs) - 1; last >= 0 && of.Seqs[last].To+1 == seq {
-			of.Seqs[last].To = seq
+		if last := len(original.Seqs) - 1; last >= 0 && original.Seqs[last].To+1 == seq {
+			original.Seqs[last].To = seq
 		} else {
-			of.Seqs = append(of.Seqs, patch.Span{From: seq, To: seq})
+			original.Seqs = append(original.Seqs, patch.Span{From: seq, To: seq})
 		}
 	}
 }
@@ -337,7 +337,7 @@ func (s *Scan) chooseHidden(v fold.View, at time.Time) error {
 	since, err := v.HiddenSince()
 	for ref, by := range since {
 		if !s.times[by].After(at) {
-			s.Set[ref] = Selected
+			s.Selected[ref] = WhySelected
 		}
 	}
 	return err

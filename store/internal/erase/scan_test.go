@@ -23,8 +23,8 @@ func TestScanSpreads(t *testing.T) {
 		`{"id":"p8","patchType":"summarise","start":1,"count":1,` + summary("s8", `"windows":1`) + `}`,
 	}
 	for context, want := range []map[string]string{
-		{"e1": erase.Selected, "s5": erase.StandsFor, "s6": erase.Shown, "s7": erase.StandsFor},
-		{"e1": erase.Selected, "s5": erase.StandsFor, "s6": erase.Shown, "s7": erase.StandsFor, "s8": erase.Shown},
+		{"e1": erase.WhySelected, "s5": erase.WhyReplaces, "s6": erase.WhyShown, "s7": erase.WhyReplaces},
+		{"e1": erase.WhySelected, "s5": erase.WhyReplaces, "s6": erase.WhyShown, "s7": erase.WhyReplaces, "s8": erase.WhyShown},
 	} {
 		v, s := fold.New("c", nil), erase.NewScan()
 		var log []patch.Record
@@ -55,7 +55,7 @@ func TestScanSpreads(t *testing.T) {
 func TestCommon(t *testing.T) {
 	root := erase.Session{Head: backend.Head{Creation: "root"}}
 	child := func(of erase.Session, creation string, at uint64) erase.Session {
-		return erase.Session{Head: backend.Head{Creation: creation}, Lineage: erase.Descend(of.Head.Creation, of.Lineage, at)}
+		return erase.Session{Head: backend.Head{Creation: creation}, Lineage: erase.ExtendLineage(of.Head.Creation, of.Lineage, at)}
 	}
 	a := child(root, "a", 10)
 	b, c, d := child(root, "b", 7), child(a, "c", 4), child(a, "d", 0)
@@ -68,7 +68,7 @@ func TestCommon(t *testing.T) {
 		"a sibling's fork": {b, c, 4, true}, "a fork of nothing": {a, d, 0, true}, "strangers": {a, erase.Session{Head: backend.Head{Creation: "x"}}, 0, false},
 	} {
 		for range 2 {
-			n, related := erase.Common(of.x, of.y)
+			n, related := erase.CommonRecords(of.x, of.y)
 			if n != of.n || related != of.related {
 				t.Errorf("%s: %d, %v", name, n, related)
 			}
@@ -76,5 +76,5 @@ func TestCommon(t *testing.T) {
 		}
 	}
 	testlog.Equal(t, "family", []string{erase.Family("c", c.Lineage), erase.Family("root", nil)}, []string{"root", "root"})
-	testlog.Equal(t, "cut", erase.Cut(c.Lineage, 2), []erase.Ancestor{{Creation: "root", Seq: 2}, {Creation: "a", Seq: 2}})
+	testlog.Equal(t, "cut", erase.LimitLineage(c.Lineage, 2), []erase.Ancestor{{Creation: "root", Seq: 2}, {Creation: "a", Seq: 2}})
 }

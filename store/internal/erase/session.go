@@ -25,31 +25,31 @@ type Session struct {
 	Err     error      // if not nil, the session is damaged, and only Name is set
 }
 
-// everything is the Seq of a session as its own ancestor.
-const everything = ^uint64(0)
+// allRecords is the Seq of a session as its own ancestor.
+const allRecords = ^uint64(0)
 
-// Common returns the number of first records that two sessions share. The result related reports whether both
+// CommonRecords returns the number of first records that two sessions share. The result related reports whether both
 // sessions have a common ancestor, and so began with the same initial state.
-func Common(a, b Session) (n uint64, related bool) {
-	of := map[string]uint64{a.Head.Creation: everything}
+func CommonRecords(a, b Session) (n uint64, related bool) {
+	of := map[string]uint64{a.Head.Creation: allRecords}
 	for _, x := range a.Lineage {
 		of[x.Creation] = x.Seq
 	}
-	for _, x := range append(b.Lineage[:len(b.Lineage):len(b.Lineage)], Ancestor{b.Head.Creation, everything}) {
-		if seq, there := of[x.Creation]; there {
+	for _, x := range append(b.Lineage[:len(b.Lineage):len(b.Lineage)], Ancestor{b.Head.Creation, allRecords}) {
+		if seq, found := of[x.Creation]; found {
 			n, related = max(n, min(seq, x.Seq)), true
 		}
 	}
 	return n, related
 }
 
-// Descend returns the lineage of a session that was copied from another session, up to seq.
-func Descend(creation string, lineage []Ancestor, seq uint64) []Ancestor {
-	return append(Cut(lineage, seq), Ancestor{creation, seq})
+// ExtendLineage returns the lineage of a session that was copied from another session, up to seq.
+func ExtendLineage(creation string, lineage []Ancestor, seq uint64) []Ancestor {
+	return append(LimitLineage(lineage, seq), Ancestor{creation, seq})
 }
 
-// Cut returns a lineage limited to the records up to seq.
-func Cut(lineage []Ancestor, seq uint64) (cut []Ancestor) {
+// LimitLineage returns a lineage limited to the records up to seq.
+func LimitLineage(lineage []Ancestor, seq uint64) (cut []Ancestor) {
 	for _, x := range lineage {
 		cut = append(cut, Ancestor{x.Creation, min(x.Seq, seq)})
 	}
@@ -75,38 +75,40 @@ type Log struct {
 // the session does not exist or was created again.
 type Store interface {
 	Session(ctx context.Context, name string) (Session, error)
-	IsGone(err error) bool
+	IsNotFound(err error) bool
 
 	// Relatives yields the sessions of a family, including damaged ones.
 	Relatives(ctx context.Context, family string) iter.Seq2[Session, error]
 
-	// Read calls the function each with every record of a session's log, in order, and returns the view. If records
-	// are erased meanwhile, the error matches [ErrEdition].
-	Read(ctx context.Context, s Session, each func(patch.Record, backend.Record)) (fold.View, error)
+	// ReadLog calls the function each with every record of a session's log, in order, and returns the view. If records
+	// are erased meanwhile, the error matches [ErrLogChanged].
+	ReadLog(ctx context.Context, s Session, each func(patch.Record, backend.Record)) (fold.View, error)
 
-	// Pick returns records, both decoded and in their stored form.
-	Pick(ctx context.Context, name, creation string, seqs []uint64) ([]patch.Record, []backend.Record, error)
+	// ReadRecords returns records, both decoded and in their stored form.
+	ReadRecords(ctx context.Context, name, creation string, seqs []uint64) ([]patch.Record, []backend.Record, error)
 
 	// Replace is [backend.Backend.Replace], with the same errors. After it, views of the session are read again.
 	Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error
 
-	// Named adds the names of the store and the session to an error of the backend.
-	Named(name string, err error) error
+	// WrapError adds the names of the store and the session to an error of the backend.
+	WrapError(name string, err error) error
 
 	// ResumeUser does the work of [Options.User] for a call that was interrupted.
 	ResumeUser(ctx context.Context, name string, opts Options) error
 
-	// Meta returns the encoded meta record of a session, with the initial state in s.
-	Meta(s Session) ([]byte, error)
+	// EncodeMeta returns the encoded meta record of a session, with the initial state in s.
+	EncodeMeta(s Session) ([]byte, error)
 }
 
 func (l Log) lookup(ctx context.Context, name, creation string, ids ...string) ([]uint64, error) {
 	seqs, err := l.Backend.Lookup(ctx, name, creation, ids)
-	return seqs, l.Named(name, err)
+	return seqs, l.WrapError(name, err)
 }
 
 // confirm makes everything that was read durable.
-func (l Log) confirm(ctx context.Context) error { return l.Named("", write.Confirm(ctx, l.Backend)) }
+func (l Log) confirm(ctx context.Context) error {
+	return l.WrapError("", write.Confirm(ctx, l.Backend))
+}
 
-// ErrEdition: since the session was read, records were erased or receipts were logged.
-var ErrEdition = write.ErrOtherLog
+// ErrLogChanged: since the session was read, records were erased or receipts were logged.
+var ErrLogChanged = write.ErrLogChanged

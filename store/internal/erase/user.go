@@ -18,7 +18,7 @@ type User struct {
 	Log      Log
 	Sessions func(ctx context.Context) iter.Seq2[Session, error]
 	Options  Options
-	Given    bool // the caller supplied the id
+	IDGiven  bool // the caller supplied the id
 
 	// Calls are the calls made so far, even if Run fails.
 	Calls []*Call
@@ -34,12 +34,12 @@ var All = Selection{All: true, Choose: func(patch.Record) (bool, func(int, *patc
 
 // Run erases the sessions. If a marked receipt with the given id exists, Run finishes that call and selects nothing.
 func (u *User) Run(ctx context.Context) error {
-	marked, s, err := u.marked(ctx)
+	first, s, err := u.findMarked(ctx)
 	if err != nil {
 		return err
 	}
-	if marked.Seq > 0 {
-		c, err := resume(ctx, u.Log, s, marked, func(ctx context.Context) error { return u.Others(ctx, s.Name) })
+	if first.Seq > 0 {
+		c, err := resume(ctx, u.Log, s, first, func(ctx context.Context) error { return u.EraseOthers(ctx, s.Name) })
 		u.Calls = append(u.Calls, c)
 		return err
 	}
@@ -48,18 +48,18 @@ func (u *User) Run(ctx context.Context) error {
 			return err
 		}
 		o := u.Options
-		o.User = func(ctx context.Context) error { return u.Others(ctx, s.Name) }
-		c, err := u.call(ctx, s, o, u.Given)
-		if err != nil || c.own != nil && c.own.Receipt.Seq > 0 && receipt.Of(c.own.Receipt).Of.OfUser {
+		o.User = func(ctx context.Context) error { return u.EraseOthers(ctx, s.Name) }
+		c, err := u.call(ctx, s, o, u.IDGiven)
+		if err != nil || c.own != nil && c.own.Receipt.Seq > 0 && receipt.Decode(c.own.Receipt).Erasure.OfUser {
 			return err
 		}
 	}
 	return u.Shared(ctx) // no session has content to erase
 }
 
-// marked returns the receipt that is marked as erasing the user, or the zero Receipt.
-func (u *User) marked(ctx context.Context) (receipt.Receipt, Session, error) {
-	if !u.Given || u.Options.DryRun {
+// findMarked returns the receipt that is marked as erasing the user, or the zero Receipt.
+func (u *User) findMarked(ctx context.Context) (receipt.Receipt, Session, error) {
+	if !u.IDGiven || u.Options.DryRun {
 		return receipt.Receipt{}, Session{}, nil
 	}
 	for s, err := range u.Sessions(ctx) {
@@ -70,20 +70,20 @@ func (u *User) marked(ctx context.Context) (receipt.Receipt, Session, error) {
 			continue
 		}
 		r, s, err := receiptOfCall(ctx, u.Log, s.Name, u.Options.ID)
-		if err == nil && r.Seq > 0 && r.Of.OfUser {
+		if err == nil && r.Seq > 0 && r.Erasure.OfUser {
 			return r, s, nil
 		}
-		if err != nil && !u.Log.IsGone(err) && !errors.Is(err, patch.ErrCorrupt) {
+		if err != nil && !u.Log.IsNotFound(err) && !errors.Is(err, patch.ErrCorrupt) {
 			return receipt.Receipt{}, s, err
 		}
 	}
 	return receipt.Receipt{}, Session{}, nil
 }
 
-// Others makes the calls of all sessions except one. It then erases the shared values.
-func (u *User) Others(ctx context.Context, but string) error {
+// EraseOthers makes the calls of all sessions except one. It then erases the shared values.
+func (u *User) EraseOthers(ctx context.Context, except string) error {
 	for s, err := range u.Sessions(ctx) {
-		if err == nil && s.Name != but {
+		if err == nil && s.Name != except {
 			_, err = u.call(ctx, s, u.Options, true)
 		}
 		if err != nil {
@@ -101,7 +101,7 @@ func (u *User) call(ctx context.Context, s Session, o Options, given bool) (*Cal
 		c, err = Run(ctx, u.Log, s.Name, All, o, given)
 		u.Calls[at] = c
 	}
-	if c.passes(s.Name, err) {
+	if c.skips(s.Name, err) {
 		return c, nil
 	}
 	return c, err

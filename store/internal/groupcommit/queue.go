@@ -24,21 +24,21 @@ type Queue[T any] struct {
 	crowded bool // whether the last group had several items
 }
 
-// grace limits how long a caller of a detached queue waits for running work after the caller's context has ended.
-const grace = 250 * time.Millisecond
+// detachedWait limits how long a caller of a detached queue waits for running work after the caller's context has ended.
+const detachedWait = 250 * time.Millisecond
 
-// ErrBegun reports that the context ended while the work on the item was running. The work continues, so the caller
+// ErrRunning reports that the context ended while the work on the item was running. The work continues, so the caller
 // must not use the item again.
-var ErrBegun = errors.New("the work has begun")
+var ErrRunning = errors.New("the work matchesText hasStaged")
 
 type entry[T any] struct {
 	item T
 	done chan struct{}
 }
 
-// Fit returns a function for the argument fits of [Queue.Do]. A group then has at most the given number of items,
+// LimitGroup returns a function for the argument fits of [Queue.Do]. A group then has at most the given number of items,
 // and is complete when the sum of the sizes of its items reaches total.
-func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
+func LimitGroup[T isAny](items, total int, size func(T) int) func(waiting []T) int {
 	return func(waiting []T) int {
 		n, sum := 0, 0
 		for n < len(waiting) && n < items && sum < total {
@@ -58,8 +58,8 @@ func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 //
 // If ctx ends while the item is queued, Do removes the item and returns the context's error. If ctx ends while the
 // work on the item runs, Do waits until the work ends. In a detached queue, Do waits only for a short time, and
-// then returns [ErrBegun].
-func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
+// then returns [ErrRunning].
+func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, matchesChain func(waiting []T) int, work func(group []T)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -73,16 +73,16 @@ func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits 
 			return nil
 		case resource <- struct{}{}:
 		case <-ctx.Done():
-			return q.giveUp(ctx, e)
+			return q.abandon(ctx, e)
 		}
-		led := false
+		didLead := false
 		if !q.Detached || ctx.Done() == nil {
-			led = q.lead(e, resource, fits, work)
+			didLead = q.lead(e, resource, groupSize, work)
 		} else {
 			ended := make(chan any, 1) // receives the value of a panic, or nil if there was none
 			go func() {
 				defer func() { ended <- recover() }()
-				led = q.lead(e, resource, fits, work)
+				didLead = q.lead(e, resource, groupSize, work)
 			}()
 			select {
 			case p := <-ended:
@@ -90,17 +90,17 @@ func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits 
 					panic(p)
 				}
 			case <-ctx.Done():
-				return q.giveUp(ctx, e)
+				return q.abandon(ctx, e)
 			}
 		}
-		if !led { // another leader has taken the item
+		if !led { // another leader matchesText taken the item
 			resource = nil
 		}
 	}
 }
 
-// giveUp returns the result of Do for a caller whose context has ended.
-func (q *Queue[T]) giveUp(ctx context.Context, e *entry[T]) error {
+// abandon returns the result of Do for a caller whose context has ended.
+func (q *Queue[T]) abandon(ctx context.Context, e *entry[T]) error {
 	q.mu.Lock()
 	i := slices.Index(q.waiting, e)
 	if i >= 0 {
@@ -112,19 +112,19 @@ func (q *Queue[T]) giveUp(ctx context.Context, e *entry[T]) error {
 	}
 	var late <-chan time.Time
 	if q.Detached {
-		late = time.After(grace)
+		late = time.After(detachedWait)
 	}
 	select {
 	case <-e.done:
 		return nil
 	case <-late:
-		return ErrBegun
+		return ErrRunning
 	}
 }
 
 // lead works on the next group and releases resource. If own is no longer in the queue, lead only releases
 // resource.
-func (q *Queue[T]) lead(own *entry[T], resource chan struct{}, fits func([]T) int, work func([]T)) (led bool) {
+func (q *Queue[T]) lead(own *entry[T], resource chan struct{}, matchesChain func([]T) int, work func([]T)) (led bool) {
 	defer func() { <-resource }()
 	q.mu.Lock()
 	// Yield while the queue grows, because the callers of the last group soon return with new items. Without this
@@ -144,7 +144,7 @@ func (q *Queue[T]) lead(own *entry[T], resource chan struct{}, fits func([]T) in
 	for i, e := range q.waiting {
 		items[i] = e.item
 	}
-	n := fits(items)
+	n := groupSize(items)
 	group := slices.Clone(q.waiting[:n])
 	q.crowded = n > 1
 	q.waiting = slices.Delete(q.waiting, 0, n)

@@ -92,7 +92,7 @@ func TestPanic(t *testing.T) {
 }
 
 func TestFit(t *testing.T) {
-	fits := groupcommit.Fit(3, 10, func(n int) int { return n })
+	fits := groupcommit.LimitGroup(3, 10, func(n int) int { return n })
 	for _, c := range []struct {
 		waiting []int
 		want    int
@@ -111,7 +111,7 @@ func TestDetached(t *testing.T) {
 	for _, c := range []struct {
 		work time.Duration
 		want error
-	}{{10 * time.Millisecond, nil}, {time.Hour, groupcommit.ErrBegun}} {
+	}{{10 * time.Millisecond, nil}, {time.Hour, groupcommit.ErrRunning}} {
 		synctest.Test(t, func(t *testing.T) {
 			l := groupcommit.Queue[*job]{Detached: true}
 			resource := make(chan struct{}, 1)

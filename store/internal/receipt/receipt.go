@@ -14,11 +14,11 @@ import (
 // Receipt is a receipt's record and its decoded content, limited to the records before the receipt.
 type Receipt struct {
 	patch.Record
-	Of patch.Erasure
+	Erasure patch.Erasure
 }
 
-// Is reports whether a record is a well-formed receipt.
-func Is(r patch.Record) bool {
+// IsReceipt reports whether a record is a well-formed receipt.
+func IsReceipt(r patch.Record) bool {
 	if r.Patch == nil {
 		return false
 	}
@@ -26,8 +26,8 @@ func Is(r patch.Record) bool {
 	return ok
 }
 
-// Of decodes the receipt in a record. It drops references to the receipt itself and to later records.
-func Of(r patch.Record) Receipt {
+// Decode decodes the receipt in a record. It drops references to the receipt itself and to later records.
+func Decode(r patch.Record) Receipt {
 	e, _ := r.Patch.Erasure()
 	for i, s := range e.Seqs {
 		if s.To >= r.Seq {
@@ -43,22 +43,24 @@ func Of(r patch.Record) Receipt {
 
 // Covers reports whether the receipt covers an event. The index -1 means the content of a patch apart from its
 // events.
-func (r Receipt) Covers(ref fold.Ref) bool { return r.Of.CoversEvent(ref.Seq, ref.Index) }
+func (r Receipt) Covers(ref fold.Ref) bool { return r.Erasure.CoversEvent(ref.Seq, ref.Index) }
 
-// Keeps reports whether the erasure keeps the summaries of erased events.
-func (r Receipt) Keeps() bool { return r.Of.Summaries == patch.KeepSummaries }
+// KeepsSummaries reports whether the erasure keeps the summaries of erased events.
+func (r Receipt) KeepsSummaries() bool { return r.Erasure.Summaries == patch.KeepSummaries }
 
 // IsOpen reports whether the receipt was logged in the session with this creation id and is not closed.
-func (r Receipt) IsOpen(creation string) bool { return r.Of.Session == creation && r.Of.ClosedAt == 0 }
+func (r Receipt) IsOpen(creation string) bool {
+	return r.Erasure.Session == creation && r.Erasure.ClosedAt == 0
+}
 
 // IsCall reports whether this is the first receipt of a call on the session with this creation id.
 func (r Receipt) IsCall(creation string) bool {
-	return r.Of.Session == creation && r.Of.CallSession == creation && r.ID() == ID(r.Of, 0)
+	return r.Erasure.Session == creation && r.Erasure.CallSession == creation && r.ID() == ID(r.Erasure, 0)
 }
 
 // IsOfCall reports whether the receipt belongs to the given call and was logged in the session with this creation id.
 func (r Receipt) IsOfCall(call patch.Erasure, creation string) bool {
-	return r.Of.CallID == call.CallID && r.Of.ForUser == call.ForUser && r.Of.CallSession == call.CallSession && r.Of.Session == creation
+	return r.Erasure.CallID == call.CallID && r.Erasure.ForUser == call.ForUser && r.Erasure.CallSession == call.CallSession && r.Erasure.Session == creation
 }
 
 // ID derives the id of receipt n, from 0, of a call in a session. Every process derives the same id, so a log
@@ -75,7 +77,7 @@ var receiptSpace = uuid.MustParse("5a0e6f0e-6e0b-4c55-9c0f-7f1f4c7d0b4e")
 func Blank(r patch.Record, receipts []Receipt) patch.Record {
 	for _, receipt := range receipts {
 		if r.Seq < receipt.Seq {
-			r = receipt.Of.Blank(r, receipt.ID())
+			r = receipt.Erasure.Blank(r, receipt.ID())
 		}
 	}
 	return r
@@ -85,8 +87,8 @@ func Blank(r patch.Record, receipts []Receipt) patch.Record {
 // whether any of these values was not null before.
 func NullInitial(initial map[string]patch.Value, receipts []Receipt) (changed bool) {
 	for _, r := range receipts {
-		for _, name := range r.Of.Initial {
-			if v, there := initial[name]; there && !IsNull(v) {
+		for _, name := range r.Erasure.Initial {
+			if v, found := initial[name]; found && !IsNull(v) {
 				initial[name], changed = Null, true
 			}
 		}
@@ -106,10 +108,10 @@ var Null = func() patch.Value {
 // IsNull reports whether a value is null.
 func IsNull(v patch.Value) bool { return v.Any() == nil }
 
-// Covered returns the seqs of the records that the receipts cover, in ascending order.
-func Covered(receipts ...Receipt) (seqs []uint64) {
+// CoveredSeqs returns the seqs of the records that the receipts cover, in ascending order.
+func CoveredSeqs(receipts ...Receipt) (seqs []uint64) {
 	for _, r := range receipts {
-		for _, s := range r.Of.Seqs {
+		for _, s := range r.Erasure.Seqs {
 			for seq := s.From; seq <= s.To; seq++ {
 				seqs = append(seqs, seq)
 			}
@@ -134,8 +136,8 @@ type Mark struct {
 // Add adds the next record of the log.
 func (s *Marks) Add(r patch.Record) {
 	if r.Patch != nil {
-		if Is(r) {
-			s.Receipts = append(s.Receipts, Of(r))
+		if IsReceipt(r) {
+			s.Receipts = append(s.Receipts, Decode(r))
 		}
 		if receipt, erased := r.Patch.ErasedBy(); erased {
 			s.blanks = append(s.blanks, Mark{fold.Ref{Seq: r.Seq, Index: -1}, receipt})

@@ -35,7 +35,7 @@ func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 		},
 		RecordSeq: func(form []byte) (uint64, bool) {
 			r, err := patch.DecodeRecord(form)
-			if err == nil && receipt.Is(r) {
+			if err == nil && receipt.IsReceipt(r) {
 				v.receipts[recordform.Checksum(form)] = true
 			}
 			return r.Seq, err == nil
@@ -47,7 +47,7 @@ func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 
 // Read reads a record of a log and erases the content that later receipts cover. It also returns the encoded record.
 func (v *File) Read(l *Log, r bolt.ScannedRecord) (rec patch.Record, form []byte, ok bool) {
-	if rec, form, ok = v.read(r); !ok {
+	if rec, form, ok = v.readScanned(r); !ok {
 		return rec, nil, false
 	}
 	was := rec
@@ -58,8 +58,8 @@ func (v *File) Read(l *Log, r bolt.ScannedRecord) (rec patch.Record, form []byte
 	return rec, form, err == nil
 }
 
-// read reads a record and checks that it is the record that was scanned.
-func (v *File) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
+// readScanned reads a record and checks that it is the record that was scanned.
+func (v *File) readScanned(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
 	form, err := v.Scan.Read(r)
 	if err != nil || recordform.Checksum(form) != r.Sum {
 		return patch.Record{}, nil, false
@@ -72,24 +72,24 @@ func (v *File) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
 	return rec, form, err == nil
 }
 
-// erase applies the erasures of a log.
+// applyErasures applies the erasures of a log.
 //
-// Free pages may have a record from before its erasure. If both a record and its blank are found, erase chooses the
+// Free pages may have a record from before its erasure. If both a record and its blank are found, applyErasures chooses the
 // blank. It also collects the receipts, so that [File.Read] can erase content in the other records. This is needed
 // even if the records match the chain, because the chain may be from before the end of the erasure.
-func (v *File) erase(l *Log) {
-	for _, r := range slices.Concat(l.Records, l.Spare) {
-		if !v.receipts[r.Sum] || slices.Contains(l.foreign, r.Seq) {
+func (v *File) applyErasures(l *Log) {
+	for _, r := range slices.Concat(l.Records, l.Alternatives) {
+		if !v.receipts[r.Sum] || slices.Contains(l.maybeForeign, r.Seq) {
 			continue
 		}
-		if rec, _, ok := v.read(r); ok && receipt.Is(rec) {
-			l.Receipts = append(l.Receipts, receipt.Of(rec))
+		if rec, _, ok := v.readScanned(r); ok && receipt.IsReceipt(rec) {
+			l.Receipts = append(l.Receipts, receipt.Decode(rec))
 		}
 	}
-	for at, choices := range l.choices {
+	for at, candidates := range l.candidates {
 		blanks := map[string]bolt.ScannedRecord{} // by record id
-		for _, r := range choices {
-			rec, _, ok := v.read(r)
+		for _, r := range candidates {
+			rec, _, ok := v.readScanned(r)
 			if !ok {
 				continue
 			}
@@ -101,14 +101,14 @@ func (v *File) erase(l *Log) {
 			continue
 		}
 		blankOf := func(r bolt.ScannedRecord) (bolt.ScannedRecord, bool) {
-			rec, _, ok := v.read(r)
-			blank, there := blanks[rec.ID()]
-			return blank, ok && there
+			rec, _, ok := v.readScanned(r)
+			blank, found := blanks[rec.ID()]
+			return blank, ok && found
 		}
 		if blank, ok := blankOf(l.Records[at]); ok {
 			l.Records[at] = blank
 		}
-		l.Spare = slices.DeleteFunc(l.Spare, func(r bolt.ScannedRecord) bool {
+		l.Alternatives = slices.DeleteFunc(l.Alternatives, func(r bolt.ScannedRecord) bool {
 			_, ok := blankOf(r)
 			return ok && r.Seq == l.Records[at].Seq
 		})

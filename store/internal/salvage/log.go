@@ -14,24 +14,24 @@ import (
 
 // Log is a session found in the file.
 type Log struct {
-	Number   uint64
-	Name     string // set if Named
-	Named    bool
-	Entry    *bolt.ScannedEntry
-	Records  []bolt.ScannedRecord // first all copies of all records, finally one record for each seq
-	Spare    []bolt.ScannedRecord // rejected copies that may be the right ones
-	Doubt    bool                 // the session may have been deleted
-	Says     bool                 // something in the file shows that the session was deleted or never completely created
-	Last     uint64               // seq of the last record of the log
-	Ended    bool                 // Last is known
-	Receipts []receipt.Receipt    // receipts of erasures
+	Number          uint64
+	Name            string // set if Named
+	Named           bool
+	Entry           *bolt.ScannedEntry
+	Records         []bolt.ScannedRecord // first all copies of all records, finally one record for each seq
+	Alternatives    []bolt.ScannedRecord // rejected copies that may be the right ones
+	MaybeDeleted    bool                 // the session may have been deleted
+	HasDeletionMark bool                 // something in the file shows that the session was deleted or never completely created
+	Last            uint64               // seq of the last record of the log
+	EndKnown        bool                 // Last is known
+	Receipts        []receipt.Receipt    // receipts of erasures
 
-	entries  []bolt.ScannedEntry
-	heads    []bolt.ScannedHead
-	head     *bolt.ScannedHead            // the head that determines where the log ends, or nil
-	choices  map[int][]bolt.ScannedRecord // by index in Records: all candidates, if there are several
-	foreign  []uint64                     // seqs of records that may belong to another session
-	doubtful []patch.Span                 // spans of seqs; in each span, at least one record may be wrong
+	entries      []bolt.ScannedEntry
+	heads        []bolt.ScannedHead
+	head         *bolt.ScannedHead            // the head that determines where the log ends, or nil
+	candidates   map[int][]bolt.ScannedRecord // by index in Records: all candidates, if there are several
+	maybeForeign []uint64                     // seqs of records that may belong to another session
+	doubtful     []patch.Span                 // spans of seqs; in each span, at least one record may be wrong
 }
 
 // Logs returns the sessions to write. Sessions that certainly exist come first. The function isName reports whether a
@@ -74,18 +74,18 @@ func (v *File) Logs(ctx context.Context, isName, isStaged func(string) bool) ([]
 			return nil, err
 		}
 		l := byNumber[number]
-		if isStaged(l.Name) || v.deleted(l, newest[l.Name]) {
+		if isStaged(l.Name) || v.isDeleted(l, newest[l.Name]) {
 			v.Deleted++
 			v.DeletedRecords += len(slices.CompactFunc(slices.Clone(l.Records), func(a, b bolt.ScannedRecord) bool { return a.Seq == b.Seq }))
 			continue
 		}
-		l.choose()
-		if len(l.Records) == 0 && (l.Says || !l.Named) {
+		l.groupCandidates()
+		if len(l.Records) == 0 && (l.HasDeletionMark || !l.Named) {
 			v.Deleted++
 			continue
 		}
-		l.judge()
-		v.erase(l)
+		l.findDoubtful()
+		v.applyErasures(l)
 		logs = append(logs, l)
 	}
 	slices.SortStableFunc(logs, func(a, b *Log) int { return cmp.Compare(a.order(), b.order()) })
@@ -96,7 +96,7 @@ func (l *Log) order() int {
 	switch {
 	case !l.Named:
 		return 2
-	case l.Doubt || l.Entry == nil:
+	case l.MaybeDeleted || l.Entry == nil:
 		return 1
 	}
 	return 0
@@ -120,8 +120,8 @@ func (l *Log) identify(isName func(string) bool) {
 	}
 }
 
-// rank returns the highest rank of the entries, heads and records.
-func (l *Log) rank() (rank bolt.Rank) {
+// maxRank returns the highest rank of the entries, heads and records.
+func (l *Log) maxRank() (rank bolt.Rank) {
 	for _, e := range l.entries {
 		rank = max(rank, e.Rank)
 	}
@@ -134,10 +134,10 @@ func (l *Log) rank() (rank bolt.Rank) {
 	return rank
 }
 
-// unheld reports whether all pages with records of the log are free, or may be free. If the directory nevertheless
-// lists the session, the directory page may be of an earlier commit.
-func (v *File) unheld(l *Log) bool {
-	rank := l.rank()
+// isOnlyInFreePages reports whether all pages with records of the log are free, or may be free. If the directory
+// nevertheless lists the session, the directory page may be of an earlier commit.
+func (v *File) isOnlyInFreePages(l *Log) bool {
+	rank := l.maxRank()
 	switch {
 	case len(l.Records) > 0:
 		rank = slices.MaxFunc(l.Records, func(a, b bolt.ScannedRecord) int { return cmp.Compare(a.Rank, b.Rank) }).Rank
@@ -148,8 +148,8 @@ func (v *File) unheld(l *Log) bool {
 	return rank == bolt.Free || rank == bolt.Unknown && !v.FreeKnown
 }
 
-// anyFree reports whether some record of the log was found only in free pages.
-func (l *Log) anyFree() bool {
+// hasFreeRecord reports whether some record of the log was found only in free pages.
+func (l *Log) hasFreeRecord() bool {
 	for i, r := range l.Records { // the first copy of a record has the highest rank
 		if r.Rank == bolt.Free && (i == 0 || l.Records[i-1].Seq != r.Seq) {
 			return true
@@ -158,23 +158,23 @@ func (l *Log) anyFree() bool {
 	return false
 }
 
-// deleted reports whether the session was certainly deleted. If the session may have been deleted, deleted sets Doubt
-// and Says. The argument newest is the highest number of a session with the same name.
-func (v *File) deleted(l *Log, newest uint64) bool {
+// isDeleted reports whether the session was certainly deleted. If the session may have been deleted, isDeleted sets
+// MaybeDeleted and HasDeletionMark. The argument newest is the highest number of a session with the same name.
+func (v *File) isDeleted(l *Log, newest uint64) bool {
 	recreated := l.Named && newest > l.Number // only one session at a time can have the name
 	switch v.StateOf(l.Number) {
 	case bolt.SessionExists:
-		l.Doubt, l.Says = recreated || v.unheld(l), recreated
+		l.MaybeDeleted, l.HasDeletionMark = recreated || v.isOnlyInFreePages(l), recreated
 		return false
 	case bolt.SessionConflicting:
-		l.Doubt = true
+		l.MaybeDeleted = true
 		return false
 	case bolt.SessionUnassigned: // the commit that created the session is missing or failed
-		l.Doubt = recreated || v.Metas == 2
-		l.Says = l.Doubt
+		l.MaybeDeleted = recreated || v.Metas == 2
+		l.HasDeletionMark = l.MaybeDeleted
 		return false
 	case bolt.SessionDeleted:
-		l.Doubt, l.Says = true, true
+		l.MaybeDeleted, l.HasDeletionMark = true, true
 		return v.IsUnlinked(l.Number) || !slices.ContainsFunc(l.Records, func(r bolt.ScannedRecord) bool {
 			return r.Rank == bolt.InUse || r.Rank == bolt.Unknown && v.FreeKnown
 		})
@@ -185,26 +185,26 @@ func (v *File) deleted(l *Log, newest uint64) bool {
 	// Rows of unknown rank are in a part of the tree that cannot be read. Rows in use may belong to a deleted session
 	// whose rows are not removed yet. Rows in use may also be in a page of an earlier commit. Other pages of the
 	// session are then in the free list.
-	l.Doubt = v.unheld(l) || l.anyFree() || !v.FreeKnown || !v.UnlinkedComplete()
+	l.MaybeDeleted = v.isOnlyInFreePages(l) || l.hasFreeRecord() || !v.FreeKnown || !v.UnlinkedComplete()
 	return false
 }
 
-// choose keeps one record for each seq and determines where the log ends.
-func (l *Log) choose() {
-	l.end()
+// groupCandidates keeps one record for each seq and determines where the log ends.
+func (l *Log) groupCandidates() {
+	l.findEnd()
 	var chosen []bolt.ScannedRecord
-	l.choices = map[int][]bolt.ScannedRecord{}
+	l.candidates = map[int][]bolt.ScannedRecord{}
 	for i := 0; i < len(l.Records); {
 		r := l.Records[i]
-		more := []bolt.ScannedRecord{r}
+		copies := []bolt.ScannedRecord{r}
 		for i++; i < len(l.Records) && l.Records[i].Seq == r.Seq; i++ {
 			same := func(o bolt.ScannedRecord) bool { return sameRecord(o, l.Records[i]) }
-			if !slices.ContainsFunc(more, same) {
-				more = append(more, l.Records[i])
+			if !slices.ContainsFunc(copies, same) {
+				copies = append(copies, l.Records[i])
 			}
 		}
-		if len(more) > 1 {
-			l.choices[len(chosen)] = more
+		if len(copies) > 1 {
+			l.candidates[len(chosen)] = copies
 		}
 		chosen = append(chosen, r)
 	}
@@ -213,25 +213,25 @@ func (l *Log) choose() {
 
 func sameRecord(a, b bolt.ScannedRecord) bool { return a.Sum == b.Sum && a.Size == b.Size }
 
-// judge determines which records may be wrong.
-func (l *Log) judge() {
-	l.prefer()
-	proved := l.head != nil && l.prove() // the chain proves that the records up to head.Last are right
+// findDoubtful determines which records may be wrong.
+func (l *Log) findDoubtful() {
+	l.preferSure()
+	proved := l.head != nil && l.matchCandidates() // the chain proves that the records up to head.Last are right
 	switch {
 	case proved:
 		l.doubtful = nil
-		l.foreign = slices.DeleteFunc(l.foreign, func(seq uint64) bool { return seq <= l.Last })
+		l.maybeForeign = slices.DeleteFunc(l.maybeForeign, func(seq uint64) bool { return seq <= l.Last })
 	case l.head != nil:
-		l.stretches()
+		l.compareWithHeads()
 	}
-	for _, at := range slices.Sorted(maps.Keys(l.choices)) {
-		for _, r := range l.choices[at] {
+	for _, at := range slices.Sorted(maps.Keys(l.candidates)) {
+		for _, r := range l.candidates[at] {
 			if !sameRecord(r, l.Records[at]) && (!proved || r.Rank > bolt.Free) {
-				l.Spare = append(l.Spare, r)
+				l.Alternatives = append(l.Alternatives, r)
 			}
 		}
 	}
-	defer l.unite()
+	defer l.mergeDoubtful()
 	n := len(l.Records)
 	if n == 0 || l.Records[n-1].Seq <= l.Last {
 		return
@@ -243,56 +243,56 @@ func (l *Log) judge() {
 	l.Last = last
 }
 
-// prefer chooses, among several records with the same seq, one with a valid row checksum. If no checksum is valid,
-// prefer adds the seq to foreign, because the session number in the row's key may be wrong.
-func (l *Log) prefer() {
+// preferSure chooses, among several records with the same seq, one with a valid row checksum. If no checksum is valid,
+// preferSure adds the seq to maybeForeign, because the session number in the row's key may be wrong.
+func (l *Log) preferSure() {
 	for i, r := range l.Records {
 		sure := 0
-		for at, other := range l.choices[i] {
+		for at, other := range l.candidates[i] {
 			if other.SumValid {
 				if sure++; sure == 1 {
-					l.choices[i][0], l.choices[i][at] = l.choices[i][at], l.choices[i][0]
+					l.candidates[i][0], l.candidates[i][at] = l.candidates[i][at], l.candidates[i][0]
 				}
 			}
 		}
-		if l.choices[i] != nil {
-			r = l.choices[i][0]
+		if l.candidates[i] != nil {
+			r = l.candidates[i][0]
 			l.Records[i] = r
 		}
 		if !r.SumValid {
-			l.foreign = append(l.foreign, r.Seq)
+			l.maybeForeign = append(l.maybeForeign, r.Seq)
 		}
-		if !r.SumValid || sure > 1 || sure == 0 && l.choices[i] != nil { // any of the candidates may be right
+		if !r.SumValid || sure > 1 || sure == 0 && l.candidates[i] != nil { // any of the candidates may be right
 			l.doubtful = append(l.doubtful, patch.Span{From: r.Seq, To: r.Seq})
 		}
 	}
 }
 
-// unite sorts the doubtful spans and joins adjacent and overlapping ones.
-func (l *Log) unite() {
+// mergeDoubtful sorts the doubtful spans and joins adjacent and overlapping ones.
+func (l *Log) mergeDoubtful() {
 	slices.SortFunc(l.doubtful, func(a, b patch.Span) int { return cmp.Compare(a.From, b.From) })
-	var united []patch.Span
+	var merged []patch.Span
 	for _, s := range l.doubtful {
-		if n := len(united); n > 0 && s.From <= united[n-1].To+1 {
-			united[n-1].To = max(united[n-1].To, s.To)
+		if n := len(merged); n > 0 && s.From <= merged[n-1].To+1 {
+			merged[n-1].To = max(merged[n-1].To, s.To)
 		} else {
-			united = append(united, s)
+			merged = append(merged, s)
 		}
 	}
-	l.doubtful = united
+	l.doubtful = merged
 }
 
-// InDoubt reports whether the record with this seq may be wrong.
-func (l *Log) InDoubt(seq uint64) bool {
+// IsDoubtful reports whether the record with this seq may be wrong.
+func (l *Log) IsDoubtful(seq uint64) bool {
 	i, found := slices.BinarySearchFunc(l.doubtful, seq, func(s patch.Span, seq uint64) int { return cmp.Compare(s.From, seq) })
 	return found || i > 0 && seq <= l.doubtful[i-1].To
 }
 
-// end determines where the log ends.
-func (l *Log) end() {
+// findEnd determines where the log ends.
+func (l *Log) findEnd() {
 	if len(l.heads) > 0 { // heads with equal rank are in descending order of Last
 		l.head = &l.heads[0]
-		l.Last, l.Ended = l.head.Last, true
+		l.Last, l.EndKnown = l.head.Last, true
 		return
 	}
 	for _, r := range l.Records {
@@ -312,34 +312,34 @@ const (
 	maxTriedRecords = 1 << 24
 )
 
-// prove looks for a combination of candidates that has the chain of the log's head. It reports whether there is such
-// a combination.
-func (l *Log) prove() bool {
-	places := slices.Sorted(maps.Keys(l.choices))
-	turns := make([]int, len(places))
+// matchCandidates looks for a combination of candidates that has the chain of the log's head. It reports whether
+// there is such a combination.
+func (l *Log) matchCandidates() bool {
+	positions := slices.Sorted(maps.Keys(l.candidates))
+	indices := make([]int, len(positions))
 	for try := 0; try < maxTries && (try == 0 || try*len(l.Records) < maxTriedRecords); try++ {
-		if l.fits(*l.head) {
+		if l.matchesChain(*l.head) {
 			return true
 		}
 		i := 0
-		for carry := true; carry && i < len(places); i++ {
-			choices := l.choices[places[i]]
-			turns[i] = (turns[i] + 1) % len(choices)
-			l.Records[places[i]] = choices[turns[i]]
-			carry = turns[i] == 0
+		for carry := true; carry && i < len(positions); i++ {
+			candidates := l.candidates[positions[i]]
+			indices[i] = (indices[i] + 1) % len(candidates)
+			l.Records[positions[i]] = candidates[indices[i]]
+			carry = indices[i] == 0
 		}
-		if !slices.ContainsFunc(turns, func(n int) bool { return n > 0 }) { // all combinations have been tried
+		if !slices.ContainsFunc(indices, func(n int) bool { return n > 0 }) { // all combinations have been tried
 			return false
 		}
 	}
-	for _, at := range places {
-		l.Records[at] = l.choices[at][0]
+	for _, at := range positions {
+		l.Records[at] = l.candidates[at][0]
 	}
 	return false
 }
 
-// fits reports whether the log has every record up to head.Last and these records have the head's chain.
-func (l *Log) fits(head bolt.ScannedHead) bool {
+// matchesChain reports whether the log has every record up to head.Last and these records have the head's chain.
+func (l *Log) matchesChain(head bolt.ScannedHead) bool {
 	chain, next := backend.Chain{}, uint64(1)
 	for _, r := range l.Records {
 		switch {
@@ -356,12 +356,12 @@ func (l *Log) fits(head bolt.ScannedHead) bool {
 	return next == head.Last+1 && chain == head.Chain
 }
 
-// stretches finds the spans of records between two heads that do not match the chain.
-func (l *Log) stretches() {
-	marks := map[uint64]bolt.ScannedHead{} // by Last, the head with the highest rank
+// compareWithHeads finds the spans of records between two heads that do not match the chain.
+func (l *Log) compareWithHeads() {
+	headsByLast := map[uint64]bolt.ScannedHead{} // by Last, the head with the highest rank
 	for _, h := range l.heads {
-		if _, there := marks[h.Last]; !there && h.Last > 0 {
-			marks[h.Last] = h
+		if _, found := headsByLast[h.Last]; !found && h.Last > 0 {
+			headsByLast[h.Last] = h
 		}
 	}
 	chain, known, next, from := backend.Chain{}, true, uint64(1), uint64(1)
@@ -373,7 +373,7 @@ func (l *Log) stretches() {
 		if r.Seq > next { // after a gap, continue at the next head
 			l.doubtful = append(l.doubtful, doubtful...)
 			doubtful, known = nil, false
-			if h, ok := marks[r.Seq-1]; ok {
+			if h, ok := headsByLast[r.Seq-1]; ok {
 				chain, known, from = h.Chain, true, r.Seq
 			}
 		}
@@ -381,7 +381,7 @@ func (l *Log) stretches() {
 			chain = chain.Add(r.Sum)
 		}
 		next = r.Seq + 1
-		h, ok := marks[r.Seq]
+		h, ok := headsByLast[r.Seq]
 		switch {
 		case !ok:
 		case !known:

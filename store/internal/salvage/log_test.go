@@ -49,19 +49,19 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &Log{Number: 1, Records: c.records, heads: c.heads}
-			l.choose()
-			l.judge()
+			l.groupCandidates()
+			l.findDoubtful()
 			var sums []uint32
 			for _, r := range l.Records {
 				sums = append(sums, r.Sum)
 			}
 			testlog.Equal(t, "sums", sums, c.sums)
 			testlog.Equal(t, "doubtful", l.doubtful, c.doubt)
-			testlog.Equal(t, "spare", len(l.Spare), c.spare)
+			testlog.Equal(t, "spare", len(l.Alternatives), c.spare)
 			testlog.Equal(t, "last", l.Last, c.last)
-			testlog.Equal(t, "ended", l.Ended, c.ended)
+			testlog.Equal(t, "ended", l.EndKnown, c.ended)
 			for _, s := range c.doubt {
-				if !l.InDoubt(s.From) || !l.InDoubt(s.To) || l.InDoubt(s.To+1) {
+				if !l.IsDoubtful(s.From) || !l.IsDoubtful(s.To) || l.IsDoubtful(s.To+1) {
 					t.Errorf("in doubt: %v", l.doubtful)
 				}
 			}
@@ -88,7 +88,7 @@ func TestLogs(t *testing.T) {
 	}
 	testlog.Equal(t, "sessions", found, []uint64{2, 4, 5})
 	testlog.Equal(t, "left out", []int{v.Deleted, v.DeletedRecords}, []int{2, 2})
-	if slices.ContainsFunc(logs[:2], func(l *Log) bool { return l.Doubt || !l.Named }) || logs[2].Named {
+	if slices.ContainsFunc(logs[:2], func(l *Log) bool { return l.MaybeDeleted || !l.Named }) || logs[2].Named {
 		t.Errorf("%+v", logs)
 	}
 }
@@ -98,7 +98,7 @@ func TestLogsInDoubt(t *testing.T) {
 	for metas, doubt := range []bool{false, true, true} { // without a complete meta page, no page is known to be in use
 		v := &File{Scan: &bolt.Scan{Metas: metas, FreeKnown: true, Entries: []bolt.ScannedEntry{{Number: 1, Name: "a", Rank: bolt.InUse}}, Records: []bolt.ScannedRecord{scanned(1, 11)}}}
 		logs := testlog.Must(v.Logs(t.Context(), func(string) bool { return true }, func(string) bool { return false }))(t)
-		testlog.Equal(t, "in doubt", []bool{logs[0].Doubt, logs[0].Says}, []bool{doubt, false})
+		testlog.Equal(t, "in doubt", []bool{logs[0].MaybeDeleted, logs[0].HasDeletionMark}, []bool{doubt, false})
 	}
 }
 
@@ -106,7 +106,7 @@ func TestLogsInDoubt(t *testing.T) {
 func TestLogsWithoutRecords(t *testing.T) {
 	v := &File{Scan: &bolt.Scan{Metas: 2, FreeKnown: true, Entries: []bolt.ScannedEntry{{Number: 1, Name: "s", Rank: bolt.InUse}}, Heads: []bolt.ScannedHead{headAt(11, 22)}}}
 	logs := testlog.Must(v.Logs(t.Context(), func(string) bool { return true }, func(string) bool { return false }))(t)
-	if v.Deleted > 0 || len(logs) != 1 || !logs[0].Doubt || logs[0].Last != 2 {
+	if v.Deleted > 0 || len(logs) != 1 || !logs[0].MaybeDeleted || logs[0].Last != 2 {
 		t.Errorf("%d deleted, %+v", v.Deleted, logs)
 	}
 }

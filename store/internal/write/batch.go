@@ -35,11 +35,11 @@ func (b *batch) add(s *Session, r patch.Record) error {
 	if len(data) > s.MaxRecordBytes {
 		return fmt.Errorf("%w: record %q takes %d bytes; the limit is %d", patch.ErrTooLarge, r.ID(), len(data), s.MaxRecordBytes)
 	}
-	b.put(r, data)
-	return b.share(s, slices.Collect(records.SharedChanges(r)))
+	b.addEncoded(r, data)
+	return b.addShared(s, slices.Collect(records.SharedChanges(r)))
 }
 
-func (b *batch) put(r patch.Record, data []byte) {
+func (b *batch) addEncoded(r patch.Record, data []byte) {
 	raw := backend.Record{Seq: r.Seq, Sum: recordform.Checksum(data), Data: data}
 	for id := range r.IDs() {
 		raw.IDs = append(raw.IDs, id)
@@ -67,8 +67,8 @@ func (b *batch) index(raw *backend.Record, id string) {
 	raw.IDs, b.indexed[id] = append(raw.IDs, id), true
 }
 
-// undo removes the index ids added since the copy earlier was made, and returns earlier.
-func (b *batch) undo(earlier batch) batch {
+// restore removes the index ids added since the copy earlier was made, and returns earlier.
+func (b *batch) restore(earlier batch) batch {
 	for _, raw := range b.records[min(len(earlier.records), len(b.records)):] {
 		for _, id := range raw.IDs {
 			delete(b.indexed, id)
@@ -77,7 +77,7 @@ func (b *batch) undo(earlier batch) batch {
 	return earlier
 }
 
-func (b *batch) share(s *Session, changes []patch.Change) error {
+func (b *batch) addShared(s *Session, changes []patch.Change) error {
 	for _, c := range changes {
 		name := s.Shared(c.Key)
 		if len(name) > backend.MaxNameBytes {
@@ -122,8 +122,8 @@ func WithInvocation(last []string, invocation string) []string {
 	return append(slices.Clone(last[max(0, len(last)-maxInvocations+1):]), invocation)
 }
 
-// IDs returns all ids that a record can take in the id index.
-func IDs(r patch.Record) []string {
+// IndexIDs returns all ids that a record can take in the id index.
+func IndexIDs(r patch.Record) []string {
 	ids := slices.Collect(r.IDs())
 	switch {
 	case r.Patch != nil && r.Patch.Group() != "":
@@ -134,9 +134,9 @@ func IDs(r patch.Record) []string {
 	return ids
 }
 
-func idsOf(records []patch.Record) (ids []string) {
+func indexIDs(records []patch.Record) (ids []string) {
 	for _, r := range records {
-		ids = append(ids, IDs(r)...)
+		ids = append(ids, IndexIDs(r)...)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
@@ -147,24 +147,24 @@ var Compress = recordform.Compress
 
 // CompressAll compresses the data of the records.
 func CompressAll(records []backend.Record) {
-	Each(len(records), func(i int) { records[i].Data = Compress(records[i].Data) })
+	ForEach(len(records), func(i int) { records[i].Data = Compress(records[i].Data) })
 }
 
-// worthwhile is the minimum number of items per goroutine.
-const worthwhile = 16
+// minItemsPerWorker is the minimum number of items per goroutine.
+const minItemsPerWorker = 16
 
-// Each calls the function do with 0 to n-1. If n is large, the calls are spread over several goroutines.
-func Each(n int, do func(i int)) {
-	workers := max(1, min(runtime.GOMAXPROCS(0), n/worthwhile))
-	var others sync.WaitGroup
+// ForEach calls the function do with 0 to n-1. If n is large, the calls are spread over several goroutines.
+func ForEach(n int, do func(i int)) {
+	workers := max(1, min(runtime.GOMAXPROCS(0), n/minItemsPerWorker))
+	var wg sync.WaitGroup
 	work := func(first int) {
 		for i := first; i < n; i += workers {
 			do(i)
 		}
 	}
 	for w := 1; w < workers; w++ {
-		others.Go(func() { work(w) })
+		wg.Go(func() { work(w) })
 	}
 	work(0)
-	others.Wait()
+	wg.Wait()
 }

@@ -15,25 +15,25 @@ import (
 
 // request is a plan that waits for its session's lock.
 type request struct {
-	ctx        context.Context
-	creation   string // required creation id of the session, or "" for any
-	plan       Plan
-	completed  []patch.Record // the plan's offered records, with ids and times filled in
-	supplied   []patch.Record // records that the plan asked for, read from the log with creation id suppliedOf
-	suppliedOf string
+	ctx              context.Context
+	creation         string // required creation id of the session, or "" for any
+	plan             Plan
+	completed        []patch.Record // the plan's offered records, with ids and times filled in
+	supplied         []patch.Record // records that the plan asked for, read from the log with creation id suppliedCreation
+	suppliedCreation string
 
 	// Set when the request is done:
 	result fold.Committed
 	err    error
 
 	// Set by the last attempt:
-	triedOn fold.View // the view without records from other requests of the write group
-	draft   *Draft
-	refusal error // error returned by the plan
+	baseView fold.View // the view without records from other requests of the write group
+	draft    *Draft
+	refusal  error // error returned by the plan
 }
 
 // errAbandoned: a plan or the backend panicked in the goroutine that led this commit.
-var errAbandoned = errors.New("abandoned: a call that shared the commit panicked")
+var errAbandoned = errors.New("another call in the same commit panicked")
 
 // Limits of a write group, the requests that share a batch.
 const (
@@ -41,7 +41,7 @@ const (
 	maxGroupBytes = 16 << 20 // memory used by the events
 )
 
-var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(r *request) int {
+var groupSize = groupcommit.LimitGroup(maxGroup, maxGroupBytes, func(r *request) int {
 	size := 0
 	for _, rec := range r.completed {
 		for _, e := range rec.Events() {
@@ -58,10 +58,10 @@ var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(r *request) int {
 // the batch too. lead then looks the ids up and drafts the group again. A request whose records may be in the log is
 // refused only after the ids were looked up.
 func (s *Session) lead(ctx context.Context, requests []*request) {
-	ctx, done := whileAnyWaits(ctx, requests)
+	ctx, done := sharedContext(ctx, requests)
 	defer done()
 	for lookUp := false; len(requests) > 0; {
-		base, err := s.State(ctx)
+		base, err := s.CachedState(ctx)
 		if err != nil {
 			failAll(requests, err)
 			return
@@ -77,25 +77,25 @@ func (s *Session) lead(ctx context.Context, requests []*request) {
 			g.succeed()
 			return
 		case errors.Is(err, backend.ErrUnknown): // the first case, because the cause may match a case below
-		case errors.Is(err, errLaterView):
-			now, err := s.Newest(ctx, true)
+		case errors.Is(err, errLaterRecords):
+			now, err := s.NewestState(ctx, true)
 			if err != nil {
-				err = s.Named(&backend.UnknownError{Cause: err})
+				err = s.WrapError(&backend.UnknownError{Cause: err})
 			}
 			requests = g.succeedLater(now.View, err)
 			continue
 		case errors.Is(err, backend.ErrTaken) && !lookUp:
 			lookUp = true
 			continue
-		case err == errNothing, errors.Is(err, backend.ErrMoved), errors.Is(err, backend.ErrNotFound):
-			now, readErr := s.Newest(ctx, true)
+		case err == errEmptyCommit, errors.Is(err, backend.ErrMoved), errors.Is(err, backend.ErrNotFound):
+			now, readErr := s.NewestState(ctx, true)
 			switch {
 			case readErr != nil:
 				failAll(requests, readErr)
 				return
 			case !now.sameLog(base):
 				continue
-			case err == errNothing: // every request is refused on the newest view or has nothing to log
+			case err == errEmptyCommit: // every request is refused on the newest view or has nothing to log
 				g.succeed()
 				return
 			}
@@ -105,9 +105,9 @@ func (s *Session) lead(ctx context.Context, requests []*request) {
 	}
 }
 
-// whileAnyWaits returns a context for the work of a write group. The context outlives the leader's own context and
+// sharedContext returns a context for the work of a write group. The context outlives the leader's own context and
 // ends when no caller waits.
-func whileAnyWaits(ctx context.Context, requests []*request) (all context.Context, done func()) {
+func sharedContext(ctx context.Context, requests []*request) (all context.Context, done func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	waiting := new(atomic.Int64)
 	waiting.Store(int64(len(requests)))
@@ -145,9 +145,9 @@ type group struct {
 	added []patch.Record
 	batch batch
 
-	// confirms is set if a request adds nothing because the log already has its records. Before such a request is
+	// needsFence is set if a request adds nothing because the log already has its records. Before such a request is
 	// answered, the records that were read must be durable. See "Crashes and unknown outcomes" in write.go.
-	confirms bool
+	needsFence bool
 }
 
 // draftGroup drafts requests on a state, in their order. If a request cannot be drafted, r.err has the reason.
@@ -156,12 +156,12 @@ func (s *Session) draftGroup(ctx context.Context, base State, requests []*reques
 	g.batch = batch{Counts: base.Counts, invocations: base.Invocations, taken: map[string]uint64{}}
 	var ids []string
 	for _, r := range requests {
-		r.triedOn, r.draft, r.refusal = base.View, nil, nil
-		if r.err = g.admit(r); r.err == nil {
+		r.baseView, r.draft, r.refusal = base.View, nil, nil
+		if r.err = g.check(r); r.err == nil {
 			r.err = errAbandoned // replaced when the commit ends
 			g.requests = append(g.requests, r)
 			if lookUp {
-				ids = append(ids, idsOf(r.completed)...)
+				ids = append(ids, indexIDs(r.completed)...)
 			}
 		}
 	}
@@ -173,20 +173,20 @@ func (s *Session) draftGroup(ctx context.Context, base State, requests []*reques
 	g.batch.taken = taken
 	for _, r := range g.requests {
 		r.refusal = g.draft(ctx, r)
-		g.confirms = g.confirms || r.refusal == nil && r.draft.Logged
+		g.needsFence = g.needsFence || r.refusal == nil && r.draft.Logged
 	}
 	return g
 }
 
-// admit returns an error if a request must not be drafted.
-func (g *group) admit(r *request) error {
+// check returns an error if a request must not be drafted.
+func (g *group) check(r *request) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
 	if r.creation != "" && r.creation != g.base.View.Creation() {
-		return g.session.Named(fmt.Errorf("%w: it was created again since", backend.ErrNotFound))
+		return g.session.WrapError(fmt.Errorf("%w: it was deleted and created again", backend.ErrNotFound))
 	}
-	return g.session.Named(fold.CheckUnique(r.completed))
+	return g.session.WrapError(fold.CheckUnique(r.completed))
 }
 
 // lookup returns the seqs of the log's records that have these ids. Unused ids are omitted.
@@ -201,20 +201,20 @@ func (s *Session) lookup(ctx context.Context, creation string, ids []string) (ma
 			taken[ids[i]] = seq
 		}
 	}
-	return taken, s.Named(err)
+	return taken, s.WrapError(err)
 }
 
 // draft drafts a request's plan on the view that includes the earlier drafts, and adds the draft to the group.
 func (g *group) draft(ctx context.Context, r *request) error {
-	d := &Draft{ctx: ctx, session: g.session, offered: r.plan.Offered(), Records: r.completed, lookUp: g.lookUp, stored: g.base.View.Seq(), batch: g.batch}
+	d := &Draft{ctx: ctx, session: g.session, offered: r.plan.Offered(), Records: r.completed, lookUp: g.lookUp, lastStored: g.base.View.Seq(), batch: g.batch}
 	d.batch.records, d.batch.shared, d.batch.indexed = nil, nil, nil
 	d.Draft = fold.Draft{View: g.view, Supplied: g.added}
-	if r.suppliedOf == g.view.Creation() && len(r.supplied) > 0 {
+	if r.suppliedCreation == g.view.Creation() && len(r.supplied) > 0 {
 		d.Supplied = slices.Concat(r.supplied, g.added)
 	}
 	r.draft = d
 	if err := r.plan.Draft(d); err != nil {
-		return g.session.Named(err)
+		return g.session.WrapError(err)
 	}
 	g.view, g.added = d.View, append(g.added, d.Added...)
 	for _, raw := range d.batch.records {
@@ -232,42 +232,42 @@ func (g *group) refusesOffered() bool {
 	return slices.ContainsFunc(g.requests, func(r *request) bool { return r.refusal != nil && len(r.completed) > 0 })
 }
 
-// commit commits the group's batch and publishes its view. If the batch is empty and confirms is set, commit only
+// commit commits the group's batch and publishes its view. If the batch is empty and needsFence is set, commit only
 // makes the records that were read durable. It returns the backend's errors. If it panics, the outcome is unknown to
 // all callers, so commit drops the cached view.
 func (g *group) commit(ctx context.Context) (err error) {
-	ended := false
+	returned := false
 	defer func() {
-		if !ended {
+		if !returned {
 			g.session.Drop()
 			g.fail(&backend.UnknownError{Cause: errAbandoned})
 		}
 	}()
-	err = g.put(ctx)
-	ended = true
+	err = g.commitBatch(ctx)
+	returned = true
 	return err
 }
 
-func (g *group) put(ctx context.Context) error {
+func (g *group) commitBatch(ctx context.Context) error {
 	s, b := g.session, g.base
 	switch {
 	case len(g.batch.records) > 0:
 		next := State{View: g.view, Counts: g.batch.Counts, Invocations: g.batch.invocations}
-		return s.Put(ctx, next, backend.Batch{
+		return s.CommitBatch(ctx, next, backend.Batch{
 			Creation: b.View.Creation(), ExpectedLast: b.View.Seq(), ExpectedToken: b.Token, Chain: b.Chain,
 			Records: g.batch.records, Shared: g.batch.shared, RequireFreeIDs: !g.lookUp,
 		})
-	case g.confirms:
+	case g.needsFence:
 		fenced, err := s.Backend.Fence(ctx, s.Name, b.View.Creation(), b.Token, backend.NewToken())
 		if err == nil && !fenced {
 			err = backend.ErrMoved
 		}
 		return err
 	}
-	return errNothing
+	return errEmptyCommit
 }
 
-var errNothing = errors.New("there is nothing to commit")
+var errEmptyCommit = errors.New("there is nothing to commit")
 
 // succeed sets the result or the refusal of each request.
 func (g *group) succeed() {
@@ -294,15 +294,15 @@ func (g *group) succeedLater(now fold.View, err error) (refused []*request) {
 // fail sets the backend's error for all requests, including those that were refused or had nothing to add.
 func (g *group) fail(err error) {
 	for _, r := range g.requests {
-		if r.err = g.session.Named(err); errors.Is(err, backend.ErrUnknown) {
+		if r.err = g.session.WrapError(err); errors.Is(err, backend.ErrUnknown) {
 			r.result = fold.Committed{Records: r.draft.Records}
 		}
 	}
 }
 
-// Put commits a batch and publishes the state after the batch, which is the argument next. Put sets the token and
+// CommitBatch commits a batch and publishes the state after the batch, which is the argument next. CommitBatch sets the token and
 // the chain of this state. The caller has locked the session. The errors are the backend's.
-func (s *Session) Put(ctx context.Context, next State, b backend.Batch) error {
+func (s *Session) CommitBatch(ctx context.Context, next State, b backend.Batch) error {
 	next.Counts = next.Counts.At(next.View)
 	b.Counts = next.Counts.Encode()
 	defer s.Wake() // even if the commit fails

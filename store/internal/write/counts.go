@@ -31,7 +31,7 @@ func (c *Counts) Add(r patch.Record) {
 		if p.Author() == patch.CompactionAuthor && p.Timestamp().After(c.Compacted) {
 			c.Compacted = p.Timestamp()
 		}
-		if p.Timestamp().After(c.Active) && !receipt.Is(r) {
+		if p.Timestamp().After(c.Active) && !receipt.IsReceipt(r) {
 			c.Active = p.Timestamp()
 		}
 		return

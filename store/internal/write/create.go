@@ -31,15 +31,15 @@ type Creation struct {
 	Family         string                  // see [backend.Batch.Family]
 	ExpectedSource *backend.SessionEdition // the session that is copied, or nil
 
-	// BeforeFirst is called before the first records are staged.
-	BeforeFirst func(context.Context)
+	// BeforeStaging is called before the first records are staged.
+	BeforeStaging func(context.Context)
 	// StagedMeta is the meta record of the staged session.
 	StagedMeta []byte
 
-	begun bool   // the staged session may exist
-	last  uint64 // seq of the last staged record
-	token backend.Token
-	chain backend.Chain
+	hasStaged  bool   // the staged session may exist
+	lastStaged uint64 // seq of the last staged record
+	token      backend.Token
+	chain      backend.Chain
 }
 
 // NewCreation starts the creation of the session. The caller must call Drop at the end.
@@ -59,7 +59,7 @@ func (c *Creation) Plan(p Plan, shared []patch.Change, dry bool) error {
 		c.stage = nil
 	}
 	c.offered, c.Records = p.Offered(), s.Complete(p.Offered())
-	if err := c.share(s, shared); err != nil {
+	if err := c.addShared(s, shared); err != nil {
 		return err
 	}
 	if err := fold.CheckUnique(c.Records); err != nil {
@@ -71,7 +71,7 @@ func (c *Creation) Plan(p Plan, shared []patch.Change, dry bool) error {
 // Copy adds an encoded record of another log. The argument after is the view that includes the record.
 func (c *Creation) Copy(r patch.Record, data []byte, after fold.View) {
 	c.View = after
-	c.put(r, data)
+	c.addEncoded(r, data)
 }
 
 // Stage stages the draft's records if there are enough of them for a commit. If it fails, the caller must drop all staged
@@ -81,20 +81,20 @@ func (c *Creation) Stage() error {
 		return nil
 	}
 	s := c.session
-	b := backend.Batch{Creation: c.ID, ExpectedLast: c.last, ExpectedToken: c.token, Next: backend.NewToken(), Chain: c.chain, Records: c.records, RequireFreeIDs: true}
-	if c.last == 0 {
-		c.BeforeFirst(c.ctx)
-		b.Create, b.Meta, c.begun = true, c.StagedMeta, true
+	b := backend.Batch{Creation: c.ID, ExpectedLast: c.lastStaged, ExpectedToken: c.token, Next: backend.NewToken(), Chain: c.chain, Records: c.records, RequireFreeIDs: true}
+	if c.lastStaged == 0 {
+		c.BeforeStaging(c.ctx)
+		b.Create, b.Meta, c.hasStaged = true, c.StagedMeta, true
 	}
 	CompressAll(b.Records)
 	err := s.Backend.Append(c.ctx, c.stagedName(), b)
 	if errors.Is(err, backend.ErrUnknown) {
-		err = fmt.Errorf("a commit failed, and nothing was written: %w", CauseOf(err))
+		err = fmt.Errorf("a commit failed, and nothing was written: %w", Cause(err))
 	}
 	if err != nil {
-		return s.Named(err)
+		return s.WrapError(err)
 	}
-	c.last, c.token, c.chain = c.last+uint64(len(c.records)), b.Next, chainOf(c.chain, c.records)
+	c.lastStaged, c.token, c.chain = c.lastStaged+uint64(len(c.records)), b.Next, chainOf(c.chain, c.records)
 	c.records, c.size = nil, 0
 	return nil
 }
@@ -102,21 +102,21 @@ func (c *Creation) Stage() error {
 // Commit makes the last commit, which makes the session visible with all its records, and publishes its view. The
 // caller has locked the session.
 func (c *Creation) Commit(ctx context.Context) error {
-	b := backend.Batch{Creation: c.ID, Create: true, ExpectedLast: c.last, ExpectedToken: c.token, Chain: c.chain,
+	b := backend.Batch{Creation: c.ID, Create: true, ExpectedLast: c.lastStaged, ExpectedToken: c.token, Chain: c.chain,
 		Meta: c.Meta, Records: slices.Clone(c.records), Shared: c.shared, Family: c.Family, ExpectedSource: c.ExpectedSource, RequireFreeIDs: true}
-	if c.last > 0 {
+	if c.lastStaged > 0 {
 		b.RenameFrom = c.stagedName()
 	}
-	err := c.session.Put(ctx, State{View: c.View, Counts: c.Counts, Invocations: c.invocations}, b)
-	c.begun = c.begun && err != nil
-	return c.session.Named(err)
+	err := c.session.CommitBatch(ctx, State{View: c.View, Counts: c.Counts, Invocations: c.invocations}, b)
+	c.hasStaged = c.hasStaged && err != nil
+	return c.session.WrapError(err)
 }
 
 func (c *Creation) stagedName() string { return StagedPrefix + c.ID }
 
 // Drop deletes the staged session. After a successful Commit it does nothing.
 func (c *Creation) Drop() {
-	if c.begun {
+	if c.hasStaged {
 		_ = c.session.Backend.Delete(context.WithoutCancel(c.ctx), c.stagedName(), c.ID, nil)
 	}
 }

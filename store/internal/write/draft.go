@@ -24,18 +24,18 @@ type Draft struct {
 	Missing []int          // indices of the records that the log does not have
 	Logged  bool           // the log already has some of the records
 
-	ctx     context.Context
-	session *Session
-	stored  uint64         // seq of the last stored record; the drafted records after it are in Supplied
-	offered []patch.Record // the records as the caller passed them
-	lookUp  bool           // ids are looked up; if false, the backend refuses ids that the log has
-	isNew   bool
-	stage   func() error // called after each record of a new session
+	ctx        context.Context
+	session    *Session
+	lastStored uint64         // seq of the last stored record; the drafted records after it are in Supplied
+	offered    []patch.Record // the records as the caller passed them
+	lookUp     bool           // ids are looked up; if false, the backend refuses ids that the log has
+	isNew      bool
+	stage      func() error // called after each record of a new session
 }
 
 // Match divides the call's records into those that the log has and those that are missing. See [fold.Match].
 func (d *Draft) Match() error {
-	log, err := d.logged(d.Records)
+	log, err := d.loggedRecords(d.Records)
 	if err != nil {
 		return err
 	}
@@ -46,8 +46,8 @@ func (d *Draft) Match() error {
 	return err
 }
 
-// logged returns the records, in the log and in earlier drafts, that have ids of the call's records.
-func (d *Draft) logged(call []patch.Record) (log fold.Logged, err error) {
+// loggedRecords returns the records, in the log and in earlier drafts, that have ids of the call's records.
+func (d *Draft) loggedRecords(call []patch.Record) (log fold.Logged, err error) {
 	seqs := map[uint64][]string{} // from the seq to the ids
 	for _, r := range call {
 		for id := range r.IDs() {
@@ -59,13 +59,13 @@ func (d *Draft) logged(call []patch.Record) (log fold.Logged, err error) {
 	if len(seqs) == 0 {
 		return log, nil
 	}
-	there, err := d.read(slices.Sorted(maps.Keys(seqs)))
+	logged, err := d.read(slices.Sorted(maps.Keys(seqs)))
 	log.Records = map[string]patch.Record{}
-	for _, r := range there {
+	for _, r := range logged {
 		ids := slices.Collect(r.IDs())
 		for _, id := range seqs[r.Seq] {
 			if !slices.Contains(ids, id) {
-				return log, fmt.Errorf("%w: the index of ids says that record %d has id %q", patch.ErrCorrupt, r.Seq, id)
+				return log, fmt.Errorf("%w: the index of ids maps id %q to record %d, which does not have this id", patch.ErrCorrupt, id, r.Seq)
 			}
 			log.Records[id] = r
 		}
@@ -73,8 +73,8 @@ func (d *Draft) logged(call []patch.Record) (log fold.Logged, err error) {
 	return log, err
 }
 
-// heldGroups returns which patch groups of a call are in the log or in earlier drafts.
-func (d *Draft) heldGroups(call []patch.Record) (log fold.Logged) {
+// loggedGroups returns which patch groups of a call are in the log or in earlier drafts.
+func (d *Draft) loggedGroups(call []patch.Record) (log fold.Logged) {
 	log.Groups = map[string]bool{}
 	for _, r := range call {
 		if r.Patch != nil && r.Patch.Group() != "" {
@@ -88,10 +88,10 @@ func (d *Draft) heldGroups(call []patch.Record) (log fold.Logged) {
 // records that are newer than the view. The commit then fails with ErrMoved, and the plan is drafted again.
 func (d *Draft) read(seqs []uint64) (records []patch.Record, err error) {
 	var stored []uint64
-	added := d.addedBefore()
+	added := d.earlierRecords()
 	for _, seq := range seqs {
-		if seq > d.stored && seq <= d.View.Seq() {
-			records = append(records, added[seq-d.stored-1])
+		if seq > d.lastStored && seq <= d.View.Seq() {
+			records = append(records, added[seq-d.lastStored-1])
 		} else {
 			stored = append(stored, seq)
 		}
@@ -105,9 +105,9 @@ func (d *Draft) read(seqs []uint64) (records []patch.Record, err error) {
 	return records, err
 }
 
-// addedBefore returns the records of earlier drafts. It must be called before this draft adds a record.
-func (d *Draft) addedBefore() []patch.Record {
-	return d.Supplied[len(d.Supplied)-int(d.View.Seq()-d.stored):]
+// earlierRecords returns the records of earlier drafts. It must be called before this draft adds a record.
+func (d *Draft) earlierRecords() []patch.Record {
+	return d.Supplied[len(d.Supplied)-int(d.View.Seq()-d.lastStored):]
 }
 
 // MatchPrefix is Match for a plan whose records must be in order: either the log must be a prefix of the offered
@@ -116,15 +116,15 @@ func (d *Draft) MatchPrefix(differs func(i int) error) error {
 	d.Records, d.Missing = slices.Clone(d.Records), nil
 	common := min(len(d.offered), int(min(d.View.Seq(), math.MaxInt)))
 	for i := 0; i < common; {
-		page, err := d.read(backend.Range(uint64(i+1), min(common-i, stageRecords)))
+		records, err := d.read(backend.Range(uint64(i+1), min(common-i, stageRecords)))
 		if err != nil {
 			return err
 		}
-		for _, there := range page {
-			if there.ID() != d.offered[i].ID() || !patch.Same(there, d.offered[i]) {
+		for _, logged := range records {
+			if logged.ID() != d.offered[i].ID() || !patch.Same(logged, d.offered[i]) {
 				return differs(i)
 			}
-			d.Records[i] = there
+			d.Records[i] = logged
 			i++
 		}
 	}
@@ -137,7 +137,7 @@ func (d *Draft) MatchPrefix(differs func(i int) error) error {
 
 // Append adds the missing record with this index. Appending an event needs no validation against the view.
 func (d *Draft) Append(i int) error {
-	return d.all(func() error { return d.Draft.Append(&d.Records[i]) })
+	return d.addAtomically(func() error { return d.Draft.Append(&d.Records[i]) })
 }
 
 // Patches validates and adds the missing patches.
@@ -145,8 +145,8 @@ func (d *Draft) Patches(opts fold.PatchOptions) error {
 	if len(d.Missing) > 0 && d.Counts.Open > 0 {
 		return ErrReceiptOpen
 	}
-	log := d.heldGroups(d.Records)
-	return d.all(func() error { return d.Draft.AddPatches(log, opts, d.Records, d.Missing) })
+	log := d.loggedGroups(d.Records)
+	return d.addAtomically(func() error { return d.Draft.AddPatches(log, opts, d.Records, d.Missing) })
 }
 
 // Propose validates patches that the plan itself made, as one change, and adds them. It returns the patches as they
@@ -160,7 +160,7 @@ func (d *Draft) Propose(opts fold.CheckOptions, proposed ...patch.Record) ([]pat
 		return nil, err
 	}
 	if d.lookUp {
-		ids := idsOf(proposed)
+		ids := indexIDs(proposed)
 		taken, err := d.session.lookup(d.ctx, d.View.Creation(), ids)
 		if err != nil {
 			return nil, err
@@ -171,13 +171,13 @@ func (d *Draft) Propose(opts fold.CheckOptions, proposed ...patch.Record) ([]pat
 			}
 		}
 	}
-	return proposed, d.all(func() error { return d.AddGroup(d.heldGroups(proposed), opts, proposed) })
+	return proposed, d.addAtomically(func() error { return d.AddGroup(d.loggedGroups(proposed), opts, proposed) })
 }
 
 // Share makes the draft write these changes of shared scopes instead of the changes in its records.
 func (d *Draft) Share(changes []patch.Change) error {
 	d.shared = nil
-	return d.share(d.session, changes)
+	return d.addShared(d.session, changes)
 }
 
 // IsNew reports whether the session does not exist yet.
@@ -191,11 +191,11 @@ func (d *Draft) Label() string { return d.session.Label }
 
 // ErrReceiptOpen: an erasure of the session must be finished before a patch is logged, because the patch may quote
 // the text to erase.
-var ErrReceiptOpen = fmt.Errorf("%w: an erasing of the session is not finished", fold.ErrConflict)
+var ErrReceiptOpen = fmt.Errorf("%w: an erase of the session is unfinished", fold.ErrConflict)
 
-// all calls the function add, which adds records to the embedded fold.Draft. If this function or the encoding fails,
-// all restores the draft.
-func (d *Draft) all(add func() error) error {
+// addAtomically calls the function add, which adds records to the embedded fold.Draft. If this function or the encoding fails,
+// addAtomically restores the draft.
+func (d *Draft) addAtomically(add func() error) error {
 	before, encoded := d.Draft, d.batch
 	err := add()
 	for _, r := range d.Added[len(before.Added):] {
@@ -207,7 +207,7 @@ func (d *Draft) all(add func() error) error {
 		}
 	}
 	if err != nil {
-		d.Draft, d.batch = before, d.batch.undo(encoded)
+		d.Draft, d.batch = before, d.batch.restore(encoded)
 	}
 	return err
 }

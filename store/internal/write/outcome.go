@@ -16,22 +16,22 @@ import (
 var (
 	errNotWritten = errors.New("the commit failed and wrote nothing")
 
-	// errLaterView: the log has the records of the commit and later records by other writers. The view that was
+	// errLaterRecords: the log has the records of the commit and later records by other writers. The view that was
 	// planned for the commit may be out of date, because another process may have logged the same records before.
-	errLaterView = errors.New("the log has the records, and later ones")
+	errLaterRecords = errors.New("the log has the records and later records")
 )
 
 // Errors after which the outcome is still unknown.
 var (
-	errGone  = errors.New("the session has been deleted since")         // the records that could show the outcome are gone
-	errBlank = errors.New("what is in its place has been erased since") // the text that could prove who wrote the record is gone
+	errSessionDeleted = errors.New("the session was deleted after the commit")          // the records that could show the outcome are gone
+	errRecordErased   = errors.New("the record at its seq was erased after the commit") // the text that could prove who wrote the record is gone
 )
 
 // resolve finds out whether a failed commit took effect. It first sets a fence, so that the commit cannot take effect
 // later. It returns
 //
 //   - nil if the commit took effect and is durable;
-//   - errLaterView if, in addition, other writers have committed since;
+//   - errLaterRecords if, in addition, other writers have committed since;
 //   - an error that matches errNotWritten if the commit did not take effect;
 //   - an error that matches [backend.ErrUnknown] otherwise.
 //
@@ -49,28 +49,28 @@ func (s *Session) resolve(ctx context.Context, b backend.Batch, failure error) e
 	case fenced:
 		err = errNotWritten
 	default:
-		err = s.landed(ctx, b)
+		err = s.checkCommitted(ctx, b)
 	}
 	switch err {
-	case nil, errLaterView:
-		s.Logger.Warn("patchlog: a commit failed but took place", "session", s.Label, "error", failure)
+	case nil, errLaterRecords:
+		s.Logger.Warn("patchlog: a commit returned an error but was committed", "session", s.Label, "error", failure)
 		return err
 	case errNotWritten:
-		return fmt.Errorf("%w: %w", err, CauseOf(failure))
+		return fmt.Errorf("%w: %w", err, Cause(failure))
 	}
-	return &backend.UnknownError{Cause: fmt.Errorf("%w; and asking failed: %w", CauseOf(failure), err)}
+	return &backend.UnknownError{Cause: fmt.Errorf("%w; reading the log to find the outcome failed: %w", Cause(failure), err)}
 }
 
-// landed checks whether the log has a batch. It returns nil if so, errLaterView if other writers have committed
+// checkCommitted checks whether the log has a batch. It returns nil if so, errLaterRecords if other writers have committed
 // since, and errNotWritten if the log does not have the batch. A later commit may have taken some of the ids, taken
 // all of them with other content, or deleted the session.
-func (s *Session) landed(ctx context.Context, b backend.Batch) error {
+func (s *Session) checkCommitted(ctx context.Context, b backend.Batch) error {
 	found, err := s.Backend.Fetch(ctx, backend.Query{Session: s.Name, NoMeta: true})
 	switch head := found.Head; {
 	case err == nil && head.Token == b.Next:
 		return nil
 	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != b.Creation:
-		return errGone
+		return errSessionDeleted
 	case err != nil:
 		return err
 	case b.Create: // only this batch creates a session with this creation id
@@ -78,8 +78,8 @@ func (s *Session) landed(ctx context.Context, b backend.Batch) error {
 	case len(b.Records) == 0:
 		return errNotWritten
 	}
-	there, err := s.Backend.Read(ctx, s.Name, b.Creation, backend.Range(b.Records[0].Seq, len(b.Records)), math.MaxInt)
-	for i, raw := range there {
+	logged, err := s.Backend.Read(ctx, s.Name, b.Creation, backend.Range(b.Records[0].Seq, len(b.Records)), math.MaxInt)
+	for i, raw := range logged {
 		if bytes.Equal(raw.Data, b.Records[i].Data) {
 			continue
 		}
@@ -89,17 +89,17 @@ func (s *Session) landed(ctx context.Context, b backend.Batch) error {
 		if r, err := patch.DecodeRecord(raw.Data); err != nil {
 			return err
 		} else if _, blank := records.Envelope(r).ErasedBy(); blank {
-			return errBlank
+			return errRecordErased
 		}
 		return errNotWritten
 	}
 	switch {
 	case err != nil:
 		return err
-	case len(there) < len(b.Records):
+	case len(logged) < len(b.Records):
 		return errNotWritten
 	}
-	return errLaterView
+	return errLaterRecords
 }
 
 // Confirm makes an empty commit. When it returns, everything that was read before survives a failover. A call that
@@ -109,8 +109,8 @@ func Confirm(ctx context.Context, b backend.Backend) error {
 	return err
 }
 
-// CauseOf returns the cause of a failed commit without the [backend.UnknownError] around it.
-func CauseOf(failure error) error {
+// Cause returns the cause of a failed commit without the [backend.UnknownError] around it.
+func Cause(failure error) error {
 	var unknown *backend.UnknownError
 	if errors.As(failure, &unknown) {
 		return unknown.Cause

@@ -100,13 +100,13 @@ func (s State) sameLog(other State) bool {
 
 // Log reads a session and caches its view.
 type Log interface {
-	// State returns the cached state, which may be out of date, or reads the state if none is cached. The caller has
+	// CachedState returns the cached state, which may be out of date, or reads the state if none is cached. The caller has
 	// locked the session.
-	State(ctx context.Context) (State, error)
+	CachedState(ctx context.Context) (State, error)
 
-	// Newest returns a state as of a moment after the call began. The argument locked reports whether the caller has
+	// NewestState returns a state as of a moment after the call began. The argument locked reports whether the caller has
 	// locked the session.
-	Newest(ctx context.Context, locked bool) (State, error)
+	NewestState(ctx context.Context, locked bool) (State, error)
 
 	// Records reads the records with these seqs, which must ascend.
 	Records(ctx context.Context, creation string, seqs []uint64) ([]patch.Record, error)
@@ -118,8 +118,8 @@ type Log interface {
 	// Wake wakes the watchers of the session.
 	Wake()
 
-	// Named adds the names of the store and the session to an error of the backend or of a plan.
-	Named(error) error
+	// WrapError adds the names of the store and the session to an error of the backend or of a plan.
+	WrapError(error) error
 }
 
 // Config is shared by all sessions of a store.
@@ -195,21 +195,21 @@ func (s *Session) Commit(ctx context.Context, creation string, p Plan) (fold.Com
 	r := &request{ctx: ctx, creation: creation, plan: p, completed: s.Complete(p.Offered())}
 	for {
 		completed := r.completed
-		switch err := s.queue.Do(ctx, s.lock, r, fitting, func(group []*request) { s.lead(ctx, group) }); {
-		case errors.Is(err, groupcommit.ErrBegun): // the leader may still use the request
-			return fold.Committed{Records: completed}, s.Named(&backend.UnknownError{Cause: ctx.Err()})
+		switch err := s.queue.Do(ctx, s.lock, r, groupSize, func(group []*request) { s.lead(ctx, group) }); {
+		case errors.Is(err, groupcommit.ErrRunning): // the leader may still use the request
+			return fold.Committed{Records: completed}, s.WrapError(&backend.UnknownError{Cause: ctx.Err()})
 		case err != nil:
 			return fold.Committed{}, err
 		}
-		again, err := s.supply(r, r.err)
-		if again == nil {
+		retry, err := s.retryWithRecords(r, r.err)
+		if retry == nil {
 			// The group's work has its own context, which may have ended because the context of this caller ended.
 			if own := ctx.Err(); own != nil && errors.Is(err, context.Canceled) && !errors.Is(err, own) {
 				err = fmt.Errorf("%w: %w", own, err)
 			}
 			return r.result, err
 		}
-		r = again
+		r = retry
 	}
 }
 
@@ -217,7 +217,7 @@ func (s *Session) Commit(ctx context.Context, creation string, p Plan) (fold.Com
 func (s *Session) Preview(ctx context.Context, creation string, p Plan) (fold.Committed, error) {
 	r := &request{ctx: ctx, creation: creation, plan: p, completed: s.Complete(p.Offered())}
 	for {
-		base, err := s.Newest(ctx, false)
+		base, err := s.NewestState(ctx, false)
 		if err != nil {
 			return fold.Committed{}, err
 		}
@@ -226,43 +226,43 @@ func (s *Session) Preview(ctx context.Context, creation string, p Plan) (fold.Co
 		if err = r.err; r.draft != nil {
 			err = r.refusal
 		}
-		again, err := s.supply(r, err)
+		retry, err := s.retryWithRecords(r, err)
 		switch {
 		case err != nil:
 			return fold.Committed{}, err
-		case again == nil:
+		case retry == nil:
 			return fold.Committed{Records: r.draft.Records, View: r.draft.View, Before: base.View}, nil
 		}
-		r = again
+		r = retry
 	}
 }
 
-// supply returns the request to try again, with the records that its plan asked for, or nil and the final error.
-func (s *Session) supply(r *request, err error) (again *request, _ error) {
+// retryWithRecords returns the request to try again, with the records that its plan asked for, or nil and the final error.
+func (s *Session) retryWithRecords(r *request, err error) (retry *request, _ error) {
 	var need *fold.MissingRecordsError
 	if !errors.As(err, &need) {
 		return nil, err
 	}
-	again = &request{ctx: r.ctx, creation: r.creation, plan: r.plan, completed: r.completed, suppliedOf: r.triedOn.Creation()}
-	// Seqs above triedOn are records of the plan itself. The error names only the records that one step needs, so
+	retry = &request{ctx: r.ctx, creation: r.creation, plan: r.plan, completed: r.completed, suppliedCreation: r.baseView.Creation()}
+	// Seqs above baseView are records of the plan itself. The error names only the records that one step needs, so
 	// records that were supplied earlier are kept.
-	logged := slices.DeleteFunc(slices.Clone(need.Seqs), func(seq uint64) bool { return seq > r.triedOn.Seq() })
-	if r.suppliedOf == again.suppliedOf {
-		for _, given := range r.supplied {
-			logged = append(logged, given.Seq)
+	logged := slices.DeleteFunc(slices.Clone(need.Seqs), func(seq uint64) bool { return seq > r.baseView.Seq() })
+	if r.suppliedCreation == retry.suppliedCreation {
+		for _, record := range r.supplied {
+			logged = append(logged, record.Seq)
 		}
 		slices.Sort(logged)
 		if logged = slices.Compact(logged); len(logged) == len(r.supplied) {
 			return nil, fmt.Errorf("%w: records %d are still missing, although they were supplied", patch.ErrCorrupt, need.Seqs)
 		}
 	}
-	again.supplied, err = s.Records(r.ctx, again.suppliedOf, logged)
-	if err != nil && !errors.Is(err, ErrOtherLog) { // the next attempt detects this too
+	retry.supplied, err = s.Records(r.ctx, retry.suppliedCreation, logged)
+	if err != nil && !errors.Is(err, ErrLogChanged) { // the next attempt detects this too
 		return nil, err
 	}
-	return again, nil
+	return retry, nil
 }
 
-// ErrOtherLog: the log is not the one that was read before. A server without the latest records has taken over, the
+// ErrLogChanged: the log is no longer the one that was read. A server without the latest records has taken over, the
 // session was deleted and created again, or records were erased.
-var ErrOtherLog = errors.New("the log is not the one that was read before")
+var ErrLogChanged = errors.New("the log is no longer the one that was read")

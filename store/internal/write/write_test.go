@@ -22,13 +22,13 @@ type cached struct {
 	state   write.State
 }
 
-func (c *cached) State(context.Context) (write.State, error) { return c.state, nil }
-func (c *cached) Publish(s write.State)                      { c.state = s }
-func (c *cached) Drop()                                      {}
-func (c *cached) Wake()                                      {}
-func (c *cached) Named(err error) error                      { return err }
+func (c *cached) CachedState(context.Context) (write.State, error) { return c.state, nil }
+func (c *cached) Publish(s write.State)                            { c.state = s }
+func (c *cached) Drop()                                            {}
+func (c *cached) Wake()                                            {}
+func (c *cached) WrapError(err error) error                        { return err }
 
-func (c *cached) Newest(ctx context.Context, _ bool) (write.State, error) {
+func (c *cached) NewestState(ctx context.Context, _ bool) (write.State, error) {
 	head, err := backend.FetchHead(ctx, c.backend, "s")
 	c.state.Token = head.Token // a fence may have changed the token
 	return c.state, err
