@@ -48,7 +48,7 @@ type AppendOptions struct {
 // [ErrTooLarge] if the store refuses the events. Concurrent calls may share one commit; if that commit fails, all
 // of these calls return its error.
 func (s *Store) AppendEvents(ctx context.Context, key Key, events []*patch.Event, opts AppendOptions) (Committed, error) {
-	a := appending{store: s, key: key, opts: opts}
+	a := appendPlan{store: s, key: key, opts: opts}
 	for i, e := range events {
 		switch {
 		case e == nil:
@@ -60,17 +60,17 @@ func (s *Store) AppendEvents(ctx context.Context, key Key, events []*patch.Event
 	return s.commit(ctx, key, opts.Creation, a)
 }
 
-// appending is the plan to append events.
-type appending struct {
+// appendPlan is the plan to append events.
+type appendPlan struct {
 	store  *Store
 	key    Key
 	events []patch.Record
 	opts   AppendOptions
 }
 
-func (a appending) Offered() []patch.Record { return a.events }
+func (a appendPlan) Offered() []patch.Record { return a.events }
 
-func (a appending) Draft(d *write.Draft) error {
+func (a appendPlan) Draft(d *write.Draft) error {
 	if err := d.Match(); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (a appending) Draft(d *write.Draft) error {
 }
 
 // follow adds the patch that opts.Follow returns for r, the event that was just added.
-func (a appending) follow(d *write.Draft, r patch.Record) error {
+func (a appendPlan) follow(d *write.Draft, r patch.Record) error {
 	if a.opts.Follow == nil {
 		return nil
 	}

@@ -30,7 +30,7 @@ import (
 func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	c, ok := s.backend.(backend.Copier)
 	if !ok {
-		return s.notInAFile("Backup", "use the backups of the database server, or export single sessions")
+		return s.errNotInFile("Backup", "use the backups of the database server, or export single sessions")
 	}
 	err := c.Copy(ctx, recordform.Checksum, func(made backend.Backend, file io.Reader) error {
 		if err := s.checkCopy(ctx, made); err != nil {
@@ -54,7 +54,7 @@ func (s *Store) checkCopy(ctx context.Context, made backend.Backend) error {
 		switch {
 		case err != nil:
 			return err
-		case p.Err == errUnfinished: // the next Erase finishes it, in the store and in the copy
+		case p.Err == errEraseUnfinished: // the next Erase finishes it, in the store and in the copy
 		case p.Seq != 0:
 			return &CorruptError{p.Key, p.Seq, p.Err}
 		default:
@@ -77,6 +77,6 @@ func (r contextReader) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
-func (s *Store) notInAFile(call, instead string) error {
+func (s *Store) errNotInFile(call, instead string) error {
 	return fmt.Errorf("%s: %w: the store is not in a file; %s", call, errors.ErrUnsupported, instead)
 }

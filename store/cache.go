@@ -16,7 +16,7 @@ type handle struct {
 	*write.Session // its lock is held while a goroutine commits, or reads the view from the storage
 	store          *Store
 	key            Key
-	newest         atomic.Pointer[write.State]
+	cached         atomic.Pointer[write.State]
 
 	size     atomic.Int64 // estimated bytes of the view
 	snapshot atomic.Pointer[snapshotMark]
@@ -52,17 +52,17 @@ func (h *handle) snapshotSeq(creation string) uint64 {
 
 // CachedState and the following methods implement [write.Log].
 func (h *handle) CachedState(ctx context.Context) (write.State, error) {
-	c, _, err := h.store.lastSeen(ctx, h, true, scopesQuery{})
+	c, _, err := h.store.cachedOrReplayed(ctx, h, true, scopesQuery{})
 	return c, err
 }
 
 func (h *handle) NewestState(ctx context.Context, locked bool) (write.State, error) {
-	c, _, err := h.store.newest(ctx, h, locked, scopesQuery{})
+	c, _, err := h.store.currentState(ctx, h, locked, scopesQuery{})
 	return c, err
 }
 
 func (h *handle) Records(ctx context.Context, creation string, seqs []uint64) ([]patch.Record, error) {
-	return h.store.pick(ctx, h.key, creation, seqs)
+	return h.store.readRecords(ctx, h.key, creation, seqs)
 }
 
 func (h *handle) Wake() { h.store.changes.wake(h.key) }
@@ -73,11 +73,11 @@ func (h *handle) WrapError(err error) error { return fromBackend(h.key, err) }
 // it.
 func (h *handle) Publish(c write.State) {
 	for {
-		old := h.newest.Load()
+		old := h.cached.Load()
 		if old != nil && old.View.Creation() == c.View.Creation() && old.View.Seq() > c.View.Seq() {
 			return
 		}
-		if h.newest.CompareAndSwap(old, &c) {
+		if h.cached.CompareAndSwap(old, &c) {
 			h.size.Store(int64(c.View.Footprint()))
 			break
 		}
@@ -87,14 +87,14 @@ func (h *handle) Publish(c write.State) {
 
 // Drop drops the view in memory, which may differ from the stored log.
 func (h *handle) Drop() {
-	h.newest.Store(nil)
+	h.cached.Store(nil)
 	h.size.Store(0)
 }
 
-// dropSeen drops the view in memory, unless another view has replaced the view that was seen.
-func (h *handle) dropSeen(seen write.State) {
-	if c := h.newest.Load(); c != nil && c.View.Creation() == seen.View.Creation() && c.View.Seq() == seen.View.Seq() {
-		if h.newest.CompareAndSwap(c, nil) {
+// dropUnchanged drops the view in memory, unless another view has replaced the view that was seen.
+func (h *handle) dropUnchanged(seen write.State) {
+	if c := h.cached.Load(); c != nil && c.View.Creation() == seen.View.Creation() && c.View.Seq() == seen.View.Seq() {
+		if h.cached.CompareAndSwap(c, nil) {
 			h.size.Store(0)
 		}
 	}
@@ -136,7 +136,7 @@ func (c *cache) release(h *handle) {
 	c.total += size - h.counted
 	h.counted = size
 	if h.users--; h.users == 0 {
-		if h.newest.Load() == nil {
+		if h.cached.Load() == nil {
 			c.forget(h)
 		} else {
 			h.idle = c.idle.PushFront(h)

@@ -272,10 +272,10 @@ func TestDoneCallsConfirm(t *testing.T) {
 				must(e.T)(s.CopyFrom(ctx, key, from, store.CopyOptions{}))
 			}
 			for i := range 2 {
-				b.took()
+				b.takeCalls()
 				e.no(call(s, from))
 				want := i == 1 || what == "EraseUser, keeping values" // this call always makes a fence
-				if calls := b.took(); strings.Contains(calls, "Fence") != want {
+				if calls := b.takeCalls(); strings.Contains(calls, "Fence") != want {
 					e.Errorf("%s, call %d: calls are %s", what, i+1, calls)
 				}
 			}
@@ -470,9 +470,9 @@ func TestGroupFails(t *testing.T) {
 	}
 }
 
-// left checks the error of a write that landed after its context was cancelled. The caller may have stopped waiting
+// wantUnchanged checks the error of a write that landed after its context was cancelled. The caller may have stopped waiting
 // before the outcome was known.
-func (e *env) left(err error) {
+func (e *env) wantUnchanged(err error) {
 	e.Helper()
 	if err != nil {
 		e.is(err, store.ErrOutcomeUnknown)
@@ -503,7 +503,7 @@ func TestGroupWhoseLeaderIsCancelled(t *testing.T) {
 				e.no(out[i].err)
 				continue
 			}
-			e.left(out[i].err)
+			e.wantUnchanged(out[i].err)
 			if len(out[i].Records) != 1 || out[i].Records[0].ID() != fmt.Sprint("b", i) {
 				e.Errorf("write %d returned %v, to be tried again", i, out[i].Records)
 			}

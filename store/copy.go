@@ -52,9 +52,9 @@ func (s *Store) CopyFrom(ctx context.Context, key Key, from *Store, opts CopyOpt
 	case key == Key{}:
 		return s.copyShared(ctx, from, opts)
 	}
-	p, err := from.copying(ctx, key, opts)
-	for errors.Is(err, errOtherLog) { // records were erased during the read
-		p, err = from.copying(ctx, key, opts)
+	p, err := from.planCopy(ctx, key, opts)
+	for errors.Is(err, errLogChanged) { // records were erased during the read
+		p, err = from.planCopy(ctx, key, opts)
 	}
 	if err != nil {
 		return Imported{}, fmt.Errorf("read the source: %w", err)
@@ -97,22 +97,22 @@ func (s *Store) extendLineage(ctx context.Context, key Key, lineage []erase.Ance
 	}
 }
 
-// copying reads a session of the source, and returns the plan to add it to another store.
-func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incoming, error) {
-	head, m, err := s.closedHead(ctx, key)
+// planCopy reads a session of the source, and returns the plan to add it to another store.
+func (s *Store) planCopy(ctx context.Context, key Key, opts CopyOptions) (*importPlan, error) {
+	head, m, err := s.headAfterErase(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	m.lineage = erase.ExtendLineage(head.Creation, m.lineage, head.Last)
-	p := &incoming{name: "the source", meta: m, begins: true}
-	for r, err := range s.records(ctx, key, head, 1, newest) {
+	p := &importPlan{name: "the source", meta: m, requireInitial: true}
+	for r, err := range s.records(ctx, key, head, 1, endOfLog) {
 		if err != nil {
 			return nil, err
 		}
 		p.records = append(p.records, r)
 	}
 	if now, err := s.headOfCreation(ctx, key, head.Creation); err != nil || now.Edition != head.Edition {
-		return nil, cmp.Or(err, errOtherLog)
+		return nil, cmp.Or(err, errLogChanged)
 	}
 	var shared []patch.Change
 	if !opts.NoShared {

@@ -367,14 +367,14 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 		return nil, err
 	}
 	for {
-		news, err := s.backend.Fetch(ctx, backend.Query{Shared: prefixes})
+		fetched, err := s.backend.Fetch(ctx, backend.Query{Shared: prefixes})
 		if err != nil {
 			return nil, fromBackend(Key{}, err)
 		}
 		var names []string
 		var changes []backend.SharedChange
 		for i, prefix := range prefixes {
-			for _, v := range news.Shared[i] {
+			for _, v := range fetched.Shared[i] {
 				if value, err := sharedValue(v); err == nil && receipt.IsNull(value) || !which(value, err) {
 					continue
 				}
@@ -433,7 +433,7 @@ func (l eraseLog) Relatives(ctx context.Context, family string) iter.Seq2[erase.
 
 func (l eraseLog) ReadLog(ctx context.Context, s erase.Session, each func(patch.Record, backend.Record)) (fold.View, error) {
 	key, v := keyNamed(s.Name), fold.New(s.Head.Creation, s.Initial).WithEdition(s.Head.Edition)
-	for page, err := range l.pages(ctx, key, s.Head, 1, newest) {
+	for page, err := range l.pages(ctx, key, s.Head, 1, endOfLog) {
 		if err == nil {
 			v, err = l.foldRecords(ctx, key, s.Head.Creation, v, page.records)
 		}
@@ -448,7 +448,7 @@ func (l eraseLog) ReadLog(ctx context.Context, s erase.Session, each func(patch.
 }
 
 func (l eraseLog) ReadRecords(ctx context.Context, name, creation string, seqs []uint64) ([]patch.Record, []backend.Record, error) {
-	p, err := l.pickRaw(ctx, keyNamed(name), creation, seqs)
+	p, err := l.readRawRecords(ctx, keyNamed(name), creation, seqs)
 	return p.records, p.raw, err
 }
 

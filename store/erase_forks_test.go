@@ -171,7 +171,7 @@ func TestEraseCost(t *testing.T) {
 		if !hot {
 			s = quietly(t, b)
 		}
-		b.took()
+		b.takeCalls()
 		var read []string
 		b.named = func(call, session string) {
 			if session != "" && !strings.HasPrefix(session, "a\x00\x01u\x00\x01s\x00\x01") {
@@ -182,7 +182,7 @@ func TestEraseCost(t *testing.T) {
 		b.named = nil
 		testlog.Equal(t, "reverted", done.Sessions[0].Reverted, []string{"sum"})
 		testlog.Equal(t, "calls for other sessions", read, nil)
-		calls = strings.Fields(b.took())
+		calls = strings.Fields(b.takeCalls())
 		verified(t, s)
 		return calls
 	}

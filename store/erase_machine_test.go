@@ -144,7 +144,7 @@ func (m *machine) summarise(s *store.Store, key store.Key, id string) {
 	}
 }
 
-func (m *machine) selects(s *store.Store, keys []store.Key, id string) *eraseCall {
+func (m *machine) newEraseCall(s *store.Store, keys []store.Key, id string) *eraseCall {
 	key := m.some(keys)
 	textsOf := func(key store.Key) (texts, ids []string) {
 		for _, r := range recordsOf(m, s, key) {
@@ -217,10 +217,10 @@ func (m *machine) live() (left []string) {
 	m.build(s)
 	keys := m.keys(s)
 	before := m.raw(s)
-	a := m.selects(s, keys, "A")
+	a := m.newEraseCall(s, keys, "A")
 	b := a
 	if m.draw.IntN(3) > 0 {
-		b = m.selects(s, keys, []string{"A", "B"}[m.draw.IntN(2)])
+		b = m.newEraseCall(s, keys, []string{"A", "B"}[m.draw.IntN(2)])
 		if slices.Equal(a.of, b.of) { // an id belongs to one call of a session
 			b = a
 		}
@@ -362,7 +362,7 @@ func TestMachineErase(t *testing.T) {
 // Without the mechanisms that the order of commits relies on, text is left. So the test can detect a leak.
 func TestMachineEraseControls(t *testing.T) {
 	for name, flaw := range map[string]func(backend.Backend) backend.Backend{
-		"no looks":   func(b backend.Backend) backend.Backend { return blind{b} },
+		"no looks":   func(b backend.Backend) backend.Backend { return withoutRelatives{b} },
 		"no edition": func(b backend.Backend) backend.Backend { return editionless{b} },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -373,10 +373,10 @@ func TestMachineEraseControls(t *testing.T) {
 	}
 }
 
-// blind is a backend that finds no related sessions.
-type blind struct{ backend.Backend }
+// withoutRelatives is a backend that finds no related sessions.
+type withoutRelatives struct{ backend.Backend }
 
-func (blind) Relatives(context.Context, string, string, int) ([]backend.Listed, error) {
+func (withoutRelatives) Relatives(context.Context, string, string, int) ([]backend.Listed, error) {
 	return nil, nil
 }
 

@@ -144,7 +144,7 @@ func fromBackend(key Key, err error) error {
 	case errors.Is(err, backend.ErrUnknown): // first, because its cause may match another case
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, write.Cause(err))
 	default:
-		err = named(err)
+		err = convertError(err)
 	}
 	if key != (Key{}) {
 		return fmt.Errorf("session %s: %w", key, err)
@@ -152,17 +152,17 @@ func fromBackend(key Key, err error) error {
 	return err
 }
 
-// namedError is an error of the backend that matches an error of this package too. The text names the kind once.
-type namedError struct{ kind, err error }
+// convertedError is an error of the backend that matches an error of this package too. The text names the kind once.
+type convertedError struct{ kind, err error }
 
-func (e *namedError) Error() string {
+func (e *convertedError) Error() string {
 	return e.kind.Error() + ": " + strings.TrimPrefix(e.err.Error(), backend.ErrDamaged.Error()+": ")
 }
 
-func (e *namedError) Unwrap() []error { return []error{e.kind, e.err} }
+func (e *convertedError) Unwrap() []error { return []error{e.kind, e.err} }
 
-// named returns the error of this package for an error of the backend.
-func named(err error) error {
+// convertError returns the error of this package for an error of the backend.
+func convertError(err error) error {
 	for _, e := range []struct{ from, to error }{
 		{backend.ErrNotFound, ErrNotFound}, {backend.ErrExists, ErrExists}, {backend.ErrClosed, ErrClosed},
 		{backend.ErrDamaged, ErrCorrupt}, {backend.ErrIndex, ErrCorrupt},
@@ -172,7 +172,7 @@ func named(err error) error {
 		case err == e.from:
 			return e.to
 		case errors.Is(err, e.from):
-			return &namedError{e.to, err}
+			return &convertedError{e.to, err}
 		}
 	}
 	return err

@@ -76,7 +76,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 	if err := patch.WriteHeader(buf, initial, opts.Redact.Names()...); err != nil {
 		return err
 	}
-	for r, err := range s.records(ctx, key, head, 1, newest) {
+	for r, err := range s.records(ctx, key, head, 1, endOfLog) {
 		if err == nil {
 			err = record(r)
 		}

@@ -21,7 +21,7 @@ func Handles(s *Store) int {
 func Watched(s *Store) int {
 	s.changes.mu.Lock()
 	defer s.changes.mu.Unlock()
-	return len(s.changes.news)
+	return len(s.changes.channels)
 }
 
 // Uncompressed disables the compression of records until the test ends.

@@ -594,12 +594,12 @@ func TestVerifySnapshotThatDiffers(t *testing.T) {
 	})
 }
 
-// amiss is a backend whose structure is damaged.
-type amiss struct{ backend.Backend }
+// failingChecker is a backend whose structure is damaged.
+type failingChecker struct{ backend.Backend }
 
-var errAmiss = fmt.Errorf("%w: a page is amiss", backend.ErrDamaged)
+var errCheck = fmt.Errorf("%w: a page is amiss", backend.ErrDamaged)
 
-func (amiss) Check(context.Context) error { return errAmiss }
+func (failingChecker) Check(context.Context) error { return errCheck }
 
 // Verify reports a problem of the backend's structure without a session, and still verifies the sessions. With
 // VerifyOptions.Key it does not check the structure.
@@ -607,7 +607,7 @@ func TestVerifyReportsCheck(t *testing.T) {
 	e := &env{T: t, path: filepath.Join(t.TempDir(), "log.db")}
 	e.fillTwo()
 	b := testlog.Must(bolt.Open(e.path, bolt.Options{}))(e)
-	e.store = newStore(e, amiss{b}, e.opts)
+	e.store = newStore(e, failingChecker{b}, e.opts)
 	defer e.store.Close()
 	seen := 0
 	found := e.verify(store.VerifyOptions{Progress: func(store.Key) { seen++ }})

@@ -44,12 +44,12 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 		return Session{}, fromBackend(key, backend.ErrExists)
 	}
 	for {
-		head, m, err := s.closedHead(ctx, key)
+		head, m, err := s.headAfterErase(ctx, key)
 		if err != nil {
 			return Session{}, err
 		}
 		fork, err := s.fork(ctx, key, head, m, newKey, opts.At)
-		if !errors.Is(err, errOtherLog) { // copied records were lost in a failover, or erased
+		if !errors.Is(err, errLogChanged) { // copied records were lost in a failover, or erased
 			return fork, err
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	}
 	defer c.Drop() // no-op after the commit
 	if at == nil {
-		last = newest
+		last = endOfLog
 	}
 	if err := s.copyLog(ctx, c, key, head, last); err != nil {
 		return Session{}, err
@@ -93,7 +93,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 			return Session{}, readErr
 		}
 		if now.Edition != head.Edition {
-			err = errOtherLog
+			err = errLogChanged
 		}
 	}
 	session.View = c.View
@@ -101,7 +101,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 }
 
 // copyLog adds the records of another log to a new session, up to the seq last, or all records if the argument last
-// is [newest]. It then adds the receipts that the copied records need.
+// is [endOfLog]. It then adds the receipts that the copied records need.
 func (s *Store) copyLog(ctx context.Context, c *write.Creation, from Key, head backend.Head, last uint64) error {
 	var erased receipt.Marks
 	view := c.View
@@ -142,7 +142,7 @@ func (s *Store) copyReceipts(ctx context.Context, c *write.Creation, from Key, h
 		if seq <= last { // no record has the id, or a copied record that is not a receipt has it
 			continue
 		}
-		receipts, err := s.pick(ctx, from, head.Creation, []uint64{seq})
+		receipts, err := s.readRecords(ctx, from, head.Creation, []uint64{seq})
 		if err != nil {
 			return err
 		}

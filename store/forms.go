@@ -32,7 +32,7 @@ func decodePage(key Key, raw []backend.Record, seqs []uint64) (page, error) {
 
 func decode(key Key, seq uint64, raw backend.Record) (patch.Record, error) {
 	if raw.Err != nil {
-		return patch.Record{}, &CorruptError{Key: key, Seq: seq, Err: named(raw.Err)}
+		return patch.Record{}, &CorruptError{Key: key, Seq: seq, Err: convertError(raw.Err)}
 	}
 	r, err := patch.DecodeRecord(raw.Data)
 	if err == nil && (raw.Seq != seq || r.Seq != seq) {

@@ -385,19 +385,19 @@ func beforeFirst(call string, do func()) func(ctx context.Context, call string) 
 // hooked is a backend that records the names of its calls and runs the hooks of a test.
 type hooked struct {
 	backend.Backend
-	serve    func(ctx context.Context, call string) (backend.Backend, error) // chooses the backend for a call; nil means the wrapped one
-	fetched  func(q backend.Query, news *backend.Fetched)                    // runs before a Fetch returns
-	read     func([]backend.Record) []backend.Record                         // runs before a Read returns
-	found    func(ids []string, seqs []uint64)                               // runs before a Lookup returns
-	put      func()                                                          // runs after a PutSnapshot
-	named    func(call, session string)                                      // runs before a call for a session
-	appended func(ctx context.Context, n int, next func(ctx context.Context) error) error
-	most     int // maximum number of records that a Read returns; 0 means no limit
+	serve      func(ctx context.Context, call string) (backend.Backend, error) // chooses the backend for a call; nil means the wrapped one
+	fetched    func(q backend.Query, news *backend.Fetched)                    // runs before a Fetch returns
+	read       func([]backend.Record) []backend.Record                         // runs before a Read returns
+	found      func(ids []string, seqs []uint64)                               // runs before a Lookup returns
+	put        func()                                                          // runs after a PutSnapshot
+	named      func(call, session string)                                      // runs before a call for a session
+	appended   func(ctx context.Context, n int, next func(ctx context.Context) error) error
+	maxRecords int // maximum number of records that a Read returns; 0 means no limit
 
-	mu      sync.Mutex
-	calls   []string
-	looks   []time.Time
-	appends int
+	mu         sync.Mutex
+	calls      []string
+	fetchTimes []time.Time
+	appends    int
 }
 
 // through makes a call of the backend, unless a hook refuses it.
@@ -405,7 +405,7 @@ func through[T any](ctx context.Context, h *hooked, call string, do func(b backe
 	h.mu.Lock()
 	h.calls = append(h.calls, call)
 	if call == "Fetch" {
-		h.looks = append(h.looks, time.Now())
+		h.fetchTimes = append(h.fetchTimes, time.Now())
 	}
 	b, serve := h.Backend, h.serve
 	h.mu.Unlock()
@@ -432,8 +432,8 @@ func only(do func(b backend.Backend) error) func(b backend.Backend) (struct{}, e
 	return func(b backend.Backend) (struct{}, error) { return struct{}{}, do(b) }
 }
 
-// took returns the names of the calls since the last took.
-func (h *hooked) took() string {
+// takeCalls returns the names of the calls since the last takeCalls.
+func (h *hooked) takeCalls() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	calls := strings.Join(h.calls, " ")
@@ -448,14 +448,14 @@ func (h *hooked) set(serve func(ctx context.Context, call string) (backend.Backe
 	h.serve = serve
 }
 
-// times returns the intervals between the Fetch calls since the last times, and clears them.
-func (h *hooked) times() (apart []time.Duration) {
+// takeIntervals returns the intervals between the Fetch calls since the last takeIntervals, and clears them.
+func (h *hooked) takeIntervals() (apart []time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := range h.looks[min(1, len(h.looks)):] {
-		apart = append(apart, h.looks[i+1].Sub(h.looks[i]))
+	for i := range h.fetchTimes[min(1, len(h.fetchTimes)):] {
+		apart = append(apart, h.fetchTimes[i+1].Sub(h.fetchTimes[i]))
 	}
-	h.looks = nil
+	h.fetchTimes = nil
 	return apart
 }
 
@@ -500,8 +500,8 @@ func (h *hooked) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, e
 	h.name(call, q.Session)
 	return through(ctx, h, call, func(b backend.Backend) (backend.Fetched, error) {
 		news, err := b.Fetch(ctx, q)
-		if h.most > 0 {
-			news.Records = news.Records[:min(len(news.Records), h.most)]
+		if h.maxRecords > 0 {
+			news.Records = news.Records[:min(len(news.Records), h.maxRecords)]
 		}
 		if h.read != nil && q.UpTo != 0 {
 			news.Records = h.read(news.Records)
@@ -516,8 +516,8 @@ func (h *hooked) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, e
 func (h *hooked) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	h.name("Read", session)
 	return through(ctx, h, "Read", func(b backend.Backend) ([]backend.Record, error) {
-		if h.most > 0 {
-			seqs = seqs[:min(len(seqs), h.most)]
+		if h.maxRecords > 0 {
+			seqs = seqs[:min(len(seqs), h.maxRecords)]
 		}
 		records, err := b.Read(ctx, session, creation, seqs, maxBytes)
 		if h.read != nil {

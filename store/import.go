@@ -42,11 +42,11 @@ type ImportOptions struct {
 // DefaultImportBytes is the default of [ImportOptions.MaxBytes].
 const DefaultImportBytes = 256 << 20
 
-// The records that were read may take importTimes bytes of memory for each byte of input, plus importMore. The rest
+// The records that were read may take importBytesPerByte bytes of memory for each byte of input, plus importBaseBytes. The rest
 // of an import's memory is for reading or writing one record.
 const (
-	importTimes = 7
-	importMore  = 28 << 20
+	importBytesPerByte = 7
+	importBaseBytes    = 28 << 20
 )
 
 // importWeight estimates the maximum memory that an import needs for a record. It counts the record, its completed
@@ -126,24 +126,24 @@ func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOpt
 
 // Import imports the text into a session of s, as [Store.Import] does, with the options of [ReadText].
 func (t *Text) Import(ctx context.Context, s *Store, key Key) (Imported, error) {
-	p := &incoming{name: t.opts.Name, meta: meta{initial: ownState(t.initial)}, begins: t.header, records: t.records, add: t.add}
+	p := &importPlan{name: t.opts.Name, meta: meta{initial: ownState(t.initial)}, requireInitial: t.header, records: t.records, add: t.add}
 	imported, err := s.importInto(ctx, key, p, t.opts.DryRun)
-	return imported, t.atDuplicate(err)
+	return imported, t.addDuplicateLine(err)
 }
 
-// incoming is the plan to add the records of a file or of another store to a session.
-type incoming struct {
-	name    string // name of the source in errors
-	meta    meta   // for a session that the import creates; a zero created means the time of the call
-	begins  bool   // an existing session must have the initial state of meta
-	records []patch.Record
-	add     func(d *write.Draft) error
-	added   int // number of records that the last draft adds
+// importPlan is the plan to add the records of a file or of another store to a session.
+type importPlan struct {
+	name           string // name of the source in errors
+	meta           meta   // for a session that the import creates; a zero created means the time of the call
+	requireInitial bool   // an existing session must have the initial state of meta
+	records        []patch.Record
+	add            func(d *write.Draft) error
+	added          int // number of records that the last draft adds
 }
 
-func (p *incoming) Offered() []patch.Record { return p.records }
+func (p *importPlan) Offered() []patch.Record { return p.records }
 
-func (p *incoming) Draft(d *write.Draft) error {
+func (p *importPlan) Draft(d *write.Draft) error {
 	err := p.add(d)
 	p.added = len(d.Missing)
 	if err == nil && d.Counts.Open > 0 && slices.ContainsFunc(d.Added, func(r patch.Record) bool { return r.Patch != nil }) {
@@ -154,7 +154,7 @@ func (p *incoming) Draft(d *write.Draft) error {
 
 // importInto adds the records to a session. It creates the session if it does not exist. With dry, it only drafts
 // the records.
-func (s *Store) importInto(ctx context.Context, key Key, p *incoming, dry bool) (Imported, error) {
+func (s *Store) importInto(ctx context.Context, key Key, p *importPlan, dry bool) (Imported, error) {
 	for gone := ""; ; {
 		head, m, err := s.headAndMeta(ctx, key)
 		switch {
@@ -164,7 +164,7 @@ func (s *Store) importInto(ctx context.Context, key Key, p *incoming, dry bool) 
 				continue
 			}
 			return imported, err
-		case err == nil && p.begins && !maps.EqualFunc(m.initial, p.meta.initial, patch.Value.Equal):
+		case err == nil && p.requireInitial && !maps.EqualFunc(m.initial, p.meta.initial, patch.Value.Equal):
 			err = fmt.Errorf("session %s: %w: %s has another initial state than the session", key, ErrConflict, p.name)
 		}
 		if err != nil {
@@ -182,7 +182,7 @@ func (s *Store) importInto(ctx context.Context, key Key, p *incoming, dry bool) 
 	}
 }
 
-func (s *Store) importNew(ctx context.Context, key Key, p *incoming, dry bool) (Imported, error) {
+func (s *Store) importNew(ctx context.Context, key Key, p *importPlan, dry bool) (Imported, error) {
 	m := p.meta
 	if m.created.IsZero() {
 		m.created = s.opts.Now().UTC()
@@ -201,7 +201,7 @@ func (s *Store) importNew(ctx context.Context, key Key, p *incoming, dry bool) (
 func (t *Text) add(d *write.Draft) error {
 	match := d.Match
 	if t.hasPatch {
-		match = func() error { return d.MatchPrefix(t.differs) }
+		match = func() error { return d.MatchPrefix(t.mismatchError) }
 	}
 	if err := match(); err != nil {
 		return err
@@ -214,16 +214,16 @@ func (t *Text) add(d *write.Draft) error {
 		case errors.As(err, new(*fold.MissingRecordsError)):
 			return err
 		case err != nil:
-			return t.at(i, err)
+			return t.lineError(i, err)
 		}
 	}
 	for i, rec := range d.Records {
 		if want := t.records[i].Seq; want != 0 && want != rec.Seq {
-			return t.at(i, fmt.Errorf("%w: its seq is %d, but in session %s its seq would be %d", ErrInvalid, want, d.Label(), rec.Seq))
+			return t.lineError(i, fmt.Errorf("%w: its seq is %d, but in session %s its seq would be %d", ErrInvalid, want, d.Label(), rec.Seq))
 		}
 	}
 	// The text writes no shared scope, because the scopes may have changed since the file was written.
-	return cmp.Or(t.receipts(d), d.Share(nil))
+	return cmp.Or(t.checkReceipts(d), d.Share(nil))
 }
 
 // eraseCovered completes the open receipts in the file, which was written during an erase. It blanks the records
@@ -248,13 +248,13 @@ func (t *Text) eraseCovered() {
 	}
 }
 
-func (t *Text) differs(i int) error {
-	return t.at(i, fmt.Errorf("%w: the file contains a patch, so its records must be those of the log; record %d differs", ErrConflict, i+1))
+func (t *Text) mismatchError(i int) error {
+	return t.lineError(i, fmt.Errorf("%w: the file contains a patch, so its records must be those of the log; record %d differs", ErrConflict, i+1))
 }
 
-// receipts refuses a new blank record without a receipt. It also refuses a new receipt that covers a record already
+// checkReceipts refuses a new blank record without a receipt. It also refuses a new receipt that covers a record already
 // in the session, unless that record is blank. To erase that record, use [Store.Erase].
-func (t *Text) receipts(d *write.Draft) error {
+func (t *Text) checkReceipts(d *write.Draft) error {
 	added := map[uint64]int{}
 	for _, i := range d.Missing {
 		added[d.Records[i].Seq] = i
@@ -265,7 +265,7 @@ func (t *Text) receipts(d *write.Draft) error {
 	}
 	for _, mark := range marks.WithoutReceipt() {
 		if i, ok := added[mark.Seq]; ok {
-			return t.at(i, fmt.Errorf("%w: it is marked as erased, but the file has no receipt that covers it", ErrInvalid))
+			return t.lineError(i, fmt.Errorf("%w: it is marked as erased, but the file has no receipt that covers it", ErrInvalid))
 		}
 	}
 	for _, erased := range marks.Receipts {
@@ -275,7 +275,7 @@ func (t *Text) receipts(d *write.Draft) error {
 		}
 		for _, r := range d.Records {
 			if _, ok := added[r.Seq]; !ok && erased.Erasure.Blank(r, erased.ID()) != r {
-				return t.at(i, fmt.Errorf("%w: it is the receipt of an erase, but record %d of session %s, which the receipt covers, is not erased", ErrInvalid, r.Seq, d.Label()))
+				return t.lineError(i, fmt.Errorf("%w: it is the receipt of an erase, but record %d of session %s, which the receipt covers, is not erased", ErrInvalid, r.Seq, d.Label()))
 			}
 		}
 	}
@@ -334,7 +334,7 @@ func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, erro
 			continue
 		}
 		weight += importWeight(rec)
-		if read := in.limit - in.left; weight > importTimes*read+importMore {
+		if read := in.limit - in.left; weight > importBytesPerByte*read+importBaseBytes {
 			err := fmt.Errorf("%w: the first %d bytes contain %d records with so many small values that reading them takes more than 8 times their size in memory; import them in several files", ErrTooLarge, read, len(t.records)+1)
 			return nil, &patch.LineError{File: opts.Name, Line: d.Line, Err: err}
 		}
@@ -365,18 +365,18 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// at adds the line of record i to an error.
-func (t *Text) at(i int, err error) error {
+// lineError adds the line of record i to an error.
+func (t *Text) lineError(i int, err error) error {
 	return &patch.LineError{File: t.opts.Name, Line: t.lines[i], Err: err}
 }
 
-// atDuplicate adds the line of the duplicate id to a [DuplicateIDError].
-func (t *Text) atDuplicate(err error) error {
+// addDuplicateLine adds the line of the duplicate id to a [DuplicateIDError].
+func (t *Text) addDuplicateLine(err error) error {
 	var dup *DuplicateIDError
 	if errors.As(err, &dup) {
 		for i, r := range t.records {
 			if r.ID() == dup.ID {
-				return t.at(i, err)
+				return t.lineError(i, err)
 			}
 		}
 	}

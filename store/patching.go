@@ -60,29 +60,29 @@ func (s *Store) Preview(ctx context.Context, key Key, patches []*patch.PatchEven
 	return out, nil
 }
 
-// patching is the plan to log patches.
-type patching struct {
+// patchPlan is the plan to log patches.
+type patchPlan struct {
 	opts    PatchOptions
 	patches []patch.Record
 }
 
-func newPatching(opts PatchOptions, patches []*patch.PatchEvent) (patching, error) {
-	p := patching{opts: opts, patches: make([]patch.Record, len(patches))}
+func newPatching(opts PatchOptions, patches []*patch.PatchEvent) (patchPlan, error) {
+	p := patchPlan{opts: opts, patches: make([]patch.Record, len(patches))}
 	for i, one := range patches {
 		switch {
 		case one == nil:
-			return patching{}, fmt.Errorf("%w: patch %d of the call is nil", ErrInvalid, i)
+			return patchPlan{}, fmt.Errorf("%w: patch %d of the call is nil", ErrInvalid, i)
 		case one.Type() == patch.Erase:
-			return patching{}, &patch.FieldError{Field: "patchType", Problem: "only an erase logs receipts; use Store.Erase", Flaw: patch.ForeignField}
+			return patchPlan{}, &patch.FieldError{Field: "patchType", Problem: "only an erase logs receipts; use Store.Erase", Flaw: patch.ForeignField}
 		}
 		p.patches[i] = patch.Record{Patch: one}
 	}
 	return p, nil
 }
 
-func (p patching) Offered() []patch.Record { return p.patches }
+func (p patchPlan) Offered() []patch.Record { return p.patches }
 
-func (p patching) Draft(d *write.Draft) error {
+func (p patchPlan) Draft(d *write.Draft) error {
 	if err := d.Match(); err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func onPeers(t *testing.T, run func(e *env, other *env, mine *hooked)) {
 	e.append(says("a", 3)...)
 	other := envOn(t, first.Peer(), snapshot.Policy{Every: -1})
 	other.view()
-	mine.took()
+	mine.takeCalls()
 	run(e, other, mine)
 	for problem, err := range e.store.Verify(ctx, store.VerifyOptions{}) {
 		t.Errorf("%v %v", problem, err)
@@ -61,14 +61,14 @@ func onPeers(t *testing.T, run func(e *env, other *env, mine *hooked)) {
 func TestPeersSeeEachOther(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.same("visible", ids(e.view()), "a1 a2 a3")
-		e.same("calls of a Get with nothing new", mine.took(), "Fetch")
+		e.same("calls of a Get with nothing new", mine.takeCalls(), "Fetch")
 		other.append(event(`{"id":"b1","actions":{"stateDelta":{"app:x":2,"k":3}}}`))
 		session := e.get()
 		e.same("visible", ids(session.View), "a1 a2 a3 b1")
 		if x, _ := session.Value("app:x"); x.String() != "2" {
 			e.Errorf("app:x is %v", x)
 		}
-		e.same("calls of a Get with something new", mine.took(), "Fetch")
+		e.same("calls of a Get with something new", mine.takeCalls(), "Fetch")
 		other.apply(patch.NewSplice(0, 2))
 		e.same("visible", ids(e.view()), "a3 b1")
 		other.append(says("c", 1500)...) // more than one Fetch returns
@@ -86,7 +86,7 @@ func TestPeersSeeEachOther(t *testing.T) {
 func TestPeersAppend(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.append(say("m1"))
-		e.same("calls of an append", mine.took(), "Append")
+		e.same("calls of an append", mine.takeCalls(), "Append")
 		other.append(say("o1"))
 		drawn := 0
 		e.opts.NewID = func() string { drawn++; return fmt.Sprint("drawn", drawn) }
@@ -94,15 +94,15 @@ func TestPeersAppend(t *testing.T) {
 		e.store = s
 		e.view()
 		other.append(say("o2"))
-		mine.took()
+		mine.takeCalls()
 		e.append(event(`{"author":"x"}`))
-		e.same("calls of an append that came late", mine.took(), "Append Fetch Append")
+		e.same("calls of an append that came late", mine.takeCalls(), "Append Fetch Append")
 		e.same("visible", ids(e.view()), "a1 a2 a3 m1 o1 o2 drawn1")
 	})
 }
 
-// isCutOff checks the error of a write that did not take place and never will.
-func (e *env) isCutOff(err error) {
+// wantCutOff checks the error of a write that did not take place and never will.
+func (e *env) wantCutOff(err error) {
 	e.Helper()
 	if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
 		e.Errorf("a write that was cut off: %v", err)
@@ -115,14 +115,14 @@ func TestPeersFence(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		var late func() error
 		mine.late(func(do func() error) { late = do })
-		e.isCutOff(e.try(say("m1")))
+		e.wantCutOff(e.try(say("m1")))
 		e.is(late(), backend.ErrMoved)
 		e.same("visible", ids(e.view()), "a1 a2 a3")
 		e.append(say("m1"))
 
 		// Another store commits first.
 		mine.late(func(do func() error) { other.append(say("o1")); late = do })
-		e.isCutOff(e.try(say("m2")))
+		e.wantCutOff(e.try(say("m2")))
 		e.is(late(), backend.ErrMoved)
 
 		// The commit takes place, and another store commits after it.
@@ -132,7 +132,7 @@ func TestPeersFence(t *testing.T) {
 
 		// The commit creates a session.
 		mine.late(func(do func() error) { late = do })
-		e.isCutOff(errOf(e.store.Create(ctx, elsewhere, nil, store.CreateOptions{})))
+		e.wantCutOff(errOf(e.store.Create(ctx, elsewhere, nil, store.CreateOptions{})))
 		e.is(late(), backend.ErrMoved)
 		e.is(errOf(e.store.Get(ctx, elsewhere)), store.ErrNotFound)
 		mine.late(func(do func() error) { e.no(do()) })
@@ -147,14 +147,14 @@ func TestPeersLandedForAnother(t *testing.T) {
 		onPeers(t, func(e, other *env, mine *hooked) {
 			var late func() error
 			mine.late(func(do func() error) { other.append(theirs); late = do })
-			e.isCutOff(e.try(say("m1"), say("m2")))
+			e.wantCutOff(e.try(say("m1"), say("m2")))
 			e.is(late(), backend.ErrMoved)
 			e.same("visible", ids(e.view()), "a1 a2 a3 m1")
 		})
 	}
 	onPeers(t, func(e, other *env, mine *hooked) {
 		mine.late(func(func() error) { other.append(event(`{"id":"m1","author":"somebody else"}`)) })
-		e.isCutOff(e.try(say("m1")))
+		e.wantCutOff(e.try(say("m1")))
 	})
 }
 
@@ -574,7 +574,7 @@ func TestReadAcrossFailover(t *testing.T) {
 						e.no(s.Close())
 						var calls atomic.Int64
 						// The server that has lost the end of the log answers call number at and all later calls.
-						b := &hooked{Backend: old, most: 2, serve: func(_ context.Context, call string) (backend.Backend, error) {
+						b := &hooked{Backend: old, maxRecords: 2, serve: func(_ context.Context, call string) (backend.Backend, error) {
 							if call == "PutSnapshot" || calls.Add(1) < at {
 								return old, nil
 							}

@@ -26,7 +26,7 @@ const (
 // before the first record, which has the initial state. A view does not include shared state. ViewAt fails with
 // [ErrNotFound] if the session or the record does not exist, and with [ErrCorrupt] if stored data is damaged.
 func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, error) {
-	if seq == newest {
+	if seq == endOfLog {
 		seq-- // no log is that long
 	}
 	r, _, err := s.replay(ctx, key, seq, scopesQuery{})
@@ -50,7 +50,7 @@ func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq
 			yield(patch.Record{}, err)
 			return
 		}
-		s.records(ctx, key, head, max(fromSeq, 1), newest)(yield)
+		s.records(ctx, key, head, max(fromSeq, 1), endOfLog)(yield)
 	}
 }
 
@@ -67,7 +67,7 @@ func (s *Store) Records(ctx context.Context, key Key, v fold.View, seqs []uint64
 		}
 		for rest := seqs; err == nil && len(rest) > 0; {
 			var p page
-			p, err = s.read(ctx, key, v.Creation(), rest)
+			p, err = s.readPage(ctx, key, v.Creation(), rest)
 			for _, r := range p.records { // includes the records before a damaged one
 				if !yield(r, nil) {
 					return
@@ -119,8 +119,8 @@ func metaOf(key Key, head backend.Head) (meta, error) {
 	return m, nil
 }
 
-// closedHead is headAndMeta, except that it first finishes the session's open receipts.
-func (s *Store) closedHead(ctx context.Context, key Key) (backend.Head, meta, error) {
+// headAfterErase is headAndMeta, except that it first finishes the session's open receipts.
+func (s *Store) headAfterErase(ctx context.Context, key Key) (backend.Head, meta, error) {
 	head, m, err := s.headAndMeta(ctx, key)
 	if err == nil && write.CountsOf(head).Open > 0 {
 		if err = s.finishErasures(ctx, key, false); err == nil {
@@ -135,8 +135,8 @@ func (s *Store) head(ctx context.Context, key Key) (backend.Head, error) {
 	if err := key.Validate(); err != nil {
 		return backend.Head{}, err
 	}
-	news, err := s.backend.Fetch(ctx, backend.Query{Session: key.name(), NoMeta: true})
-	return news.Head, fromBackend(key, err)
+	fetched, err := s.backend.Fetch(ctx, backend.Query{Session: key.name(), NoMeta: true})
+	return fetched.Head, fromBackend(key, err)
 }
 
 // page contains records that one read transaction copied.
@@ -145,15 +145,15 @@ type page struct {
 	raw     []backend.Record // the same records in stored form
 }
 
-// pages yields the records with seqs in [from, last], page by page. If last is [newest], pages continues to the end
+// pages yields the records with seqs in [from, last], page by page. If last is [endOfLog], pages continues to the end
 // of the log. After reading a whole log, pages compares the records with the head's chain, and yields an error if
 // they differ.
 func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[page, error] {
-	var before *backend.Chain
+	var chainBefore *backend.Chain
 	if from <= 1 {
-		before = new(backend.Chain)
+		chainBefore = new(backend.Chain)
 	}
-	return s.pagesAfter(ctx, key, head, before, nil, from, last)
+	return s.pagesAfter(ctx, key, head, chainBefore, nil, from, last)
 }
 
 // maxRechecks limits how often a log is read again under a new head.
@@ -165,17 +165,17 @@ const maxRechecks = 3
 //
 // After a failover, the head may come from one server, and the records from another server that has lost the end of
 // the log. So if the records do not match the head's chain, pagesAfter reads the head again. If the head is
-// unchanged, the records are damaged. If the head has moved, the error matches [errOtherLog]. If records were
+// unchanged, the records are damaged. If the head has moved, the error matches [errLogChanged]. If records were
 // erased during the read, pagesAfter does not check the chain.
-func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, given []backend.Record, next, last uint64) iter.Seq2[page, error] {
+func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, chainBefore *backend.Chain, prefetched []backend.Record, next, last uint64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
 		end := min(last, head.Last)
 		var chain backend.Chain
-		if before != nil {
-			chain = *before
+		if chainBefore != nil {
+			chain = *chainBefore
 		}
 		for next <= end {
-			p, err := s.readGiven(ctx, key, head.Creation, given, next, end)
+			p, err := s.readPrefetched(ctx, key, head.Creation, prefetched, next, end)
 			for _, r := range p.raw {
 				chain = chain.Add(recordform.Checksum(r.Data))
 			}
@@ -190,13 +190,13 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 		}
 		switch {
 		case last < head.Last:
-		case before != nil && chain != head.Chain:
+		case chainBefore != nil && chain != head.Chain:
 			now, err := s.headOfCreation(ctx, key, head.Creation)
 			switch {
 			case err == nil && now.Edition != head.Edition:
 				return
 			case err == nil && head.Moved(now):
-				err = otherLog(key)
+				err = logChangedError(key)
 			case err == nil:
 				err = &CorruptError{Key: key, Seq: head.Last, Err: errChain(head)}
 			}
@@ -205,31 +205,31 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 	}
 }
 
-// readGiven returns a page of records with seqs in [from, to]. The page starts at from, and may end before to. If the
-// argument given contains the record at from, the page has records of given. Otherwise readGiven calls [Store.read].
-func (s *Store) readGiven(ctx context.Context, key Key, creation string, given []backend.Record, from, to uint64) (page, error) {
-	i, _ := slices.BinarySearchFunc(given, from, func(r backend.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
+// readPrefetched returns a page of records with seqs in [from, to]. The page starts at from, and may end before to. If the
+// argument given contains the record at from, the page has records of given. Otherwise readPrefetched calls [Store.readPage].
+func (s *Store) readPrefetched(ctx context.Context, key Key, creation string, prefetched []backend.Record, from, to uint64) (page, error) {
+	i, _ := slices.BinarySearchFunc(prefetched, from, func(r backend.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
 	n := 0
-	for i+n < len(given) && n < pageRecords && given[i+n].Seq == from+uint64(n) && given[i+n].Seq <= to {
+	for i+n < len(prefetched) && n < pageRecords && prefetched[i+n].Seq == from+uint64(n) && prefetched[i+n].Seq <= to {
 		n++
 	}
 	seqs := backend.Range(from, int(min(to-from+1, pageRecords)))
 	if n > 0 {
-		return decodePage(key, given[i:i+n], seqs)
+		return decodePage(key, prefetched[i:i+n], seqs)
 	}
-	return s.read(ctx, key, creation, seqs)
+	return s.readPage(ctx, key, creation, seqs)
 }
 
-// read reads the first of the records with the given seqs: at least one, and at most as many as one transaction
+// readPage reads the first of the records with the given seqs: at least one, and at most as many as one transaction
 // should copy. The seqs must ascend, and the last one must be in the log that the caller has seen. If a record is
-// damaged, read returns an error and the records before the damaged one. If a failover has lost the first record,
-// the error matches [errOtherLog].
-func (s *Store) read(ctx context.Context, key Key, creation string, seqs []uint64) (page, error) {
+// damaged, readPage returns an error and the records before the damaged one. If a failover has lost the first record,
+// the error matches [errLogChanged].
+func (s *Store) readPage(ctx context.Context, key Key, creation string, seqs []uint64) (page, error) {
 	for rechecked := false; ; rechecked = true {
 		raw, err := s.backend.Read(ctx, key.name(), creation, seqs[:min(len(seqs), pageRecords)], pageBytes)
 		switch {
 		case errors.Is(err, backend.ErrDamaged):
-			return page{}, &CorruptError{Key: key, Seq: seqs[0], Err: named(err)}
+			return page{}, &CorruptError{Key: key, Seq: seqs[0], Err: convertError(err)}
 		case err != nil:
 			return page{}, fromBackend(key, err)
 		case len(raw) > 0:
@@ -240,7 +240,7 @@ func (s *Store) read(ctx context.Context, key Key, creation string, seqs []uint6
 		if now, err := s.headOfCreation(ctx, key, creation); err != nil {
 			return page{}, err
 		} else if now.Last < seqs[0] {
-			return page{}, otherLog(key)
+			return page{}, logChangedError(key)
 		}
 	}
 }
@@ -258,16 +258,16 @@ func errCreatedAgain(key Key) error {
 	return fmt.Errorf("session %s: %w: it was deleted and created again", key, ErrNotFound)
 }
 
-// pick returns the records with the given seqs, which must ascend.
-func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint64) ([]patch.Record, error) {
-	p, err := s.pickRaw(ctx, key, creation, seqs)
+// readRecords returns the records with the given seqs, which must ascend.
+func (s *Store) readRecords(ctx context.Context, key Key, creation string, seqs []uint64) ([]patch.Record, error) {
+	p, err := s.readRawRecords(ctx, key, creation, seqs)
 	return p.records, err
 }
 
-// pickRaw is pick, but also returns the records in stored form.
-func (s *Store) pickRaw(ctx context.Context, key Key, creation string, seqs []uint64) (all page, err error) {
+// readRawRecords is pick, but also returns the records in stored form.
+func (s *Store) readRawRecords(ctx context.Context, key Key, creation string, seqs []uint64) (all page, err error) {
 	for len(seqs) > 0 {
-		p, err := s.read(ctx, key, creation, seqs)
+		p, err := s.readPage(ctx, key, creation, seqs)
 		if err != nil {
 			return page{}, err
 		}
@@ -276,13 +276,13 @@ func (s *Store) pickRaw(ctx context.Context, key Key, creation string, seqs []ui
 	return all, nil
 }
 
-// errOtherLog is [write.ErrLogChanged].
-var errOtherLog = write.ErrLogChanged
+// errLogChanged is [write.ErrLogChanged].
+var errLogChanged = write.ErrLogChanged
 
-// otherLog returns an errOtherLog that also matches [ErrConflict]. Its text asks the caller to read the session
+// logChangedError returns an errLogChanged that also matches [ErrConflict]. Its text asks the caller to read the session
 // again.
-func otherLog(key Key) error {
-	return fmt.Errorf("session %s: %w: %w: a database failover lost records of the log; read the session again", key, ErrConflict, errOtherLog)
+func logChangedError(key Key) error {
+	return fmt.Errorf("session %s: %w: %w: a database failover lost records of the log; read the session again", key, ErrConflict, errLogChanged)
 }
 
 func errChain(head backend.Head) error {

@@ -267,9 +267,9 @@ func (e *env) more(i int, events ...*patch.Event) int {
 // read reports whether a read of the session reaches the storage.
 func (c cached) read(i int) bool {
 	c.Helper()
-	c.reads.took()
+	c.reads.takeCalls()
 	c.must(c.store.Get(ctx, numbered(i)))
-	return strings.Contains(c.reads.took(), "cold Fetch")
+	return strings.Contains(c.reads.takeCalls(), "cold Fetch")
 }
 
 // The cache evicts the least recently used session first, and keeps as many sessions as the limit allows.

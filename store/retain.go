@@ -145,7 +145,7 @@ func (s *Store) retain(ctx context.Context, info Info, policy Retention, dryRun 
 		}
 	}
 	if err == nil {
-		r.Used, err = s.used(ctx, info.Key, head, m.created)
+		r.Used, err = s.lastUse(ctx, info.Key, head, m.created)
 	}
 	if err != nil {
 		return r, false, err
@@ -190,11 +190,11 @@ func (s *Store) deleteDue(ctx context.Context, r *Retained, head backend.Head, p
 	return err
 }
 
-// used returns the time of a session's last use.
-func (s *Store) used(ctx context.Context, key Key, head backend.Head, created time.Time) (time.Time, error) {
+// lastUse returns the time of a session's last use.
+func (s *Store) lastUse(ctx context.Context, key Key, head backend.Head, created time.Time) (time.Time, error) {
 	latest := created
 	from := max(head.Last, usedRecords) - usedRecords + 1
-	for r, err := range s.records(ctx, key, head, from, newest) {
+	for r, err := range s.records(ctx, key, head, from, endOfLog) {
 		if err != nil {
 			return latest, err
 		}

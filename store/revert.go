@@ -38,7 +38,7 @@ type UndoOptions struct {
 // reverted first, or if all the patches are already reverted. The *[BlockedError] distinguishes these cases, and
 // names the patch to revert. Other errors are those of [Store.ApplyPatch].
 func (s *Store) Revert(ctx context.Context, key Key, patchID string, opts UndoOptions) (Committed, error) {
-	p := undoing{s, opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func(v fold.View) ([]*patch.PatchEvent, error) {
+	p := undoPlan{s, opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		ids, err := v.RevertTargets(patchID)
 		patches := make([]*patch.PatchEvent, len(ids))
 		for i, id := range ids {
@@ -58,19 +58,19 @@ func (s *Store) Revert(ctx context.Context, key Key, patchID string, opts UndoOp
 // The error matches [ErrEventNotFound] if no event of the log belongs to the invocation. Other errors are those of
 // [Store.ApplyPatch].
 func (s *Store) Rewind(ctx context.Context, key Key, invocationID string, opts UndoOptions) (Committed, error) {
-	creation, from, err := s.firstOf(ctx, key, opts.On.Creation(), invocationID)
+	creation, from, err := s.firstEventOf(ctx, key, opts.On.Creation(), invocationID)
 	if err != nil {
 		return Committed{}, err
 	}
-	p := undoing{s, opts, fold.CheckOptions{AllowOrphans: true, AllowPinned: true}, func(v fold.View) ([]*patch.PatchEvent, error) {
+	p := undoPlan{s, opts, fold.CheckOptions{AllowOrphans: true, AllowPinned: true}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		return v.Rewind(from)
 	}}
 	return s.commitOrDraft(ctx, key, creation, p, opts.DryRun)
 }
 
-// firstOf returns the creation id of the session and the seq of the invocation's first event. If creation is not
+// firstEventOf returns the creation id of the session and the seq of the invocation's first event. If creation is not
 // empty, the session must have that creation id.
-func (s *Store) firstOf(ctx context.Context, key Key, creation, invocationID string) (_ string, seq uint64, err error) {
+func (s *Store) firstEventOf(ctx context.Context, key Key, creation, invocationID string) (_ string, seq uint64, err error) {
 	if invocationID == "" {
 		return "", 0, fmt.Errorf("%w: the id of the invocation is empty", ErrInvalid)
 	}
@@ -91,17 +91,17 @@ func (s *Store) firstOf(ctx context.Context, key Key, creation, invocationID str
 	return head.Creation, seqs[0], nil
 }
 
-// undoing is the plan to log patches that are made from the newest view.
-type undoing struct {
+// undoPlan is the plan to log patches that are made from the newest view.
+type undoPlan struct {
 	store   *Store
 	opts    UndoOptions
 	check   fold.CheckOptions
 	patches func(fold.View) ([]*patch.PatchEvent, error)
 }
 
-func (p undoing) Offered() []patch.Record { return nil }
+func (p undoPlan) Offered() []patch.Record { return nil }
 
-func (p undoing) Draft(d *write.Draft) error {
+func (p undoPlan) Draft(d *write.Draft) error {
 	if on := p.opts.On; on.Creation() != "" && on.PatchSeq() < d.View.PatchSeq() {
 		return &fold.ConflictError{Base: on.PatchSeq(), Newest: d.View.PatchSeq()}
 	}

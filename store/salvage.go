@@ -131,7 +131,7 @@ func Salvage(ctx context.Context, from *io.SectionReader, to *Store, opts Salvag
 	if err != nil {
 		return Salvaged{}, err
 	}
-	v := &salvaging{File: scan, store: to}
+	v := &salvager{File: scan, store: to}
 	v.out = Salvaged{Pages: scan.Pages, Metas: scan.Metas, BrokenPages: scan.BrokenPages, Unread: scan.Unread}
 	logs, err := v.Logs(ctx, func(name string) bool {
 		key, err := keyOf(name)
@@ -154,16 +154,16 @@ func Salvage(ctx context.Context, from *io.SectionReader, to *Store, opts Salvag
 	return v.out, v.writeShared(ctx)
 }
 
-// salvaging is one run of Salvage.
-type salvaging struct {
+// salvager is one run of Salvage.
+type salvager struct {
 	*salvage.File
 	store *Store
 	out   Salvaged
 }
 
-// free returns a key that the store does not have: key with the suffix mark, or with mark and the lowest possible
+// unusedKey returns a key that the store does not have: key with the suffix mark, or with mark and the lowest possible
 // number.
-func (v *salvaging) free(ctx context.Context, key Key, mark string) (Key, error) {
+func (v *salvager) unusedKey(ctx context.Context, key Key, mark string) (Key, error) {
 	base := key.Session
 	for n := 1; ; n++ {
 		end := mark
@@ -181,7 +181,7 @@ func (v *salvaging) free(ctx context.Context, key Key, mark string) (Key, error)
 	}
 }
 
-func (v *salvaging) writeShared(ctx context.Context) error {
+func (v *salvager) writeShared(ctx context.Context) error {
 	shared := &v.out.Shared
 	found := v.Values
 	names := map[string]bool{}

@@ -17,8 +17,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
-	w := salvagedWriter{salvaging: v, log: l, out: SalvagedSession{
+func (v *salvager) write(ctx context.Context, l *salvage.Log) error {
+	w := salvagedWriter{salvager: v, log: l, out: SalvagedSession{
 		EndUnknown: !l.EndKnown, MaybeDeleted: l.MaybeDeleted, Nameless: !l.Named,
 	}}
 	if l.Named {
@@ -34,12 +34,12 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 	case !l.Named:
 		w.out.Key = Key{"salvaged", "unknown", fmt.Sprintf("session-%d", l.Number)}
 	case l.HasDeletionMark:
-		w.mark = "~maybe-deleted"
+		w.suffix = "~maybe-deleted"
 	case w.out.Stateless:
-		w.mark = "~without-state"
+		w.suffix = "~without-state"
 	}
 	if !w.out.Stateless && !l.HasDeletionMark { // the session exists, even if all of its records are lost
-		if err := w.begin(ctx, 1, true, false); err != nil {
+		if err := w.beginPart(ctx, 1, true, false); err != nil {
 			return err
 		}
 	}
@@ -49,37 +49,37 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 		if !ok {
 			continue
 		}
-		spare := i >= len(l.Records)
-		doubtful := spare || l.IsDoubtful(r.Seq)
-		goesOn := !spare && w.part != nil && r.Seq == next && doubtful == w.part.Doubtful
-		log := goesOn && w.part.Log || !spare && r.Seq == 1 && !doubtful
+		isAlternative := i >= len(l.Records)
+		doubtful := isAlternative || l.IsDoubtful(r.Seq)
+		continuesPart := !isAlternative && w.part != nil && r.Seq == next && doubtful == w.part.Doubtful
+		log := continuesPart && w.part.Log || !isAlternative && r.Seq == 1 && !doubtful
 		texts := 0
 		if !log {
 			place := uint64(1)
-			if goesOn {
+			if continuesPart {
 				place = w.part.To - w.part.From + 2
 			}
 			if rec.Patch != nil {
 				texts = 1
 			}
 			var err error
-			if rec, form, err = withoutView(rec, place); err != nil {
+			if rec, form, err = standaloneRecord(rec, place); err != nil {
 				continue
 			}
 		}
-		if !goesOn {
-			if err := w.end(ctx); err != nil {
+		if !continuesPart {
+			if err := w.endPart(ctx); err != nil {
 				return err
 			}
-			if err := w.begin(ctx, r.Seq, log, doubtful); err != nil {
+			if err := w.beginPart(ctx, r.Seq, log, doubtful); err != nil {
 				return err
 			}
 		}
 		w.part.Texts += texts
-		if err := w.add(rec, form); err != nil {
+		if err := w.addRecord(rec, form); err != nil {
 			return err
 		}
-		if !spare {
+		if !isAlternative {
 			if r.Seq > next {
 				w.out.Lost = append(w.out.Lost, patch.Span{From: next, To: r.Seq - 1})
 			}
@@ -89,7 +89,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 	if next <= l.Last && l.Last < math.MaxUint64 {
 		w.out.Lost = append(w.out.Lost, patch.Span{From: next, To: l.Last})
 	}
-	if err := w.end(ctx); err != nil {
+	if err := w.endPart(ctx); err != nil {
 		return err
 	}
 	s := &w.out
@@ -101,7 +101,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 
 // meta returns a session's meta record, or nil if the record is lost. Values of the initial state that were erased
 // are null.
-func (v *salvaging) meta(l *salvage.Log) *meta {
+func (v *salvager) meta(l *salvage.Log) *meta {
 	creation, data, err := v.ReadMeta(*l.Entry)
 	if err != nil {
 		return nil
@@ -111,31 +111,31 @@ func (v *salvaging) meta(l *salvage.Log) *meta {
 		return nil
 	}
 	receipt.NullInitial(m.initial, l.Receipts)
-	m.lineage = erase.ExtendLineage(creation, m.lineage, newest) // so that forks of the old session are related to the new session
+	m.lineage = erase.ExtendLineage(creation, m.lineage, endOfLog) // so that forks of the old session are related to the new session
 	return &m
 }
 
 // salvagedWriter writes the parts of one session, one after another.
 type salvagedWriter struct {
-	*salvaging
-	log  *salvage.Log
-	out  SalvagedSession
-	mark string // suffix of the session's key
-	meta *meta  // for the parts of the session
+	*salvager
+	log    *salvage.Log
+	out    SalvagedSession
+	suffix string // suffix of the session's key
+	meta   *meta  // for the parts of the session
 
-	part   *SalvagedPart // nil between parts
-	made   *write.Creation
-	handle *handle       // of the part's session
-	marks  receipt.Marks // of the part's records
+	part     *SalvagedPart // nil between parts
+	creation *write.Creation
+	handle   *handle       // of the part's session
+	marks    receipt.Marks // of the part's records
 }
 
-// begin begins a part whose first record has the given seq in the old log.
-func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bool) error {
-	mark := w.mark
+// beginPart begins a part whose first record has the given seq in the old log.
+func (w *salvagedWriter) beginPart(ctx context.Context, seq uint64, log, doubtful bool) error {
+	mark := w.suffix
 	if !log {
 		mark += fmt.Sprintf("~from-%d", seq)
 	}
-	key, err := w.free(ctx, w.out.Key, mark)
+	key, err := w.unusedKey(ctx, w.out.Key, mark)
 	if err != nil {
 		return err
 	}
@@ -146,12 +146,12 @@ func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bo
 		m.initial, m.lineage = nil, nil
 	}
 	w.handle = w.store.cache.acquire(key)
-	w.made, err = w.store.newSession(ctx, w.handle, m)
+	w.creation, err = w.store.newSession(ctx, w.handle, m)
 	return err
 }
 
-func (w *salvagedWriter) add(rec patch.Record, form []byte) error {
-	view := w.made.View
+func (w *salvagedWriter) addRecord(rec patch.Record, form []byte) error {
+	view := w.creation.View
 	next, err := view.Apply(rec)
 	if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) { // the part is the beginning of the log, so the log has these records
 		next, err = view.WithRecords(w.read(need.Seqs)).Apply(rec)
@@ -159,11 +159,11 @@ func (w *salvagedWriter) add(rec patch.Record, form []byte) error {
 	if err != nil {
 		next = view
 	}
-	w.made.Copy(rec, form, next)
+	w.creation.Copy(rec, form, next)
 	w.marks.Add(rec)
 	w.part.To++
 	w.out.Records++
-	return w.made.Stage()
+	return w.creation.Stage()
 }
 
 // read returns the records of the log with the given seqs, as far as they were found.
@@ -180,20 +180,20 @@ func (w *salvagedWriter) read(seqs []uint64) (records []patch.Record) {
 	return records
 }
 
-func (w *salvagedWriter) end(ctx context.Context) error {
+func (w *salvagedWriter) endPart(ctx context.Context) error {
 	if w.part == nil {
 		return nil
 	}
 	defer w.store.cache.release(w.handle)
-	defer w.made.Drop()
+	defer w.creation.Drop()
 	if m := *w.meta; w.part.Log && len(m.lineage) > 0 {
 		m.lineage = erase.LimitLineage(m.lineage, w.part.To)
 		var err error
-		if w.made.Meta, err = encodeMeta(m); err != nil {
+		if w.creation.Meta, err = encodeMeta(m); err != nil {
 			return err
 		}
 	}
-	if err := w.made.Commit(ctx); err != nil {
+	if err := w.creation.Commit(ctx); err != nil {
 		return err
 	}
 	for _, mark := range w.marks.WithoutReceipt() {
@@ -209,9 +209,9 @@ func (w *salvagedWriter) end(ctx context.Context) error {
 	return nil
 }
 
-// withoutView returns the record as a record with seq place for a log that lacks its beginning. A patch becomes an
+// standaloneRecord returns the record as a record with seq place for a log that lacks its beginning. A patch becomes an
 // event without effect that contains the patch as text.
-func withoutView(rec patch.Record, place uint64) (patch.Record, []byte, error) {
+func standaloneRecord(rec patch.Record, place uint64) (patch.Record, []byte, error) {
 	if p := rec.Patch; p != nil {
 		text, err := rec.MarshalJSON()
 		if err != nil {

@@ -67,7 +67,7 @@ func scopePrefixes(key Key) []string {
 	return []string{prefixOf("app", key.App), prefixOf("user", key.App, key.User)}
 }
 
-func (c *scopeCache) ask(key Key) scopesQuery {
+func (c *scopeCache) newQuery(key Key) scopesQuery {
 	q := scopesQuery{key: key, names: scopePrefixes(key)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,15 +91,15 @@ func (q scopesQuery) query(of backend.Query) backend.Query {
 }
 
 // session returns a Session with the view and with the scopes that a query returned.
-func (c *scopeCache) session(q scopesQuery, v fold.View, news backend.Fetched) (Session, error) {
+func (c *scopeCache) session(q scopesQuery, v fold.View, fetched backend.Fetched) (Session, error) {
 	scopes := make([]*scope, len(q.names))
 	for i, name := range q.names {
-		if old := q.cached[i]; old != nil && old.version == news.Versions[i] {
+		if old := q.cached[i]; old != nil && old.version == fetched.Versions[i] {
 			scopes[i] = old
 			continue
 		}
-		s := &scope{version: news.Versions[i], values: make(map[string]patch.Value, len(news.Shared[i]))}
-		for _, raw := range news.Shared[i] {
+		s := &scope{version: fetched.Versions[i], values: make(map[string]patch.Value, len(fetched.Shared[i]))}
+		for _, raw := range fetched.Shared[i] {
 			value, err := sharedValue(raw)
 			if err != nil {
 				return Session{}, fmt.Errorf("session %s: %w", q.key, err)

@@ -92,7 +92,7 @@ func (s *Store) Create(ctx context.Context, key Key, state map[string]any, opts 
 	if err != nil {
 		return Session{}, err
 	}
-	c, err := s.create(ctx, key, meta{created: opts.Created.UTC(), initial: own}, shared, appending{store: s, key: key}, false)
+	c, err := s.create(ctx, key, meta{created: opts.Created.UTC(), initial: own}, shared, appendPlan{store: s, key: key}, false)
 	if err != nil {
 		return Session{}, err
 	}
@@ -106,27 +106,27 @@ func (s *Store) Create(ctx context.Context, key Key, state map[string]any, opts 
 func (s *Store) Get(ctx context.Context, key Key) (Session, error) {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
-	shared := s.scopes.ask(key)
-	c, news, err := s.newest(ctx, h, false, shared)
+	shared := s.scopes.newQuery(key)
+	c, fetched, err := s.currentState(ctx, h, false, shared)
 	if err != nil {
 		return Session{}, err
 	}
-	return s.scopes.session(shared, c.View, news)
+	return s.scopes.session(shared, c.View, fetched)
 }
 
 // withScopes returns a Session with its shared state and the zero View.
 func (s *Store) withScopes(ctx context.Context, key Key) (Session, error) {
-	shared := s.scopes.ask(key)
-	news, err := s.backend.Fetch(ctx, shared.query(backend.Query{}))
+	shared := s.scopes.newQuery(key)
+	fetched, err := s.backend.Fetch(ctx, shared.query(backend.Query{}))
 	if err != nil {
 		return Session{}, fromBackend(key, err)
 	}
-	return s.scopes.session(shared, fold.View{}, news)
+	return s.scopes.session(shared, fold.View{}, fetched)
 }
 
 // sharedValue decodes a shared value. The error names the scope and the key.
 func sharedValue(raw backend.Value) (value patch.Value, err error) {
-	if err = named(raw.Err); err == nil {
+	if err = convertError(raw.Err); err == nil {
 		err = value.UnmarshalBinary(raw.Data)
 	}
 	if err != nil {

@@ -54,7 +54,7 @@ func (s *Store) maybeSnapshot(h *handle, v fold.View) {
 func (s *Store) writeSnapshot(h *handle) {
 	defer s.cache.release(h)
 	h.queued.Store(false)
-	c := h.newest.Load()
+	c := h.cached.Load()
 	if c == nil {
 		return
 	}

@@ -104,7 +104,7 @@ type Store struct {
 	writing write.Config
 	cache   cache
 	scopes  scopeCache
-	changes changes
+	changes notifier
 
 	snapshots snapshotter
 
@@ -321,7 +321,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 			now.Token = 0 // without a token, only an erase that starts after this head refuses the delete
 			head = &now
 		}
-		err := s.deleteSeen(ctx, key, head)
+		err := s.deleteUnchanged(ctx, key, head)
 		switch {
 		case !errors.Is(err, backend.ErrMoved):
 			return fromBackend(key, err)
@@ -331,9 +331,9 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	}
 }
 
-// deleteSeen deletes a session, unless another write has changed it since the head seen. It returns the backend's
+// deleteUnchanged deletes a session, unless another write has changed it since the head seen. It returns the backend's
 // errors.
-func (s *Store) deleteSeen(ctx context.Context, key Key, seen *backend.Head) error {
+func (s *Store) deleteUnchanged(ctx context.Context, key Key, seen *backend.Head) error {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
 	if err := h.Lock(ctx); err != nil {

@@ -115,7 +115,7 @@ func TestCancelledWhileCommitting(t *testing.T) {
 			c, cancel := context.WithCancel(ctx)
 			defer cancel()
 			e.backend.Plan(storetest.Plan{Write: 1, Failure: storetest.Applied, During: cancel})
-			e.left(call(c))
+			e.wantUnchanged(call(c))
 		}
 		during(func(c context.Context) error {
 			s, err := e.store.Create(c, key, map[string]any{"k": 1, "app:x": 1}, store.CreateOptions{})

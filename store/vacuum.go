@@ -33,7 +33,7 @@ type VacuumOptions struct {
 func (s *Store) Vacuum(ctx context.Context, opts VacuumOptions) (backend.Space, error) {
 	v, ok := s.backend.(backend.Vacuumer)
 	if !ok {
-		return backend.Space{}, s.notInAFile("Vacuum", "use the vacuum and the statistics of the database server")
+		return backend.Space{}, s.errNotInFile("Vacuum", "use the vacuum and the statistics of the database server")
 	}
 	if !opts.DryRun {
 		if err := v.Vacuum(ctx, recordform.Checksum); err != nil {

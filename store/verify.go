@@ -73,7 +73,7 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 		// report yields a problem. If the error ends Verify, report yields the error instead. It reports whether to
 		// continue.
 		report := func(key Key, seq uint64, err error) (more bool) {
-			if ends(err) {
+			if isFatal(err) {
 				yield(Problem{}, err)
 				return false
 			}
@@ -97,7 +97,7 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 			return
 		}
 		if c, ok := s.backend.(backend.Checker); ok {
-			for _, err := range findings(c.Check(ctx)) {
+			for _, err := range splitJoined(c.Check(ctx)) {
 				// Damage of an id index is reported below, with its session.
 				if !errors.Is(err, backend.ErrIndex) && !report(Key{}, 0, fromBackend(Key{}, err)) {
 					return
@@ -109,7 +109,7 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 			case err != nil && !errors.Is(err, ErrCorrupt):
 				yield(Problem{}, err)
 				return
-			case err != nil && !s.known(ctx, info.Key):
+			case err != nil && !s.exists(ctx, info.Key):
 				if !report(Key{}, 0, err) {
 					return
 				}
@@ -134,8 +134,8 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 	}
 }
 
-// findings returns the errors that [errors.Join] has joined, or else the error itself.
-func findings(err error) []error {
+// splitJoined returns the errors that [errors.Join] has joined, or else the error itself.
+func splitJoined(err error) []error {
 	if err == nil {
 		return nil
 	}
@@ -147,22 +147,22 @@ func findings(err error) []error {
 	return []error{err}
 }
 
-// ends reports whether an error ends Verify. An error about stored data does not.
-func ends(err error) bool {
-	return !errors.Is(err, ErrCorrupt) && !errors.Is(err, snapshot.ErrUnusable) && !errors.Is(err, errOtherLog) && err != errUnfinished && err != errCallNotDone
+// isFatal reports whether an error ends Verify. An error about stored data does not.
+func isFatal(err error) bool {
+	return !errors.Is(err, ErrCorrupt) && !errors.Is(err, snapshot.ErrUnusable) && !errors.Is(err, errLogChanged) && err != errEraseUnfinished && err != errEraseUnfinishedElsewhere
 }
 
-// known reports whether the session exists. A damaged name in a listing may belong to no session.
-func (s *Store) known(ctx context.Context, key Key) bool {
+// exists reports whether the session exists. A damaged name in a listing may belong to no session.
+func (s *Store) exists(ctx context.Context, key Key) bool {
 	_, err := s.head(ctx, key)
 	return !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid)
 }
 
-// errUnfinished: a receipt is open.
-var errUnfinished = errors.New("the erase of this receipt is unfinished; the next erase of the session finishes it, even if it selects nothing")
+// errEraseUnfinished: a receipt is open.
+var errEraseUnfinished = errors.New("the erase of this receipt is unfinished; the next erase of the session finishes it, even if it selects nothing")
 
-// errCallNotDone: other sessions may still have erased content.
-var errCallNotDone = errors.New("the erase of this receipt is finished in this session, but perhaps not in its forks and copies; the next erase of the session finishes it, even if it selects nothing")
+// errEraseUnfinishedElsewhere: other sessions may still have erased content.
+var errEraseUnfinishedElsewhere = errors.New("the erase of this receipt is finished in this session, but perhaps not in its forks and copies; the next erase of the session finishes it, even if it selects nothing")
 
 // errNotErased: content that a closed receipt covers still exists.
 var errNotErased = fmt.Errorf("%w: content that this receipt of an erase covers still exists", ErrCorrupt)
@@ -173,7 +173,7 @@ var errNotErased = fmt.Errorf("%w: content that this receipt of an erase covers 
 func (s *Store) verify(ctx context.Context, key Key) ([]Problem, error) {
 	for try := 0; ; {
 		v := verification{store: s, key: key}
-		err := v.log(ctx)
+		err := v.checkLog(ctx)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return nil, nil
@@ -193,16 +193,16 @@ func (s *Store) verify(ctx context.Context, key Key) ([]Problem, error) {
 }
 
 type verification struct {
-	store   *Store
-	key     Key
-	head    backend.Head
-	noIndex bool // the id index is damaged, which is reported
-	found   []Problem
+	store        *Store
+	key          Key
+	head         backend.Head
+	indexDamaged bool // the id index is damaged, which is reported
+	found        []Problem
 }
 
 // report adds a problem. If the error is not about stored data, report returns it.
 func (v *verification) report(seq uint64, err error) error {
-	if err == nil || ends(err) {
+	if err == nil || isFatal(err) {
 		return err
 	}
 	if corrupt := (*CorruptError)(nil); errors.As(err, &corrupt) {
@@ -212,7 +212,7 @@ func (v *verification) report(seq uint64, err error) error {
 	return nil
 }
 
-func (v *verification) log(ctx context.Context) error {
+func (v *verification) checkLog(ctx context.Context) error {
 	s, key := v.store, v.key
 	head, err := backend.FetchHead(ctx, s.backend, key.name())
 	var m meta
@@ -220,27 +220,27 @@ func (v *verification) log(ctx context.Context) error {
 		m, err = decodeMeta(head.Meta)
 	}
 	if err != nil {
-		return v.report(0, named(err))
+		return v.report(0, convertError(err))
 	}
 	v.head = head
 	if len(m.lineage) > 0 { // no name lies between a name and the same name without its last byte
 		name := key.name()
-		kin, err := s.backend.Relatives(ctx, erase.Family(head.Creation, m.lineage), name[:len(name)-1], 1)
-		if err == nil && (len(kin) == 0 || kin[0].Session != name) {
+		relatives, err := s.backend.Relatives(ctx, erase.Family(head.Creation, m.lineage), name[:len(name)-1], 1)
+		if err == nil && (len(relatives) == 0 || relatives[0].Session != name) {
 			err = fmt.Errorf("%w: the index of forks lacks it, so an erase of its origin would not find it", ErrCorrupt)
 		}
-		if err := v.report(0, named(err)); err != nil {
+		if err := v.report(0, convertError(err)); err != nil {
 			return err
 		}
 	}
-	kept, saved, err := s.savedView(ctx, key, head.Creation) // a snapshot of a record after head.Last is not compared
+	snap, saved, err := s.readSnapshot(ctx, key, head.Creation) // a snapshot of a record after head.Last is not compared
 	if err := v.report(0, err); err != nil {
 		return err
 	}
 	view, whole := fold.New(head.Creation, m.initial), true
 	checkSaved := func() error {
-		if whole && kept != nil && view.Seq() == saved {
-			if again, err := snapshot.Encode(view); err != nil || !bytes.Equal(again, kept) {
+		if whole && snap != nil && view.Seq() == saved {
+			if again, err := snapshot.Encode(view); err != nil || !bytes.Equal(again, snap) {
 				return v.report(0, fmt.Errorf("%w: the snapshot at record %d differs from a fold of the log", ErrCorrupt, saved))
 			}
 		}
@@ -252,8 +252,8 @@ func (v *verification) log(ctx context.Context) error {
 	var chain backend.Chain
 	var marks receipt.Marks
 	for seq := uint64(1); seq <= head.Last; {
-		p, readErr := s.read(ctx, key, head.Creation, backend.Range(seq, int(min(head.Last-seq+1, pageRecords))))
-		if err := v.index(ctx, p.records); err != nil {
+		p, readErr := s.readPage(ctx, key, head.Creation, backend.Range(seq, int(min(head.Last-seq+1, pageRecords))))
+		if err := v.checkIndex(ctx, p.records); err != nil {
 			return err
 		}
 		for i, r := range p.records {
@@ -288,21 +288,21 @@ func (v *verification) log(ctx context.Context) error {
 			return err
 		}
 	}
-	return v.erasures(ctx, marks, m.initial)
+	return v.checkErasures(ctx, marks, m.initial)
 }
 
-// savedView returns a session's snapshot and its seq. It returns nil if there is none or this version cannot read
+// readSnapshot returns a session's snapshot and its seq. It returns nil if there is none or this version cannot read
 // it.
-func (s *Store) savedView(ctx context.Context, key Key, creation string) (data []byte, seq uint64, err error) {
-	news, err := s.backend.Fetch(ctx, backend.Query{Session: key.name(), UpTo: newest})
-	if err == nil && news.Creation != creation {
+func (s *Store) readSnapshot(ctx context.Context, key Key, creation string) (data []byte, seq uint64, err error) {
+	fetched, err := s.backend.Fetch(ctx, backend.Query{Session: key.name(), UpTo: endOfLog})
+	if err == nil && fetched.Creation != creation {
 		err = backend.ErrNotFound
 	}
-	kept := news.Snapshot
-	if err = cmp.Or(err, kept.Err); err != nil || kept.Data == nil {
-		return nil, 0, named(err)
+	snap := fetched.Snapshot
+	if err = cmp.Or(err, snap.Err); err != nil || snap.Data == nil {
+		return nil, 0, convertError(err)
 	}
-	saved, err := snapshot.Decode(kept.Data, fold.New(creation, nil), news.Last)
+	saved, err := snapshot.Decode(snap.Data, fold.New(creation, nil), fetched.Last)
 	switch {
 	case errors.As(err, new(*fold.MissingRecordsError)):
 		err = nil
@@ -312,37 +312,37 @@ func (s *Store) savedView(ctx context.Context, key Key, creation string) (data [
 	if err != nil {
 		return nil, 0, err
 	}
-	return kept.Data, saved.Seq(), nil
+	return snap.Data, saved.Seq(), nil
 }
 
-// index reports the ids of records that the index lacks, or has with another seq.
-func (v *verification) index(ctx context.Context, records []patch.Record) error {
-	if v.noIndex {
+// checkIndex reports the ids of records that the index lacks, or has with another seq.
+func (v *verification) checkIndex(ctx context.Context, records []patch.Record) error {
+	if v.indexDamaged {
 		return nil
 	}
 	var ids []string
-	var holders []uint64
+	var wantSeqs []uint64
 	for _, r := range records {
 		for id := range r.IDs() {
-			ids, holders = append(ids, id), append(holders, r.Seq)
+			ids, wantSeqs = append(ids, id), append(wantSeqs, r.Seq)
 		}
 	}
 	seqs, err := v.store.backend.Lookup(ctx, v.key.name(), v.head.Creation, ids)
 	if err != nil {
-		v.noIndex = errors.Is(err, backend.ErrIndex)
-		return v.report(0, named(err))
+		v.indexDamaged = errors.Is(err, backend.ErrIndex)
+		return v.report(0, convertError(err))
 	}
 	for i, seq := range seqs {
-		if seq != holders[i] {
-			err = v.report(holders[i], fmt.Errorf("%w: the index of ids maps id %q to record %d", ErrCorrupt, ids[i], seq))
+		if seq != wantSeqs[i] {
+			err = v.report(wantSeqs[i], fmt.Errorf("%w: the index of ids maps id %q to record %d", ErrCorrupt, ids[i], seq))
 		}
 	}
 	return err
 }
 
-// erasures reports blank records without a receipt, open receipts, unfinished erase calls, and closed receipts
+// checkErasures reports blank records without a receipt, open receipts, unfinished erase calls, and closed receipts
 // whose content still exists.
-func (v *verification) erasures(ctx context.Context, marks receipt.Marks, initial map[string]patch.Value) error {
+func (v *verification) checkErasures(ctx context.Context, marks receipt.Marks, initial map[string]patch.Value) error {
 	for _, mark := range marks.WithoutReceipt() {
 		err := fmt.Errorf("%w: it is marked as erased, but the log has no receipt %.80q that covers it", ErrCorrupt, mark.Receipt)
 		if err := v.report(mark.Seq, err); err != nil {
@@ -350,12 +350,12 @@ func (v *verification) erasures(ctx context.Context, marks receipt.Marks, initia
 		}
 	}
 	for _, r := range marks.Receipts {
-		problem := errUnfinished
+		problem := errEraseUnfinished
 		if !r.IsOpen(v.head.Creation) { // a receipt that a fork inherited counts as closed
-			problem = v.left(ctx, r, initial)
+			problem = v.checkErased(ctx, r, initial)
 		}
 		if problem == nil && r.IsCall(v.head.Creation) && !r.Erasure.Done {
-			problem = errCallNotDone
+			problem = errEraseUnfinishedElsewhere
 		}
 		if errors.Is(problem, ErrCorrupt) && problem != errNotErased { // log has reported the damage
 			continue
@@ -367,13 +367,13 @@ func (v *verification) erasures(ctx context.Context, marks receipt.Marks, initia
 	return nil
 }
 
-// left returns [errNotErased] if content that the receipt covers still exists.
-func (v *verification) left(ctx context.Context, r receipt.Receipt, initial map[string]patch.Value) error {
+// checkErased returns [errNotErased] if content that the receipt covers still exists.
+func (v *verification) checkErased(ctx context.Context, r receipt.Receipt, initial map[string]patch.Value) error {
 	if receipt.NullInitial(maps.Clone(initial), []receipt.Receipt{r}) {
 		return errNotErased
 	}
 	for seqs := range slices.Chunk(receipt.CoveredSeqs(r), pageRecords) {
-		records, err := v.store.pick(ctx, v.key, v.head.Creation, seqs)
+		records, err := v.store.readRecords(ctx, v.key, v.head.Creation, seqs)
 		if err != nil {
 			return err
 		}

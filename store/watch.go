@@ -63,10 +63,10 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 			return
 		}
 		defer s.changes.wake(key) // removes the channel; other watchers of the session read once more
-		looking, stop := context.WithCancel(ctx)
+		pollCtx, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(s.closing, stop)()
-		over := func() error { // checks both, because stop may not have been called yet
+		endError := func() error { // checks both, because stop may not have been called yet
 			if s.closing.Err() != nil {
 				return cmp.Or(ctx.Err(), fmt.Errorf("session %s: %w", key, ErrClosed))
 			}
@@ -76,23 +76,23 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 		w := watcher{store: s, key: key, last: max(fromSeq, 1) - 1}
 		var idle, retry time.Duration
 		for {
-			changed := s.changes.next(key) // before look, so that no commit after look is missed
-			records, err := w.look(looking)
-			if end := over(); end != nil {
+			changed := s.changes.channel(key) // before poll, so that no commit after poll is missed
+			records, err := w.poll(pollCtx)
+			if end := endError(); end != nil {
 				yield(patch.Record{}, end)
 				return
 			}
 			if err != nil {
-				if !yield(patch.Record{}, err) || lasting(err) {
+				if !yield(patch.Record{}, err) || isPermanent(err) {
 					return
 				}
-				retry = longer(retry, minRetry, maxRetry)
-				pause(looking, nil, retry)
+				retry = nextInterval(retry, minRetry, maxRetry)
+				pause(pollCtx, nil, retry)
 				continue
 			}
 			retry = 0
 			for _, r := range records {
-				if end := over(); end != nil {
+				if end := endError(); end != nil {
 					yield(patch.Record{}, end)
 					return
 				}
@@ -101,21 +101,21 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 				}
 				idle = 0
 			}
-			if w.last >= w.found.Last { // otherwise there are more records, or an error
-				idle = longer(idle, minIdle, maxIdle)
-				pause(looking, changed, idle)
+			if w.last >= w.lastHead.Last { // otherwise there are more records, or an error
+				idle = nextInterval(idle, minIdle, maxIdle)
+				pause(pollCtx, changed, idle)
 			}
 		}
 	}
 }
 
-// lasting reports whether an error is permanent.
-func lasting(err error) bool {
+// isPermanent reports whether an error is permanent.
+func isPermanent(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed) || errors.Is(err, ErrCorrupt)
 }
 
-// longer returns the next interval after an interval without result.
-func longer(last, shortest, longest time.Duration) time.Duration {
+// nextInterval returns the next interval after an interval without result.
+func nextInterval(last, shortest, longest time.Duration) time.Duration {
 	return min(max(2*last, shortest), longest)
 }
 
@@ -134,34 +134,34 @@ type watcher struct {
 	key   Key
 	last  uint64 // seq of the last record read; before the first read, the seq before the first record to read
 
-	found backend.Head  // head at the last look; the zero Head before the first look
-	known bool          // chain is valid; if the watch started inside the log, only after it has reached the end
-	chain backend.Chain // chain of the log up to last
+	lastHead   backend.Head  // head at the last poll; the zero Head before the first look
+	chainKnown bool          // chain is valid; if the watch started inside the log, only after it has reached the end
+	chain      backend.Chain // chain of the log up to last
 }
 
-// look returns the records after w.last, up to the limits of one Fetch. If look fails, the watcher does not change.
-func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
+// poll returns the records after w.last, up to the limits of one Fetch. If poll fails, the watcher does not change.
+func (w *watcher) poll(ctx context.Context) ([]patch.Record, error) {
 	s := w.store
-	news, err := s.backend.Fetch(ctx, backend.Query{Session: w.key.name(), Creation: w.found.Creation, After: w.last, NoMeta: true})
+	fetched, err := s.backend.Fetch(ctx, backend.Query{Session: w.key.name(), Creation: w.lastHead.Creation, After: w.last, NoMeta: true})
 	if err != nil {
 		return nil, fromBackend(w.key, err)
 	}
-	head := news.Head
+	head := fetched.Head
 	switch {
-	case w.found.Creation == "":
-		w.found, w.known = head, w.last == 0
+	case w.lastHead.Creation == "":
+		w.lastHead, w.chainKnown = head, w.last == 0
 		if w.last < head.Last {
 			return nil, nil
 		}
-	case head.Creation != w.found.Creation:
+	case head.Creation != w.lastHead.Creation:
 		return nil, fmt.Errorf("session %s: %w: it was deleted and created again", w.key, ErrNotFound)
 	}
-	// If the edition has changed, records were erased since the last look. Then the chain of the earlier records
+	// If the edition has changed, records were erased since the last poll. Then the chain of the earlier records
 	// has changed too.
-	erased := head.Edition > w.found.Edition
-	p, err := decodePage(w.key, news.Records, backend.Range(w.last+1, len(news.Records)))
+	erased := head.Edition > w.lastHead.Edition
+	p, err := decodePage(w.key, fetched.Records, backend.Range(w.last+1, len(fetched.Records)))
 	records, chain := p.records, w.chain
-	for _, raw := range news.Records[:len(records)] {
+	for _, raw := range fetched.Records[:len(records)] {
 		chain = chain.Add(recordform.Checksum(raw.Data))
 	}
 	last := w.last + uint64(len(records))
@@ -174,38 +174,38 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	}
 	whole := last == head.Last
 	switch {
-	case erased && head.Last < w.found.Last:
-		return nil, w.contradicted(ctx)
+	case erased && head.Last < w.lastHead.Last:
+		return nil, w.lossError(ctx)
 	case erased:
-		w.known = false
+		w.chainKnown = false
 	default:
-		if err := w.carriesOn(ctx, head, whole && w.known, chain); err != nil {
+		if err := w.checkContinues(ctx, head, whole && w.chainKnown, chain); err != nil {
 			return nil, err
 		}
 	}
 	if whole {
-		w.known, chain = true, head.Chain
+		w.chainKnown, chain = true, head.Chain
 	}
-	w.last, w.chain, w.found = last, chain, head
+	w.last, w.chain, w.lastHead = last, chain, head
 	return records, nil
 }
 
-// carriesOn returns an error unless the log continues the log of the last look. The argument chain is the chain up
+// checkContinues returns an error unless the log continues the log of the last poll. The argument chain is the chain up
 // to the records just read. The argument known reports that these records reach the end of the log and that chain
-// is valid. Then chain must equal the head's chain. Otherwise carriesOn extends the chain of the last look by the
+// is valid. Then chain must equal the head's chain. Otherwise checkContinues extends the chain of the last poll by the
 // records since then, and compares the result with the head's chain.
-func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, chain backend.Chain) error {
+func (w *watcher) checkContinues(ctx context.Context, head backend.Head, known bool, chain backend.Chain) error {
 	s := w.store
 	switch {
-	case head.Last < w.found.Last, known && chain != head.Chain:
-		return w.contradicted(ctx)
-	case known, head.Token == w.found.Token:
+	case head.Last < w.lastHead.Last, known && chain != head.Chain:
+		return w.lossError(ctx)
+	case known, head.Token == w.lastHead.Token:
 		return nil
 	}
-	before := w.found.Chain
-	for _, err := range s.pagesAfter(ctx, w.key, head, &before, nil, w.found.Last+1, newest) {
-		if errors.Is(err, ErrCorrupt) || errors.Is(err, errOtherLog) {
-			return w.contradicted(ctx)
+	before := w.lastHead.Chain
+	for _, err := range s.pagesAfter(ctx, w.key, head, &before, nil, w.lastHead.Last+1, endOfLog) {
+		if errors.Is(err, ErrCorrupt) || errors.Is(err, errLogChanged) {
+			return w.lossError(ctx)
 		}
 		if err != nil {
 			return err
@@ -214,47 +214,47 @@ func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, 
 	return nil
 }
 
-// contradicted returns the error for a log that does not continue the records that the watcher has read. If the log
-// is damaged, contradicted returns the damage. Otherwise records were lost, and the error matches [ErrNotFound].
-func (w *watcher) contradicted(ctx context.Context) error {
+// lossError returns the error for a log that does not continue the records that the watcher has read. If the log
+// is damaged, lossError returns the damage. Otherwise records were lost, and the error matches [ErrNotFound].
+func (w *watcher) lossError(ctx context.Context) error {
 	head, err := w.store.head(ctx, w.key)
 	if err != nil {
 		return err
 	}
-	for _, err := range w.store.pages(ctx, w.key, head, 1, newest) {
-		if err != nil && !errors.Is(err, errOtherLog) {
+	for _, err := range w.store.pages(ctx, w.key, head, 1, endOfLog) {
+		if err != nil && !errors.Is(err, errLogChanged) {
 			return err
 		}
 	}
 	return fmt.Errorf("session %s: %w: a database failover lost records that were watched, up to record %d; watch the session again",
-		w.key, ErrNotFound, w.found.Last)
+		w.key, ErrNotFound, w.lastHead.Last)
 }
 
-// changes wakes the watchers of a session when this store has, or may have, changed the session.
-type changes struct {
-	mu   sync.Mutex
-	news map[Key]chan struct{} // one channel for each watched session
+// notifier wakes the watchers of a session when this store has, or may have, changed the session.
+type notifier struct {
+	mu       sync.Mutex
+	channels map[Key]chan struct{} // one channel for each watched session
 }
 
-// next returns a channel that is closed at the session's next change.
-func (c *changes) next(key Key) <-chan struct{} {
+// channel returns a channel that is closed at the session's next change.
+func (c *notifier) channel(key Key) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.news[key] == nil {
-		if c.news == nil {
-			c.news = map[Key]chan struct{}{}
+	if c.channels[key] == nil {
+		if c.channels == nil {
+			c.channels = map[Key]chan struct{}{}
 		}
-		c.news[key] = make(chan struct{})
+		c.channels[key] = make(chan struct{})
 	}
-	return c.news[key]
+	return c.channels[key]
 }
 
 // wake wakes the session's watchers. It does not block.
-func (c *changes) wake(key Key) {
+func (c *notifier) wake(key Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if news := c.news[key]; news != nil {
-		close(news)
-		delete(c.news, key)
+	if fetched := c.channels[key]; fetched != nil {
+		close(fetched)
+		delete(c.channels, key)
 	}
 }

@@ -281,15 +281,15 @@ func TestWatchBody(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		l.took()
+		l.takeCalls()
 		for i := range 30 {
 			e.append(says(fmt.Sprint("b", i, "."), 100)...)
 		}
 		synctest.Wait()
-		testlog.Equal(e, "looks for a loop that did not ask", strings.Count(l.took(), "Fetch"), 0)
+		testlog.Equal(e, "looks for a loop that did not ask", strings.Count(l.takeCalls(), "Fetch"), 0)
 		close(resume)
 		w.check()
-		if n := strings.Count(l.took(), "Fetch"); n > 8 {
+		if n := strings.Count(l.takeCalls(), "Fetch"); n > 8 {
 			e.Errorf("%d looks at 3000 records", n)
 		}
 	})
@@ -435,7 +435,7 @@ func TestWatchPolls(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		const ms = time.Millisecond
 		idle := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, time.Second, time.Second, time.Second}
-		if got := l.times(); !slices.Equal(got[1:], idle) || got[0] != 0 {
+		if got := l.takeIntervals(); !slices.Equal(got[1:], idle) || got[0] != 0 {
 			e.Errorf("looks after %v, want 0 and %v", got, idle)
 		}
 		began := time.Now()
@@ -444,23 +444,23 @@ func TestWatchPolls(t *testing.T) {
 		testlog.Equal(e, "time that passed", time.Since(began), 0)
 		amid := e.follow(key, 3, nil)
 		synctest.Wait()
-		mine.took()
+		mine.takeCalls()
 		other.append(say("o1"))
 		time.Sleep(100 * ms)
 		synctest.Wait()
-		if calls := strings.ReplaceAll(mine.took(), "Fetch", ""); strings.TrimSpace(calls) != "" {
+		if calls := strings.ReplaceAll(mine.takeCalls(), "Fetch", ""); strings.TrimSpace(calls) != "" {
 			e.Errorf("watching took calls besides Fetch: %s", calls)
 		}
 		w.has(other.records(key))
 		amid.has(other.records(key))
 		amid.end()
 		time.Sleep(time.Hour)
-		l.took()
+		l.takeCalls()
 		other.apply(patch.NewSplice(0, 1))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		w.has(other.records(key))
-		if n := strings.Count(l.took(), "Fetch"); n < 2 {
+		if n := strings.Count(l.takeCalls(), "Fetch"); n < 2 {
 			e.Errorf("%d looks in the second in which there are news", n)
 		}
 		e.no(other.store.Delete(ctx, key))
@@ -487,13 +487,13 @@ func TestWatchErrors(t *testing.T) {
 		lost := errors.New("connection lost")
 		e.create(nil)
 		e.append(says("a", 3)...)
-		l.times()
+		l.takeIntervals()
 		l.set(failing("Fetch", lost)) // at the start
 		w := e.follow(key, 2, nil)
 		time.Sleep(20 * time.Second)
 		const ms = time.Millisecond
 		pauses := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms, 5000 * ms}
-		if got := l.times(); !slices.Equal(got, pauses) {
+		if got := l.takeIntervals(); !slices.Equal(got, pauses) {
 			e.Errorf("it tried again after %v, want %v", got, pauses)
 		}
 		l.set(nil)
