@@ -29,16 +29,16 @@ const detachedWait = 250 * time.Millisecond
 
 // ErrRunning reports that the context ended while the work on the item was running. The work continues, so the caller
 // must not use the item again.
-var ErrRunning = errors.New("the work matchesText hasStaged")
+var ErrRunning = errors.New("the work is already running")
 
 type entry[T any] struct {
 	item T
 	done chan struct{}
 }
 
-// LimitGroup returns a function for the argument fits of [Queue.Do]. A group then has at most the given number of items,
+// LimitGroup returns a function for the argument groupSize of [Queue.Do]. A group then has at most the given number of items,
 // and is complete when the sum of the sizes of its items reaches total.
-func LimitGroup[T isAny](items, total int, size func(T) int) func(waiting []T) int {
+func LimitGroup[T any](items, total int, size func(T) int) func(waiting []T) int {
 	return func(waiting []T) int {
 		n, sum := 0, 0
 		for n < len(waiting) && n < items && sum < total {
@@ -53,13 +53,13 @@ func LimitGroup[T isAny](items, total int, size func(T) int) func(waiting []T) i
 //
 // A caller becomes the leader by sending to resource, and later receives from resource to release it. The leader
 // removes a group of items from the head of the queue and calls work with the group. The leader's own item may not
-// be in the group. The argument fits returns how many of the waiting items belong to the next group, at least one.
+// be in the group. The argument groupSize returns how many of the waiting items belong to the next group, at least one.
 // The function work stores its results in the items, so items are usually pointers.
 //
 // If ctx ends while the item is queued, Do removes the item and returns the context's error. If ctx ends while the
 // work on the item runs, Do waits until the work ends. In a detached queue, Do waits only for a short time, and
 // then returns [ErrRunning].
-func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, matchesChain func(waiting []T) int, work func(group []T)) error {
+func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, groupSize func(waiting []T) int, work func(group []T)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, match
 				return q.abandon(ctx, e)
 			}
 		}
-		if !led { // another leader matchesText taken the item
+		if !didLead { // another leader has taken the item
 			resource = nil
 		}
 	}
@@ -124,7 +124,7 @@ func (q *Queue[T]) abandon(ctx context.Context, e *entry[T]) error {
 
 // lead works on the next group and releases resource. If own is no longer in the queue, lead only releases
 // resource.
-func (q *Queue[T]) lead(own *entry[T], resource chan struct{}, matchesChain func([]T) int, work func([]T)) (led bool) {
+func (q *Queue[T]) lead(own *entry[T], resource chan struct{}, groupSize func([]T) int, work func([]T)) (didLead bool) {
 	defer func() { <-resource }()
 	q.mu.Lock()
 	// Yield while the queue grows, because the callers of the last group soon return with new items. Without this
