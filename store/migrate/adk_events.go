@@ -41,8 +41,8 @@ var adkEvents = Format{
 	open: openLines,
 }
 
-// isPatchlogLine reports whether an object is a line of patchlog's text form: a header, a patch, or an event with a
-// seq.
+// isPatchlogLine reports whether an object is a line of patchlog's text form. Such a line is a header, a patch, or
+// an event with a seq.
 func isPatchlogLine(o obj) bool {
 	return o.has("patchlog") || isString(o.get("patchType")) || isString(o.get("patch_type")) || o.has("seq") && isEvent(o)
 }
@@ -89,7 +89,7 @@ func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// firstID returns the id of the first logged record in lines of events.
+// firstID returns the id of the first logged record in the lines of a file of events.
 func firstID(text []byte, name string) (string, error) {
 	d := patch.NewDecoder(bytes.NewReader(text), name)
 	for {
@@ -103,8 +103,8 @@ func firstID(text []byte, name string) (string, error) {
 	}
 }
 
-// withRewinds inserts patches after each event by which ADK for Python rewound a session. If there is no such event,
-// withRewinds returns the lines unchanged.
+// withRewinds adds patches to lines of events. It inserts them after each event by which ADK for Python rewound the
+// session. If there is no such event, withRewinds returns the lines unchanged.
 func withRewinds(text []byte, name string) ([]byte, error) {
 	if !bytes.Contains(text, []byte("rewindBefore")) {
 		return text, nil
@@ -152,10 +152,10 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 	}
 }
 
-// rewindPatches returns the patches that apply the rewind in the last event of a log. The patches hide all events from
-// the first event of the rewound invocation on, including the last event. If the log does not have the invocation, the
-// patches hide only the last event, as ADK does. The argument recordsRead counts the records that the rewinds of the
-// session have read.
+// rewindPatches returns the patches that apply the rewind in the last event of a log. The patches hide all events
+// from the first event of the rewound invocation on, including the last event. If the log does not have the
+// invocation, the patches hide only the last event, as ADK does. rewindPatches adds the number of records that it
+// reads to *recordsRead.
 func rewindPatches(v fold.View, log []patch.Record, recordsRead *int) ([]*patch.PatchEvent, error) {
 	last := log[len(log)-1]
 	target := rewindTarget(last.Event)
@@ -195,7 +195,8 @@ func rewindPatches(v fold.View, log []patch.Record, recordsRead *int) ([]*patch.
 // maxRewindReads limits the records that a session's rewinds may read. It allows hundreds of rewinds in a long session.
 const maxRewindReads = 1 << 22
 
-// rewindTarget returns the id of the invocation before which an ADK event rewinds the session, or "".
+// rewindTarget returns the id of the invocation before which the event e rewinds the session, or "" if e is not a
+// rewind.
 func rewindTarget(e *patch.Event) string {
 	if e == nil {
 		return ""

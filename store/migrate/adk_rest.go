@@ -109,7 +109,7 @@ func (s *REST) objects() iter.Seq2[json.RawMessage, error] {
 			ended = !array && err == io.EOF
 		}
 		if err == nil {
-			if _, err = d.Token(); err == nil { // the end of the array
+			if _, err = d.Token(); err == nil { // the closing bracket of the array
 				_, err = d.Token()
 				ended = err == io.EOF
 			}
@@ -144,13 +144,13 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
-// memberNames maps the spellings of a session's members to their names.
+// memberNames maps each spelling of a member of a session to the name of the member.
 var memberNames = map[string]string{
 	"id": "id", "appName": "appName", "app_name": "appName", "userId": "userId", "user_id": "userId",
 	"state": "state", "events": "events", "lastUpdateTime": "lastUpdateTime", "last_update_time": "lastUpdateTime",
 }
 
-// parseSession parses one session. If it fails, key has the parts of the key that are known.
+// parseSession parses one session. If it fails, key has the parts of the key that were parsed before the failure.
 func (s *REST) parseSession(text json.RawMessage) (_ *Session, key store.Key, err error) {
 	value, err := patch.ParseValue(text)
 	if err != nil {

@@ -113,7 +113,7 @@ func (s *SQL) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 		for _, key := range keys {
 			session, err := s.readSession(ctx, key)
 			switch {
-			case errors.Is(err, sql.ErrNoRows): // deleted after it was listed
+			case errors.Is(err, sql.ErrNoRows): // the session was deleted after it was listed
 				continue
 			case ctx.Err() != nil:
 				yield(nil, ctx.Err())
@@ -134,7 +134,7 @@ func (s *SQL) readSession(ctx context.Context, key store.Key) (*Session, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer tx.Rollback() // nothing was written
+	defer tx.Rollback() // only read
 	out := &Session{Key: key}
 	found := false
 	keyArgs := []any{key.App, key.User, key.Session}
@@ -171,7 +171,7 @@ func (s *SQL) readSession(ctx context.Context, key store.Key) (*Session, error) 
 	query = fmt.Sprintf("SELECT %s FROM events WHERE app_name = %s AND user_id = %s AND session_id = %s ORDER BY %s",
 		strings.Join(exprs, ", "), s.arg(1), s.arg(2), s.arg(3), order)
 	repaired := 0          // number of events with text that is not Unicode
-	var timeTexts []string // times as SQLite stores them; ADK sorts by this text
+	var timeTexts []string // times as SQLite stores them, by which ADK sorts
 	err = s.forEachRow(ctx, tx, query, keyArgs, func(row []any) error {
 		cells, changed := make(map[string]any, len(names)), false
 		for i, name := range names {
@@ -296,7 +296,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// forEachRow calls the function do with each row of a query.
+// forEachRow calls do with each row of a query.
 func (s *SQL) forEachRow(ctx context.Context, q querier, query string, args []any, do func(row []any) error) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -322,7 +322,7 @@ func (s *SQL) forEachRow(ctx context.Context, q querier, query string, args []an
 	return rows.Err()
 }
 
-// arg returns the placeholder of argument n of a query, from 1.
+// arg returns the placeholder for the nth argument of a query. The first argument is 1.
 func (s *SQL) arg(n int) string {
 	if s.dialect == PostgreSQL {
 		return fmt.Sprintf("$%d", n)

@@ -8,14 +8,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// field is a JSON member of an event and its column in the events table. read returns the JSON of the member, or nil
-// to omit it.
+// field is a JSON member of an event, with the name of its column in the events table. The function read returns the
+// JSON of the member, or nil to omit the member.
 type field struct {
 	name, column string
 	read         func(cell any) (json.RawMessage, error)
 }
 
-// goFields are the columns of ADK for Go. Empty values such as false are omitted, as in ADK for Go.
+// goFields are the columns of ADK for Go. Empty values such as false become no members, as in ADK for Go.
 var goFields = []field{
 	{"id", "id", textJSON}, {"invocationId", "invocation_id", textJSON}, {"author", "author", textJSON},
 	{"branch", "branch", textJSON}, {"isolationScope", "isolation_scope", textJSON},
@@ -29,8 +29,8 @@ var goFields = []field{
 	{"partial", "partial", boolJSON}, {"turnComplete", "turn_complete", boolJSON}, {"interrupted", "interrupted", boolJSON},
 }
 
-// pythonFields are the columns of ADK for Python. event_data has the whole event. The other columns repeat some of
-// its fields, with a time in an unknown zone.
+// pythonFields are the columns of ADK for Python. The column event_data has the whole event. The other columns
+// repeat some of its fields, including the time, but without the time's zone.
 var pythonFields = []field{
 	{"event_data", "event_data", eventDataJSON}, {"id", "id", textJSON}, {"invocation_id", "invocation_id", textJSON}, {"timestamp", "timestamp", timeJSON},
 }

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Errors for a database with unsupported tables.
+// Errors for databases whose tables cannot be read.
 var (
-	// ErrSchema: the tables belong to no known service, or to a newer version of one.
+	// ErrSchema means that the tables belong to no known service, or to a newer version of a known service.
 	ErrSchema = errors.New("unknown schema")
 
-	// ErrPickled: the tables have pickled Python objects, which only Python can read.
+	// ErrPickled means that the tables have pickled Python objects, which only Python can read.
 	ErrPickled = errors.New("pickled actions")
 )
 
@@ -65,7 +65,7 @@ func (s *SQL) detectService(ctx context.Context) error {
 	case s.has("events", "input_transcription"), s.has("events", "output_transcription"):
 		return pickledError()
 	}
-	// Older versions of ADK for Python use the columns of ADK for Go, but other text types.
+	// Older versions of ADK for Python have the same columns as ADK for Go, but with other types of text.
 	rows, query := 0, "SELECT type FROM pragma_table_info('sessions') WHERE name = 'app_name'"
 	if s.dialect == PostgreSQL {
 		query = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass('sessions') AND attname = 'app_name'"
@@ -97,10 +97,9 @@ func isPickled(cell any) bool {
 	return err == nil && t != "" && t[0] == 0x80
 }
 
-// Known columns.
 var (
 	stateColumns   = []string{"app_name", "user_id", "state", "update_time"}
-	keyColumns     = []string{"app_name", "user_id", "session_id"} // columns of the table events that are not fields of an event
+	keyColumns     = []string{"app_name", "user_id", "session_id"} // columns of the table events that identify the session
 	sessionColumns = []string{"app_name", "user_id", "id", "state", "create_time", "update_time", "event_sequence"}
 )
 
@@ -124,7 +123,7 @@ func (s *SQL) checkColumns(ignored []string) error {
 		{"user_states", stateColumns, []string{"app_name", "user_id", "state"}},
 	} {
 		existing := s.columns[t.name]
-		if existing == nil { // only app_states and user_states can be missing here
+		if existing == nil { // sessions or events, because detectService requires neither app_states nor user_states
 			return fmt.Errorf("%w: there is no table %s", ErrSchema, t.name)
 		}
 		for _, c := range t.need {

@@ -18,10 +18,10 @@ var anthropicMessages = Format{
 	lists:   true,
 }
 
-// countMessages returns the numbers of objects that are messages of OpenAI's Chat Completions API and of Anthropic's
-// API. Some messages are valid in both APIs. They count for each API that has other messages in the file. If neither
-// API has other messages, they count as Anthropic's if any content is a list or the file is clineHistory. Otherwise
-// they count as OpenAI's.
+// countMessages counts the objects that are messages of OpenAI's Chat Completions API and the objects that are
+// messages of Anthropic's API. Some messages are valid in both APIs. If the file has other messages of an API, the
+// ambiguous messages count for that API. If it has other messages of neither API, they count as Anthropic's if any
+// content is a list or the file is clineHistory. Otherwise, they count as OpenAI's.
 func countMessages(b *fileHead) (openAI, anthropic int) {
 	objects := b.objects
 	if len(b.items) > 0 {
@@ -50,7 +50,7 @@ func countMessages(b *fileHead) (openAI, anthropic int) {
 	}
 	items := len(b.items) > 0 && len(b.objects) > 0
 	of := func(n int) int {
-		if items && 2*n >= len(b.items) { // count files, each of which has a list of messages
+		if items && 2*n >= len(b.items) { // each object has a list of messages, so count the objects
 			return len(b.objects)
 		}
 		return n
@@ -80,7 +80,7 @@ func readAnthropic(o obj, t *tree) []entry {
 
 var toolResult = regexp.MustCompile(`^\[[a-z_]+( for .*)?\] Result:|^\[ERROR\] `)
 
-// isClineText reports whether a user message was written by Cline: results of tools as text.
+// isClineText reports whether a user message contains results of tools as text. Only Cline writes such messages.
 func isClineText(o obj) bool {
 	blocks := blocksOf(o.get("content"))
 	return len(blocks) > 0 && toolResult.MatchString(unquote(blocks[0].textValue()))

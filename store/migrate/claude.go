@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// agentClaude is the author of Claude Code's own events.
+// agentClaude is the author of events that Claude Code itself has written.
 const agentClaude = "claude-code"
 
 var claudeCode = Format{
@@ -43,17 +43,17 @@ var claudeCode = Format{
 
 type claudeReader struct {
 	line           int            // number of lines read so far
-	last           map[string]int // by message id, the last line with usage
-	agent          string         // in a file of a subagent: the id of the subagent
+	last           map[string]int // by message id: number of the last line with usage
+	agent          string         // id of the subagent, if the file is a subagent's
 	started        bool
-	parentsOmitted bool     // rows have null as parent although they follow other rows
-	boundaryRead   bool     // a compaction boundary was read whose summary has not been read
+	parentsOmitted bool     // whether rows have null as parent although they follow other rows
+	boundaryRead   bool     // whether a compaction boundary was read, but not yet its summary
 	keptIDs        []string // ids of the messages that the boundary keeps
 }
 
-// prepare sorts the lines so that each follows its parent, because the file may have them in another order. It drops
-// lines at the end whose parent is missing, because the parent may not be written yet. Lines of a user, a model or a
-// subagent are not dropped.
+// prepare sorts the lines so that each line follows its parent, because the file may have them in another order. It
+// omits lines at the end whose parent is missing, because the program may write the parent later. It does not omit
+// lines of a user, a model or a subagent.
 func (r *claudeReader) prepare(units []unit) []unit {
 	type head struct {
 		kind, uuid, parent, message string
@@ -76,7 +76,7 @@ func (r *claudeReader) prepare(units []unit) []unit {
 		}
 		units = units[:n]
 	}
-	childrenBefore := map[int][]int{} // by parent, the lines that the file has before the parent
+	childrenBefore := map[int][]int{} // by parent: the lines that precede the parent in the file
 	for i, h := range heads[:len(units)] {
 		if j, ok := positions[h.parent]; ok && j > i && j < len(units) {
 			childrenBefore[j] = append(childrenBefore[j], i)
@@ -97,7 +97,7 @@ func (r *claudeReader) prepare(units []unit) []unit {
 			}
 			done[i] = true
 			ordered = append(ordered, units[i])
-			if h := &heads[i]; h.usage && positions[h.uuid] == i { // not a copy
+			if h := &heads[i]; h.usage && positions[h.uuid] == i { // the line is not a copy of an earlier line
 				r.last[h.message] = len(ordered)
 			}
 			for _, j := range slices.Backward(childrenBefore[i]) {
@@ -110,7 +110,7 @@ func (r *claudeReader) prepare(units []unit) []unit {
 			emit(i)
 		}
 	}
-	for i := range units { // the remaining lines form cycles
+	for i := range units { // append the remaining lines, which form cycles
 		emit(i)
 	}
 	return ordered
@@ -127,7 +127,8 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 		}
 	}
 	if session := o.text("sessionId"); session != "" {
-		t.session = session // the last id is used: a file may begin with lines of the session that it continues
+		// The last id is used, because a file may begin with lines of the session that it continues.
+		t.session = session
 		if r.agent != "" && session != "agent-"+r.agent {
 			t.session += "-agent-" + r.agent
 		}
@@ -151,7 +152,8 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 	case kind == "system":
 		boundary = o.text("subtype") == "compact_boundary"
 	}
-	if sidechain && (r.agent == "" || agent != r.agent) { // a line of a subagent, which the main conversation does not see
+	// The main conversation does not contain the lines of a subagent.
+	if sidechain && (r.agent == "" || agent != r.agent) {
 		e.Branch, e.prompt = agentClaude+"."+cmp.Or(agent, "sidechain"), false
 		if e.Author == "user" {
 			e.Author = agentClaude // the main agent wrote the prompt of the subagent
@@ -167,10 +169,11 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 	case n != nil:
 		e.parent = n
 	case hasParent && !isString(parent) && (e.role == "model" || e.hasResults()):
-		r.parentsOmitted = t.leaf != nil // a conversation cannot start with a response, so the rows omit their parents
+		// A conversation cannot start with a response, so these rows omit their parents.
+		r.parentsOmitted = t.leaf != nil
 	case hasParent && !isString(parent) && !r.parentsOmitted:
 		e.parent = nil
-	} // otherwise the parent is missing, and the conversation continues at the leaf
+	} // if no case matches, the parent is missing, and the conversation continues at the leaf
 	if o.isTrue("isCompactSummary") {
 		r.readCompaction(&e, t)
 	}
@@ -183,7 +186,7 @@ func isFromProgram(o obj) bool {
 	return kind != "" && kind != "human" && kind != "user"
 }
 
-// addAttachment adds the content of an attachment: a queued prompt or a file.
+// addAttachment adds the content of an attachment, which is a queued prompt or a file.
 func (e *entry) addAttachment(t *tree, o obj) {
 	e.Author, e.role = agentClaude, "user"
 	if o.text("type") == "queued_command" {
@@ -201,17 +204,17 @@ func (e *entry) addAttachment(t *tree, o obj) {
 	}
 }
 
-// claudeTextPattern matches texts that Claude Code itself writes as user messages.
+// claudeTextPattern matches texts in user messages that Claude Code itself has written.
 var claudeTextPattern = regexp.MustCompile(`^\s*(<(local-command-|bash-std|task-notification|system-reminder)|\[Request interrupted by user)`)
 
-// isClaudeText reports whether Claude Code itself wrote all texts of a content.
+// isClaudeText reports whether Claude Code itself has written all texts of a content.
 func isClaudeText(content json.RawMessage) bool {
 	blocks := blocksOf(content)
 	return len(blocks) > 0 && !slices.ContainsFunc(blocks, func(b block) bool { return !claudeTextPattern.MatchString(b.text("text")) })
 }
 
-// keptMessageIDs returns the ids of the messages that a compaction boundary keeps. Some versions list all ids, others
-// only the first and the last.
+// keptMessageIDs returns the ids of the messages that a compaction boundary keeps. Some versions of Claude Code list
+// all ids, others only the first and the last.
 func keptMessageIDs(o obj) []string {
 	segment, ids := o.object("compactMetadata.preservedSegment"), []string{}
 	for _, id := range o.list("compactMetadata.preservedMessages.uuids") {
@@ -221,7 +224,8 @@ func keptMessageIDs(o obj) []string {
 }
 
 // leafBeforeBoundary returns the leaf of the conversation before a compaction boundary. The leaf is the last message
-// that the boundary keeps. Some versions name a row on another branch instead, which leafBeforeBoundary ignores.
+// that the boundary keeps. Some versions of Claude Code name a row on another branch instead. leafBeforeBoundary
+// ignores such a row.
 func leafBeforeBoundary(t *tree, ends []string, logical string) *node {
 	var first *node
 	for _, id := range ends {
@@ -252,7 +256,7 @@ func (n *node) isDescendantOf(other *node) bool {
 func (r *claudeReader) readCompaction(e *entry, t *tree) {
 	e.Author, e.prompt, e.compaction = agentClaude, false, true
 	if !r.boundaryRead {
-		// In files without boundaries, a summary starts a new conversation.
+		// In files without boundaries, a row without a parent is the summary that starts a new conversation.
 		e.summary = e.parent == nil
 		e.parent = t.leaf
 		return
@@ -268,11 +272,12 @@ func (r *claudeReader) readCompaction(e *entry, t *tree) {
 
 func (r *claudeReader) readAssistant(e *entry, t *tree, o, m obj) {
 	e.messageID = m.text("id")
-	if e.messageID != "" && r.last[e.messageID] != r.line { // every piece of a message repeats the usage; only the last one is complete
+	// Every piece of a message repeats the usage, and only the last piece has the final counts.
+	if e.messageID != "" && r.last[e.messageID] != r.line {
 		delete(m, "usage")
 	}
 	m["role"] = json.RawMessage(`"assistant"`)
-	if e.readMessage(t, m); o.isTrue("isApiErrorMessage") { // shown to the user but not sent to the model
+	if e.readMessage(t, m); o.isTrue("isApiErrorMessage") { // the error was shown to the user but not sent to the model
 		for _, b := range blocksOf(m.get("content")) {
 			e.ErrorMessage = cmp.Or(e.ErrorMessage, b.text("text"))
 		}

@@ -15,7 +15,7 @@ var codex = Format{
 	Omitted:  "developer messages, encrypted reasoning and summaries, contents of events that repeat messages",
 	count: func(b *fileHead) int {
 		if first := b.count(func(o obj) bool { return o.object("session").has("id") && o.has("items") }); first > 0 || !b.lines {
-			return first // the file is one JSON document, as in early versions
+			return first // early versions wrote one JSON document
 		}
 		bare := b.has(func(o obj) bool {
 			return !o.has("type") && o.text("id") != "" && o.text("timestamp") != "" && o.has("instructions", "git", "source")
@@ -31,7 +31,8 @@ var codex = Format{
 	lists:  true,
 }
 
-// codexReader reads rollouts of Codex. The lines are a sequence of messages. A rollback removes the last turns.
+// codexReader reads rollouts of Codex. The lines of a rollout are a sequence of messages. A line with a rollback
+// removes the last turns.
 type codexReader struct{ model string }
 
 func (r *codexReader) read(o obj, t *tree) []entry {
@@ -39,7 +40,7 @@ func (r *codexReader) read(o obj, t *tree) []entry {
 	item := o.object("payload")
 	switch o.text("type") {
 	case "":
-		t.session = cmp.Or(t.session, o.text("id")) // the header of a file without envelopes
+		t.session = cmp.Or(t.session, o.text("id")) // a file without envelopes begins with a header
 	case "session_meta":
 		t.session = cmp.Or(t.session, item.text("id")) // a fork repeats the header of its origin after its own header
 	case "turn_context":
@@ -50,7 +51,7 @@ func (r *codexReader) read(o obj, t *tree) []entry {
 		e.readCodexCompaction(t, item)
 	case "response_item":
 		e.addItem(t, item)
-	default: // an item without an envelope
+	default: // item without an envelope
 		e.addItem(t, o)
 	}
 	if e.role == "model" {
@@ -85,11 +86,12 @@ func leafAfterRollback(leaf *node, turns int) *node {
 	return at
 }
 
-// readCodexCompaction reads a compaction of all visible events. Codex replaces the context by a list of items. These
-// are messages, unless a remote service made the compaction.
+// readCodexCompaction reads a compaction of all visible events. Codex replaces the context by a list of items. The
+// items are messages, unless a remote service made the compaction.
 func (e *entry) readCodexCompaction(t *tree, item obj) {
 	e.Author, e.role, e.compaction, e.summary = t.agent, "user", true, true
-	if item.get("replacement_history") == nil { // in early versions, the new context is the user's prompts and the summary
+	// In early versions, the new context consists of the user's prompts and the summary.
+	if item.get("replacement_history") == nil {
 		var prompts []int
 		for n := t.leaf; n != nil; n = n.parent {
 			t.steps++
@@ -149,7 +151,8 @@ func (e *entry) addItem(t *tree, o obj) {
 		}
 		e.Author, e.role = t.agent, "model"
 		e.addCall(t, id, cmp.Or(o.text("name"), name), o.firstValue("action", "input", "arguments", "queries", "code"), member)
-		if o.get("call_id") == nil && kind != "local_shell_call" { // the provider ran this call, so the item includes the result
+		// The provider ran this call, so the item includes the result.
+		if o.get("call_id") == nil && kind != "local_shell_call" {
 			e.addResult(t, id, "", o.firstValue("output", "outputs", "results", "error", "status"), o.get("error") != nil)
 			if image := o.firstString("result"); image != nil {
 				e.parts[1].Response.Parts = []part{{InlineData: &blob{quote("image/" + cmp.Or(o.text("output_format"), "png")), image}}}
@@ -163,8 +166,8 @@ func (e *entry) addItem(t *tree, o obj) {
 
 var element = regexp.MustCompile(`^\s*<([a-zA-Z_]+)>`)
 
-// isContext reports whether Codex itself wrote a user message. Each text of such a message is one element such as
-// environment_context, or instructions found in a file.
+// isContext reports whether Codex itself wrote a user message. Each text in such a message is an element such as
+// environment_context, or instructions that Codex found in a file.
 func isContext(o obj) bool {
 	blocks := blocksOf(o.get("content"))
 	for _, b := range blocks {

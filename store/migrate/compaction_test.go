@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// compactionRecord returns a compaction record that covers the time between two seconds.
+// compactionRecord returns a compaction record that covers the events from second from to second to.
 func compactionRecord(id string, second, from, to int, text string) string {
 	start := float64(day.Add(10 * time.Hour).Unix())
 	return fmt.Sprintf(`{"id":%q,"invocationId":%q,"author":"user","timestamp":"2025-06-01T10:00:%02dZ","actions":{"compaction":{"startTimestamp":%f,"endTimestamp":%f,"compactedContent":{"role":"model","parts":[{"text":%q}]}}}}`,
@@ -37,7 +37,8 @@ func visibleTexts(t testing.TB, s *store.Store) string {
 	return strings.Join(texts, " | ")
 }
 
-// Compaction records become summaries. Records for which this is impossible are reported and kept as events.
+// Migrate replaces the events that a compaction record covers by a summary. If this is impossible, it reports the
+// compaction record and keeps it as an event.
 func TestCompactions(t *testing.T) {
 	events := []string{
 		eventText("e1", 1, `{"a":1}`), eventText("e2", 2, ""), compactionRecord("c1", 3, 1, 2, "one and two"),
@@ -63,7 +64,7 @@ func TestCompactions(t *testing.T) {
 	equal(t, "kept, then without", r.Status, migrate.Unchanged)
 }
 
-// Repeated migrations of a growing source give the same log as one migration at the end.
+// If a source grows and is migrated several times, the log is the same as after one migration at the end.
 func TestGrowth(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var events []*patch.Event
@@ -107,7 +108,7 @@ func TestGrowth(t *testing.T) {
 			}
 			return s
 		}
-		for _, e := range events { // keys that no event sets are initial state
+		for _, e := range events { // add keys that no event sets, which belong to the initial state
 			for c := range e.Changes() {
 				delete(state, c.Key)
 			}

@@ -19,9 +19,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-const envDir = "PATCHLOG_TEST_MIGRATE" // the directory in which the child process migrates
+const envDir = "PATCHLOG_TEST_MIGRATE" // environment variable with the directory in which the child process migrates
 
-const sessions = 40 // number of sessions to migrate
+const sessions = 40
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(envDir); dir != "" {
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// migrateIn migrates the export in a directory to a database in the same directory. Before the last session it waits
-// for the end of standard input, so that the parent can always kill it before it finishes.
+// migrateIn migrates the export in a directory to a database in the same directory. Before the last session, it
+// waits until standard input is closed, so that the parent can always kill it before it finishes.
 func migrateIn(dir string) error {
 	export, err := os.Open(filepath.Join(dir, "export.jsonl"))
 	if err != nil {
@@ -62,7 +62,7 @@ func migrateIn(dir string) error {
 	return s.Close()
 }
 
-// A migration that is killed at any point and repeated gives the same result as an uninterrupted one.
+// If a migration is killed and then repeated, the result is the same as after an uninterrupted migration.
 func TestInterruptedMigration(t *testing.T) {
 	const kills = 12
 	var lines []string
@@ -75,7 +75,7 @@ func TestInterruptedMigration(t *testing.T) {
 			}
 			events = append(events, json.RawMessage(text))
 		}
-		if i%10 == 9 { // needs more than one commit
+		if i%10 == 9 { // make this session so long that it needs more than one commit
 			for j := range 700 {
 				events = append(events, json.RawMessage(fmt.Sprintf(`{"author":"user","content":{"parts":[{"text":"%d"}]}}`, j)))
 			}
@@ -103,7 +103,7 @@ func TestInterruptedMigration(t *testing.T) {
 		cmd.Env = append(os.Environ(), envDir+"="+dir)
 		cmd.Stderr = os.Stderr
 		if run < kills {
-			input := testlog.Must(cmd.StdinPipe())(t) // open while the child runs
+			input := testlog.Must(cmd.StdinPipe())(t) // keeps the child's standard input open
 			defer input.Close()
 		}
 		out := testlog.Must(cmd.StdoutPipe())(t)

@@ -17,8 +17,9 @@ import (
 )
 
 // decoder makes the records of a log from the units of a session file. A unit is a line, or a message of a document.
-// Changes of the program's context become patches: a rewind hides the abandoned branch, and a compaction replaces
-// events by a summary. So the visible log is the current conversation, and the raw log has all lines of the file.
+// If the program changes the model's context, the change becomes patches. A rewind hides the abandoned branch, and a
+// compaction replaces events by a summary. So the visible log is the current conversation, and the raw log has all
+// lines of the file.
 //
 // The ids and the order of the records do not depend on later lines. So a file that has grown gives the same records
 // as before, followed by new ones.
@@ -33,14 +34,14 @@ type decoder struct {
 	size       int // total size of the units in bytes
 	weight     int // estimated memory for the records during the import
 	usedIDs    map[string]bool
-	hashes     map[string][sha256.Size]byte // hash of the content, by the id of the line
+	hashes     map[string][sha256.Size]byte // by id of the line: hash of the content
 	digest     [sha256.Size]byte            // hash of the current unit
-	idCounts   map[string]int               // number of ids made for the current line, by purpose
+	idCounts   map[string]int               // by purpose: number of ids made for the current line
 	invocation string
 	report     report
 }
 
-// reader reads the units of a format. prepare sorts and filters the units; it may be nil.
+// reader reads the units of a format. The function prepare, which may be nil, sorts and filters the units.
 type reader struct {
 	prepare func(units []unit) []unit
 	read    func(o obj, t *tree) []entry
@@ -50,39 +51,39 @@ type reader struct {
 type entry struct {
 	eventJSON        // all fields except the content; the default author is "system"
 	id        string // id of the unit, or ""
-	alias     string // the id by which other units refer to the entry, if it differs from id
-	rewrites  bool   // the entry replaces earlier content of the message
+	alias     string // second id of the entry, used when other units refer to it
+	rewrites  bool   // whether the entry replaces earlier content of the message
 	time      time.Time
 	role      string
 	parts     []part
-	prompt    bool   // the entry starts a turn
+	prompt    bool   // whether the entry starts a turn
 	note      string // why the entry has no content, or how it was handled
 
-	// Position in the conversation's tree. An entry is part of the tree only if inTree is set.
+	// These fields are the position in the conversation's tree. An entry is part of the tree only if inTree is set.
 	inTree       bool
 	parent       *node
-	followsLeaf  bool            // the parent is the current leaf
-	dedupContent json.RawMessage // content by which a copy is distinguished from another line with the same id
-	becomesLeaf  bool            // the entry becomes the leaf, even if its parent is not the leaf
+	followsLeaf  bool            // whether the parent is the current leaf
+	dedupContent json.RawMessage // content that distinguishes a copy from another line with the same id
+	becomesLeaf  bool            // whether the entry becomes the leaf even if its parent is not the leaf
 	messageID    string          // id of the message of which the entry is a piece
 	callIDs      []string        // ids of the calls in the entry
-	resultIDs    []string        // ids of the calls whose results the entry has
+	resultIDs    []string        // ids of the calls whose results are in the entry
 
-	// For compactions; see tree.coveredCount.
-	compaction   bool // the entry is a compaction
-	summary      bool // the entry has a summary
-	encrypted    bool // the summary is encrypted; only the provider can read it
+	// The fields of a compaction are explained at tree.coveredCount.
+	compaction   bool // whether the entry is a compaction
+	summary      bool // whether the entry has a summary
+	encrypted    bool // whether the summary is encrypted, so that only the provider can read it
 	kept         []*node
 	requireKept  bool
-	reparentKept bool // kept messages become children of the summary
+	reparentKept bool // whether kept messages become children of the summary
 }
 
 type report struct {
 	Lines         int // lines that became events
-	Rewinds       int // how often the conversation continued from an earlier point
+	Rewinds       int // number of times that the conversation continued from an earlier point
 	Compactions   int // compactions whose summaries replace the covered events
 	NotAdopted    int // compactions kept as events, because the events that they cover are unknown
-	Encrypted     int // compactions kept as events, because only the provider can read them
+	Encrypted     int // compactions kept as events, because their summaries are encrypted
 	VisibleEvents int // visible events at the last compaction counted in Encrypted
 	Rewritten     int // messages that were written again with more content
 	Copies        int // repeated lines, kept without content
@@ -121,11 +122,11 @@ func (r report) differences() (all []Difference) {
 	return all
 }
 
-// decode returns the records, without seqs. A record's id is the id of its unit. If the unit has no id, the record's
-// id is derived from the number and the content of the unit. An incomplete last line is omitted, because the program
-// may still be writing it. Any other line that is not JSON becomes an event without content. A record without a time
-// gets the time of the next record that has one. If no later record has a time, it gets the time of the last earlier
-// record that has one. The error is a *[patch.LineError].
+// decode returns the records, without seqs. The id of a record is the id of its unit. If the unit has no id, the id
+// of the record is derived from the number and the content of the unit. An incomplete last line is omitted, because
+// the program may still be writing it. Any other line that is not JSON becomes an event without content. A record
+// without a time gets the time of the next record that has a time. If no later record has a time, it gets the time
+// of the last earlier record that has a time. The error is a *[patch.LineError].
 func (d *decoder) decode(units []unit) ([]patch.Record, error) {
 	d.tree, d.usedIDs, d.hashes = newTree(d.format.Name), map[string]bool{}, map[string][sha256.Size]byte{}
 	d.tree.newID = d.newID
@@ -204,13 +205,13 @@ func (d *decoder) decodeUnit(r reader) error {
 	return nil
 }
 
-// An import may use memory of up to 8 times the file's size plus a constant. These weights estimate the memory in
-// bytes for records, and for the values in a line while the line is read. They are fitted to measurements that tests
-// repeat.
+// An import may use memory of up to 8 times the size of the file plus a constant. The weights estimate this memory
+// in bytes, for the records, and for the values in a line while the line is read. Tests repeat the measurements to
+// which the weights are fitted.
 const (
 	weightFactor = 4
 	weightBase   = 20 << 20
-	recordWeight = 3000 // a record without its content
+	recordWeight = 3000 // a record, without its content
 	valueWeight  = 400  // an object or an array
 	unitWeight   = 300  // a line before it is read
 )
@@ -263,8 +264,8 @@ func recordTime(r patch.Record) time.Time {
 // lineIDNamespace is the namespace of ids derived from lines.
 var lineIDNamespace = uuid.MustParse("b5a0b3a6-6f0e-5a51-9a0e-4a2f8f2d7c30")
 
-// newID returns an id derived from the number and the content of the unit and from the purpose of the id. Because of
-// the number, equal lines get different ids.
+// newID returns an id derived from the number and the content of the unit and from the purpose of the id. Because
+// the number is included, equal lines get different ids.
 func (d *decoder) newID(what string) string {
 	for {
 		name := append(fmt.Appendf(nil, "%d %s %d:", d.unit.number, what, d.idCounts[what]), d.digest[:]...)
@@ -276,8 +277,8 @@ func (d *decoder) newID(what string) string {
 	}
 }
 
-// addEntry adds an entry to the log. The argument first reports whether the entry is the first of its unit. The event
-// of the first entry stores the unit.
+// addEntry adds an entry to the log. The argument first reports whether the entry is the first entry of its unit.
+// The event of the first entry stores the unit.
 func (d *decoder) addEntry(e entry, first bool) error {
 	if len(e.id) > patch.MaxIDBytes {
 		e.id = ""
@@ -301,7 +302,8 @@ func (d *decoder) addEntry(e entry, first bool) error {
 		id = d.newID("event")
 	}
 	d.usedIDs[id] = true
-	if e.prompt || d.invocation == "" && e.role == "model" { // headers before the first message belong to no invocation
+	// Headers before the first message belong to no invocation.
+	if e.prompt || d.invocation == "" && e.role == "model" {
 		d.invocation = id
 	}
 	d.weight += recordWeight
@@ -390,7 +392,8 @@ type eventJSON struct {
 	CustomMetadata map[string]storedLine `json:"customMetadata"`
 }
 
-// dropDuplicateKeys returns a content without duplicate keys. The last value of each key is kept.
+// dropDuplicateKeys returns a content without duplicate keys. If a key occurs several times, it keeps the last
+// value.
 func dropDuplicateKeys(content json.RawMessage) json.RawMessage {
 	if content == nil {
 		return nil

@@ -80,7 +80,8 @@ func foldRecords(t rapid.TB, records []patch.Record) fold.View {
 	return v
 }
 
-// describeEvents returns the author, texts, calls and responses of each visible event with content.
+// describeEvents returns one text for each visible event that has content, with its author, texts, calls and
+// responses.
 func describeEvents(v fold.View) []string {
 	var all []string
 	for _, e := range v.Events() {
@@ -113,7 +114,8 @@ func describeEvent(e *patch.Event) string {
 	return text
 }
 
-// expectedLines returns the lines that WriteLines should write: without NULs and without an incomplete last line.
+// expectedLines returns the lines that WriteLines should write for a file. It omits NULs and an incomplete last
+// line.
 func expectedLines(data []byte) [][]byte {
 	var lines [][]byte
 	for line := range bytes.Lines(bytes.TrimPrefix(trimNULs(data), byteOrderMark)) {
@@ -136,7 +138,7 @@ func wantLines(t rapid.TB, data []byte, records []patch.Record) {
 	}
 }
 
-// wantWritten checks that WriteLines writes the file.
+// wantWritten fails the test unless WriteLines writes the lines of the file.
 func wantWritten(t *testing.T, data []byte, records iter.Seq2[patch.Record, error]) {
 	t.Helper()
 	var out bytes.Buffer
@@ -146,7 +148,7 @@ func wantWritten(t *testing.T, data []byte, records iter.Seq2[patch.Record, erro
 	}
 }
 
-// Every line can be written back byte for byte, also from records that were encoded as text or as bytes.
+// WriteLines writes every line byte for byte, even if the record stores the line as text or as bytes.
 func TestLinesRoundTrip(t *testing.T) {
 	forEachFile(t, func(t *testing.T, f testFile) {
 		records, _ := decodeFile(t, f.format, f.data)
@@ -177,7 +179,7 @@ func TestLinesRoundTrip(t *testing.T) {
 	})
 }
 
-// Wherever a file is cut, its first lines give the first records.
+// If a file is cut at any point, the remaining lines give the same record ids as in the whole file.
 func TestFileGrows(t *testing.T) {
 	forEachFile(t, func(t *testing.T, f testFile) {
 		all, _ := decodeFile(t, f.format, f.data)
@@ -188,14 +190,14 @@ func TestFileGrows(t *testing.T) {
 			records, d, err := tryDecode(f.format, f.data[:cut])
 			if err != nil {
 				if bytes.IndexByte(f.data[:cut], '\n') < 0 {
-					continue // the first value spans several lines
+					continue // the first JSON value spans several lines, and cannot be read without its end
 				}
 				t.Fatal(err)
 			}
 			if (f.data[cut-1] == '\n') != (d.report.Unfinished == 0) {
 				t.Fatalf("cut at %d: %d bytes are unfinished", cut, d.report.Unfinished)
 			}
-			for i, r := range records { // times and usage may depend on later lines
+			for i, r := range records { // compare only ids, because times and usage may depend on later lines
 				testlog.Equal(t, "id", r.ID(), all[i].ID())
 			}
 		}
@@ -234,7 +236,8 @@ func testdata(t testing.TB, name string) []byte {
 	return data
 }
 
-// checkDecoded checks a file's visible events, session id and report, and returns its records.
+// checkDecoded decodes a file and returns its records. It fails the test if the visible events, the session id or
+// the report differ from the arguments.
 func checkDecoded(t *testing.T, name string, format Format, session string, report report, want []string) []patch.Record {
 	t.Helper()
 	records, d := decodeFile(t, format, testdata(t, name+".jsonl"))
@@ -251,7 +254,7 @@ func TestOldFiles(t *testing.T) {
 		"user/user: Say hello.", `codex/model: call call_1 shell{"arguments":"not an object"}`,
 		`codex/user: response call_1 shell{"result":"hello"}`, "codex/model: hello",
 	})
-	for _, r := range records { // a line without a time gets the time of the previous line
+	for _, r := range records { // only the header has a time, so all records get that time
 		testlog.Equal(t, r.ID(), r.Event.Timestamp().Format("2006-01-02 15:04"), "2025-07-01 12:00")
 	}
 }
@@ -267,7 +270,7 @@ func TestPi(t *testing.T) {
 		"user/user: Commit it.",
 		"pi/model: Committed.",
 	})
-	// Before the compaction, all covered events are visible.
+	// Before the compaction, the visible log still has all events that the compaction covers.
 	wantVisible(t, describeEvents(foldRecords(t, records[:slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Summarise })]))[:5], []string{
 		"user/user: Why does the kettle simulation stop at 99.99 degrees? Please look at kettle.go.",
 		`pi/model: thought The loop compares floats for equality, I guess. I should read the file first. Let me read it, and run its tests as well. call call_1 read{"path":"kettle.go","limit":120.0} call call_2 bash{"command":"go test ./..."}`,
@@ -394,7 +397,7 @@ func importText(t testing.TB, s *store.Store, key store.Key, format Format, data
 	return store.Imported{Committed: store.Committed{View: got.View}, Created: result.Status == Created, Added: result.Added, Present: result.Present}, err
 }
 
-// A file that is imported while it grows, line by line, can be written back completely.
+// If a file is imported again after each new line, all its lines can be written back.
 func TestImportGrowingFile(t *testing.T) {
 	forEachFile(t, func(t *testing.T, f testFile) {
 		s, key := openStore(t)
@@ -418,8 +421,8 @@ func TestImportGrowingFile(t *testing.T) {
 	})
 }
 
-// If the session has grown independently, new lines of its file are added if they need no patch. Otherwise they are
-// refused.
+// If records that are not in the file were added to the session, an import still adds new lines of the file. If the
+// new lines need a patch, the import is refused.
 func TestFileAndSessionGrow(t *testing.T) {
 	say := func(id, parent, text string) string {
 		return fmt.Sprintf(`{"type":"message","id":%q,"parentId":%q,"message":{"role":"user","content":%q}}`+"\n", id, parent, text)
@@ -437,8 +440,8 @@ func TestFileAndSessionGrow(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(importText(t, s, key, pi, []byte(data+say("d", "b", "four")))), store.ErrConflict)
 }
 
-// Calls and results are paired as in the file, before and after a compaction. Summaries written by the agent count as
-// summaries.
+// In the imported session, each result follows its call, before and after a compaction. A summary that the agent
+// wrote counts as a summary.
 func TestCompaction(t *testing.T) {
 	forEachFile(t, func(t *testing.T, f testFile) {
 		s, key := openStore(t)
@@ -480,7 +483,8 @@ func FuzzPi(f *testing.F)         { fuzzFormat(f, pi) }
 func FuzzClaudeCode(f *testing.F) { fuzzFormat(f, claudeCode) }
 func FuzzCodex(f *testing.F)      { fuzzFormat(f, codex) }
 
-// fuzzFormat checks that after a valid start no line is lost, every patch applies, and decoding is deterministic.
+// fuzzFormat fuzzes the lines that follow a valid start of a file. No line may be lost, every patch must apply, and
+// decoding must be deterministic.
 func fuzzFormat(f *testing.F, format Format) {
 	for _, file := range testFiles(f) {
 		if file.format.Name != format.Name || len(file.data) > 20_000 {
@@ -562,7 +566,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A line that is not a valid event is kept, with the content that can be read.
+// If a line is not a valid event, the line is kept, together with the content that can be read.
 func TestOddLines(t *testing.T) {
 	odd := []string{
 		`{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"half a \ud83d pair"}}`,
@@ -604,7 +608,7 @@ func TestPreservedMessages(t *testing.T) {
 		return fmt.Sprintf(`{"type":"user","uuid":%q,"parentUuid":%q,"sessionId":"s","isCompactSummary":true,"message":{"role":"user","content":%q}}`+"\n", uuid, parent, text)
 	}
 	talk := claudeHead + message("u1", "", "user", "one") + message("a1", "u1", "assistant", "two") + message("u2", "a1", "user", "three") + message("a2", "u2", "assistant", "four")
-	kept := talk + boundary("b", "a2", `"preservedSegment":{"headUuid":"u2","tailUuid":"a2"}`) + summary("c", "b", "sum") // u2 and a2 are kept
+	kept := talk + boundary("b", "a2", `"preservedSegment":{"headUuid":"u2","tailUuid":"a2"}`) + summary("c", "b", "sum") // the boundary keeps u2 and a2
 	for name, c := range map[string]struct {
 		data string
 		want []string
@@ -661,7 +665,7 @@ func TestPreservedMessages(t *testing.T) {
 	}
 }
 
-// A row that the next message does not follow is not a branch.
+// A row of type system is not a branch if the next message does not follow it. Such a row must hide no events.
 func TestNoRewind(t *testing.T) {
 	const turn = `{"type":"system","subtype":"turn_duration","uuid":%q,"parentUuid":%q,"sessionId":"s"}` + "\n"
 	said := func(role, uuid, parent string) string {
@@ -679,7 +683,7 @@ func TestNoRewind(t *testing.T) {
 	data := claudeHead + said("user", "u", "") + said("assistant", "a", "u") + fmt.Sprintf(turn, "y", "a") + said("user", "v", "a")
 	testlog.Equal(t, "hidden", hidden(data), nil)
 	data += fmt.Sprintf(turn, "z", "u") + said("user", "w", "z")
-	testlog.Equal(t, "hidden", hidden(data), []int{2, 3}) // from the response to the message that followed the response
+	testlog.Equal(t, "hidden", hidden(data), []int{2, 3}) // hides the response "a", the row "y" and the message "v"
 }
 
 func TestConversationRules(t *testing.T) {
@@ -747,7 +751,7 @@ func TestConversationRules(t *testing.T) {
 	}
 }
 
-// A file that would take too much time is refused.
+// If the rewinds in a file would take too much time, the import is refused.
 func TestTooManyRewinds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out, for the run is short")

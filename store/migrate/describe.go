@@ -8,8 +8,8 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// Describe describes the result: a summary line, followed by an indented line for each note. If dryRun is set, it
-// describes what would happen without a dry run. The lines are printable.
+// Describe describes the result in a summary line, followed by an indented line for each note. If dryRun is set, it
+// describes what a migration would do. The lines are printable.
 func (r Result) Describe(dryRun bool) []string {
 	would := ""
 	if dryRun {
@@ -61,7 +61,7 @@ func (r *Report) Add(o Report) {
 	}
 }
 
-// Describe describes the report. The last line has the totals.
+// Describe describes the report. The last element of lines has the totals.
 func (r Report) Describe(opts Options) (lines, problems []string) {
 	if r.SharedErr != nil {
 		problems = append(problems, "shared values: "+r.SharedErr.Error())

@@ -24,7 +24,7 @@ func ExampleRun() {
 		_, err = migrate.Run(ctx, db, migrate.NewREST(strings.NewReader(exports), "exports"), migrate.Options{
 			Session: func(r migrate.Result) error {
 				fmt.Println(r.Key, r.Status, r.Added, r.Differences)
-				return r.Err // nil, except for a conflict or a failure
+				return r.Err // nil unless the session failed or is in conflict
 			},
 		})
 		check(err)

@@ -18,23 +18,23 @@ import (
 
 // FileOptions are options for reading a file. The zero value means the defaults.
 type FileOptions struct {
-	// Name is the name of the file. It is used in errors, and to name a session that has no id in the file. If NoFile
-	// is set, Name is not a file name and is used only in errors.
+	// Name is the name of the file. Errors contain it, and a session without an id in the file is named after it. If
+	// NoFile is set, Name is not a file name and is used only in errors.
 	Name   string
 	NoFile bool
 
-	// Folder, if not empty, is a folder that contains the file, directly or in subfolders. A session without an id is
-	// then named after the path below Folder, because files in several folders may have the same name.
+	// Folder, if not empty, is a folder that contains the file, directly or in subfolders. A session without an id
+	// is then named after the path below Folder, because several folders may have files with the same name.
 	Folder string
 
 	// Key has parts of the session's key. A part that is not empty replaces the part in the file.
 	Key store.Key
 
-	// AdoptLines adopts compaction records in lines of events, see [Options.KeepCompactions]. KeepCompactions does
-	// not apply to lines of events.
+	// AdoptLines adopts compaction records in lines of events, as described at [Options.KeepCompactions]. The option
+	// KeepCompactions does not apply to lines of events.
 	AdoptLines bool
 
-	// MaxRecordBytes is the limit of the target store, see [store.Options.MaxRecordBytes].
+	// MaxRecordBytes is the limit of the target store. It corresponds to [store.Options.MaxRecordBytes].
 	MaxRecordBytes int
 
 	// Progress, if not nil, is called from time to time with the number of bytes read so far.
@@ -55,17 +55,17 @@ var _ Source = (*File)(nil)
 // fileSession is the part of a file that has one session.
 type fileSession struct {
 	units   []unit
-	session string   // the session's id, if it is outside the messages
-	omitted []string // names of other members, which are omitted
+	session string   // id of the session, if it is outside the messages
+	omitted []string // names of the members that are omitted
 }
 
 // unit is a line of a file, or a message in a document.
 type unit struct {
-	text         []byte // as in the file; for a message in a document, without white space between tokens
-	number       int    // number of the line or message, from 1
+	text         []byte // text as in the file; white space between tokens is removed in a message of a document
+	number       int    // number of the line or message; the first is 1
 	json         []byte // JSON in the text, or nil
-	repaired     bool   // the text was not Unicode
-	unterminated bool   // the line has no newline at its end
+	repaired     bool   // whether the text was not Unicode
+	unterminated bool   // whether the newline at the end of the line is missing
 }
 
 // OpenFile returns the sessions in the text of a file as a source. If [Detect] does not recognise the format, or if
@@ -115,7 +115,7 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 		}
 		for i, p := range f.sessions {
 			records, report, id, err := f.decode(ctx, p.units)
-			if i > 0 { // already reported with the first session
+			if i > 0 { // the differences were already reported with the first session
 				report.Untimed, p.omitted = 0, nil
 			}
 			s := &Session{Records: records, file: f.opts.Name, Differences: report.differences()}
@@ -123,7 +123,8 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 				err = fmt.Errorf("%s: %w: the file has no messages", f.opts.Name, store.ErrInvalid)
 			}
 			s.Key = f.sessionKey(s, cmp.Or(p.session, id), i)
-			if f.Format.Name == "gemini-cli" && f.opts.Key.Session == "" && !s.namedAfterFile && !f.opts.NoFile { // Gemini CLI may write several files with the same session id
+			// Gemini CLI may write several files with the same session id.
+			if f.Format.Name == "gemini-cli" && f.opts.Key.Session == "" && !s.namedAfterFile && !f.opts.NoFile {
 				s.fileKey = store.Key{App: s.Key.App, User: s.Key.User, Session: sessionName(f.opts.Name, f.opts.Folder)}
 			}
 			for j := range s.Differences {
@@ -146,9 +147,9 @@ func (f *File) decode(ctx context.Context, units []unit) ([]patch.Record, report
 	return records, d.report, d.tree.session, err
 }
 
-// sessionKey returns the key of session n, from 0. Parts given in the options take precedence over parts in the
-// session. Parts missing in both are taken from the format and the name of the file. sessionKey reports a session that
-// is named after its file.
+// sessionKey returns the key of the session with index n. A part of the key that is set in the options replaces the
+// part in the session. If a part is missing in both, sessionKey takes it from the format and the name of the file.
+// sessionKey reports a session that is named after its file.
 func (f *File) sessionKey(s *Session, id string, n int) store.Key {
 	key := f.opts.Key
 	if key.Session == "" {
@@ -158,7 +159,8 @@ func (f *File) sessionKey(s *Session, id string, n int) store.Key {
 			if len(f.sessions) > 1 {
 				key.Session += "-" + strconv.Itoa(n+1)
 			}
-			if n == 0 && f.opts.Folder == "" { // in a folder, the user expects the session to be named after the path
+			// For a file in a folder, the user expects a session named after the path.
+			if n == 0 && f.opts.Folder == "" {
 				s.Differences = append(s.Differences, Difference{What: "the file has no session id: the session is named after the file; put a KEY before the file to name it differently"})
 			}
 		}
@@ -178,8 +180,8 @@ func (f *File) sessionError(s *Session, err error) error {
 	return nil
 }
 
-// splitSessions splits a file into sessions. Lines of JSON are one session. A document is one session, unless it has
-// several lists of messages; then each list is a session.
+// splitSessions splits a file into sessions. A file with JSON lines is one session. A document is one session,
+// unless it has several lists of messages. In that case, each list is a session.
 func splitSessions(text []byte, format *Format, name string) ([]fileSession, error) {
 	var units []unit
 	document := spansLines(text)
@@ -200,7 +202,8 @@ func splitSessions(text []byte, format *Format, name string) ([]fileSession, err
 		for line := range bytes.Lines(text) {
 			number++
 			line, terminated := bytes.CutSuffix(line, []byte("\n"))
-			for line := range bytes.FieldsFuncSeq(line, func(r rune) bool { return r == 0 }) { // a crash may leave NULs between lines
+			// A crash may leave NULs between lines.
+			for line := range bytes.FieldsFuncSeq(line, func(r rune) bool { return r == 0 }) {
 				if len(trim(line)) > 0 {
 					units = append(units, unit{text: line, number: number, json: trim(line), unterminated: !terminated})
 				}
@@ -240,15 +243,15 @@ func compactUnit(value json.RawMessage, number int) unit {
 
 func arrayUnits(array json.RawMessage) (units []unit) {
 	var list []json.RawMessage
-	json.Unmarshal(array, &list) // cannot fail: the array was decoded before
+	json.Unmarshal(array, &list) // cannot fail, because the array was decoded before
 	for i, value := range list {
 		units = append(units, compactUnit(value, i+1))
 	}
 	return units
 }
 
-// findMessages returns the messages of a document: the elements of an array, or of the member that has a list of
-// messages.
+// findMessages returns the messages of a document. The document is an array of messages, or an object with a member
+// that is a list of messages.
 func findMessages(text json.RawMessage) (p fileSession, ok bool) {
 	if isArray(text) {
 		return fileSession{units: arrayUnits(text)}, true

@@ -16,8 +16,8 @@ type Format struct {
 	// single agent, it is also the author of the model's events.
 	Name string
 
-	Title    string // description of the format
-	Versions string // tested versions
+	Title    string // description of the format, for tables and messages
+	Versions string // versions of the program that are tested
 	Kept     string // what is imported besides messages
 	Omitted  string // what is not imported
 
@@ -29,9 +29,9 @@ type Format struct {
 	count func(b *fileHead) int
 	magic func(head []byte) bool
 
-	open   func(f *File) (Source, error) // nil for a session file, which reader reads
+	open   func(f *File) (Source, error) // nil for a session file, which the field reader reads
 	reader func() reader
-	lists  bool // a document may have several lists of messages, each of which is a session
+	lists  bool // whether a document may have several lists of messages, each of which is a session
 }
 
 // Formats returns the supported formats. The table in docs/OPERATIONS.md is generated from them.
@@ -56,8 +56,8 @@ const HeadBytes = 256 << 10
 
 var byteOrderMark = []byte("\ufeff")
 
-// Detect returns the format of a file from its first bytes and its name. At least half of the objects in head must
-// match the format, and more objects must match it than any other format. Otherwise the error is an
+// Detect returns the format of a file from the first bytes and the name of the file. At least half of the objects in
+// head must match the format, and more objects must match it than any other format. Otherwise, the error is an
 // *[UnknownFormatError].
 func Detect(head []byte, name string) (Format, error) {
 	head = head[:min(len(head), HeadBytes)]
@@ -101,7 +101,7 @@ func Detect(head []byte, name string) (Format, error) {
 	return Format{}, &UnknownFormatError{Name: name, Reason: reason}
 }
 
-// UnknownFormatError is the reason why the format of a file was not recognised.
+// UnknownFormatError is the error for a file whose format was not recognised. It has the reason.
 type UnknownFormatError struct {
 	Name   string
 	Reason string
@@ -137,7 +137,7 @@ var unsupportedFormats = []unsupportedFormat{
 		"it is the output of 'opencode run --format json'; export the session with 'opencode export SESSION'"},
 }
 
-// Magic bytes: for bbolt at offset 16 of a meta page, for SQLite at the start of the file.
+// Magic bytes of binary formats. bbolt has them at offset 16 of a meta page, and SQLite at the start of the file.
 var (
 	boltMagic   = []byte{0xed, 0xda, 0x0c, 0xed}
 	sqliteMagic = []byte("SQLite format 3")
@@ -146,7 +146,8 @@ var (
 var patchlogDatabase = Format{
 	Name: "patchlog-database", Title: "a patchlog database", Versions: "the current one",
 	Kept: "everything", Omitted: "snapshots", Database: true,
-	magic: func(head []byte) bool { // in the first meta page, or in the second for common page sizes
+	// The magic bytes are in the first meta page, or in the second one for common page sizes.
+	magic: func(head []byte) bool {
 		return slices.ContainsFunc([]int{0, 4096, 8192, 16384}, func(page int) bool {
 			at := page + 16
 			return len(head) >= at+4 && bytes.Equal(head[at:at+4], boltMagic)
@@ -160,9 +161,9 @@ var adkDatabase = Format{
 	magic: func(head []byte) bool { return bytes.HasPrefix(head, sqliteMagic) },
 }
 
-// sessionName returns the name of a session that has no id. The name is the file's name without the extension, preceded
-// by the names of the folders between folder and the file. If all files of a program have the same name, the name of
-// the file's folder is used instead of the file's name.
+// sessionName returns the name of a session that has no id. The name is the file's name without the extension. If
+// folder is not empty, the names of the folders between folder and the file precede it. If a program gives all its
+// files the same name, the name of the file's folder replaces the file's name.
 func sessionName(file, folder string) string {
 	base := filepath.Base(file)
 	if dir := filepath.Dir(file); base == clineHistory && filepath.Base(dir) != "." && filepath.Base(dir) != string(filepath.Separator) {

@@ -52,7 +52,7 @@ func importTwice(t testing.TB, name, key string) (*store.Store, store.Session, s
 	return s, got, strings.Join(notes, "\n")
 }
 
-// The content of each format is imported in ADK's form.
+// Messages in each format become events in ADK's form.
 func TestFormats(t *testing.T) {
 	const unnamed = "the file has no session id: the session is named after the file; put a KEY before the file to name it differently"
 	const untimed = "the file has no times: events get the time of the import\n"
@@ -125,7 +125,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// Models, usage and times are imported if present. A file with several conversations gives several sessions.
+// If a file has models, usage and times, they are imported. A file with several conversations becomes several
+// sessions.
 func TestFormatDetails(t *testing.T) {
 	for name, want := range map[string]string{
 		"openai-chat.jsonl":      `"timestamp":"2026-01-01T00:00:00Z","content":{"role":"model","parts":[{"text":"It is Thursday."}]},"usageMetadata":{"cachedContentTokenCount":2,"candidatesTokenCount":4,"promptTokenCount":11,"totalTokenCount":15},"modelVersion":"model-4"`,
@@ -230,7 +231,7 @@ func checkRewound(t *testing.T, got store.Session) {
 	testlog.Equal(t, "records", got.View.Seq(), 7)
 }
 
-// A file that matches two formats equally is refused. The error names both.
+// If a file matches two formats equally well, the file is refused with an error that names both formats.
 func TestTies(t *testing.T) {
 	_, err := Detect([]byte(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"x"}]}`+"\n"+`{"role":"tool","tool_call_id":"a","content":"x"}`+"\n"), "f")
 	if err == nil || !strings.Contains(err.Error(), "it could be messages of Anthropic's API or messages of OpenAI's Chat Completions") {
@@ -238,7 +239,7 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// Sessions of Qwen Code, whose rows resemble Claude Code's, are refused by name.
+// Sessions of Qwen Code resemble those of Claude Code, but are refused with an error that names Qwen Code.
 func TestQwenCode(t *testing.T) {
 	row := `{"uuid":"a","parentUuid":null,"sessionId":"s","type":"user","message":{"role":"user","parts":[{"text":"Hello"}]}}` + "\n"
 	_, err := Detect([]byte(row+row), "f")
@@ -247,7 +248,8 @@ func TestQwenCode(t *testing.T) {
 	}
 }
 
-// Text that is not Unicode is replaced. If a truncated object precedes another on a line, the second object is read.
+// Bytes that are not Unicode are replaced. If a line has a truncated object followed by a second object, the second
+// object is read.
 func TestInvalidUnicode(t *testing.T) {
 	for text, want := range map[string]string{
 		`"plain \n \\ud83d"`: `"plain \n \\ud83d"`, `"\ud83d\ude00"`: `"\ud83d\ude00"`, `"\ud83d"`: `"\ufffd"`, `"\ude00\ud83d x"`: `"\ufffd\ufffd x"`,
@@ -268,7 +270,8 @@ func TestInvalidUnicode(t *testing.T) {
 	wantLines(t, data, records)
 }
 
-// Texts that Claude Code writes or attaches as user messages are distinguished from the user's own texts.
+// Claude Code writes or attaches some texts as user messages. The import distinguishes these texts from the texts of
+// the user.
 func TestClaudeTexts(t *testing.T) {
 	row := func(more string) string {
 		return `{"type":"user","uuid":"` + patchID(more) + `","sessionId":"s","timestamp":"2026-01-01T00:00:00Z",` + more + "}\n"
@@ -296,8 +299,8 @@ func TestClaudeTexts(t *testing.T) {
 	}
 }
 
-// Rows with null as parent form a sequence. But if responses have parents, a prompt with null starts a new
-// conversation.
+// Rows that have null as parent form a sequence. If responses in the file have parents, a prompt with null as parent
+// starts a new conversation instead.
 func TestRowsWithoutParents(t *testing.T) {
 	row := func(kind, id, parent, text string) string {
 		return `{"type":"` + kind + `","uuid":"` + id + `",` + parent + `"sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"` + kind + `","content":"` + text + `"}}` + "\n"
@@ -319,7 +322,7 @@ func patchID(text string) string {
 
 var _ patch.Record
 
-// Complete API requests and responses, and early rollouts of Codex, are recognised and read.
+// Files with complete API requests, with API responses and with early rollouts of Codex are recognised and read.
 func TestDocuments(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"model":"m","input":[{"role":"system","content":"Be short."},{"role":"user","content":"Hello"}],"store":false}`: "openai-responses: system/user: Be short.|user/user: Hello",
@@ -342,7 +345,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// Events and patches in the spellings of other programs are imported.
+// Other programs spell the members of events and patches differently. The import accepts their spellings.
 func TestSpellings(t *testing.T) {
 	const text = `{"id":"a","author":"x"}
 {"id":"b","author":"x"}
@@ -357,8 +360,8 @@ func TestSpellings(t *testing.T) {
 	testlog.Equal(t, "error", err.Error(), `t:3: invalid: field "eventId": the field occurs in two spellings`)
 }
 
-// A header before the first message is not a turn. An invocation begins with a user's message or, before the first
-// one, with a message of the model.
+// Headers before the first message do not start a turn. An invocation begins with a message of the user. Before the
+// first message of the user, it begins with a message of the model.
 func TestHeadersStartNoTurn(t *testing.T) {
 	item := func(role, text string) string {
 		return fmt.Sprintf(`{"type":"response_item","payload":{"type":"message","role":%q,"content":[{"type":"input_text","text":%q}]}}`, role, text) + "\n"
@@ -382,8 +385,8 @@ func TestHeadersStartNoTurn(t *testing.T) {
 	}
 }
 
-// A repair may record an answer to a call before the file has the result. An import then replaces the answer by the
-// result.
+// If a call has no result yet, a repair may add an answer to the call. When the file has grown by the result, an
+// import replaces the answer by the result.
 func TestResultAfterRepair(t *testing.T) {
 	const (
 		claudeRow = `{"type":"%s","uuid":"%s","parentUuid":%s,"sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"%[1]s","content":%[4]s}}` + "\n"

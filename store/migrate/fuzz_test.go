@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// Any input is refused or migrated, and migrating it again adds nothing.
+// Any input is either refused or migrated. Migrating the same input again adds nothing.
 func FuzzREST(f *testing.F) {
 	for _, seed := range []string{
 		python, "[" + python + "," + strings.Replace(python, `"set":2`, `"set":3`, 1) + "]",
@@ -29,7 +29,7 @@ func FuzzREST(f *testing.F) {
 			return nil
 		}}
 		_, err := migrate.Run(t.Context(), s, migrate.NewREST(bytes.NewReader(input), "input"), opts)
-		bad = bad || err != nil // two sessions with the same key and different content conflict in each run
+		bad = bad || err != nil // two sessions with the same key but different content conflict in each run
 		before := dump(t, s)
 		report, again := migrate.Run(t.Context(), s, migrate.NewREST(bytes.NewReader(input), "input"), opts)
 		if (err == nil) != (again == nil) {

@@ -46,15 +46,16 @@ func readGemini(o obj, t *tree) []entry {
 		return nil
 	}
 	e := geminiMessage(o, t)
-	if n := t.nodes[e.id]; n != nil { // a message is written again when its calls have results
+	if n := t.nodes[e.id]; n != nil { // the program writes a message again when its calls have results
 		e.alias, e.id, e.parent, e.followsLeaf, e.becomesLeaf, e.rewrites = e.id, "", n.parent, false, true, true
 	}
 	return []entry{e}
 }
 
-// replaceHistory makes entries from a history that replaces the current history after their common prefix.
+// replaceHistory makes entries for a history that replaces the current history. It keeps the common prefix of the
+// two.
 func replaceHistory(history []json.RawMessage, t *tree) []entry {
-	var path []*node // the messages from the root to the leaf
+	var path []*node // messages from the root to the leaf
 	for n := t.leaf; n != nil; n = n.parent {
 		t.steps++
 		if n.id != "" {
@@ -131,7 +132,8 @@ func (e *entry) addGeminiResult(t *tree, c obj) {
 	e.addResult(t, id, c.text("name"), result, status != "success")
 }
 
-// genaiParts returns the parts of a content of Gemini's API: a string, a part, or a list of strings and parts.
+// genaiParts returns the parts of a content of Gemini's API. The content is a string, a part, or a list of strings
+// and parts.
 func genaiParts(content json.RawMessage) (parts []part) {
 	list := []json.RawMessage{content}
 	if isArray(content) {
@@ -143,7 +145,7 @@ func genaiParts(content json.RawMessage) (parts []part) {
 		case unquote(text) != "":
 			parts = append(parts, part{Text: text})
 		case isObject(text):
-			json.Unmarshal(text, &p) // members with other types are ignored
+			json.Unmarshal(text, &p) // ignores members with other types
 			if p.Text != nil && (!isString(p.Text) || string(p.Text) == `""`) {
 				p.Text = nil
 			}

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// fileHead is the start of a file as objects. They are the lines, one object that spans several lines, or the
-// elements of an array. A truncated value is kept up to the truncation. items are the elements of the message lists
-// in the objects.
+// fileHead is the start of a file, decoded as objects. The objects are the lines of the file, the elements of an
+// array, or one object that spans several lines. A truncated value is kept up to the truncation. The field items has
+// the elements of all lists of messages in the objects.
 type fileHead struct {
 	name    string
-	lines   bool // one object per line
+	lines   bool // whether each line is an object
 	objects []obj
 	items   []obj
 }
 
-// count returns the number of objects for which is returns true.
+// count returns the number of objects for which the function is returns true.
 func (b *fileHead) count(is func(o obj) bool) int { return countMatching(b.objects, is) }
 
 func (b *fileHead) has(is func(o obj) bool) bool { return b.count(is) > 0 }
@@ -58,7 +58,7 @@ func parseHead(head []byte, name string) *fileHead {
 func (b *fileHead) add(v json.RawMessage) {
 	if o := parse(v); o != nil {
 		b.objects = append(b.objects, o)
-	} else if isArray(v) && len(b.objects) == 0 { // an array as the first value
+	} else if isArray(v) && len(b.objects) == 0 { // the first value is an array
 		b.objects, b.lines = parseObjects(arrayElements(v)), false
 	}
 }
@@ -100,7 +100,7 @@ func spansLines(text []byte) bool {
 // decodePrefix returns the first JSON value of a text. If the text is truncated, decodePrefix closes the open values.
 func decodePrefix(text []byte) json.RawMessage {
 	d, end := json.NewDecoder(bytes.NewReader(text)), int64(0)
-	var open []string // closing text of each open value, including null for a missing member value
+	var open []string // by open value: the text that closes it, including null if the value of a member is missing
 	for token, err := d.Token(); err == nil; token, err = d.Token() {
 		end = d.InputOffset()
 		if n := len(open) - 1; token == json.Delim(']') || token == json.Delim('}') {

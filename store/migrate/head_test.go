@@ -6,7 +6,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// decodePrefix closes truncated values. A member without a value becomes null.
+// decodePrefix closes the values that a truncated text leaves open. A member without a value becomes null.
 func TestDecodePrefix(t *testing.T) {
 	for text, want := range map[string]string{
 		``: ``, `x`: ``, `{"a":1} more`: `{"a":1}`, `{"a":{"b":[1,{"c":"d`: `{"a":{"b":[1,{"c":null}]}}`,

@@ -20,7 +20,7 @@ import (
 type fakeSource struct {
 	sessions    []*migrate.Session
 	shared      []migrate.Shared
-	errs        map[int]error // by index, errors yielded instead of sessions
+	errs        map[int]error // by index: the error to yield instead of the session
 	differences []migrate.Difference
 }
 

@@ -48,7 +48,7 @@ var (
 	}
 )
 
-// damage returns one of the texts, damaged in one or more ways.
+// damage returns a copy of texts[which] with one to four kinds of damage.
 func damage(r *rand.Rand, texts [][]byte, which int) []byte {
 	text := bytes.Clone(texts[which])
 	for range 1 + r.IntN(4) {
@@ -73,12 +73,12 @@ func damage(r *rand.Rand, texts [][]byte, which int) []byte {
 			text = bytes.Join(lines, nil)
 		case 5:
 			text = bytes.Join([][]byte{text[:at], make([]byte, 1+r.IntN(300)), text[at:]}, nil)
-		case 6, 7, 8: // change a value to another type
+		case 6, 7, 8: // replace a value by a value of another type
 			if found := jsonScalar.FindAllSubmatchIndex(text, -1); len(found) > 0 {
 				f := found[r.IntN(len(found))]
 				text = bytes.Join([][]byte{text[:f[2]], []byte(oddValues[r.IntN(len(oddValues))]), text[f[3]:]}, nil)
 			}
-		case 9, 10, 11: // make ids equal, or parents cyclic
+		case 9, 10, 11: // make ids equal, or make the parents cyclic
 			if found := jsonString.FindAllIndex(text, -1); len(found) > 1 {
 				f, g := found[r.IntN(len(found))], found[r.IntN(len(found))]
 				text = bytes.Join([][]byte{text[:f[0]], text[g[0]:g[1]], text[f[1]:]}, nil)
@@ -105,8 +105,8 @@ func damage(r *rand.Rand, texts [][]byte, which int) []byte {
 	return text
 }
 
-// importHostile imports a text. It checks that failed sessions are absent, that the other sessions are valid, and
-// that importing again changes nothing.
+// importHostile imports a text and fails the test in three cases: a session that failed is in the store, another
+// session is invalid, or importing the text again changes anything.
 func importHostile(t testing.TB, name string, text []byte) {
 	s := testlog.Must(store.OpenMemory(store.Options{}))(t)
 	defer s.Close()
@@ -153,7 +153,7 @@ func importHostile(t testing.TB, name string, text []byte) {
 	}
 }
 
-// Reading any file gives an error or complete sessions, and never panics.
+// Reading a damaged file gives an error or complete sessions, and never panics.
 func TestDamagedFiles(t *testing.T) {
 	names, texts := seedFiles(t)
 	slowest, which := time.Duration(0), 0
@@ -183,7 +183,7 @@ func TestDamagedFiles(t *testing.T) {
 	t.Logf("%d files; the slowest, %d, took %v", *mutations, which, slowest)
 }
 
-// Files that would need disproportionate memory or time are refused early.
+// If an import would need much more memory or time than the size of the file justifies, the import is refused early.
 func TestOutOfProportion(t *testing.T) {
 	repeat := func(head string, n int, line func(i int) string) string {
 		var b strings.Builder
@@ -197,7 +197,8 @@ func TestOutOfProportion(t *testing.T) {
 		return fmt.Sprintf(`{"type":"user","uuid":%q,"parentUuid":%q,"sessionId":"s","message":{"role":"user","content":"x"}}`+"\n", id, parent)
 	}
 	for name, text := range map[string]string{
-		"branches that take turns": repeat(claude("a0", "")+claude("b0", ""), 2000, func(i int) string { // each branch hides all events of the other
+		// Each branch hides all events of the other branch.
+		"branches that take turns": repeat(claude("a0", "")+claude("b0", ""), 2000, func(i int) string {
 			return claude(fmt.Sprint("ab"[i%2:i%2+1], 1+i/2), fmt.Sprint("ab"[i%2:i%2+1], i/2))
 		}),
 		"messages written again": repeat(`{"sessionId":"s","projectHash":"p","startTime":"2026-01-01T00:00:00Z"}`+"\n", 20_000, func(i int) string {
@@ -220,7 +221,7 @@ func TestOutOfProportion(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Making ids for many pieces of one line does not try ids that are already used.
+	// newID does not try again the ids that it has already used for pieces of the same line.
 	var d decoder
 	d.unit, d.usedIDs, d.idCounts = &unit{number: 1}, map[string]bool{}, map[string]int{}
 	for range 3 {

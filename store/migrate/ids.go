@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// idNamespace is the namespace of ids that a migration derives. The ids are the same in each run.
+// idNamespace is the namespace of ids that a migration derives, which are the same in each run.
 var idNamespace = uuid.MustParse("6f0c7a52-58a1-5a0e-9b8f-0b7f4a2d9c31")
 
 func deriveID(key store.Key, purpose string, n int, text []byte) string {
@@ -22,7 +22,7 @@ func deriveID(key store.Key, purpose string, n int, text []byte) string {
 	return uuid.NewSHA1(idNamespace, append(name, text...)).String()
 }
 
-// idsAfter returns a function that makes ids for records logged after a seq.
+// idsAfter returns a function that makes ids for the records that follow the seq.
 func idsAfter(key store.Key, seq uint64) func() string {
 	n := 0
 	return func() string {
@@ -31,7 +31,7 @@ func idsAfter(key store.Key, seq uint64) func() string {
 	}
 }
 
-// withUniqueIDs returns the session's events that will be logged, each with a unique id.
+// withUniqueIDs returns those events of the session that will be logged, each with a unique id.
 func withUniqueIDs(s *Session) (events []*patch.Event, differences []Difference, err error) {
 	first := map[string]int{}
 	untimed := 0
@@ -80,7 +80,7 @@ func withUniqueIDs(s *Session) (events []*patch.Event, differences []Difference,
 func withID(e *patch.Event, id string) (*patch.Event, error) {
 	text := []byte(e.String())
 	d := json.NewDecoder(bytes.NewReader(text))
-	for range 3 { // skip {, "id" and its value
+	for range 3 { // skip the opening brace, the key "id" and its value
 		if _, err := d.Token(); err != nil {
 			return nil, err
 		}

@@ -18,7 +18,7 @@ import (
 // importFile imports a session file, or a file in patchlog's text form, into the target.
 func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error {
 	text, differences := s.log, r.Differences
-	r.Differences = nil // differences are reported only if records are added
+	r.Differences = nil // report differences only if records are added
 	if text == nil {
 		missing, err := m.recordsToImport(ctx, s, r)
 		if err != nil || missing == nil {
@@ -39,7 +39,7 @@ func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error
 		if err != nil {
 			return err
 		}
-		defer scratch.Close() // in memory, so Close cannot fail
+		defer scratch.Close() // the store is in memory, so Close cannot fail
 		if _, err := scratch.CopyFrom(ctx, s.Key, target, store.CopyOptions{NoShared: true}); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
@@ -69,8 +69,8 @@ func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error
 	return nil
 }
 
-// checkFirstRecord returns a conflict if the session, which is named after its file, already has the log of another
-// file. Files with the same name may be unrelated.
+// checkFirstRecord checks a session that is named after its file. If the session already has the log of another
+// file, checkFirstRecord returns a conflict. Files with the same name may be unrelated.
 func (m *migration) checkFirstRecord(ctx context.Context, s *Session) error {
 	for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
 		switch {
@@ -86,20 +86,21 @@ func (m *migration) checkFirstRecord(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// conflictError returns the error for a session whose record at seq differs from the file's.
+// conflictError returns the error for a session whose record at seq differs from the record in the file.
 func (s *Session) conflictError(seq uint64) error {
 	s.nothingInCommon = seq == 1
 	return fmt.Errorf("%s: session %s: %w: its record %d differs from the file's; to import the file as another session, give 'patchlog import' another KEY", s.file, s.Key, store.ErrConflict, seq)
 }
 
-// recordsToImport returns the records for an import: those in the session, followed by those to add. It returns nil if
-// there is nothing to add.
+// recordsToImport returns the records for an import. They are the records that are already in the session, followed
+// by the records to add. If there is nothing to add, recordsToImport returns nil.
 func (m *migration) recordsToImport(ctx context.Context, s *Session, r *Result) (iter.Seq2[patch.Record, error], error) {
 	positions := make(map[string]int, len(s.Records))
 	for i, rec := range s.Records {
 		positions[rec.ID()] = i
 	}
-	n, targetHasMore := 0, false // number of the file's records in the log; whether the log has other records
+	// n is the number of the file's records that the log has.
+	n, targetHasMore := 0, false
 	for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
 		if errors.Is(err, store.ErrNotFound) {
 			break
@@ -143,7 +144,8 @@ func (m *migration) recordsToImport(ctx context.Context, s *Session, r *Result) 
 		return nil, err
 	}
 	return func(yield func(patch.Record, error) bool) {
-		if n > 0 && !targetHasMore || len(reopened) > 0 { // a text that contains a patch must begin with the whole log
+		// A text that contains a patch must begin with the whole log.
+		if n > 0 && !targetHasMore || len(reopened) > 0 {
 			for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
 				if !yield(rec, err) || err != nil {
 					return
@@ -156,22 +158,24 @@ func (m *migration) recordsToImport(ctx context.Context, s *Session, r *Result) 
 			}
 		}
 		for i, rec := range newRecords {
-			if newRecords[i] = (patch.Record{}); !yield(rec, nil) { // release memory: the text has the record now
+			// The text has the record now, so the slice can release its memory.
+			if newRecords[i] = (patch.Record{}); !yield(rec, nil) {
 				return
 			}
 		}
 	}, nil
 }
 
-// planReopenCalls returns patches that remove recorded answers to calls whose results are in newRecords. A model API
-// refuses a call with two results.
+// planReopenCalls returns patches that remove recorded answers to calls. It removes an answer if the result of the
+// call is in newRecords, because a model API refuses a call with two results.
 func (m *migration) planReopenCalls(ctx context.Context, key store.Key, newRecords []patch.Record, targetHasMore bool) ([]*patch.PatchEvent, error) {
 	if !targetHasMore { // recorded answers are patches that are not in the file
 		return nil, nil
 	}
 	var results []*patch.Event
 	for _, rec := range newRecords {
-		results = append(results, rec.Event) // if newRecords has a patch and targetHasMore is set, recordsToImport has returned an error
+		// If newRecords has a patch and targetHasMore is set, recordsToImport has already returned an error.
+		results = append(results, rec.Event)
 	}
 	session, err := m.target.Get(ctx, key)
 	if err != nil {
@@ -180,8 +184,8 @@ func (m *migration) planReopenCalls(ctx context.Context, key store.Key, newRecor
 	return compaction.ReopenCalls(session.View, results...)
 }
 
-// isSameRecord reports whether a logged record equals a record of the file: either they store the same line, or they
-// are the same record.
+// isSameRecord reports whether a logged record equals a record of the file. The two are equal if they store the same
+// line, or if they are the same record.
 func isSameRecord(logged, imported patch.Record) bool {
 	a, b := lineEvent(logged), lineEvent(imported)
 	if a == nil || b == nil {
@@ -228,7 +232,8 @@ func (r *Result) setImported(done store.Imported) {
 	}
 }
 
-// reopenCalls removes recorded answers to calls whose results a text has added. See [migration.reopen].
+// reopenCalls removes recorded answers to calls whose results were added with a text. For a session file,
+// planReopenCalls has the same purpose.
 func (r *Result) reopenCalls(ctx context.Context, s *store.Store, done *store.Imported) error {
 	var results []*patch.Event
 	for _, rec := range done.Records {
@@ -266,7 +271,7 @@ func (r *Result) adoptRecords(ctx context.Context, s *store.Store, done store.Im
 	return nil
 }
 
-// database is a source that reads another patchlog database.
+// database is a source that reads a second patchlog database.
 type database struct {
 	store *store.Store
 	key   store.Key // key of the requested session; the zero Key means all sessions
@@ -300,7 +305,7 @@ func (d *database) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 			return
 		}
 		for info, err := range d.store.List(ctx, store.ListOptions{}) {
-			corrupt := errors.Is(err, store.ErrCorrupt) // other sessions can still be copied
+			corrupt := errors.Is(err, store.ErrCorrupt) // if the session is corrupt, other sessions can still be copied
 			if corrupt {
 				err = &SessionError{Key: info.Key, Err: err}
 			}

@@ -19,11 +19,11 @@ import (
 // Input is a file or a database to migrate.
 type Input struct {
 	Name   string
-	Folder string // the folder that was named instead of the file; empty if the file itself was named
+	Folder string // folder that was named instead of the file, or "" if the file itself was named
 }
 
 // Inputs expands names. A folder stands for all files in it and in its subfolders, except files in .git. A pattern
-// stands for the files that match it, see [filepath.Glob]. Any other name stands for itself.
+// stands for the files that [filepath.Glob] matches with it. Any other name stands for itself.
 func Inputs(names []string) (inputs []Input) {
 	for _, name := range names {
 		found := []string{name}
@@ -40,7 +40,7 @@ func Inputs(names []string) (inputs []Input) {
 			filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
 				switch {
 				case err != nil:
-					inputs = append(inputs, Input{Name: path}) // opening it will return the error
+					inputs = append(inputs, Input{Name: path}) // opening the input will return the error
 				case entry.IsDir() && entry.Name() == ".git":
 					return fs.SkipDir
 				case entry.Type().IsRegular():
@@ -58,8 +58,8 @@ type Openers struct {
 	// Source opens an input. If the source is an [io.Closer], RunAll closes it.
 	Source func(ctx context.Context, in Input) (Source, error)
 
-	// Target returns the store to write to. It is called after Source, so that the store is not locked while Source
-	// waits for the input.
+	// Target returns the store to write to. RunAll calls Target after Source, so that the store is not locked while
+	// Source waits for the input.
 	Target func(ctx context.Context) (*store.Store, error)
 }
 
@@ -103,7 +103,7 @@ func RunAll(ctx context.Context, inputs []Input, open Openers, failed func(error
 	return total, nil
 }
 
-// runInput migrates an input. The result opened reports whether the source was opened.
+// runInput migrates an input. The result opened reports whether the source could be opened.
 func runInput(ctx context.Context, in Input, open Openers, opts Options) (_ Report, opened bool, err error) {
 	source, err := open.Source(ctx, in)
 	if err != nil {
@@ -120,7 +120,7 @@ func runInput(ctx context.Context, in Input, open Openers, opts Options) (_ Repo
 	return report, true, err
 }
 
-// maxUnreadNames limits the files that [Report.UnreadText] names for each reason.
+// maxUnreadNames limits how many files [Report.UnreadText] names for each reason.
 const maxUnreadNames = 3
 
 // UnreadText returns a line for each reason why files were not read, and a line with the supported formats. If all

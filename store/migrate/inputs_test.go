@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// writeFiles writes files below the working directory and creates their folders.
+// writeFiles writes files, by path relative to the working directory, and creates their folders.
 func writeFiles(t *testing.T, texts map[string]string) {
 	t.Helper()
 	for name, text := range texts {
@@ -24,7 +24,8 @@ func writeFiles(t *testing.T, texts map[string]string) {
 
 const aQuestion = `{"role":"user","content":"Which day is it?"}`
 
-// A folder expands to its files, a pattern to the matching files, and any other name to itself.
+// The name of a folder expands to the files in it, and a pattern to the files that match it. Any other name stands
+// for itself.
 func TestInputs(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFiles(t, map[string]string{"logs/.git/HEAD": "x", "logs/a/b.jsonl": "x", "logs/c.jsonl": "x", "d1.json": "x", "d2.json": "x"})
@@ -32,7 +33,7 @@ func TestInputs(t *testing.T) {
 	equal(t, "inputs", got, "[{logs/a/b.jsonl logs} {logs/c.jsonl logs} {d1.json } {d2.json } {none } {- }]")
 }
 
-// migrateAll migrates files and returns the report and the errors passed to failed.
+// migrateAll migrates files. It returns the report and the errors that RunAll passed to its argument failed.
 func migrateAll(t *testing.T, target func(context.Context) (*store.Store, error), names ...string) (report migrate.Report, failed []string, err error) {
 	t.Helper()
 	open := func(_ context.Context, in migrate.Input) (migrate.Source, error) {
@@ -49,8 +50,8 @@ func migrateAll(t *testing.T, target func(context.Context) (*store.Store, error)
 	return report, failed, err
 }
 
-// Files of unknown format are listed, and a named file among them also counts as a failure. The other files are
-// migrated.
+// Files of unknown format are listed as unread, and all other files are migrated. If such a file was named itself,
+// and not its folder, the file also counts as a failure.
 func TestRunAll(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFiles(t, map[string]string{"logs/a.jsonl": aQuestion, "logs/one.txt": "words", "logs/two.txt": "words", "b.jsonl": aQuestion, "notes.txt": "words"})
@@ -66,8 +67,8 @@ func TestRunAll(t *testing.T) {
 	equal(t, "first line", report.UnreadText()[0], "not imported (its format is unknown): 3 files: logs/one.txt, logs/two.txt, notes.txt")
 }
 
-// The error of the only input is returned. The error of a target that cannot be opened is returned even for a file in
-// a folder.
+// If there is only one input, RunAll returns its error. If the target cannot be opened, RunAll returns that error,
+// even if the input is a file in a folder.
 func TestRunAllFails(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFiles(t, map[string]string{"logs/a.jsonl": aQuestion, "notes.txt": "words"})

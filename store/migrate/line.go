@@ -49,7 +49,7 @@ func (k storedLine) bytes() []byte {
 func marshalJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // keep the text unchanged
+	e.SetEscapeHTML(false) // keep the text of the line unchanged
 	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,8 @@ func recordLine(r patch.Record) (storedLine, bool) {
 // lineEvent returns the record's event that may store a line, or nil.
 func lineEvent(r patch.Record) *patch.Event {
 	e := r.Event
-	if r.Patch != nil && r.Patch.Type() == patch.Summarise && r.Patch.CustomMetadata()[lineKey] != nil { // if an event is copied into another patch, the event keeps the metadata, but that patch has none
+	// If an event of another patch is copied into this patch, the event keeps its metadata, but this patch has none.
+	if r.Patch != nil && r.Patch.Type() == patch.Summarise && r.Patch.CustomMetadata()[lineKey] != nil {
 		e = r.Patch.NewEvents()[0]
 	}
 	return e

@@ -6,8 +6,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// moveLeaf changes the leaf to the given node. nil means the start of the conversation. moveLeaf hides the events that
-// are not on the path to the new leaf and makes the events on the path visible. Entries without content are ignored.
+// moveLeaf moves the leaf to the given node. A nil node means the start of the conversation. moveLeaf hides the
+// events that are not on the path to the new leaf and makes the events on the path visible. Entries without content
+// are ignored.
 func (t *tree) moveLeaf(to *node, at entry) error {
 	if to == t.leaf {
 		return nil
@@ -21,7 +22,7 @@ func (t *tree) moveLeaf(to *node, at entry) error {
 	if err != nil {
 		return err
 	}
-	commonLine := 0 // events up to this line are on the new path
+	commonLine := 0 // line up to which all visible events are on the new path
 	if ancestor != nil {
 		commonLine = ancestor.line
 	}
@@ -45,7 +46,7 @@ func (t *tree) moveLeaf(to *node, at entry) error {
 	return t.reinsertSummary(to.lastSummary, at)
 }
 
-// reinsertSummary inserts a reverted summary again, with another id.
+// reinsertSummary inserts a summary again after the summary was reverted. The event gets another id.
 func (t *tree) reinsertSummary(n *node, at entry) error {
 	count, _, err := t.coveredCount(n.summarySource.kept, n.summarySource.requireKept, n.line)
 	if err != nil || count == 0 {
@@ -67,7 +68,7 @@ func (t *tree) reinsertSummary(n *node, at entry) error {
 }
 
 // markPaths marks the paths from the current leaf and from the new leaf up to their common ancestor. It returns the
-// ancestor, and the number of the first change that contradicts the new path, or 0.
+// ancestor. The result first is the number of the first change that contradicts the new path, or 0.
 func (t *tree) markPaths(to *node) (ancestor *node, first int, err error) {
 	a, b := t.leaf, to
 	steps := 0
@@ -88,8 +89,8 @@ func (t *tree) markPaths(to *node) (ancestor *node, first int, err error) {
 	return a, first, t.addSteps(steps)
 }
 
-// revertChanges reverts the changes from the change with number first on. If this number is 0, it reverts none. It
-// returns the first line of the restored events, or 0 if no event was restored.
+// revertChanges reverts the changes whose number is at least first. If first is 0, it reverts none. It returns the
+// first line of the restored events, or 0 if no event was restored.
 func (t *tree) revertChanges(first int, at entry) (line int, err error) {
 	if first == 0 {
 		return 0, nil
@@ -185,9 +186,9 @@ func (t *tree) addChange(c change) {
 	}
 }
 
-// staysVisible reports whether a visible node, whose line is after commonLine, stays visible. A node stays if it is on
-// the new path. It also stays if the first piece of its message or the call that it answers stays. A message may be
-// written in pieces, whose calls are answered separately.
+// staysVisible reports whether a visible node, whose line is after commonLine, stays visible. A node stays visible
+// if it is on the new path. It also stays if the first piece of its message stays, or if the call that it answers
+// stays. The reason is that a program may write a message in pieces, and answer the calls in the pieces separately.
 func (t *tree) staysVisible(n *node, commonLine int) bool {
 	if t.onPath[n] {
 		return true

@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// Files with the same name are different sessions. With Folder they are named after their paths. Without it, the
-// second file is a conflict and is not imported.
+// If FileOptions.Folder is set, two files with the same name become two sessions, named after their paths. If Folder
+// is not set, the second file is a conflict and is not imported.
 func TestFilesWithSameName(t *testing.T) {
 	const one = `{"id":"a1","author":"user","content":{"parts":[{"text":"one"}]}}` + "\n"
 	const two = `{"id":"b1","author":"user","content":{"parts":[{"text":"two"}]}}` + "\n"
@@ -45,7 +45,7 @@ func TestFilesWithSameName(t *testing.T) {
 	}
 }
 
-// Gemini CLI writes several files with the same session id. Each file is a session.
+// Gemini CLI writes several files with the same session id. Each file becomes a session.
 func TestFilesWithSameID(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	for _, status := range []migrate.Status{migrate.Created, migrate.Unchanged} {

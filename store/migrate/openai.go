@@ -81,7 +81,8 @@ func isResponsesItem(o obj) bool {
 		return o.has("summary")
 	case strings.HasSuffix(kind, "_call"), strings.HasSuffix(kind, "_call_output"):
 		return o.has("call_id", "id")
-	case kind == "message" && o.text("role") != "" && !o.has("message", "stop_reason", "usage"): // otherwise it is a response of Anthropic's API
+	// Without a role, or with one of these members, the object is a response of Anthropic's API.
+	case kind == "message" && o.text("role") != "" && !o.has("message", "stop_reason", "usage"):
 		return true
 	}
 	return o.text("role") != "" && slices.ContainsFunc(parseObjects(o.list("content")), func(o obj) bool {

@@ -30,7 +30,7 @@ func readOpencode(o obj, t *tree) []entry {
 	e := entry{id: info.text("id"), inTree: true, followsLeaf: true, time: unixTime(info.get("time.created"), 1000), role: "user"}
 	e.Author = t.agent
 	switch info.text("role") {
-	case "user": // the program also adds texts to user messages
+	case "user": // opencode also adds texts of its own to user messages
 		if slices.ContainsFunc(parts, func(p block) bool { return p.text("type") == "text" && !p.isTrue("synthetic") && !p.isTrue("ignored") }) {
 			e.Author, e.prompt = "user", true
 		}
@@ -54,7 +54,7 @@ func readOpencode(o obj, t *tree) []entry {
 			r.Parts = append(r.Parts, block{parse(file), file}.opencodeParts()...)
 		}
 	}
-	if info.isTrue("summary") { // a summary of all earlier messages
+	if info.isTrue("summary") { // the message is a summary of all earlier messages
 		e.role, e.compaction, e.summary = "user", true, true
 	}
 	return []entry{e}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// obj is a JSON object written by a program whose versions differ. A member that is missing or has another type reads
-// as the zero value.
+// obj is a JSON object written by a program. Versions of a program differ, so a missing member and a member of an
+// unexpected type both read as the zero value.
 type obj map[string]json.RawMessage
 
 // parse returns a JSON object, or nil if the text is not an object.
@@ -55,7 +55,7 @@ func arrayElements(value json.RawMessage) (list []json.RawMessage) {
 	return list
 }
 
-// firstValue returns the first of the members that exists and is not null.
+// firstValue returns the value at the first path that exists and is not null.
 func (o obj) firstValue(paths ...string) json.RawMessage {
 	for _, path := range paths {
 		if value := o.get(path); value != nil {
@@ -65,7 +65,7 @@ func (o obj) firstValue(paths ...string) json.RawMessage {
 	return nil
 }
 
-// firstString returns, as JSON, the first of the members that is a non-empty string.
+// firstString returns, as JSON, the value at the first path that is a non-empty string.
 func (o obj) firstString(paths ...string) json.RawMessage {
 	for _, path := range paths {
 		if o.text(path) != "" {
@@ -95,8 +95,7 @@ func rfcTime(text string) time.Time {
 	return t
 }
 
-// unixTime returns the time of a Unix timestamp. The argument second is the number of the timestamp's units in a
-// second.
+// unixTime returns the time of a Unix timestamp. The argument second is the number of timestamp units in a second.
 func unixTime(n json.RawMessage, second float64) time.Time {
 	f, err := strconv.ParseFloat(string(n), 64)
 	if err != nil || f == 0 {
@@ -135,14 +134,14 @@ func (b block) textValue() json.RawMessage {
 	return nil
 }
 
-// media returns the image, audio or document of a block: inline data, a URL, or a data URL.
+// media returns the image, audio or document of a block. The block has inline data, a URL or a data URL.
 func (b block) media() (part, bool) {
 	url := ""
 	for _, path := range []string{"image_url", "image_url.url", "file_data", "file_url", "file.file_data", "source.url"} {
 		url = cmp.Or(url, b.text(path))
 	}
 	mime := ""
-	if b.text("type") == "file" { // a file of opencode
+	if b.text("type") == "file" { // opencode has files in such blocks
 		url, mime = cmp.Or(url, b.text("url")), b.text("mime")
 	}
 	kind, data, inline := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
@@ -164,7 +163,8 @@ func (b block) media() (part, bool) {
 	return part{}, false
 }
 
-// addContent adds the blocks of a content to an entry: texts, thoughts, media, calls, and results of calls.
+// addContent adds the blocks of a content to an entry. Blocks are texts, thoughts, media, calls, and results of
+// calls.
 func (e *entry) addContent(t *tree, content json.RawMessage) {
 	for _, b := range blocksOf(content) {
 		kind, text := b.text("type"), b.textValue()
@@ -186,8 +186,8 @@ func (e *entry) addContent(t *tree, content json.RawMessage) {
 	}
 }
 
-// addCall adds a call. The argument args may be an object, or a string with the JSON of an object. Any other args
-// become the member of an object with the name in member.
+// addCall adds a call. The argument args may be an object, or a string with the JSON of an object. If args is
+// neither, the call gets an object in which args is the value of member.
 func (e *entry) addCall(t *tree, id, name string, args json.RawMessage, member string) {
 	if parsed := json.RawMessage(unquote(args)); isObject(parsed) && json.Valid(parsed) {
 		args = parsed
@@ -199,9 +199,9 @@ func (e *entry) addCall(t *tree, id, name string, args json.RawMessage, member s
 	e.callIDs, e.parts = append(e.callIDs, id), append(e.parts, part{Call: &call{id, name, args}})
 }
 
-// addResult adds the result of a call. Its texts are in the member "result" or, if the call failed, in "error". Its
-// images become parts. Other blocks are added to the texts as JSON. If name is empty, addResult uses the name of the
-// call.
+// addResult adds the result of a call. The texts of the result are in the member "result" or, if the call failed, in
+// "error". Images become parts. Other blocks are added to the texts as JSON. If name is empty, addResult uses the
+// name of the call.
 func (e *entry) addResult(t *tree, id, name string, content json.RawMessage, failed bool) {
 	r := &response{ID: id, Name: cmp.Or(name, t.callNames[id]), Response: map[string]any{}}
 	var texts []json.RawMessage
@@ -258,8 +258,8 @@ func (e *entry) hasResults() bool {
 	return slices.ContainsFunc(e.parts, func(p part) bool { return p.Response != nil })
 }
 
-// splitResults splits an entry of a model that includes results of calls into several entries, because results are
-// not from the model.
+// splitResults splits an entry of a model that includes results of calls. The results become separate entries,
+// because they are not from the model.
 func (e entry) splitResults(t *tree) (all []entry) {
 	if e.role != "model" || !e.hasResults() {
 		return []entry{e}
@@ -282,7 +282,7 @@ func (e entry) splitResults(t *tree) (all []entry) {
 	return all
 }
 
-// part is a part of a content. Its values are JSON from the file.
+// part is a part of a content. The values of a part are JSON from the file.
 type part struct {
 	Text       json.RawMessage `json:"text,omitempty"`
 	Thought    bool            `json:"thought,omitempty"`
@@ -317,13 +317,13 @@ type response struct {
 func quote(s string) json.RawMessage {
 	text, err := marshalJSON(s)
 	if err != nil {
-		panic(err) // strings can always be encoded
+		panic(err) // a string can always be encoded
 	}
 	return text
 }
 
-// usageNames maps ADK's names of token counts to the names that the programs use. The counts found under the names of
-// one entry are summed.
+// usageNames maps ADK's names of token counts to the names that other programs use. If several names of a list
+// occur, their counts are summed.
 var usageNames = map[string][]string{
 	"promptTokenCount": {
 		"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "prompt_tokens",

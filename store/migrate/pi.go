@@ -21,7 +21,7 @@ var pi = Format{
 	reader: func() reader { return reader{read: readPi} },
 }
 
-// readPi reads a line of a pi file. Before version 2, entries have no ids and form a sequence.
+// readPi reads a line of a pi file. In version 1 of the format, entries have no ids and form a sequence.
 func readPi(o obj, t *tree) []entry {
 	e := entry{id: o.text("id"), time: o.time("timestamp")}
 	if o.text("type") == "session" {
@@ -32,7 +32,7 @@ func readPi(o obj, t *tree) []entry {
 	parent := o.get("parentId")
 	if e.id != "" && !isString(parent) {
 		e.parent = nil
-	} else if n := t.nodes[unquote(parent)]; e.id != "" && n != nil { // otherwise the entry is of version 1, or its parent is missing
+	} else if n := t.nodes[unquote(parent)]; e.id != "" && n != nil { // without an id or a known parent, the entry follows the leaf
 		e.parent = n
 	}
 	switch o.text("type") {
@@ -42,7 +42,7 @@ func readPi(o obj, t *tree) []entry {
 		e.addProgramText(t, o.get("content"))
 	case "branch_summary":
 		e.addProgramText(t, o.get("summary"))
-	case "compaction": // covers the messages before the first kept entry
+	case "compaction": // the compaction covers the messages before the first kept entry
 		e.addProgramText(t, o.get("summary"))
 		e.compaction = true
 		first := t.nodes[o.text("firstKeptEntryId")]
@@ -56,7 +56,7 @@ func readPi(o obj, t *tree) []entry {
 	return []entry{e}
 }
 
-// addProgramText adds a text that the program wrote for the model.
+// addProgramText adds a text that pi itself wrote for the model.
 func (e *entry) addProgramText(t *tree, content json.RawMessage) {
 	e.Author, e.role = t.agent, "user"
 	e.addContent(t, content)
@@ -79,7 +79,7 @@ func (e *entry) readPiMessage(t *tree, o obj) {
 	}
 }
 
-// describePiCommand describes a command that the user ran, in the words that pi uses for the model.
+// describePiCommand describes a command that the user ran, in the words in which pi describes it to the model.
 func describePiCommand(o obj) string {
 	var b strings.Builder
 	b.WriteString("Ran `" + o.text("command") + "`\n")

@@ -16,7 +16,7 @@ const python = `{"id":"1","appName":"shop","userId":"ada","state":{"n":1.0,"big"
 "events":[{"id":"e1","invocationId":"i","author":"user","timestamp":1748772000.25,"content":{"role":"user","parts":[{"text":"hi"},{"inlineData":{"data":"_-8=","mimeType":"x"}}]},
 "actions":{"stateDelta":{"set":2,"state_delta":1},"artifactDelta":{},"requestedAuthConfigs":{}},"unknown":[1e2]}],"lastUpdateTime":1748772001.5}`
 
-// The input may be one session, an array, or a sequence of sessions.
+// NewREST accepts one session, an array of sessions, and a sequence of sessions.
 func TestREST(t *testing.T) {
 	two := strings.Replace(python, `"id":"1"`, `"id":"2"`, 1)
 	for name, text := range map[string]string{
@@ -41,8 +41,8 @@ func TestREST(t *testing.T) {
 	}
 }
 
-// Invalid input is refused, and the error has the name of the input. Sessions before it are migrated. No part of the
-// invalid session is migrated.
+// Invalid input is refused with an error that has the name of the input. The sessions before the invalid session are
+// migrated, and the invalid session is not migrated even in part.
 func TestRESTGarbage(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                           "f: invalid: the input is empty",
@@ -70,7 +70,7 @@ func TestRESTGarbage(t *testing.T) {
 		`{"appName":1}`: `want a string appName`,
 		strings.Replace(python, `"events":[`, `"events":[1,`, 1):                                 `event 1: invalid`,
 		strings.Replace(python, `"events":[`, `"events":[{"patchType":"pin"},`, 1):               `this is a patch, not an event`,
-		strings.Replace(python, `"events":[`, `"events":[],"evens":[`, 1):                        ``, // an unknown field is ignored
+		strings.Replace(python, `"events":[`, `"events":[],"evens":[`, 1):                        ``, // an unknown member is ignored
 		strings.Replace(python, `"events"`, `"evens"`, 1):                                        `want an array events`,
 		strings.Replace(python, `"events":[`, `"events":null,"x":[`, 1):                          `want an array events`,
 		strings.Replace(python, `"state":{`, `"state":[],"x":{`, 1):                              `want an object state`,
@@ -108,8 +108,8 @@ func TestRESTGarbage(t *testing.T) {
 	}
 }
 
-// If sessions have different values of a shared key, the last value is used and the difference is reported. A list
-// may include sessions without events.
+// If sessions have different values of a shared key, the last value is used, and the difference is reported. Some
+// exports list sessions without their events.
 func TestRESTDifferences(t *testing.T) {
 	session := func(id, user, state, events string) string {
 		return fmt.Sprintf(`{"id":%q,"appName":"shop","userId":%q,"state":%s,"events":%s,"lastUpdateTime":1748772001,"displayName":"x"}`, id, user, state, events)

@@ -19,17 +19,17 @@ type Options struct {
 	// summary replaces the events that the record covers. See [adkrecord.Adopt].
 	KeepCompactions bool
 
-	// ReplayedState keeps the state that results from replaying the session's events. By default, if the source's
-	// state differs, an event is added that sets the source's values.
+	// ReplayedState keeps the state that results from replaying the session's events. By default, if the source has
+	// another state, Run adds an event that sets the source's values.
 	ReplayedState bool
 
 	// OverwriteShared overwrites values of shared scopes in the target that differ from the source's values. By
 	// default, the target's values are kept.
 	OverwriteShared bool
 
-	// Session, if not nil, is called with the result of each session, in order. If it returns an error, the migration
-	// ends. Progress, if not nil, is called with the number of sessions done and the total number, or 0 if the total
-	// is unknown. Both functions are called by the goroutine that called Run.
+	// Session, if not nil, is called with the result of each session, in order. If Session returns an error, the
+	// migration ends. Progress, if not nil, is called with the number of sessions done and the total number, or 0 if
+	// the total is unknown. Both functions are called by the goroutine that called Run.
 	Session  func(Result) error
 	Progress func(done, total int)
 }
@@ -37,13 +37,13 @@ type Options struct {
 // Status is the outcome of the migration of a session.
 type Status string
 
-// Outcomes.
+// Outcomes of a session.
 const (
 	Created   Status = "created"   // the session was not in the target before
 	Extended  Status = "extended"  // new events of the source were added
-	Unchanged Status = "unchanged" // the target already has everything that the source has
+	Unchanged Status = "unchanged" // the target already had everything that the source has
 	Ahead     Status = "ahead"     // the target has more records than the source
-	Conflict  Status = "conflict"  // the target and the source differ; the target was not changed
+	Conflict  Status = "conflict"  // the target and the source differ, and the target was not changed
 	Failed    Status = "failed"    // the session could not be migrated
 	Gone      Status = "gone"      // the session was deleted from the source during the migration
 )
@@ -54,9 +54,9 @@ type Result struct {
 	Status  Status    `json:"status"`
 	Added   int       `json:"added"`   // number of new records
 	Present int       `json:"present"` // number of records that were in the target before
-	Seq     uint64    `json:"seq"`     // seq of the last record
+	Seq     uint64    `json:"seq"`     // seq of the last record in the target
 
-	Adopted     []string                    `json:"adopted"` // ids of compaction records that were replaced by summaries
+	Adopted     []string                    `json:"adopted"` // ids of the compaction records that were replaced by summaries
 	NotAdopted  []adkrecord.UnadoptedRecord `json:"left"`    // compaction records kept as events
 	Differences []Difference                `json:"differences"`
 
@@ -74,8 +74,8 @@ type Report struct {
 	Failures    int            `json:"failures"`    // sessions with an error, and named inputs that could not be read
 
 	// SharedAdded is the number of values of shared scopes that were added. SharedDifferent are the names of values
-	// that differed in the target. They were overwritten if OverwriteShared is set, and kept otherwise. SharedErr is
-	// the error for shared values that could not be read or written.
+	// that differ between the target and the source. They were overwritten if OverwriteShared is set, and kept
+	// otherwise. SharedErr is the error from reading or writing shared values.
 	SharedAdded     int      `json:"sharedAdded"`
 	SharedDifferent []string `json:"sharedDifferent"`
 	SharedErr       error    `json:"sharedErr,omitzero"`
@@ -86,7 +86,7 @@ type Report struct {
 	// Unread are the files that were not read, by reason.
 	Unread map[string][]string `json:"unread"`
 
-	// DryRun is set if the report is of a dry run.
+	// DryRun is set if nothing was written.
 	DryRun bool `json:"dryRun"`
 }
 
@@ -190,8 +190,8 @@ func (m *migration) handleNext(ctx context.Context, s *Session, err error) error
 	return nil
 }
 
-// StatusOf returns the status of a session that failed with err: Conflict or Failed. It returns "" for nil, for
-// [store.ErrOutcomeUnknown], and for errors that would also affect the next session, such as a full disk.
+// StatusOf returns the status of a session that failed with err, which is Conflict or Failed. It returns "" for nil,
+// for [store.ErrOutcomeUnknown], and for errors that would also affect the next session, such as a full disk.
 func StatusOf(err error) Status {
 	switch {
 	case errors.Is(err, store.ErrOutcomeUnknown):

@@ -25,12 +25,13 @@ func TestSession(t *testing.T) {
 {"seq":1,"id":"e1","invocationId":"i","author":"user","timestamp":"2025-06-01T10:00:01Z","content":{"role":"user","parts":[{"text":"text of e1"}]},"actions":{"stateDelta":{"set":1}}}
 {"seq":2,"id":"e2","invocationId":"i","author":"user","timestamp":"2025-06-01T10:00:02Z","content":{"role":"user","parts":[{"text":"text of e2"}]},"actions":{"stateDelta":{"set":2,"app:x":9}}}
 `)
-	equal(t, "state", stateJSON(t, s, key), `{"big":9007199254740993,"m":1e2,"n":1.0,"none":null,"set":2}`) // without app:x, because the source does not yield shared values
+	// The source yields no shared values, so the state lacks app:x.
+	equal(t, "state", stateJSON(t, s, key), `{"big":9007199254740993,"m":1e2,"n":1.0,"none":null,"set":2}`)
 	info := testlog.Must(s.Info(t.Context(), key))(t)
 	equal(t, "created", info.Created, day)
 }
 
-// The status of a session changes as source and target grow.
+// The status of a session follows the growth of the source and of the target.
 func TestStatus(t *testing.T) {
 	s := openMemory(t)
 	e1, e2, e3, state := eventText("e1", 1, ""), eventText("e2", 2, ""), eventText("e3", 3, ""), `{"k":1}`
@@ -63,12 +64,12 @@ func TestStatus(t *testing.T) {
 	own := testlog.Must(patch.NewEvent(patch.Fields{ID: "own", Author: "user"}))(t)
 	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(t.Context(), key, []*patch.Event{own}, store.AppendOptions{})))
 	step(migrate.Ahead, 0, nil, e1, e2)
-	state = `{"k":2}` // the target's state differs now
+	state = `{"k":2}` // now the source's state differs from the target's
 	step(migrate.Ahead, 0, nil, e1, e2)
 	step(migrate.Conflict, 0, store.ErrConflict, e1, e2, e3)
 }
 
-// Events with equal times stay in the order of the first migration.
+// Events with equal times keep the order of the first migration.
 func TestTies(t *testing.T) {
 	s := openMemory(t)
 	a, b, c, d := eventText("a", 1, ""), eventText("b", 1, ""), eventText("c", 1, ""), eventText("d", 2, "")
@@ -81,8 +82,8 @@ func TestTies(t *testing.T) {
 	wantStatus(t, s, migrate.Conflict, migrate.Options{}, newSession(t, `{}`, d, a, b, c))
 }
 
-// If the events do not give the source's state, the migration adds an event that sets this state. The session can
-// still grow.
+// If replaying the events does not give the source's state, the migration adds an event that sets this state. The
+// session can still grow in later migrations.
 func TestState(t *testing.T) {
 	events := []string{eventText("e1", 1, `{"a":1,"b":{"x":[1,2.0]},"gone":true}`), eventText("e2", 2, `{"a":2,"f":1.0}`)}
 	const state = `{"a":7,"b":{"x":[1,2]},"new":"n","f":1}`
@@ -102,7 +103,7 @@ state key "gone": the events set it to true, but the source's state lacks it; it
 
 	events = append(events, eventText("e3", 3, `{"a":8,"new":"o"}`))
 	r = wantStatus(t, s, migrate.Extended, migrate.Options{}, newSession(t, `{"a":8,"b":{"x":[1,2]},"new":"p","f":1}`, events...))
-	equal(t, "added", r.Added, 2) // e3, and the event that sets the key new
+	equal(t, "added", r.Added, 2) // the event e3, and the event that sets the key new
 	equal(t, "state", stateJSON(t, s, key), `{"a":8,"b":{"x":[1,2.0]},"f":1.0,"gone":true,"new":"p"}`)
 	wantStatus(t, s, migrate.Extended, migrate.Options{}, newSession(t, `{"a":9,"b":{"x":[1,2]},"new":"p","f":1}`, events...))
 	equal(t, "state", stateJSON(t, s, key), `{"a":9,"b":{"x":[1,2.0]},"f":1.0,"gone":true,"new":"p"}`)
@@ -119,7 +120,7 @@ state key "gone": the events set it to true, but the source's state lacks it; it
 	equal(t, "differences of keys with a prefix", strings.Count(differencesText(r.Differences), "it is left out"), 2)
 }
 
-// A session that a source yields more than once, such as in concatenated exports, is migrated once.
+// If a source yields a session more than once, the session is migrated once. Concatenated exports are such a source.
 func TestRepeated(t *testing.T) {
 	s := openMemory(t)
 	e1, e2 := eventText("e1", 1, `{"a":1}`), eventText("e2", 2, `{"a":2}`)
@@ -134,8 +135,8 @@ func TestRepeated(t *testing.T) {
 	equal(t, "differences", differencesText(r.Differences), "the source has the session twice, with different states; the first one is used")
 }
 
-// Events without ids get the same ids in each run. Repeated ids are reported. Partial events are not logged. Nothing
-// else is lost, and a repeated run adds nothing.
+// An event without an id gets the same id in each run. Ids that occur twice are reported, and partial events are not
+// logged. Nothing else is lost, and repeating the run adds nothing.
 func TestIDs(t *testing.T) {
 	events := []string{
 		`{"author":"user","content":{"parts":[{"text":"<&>"}]}}`, `{"author":"user","content":{"parts":[{"text":"<&>"}]}}`,
@@ -149,7 +150,7 @@ func TestIDs(t *testing.T) {
 			events = append(events, `{"author":"user","content":{"parts":[{"text":"more"}]}}`)
 		}
 		next := newSession(t, `{"n":1.0}`, events...)
-		next.Updated = next.Updated.AddDate(0, 0, i) // the time for events without a time
+		next.Updated = next.Updated.AddDate(0, 0, i) // events without a time get this time
 		r := wantStatus(t, s, status, migrate.Options{}, next)
 		equal(t, "partial", strings.Contains(differencesText(r.Differences), `event "p": it is a partial event of a stream`), true)
 		equal(t, "temp", strings.Contains(differencesText(r.Differences), `event "t": state key "temp:x"`), true)
@@ -170,7 +171,8 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// Values of shared scopes are written last. Values that differ are kept, or overwritten with OverwriteShared.
+// Values of shared scopes are written after all sessions. If a value differs in the target, it is kept, or
+// overwritten with OverwriteShared.
 func TestShared(t *testing.T) {
 	s := openMemory(t)
 	other := store.Key{App: "shop", User: "bob", Session: "1"}
@@ -207,7 +209,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// A session that cannot be migrated does not end the migration. An error that affects the next session does.
+// If a session cannot be migrated, Run continues with the next session. If an error would also affect the next
+// session, Run ends.
 func TestErrors(t *testing.T) {
 	s := openMemory(t)
 	bad, nilEvent, fine := newSession(t, `{}`), newSession(t, `{}`), newSession(t, `{}`)

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// migrateSession migrates one session. The result is valid even if there is an error.
+// migrateSession migrates one session. The result is valid even if the error is not nil.
 func (m *migration) migrateSession(ctx context.Context, s *Session) (Result, error) {
 	r := Result{Key: s.Key, Differences: slices.Clone(s.Differences)}
 	if err := s.Key.Validate(); err != nil {
@@ -65,13 +65,14 @@ func (m *migration) migrateSession(ctx context.Context, s *Session) (Result, err
 	if err != nil {
 		return r, err
 	}
-	defer b.scratch.Close() // in memory, so Close cannot fail
+	defer b.scratch.Close() // the store is in memory, so Close cannot fail
 	b.untranslated = lostPatches(s, untranslated, missing)
 	err = b.appendEvents(ctx, missing)
 	if err == nil {
 		differences, err = b.addStateEvent(ctx, len(events))
 	}
-	if err != nil && ctx.Err() == nil { // whatever the cause, the next session may succeed
+	// Whatever the cause, the next session may succeed.
+	if err != nil && ctx.Err() == nil {
 		r.Status, r.Err = Failed, fmt.Errorf("session %s: %w", s.Key, err)
 		return r, nil
 	}
@@ -91,8 +92,9 @@ func (m *migration) migrateSession(ctx context.Context, s *Session) (Result, err
 	return r, nil
 }
 
-// hasSourceState reports whether a session needs no event to set its state. The session must have all events of the
-// source.
+// hasSourceState reports whether a session in the target already has the source's state, so that no event must be
+// added to set it. The session must already have all events of the source. If the result is true, hasSourceState
+// sets the status in r.
 func (m *migration) hasSourceState(ctx context.Context, s *Session, r *Result) (bool, error) {
 	target, err := m.target.Get(ctx, s.Key)
 	if err != nil {
@@ -150,12 +152,14 @@ func sortAsLogged(logged []patch.Record, events []*patch.Event) {
 	}
 }
 
-// missingEvents returns the events of a source that a log does not have. The result ahead reports whether the log has
-// all of them and more records. If neither is a prefix of the other, missingEvents fails with [store.ErrConflict].
+// missingEvents returns the events of a source that are not in a log. The result ahead reports whether the log has
+// all events of the source and more records. If neither is a prefix of the other, missingEvents fails with
+// [store.ErrConflict].
 func missingEvents(logged []patch.Record, events []*patch.Event) (missing []*patch.Event, ahead bool, err error) {
 	i := 0
 	for _, r := range logged {
-		for r.Event != nil && i < len(events) && carriesPatches(events[i]) { // the patches carried by this event were not translated
+		// The patches that this event carries were omitted by an earlier run.
+		for r.Event != nil && i < len(events) && carriesPatches(events[i]) {
 			i++
 		}
 		switch {
@@ -179,8 +183,8 @@ type builder struct {
 	opts        Options
 	scratch     *store.Store
 	invocation  string    // invocation id of the last event
-	defaultTime time.Time // time for events that have none
-	now         time.Time // time for the next record, if it has none
+	defaultTime time.Time // time for events without a time
+	now         time.Time // time for the next record, if the record has no time
 	adopted     []string
 	notAdopted  []adkrecord.UnadoptedRecord
 
@@ -211,13 +215,14 @@ func (m *migration) newBuilder(ctx context.Context, s *Session, events []*patch.
 		_, err = b.scratch.Create(ctx, s.Key, initial, store.CreateOptions{Created: created})
 	}
 	if err != nil {
-		b.scratch.Close() // in memory, so Close cannot fail
+		b.scratch.Close() // the store is in memory, so Close cannot fail
 		return nil, err
 	}
 	return b, nil
 }
 
-// sessionTimes returns the creation time of the session, if it is known, and the time for events without a time.
+// sessionTimes returns the creation time of the session, if the creation time is known, and the time for events
+// without a time.
 func sessionTimes(s *Session, events []*patch.Event) (created, defaultTime time.Time) {
 	var first, last time.Time
 	for _, e := range events {
@@ -283,7 +288,7 @@ func (b *builder) rewind(ctx context.Context, v fold.View) error {
 
 func isCompaction(e *patch.Event) bool { return adkrecord.IsCompactionEvent(e) || e.IsSummary() }
 
-// adopt replaces a compaction record by a summary, if possible. The record is the last event.
+// adopt replaces the last event, a compaction record, by a summary if possible.
 func (b *builder) adopt(ctx context.Context, after store.Committed) error {
 	v, last := after.View, after.Records[len(after.Records)-1].Event
 	plan := adkrecord.Adopt(v, adkrecord.Options{Records: []string{last.ID()}, NewID: idsAfter(b.session.Key, v.Seq())})

@@ -17,7 +17,7 @@ func (m *migration) migrateShared(ctx context.Context, source Source) error {
 	if err != nil {
 		return err
 	}
-	defer scratch.Close() // in memory, so Close cannot fail
+	defer scratch.Close() // the store is in memory, so Close cannot fail
 	var problems []error
 	for s, err := range source.Shared(ctx) {
 		var sharedErr *SharedError
@@ -60,13 +60,13 @@ func (m *migration) copyShared(ctx context.Context, d *database) error {
 	copied, err := m.target.CopyFrom(ctx, store.Key{}, d.store, store.CopyOptions{DryRun: m.opts.DryRun, OverwriteShared: m.opts.OverwriteShared})
 	m.report.SharedAdded, m.report.SharedDifferent = copied.Shared, copied.Different
 	if m.opts.DryRun {
-		m.report.SharedDifferent = nil // a real run would first copy sessions that write some of these values
+		m.report.SharedDifferent = nil // a real run would first copy the sessions that write some of these values
 	}
 	sessions := 0
 	for _, status := range []Status{Created, Extended, Unchanged, Ahead} {
 		sessions += m.report.Sessions[status]
 	}
-	if errors.Is(err, store.ErrNotFound) && sessions == 0 { // no session was copied, so the scope does not exist
+	if errors.Is(err, store.ErrNotFound) && sessions == 0 { // the scope does not exist, because no session was copied
 		m.report.SharedErr, err = err, nil
 	}
 	return err

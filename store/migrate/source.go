@@ -20,15 +20,18 @@ type Source interface {
 	// Count returns the number of sessions, or 0 if it is unknown.
 	Count(ctx context.Context) (int, error)
 
-	// Sessions yields the sessions one at a time, each in its state when it is yielded. A *[SessionError] concerns
-	// one session, and the iteration continues after it. After any other error the iteration ends.
+	// Sessions yields the sessions one at a time, each in its state when it is yielded. If the error is a
+	// *[SessionError], the error concerns one session, and the iteration continues. After any other error, the
+	// iteration ends.
 	Sessions(ctx context.Context) iter.Seq2[*Session, error]
 
-	// Shared yields the state that the sessions of an app, or of a user of an app, share. A *[SharedError] concerns
-	// only one scope.
+	// Shared yields the state that is shared by the sessions of an app, or by the sessions of a user of an app. If
+	// the error is a *[SharedError], the error concerns one scope, and the iteration continues. After any other
+	// error, the iteration ends.
 	Shared(ctx context.Context) iter.Seq2[Shared, error]
 
-	// Differences returns data of the source that belongs to no session or shared scope, or that contradicts them.
+	// Differences returns the data of the source that is in no session and in no shared scope, or that contradicts a
+	// session or a shared scope.
 	Differences(ctx context.Context) ([]Difference, error)
 }
 
@@ -45,38 +48,38 @@ type Session struct {
 	// Events are all events in order. Ids and times may be missing.
 	Events []*patch.Event
 
-	// Records, if not nil, is the session's log as read from a session file, without seqs. It replaces State and
-	// Events. If the target already has the session, the target's log must begin with the same records, up to the end
-	// of the shorter log.
+	// Records, if not nil, is the session's log as read from a session file, without seqs. Records replaces State
+	// and Events. If the target already has the session, the two logs must have the same records up to the end of
+	// the shorter log.
 	Records []patch.Record
 
 	// Differences are differences that the source has found in the session.
 	Differences []Difference
 
 	file  string      // name of the session's file
-	log   *store.Text // log from a file in patchlog's text form; replaces Records
-	adopt bool        // adopt the compaction records in log
+	log   *store.Text // log from a file in patchlog's text form, used instead of Records
+	adopt bool        // whether to adopt the compaction records in log
 
-	fileKey         store.Key // key to use if another file has the same session id; zero if none
-	nothingInCommon bool      // set if the target's session already differs in the first record
+	fileKey         store.Key // key to use if another file has the same session id, or the zero Key
+	nothingInCommon bool      // whether the session in the target differs in its first record
 
-	namedAfterFile bool         // the file has no session id, so the session is named after the file
-	firstID        string       // if namedAfterFile is set: id of the first record in log
-	store          *store.Store // the patchlog database that has the session; replaces Records
-	listed         bool         // the database's listing has the session
+	namedAfterFile bool         // whether the session is named after the file, because the file has no session id
+	firstID        string       // id of the first record in log, if namedAfterFile is set
+	store          *store.Store // patchlog database that has the session, used instead of Records
+	listed         bool         // whether the database lists the session
 }
 
-// Shared is the state that the sessions of an app, or of a user of an app, share.
+// Shared is the state that is shared by the sessions of an app, or by the sessions of a user of an app.
 type Shared struct {
 	App    string
 	User   string                 // empty for the state of the app
-	Values map[string]patch.Value // keys have their prefix, "app:" or "user:"
+	Values map[string]patch.Value // keys include the prefix "app:" or "user:"
 }
 
 // Difference is something that is not migrated unchanged, or that is ambiguous in the source.
 type Difference struct {
-	Event string `json:"event,omitempty"` // id of the event, if the difference concerns one
-	Key   string `json:"key,omitempty"`   // state key, if the difference concerns one
+	Event string `json:"event,omitempty"` // id of the event that the difference concerns
+	Key   string `json:"key,omitempty"`   // state key that the difference concerns
 	What  string `json:"what"`
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// An empty database with the older schema of ADK for Python is refused as pickled. An empty database of ADK for Go is
-// accepted.
+// If the tables are empty, a database with the old schema of ADK for Python is refused as pickled, and a database of
+// ADK for Go is accepted.
 func TestEmptyDatabase(t *testing.T) {
 	for texts, want := range map[string]error{"VARCHAR(128)": migrate.ErrPickled, "text": nil} {
 		db := testlog.Must(sql.Open("sqlite", ":memory:"))(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Keys and values in customMetadata.patchlog of records that a migration adds.
+// These keys and values mark records that a migration has added. They are in the object patchlog of the custom
+// metadata.
 const (
 	metadataKey  = patch.OwnMetadata
 	markState    = "state"  // value of "migration" in an event that sets the source's state
@@ -24,7 +25,7 @@ const (
 	adoptedKey   = "adopted" // key in patches that adopt a compaction record
 )
 
-// isMigrationRecord reports whether a migration added the record to the source's events.
+// isMigrationRecord reports whether a migration added the record to the events of the source.
 func isMigrationRecord(r patch.Record) bool {
 	if r.Patch != nil {
 		metadata, _ := r.Patch.CustomMetadata()[metadataKey].(map[string]any)
@@ -35,7 +36,8 @@ func isMigrationRecord(r patch.Record) bool {
 	return metadata[migrationKey] == markState
 }
 
-// initialState returns the assumed initial state of a session: the keys that no event sets.
+// initialState returns the assumed initial state of a session. It has those keys of the source's state that no event
+// sets.
 func initialState(state map[string]patch.Value, events []*patch.Event) map[string]any {
 	set := map[string]bool{}
 	for _, e := range events {
@@ -93,7 +95,7 @@ func compareState(v fold.View, state map[string]patch.Value, rewinds []*patch.Ev
 	return differences, delta
 }
 
-// addStateEvent adds an event that sets the source's state, if the builder's state differs.
+// addStateEvent adds an event that sets the source's state, if the state of the built session differs.
 func (b *builder) addStateEvent(ctx context.Context, events int) ([]Difference, error) {
 	s, err := b.scratch.Get(ctx, b.session.Key)
 	if err != nil {
@@ -133,9 +135,8 @@ func (b *builder) newStateEvent(events int, delta map[string]patch.Value) (*patc
 	return adkjson.ParseEvent(text)
 }
 
-// equalAsFloats reports whether two values are equal. They also count as equal if they differ only because an ADK
-// service has read numbers of the state as float64 and written them again. The value in the event is then the exact
-// one.
+// equalAsFloats reports whether two values are equal, or differ only because an ADK service has read numbers of the
+// state as float64 and written them again. In the second case, the value in the event is the exact one.
 func equalAsFloats(a, b patch.Value) bool {
 	if a.Equal(b) {
 		return true

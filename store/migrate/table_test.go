@@ -14,7 +14,7 @@ import (
 
 var updateTable = flag.Bool("update-table", false, "write the table of formats to docs/OPERATIONS.md")
 
-// The table of formats in OPERATIONS.md is generated from Formats.
+// The table of formats in OPERATIONS.md equals the table generated from Formats.
 func TestFormatTable(t *testing.T) {
 	const file, head = "../../docs/OPERATIONS.md", "| format | versions tried | kept | not kept |\n|---|---|---|---|\n"
 	table := head

@@ -16,15 +16,15 @@ type node struct {
 	eventID   string // id of the entry's event; for a summary, the id of the active summary event
 	parent    *node
 	depth     int
-	line      int // number of the entry, ascending in file order
+	line      int // number of the entry, which ascends in file order
 	content   bool
 	prompt    bool
 	summary   bool
 	messageID string
-	callers   []*node // nodes of the calls whose results the node has
+	callers   []*node // nodes of the calls whose results are in this node
 
-	hiddenBy      int   // number of the change that hides the node, from 1; 0 if it is not hidden or has no content
-	summaryChange int   // for a summary: number of its change, or 0 if the change was reverted
+	hiddenBy      int   // number of the change that hides the node, or 0 if the node is visible or has no content
+	summaryChange int   // number of the summary's change, or 0 if the node is no summary or its change was reverted
 	keptBySummary *node // the summary that kept the node
 	lastSummary   *node // the newest summary on the node's path, which includes the node
 	summarySource *summary
@@ -36,32 +36,32 @@ type summary struct {
 	requireKept bool
 }
 
-// change is a set of patches that hid events together: the cuts of a move, or a summary. Changes are reverted newest
-// first, so that no patch blocks a revert.
+// change is a set of patches that hid events together. The patches are the cuts of a move, or a summary. Changes are
+// reverted newest first, so that no patch blocks a revert.
 type change struct {
 	patches []string
 	hides   []*node
 	summary *node // nil for a move
 }
 
-// tree is the conversation up to the current line. Its nodes are entries. The visible events of the log are those on
-// the path from the root to the leaf.
+// tree is the conversation up to the current line. Its nodes are entries. The visible events of the log are the
+// events on the path from the root to the leaf.
 //
 // When the leaf changes, changes are reverted, newest first. This ends when no change hides a node of the new path
-// and every active summary is on the new path. Then the events outside the new path are cut. If the newest summary on
-// the new path was reverted, it is inserted again.
+// and every active summary is on the new path. Then the events outside the new path are cut. If the newest summary
+// on the new path was reverted, it is inserted again.
 type tree struct {
 	view        fold.View
 	nodes       map[string]*node  // by id of the entry
 	events      map[string]*node  // by id of the event
-	firstPieces map[string]*node  // by id of the message: the message's first piece
-	callers     map[string]*node  // by id of the call: the newest node with the call
+	firstPieces map[string]*node  // by id of the message: the node of the message's first piece
+	callers     map[string]*node  // by id of the call: the newest node that has the call
 	entries     []*node           // in file order; nil for an entry that is not part of the tree
-	session     string            // id of the session, or "" if no line had one yet
+	session     string            // id of the session, or "" if no line had an id yet
 	callNames   map[string]string // names of functions, by id of the call
 	leaf        *node
 	changes     []change
-	onPath      map[*node]bool // the nodes that the last move visited: true if they are on the new path, false if on the old path
+	onPath      map[*node]bool // nodes that the last move visited: true for a node on the new path, false for a node on the old path
 	steps       int
 	size        int                      // size of the file in bytes
 	agent       string                   // author of the program's own events
@@ -70,14 +70,14 @@ type tree struct {
 	entryStart  int                      // number of records in the log before the current entry
 }
 
-// Values of "did" in the metadata of patches.
+// Values of the key "did" in the metadata of patches.
 const (
 	didRewind     = "rewind"
 	didCompaction = "compaction"
 )
 
-// Limits for the work of the moves in a file: a constant, plus a share of the file's size. They allow hundreds of
-// moves between long branches.
+// Limits for the steps that the moves in a file may take: a constant, plus a share of the file's size. They allow
+// hundreds of moves between long branches.
 const (
 	baseSteps     = 1 << 17
 	bytesPerStep  = 64
@@ -99,7 +99,7 @@ func (t *tree) addSteps(n int) error {
 func (t *tree) resolve(id string) *node {
 	n := t.nodes[id]
 	if n != nil && n.keptBySummary != nil {
-		return n.keptBySummary // children of a kept message follow the summary
+		return n.keptBySummary // the children of a kept message follow the summary
 	}
 	return n
 }
@@ -134,10 +134,10 @@ func (t *tree) appendPatch(p *patch.PatchEvent, what string, source entry, group
 	return id, t.appendRecord(patch.Record{Patch: p})
 }
 
-// coveredCount returns the number of visible events, from the first on, that a summary replaces. These are the events
-// before the first event of the list kept. Without such an event, they are all events up to the given line. If strict
-// is set, at least one event of the list must be visible. If the count is 0, the result why is the reason why the
-// summary cannot be used.
+// coveredCount returns the number of visible events that a summary replaces, counted from the first visible event.
+// These are the events before the first event of the list kept. If no event of kept is visible, they are all events
+// up to the given line. If strict is set, at least one event of kept must be visible. If the count is 0, the result
+// why is the reason why the summary cannot be used.
 func (t *tree) coveredCount(kept []*node, strict bool, line int) (count int, why string, err error) {
 	for i := t.view.Len(); i > 0 && count == 0; i-- {
 		if n := t.events[t.view.At(i-1).ID()]; n != nil && n.line <= line {

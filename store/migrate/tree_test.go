@@ -14,17 +14,17 @@ import (
 )
 
 type drawnEntry struct {
-	parent int // index of the parent; -1 for a root
+	parent int // index of the parent, or -1 for a root
 	text   string
 	meta   bool // the entry has no content
 
 	compaction bool
 	keep       int // index of the first kept entry, or -1
 
-	batch int // for parallel calls: index of the first piece of their message; otherwise -1
+	batch int // index of the first piece of the message, for a piece with one of several parallel calls; otherwise -1
 }
 
-// pathTo returns the indices of the entries on the path to an entry.
+// pathTo returns the indices of the entries on the path from the root to an entry.
 func pathTo(all []drawnEntry, to int) []int {
 	var path []int
 	for ; to >= 0; to = all[to].parent {
@@ -34,7 +34,8 @@ func pathTo(all []drawnEntry, to int) []int {
 	return path
 }
 
-// visibleNodes returns the entries that an agent sees at an entry. It follows the parents, as agents do.
+// visibleNodes returns the entries that an agent would send to the model at an entry. It follows the parents, as
+// agents do.
 func visibleNodes(all []drawnEntry, at int) []int {
 	path := pathTo(all, at)
 	last := -1
@@ -56,7 +57,8 @@ func visibleNodes(all []drawnEntry, at int) []int {
 		path = path[last+1:]
 	}
 	seen = append(seen, path...)
-	for n := range all { // the other pieces of messages, and the responses to them
+	// Add the other pieces of messages, and the responses to these pieces.
+	for n := range all {
 		if first := all[n].batch; first >= 0 && slices.Contains(seen, first) && !slices.Contains(seen, n) {
 			seen = append(seen, n)
 		}
@@ -104,7 +106,7 @@ func line(v any) string {
 
 type fields map[string]any
 
-// drawParent draws the parent of the next entry, usually the current leaf.
+// drawParent draws the parent of the next entry. Most often, it returns the current leaf.
 func drawParent(t *rapid.T, n, leaf int) int {
 	if rapid.IntRange(0, 3).Draw(t, "back") > 0 {
 		return leaf
@@ -112,7 +114,7 @@ func drawParent(t *rapid.T, n, leaf int) int {
 	return rapid.IntRange(-1, n-1).Draw(t, "parent")
 }
 
-// After each line of a pi file, the visible events are those that pi would see.
+// After each line of a pi file, the visible log has the events that pi would show to the model.
 func TestPiTrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []drawnEntry
@@ -156,8 +158,8 @@ func checkVisibleAt(t *rapid.T, format Format, data string, want []string) {
 	wantLines(t, []byte(data), records)
 }
 
-// After each line of a Claude Code transcript, the visible events are those that Claude Code would see. Its messages
-// come in pieces that are answered separately.
+// After each line of a Claude Code transcript, the visible log has the events that Claude Code would show to the
+// model. Messages come in pieces, and each piece is answered separately.
 func TestClaudeCodeTrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []drawnEntry
@@ -203,7 +205,7 @@ func TestClaudeCodeTrees(t *testing.T) {
 					break
 				}
 				fallthrough
-			case 2, 3: // calls of one message, in pieces
+			case 2, 3: // pieces of one message, with a call each
 				calls := rapid.IntRange(1, 3).Draw(t, "calls")
 				first, at := -2, parent
 				var pieces []int
@@ -229,7 +231,7 @@ func TestClaudeCodeTrees(t *testing.T) {
 	})
 }
 
-// The visible events of a rollout are those that Codex would see after rollbacks and compactions.
+// After rollbacks and compactions in a rollout, the visible log has the events that Codex would show to the model.
 func TestCodexRollbacks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type step struct {

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// toValidUnicode replaces bytes and escapes in JSON that are not Unicode by U+FFFD, and reports whether there were any.
-// It returns valid text unchanged.
+// toValidUnicode replaces bytes and escapes in JSON that are not Unicode by U+FFFD. The result changed reports
+// whether anything was replaced. If not, the text is returned unchanged.
 func toValidUnicode(text []byte) (repaired []byte, changed bool) {
 	if !utf8.Valid(text) {
 		text, changed = bytes.ToValidUTF8(text, []byte("\ufffd")), true
 	}
-	var out []byte // the result for text[:done]
+	var out []byte // result for text[:done]
 	done := 0
 	for at := 0; ; {
 		i := bytes.IndexByte(text[min(at, len(text)):], '\\')
@@ -53,8 +53,8 @@ func decodeEscape(text []byte) rune {
 	return rune(n)
 }
 
-// trailingObject returns the JSON object at the end of a line that begins with a truncated object, or nil. A crash may
-// leave such a line.
+// trailingObject returns the JSON object at the end of a line that begins with a truncated object. If there is no
+// such object, it returns nil. A crash may leave such a line.
 func trailingObject(line []byte) json.RawMessage {
 	const tries = 64
 	for at, n := 0, 0; n < tries; n++ {

@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// carriedPatches returns the patches that an event carries. Such an event was written by package adk to a service that
-// it wraps.
+// carriedPatches returns the patches that an event carries. An event carries patches if package adk wrote the event
+// to a service that it wraps.
 func carriedPatches(e *patch.Event) (patches portable.Patches, ok bool) {
 	value, ok := e.CustomMetadata()[portable.MetadataKey].(string)
 	if !ok || e.SaysSomething() {
@@ -23,8 +23,9 @@ func carriedPatches(e *patch.Event) (patches portable.Patches, ok bool) {
 	return portable.Parse(e.ID(), value), true
 }
 
-// isWrapped reports whether package adk wrote the session to a service that it wraps. The state of such a session is
-// computed from its events and patches, because the source's state includes values that patches removed.
+// isWrapped reports whether package adk wrote the session to a service that it wraps. The source's state of such a
+// session includes values that patches removed. The migration therefore computes the state from the events and
+// patches.
 func (s *Session) isWrapped() bool {
 	_, created := s.State[portable.StateKey]
 	return created || slices.ContainsFunc(s.Events, carriesPatches)
@@ -50,8 +51,8 @@ func carriesPatches(e *patch.Event) bool {
 	return ok
 }
 
-// withoutCarriedPatches returns the log without the patches carried by events, and the events whose patches are not in
-// the log.
+// withoutCarriedPatches returns the log without the patches that events carry. The result untranslated has the
+// events whose patches are not in the log.
 func withoutCarriedPatches(log []patch.Record, events []*patch.Event) (plainLog []patch.Record, untranslated []*patch.Event) {
 	logged, ids := map[string]bool{}, map[string]bool{}
 	for _, r := range log {
@@ -70,8 +71,8 @@ func withoutCarriedPatches(log []patch.Record, events []*patch.Event) (plainLog 
 	return slices.DeleteFunc(slices.Clone(log), func(r patch.Record) bool { return r.Patch != nil && ids[r.ID()] }), untranslated
 }
 
-// UntranslatedError lists events of a wrapped service whose patches were omitted. Events that these patches hide are
-// visible.
+// UntranslatedError lists events of a wrapped service whose patches were omitted. The events that these patches
+// should hide are visible.
 type UntranslatedError struct {
 	Key    store.Key
 	Events []Difference
@@ -88,13 +89,13 @@ func (e *UntranslatedError) Error() string {
 const patchesOmitted = "its patches are left out: the events that they name are not adjacent, or the patches have another version"
 
 // lostPatches returns the events whose patches were omitted by an earlier run. It also returns events that seem to
-// have carried patches missing in the source. The argument open contains the events whose patches are not logged. If
-// such an event is in the argument missing, this run will translate its patches.
+// have carried patches that are missing in the source. The argument open has the events whose patches are not
+// logged. If such an event is also in the argument missing, this run will translate its patches.
 func lostPatches(s *Session, open, missing []*patch.Event) (lost []Difference) {
 	_, created := s.State[portable.StateKey]
 	for _, e := range open {
 		switch {
-		case carriesPatches(e) && slices.Contains(missing, e): // translated by this run
+		case carriesPatches(e) && slices.Contains(missing, e): // this run translates the patches
 		case carriesPatches(e):
 			lost = append(lost, Difference{Event: e.ID(), What: patchesOmitted})
 		case created && e.Author() == "user" && !e.SaysSomething() && e.ID() == e.InvocationID():
