@@ -10,7 +10,7 @@ import (
 // makes the target active again.
 
 // inactive returns the inactive patches whose seq is at least the argument from. A patch is inactive if an active
-// revert targets it. Patches in the list "also" count as inactive.
+// revert targets it. The patches in the argument also count as inactive too.
 func (l *cut) inactive(from uint64, also ...*cut) map[*cut]bool {
 	inactive := map[*cut]bool{}
 	for _, c := range also {

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Operations per record and per read allocate no more than the stated amounts.
+// No operation of the table allocates more often than its row allows.
 func TestAllocations(t *testing.T) {
 	if testlog.Race {
 		t.Skip("the race detector allocates too")

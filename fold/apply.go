@@ -78,7 +78,7 @@ func (v View) withCachesOf(before View, event *patch.Event) View {
 // Long folds are cheap because these events are added in batches.
 type applier struct {
 	view     View
-	own      *owner // nil for a fold of one record
+	own      *owner // nil if the fold has only one record
 	pending  []node
 	newNodes []node // buffer for the nodes of a patch
 }
@@ -136,7 +136,7 @@ func (f *applier) applyEdit(e edit, seq uint64) {
 func (f *applier) flush() {
 	n := f.view.nodes.len()
 	f.view.nodes = f.view.nodes.splice(f.own, n, n, f.pending)
-	f.pending = f.pending[:0] // the sequence contains copies
+	f.pending = f.pending[:0] // the sequence has copied the nodes
 }
 
 func (v *View) addSkip(reason patch.Flaw) {
@@ -164,10 +164,10 @@ type edit struct {
 	first, end int // range of visible events that the patch removes
 	lo, hi     int // range of nodes that the patch removes
 
-	target   *cut   // of a revert: the patch to revert
-	restored []node // of a revert: the nodes that the target removed
+	target   *cut   // for a revert: the patch that it reverts
+	restored []node // for a revert: the nodes that the target removed
 
-	pin *pinChange // of a pin, an unpin, or the revert of either; these remove no nodes
+	pin *pinChange // for a pin, an unpin, or the revert of either: the change of pins; such a patch removes no nodes
 }
 
 // edit returns the effect of a patch. If the patch cannot be applied, it returns the reason as an error. A

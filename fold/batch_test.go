@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Adjacent patches of one group are checked for orphans together. Other patches are checked one by one.
+// Check for orphans treats adjacent patches of one group as a single patch. Other patches are checked one by one.
 func TestGroupIsCheckedAsOnePatch(t *testing.T) {
 	v := view(t, "q by:user", "c call:c1", "x", "r resp:c1", "d call:c2", "s resp:c2", "a")
 	cut := func(start, count int, group string) *patch.PatchEvent {
@@ -52,7 +52,7 @@ func TestGroupIsCheckedAsOnePatch(t *testing.T) {
 	}
 }
 
-// Orphans of a group are reported with the indices that they had before the group.
+// An error about orphans of a group contains the indices that the events had before the group.
 func TestOrphansOfGroup(t *testing.T) {
 	v := view(t, "q by:user", "c call:c1", "r resp:c1", "o @i call:c2", "u by:user @i")
 	_, err := v.Preview([]*patch.PatchEvent{patch.NewSplice(2, 2).WithGroup("g"), patch.NewSplice(0, 1).WithGroup("g")}, fold.CheckOptions{})
@@ -78,7 +78,8 @@ func TestOrphansOfGroup(t *testing.T) {
 	}
 }
 
-// Only the first base of a batch is checked, because the author has seen the batch's other patches.
+// If several patches are logged together, only the base of the first is checked. The author has seen the other
+// patches.
 func TestBasesOfBatch(t *testing.T) {
 	v := apply(t, view(t, "e1", "e2", "e3"), patch.NewSplice(0, 1).WithID("p"))
 	one := func(base uint64) *patch.PatchEvent { return patch.NewSplice(0, 1).WithBase(base) }

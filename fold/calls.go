@@ -47,7 +47,7 @@ func (v View) Calls() []Call {
 func (v View) findCalls() []Call {
 	p := v.pairing()
 	calls := make([]Call, 0, p.calls)
-	at := make([]int32, 0, p.parts) // index in calls, by the ordinal of a part
+	at := make([]int32, 0, p.parts) // maps the ordinal of a part to the call's index in calls
 	for i, e := range v.Events() {
 		for fp := range e.FunctionParts() {
 			at = append(at, int32(len(calls)))

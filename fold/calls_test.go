@@ -13,7 +13,7 @@ func TestCalls(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		log  []string
-		want string // index/part id[responses], in order
+		want string // for each call in order: index/part id[responses]
 	}{
 		{"none", []string{"a text:hi"}, ""},
 		{"open", []string{"a call:x"}, "0/0 x[]"},
@@ -57,7 +57,7 @@ func TestCallsReturnsCopy(t *testing.T) {
 func TestCallsMustStay(t *testing.T) {
 	for _, c := range []struct {
 		log  []string
-		want string // ids of the calls with MustStay
+		want string // ids of the calls whose MustStay is true
 	}{
 		{[]string{"a call:x", "b @1 text:so"}, ""},
 		{[]string{"a @1 call:x", "b @2 call:y"}, "y"},

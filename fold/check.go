@@ -130,7 +130,7 @@ func (v View) Preview(patches []*patch.PatchEvent, opts CheckOptions) (View, err
 		return View{}, fmt.Errorf("%w: a patch is nil", patch.ErrInvalid)
 	}
 	supplied := slices.Clip(v.supplied)
-	for i, p := range patches { // a revert may restore events of earlier patches
+	for i, p := range patches { // a revert may restore events that earlier patches added
 		supplied = append(supplied, patch.Record{Seq: v.seq + 1 + uint64(i), Patch: p})
 	}
 	at := v.WithRecords(supplied)

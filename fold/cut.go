@@ -21,7 +21,7 @@ type cut struct {
 
 	isCompactionCut bool // whether compaction removed events without content and added no summary
 
-	target  *cut // of a revert: the reverted patch; the nodes that it removed follow the revert's marker
+	target  *cut // for a revert: the reverted patch; the nodes that it removed follow the revert's marker
 	removed run
 	pin     *pinChange
 

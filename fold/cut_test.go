@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// If several patches have the same id, find returns the oldest, inside and outside of pages. This also holds in
-// views that share patches.
+// If several patches have the same id, find returns the oldest in each of the lists that share the patches.
 func TestFindPatch(t *testing.T) {
 	var list *cut
 	var lists []*cut

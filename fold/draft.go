@@ -23,7 +23,7 @@ type Draft struct {
 // Logged contains the entries of the log's index that concern the records of one call.
 type Logged struct {
 	Records map[string]patch.Record // logged records by id, for the ids in the call
-	Groups  map[string]bool         // groups in the call that logged patches also have
+	Groups  map[string]bool         // groups of the call's patches that the log already contains
 }
 
 // CheckUnique returns a *[DuplicateIDError] if an id occurs twice in the records of one call.

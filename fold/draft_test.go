@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// indexed returns the index entries for the ids and groups of the records.
+// indexed returns the index entries of a log that contains the records.
 func indexed(records ...patch.Record) fold.Logged {
 	log := fold.Logged{Records: map[string]patch.Record{}, Groups: map[string]bool{}}
 	for _, r := range records {
@@ -60,7 +60,7 @@ func TestMatch(t *testing.T) {
 	if len(missing) != 1 || missing[0] != 0 || matched[1].Seq != 2 || call[1].Seq != 0 {
 		t.Errorf("matched %v, missing %v", matched, missing)
 	}
-	inside := patches(patch.NewSplice(0, 1, same).WithID("p")) // a new patch that contains a logged id
+	inside := patches(patch.NewSplice(0, 1, same).WithID("p")) // a new patch that adds an event with a logged id
 	for _, call := range [][]patch.Record{{{Event: other}}, inside} {
 		_, _, err = fold.Match(indexed(log...), call, call)
 		var dup *fold.DuplicateIDError
@@ -74,8 +74,8 @@ func TestMatch(t *testing.T) {
 	testlog.NoError(t, fold.CheckUnique(call))
 }
 
-// The patches of a call are checked group by group, and each group after the groups before it. Each patch gets
-// a base.
+// AddPatches checks the patches of a call group by group. Each group is checked on the view after the preceding
+// groups. Each patch gets a base.
 func TestDraftAddPatches(t *testing.T) {
 	d, log := draftOn(t, 6)
 	opts := fold.PatchOptions{On: d.View}
@@ -94,7 +94,7 @@ func TestDraftAddPatches(t *testing.T) {
 	}
 	testlog.Equal(t, "bases", fmt.Sprint(bases), "[0 7 8]")
 
-	// If a call is repeated after its first patch was logged, its other patches are drafted as in the first
+	// If a call is repeated after its first patch was logged, AddPatches adds its other patches as in the first
 	// attempt.
 	again := fold.Draft{View: opts.On}
 	first := matched[0]
@@ -143,7 +143,7 @@ func TestDraftAddPatchesRefuses(t *testing.T) {
 	}
 }
 
-// Reverts in a draft restore supplied events, and events that the draft added.
+// A revert in a draft restores supplied events, and events that the draft itself added.
 func TestDraftSupplies(t *testing.T) {
 	d, log := draftOn(t, 3)
 	cut := patches(patch.NewSplice(0, 2).WithID("cut").WithBase(0))
@@ -164,7 +164,7 @@ func TestDraftSupplies(t *testing.T) {
 	testlog.NoError(t, unjudged.Append(&other))
 	testlog.Equal(t, "visible, not judged", visible(unjudged.View), "e0 e1 e2 ")
 
-	own := d // an event that the draft added and removed, and that is then restored
+	own := d // draft that restores an event that it added and removed itself
 	testlog.NoError(t, own.AddGroup(indexed(log...), fold.CheckOptions{}, patches(patch.NewSplice(0, 1, testlog.Text("x", "", "user", "x")).WithID("put"))))
 	testlog.NoError(t, own.AddGroup(indexed(log...), fold.CheckOptions{}, patches(patch.NewSplice(0, 1).WithID("out"))))
 	testlog.NoError(t, own.AddGroup(indexed(log...), fold.CheckOptions{}, patches(patch.NewRevert("out").WithID("back"))))

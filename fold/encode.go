@@ -76,8 +76,8 @@ const (
 	flagIsSplice
 	flagIsRevert
 	flagIsCompactionCut
-	flagPin    // a pin, an unpin, or the revert of either
-	flagPinned // whether the event is pinned afterwards
+	flagPin    // the patch is a pin, an unpin, or the revert of either
+	flagPinned // the event is pinned after the patch
 	flagCarriedDelta
 )
 

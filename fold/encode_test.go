@@ -37,7 +37,7 @@ func (p payload) value(t testing.TB, v any) payload {
 	return p.text(string(form))
 }
 
-// form returns the form with the current version as the first byte.
+// form returns the payload after a first byte with the current version.
 func (p payload) form() []byte {
 	whole, err := fold.View{}.AppendBinary(nil)
 	if err != nil {
@@ -51,23 +51,23 @@ func head(seq, patchSeq, skips uint64) payload {
 	return payload{}.text("creation").uints(seq, patchSeq).text("inv").uints(0, skips)
 }
 
-// end adds fields for no pins and no patches.
+// end appends the fields of a view without pinned events and patches.
 func (p payload) end() payload { return p.uints(0, 2, 0, 0) }
 
-// Flags of cuts, and kinds of pieces.
+// Flags of cuts, and kinds of the pieces of a run, as in a form.
 const (
 	keeps, puts, reverts, pins, carries = 1, 2, 8, 32, 128
 
 	events1, event1, summary1, marker1 = 0, 1, 2, 3
 )
 
-// last is the number of records in the log of the malformed forms.
+// last is the seq of the last record in the log of the malformed forms.
 const last = 44
 
 func TestMalformedForms(t *testing.T) {
-	at, two := head(last, 3, 1).uints(0, 1), head(last, 3, 1).uints(0, 2) // no cuts, and one or two pieces
-	cut := head(last, 3, 1).uints(1, 3)                                   // the cut of record 3
-	marker, replaced := cut.uints(0, 1, 1), cut.uints(puts, 1, 1)         // at pos 1, with one piece
+	at, two := head(last, 3, 1).uints(0, 1), head(last, 3, 1).uints(0, 2) // beginnings of forms without cuts, with one piece and with two pieces
+	cut := head(last, 3, 1).uints(1, 3)                                   // beginning of a form with the cut of record 3
+	marker, replaced := cut.uints(0, 1, 1), cut.uints(puts, 1, 1)         // beginnings of forms with this cut at pos 1, and with one piece
 	kept := cut.uints(keeps|carries, 1)
 	for name, p := range map[string]payload{
 		"nothing":                     {},
@@ -146,7 +146,7 @@ func TestMalformedForms(t *testing.T) {
 	}
 }
 
-// A short form with large lengths takes little memory and time.
+// Restoring a short form takes little memory and time, even if the form contains large lengths.
 func TestMalformedFormsUseLittleMemory(t *testing.T) {
 	const far = 1 << 40
 	const furthest = math.MaxUint64
@@ -186,12 +186,12 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// restored restores a form, with the given last seq of the log and the given supplied records.
+// restored calls Restore with the last seq of the log and the supplied records.
 func restored(p payload, last uint64, records ...patch.Record) (fold.View, error) {
 	return fold.Restore(fold.New("creation", nil).WithRecords(records), p.form(), last)
 }
 
-// Restore restores a form node by node, in order. Encoding the view again gives the same bytes.
+// A restored view has the nodes of the form in the same order. Encoding the view again gives the same bytes.
 func TestRestore(t *testing.T) {
 	p := payload{}.text("creation").uints(9, 9).text("inv").uints(0, 0, 3).
 		uints(8, puts, 1).uints(7, carries|keeps, 4).value(t, map[string]any{"b": 1, "a": nil}).uints(9, puts|carries|keeps, 6).value(t, map[string]any{"x": 1}).
@@ -227,7 +227,7 @@ func formOf(t rapid.TB, v fold.View) []byte {
 	return form
 }
 
-// A form of another version is reported as outdated, not as corrupt.
+// If a form has another version, Restore reports it as outdated, not as corrupt.
 func TestRestoreOutdated(t *testing.T) {
 	form := formOf(t, fold.View{})
 	if _, err := fold.Restore(fold.View{}, form, 0); err != nil {
@@ -240,7 +240,7 @@ func TestRestoreOutdated(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(fold.Restore(fold.View{}, nil, 0)), patch.ErrCorrupt, "no bytes")
 }
 
-// A view with a patch of unknown type refuses further patches, even after encoding and decoding.
+// If the log contains a patch of unknown type, a restored view refuses every new patch.
 func TestRestoreUnknownPatchType(t *testing.T) {
 	r := testlog.Must(patch.ParseRecord([]byte(`{"id":"p","patchType":"newer"}`)))(t)
 	r.Seq = 1
@@ -251,7 +251,7 @@ func TestRestoreUnknownPatchType(t *testing.T) {
 	}
 }
 
-// A form that belongs to another log gives an error. It gives neither a view nor a panic.
+// If a form belongs to another log, Restore returns an error and does not panic.
 func TestRestoreOfAnotherLog(t *testing.T) {
 	records := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1, event("r")).WithID("p")}}
 	for name, c := range map[string]struct {
@@ -266,11 +266,12 @@ func TestRestoreOfAnotherLog(t *testing.T) {
 	}
 }
 
-// The effects of patches are decoded when they are needed. Malformed effects give an error then.
+// If the effects of patches in a form are malformed, the error is reported when a caller first needs these
+// effects.
 func TestMalformedPatches(t *testing.T) {
 	records := []patch.Record{{Seq: 1, Event: event("e1")}}
 	at := head(3, 3, 0).uints(0, 1, events1, 1, 1, 0)
-	one := func(seq, flags uint64) payload { return payload{}.uints(1, seq, flags, 1, 0, 0) } // without id and group
+	one := func(seq, flags uint64) payload { return payload{}.uints(1, seq, flags, 1, 0, 0) } // one patch without id and group
 	for name, p := range map[string]payload{
 		"nothing":               {},
 		"a patch beyond seq":    one(4, 0).uints(1, 0, 0, 0),

@@ -73,7 +73,7 @@ func (e *DuplicateIDError) Error() string {
 // Is reports whether target is [ErrDuplicateID].
 func (e *DuplicateIDError) Is(target error) bool { return target == ErrDuplicateID }
 
-// errBlocked is returned where the fields of a [BlockedError] are not computed yet.
+// errBlocked is a revert's error before the fields of a [BlockedError] are computed.
 var errBlocked = errors.New("revert blocked")
 
 // BlockedError reports that a revert cannot be applied. Either a later patch must be reverted first, or the
@@ -101,7 +101,7 @@ func (e *BlockedError) Is(target error) bool { return target == ErrBlocked }
 
 // PinnedError lists the pinned events that a patch would hide. It matches [ErrPinned].
 type PinnedError struct {
-	Events []Entry // in order
+	Events []Entry // in the order of the visible log
 }
 
 func (e *PinnedError) Error() string {

@@ -212,7 +212,8 @@ func ExampleView_Values() {
 	// created-1
 }
 
-// The caller supplies the records that a revert restores. The caller decides where the records are stored.
+// A revert needs the records of the events that it restores. The caller supplies these records, wherever they are
+// stored.
 func ExampleView_WithRecords() {
 	log := map[uint64]patch.Record{1: {Seq: 1, Event: event("e1")}, 2: {Seq: 2, Event: event("e2")}, 3: {Seq: 3, Patch: patch.NewSplice(0, 2).WithID("p")}}
 	v := fold.New("", nil)
@@ -266,7 +267,7 @@ func ExampleView_History() {
 	// e2 in the place of s
 }
 
-// A page of a history needs only the records of its own events.
+// To compute one page of a history, a view needs only the records of the page's events.
 func ExampleView_HistoryPage() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")}}
 	v, _ := fold.New("", nil).Apply(log...)
@@ -325,7 +326,7 @@ func ExampleView_HiddenSince() {
 
 func ExampleView_WithEdition() {
 	before := exampleView()
-	again := exampleView().WithEdition(1) // the view was made again after an erasure
+	again := exampleView().WithEdition(1) // the same view after an erasure
 	fmt.Println(before.Edition(), again.Edition())
 	// Output: 0 1
 }

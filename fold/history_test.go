@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// checkPages checks that each page of a history is a part of the history.
+// checkPages checks that each page of a history equals the same range of the whole history.
 func checkPages(t *testing.T, entries []fold.Entry, page func(before string, seq uint64, limit int) ([]fold.Entry, error)) {
 	t.Helper()
 	for end := range len(entries) + 1 {
@@ -124,7 +124,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// A view without its hidden events returns an error that names exactly the records that it needs.
+// If a view needs the records of hidden events, History returns an error that names exactly these records.
 func TestHistoryMissingRecords(t *testing.T) {
 	log := logWith([]string{"e0", "e1", "e2", "e3"}, []*patch.PatchEvent{
 		patch.NewSummarise(0, 2, event("s", "text:s")).WithID("p"), patch.NewSummarise(0, 2, event("t", "text:t")).WithID("q"),
@@ -155,7 +155,8 @@ func TestHistoryMissingRecords(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(v.WithRecords(wrong).History()), patch.ErrCorrupt, "with another patch in the place of the record")
 }
 
-// If one patch added several summaries, a page reads only the removed events that the page reaches.
+// If one patch added several summaries, HistoryPage needs only the records of the removed events down to the
+// requested page, not of all removed events.
 func TestHistoryPageMissingRecordsOfBranches(t *testing.T) {
 	log := logWith([]string{"e0 #a", "e1 #b", "e2 #a", "e3 #b", "e4 #a", "e5 #b"}, []*patch.PatchEvent{
 		patch.NewSplice(0, 6, events("a #a summary", "b #b summary")...).WithState(patch.Keep).WithID("p"), patch.NewSplice(1, 1).WithID("q"),
@@ -176,7 +177,7 @@ func TestHistoryPageMissingRecordsOfBranches(t *testing.T) {
 	testlog.ErrorIs(t, err, fold.ErrEventNotFound, "an event whose summary was cut")
 }
 
-// The history agrees with the reference model. Summaries do not change it.
+// The history of a view is the same as in the reference model.
 func TestPropertyHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
@@ -204,7 +205,7 @@ func TestPropertyHistory(t *testing.T) {
 		}
 		slices.Sort(parts)
 		whole := slices.Sorted(slices.Values(want))
-		if slices.ContainsFunc(records, hasNoContent) && len(parts) < len(whole) { // events without content are in no part
+		if slices.ContainsFunc(records, hasNoContent) && len(parts) < len(whole) { // some removed events without content have no representative
 			whole = parts
 		}
 		if !slices.Equal(parts, whole) || len(each) != v.Len() {
@@ -296,7 +297,7 @@ func idsOf(events []*patch.Event) []string {
 	return ids
 }
 
-// Each part of a history consists of the events that one visible event represents.
+// An entry of the history names the visible event that represents it.
 func TestHistoryParts(t *testing.T) {
 	keep := func(p *patch.PatchEvent) *patch.PatchEvent { return p.WithState(patch.Keep) }
 	for _, c := range []struct {

@@ -21,7 +21,8 @@ type keeper struct {
 	reads   int // number of records supplied
 }
 
-// retry calls question with a view, and supplies records until the view needs no more.
+// retry calls question with a view. While the result asks for records, retry supplies them and calls question
+// again.
 func (k *keeper) retry(v fold.View, question func(fold.View) error) error {
 	for range 10 {
 		err := question(v)
@@ -91,7 +92,7 @@ func (k *keeper) restore(v fold.View) fold.View {
 	return restored
 }
 
-// newKeeper returns a keeper of the log, and the view of this log.
+// newKeeper returns a keeper of the log, and a view of the log.
 func newKeeper(t rapid.TB, log ...any) (*keeper, fold.View) {
 	t.Helper()
 	k := &keeper{t: t}
@@ -136,7 +137,7 @@ func TestMissingRecords(t *testing.T) {
 				_, err = v.Preview([]*patch.PatchEvent{revert}, fold.CheckOptions{})
 				wantMissingRecords(t, err, want)
 				_, err = v.Preview([]*patch.PatchEvent{revert.WithGroup("g"), patch.NewRevert("p5").WithGroup("g")}, fold.CheckOptions{})
-				wantMissingRecords(t, err, "needs 3 records, from record 2 on") // for both reverts
+				wantMissingRecords(t, err, "needs 3 records, from record 2 on") // records that the two reverts need
 			}
 			next, err := k.apply(v, patch.Record{Seq: 8, Patch: revert})
 			if err != nil || ids(next) != "e1 r1 r2 e3 e4" || fmt.Sprint(next.State()) != "map[a:1 c:3]" {
@@ -162,8 +163,8 @@ func wantMissingRecords(t *testing.T, err error, want string) {
 	}
 }
 
-// Supplying too few records is not sufficient. Supplying wrong records is an error. The resulting view does not
-// keep the supplied records.
+// If the caller supplies too few records, the error names all needed records again. If the content of a record is
+// wrong, the error matches ErrCorrupt. The resulting view does not keep the supplied records.
 func TestWrongSuppliedRecords(t *testing.T) {
 	k, v := newKeeper(t, "e1", "e2", "e3", patch.NewSplice(0, 2))
 	revert := patch.Record{Seq: 5, Patch: patch.NewRevert("p4")}
@@ -172,7 +173,7 @@ func TestWrongSuppliedRecords(t *testing.T) {
 	if _, err := v.WithRecords([]patch.Record{k.log[0], {Seq: 2, Patch: patch.NewRevert("x")}}).Apply(revert); !errors.Is(err, patch.ErrCorrupt) {
 		t.Errorf("with other content: %v", err)
 	}
-	next, err := v.WithRecords([]patch.Record{k.log[1], k.log[0]}).Apply(revert) // any order is accepted
+	next, err := v.WithRecords([]patch.Record{k.log[1], k.log[0]}).Apply(revert) // the records may be in any order
 	if err != nil || ids(next) != "e1 e2 e3" {
 		t.Errorf("%v, %s", err, ids(next))
 	}
@@ -185,8 +186,8 @@ func TestWrongSuppliedRecords(t *testing.T) {
 	wantMissingRecords(t, err, "2 records")
 }
 
-// Planning a rewind does not need the hidden events. Checking the planned patches returns an error that names
-// the records to read.
+// Rewind does not need the records of hidden events. Preview of the rewind's patches returns an error that names
+// these records.
 func TestRewindNeedsNoRecords(t *testing.T) {
 	k, v := newKeeper(t, "e1 a=1", "e2", "e3", patch.NewSummarise(0, 3, event("S", "text:a")))
 	for name, v := range map[string]fold.View{"folded": v, "restored": k.restore(v)} {
@@ -210,7 +211,7 @@ func TestRewindNeedsNoRecords(t *testing.T) {
 	}
 }
 
-// A plan counts missing events as events.
+// When Preview cannot read a restored event, it still counts the event in later indices.
 func TestPreviewCountsMissingEvents(t *testing.T) {
 	v, err := fold.New("", nil).Apply([]patch.Record{
 		{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
@@ -241,7 +242,7 @@ func TestGroupRefersToRestoredEvent(t *testing.T) {
 		log   []any
 		group []*patch.PatchEvent
 		want  error
-		text  string // of the error, or of the visible log
+		text  string // text of the error or, without an error, ids of the visible events
 	}{
 		{"a pin", nil, []*patch.PatchEvent{revert, pin}, nil, "e1 e2"},
 		{"an unpin", nil, []*patch.PatchEvent{revert, patch.NewUnpin("e1")}, nil, "e1 e2"},

@@ -93,7 +93,7 @@ type span struct {
 	view       View
 	pairs      pairing
 	first, end int
-	added      []node // for several patches, this may include events of the range
+	added      []node // if several patches made the change, added may include events of the range
 	fixed      bool   // whether the span cannot be widened, because it belongs to a revert or to several patches
 
 	opts CheckOptions // rules for suggested spans

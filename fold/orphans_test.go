@@ -35,14 +35,14 @@ func TestOrphans(t *testing.T) {
 		{"a new response without call", []string{"e0", "e1"}, patch.NewSplice(1, 1, event("r", "resp:n")),
 			"response n r would answer no call", "none"},
 
-		// A reused call id.
+		// Two calls have the same id.
 		{"the second of two pairs with one id", []string{"e0", "e1 call:a", "e2 resp:a", "e3 call:a", "e4 resp:a"}, patch.NewSplice(3, 2), "", ""},
 		{"the first call of two", []string{"e0", "e1 call:a", "e2 resp:a", "e3 call:a", "e4 resp:a"}, patch.NewSplice(1, 1),
 			"response a e2 would answer no call", "1+2"},
 		{"a response would move to another call", []string{"e0", "e1 call:a", "e2 call:a", "e3 resp:a", "e4 resp:a"}, patch.NewSplice(3, 1),
 			"call a e1 would lose its response; response a e4 would answer another call", "2+2"},
 
-		// Parallel calls with separate responses, of which one is missing.
+		// Parallel calls have separate responses, and one response is missing.
 		{"one of three parallel responses", []string{"e0", "e1 @i call:a call:b call:c", "e2 resp:a", "e3 resp:b", "e4 @j"}, patch.NewSplice(2, 1),
 			"call a e1 would lose its response", "1+3"},
 		{"parallel calls, one still open", []string{"e0", "e1 @i call:a call:b", "e2 resp:a", "e3"}, patch.NewSplice(1, 2),
@@ -56,7 +56,7 @@ func TestOrphans(t *testing.T) {
 		{"an event does not answer itself", []string{"e0", "e1 call:a resp:a", "e2 resp:a"}, patch.NewSplice(2, 1),
 			"call a e1 would lose its response", "1+2"},
 
-		// A placeholder and a later final response.
+		// A long-running call first gets a placeholder response, and later the final response.
 		{"a long-running call with its placeholder", []string{"e0", "e1 @i call:a long:a", "e2 @i resp:a", "e3 @j"}, patch.NewSplice(1, 2),
 			"call a e1 is still open and would be hidden", "none"},
 		{"after the final response", []string{"e0", "e1 @i call:a long:a", "e2 @i resp:a", "e3 @j by:user resp:a"}, patch.NewSplice(1, 3), "", ""},
@@ -171,7 +171,7 @@ func widened(p *patch.PatchEvent, e *fold.OrphanError) *patch.PatchEvent {
 	return patch.NewSplice(e.Start, e.Count, p.NewEvents()...)
 }
 
-// The message of an error with many orphans is short and contains the suggestion.
+// The text of an OrphanError with many orphans is short and suggests a span.
 func TestOrphanMessage(t *testing.T) {
 	v := view(t, "e0", "e1 call:a call:b call:c call:d call:e call:f call:g", "e2 resp:a resp:b resp:c resp:d resp:e resp:f resp:g", "e3")
 	text := v.Check(patch.NewSplice(1, 1), fold.CheckOptions{}).Error()
@@ -212,7 +212,7 @@ func TestBaseIsChecked(t *testing.T) {
 	if err := v.Check(p.WithBase(0), fold.CheckOptions{AsOfNow: true}); err != nil {
 		t.Errorf("any base: %v", err)
 	}
-	// The order of the rules is base, form, bounds, orphans.
+	// Check applies its rules in the order base, form, bounds, orphans.
 	testlog.ErrorIs(t, v.Check(patch.NewSplice(9, 0).WithBase(0), fold.CheckOptions{}), fold.ErrConflict, "base before form")
 	testlog.ErrorIs(t, v.Check(patch.NewSplice(9, 0), fold.CheckOptions{}), patch.ErrInvalid, "form before bounds")
 	testlog.ErrorIs(t, v.Check(patch.NewSplice(9, 1, event("r", "resp:z")), fold.CheckOptions{}), fold.ErrOutOfRange, "bounds before orphans")
@@ -240,8 +240,8 @@ func TestOutOfRangeNamesTheValue(t *testing.T) {
 	}
 }
 
-// A refusal is fast even if thousands of calls have the same key. With so many calls, the search for a wider span that
-// would be accepted gives up, and the error suggests none.
+// If thousands of calls have the same key, Check refuses a patch fast. It stops searching for a wider span, so the
+// error suggests none.
 func TestSuggestionIsBounded(t *testing.T) {
 	var lines []string
 	lines = append(lines, "first")
@@ -261,8 +261,8 @@ func TestSuggestionIsBounded(t *testing.T) {
 	}
 }
 
-// Several patches are checked for orphans together. Parts are compared by the original of their event, not by
-// position.
+// Several patches are checked for orphans together. If one removes a call and another removes its response,
+// neither is an orphan.
 func TestOrphansOfSeveralPatches(t *testing.T) {
 	for _, c := range []struct {
 		name    string

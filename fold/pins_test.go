@@ -30,8 +30,8 @@ func pinned(v fold.View) string {
 func TestPins(t *testing.T) {
 	revert := patch.NewRevert
 	for name, c := range map[string]struct {
-		patches []*patch.PatchEvent // p1, p2, …, applied to e1 e2 e3
-		want    string              // pinned events
+		patches []*patch.PatchEvent // patches p1, p2 and so on, applied to the events e1 e2 e3
+		want    string              // ids of the pinned events
 		visible string
 		skipped int
 	}{
@@ -119,14 +119,14 @@ func TestPinnedIsNotHidden(t *testing.T) {
 			t.Errorf("%v, allowed: %v", c.p, err)
 		}
 	}
-	// Pins are checked before orphans.
+	// If a patch would hide a pinned event and leave an orphan, the error reports the pinned event.
 	v = view(t, "q", "c call:c1", "r resp:c1")
 	v = apply(t, v, patch.NewPin("r").WithID("p1"))
 	testlog.ErrorIs(t, v.Check(patch.NewSplice(2, 1), fold.CheckOptions{}), fold.ErrPinned, "pinned and orphaned")
 	testlog.ErrorIs(t, v.Check(patch.NewSplice(2, 1), fold.CheckOptions{AllowPinned: true}), fold.ErrOrphanedCall, "allowed and orphaned")
 }
 
-// The message shortens a long list of pinned events.
+// The text of a PinnedError lists only the first of many events.
 func TestPinnedMessage(t *testing.T) {
 	v := view(t, "e1", "e2", "e3", "e4", "e5", "e6", "e7")
 	for i := range 7 {
@@ -138,8 +138,7 @@ func TestPinnedMessage(t *testing.T) {
 	}
 }
 
-// No patch blocks the revert of a pin. If the pin is already reverted, the error names the newest active
-// revert.
+// No patch blocks the revert of a pin. If the pin is already reverted, the error names the newest active revert.
 func TestRevertOfPinIsNotBlocked(t *testing.T) {
 	v := view(t, "e1", "e2")
 	for _, p := range []*patch.PatchEvent{
@@ -193,8 +192,7 @@ func TestRewindOfPins(t *testing.T) {
 	}
 }
 
-// A rewind restores which pins and unpins were active, even if they had no effect. Reverting the only other pin
-// then unpins the event.
+// A rewind makes the same pins and unpins active as before, including those that had no effect.
 func TestRewindOfRedundantPins(t *testing.T) {
 	k, v := newKeeper(t, "e1", patch.NewPin("e1"), patch.NewPin("e1"), "e4", patch.NewRevert("p2"), patch.NewPin("e1"))
 	for i, p := range append(testlog.Must(v.Rewind(4))(t), patch.NewRevert("p3")) {

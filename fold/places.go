@@ -159,7 +159,7 @@ const (
 type representatives struct {
 	*Places
 	cache map[memoKey]int
-	open  []memoKey // keys evaluated in the outermost call of memoize
+	open  []memoKey // keys that the outermost call of memoize has evaluated so far
 }
 
 // memoKey identifies a set of events with the same representative. These are the events of one lane that a

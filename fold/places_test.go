@@ -27,7 +27,7 @@ func TestPropertyPlaces(t *testing.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
 		k := &keeper{t: t, log: records}
 		v := fold.New("", nil)
-		shown := make([]map[brought]int, len(records)+1) // by seq: indices of the visible events
+		shown := make([]map[brought]int, len(records)+1) // for each seq: the indices of the events that were visible then
 		now := fold.New("", nil)
 		for i := range shown {
 			if i > 0 {
@@ -92,7 +92,7 @@ func TestPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		patches []*patch.PatchEvent
-		want    string // of e1: the index, the hiding patch, and whether it is represented
+		want    string // for e1: its index, the patch that hides it, and whether it is represented
 	}{
 		{"in sight", nil, `1 "" true`},
 		{"behind a summary", []*patch.PatchEvent{summarise(0, 2, "s")}, `-1 "ps" true`},
@@ -172,7 +172,7 @@ func TestHidden(t *testing.T) {
 	shows(fmt.Sprintf("map[{1 0}:%d]", n+3))
 	apply(patch.NewPin("call"))
 	apply(patch.NewSplice(1, 1).WithID("cut"))
-	shows(fmt.Sprintf("map[{1 0}:%d]", n+3)) // without the pinned event
+	shows(fmt.Sprintf("map[{1 0}:%d]", n+3)) // the pinned event "call" is left out
 	v = k.restore(v)
 	shows(fmt.Sprintf("map[{1 0}:%d]", n+3))
 }

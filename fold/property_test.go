@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The fold agrees with the reference model on any log.
+// For every log, the fold gives the result of the reference model.
 func TestPropertyFoldMatchesReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")
@@ -39,8 +39,8 @@ func value(text string) patch.Value {
 	return v
 }
 
-// Applying records one by one, in pieces, or all at once gives the same view. Reading the state in between
-// changes nothing, and intermediate views do not change.
+// Applying records one by one, in pieces, or all at once gives the same view. Reading the state of a view does not
+// change later results, and older views stay the same.
 func TestPropertyIncrementalMatchesRefold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 60}).Draw(t, "records")
@@ -89,7 +89,7 @@ func TestPropertyCheckMatchesReference(t *testing.T) {
 		ref := fuzz.NewReference(nil, records...)
 		for range 4 {
 			p := fuzz.PatchOn("the patch", ref).Draw(t, "patch")
-			if hasGroup(records, p.Group()) { // the writer of the log checks this rule
+			if hasGroup(records, p.Group()) { // the caller of Check must refuse a repeated group
 				p = p.WithGroup("")
 			}
 			if rapid.Bool().Draw(t, "with base") {

@@ -31,8 +31,8 @@ func rewound(t rapid.TB, v fold.View, log []patch.Record, from uint64) (fold.Vie
 	return v, records
 }
 
-// A rewind gives the visible log and the state of the reference model. A second rewind is empty. If the log has
-// no later patch, the rewind gives the earlier view.
+// A rewind gives the visible log and the state of the reference model. A second rewind to the same record plans no
+// patches. If the log has no later patch, the rewind gives the view before the record.
 func TestPropertyRewindMatchesReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := plainLog(t)
@@ -41,7 +41,7 @@ func TestPropertyRewindMatchesReference(t *testing.T) {
 		}
 		ref := fuzz.NewReference(initialState, records...)
 		v := testlog.Must(fold.New("creation", initialState).Apply(records...))(t)
-		var starts []uint64 // invocations begin with an event
+		var starts []uint64 // seqs of the events, because a rewind starts at an event
 		for _, r := range records {
 			if r.Event != nil {
 				starts = append(starts, r.Seq)
@@ -250,7 +250,7 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// A patch whose id is not unique cannot be reverted.
+// If a patch's id occurs twice in the log, a rewind that must revert the patch fails.
 func TestRewindOfRepeatedIDs(t *testing.T) {
 	v := view(t, "e1", "e2", "e3")
 	v = apply(t, v, patch.NewSplice(0, 1).WithID("p"))
@@ -260,9 +260,9 @@ func TestRewindOfRepeatedIDs(t *testing.T) {
 	}
 }
 
-// This test checks laws of a rewind without the reference model. If all later patches kept the state, a rewind
-// restores the earlier state. If all later patches were summaries and the rewind reverts them, it restores the
-// visible log. Reverting the patches of the rewind, newest first, restores the view before the rewind.
+// If all later patches kept the state, a rewind restores the earlier state. If all later patches were summaries
+// and the rewind reverts them, it restores the visible log. Reverting the patches of the rewind, newest first,
+// restores the view before the rewind.
 func TestPropertyRewindLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &growing{t: t, view: fold.New("c", nil)}
@@ -272,7 +272,7 @@ func TestPropertyRewindLaw(t *testing.T) {
 		before := s.view
 		s.append()
 		from := s.view.Seq()
-		s.patches = nil // reverts of earlier patches might not keep the state
+		s.patches = nil // prevents reverts of earlier patches, which might not keep the state
 		onlySummaries := rapid.Bool().Draw(t, "only summaries")
 		for range rapid.IntRange(2, 8).Draw(t, "since") {
 			s.step(true, onlySummaries)
@@ -294,7 +294,7 @@ func TestPropertyRewindLaw(t *testing.T) {
 		if got, want := fmt.Sprint(s.view.State()), fmt.Sprint(before.State()); got != want {
 			t.Fatalf("the state is %s, was %s\n%s", got, want, s.log.String())
 		}
-		left := false // a newer summary of older events stays
+		left := false // whether a newer summary of older events is still visible
 		for _, e := range s.view.Entries() {
 			left = left || e.Summary && e.Seq >= from
 		}

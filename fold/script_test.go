@@ -80,7 +80,7 @@ func events(lines ...string) []*patch.Event {
 	return out
 }
 
-// view folds events onto an empty session. Each line describes one event.
+// view returns the view of a session with the given events. Each line describes one event.
 func view(t *testing.T, lines ...string) fold.View {
 	t.Helper()
 	return extend(t, fold.New("", nil), lines...)
@@ -94,7 +94,7 @@ func extend(t *testing.T, v fold.View, lines ...string) fold.View {
 	return v
 }
 
-// logs contains the log of each test's newest view.
+// logs contains, for each test, the log of the view that the test made last.
 var logs = map[testing.TB][]patch.Record{}
 
 // logged applies a record, and stores it so that reverts can use it.

@@ -61,7 +61,7 @@ func (s *sequence) leaves() (n int) {
 	return n
 }
 
-// After any splices, with or without an owner, a sequence equals a plain slice. Older sequences do not change.
+// After any splices, a sequence contains the same nodes as a plain slice. Splices do not change older sequences.
 func TestPropertySequenceMatchesSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s *sequence
@@ -143,7 +143,7 @@ func (s *sequence) slice(lo, hi int) (out []node) {
 	return out
 }
 
-// Random edits do not make leaves small. Appends fill the leaves.
+// After many random edits, leaves are at least a third full on average. After appends, they are full.
 func TestLeavesStayLarge(t *testing.T) {
 	var s *sequence
 	n := 0
@@ -172,7 +172,7 @@ func TestLeavesStayLarge(t *testing.T) {
 	}
 }
 
-// A chain of summaries of summaries does not recurse without limit, and loses no state.
+// A long chain of summaries of summaries keeps the state and does not overflow the stack.
 func TestLongChainOfKeptCuts(t *testing.T) {
 	v := New("", nil)
 	first := testlog.Must(patch.NewEvent(patch.Fields{ID: "first", Actions: patch.Actions{StateDelta: map[string]any{"k": 1}}}))(t)

@@ -20,12 +20,12 @@ type View struct {
 	pairs           *pairingCache
 	seq             uint64
 	patchSeq        uint64
-	invocation      string // of the newest event with an invocation id
+	invocation      string // invocation id of the newest event that has one
 	skipped         *skipList
 	hasUnknownPatch bool // whether a patch of unknown type was skipped
 	patches         *cut // applied patches, newest first
 	pins            pins
-	unloaded        *unloadedPatches // of a restored view: the encoded effects of patches, until [View.load] decodes them
+	unloaded        *unloadedPatches // encoded effects of a restored view's patches, until [View.load] decodes them
 	initialBytes    int              // approximate memory of the initial state
 	patchBytes      int              // approximate memory used for removed nodes
 	supplied        suppliedRecords

@@ -83,7 +83,7 @@ func TestWrongSeqIsRefused(t *testing.T) {
 	}
 }
 
-// Equal times, and times that run backward, do not move events.
+// Events keep the order in which they were appended, even if their times are equal or run backward.
 func TestEventsKeepIndices(t *testing.T) {
 	v := view(t, "e1 at:5 k=1", "e2 at:1 k=2", "e3 at:3", "e4 at:3 k=4", "e5 at:3")
 	for i, e := range v.Events() {
@@ -100,7 +100,7 @@ func TestEventsKeepIndices(t *testing.T) {
 	}
 }
 
-// The initial state survives all cuts.
+// If all events are cut, the state is the initial state.
 func TestInitialStateSurvivesDrop(t *testing.T) {
 	v := extend(t, fold.New("", map[string]patch.Value{"tenant": value(`"t1"`)}), "e1 tenant=t2", "e2 x=1")
 	v = apply(t, v, patch.NewSplice(0, 2))
@@ -109,8 +109,8 @@ func TestInitialStateSurvivesDrop(t *testing.T) {
 	}
 }
 
-// Summarising and then cutting gives the same state as cutting alone. If a marker at the border of the cut
-// carries state, this state is kept.
+// A summary and a cut of the summary give the same state as a cut of the events. If a marker next to the cut
+// carries state, the marker keeps this state.
 func TestSummariseThenTruncate(t *testing.T) {
 	start := view(t, "e1 a=1 b=1", "e2 b=2", "e3 c=3", "e4 d=4", "e5 d=5", "e6 a=6")
 	alone := apply(t, start, patch.NewTruncateBefore("e6"))

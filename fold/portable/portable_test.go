@@ -30,8 +30,8 @@ func shown(v fold.View) (ids string) {
 	return ids
 }
 
-// Patches made from one view apply to another view if their events are adjacent there. Either all patches
-// apply, or none.
+// If the removed events are adjacent in another view, patches apply to that view too. Either all patches of a list
+// apply or none.
 func TestPatchesOn(t *testing.T) {
 	put := viewOf(t, "N").At(0)
 	for _, c := range []struct {
@@ -89,7 +89,8 @@ func TestPatchesOn(t *testing.T) {
 	}
 }
 
-// Unreadable text is listed as a patch of unknown type. Repeated ids are refused as ambiguous.
+// Unreadable text becomes one patch of unknown type. If a visible id occurs twice, New refuses the patch as
+// ambiguous.
 func TestRefusals(t *testing.T) {
 	for _, text := range []string{"?", `{"version":9}`, `{"version":1,"patches":[{"patch":7}]}`, `{"version":1,"patches":[{"patch":{"id":"p","patchType":"fancy"}}]}`} {
 		v := viewOf(t, "ab")
