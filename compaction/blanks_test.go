@@ -28,8 +28,8 @@ func factsIn(events ...*patch.Event) string {
 	return strings.Join(facts, " ")
 }
 
-// After an erasure and a compaction, no blank summary remains that could be reverted. Summaries contain all facts that
-// were not erased, and no erased fact.
+// After an erasure and a compaction, the log has no blank summary that could be reverted. The summaries contain every
+// fact that was not erased, and no erased fact.
 func TestCompactAfterErase(t *testing.T) {
 	ctx := t.Context()
 	s := newSession(t, "")
@@ -87,7 +87,7 @@ func TestCompactAfterErase(t *testing.T) {
 	}
 }
 
-// Erasing an event also erases a summary of the next window whose summarizer saw the event.
+// Erasing an event also erases the summary of the next window if the summarizer of that window saw the event.
 func TestEraseOverlap(t *testing.T) {
 	s := newSession(t, "")
 	c := s.compactor(every(3, 1, compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
@@ -101,7 +101,7 @@ func TestEraseOverlap(t *testing.T) {
 		s.say("user", fmt.Sprint("i", i), fmt.Sprintf("num-%d %s", i, strings.Repeat("it was said at length ", 20)))
 		s.run(c)
 	}
-	for id, want := range map[string]int{"e0": 2, "e2": 3} { // the event and its summary; for e2 also the summary whose summarizer saw e2
+	for id, want := range map[string]int{"e0": 2, "e2": 3} {
 		done, err := s.store.Erase(t.Context(), key, store.EraseSelection{EventIDs: []string{id}}, store.EraseOptions{DryRun: true})
 		if err != nil || len(done.Sessions[0].Events) != want {
 			t.Errorf("%s: %+v, %v", id, done.Sessions, err)

@@ -141,7 +141,7 @@ func TestPlanClearing(t *testing.T) {
 	})
 }
 
-// A clearing can be reverted as a whole, and its first patch describes it.
+// All patches of a clearing are reverted together, and the first patch describes the clearing.
 func TestClearingIsOnePass(t *testing.T) {
 	s := newSession(t, "u1 c1(x) r1(x)*100 c1(y) r1(y)*100 c1(z) r1(z)*100")
 	done := s.compact(clearing(1, 1))
@@ -173,7 +173,7 @@ func TestClearingIsOnePass(t *testing.T) {
 	}
 }
 
-// whole returns a session with an event whose result summaries must contain.
+// whole returns a session whose third event has the result "the gate is number 4711".
 func whole(t *testing.T) *session {
 	s := newSession(t, "u1 c1(x)")
 	e := testlog.EventOf(t, event{"id": "secret", "author": "agent", "invocationId": "inv1", "content": content("user", map[string]any{
@@ -185,7 +185,7 @@ func whole(t *testing.T) *session {
 	return s
 }
 
-// A summarizer gets cleared events in their logged form, even as the context of a later window.
+// Summarizers get a cleared event in its logged form, even as context of a later window.
 func TestSummariesUseLoggedEvents(t *testing.T) {
 	s := whole(t)
 	sum := &scripted{}
@@ -207,7 +207,7 @@ func TestSummariesUseLoggedEvents(t *testing.T) {
 	}
 }
 
-// The context is in logged form even after a summary that a user wrote.
+// Summarizers get context in its logged form, even if a user wrote a summary before it.
 func TestOverlapUsesLoggedEvents(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
@@ -220,7 +220,7 @@ func TestOverlapUsesLoggedEvents(t *testing.T) {
 	}
 }
 
-// A summarizer's input is measured on the logged events, not on their cleared forms.
+// The limit of a summarizer's input counts the logged events, not their cleared forms.
 func TestInputLimitCountsLoggedEvents(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
@@ -241,8 +241,8 @@ func history(t *testing.T, s *session) string {
 	return ids(events)
 }
 
-// The history has the originals of cleared events. If a user cut the original, neither the history nor a summarizer
-// gets it, although the cleared copy names it.
+// The history has the originals of cleared events. If a user hides an original, neither the history nor a summarizer
+// gets it, although the metadata of its cleared copy names it.
 func TestClearedResultsInHistory(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
@@ -265,10 +265,10 @@ func TestClearedResultsInHistory(t *testing.T) {
 	}
 }
 
-// An event that falsely claims to be a cleared copy counts as an original.
+// If the metadata of an event falsely says that it is a cleared copy, the event counts as an original.
 func TestForgedClearing(t *testing.T) {
 	s := whole(t)
-	s.patch(patch.NewSplice(1, 2).WithState(patch.Keep)) // a user cut the secret
+	s.patch(patch.NewSplice(1, 2).WithState(patch.Keep)) // the user hides the event with the gate's number
 	forged := testlog.EventOf(t, event{"id": "forged", "author": "agent", "invocationId": "inv1", "content": textOf("model", strings.Repeat("abc ", 40)),
 		"customMetadata": map[string]any{"patchlog": map[string]any{"cleared": map[string]any{"as": "forged", "id": "secret", "seq": 3, "tokens": 9}}}})
 	s.add(forged)
@@ -304,7 +304,7 @@ func TestLongInvocation(t *testing.T) {
 	if v.At(0).ID() != "e0" || v.At(1).ID() != "e1" || v.At(2).ID() != "e2" {
 		t.Errorf("visible is %s", s.visible())
 	}
-	// The events that can be covered have less than half of the limit.
+	// Nothing is compacted if the events that can be covered have less than half of the tokens allowed.
 	cfg.InvocationTokens, cfg.EventRetentionSize = 500, 7
 	tail := "u1*50 a1*50 a1*150 " + strings.Repeat("a1*100 ", 7)
 	if d, err := compaction.Plan(script(t, tail), cfg, run); err != nil || d.Window != nil {
@@ -318,7 +318,7 @@ func TestLongInvocation(t *testing.T) {
 	}
 }
 
-// For an event with many results, the time per result must not grow with their number.
+// The time to clear one result does not grow with the number of results in its event.
 func TestClearingOfManyResults(t *testing.T) {
 	testlog.SkipUnderRace(t)
 	const many, perEvent = 50_000, 10_000
@@ -345,7 +345,7 @@ func TestClearingOfManyResults(t *testing.T) {
 	}
 }
 
-// Summarizers also get the logged form if the results of one event were cleared one after another.
+// Summarizers get the logged form of an event even if its results were cleared in separate passes.
 func TestSummariesUseLoggedEventsAfterTwoClearings(t *testing.T) {
 	s := newSession(t, "u1 c1(x,y) r1(x,y)*100 c1(z) r1(z)*100 a1")
 	s.compact(clearing(1, 2))
@@ -363,7 +363,7 @@ func TestSummariesUseLoggedEventsAfterTwoClearings(t *testing.T) {
 	}
 }
 
-// Approve can veto a clearing, and gets its patches.
+// Approve gets the patches of a clearing and can veto them.
 func TestClearingCanBeVetoed(t *testing.T) {
 	s := newSession(t, "u1 c1(x) r1(x)*100 c1(y) r1(y)*100")
 	no := errors.New("no")

@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// contextRecorder is a slow summarizer whose answers identify the request. It records which events each request contained.
+// contextRecorder is a slow summarizer. Each answer identifies its request, and shown has the events of each request.
 type contextRecorder struct {
 	mu    sync.Mutex
 	shown map[string][]string // event ids by answer
@@ -42,8 +42,8 @@ func (s *contextRecorder) Summarize(_ context.Context, r compaction.Request) (co
 	return says(text), nil
 }
 
-// judgeLog compares each of the compactor's patches in the raw log with the requests to the summarizer. It returns the
-// number of these patches.
+// judgeLog compares every patch of the compactor in the raw log with the request to the summarizer that it came from.
+// It returns the number of these patches.
 func judgeLog(t *testing.T, st *store.Store, k store.Key, by *contextRecorder) (patches int) {
 	t.Helper()
 	v := fold.New("", nil)
@@ -59,13 +59,13 @@ func judgeLog(t *testing.T, st *store.Store, k store.Key, by *contextRecorder) (
 				covered[v.At(i).ID()] = v.At(i)
 			}
 			for _, s := range r.Patch.NewEvents() {
-				// A short summary of a large window has an additional part that begins with "Also:".
+				// If the summary of a large window is short, the compactor appends a part that begins with "Also:".
 				text, _, _ := strings.Cut(testlog.FirstText(s), "\nAlso:")
 				if saw, asked := by.shown[text]; asked {
 					shown = append(shown, saw...)
 					continue
 				}
-				for _, id := range gone { // or the summary quotes the event
+				for _, id := range gone { // the summary must come from this event or quote it
 					if strings.Contains(text, strings.TrimSpace(testlog.FirstText(covered[id]))) {
 						shown = append(shown, id)
 					}
@@ -83,8 +83,8 @@ func judgeLog(t *testing.T, st *store.Store, k store.Key, by *contextRecorder) (
 	return patches
 }
 
-// Appenders, patches by hand and compactors share one session. The appenders continue slowly until summaries, conflicts
-// and patches by hand have all occurred.
+// Several goroutines append to one session, patch it by hand and compact it. They stop after summaries, conflicts and
+// patches by hand have all occurred.
 func TestConcurrentOnOneSession(t *testing.T) {
 	rounds := 2000
 	if testing.Short() {

@@ -44,11 +44,11 @@ func TestConfigValidate(t *testing.T) {
 		{"InvocationTokens", func(c *compaction.Config) { c.InvocationTokens = -1 }},
 		{"ClearAfter", func(c *compaction.Config) { c.ClearAfter = -1 }},
 		{"RetainInvocations", func(c *compaction.Config) { c.RetainInvocations = -1 }},
-		{"Enabled", func(c *compaction.Config) { c.Enabled = false }}, // triggers are set
+		{"Enabled", func(c *compaction.Config) { c.Enabled = false }}, // a configuration with triggers must be enabled
 		{"Summarizer", func(c *compaction.Config) { c.Summarizer = (*scripted)(nil) }},
 		{"Summarizer", func(c *compaction.Config) { c.Summarizer = compaction.SummarizerFunc(nil) }},
 
-		// One field switches a trigger on or off.
+		// A configuration is valid with a single trigger.
 		{"", func(c *compaction.Config) { *c = compaction.Config{Enabled: true, CompactionInterval: 1} }},
 		{"", func(c *compaction.Config) { *c = compaction.Config{Enabled: true, TokenThreshold: 1} }},
 		{"", func(c *compaction.Config) { *c = compaction.Config{Enabled: true, InvocationTokens: 1} }},
@@ -92,7 +92,7 @@ func TestLargestLimits(t *testing.T) {
 	s.want("S1:user")
 }
 
-// Each function refuses a nil argument with an error that names the argument.
+// A nil argument causes an error that names the argument.
 func TestNil(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -109,7 +109,7 @@ func TestNil(t *testing.T) {
 	}
 }
 
-// Functions without an error result ignore nil events and treat the zero view as an empty session.
+// Functions that return no error ignore nil events. They treat the zero view as an empty session.
 func TestNoEvent(t *testing.T) {
 	e := testlog.Must(patch.ParseEvent([]byte(`{"author":"user","content":{"parts":[{"text":"x"}]}}`)))(t)
 	events := []*patch.Event{nil, e, nil}

@@ -114,7 +114,7 @@ func ExampleCompactor_Compact() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// inv3 is running, so its question stays.
+	// While inv3 is running, its question must stay visible.
 	if _, err := c.Compact(context.Background(), exampleKey, compaction.Run{Invocation: "inv3"}); err != nil {
 		log.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func ExampleCompactor_Compact() {
 	// clerk: It has been taken care of: and refund me
 }
 
-// Approve receives each summary before it is logged, and can refuse it.
+// Approve gets each summary before it is logged, and can veto it.
 func ExampleOptions_approve() {
 	db := exampleStore()
 	defer db.Close()

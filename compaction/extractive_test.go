@@ -20,8 +20,6 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Events of a test's session.
-
 func extUser(invocation, text string) *patch.Event {
 	return testlog.Text("", invocation, "user", text)
 }
@@ -40,7 +38,7 @@ func extResult(invocation, id, name string, response map[string]any) *patch.Even
 
 func extSummary(text string) *patch.Event { return testlog.Summary("model", text) }
 
-// extract returns the summary by Extractive, or "" if it declines.
+// extract returns the summary that Extractive writes, or "" if Extractive declines.
 func extract(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -61,7 +59,6 @@ func extract(t interface {
 
 type object = map[string]any
 
-// Summaries of small sessions, with enough room and with too little.
 func TestExtractive(t *testing.T) {
 	booking := []*patch.Event{
 		extUser("1", "Hello, I am Ada Lovelace. Please move my booking HAT136-77 of 2024-05-20 to the next day, and write to ada@example.com."),
@@ -233,7 +230,7 @@ Turns:
 	}
 }
 
-// Extractive does not repeat the events that are only context.
+// Extractive does not summarise the events that it gets as context.
 func TestExtractiveBefore(t *testing.T) {
 	req := compaction.Request{
 		Before:    []*patch.Event{extSummary("- User: secret one"), extUser("0", "secret two")},
@@ -254,7 +251,7 @@ func TestExtractiveDone(t *testing.T) {
 	}
 }
 
-// For random events, a summary is within the budget, deterministic and valid text, and has at most one line per
+// For random events, a summary stays within its limit. It is deterministic, valid UTF-8, and has at most one line per
 // invocation.
 func TestExtractiveProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -314,7 +311,7 @@ func TestExtractiveProperties(t *testing.T) {
 	})
 }
 
-// Words with digits are either complete or missing.
+// A summary contains a word with digits completely or not at all.
 func TestExtractiveCutsNoID(t *testing.T) {
 	find := regexp.MustCompile(`[A-Z]*-?\d[-\d]*`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -355,10 +352,10 @@ func TestExtractiveCutsNoID(t *testing.T) {
 	})
 }
 
-// timesRE matches the counts that Extractive adds.
+// timesRE matches the repeat counts that Extractive writes.
 var timesRE = regexp.MustCompile(`×\d+|\(last of \d+\)`)
 
-// Content of unusual form does not make Extractive fail.
+// Extractive accepts any content.
 func TestExtractiveOddContent(t *testing.T) {
 	for _, content := range []string{
 		`null`, `{}`, `{"parts":[]}`, `{"parts":[{}]}`, `{"parts":[{"text":""}]}`, `{"parts":[{"text":"   "}]}`,
@@ -419,7 +416,7 @@ func ExampleExtractive() {
 	//   Agent: It was sent yesterday.
 }
 
-// A merge summarises the events again, so it contains the first and the last message at any size.
+// A merge of summaries reads the raw events again, so at any size it contains the first and the last message.
 func TestMergeUsesRawEvents(t *testing.T) {
 	const first = "Good morning, my name is Ada Lovelace and I have a question about order 4711, which I placed last week."
 	var raw []*patch.Event

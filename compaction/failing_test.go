@@ -23,11 +23,11 @@ import (
 
 var errModel = errors.New("model is away")
 
-// badSummarizer is a summarizer that fails, and the error that is expected.
+// badSummarizer is a summarizer that fails, with the error that the compactor must return.
 type badSummarizer struct {
 	name      string
 	summarize compaction.SummarizerFunc
-	want      error  // the error to match, or nil for none
+	want      error  // error to match, or nil for none
 	says      string // part of the error text
 }
 
@@ -55,7 +55,7 @@ func stoppedShort(context.Context, compaction.Request) (compaction.Response, err
 	return compaction.Response{FinishReason: "MAX_TOKENS"}, nil
 }
 
-// badSummarizers must run in a synctest bubble, because one sleeps for an hour.
+// badSummarizers must be called in a synctest bubble, because one of the summarizers sleeps for an hour.
 func badSummarizers() []badSummarizer {
 	refused := compaction.ErrRefusedAnswer
 	return []badSummarizer{
@@ -102,15 +102,15 @@ func badSummarizers() []badSummarizer {
 	}
 }
 
-// sessionText returns a session's complete content.
+// sessionText returns the complete content of a session as text.
 func sessionText(t testing.TB, s *session) string {
 	var b bytes.Buffer
 	testlog.NoError(t, s.store.Export(t.Context(), key, &b, store.ExportOptions{}))
 	return b.String() + s.visible() + s.state()
 }
 
-// When a summarizer fails in any way, the session does not change, one line is logged, and the number of calls stays
-// small while the session grows.
+// Whatever a summarizer does wrong, the session does not change and one line is logged. The number of calls to the
+// summarizer stays small while the session grows.
 func TestFailingSummarizers(t *testing.T) {
 	for _, m := range badSummarizers() {
 		run := func(t *testing.T) {
@@ -163,17 +163,19 @@ func TestFailingSummarizers(t *testing.T) {
 					t.Fatalf("after %d more events something was written: %v", i, done)
 				}
 			}
-			// The calls are 1, 2, 4 … 64 records apart, so 100 more records cause six more calls.
+			// The summarizer is called again after 1, 2, 4 … 64 more records. So 100 more records cause six more
+			// calls.
 			if n := calls.Load(); n < 3 || n > 8 {
 				t.Errorf("%d calls for 100 more events", n)
 			}
-			time.Sleep(time.Hour) // until all calls have returned
+			time.Sleep(time.Hour) // time for the calls that are still running to return
 		}
 		t.Run(m.name, func(t *testing.T) { synctest.Test(t, run) })
 	}
 }
 
-// A session that another compactor claims is not compacted. A claim is released when the pass ends, even with an error.
+// The compactor skips a session that another compactor claims. It releases its own claim when the pass ends, even
+// with an error.
 func TestClaim(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -212,7 +214,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// A summarizer that modifies its input affects nothing else.
+// A summarizer may modify its request without any effect on the session.
 func TestSummarizerChangesItsInput(t *testing.T) {
 	s := newSession(t, "u1*20 c1(x)*20 r1(x)*20 d1 u2*20 a2*20 u3*20 a3*20")
 	vandal := compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
@@ -256,7 +258,7 @@ func TestSummarizerChangesItsInput(t *testing.T) {
 	}
 }
 
-// In an answer, invalid UTF-8 is repaired and control characters are removed.
+// The compactor repairs invalid UTF-8 in an answer and removes control characters.
 func TestAnswerIsRepaired(t *testing.T) {
 	s := newSession(t, "u1*50 a1*50 u2*50 a2*50")
 	s.compact(every(2, 0, answers(" to\xffld\x00\nmore\x1b ")))
@@ -266,8 +268,8 @@ func TestAnswerIsRepaired(t *testing.T) {
 	}
 }
 
-// While abandoned calls have not returned, no session causes more calls. After they have returned, calls are made
-// again.
+// While four calls that the compactor gave up on are still running, it starts no new ones. After they have returned,
+// it starts calls again.
 func TestSummarizerBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -303,7 +305,7 @@ func TestSummarizerBusy(t *testing.T) {
 	})
 }
 
-// If a summarizer never returns, the fallback is still called.
+// If the summarizer does not return, the fallback is called after the timeout.
 func TestFallbackAfterTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -362,7 +364,7 @@ func TestDeadlineErrors(t *testing.T) {
 	})
 }
 
-// After each failure in a row, the number of records before a retry doubles, up to 64.
+// After each consecutive failure, the number of records before the next attempt doubles, up to 64.
 func TestBackoffDoublesUpTo64(t *testing.T) {
 	s := newSession(t, "u1*200 a1*200 u2*200 a2*200")
 	var tried []uint64
@@ -383,8 +385,8 @@ func TestBackoffDoublesUpTo64(t *testing.T) {
 	}
 }
 
-// Once the prompt is a fifth over its threshold, the fallback replaces a failing summarizer, and the attempt reports
-// the failure. Later the summarizer is tried first again.
+// If the summarizer fails and the prompt is at least 20 % over the threshold, the fallback writes the summary. The
+// attempt then reports the summarizer's error. The next pass tries the summarizer first again.
 func TestFallback(t *testing.T) {
 	broken := true
 	asked := 0
@@ -429,8 +431,8 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// A window for which both answers were refused is skipped until the session has grown by 64 records. Later windows are
-// summarised meanwhile.
+// If both answers for a window are refused, the window is skipped until the session has 64 more records. Meanwhile,
+// later windows are summarised.
 func TestSkippedUntilGrownBy64(t *testing.T) {
 	s := newSession(t, "u1*200 a1*200 u2*200 a2*200")
 	var tried []uint64
@@ -460,7 +462,7 @@ func TestSkippedUntilGrownBy64(t *testing.T) {
 	}
 }
 
-// Stats counts all passes of a compactor. The caller may modify the returned map.
+// Stats counts every pass of a compactor. It returns a map that the caller may modify.
 func TestStatsAddUp(t *testing.T) {
 	s := newSession(t, "u1*200 a1*200 u2*200 a2*200")
 	c := s.compactor(every(2, 0, &scripted{}))
@@ -479,8 +481,8 @@ func TestStatsAddUp(t *testing.T) {
 	}
 }
 
-// If the summarizer fails, events with few tokens are quoted only if the quote is shorter. Otherwise the fallback
-// writes the summary.
+// If the summarizer fails, a short window is quoted only if the quote has fewer tokens than its events. Otherwise the
+// fallback writes the summary.
 func TestQuotesAreShorter(t *testing.T) {
 	for _, c := range []struct {
 		words  string
@@ -500,7 +502,7 @@ func TestQuotesAreShorter(t *testing.T) {
 	}
 }
 
-// If a window is too small for any answer, other windows are still summarised.
+// A window that is too small for any answer does not prevent summaries of other windows.
 func TestSmallWindowDoesNotBlockOthers(t *testing.T) {
 	s := newSession(t, "u1*1 u2*50 a2*50 u3*50 a3*50")
 	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A summarizer gets the focus on one line and limited in length.
+// The focus that a summarizer gets is a single line of limited length.
 func TestFocus(t *testing.T) {
 	for _, row := range []struct{ focus, want string }{
 		{"", ""},
@@ -50,7 +50,7 @@ func preparing(t *testing.T, s *session, cfg compaction.Config, prepare func(con
 	return c
 }
 
-// The summary ends with the text that Prepare returns, within the size limit.
+// The summary ends with the text that Prepare returns, cut to the size limit.
 func TestPrepareKeeps(t *testing.T) {
 	for _, row := range []struct{ name, keep, want string }{
 		{"nothing", " ", "told"},
@@ -62,7 +62,7 @@ func TestPrepareKeeps(t *testing.T) {
 		var asked []compaction.PrepareRequest[store.Key]
 		c := preparing(t, s, every(1, 0, sum), func(_ context.Context, p compaction.PrepareRequest[store.Key]) (string, error) {
 			asked = append(asked, p)
-			clear(p.Events) // the slice belongs to the callee
+			clear(p.Events) // Prepare may modify the slice of events
 			return row.keep, nil
 		})
 		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
@@ -80,7 +80,7 @@ func TestPrepareKeeps(t *testing.T) {
 	}
 }
 
-// If Prepare returns an error, the summarizer is not called. A Prepare that panics or hangs only fails the pass.
+// If Prepare returns an error, panics or hangs, the pass fails. The summarizer is not called.
 func TestPrepareVetoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		no := errors.New("no")
@@ -109,7 +109,7 @@ func TestPrepareVetoes(t *testing.T) {
 	})
 }
 
-// Approve gets the patches that are logged and the events that they cover.
+// Approve gets the patches that will be logged, and the events that they cover.
 func TestApprove(t *testing.T) {
 	s := newSession(t, "u1*60 A/c1(x) A/r1(x)*60 d1 a1*60 u2*60 a2*60")
 	var asked []compaction.ApproveRequest[store.Key]
@@ -150,7 +150,7 @@ func TestApprove(t *testing.T) {
 	}
 }
 
-// A veto leaves the session unchanged, and Approve is not called again at once.
+// A veto leaves the session unchanged, and the compactor does not call Approve again at once.
 func TestVeto(t *testing.T) {
 	s := newSession(t, "u1*60 a1*60 u2*60 a2*60")
 	secret := errors.New("it names a secret")
@@ -202,7 +202,7 @@ func TestVeto(t *testing.T) {
 	if asked < 3 || asked > 8 || len(fallback.requests) > 0 {
 		t.Errorf("asked %d times in 100 more records; the fallback %d times", asked, len(fallback.requests))
 	}
-	// Force ignores the backoff.
+	// A forced pass ignores the backoff.
 	before = sessionText(t, s)
 	if _, err := c.Compact(t.Context(), key, compaction.Run{Force: true}); !errors.Is(err, compaction.ErrVetoed) || sessionText(t, s) != before {
 		t.Errorf("asked for again: %v", err)
@@ -213,8 +213,8 @@ func TestVeto(t *testing.T) {
 	}
 }
 
-// A compaction whose Approve hook never returns ends at the timeout. Once four such calls hang, a compaction fails
-// without another call.
+// If Approve does not return, the compaction ends at its timeout. While four such calls are running, other
+// compactions fail without a call.
 func TestApproveTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The number of backoffs is limited. Beyond the limit, all are discarded.
+// The compactor keeps the backoffs of a limited number of sessions. If there are more, it discards all of them.
 func TestBackoffIsForgotten(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := fold.New("creation", nil)
@@ -34,7 +34,7 @@ func TestBackoffIsForgotten(t *testing.T) {
 	}
 }
 
-// Every default is set, and values that are set do not change.
+// Limits that are not set get their defaults, and limits that are set do not change.
 func TestDefaults(t *testing.T) {
 	got := Config{}.withDefaults()
 	if got.EventRetentionSize != 10 || got.limits != defaultLimits ||
@@ -57,8 +57,8 @@ func viewOf(t *testing.T, texts ...string) fold.View {
 	return v
 }
 
-// A success of the summarizer ends the backoff, but windows that are skipped stay skipped. A success of the fallback
-// does not end the backoff.
+// A success of the summarizer ends the backoff of the session, but skipped windows stay skipped. A success of the
+// fallback does not end the backoff.
 func TestSuccessForgetsFailures(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)
@@ -91,7 +91,7 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	}
 }
 
-// A window that is vetoed repeatedly does not block other windows.
+// A window that is repeatedly vetoed does not prevent summaries of other windows.
 func TestVetoedWindowsAreSkipped(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)

@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// callLog returns a view of events. Each line has an event's id, the parts of its content, and other fields.
+// callLog returns a view of events. Each line gives the id, the content parts and the other fields of an event.
 func callLog(t *testing.T, lines ...string) fold.View {
 	t.Helper()
 	v := fold.New("", nil)
@@ -33,7 +33,8 @@ func result(id string) string {
 	return fmt.Sprintf(`{"functionResponse":{"id":%q,"name":"f","response":{}}}`, id)
 }
 
-// shownCalls describes a view by the ids of its events, each with its calls and responses. An inserted event is "new".
+// shownCalls lists the ids of the visible events, each with its calls and responses. It lists an inserted event as
+// "new".
 func shownCalls(v fold.View) string {
 	var out []string
 	for _, e := range v.Events() {
@@ -49,7 +50,8 @@ func shownCalls(v fold.View) string {
 	return strings.Join(out, " ")
 }
 
-// Only calls that nothing will answer get inserted answers. Late results replace these answers.
+// CloseCalls inserts a response only for a call that will never be answered. A late result replaces the inserted
+// response.
 func TestCloseCalls(t *testing.T) {
 	v := callLog(t,
 		"a "+call("1")+","+call("2"),

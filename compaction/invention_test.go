@@ -43,7 +43,7 @@ const (
 	slipping = "Ada asked for order_4711 of May 20, tracked as TR-88-1234569, see /orders/4712/label.pdf."
 )
 
-// answering returns a summarizer that returns the texts in turn and repeats the last one.
+// answering returns a summarizer that returns one of texts per call, and then repeats the last text.
 func answering(texts ...string) *scripted {
 	n := 0
 	s := &scripted{}
@@ -93,7 +93,7 @@ func TestInventedIdentifiers(t *testing.T) {
 			}
 			w := done[0]
 			got := testlog.FirstText(s.view().At(0))
-			if c.says == "" { // the fallback is called at once
+			if c.says == "" { // without a text to find in the error, the fallback must be called at once
 				if !w.UsedFallback || !strings.Contains(got, "ORDER-4711") {
 					t.Errorf("says %q", got)
 				}
@@ -115,7 +115,7 @@ func TestInventedIdentifiers(t *testing.T) {
 	}
 }
 
-// In the second request, the summarizer gets a limited list of the identifiers that it invented.
+// After an invention, the second request has a list of the invented identifiers, limited in length.
 func TestCorrectionListsInventedIdentifiers(t *testing.T) {
 	s := orderSession(t)
 	var many strings.Builder
@@ -125,7 +125,7 @@ func TestCorrectionListsInventedIdentifiers(t *testing.T) {
 	}
 	sum := answering(many.String(), truthful)
 	changed := sum.reply
-	sum.reply = func(r compaction.Request) (compaction.Response, error) { // a summarizer may change its request
+	sum.reply = func(r compaction.Request) (compaction.Response, error) { // a summarizer may modify its request
 		clear(r.Events)
 		clear(r.Before)
 		clear(r.Invented)
@@ -147,7 +147,8 @@ func TestCorrectionListsInventedIdentifiers(t *testing.T) {
 	}
 }
 
-// An answer may contain identifiers from the context, but not from an earlier refused answer.
+// A summary may contain identifiers of the context. It may not contain an identifier that is only in an answer that
+// was refused.
 func TestPromptIdentifiersAreNotInvented(t *testing.T) {
 	s := orderSession(t)
 	s.compact(every(2, 0, answering(truthful)))
@@ -171,7 +172,8 @@ func invention(err error) int {
 	return 0
 }
 
-// A summarizer that invents again is replaced by the fallback. The fallback's answer is verified too.
+// If the second answer of a summarizer also has invented identifiers, the fallback is called. Its answer is verified
+// too.
 func TestFallbackAfterInventions(t *testing.T) {
 	for _, c := range []struct {
 		fallback compaction.Summarizer
@@ -193,7 +195,7 @@ func TestFallbackAfterInventions(t *testing.T) {
 			visible = append(visible, e)
 		}
 		if by, ok := c.fallback.(*scripted); ok && (by.calls() < 2 || len(by.requests[0].Invented) > 0 || len(by.requests[1].Invented) == 0) {
-			t.Errorf("the fallback was asked %d times: first about %q", by.calls(), by.requests[0].Invented) // nothing is invented yet
+			t.Errorf("the fallback was asked %d times: first about %q", by.calls(), by.requests[0].Invented)
 		}
 		if raw := visible[0].ID() == "e0"; raw == c.wrote || sum.calls() < 2 || strings.Contains(identifiers.Text(visible...), "ORDER-4712") {
 			t.Errorf("fallback %T: after %d calls: %s", c.fallback, sum.calls(), s.visible())
@@ -201,7 +203,7 @@ func TestFallbackAfterInventions(t *testing.T) {
 	}
 }
 
-// If an answer invents identifiers and the events are short, the events are quoted.
+// If an answer has invented identifiers and the window is short, the summary quotes the events.
 func TestInventionsInShortWindow(t *testing.T) {
 	s := newSession(t, "")
 	s.say("user", "i1", "My order is ORDER-4711, and I should like to know when it comes, if you please, for I am in a hurry and cannot wait. Nor can my sister, who comes tomorrow with all of her friends and wants to see it.")
@@ -213,7 +215,7 @@ func TestInventionsInShortWindow(t *testing.T) {
 	}
 }
 
-// A merge is verified against the events that its summaries cover.
+// The summary of a merge is verified against the raw events that the merged summaries cover.
 func TestInventionsInMerge(t *testing.T) {
 	for _, c := range []struct {
 		merged string
@@ -241,7 +243,7 @@ func TestInventionsInMerge(t *testing.T) {
 	}
 }
 
-// Losses compares a summary with its raw events, even if it covers them through other summaries.
+// Losses compares a summary with its raw events, even if those are covered through other summaries.
 func TestLosses(t *testing.T) {
 	s := orderSession(t)
 	s.say("user", "i3", "Is ada@math.example still my address, TR-88-1234567?")
@@ -309,8 +311,8 @@ func ExampleLosses() {
 	// Output: gone [ada@math.example ORDER-4711] invented [ORDER-4712]
 }
 
-// Rules, rows and identifiers that a model's answer lacks are appended. If the answer is far too short, the whole
-// offline summary is appended. Nothing is appended to an offline summary.
+// The compactor appends rules, rows and identifiers that are missing from a model's answer. If the answer is far too
+// short, it appends the whole offline summary. It appends nothing to an offline summary.
 func TestSupplement(t *testing.T) {
 	for _, c := range []struct {
 		answer string

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// In these sessions, the visible log would grow if a single short event could block the triggers.
+// The visible log stays short in sessions where a single short event remains between summaries.
 func TestLoneTinyEvents(t *testing.T) {
 	testlog.SkipUnderRace(t)
 	both := with(compaction.DefaultConfig(), func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = 4_000, 6 })
@@ -50,7 +50,7 @@ func TestLoneTinyEvents(t *testing.T) {
 			t.Run(row.name+", answers "+summarizer, func(t *testing.T) {
 				s := newSession(t, "")
 				sum := &scripted{}
-				if summarizer == "long" { // a model's answer to a small window
+				if summarizer == "long" { // as long as a model's answer to a small window
 					sum.reply = func(r compaction.Request) (compaction.Response, error) {
 						return says(strings.Repeat("z", 4*max(20, r.AimTokens*3/4))), nil
 					}
@@ -87,7 +87,7 @@ func TestParallelBranchesStayBounded(t *testing.T) {
 	testlog.SkipUnderRace(t)
 	s := newSession(t, "")
 	c := s.compactor(compaction.DefaultConfig())
-	most := map[bool]int{} // maximum number of visible events; false is for the first quarter of the turns
+	most := map[bool]int{} // maximum number of visible events in the first quarter of the turns (false) and later (true)
 	turns := 2_000
 	if testing.Short() {
 		turns = 400
@@ -98,13 +98,14 @@ func TestParallelBranchesStayBounded(t *testing.T) {
 		later := i >= turns/4
 		most[later] = max(most[later], s.view().Len())
 	}
-	// In each branch of the three pairs, a session of this length adds at most one level of K-1 summaries.
+	// From the first quarter to the end, each of three pairs of branches may add one level of three summaries per
+	// branch.
 	if grown := most[true] - most[false]; grown > 3*2*3 || most[true] > 100 {
 		t.Errorf("at most %d events were visible in the first quarter, %d later", most[false], most[true])
 	}
 }
 
-// The name of a model is cleaned before it is recorded.
+// The model's name is cleaned before it is recorded in a summary.
 func TestInvalidModelName(t *testing.T) {
 	s := newSession(t, "u1*50 a1*50")
 	reply := says("told")
@@ -115,8 +116,8 @@ func TestInvalidModelName(t *testing.T) {
 	}
 }
 
-// Facts from the first ten turns of a session of 2,000 turns are visible at the end, after many merges: a name, an id,
-// a date, an amount, a path, a ban, a preference and an open question.
+// In a session of 2,000 turns, facts from the first ten turns are still visible at the end, after many merges. The
+// facts are a name, an id, a date, an amount, a path, a ban, a preference and an open question.
 func TestEightFactsOfTheFirstTurns(t *testing.T) {
 	invocations := 2_000
 	if testing.Short() {
@@ -192,9 +193,9 @@ func TestEightFactsOfTheFirstTurns(t *testing.T) {
 	t.Logf("%d invocations: at most %d events visible, %d tokens at the end; turn 1 in %d passes of %d windows", invocations, most, tokens, first.Passes, windows)
 }
 
-// runSession appends a session's events one by one and compacts after each invocation. If during is set, it also compacts
-// after each event, like a running agent. It returns the tokens of all events, and the tokens of the events that are
-// visible at the end.
+// runSession appends the events of a session one by one and compacts after each invocation. If during is set, it also
+// compacts after each event, as a running agent does. It returns the tokens of all events and the tokens of the
+// events that are visible at the end.
 func runSession(t *testing.T, events []*patch.Event, cfg compaction.Config, during bool) (raw, visible int) {
 	t.Helper()
 	s := newSession(t, "")
@@ -220,7 +221,8 @@ func runSession(t *testing.T, events []*patch.Event, cfg compaction.Config, duri
 	return raw, visible
 }
 
-// Recorded sessions are compacted as they grow. The offline summarizer invents nothing, and long sessions become short.
+// Recorded sessions are compacted as they grow. The offline summarizer invents no identifiers, and long sessions
+// become much shorter.
 func TestRecordedSessions(t *testing.T) {
 	testlog.SkipUnderRace(t)
 	for _, set := range recorded.Sets(t) {
@@ -249,7 +251,7 @@ func TestRecordedSessions(t *testing.T) {
 					return resp, err
 				})
 				raw, visible := runSession(t, events, cfg, cfg.CompactionInterval == 0)
-				if len(invocations) >= 10 && cfg.CompactionInterval == 2 && visible > max(raw*35/100, 800) { // a short session keeps the user's words
+				if len(invocations) >= 10 && cfg.CompactionInterval == 2 && visible > max(raw*35/100, 800) { // short sessions are not checked, because they keep the user's words
 					t.Errorf("%s: %d of %d tokens are visible", name, visible, raw)
 				}
 			}

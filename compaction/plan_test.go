@@ -11,7 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Each row has a log, a trigger, and the planned window as visible indices. The words of logs are explained at word.
+// Each row has a log, a trigger, and the planned window as visible indices. The comment at the variable word explains
+// the words of a log.
 func TestWindows(t *testing.T) {
 	interval := func(n int) compaction.Config { return every(n, 0, nil) }
 	both := func(n, threshold, retain int) compaction.Config {
@@ -27,7 +28,7 @@ func TestWindows(t *testing.T) {
 	none := compaction.Run{}
 
 	plan(t, []planned{
-		// The interval trigger.
+		// Windows of the interval trigger.
 		{"nothing at all", "", interval(1), none, "none", ""},
 		{"off", "u1 a1 u2 a2", compaction.Config{}, none, "none", ""},
 		{"too few invocations", "u1 a1 u2 a2", interval(3), none, "none", ""},
@@ -49,7 +50,7 @@ func TestWindows(t *testing.T) {
 		{"a pinned event divides", "u1 a1 u2 a2 u3", interval(2), compaction.Run{Pinned: []string{"e1"}}, "interval 0-0", ""},
 		{"a pinned response keeps its call", "u1 c1(x) r1(x) u2 a2", interval(2), compaction.Run{Pinned: []string{"e2"}}, "interval 0-0", ""},
 
-		// The newest invocations.
+		// The newest invocations stay.
 		{"the newest invocation stays as it was said", "u1 a1 u2 a2 u3 a3", retaining(1, interval(2)), none, "interval 0-3", ""},
 		{"and does not count", "u1 a1 u2 a2", retaining(1, interval(2)), none, "none", ""},
 		{"two of them", "u1 a1 u2 a2 u3 a3", retaining(2, interval(1)), none, "interval 0-1", ""},
@@ -63,7 +64,7 @@ func TestWindows(t *testing.T) {
 		{"and its end if it does not", "u1*10 a1*10 u2*10 a2*30", retaining(1, byTokens(40, 1)), none, "tokens 0-1", ""},
 		{"events that say nothing are no part of the tail", "u1*10 a1*30 u2*10 d2 a2*5 d2 d2 d2", byTokens(40, 2), none, "tokens 0-1", ""},
 
-		// Calls and responses.
+		// A call and its response are covered together.
 		{"a call with its response", "u1 c1(x) r1(x) a1 u2", interval(2), none, "interval 0-4", ""},
 		{"an open call in the middle", "u1 c2(x) u3 u4", interval(2), none, "interval 0-0", ""},
 		{"an open call at the head", "c1(x) u2 a2 u3 a3", interval(2), none, "interval 1-4", ""},
@@ -86,7 +87,7 @@ func TestWindows(t *testing.T) {
 		{"an open call of the newest invocation that was named", "c1(x) c1(y) u a u a", with(interval(2), func(c *compaction.Config) { c.Limits().OpenCalls = 1 }), none, "interval 2-5", ""},
 		{"a response without call is like any event", "u1 r1(x) u2", interval(2), none, "interval 0-2", ""},
 
-		// The summarizer's input.
+		// The summarizer's input limits the window.
 		{"as far as the input reaches, by invocations", "u1*50 a1*50 u2*50 a2*50 u3*50", with(interval(2), func(c *compaction.Config) { c.Limits().InputTokens = 175 }), none, "interval 0-1", ""},
 		{"within an invocation if one alone is too long", "u1*50 a1*50 a1*50 a1*50 u2*50", with(interval(2), func(c *compaction.Config) { c.Limits().InputTokens = 175 }), none, "interval 0-2", "a pass reads at most about 175 tokens"},
 		{"at least one unit, however long", "u1*130 c1(x)*150 a1 r1(x)*150 u2", with(interval(2), func(c *compaction.Config) { c.Limits().InputTokens = 100 }), none, "interval 0-0", ""},
@@ -94,7 +95,7 @@ func TestWindows(t *testing.T) {
 
 		{"the oldest stretch first, however small", "u1*1 c9(x) u2*99 a2*99", interval(2), none, "interval 0-0", ""},
 
-		// The token trigger.
+		// Windows of the token trigger.
 		{"under the threshold", "u1*10 a1*10 u2*10 a2*10", byTokens(41, 1), none, "none", ""},
 		{"at the threshold", "u1*10 a1*10 u2*10 a2*10", byTokens(40, 1), none, "tokens 0-2", ""},
 		{"it leaves the tail", "u1*10 a1*10 u2*10 a2*10", byTokens(40, 3), none, "tokens 0-0", ""},
@@ -110,17 +111,17 @@ func TestWindows(t *testing.T) {
 		{"both triggers: the interval first", "u1*10 a1*10 u2*10 a2*10", both(2, 40, 1), none, "interval 0-3", ""},
 		{"both triggers: the tokens if the interval is not reached", "u1*10 a1*10 u2*10 a2*10", both(3, 40, 1), none, "tokens 0-2", ""},
 
-		// Branches.
+		// A window covers one or several branches, each with its own summary.
 		{"branches are not mixed", "A/u1 B/u1 A/a1 B/a1 u2", interval(2), none, "interval 0-4 A:0,2 B:1,3 :4", ""},
 		{"isolation scopes are not mixed", "A!/u1 u1 A!/a1 u2", interval(2), none, "interval 0-3 A!:0,2 :1,3", ""},
 		{"runs of a branch are one", "A@1/u1 A@2/u2", interval(2), none, "interval 0-1", ""},
 		{"a branch with state alone gets no summary", "A/d1 u1 A/d2 u2", interval(2), none, "interval 0-3", ""},
 
-		// ADK's records.
+		// Compaction records of ADK in the log.
 		{"a record whose text no model sees stays", "u1 C u2", interval(2), none, "interval 0-0", ""},
 		{"and is not merged", "S S S C", interval(9), none, "none", ""},
 
-		// Tiers.
+		// Summaries of one level are merged into the next level.
 		{"three summaries of a level", "S S S u9", interval(9), none, "none", ""},
 		{"four summaries of a level", "S S S S u9", interval(9), none, "tiers 0-3 merged", ""},
 		{"the oldest four", "S S S S S u9", interval(9), none, "tiers 0-3 merged", ""},
@@ -135,7 +136,7 @@ func TestWindows(t *testing.T) {
 		{"under token pressure, two of unlike level", "S2 S u9*50", byTokens(60, 1), none, "tokens 0-1 merged", ""},
 		{"nothing is left to merge", "S u9*90", byTokens(60, 1), none, "none", ""},
 
-		// Removals that a model's API would refuse.
+		// A model's API would refuse a prompt that begins with a call.
 		{"removing changes of state must not let a call come first", "d1 d2 c3(x) r3(x)", interval(2), live("inv3"), "none", ""},
 	})
 }
@@ -145,11 +146,11 @@ type planned struct {
 	name, log string
 	cfg       compaction.Config
 	run       compaction.Run
-	want      string // in the form of decided
+	want      string // a decision in the form that decided returns
 	says      string
 }
 
-// plan checks each row twice, since Plan is deterministic.
+// plan checks each row twice, because Plan must be deterministic.
 func plan(t *testing.T, rows []planned) {
 	t.Helper()
 	for _, row := range rows {
@@ -164,8 +165,8 @@ func plan(t *testing.T, rows []planned) {
 	}
 }
 
-// A call of the newest invocation stays even if the request to the user about it is old, because a patch that hides the
-// call is refused.
+// A call of the newest invocation stays visible even if the request to the user about it is old. A patch that hides
+// such a call is refused.
 func TestCallOfTheNewestInvocationThatIsAskedAbout(t *testing.T) {
 	s := newSession(t, "")
 	call := func(id, name string, args map[string]any) map[string]any {
@@ -219,10 +220,10 @@ func TestPromptSize(t *testing.T) {
 	}
 }
 
-// A forced merge must reduce the prompt below the threshold or save a sixteenth of the threshold. The savings are
+// A forced merge must bring the prompt below the threshold, or save a sixteenth of the threshold. The savings are
 // computed with the longest answer that is accepted.
 func TestForcedMergeIsWorthItsCall(t *testing.T) {
-	many := strings.Repeat("S ", 13) // 260 tokens; merging saves a quarter
+	many := strings.Repeat("S ", 13) // 260 tokens; a merge saves a quarter of them
 	const none, merges = "nothing to do: the prompt has", "only summaries are left to merge"
 	tokens := func(name, log string, threshold int, want, says string) planned {
 		cfg := with(compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: 1}, func(c *compaction.Config) { c.Limits().Summaries = 20 })
@@ -240,8 +241,8 @@ func TestForcedMergeIsWorthItsCall(t *testing.T) {
 	})
 }
 
-// A forced merge takes summaries of the lowest level among all branches. Two summaries of the same level are preferred
-// to two summaries of different levels, even if the different levels are lower.
+// A forced merge takes summaries of the lowest level among all branches. It prefers two summaries of the same level
+// to two of different levels, even if the different levels are lower.
 func TestTheLowestLevelIsMergedFirst(t *testing.T) {
 	tiers := with(every(9, 0, nil), func(c *compaction.Config) { c.Limits().Summaries = 2 })
 	forced := compaction.Config{Enabled: true, TokenThreshold: 160, EventRetentionSize: 1}
@@ -254,7 +255,7 @@ func TestTheLowestLevelIsMergedFirst(t *testing.T) {
 	})
 }
 
-// A window lists each invocation of its raw events once, in order of their beginning.
+// A window lists each invocation of its raw events once, in the order of their first events.
 func TestInvocationsOfAWindow(t *testing.T) {
 	cfg := compaction.Config{Enabled: true, CompactionInterval: 2}
 	d := testlog.Must(compaction.Plan(script(t, "u1 u2 a1 a2 u3 a1 a3 u2"), cfg, compaction.Run{}))(t)
@@ -263,7 +264,7 @@ func TestInvocationsOfAWindow(t *testing.T) {
 	}
 }
 
-// The token trigger must cover at least a sixteenth of the threshold.
+// The token trigger plans a window only if its events have at least a sixteenth of the threshold.
 func TestTokenTriggerIsWorthItsCall(t *testing.T) {
 	tokens := func(log string, threshold int, want, says string) planned {
 		return planned{says, log, compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: 2}, compaction.Run{}, want, says}
@@ -277,18 +278,18 @@ func TestTokenTriggerIsWorthItsCall(t *testing.T) {
 	})
 }
 
-// paid is a summarizer whose calls cost money.
+// paid is a summarizer that reports a price for its tokens.
 type paid struct{ *scripted }
 
 func (paid) Price() (read, written float64) { return 1, 5 }
 
-// A pass is made if it pays. It is also made if it costs hardly anything, if the caller forces it, or if the prompt's
-// limit requires it.
+// A pass with a cost is planned if it saves more than it costs. It is also planned if it costs hardly anything, if
+// the caller forces it, or if the prompt has reached its limit.
 func TestPassesThatPay(t *testing.T) {
 	turns := strings.Repeat("u1*10 a1*10 ", 60) + "u2*10 a2*10"
 	long := "u1*10 a1*20000 " + turns
-	results := "u1 c1(x) r1(x)*900 c1(y) r1(y)*10 " // clearing changes a short part of the prompt
-	late := results + "u1*9000 a1*9000"             // clearing changes a long part
+	results := "u1 c1(x) r1(x)*900 c1(y) r1(y)*10 " // a clearing changes a short part of the prompt
+	late := results + "u1*9000 a1*9000"             // a clearing changes a long part of the prompt
 	plan(t, []planned{
 		{"what costs nothing", strings.Repeat("u1*10 a1*10 ", 5) + "u2*10 a2*10", every(2, 0, nil), compaction.Run{}, "interval 0-11", ""},
 		{"a long session", long, every(2, 0, nil), compaction.Run{}, "interval 0-123", ""},

@@ -18,11 +18,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pass is one pass of compaction, with the views before and after it and the requests to the summarizer.
+// pass is one pass of a compaction: the view before it, the view after it, and its requests to the summarizer.
 type pass struct {
 	m             *machine
 	before, after fold.View
-	asked         map[string]compaction.Request // by answer
+	asked         map[string]compaction.Request // requests by their answers
 }
 
 func (p pass) judge() {
@@ -47,14 +47,14 @@ func (p pass) fail(format string, args ...any) {
 	p.m.t.Fatalf("%s\nbefore %s\nafter  %s", fmt.Sprintf(format, args...), words(p.before), words(p.after))
 }
 
-// state checks that the pass does not change the state.
+// state checks that the pass left the state unchanged.
 func (p pass) state() {
 	if was, is := values(p.before), values(p.after); !maps.EqualFunc(was, is, patch.Value.Equal) {
 		p.fail("state was %v, is %v", was, is)
 	}
 }
 
-// partners returns the responses to each call, by the call's event and part.
+// partners lists the responses to each call. The key is the id of the call's event and the index of the part.
 func partners(v fold.View) map[string]string {
 	out := map[string]string{}
 	for _, c := range v.Calls() {
@@ -85,7 +85,7 @@ func (p pass) pairs() {
 	}
 }
 
-// openCalls checks that pending calls and the newest unanswered calls stay.
+// openCalls checks that pending calls stay visible, and the newest of the other open calls.
 func (p pass) openCalls() {
 	left := eventIDs(p.after)
 	pending, waiting, dead, either, _ := openCalls(p.before, p.m.run)
@@ -98,8 +98,8 @@ func (p pass) openCalls() {
 	p.newestStay("waiting", waiting, nil, p.m.cfg.Limits().WaitingCalls)
 }
 
-// newestStay checks that the newest calls, up to limit, stay. The calls in the slice either may also count toward the
-// limit.
+// newestStay checks that the newest of calls stay visible, up to limit. Each call in either that comes later may
+// count toward the limit.
 func (p pass) newestStay(kind string, calls, either []int, limit int) {
 	left, stay := eventIDs(p.after), 0
 	for _, i := range slices.Backward(calls) {
@@ -136,7 +136,7 @@ func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either 
 	}
 	calls := v.Calls()
 	waits := make([]string, len(calls)) // "", "pending", "dead" or "asked about"
-	concerns := map[int]int{}           // unanswered request → the call that it is about
+	concerns := map[int]int{}           // call that an unanswered request is about
 	over := func(c fold.Call) bool {
 		return owner[c.Index] != newest && (owner[c.Index] != run.Invocation || run.Invocation == "")
 	}
@@ -207,8 +207,8 @@ func asksAbout(e *patch.Event, part int) string {
 	return content.Parts[part].FunctionCall.Args.OriginalFunctionCall.ID
 }
 
-// owners returns the invocation of each visible event. An event without invocation id belongs to the previous event's
-// invocation, but a user message without id begins a new one. Summaries have none.
+// owners returns the invocation of each visible event, or "" for a summary. An event without invocation id belongs to
+// the invocation of the event before it, but a user message without id begins a new invocation.
 func owners(v fold.View) []string {
 	owner := make([]string, v.Len())
 	current := ""
@@ -227,7 +227,7 @@ func owners(v fold.View) []string {
 	return owner
 }
 
-// speaks returns 1 if a visible event is raw and has content, and 0 otherwise.
+// speaks returns 1 if visible event i is raw and has content, and 0 otherwise.
 func speaks(v fold.View, i int) int {
 	if v.Entry(i).Summary || !v.At(i).SaysSomething() {
 		return 0
@@ -235,7 +235,7 @@ func speaks(v fold.View, i int) int {
 	return 1
 }
 
-// retained returns the events of the newest invocations that stay.
+// retained returns the events of the newest invocations, which must stay visible.
 func retained(v fold.View, cfg compaction.Config, byTokens bool) (all []int) {
 	owner, newest := owners(v), map[string]bool{}
 	tokens, most, question := 0, cfg.Limits().RetainedTokens, -1
@@ -274,8 +274,8 @@ func retained(v fold.View, cfg compaction.Config, byTokens bool) (all []int) {
 	return slices.DeleteFunc(all, func(i int) bool { return i < last && i != question })
 }
 
-// covered checks that exactly the events that a summarizer was asked to summarise are hidden. Events without text in a
-// transcript may be hidden too. It also checks that no request mixes branches, or summaries and raw events.
+// covered checks that the pass hides exactly the events that a summarizer was asked to summarise. Events without text
+// in a transcript may be hidden too. It also checks that no request mixes branches, or summaries with raw events.
 func (p pass) covered() {
 	left, shown, at := map[string]bool{}, map[string]bool{}, map[string]int{}
 	for _, e := range p.after.Events() {
@@ -328,7 +328,7 @@ func (p pass) covered() {
 	}
 }
 
-// saidWordForWord reports whether a new summary quotes the event, without a call of a summarizer.
+// saidWordForWord reports whether a new summary quotes the event and was made without a call of a summarizer.
 func (p pass) saidWordForWord(e *patch.Event) bool {
 	was := eventIDs(p.before)
 	for _, s := range p.after.Events() {
@@ -339,8 +339,8 @@ func (p pass) saidWordForWord(e *patch.Event) bool {
 	return false
 }
 
-// isWordForWord reports whether the text quotes all hidden events of a group, without a call of a summarizer. The
-// events must be short enough for a quote.
+// isWordForWord reports whether text quotes all hidden events of a group and was made without a call of a summarizer.
+// Only short events may be quoted.
 func (p pass) isWordForWord(text, group string) bool {
 	if _, asked := p.asked[text]; asked {
 		return false
@@ -356,13 +356,13 @@ func (p pass) isWordForWord(text, group string) bool {
 			said = transcript.Of([]*patch.Event{p.m.logged(p.original(e), e)}, 0)
 		}
 		for line := range strings.Lines(said) {
-			// Whether a call is answered depends on other events.
+			// Whether a line ends with "(never answered)" depends on other events.
 			if !strings.Contains(text, strings.TrimSpace(strings.ReplaceAll(line, " (never answered)", ""))) {
 				return false
 			}
 		}
 	}
-	return tokens < 32 || tokens < 128 && p.m.sum.failFrom > 0 // the summarizer was asked, but failed
+	return tokens < 32 || tokens < 128 && p.m.sum.failFrom > 0 // below 128 tokens only if the summarizer was called and failed
 }
 
 func hasText(e *patch.Event, text string) bool {
@@ -370,13 +370,13 @@ func hasText(e *patch.Event, text string) bool {
 	return strings.Contains(string(content), text)
 }
 
-// answerOf returns a summary's text without the facts that the compactor appends to a model's answer.
+// answerOf returns the text of a summary without the facts that the compactor appended to the model's answer.
 func answerOf(summary *patch.Event) string {
 	text, _, _ := strings.Cut(testlog.FirstText(summary), "\nAlso:\n")
 	return text
 }
 
-// summaries checks that each request has one summary of its branch, and that nothing else was added.
+// summaries checks that each request led to one summary in its branch, and that the pass inserted no other event.
 func (p pass) summaries() {
 	was := eventIDs(p.before)
 	came := 0
@@ -402,7 +402,7 @@ func (p pass) summaries() {
 	}
 }
 
-// kept checks that pinned events and the question of the running invocation stay visible.
+// kept checks that the pinned events and the question of the running invocation stay visible.
 func (p pass) kept() {
 	left := eventIDs(p.after)
 	must := slices.Clone(p.m.run.Pinned)
@@ -437,7 +437,7 @@ func liveQuestion(v fold.View, run compaction.Run) int {
 }
 
 // roles checks that new summaries have role user. It also checks that the pass moves no function call to the first
-// position, or directly behind a summary of role model. Only a user can have written such a summary.
+// position, or directly after a summary of role model. The compactor writes no such summaries, but a user may.
 func (p pass) roles() {
 	bare := func(v fold.View, i int) bool {
 		return i == 0 || v.Entry(i-1).Summary && v.At(i-1).Role() == "model"
@@ -456,7 +456,7 @@ func (p pass) roles() {
 	}
 }
 
-// plan checks that planning is deterministic.
+// plan checks that Plan is deterministic.
 func (p pass) plan() {
 	one, err := compaction.Plan(p.before, p.m.cfg, p.m.run)
 	two, _ := compaction.Plan(p.before, p.m.cfg, p.m.run)
@@ -468,7 +468,7 @@ func (p pass) plan() {
 	}
 }
 
-// judgeEnd checks the bounds of a log for which no pass is due.
+// judgeEnd checks the length of the visible log when no pass is due.
 func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run) {
 	d, err := compaction.Plan(v, cfg, run)
 	if err != nil || d.Window != nil {
@@ -479,7 +479,7 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 		t.Fatalf("%s\n%s\n%+v\n%+v: %s", fmt.Sprintf(format, args...), words(v), cfg, run, d.Reason)
 	}
 	// With the interval trigger, the events that could be covered belong to fewer invocations than the interval.
-	if cfg.CompactionInterval > 0 && !strings.Contains(d.Reason, "pay") { // otherwise the pass may not pay yet
+	if cfg.CompactionInterval > 0 && !strings.Contains(d.Reason, "pay") { // a pass that does not pay is not due
 		waiting := map[string]bool{}
 		owner := owners(v)
 		for _, i := range coverable(v, cfg, run, false) {
@@ -489,7 +489,7 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 			fail("interval %d, but there are %v", cfg.CompactionInterval, sortedIDs(waiting))
 		}
 	}
-	// Within adjacent summaries, a branch has fewer than K of each level. The number of levels is logarithmic in the
+	// Among adjacent summaries, a branch has fewer than K of each level. The number of levels is logarithmic in the
 	// number of windows.
 	chains := summaryChains(v, run)
 	for _, c := range chains {
@@ -504,8 +504,8 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 			fail("%d summaries side by side", len(c))
 		}
 	}
-	// With the token trigger, the prompt is under the threshold, or neither covering events nor merging two summaries
-	// is worth a call.
+	// With the token trigger, no pass is due if the prompt is under the threshold. Otherwise, neither a summary of
+	// the events nor a merge of two summaries would save enough.
 	if cfg.TokenThreshold == 0 || strings.Contains(d.Reason, "pay") {
 		return
 	}
@@ -537,7 +537,7 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 	}
 }
 
-// coverable returns the events that may be summarised according to the contract alone.
+// coverable returns the events that the contract allows a pass to cover. It does not use the code that it checks.
 func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens bool) []int {
 	stays := make([]bool, v.Len())
 	pending, waiting, dead, _, asking := openCalls(v, run)
@@ -582,7 +582,8 @@ func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens 
 	}
 	var out []int
 	for i, s := range stays {
-		// An event that needs no summary stays if it keeps a call from coming first.
+		// An event without text in a transcript is not counted. It may have to stay so that no call becomes the first
+		// event.
 		if !s && transcript.Of([]*patch.Event{v.At(i)}, 0) != "" {
 			out = append(out, i)
 		}
@@ -590,8 +591,8 @@ func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens 
 	return out
 }
 
-// keepAround keeps each event that precedes a call that stays, if the event is tied to an event after that call.
-// Without the event, the call could come first, or directly after a summary of role model.
+// keepAround marks further events as staying. If a call stays, an event before the call stays too if it is tied to an
+// event after the call. Otherwise the call could become the first event, or follow a summary of role model.
 func keepAround(v fold.View, stays []bool) (changed bool) {
 	last := lastOfTied(v)
 	for _, c := range v.Calls() {
@@ -604,7 +605,7 @@ func keepAround(v fold.View, stays []bool) (changed bool) {
 	return changed
 }
 
-// lastOfTied returns, for each event, the last of the events that are tied to it by calls and responses.
+// lastOfTied returns for each event the last event that is tied to it by calls and responses.
 func lastOfTied(v fold.View) []int {
 	last := make([]int, v.Len())
 	for i := range last {
@@ -627,7 +628,7 @@ func lastOfTied(v fold.View) []int {
 	return last
 }
 
-// summaryChains returns the indices of the summaries in each run of adjacent summaries, by branch.
+// summaryChains returns the indices of adjacent summaries, one slice per branch and stretch.
 func summaryChains(v fold.View, run compaction.Run) [][]int {
 	var chains [][]int
 	current := map[string]int{}
@@ -647,14 +648,14 @@ func summaryChains(v fold.View, run compaction.Run) [][]int {
 	return chains
 }
 
-// clears reports whether the pass clears results.
+// clears reports whether the pass is a clearing of tool results.
 func (p pass) clears() bool {
 	d, err := compaction.Plan(p.before, p.m.cfg, p.m.run)
 	return err == nil && d.Window != nil && d.Window.Trigger == compaction.ByClearing
 }
 
-// cleared checks that a clearing changes nothing but results. The newest results and the user's responses do not change
-// either. All calls and responses keep their positions.
+// cleared checks that a clearing changes only results, and neither the newest results nor the user's responses. All
+// calls and responses keep their positions.
 func (p pass) cleared() {
 	if !slices.EqualFunc(p.before.Calls(), p.after.Calls(), func(a, b fold.Call) bool {
 		return a.ID == b.ID && a.Name == b.Name && a.Index == b.Index && a.Part == b.Part && slices.Equal(a.Responses, b.Responses)
@@ -687,7 +688,7 @@ func (p pass) cleared() {
 	if changed == 0 {
 		p.fail("nothing was cleared")
 	}
-	left := p.m.cfg.Limits().ToolResults // the newest results stay
+	left := p.m.cfg.Limits().ToolResults // number of the newest results that must still stay
 	for i := p.before.Len() - 1; i >= 0 && left > 0; i-- {
 		n := 0
 		for f := range p.before.At(i).FunctionParts() {
@@ -702,7 +703,7 @@ func (p pass) cleared() {
 	}
 }
 
-// unpairedFrom reports whether any response in event i has no call. Such an event has no clearable results.
+// unpairedFrom reports whether any response in event i has no call. The results of such an event are not cleared.
 func unpairedFrom(v fold.View, i int) bool {
 	paired := map[int]int{}
 	for _, c := range v.Calls() {
@@ -731,7 +732,7 @@ func partsOf(e *patch.Event) []json.RawMessage {
 	return content.Parts
 }
 
-// original returns the id of the event that e is a cleared copy of, or e's id.
+// original returns the id of the original if e is a cleared copy, and the id of e otherwise.
 func (p pass) original(e *patch.Event) string {
 	id := e.ID()
 	for {
@@ -743,7 +744,7 @@ func (p pass) original(e *patch.Event) string {
 	}
 }
 
-// logged returns the event with the given id as it was logged. If there is none, it returns the given event.
+// logged returns the event with the given id in its logged form, or the event or if the log has no such event.
 func (m *machine) logged(id string, or *patch.Event) *patch.Event {
 	for _, e := range m.events {
 		if e.ID() == id {
@@ -753,7 +754,7 @@ func (m *machine) logged(id string, or *patch.Event) *patch.Event {
 	return or
 }
 
-// noteCleared records the id of the original of each event with cleared results.
+// noteCleared records the id of the original for each event whose results were cleared.
 func (m *machine) noteCleared(before, after fold.View) {
 	for i, e := range after.Events() {
 		if was := before.At(i); was.ID() != e.ID() {

@@ -22,8 +22,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A session gets random appends, patches by hand and compactions. After each pass, and when no pass is due, the test
-// checks the guarantees of compaction. A twin session gets the same appends and patches but no compaction.
+// TestPropertyCompaction appends random events to a session, patches it by hand and compacts it. After each pass, and
+// whenever no pass is due, it checks the guarantees of compaction. A twin session gets the same appends and patches
+// by hand, but no compaction.
 func TestPropertyCompaction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine(t)
@@ -50,19 +51,19 @@ type machine struct {
 	t     *rapid.T
 	store *store.Store
 	cfg   compaction.Config
-	twin  bool // the twin got the same events and patches
+	twin  bool // whether the twin got the same events and patches by hand
 
-	cleared     map[string]string // id of a cleared copy → id of the original
+	cleared     map[string]string // id of the original by id of the cleared copy
 	events      []*patch.Event    // all appended events
 	invocations int
 	calls       []madeCall
 	byHandCount int
 
-	run      compaction.Run // of the current compaction
+	run      compaction.Run // argument of the current compaction
 	sum      *oracle
 	passes   int
-	judged   any // value with which the judge of a pass panicked
-	answered int // number of requests so far, which numbers the answers
+	judged   any // value with which a check of a pass panicked
+	answered int // number of requests so far, which is part of each answer
 }
 
 func newMachine(t *rapid.T) *machine {
@@ -80,13 +81,14 @@ func (m *machine) viewOf(k store.Key) fold.View {
 	return v
 }
 
-// oracle is a summarizer with short answers that identify their request. It can fail or decline from a given call on.
+// oracle is a summarizer whose short answers identify their requests. From call failFrom on, it fails, or declines if
+// decline is set.
 type oracle struct {
 	mu       sync.Mutex
-	asked    map[string]compaction.Request // requests since the last take, by answer
+	asked    map[string]compaction.Request // requests since the last call of take, by answer
 	calls    int
 	answered *int
-	failFrom int // call number, counted from 1; 0 means never
+	failFrom int // number of the first call that fails, from 1; 0 means that none fails
 	decline  bool
 }
 
@@ -101,7 +103,7 @@ func (o *oracle) Summarize(_ context.Context, r compaction.Request) (compaction.
 		return compaction.Response{}, errScripted
 	}
 	*o.answered++
-	text := strconv.FormatInt(int64(*o.answered), 36) // one token
+	text := strconv.FormatInt(int64(*o.answered), 36) // a single token
 	if o.asked == nil {
 		o.asked = map[string]compaction.Request{}
 	}
@@ -109,7 +111,7 @@ func (o *oracle) Summarize(_ context.Context, r compaction.Request) (compaction.
 	return says(text), nil
 }
 
-// take returns the requests since the last take, by answer.
+// take returns the requests since its last call, by answer.
 func (o *oracle) take() map[string]compaction.Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,7 +120,7 @@ func (o *oracle) take() map[string]compaction.Request {
 	return asked
 }
 
-// compact compacts until no pass is left, and checks each pass and the end.
+// compact compacts until no pass is due. It checks each pass and the result.
 func (m *machine) compact(t *rapid.T) {
 	v := m.viewOf(key)
 	m.run = drawRun(t, v)
@@ -129,7 +131,7 @@ func (m *machine) compact(t *rapid.T) {
 	}
 	cfg := m.cfg
 	cfg.Summarizer = m.sum
-	reported := false // whether a pass that the fallback wrote has reported the failure; after that the summarizer backs off
+	reported := false // whether a pass of the fallback has reported the summarizer's failure; then the summarizer backs off
 	observe := func(_ context.Context, a compaction.Attempt[store.Key]) {
 		reported = reported || a.Outcome == compaction.Wrote && a.Err != nil
 	}
@@ -147,7 +149,7 @@ func (m *machine) compact(t *rapid.T) {
 		if failed := c.Stats()[compaction.Failed]+c.Stats()[compaction.Declined] > 0; failed && !reported && (err == nil) != m.sum.decline {
 			t.Fatalf("the summarizer failed (declined: %v), the error is %v", m.sum.decline, err)
 		}
-		return // the log may exceed the bounds
+		return // after a failure, the visible log may exceed its bounds
 	}
 	if err != nil {
 		t.Fatalf("compaction of %s: %v", words(v), err)
@@ -155,7 +157,7 @@ func (m *machine) compact(t *rapid.T) {
 	judgeEnd(t, m.viewOf(key), cfg, m.run)
 }
 
-// checkedStore is a log that checks each patch as it is written.
+// checkedStore is a store that checks the view after each patch of the compactor.
 type checkedStore struct {
 	*store.Store
 	m *machine
@@ -171,7 +173,7 @@ func (w checkedStore) ApplyPatch(ctx context.Context, k store.Key, patches []*pa
 	if w.m.passes > before.Len()+len(w.m.events) {
 		w.m.t.Fatalf("%d passes and no end", w.m.passes)
 	}
-	// The compactor turns a panic into an error, which would hide the failed check.
+	// The compactor turns a panic into an error, which would hide a failed check.
 	defer func() {
 		if w.m.judged = recover(); w.m.judged != nil {
 			panic(w.m.judged)
@@ -182,7 +184,7 @@ func (w checkedStore) ApplyPatch(ctx context.Context, k store.Key, patches []*pa
 	return done, err
 }
 
-// check compares the session with its twin.
+// check checks that the session has the same state as its twin, and that every patch in its log applies.
 func (m *machine) check(t *rapid.T) {
 	m.t = t
 	v := m.viewOf(key)
@@ -196,7 +198,7 @@ func (m *machine) check(t *rapid.T) {
 	}
 }
 
-// checkRaw compares the raw log with the appended events.
+// checkRaw checks that the raw log has exactly the appended events, unchanged and in order.
 func (m *machine) checkRaw(t *rapid.T) {
 	i := 0
 	for r, err := range m.store.RawEvents(context.Background(), key, 1) {
@@ -219,7 +221,7 @@ func (m *machine) checkRaw(t *rapid.T) {
 
 func values(v fold.View) map[string]patch.Value { return maps.Collect(v.Values()) }
 
-// words describes a visible log for error messages.
+// words describes a visible log in error messages.
 func words(v fold.View) string {
 	var out []string
 	for i, e := range v.Events() {
@@ -251,7 +253,7 @@ func words(v fold.View) string {
 	return strings.Join(out, " ")
 }
 
-// groupName returns the branch and scope of an event. A summary must not mix branches or scopes.
+// groupName returns the branch and isolation scope of an event. A summary must not mix branches or scopes.
 func groupName(e *patch.Event) string {
 	elements := strings.Split(e.Branch(), ".")
 	for i := range elements {
@@ -260,7 +262,7 @@ func groupName(e *patch.Event) string {
 	return strings.Join(elements, ".") + "/" + e.IsolationScope()
 }
 
-// eventIDs returns the visible index of each event by id.
+// eventIDs maps the id of each visible event to its index.
 func eventIDs(v fold.View) map[string]int {
 	at := map[string]int{}
 	for i, e := range v.Events() {
@@ -273,7 +275,7 @@ func sortedIDs(ids map[string]bool) []string { return slices.Sorted(maps.Keys(id
 
 var errScripted = errors.New("scripted failure")
 
-// oneIn draws true about once in n times; it shrinks to false.
+// oneIn draws true once in n times on average. It shrinks to false.
 func oneIn(t *rapid.T, n int, label string) bool {
 	return rapid.IntRange(0, n-1).Draw(t, label) == n-1
 }
@@ -305,7 +307,7 @@ func (m *machine) configure(t *rapid.T) {
 		l.SmallCost = rapid.SampledFrom([]int{1, 100}).Draw(t, "trifle")
 	}
 	if oneIn(t, 2, "small input") {
-		cfg.Limits().InputTokens = rapid.IntRange(100, 150).Draw(t, "input") // 100 is the minimum
+		cfg.Limits().InputTokens = rapid.IntRange(100, 150).Draw(t, "input") // 100 is the smallest limit allowed
 	}
 	m.cfg = cfg
 }
@@ -331,7 +333,7 @@ func drawRun(t *rapid.T, v fold.View) compaction.Run {
 
 type madeCall struct{ id, name string }
 
-// turn appends an ordinary invocation: a question, calls with their responses, and an answer.
+// turn appends an ordinary invocation, which is a question, calls with their responses, and an answer.
 func (m *machine) turn(t *rapid.T) {
 	m.invocations++
 	inv, branch := fmt.Sprintf("inv%d", m.invocations), drawBranch(t)
@@ -353,7 +355,7 @@ func drawBranch(t *rapid.T) string {
 	return rapid.SampledFrom([]string{"", "", "", "a", "a@1", "a@2", "a.b", "b", "scope"}).Draw(t, "branch")
 }
 
-// burst appends events of any kind, in any invocation.
+// burst appends events of any kind to any invocations.
 func (m *machine) burst(t *rapid.T) {
 	for range rapid.IntRange(1, 5).Draw(t, "events") {
 		inv := ""
@@ -394,7 +396,7 @@ func (m *machine) draft(inv, branch, author string, content any) event {
 	return e
 }
 
-// decorate sometimes adds a state delta and a measured prompt to an event.
+// decorate may add a state delta and a measured prompt size to an event.
 func (m *machine) decorate(t *rapid.T, e event) {
 	if oneIn(t, 4, "sets state") {
 		m.stateOnly(t, e)
@@ -408,7 +410,7 @@ func (m *machine) text(t *rapid.T, role string) map[string]any {
 	return content(role, map[string]any{"text": m.filler(t)})
 }
 
-// filler returns a text of some tokens that identifies the event.
+// filler returns a text of several tokens that identifies its event.
 func (m *machine) filler(t *rapid.T) string {
 	return fmt.Sprintf("(e%d)", len(m.events)) + strings.Repeat(" abc", rapid.SampledFrom([]int{3, 5, 8, 13, 30, 80}).Draw(t, "tokens"))
 }
@@ -419,7 +421,7 @@ func (m *machine) userEvent(t *rapid.T, e event) {
 	e["author"], e["content"] = "user", m.text(t, "user")
 }
 
-// newCall draws a call, sometimes with an id that was used before.
+// newCall draws a call, which may reuse the id of an earlier call.
 func (m *machine) newCall(t *rapid.T, name string) madeCall {
 	c := madeCall{fmt.Sprintf("x%d", len(m.calls)), name}
 	if len(m.calls) > 0 && oneIn(t, 4, "id again") {
@@ -470,7 +472,7 @@ func (m *machine) confirmation(t *rapid.T, e event) {
 	e["longRunningToolIds"] = []string{c.id}
 }
 
-// responseEvent answers one or two calls in any order, by the tool or the user.
+// responseEvent appends responses to one or two calls in any order, from the tool or from the user.
 func (m *machine) responseEvent(t *rapid.T, e event) {
 	if len(m.calls) == 0 {
 		m.textEvent(t, e)
@@ -507,8 +509,8 @@ func (m *machine) append(e event) {
 	}
 }
 
-// byHand applies a patch as a user might: a cut, a truncation, or a summary. A cut may have a replacement, and may keep
-// or drop the state. The patch may be refused.
+// byHand applies a patch that a user could write: a cut, a truncation, or a summary. A cut may have a replacement,
+// and may keep or drop the state. The store may refuse the patch.
 func (m *machine) byHand(t *rapid.T) {
 	v := m.viewOf(key)
 	if v.Len() == 0 {
@@ -548,7 +550,7 @@ func (m *machine) byHand(t *rapid.T) {
 	m.twin = (err == nil) == (twinErr == nil)
 }
 
-// sameStretch returns the index at which the twin has the same adjacent events.
+// sameStretch returns the index at which the twin has the same adjacent events, if any.
 func sameStretch(v, twin fold.View, start, count int) (at int, same bool) {
 	at, found := twin.Find(v.At(start).ID())
 	if !found || at+count > twin.Len() {

@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// secrets differ between turns, and none contains another.
+// secrets returns the secrets of turn n. No secret is equal to another or contained in one.
 func secrets(n int) []string {
 	return []string{
 		fmt.Sprintf("user%d@example.com", n), fmt.Sprintf("AKIA%016d", n), fmt.Sprintf("ghp_%036d", n),
@@ -27,7 +27,7 @@ func secrets(n int) []string {
 	}
 }
 
-// plant appends a turn with a secret in each field that can contain one.
+// plant appends a turn with a different secret in each field that can contain text.
 func (s *session) plant(n int) (planted []string) {
 	s.t.Helper()
 	p := secrets(n)
@@ -53,7 +53,8 @@ func (s *session) raw() (lines []string) {
 	return lines
 }
 
-// No secret reaches a model or a summary, through windows, context or merges. The log keeps the secrets.
+// Secrets reach neither a model nor a summary, whether through windows, context or merges. The raw log still has
+// them.
 func TestNoSecretReachesASummarizer(t *testing.T) {
 	for _, name := range []string{"gemini", "extractive", "scripted"} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestNoSecretReachesASummarizer(t *testing.T) {
 					t.Fatal("nothing was compacted, or the log is not what it was")
 				}
 				for _, line := range after[len(before):] {
-					sent.WriteString(line) // the line is the summary in its patch
+					sent.WriteString(line) // the line of a patch contains its summary
 				}
 			}
 			for _, p := range planted {
@@ -112,7 +113,7 @@ func TestNoSecretReachesASummarizer(t *testing.T) {
 	}
 }
 
-// Prepare gets the events without redaction.
+// Prepare gets events that are not redacted.
 func TestPrepareIsNotRedacted(t *testing.T) {
 	r := testlog.Must(redact.New(redact.Options{}))(t)
 	s := newSession(t, "")

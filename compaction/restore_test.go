@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// recall applies the patches of RestoreCalls and returns their number.
+// recall applies the patches that RestoreCalls returns, and returns their number.
 func (s *session) recall(answers ...*patch.Event) int {
 	s.t.Helper()
 	v := s.view()
@@ -25,7 +25,7 @@ func (s *session) recall(answers ...*patch.Event) int {
 	return len(patches)
 }
 
-// paired lists the visible calls. After the id of each call, it lists the events that answer the call.
+// paired lists the id of each visible call and the ids of the events that answer it.
 func (s *session) paired() string {
 	var out []string
 	v := s.view()
@@ -47,8 +47,8 @@ var hideAll = with(compaction.Config{Enabled: true, CompactionInterval: 2}, func
 	c.Limits().OpenCalls, c.Limits().WaitingCalls = 1, 1
 })
 
-// An old long-running call without an answer is compacted with its placeholder, and is visible again before its answer
-// arrives.
+// An old long-running call without an answer is compacted together with its placeholder. When its answer arrives, the
+// call becomes visible again before the answer.
 func TestLongRunningCallsThatNobodyAnswers(t *testing.T) {
 	s := newSession(t, "")
 	c := s.compactor(with(hideAll, func(c *compaction.Config) { c.Limits().WaitingCalls = 0 }))
@@ -78,7 +78,7 @@ func TestLongRunningCallsThatNobodyAnswers(t *testing.T) {
 	}
 }
 
-// A summary lists unanswered calls. The placeholder of a long-running call is not an answer.
+// A summary lists unanswered calls, even if a long-running call has a placeholder.
 func TestSummaryListsUnansweredCalls(t *testing.T) {
 	for _, row := range []struct {
 		log  string
@@ -103,8 +103,8 @@ func TestRestoreCalls(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		log     string
-		first   func(s *session) // before the first compaction
-		hidden  func(s *session) // after the first compaction
+		first   func(s *session) // runs before the first compaction
+		hidden  func(s *session) // runs after the first compaction
 		answers string
 		want    string
 	}{
@@ -126,7 +126,7 @@ func TestRestoreCalls(t *testing.T) {
 		}, "R4(x)", "z→"},
 		{"cut by hand before the summary", "u1 c1(x)*20 u2 c2(z) u3 a3", func(s *session) { s.patch(patch.NewSplice(1, 1)) }, nil, "r4(x)", "z→"},
 		{"with a result that was shortened", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", func(s *session) {
-			for _, id := range []string{"shorter", "shortest"} { // then cleared
+			for _, id := range []string{"shorter", "shortest"} { // shorten the result, then shorten the shortened result
 				v := s.view()
 				short := testlog.Must(v.At(2).StandIn(id, v.Entry(2).Seq, nil))(s.t)
 				s.patch(patch.NewSplice(2, 1, short).WithState(patch.Keep))
@@ -193,12 +193,12 @@ func TestRestoreCalls(t *testing.T) {
 	}
 }
 
-// If a response arrives while its call's window is summarised, the call stays visible, even if the window needs several
-// patches.
+// If a response arrives while the window of its call is being summarised, the call stays visible. The same is true if
+// the window needs several patches.
 func TestAnsweredWhileSummarised(t *testing.T) {
 	for _, row := range []struct{ log, late, want string }{
 		{"u1*20 c1(x)*20 u2*20 c2(z) u3*20", "r4(x)", "x→ e5, z→"},
-		// c1(x,y) is tied to r3(x). Between them, c2(z) stays, so the window has two spans.
+		// c1(x,y) and r3(x) are covered together. c2(z) between them stays, so the window has two spans.
 		{"u1*20 c1(x,y)*20 c2(z) u3*20 r3(x)*20 u4*20", "r5(y)", "x→ e4, y→ e6, z→"},
 	} {
 		s := newSession(t, row.log)
@@ -218,7 +218,7 @@ func TestAnsweredWhileSummarised(t *testing.T) {
 	}
 }
 
-// The history contains a restored call only once.
+// With [WithoutRestored], the history contains a restored call only once.
 func ExampleWithoutRestored() {
 	var history []fold.Entry
 	for _, text := range []string{`{"id":"e1"}`, `{"id":"e2"}`, `{"id":"copy","customMetadata":{"patchlog":{"recalled":"e1"}}}`} {

@@ -21,7 +21,7 @@ import (
 
 var key = store.Key{App: "app", User: "user", Session: "s"}
 
-// session is a session in a memory store. Its events are described by the words of [script].
+// session is a session in a memory store. Tests describe its events by the words of [script].
 type session struct {
 	t     tester
 	store *store.Store
@@ -47,7 +47,7 @@ func openSession(t tester) *session {
 	return &session{t: t, store: st}
 }
 
-// append appends the events that words describe. Ids continue from the previous call.
+// append appends the events that words describe. The numbers in their ids continue from the last append.
 func (s *session) append(words string) {
 	var events []*patch.Event
 	for _, w := range strings.Fields(words) {
@@ -95,7 +95,8 @@ func (s *session) view() fold.View {
 	return v
 }
 
-// visible describes the visible log by the ids of events. A summary is S with its level and the role of its content.
+// visible describes the visible log by the ids of events. A summary is written as S, its level and the role of its
+// content.
 func (s *session) visible() string {
 	var out []string
 	v := s.view()
@@ -109,12 +110,12 @@ func (s *session) visible() string {
 	return strings.Join(out, " ")
 }
 
-// compactor returns a compactor that logs nothing.
+// compactor returns a compactor with a logger that discards its lines.
 func (s *session) compactor(cfg compaction.Config) *compaction.Compactor[store.Key] {
 	return s.with(cfg, compaction.Options[store.Key]{})
 }
 
-// with returns a compactor with options. Without a logger in opts, it logs nothing.
+// with returns a compactor with options. If opts has no logger, the compactor's log lines are discarded.
 func (s *session) with(cfg compaction.Config, opts compaction.Options[store.Key]) *compaction.Compactor[store.Key] {
 	s.t.Helper()
 	if opts.Logger == nil {
@@ -124,14 +125,14 @@ func (s *session) with(cfg compaction.Config, opts compaction.Options[store.Key]
 	return c
 }
 
-// run compacts until no pass is due.
+// run compacts the session with c until no pass is due.
 func (s *session) run(c *compaction.Compactor[store.Key]) []compaction.Written {
 	s.t.Helper()
 	done := testlog.Must(c.MaybeCompact(s.t.Context(), key))(s.t)
 	return done
 }
 
-// compact compacts with a configuration until no pass is due.
+// compact compacts the session with a new compactor until no pass is due.
 func (s *session) compact(cfg compaction.Config) []compaction.Written { return s.run(s.compactor(cfg)) }
 
 func (s *session) patch(p *patch.PatchEvent) {
@@ -147,7 +148,8 @@ func (decliningSummarizer) Summarize(context.Context, compaction.Request) (compa
 	return compaction.Response{}, nil
 }
 
-// scripted is a summarizer that records its requests and returns a short text, or the result of reply.
+// scripted is a summarizer that records its requests. It answers with the result of reply, or with a short text if
+// reply is nil.
 type scripted struct {
 	mu       sync.Mutex
 	requests []compaction.Request
@@ -228,7 +230,7 @@ var word = regexp.MustCompile(`^(?:(\w[\w.@]*)(!?)/)?([uacrRlqdtSC])(\d*)(?:\(([
 
 type event map[string]any
 
-// parseWord returns the event that a word describes, and the level if it is a summary.
+// parseWord returns the event that a word describes. If the event is a summary, it also returns its level.
 func parseWord(t tester, w string, i int) (e event, level int) {
 	m := word.FindStringSubmatch(w)
 	if m == nil {
@@ -342,8 +344,8 @@ func script(t testing.TB, words string) fold.View {
 	return v
 }
 
-// decided describes a decision in the form of the test tables: the trigger, the span, other spans, and the groups if
-// there are several.
+// decided describes a decision as the test tables do: the trigger, the window's first span, its other spans, and its
+// groups if there are several.
 func decided(d compaction.Decision) string {
 	w := d.Window
 	if w == nil {

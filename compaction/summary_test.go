@@ -64,8 +64,8 @@ func TestRoleOfASummary(t *testing.T) {
 	}
 	for _, row := range []struct{ log, pin, want string }{
 		{"u1 a1 a2", "e2", "S1:user e2"},
-		{"u1 a1 u2", "e2", "S1:user e2"}, // between user messages
-		{"u1 a1", "", "S1:user"},         // at the end
+		{"u1 a1 u2", "e2", "S1:user e2"}, // summary between user messages
+		{"u1 a1", "", "S1:user"},         // summary at the end
 		{"u1 A/a1 u2 A/a2", "e3", "S1:user S1:user e3"},
 	} {
 		if got := pinned(row.log, row.pin); got != row.want {
@@ -83,7 +83,8 @@ func TestRoleOfASummary(t *testing.T) {
 	}
 }
 
-// Compaction can be reverted, newest first, even if a window has several patches. The view is then as before.
+// The patches of a compaction can be reverted from the newest to the oldest, even if a window has several patches.
+// The view is then the same as before the compaction.
 func TestRevertCompaction(t *testing.T) {
 	s := newSession(t, "u1 l1(x) r1(x) d1 a1 u2 d2 a2 u3 a3")
 	c := s.compactor(every(2, 1, &scripted{}))
@@ -98,7 +99,7 @@ func TestRevertCompaction(t *testing.T) {
 	for _, id := range slices.Backward(patchIDs(s.patches())) {
 		reverted, err := s.store.Revert(t.Context(), key, id, store.UndoOptions{})
 		if errors.Is(err, fold.ErrBlocked) && strings.Contains(err.Error(), "already reverted") {
-			continue // reverted with another patch of its window
+			continue // already reverted together with another patch of its window
 		}
 		if err != nil {
 			t.Fatalf("revert of %s: %v", id, err)
@@ -130,11 +131,11 @@ func TestCallWithoutRole(t *testing.T) {
 	}
 }
 
-// A summary takes the position of the last event that it covers, even if the window's last span is later. So the event
-// that ends a task stays the last of its scope.
+// A summary takes the position of the last event that it covers, even if the last span of its window is later. So the
+// event that ends a task remains the last event of its scope.
 func TestSummaryAfterEndOfTask(t *testing.T) {
 	for _, row := range []struct{ log, pin string }{
-		// The call in the task is answered from outside after the end of the task.
+		// The call in the task is answered by the user after the task has ended.
 		{"u1 T!/l1(x) T!/c1(f) T!/r1(f) a1 R2(x) a2", "e3"},
 		{"u1 T!/a1 T!/l1(x,y) T!/c1(f) T!/r1(f) a1 R2(x) u3 R4(y) a4", "e4"},
 	} {
@@ -153,7 +154,7 @@ func TestSummaryAfterEndOfTask(t *testing.T) {
 	}
 }
 
-// The author of a summary is the author of its events, or "user" if they have several authors.
+// The author of a summary is the author of the events that it covers, or "user" if they have several authors.
 func TestAuthorOfASummary(t *testing.T) {
 	for _, row := range []struct{ log, want string }{
 		{"u1 u1", "user"},
@@ -176,8 +177,8 @@ func TestAuthorOfASummary(t *testing.T) {
 	}
 }
 
-// A reader that applies ADK's rule of time ranges hides no visible event: a summary's record excludes the visible
-// events in its range.
+// A reader that applies ADK's rule of time ranges hides no visible event, because the record of a summary excludes
+// the visible events in its range.
 func TestRangeOfASummary(t *testing.T) {
 	for _, row := range []struct {
 		name, log string
@@ -210,7 +211,7 @@ func TestRangeOfASummary(t *testing.T) {
 	}
 }
 
-// In a fork, summarizers also see hidden events of the original session as context.
+// In a fork, summarizers also get hidden events of the original session as context.
 func TestOverlapInFork(t *testing.T) {
 	s := newSession(t, "u1 a1 u2 a2")
 	s.compact(every(2, 1, &scripted{}))
@@ -229,7 +230,7 @@ func TestOverlapInFork(t *testing.T) {
 	}
 }
 
-// The result of a pass is equal to the description in its patch, except for the time of logging.
+// The result of a pass equals the description that its patch stores, except for the time of logging.
 func TestWrittenBy(t *testing.T) {
 	s := newSession(t, "u1*50 a1*50 u2*50 a2*50 u3*50")
 	reply := says("told")

@@ -12,7 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// requestOf500 returns the request for a log with an input limit of 500 tokens. Its prompt has only the transcript.
+// requestOf500 returns the request for a log if the summarizer's input is limited to 500 tokens. The request's prompt
+// is the transcript alone.
 func requestOf500(t *testing.T, words string) compaction.Request {
 	sum := &scripted{}
 	newSession(t, words).compact(with(every(2, 0, sum), func(c *compaction.Config) {
@@ -22,7 +23,8 @@ func requestOf500(t *testing.T, words string) compaction.Request {
 	return sum.requests[0]
 }
 
-// If tied events exceed the limit, a window covers them all. Its transcript is cut to fit and notes the cut.
+// If tied events exceed the input limit, one window still covers all of them. Its transcript is shortened to the
+// limit and says where text is missing.
 func TestTranscriptFits(t *testing.T) {
 	r := requestOf500(t, "c1(x)*3000 r1(x)*3000 u2 a2")
 	if got := ids(r.Events); got != "e0 e1" {
@@ -34,13 +36,13 @@ func TestTranscriptFits(t *testing.T) {
 	if !strings.Contains(r.Prompt, "more characters]") {
 		t.Errorf("it does not say what is missing: %s", r.Prompt)
 	}
-	// Then texts are cut, and a part of each event remains.
+	// First, long texts are shortened, and a part of each event remains.
 	if r := requestOf500(t, "u1*3000 u2"); patch.EstimateTextTokens(r.Prompt) > 550 || !strings.Contains(r.Prompt, "more characters]") {
 		t.Errorf("%d tokens: %.300s", patch.EstimateTextTokens(r.Prompt), r.Prompt)
 	}
 }
 
-// The middle is removed only if the transcript has no room for a part of each event.
+// The middle of a transcript is removed only if there is no room for a part of each event.
 func TestTranscriptOfTooManyEvents(t *testing.T) {
 	if r := requestOf500(t, "c1(x) "+strings.Repeat("a1 ", 500)+"r1(x) u2 a2"); len(r.Events) != 502 || patch.EstimateTextTokens(r.Prompt) > 550 || !strings.Contains(r.Prompt, "characters of the transcript are left out") {
 		t.Errorf("%d events, %d tokens: %.300s", len(r.Events), patch.EstimateTextTokens(r.Prompt), r.Prompt)
@@ -56,7 +58,8 @@ func TestPromptTemplate(t *testing.T) {
 	}
 }
 
-// After a removed middle, the transcript continues at the beginning of a line.
+// After the removed middle, the transcript continues at the beginning of a line. Otherwise the rest of a text could
+// look like a turn.
 func TestCutTranscriptForgesNoTurn(t *testing.T) {
 	testlog.SkipUnderRace(t)
 	for shift := range 6 {
@@ -102,8 +105,8 @@ func TestForgedTurn(t *testing.T) {
 	}
 }
 
-// The system instruction has the rules. The prompt has the transcript between tags, followed by the task. No line of
-// the transcript can close the tags. Merges have a different task.
+// The system instruction has the rules. The prompt has the transcript between tags, and then the task. No line of the
+// transcript can close the tags. A merge has a different task.
 func TestPrompt(t *testing.T) {
 	s := newSession(t, "")
 	sum := answering(strings.Repeat("It was said that all is well. ", 20))

@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// countedLog is an in-memory log that counts the records read.
+// countedLog is a log in memory that counts the records that are read.
 type countedLog struct {
 	records []patch.Record
 	view    fold.View
@@ -48,7 +48,7 @@ func (l *countedLog) add(r patch.Record) (err error) {
 	return err
 }
 
-// A forced pass reads only the records in and shortly before its window, regardless of the log's length.
+// A forced pass reads only the records of its window and a few records before it, however long the log is.
 func TestPassReadsItsWindow(t *testing.T) {
 	read := func(turns int) int {
 		l := &countedLog{view: fold.New("", nil)}

@@ -22,8 +22,8 @@ import (
 
 // gate is a summarizer whose calls wait until the test releases them.
 type gate struct {
-	entered chan string   // receives the first event's id of each call
-	pass    chan struct{} // releases one call, or all when it is closed
+	entered chan string   // id of the first event of each call
+	pass    chan struct{} // a value releases one call; closing releases all
 }
 
 func newGate() *gate { return &gate{entered: make(chan string, 1000), pass: make(chan struct{})} }
@@ -45,7 +45,7 @@ func (g *gate) wait(t *testing.T) string {
 
 func keyOf(i int) store.Key { return store.Key{App: "app", User: "user", Session: fmt.Sprint("w", i)} }
 
-// newWorker returns a worker over a store with n sessions that are all due.
+// newWorker returns a worker for a store with n sessions that are all due for compaction.
 func newWorker(t *testing.T, n int, s compaction.Summarizer, queue, parallel int) (*session, *compaction.Worker[store.Key]) {
 	t.Helper()
 	env := newSession(t, "")
@@ -58,7 +58,7 @@ func newWorker(t *testing.T, n int, s compaction.Summarizer, queue, parallel int
 	return env, w
 }
 
-// due appends two invocations to a session.
+// due appends two invocations to session i, so that it is due for compaction.
 func due(t *testing.T, env *session, i int) {
 	t.Helper()
 	for _, word := range []string{"u1*20", "a1*20", "u2*20", "a2*20"} {
@@ -107,13 +107,13 @@ func TestWorkerQueue(t *testing.T) {
 		}
 	}
 	notify(0, true)
-	g.wait(t) // it is running
+	g.wait(t) // session 0 is running
 	notify(1, true)
 	notify(2, true)
-	notify(3, false) // two are queued
-	notify(1, true)  // already queued
-	notify(0, true)  // running, and now also queued
-	notify(0, true)  // already running and queued
+	notify(3, false) // sessions 1 and 2 are queued
+	notify(1, true)  // session 1 is already queued
+	notify(0, true)  // session 0 is running, and now queued as well
+	notify(0, true)  // session 0 is already running and queued
 	if s := w.Stats(); s.Notified != 7 || s.Dropped != 1 || s.Merged != 2 || s.Waiting != 2 || s.Running != 1 || s.Ended != 0 {
 		t.Errorf("counted is %+v", s)
 	}
@@ -136,7 +136,7 @@ func TestWorkerParallel(t *testing.T) {
 		w.Notify(keyOf(i))
 	}
 	for range 3 {
-		g.wait(t) // none was released
+		g.wait(t) // three calls run, because none was released
 	}
 	if s := w.Stats(); s.Running != 3 || s.Waiting != 2 {
 		t.Errorf("counted is %+v", s)
@@ -145,7 +145,8 @@ func TestWorkerParallel(t *testing.T) {
 	closed(t, w)
 }
 
-// One goroutine at a time compacts a session. The number of sessions that are compacted at once is limited.
+// A session is compacted by one goroutine at a time. The number of sessions that are compacted in parallel is
+// limited.
 func TestWorkerOneAtATime(t *testing.T) {
 	const sessions, parallel = 6, 3
 	var mu sync.Mutex
@@ -218,7 +219,7 @@ func TestWorkerClose(t *testing.T) {
 				t.Errorf("session %d was left", i)
 			}
 		}
-		closed(t, w) // a second time
+		closed(t, w) // Close may be called twice
 		if w.Notify(keyOf(0)) {
 			t.Error("Notify is accepted after Close")
 		}
@@ -231,7 +232,7 @@ func TestWorkerClose(t *testing.T) {
 		}
 		w.Notify(keyOf(0))
 		g.wait(t)
-		w.Notify(keyOf(0)) // would be compacted again
+		w.Notify(keyOf(0)) // session 0 is running, and now queued as well
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
@@ -275,7 +276,7 @@ func TestWorkerIdle(t *testing.T) {
 	closed(t, w)
 }
 
-// Failures are counted and do not stop the worker.
+// A failed compaction is counted and does not stop the worker.
 func TestWorkerContinuesAfterFailure(t *testing.T) {
 	sum := &scripted{reply: func(compaction.Request) (compaction.Response, error) { panic("out of cheese") }}
 	env, w := newWorker(t, 2, sum, 0, 1)
@@ -289,7 +290,7 @@ func TestWorkerContinuesAfterFailure(t *testing.T) {
 	}
 }
 
-// A panic in any of the caller's functions stops neither the worker nor the process. It is logged and counted.
+// A panic in a function of the caller stops neither the worker nor the process. The worker logs and counts it.
 func TestPanicsAreContained(t *testing.T) {
 	boom := func() { panic("out of cheese") }
 	for name, opts := range map[string]compaction.Options[store.Key]{

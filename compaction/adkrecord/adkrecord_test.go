@@ -114,7 +114,7 @@ func TestFilterEventsForLLM(t *testing.T) {
 	}
 }
 
-// withRecords returns the view of a log that words describe. Each record is inserted after the events with its end
+// withRecords returns the view of a log that words describe. Each record is inserted after the event with the same
 // time.
 func withRecords(t *testing.T, words string, records ...*patch.Event) fold.View {
 	var all []*patch.Event
@@ -176,7 +176,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// A record that cannot be adopted is not changed, and the plan has the reason.
+// A record that cannot be adopted does not change the session, and the plan gives the reason.
 func TestUnadoptedRecords(t *testing.T) {
 	text, thought := map[string]any{"text": "told"}, map[string]any{"text": "hm", "thought": true}
 	call := map[string]any{"functionCall": map[string]any{"name": "delete_all"}}
@@ -190,7 +190,7 @@ func TestUnadoptedRecords(t *testing.T) {
 		return testlog.EventOf(t, event{"id": id, "author": "user", "timestamp": at(second), "content": content("user", map[string]any{"text": "x"})})
 	}
 	for why, events := range map[string][]*patch.Event{
-		// The range includes events on both sides of an event outside the range.
+		// The covered time range contains the first and the third event, but not the second.
 		"number 2 and number 4":           append(log(t, "u u u"), said("late", 40), said("back", 1), record(t, "r", 0, 2, false)),
 		"ADK's form":                      says(map[string]any{"startTimestamp": "soon"}),
 		"it has no compacted content":     says(map[string]any{"startTimestamp": epoch(0), "endTimestamp": epoch(9)}),
@@ -205,7 +205,7 @@ func TestUnadoptedRecords(t *testing.T) {
 	}
 }
 
-// Records of ADK for Go have RFC 3339 times and name excluded events.
+// ADK for Go writes RFC 3339 times into its records, and lists the events that a record excludes.
 func TestExcludedEvents(t *testing.T) {
 	r := testlog.EventOf(t, event{"id": "r", "author": "user", "timestamp": at(2), "actions": map[string]any{"compaction": map[string]any{
 		"startTimestamp": at(0), "endTimestamp": at(1), "compactedContent": content("model", map[string]any{"text": "told"}),
@@ -221,7 +221,7 @@ func TestExcludedEvents(t *testing.T) {
 	}
 }
 
-// A model sees only the text of a forged record, and calls stay with their responses.
+// Of a forged record, the model sees only the text. Calls stay with their responses.
 func TestFilterForgedRecord(t *testing.T) {
 	all := log(t, "u c r a")
 	forged := func(to int, parts ...any) *patch.Event {
@@ -237,12 +237,12 @@ func TestFilterForgedRecord(t *testing.T) {
 		want   string
 	}{
 		{forged(3, text, call), "r"},
-		{forged(1, text), "r e1 e2 e3"},             // the call's response is out of range
-		{forged(3, call), "e0 e1 e2 e3"},            // no text
-		{forged(3, thought), "e0 e1 e2 e3"},         // no text
-		{forged(3), "e0 e1 e2 e3"},                  // no text
-		{forged(0, text, call), "r e1 e2 e3"},       // covers only the question
-		{forged(2, call, text, call, text), "r e3"}, // covers the call and its response
+		{forged(1, text), "r e1 e2 e3"},             // the range does not include the response to the call
+		{forged(3, call), "e0 e1 e2 e3"},            // the record has no text
+		{forged(3, thought), "e0 e1 e2 e3"},         // the record has no text
+		{forged(3), "e0 e1 e2 e3"},                  // the record has no text
+		{forged(0, text, call), "r e1 e2 e3"},       // the range includes only the question
+		{forged(2, call, text, call, text), "r e3"}, // the range includes the call and its response
 	} {
 		shown := adkrecord.FilterEventsForLLM(append(slices.Clone(all), row.record))
 		for _, e := range shown {
@@ -306,8 +306,8 @@ func stamped(t testing.TB, times ...time.Duration) (events []*patch.Event) {
 	return events
 }
 
-// RFC 3339 times are compared to the nanosecond. Exclusions are compared to the microsecond, because a store may have
-// rounded them.
+// Adopt compares RFC 3339 times to the nanosecond. It compares the times of excluded events to the microsecond,
+// because a store may have rounded them.
 func TestExactTimes(t *testing.T) {
 	const ns, us = time.Nanosecond, time.Microsecond
 	for _, c := range []struct {
@@ -333,7 +333,7 @@ func TestExactTimes(t *testing.T) {
 	}
 }
 
-// A record replaces exactly the summaries whose ranges are within its own.
+// A record replaces a summary exactly if the record's range contains the range of the summary.
 func TestAdoptWithSummaries(t *testing.T) {
 	summarised := func(at time.Duration, from, to time.Duration) fold.View {
 		v := view(t, stamped(t, 0, time.Second, 2*time.Second, 3*time.Second)...)
@@ -440,8 +440,8 @@ func idsOf(events []*patch.Event) string {
 	return strings.Join(ids, " ")
 }
 
-// adopted applies an adoption to a view. It describes the visible log by the ids of events. A summary is S with its
-// level and the role of its content.
+// adopted applies an adoption to a view, and describes the new visible log by the ids of its events. A summary is
+// written as S, its level and the role of its content.
 func adopted(t testing.TB, v fold.View, a adkrecord.Adoption) (fold.View, string) {
 	t.Helper()
 	v = testlog.Must(v.Preview(a.Patches, fold.CheckOptions{}))(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A log with a compaction record that ADK made of the first two events.
+// lines is a log of two events and the compaction record that ADK made of them.
 var lines = []string{
 	`{"id":"a","author":"user","timestamp":"1970-01-01T00:00:01Z","content":{"role":"user","parts":[{"text":"hello"}]}}`,
 	`{"id":"b","author":"clerk","timestamp":"1970-01-01T00:00:02Z","content":{"role":"model","parts":[{"text":"hello, who is there?"}]}}`,
@@ -56,7 +56,7 @@ func ExampleAdopt() {
 	// 2 visible, a summary first: true
 }
 
-// Adopts a single record, with ids that are the same in each run.
+// ExampleOptions adopts a single record. The ids that it sets make the output reproducible.
 func ExampleOptions() {
 	view := adkView()
 	n := 0

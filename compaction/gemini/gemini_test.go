@@ -27,7 +27,7 @@ const (
 	geminiPrompt = "Summarise this:\nuser: order 4711\n"
 )
 
-// Bodies in the form of the API.
+// Response bodies of the Gemini API.
 const (
 	geminiGood = `{"candidates":[{"content":{"role":"model","parts":[{"text":"Order 4711 was changed."}]},"finishReason":"STOP","index":0}],
 		"usageMetadata":{"promptTokenCount":12,"candidatesTokenCount":6,"thoughtsTokenCount":30,"totalTokenCount":48},"modelVersion":"gemini-3.8-flash-001"}`
@@ -40,21 +40,21 @@ const (
 	geminiNoReason = `{"candidates":[{"content":{"role":"model","parts":[{"text":"Order 4711 was changed."}]},"finishReason":"FINISH_REASON_UNSPECIFIED"}]}`
 )
 
-// geminiReply is one answer of the test transport.
+// geminiReply is one reply of geminiScript.
 type geminiReply struct {
 	status int
 	body   string
-	slow   bool   // waits until the client gives up
-	broken bool   // closes the connection at once, or in the middle of the body
-	after  string // header Retry-After
+	slow   bool   // the reply comes only after the client has given up
+	broken bool   // the connection is closed at once, or in the middle of the body
+	after  string // value of the Retry-After header
 }
 
-// geminiScript is a transport that answers each call with the next reply, and repeats the last one. It uses no network,
-// so tests can run in a synctest bubble.
+// geminiScript is an HTTP transport that answers each request with the next of its replies, and then repeats the last
+// reply. It uses no network, so tests can run in a synctest bubble.
 type geminiScript struct {
-	t       *testing.T // if not nil, checks each request
+	t       *testing.T // if not nil, each request is checked
 	replies []geminiReply
-	at      []time.Duration // times of the calls
+	at      []time.Duration // times of the requests
 	start   time.Time
 }
 
@@ -128,7 +128,6 @@ func newGemini(t *testing.T, opts gemini.Options) *gemini.Summarizer {
 	return g
 }
 
-// Results and numbers of requests for various answers over HTTP.
 func TestGemini(t *testing.T) {
 	good := geminiReply{status: 200, body: geminiGood}
 	quota := geminiReply{status: 429, body: geminiQuota}
@@ -137,10 +136,10 @@ func TestGemini(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		replies []geminiReply
-		timeout time.Duration // 0 means a minute
+		timeout time.Duration // 0 means one minute
 		calls   int
-		is      error  // the error to match
-		code    int    // of the wrapped genai.APIError
+		is      error  // error to match
+		code    int    // code of the wrapped genai.APIError
 		text    string // part of the error text
 	}{
 		{name: "answers", replies: []geminiReply{good}, calls: 1},
@@ -192,7 +191,7 @@ func TestGemini(t *testing.T) {
 			if got := len(script.at); got != tt.calls {
 				t.Errorf("%d calls, want %d", got, tt.calls)
 			}
-			for i, at := range script.at[1:] { // backoff with a jitter of up to a second
+			for i, at := range script.at[1:] { // the client backs off, with up to a second of jitter
 				if pause := at - script.at[i]; pause < time.Second<<i || pause > time.Second<<i+time.Second {
 					t.Errorf("pause %d is %v", i, pause)
 				}
@@ -286,7 +285,7 @@ func TestGeminiKeyFromEnvironment(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("GOOGLE_API_KEY", tt.google)
 			t.Setenv("GEMINI_API_KEY", tt.gemini)
-			t.Setenv("GOOGLE_GENAI_USE_VERTEXAI", "true") // must be ignored
+			t.Setenv("GOOGLE_GENAI_USE_VERTEXAI", "true") // New must ignore this variable
 			script := &geminiScript{t: t, replies: []geminiReply{{status: 200, body: geminiGood}}}
 			g, err := gemini.New(context.Background(), gemini.Options{APIKey: tt.opts, HTTPClient: &http.Client{Transport: script}})
 			if tt.want == "" {
@@ -303,7 +302,7 @@ func TestGeminiKeyFromEnvironment(t *testing.T) {
 	}
 }
 
-// New uses the given client and its redirect policy, and does not modify it.
+// New uses the given HTTP client and its redirect policy, and does not modify the client.
 func TestGeminiHTTPClient(t *testing.T) {
 	script := &geminiScript{replies: []geminiReply{{status: 200, body: geminiGood}}}
 	client := &http.Client{Transport: script}
@@ -325,7 +324,7 @@ func TestGeminiHTTPClient(t *testing.T) {
 	})
 }
 
-// Calls the real service. It needs a key and a network, and costs a little.
+// TestGeminiService calls the real service. It needs an API key and a network connection, and costs a little money.
 func TestGeminiService(t *testing.T) {
 	if os.Getenv("PATCHLOG_TEST_GEMINI") == "" || os.Getenv("GOOGLE_API_KEY") == "" {
 		t.Skip("PATCHLOG_TEST_GEMINI and GOOGLE_API_KEY are not both set")
@@ -397,7 +396,7 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// If a service asks to wait, the next request waits.
+// The next request waits as long as the Retry-After header says.
 func TestGeminiWaits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -424,7 +423,7 @@ func TestGeminiWaits(t *testing.T) {
 	}
 }
 
-// The usage of an answer is reported even if the answer was cut off or blocked.
+// The token usage of an answer is reported even if the answer was cut off or blocked.
 func TestGeminiUsageOfRefused(t *testing.T) {
 	body := `{"candidates":[{"content":{"role":"model","parts":[{"text":"Order"}]},"finishReason":"MAX_TOKENS"}],"usageMetadata":{"promptTokenCount":700,"candidatesTokenCount":80}}`
 	for _, body := range []string{body, strings.Replace(body, "MAX_TOKENS", "SAFETY", 1), `{"usageMetadata":{"promptTokenCount":700,"candidatesTokenCount":80}}`} {

@@ -16,7 +16,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Events accept the JSON of genai's types. The tests are in this package because it imports genai.
+// These tests compare the JSON that events accept with the JSON that genai's types accept. They are in this package
+// because it imports genai.
 
 func newEvent(t *testing.T, f patch.Fields) *patch.Event {
 	t.Helper()
@@ -36,22 +37,21 @@ func TestTextMatchesGenai(t *testing.T) {
 	}
 }
 
-// probes are values of every JSON kind. For some kinds there are several, because some types accept only certain
-// values.
+// probes are values of every JSON kind. Some kinds have several values, because some types accept only certain values
+// of a kind.
 var probes = []string{
 	`null`, `true`, `0`, `-7`, `1.0`, `1e2`, `2147483647`, `2147483648`, `-2147483649`, `1e400`, `""`, `"x"`, `"5"`, `"1.5s"`, `"-2h"`, `"1.5"`,
 	`"AAAA"`, `"AA=="`, `"AA"`, `"_-8="`, `"+\/8="`, `[]`, `[null]`, `[1]`, `[0,255]`, `[256]`, `["x"]`, `[{}]`, `[[]]`, `{}`, `{"x":1}`, `{"x":{"y":[1]}}`,
 }
 
-// An event accepts a content exactly if genai's types can represent it. The test tries a value of every kind for every
-// field.
+// ParseEvent accepts a content exactly if genai's types can represent it. The test tries every probe for every field.
 func TestGenaiContents(t *testing.T) {
 	taken, refused := 0, 0
 	try := func(content string) {
 		var c *genai.Content
 		e, err := patch.ParseEvent([]byte(`{"content":` + content + `}`))
 		if err == nil {
-			content = e.Content().String() // in ADK's JSON; Python's base64 differs
+			content = e.Content().String() // the content as genai expects it; Python writes base64 differently
 		}
 		want := json.Unmarshal([]byte(content), &c)
 		if (err == nil) != (want == nil) {
@@ -103,7 +103,7 @@ func TestGenaiContents(t *testing.T) {
 
 var updateNames = flag.Bool("update-names", false, "write the names of genai's fields to schema_names.go anew")
 
-// The field names that are translated from Python's spelling are exactly those of genai's types.
+// The fields whose Python spelling is translated are exactly the fields of genai's types.
 func TestSchemaHasGenaisNames(t *testing.T) {
 	const file = "../../internal/adkjson/schema_names.go"
 	w := namesWriter{seen: map[reflect.Type]bool{}}
@@ -158,7 +158,7 @@ func (w *namesWriter) mirror(t *testing.T, of reflect.Type) {
 	w.types[at] = line
 }
 
-// typeOf returns the name of a field's type. If the type's keys are data, it returns "".
+// typeOf returns the name of a field's type, or "" if the keys of the type are data.
 func (w *namesWriter) typeOf(t *testing.T, of reflect.Type) string {
 	switch {
 	case of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Uint8:

@@ -41,7 +41,7 @@ func commands(all ...string) (events []*patch.Event) {
 	return events
 }
 
-// filler returns text of the agent that a summary may leave out.
+// filler returns a text of the agent with no facts, which a summary may omit.
 func filler(n int) *patch.Event {
 	return said("a", "agent", strings.Repeat("The weather in the valley is as mild as ever, and nobody minds. ", n))
 }
@@ -68,7 +68,7 @@ func TestSummarise(t *testing.T) {
 		name   string
 		events []*patch.Event
 		max    int
-		has    string // parts separated by ~
+		has    string // required parts of the summary, separated by ~
 		lacks  string
 	}{
 		{"a fence on one line", []*patch.Event{said("a", "user", "```make test``` fails. Find out why."), filler(80)}, 200, "Find out why.", ""},
@@ -160,7 +160,8 @@ func TestSummarise(t *testing.T) {
 	}
 }
 
-// Every event with a line in a transcript has a summary. Otherwise its window would never be summarised.
+// If the transcript has a line for an event, the event has a non-empty summary. Otherwise its window would never be
+// summarised.
 func TestSaysSomething(t *testing.T) {
 	program := testlog.EventOf(t, map[string]any{"author": "codex", "content": map[string]any{"role": "user", "parts": []any{map[string]any{"text": "# AGENTS.md: " + strings.Repeat("a guide. ", 50)}}}})
 	for _, e := range []*patch.Event{
@@ -174,7 +175,7 @@ func TestSaysSomething(t *testing.T) {
 	}
 }
 
-// Values from JSON results are written without JSON escapes.
+// Strings from JSON results appear in a summary without JSON escapes.
 func TestSummaryHasNoEscapes(t *testing.T) {
 	returned := func(key, text string) *patch.Event {
 		return answered("", "f", map[string]any{key: text, "list": []any{text, map[string]any{"id": text}}})
@@ -186,7 +187,7 @@ func TestSummaryHasNoEscapes(t *testing.T) {
 	}
 }
 
-// Texts are cut between words.
+// Long texts are cut between words.
 func TestIdentifiersAreNotCut(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("0123456789 ", 1_490), strings.Repeat("0123456789", 3_000), strings.Repeat("Bestellung-4711-77;", 500), strings.Repeat("订单A-4711号", 900),
@@ -203,7 +204,7 @@ func TestIdentifiersAreNotCut(t *testing.T) {
 	}
 }
 
-// A summary does not repeat facts of earlier summaries, and shows rows in their last state.
+// A summary does not repeat facts of earlier summaries. It shows each row in its last state.
 func TestNoRepetitions(t *testing.T) {
 	got := Summarise(Input{
 		Events: []*patch.Event{
@@ -221,7 +222,7 @@ func TestNoRepetitions(t *testing.T) {
 	}
 }
 
-// A later state of a row replaces the earlier one, even with more columns.
+// A later state of a row replaces an earlier state, even if the later state has more columns.
 func TestLastStateOfARow(t *testing.T) {
 	got := Summarise(Input{Events: []*patch.Event{
 		said("a", "user", "Cancel it."), result("a", map[string]any{"order_id": "ORD-1001", "seat": "window"}),
@@ -232,7 +233,7 @@ func TestLastStateOfARow(t *testing.T) {
 	}
 }
 
-// If the room is limited, the most informative sentences remain, in any language.
+// If the summary has little room, the most informative sentences remain, in any language.
 func TestKeepsInformativeSentences(t *testing.T) {
 	for language, c := range map[string]struct{ chat, has string }{
 		"English": {"I was thinking about it again and it is hard to say why. We could talk about that later, if you want.", "I am allergic to hazelnuts."},
@@ -254,7 +255,7 @@ func TestKeepsInformativeSentences(t *testing.T) {
 	}
 }
 
-// A date is the id of an object without another id. Two objects with the same date have two rows.
+// Objects without an id are identified by their date, and two objects with the same date have two rows.
 func TestDatedRows(t *testing.T) {
 	ann := map[string]any{"first": "Ann", "last": "Li", "born": "1990-04-05"}
 	bo := map[string]any{"first": "Bo", "last": "Ito", "born": "1990-04-05"}
@@ -266,7 +267,7 @@ func TestDatedRows(t *testing.T) {
 	}
 }
 
-// The input can include a summary by another writer.
+// The input of Extractive can include a summary that another summarizer wrote.
 func TestOtherSummaries(t *testing.T) {
 	got := Summarise(Input{OtherSummaries: []*patch.Event{told("## Keep in mind\n- Never call before nine.\n\n**Open:**\n* Who pays the postage of INV-20001?\n")}, Events: []*patch.Event{said("a", "user", "Go on, and mind the cat.")}, MaxTokens: 2000})
 	for _, has := range []string{"Earlier: ", "Never call before nine.", "Who pays the postage of INV-20001?", "mind the cat"} {
@@ -276,7 +277,7 @@ func TestOtherSummaries(t *testing.T) {
 	}
 }
 
-// Hostile input takes little time, and the summary stays within the room.
+// Hostile input is summarised in little time and within the size limit.
 func TestHostileInput(t *testing.T) {
 	for name, text := range map[string]string{
 		"a megabyte of digits":  strings.Repeat("7", testlog.ScaleDownForRace(1<<20)),
@@ -311,7 +312,7 @@ func TestHostileInput(t *testing.T) {
 	}
 }
 
-// Right-to-left text keeps its letters, joiners and marks. Only bidirectional controls are removed.
+// Right-to-left text keeps its letters, joiners and marks. Only its bidirectional controls are removed.
 func TestRightToLeft(t *testing.T) {
 	for text, want := range map[string]string{
 		"الرجاء حجز غرفة تطل على البحر بدون إفطار.": "الرجاء حجز غرفة تطل على البحر بدون إفطار.",
@@ -325,7 +326,7 @@ func TestRightToLeft(t *testing.T) {
 	}
 }
 
-// The agent's messages between calls are kept whole, without sentences that only introduce a call.
+// A summary quotes whole messages that the agent wrote between calls, but omits sentences that only introduce a call.
 func TestKeepsWholeMessages(t *testing.T) {
 	got := Summarise(Input{MaxTokens: 400, Events: []*patch.Event{
 		said("a", "user", "Mend the import, please."),
@@ -338,7 +339,7 @@ func TestKeepsWholeMessages(t *testing.T) {
 	}
 }
 
-// The last messages of a long turn are kept.
+// A summary keeps the last messages of a long turn.
 func TestLastMessagesOfALongTurn(t *testing.T) {
 	events := []*patch.Event{said("a", "user", "Sort the crates.")}
 	for i := range 40 {
@@ -354,7 +355,7 @@ func TestLastMessagesOfALongTurn(t *testing.T) {
 	}
 }
 
-// Many changed files do not displace the user's words.
+// A long list of changed files leaves room for the user's words.
 func TestManyChangedFiles(t *testing.T) {
 	events := []*patch.Event{said("0", "user", "Tidy up."), said("a", "user", "Move the sources. "+strings.Repeat("Helpers of the kitchen go where the helpers of the garden are by now. ", 3)+"\nThe theme of the interface goes to Wolfsburg.\nTools of the workshop go to Ingolstadt.")}
 	for i := range 40 {
@@ -369,7 +370,7 @@ func TestManyChangedFiles(t *testing.T) {
 	}
 }
 
-// A passing check removes earlier errors. A command that only reads tests is not a check.
+// After a check has passed, earlier errors are omitted. A command that only reads test files is not a check.
 func TestChecks(t *testing.T) {
 	run := func(id, command, output string, code int) []*patch.Event {
 		return []*patch.Event{called(id, "bash", map[string]any{"command": command}), answered(id, "bash", map[string]any{"output": output, "exit_code": code})}

@@ -12,7 +12,7 @@ import (
 func TestOf(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		events string // JSON, one per line
+		events string // JSON, one event per line
 		limit  int
 		want   string
 	}{
