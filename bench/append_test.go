@@ -21,9 +21,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkAppend appends events of 512 bytes, one per call. Each writer waits for its commit. The baseline is bbolt
-// with the same rows, which are a record and the head of its session. One goroutine commits the rows of all waiting
-// writers.
+// BenchmarkAppend appends events of 512 bytes, one per call. Each writer waits for its commit. The baseline is a
+// bbolt file in which one goroutine commits the same rows for all waiting writers. The rows of an append are the
+// record and the head of its session.
 func BenchmarkAppend(b *testing.B) {
 	for _, c := range []struct{ writers, sessions int }{{1, 1}, {256, 1}, {256, 1000}} {
 		b.Run(fmt.Sprintf("how=store/writers=%d/sessions=%d", c.writers, c.sessions), func(b *testing.B) {
@@ -47,8 +47,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendBeside appends events one by one while the store runs another operation. It reports the longest wait
-// of an append. The file has about 200 MB, and half of its pages are free.
+// BenchmarkAppendBeside appends events one by one while the store runs another operation. It reports the longest time
+// that an append took. The file has about 200 MB, and half of its pages are free.
 func BenchmarkAppendBeside(b *testing.B) {
 	ctx := context.Background()
 	for _, beside := range []struct {
@@ -101,7 +101,7 @@ func openFull(b *testing.B) *store.Store {
 	return s
 }
 
-// bare is a bbolt file without a store.
+// bare is a bbolt file to which rows are written without a store.
 type bare struct {
 	db      *bbolt.DB
 	row     []byte

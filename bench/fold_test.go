@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// events returns n decoded events. A third of them set one of ten state keys.
+// events returns n decoded events. Every third event sets one of ten state keys.
 func events(n int) []*patch.Event {
 	out := make([]*patch.Event, n)
 	for i := range out {
@@ -27,16 +27,16 @@ func events(n int) []*patch.Event {
 	return out
 }
 
-// plainSlice is the baseline: a visible log as a slice of events that splices copy. It has no state, no markers and no
-// removed events.
+// plainSlice is the baseline of BenchmarkSplices. It represents a visible log as a slice of events, which each splice
+// copies. It has neither state nor markers, and does not keep removed events.
 type plainSlice []*patch.Event
 
 func (s plainSlice) splice(start, count int, replacement ...*patch.Event) plainSlice {
 	return slices.Replace(s, start, start+count, replacement...)
 }
 
-// randomSplices returns splices that alternately replace up to four events with one and insert events, so the length
-// stays about constant.
+// randomSplices returns splices for a log with the given number of visible events. They alternately replace up to
+// four events with one event, and insert events. So the length of the log stays about constant.
 func randomSplices(n, visible int) []*patch.PatchEvent {
 	rng := rand.New(rand.NewPCG(1, 2))
 	out := make([]*patch.PatchEvent, n)
@@ -53,7 +53,7 @@ func randomSplices(n, visible int) []*patch.PatchEvent {
 	return out
 }
 
-// BenchmarkSplices applies random splices one by one. Each splice gives a new view.
+// BenchmarkSplices applies random splices one by one. Each splice returns a new view.
 func BenchmarkSplices(b *testing.B) {
 	const splices = 100_000
 	for _, n := range []int{1_000, 100_000} {
@@ -100,7 +100,8 @@ func recordsOf(events []*patch.Event) []patch.Record {
 	return records
 }
 
-// BenchmarkFold folds a log of decoded records. Every eleventh record is a splice that shortens, inserts or replaces.
+// BenchmarkFold folds a log of decoded records. Every eleventh record is a splice that removes, inserts or replaces
+// events.
 func BenchmarkFold(b *testing.B) {
 	const nEvents, nPatches = 10_000, 1_000
 	all := events(nEvents)
@@ -154,7 +155,7 @@ func BenchmarkFold(b *testing.B) {
 	})
 }
 
-// BenchmarkApply appends one event to a view, and to a slice that is copied.
+// BenchmarkApply appends one event to a view. The baseline appends it to a copy of a slice.
 func BenchmarkApply(b *testing.B) {
 	for _, n := range []int{100, 10_000, 100_000} {
 		v := viewOf(b, recordsOf(events(n)))

@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkGetAfterAppend appends one event, which is not timed, and then gets the session and a state key. The time
-// should not depend on the length of the session.
+// BenchmarkGetAfterAppend gets a session and reads a state key after each append of one event. It does not time the
+// append. The time of a get should not depend on the length of the session.
 func BenchmarkGetAfterAppend(b *testing.B) {
 	for _, n := range []int{100, 100_000} {
 		b.Run(fmt.Sprintf("events=%d", n), func(b *testing.B) {
@@ -20,7 +20,7 @@ func BenchmarkGetAfterAppend(b *testing.B) {
 			create(b, s, 0)
 			fill(b, s, 0, n)
 			e := testlog.New(patch.Fields{Author: "agent", Actions: patch.Actions{StateDelta: map[string]any{"key1": 1}}})
-			// The state of a new session is computed once, outside the measurement.
+			// The first read computes the state of the session, so it is made before the measurement.
 			if session, err := s.Get(b.Context(), sessionKey(0)); err != nil || len(session.State()) == 0 {
 				b.Fatal(err)
 			}
@@ -40,8 +40,8 @@ func BenchmarkGetAfterAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkGetAfterOpen opens a file and gets a session with 100,000 records and 200 visible events. Without snapshots,
-// that folds the whole log.
+// BenchmarkGetAfterOpen opens a file and gets a session with 100,000 records and 200 visible events. Without a
+// snapshot, the store must fold the whole log.
 func BenchmarkGetAfterOpen(b *testing.B) {
 	const records, visible = 100_000, 200
 	for _, every := range []int{snapshot.DefaultEvery, -1} {
@@ -51,13 +51,13 @@ func BenchmarkGetAfterOpen(b *testing.B) {
 			s := testlog.Must(store.Open(path, opts))(b)
 			create(b, s, 0)
 			fill(b, s, 0, records)
-			// Every tenth of the last 2,000 events stays, so the visible events are not adjacent in the log.
+			// Of the last 2,000 events, every tenth stays visible. So the visible events are not adjacent in the log.
 			patches := []*patch.PatchEvent{patch.NewSplice(0, records-10*visible).WithState(patch.Keep)}
 			for i := range visible {
 				patches = append(patches, patch.NewSplice(i, 9))
 			}
 			applyPatches(b, s, patches...)
-			// One more record than the policy requires triggers a snapshot.
+			// The store writes a snapshot after more records than the policy requires.
 			more := make([]*patch.PatchEvent, snapshot.DefaultEvery+1)
 			for i := range more {
 				more[i] = patch.NewSplice(i%visible, 1, testlog.New(patch.Fields{Author: "agent"}))

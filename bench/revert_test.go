@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkRevert reverts a cut in an in-memory view. The cost must depend only on the length of the restored run. The
+// BenchmarkRevert reverts a cut in a view in memory. The time must depend only on the number of restored events. The
 // baseline folds the log without the cut.
 func BenchmarkRevert(b *testing.B) {
 	const n, run = 100_000, 1_000
@@ -36,7 +36,8 @@ func BenchmarkRevert(b *testing.B) {
 	})
 }
 
-// BenchmarkRevertStored reverts a cut of 100 events in a store, which reads them from the log. Writes are not synced.
+// BenchmarkRevertStored reverts a cut of 100 events in a store. The store must read these events from the log. Writes
+// are not synced.
 func BenchmarkRevertStored(b *testing.B) {
 	const n = 100_000
 	b.Run(fmt.Sprintf("events=%d/how=revert", n), func(b *testing.B) {
@@ -62,7 +63,7 @@ func BenchmarkRevertCold(b *testing.B) {
 		create(b, s, 0)
 		fill(b, s, 0, n)
 		patches := []*patch.PatchEvent{patch.NewSplice(0, n-300).WithState(patch.Keep), patch.NewSplice(0, 100).WithID("p")}
-		for i := range snapshot.DefaultEvery { // trigger a snapshot
+		for i := range snapshot.DefaultEvery { // enough events to trigger a snapshot
 			patches = append(patches, patch.NewSplice(100+i%100, 1, testlog.New(patch.Fields{Author: "agent"})))
 		}
 		applyPatches(b, s, patches...)
@@ -90,7 +91,7 @@ func BenchmarkRevertCold(b *testing.B) {
 
 // BenchmarkHotMemory measures the memory of a session with 200 visible events of about 512 bytes. The baseline has no
 // hidden events. In the other case, 1,000 patches hide 100,000 events. Half of the patches are cuts that keep the
-// state, and half are summaries. The reported time is meaningless.
+// state, and half are summaries. Only the memory is meaningful, not the time.
 func BenchmarkHotMemory(b *testing.B) {
 	for _, hidden := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("visible=200/hidden=%d", hidden), func(b *testing.B) {
@@ -98,7 +99,7 @@ func BenchmarkHotMemory(b *testing.B) {
 				s := openStore(b, store.Options{NoSync: true, Snapshots: snapshot.Policy{Every: -1}})
 				before := heap()
 				create(b, s, 0)
-				fill(b, s, 0, 1) // replaced by a summary
+				fill(b, s, 0, 1) // the first summary replaces this event
 				for from := 1; from < hidden; from += 200 {
 					fill(b, s, from, from+100)
 					applyPatches(b, s, patch.NewSplice(1, 100).WithState(patch.Keep))
@@ -117,7 +118,7 @@ func BenchmarkHotMemory(b *testing.B) {
 	}
 }
 
-// heap returns the bytes of heap in use.
+// heap returns the number of heap bytes in use.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()

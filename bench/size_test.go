@@ -15,8 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkFileSize fills a file in bulk with events of 512 bytes, or with the recorded sessions in the repository. It
-// reports the size of the file's used pages divided by the size of the events' JSON.
+// BenchmarkFileSize fills a file in bulk, with events of 512 bytes or with the recorded sessions in the repository.
+// It reports the size of the file's used pages, divided by the size of the events in JSON.
 func BenchmarkFileSize(b *testing.B) {
 	b.Run("events=512B", func(b *testing.B) {
 		fileSize(b, func(s *store.Store) (text int) {
@@ -47,7 +47,7 @@ func BenchmarkFileSize(b *testing.B) {
 	})
 }
 
-// fileSize reports the size of a file that fill writes. The function fill returns the size of the JSON.
+// fileSize reports the size of a file that fill writes. The function fill returns the size of its events in JSON.
 func fileSize(b *testing.B, fill func(*store.Store) (text int)) {
 	b.Helper()
 	for b.Loop() {

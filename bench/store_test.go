@@ -41,7 +41,8 @@ func appendEvents(b *testing.B, s *store.Store, i int, events ...*patch.Event) s
 	return testlog.Must(s.AppendEvents(b.Context(), sessionKey(i), events, store.AppendOptions{}))(b)
 }
 
-// fill appends numbered events of about 512 bytes each to session 0, in large batches.
+// fill appends the events with the numbers from, from+1 … to-1 to session 0, in large batches. Each has about 512
+// bytes.
 func fill(b *testing.B, s *store.Store, from, to int) {
 	b.Helper()
 	text := strings.Repeat("x", 280)
@@ -65,7 +66,7 @@ func applyPatches(b *testing.B, s *store.Store, patches ...*patch.PatchEvent) st
 	return testlog.Must(s.ApplyPatch(b.Context(), sessionKey(0), patches, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(b)
 }
 
-// inParallel makes b.N calls of do from several goroutines, and reports events/s.
+// inParallel calls do b.N times in total from several goroutines, and reports events/s.
 func inParallel(b *testing.B, writers int, do func(i int) error) {
 	b.Helper()
 	var next atomic.Int64

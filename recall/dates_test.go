@@ -11,7 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// A date finds the events of its day before those of its month, in UTC. Numbers that are not a date find no event.
+// A search for a date finds the events of the day first, and then the events of its month, in UTC. A number that is
+// not a date finds no event by time.
 func TestDates(t *testing.T) {
 	x := new(recall.Index)
 	for i, at := range []string{"2023-05-07T10:00:00Z", "2023-05-08T13:56:00Z", "2023-06-12T23:30:00-02:00", "2022-05-08T00:00:00Z", "1950-05-08T23:59:59Z", ""} {

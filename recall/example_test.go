@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// memoryLog is a recall.Log of in-memory sessions.
+// memoryLog is a [recall.Log] of sessions in memory.
 type memoryLog map[string][]patch.Record
 
 func (l memoryLog) View(_ context.Context, key string) (v fold.View, err error) {
@@ -55,12 +55,12 @@ func ExampleFinder() {
 	// <nil>
 }
 
-// Logs a long tool result whole and shows it shortened.
+// An agent logs a long tool result whole, but the model sees the shortened result.
 func ExampleShortener() {
 	long := patch.Record{Seq: 1, Event: exampleResult(strings.Repeat("line of a log\n", 1000))}
 	v, _ := fold.New("s", nil).Apply(long)
 	follow := recall.Shortener(500, func() string { return "short" }, func(r patch.Record) string { return fmt.Sprint(r.Seq) })
-	p, err := follow(v, long) // store.AppendOptions.Follow takes such a function
+	p, err := follow(v, long) // a program sets this function as store.AppendOptions.Follow
 	fmt.Println(p.Author(), p.Type(), err)
 	// Output: recall splice <nil>
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// The text of an event is built in linear time. In quadratic time, this test would exceed go test's timeout.
+// The text of an event is built in time linear in its size. In quadratic time, this test would exceed the timeout of
+// go test.
 func TestTextIsLinear(t *testing.T) {
 	var state, parts strings.Builder
 	for i := range testlog.ScaleDownForRace(200_000) {
@@ -32,7 +33,7 @@ func TestTextIsLinear(t *testing.T) {
 	}
 }
 
-// Text that models see is searched separately from text that only people see.
+// With ShownToModel, a search does not find text that only people see, such as state changes.
 func TestShown(t *testing.T) {
 	l := newLogs()
 	l.put("a",
@@ -68,7 +69,8 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// An event that a search excludes does not raise the scores of its neighbours, so a search reveals nothing about it.
+// If a search excludes an event, the event does not raise the scores of its neighbours. Otherwise the order of hits
+// would reveal the content of the event.
 func TestFilterDoesNotLeak(t *testing.T) {
 	l := newLogs()
 	l.put("a", said(1, "user", "hello"), ofJSON(2, `{"id":"s","author":"user","isolationScope":"other","content":{"parts":[{"text":"hunter2"}]}}`),
@@ -103,7 +105,7 @@ func TestTimesOfAnyYear(t *testing.T) {
 	}
 }
 
-// Ids are found in quotes and in questions. Long words are found by their beginnings.
+// A search finds ids inside quotes and questions. It finds a long word by its beginning.
 func TestFindsWords(t *testing.T) {
 	l := newLogs()
 	long := strings.Repeat("x", 70)
@@ -121,7 +123,7 @@ func TestFindsWords(t *testing.T) {
 	}
 }
 
-// If many matches are excluded, the search continues until it has enough hits.
+// If a search excludes many matches, it continues until it has enough hits.
 func TestManyFilteredEvents(t *testing.T) {
 	l := newLogs()
 	for n := 1; n <= 300; n++ {
@@ -138,7 +140,7 @@ func TestManyFilteredEvents(t *testing.T) {
 	}
 }
 
-// Deep chains of summaries are read in little time.
+// A search of a session with deep chains of summaries takes little time.
 func TestDeepChains(t *testing.T) {
 	l := newLogs()
 	l.put("a", said(1, "user", "needle"))
@@ -154,8 +156,8 @@ func TestDeepChains(t *testing.T) {
 	}
 }
 
-// A search builds an index only once, even if the index is not cached. The index of another creation, which a view
-// selects, does not replace the newest one. A cancelled search stops reading.
+// A search builds an index only once, even if the index is not cached. A search of a view from before the session was
+// recreated does not replace the newest index.
 func TestIndexesAreBuiltOnce(t *testing.T) {
 	l := newLogs()
 	for n := 1; n <= 50; n++ {
@@ -193,28 +195,28 @@ func TestIndexesAreBuiltOnce(t *testing.T) {
 	if l.read != 50+2*10 {
 		t.Errorf("%d records were read for a view of another creation, and then the newest", l.read)
 	}
-	// If two indexes exceed the memory limit, both sessions are still searched.
+	// If two indexes together exceed the memory limit, both sessions are still searched.
 	hits, err := recall.NewFinder(l, 1).SearchAll(t.Context(), all, nil, recall.Search{Query: "needle", Limit: 100})
 	if err != nil || len(hits) != 100 || l.read != 70+3*50+100 {
 		t.Errorf("%d hits after %d records were read, %v", len(hits), l.read, err)
 	}
 }
 
-// slow is a log whose reads block.
+// slow is a log whose reads block until their context ends.
 type slow struct {
 	*logs
-	reading chan struct{} // signals that reading has begun
+	reading chan struct{} // closed when reading begins
 }
 
 func (s slow) Records(ctx context.Context, key string, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		close(s.reading)
-		<-ctx.Done() // a slow log
+		<-ctx.Done() // the read blocks until its context ends
 		yield(patch.Record{}, ctx.Err())
 	}
 }
 
-// wrong is a log that returns the wrong records after they were indexed.
+// wrong is a log that returns wrong records once they have been indexed.
 type wrong struct {
 	*logs
 	give func([]patch.Record) []patch.Record
@@ -251,7 +253,8 @@ func TestWrongRecords(t *testing.T) {
 	}
 }
 
-// If one patch hides events of two lanes, the events of one lane may be represented and the events of the other not.
+// One patch can hide events of two branches. If the summary of one branch is cut, only the events of the other branch
+// count as represented.
 func TestRepresentedByBranchAndScope(t *testing.T) {
 	l := newLogs()
 	l.put("a",
@@ -267,7 +270,7 @@ func TestRepresentedByBranchAndScope(t *testing.T) {
 	}
 }
 
-// hooked is a log that calls a function during reads.
+// hooked is a log that calls the function at during reads.
 type hooked struct {
 	*logs
 	at func(seq uint64)
@@ -283,7 +286,7 @@ func (h hooked) Records(_ context.Context, key string, v fold.View, seqs []uint6
 	}
 }
 
-// An index that is forgotten while it is built no longer counts. A cancelled search stops reading.
+// If an index is forgotten while it is being built, it is not cached. A cancelled search stops reading the log.
 func TestFinderDuringAppends(t *testing.T) {
 	l := newLogs()
 	for n := 1; n <= 5_000; n++ {
@@ -310,7 +313,7 @@ func TestFinderDuringAppends(t *testing.T) {
 	}
 }
 
-// A search that waits for another search's indexing can be cancelled, and leaves no goroutine behind.
+// A search that waits while another search builds the index can be cancelled. No goroutine remains.
 func TestSearchHeedsContexts(t *testing.T) {
 	before := runtime.NumGoroutine()
 	s := slow{trip(), make(chan struct{})}
@@ -327,7 +330,7 @@ func TestSearchHeedsContexts(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(f.Search(short, "a", recall.Search{Query: "lisbon"})), context.DeadlineExceeded, "who waited")
 	cancel()
 	testlog.ErrorIs(t, <-done, context.Canceled, "who read")
-	for runtime.NumGoroutine() > before { // otherwise go test's timeout lists them
+	for runtime.NumGoroutine() > before { // if a goroutine remains, the timeout of go test lists it
 		time.Sleep(time.Millisecond)
 	}
 	if f := recall.NewFinder(trip(), 0); true {
@@ -338,7 +341,8 @@ func TestSearchHeedsContexts(t *testing.T) {
 	}
 }
 
-// A log that ends before its view is an error. Entries of empty sessions count toward the memory limit.
+// If a log ends before the newest record of the view, the search fails. Cached entries of empty sessions count toward
+// the memory limit.
 func TestFinderOddLogs(t *testing.T) {
 	l := trip()
 	v := testlog.Must(l.viewAt("a", 10))(t)
@@ -360,7 +364,7 @@ func TestFinderOddLogs(t *testing.T) {
 	}
 }
 
-// Scores of several logs use the sum of their Stats.
+// If several logs are searched with the sum of their Stats, their scores are comparable.
 func TestStatsAdd(t *testing.T) {
 	records := []patch.Record{said(1, "user", "needle and hay"), said(2, "user", "hay"), said(3, "user", "needle needle in much more hay than this")}
 	together, first, second := new(recall.Index), new(recall.Index), new(recall.Index)

@@ -26,15 +26,15 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// logs stores sessions in memory. It implements the interface that [recall.NewFinder] reads.
+// logs stores sessions in memory. It implements [recall.Log].
 type logs struct {
 	mu       sync.Mutex
 	sessions map[string][]patch.Record
 	created  map[string]int
 	read     int // number of records read, including those of hits
 	err      error
-	lost     string // a session whose records can be read only once more
-	gone     string // a session whose records cannot be read
+	lost     string // session whose records can be read only once more
+	gone     string // session whose records cannot be read
 	looks    int    // number of calls of Records
 }
 
@@ -114,7 +114,7 @@ func ofJSON(seq int, text string) patch.Record {
 	return r
 }
 
-// trip returns a log with events of many kinds.
+// trip returns a log of a session with events of many kinds.
 func trip() *logs {
 	l := newLogs()
 	l.put("a",
@@ -224,7 +224,7 @@ func TestSearchErrors(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(recall.NewFinder(trip(), 0).Search(ctx, "a", recall.Search{Query: "lisbon"})), context.Canceled, "cancelled")
 }
 
-// Queries of any size and kind are answered in little time.
+// A search takes little time for a query of any size and kind.
 func TestHostileQueries(t *testing.T) {
 	f := recall.NewFinder(trip(), 0)
 	var many strings.Builder
@@ -277,7 +277,7 @@ func TestSearchAll(t *testing.T) {
 	if _, err := f.SearchAll(t.Context(), keys, func(string, error) bool { return false }, recall.Search{Query: "x"}); !errors.Is(err, errGone) {
 		t.Errorf("with nothing left out: %v", err)
 	}
-	// A session whose events can no longer be read is left out completely.
+	// If the events of a session can no longer be read, none of its hits are returned.
 	l.lost = "b"
 	hits, err = recall.NewFinder(l, 0).SearchAll(t.Context(), keys, skip, recall.Search{Query: "W2378156"})
 	if err != nil || len(hits) == 0 || slices.ContainsFunc(hits, func(h recall.Hit[string]) bool { return h.Key == "b" }) {
@@ -287,8 +287,8 @@ func TestSearchAll(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(f.SearchAll(t.Context(), failing, skip, recall.Search{Query: "x"})), errGone, "keys that fail")
 }
 
-// An index is read once, extended with new records, and rebuilt for a recreated session. The indexes stay within the
-// memory limit.
+// The log of a session is indexed once, and later searches add only new records. If a session is recreated, its index
+// is rebuilt. The indexes stay within the memory limit.
 func TestFinderCache(t *testing.T) {
 	l := newLogs()
 	for i := range 20 {
@@ -378,8 +378,8 @@ func TestFinderConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// As of any record, a search on an index that grew with the log gives the same result as a search on a new index. With
-// Hidden, it finds no visible event.
+// After each append, a search on an index that grew with the log gives the same hits as a search on a new index. With
+// Hidden, no hit is visible.
 func TestPropertySearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 30}).Draw(t, "records")
@@ -416,7 +416,7 @@ func TestPropertySearch(t *testing.T) {
 	})
 }
 
-// A search for an identifier of the recorded sessions finds each event that contains it before all other events.
+// A search for an identifier of a recorded session ranks the events that contain it before all other events.
 func TestRecordedIdentifiers(t *testing.T) {
 	for _, set := range recorded.Sets(t) {
 		t.Run(set.Name, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// In each language, the questions use the words of a fact in other forms. For at least 95 % of the questions, the fact
-// is among the first five of 30 results. Query and text may be composed or decomposed.
+// In each language, the questions use other forms of the words of a fact. For at least 95 % of the questions, the
+// fact is among the first five of 30 results. The accents of query and text may be composed or decomposed.
 func TestLanguages(t *testing.T) {
 	data := testlog.Must(os.ReadFile("testdata/languages.txt"))(t)
 	for _, block := range strings.Split(string(data), "\n[")[1:] {
@@ -52,7 +52,7 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// A snippet marks decomposed words in their logged form.
+// A snippet shows and marks decomposed words as they were logged.
 func TestDecomposedSnippet(t *testing.T) {
 	text := norm.NFD.String("내일 서울에서 만나요")
 	got := marked(recall.SnippetOf(said(1, "user", text).Event, recall.Parse("서울"), 0, true))

@@ -31,7 +31,7 @@ func response(id, value string) string {
 	return `{"functionResponse":{"id":"` + id + `","name":"f","response":` + value + `}}`
 }
 
-// partOf returns a part of an event, and its result as a Go value.
+// partOf returns a part of an event, and the members of its response as a Go value.
 func partOf(t testing.TB, e *patch.Event, index int) (part patch.Part, says map[string]any) {
 	t.Helper()
 	for i, p := range e.Content().Parts() {
@@ -148,7 +148,7 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// A response with media among its members is not shortened, because the media must stay.
+// A response with media in its members is not shortened, because shortening would lose the media.
 func TestShortenKeepsMediaInMembers(t *testing.T) {
 	inside := `{"functionResponse":{"id":"c1","name":"shoot","response":{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("QUJD", 500) + `"},{"type":"text","text":"` + strings.Repeat("all is well ", 400) + `"}]}}}`
 	if short, err := recall.Shorten(responseEvent(t, inside), 1, "1", newID, 200); short != nil || err != nil {
@@ -204,7 +204,7 @@ func TestShortenUnchanged(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, short, err)
 		}
 	}
-	// Of several results, only the long ones are shortened.
+	// If an event has several results, only the long ones are shortened.
 	e := responseEvent(t, `{"text":"beside"}`, response("c1", `{"ok":1.50}`), response("c2", `{"a":"`+long+`"}`))
 	short := testlog.Must(recall.Shorten(e, 3, "3", newID, 200))(t)
 	if first, _ := partOf(t, short, 1); string(records.JSON(first.Response)) != `{"ok":1.50}` {
@@ -215,7 +215,7 @@ func TestShortenUnchanged(t *testing.T) {
 	}
 }
 
-// For any tool result, the shortened result is within the limit, and the pages of the original are equal to the logged
+// Any shortened tool result is within the limit, and the pages of the original together are equal to the logged
 // result.
 func TestPropertyShorten(t *testing.T) {
 	var value func(depth int) *rapid.Generator[string]

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// indexOf returns an index of texts in records 1, 2, 3 …
+// indexOf returns an index in which record 1 has the first text, record 2 the second, and so on.
 func indexOf(texts ...string) *recall.Index {
 	x := new(recall.Index)
 	for i, text := range texts {
@@ -22,7 +22,8 @@ func indexOf(texts ...string) *recall.Index {
 	return x
 }
 
-// seqs returns the records that themselves contain a term of the query, best first.
+// seqs returns the seqs of the records that contain a term of the query, best first. It omits records that are only
+// near such a record.
 func seqs(x *recall.Index, query string, through uint64) (all []uint64) {
 	terms := recall.Parse(query)
 	for m := range x.Search(terms, recall.Filter{}, through, x.Stats(terms, through, false), nil) {
@@ -42,14 +43,14 @@ func TestSimilarWords(t *testing.T) {
 		"PELICNA":  1,
 		"Hambrug":  1,
 		"serviced": 0,
-		"plcan":    0, // two omitted
+		"plcan":    0, // two letters omitted
 		"서울":       6,
 		"서울은":      6,
 		"Wohnng":   11,
 		"größee":   11,
-		"48214":    0, // numbers are exact
+		"48214":    0, // numbers match exactly
 		"boat":     16,
-		"bot":      0, // too short
+		"bot":      0, // too short for similar words
 	} {
 		got := seqs(x, query, math.MaxUint64)
 		if want == 0 && len(got) > 0 || want > 0 && (len(got) == 0 || got[0] != want) {
@@ -68,8 +69,8 @@ func TestSimilarWords(t *testing.T) {
 	}
 }
 
-// Similar words in text that no model sees, such as state changes, are found only by searches that include this text.
-// In a search of several logs, a word is corrected only if no log contains the word.
+// A word with a typo finds a similar word in a state change, except in searches of the text that models see. In a
+// search of several logs, a word is corrected only if none of the logs contains it.
 func TestSimilarWordsElsewhere(t *testing.T) {
 	x := new(recall.Index)
 	x.Add(ofJSON(1, `{"id":"e1","author":"user","actions":{"stateDelta":{"k":"pelican"}}}`))
@@ -95,7 +96,7 @@ func TestSimilarWordsElsewhere(t *testing.T) {
 	}
 }
 
-// A word of letters with one typo finds the event with the word.
+// A word of letters with one typo finds the event that contains the word without the typo.
 func TestPropertySimilarWords(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letters := []rune("abcdefgåßжд")
@@ -120,7 +121,8 @@ func TestPropertySimilarWords(t *testing.T) {
 	})
 }
 
-// Queries of one term over 100,000 events of 20 words each, one per hour.
+// BenchmarkTerms measures queries of one term over 100,000 events with 20 words each. The times of the events are one
+// hour apart.
 func BenchmarkTerms(b *testing.B) {
 	x := new(recall.Index)
 	name := func(n int) string {

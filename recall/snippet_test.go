@@ -56,7 +56,7 @@ func TestSnippet(t *testing.T) {
 	}
 }
 
-// For any text, a snippet is on one line and within its length, and its marks are in order.
+// For any text, a snippet is on one line and within its maximum length. Its marks are in order.
 func TestPropertySnippet(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"word", "other", "a1-b2", " ", "\n", "東京", "é", "e\u0301", "\u2028", ".", "x@y.zz"})
 	rapid.Check(t, func(t *rapid.T) {

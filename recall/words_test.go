@@ -49,8 +49,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// The words of a valid text are valid UTF-8 and in lower case. They do not depend on the surrounding text, unless the
-// text begins with an accent or with 's.
+// The words of a valid text are valid UTF-8 and in lower case. They do not depend on the text before and after,
+// unless the text begins with an accent or with 's.
 func TestPropertyWords(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"a", "B", "é", "e\u0301", "ß", "1", " ", "'s", "’", "東", "京", "ー", "-", "_", "İ", "ﬃ", "\u0301", "\n", "ก", "😀"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -62,7 +62,7 @@ func TestPropertyWords(t *testing.T) {
 			}
 		}
 		if around := wordsOf("x " + text + " y"); !slices.Equal(around, append(append([]string{"x+"}, got...), "y+")) {
-			// An accent or 's at the beginning belongs to the x.
+			// An accent or 's at the beginning of the text belongs to the preceding x.
 			if !strings.HasPrefix(text, "'s") && !strings.HasPrefix(text, "\u0301") {
 				t.Fatalf("%q: %q, and with words around it %q", text, got, around)
 			}

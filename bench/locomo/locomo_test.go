@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// conversation is an invented conversation in LoCoMo's form.
+// conversation is a small invented conversation in the JSON form of LoCoMo.
 const conversation = `{
 	"speaker_a": "Ann", "speaker_b": "Ben",
 	"session_1_date_time": "1:56 pm on 8 May, 2023",
@@ -60,7 +60,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// At most ten results count, and each question is asked of the index of its own conversation.
+// Measure counts at most ten results per question. It asks each question of the index of its own conversation.
 func TestMeasure(t *testing.T) {
 	eleven := []uint64{9, 8, 7, 6, 5, 4, 3, 2, 11, 10, 1}
 	all := []locomo.Conversation{
@@ -80,8 +80,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// BenchmarkTypos reports the share of questions that find their evidence, without typos and with one typo. The typo is
-// in a word of at least five letters after the first word.
+// BenchmarkTypos reports the share of questions whose evidence is found, without a typo and with one typo per
+// question. The typo is in a word of at least five letters that is not the first word.
 func BenchmarkTypos(b *testing.B) {
 	all := locomo.Read(b)
 	for b.Loop() {

@@ -8,8 +8,9 @@ import (
 	"google.golang.org/adk/v2/session"
 )
 
-// BenchmarkAppend appends events to one session, or to 64 sessions with one goroutine each. Except in memory, an event
-// is durable when its append returns. The baselines are a plain file and bbolt without a store.
+// BenchmarkAppend appends events to one session, or to 64 sessions with one goroutine each. Except in the services in
+// memory, an event is durable when its append returns. The baselines are a plain file, and a bbolt file without a
+// store.
 func BenchmarkAppend(b *testing.B) {
 	for _, p := range plains {
 		b.Run(fmt.Sprintf("service=%s/sessions=1", p.name), p.appendPlain)
@@ -28,8 +29,8 @@ func BenchmarkAppend(b *testing.B) {
 // lengths are the session lengths in events.
 var lengths = []int{100, 1000, 10_000}
 
-// BenchmarkGet gets a cached session. With read=all, it also reads each event. ADK's services share decoded events
-// among callers, and patchlog returns copies.
+// BenchmarkGet gets a cached session. With read=all, it also reads each event. ADK's services return events that
+// callers share, and patchlog returns copies.
 func BenchmarkGet(b *testing.B) {
 	for _, n := range lengths {
 		for _, p := range all {

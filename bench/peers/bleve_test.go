@@ -20,19 +20,19 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// bleveOptions are the storage and the indexed fields of an index.
-type bleveOptions struct{ store, fields string } // constants below
+// bleveOptions selects the storage of an index and its indexed fields. The values are the constants below.
+type bleveOptions struct{ store, fields string }
 
 const (
 	inMemory = "memory" // bleve's file engine without a path
-	inFile   = "file"   // bleve.New; each batch is synced
+	inFile   = "file"   // an index in a file, which syncs each batch
 
-	words  = "words"  // text and author of an event
-	exact  = "exact"  // words, and exact identifiers, ids, author and tools
-	beside = "beside" // words, and words of the adjacent events
+	words  = "words"  // the text and the author of an event
+	exact  = "exact"  // words, and the exact identifiers, ids, author and tools of an event
+	beside = "beside" // words, and the words of the adjacent events
 )
 
-// bleveIndex is an index of a log with bleve.
+// bleveIndex is an index of a log that uses the search library bleve.
 type bleveIndex struct {
 	opened bleve.Index
 	fields string
@@ -75,7 +75,7 @@ func (o bleveOptions) mapping() mapping.IndexMapping {
 	return m
 }
 
-// add adds events in one batch. Events in different batches do not count as adjacent.
+// add adds events in one batch. It treats only events in the same batch as adjacent.
 func (x *bleveIndex) add(tb testing.TB, records []patch.Record) {
 	tb.Helper()
 	texts := make([]string, len(records))

@@ -18,17 +18,17 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// BenchmarkLangGraph appends to a session of 1,000 messages in PostgreSQL, and gets and reads such a session. It
-// compares LangGraph's checkpointer in JavaScript with the services of BenchmarkPostgresAppend. To append, LangGraph
-// updates the state of a thread: it reads the state and writes one checkpoint, which is the minimum cost of a message
-// in a graph. The times exclude the start of Node.js.
+// BenchmarkLangGraph measures LangGraph's checkpointer in JavaScript on PostgreSQL, for a comparison with the
+// services of BenchmarkPostgresAppend. It appends to a session of 1,000 messages, and gets and reads such a session.
+// To append, LangGraph updates the state of a thread, which means that it reads the state and writes one checkpoint.
+// A message in a graph costs at least that much. The times exclude the start of Node.js.
 func BenchmarkLangGraph(b *testing.B) {
 	const messages = 1000
 	b.Run("service=langgraph", func(b *testing.B) {
 		folder := installLangGraph(b)
 		for _, operation := range []string{"append", "get"} {
 			b.Run(operation, func(b *testing.B) {
-				operations := 50 * b.N // amortises starting Node.js and filling the thread
+				operations := 50 * b.N // enough that the start of Node.js and filling the thread take a small part of the time
 				took := runLangGraph(b, folder, pgtest.New(b), operation, messages, operations)
 				b.ReportMetric(float64(took.Nanoseconds())/float64(operations), "ns/op")
 			})
@@ -56,7 +56,8 @@ func BenchmarkLangGraph(b *testing.B) {
 	}
 }
 
-// installLangGraph installs LangGraph as specified in folder langgraph. It returns the path.
+// installLangGraph installs the packages that the folder langgraph specifies. It returns the path of the
+// installation.
 func installLangGraph(b *testing.B) string {
 	b.Helper()
 	npm, err := exec.LookPath("npm")
@@ -73,8 +74,8 @@ func installLangGraph(b *testing.B) string {
 	return folder
 }
 
-// runLangGraph runs an operation count times on a thread with the given number of messages. It returns the time of the
-// operations.
+// runLangGraph runs an operation count times on a thread with the given number of messages. It returns the total time
+// of the operations.
 func runLangGraph(b *testing.B, folder, dsn, operation string, messages, count int) time.Duration {
 	b.Helper()
 	config, err := pgx.ParseConfig(dsn)

@@ -16,18 +16,18 @@ import (
 // poolPing is the query with which a connection pool checks a connection after a second of idle time.
 var poolPing = []byte("-- ping")
 
-// link simulates a network between clients and a server. It is a TCP proxy that delivers data in order, each direction
-// after half of the delay. It counts round trips, except those of [poolPing].
+// link simulates a network between clients and a server. It is a TCP proxy that delays the data of each direction by
+// half of the round-trip time, and delivers it in order. It counts round trips, except those of [poolPing].
 type link struct {
 	listener net.Listener
-	server   string // the server's Unix socket
+	server   string // Unix socket of the server
 	delay    time.Duration
 	trips    atomic.Int64
 	pumps    sync.WaitGroup
 }
 
-// newLink returns a link to the database of dsn, and a connection string that uses the link. Connections must be closed
-// before the test ends.
+// newLink starts a link to the database of dsn, and returns it with a connection string that uses the link. The
+// caller must close the connections before the test ends.
 func newLink(tb testing.TB, dsn string, delay time.Duration) (*link, string) {
 	tb.Helper()
 	config, err := pgconn.ParseConfig(dsn)
@@ -54,8 +54,8 @@ func (l *link) accept() {
 			client.Close()
 			continue
 		}
-		// Data that the client sends after it has received data starts a new round trip. Data that it sends without
-		// waiting does not.
+		// A round trip begins when the client sends data after it has received data. If the client sends more data
+		// without waiting for an answer, no new round trip begins.
 		heard := new(atomic.Bool)
 		heard.Store(true)
 		l.pumps.Go(func() {
@@ -74,8 +74,7 @@ type chunk struct {
 	data []byte
 }
 
-// pump copies data from one connection to the other. It calls the function sent with the data before it delivers the
-// data.
+// pump copies data from one connection to the other. Before it delivers data, it calls sent with the data.
 func (l *link) pump(to, from net.Conn, sent func(data []byte)) {
 	chunks := make(chan chunk, 1024)
 	l.pumps.Go(func() {
@@ -83,7 +82,7 @@ func (l *link) pump(to, from net.Conn, sent func(data []byte)) {
 		for c := range chunks {
 			time.Sleep(time.Until(c.due))
 			sent(c.data)
-			_, _ = to.Write(c.data) // if to is closed, from will be closed too
+			_, _ = to.Write(c.data) // no error check; if to is closed, from will be closed too
 		}
 	})
 	defer close(chunks)

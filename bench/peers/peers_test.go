@@ -20,10 +20,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// peer is a session service that can be opened again on its file.
+// peer is a session service that can be closed and opened again on the same file.
 type peer struct {
 	name string
-	// open returns the service and a function that closes it. A service without a file is new each time. If fast is
+	// open returns the service and a function that closes it. A service without a file is empty each time. If fast is
 	// set, writes are not durable, so that a test can fill a file quickly.
 	open func(tb testing.TB, dir string, fast bool) (session.Service, func())
 	kept bool
@@ -47,8 +47,9 @@ func openPatchlog(tb testing.TB, dir string, fast bool) (session.Service, func()
 	return svc, func() { no(tb, s.Close()) }
 }
 
-// openSQLite opens ADK's SQL service with gorm's defaults, with one exception: transactions take the lock when they
-// begin, because concurrent writers would fail otherwise. If tuned, it uses a write-ahead log and one connection.
+// openSQLite returns an open function for ADK's SQL service on SQLite with gorm's defaults, with one exception.
+// Transactions take the lock when they begin, because concurrent writers would fail otherwise. If tuned is set, the
+// service uses a write-ahead log and one connection.
 func openSQLite(tuned bool) func(tb testing.TB, dir string, fast bool) (session.Service, func()) {
 	return func(tb testing.TB, dir string, fast bool) (session.Service, func()) {
 		tb.Helper()
@@ -74,7 +75,7 @@ func openSQLite(tuned bool) func(tb testing.TB, dir string, fast bool) (session.
 	}
 }
 
-// event returns a model's event of about 600 bytes that changes the state.
+// event returns an event of about 600 bytes that a model wrote and that changes the state.
 func event(i int) *session.Event {
 	return &session.Event{
 		ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), InvocationID: fmt.Sprint("inv", i/4), Author: "agent",
@@ -110,7 +111,7 @@ func fill(tb testing.TB, s session.Service, id string, n int) {
 	}
 }
 
-// filled opens a service with a session "s" of n events.
+// filled opens a service that has a session "s" with n events.
 func (p peer) filled(tb testing.TB, dir string, n int) (session.Service, func()) {
 	tb.Helper()
 	s, done := p.open(tb, dir, true)

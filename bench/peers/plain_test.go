@@ -15,7 +15,7 @@ import (
 	"google.golang.org/adk/v2/session"
 )
 
-// plain is a minimal durable append without a session service, ids or state.
+// plain is a way to append bytes durably, without a session service, ids or state.
 type plain struct {
 	name string
 	// open returns a function that appends the bytes of one event, and a function that closes the file.
@@ -23,7 +23,7 @@ type plain struct {
 }
 
 var plains = []plain{
-	{"file", func(tb testing.TB, path string) (func([]byte) error, func()) { // one write and one fdatasync
+	{"file", func(tb testing.TB, path string) (func([]byte) error, func()) { // each append is one write and one fdatasync
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		no(tb, err)
 		return func(form []byte) error {
@@ -33,7 +33,7 @@ var plains = []plain{
 			return unix.Fdatasync(int(f.Fd()))
 		}, func() { no(tb, f.Close()) }
 	}},
-	{"bbolt", func(tb testing.TB, path string) (func([]byte) error, func()) { // one put with an ascending key
+	{"bbolt", func(tb testing.TB, path string) (func([]byte) error, func()) { // each append puts one row with an ascending key
 		db, err := bbolt.Open(path, 0o600, nil)
 		no(tb, err)
 		name := []byte("events")
@@ -48,7 +48,7 @@ var plains = []plain{
 	}},
 }
 
-// formOf returns an event as a line of JSON.
+// formOf returns event i as a line of JSON.
 func formOf(tb testing.TB, i int) []byte {
 	tb.Helper()
 	form, err := json.Marshal(event(i))
@@ -56,7 +56,7 @@ func formOf(tb testing.TB, i int) []byte {
 	return append(form, '\n')
 }
 
-// appendPlain runs BenchmarkAppend for p.
+// appendPlain is the part of BenchmarkAppend that measures p.
 func (p plain) appendPlain(b *testing.B) {
 	appendEvent, done := p.open(b, filepath.Join(b.TempDir(), "events"))
 	defer done()

@@ -17,12 +17,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// warm is the number of unmeasured calls per goroutine. These calls let all connections prepare the statements and the
-// server plan them.
+// warm is the number of calls that each goroutine makes before the measurement. In these calls, every connection
+// prepares its statements and the server plans them.
 const warm = 12
 
-// inParallel calls the function do b.N times from several goroutines. Before that, each goroutine makes some unmeasured
-// calls (warm). g is the number of the goroutine, from 0. i is the number of the call, from 1.
+// inParallel calls do b.N times in total from several goroutines. Before the measurement, each goroutine makes warm
+// calls. The argument g is the number of the goroutine, from 0, and i is the number of the call, from 1.
 func inParallel(b *testing.B, goroutines, warm int, do func(g, i int) error) {
 	b.Helper()
 	run := func(from, to int) {
@@ -57,8 +57,9 @@ func appendInParallel(b *testing.B, s session.Service, sessions, warm int) {
 	inParallel(b, sessions, warm, func(g, i int) error { return s.AppendEvent(ctx, handles[g], event(i)) })
 }
 
-// BenchmarkPostgresAppend appends events to one session, or to 64 sessions with one goroutine each. The benchmark with
-// one session is repeated over a simulated network with 2 ms per round trip. The baseline inserts rows of the same size.
+// BenchmarkPostgresAppend appends events to one session, or to 64 sessions with one goroutine each. The benchmark
+// with one session also runs over a simulated network with 2 ms per round trip. The baseline inserts rows of the same
+// size.
 func BenchmarkPostgresAppend(b *testing.B) {
 	for _, c := range []struct {
 		sessions int
@@ -87,8 +88,8 @@ func BenchmarkPostgresAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkPostgresGet gets a cached session of 10,000 events from a database with 200,000 other rows. With read=all,
-// it also reads each event.
+// BenchmarkPostgresGet gets a cached session of 10,000 events. The database has 200,000 other rows. With read=all,
+// the benchmark also reads each event.
 func BenchmarkPostgresGet(b *testing.B) {
 	const events, rows = 10_000, 200_000
 	for _, p := range onServers {
@@ -115,8 +116,8 @@ func BenchmarkPostgresGet(b *testing.B) {
 	}
 }
 
-// BenchmarkPostgresGetCold gets a session of 10,000 events that is not cached. In patchlog, 200 of the events are
-// visible, and there is a snapshot.
+// BenchmarkPostgresGetCold gets a session of 10,000 events that is not cached. In patchlog, only 200 of the events
+// are visible, and the session has a snapshot.
 func BenchmarkPostgresGetCold(b *testing.B) {
 	const events, visible = 10_000, 200
 	b.Run("service=adk", func(b *testing.B) {
@@ -128,7 +129,7 @@ func BenchmarkPostgresGetCold(b *testing.B) {
 	})
 	b.Run("service=patchlog", func(b *testing.B) {
 		dsn := pgtest.New(b)
-		eager := store.Options{Snapshots: snapshot.Policy{Every: 1}} // write a snapshot after the summary
+		eager := store.Options{Snapshots: snapshot.Policy{Every: 1}} // a snapshot follows the summary
 		s, err := pg.Open(ctx, dsn, eager, pg.Options{})
 		no(b, err)
 		_, err = s.Create(ctx, key("s"), nil, store.CreateOptions{})
@@ -139,7 +140,7 @@ func BenchmarkPostgresGetCold(b *testing.B) {
 		_, err = s.ApplyPatch(ctx, key("s"), []*patch.PatchEvent{patch.NewSummarise(0, events-visible+1, summary)}, store.PatchOptions{AsOfNow: true})
 		no(b, err)
 		fillStore(b, s, events-visible+1, events, "s")
-		no(b, s.Close()) // writes the snapshot
+		no(b, s.Close()) // Close writes the snapshot
 		pgtest.Exec(b, dsn, "ANALYZE")
 		svc, done := openPG(b, dsn, store.Options{CacheBytes: -1}, adk.Options{})
 		defer done()
@@ -147,7 +148,7 @@ func BenchmarkPostgresGetCold(b *testing.B) {
 	})
 }
 
-// getRepeatedly measures getting a session of n events and reading each event.
+// getRepeatedly measures how long it takes to get a session of n events and to read each event.
 func getRepeatedly(b *testing.B, s session.Service, id string, n int) {
 	b.Helper()
 	inParallel(b, 1, warm, func(int, int) error {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver of gorm's dialect
+	_ "github.com/jackc/pgx/v5/stdlib" // driver that gorm's dialect uses
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/adk/v2/session/database"
 	"gorm.io/driver/postgres"
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{})) }
 
 var ctx = context.Background()
 
-// onServer is a session service on PostgreSQL.
+// onServer is a session service that stores its sessions in PostgreSQL.
 type onServer struct {
 	name string
 	open func(tb testing.TB, dsn string) (session.Service, func())
@@ -68,7 +68,7 @@ func openPG(tb testing.TB, dsn string, sopts store.Options, opts adk.Options) (*
 	}
 }
 
-// rows inserts rows with the bytes that patchlog stores for an event.
+// rows inserts rows with the same bytes that patchlog stores for an event.
 type rows struct {
 	pool *pgxpool.Pool
 	data []byte
@@ -94,7 +94,7 @@ func (r *rows) insert(num, seq int) error {
 	return err
 }
 
-// fillMany creates sessions of n events each in bulk. The result is the same as with single appends.
+// fillMany creates sessions of n events each in bulk. The tables are then the same as after single appends.
 func fillMany(tb testing.TB, s session.Service, dsn string, n int, ids ...string) {
 	tb.Helper()
 	for _, id := range ids {
@@ -114,7 +114,7 @@ func fillMany(tb testing.TB, s session.Service, dsn string, n int, ids ...string
 	pgtest.Exec(tb, dsn, "VACUUM ANALYZE")
 }
 
-// fillStore appends numbered events to each session.
+// fillStore appends the events with the numbers from, from+1 … to-1 to each session.
 func fillStore(tb testing.TB, s *store.Store, from, to int, ids ...string) {
 	tb.Helper()
 	var events []*patch.Event
@@ -133,7 +133,7 @@ func fillStore(tb testing.TB, s *store.Store, from, to int, ids ...string) {
 
 func key(id string) store.Key { return store.Key{App: "app", User: "user", Session: id} }
 
-// copyEvents copies the single event of a session in ADK's service until the session has n events.
+// copyEvents fills a session of ADK's service by copying its only event until the session has n events.
 func copyEvents(tb testing.TB, dsn string, n int, id string) {
 	tb.Helper()
 	pgtest.Exec(tb, dsn, fmt.Sprintf(`DO $do$
@@ -163,13 +163,13 @@ func TestPostgresPeers(t *testing.T) {
 	}
 }
 
-// An append takes one round trip, and so does a Get of a cached session.
+// An append takes one round trip. To get a cached session also takes one round trip.
 func TestPostgresRoundTrips(t *testing.T) {
 	dsn := pgtest.New(t)
 	l, through := newLink(t, dsn, 0)
 	s, done := openPG(t, through+" pool_max_conns=1", store.Options{}, adk.Options{})
 	defer done()
-	fill(t, s, "s", 20) // prepare the statements on the only connection
+	fill(t, s, "s", 20) // these calls prepare the statements on the only connection
 	sess := get(t, s, "s")
 	count := func(what string, do func()) {
 		t.Helper()

@@ -16,16 +16,17 @@ import (
 )
 
 type searched interface {
-	// add adds events that are newer than all events in the index.
+	// add adds events. They must be newer than all events in the index.
 	add(tb testing.TB, records []patch.Record)
 
-	// find returns the seqs of the events that best match a question, best first, at most [locomo.Best].
+	// find returns the seqs of the events that best match a question, best first. It returns at most [locomo.Best]
+	// seqs.
 	find(tb testing.TB, question string) (seqs []uint64)
 
 	close(tb testing.TB)
 }
 
-// recallIndex implements searched with a recall.Index.
+// recallIndex is a [recall.Index] that implements searched.
 type recallIndex struct{ index recall.Index }
 
 func (x *recallIndex) add(_ testing.TB, records []patch.Record) {
@@ -40,7 +41,7 @@ func (x *recallIndex) find(_ testing.TB, question string) []uint64 {
 
 func (x *recallIndex) close(testing.TB) {}
 
-// searcher is a kind of search index.
+// searcher is a kind of search index to measure.
 type searcher struct {
 	name string
 	open func(tb testing.TB) searched
@@ -59,7 +60,7 @@ var searchers = []searcher{
 	bleveSearcher(bleveOptions{inFile, exact}),
 }
 
-// each runs a benchmark for each searcher.
+// each runs a sub-benchmark for each of some searchers.
 func each(b *testing.B, some []searcher, run func(b *testing.B, s searcher)) {
 	for _, s := range some {
 		b.Run(s.name, func(b *testing.B) {
@@ -68,7 +69,7 @@ func each(b *testing.B, some []searcher, run func(b *testing.B, s searcher)) {
 	}
 }
 
-// fill builds an index of a log, adding 1,000 events at a time.
+// fill returns an index of a log. It adds 1,000 events at a time.
 func (s searcher) fill(tb testing.TB, log []patch.Record) searched {
 	tb.Helper()
 	x := s.open(tb)
@@ -80,8 +81,8 @@ func (s searcher) fill(tb testing.TB, log []patch.Record) searched {
 
 const longLog = 100_000 // events
 
-// BenchmarkSearchBuild indexes a log of 100,000 events. It reports the index's heap, and processor time as cpu.
-// Processor time is used here and below because bleve and the garbage collector use additional goroutines.
+// BenchmarkSearchBuild indexes a log of 100,000 events. It reports the heap that the index uses. It also reports
+// processor time, as cpu, because bleve and the garbage collector use additional goroutines.
 func BenchmarkSearchBuild(b *testing.B) {
 	log := recorded.Log(b, longLog)
 	each(b, searchers, func(b *testing.B, s searcher) {
@@ -123,7 +124,7 @@ func heap() int64 {
 
 type question struct{ name, text string }
 
-// questions returns queries for words of some events and for an identifier of the last event.
+// questions returns queries for words of some events, and a query for an identifier of the last event.
 func questions(log []patch.Record) []question {
 	ids := slices.Collect(identifiers.FindAll(recall.Text(log[len(log)-1].Event)))
 	return []question{
@@ -152,8 +153,8 @@ func BenchmarkSearchQuery(b *testing.B) {
 	})
 }
 
-// BenchmarkSearchLoCoMo reports [locomo.Hits] of indexes of LoCoMo's conversations. Each conversation is added in one
-// batch. One operation indexes the ten conversations and asks all questions.
+// BenchmarkSearchLoCoMo reports the [locomo.Hits] of searches in LoCoMo's conversations. Each conversation is added
+// in one batch. One operation indexes the ten conversations and asks all questions.
 func BenchmarkSearchLoCoMo(b *testing.B) {
 	conversations := locomo.Read(b)
 	each(b, []searcher{
@@ -173,7 +174,7 @@ func BenchmarkSearchLoCoMo(b *testing.B) {
 	})
 }
 
-// With each index, a search for an identifier finds its event, and a search for words finds ten events.
+// In each index, a search for an identifier finds its event, and a search for words finds ten events.
 func TestSearchers(t *testing.T) {
 	log := recorded.Log(t, 1000)
 	for _, s := range searchers {

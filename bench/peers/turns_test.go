@@ -30,8 +30,8 @@ const (
 	calls = 2 // tool calls per turn; a turn has 2 + 2·calls events
 )
 
-// BenchmarkTurns runs 200 turns of an agent that calls a tool twice per turn: 1,200 events. service-ms/turn is the time
-// in the service and in its lists of events.
+// BenchmarkTurns runs 200 turns of an agent that calls a tool twice per turn, which makes 1,200 events. The metric
+// service-ms/turn is the time spent in the session service and in its lists of events.
 func BenchmarkTurns(b *testing.B) {
 	for _, p := range append(slices.Clone(all), patchlogMemory, patchlogCompacted) {
 		b.Run("service="+p.name, func(b *testing.B) {

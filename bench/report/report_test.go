@@ -45,7 +45,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// A figure without a benchmark result is an error.
+// The report fails if the template names a figure that no benchmark has reported.
 func TestMissing(t *testing.T) {
 	for _, text := range []string{`{{time "Sort/n=1"}}`, `{{metric "Sort" "B"}}`, `{{ratio "a" "b"}}`, `{{plot "a.svg" "" "" "" (series "x" "Sort/n=%d")}}`, `{{run "bench" "Sort"}}`} {
 		r := reporter{folder: t.TempDir(), bench: func(string, []string) (io.Reader, error) { return nil, os.ErrNotExist }}
@@ -66,7 +66,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// The benchmarks that the document names exist. Only names are checked, not sub-benchmarks.
+// The benchmarks that the document names exist. The test does not check the names of sub-benchmarks.
 func TestDocumentNamesBenchmarks(t *testing.T) {
 	var source strings.Builder
 	for _, pattern := range []string{"../*_test.go", "../peers/*_test.go"} {

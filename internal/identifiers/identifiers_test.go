@@ -24,7 +24,7 @@ func TestFind(t *testing.T) {
 		"an @mention and a@b":                  "",
 		`{"path":"/src/a/main.go"}`:            "/src/a/main.go",
 		"src/main.go and/or ./x.go":            "/x.go src/main.go",
-		// Positions as written by compilers and grep.
+		// Compilers and grep append line numbers to paths. The numbers are not part of the identifier.
 		"src/main.go:12, /a/b.ts:205:26: no":               "/a/b.ts src/main.go",
 		"a/b.ts:import x\na/b.ts:86:async y\n811:async z":  "a/b.ts",
 		"47:main.ts 48:order_4711 12:x 12:34 2024:05:06":   "12:34 2024:05:06 order_4711",
@@ -33,15 +33,15 @@ func TestFind(t *testing.T) {
 		"“credit_card_7434610” <AB-12>":                    "AB-12 credit_card_7434610",
 		"größe42 ok":                                       "größe42",
 		"find_user×2 a12345→b12345":                        "a12345 b12345",
-		// Commas between thousands, and in lists.
+		// A comma can separate thousands, or the elements of a list.
 		"$12,500.00, 1,234,567 and -1,250": "1,234,567 1,250 12,500.00",
 		"47110,47111 12,50 1234,567":       "47110 47111",
 		"a1,234 x/1,234":                   "",
 		"12345,678,901":                    "12345",
-		// A word cut by an ellipsis is not an identifier. A word after an ellipsis can be one.
+		// A word that an ellipsis cuts at its end is not an identifier. A word after an ellipsis can be one.
 		"paid ORDER-47… and…X-12345 Y-12345": "X-12345 Y-12345",
 		"X-12345… is X-12345 and X-12345…":   "X-12345",
-		// Scripts without spaces.
+		// Text in a script without spaces is not part of an identifier.
 		"订单AB12345已发货，编号12345。":          "12345 AB12345",
 		"東京/京都/大阪 ok":                    "",
 		"١٢٣٤٥ and 12345":                "12345 ١٢٣٤٥",
@@ -75,7 +75,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Values returns what encoding/json decodes.
+// Values returns the same strings, names and numbers that encoding/json decodes.
 func TestPropertyValues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.String().Draw(t, "value")
@@ -99,7 +99,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// An index gives the same result as a search of the text.
+// An index gives the same results as a search of the text.
 func TestPropertyIndex(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"a", "b1", "1", "12", ".", "/", "-", " ", ",", "…", "é", "号", "x@y.z", "\n", "\xff"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,10 +143,10 @@ func TestCompare(t *testing.T) {
 		{"ORDER-471", "*", "ORDER-471", ""},
 		{"order-4713", "*", "order-4713", ""},
 		{"bob@math.example /src/b/main.go", "*", "bob@math.example /src/b/main.go", ""},
-		{"/src/a/main.go src/a/main.go:12 main.go", "*", "", ""}, // parts of the source's words
+		{"/src/a/main.go src/a/main.go:12 main.go", "*", "", ""}, // parts of words of the source
 		{"/src/main.go", "*", "/src/main.go", ""},
 		{"2024-05-21 2024-05", "*", "2024-05-21", ""},
-		// Derived numbers.
+		// Numbers that can be derived from numbers of the source are not invented.
 		{"150.50 in all", "*", "", "150.50"},
 		{"the rest is 59.50", "*", "", "59.50"},
 		{"3 times: 315.00", "*", "", "3 315.00"},
@@ -156,7 +156,7 @@ func TestCompare(t *testing.T) {
 		{"13.37 333.33 99999", "*", "333.33 99999 13.37", ""},
 		{"00124 -00123 00042", "*", "00124 00042", ""},
 		{"7 or 43 lines at 9:31, v2", "*", "", "43 9:31 v2 7"},
-		// A word cut by an ellipsis must be a prefix of a word in the source.
+		// A word that an ellipsis cuts must be a prefix of a word in the source.
 		{"ORDER-47…", "*", "", ""},
 		{"ORDER-48…", "*", "ORDER-48", ""},
 		{"ORDER-4712…", "*", "ORDER-4712", ""},
@@ -177,7 +177,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Comparing hostile texts takes time linear in their size. A search of the whole text for each word would take minutes.
+// Compare takes time linear in the size of its texts, even if they are hostile. If it searched the whole text for
+// each word, it would take minutes.
 func TestCompareHostile(t *testing.T) {
 	n := testlog.ScaleDownForRace(1 << 17)
 	lines := func(format string) string {

@@ -21,7 +21,7 @@ func ExampleSet() {
 	// 33 src/a.go
 }
 
-// Of overlapping identifiers, a set finds the first and longest.
+// If identifiers overlap, a set finds the first, and of several that begin at the same place the longest.
 func TestSet(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -49,8 +49,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// In yields only occurrences of the set's identifiers. It yields every occurrence that does not overlap another.
-// Occurring returns each identifier that occurs in the text.
+// Set.In yields every occurrence of an identifier of the set, unless the occurrence overlaps an earlier one, and
+// nothing else. Set.Occurring returns each identifier that occurs in the text.
 func TestPropertySet(t *testing.T) {
 	draw := func(r *rand.Rand, letters string, most int) string {
 		var b strings.Builder

@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// costing returns a session. The function calls returns the number of calls of an invocation. The function length
-// returns the length of a text.
+// costing returns a session with the given number of invocations. It calls calls for the number of calls in an
+// invocation, and length for the length of each text.
 func costing(t testlog.Failer, invocations int, calls func() int, length func(what string) int) quality.Recording {
 	var events []*patch.Event
 	words := func(what string) string { return strings.Repeat(what+" and then some ", length(what)) }
@@ -31,8 +31,8 @@ func costing(t testlog.Failer, invocations int, calls func() int, length func(wh
 	return testlog.Must(quality.Record(events))(t)
 }
 
-// While its prompts are below the forced limit, compaction makes no session more than 10 % dearer, apart from a small
-// amount per pass. The rule holds wherever the session ends.
+// Compaction never makes a session more than 10 % dearer, apart from a small amount per pass. The rule holds wherever
+// the session ends, as long as the session has fewer tokens than the limit that forces passes.
 func TestPropertyNoSessionIsDearer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		size := rapid.SampledFrom([]int{1, 10, 100, 400})
@@ -60,7 +60,7 @@ func TestLongSessionIsCheaper(t *testing.T) {
 	}
 }
 
-// paid is the offline summarizer with prices.
+// paid is the offline summarizer with a price for its tokens.
 type paid struct{ compaction.Extractive }
 
 func (paid) Price() (read, written float64) { return price.Read, price.Written }

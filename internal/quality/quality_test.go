@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// say returns a text event of the given role, with a call if args is not nil.
+// say returns a text event with the given role. If args is not nil, the event also has a function call.
 func say(id, invocation, role, text string, args map[string]any) *patch.Event {
 	author := "agent"
 	if role == "user" {
@@ -33,15 +33,15 @@ func say(id, invocation, role, text string, args map[string]any) *patch.Event {
 	})
 }
 
-// answer returns the event with the response to a call.
+// answer returns an event with the response to a call.
 func answer(id, invocation, call, text string) *patch.Event {
 	return testlog.New(patch.Fields{ID: id, Author: "agent", InvocationID: invocation, Content: map[string]any{
 		"role": "user", "parts": []any{testlog.Response("call-"+call, "f", map[string]any{"result": text})},
 	}})
 }
 
-// needy returns a session whose last call needs two identifiers of the first turn. The user repeats one of the two
-// before the call. The call also has an identifier that occurs nowhere else.
+// needy returns a session whose last call needs two identifiers of the first turn. The user repeats one of them
+// before the call. The call also has an identifier that no earlier event contains.
 func needy(t *testing.T) quality.Recording {
 	t.Helper()
 	events := []*patch.Event{
@@ -74,8 +74,8 @@ func replay(t *testing.T, rec quality.Recording, p quality.Policy) quality.Figur
 	return f
 }
 
-// Identifiers of earlier events in a call's arguments count as needed. They count as seen if they are visible at the
-// time of the call.
+// An identifier in a call's arguments counts as needed if an earlier event contains it. It counts as seen if it is
+// visible at the time of the call.
 func TestReplay(t *testing.T) {
 	rec := needy(t)
 	if n := rec.Invocations(); n != 6 {
@@ -85,7 +85,7 @@ func TestReplay(t *testing.T) {
 	if none.Needed != 2 || none.Seen != 2 || none.Turns != 6 || none.Breaks != 0 || none.VisibleTokens != none.RawTokens || none.Passes != 0 {
 		t.Errorf("left as it is: %+v", none)
 	}
-	// Each token is fresh once, in the first turn that includes it, and cached afterwards.
+	// A token of a prompt is fresh in the first turn that includes it, and cached in later turns.
 	if none.FreshTokens >= none.VisibleTokens || none.CachedTokens+none.FreshTokens != none.VisibleTokens {
 		t.Errorf("left as it is: %d fresh and %d cached tokens of %d", none.FreshTokens, none.CachedTokens, none.VisibleTokens)
 	}
@@ -115,7 +115,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// alwaysSummarise is a policy that compacts every two invocations with a summarizer that always returns text.
+// alwaysSummarise is a policy that compacts every two invocations. Its summarizer always returns text.
 func alwaysSummarise(text string, _ int) quality.Policy {
 	s := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
 		return compaction.Response{Text: text}, nil
@@ -123,7 +123,7 @@ func alwaysSummarise(text string, _ int) quality.Policy {
 	return quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: s})
 }
 
-// A policy value keeps no state between sessions.
+// A policy can be used for several sessions, because it keeps no state between them.
 func TestPoliciesKeepNothing(t *testing.T) {
 	rec := needy(t)
 	for _, p := range []quality.Policy{

@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// asked returns a session. In the first invocations, the user writes one text each. In the last invocation, summaries
-// hide the first invocations, and the agent writes other texts and calls a function.
+// asked returns a session in which the user writes one text of first in each invocation. In the last invocation, the
+// agent writes the texts of last and makes a call with args.
 func asked(t *testing.T, first, last []string, args map[string]any) quality.Recording {
 	t.Helper()
 	var events []*patch.Event
@@ -71,7 +71,7 @@ func TestReached(t *testing.T) {
 	}
 }
 
-// Search does not reach events that were cut without a summary.
+// If events were cut without a summary, a search does not reach their identifiers.
 func TestCutIdentifiersAreNotReached(t *testing.T) {
 	rec := asked(t, []string{"Hello.", "My card ends with 99887.", "Thanks."}, nil, map[string]any{"card": 99887})
 	if f := replay(t, rec, quality.Truncate(100)); f.Needed != 1 || f.Seen+f.Reached+f.ReachedBlind != 0 {

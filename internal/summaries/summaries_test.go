@@ -28,7 +28,7 @@ func TestProblemOf(t *testing.T) {
 	}
 }
 
-// Compaction records are read in the forms of ADK for Go and ADK for Python.
+// CompactionOf reads compaction records in the forms of ADK for Go and ADK for Python.
 func TestCompactionOf(t *testing.T) {
 	const record = `{"startTimestamp":1.5,"endTimestamp":2,"compactedContent":{"parts":[{"text":"told"}]}}`
 	for text, want := range map[string]bool{
