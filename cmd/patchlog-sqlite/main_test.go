@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// tables returns statements that create the tables of a session service of ADK for Go with one session. The parameters are
-// the types of the database engine.
+// tables returns statements that create the tables of ADK for Go's SQL service, and one session in them. The parameters
+// are the column types of the database engine.
 func tables(bytes, json, stamp string) []string {
 	return []string{
 		`CREATE TABLE sessions (app_name text, user_id text, id text, state ` + json + `, create_time ` + stamp + `, update_time ` + stamp + `)`,
@@ -40,12 +40,12 @@ func patchlog(t *testing.T, args ...string) (stdout, stderr string) {
 	return out.String(), errs.String()
 }
 
-// The command imports databases on SQLite and on PostgreSQL without changing them.
+// The import command reads databases on SQLite and on PostgreSQL without changing them.
 func TestMigrate(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "adk ?#%.db")
 	db := testlog.Must(sql.Open("sqlite", "file:"+filepath.ToSlash(dir)+"/adk%20%3F%23%25.db"))(t)
-	defer db.Close() // a service has the database open, and the file does not have its writes yet
+	defer db.Close() // the database stays open, so that the file lacks its latest writes, as while a service runs
 	for _, s := range append([]string{"PRAGMA journal_mode = WAL"}, tables("blob", "text", "datetime")...) {
 		testlog.Must(db.Exec(s))(t)
 	}
@@ -70,7 +70,7 @@ func TestMigrate(t *testing.T) {
 			t.Errorf("%s: %s%s", name, out, errs)
 		}
 	}
-	for range 2 { // if one database has the sessions of ADK and of patchlog, it is not copied to itself
+	for range 2 { // the second import must not copy the sessions that the first one has written
 		if out, errs := patchlog(t, "import", pgtest.URL(t, dsn), "--db", pgtest.URL(t, dsn)); !strings.HasPrefix(out, "from ADK for Go's database on PostgreSQL\n") || errs != "" {
 			t.Errorf("to the same database: %s%s", out, errs)
 		}

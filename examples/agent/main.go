@@ -94,7 +94,7 @@ func run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 
-	// Hide the second turn from the model. The log keeps it.
+	// Hide the second turn from the model. The log still contains the turn.
 	got, err := sessions.Get(ctx, &session.GetRequest{AppName: "shop", UserID: "ann", SessionID: "1"})
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// foldOneByOne applies records to a view one at a time, as a program with a cached view does. WithRecords
+// foldOneByOne applies records to a view one at a time, as a program with a cached view would. WithRecords
 // gives the view access to the log, because a revert reads hidden records.
 func foldOneByOne(initial map[string]patch.Value, records []patch.Record) (fuzz.View, error) {
 	v := fold.New("", initial)
@@ -36,7 +36,7 @@ func TestFoldEqualsReference(t *testing.T) {
 	})
 }
 
-// The comparison detects a fold that keeps state that it should drop.
+// fuzz.Check detects a fold that keeps state that it should drop.
 func TestCheckFindsFlawedFold(t *testing.T) {
 	found := false
 	for seed := range 200 {
@@ -55,7 +55,7 @@ func TestCheckFindsFlawedFold(t *testing.T) {
 	}
 }
 
-// The generator returns events for a session, and the reference model rejects invalid patches.
+// The generator yields valid events and patches for a session. The reference model rejects invalid patches.
 func TestReferenceRejectsPatch(t *testing.T) {
 	event := fuzz.Event("e1", nil).Example(1)
 	ref := fuzz.NewReference(nil)

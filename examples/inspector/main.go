@@ -30,8 +30,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// historyAPI is ADK's API with two additions: it returns the history of a session, and it has routes that rewind
-// and fork sessions.
+// historyAPI is ADK's API with two additions. It can return the history of a session, and it has routes that
+// rewind and fork sessions.
 type historyAPI struct {
 	web.Sublauncher
 	sessions *adk.Service

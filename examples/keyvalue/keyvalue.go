@@ -21,11 +21,11 @@ import (
 // Service stores sessions and shared state as JSON in a key-value store. In this example, the store is a
 // sync.Map.
 type Service struct {
-	mu    sync.Mutex // a store that several processes use needs compare-and-swap instead
+	mu    sync.Mutex // if several processes use the store, use compare-and-swap instead of a mutex
 	store sync.Map
 }
 
-// stored is a session, both in the store and as returned to callers.
+// stored is a session. The type is used for sessions in the store and for those returned to callers.
 type stored struct {
 	App, User, Name string
 	Updated         time.Time
@@ -72,7 +72,7 @@ func (s state) withPrefix(prefix string) state {
 // and session are "", it is the key of the app's shared state.
 func key(app, user, id string) string { return fmt.Sprintf("%q %q %q", app, user, id) }
 
-// load reads a session. If the session does not exist, the result's Name is "".
+// load reads a session. If the session does not exist, the Name of the result is "".
 func (s *Service) load(app, user, id string) *stored {
 	sess := &stored{App: app, User: user, Values: state{}}
 	read := func(key string, v any) {
@@ -123,7 +123,7 @@ func (s *Service) Get(_ context.Context, r *session.GetRequest) (*session.GetRes
 	if sess.Name == "" {
 		return nil, fmt.Errorf("session %q not found", r.SessionID)
 	}
-	return &session.GetResponse{Session: sess}, nil // adk.Wrap applies the filters of the request
+	return &session.GetResponse{Session: sess}, nil // adk.Wrap applies the request's filters
 }
 
 // List returns the sessions of a user. If the request has no user id, it returns the sessions of the whole

@@ -19,7 +19,7 @@ import (
 
 // Message is a message in the form of the model API.
 type Message struct {
-	Role   string  `json:"role"` // user or assistant; tool results have the role user
+	Role   string  `json:"role"` // user or assistant; messages with tool results have the role user
 	Blocks []Block `json:"content"`
 }
 
@@ -189,8 +189,8 @@ func run(ctx context.Context, w io.Writer) error {
 		fmt.Fprintln(w, answer.Blocks[0].Text)
 	}
 
-	// The call of the first turn cannot be hidden alone, because its result would remain without a call. The
-	// error suggests a span that can be hidden.
+	// Hiding the call of the first turn fails, because its result would remain without a call. The error
+	// suggests a span that can be hidden.
 	v, err := db.View(ctx, a.key)
 	if err != nil {
 		return err

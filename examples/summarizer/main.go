@@ -1,5 +1,5 @@
-// Command summarizer compacts a session with a custom summarizer. This summarizer keeps only the order
-// numbers. Replace it by a call of your model.
+// Command summarizer compacts a session with a custom summarizer. The summarizer keeps only the order numbers.
+// Replace it with a call of your model.
 package main
 
 import (
@@ -75,7 +75,7 @@ func run(ctx context.Context, w io.Writer) error {
 	if err := printEvents(ctx, w, db, key); err != nil {
 		return err
 	}
-	// Undo a pass of compaction by its id.
+	// Undo a compaction pass by the id of its patch.
 	if _, err := db.Revert(ctx, key, patchID, store.UndoOptions{}); err != nil {
 		return err
 	}

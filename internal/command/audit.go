@@ -36,18 +36,18 @@ $ patchlog audit shop/ada/4711 --from 62`)
 
 // auditing selects the records to show.
 type auditing struct {
-	from, until *uint64 // seqs; nil means the first and the last record
-	kind        string  // the type of the records; "" means all types
-	last        int     // the number of newest records; 0 means all
+	from, until *uint64 // seqs of the first and last record to show; nil means no limit
+	kind        string  // type of the records to show; "" means all types
+	last        int     // number of newest records to show; 0 means all
 }
 
 // recordTypes are the values of --type.
 var recordTypes = []string{"event", receiptType, string(patch.Splice), string(patch.TruncateBefore), string(patch.Summarise), string(patch.Pin), string(patch.Unpin), string(patch.Revert)}
 
-// receiptType is the type of the patch that an erasure logs, in --type and in the table.
+// receiptType is the type that --type and the table use for a patch that an erasure logs.
 const receiptType = "receipt"
 
-// typeOf is the type of a record.
+// typeOf returns the type of a record as shown in the table.
 func typeOf(r patch.Record) string {
 	switch {
 	case r.Patch == nil:
@@ -58,7 +58,7 @@ func typeOf(r patch.Record) string {
 	return string(r.Patch.Type())
 }
 
-// audited is a record with its turn and its effect.
+// audited is a record together with its turn and its effect.
 type audited struct {
 	Turn    int          `json:"turn"`
 	Applied bool         `json:"applied"`
@@ -71,7 +71,7 @@ type audited struct {
 	effect present.Effect
 }
 
-// audited returns records of the log with their effects.
+// audited returns the selected records of the log, with their effects.
 func (a *app) audited(ctx context.Context, s *store.Store, key store.Key, which auditing) (records []audited, err error) {
 	info, err := s.Info(ctx, key)
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *app) audited(ctx context.Context, s *store.Store, key store.Key, which 
 	}
 	bar := a.progress("audit")
 	defer bar.End()
-	var log []patch.Record // a revert needs the earlier records
+	var log []patch.Record // the effect of a revert depends on earlier records
 	turns := ops.Turns{}
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {
@@ -117,7 +117,7 @@ func (a *app) audited(ctx context.Context, s *store.Store, key store.Key, which 
 	return records, nil
 }
 
-// audit writes records of the log, and what each patch did.
+// audit writes the selected records of the log, and what each patch did.
 func (a *app) audit(ctx context.Context, s *store.Store, key store.Key, which auditing) error {
 	records, err := a.audited(ctx, s, key, which)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *app) audit(ctx context.Context, s *store.Store, key store.Key, which au
 	return a.out.Table(t)
 }
 
-// cells returns the record's row of the table.
+// cells returns the record's row in the table.
 func (r audited) cells() []terminal.Cell {
 	seq, turn := terminal.Plain.Of(r.Record.Seq), terminal.Dim.Of(r.Turn)
 	if e := r.Record.Event; e != nil {
@@ -153,13 +153,13 @@ func (r audited) cells() []terminal.Cell {
 	if author := authorText(p.Author()); author != "" {
 		text = "by " + author
 	}
-	if typeOf(r.Record) != receiptType { // a note has the text of a receipt
+	if typeOf(r.Record) != receiptType { // the text of a receipt is in a note instead
 		text = strings.TrimPrefix(text+": "+present.ShortIDs(present.PatchText(p)), ": ")
 	}
 	return []terminal.Cell{seq, turn, terminal.Dim.Of(p.Timestamp().Format(time.DateTime)), {}, terminal.Bold.Of(present.Printable(typeOf(r.Record))), terminal.Plain.Of(text)}
 }
 
-// mostAdded is the maximum number of added events that are listed for a patch. A revert can add thousands.
+// mostAdded limits how many of a patch's added events are listed. A revert can add thousands of events.
 const mostAdded = 3
 
 // addNotes adds lines about the record's effect below the last row of a table.
@@ -168,7 +168,7 @@ func (r audited) addNotes(t *terminal.Table) {
 		t.Note(terminal.Plain.Of(present.PatchText(r.Record.Patch)), true)
 	}
 	notes := r.effect.Notes()
-	if most := len(notes) - len(r.Added) + mostAdded; most < len(notes)-1 { // the notes of added events come last
+	if most := len(notes) - len(r.Added) + mostAdded; most < len(notes)-1 { // the notes about added events are at the end
 		notes = append(notes[:most:most], present.Note{Text: fmt.Sprintf("and %d more, to index %d", len(notes)-most, r.Start+len(r.Added)-1)})
 	}
 	for _, n := range notes {

@@ -109,7 +109,7 @@ $ patchlog pin shop/ada/4711 17 --remove`)
 	})
 }
 
-// nothing is a change that would have no effect. Its text is the reason.
+// nothing is a change that has no effect. Its text says why.
 type nothing string
 
 func (nothing) Preview(_ context.Context, _ *store.Store, _ store.Key, on fold.View) (store.Preview, error) {
@@ -200,7 +200,7 @@ $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	})
 }
 
-// parseNumber parses an operand. The argument name is its name in errors.
+// parseNumber parses a number operand. Errors contain the operand's name.
 func parseNumber(name, text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
@@ -211,14 +211,15 @@ func parseNumber(name, text string) (int, error) {
 
 const orphansUsage = "accept a tool call without its result, or a result without its call"
 
-// declareAuthor declares --author, the author of the logged records. The default is the name of the user.
+// declareAuthor declares the flag --author, which sets the author of the logged records. The default is the
+// name of the user.
 func (a *app) declareAuthor(cmd *cobra.Command, author *string) {
 	user := cmp.Or(a.env("USER"), a.env("LOGNAME"), a.env("USERNAME"), "patchlog")
 	cmd.Flags().StringVar(author, "author", user, "log this `NAME` as the author (default the user's name)")
 	cmd.Flags().Lookup("author").DefValue = ""
 }
 
-// patches returns the change for an edit.
+// patches returns the change that logs the patches of an edit.
 func (a *app) patches(edit ops.Edit, options store.PatchOptions) ops.Change {
 	edit.NewID = a.options.NewID
 	return ops.Patches{Plan: edit.Patches, Options: options}
@@ -227,7 +228,8 @@ func (a *app) patches(edit ops.Edit, options store.PatchOptions) ops.Change {
 // diffContext is the number of unchanged visible events shown before and after a change.
 const diffContext = 2
 
-// changes completes a command that applies a planned change to a session, or previews it with --dry-run.
+// changes completes a command that plans a change to a session. The command applies the change or, with
+// --dry-run, previews it.
 func (a *app) changes(cmd *cobra.Command, plan func(ctx context.Context, s *store.Store, key store.Key, v fold.View, args []string) (ops.Change, error)) *cobra.Command {
 	dryRun := declareDryRun(cmd)
 	cmd.RunE = a.onSession(dryRun, func(ctx context.Context, s *store.Store, key store.Key, args []string) error {
@@ -262,7 +264,8 @@ func (a *app) changes(cmd *cobra.Command, plan func(ctx context.Context, s *stor
 	return cmd
 }
 
-// withRecord adds the record's number to an error that suggests an event, because 'patchlog log' shows no ids.
+// withRecord adds a record number to an error that suggests an event, because 'patchlog log' shows no event
+// ids.
 func withRecord(err error, v fold.View) error {
 	if orphans := (*fold.OrphanError)(nil); errors.As(err, &orphans) && orphans.EventID != "" {
 		if i, visible := v.Find(orphans.EventID); visible {
@@ -283,7 +286,7 @@ func (a *app) showChanged(key store.Key, before fold.View, done store.Committed)
 			Added    int            `json:"added"`
 			Visible  int            `json:"visible"`
 			Pinned   []string       `json:"pinned"`
-			Unpinned []string       `json:"unpinned"` // ids of visible events
+			Unpinned []string       `json:"unpinned"` // ids of visible events that were unpinned
 		}{key, done.Records, len(d.Removed), len(d.Added), d.VisibleAfter, d.Pinned, d.Unpinned})
 	}
 	for _, r := range done.Records {

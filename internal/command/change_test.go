@@ -12,10 +12,10 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// If compaction logged several patches for a window, a revert of one patch reverts them all.
+// If compaction logged several patches for one window, a revert of one of them reverts all of them.
 func TestRevertOfAWindow(t *testing.T) {
 	t.Chdir(t.TempDir())
-	shell := newShell() // one shell, so that no id is used twice
+	shell := newShell() // use one shell for all commands, so that no id is used twice
 	must := shell.must
 	n := 0
 	line := func(invocation, author, role, part, more string) string {
@@ -60,7 +60,8 @@ func TestRevertOfAWindow(t *testing.T) {
 	}
 }
 
-// On a terminal with colours, the words of the query are bold. The snippet has the width of the terminal.
+// On a terminal with colours, search shows the words of the query in bold. The snippet is as wide as the
+// terminal.
 func TestSearchOnTerminal(t *testing.T) {
 	t.Chdir(t.TempDir())
 	long := strings.Repeat("many words ", 30)
@@ -102,7 +103,7 @@ func TestSearchOnTerminal(t *testing.T) {
 	}
 }
 
-// If a session is damaged, the error names it, the other sessions are searched, and the exit code is 1.
+// If one session is damaged, search names it, searches the other sessions, and exits with code 1.
 func TestSearchBesideADamagedOne(t *testing.T) {
 	out := besideADamagedOne(t, "search", "a/u/s", "hello", "--all")
 	if !strings.Contains(out, "a/u/t, record 1") || strings.Contains(out, "a/u/s, record") {
@@ -110,7 +111,7 @@ func TestSearchBesideADamagedOne(t *testing.T) {
 	}
 }
 
-// While a file is imported, an agent may be writing its last line.
+// A session file can be imported while an agent is still writing its last line.
 func TestUnfinishedSessionFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const whole = `{"type":"session","version":3,"id":"s","timestamp":"2026-03-02T09:00:00Z"}
@@ -131,7 +132,7 @@ func TestUnfinishedSessionFile(t *testing.T) {
 	if got, want := must(t, "", "export", "pi/user/s", "--lines"), whole+last+"\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := must(t, "", "import", "."), "1 session, 1 unchanged: nothing new\n"; got != want { // the folder also contains the database
+	if got, want := must(t, "", "import", "."), "1 session, 1 unchanged: nothing new\n"; got != want { // the folder also contains the database, which is not imported
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -145,7 +146,7 @@ func TestExportLinesOfAnotherSession(t *testing.T) {
 	}
 }
 
-// If a session file has no session id, its name is the id.
+// If a session file contains no session id, the name of the file is the id.
 func TestSessionFileWithoutID(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const line = `{"type":"user","uuid":"u","message":{"role":"user","content":"Hello."}}` + "\n"

@@ -55,7 +55,7 @@ $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000`)
 		}
 		name, err := a.useSummarizer(ctx, &f)
 		if f.dryRun {
-			return a.showPlan(key, before, decision, f) // a dry run needs no summarizer, so a missing API key is no error
+			return a.showPlan(key, before, decision, f) // a dry run calls no summarizer, so a missing API key is not an error
 		}
 		if err != nil {
 			return err
@@ -83,8 +83,8 @@ $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000`)
 	return cmd
 }
 
-// showPlan writes which window would be summarised next, and whether a service with the same settings would summarise it
-// now.
+// showPlan reports which window would be summarised next, and whether a service with the same settings would summarise
+// it now.
 func (a *app) showPlan(key store.Key, v fold.View, d compaction.Decision, f compactFlags) error {
 	f.run.Force = false
 	unforced, err := compaction.Plan(v, f.cfg, f.run)
@@ -110,7 +110,7 @@ func (a *app) showPlan(key store.Key, v fold.View, d compaction.Decision, f comp
 	return a.out.Line(present.NextPassesText(d))
 }
 
-// showPass writes a line about a finished pass, and flushes it, because the next pass may take long.
+// showPass writes a line about a finished pass and flushes the output, because the next pass may take long.
 func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) error {
 	err := a.receipt(struct {
 		Key        store.Key `json:"key"`
@@ -120,8 +120,8 @@ func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) error {
 	return errors.Join(err, a.out.Flush())
 }
 
-// showRemainder writes why the passes ended, if the prompt still reaches the threshold. The argument next is the decision
-// after the passes.
+// showRemainder reports why the passes ended, if the prompt still reaches the threshold. The argument next is the
+// decision after the passes.
 func (a *app) showRemainder(next compaction.Decision, cfg compaction.Config) error {
 	if cfg.TokenThreshold == 0 || next.PromptTokens < cfg.TokenThreshold {
 		return nil
@@ -130,7 +130,7 @@ func (a *app) showRemainder(next compaction.Decision, cfg compaction.Config) err
 		strings.TrimPrefix(next.Reason, "nothing to do: "), present.Counted(cfg.EventRetentionSize, "event"))
 }
 
-// showCompacted writes a summary of the passes, or the reason why there was none.
+// showCompacted writes a summary of the passes, or the reason why there were none.
 func (a *app) showCompacted(key store.Key, summarizer string, before, after fold.View, d compaction.Decision, done ops.Compacted) error {
 	switch {
 	case len(done.Passes) == 0 && done.Stopped != "":
@@ -145,21 +145,21 @@ func (a *app) showCompacted(key store.Key, summarizer string, before, after fold
 		before.Len(), present.Counted(after.Len(), "visible event"), present.Grouped(d.PromptTokens), present.Grouped(tokens), after.Seq())
 }
 
-// compactFlags are the flags of a compaction. Some of them are also flags of serve.
+// compactFlags contains the values of the compaction flags. The command serve has some of these flags too.
 type compactFlags struct {
-	cfg        compaction.Config // without a summarizer until useSummarizer sets it
+	cfg        compaction.Config // has no summarizer until useSummarizer sets it
 	run        compaction.Run
-	summarizer string // "" means gemini if there is an API key, otherwise extractive
+	summarizer string // "" selects gemini if there is an API key, and otherwise extractive
 	model      string
 	dryRun     bool
 	redacted   redaction
 }
 
-// declareSummarizer declares the flags of the summarizer. All other fields get their defaults.
+// declareSummarizer declares the flags of the summarizer. All other fields have their defaults.
 func (f *compactFlags) declareSummarizer(cmd *cobra.Command) {
 	f.cfg = compaction.DefaultConfig()
 	f.cfg.InvocationTokens = 0 // no invocation is running
-	f.run.Force = true         // the user calls for a compaction, so its cost does not matter
+	f.run.Force = true         // the user asked for a compaction, so compact whatever it costs
 	f.cfg.EventRetentionSize = compaction.DefaultRetention
 	fs := cmd.Flags()
 	choose(cmd, &f.summarizer, "summarizer", "who writes the summaries", byGemini, extractive)
@@ -179,7 +179,7 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; only a model reads them")
 }
 
-// check validates the combination of the flags.
+// check returns an error if the flags cannot be combined.
 func (f *compactFlags) check() error {
 	switch {
 	case f.model != "" && f.summarizer == extractive:
@@ -195,7 +195,7 @@ func (f *compactFlags) check() error {
 	return nil
 }
 
-// The values of --summarizer.
+// Values of --summarizer
 const (
 	byGemini   = "gemini"
 	extractive = "extractive"

@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// fiveTurns returns a session for which compaction is due.
+// fiveTurns returns the log of a session that is long enough to be compacted.
 func fiveTurns() string {
 	var b strings.Builder
 	for i := range 5 {
@@ -29,11 +29,11 @@ func fiveTurns() string {
 	return b.String()
 }
 
-// model is a local server with the responses of Gemini.
+// model is a local server that responds like Gemini.
 type model struct {
 	*httptest.Server
 	answer  func(w http.ResponseWriter, r *http.Request)
-	asked   []string // paths of the requests
+	asked   []string // paths of the received requests
 	keys    []string
 	prompts []string
 }
@@ -56,7 +56,8 @@ func says(text string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// compactWith runs patchlog compact on a new database with the session a/u/s. The environment has an API key.
+// compactWith runs patchlog compact on a new database that contains the session a/u/s. The environment contains
+// an API key.
 func compactWith(ctx context.Context, t *testing.T, m *model, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -106,7 +107,7 @@ func TestCompactGemini(t *testing.T) {
 	}
 }
 
-// A dry run reports whether a service would make the pass now.
+// A dry run reports whether a service would compact the session now.
 func TestCompactDryRunOfAService(t *testing.T) {
 	t.Chdir(t.TempDir())
 	log := strings.NewReplacer("WORDS", strings.Repeat("abc ", 1_000), "MORE", strings.Repeat("abc ", 3_000)).Replace(
@@ -178,7 +179,7 @@ func TestCompactFails(t *testing.T) {
 	})
 }
 
-// TestCompactStops checks the messages for outcomes that are no errors.
+// The command compact explains why it stopped, for outcomes that are not errors.
 func TestCompactStops(t *testing.T) {
 	v := fold.New("", nil)
 	for _, c := range []struct {
@@ -199,7 +200,7 @@ func TestCompactStops(t *testing.T) {
 	}
 }
 
-// With --redact, the prompts for a model have placeholders.
+// With --redact, the prompts of the summarizer's model contain placeholders.
 func TestCompactRedacted(t *testing.T) {
 	m := newModel(t, says("They talked about this and that."))
 	t.Chdir(t.TempDir())
@@ -221,7 +222,7 @@ func TestCompactRedacted(t *testing.T) {
 	}
 }
 
-// With --redact, downloads have placeholders, but pages do not.
+// With --redact, downloads contain placeholders, but pages do not.
 func TestServeRedacted(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, strings.ReplaceAll(twoEvents, "hello", "hello ada@example.com"), "import", "a/u/s", "-")

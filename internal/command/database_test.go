@@ -17,7 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// damageDatabase changes the rows of the first session in a bucket.
+// damageDatabase calls change with the rows of the first session in a bucket.
 func damageDatabase(t *testing.T, bucket string, change func(b *bbolt.Bucket, k, v []byte) error) {
 	t.Helper()
 	db := testlog.Must(bbolt.Open(defaultDatabase, 0o600, nil))(t)
@@ -38,7 +38,7 @@ func damageDatabase(t *testing.T, bucket string, change func(b *bbolt.Bucket, k,
 	testlog.NoError(t, errors.Join(err, db.Close()))
 }
 
-// verifyFails runs verify, which must find a problem, and returns the lines of its output.
+// verifyFails runs verify, which must report a problem. It returns the lines of the output.
 func verifyFails(t *testing.T, says string, args ...string) []string {
 	t.Helper()
 	code, stdout, stderr := newShell().try(t, "", append([]string{"verify"}, args...)...)
@@ -52,7 +52,7 @@ func verifyFails(t *testing.T, says string, args ...string) []string {
 	return strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 }
 
-// If verify finds damage, it lists the problems, and the exit code is 1.
+// If verify finds damage, it lists the problems and exits with code 1.
 func TestVerifyFindsDamage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
@@ -90,8 +90,8 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 }
 
-// besideADamagedOne runs a command on two sessions, and returns its output. The first session is damaged, so the command
-// must report it and exit with code 1.
+// besideADamagedOne runs a command on two sessions, of which the first is damaged. It checks that the command reports
+// the damaged session and exits with code 1. It returns the output.
 func besideADamagedOne(t *testing.T, args ...string) string {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -110,17 +110,18 @@ func besideADamagedOne(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// If a session is damaged, the error names it, the other sessions are listed, and the exit code is 1.
+// If one session is damaged, the command sessions names it, lists the other sessions, and exits with code 1.
 func TestSessionsBesideADamagedOne(t *testing.T) {
 	if out := besideADamagedOne(t, "sessions"); !strings.Contains(out, "a/u/t") || strings.Contains(out, "a/u/s") {
 		t.Errorf("it lists\n%s", out)
 	}
 }
 
-// Salvage of the first part of a backup reports the sessions and the receipts that were in the other part.
+// If only the first part of a backup is salvaged, the report counts the sessions and receipts of the missing
+// part.
 func TestSalvageOfHalfABackup(t *testing.T) {
 	t.Chdir(t.TempDir())
-	random := rand.NewChaCha8([32]byte{}) // compression must not make the records small
+	random := rand.NewChaCha8([32]byte{}) // random text, so that compression does not make the records small
 	for n := range 3 {
 		var events strings.Builder
 		for i := range 100 {

@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/terminal"
 )
 
-// demoFiles are the script of the demo, demo.txt, and the files that its commands read.
+// demoFiles contains demo.txt, the script of the demo, and the files that its commands read.
 //
 //go:embed demo
 var demoFiles embed.FS
@@ -30,17 +30,17 @@ $ patchlog demo`)
 	return cmd
 }
 
-// demoTime is the time on the clock of the demo, later than all its events.
+// demoTime is the current time in the demo. It is later than all events of the demo.
 var demoTime = time.Date(2024, 6, 6, 9, 0, 0, 0, time.UTC)
 
-// demoStep is a command of the demo, with an explanation.
+// demoStep is a command of the demo with its explanation.
 type demoStep struct {
 	text, line string
-	fails      bool // the command must fail
+	fails      bool // whether the command must fail
 }
 
-// demoSteps parses the script. A step is an explanation after "# ", and a command after "$ ", or after "! " if the command
-// must fail.
+// demoSteps parses the script. A step consists of an explanation after "# " and a command after "$ ". If the command
+// must fail, it stands after "! " instead.
 func demoSteps() []demoStep {
 	script, _ := demoFiles.ReadFile("demo/demo.txt")
 	var steps []demoStep
@@ -54,8 +54,8 @@ func demoSteps() []demoStep {
 
 // demo runs the commands of the script on an empty database.
 func (a *app) demo(ctx context.Context) (err error) {
-	a.options.Now = func() time.Time { return demoTime } // each run of the demo writes the same
-	a.env = func(string) string { return "" }            // so no API key is found, and no model is called
+	a.options.Now = func() time.Time { return demoTime } // a fixed time, so that each run has the same output
+	a.env = func(string) string { return "" }            // an environment without an API key, so that no model is called
 	for n, step := range demoSteps() {
 		if !a.json {
 			a.out.Line(a.out.Paint(terminal.Bold, fmt.Sprintf("%d. %s", n+1, step.text)))
@@ -90,6 +90,6 @@ func (a *app) demo(ctx context.Context) (err error) {
 	return a.out.Line(demoEnd)
 }
 
-// demoEnd suggests what to do next.
+// demoEnd is the last text of the demo, which suggests what to do next.
 const demoEnd = `Your own sessions: patchlog open ~/.claude/projects
 How it looks in a browser: https://github.com/patchlog-dev/patchlog#readme`

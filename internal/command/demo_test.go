@@ -29,7 +29,8 @@ func runDemo(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// In the demo, loss names a fact that a summary lacks, search finds its event, and a revert makes the event visible.
+// The demo shows that loss names a fact that a summary lacks, that search finds the fact's event, and that a revert
+// makes the event visible.
 func TestDemo(t *testing.T) {
 	text := runDemo(t)
 	for i, step := range demoSteps() {
@@ -69,7 +70,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// In 80 columns, the demo has at most 70 lines, even if the environment has an API key. The README has its figures.
+// In 80 columns, the demo has at most 70 lines, even if the environment has an API key. The README quotes the
+// demo's figures.
 func TestDemoFitsAScreen(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var stdout, stderr bytes.Buffer
@@ -86,7 +88,7 @@ func TestDemoFitsAScreen(t *testing.T) {
 	}
 }
 
-// With --json, each step writes the JSON of its command.
+// With --json, each step of the demo writes its command's JSON.
 func TestDemoJSON(t *testing.T) {
 	for line := range strings.Lines(runDemo(t, "--json")) {
 		if !json.Valid([]byte(line)) {

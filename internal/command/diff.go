@@ -37,8 +37,7 @@ $ patchlog diff shop/ada/4711 61`)
 	return cmd
 }
 
-// viewAfter returns the view after the record whose number is the operand text. The argument name is the
-// name of the operand in errors.
+// viewAfter returns the view after the record whose number is text. Errors contain the operand's name.
 func viewAfter(ctx context.Context, s *store.Store, key store.Key, name, text string) (fold.View, error) {
 	seq, err := parseNumber(name, text)
 	if err != nil {
@@ -47,8 +46,8 @@ func viewAfter(ctx context.Context, s *store.Store, key store.Key, name, text st
 	return s.ViewAt(ctx, key, uint64(seq))
 }
 
-// showDifference writes the difference of two views of a session. Before and after each change, it writes as many unchanged
-// events as around says.
+// showDifference writes the difference between two views of a session. Around each change, it also writes up to that
+// many unchanged events.
 func (a *app) showDifference(head string, d present.Difference, around int) error {
 	if a.json {
 		return a.out.Document(d)
@@ -62,7 +61,7 @@ func (a *app) showDifference(head string, d present.Difference, around int) erro
 
 var signStyles = map[present.Sign]terminal.Style{present.Added: terminal.Green, present.Removed: terminal.Red, present.Changed: terminal.Yellow}
 
-// showState writes the changes of the state.
+// showState writes the changed state values.
 func (a *app) showState(rows []present.StateRow) error {
 	if len(rows) == 0 {
 		return a.out.Line(present.SameState)
@@ -75,7 +74,7 @@ func (a *app) showState(rows []present.StateRow) error {
 	return a.out.Table(t)
 }
 
-// showChanges writes the changes of the visible log.
+// showChanges writes the changes in the visible log.
 func (a *app) showChanges(changes []present.Change) error {
 	if len(changes) == 0 {
 		return a.out.Line(present.SameEvents)

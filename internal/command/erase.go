@@ -87,10 +87,10 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --dry-run`)
 	return cmd
 }
 
-// erasing is an erasure by the command.
+// erasing contains the arguments of the command erase.
 type erasing struct {
 	ops.Erase
-	events []string // names that the user gave
+	events []string // the names of events, as the user wrote them
 }
 
 func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
@@ -170,10 +170,10 @@ func (a *app) showErasure(ctx context.Context, from *store.Store, of string, e s
 	return nil
 }
 
-// mostErased is the maximum length of each list of a session in the receipt.
+// mostErased limits the length of each list of one session in the receipt.
 const mostErased = 20
 
-// list writes a line for each of the first mostErased items, and the number of the other items.
+// list writes a line for each of the first mostErased items. It then writes the number of remaining items.
 func list[T any](a *app, items []T, text func(T) string) {
 	for _, item := range items[:min(len(items), mostErased)] {
 		a.out.Linef("  %s", text(item))
@@ -183,8 +183,7 @@ func list[T any](a *app, items []T, text func(T) string) {
 	}
 }
 
-// countErased returns the numbers of erased events, of erased summaries, and of other erased contents of patches, such as
-// reasons, as a text.
+// countErased describes how many events, summaries and other contents of patches, such as reasons, were erased.
 func countErased(ctx context.Context, from *store.Store, s store.ErasedSession) (string, error) {
 	count := map[string]int{}
 	if rest := s.Events; len(rest) > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// An erasure of a user sets the user's shared values to null. The dry run announces this.
+// Erasing a user sets the user's shared values to null. The dry run announces this.
 func TestEraseUserShared(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := testlog.Must(store.Open("patchlog.db", store.Options{}))(t)
@@ -32,7 +32,7 @@ func TestEraseUserShared(t *testing.T) {
 	}
 }
 
-// matchLog has a secret in a message, in tool results, in the state, and in the summary of a patch.
+// matchLog is a log with a secret in a message, in tool results, in the state, and in the summary of a patch.
 const matchLog = `{"patchlog":1,"initialState":{"first":"SECRET","other":"kept"}}
 {"seq":1,"id":"e1","invocationId":"i1","author":"user","timestamp":"1970-01-01T00:00:01Z","content":{"role":"user","parts":[{"text":"it is SECRET"}]},"actions":{"stateDelta":{"a":"SECRET","n":1}}}
 {"seq":2,"id":"e2","invocationId":"i1","author":"agent","timestamp":"1970-01-01T00:00:02Z","content":{"role":"model","parts":[{"functionCall":{"id":"c","name":"look","args":{"x":1}}}]}}
@@ -43,7 +43,8 @@ const matchLog = `{"patchlog":1,"initialState":{"first":"SECRET","other":"kept"}
 {"seq":7,"id":"p2","patchType":"splice","start":3,"count":1,"base":6,"timestamp":"1970-01-01T00:00:07Z","replacement":[{"id":"r1","author":"agent","timestamp":"1970-01-01T00:00:07Z","customMetadata":{"note":"SECRET"}}]}
 `
 
-// The receipt has separate counts of events, summaries and other contents of patches, and lists the first ones.
+// The receipt of an erasure counts events, summaries and other contents of patches separately. It lists the
+// first of each.
 func TestEraseCounts(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var log strings.Builder
@@ -67,8 +68,8 @@ func TestEraseCounts(t *testing.T) {
 	}
 }
 
-// After an erasure by text, no command shows the text. An erasure that keeps state values reports how many values still have
-// the text, and the next erasure finds these values.
+// After an erasure by text, no command shows the text. If the erasure keeps state values, it reports how many of them
+// still contain the text, and the next erasure finds them.
 func TestEraseMatch(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, matchLog, "import", "shop/ada/1", "-")
@@ -127,7 +128,7 @@ func TestEraseMatch(t *testing.T) {
 func TestRetain(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := testlog.Must(store.Open("patchlog.db", store.Options{}))(t)
-	at := time.Date(2024, 11, 1, 0, 0, 0, 0, time.UTC) // 62 days before the test's clock
+	at := time.Date(2024, 11, 1, 0, 0, 0, 0, time.UTC) // 62 days before the current time of the test
 	for _, text := range []string{"shop/ada/1", "shop/ada/2", "other/ada/1"} {
 		key := testlog.Must(store.ParseKey(text))(t)
 		testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{Created: at}))(t)
@@ -167,16 +168,16 @@ func retainedLine(key string, seq int, deleted bool) string {
 	return fmt.Sprintf(`{"key":%q,"created":"2024-11-01T00:00:00Z","seq":%d,"visible":1,"visibleTokens":2,"tokens":2,"active":"2024-11-01T01:00:00Z","used":"2024-11-01T01:00:00Z","deleted":%t,"kept":"","erased":0}`+"\n", key, seq, deleted)
 }
 
-// withoutCreation removes creation ids, which differ between runs.
+// withoutCreation removes creation ids, which differ from run to run.
 func withoutCreation(text string) string {
 	return regexp.MustCompile(`"creation":"[^"]*",`).ReplaceAllString(text, "")
 }
 
-// Retention erases events that were hidden for long enough. Their summaries stay.
+// The command retain erases events that were hidden for long enough. The summaries of these events stay.
 func TestRetainErases(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := testlog.Must(store.Open("patchlog.db", store.Options{}))(t)
-	at := time.Date(2024, 11, 1, 0, 0, 0, 0, time.UTC) // 62 days before the test's clock
+	at := time.Date(2024, 11, 1, 0, 0, 0, 0, time.UTC) // 62 days before the current time of the test
 	key := store.Key{App: "shop", User: "ada", Session: "1"}
 	event := func(id, text string) *patch.Event {
 		return testlog.Must(patch.NewEvent(patch.Fields{ID: id, Author: "user", Timestamp: at, Content: patch.Text("user", text)}))(t)
@@ -205,7 +206,7 @@ func TestRetainErases(t *testing.T) {
 	}
 }
 
-// If an erasure was interrupted before it was done in a fork, --resume finishes it there.
+// If an erasure was interrupted before it reached a fork, --resume finishes the erasure in the fork.
 func TestEraseResume(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, matchLog, "import", "shop/ada/1", "-")
@@ -213,7 +214,7 @@ func TestEraseResume(t *testing.T) {
 	b := testlog.Must(bolt.Open("patchlog.db", bolt.Options{}))(t)
 	faulty := &storetest.Faulty{Backend: b}
 	s := testlog.Must(store.New(faulty, store.Options{}))(t)
-	faulty.Plan(storetest.Plan{Write: 5, FailNext: 1 << 20}) // the first write in the fork
+	faulty.Plan(storetest.Plan{Write: 5, FailNext: 1 << 20}) // fail from the first write in the fork on
 	_, err := s.Erase(t.Context(), store.Key{App: "shop", User: "ada", Session: "1"}, store.EraseSelection{All: true}, store.EraseOptions{Values: patch.NullValues})
 	testlog.ErrorIs(t, err, storetest.ErrInjected)
 	faulty.Plan(storetest.Plan{})

@@ -29,7 +29,7 @@ $ patchlog export shop/ada/4711 > session.jsonl`)
 	var redacted redaction
 	redacted.declare(cmd)
 	cmd.MarkFlagsMutuallyExclusive("lines", "visible", "html")
-	cmd.MarkFlagsMutuallyExclusive("lines", "redact") // the lines are those of the original file
+	cmd.MarkFlagsMutuallyExclusive("lines", "redact") // --lines writes the lines of the original file, which cannot be redacted
 	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
 		by, err := a.redactor(redacted)
 		if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/redact"
 )
 
-// parsed declares a flag whose value is parsed by parse. In an error, the argument want describes the values that
-// the flag takes.
+// parsed declares a flag whose value the function parse parses. The argument want describes the accepted values
+// in errors.
 func parsed[T any](fs *pflag.FlagSet, value *T, name, usage, want string, parse func(text string) (T, error)) {
 	fs.Func(name, usage, func(text string) error {
 		v, err := parse(text)
@@ -71,7 +71,7 @@ func ageVar(fs *pflag.FlagSet, value *time.Duration, name, usage string) {
 	})
 }
 
-// number is the value of a flag that takes an integer of at least least.
+// number is a flag value of type integer that is not less than the field least.
 type number[T int | uint64] struct {
 	n     *T
 	least T
@@ -97,7 +97,7 @@ func numberVar[T int | uint64](fs *pflag.FlagSet, n *T, least T, name, usage str
 	fs.Var(number[T]{n, least}, name, usage)
 }
 
-// choice is the value of a flag that takes one of several words.
+// choice is a flag value that must be one of several words.
 type choice struct {
 	value *string
 	of    []string
@@ -124,7 +124,7 @@ func declareDryRun(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("dry-run", false, "show what would be done, and write nothing")
 }
 
-// would says in a receipt what was done, or what a dry run would do.
+// would returns the word or words for a receipt: what was done or, in a dry run, what would be done.
 func would(done string, dryRun bool) string {
 	if dryRun {
 		return "would be " + done + "; nothing is written"
@@ -132,8 +132,8 @@ func would(done string, dryRun bool) string {
 	return done
 }
 
-// confirm declares --yes and --dry-run for a command whose effect cannot be undone, and requires one of them. Before that,
-// check validates the arguments.
+// confirm declares --yes and --dry-run for a command whose effect cannot be undone. The command first calls check with
+// its arguments, and then requires one of the two flags.
 func confirm(cmd *cobra.Command, check func(args []string) error) (dryRun *bool) {
 	yes := cmd.Flags().Bool("yes", false, "do it, though it cannot be undone")
 	dryRun = declareDryRun(cmd)
@@ -149,12 +149,12 @@ func confirm(cmd *cobra.Command, check func(args []string) error) (dryRun *bool)
 	return dryRun
 }
 
-// redactHelp is the help text about --redact.
+// redactHelp is the text about --redact in the help of commands.
 const redactHelp = `--redact replaces keys, cards, IBANs, e-mail addresses and telephone numbers by placeholders such as [card 3f9a1c07];
 --redact=key,ip selects among key, card, iban, email, phone and ip. Names and postal addresses are not found. With the
 same PATCHLOG_REDACT_KEY, itself a secret, a value has the same placeholder in all runs.`
 
-// redaction is the value of the flag --redact: patterns, or nil if the flag is not set.
+// redaction is the value of the flag --redact. It contains patterns, or is nil if the flag is not set.
 type redaction []redact.Pattern
 
 const defaultKinds = "default"
@@ -184,7 +184,7 @@ func (f *redaction) declare(cmd *cobra.Command) {
 	cmd.RegisterFlagCompletionFunc("redact", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// redactor returns a redactor for the patterns of the flag, or nil if the flag is not set.
+// redactor returns a redactor for the flag's patterns, or nil if the flag is not set.
 func (a *app) redactor(f redaction) (*redact.Redactor, error) {
 	if f == nil {
 		return nil, nil

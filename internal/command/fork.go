@@ -53,7 +53,8 @@ $ patchlog fork shop/ada/4711 shop/ada/what-if --at 61`)
 	return cmd
 }
 
-// previewFork returns the view that a fork at a record would have. A nil at means the newest record.
+// previewFork returns the view that a fork at the record with the seq at would have. If at is nil, the fork is
+// at the newest record.
 func previewFork(ctx context.Context, s *store.Store, key, to store.Key, at *uint64) (fold.View, error) {
 	switch _, err := s.Info(ctx, to); {
 	case err == nil:

@@ -65,14 +65,14 @@ $ patchlog import postgres://app@db.example/adk --dry-run`)
 	return cmd
 }
 
-// importing is an import of sources into a database.
+// importing imports sources into a database.
 type importing struct {
 	*app
 	sources.Opener
 	opts   migrate.Options
 	bar    *terminal.Progress
 	target *store.Store
-	many   bool // there may be several sessions, so sessions without new records are not reported
+	many   bool // several sessions are possible, so sessions without new records are not reported
 	quiet  bool // only problems are reported
 }
 
@@ -116,13 +116,13 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 	return nil
 }
 
-// inputs imports files and databases, and reports each session.
+// inputs imports files and databases, and reports the result of each session.
 func (r *importing) inputs(ctx context.Context, inputs []migrate.Input) (migrate.Report, error) {
 	r.many = r.many || len(inputs) != 1 || inputs[0].Folder != ""
 	return migrate.RunAll(ctx, inputs, migrate.Openers{Source: r.openSource, Target: r.openTarget}, r.report, r.opts)
 }
 
-// openSource opens a source. If the source may have several sessions, its description is written.
+// openSource opens a source. If the source may contain several sessions, openSource writes its description.
 func (r *importing) openSource(ctx context.Context, in migrate.Input) (migrate.Source, error) {
 	source, err := r.Open(ctx, in)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *importing) openSource(ctx context.Context, in migrate.Input) (migrate.S
 	return source, err
 }
 
-// openTarget opens the database to write. Later calls return the same store.
+// openTarget opens the target database for writing. Later calls return the same store.
 func (r *importing) openTarget(ctx context.Context) (_ *store.Store, err error) {
 	if r.target == nil {
 		use := map[bool]database.Use{true: database.Trying, false: database.Creating}[r.opts.DryRun]
@@ -146,7 +146,7 @@ func (r *importing) openTarget(ctx context.Context) (_ *store.Store, err error) 
 	return r.target, err
 }
 
-// session reports the result of a session.
+// session reports the result of importing a session.
 func (r *importing) session(s migrate.Result) error {
 	r.bar.End()
 	lines := s.Describe(r.opts.DryRun)
@@ -163,8 +163,8 @@ func (r *importing) session(s migrate.Result) error {
 	return r.out.Flush()
 }
 
-// report writes a problem to standard error. Earlier lines of standard output are flushed first, so that the order on a
-// terminal is right.
+// report writes a problem to standard error. It first flushes standard output, so that a terminal shows the lines in
+// order.
 func (r *importing) report(err error) error {
 	r.bar.End()
 	if failed := r.out.Flush(); failed != nil {

@@ -31,7 +31,7 @@ receipt. With --last, there is no column of turns, because counting turns needs 
 
 $ patchlog log shop/ada/4711 --last 10`)
 	fs := cmd.Flags()
-	var last, turn int // 0 means all events, and the end of the log
+	var last, turn int // number of events, 0 for all; and number of the turn, 0 for the end of the log
 	var at *uint64
 	numberVar(fs, &last, 1, "last", "only the last `N` events")
 	seqVar(fs, &at, "at", "show the session as of the record with this `SEQ`")
@@ -59,7 +59,7 @@ $ patchlog log shop/ada/4711 --last 10`)
 	return cmd
 }
 
-// viewAt returns the view after a record. A nil at means the newest record.
+// viewAt returns the view after the record with the seq at, or the newest view if at is nil.
 func viewAt(ctx context.Context, s *store.Store, key store.Key, at *uint64) (fold.View, error) {
 	if at != nil {
 		return s.ViewAt(ctx, key, *at)
@@ -90,7 +90,7 @@ func (a *app) log(ctx context.Context, s *store.Store, key store.Key, last int, 
 		a.out.Linef("%s: %s after record %d", key, which, v.Seq())
 	}
 	turns := ops.Turns{}
-	if !a.json && first == 0 { // with --last, reading the whole log would take longer than everything else
+	if !a.json && first == 0 { // not with --last, because reading the whole log would take most of the time
 		for r, err := range s.RawEvents(ctx, key, 1) {
 			if err != nil {
 				return err
@@ -129,10 +129,11 @@ func (a *app) log(ctx context.Context, s *store.Store, key store.Key, last int, 
 	return a.out.Table(t)
 }
 
-// leastText is the width of the text column in tables of events. If the column is narrower, other columns are dropped.
+// leastText is the minimum width of the text column in tables of events. If the column would be narrower, the table
+// drops other columns.
 const leastText = 36
 
-// entriesOf returns the visible log.
+// entriesOf returns the entries of the visible log.
 func entriesOf(v fold.View) []fold.Entry {
 	var entries []fold.Entry
 	for _, e := range v.Entries() {
@@ -141,18 +142,18 @@ func entriesOf(v fold.View) []fold.Entry {
 	return entries
 }
 
-// eventRow returns the cells of an event in a table of events or records.
+// eventRow returns an event's cells for a table of events or records.
 func eventRow(entry fold.Entry, seq, turn terminal.Cell) []terminal.Cell {
 	e, cells := entry.Event, eventCells(entry)
 	return []terminal.Cell{seq, turn, terminal.Dim.Of(e.Timestamp().Format(time.DateTime)), terminal.Dim.Of(present.Grouped(e.EstimatedTokens())), cells[1], cells[2]}
 }
 
-// eventCells returns the cells for the id, the author and the content of an event.
+// eventCells returns cells for the id, the author and the content of an event.
 func eventCells(entry fold.Entry) []terminal.Cell {
 	e := entry.Event
 	id := present.ShortID(e.ID())
 	text := present.EntryText(entry)
-	if branch := e.Branch(); strings.Contains(branch, ".") { // the event is from a subagent
+	if branch := e.Branch(); strings.Contains(branch, ".") { // the event belongs to a subagent
 		text = "[" + terminal.Cut(present.Printable(branch), 32) + "] " + text
 	}
 	style := terminal.Cyan
@@ -164,5 +165,5 @@ func eventCells(entry fold.Entry) []terminal.Cell {
 
 var textStyles = map[present.Kind]terminal.Style{present.Call: terminal.Yellow, present.Response: terminal.Yellow, present.Summary: terminal.Magenta}
 
-// authorText returns the name of an author, shortened for a column.
+// authorText returns an author's name, shortened to fit a column.
 func authorText(author string) string { return terminal.Cut(present.Printable(author), 24) }

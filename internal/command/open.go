@@ -45,7 +45,7 @@ $ patchlog open session.jsonl --browser`)
 	return cmd
 }
 
-// open imports files into a new database and serves its pages.
+// open imports files into a temporary database and serves pages that show it.
 func (a *app) open(ctx context.Context, paths []string, addr string, browser bool) (err error) {
 	s, err := store.Open(a.db, a.options)
 	if err != nil {
@@ -89,23 +89,22 @@ func (a *app) open(ctx context.Context, paths []string, addr string, browser boo
 	})
 }
 
-// following is an import of files that may grow meanwhile.
+// following imports files that may grow while the program runs.
 type following struct {
 	*importing
 	*sources.Followed
 }
 
-// follow returns an import of files and folders into a store. The import reports only problems, and the files that it cannot
-// import.
+// follow returns an importer for files and folders. It reports only problems and files that it cannot import.
 func (a *app) follow(s *store.Store, paths []string) following {
 	r := a.importing("read")
 	r.target, r.quiet, r.many = s, true, true
 	return following{r, r.Follow(paths)}
 }
 
-// run imports changed and new files until the context ends.
+// run imports new and changed files until the context ends.
 func (f following) run(ctx context.Context) {
-	f.bar = &terminal.Progress{} // a bar would mix with the lines of the server log
+	f.bar = &terminal.Progress{} // draw no bar, because it would mix with the lines of the server log
 	f.Run(ctx, func(changed []migrate.Input) {
 		if err := f.read(ctx, changed); err != nil && ctx.Err() == nil {
 			f.report(err)

@@ -12,7 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// The command open shows files without a database, lists files of unknown formats, and leaves no file behind.
+// The command open shows files without a database, lists the files whose format it does not know, and leaves no
+// file behind.
 func TestOpen(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
@@ -50,8 +51,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// If a file has grown, its new events are added, even if the copy was patched. A new file becomes a new session. Unchanged
-// files are not read again. With --json, problems are JSON.
+// If a file grows, the command open adds the new events, even if its copy of the session was patched. A new file
+// becomes a new session. Unchanged files are not read again. With --json, problems are reported as JSON.
 func TestFollowing(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// screen is a terminal with a width.
+// screen is a fake terminal with a given width.
 type screen struct {
 	bytes.Buffer
 	columns int
@@ -58,7 +58,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// Seqs, indices and counts have no commas, so that they can be copied into a command.
+// Seqs, indices and counts are written without commas, so that users can copy them into a command.
 func TestNumbersAsTyped(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var text strings.Builder
@@ -79,7 +79,7 @@ func TestNumbersAsTyped(t *testing.T) {
 			t.Errorf("%q is missing", want)
 		}
 	}
-	if sessions := must(t, "", "sessions"); !strings.Contains(sessions, "  1235      134   4,836  ") { // tokens have commas
+	if sessions := must(t, "", "sessions"); !strings.Contains(sessions, "  1235      134   4,836  ") { // only the number of tokens has a comma
 		t.Errorf("sessions lists\n%s", sessions)
 	}
 	if stats := must(t, "", "stats", "a/u/s"); !thousands.MatchString(stats) {
@@ -87,13 +87,13 @@ func TestNumbersAsTyped(t *testing.T) {
 	}
 }
 
-// hostile has every kind of character that could control a terminal.
+// hostile contains every kind of character that could control a terminal.
 const hostile = "\x1b[2J\x07\x7f\u0085\u009b31m\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029\x00\r\t"
 
-// own matches the codes that the command itself writes to a terminal.
+// own matches the control codes that the command itself writes to a terminal.
 var own = regexp.MustCompile("\x1b\\[(0|1|2|31|32|33|35|36)m|\r|\x1b\\[K")
 
-// checkSafe fails the test if the output of a command could control a terminal.
+// checkSafe fails the test if a command's output could control a terminal.
 func checkSafe(t *testing.T, what any, output string, terminal bool) {
 	t.Helper()
 	if terminal {
@@ -107,11 +107,11 @@ func checkSafe(t *testing.T, what any, output string, terminal bool) {
 	}
 }
 
-// hostileLog returns the lines of a log in which every text is hostile.
+// hostileLog returns the lines of a log in which every text contains hostile characters.
 func hostileLog(t *testing.T) []string {
 	t.Helper()
 	quoted := testlog.Must(json.Marshal(hostile))(t)
-	// If JSON allows a character, it is not escaped here, so that escapes in the output are made by the command.
+	// Escape only what JSON requires, so that other escapes in the output come from the command.
 	text := strings.Trim(string(quoted), `"`)
 	for _, r := range hostile {
 		if r >= 0x7f {
@@ -136,8 +136,8 @@ func hostileLog(t *testing.T) []string {
 	return lines
 }
 
-// TestNothingControlsATerminal runs all commands, and wrong command lines, with hostile text in every place. It checks the
-// output as text and as JSON, with and without a terminal. TestExportBytes checks what export writes to a file.
+// No command, and no wrong command line, writes text that could control a terminal. The output is text or JSON, on a
+// terminal or not. TestExportBytes checks the files that export writes.
 func TestNothingControlsATerminal(t *testing.T) {
 	t.Chdir(t.TempDir())
 	lines := hostileLog(t)
@@ -159,7 +159,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 			patchID = r.Record.ID
 		}
 	}
-	nul := strings.ReplaceAll(hostile, "\x00", "") // a file cannot have such a name, but an argument can
+	nul := strings.ReplaceAll(hostile, "\x00", "") // the name of a file cannot contain NUL, but an argument can
 	commands := [][]string{
 		{"log", key}, {"log", key, "--last", "1"}, {"log", key, "--at", "1"}, {"audit", key}, {"loss", key}, {"loss", key, "--patch", hostile}, {"audit", key, "--from", "99"},
 		{"search", key, hostile}, {"search", key, hostile, "--all", "--hidden"}, {"search", key, "31m", "--limit", "9"}, {"search", "a/u/plain", hostile + "e1"}, {"search", hostile, hostile},
@@ -224,7 +224,7 @@ func writeText(t *testing.T, name, text string) {
 	testlog.NoError(t, os.WriteFile(name, []byte(text+"\n"), 0o600))
 }
 
-// runHostile runs a command in a hostile environment.
+// runHostile runs a command with hostile text in the environment.
 func runHostile(t *testing.T, terminal bool, args []string) (stdout, stderr string) {
 	t.Helper()
 	env := func(name string) string {
@@ -243,7 +243,7 @@ func runHostile(t *testing.T, terminal bool, args []string) (stdout, stderr stri
 	return out.String(), errs.String()
 }
 
-// TestExportBytes checks that export writes the imported text unchanged to a file, and with escapes to a terminal.
+// export writes the imported text unchanged to a file, and with escapes to a terminal.
 func TestExportBytes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	lines := hostileLog(t)
@@ -269,7 +269,7 @@ func TestExportBytes(t *testing.T) {
 	}
 }
 
-// inOneForm returns lines of JSON as encoding/json encodes them.
+// inOneForm encodes each JSON line again, with encoding/json.
 func inOneForm(t *testing.T, text string) string {
 	t.Helper()
 	var out strings.Builder
@@ -282,7 +282,8 @@ func inOneForm(t *testing.T, text string) string {
 	return out.String()
 }
 
-// With 80 columns, no line is longer. Tables drop columns before they cut texts, and sentences are wrapped between words.
+// With 80 columns, no output line is longer. Tables drop columns before they cut texts, and lines are wrapped between
+// words.
 func TestEightyColumns(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const key = "shop/Jürgen Müller/0b828046-2398-4ae4-b3b8-9e5093413ccb"
@@ -317,7 +318,7 @@ func TestEightyColumns(t *testing.T) {
 	if out := shown("40", "stats", key); strings.Contains(out, "…") {
 		t.Errorf("a value is cut in\n%s", out)
 	}
-	for _, columns := range []string{"30", "80"} { // a key may be wider than the terminal, so that it can be copied
+	for _, columns := range []string{"30", "80"} { // a key is written whole even on a narrower terminal, so that users can copy it
 		longest := "shop/" + strings.Repeat("user-", 12) + "/" + strings.Repeat("x", 40)
 		if columns == "30" {
 			must(t, twoEvents, "import", longest, "-")

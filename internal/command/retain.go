@@ -51,7 +51,7 @@ $ patchlog retain shop --delete-after 90d --erase-hidden-after 30d --dry-run`)
 	return cmd
 }
 
-// retain reports the sessions of a retention while it runs.
+// retain reports the sessions that a retention deletes, keeps or erases, while the retention runs.
 func (a *app) retain(run iter.Seq2[store.Retained, error], erases bool, dryRun bool) error {
 	gone, kept, erased := 0, 0, 0
 	var skipped damaged
@@ -77,7 +77,7 @@ func (a *app) retain(run iter.Seq2[store.Retained, error], erases bool, dryRun b
 			to = "to be "
 		}
 		text := fmt.Sprintf("%s %sdeleted", present.Counted(gone, "session"), to)
-		if kept > 0 { // sessions that are not old enough do not count
+		if kept > 0 { // sessions that are not old enough are not counted as kept
 			text += fmt.Sprintf(", %d kept", kept)
 		}
 		if erases {

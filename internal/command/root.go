@@ -37,7 +37,7 @@ service file. An argument must not contain a password; use PGPASSWORD, a passwor
 
 The exit code is 0 if the command is done, 1 if it was refused or failed, and 2 if the usage is wrong.`
 
-// rootCommand returns the root of the tree of commands.
+// rootCommand returns the root command with all its subcommands.
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "patchlog",
@@ -115,7 +115,7 @@ func (a *app) rootCommand() *cobra.Command {
 	return root
 }
 
-// otherNames are names that users may try instead of the names of commands.
+// otherNames maps a command's name to other names that users may try.
 var otherNames = map[string][]string{
 	"audit":    {"history", "records"},
 	"compact":  {"summarise", "summarize"},
@@ -126,16 +126,17 @@ var otherNames = map[string][]string{
 	"sessions": {"list", "ls"},
 }
 
-// lineEnd matches the end of a line within a paragraph: the next line is neither empty nor indented.
+// lineEnd matches a line end within a paragraph. The next line is neither empty nor indented.
 var lineEnd = regexp.MustCompile(`(\S)\n([^\n ])`)
 
-// joinLines makes one line of each paragraph, for wrapping. Indented lines stay.
+// joinLines joins the lines of each paragraph, so that the paragraph can be wrapped. Indented lines are not
+// joined.
 func joinLines(text string) string { return lineEnd.ReplaceAllString(text, "$1 $2") }
 
-// setFlags matches the names of the flags in cobra's error about flags that exclude each other.
+// setFlags matches the flag names in cobra's error about flags that exclude each other.
 var setFlags = regexp.MustCompile(`\[([^]]*)] were all set$`)
 
-// version returns the versions of the module and of Go, and the platform.
+// version returns the versions of the module and of Go, and the name of the platform.
 func version() string {
 	version := "(devel)"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
@@ -144,7 +145,7 @@ func version() string {
 	return fmt.Sprintf("patchlog %s %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// addGroup adds commands to a group of the root's help.
+// addGroup adds commands to a group in the root command's help.
 func (a *app) addGroup(root *cobra.Command, title string, cmds ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
 	for _, cmd := range cmds {
@@ -173,7 +174,8 @@ func namesOf(cmds []*cobra.Command) []string {
 	return names
 }
 
-// subcommand returns an error about an unknown command that suggests similar names, or nil if there are no arguments.
+// subcommand returns an error that names the unknown command and suggests similar names. It returns nil if there are
+// no arguments.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -205,7 +207,7 @@ func help(cmd *cobra.Command, args []string) error {
 	return target.Help()
 }
 
-// operands checks the number of arguments against the usage line, and that none is empty.
+// operands returns an error if an operand is empty, or if the number of operands does not fit the usage line.
 func operands(cmd *cobra.Command, args []string) error {
 	for i, arg := range args {
 		switch name := operand(cmd, i); {
@@ -222,8 +224,8 @@ func operands(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// operand returns the name of argument i in the usage line, or "" if the command takes fewer arguments. In the usage line,
-// operands in brackets are optional, and an operand with dots may be repeated.
+// operand returns the name that the usage line gives to argument i, or "" if the command takes fewer arguments. In a
+// usage line, operands in brackets are optional, and an operand with dots may be repeated.
 func operand(cmd *cobra.Command, i int) string {
 	want := strings.Fields(cmd.Use)[1:]
 	if last := len(want) - 1; i > last && last >= 0 && strings.Contains(want[last], "...") {
@@ -235,8 +237,9 @@ func operand(cmd *cobra.Command, i int) string {
 	return strings.NewReplacer("[", "", "]", "", "...", "").Replace(want[i])
 }
 
-// command returns a command for a help text: a usage line, a line with a short description, an empty line, a long
-// description, an empty line, and lines with examples, which begin with "$ ".
+// command parses a help text and returns its command. The text consists of a usage line, a short description in
+// one line, a long description, and examples in lines that begin with "$ ". An empty line stands before the long
+// description and before the examples.
 func command(help string) *cobra.Command {
 	use, rest, _ := strings.Cut(help, "\n")
 	short, rest, _ := strings.Cut(rest, "\n")
@@ -244,8 +247,8 @@ func command(help string) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Long: strings.TrimSpace(long), Example: "  " + strings.ReplaceAll(examples, "\n$ ", "\n  ")}
 }
 
-// onSession returns the function of a command on the session KEY. The database is opened for writing if dryRun is not nil
-// and *dryRun is false.
+// onSession returns a function that runs do on the session named by the operand KEY. The database is opened for writing
+// if dryRun is not nil and *dryRun is false.
 func (a *app) onSession(dryRun *bool, do func(ctx context.Context, s *store.Store, key store.Key, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		key, err := parseKey("KEY", args[0])
@@ -258,7 +261,7 @@ func (a *app) onSession(dryRun *bool, do func(ctx context.Context, s *store.Stor
 	}
 }
 
-// mostSuggestions is the maximum number of suggestions in an error.
+// mostSuggestions limits the number of suggestions in an error.
 const mostSuggestions = 3
 
 // similar returns names that are similar to a word.
@@ -271,13 +274,14 @@ func similar(word string, names []string) []string {
 	return meant[:min(len(meant), mostSuggestions)]
 }
 
-// Maximum numbers of sessions: whose keys are compared with a mistyped key, and whose keys are offered as completions.
+// Limits on the number of sessions. suggestedAmong limits how many keys are compared with a mistyped key, and
+// mostCompleted limits how many keys are offered as completions.
 const (
 	suggestedAmong = 10_000
 	mostCompleted  = 200
 )
 
-// keysOf returns the keys of sessions that begin with a prefix. The argument most is the maximum number of keys.
+// keysOf returns up to most keys of sessions that begin with the given text.
 func keysOf(ctx context.Context, s *store.Store, begin string, most int) (keys []string) {
 	for info, err := range s.List(ctx, store.ListOptions{}) {
 		if err != nil {
@@ -292,7 +296,7 @@ func keysOf(ctx context.Context, s *store.Store, begin string, most int) (keys [
 	return keys
 }
 
-// suggestSession adds a suggestion to an error that says that the session does not exist.
+// suggestSession adds a suggestion to an error about a session that does not exist.
 func suggestSession(ctx context.Context, s *store.Store, key store.Key, err error) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -306,7 +310,7 @@ func suggestSession(ctx context.Context, s *store.Store, key store.Key, err erro
 	return fmt.Errorf("%w; 'patchlog sessions' lists what is there", err)
 }
 
-// completeOperand completes names of files and keys of sessions, as the usage line says.
+// completeOperand completes names of files and keys of sessions, depending on the operand in the usage line.
 func (a *app) completeOperand(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var found []cobra.Completion
 	switch operand(cmd, len(args)) {

@@ -1,7 +1,7 @@
 // Package command implements the command patchlog, except its main function.
 //
-// root.go has the tree of commands. Each command is in the file of its name, except patch, pin, repair, revert and rewind in
-// change.go, and delete in sessions.go.
+// root.go has the tree of commands. Each command is in the file with its name, with these exceptions: patch, pin,
+// repair, revert and rewind are in change.go, and delete is in sessions.go.
 package command
 
 import (
@@ -25,20 +25,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Exit codes.
+// Exit codes
 const (
 	exitDone   = 0
 	exitFailed = 1 // a request was refused or failed
 	exitUsage  = 2
 )
 
-// app is one run of the command: the streams, the environment, and the flags that all commands have.
+// app is one run of the command, with its streams, its environment and the values of the global flags.
 type app struct {
 	stdin   io.Reader
 	out     *terminal.Output
 	errs    *terminal.Output
 	env     func(string) string
-	options store.Options // of every database that is opened
+	options store.Options // options of every database that the command opens
 
 	extractive compaction.Summarizer
 
@@ -46,22 +46,25 @@ type app struct {
 	json bool
 }
 
-// Options let tests set what varies between runs, such as the clock. Users run the command with the zero value.
+// Options let tests fix what varies from run to run, such as the clock. Users run the command with the zero
+// value.
 type Options struct {
-	// Store is the options of all databases that are opened, such as the clock and the function that makes ids.
+	// Store contains the options of all databases that the command opens, for example the clock and the
+	// function that makes ids.
 	Store store.Options
 
-	// Extractive makes summaries without a model. nil means [compaction.Extractive].
+	// Extractive is the summarizer that is used without a model. nil means [compaction.Extractive].
 	Extractive compaction.Summarizer
 }
 
-// Main runs the command line of the process and returns the exit code.
+// Main runs the process's command line and returns the exit code.
 func Main() int {
-	// Writing to a closed pipe must return an error. If the signal ended the process, temporary files would stay.
+	// A write to a closed pipe must return an error. If SIGPIPE ended the process instead, temporary files would
+	// stay.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal then ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, Options{})
 }
 
@@ -82,7 +85,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string, 
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
-	a.json = slices.Contains(args, "--json") // parsing the arguments may fail before it reaches --json
+	a.json = slices.Contains(args, "--json") // set before parsing, because parsing may fail before it reaches --json
 	err := a.execute(ctx, args)
 	if flushErr := a.out.Flush(); err == nil {
 		err = flushErr
@@ -99,11 +102,11 @@ func (a *app) run(ctx context.Context, args []string) int {
 
 // execute runs a command line.
 func (a *app) execute(ctx context.Context, args []string) error {
-	if slices.ContainsFunc(args, database.HasPassword) { // checked first, before another error could quote the password
+	if slices.ContainsFunc(args, database.HasPassword) { // checked first, because another error could quote the password
 		return usagef("other users of this machine can see a password on the command line; use the environment variable PGPASSWORD or PATCHLOG_DB, or a password file (~/.pgpass)")
 	}
 	root := a.rootCommand()
-	root.SetArgs(append([]string{}, args...)) // not nil: for nil, cobra uses the arguments of the process
+	root.SetArgs(append([]string{}, args...)) // not nil, because cobra replaces nil by the arguments of the process
 	cmd, err := root.ExecuteContextC(ctx)
 	if wrong := (*sources.ArgumentError)(nil); errors.As(err, &wrong) {
 		err = usagef("%v", wrong)
@@ -117,7 +120,7 @@ func (a *app) execute(ctx context.Context, args []string) error {
 
 // usageError is an error in the command line.
 type usageError struct {
-	command string // "" for patchlog itself
+	command string // the command with the error; "" for patchlog itself
 	problem string
 }
 
@@ -137,7 +140,7 @@ func exitOf(err error) (code int, text string) {
 	var usage *usageError
 	switch {
 	case err == nil, errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe):
-		return exitDone, "" // the reader of the pipe has read enough
+		return exitDone, "" // the reader of the pipe has closed it, which is not an error
 	case errors.As(err, &usage):
 		return exitUsage, usage.Error()
 	case errors.Is(err, context.Canceled):
@@ -147,7 +150,7 @@ func exitOf(err error) (code int, text string) {
 	}
 }
 
-// problem writes an error: as a document with --json, otherwise as a line.
+// problem writes an error, as a JSON document with --json and otherwise as a line.
 func (a *app) problem(o *terminal.Output, text string) {
 	if a.json {
 		o.Document(struct {
@@ -158,7 +161,7 @@ func (a *app) problem(o *terminal.Output, text string) {
 	o.Line(o.Paint(terminal.Red, "patchlog:"), " ", present.Printable(text))
 }
 
-// receipt writes the result of a command: a document with --json, otherwise a line.
+// receipt writes the result of a command, as a JSON document with --json and otherwise as a line.
 func (a *app) receipt(document any, format string, args ...any) error {
 	if a.json {
 		return a.out.Document(document)
@@ -166,7 +169,7 @@ func (a *app) receipt(document any, format string, args ...any) error {
 	return a.out.Linef(format, args...)
 }
 
-// paged calls the function do. On a terminal, a pager shows the output of this function, except JSON.
+// paged calls do. On a terminal, it shows the output of do in a pager, unless the output is JSON.
 func (a *app) paged(ctx context.Context, do func() error) error {
 	if a.json {
 		return do()
@@ -177,8 +180,8 @@ func (a *app) paged(ctx context.Context, do func() error) error {
 // progress starts a progress bar on standard error.
 func (a *app) progress(label string) *terminal.Progress { return terminal.NewProgress(a.errs, label) }
 
-// quietProgress is progress for a command that writes to standard output meanwhile. If standard output is a terminal, there
-// is no bar.
+// quietProgress returns a progress bar for a command that writes to standard output while the bar is shown. If standard
+// output is a terminal, there is no bar.
 func (a *app) quietProgress(label string) *terminal.Progress {
 	if a.out.IsTerminal() {
 		return &terminal.Progress{}
@@ -186,7 +189,7 @@ func (a *app) quietProgress(label string) *terminal.Progress {
 	return a.progress(label)
 }
 
-// inTemporary calls the function do with an app whose database is a file in a temporary directory.
+// inTemporary calls do with an app whose database is a file in a temporary directory.
 func (a *app) inTemporary(name string, do func(sub *app) error) (err error) {
 	dir, err := os.MkdirTemp("", "patchlog-"+name+"-")
 	if err != nil {
@@ -198,8 +201,8 @@ func (a *app) inTemporary(name string, do func(sub *app) error) (err error) {
 	return do(&sub)
 }
 
-// withStore opens the database and calls the function do. If the list only is not empty, the store may lack the
-// sessions that are not in this list.
+// withStore opens the database and calls do. If only is not empty, the store may lack all sessions that are not
+// in only.
 func (a *app) withStore(ctx context.Context, use database.Use, do func(s *store.Store) error, only ...store.Key) error {
 	s, err := a.openDatabase(ctx, a.db, use, a.options, only...)
 	if errors.Is(err, store.ErrLocked) {
@@ -220,7 +223,8 @@ func (a *app) openDatabase(ctx context.Context, name string, use database.Use, o
 	})
 }
 
-// withFile is withStore for a command that needs the whole database. An inspector does not give access to it.
+// withFile is like withStore, for commands that need the whole database. Such commands cannot use the database
+// of an inspector.
 func (a *app) withFile(ctx context.Context, use database.Use, do func(s *store.Store) error) error {
 	if database.IsInspector(a.db) {
 		return errors.New("an inspector shows sessions, not the database as a whole; run this where the database is")
@@ -228,14 +232,15 @@ func (a *app) withFile(ctx context.Context, use database.Use, do func(s *store.S
 	return a.withStore(ctx, use, do)
 }
 
-// bulk returns the options for a database whose sessions are used only once, so that a cache is useless.
+// bulk returns the store options for a command that uses each session only once, so that a cache would be
+// useless.
 func (a *app) bulk() store.Options {
 	opts := a.options
 	opts.CacheBytes, opts.MaxRecordBytes = -1, patch.MaxRecordBytes
 	return opts
 }
 
-// writingUnless returns Reading if dryRun is true, otherwise Writing.
+// writingUnless returns Reading if dryRun is set, and otherwise Writing.
 func writingUnless(dryRun bool) database.Use {
 	if dryRun {
 		return database.Reading
@@ -243,7 +248,7 @@ func writingUnless(dryRun bool) database.Use {
 	return database.Writing
 }
 
-// parseKey parses an operand that is a key. The argument name is its name in errors.
+// parseKey parses a key operand. Errors contain the operand's name.
 func parseKey(name, text string) (store.Key, error) {
 	key, err := store.ParseKey(text)
 	if wrong := (*patch.FieldError)(nil); errors.As(err, &wrong) && wrong.Field == "key" {

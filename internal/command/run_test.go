@@ -33,7 +33,7 @@ func (sh *shell) try(t *testing.T, stdin string, args ...string) (code int, stdo
 	return code, out.String(), errs.String()
 }
 
-// must runs a command that must succeed, and returns its output.
+// must runs a command, fails the test unless the command succeeds, and returns the output.
 func (sh *shell) must(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := sh.try(t, stdin, args...)
@@ -73,7 +73,7 @@ func TestSharedState(t *testing.T) {
 	}
 }
 
-// fullPipe is a writer that fails.
+// fullPipe is a writer whose writes fail.
 type fullPipe struct{ err error }
 
 func (p fullPipe) Write([]byte) (int, error) { return 0, p.err }
@@ -102,7 +102,7 @@ func TestClosedPipe(t *testing.T) {
 	}
 }
 
-// stuck is a reader that returns some text and then blocks.
+// stuck is a reader that returns some text and then blocks forever.
 type stuck struct {
 	text    io.Reader
 	blocked chan struct{}
@@ -170,8 +170,8 @@ func TestNoPlaceForDatabase(t *testing.T) {
 	}
 }
 
-// While a process reads the database, reading commands and dry runs work and do not change a byte of the file. Writing
-// commands fail.
+// While another process reads the database, commands that read and dry runs succeed, and do not change the file.
+// Commands that write fail.
 func TestCommandsThatRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	invoke := func(args ...string) (code int, text string) {
@@ -213,7 +213,7 @@ func TestCommandsThatRead(t *testing.T) {
 	}
 }
 
-// everyCommand returns the commands without subcommands.
+// everyCommand returns all commands that have no subcommands.
 func everyCommand(cmd *cobra.Command) []*cobra.Command {
 	if !cmd.HasSubCommands() {
 		return []*cobra.Command{cmd}
@@ -230,8 +230,8 @@ func testRoot() *cobra.Command {
 	return newShell().app("", &out, &out).rootCommand()
 }
 
-// TestCompletion requests completions as the completion scripts do. If a shell is installed, the shell checks the syntax of
-// its script.
+// The command completes arguments as the completion scripts request. If a shell is installed, the test also checks the
+// syntax of the shell's script.
 func TestCompletion(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for shell, flag := range map[string]string{"bash": "-n", "zsh": "-n", "fish": "--no-execute", "powershell": ""} {
@@ -281,13 +281,13 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// The help of every command has examples and at most 80 columns.
+// The help of every command has examples and is at most 80 columns wide.
 func TestHelp(t *testing.T) {
 	sh := newShell()
 	sh.env = func(name string) string { return map[string]string{"COLUMNS": "80"}[name] }
 	for _, cmd := range append(everyCommand(testRoot()), testRoot()) {
 		if cmd.Name() == "help" || cmd.HasParent() && cmd.Parent().Name() == "completion" {
-			continue // cobra's text
+			continue // cobra generates this command's help
 		}
 		if cmd.Short == "" || !strings.Contains(cmd.Example, "patchlog") || cmd.Args == nil {
 			t.Errorf("%s: no text, example or arguments", cmd.CommandPath())
@@ -300,7 +300,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// reading is a reader that calls the function first before its first read.
+// reading is a reader that calls first before its first read.
 type reading struct {
 	io.Reader
 	first func()
@@ -314,7 +314,7 @@ func (r *reading) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// While an import waits for its input, other processes can use the database.
+// Other processes can use the database while an import waits for its input.
 func TestImportWaitsWithoutLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	must(t, `{"id":"a","author":"user"}`, "import", "a/u/first", "-", "--db", path)
@@ -343,7 +343,7 @@ func TestImportWaitsWithoutLock(t *testing.T) {
 	}
 }
 
-// Input without an end is refused at the limit, and nothing is imported.
+// The import command refuses endless input at the size limit, and imports nothing.
 func TestImportOfEndlessInput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	must(t, `{"id":"a","author":"user"}`, "import", "a/u/first", "-", "--db", path)

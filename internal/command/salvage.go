@@ -81,7 +81,7 @@ func (a *app) salvage(ctx context.Context, from, to string, sure bool) (err erro
 	return a.salvaged(found)
 }
 
-// salvaged writes what was salvaged and what was lost.
+// salvaged reports what was salvaged and what was lost.
 func (a *app) salvaged(found store.Salvaged) error {
 	amiss := len(found.Shared.Maybe) + len(found.Shared.Lost)
 	for _, s := range found.Sessions {
@@ -133,13 +133,13 @@ func (a *app) salvagedLines(s store.SalvagedSession) {
 	}
 }
 
-// notes are texts, each with the condition under which it applies.
+// notes is a list of texts, each with the condition under which the text is shown.
 type notes []struct {
 	is   bool
 	text string
 }
 
-// texts returns the texts that apply.
+// texts returns the texts whose conditions are true.
 func (n notes) texts() (texts []string) {
 	for _, note := range n {
 		if note.is {
@@ -149,7 +149,7 @@ func (n notes) texts() (texts []string) {
 	return texts
 }
 
-// shownSpans is the maximum number of spans in a line.
+// shownSpans limits the number of spans in a line.
 const shownSpans = 20
 
 func spansText(lost []patch.Span) string {

@@ -18,11 +18,11 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// If the disk is full, salvage reports this and leaves no file behind.
+// If the disk is full, salvage reports an error and leaves no file behind.
 func TestSalvageWithoutSpace(t *testing.T) {
 	if os.Getenv("PATCHLOG_TEST_FILE_LIMIT") != "" {
-		signal.Ignore(syscall.SIGXFSZ)                        // then a write beyond the limit returns an error
-		limit := syscall.Rlimit{Cur: 17 << 20, Max: 17 << 20} // an empty database has 16 MiB
+		signal.Ignore(syscall.SIGXFSZ)                        // if the signal is ignored, a write beyond the limit returns an error
+		limit := syscall.Rlimit{Cur: 17 << 20, Max: 17 << 20} // an empty database has 16 MiB, so few records fit
 		testlog.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
 		os.Exit(run(t.Context(), []string{"salvage", defaultDatabase, "new.db"}, strings.NewReader(""), os.Stdout, os.Stderr, noEnv))
 	}

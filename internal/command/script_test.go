@@ -27,13 +27,13 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
 
-// Scripts that run on only one backend.
+// Names of scripts that run on only one backend
 var (
 	onFiles    = []string{"usage.txt", "backup.txt", "salvage.txt"}
 	onPostgres = []string{"postgres.txt"}
 )
 
-// scripts returns the scripts in testdata, except without.
+// scripts returns the scripts in testdata, except those in without.
 func scripts(t *testing.T, without []string) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -43,13 +43,13 @@ func scripts(t *testing.T, without []string) []string {
 	return slices.DeleteFunc(files, func(name string) bool { return slices.Contains(without, filepath.Base(name)) })
 }
 
-// TestScripts runs the scripts in testdata with database files.
+// The scripts in testdata produce the expected output with database files.
 func TestScripts(t *testing.T) {
 	runScripts(t, testscript.Params{Files: scripts(t, onPostgres), UpdateScripts: *update})
 }
 
-// TestScriptsOnPostgres runs the same scripts, each with its own database on PostgreSQL. The expected output is the same.
-// The flag -update does not rewrite it.
+// The scripts produce the same output on PostgreSQL, where each script has its own database. The flag -update does not
+// rewrite this output.
 func TestScriptsOnPostgres(t *testing.T) {
 	setup := func(e *testscript.Env) error {
 		e.Setenv("PATCHLOG_DB", pgtest.URL(t, pgtest.New(t)))
@@ -60,9 +60,9 @@ func TestScriptsOnPostgres(t *testing.T) {
 	runScripts(t, testscript.Params{Files: []string{"testdata/postgres.txt"}, Setup: setup, UpdateScripts: *update})
 }
 
-// runScripts runs scripts that have two more commands: patchlog, with < FILE and > FILE as in a shell, and code, which
-// checks the last exit code. In the output, ids that vary are replaced as [shell.show] describes. Commands accept the
-// replaced ids.
+// runScripts runs scripts with two additional commands. The command patchlog takes < FILE and > FILE as in a shell.
+// The command code checks the last exit code. In the output, ids that vary are replaced as [shell.show] describes.
+// Commands also accept the replacements as ids.
 func runScripts(t *testing.T, p testscript.Params) {
 	t.Helper()
 	for i, name := range p.Files {
@@ -84,14 +84,14 @@ func runScripts(t *testing.T, p testscript.Params) {
 	testscript.RunT(inTurn{t}, p)
 }
 
-// inTurn runs scripts one after another, because the process has only one working directory.
+// inTurn runs scripts one after another, because a process has only one working directory.
 type inTurn struct{ *testing.T }
 
 func (t inTurn) Parallel()     {}
 func (t inTurn) Verbose() bool { return testing.Verbose() }
 func (t inTurn) Run(name string, f func(testscript.T)) {
 	t.T.Run(name, func(t *testing.T) {
-		t.Chdir(".") // restores the working directory at the end
+		t.Chdir(".") // makes the test restore the working directory at its end
 		f(inTurn{t})
 	})
 }
@@ -138,19 +138,19 @@ func checkCode(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// shell runs commands with a fixed clock, short summaries, and ids that do not vary.
+// shell runs commands with a fixed clock, with short summaries, and with ids that do not vary.
 type shell struct {
 	env   func(string) string
 	made  atomic.Int64
-	shown map[string]string // what show returned, by id
-	code  int               // of the last command in a script
+	shown map[string]string // maps each id to its replacement in the output
+	code  int               // exit code of the last command in a script
 }
 
 func newShell() *shell { return &shell{env: noEnv, shown: map[string]string{}} }
 
 func noEnv(string) string { return "" }
 
-// app returns an app with these streams.
+// app returns an app with the given streams.
 func (sh *shell) app(stdin string, stdout, stderr *bytes.Buffer) *app {
 	return newApp(strings.NewReader(stdin), stdout, stderr, sh.env, Options{
 		Store: store.Options{
@@ -162,16 +162,16 @@ func (sh *shell) app(stdin string, stdout, stderr *bytes.Buffer) *app {
 	})
 }
 
-// madeID matches ids that a shell makes, and random UUIDs.
+// madeID matches the ids that a shell generates, and random UUIDs.
 var madeID = regexp.MustCompile(`made-\d+|[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
 
-// shortMadeID matches a shortened UUID in a column or in a note of the audit log.
+// shortMadeID matches a shortened UUID in a table column or in a note of the audit log.
 var shortMadeID = regexp.MustCompile(`(?m)(\b(?:id|patch) |^[-+ ] +\d+  )([0-9a-f]{8})([ :,\n])`)
 
 var duration = regexp.MustCompile(`("durationMs":)\d+`)
 
-// show returns output without varying parts. Ids become new-1, new-2 and so on, in the order of their first appearance, and
-// durations become 0.
+// show replaces the parts of an output that vary. Ids become new-1, new-2 and so on, in the order of their first
+// appearance. Durations become 0.
 func (sh *shell) show(text string) string {
 	show := func(id string) string {
 		for known, shown := range sh.shown {
@@ -190,13 +190,13 @@ func (sh *shell) show(text string) string {
 	return duration.ReplaceAllString(text, "${1}0")
 }
 
-// summariseInShort is a summarizer whose text does not depend on the real summarizers.
+// summariseInShort is a summarizer for tests. Changes of the real summarizers do not affect its texts.
 func summariseInShort(_ context.Context, r compaction.Request) (compaction.Response, error) {
 	text := fmt.Sprintf("%s to %s in short", r.Events[0].ID(), r.Events[len(r.Events)-1].ID())
 	return compaction.Response{Text: text, Model: "extractive"}, nil
 }
 
-// run is Run with the options of users.
+// run calls Run with the options that users have.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
 	return Run(ctx, args, stdin, stdout, stderr, env, Options{})
 }

@@ -75,7 +75,7 @@ const snippetIndent = 2
 func (a *app) search(ctx context.Context, s *store.Store, key store.Key, search recall.Search, all bool) error {
 	most := max(a.out.Columns()-snippetIndent, terminal.LeastWide)
 	if !a.json {
-		search.Snippet = most - 2 // the snippet may begin and end with an ellipsis
+		search.Snippet = most - 2 // leaves room for an ellipsis at the beginning and at the end
 	}
 	var hits []recall.Hit[store.Key]
 	var skipped damaged
@@ -103,14 +103,14 @@ func (a *app) search(ctx context.Context, s *store.Store, key store.Key, search 
 	return skipped.err()
 }
 
-// searchAll searches all sessions of the user in key. If the session of key does not exist, searchAll fails, because a user
-// would take the result of a mistyped key for a search without hits.
+// searchAll searches all sessions of the user in key. If the session in key does not exist, searchAll fails. Otherwise
+// a mistyped key would look like a search without hits.
 func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, search recall.Search, skipped *damaged) ([]recall.Hit[store.Key], error) {
 	if _, err := s.Info(ctx, key); err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return nil, err
 	}
 	leftOut := func(_ store.Key, err error) bool {
-		return skipped.is(a, err) || errors.Is(err, store.ErrNotFound) // the session was deleted meanwhile
+		return skipped.is(a, err) || errors.Is(err, store.ErrNotFound) // the session may have been deleted during the search
 	}
 	keys := func(yield func(store.Key, error) bool) {
 		for info, err := range s.List(ctx, store.ListOptions{App: key.App, User: key.User}) {
@@ -122,7 +122,7 @@ func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, sear
 	return recall.NewFinder(s, 0).SearchAll(ctx, keys, leftOut, search)
 }
 
-// showHit writes an event that was found. The argument most is the maximum width of its snippet.
+// showHit writes a found event. The argument most limits the width of its snippet.
 func (a *app) showHit(h recall.Hit[store.Key], keyed bool, most int) {
 	if a.json {
 		h.Score = math.Round(h.Score*100) / 100

@@ -72,7 +72,7 @@ $ patchlog serve --write`)
 			}
 			opts.Compaction = compact.cfg
 		}
-		a.options.LockTimeout = 100 * time.Millisecond // a program that has the file open is likely to keep it open
+		a.options.LockTimeout = 100 * time.Millisecond // a short timeout, because another program that has the file open probably keeps it open
 		return a.withStore(cmd.Context(), writingUnless(!opts.Write && !opts.Erase), func(s *store.Store) error {
 			return a.servePages(cmd.Context(), s, *addr, opts, func(address string) error { return a.announce(address, opts) })
 		})
@@ -80,7 +80,8 @@ $ patchlog serve --write`)
 	return cmd
 }
 
-// namedAsTyped replaces the name of a field of [inspector.Options] by the flag or the variable that sets the field.
+// namedAsTyped replaces the name of an [inspector.Options] field in an error by the flag or the variable that sets
+// the field.
 func namedAsTyped(err error) error {
 	wrong := (*patch.FieldError)(nil)
 	if !errors.As(err, &wrong) {
@@ -91,8 +92,9 @@ func namedAsTyped(err error) error {
 	return fmt.Errorf("%s: %s", cmp.Or(typed, wrong.Field), wrong.Problem)
 }
 
-// servePages serves the pages of a store until the context ends. It calls announce with the address after it has opened the
-// listener. If other machines can reach the address and opts has no token, the address contains a new token.
+// servePages serves the pages of a store until the context ends. After it has opened the listener, it calls announce
+// with the address. If other machines can reach the address and opts has no token, it generates a token, which the
+// address contains.
 func (a *app) servePages(ctx context.Context, s *store.Store, addr string, opts inspector.Options, announce func(address string) error) error {
 	logs := slog.NewTextHandler(flushed{a.errs}, nil)
 	opts.Logger = slog.New(logs)
@@ -130,8 +132,8 @@ func (a *app) announce(address string, opts inspector.Options) error {
 	return a.out.Flush()
 }
 
-// listen returns a listener and its address. If other machines can reach the listener, hosts are the names by which they
-// reach it.
+// listen returns a listener and its address. If other machines can reach the listener, hosts contains the names by
+// which they reach it.
 func listen(ctx context.Context, addr string) (_ net.Listener, at url.URL, hosts []string, err error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
@@ -146,7 +148,8 @@ func listen(ctx context.Context, addr string) (_ net.Listener, at url.URL, hosts
 	return listener, url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/"}, hosts, nil
 }
 
-// reachedBy returns the host to print for a listener, and all hosts by which other machines reach the listener.
+// reachedBy returns the host to print for a listener, and all host names by which other machines reach the
+// listener.
 func reachedBy(addr string, listener net.Listener) (host string, hosts []string) {
 	ip := listener.Addr().(*net.TCPAddr).IP
 	host, _, _ = net.SplitHostPort(addr)
@@ -157,7 +160,7 @@ func reachedBy(addr string, listener net.Listener) (host string, hosts []string)
 		return host, []string{host}
 	}
 	host, hosts = "127.0.0.1", []string{"127.0.0.1"}
-	addrs, _ := net.InterfaceAddrs() // if this fails, the user can set --host
+	addrs, _ := net.InterfaceAddrs() // after an error, the user can set --host
 	for _, a := range addrs {
 		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
 			if len(hosts) == 1 {
@@ -169,19 +172,19 @@ func reachedBy(addr string, listener net.Listener) (host string, hosts []string)
 	return host, hosts
 }
 
-// endTimeout is the time for requests in flight after the shutdown began.
+// endTimeout limits how long a shutdown waits for requests in flight.
 const endTimeout = 5 * time.Second
 
-// Timeouts for reading the header of a request, for reading the whole request, and for writing the response. No action of the
-// inspector takes as long as writeTimeout. A response that never ends sets its own timeouts.
+// Timeouts for reading the header of a request, for reading the whole request, and for writing the response. Every
+// action of the inspector takes less time than writeTimeout. An endless response sets its own timeouts.
 const (
 	headerTimeout = 10 * time.Second
 	readTimeout   = time.Minute
 	writeTimeout  = 15 * time.Minute
 )
 
-// serveUntilDone serves until the context ends. The contexts of requests in flight end, too. After endTimeout, connections
-// that are still open are closed.
+// serveUntilDone serves requests until the context ends. It then ends the contexts of requests in flight. After
+// endTimeout, it closes the connections that are still open.
 func serveUntilDone(ctx context.Context, listener net.Listener, h http.Handler, logger *log.Logger) error {
 	server := newServer(ctx, h, logger)
 	failed := make(chan error, 1)
@@ -212,7 +215,7 @@ func newServer(ctx context.Context, h http.Handler, logger *log.Logger) *http.Se
 	}
 }
 
-// flushed is an output that flushes after each write.
+// flushed is an output that is flushed after each write.
 type flushed struct{ *terminal.Output }
 
 func (f flushed) Write(text []byte) (int, error) {

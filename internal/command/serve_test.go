@@ -24,20 +24,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// served is a command that serves pages.
+// served is a running command that serves pages.
 type served struct {
 	t    *testing.T
-	line string // the first line of its output
+	line string // the first line of the command's output
 	end  func() (code int, errs string)
 }
 
-// startServe starts the command serve and waits for the line with its address.
+// startServe starts the command serve and waits until it writes its address.
 func startServe(t *testing.T, env map[string]string, args ...string) *served {
 	t.Helper()
 	return startCommand(t, env, append([]string{"serve"}, args...)...)
 }
 
-// startCommand starts a command that serves pages, and waits for its first line.
+// startCommand starts a command that serves pages, and waits until it writes its first line.
 func startCommand(t *testing.T, env map[string]string, args ...string) *served {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -64,7 +64,7 @@ func startCommand(t *testing.T, env map[string]string, args ...string) *served {
 	return s
 }
 
-// address returns the address in the first line.
+// address returns the address in the first output line.
 func (s *served) address() *url.URL {
 	s.t.Helper()
 	u, err := url.Parse(regexp.MustCompile(`http://[^ "]*`).FindString(s.line))
@@ -74,7 +74,7 @@ func (s *served) address() *url.URL {
 	return u
 }
 
-// get requests a page from the local port, with a host and a token in the header.
+// get requests a page through the local port, with the given host and token in the request header.
 func (s *served) get(path, host, token string) (status int, body string) {
 	s.t.Helper()
 	r := testlog.Must(http.NewRequestWithContext(s.t.Context(), "GET", "http://127.0.0.1:"+s.address().Port()+path, nil))(s.t)
@@ -88,7 +88,7 @@ func (s *served) get(path, host, token string) (status int, body string) {
 	return got.StatusCode, string(text)
 }
 
-// onWrite is a writer that calls a function for each write.
+// onWrite is a writer that calls a function at each write.
 type onWrite func()
 
 func (f onWrite) Write(text []byte) (int, error) {
@@ -110,12 +110,12 @@ func TestServe(t *testing.T) {
 		t.Errorf("for another host: status %d", status)
 	}
 
-	// The search page finds the events that the command finds.
+	// The search page shows the same events as the command search.
 	_, page := s.get("/search?key=a/u/s&q=hello", "127.0.0.1", "")
 	page = strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, " ")), " ")
 	found := strings.Split(must(t, "", "search", "a/u/s", "hello"), "\n\n")[1:]
 	for _, hit := range found {
-		_, said, _ := strings.Cut(hit, "\n") // the text below the line with the place
+		_, said, _ := strings.Cut(hit, "\n") // the first line of hit names the place, and the other lines contain the found text
 		if want := strings.Join(strings.Fields(said), " "); want == "" || !strings.Contains(page, want) {
 			t.Errorf("there is no %q in\n%s", want, page)
 		}
@@ -124,11 +124,11 @@ func TestServe(t *testing.T) {
 		t.Error("the command finds nothing")
 	}
 
-	// Meanwhile, other processes can read, but a second server on the same port fails.
+	// While the server runs, other processes can read the database, but a second server on the same port fails.
 	must(t, "", "log", "a/u/s")
 	var errs strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
-	out := onWrite(cancel) // both runs must fail before they write an address
+	out := onWrite(cancel) // stops the second server if it writes an address
 	if code := run(ctx, []string{"serve", "--addr", s.address().Host}, nil, out, &errs, noEnv); code != exitFailed || !strings.Contains(errs.String(), "is in use, perhaps by another 'patchlog serve'") {
 		t.Errorf("exit code %d: %s", code, &errs)
 	}
@@ -136,7 +136,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 
-	// A server that may write says so, and no other process can open the file.
+	// A server with --write announces that it may write, and then no other process can open the database.
 	s = startServe(t, nil, "--addr", "localhost:0", "--write", "--json")
 	var said struct {
 		URL   string
@@ -163,7 +163,7 @@ func TestServe(t *testing.T) {
 	db.Close()
 }
 
-// The pages can erase only with --erase.
+// Users can erase on the pages only if serve has the flag --erase.
 func TestServeErases(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
@@ -201,7 +201,7 @@ func TestServeErases(t *testing.T) {
 	}
 }
 
-// If other machines can reach the address, requests need a token. By default it is random.
+// If other machines can reach the address, requests need a token. By default, the token is random.
 func TestServeToOthers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
@@ -230,7 +230,7 @@ func TestServeToOthers(t *testing.T) {
 		t.Error("the same token is drawn again")
 	}
 
-	// A given token is required on any address, and it is not printed.
+	// A token that the user has set is required on every address, and the command does not print it.
 	for _, args := range [][]string{{"--addr", "0.0.0.0:0"}, {"--addr", "127.0.0.1:0"}} {
 		s = startServe(t, map[string]string{"PATCHLOG_TOKEN": "given-secret"}, args...)
 		if strings.Contains(s.line, "secret") || s.address().RawQuery != "" || !strings.Contains(s.line, "demands the token") {
@@ -246,7 +246,8 @@ func TestServeToOthers(t *testing.T) {
 	}
 }
 
-// At the end, the contexts of requests in flight end, so they do not delay the shutdown.
+// When the server shuts down, the contexts of requests in flight end, so that these requests do not delay the
+// shutdown.
 func TestServeEnds(t *testing.T) {
 	errServed := errors.New("served enough")
 	listener := testlog.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -273,7 +274,7 @@ func TestServeEnds(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if !<-told { // otherwise the request ends after endTimeout
+	if !<-told { // the request ended because its context ended, and not only after endTimeout
 		t.Error("a request is not told of the end, but cut off")
 	}
 	broken := testlog.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -283,7 +284,7 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// oneConn is a listener with one connection.
+// oneConn is a listener that accepts one connection.
 type oneConn struct {
 	net.Listener
 	conns chan net.Conn
@@ -299,7 +300,7 @@ func (l oneConn) Accept() (net.Conn, error) {
 func (l oneConn) Close() error   { return nil }
 func (l oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
-// If a client sends its body too slowly, or does not read the response, its connection is closed.
+// The server closes the connection of a client that sends its body too slowly or does not read the response.
 func TestServeCutsSlowClients(t *testing.T) {
 	for name, c := range map[string]struct {
 		request string
@@ -341,7 +342,8 @@ func TestServeCutsSlowClients(t *testing.T) {
 	}
 }
 
-// Through the inspector of a program, commands give the same output as from the file. Writing commands fail.
+// Commands that read give the same output through an inspector as from the database file. Commands that write
+// fail.
 func TestReadThroughInspector(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
@@ -395,7 +397,7 @@ func TestReadThroughInspector(t *testing.T) {
 	}
 }
 
-// If a session is damaged, other sessions can be read through an inspector.
+// If one session is damaged, commands can read the other sessions through an inspector.
 func TestReadThroughInspectorBesideADamagedOne(t *testing.T) {
 	besideADamagedOne(t, "sessions")
 	s := startServe(t, nil, "--addr", "127.0.0.1:0")
@@ -405,7 +407,7 @@ func TestReadThroughInspectorBesideADamagedOne(t *testing.T) {
 	s.end()
 }
 
-// Listing sessions through an inspector copies no session.
+// The command sessions copies no session when it lists the sessions of an inspector.
 func TestListThroughInspector(t *testing.T) {
 	asked := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -36,7 +36,7 @@ $ patchlog sessions shop/ada`)
 				opts.User = key.User
 			}
 		}
-		if database.IsInspector(a.db) { // its list needs no copies of the sessions
+		if database.IsInspector(a.db) { // an inspector can list its sessions without copying them
 			from, err := database.NewInspector(a.db, a.env("PATCHLOG_TOKEN"))
 			if err != nil {
 				return err
@@ -102,10 +102,10 @@ func (a *app) sessions(list iter.Seq2[store.Info, error]) error {
 	return skipped.err()
 }
 
-// damaged is the number of sessions that were skipped because they are damaged.
+// damaged counts the sessions that were skipped because they are damaged.
 type damaged int
 
-// is reports whether an error is about a damaged session. If so, is counts the session and writes the error.
+// is reports whether err means that a session is damaged. If so, it counts the session and writes the error.
 func (d *damaged) is(a *app, err error) bool {
 	if !errors.Is(err, store.ErrCorrupt) {
 		return false
@@ -115,7 +115,7 @@ func (d *damaged) is(a *app, err error) bool {
 	return true
 }
 
-// err returns an error about the skipped sessions, or nil if none was skipped.
+// err returns an error about the skipped sessions, or nil if no session was skipped.
 func (d damaged) err() error {
 	if d == 0 {
 		return nil

@@ -40,7 +40,7 @@ func (a *app) vacuum(ctx context.Context, s *store.Store) error {
 	}{before, after}, "%s: %s bytes, before %s", a.db, present.Grouped(after.File), present.Grouped(before.File))
 }
 
-// space writes the size of the database file.
+// space reports the size of the database file.
 func (a *app) space(ctx context.Context, s *store.Store) error {
 	space, err := s.Vacuum(ctx, store.VacuumOptions{DryRun: true})
 	if err != nil {

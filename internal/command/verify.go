@@ -57,7 +57,7 @@ func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptio
 	bar.End()
 	of := present.Counted(sessions, "session")
 	if opts.Key != (store.Key{}) {
-		of, sessions = opts.Key.String(), 1 // Verify reports no progress for a single session
+		of, sessions = opts.Key.String(), 1 // Verify does not report the progress of a single session
 	}
 	if a.json {
 		a.out.Document(struct {

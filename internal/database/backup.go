@@ -12,15 +12,15 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Backup saves a database to a new file. The file gets its name when it is complete and verified. Backup returns the number
-// of sessions and the size of the file.
+// Backup saves a database to a new file. The file appears under its name only when it is complete and verified. Backup
+// returns the number of sessions and the size of the file.
 func Backup(ctx context.Context, s *store.Store, path string, opts store.Options) (sessions int, bytes int64, err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return 0, 0, fmt.Errorf("%q is a directory; name a file in it", path)
 	} else if err == nil {
 		return 0, 0, errExists(path)
 	}
-	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-*") // only the owner may read it
+	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-*") // os.CreateTemp makes the file accessible only to its owner
 	if err != nil {
 		return 0, 0, syncdir.ReplacePath(err, path)
 	}
@@ -29,7 +29,7 @@ func Backup(ctx context.Context, s *store.Store, path string, opts store.Options
 		if closeErr := draft.Close(); !errors.Is(closeErr, os.ErrClosed) {
 			err = errors.Join(err, closeErr)
 		}
-		if removeErr := os.Remove(draft.Name()); !errors.Is(removeErr, fs.ErrNotExist) { // publish may rename the draft
+		if removeErr := os.Remove(draft.Name()); !errors.Is(removeErr, fs.ErrNotExist) { // publish may already have renamed the draft
 			err = errors.Join(err, removeErr)
 		}
 	}()
@@ -65,12 +65,12 @@ func CountSessions(ctx context.Context, s *store.Store) (n int, err error) {
 
 func errExists(path string) error { return fmt.Errorf("%q exists; a backup replaces no file", path) }
 
-// publish gives a draft its name, durably, unless a file has this name.
+// publish durably renames a draft to path, unless a file with this name exists.
 func publish(draft, path string) error {
 	switch err := os.Link(draft, path); {
 	case errors.Is(err, fs.ErrExist):
 		return errExists(path)
-	case err != nil: // the file system may not support hard links; Rename alone would replace a file
+	case err != nil: // the file system may not support hard links, and Rename alone would replace an existing file
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			return errExists(path)
 		}

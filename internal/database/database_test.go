@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A name is the name of a file or a PostgreSQL URL, or it is refused. No error quotes the name.
+// A database name is accepted if it is a file name or a PostgreSQL URL. The error for any other name does not
+// quote the name.
 func TestDatabaseNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"patchlog.db":                    "a file",
@@ -65,7 +66,7 @@ func TestPasswordsAreNoArguments(t *testing.T) {
 		"postgres://u:@h":                         false,
 		"postgres://h1:1,h2:2/d":                  false,
 		"postgres://h/d?passfile=/etc/pgpass":     false,
-		"see postgres://u:secret@h, for instance": false, // such as the text of a summary
+		"see postgres://u:secret@h, for instance": false, // a URL within other text is allowed, for example in a summary
 		"u:secret@h":                              false,
 	} {
 		if got := HasPassword(arg); got != want {

@@ -20,7 +20,8 @@ func IsInspector(name string) bool {
 	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
 }
 
-// openInspector copies sessions from an inspector into memory. Meanwhile, the program with the inspector may write.
+// openInspector copies sessions from an inspector into memory. The inspector's program may write to them during the
+// copy.
 func openInspector(ctx context.Context, address string, use Use, opts Options) (*store.Store, error) {
 	from, err := NewInspector(address, opts.Token)
 	switch {
@@ -38,7 +39,7 @@ func openInspector(ctx context.Context, address string, use Use, opts Options) (
 			keys = append(keys, info.Key)
 		}
 	}
-	opts.Store.ReadOnly = false // the copy is written
+	opts.Store.ReadOnly = false // openInspector itself writes the copy
 	s, err := store.OpenMemory(opts.Store)
 	if err != nil {
 		return nil, err
@@ -47,8 +48,8 @@ func openInspector(ctx context.Context, address string, use Use, opts Options) (
 		if opts.Progress != nil {
 			opts.Progress(n, len(keys))
 		}
-		// If a session of the list is not found, it was deleted meanwhile. If the caller named the session, the caller's
-		// next call on the store fails.
+		// A listed session that is not found was deleted during the copy. If the caller named the session, the caller's
+		// next call to the store reports the error.
 		if err := from.copy(ctx, s, key); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -62,7 +63,8 @@ type Inspector struct {
 	token string
 }
 
-// NewInspector returns a client for the inspector at an address. A token in the address replaces the argument token.
+// NewInspector returns a client for the inspector at an address. A token in the address takes precedence over the
+// argument token.
 func NewInspector(address, token string) (Inspector, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Host == "" {
@@ -71,7 +73,7 @@ func NewInspector(address, token string) (Inspector, error) {
 	return Inspector{base, cmp.Or(base.Query().Get("token"), token)}, nil
 }
 
-// get returns the body of a response. Errors name the host, but not the token.
+// get returns the body of a response. Its errors contain the host, but not the token.
 func (c Inspector) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
 	at := url.URL{Scheme: c.base.Scheme, Host: c.base.Host, Path: strings.TrimSuffix(c.base.Path, "/") + "/" + path, RawQuery: query.Encode()}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
@@ -100,7 +102,8 @@ func (c Inspector) get(ctx context.Context, path string, query url.Values) (io.R
 	return nil, errors.Join(err, answer.Body.Close())
 }
 
-// List is [store.Store.List] for the sessions that the inspector lets the user read. No session is copied.
+// List is like [store.Store.List], for the sessions that the user may read through the inspector. It copies no
+// session.
 func (c Inspector) List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		body, err := c.get(ctx, "list", nil)

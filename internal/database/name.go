@@ -1,6 +1,7 @@
-// Package database opens a database by its name: the path of a file, a URL of PostgreSQL, or the address of an inspector.
+// Package database opens a database by its name: the path of a file, a URL of PostgreSQL, or the address of an
+// inspector.
 //
-// A name may contain a password. No error of this package quotes the password.
+// A name may contain a password. The errors of this package never contain the password.
 package database
 
 import (
@@ -12,7 +13,7 @@ import (
 	"strings"
 )
 
-// schemes are the schemes of URLs that name databases on PostgreSQL.
+// schemes contains the schemes of URLs that name PostgreSQL databases.
 var schemes = []string{"postgres", "postgresql"}
 
 var (
@@ -20,8 +21,8 @@ var (
 	settingForm = regexp.MustCompile(`(?i)\b(ssl)?password\s*=`)
 )
 
-// PostgresURL returns the URL of a database on PostgreSQL, with its scheme in lower case, or "" if the name is the path of
-// a file. A name that is neither is an error.
+// PostgresURL returns the URL of a PostgreSQL database, with the scheme in lower case. It returns "" if the name is a
+// file path, and an error if the name is neither.
 func PostgresURL(name string) (string, error) {
 	m := schemeForm.FindStringSubmatch(name)
 	if m == nil || !slices.Contains(schemes, strings.ToLower(m[1])) {
@@ -48,13 +49,15 @@ func PostgresURL(name string) (string, error) {
 	return scheme + rest, nil
 }
 
-// urlArgument matches an argument, or the value of a flag in it, that is the URL of a database.
+// urlArgument matches a command-line argument that is the URL of a database, or a flag whose value is such a
+// URL.
 var urlArgument = regexp.MustCompile(`(?i)^(?:--?[a-z-]+=)?\s*postgres(?:ql)?:(?://)?(.*)$`)
 
-// passwordSetting matches a password in the query of a URL.
+// passwordSetting matches a password in the query part of a URL.
 var passwordSetting = regexp.MustCompile(`(?i)[?&;]\s*(ssl)?password\s*=[^&;]`)
 
-// HasPassword reports whether a command-line argument is, or contains in a flag, the URL of a database with a password.
+// HasPassword reports whether a command-line argument, or the value of a flag in it, is the URL of a database with a
+// password.
 func HasPassword(arg string) bool {
 	m := urlArgument.FindStringSubmatch(arg)
 	if m == nil {
@@ -69,8 +72,8 @@ func HasPassword(arg string) bool {
 	return password != "" || passwordSetting.MatchString(rest)
 }
 
-// cutSchema removes the setting schema from a URL and returns its value. A URL that is only a scheme becomes "", for the
-// driver's defaults.
+// cutSchema removes the parameter schema from a URL and returns the parameter's value. If the URL is only a scheme, dsn
+// is "", so that the driver uses its defaults.
 func cutSchema(name string) (dsn, schema string) {
 	if strings.HasSuffix(name, "://") {
 		return "", ""

@@ -15,35 +15,36 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg"
 )
 
-// Use is what a database is opened for.
+// Use is the purpose for which a database is opened.
 type Use int
 
 const (
-	// Reading changes no file, needs only the permission to read, and is possible while other processes read.
+	// Reading changes no file and needs only read permission. Several processes can read at the same time.
 	Reading Use = iota
-	// Writing needs an existing database.
+	// Writing requires an existing database.
 	Writing
 	// Creating creates the database if it does not exist.
 	Creating
-	// Trying is Reading if the database exists. Otherwise an empty database in memory takes its place.
+	// Trying is like Reading. But if the database does not exist, an empty database in memory is opened.
 	Trying
 )
 
-// ErrNotExist: the database does not exist.
+// ErrNotExist reports that the database does not exist.
 var ErrNotExist = errors.New("there is no database")
 
 // Options are the options of [Open].
 type Options struct {
 	Store store.Options
 
-	// For an inspector: the token, if the address has none; the sessions to copy, or all if there are none; and a function
-	// that is called with the number of sessions that are copied and their total.
+	// The remaining fields are only for an inspector. They are the token, if the address contains none; the sessions to
+	// copy, where none means all; and a function that is called with the number of copied sessions and their total.
 	Token    string
 	Only     []store.Key
 	Progress func(done, total int)
 }
 
-// Open opens a database. The sessions of an inspector are copied into memory.
+// Open opens a database. If the name is the address of an inspector, Open copies the inspector's sessions into
+// memory.
 func Open(ctx context.Context, name string, use Use, opts Options) (*store.Store, error) {
 	if IsInspector(name) {
 		return openInspector(ctx, name, use, opts)
@@ -66,7 +67,7 @@ func Open(ctx context.Context, name string, use Use, opts Options) (*store.Store
 	return openFile(name, use, opts.Store)
 }
 
-// isAddress reports whether the name of a file looks like the address of an inspector, HOST:PORT.
+// isAddress reports whether a file name looks like the address HOST:PORT of an inspector.
 func isAddress(name string) bool {
 	host, port, err := net.SplitHostPort(strings.TrimRight(name, "/"))
 	_, notPort := strconv.ParseUint(port, 10, 16)
@@ -95,7 +96,7 @@ func openPostgres(ctx context.Context, url string, use Use, opts store.Options) 
 	dsn, schema := cutSchema(url)
 	logger := opts.Logger
 	if use == Reading {
-		logger = slog.New(slog.DiscardHandler) // the backend logs leftovers, which only a writer may remove
+		logger = slog.New(slog.DiscardHandler) // discard the backend's warnings about leftover records, which only a writer may remove
 	}
 	b, err := pg.OpenBackend(ctx, dsn, pg.Options{Schema: schema, NoCreate: use != Creating, Logger: logger})
 	var version *pg.VersionError

@@ -8,19 +8,19 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// Followed are files and folders whose files may grow.
+// Followed is a set of files, and of folders with files, that may grow.
 type Followed struct {
 	opener *Opener
 	paths  []string
-	seen   map[string]os.FileInfo // of each file when Changed returned it last
+	seen   map[string]os.FileInfo // the state of each file when Changed last returned it
 }
 
-// Follow returns the files that the paths name.
+// Follow returns the files and folders that the paths name.
 func (o *Opener) Follow(paths []string) *Followed {
 	return &Followed{o, paths, map[string]os.FileInfo{}}
 }
 
-// Len returns the number of files that Changed has returned.
+// Len returns the number of different files that Changed has returned.
 func (f *Followed) Len() int { return len(f.seen) }
 
 // Changed returns the files that are new or have changed since the last call.
@@ -28,11 +28,11 @@ func (f *Followed) Changed() (changed []migrate.Input) {
 	for _, in := range f.opener.expand(f.paths) {
 		info, err := os.Stat(in.Name)
 		if err != nil {
-			changed = append(changed, in) // opening the file gives the error
+			changed = append(changed, in) // the error appears when the file is opened
 			continue
 		}
 		was := f.seen[in.Name]
-		f.seen[in.Name] = info // before the file is read, so that what is added meanwhile is a change
+		f.seen[in.Name] = info // recorded before the file is read, so that later additions count as a change
 		if was == nil || was.Size() != info.Size() || !was.ModTime().Equal(info.ModTime()) {
 			changed = append(changed, in)
 		}
@@ -40,10 +40,10 @@ func (f *Followed) Changed() (changed []migrate.Input) {
 	return changed
 }
 
-// followEvery is the shortest interval between two checks of the files. If a check takes long, the interval is longer.
+// followEvery is the minimum interval between two checks of the files. If a check takes long, the interval is longer.
 const followEvery = time.Second
 
-// Run repeatedly calls the function read with the changed files, until the context ends.
+// Run repeatedly calls read with the changed files, until the context ends.
 func (f *Followed) Run(ctx context.Context, read func([]migrate.Input)) {
 	for wait := followEvery; ; {
 		select {

@@ -16,14 +16,15 @@ import (
 // Input is an open file or standard input.
 type Input struct {
 	*bufio.Reader
-	Name string // for messages
+	Name string // name for messages
 
 	isStdin bool
 	pipe    *io.PipeReader
-	file    *os.File // nil for standard input
+	file    *os.File // nil if the input is standard input
 }
 
-// Read opens a file. The name "-" stands for stdin. If the context ends, reading fails, even if a read of the file blocks.
+// Read opens a file. The name "-" means stdin. If the context ends, reading fails, even if a read of the file is
+// blocked.
 func Read(ctx context.Context, name string, stdin io.Reader) (*Input, error) {
 	in := &Input{Name: name, isStdin: name == "-"}
 	from := stdin
@@ -44,7 +45,7 @@ func Read(ctx context.Context, name string, stdin io.Reader) (*Input, error) {
 // Close closes the file.
 func (in *Input) Close() {
 	in.pipe.Close()
-	in.file.Close() // was only read, or is nil
+	in.file.Close() // the file was only read, so the error does not matter; Close of a nil file does nothing
 }
 
 // interruptible returns a reader whose Read returns when the context ends, even if a Read of r blocks.
@@ -58,8 +59,8 @@ func interruptible(ctx context.Context, r io.Reader) *io.PipeReader {
 	return out
 }
 
-// ReadEvents reads the events that a patch inserts, one JSON object a line. In contrast to the records of a log, an event
-// without an id gets none, so that the same file can be used for several patches.
+// ReadEvents reads the events that a patch will insert, with one JSON object per line. It gives no id to an event
+// without an id, so that the same file can be used for several patches.
 func ReadEvents(ctx context.Context, name string, stdin io.Reader) ([]*patch.Event, error) {
 	in, err := Read(ctx, name, stdin)
 	if err != nil {
@@ -102,7 +103,7 @@ func ReadEvents(ctx context.Context, name string, stdin io.Reader) ([]*patch.Eve
 	return events, nil
 }
 
-// isSameFile reports whether two names are names of the same existing file.
+// isSameFile reports whether both names refer to the same existing file.
 func isSameFile(a, b string) bool {
 	one, err := os.Stat(a)
 	if err != nil {

@@ -25,25 +25,25 @@ import (
 
 // Opener opens sources.
 type Opener struct {
-	Target   string // name of the database to write, which cannot be a source
+	Target   string // name of the database to write, which is never a source
 	Database database.Options
 	Stdin    io.Reader
 	ParseKey func(text string) (store.Key, error)
 
-	Key           store.Key // of the session of a file, whole or in parts; selects a session of a patchlog database
-	MaxBytes      int       // of a file
-	IgnoreColumns []string  // see [migrate.SQLOptions]
-	AdoptLines    bool      // see [migrate.FileOptions]
+	Key           store.Key // key of the session in a file, or of the session to select in a patchlog database; parts may be empty
+	MaxBytes      int       // size limit of a file
+	IgnoreColumns []string  // the IgnoreColumns of [migrate.SQLOptions]
+	AdoptLines    bool      // the AdoptLines of [migrate.FileOptions]
 	Progress      func(done, total int, name string)
 }
 
-// ArgumentError says that a source and another argument exclude each other.
+// ArgumentError reports that a source and another argument exclude each other.
 type ArgumentError struct{ Problem string }
 
 func (e *ArgumentError) Error() string { return e.Problem }
 
-// Inputs expands the arguments of an import, [KEY] SOURCE..., to files and databases, and sets o.Key. In folders, the file
-// of the target is left out.
+// Inputs expands the import arguments [KEY] SOURCE... to files and databases, and sets o.Key. It leaves out the
+// target's file when it expands folders.
 func (o *Opener) Inputs(args []string) ([]migrate.Input, error) {
 	if key, err := o.ParseKey(args[0]); !isSource(args[0]) {
 		switch {
@@ -64,12 +64,13 @@ func (o *Opener) Inputs(args []string) ([]migrate.Input, error) {
 	return inputs, nil
 }
 
-// expand expands folders and patterns, without the file of the target.
+// expand expands folders and patterns to files. It leaves out the target's file.
 func (o *Opener) expand(names []string) []migrate.Input {
 	return slices.DeleteFunc(migrate.Inputs(names), func(in migrate.Input) bool { return in.Folder != "" && isSameFile(in.Name, o.Target) })
 }
 
-// isSource reports whether an argument is the name of a source. Otherwise it may be the key of a session.
+// isSource reports whether an argument is the name of a source. An argument that is no source may be the key of
+// a session.
 func isSource(name string) bool {
 	_, err := os.Stat(name)
 	url, urlErr := database.PostgresURL(name)
@@ -77,7 +78,8 @@ func isSource(name string) bool {
 	return name == "-" || err == nil || url != "" || urlErr != nil || len(found) > 0
 }
 
-// Open opens a source. A file is read to its end. The caller closes a source that is an [io.Closer].
+// Open opens a source. If the source is a file, Open reads the whole file. If the source is an [io.Closer], the
+// caller closes it.
 func (o *Opener) Open(ctx context.Context, in migrate.Input) (migrate.Source, error) {
 	url, err := database.PostgresURL(in.Name)
 	switch {
@@ -125,19 +127,19 @@ func (o *Opener) Open(ctx context.Context, in migrate.Input) (migrate.Source, er
 	return source, err
 }
 
-// errHasKeys is the error about a key for a source whose sessions have keys.
+// errHasKeys returns the error for a key argument if the sessions of the source have their own keys.
 func errHasKeys(in migrate.Input) error {
 	return &ArgumentError{fmt.Sprintf("KEY, --app and --user do not go with %s, whose sessions have keys of their own", in.Name)}
 }
 
-// databaseSource is a database as a source. Closing the source closes the database.
+// databaseSource is a source that reads from a database. Closing the source closes the database.
 type databaseSource struct {
 	migrate.Source
 	io.Closer
 }
 
-// openPostgres opens a database on PostgreSQL. If the database has sessions of patchlog and is not the target, these are
-// the source. Otherwise the sessions of ADK are.
+// openPostgres opens a PostgreSQL database. If the database is not the target and contains sessions of patchlog, the
+// source consists of these sessions. Otherwise it consists of the sessions of ADK.
 func (o *Opener) openPostgres(ctx context.Context, in migrate.Input, url string) (migrate.Source, error) {
 	if url != o.Target {
 		if source, err := o.openPatchlog(ctx, in, url); !errors.Is(err, database.ErrNotExist) {
@@ -175,7 +177,7 @@ func (o *Opener) openADK(ctx context.Context, in migrate.Input, dialect migrate.
 	return databaseSource{source, db}, nil
 }
 
-// databaseError distinguishes an error of a source that the user named from an error of the target.
+// databaseError makes an error about a source distinguishable from an error about the target.
 func databaseError(in migrate.Input, err error) error {
 	if in.Folder != "" {
 		return err
@@ -183,10 +185,11 @@ func databaseError(in migrate.Input, err error) error {
 	return fmt.Errorf("SOURCE: %w", err)
 }
 
-// sqliteDriver is the name of the driver that the command patchlog-sqlite links.
+// sqliteDriver is the name of the SQL driver that the command patchlog-sqlite includes.
 const sqliteDriver = "sqlite"
 
-// openSQLite opens an existing file for reading. If a service writes to the file, reading waits for up to 5 s.
+// openSQLite opens an existing file for reading. If another process is writing to the file, a read waits for up
+// to 5 s.
 func openSQLite(path string) (*sql.DB, error) {
 	if !slices.Contains(sql.Drivers(), sqliteDriver) {
 		return nil, fmt.Errorf("%s is an SQLite database, which the command patchlog-sqlite reads: 'go install github.com/patchlog-dev/patchlog/cmd/patchlog-sqlite@latest', then 'patchlog-sqlite import'", path)
@@ -199,8 +202,8 @@ func openSQLite(path string) (*sql.DB, error) {
 	return sql.Open(sqliteDriver, file.String())
 }
 
-// openPostgres opens a database for reading. If the URL is only a scheme, the PG* variables and the files of PostgreSQL's
-// clients name the database.
+// openPostgres opens a database for reading. If the URL is only a scheme, the PG* environment variables and
+// PostgreSQL's client files name the database.
 func openPostgres(url string) (*sql.DB, error) {
 	if strings.HasSuffix(url, "://") {
 		url = ""

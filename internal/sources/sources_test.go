@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// ReadEvents stops at the limits of a patch.
+// ReadEvents fails if its input exceeds the limits of a patch.
 func TestReadEventsLimits(t *testing.T) {
 	for name, c := range map[string]struct{ line, want string }{
 		"a line without an end":   {"x", "stdin:1: too large: the line is longer than"},
@@ -34,7 +34,7 @@ func TestReadEventsLimits(t *testing.T) {
 	}
 }
 
-// repeated is a reader that repeats a text without an end.
+// repeated is a reader that repeats a text endlessly.
 type repeated string
 
 func (r repeated) Read(p []byte) (int, error) {
@@ -45,7 +45,8 @@ func (r repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// The first argument is a key only if it is no source. In folders, the database to write is left out.
+// The first argument is a key only if it is not the name of a source. Folders are expanded without the target
+// database.
 func TestInputs(t *testing.T) {
 	t.Chdir(t.TempDir())
 	testlog.NoError(t, os.MkdirAll("folder", 0o755))
@@ -86,7 +87,7 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// Changed returns a file if it is new, if its size or its time has changed, or if it cannot be opened.
+// Changed returns a file that is new, whose size or time has changed, or that cannot be opened.
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	file, none := filepath.Join(dir, "a"), filepath.Join(dir, "none")

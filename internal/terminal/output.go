@@ -23,24 +23,24 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// Output is a buffered stream. Its methods return the stream's first error, and so does [Output.Flush]. Callers may
-// therefore ignore the errors of all methods except Flush.
+// Output is a buffered stream. Its methods return the stream's first error. Callers may ignore the errors of all
+// methods except [Output.Flush], which returns the first error too.
 type Output struct {
 	w       *bufio.Writer
-	err     error    // of the first document that could not be encoded
-	screen  bool     // w is a terminal
-	tty     *os.File // the terminal for a pager; nil if there is none
+	err     error    // error of the first document that could not be encoded
+	screen  bool     // whether w is a terminal
+	tty     *os.File // terminal for a pager; nil if there is none
 	pager   []string
 	colours bool
 	columns int
-	wraps   bool // the width is known
+	wraps   bool // whether the width is known
 }
 
-// defaultColumns is the width if no width is known.
+// defaultColumns is the width of an output whose width is unknown.
 const defaultColumns = 120
 
-// New returns an output that writes to w. The environment variables COLUMNS, NO_COLOR, TERM and PAGER are read by env. A
-// writer with a method Columns is treated as a terminal of that width, for tests.
+// New returns an output that writes to w. It reads the environment variables COLUMNS, NO_COLOR, TERM and PAGER through
+// env. For tests, a writer with a method Columns is treated as a terminal with that width.
 func New(w io.Writer, env func(string) string) *Output {
 	o := &Output{w: bufio.NewWriterSize(w, 64<<10), pager: strings.Fields(cmp.Or(env("PAGER"), "less -FRX")), columns: defaultColumns}
 	columns := 0 // unknown
@@ -66,17 +66,17 @@ func New(w io.Writer, env func(string) string) *Output {
 // IsTerminal reports whether the output is a terminal.
 func (o *Output) IsTerminal() bool { return o.screen }
 
-// Columns returns the width of the output.
+// Columns returns the width of the output in columns.
 func (o *Output) Columns() int { return o.columns }
 
-// Flush writes the buffer.
+// Flush writes the buffer to the stream.
 func (o *Output) Flush() error { return cmp.Or(o.w.Flush(), o.err) }
 
-// Raw returns the stream. Bytes that are written to it are not escaped.
+// Raw returns the stream itself. Bytes written to it are not escaped.
 func (o *Output) Raw() io.Writer { return o.w }
 
-// JSON returns the stream for JSON text. On a terminal, characters that could control it are written as JSON escapes.
-// Elsewhere the bytes are not changed.
+// JSON returns a writer for JSON text. If the output is a terminal, the writer replaces characters that could control
+// the terminal by JSON escapes. Otherwise it writes the bytes unchanged.
 func (o *Output) JSON() io.Writer {
 	if o.screen {
 		return &jsonWriter{w: o.w}
@@ -84,14 +84,14 @@ func (o *Output) JSON() io.Writer {
 	return o.w
 }
 
-// Write writes text and escapes it. Newlines and tabs stay.
+// Write escapes text and writes it. It does not escape newlines and tabs.
 func (o *Output) Write(text []byte) (int, error) {
 	o.w.WriteString(present.EscapeUnless(func(r rune) bool { return r == '\n' || r == '\t' || !controls(r) }, string(text)))
-	return len(text), nil // Flush returns the error
+	return len(text), nil // Flush returns the error later
 }
 
-// Line writes a line of texts: [Painted] texts, and values that are formatted by [fmt.Sprint] and escaped. A text may have
-// several lines. If the width is known, longer lines are wrapped.
+// Line writes its arguments as a line. [Painted] texts are written unchanged. Other values are formatted by
+// [fmt.Sprint] and escaped. The text may contain newlines. If the width is known, longer lines are wrapped.
 func (o *Output) Line(texts ...any) error {
 	var b strings.Builder
 	for _, t := range texts {
@@ -114,8 +114,8 @@ func (o *Output) Lines(texts []string) {
 	}
 }
 
-// Document writes v as one line of JSON. A nil slice is an empty array, and an error is a string. Literals are not changed,
-// but characters that could control a terminal are escaped.
+// Document writes v as one line of JSON. A nil slice becomes an empty array, and an error becomes a string. JSON
+// literals in v are not changed, except that characters that could control a terminal are escaped.
 func (o *Output) Document(v any) error {
 	err := json.MarshalWrite(&jsonWriter{w: o.w}, v, errorsAsText, json.Deterministic(true), jsontext.PreserveRawStrings(true))
 	o.err = cmp.Or(o.err, err)
@@ -127,19 +127,19 @@ var errorsAsText = json.WithMarshalers(json.MarshalFunc(func(err error) ([]byte,
 // row writes a line without wrapping it.
 func (o *Output) row(text Painted) error {
 	o.w.WriteString(string(text))
-	return o.w.WriteByte('\n') // a bufio.Writer keeps its first error
+	return o.w.WriteByte('\n') // the bufio.Writer returns its first error here
 }
 
-// Page flushes the buffer and calls the function do. On a terminal, a pager shows the output of this function. The
-// environment variable PAGER names the pager. The default is less, which exits at once if the text fits on the screen. If
-// the pager cannot be started, the output goes to the terminal.
+// Page flushes the buffer and calls do. On a terminal, it shows the output of do in a pager. The environment variable
+// PAGER names the pager. The default is less, which exits at once if the text fits on the screen. If the pager cannot
+// be started, the output goes to the terminal.
 func (o *Output) Page(ctx context.Context, do func() error) error {
 	if o.tty == nil || len(o.pager) == 0 {
 		return do()
 	}
 	cmd := exec.CommandContext(ctx, o.pager[0], o.pager[1:]...)
 	cmd.Stdout, cmd.Stderr = o.tty, os.Stderr
-	if err := o.Flush(); err != nil { // earlier lines do not go to the pager
+	if err := o.Flush(); err != nil { // lines that were written earlier do not go to the pager
 		return err
 	}
 	in, err := cmd.StdinPipe()

@@ -9,12 +9,12 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// Progress is a bar that shows the progress of work. The bar appears once the work has taken longer than progressAfter. The
-// zero value draws nothing.
+// Progress is a progress bar. The bar appears once the work has taken longer than progressAfter. The zero Progress
+// draws nothing.
 type Progress struct {
-	out   *Output // nil if nothing is drawn
+	out   *Output // nil if the bar is not drawn
 	label string
-	next  time.Time // when to draw again
+	next  time.Time // when to draw the bar again
 	drawn bool
 }
 
@@ -24,8 +24,8 @@ const (
 	barColumns    = 24
 )
 
-// NewProgress starts a bar on an output. If the output is no terminal, nothing is drawn. Call [Progress.End] before writing
-// anything else.
+// NewProgress starts a progress bar on an output. If the output is not a terminal, nothing is drawn. Call
+// [Progress.End] before writing anything else to the output.
 func NewProgress(o *Output, label string) *Progress {
 	p := &Progress{label: label, next: time.Now().Add(progressAfter)}
 	if o.screen {
@@ -34,7 +34,7 @@ func NewProgress(o *Output, label string) *Progress {
 	return p
 }
 
-// Count shows how many things are done. A total of 0 means unknown.
+// Count updates the bar to show how many things are done. A total of 0 means that the total is unknown.
 func (p *Progress) Count(done, total int, thing string) {
 	words := present.Counted(done, thing)
 	if total > 0 {
@@ -43,7 +43,8 @@ func (p *Progress) Count(done, total int, thing string) {
 	p.Update(done, total, words)
 }
 
-// Update shows the share that is done, and a text. A total of 0 means unknown.
+// Update updates the bar to show a text and the share of the work that is done. A total of 0 means that the
+// total is unknown.
 func (p *Progress) Update(done, total int, words string) {
 	if p.out == nil || time.Now().Before(p.next) {
 		return
@@ -60,7 +61,7 @@ func (p *Progress) Update(done, total int, words string) {
 	p.out.Flush()
 }
 
-// End removes the bar.
+// End removes the bar from the output.
 func (p *Progress) End() {
 	if p.drawn {
 		fmt.Fprint(p.out.w, "\r\x1b[K")
@@ -69,12 +70,13 @@ func (p *Progress) End() {
 	}
 }
 
-// CountLines returns a writer that writes to w and counts the lines, called things.
+// CountLines returns a writer that writes to w and shows the number of lines on the bar. The argument thing is
+// the word for a line.
 func (p *Progress) CountLines(w io.Writer, thing string) *LineCounter {
 	return &LineCounter{w: w, bar: p, thing: thing}
 }
 
-// LineCounter counts the lines that are written through it.
+// LineCounter is a writer that counts the lines written through it.
 type LineCounter struct {
 	Lines int
 
@@ -83,7 +85,6 @@ type LineCounter struct {
 	thing string
 }
 
-// Write writes text.
 func (c *LineCounter) Write(text []byte) (int, error) {
 	n, err := c.w.Write(text)
 	c.Lines += strings.Count(string(text[:n]), "\n")

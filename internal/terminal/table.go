@@ -8,44 +8,44 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// Cell is a field of a table: printable text with a style.
+// Cell is a field of a table. It consists of printable text and a style.
 type Cell struct {
 	Text  string
 	Style Style
 }
 
-// Of returns a cell with a value in this style. The value is formatted by [fmt.Sprint].
+// Of returns a cell with this style. The text is the value as formatted by [fmt.Sprint].
 func (s Style) Of(value any) Cell { return Cell{fmt.Sprint(value), s} }
 
-// Table is rows of cells in columns. On a narrow output, columns are dropped. Then the wide column is cut, unless Whole is
-// set.
+// Table is a table of cells. On a narrow output, it drops columns. If the table is still too wide, it cuts the texts of
+// the wide column, unless Whole is set.
 type Table struct {
-	Wide  int   // the column that is cut; by default the last column
-	Least int   // columns are dropped while the wide column is narrower than this
-	Whole bool  // the wide column is not cut, so that its texts can be copied; columns are dropped until it fits
-	Drops []int // the columns that may be dropped, in the order in which they are dropped
+	Wide  int   // index of the wide column, whose texts are cut; by default the last column
+	Least int   // columns are dropped while the wide column would be narrower than this
+	Whole bool  // never cut the texts of the wide column, so that users can copy them; drop columns until the table fits
+	Drops []int // indices of the columns that may be dropped, in the order of dropping
 
 	heads []string
-	right []int // the columns that are aligned at the right
+	right []int // indices of the columns that are aligned to the right
 	rows  []row
 }
 
-// row is a row of a table, with lines below the row.
+// row is a row of a table, with its notes.
 type row struct {
 	cells []Cell
 	notes []note
 }
 
-// note is a line below a row.
+// note is a line of text below a row.
 type note struct {
 	Cell
-	whole bool // the text is wrapped, and not cut
+	whole bool // wrap a long text instead of cutting it
 }
 
 // noteIndent is the indentation of a note.
 const noteIndent = 8
 
-// NewTable returns an empty table. Columns of numbers are aligned at the right.
+// NewTable returns an empty table. The columns with the indices in numbers are aligned to the right.
 func NewTable(numbers []int, heads ...string) *Table {
 	return &Table{heads: heads, right: numbers, Wide: len(heads) - 1}
 }
@@ -53,7 +53,7 @@ func NewTable(numbers []int, heads ...string) *Table {
 // Add adds a row.
 func (t *Table) Add(cells ...Cell) { t.rows = append(t.rows, row{cells: cells}) }
 
-// Note adds a line below the last row. A long line is cut, or wrapped if whole is set.
+// Note adds a line below the last row. If the line is too long, it is cut, or wrapped if whole is set.
 func (t *Table) Note(text Cell, whole bool) {
 	last := &t.rows[len(t.rows)-1]
 	last.notes = append(last.notes, note{text, whole})
@@ -62,17 +62,18 @@ func (t *Table) Note(text Cell, whole bool) {
 // Len returns the number of rows.
 func (t *Table) Len() int { return len(t.rows) }
 
-// LeastWide is the minimum width of the wide column of a table, on any terminal.
+// LeastWide is the minimum width of a table's wide column, even on a narrow terminal.
 const LeastWide = 24
 
-// columnGap is the number of blanks between columns.
+// columnGap is the number of spaces between columns.
 const columnGap = 2
 
-// fit returns the widths of the columns on an output with this many columns. The width of a dropped column is 0.
+// fit returns the width of each column for an output with the given number of columns. A dropped column has the
+// width 0.
 func (t *Table) fit(columns int, widths []int) []int {
 	whole := widths
 	widths = slices.Clone(widths)
-	rest := func() int { // what the other columns leave
+	rest := func() int { // returns the width that remains for the wide column
 		rest := columns
 		for i, w := range widths {
 			if i != t.Wide && w > 0 {
@@ -97,7 +98,7 @@ func (t *Table) fit(columns int, widths []int) []int {
 	return widths
 }
 
-// Table writes a table. A column without any text is left out.
+// Table writes a table. It leaves out columns without any text.
 func (o *Output) Table(t *Table) error {
 	heads, rows := row{}, t.rows
 	widths := make([]int, len(t.heads))
@@ -129,10 +130,10 @@ func (o *Output) Table(t *Table) error {
 	return err
 }
 
-// cells returns a row as a line.
+// cells returns a row of a table as one line.
 func (o *Output) cells(row []Cell, widths []int, t *Table) Painted {
 	var b strings.Builder
-	gap := 0 // blanks to write before the next text
+	gap := 0 // number of spaces to write before the next text
 	for i, c := range row {
 		if widths[i] == 0 {
 			continue
@@ -155,7 +156,7 @@ func (o *Output) cells(row []Cell, widths []int, t *Table) Painted {
 	return Painted(b.String())
 }
 
-// Rows writes names and values in two columns. Long values are wrapped within their column.
+// Rows writes names and values in two columns. It wraps long values within their column.
 func (o *Output) Rows(rows []present.Row) error {
 	width := 0
 	for _, r := range rows {

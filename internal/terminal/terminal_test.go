@@ -20,7 +20,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// screen is a terminal with a width.
+// screen is a fake terminal with a given width.
 type screen struct {
 	bytes.Buffer
 	columns int
@@ -30,8 +30,8 @@ func (s *screen) Columns() int { return s.columns }
 
 func noEnv(string) string { return "" }
 
-// The pager gets the output of the function. Buffered text is written before the pager starts. A pager that exits early, or
-// does not exist, is no error.
+// Page sends only the output of the function to the pager, and writes buffered text before the pager starts. A pager
+// that exits early or does not exist causes no error.
 func TestPaged(t *testing.T) {
 	for pager, want := range map[string]string{"cat": "before\nhello\n", "true": "before\n", "no-such-pager": "before\nhello\n"} {
 		tty := testlog.Must(os.Create(filepath.Join(t.TempDir(), "tty")))(t)
@@ -62,7 +62,7 @@ func testProgress(t *testing.T) {
 	time.Sleep(time.Nanosecond)
 	bar.Update(1, 2, "1 line")
 	time.Sleep(progressEvery - 1)
-	bar.Update(2, 2, "2 lines") // too soon
+	bar.Update(2, 2, "2 lines") // too soon after the previous update to be drawn
 	if want := "\rimport  [############............]  50…\x1b[K"; errs.String() != want {
 		t.Errorf("got %q want %q", errs.String(), want)
 	}
@@ -102,7 +102,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// If a text has escapes, the same characters are marked. Text that is cut off is not marked.
+// Highlight marks the same characters if some of them must be escaped. It does not mark text that is cut off.
 func TestHighlight(t *testing.T) {
 	const raw = "\x1b[2J é\xff lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp"
 	var marks [][2]int
@@ -131,7 +131,7 @@ func TestHighlight(t *testing.T) {
 	}
 }
 
-// Columns are aligned, even if characters have different widths.
+// Columns are aligned, even if characters are wider than one column.
 func TestColumns(t *testing.T) {
 	s := &screen{columns: 40}
 	o := New(s, func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] })
@@ -148,7 +148,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// A table whose wide column must stay whole loses the columns that are dropped first, except those that still fit at the end.
+// A table with Whole drops columns in the given order until it fits. It then shows again the dropped columns for which
+// there is room.
 func TestWholeColumn(t *testing.T) {
 	for columns, want := range map[int]string{
 		40: "the whole key  1  22  333  a long time", 37: "the whole key  22  333  a long time", 30: "the whole key  22  a long time", 28: "the whole key  a long time",
@@ -166,7 +167,7 @@ func TestWholeColumn(t *testing.T) {
 	}
 }
 
-// TestJSONWriter checks that the result is the same, however the text is split into writes.
+// The writer gives the same result no matter how the text is split into writes.
 func TestJSONWriter(t *testing.T) {
 	const text, want = "{\"a\":\"é😀\u007f\u009b\u202e\u2029\\u001b\"}\n", `{"a":"é😀\u007f\u009b\u202e\u2029\u001b"}` + "\n"
 	for i := range len(text) + 1 {
@@ -185,13 +186,13 @@ func TestJSONWriter(t *testing.T) {
 	}
 }
 
-// hostile has every kind of character that could control a terminal.
+// hostile contains every kind of character that could control a terminal.
 const hostile = "\x1b[2J\x07\x7f\u0085\u009b31m\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029\x00\r\t"
 
-// own matches the codes that the package itself writes.
+// own matches the control codes that the package itself writes.
 var own = regexp.MustCompile("\x1b\\[(0|1|2|31|32|33|35|36)m|\r|\x1b\\[K")
 
-// TestOutputIsSafe checks that all methods escape characters that could control a terminal.
+// All methods of Output escape characters that could control a terminal.
 func TestOutputIsSafe(t *testing.T) {
 	s := &screen{columns: 400}
 	o := New(s, func(string) string { return "" })
@@ -222,8 +223,8 @@ func TestOutputIsSafe(t *testing.T) {
 	}
 }
 
-// A document is one line with the names in the tags. A nil slice is an empty array, errors and keys are strings, and
-// literals do not change.
+// Document writes one line of JSON with the names in the struct tags. Nil slices become empty arrays, errors and
+// keys become strings, and literals do not change.
 func TestDocument(t *testing.T) {
 	for _, c := range []struct {
 		v    any

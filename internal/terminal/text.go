@@ -13,10 +13,10 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// Style is a terminal's code for a colour or a weight.
+// Style is a terminal code for a colour or a font weight.
 type Style string
 
-// The styles.
+// Styles of text
 const (
 	Plain   Style = ""
 	Bold    Style = "1"
@@ -28,10 +28,10 @@ const (
 	Cyan    Style = "36"
 )
 
-// Painted is escaped text, possibly with colour codes.
+// Painted is escaped text that may contain colour codes.
 type Painted string
 
-// Paint escapes a text and, if the output has colours, adds a style.
+// Paint escapes a text. If the output has colours, it also adds the style.
 func (o *Output) Paint(s Style, text string) Painted {
 	text = safe(text)
 	if !o.colours || s == Plain || text == "" {
@@ -43,15 +43,16 @@ func (o *Output) Paint(s Style, text string) Painted {
 // colourCode matches the codes that [Output.Paint] adds.
 var colourCode = regexp.MustCompile("\x1b\\[[0-9]*m")
 
-// terminalWidth computes the number of columns of a character: 0, 1 or 2. It does not depend on the environment.
+// terminalWidth computes the width of a character in columns: 0, 1 or 2. The result does not depend on the
+// environment.
 var terminalWidth runewidth.Condition
 
-// Width returns the number of columns of a text.
+// Width returns the width of a text in columns.
 func Width(text string) int { return terminalWidth.StringWidth(text) }
 
 const ellipsis = "…"
 
-// Cut returns a text whose width is at most the argument most. A text that was shortened ends with an ellipsis.
+// Cut returns text, shortened to at most most columns. A shortened text ends with an ellipsis.
 func Cut(text string, most int) string {
 	if Width(text) <= most {
 		return text
@@ -59,8 +60,8 @@ func Cut(text string, most int) string {
 	return strings.TrimRight(terminalWidth.Truncate(text, most-1, ""), " ") + ellipsis
 }
 
-// Highlight returns the pieces of a text, with the marked pieces in bold. The argument most is the maximum width of
-// the result.
+// Highlight joins the pieces of a text and makes the marked pieces bold. The argument most limits the width of the
+// result.
 func (o *Output) Highlight(pieces []present.Piece, most int) Painted {
 	columns := 0
 	for _, p := range pieces {
@@ -86,10 +87,10 @@ func (o *Output) Highlight(pieces []present.Piece, most int) Painted {
 	return Painted(b.String() + end)
 }
 
-// leastColumns is the smallest width for which lines are wrapped.
+// leastColumns is the minimum width at which lines are wrapped.
 const leastColumns = 40
 
-// wrap wraps an escaped text if the width is known.
+// wrap wraps an escaped text if the width of the output is known.
 func (o *Output) wrap(text string) Painted {
 	if o.wraps {
 		text = Wrap(text, max(o.columns, leastColumns), "  ")
@@ -97,8 +98,8 @@ func (o *Output) wrap(text string) Painted {
 	return Painted(text)
 }
 
-// Wrap breaks lines at spaces if they are wider than the argument most. The continuation of a line has the indentation
-// of the line and, in addition, indent.
+// Wrap breaks lines that are wider than most, at spaces. A continuation line has the indentation of its first line,
+// followed by indent.
 func Wrap(text string, most int, indent string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -121,22 +122,22 @@ func Wrap(text string, most int, indent string) string {
 	return b.String()
 }
 
-// controls reports whether a character could control a terminal or change how other text is shown: a control character
-// (C0, C1 or DEL), a character that changes the direction of text, or a line separator.
+// controls reports whether a character could control a terminal or change how other text is shown. Such characters are
+// control characters (C0, C1 and DEL), characters that change the direction of text, and line separators.
 func controls(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
 
-// safe escapes each character that could control a terminal, except newlines, and each byte that is not UTF-8.
+// safe escapes characters that could control a terminal, except newlines, and bytes that are not UTF-8.
 func safe(text string) string {
 	return present.EscapeUnless(func(r rune) bool { return r == '\n' || !controls(r) }, text)
 }
 
-// jsonWriter writes JSON text to w and escapes each character that could control a terminal. The value of the JSON does not
+// jsonWriter writes JSON text to w and escapes characters that could control a terminal. The value of the JSON does not
 // change.
 type jsonWriter struct {
 	w    io.Writer
-	rest []byte // the first bytes of a character that is not complete yet
+	rest []byte // the first bytes of an incomplete character
 }
 
 func (j *jsonWriter) Write(text []byte) (int, error) {
@@ -149,7 +150,7 @@ func (j *jsonWriter) Write(text []byte) (int, error) {
 		case r == utf8.RuneError && !utf8.FullRune(text):
 			j.rest = text
 			size = len(text)
-		case r >= 0x7f && controls(r): // JSON has lower ones only between values, or escaped
+		case r >= 0x7f && controls(r): // in JSON, lower control characters stand only between values, or are escaped
 			out = fmt.Appendf(out, `\u%04x`, r)
 		default:
 			out = append(out, text[:size]...)
