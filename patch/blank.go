@@ -271,7 +271,7 @@ var ownNumbers = []string{"level", "windows", "passes", "events", "tokens", "fro
 // blankMetadata returns the custom metadata of a blank: the erasure mark, and patchlog's own metadata about the
 // event's origin.
 func (e *Envelope) blankMetadata(receipt string) map[string]any {
-	utf8 := func(id string) string { return strings.ToValidUTF8(id, "\uFFFD") } // ids of a patch are not validated until it is logged
+	utf8 := func(id string) string { return strings.ToValidUTF8(id, "\uFFFD") } // an id of a patch may be invalid UTF-8 until the patch is logged
 	own := map[string]any{erasedKey: map[string]any{"as": utf8(e.id), "receipt": utf8(receipt)}}
 	for name, v := range jsonvalue.Members(e.field("customMetadata", OwnMetadata)) {
 		var o Origin
@@ -280,7 +280,7 @@ func (e *Envelope) blankMetadata(receipt string) map[string]any {
 			(name == "recalled" || name == "as") && kind == jsonvalue.String:
 			own[name] = Value{text: v}
 		case name == originKey && kind == jsonvalue.Object && stdjson.Unmarshal(v, &o) == nil:
-			text, _ := stdjson.Marshal(o) // cannot fail, because o has only strings and numbers
+			text, _ := stdjson.Marshal(o) // cannot fail, because an Origin has only strings and numbers
 			own[name] = Value{text: text}
 		}
 	}
@@ -306,7 +306,7 @@ func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int)
 		return text, err
 	}
 	text, err := metadata(&p.Envelope)
-	if err != nil { // invalid JSON, as in Event.blank
+	if err != nil { // a forged record with invalid JSON
 		text, err = metadata(&Envelope{identity: p.identity})
 	}
 	if err != nil {

@@ -60,7 +60,7 @@ func TestBlankEvent(t *testing.T) {
 	}
 }
 
-// State at the maximum nesting depth can be blanked.
+// Blank accepts an event whose state has the maximum nesting depth.
 func TestBlankOfDeepState(t *testing.T) {
 	deep := strings.Repeat("[", 995) + strings.Repeat("]", 995)
 	e := parseEvent(t, `{"id":"e1","actions":{"stateDelta":{"k":`+deep+`}}}`)
@@ -71,7 +71,8 @@ func TestBlankOfDeepState(t *testing.T) {
 	patch.NewSplice(0, 1).WithID("\xff").Blank("\xff", patch.KeepValues, func(int) bool { return true })
 }
 
-// A blank summary has the role user and keeps its lineage.
+// The blank of a summary has the role user, and keeps the summary's level. The blank of any other event keeps its
+// role.
 func TestBlankSummary(t *testing.T) {
 	e := parseEvent(t, `{"id":"e1","content":{"parts":[{"text":"secret"}],"role":"model"},"actions":{"compaction":{"startTimestamp":1,"compactedContent":"secret"}},"customMetadata":{"secret":1,"patchlog":{"level":2}}}`)
 	want := `{"id":"e1","actions":{"compaction":{"startTimestamp":1}},"content":{"parts":[{"text":"[erased]"}],"role":"user"},"customMetadata":{"patchlog":{"erased":{"as":"e1","receipt":"r"},"level":2}}}`
@@ -87,7 +88,7 @@ func TestBlankSummary(t *testing.T) {
 	}
 }
 
-// A copy with another id does not count as erased.
+// A copy of an erased event with another id does not count as erased.
 func TestErasedByRequiresOwnID(t *testing.T) {
 	e := parseEvent(t, `{"id":"e2","customMetadata":{"patchlog":{"erased":{"as":"e1","receipt":"r1"}}}}`)
 	if _, ok := e.ErasedBy(); ok {
@@ -95,7 +96,8 @@ func TestErasedByRequiresOwnID(t *testing.T) {
 	}
 }
 
-// If an event has every field set, its blank keeps only the documented fields. Kept values keep their Go types.
+// The blank of an event with all fields has only the fields that the documentation of Blank names. The values of
+// these fields keep their Go types.
 func TestBlankOfFullEvent(t *testing.T) {
 	f := patch.Fields{ID: "e1", InvocationID: "i", Author: "a", Content: mustContent(t, filler.Fill[sdkContent]()), Actions: *filler.Fill[patch.Actions]()}
 	f.Actions.Extra = map[string]any{"secret": "secret"}
@@ -235,7 +237,7 @@ func changed(e *patch.Event, values patch.ValuePolicy) (all []string) {
 	return all
 }
 
-// A blank patch keeps only its effect on the visible log.
+// After an erasure, a patch has the same effect on the visible log, and no metadata or unknown fields.
 func TestBlankPatch(t *testing.T) {
 	p := parsePatch(t, `{"id":"p","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s","content":{"parts":[{"text":"secret"}]}},"base":0,"group":"g","why":"secret","customMetadata":{"mine":"secret","patchlog":{"tokens":3,"text":"secret"}}}`)
 	all := func(int) bool { return true }

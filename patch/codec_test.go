@@ -109,7 +109,7 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 		form := encode(t, rec)
 		for n := range form {
 			testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(form[:n])), patch.ErrCorrupt, "%d of %d bytes", n, len(form))
-			// The checksum is correct, but the content is truncated.
+			// This form has a correct checksum but truncated content.
 			if n >= 5 {
 				testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(seal(form[5:n]))), patch.ErrCorrupt, "%d of %d bytes, sealed", n, len(form))
 			}

@@ -51,7 +51,8 @@ type (
 	raw  []byte
 )
 
-// Indices of the fields in the forms below. The first two elements are seq and kind.
+// Indices of the fields in the encoded forms of events and patches. The first two elements of a form are the seq
+// and the kind.
 const (
 	idAt = 2 + iota
 	invocationAt
@@ -61,7 +62,7 @@ const (
 	timeAt
 	jsonAt
 	typesAt
-	indexAt // only in an event
+	indexAt // field of events only
 )
 
 // Indices of the fields in a patch, after the fields shared with events.
@@ -91,7 +92,7 @@ const (
 
 func validIndex() list { return list{0, "user", 0, list{}, nil, list{}} }
 
-// eventForm makes the form of a valid event, modifies the form with the argument change, and returns it.
+// eventForm returns the form of a valid event after the function change has modified the form.
 func eventForm(change func(event list)) list {
 	event := list{1, 0, "id", "inv", "author", "", "", list{0, 0}, []byte(`{"content":{"role":"user"}}`), list{}, validIndex()}
 	change(event)
@@ -153,8 +154,8 @@ func TestChangedFormsAreRefused(t *testing.T) {
 	}
 }
 
-// Data stored with the JSON is not checked if the checksum is correct. No accessor of a forged record panics or
-// takes long, and Verify fails.
+// If the checksum of a form is correct, DecodeRecord does not check the index and the Go types in it. If they are
+// forged, no accessor of the record panics or takes long, and Verify fails.
 func TestForgedFormsAreFoundByVerify(t *testing.T) {
 	event := func(i int, v any) list { return eventForm(func(e list) { e[i] = v }) }
 	object := func(text string) list { return event(jsonAt, []byte(text)) }
@@ -215,7 +216,7 @@ func TestForgedFormsAreFoundByVerify(t *testing.T) {
 
 func TestHostileBytesCostBoundedMemory(t *testing.T) {
 	nested := func(open string, n int) string { return strings.Repeat(open, n) + "\xc0" }
-	replaced := func(at int, entry ...any) string { // many events, each with many small index entries
+	replaced := func(at int, entry ...any) string { // returns a patch with many events, each with many small entries in its index
 		var entries, events list
 		for range patch.MaxLongRunning {
 			entries = append(entries, entry...)
@@ -257,7 +258,7 @@ func TestHostileBytesCostBoundedMemory(t *testing.T) {
 	}
 }
 
-// A list of many numbers has one Go type per number. Decoding takes time linear in their number.
+// If a list has many numbers, each number has its own noted Go type. Decoding takes time linear in their number.
 func TestManyGoTypesTakeLinearTime(t *testing.T) {
 	want := make([]any, 50_000)
 	keys := map[string]any{}

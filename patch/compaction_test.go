@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// ADK for Python writes Unix seconds, and ADK for Go writes RFC 3339 times.
+// The times of a compaction can be Unix seconds, as in ADK for Python, or RFC 3339 times, as in ADK for Go.
 func TestRecordsOfCompactionAreReadInBothForms(t *testing.T) {
 	for name, text := range map[string]string{
 		"seconds":  `{"startTimestamp":1767323045.25,"endTimestamp":1767323046,"compactedContent":{"role":"model","parts":[{"text":"told"}]},"excludedEvents":[{"invocationId":"i","timestamp":"2026-01-02T03:04:05.5Z"}]}`,

@@ -29,7 +29,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Text that is not UTF-8 is refused, not altered.
+// A text that is not UTF-8 is refused, not altered.
 func TestTextRefusesInvalidUTF8(t *testing.T) {
 	for field, c := range map[string]patch.Value{"parts/0/text": patch.Text("user", "a\xff"), "role": patch.Text("\xff", "a")} {
 		_, err := patch.NewEvent(patch.Fields{Content: c})
@@ -138,7 +138,8 @@ func TestValueIsReadFromJSON(t *testing.T) {
 	}
 }
 
-// A content at the maximum depth is nested too deeply inside actions.
+// NewEvent refuses a content of the maximum nesting depth inside actions, because the event would be nested too
+// deeply.
 func TestContentMaxDepth(t *testing.T) {
 	c := parseEvent(t, `{"content":{"a":`+strings.Repeat("[", 996)+strings.Repeat("]", 996)+`}}`).Content()
 	parseEvent(t, newEvent(t, patch.Fields{Content: c}).String())
@@ -209,7 +210,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// Function parts, tokens and SaysSomething are derived from the same parts.
+// FunctionParts, EstimatedTokens and SaysSomething agree with the parts that Parts yields.
 func TestIndexOfParts(t *testing.T) {
 	const parts = `[{"text":"four","functionCall":{"id":"c","name":"f","args":{}}},{"text":null},{"functionResponse":{"id":"r","name":"g","response":{}}},{"fileData":{}}]`
 	e := parseEvent(t, `{"content":{"parts":`+parts+`}}`)
@@ -228,7 +229,7 @@ func TestIndexOfParts(t *testing.T) {
 	}
 }
 
-// Transcriptions are text parts in the order of the fields.
+// Parts yields transcriptions as texts, in the order of the event's fields.
 func TestTranscriptionsAreParts(t *testing.T) {
 	e := parseEvent(t, `{"author":"user","inputTranscription":{"text":"four more","finished":true},"content":{"parts":[{"text":"seen"}]},"outputTranscription":{"text":""}}`)
 	var got []string
@@ -247,11 +248,11 @@ func TestTranscriptionsAreParts(t *testing.T) {
 	}
 }
 
-// Media in function responses count as media. No text contains their bytes.
+// Parts yields the media in a function response as data. No text that Parts yields contains the media's bytes.
 func TestMediaInResults(t *testing.T) {
 	data := strings.Repeat("QUJD", 10_000)
 	for name, c := range map[string]struct {
-		response string // the members of a function response besides its name
+		response string // members of a function response, without its name
 		media    int
 		text     string
 	}{
@@ -283,7 +284,7 @@ func TestMediaInResults(t *testing.T) {
 	}
 }
 
-// Types with the JSON fields of a content, as an SDK might define them.
+// Types with the JSON fields of a content, as a model's SDK might define them.
 type (
 	sdkContent struct {
 		Parts []*sdkPart `json:"parts,omitempty"`
@@ -327,7 +328,7 @@ type (
 	}
 )
 
-// A part with many values is read in one iteration. One iteration per value would take minutes.
+// A part with many values is read in one iteration, because one iteration per value would take minutes.
 func TestPartsTakeLinearTime(t *testing.T) {
 	const n = 100_000
 	part := []byte{'{'}

@@ -16,7 +16,7 @@ type level string
 
 type embedded struct{ Inner int }
 
-// target has a field of each kind of type into which a value can be decoded.
+// target has a field for each kind of Go type that a value can be decoded into.
 type target struct {
 	Bool    bool
 	Int     int8
@@ -42,7 +42,7 @@ type target struct {
 	}
 }
 
-// Decode gives the same values as encoding/json, and fails for the same input.
+// Event.Decode gives the same values as encoding/json, and fails for the same input.
 func TestDecodeMatchesEncodingJSON(t *testing.T) {
 	values := strings.Fields(`null true false 0 -0 1 -1 1.5 1e2 128 255 256 65535 65536 -129 3e38 3e39 1e-400 ""
 		"a" "YQ==" "7" "2020-01-02T03:04:05Z" "é\n\u0001" [] [1,2] [1,2,3] [null,1] [0.5,-2] ["x",null] {} {"7":"x"} {"a":7,"b":null} {"a":300} {"inner":1,"a":["x"],"B":[],"quoted":"7"}`)

@@ -166,7 +166,7 @@ func TestDecoderLongLines(t *testing.T) {
 			}
 		}
 	}
-	// An endless line is read only up to the limit.
+	// A decoder reads an endless line only up to MaxLineBytes.
 	endless := &counter{r: io.MultiReader(strings.NewReader("{\"id\":\"a\"}\n"), endlessly('x'))}
 	_, _, err := readAllOf(patch.NewDecoder(endless, "f"))
 	if !errors.Is(err, patch.ErrTooLarge) || endless.n > patch.DefaultMaxLineBytes+1<<20 {
@@ -247,7 +247,7 @@ func TestDecoderDerivesStableIDs(t *testing.T) {
 	if len(first) != 9 {
 		t.Errorf("%d ids, want 9: %v", len(first), first)
 	}
-	// Ids depend on the line's number and content, not on its white space.
+	// White space in a line does not affect the ids derived from the line.
 	wantEqual(t, "ids after changes of space", ids(strings.ReplaceAll(text, `{ "author" : "a" }`, `{"author":"a"}`)), first)
 	if other := ids(strings.Replace(text, `"a"`, `"b"`, 1)); other[0] == first[0] || other[1] != first[1] {
 		t.Errorf("another author: %v, was %v", other, first)
@@ -255,7 +255,7 @@ func TestDecoderDerivesStableIDs(t *testing.T) {
 	if other := ids("\n" + text); other[0] == first[0] {
 		t.Error("another line number gives the same id")
 	}
-	// Logs that earlier versions imported contain this id.
+	// Earlier versions derived this id, and imported logs contain it.
 	wantEqual(t, "the first id", first[0], "87acad43-89d2-5245-858d-fe369b07f452")
 }
 

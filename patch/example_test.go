@@ -109,7 +109,7 @@ func ExampleValue_Decode() {
 		return
 	}
 	args := message.Parts[0].FunctionCall.Args
-	fmt.Printf("%s: %#v %T\n", message.Role, args["limit"], args["price"]) // with their Go types
+	fmt.Printf("%s: %#v %T\n", message.Role, args["limit"], args["price"]) // arguments have the Go types with which the event was made
 	// Output:
 	// model: 5 float64
 }

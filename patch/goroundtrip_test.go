@@ -77,7 +77,7 @@ func TestStateAndMetadataRoundTrip(t *testing.T) {
 	})
 }
 
-// Extra fields of named types come back deep-equal. Other fields come back as encoding/json decodes them.
+// An extra field of a named type comes back deep-equal. Other fields come back as encoding/json decodes them.
 func TestExtraFieldsRoundTrip(t *testing.T) {
 	for name, want := range filler.OddMap(5) {
 		f := patch.Fields{Extra: map[string]any{"x": want}, Actions: patch.Actions{Extra: map[string]any{"x": map[string]any{"y": want}}}}
@@ -131,7 +131,7 @@ func TestActionsRoundTrip(t *testing.T) {
 	})
 }
 
-// oddContent returns a content with values that simple encodings change.
+// oddContent returns a content with values that a simple encoding would change.
 func oddContent(n int64) any {
 	return map[string]any{"role": "model", "parts": []any{nil, map[string]any{
 		"thoughtSignature": []byte{0, 255},
@@ -139,7 +139,7 @@ func oddContent(n int64) any {
 	}}}
 }
 
-// Times in values come back as times in UTC, with nanoseconds.
+// A time in a value comes back in UTC with nanoseconds.
 func TestTimesInValuesRoundTrip(t *testing.T) {
 	at := time.Date(2024, 2, 29, 12, 0, 0, 123456789, time.FixedZone("", 3600))
 	state := map[string]any{"at": at, "list": []any{at.UTC()}, "text": at.UTC().Format(time.RFC3339Nano)}
@@ -185,7 +185,7 @@ func TestNewEventCopiesValues(t *testing.T) {
 		t.Error("changing the fields after NewEvent changed the event")
 	}
 
-	// The caller owns decoded values.
+	// Changing a decoded value does not change the event.
 	content := *decoded[any](t, e, "content")
 	usage := decoded[sdkUsage](t, e, "usageMetadata")
 	for _, v := range []any{&content, &usage, ptr(e.StateDelta()), ptr(e.CustomMetadata()), ptr(e.LongRunningToolIDs())} {

@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Each of these lines comes back byte for byte, also from storage.
+// Each of these lines is written exactly as it was read, even after it was stored.
 func TestJSONRoundTrip(t *testing.T) {
 	for name, line := range map[string]string{
 		"nothing":                 `{}`,
@@ -119,7 +119,8 @@ func TestNumbersKeepKindAndValue(t *testing.T) {
 		"huge": json.Number("1e400"), "neg": math.Copysign(0, -1), "negf": math.Copysign(0, -1), "null": nil,
 		"list": []any{int64(1), 1.5, map[string]any{}}, "text": "1",
 	})
-	// Arguments are decoded as by encoding/json, except that no number is out of range.
+	// Arguments are decoded as encoding/json decodes them, except that a number beyond float64 becomes a
+	// json.Number.
 	wantEqual(t, "arguments", *decoded[any](t, e, "content"), any(map[string]any{"parts": []any{map[string]any{"functionCall": map[string]any{
 		"name": "f", "args": map[string]any{"int": 1.0, "huge": []any{json.Number("1e400"), map[string]any{"x": 2.0}}, "null": nil},
 	}}}}))
@@ -161,7 +162,7 @@ func TestDecodeIntoWrongType(t *testing.T) {
 		t.Errorf("no compaction is %v, %v", c, err)
 	}
 
-	// The noted Go types do not prevent decoding into a more specific type.
+	// A value with noted Go types can be decoded into a variable of a more specific type.
 	made := newEvent(t, patch.Fields{Extra: map[string]any{"x": map[string]any{"a": 1, "b": []any{int8(2), "s"}}}})
 	var typed struct {
 		A float64

@@ -40,7 +40,7 @@ func TestParsePatchFields(t *testing.T) {
 	}
 }
 
-// Invalid token counts, and counts that overflow, read as 0.
+// PromptTokens returns 0 if the count in an event is invalid or overflows.
 func TestPromptTokensOfInvalidCounts(t *testing.T) {
 	for text, want := range map[string]int{
 		"0": 0, "10": 10, "1": 1, "-1": 0, "99999999999999999999": 0, "-99999999999999999999": 0, "1.5": 0, `"7"`: 0, "null": 0,
@@ -51,7 +51,7 @@ func TestPromptTokensOfInvalidCounts(t *testing.T) {
 	}
 }
 
-// Complete changes a patch even if only an event in the patch is incomplete.
+// Complete completes the events of a patch, even if the patch itself is complete.
 func TestCompleteNestedEvents(t *testing.T) {
 	now := time.Unix(1, 0)
 	for offered, logged := range map[string]string{
@@ -67,7 +67,7 @@ func TestCompleteNestedEvents(t *testing.T) {
 	}
 }
 
-// A record without "temp:" keys is returned unchanged, not as a copy.
+// If a record has no "temp:" keys, Complete returns the record itself, not a copy.
 func TestWithoutTempUnchanged(t *testing.T) {
 	for _, text := range []string{
 		`{"id":"e","actions":{"stateDelta":{"a":1}}}`,
@@ -102,7 +102,7 @@ func TestSameComparesEveryField(t *testing.T) {
 	}
 }
 
-// Errors about forms and headers contain the invalid value.
+// An error about a byte form or a header contains the invalid value.
 func TestErrorsNameTheValue(t *testing.T) {
 	form := encode(t, patch.Record{Seq: 1, Event: parseEvent(t, `{"id":"e"}`)})
 	newer := append([]byte{3}, form[1:]...)
@@ -128,7 +128,7 @@ func TestErrorsNameTheValue(t *testing.T) {
 	}
 }
 
-// White space in a header is not part of the values.
+// A value in the header line loses its white space.
 func TestHeaderIsCompacted(t *testing.T) {
 	_, initial, err := readAllOf(patch.NewDecoder(strings.NewReader(`{ "patchlog" : 1 , "initialState" : { "a" : [ 1 , { "b" : 2 } ] } }`+"\n"), "f"))
 	if err != nil {

@@ -41,7 +41,7 @@ func TestStandIn(t *testing.T) {
 	}
 	testlog.NoError(t, in.Decode("content", &content))
 	tree := (*decoded[any](t, in, "content")).(map[string]any)
-	if n := tree["parts"].([]any)[0].(map[string]any)["functionResponse"].(map[string]any)["response"].(map[string]any)["n"]; n != 1 { // still an int
+	if n := tree["parts"].([]any)[0].(map[string]any)["functionResponse"].(map[string]any)["response"].(map[string]any)["n"]; n != 1 { // n still has the Go type int
 		t.Errorf("n is %v, a %[1]T", n)
 	}
 	if got := content.Parts[1].FunctionResponse.Response; len(got) != 1 || got["text"] != "short" {
@@ -54,7 +54,8 @@ func TestStandIn(t *testing.T) {
 		t.Errorf("actions %s", text)
 	}
 
-	// A stand-in for a stand-in names the first stand-in as its original and keeps the original's tokens.
+	// The copy of a cleared copy names the cleared copy as its original, and keeps the token count of the
+	// uncleared event.
 	again, err := in.StandIn("e3", 8, nil)
 	if o, ok := again.Origin(); err != nil || !ok || o.ID != "e2" || o.Seq != 8 || o.Tokens != e.EstimatedTokens() {
 		t.Errorf("%+v, %v, %v", o, ok, err)
@@ -68,7 +69,7 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-// A malformed origin, or an origin with another event's id, is ignored.
+// Event.Origin ignores an origin that is malformed or that names another event.
 func TestOriginRequiresOwnID(t *testing.T) {
 	for _, text := range []string{
 		`{"id":"x","customMetadata":{"patchlog":{"cleared":{"as":"y","id":"e","seq":1}}}}`,

@@ -31,7 +31,7 @@ func sealWith(sum uint32, frame []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(header, crc32c(header, frame)), frame...)
 }
 
-// Logs that the first version compressed can still be read, because the dictionary never changes.
+// Logs that the first version compressed can still be read. Otherwise the dictionary has changed.
 func TestPackedFormIsStable(t *testing.T) {
 	sum := sha256.Sum256(packed.Dictionary)
 	if got := hex.EncodeToString(sum[:]); got != dictionarySum {
@@ -116,7 +116,7 @@ func TestEveryChangeOfAPackedFormIsRefused(t *testing.T) {
 	}
 }
 
-// Frames that no writer of records produces are refused.
+// DecodeRecord refuses a frame that no writer of records produces.
 func TestInvalidFramesAreRefused(t *testing.T) {
 	body := encode(t, sampleRecords(t)[0])[5:]
 	frame := packed.Append(nil, body)
@@ -246,7 +246,7 @@ func TestCompressConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// Decoded records do not share memory with records decoded later.
+// A decoded record shares no memory with records that are decoded later.
 func TestDecodedRecordsShareNoMemory(t *testing.T) {
 	var forms, plain [][]byte
 	var records []patch.Record

@@ -103,7 +103,7 @@ func TestPatchIsImmutable(t *testing.T) {
 	back.CustomMetadata()["k"] = 0
 	wantEqual(t, "custom metadata", back.CustomMetadata(), map[string]any{"k": []any{1}})
 
-	// Setting a field again replaces its value.
+	// A With method replaces a value that was set before.
 	again := testlog.Must(full.WithBase(7).WithState(patch.Drop).WithCustomMetadata(map[string]any{"n": 1}))(t)
 	if want := strings.NewReplacer(`"base":0`, `"base":7`, `"keep"`, `"drop"`, `{"k":[1]}`, `{"n":1}`).Replace(want); again.String() != want {
 		t.Errorf("the second copy is\n%s, want\n%s", again, want)
@@ -114,7 +114,7 @@ func TestPatchIsImmutable(t *testing.T) {
 	wantEqual(t, "custom metadata", full.CustomMetadata(), map[string]any{"k": []any{1}})
 }
 
-// Setting a field replaces a null or malformed value.
+// A With method replaces a null or malformed value.
 func TestWithReplacesMalformedField(t *testing.T) {
 	p := parsePatch(t, `{"patchType":"splice","start":0,"count":1,"author":null,"id":"","timestamp":null,"base":"x","state":5,"customMetadata":null,"count2":{}}`)
 	var d *patch.FieldError
@@ -188,7 +188,7 @@ func TestPatchesInJSON(t *testing.T) {
 	}
 }
 
-// Field names of other programs are refused, not kept as unknown fields.
+// ParseRecord refuses field names of other programs, and does not keep them as unknown fields.
 func TestForeignNamesAreRefused(t *testing.T) {
 	for line, field := range map[string]string{
 		`{"patch_type":"splice","start":1,"count":2}`:                      "patch_type",

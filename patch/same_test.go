@@ -85,7 +85,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// Go types are ignored, so a retry is recognised even if it was parsed from JSON.
+// Same ignores Go types, so it recognises a retry that was parsed from JSON.
 func TestSameIgnoresGoTypes(t *testing.T) {
 	made := newEvent(t, patch.Fields{ID: "i", Actions: patch.Actions{StateDelta: map[string]any{
 		"n": 5, "f": 5.0, "b": []byte("ab"), "temp:x": 1, "s": []string{"x"},
@@ -142,7 +142,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Removing "temp:" keys also removes their Go types.
+// When Complete removes "temp:" keys, it also removes their Go types.
 func TestCompleteOfAnEventFromGo(t *testing.T) {
 	delta := func() map[string]any {
 		return map[string]any{"a": 1, "temp:": 2, "temp:a/b": []any{3}, "temp:x": int8(4), "u": uint8(5)}

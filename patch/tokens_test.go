@@ -39,7 +39,7 @@ func TestEstimatedTokens(t *testing.T) {
 		if got := e.EstimatedTokens(); got != c.want {
 			t.Errorf("%.80s: %d tokens, want %d", c.content, got, c.want)
 		}
-		// A decoded record has the same estimate.
+		// The estimate does not change when the event is encoded and decoded.
 		form := encode(t, patch.Record{Seq: 1, Event: e})
 		back := testlog.Must(patch.DecodeRecord(form))(t)
 		if got := back.Event.EstimatedTokens(); got != c.want {

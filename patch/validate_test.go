@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A malformed patch is still a record. It comes back verbatim from JSON and from a store, with the same defect.
+// A malformed patch can be read from JSON and stored. It comes back verbatim, with the same defect.
 func TestMalformedPatches(t *testing.T) {
 	const summary = `"summaryEvent":{"content":{"parts":[{"text":"s"}]}}`
 	for _, c := range []struct {
@@ -162,7 +162,7 @@ func TestMalformedConstructedPatches(t *testing.T) {
 		wantDefect(t, parsePatch(t, c.p.String()), c.field, c.flaw)
 	}
 
-	// A patch that cannot be written as a line has no byte form either.
+	// If a patch cannot be written as a line of text, it cannot be encoded in the byte form either.
 	for _, c := range []struct {
 		p     *patch.PatchEvent
 		field string
@@ -183,7 +183,7 @@ func TestMalformedConstructedPatches(t *testing.T) {
 	}
 }
 
-// Events and patches made from Go values have the same limit on fields as parsed ones.
+// The limit on the number of fields applies to records made from Go values too.
 func TestTooManyFields(t *testing.T) {
 	extra := map[string]any{}
 	for i := range patch.MaxFields {

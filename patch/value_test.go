@@ -52,7 +52,7 @@ func TestNewValueRoundTrip(t *testing.T) {
 	for _, v := range filler.OddMap(4) {
 		check(v)
 	}
-	// This is the deepest type that is accepted.
+	// This type has the maximum nesting depth.
 	check([][][][][][][][]int{{{{{{{{1}}}}}}}})
 	check(map[string][]map[string][]map[string][]map[string][]any{"a": {{"b": {{"c": {{"d": {1, nil, "x", json.Number("1e999")}}}}}}}})
 }
@@ -214,8 +214,7 @@ var (
 	_ json.Marshaler             = patch.Value{}
 )
 
-// Numbers are written as encoding/json writes them, with one exception: a float without a fraction gets a
-// point.
+// Numbers are written as encoding/json writes them, except that a float without a fraction gets a point.
 func TestFloatsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 	below := func(f float64) float64 { return math.Nextafter(f, 0) }
 	for _, f := range []float64{

@@ -27,7 +27,7 @@ func mustValue(v any) patch.Value {
 	return value
 }
 
-// restore decodes a snapshot and supplies the records of its log.
+// restore decodes a snapshot. It supplies the records that the view needs.
 func restore(data []byte, creation string, records []patch.Record) (fold.View, error) {
 	empty, last := fold.New(creation, initial), uint64(len(records))
 	v, err := snapshot.Decode(data, empty, last)
@@ -138,7 +138,8 @@ func TestUnusable(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(snapshot.Decode(data, fold.New("creation", nil), uint64(len(records)-1))), snapshot.ErrUnusable, "a shorter log")
 }
 
-// Bytes that are not a view's form are unusable. A form of another version is outdated.
+// If the bytes after the checksum are not a view's form, the snapshot is unusable. If the form has another
+// version, it is outdated.
 func TestMalformedHeader(t *testing.T) {
 	const last = 44
 	v := testlog.Must(fold.New("creation", initial).Apply(someLog(t)...))(t)

@@ -30,7 +30,7 @@ type Options struct {
 
 // Plan contains the reverts to log.
 type Plan struct {
-	Reverts     []*patch.PatchEvent // to log together, in order
+	Reverts     []*patch.PatchEvent // reverts to log together, in this order
 	Summaries   []string            // ids of the summaries that are reverted
 	After       fold.View
 	NotReverted []string // ids of the blank summaries that are still visible in After, with the newest last

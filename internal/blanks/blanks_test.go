@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// log folds records as they are added.
+// log is a log and the view of its records.
 type log struct {
 	*testing.T
 	records []patch.Record
@@ -31,7 +31,7 @@ func (l *log) add(r patch.Record) {
 	l.view = testlog.Must(l.view.WithRecords(l.records).Apply(r))(l)
 }
 
-// summarise replaces events with a summary.
+// summarise adds a patch that replaces events with a summary.
 func (l *log) summarise(id string, start, count int) {
 	l.add(patch.Record{Patch: patch.NewSummarise(start, count, testlog.Text(id, "i", "model", "short")).WithID("p" + id)})
 }

@@ -15,10 +15,10 @@ type Scope int
 
 // The scopes.
 const (
-	Session Scope = iota // the session's own keys; a fold contains only these keys
-	User                 // shared by all of a user's sessions in an app
-	App                  // shared by all sessions of an app
-	Temp                 // valid only in the running invocation; never logged
+	Session Scope = iota // keys of the session's own state; a view contains only these keys
+	User                 // keys shared by all of a user's sessions in an app
+	App                  // keys shared by all sessions of an app
+	Temp                 // keys valid only in the running invocation; never logged
 )
 
 // ScopeOf returns the scope of a state key.

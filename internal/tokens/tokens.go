@@ -25,10 +25,10 @@ const (
 	number
 	symbol
 	accented // Latin letters with accents
-	other    // other alphabets, and scripts without a kind
+	other    // letters of other alphabets, and characters of scripts without their own kind
 	kana
 	hangul
-	ideograph // including punctuation used with ideographs
+	ideograph // ideographs and the punctuation used with them
 	emoji
 )
 

@@ -42,7 +42,7 @@ func TestAgainstTokenizer(t *testing.T) {
 	}
 }
 
-// A text in a JSON string has the same size, whatever its escapes.
+// OfQuoted returns the same size for a text in a JSON string, however its characters are escaped.
 func TestOfQuoted(t *testing.T) {
 	for _, text := range []string{"", "plain", "a \"quoted\"\n\ttext\\ \u0000\b\f\r", "höflich, 東京 서울 привет 😀", "\u2028"} {
 		plain, err := json.Marshal(text)

@@ -45,7 +45,7 @@ var (
 )
 
 func findPhones(text string) [][]int {
-	const maxLen = 64 // in bytes, with separators
+	const maxLen = 64 // maximum length of a telephone number in bytes, with separators
 	text = blankEscapes(text)
 	return search(text, "+("+digits, func(at int) (start, end, next int) {
 		if hasWordBefore(text, at) || at > 0 && strings.IndexByte(".-+/", text[at-1]) >= 0 {

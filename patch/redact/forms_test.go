@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A text that continues after the end of a form is not a secret. Each case tests one boundary.
+// If more characters follow a text of a secret's form without a boundary, the text is not redacted.
 func TestSecretBoundaries(t *testing.T) {
 	r := all(t)
 	for text, want := range map[string]string{
@@ -28,7 +28,7 @@ func TestSecretBoundaries(t *testing.T) {
 	}
 }
 
-// A text with many possible starts of a key takes linear time.
+// Redacting a text with many possible starts of keys takes linear time.
 func TestHostileKeys(t *testing.T) {
 	r := all(t)
 	const size = 1 << 18

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Long texts with many starts of secrets take linear time. With quadratic time, this test would not finish.
+// Redacting a long text with many starts of secrets takes linear time. With quadratic time, this test would not
+// finish.
 func TestHostileTexts(t *testing.T) {
 	r := all(t)
 	const size = 1 << 19

@@ -12,8 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/redact"
 )
 
-// A custom pattern may match any number or id. It does not change what patchlog reads from its own metadata and
-// receipts.
+// Even if a custom pattern matches every number and id, the numbers and ids in receipts and in patchlog's own
+// metadata stay unchanged.
 func TestOwnMetadata(t *testing.T) {
 	anyNumber := regexp.MustCompile(`[0-9]+|s-one|c-one`)
 	r := testlog.Must(redact.New(redact.Options{Patterns: []redact.Pattern{

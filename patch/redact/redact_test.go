@@ -88,8 +88,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Equal secrets get equal placeholders, whatever their punctuation. Different secrets get different
-// placeholders.
+// Equal secrets get the same placeholder, even if their case or punctuation differs. Different secrets get
+// different placeholders.
 func TestPlaceholdersAreStable(t *testing.T) {
 	r := all(t)
 	if a, b := r.Text("4111 1111 1111 1111"), r.Text("4111-1111-1111-1111"); a != b {
@@ -111,7 +111,8 @@ func TestPlaceholdersAreStable(t *testing.T) {
 	}
 }
 
-// Members of objects, including the state, are matched by key. Numbers that are secrets become strings.
+// A member of an object and a state value can be recognised as a secret by its key. If a number is a secret, its
+// placeholder is a string.
 func TestEvent(t *testing.T) {
 	r := all(t)
 	e, err := patch.ParseEvent([]byte(split(`{"id":"4111111111111111","author":"ada@example.com","content":{"parts":[
@@ -139,7 +140,7 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// Records, events and state are redacted in the same way. The arguments do not change.
+// Records, events and state are redacted in the same way. The arguments of the methods do not change.
 func TestRecordsEventsAndState(t *testing.T) {
 	r := all(t)
 	says := func(id, text string) *patch.Event {
@@ -190,7 +191,7 @@ func TestNewErrors(t *testing.T) {
 	}
 }
 
-// Custom patterns may overlap other patterns and may return invalid ranges.
+// A custom pattern may overlap other patterns and may return invalid ranges.
 func TestCustomPatterns(t *testing.T) {
 	ticket := regexp.MustCompile(`T-\d+( \S+@)?`)
 	r, err := redact.New(redact.Options{Patterns: []redact.Pattern{
@@ -237,7 +238,8 @@ func card(t *rapid.T) string {
 	return number
 }
 
-// No secret between spaces, quotes, brackets or escapes remains. Redacting again changes nothing.
+// Every secret between spaces, quotes, brackets or escapes is redacted. Redacting the result again changes
+// nothing.
 func TestPropertyFindsSecrets(t *testing.T) {
 	r := all(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -254,7 +256,7 @@ func TestPropertyFindsSecrets(t *testing.T) {
 	})
 }
 
-// Any text is accepted, also by several goroutines at once.
+// Two goroutines that redact the same text get the same result. No text causes a panic.
 func TestPropertyTakesAnyText(t *testing.T) {
 	r := all(t)
 	rapid.Check(t, func(t *rapid.T) {

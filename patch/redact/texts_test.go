@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Every free text is rewritten. Ids and other structure do not change, even if they contain the same
+// rewriteRecord rewrites every free text. Ids and other structure stay the same, even if they contain the same
 // characters.
 func TestRewrite(t *testing.T) {
 	upper := func(_, text string) string { return strings.ReplaceAll(text, "x", "X") }
@@ -41,7 +41,7 @@ func TestRewrite(t *testing.T) {
 			`{"id":"x","author":"X","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"summaries":"keep","values":"keep","initial":["aX","X"],"reason":"X"}`},
 		{`{"id":"x","patchType":"erase","seqs":"x","values":"x"}`, `{"id":"x","patchType":"erase","seqs":"X","values":"X"}`},
 		{`{"id":"x","patchType":"pin","eventId":"x","values":["x"],"digest":"x"}`, `{"id":"x","patchType":"pin","eventId":"x","values":["X"],"digest":"X"}`},
-		// Keys that would become equal stay distinct.
+		// If two rewritten keys would be equal, they stay distinct.
 		{`{"id":"i","customMetadata":{"x":1,"X":2,"X'":3}}`, `{"id":"i","customMetadata":{"X''":1,"X":2,"X'":3}}`},
 	} {
 		rec, err := rewriteRecord(parsed(t, c.was), upper)
@@ -54,7 +54,8 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// A text is passed with the key of its member. A number is passed as its literal, and becomes a string.
+// The rewrite function receives each text with the key of its JSON member. It receives a number as its literal,
+// and the rewritten number is a string.
 func TestRewriteNames(t *testing.T) {
 	var offered []string
 	e := testlog.Must(patch.ParseEvent([]byte(`{"id":"i","content":{"parts":[{"functionCall":{"args":{"a":["b",{"c":1.50}],"d":true}}}]}}`)))(t)
@@ -73,7 +74,7 @@ func TestRewriteNames(t *testing.T) {
 	}
 }
 
-// If nothing changes, the same record is returned, with its Go types.
+// If nothing changes, rewriteRecord returns the same record with its Go types.
 func TestRewriteUnchanged(t *testing.T) {
 	e := testlog.Must(patch.NewEvent(patch.Fields{ID: "i", Actions: patch.Actions{StateDelta: map[string]any{"n": 7, "s": "x"}}}))(t)
 	same, err := rewriteEvent(e, func(_, text string) string { return text })
@@ -89,8 +90,8 @@ func TestRewriteUnchanged(t *testing.T) {
 	}
 }
 
-// Whatever the replacement, a rewritten log folds as before. The same events are at the same indices, and the
-// same patches can be applied.
+// After any rewriting, the log folds as before. The same events are at the same indices, and the same patches can
+// be applied.
 func TestPropertyRewriteKeepsTheFold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")
