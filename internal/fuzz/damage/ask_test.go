@@ -28,9 +28,9 @@ func (q query) String() string { return q.What + " of " + q.Key.String() }
 type result struct {
 	Text    string
 	Err     string
-	Absent  bool // not found
+	Absent  bool // the error reports that the session was not found
 	Corrupt bool // the error reports damage
-	Unknown bool // the outcome is unknown
+	Unknown bool // the error reports that the outcome is unknown
 	Seq     uint64
 }
 
@@ -53,7 +53,7 @@ func newResult(text string, err error) result {
 
 var table = crc64.MakeTable(crc64.ECMA)
 
-// shorten shortens a text, so that all results fit in memory.
+// shorten replaces a long text by a short one that identifies it, so that all results fit in memory.
 func shorten(text string) string {
 	if len(text) < 40 {
 		return text
@@ -61,7 +61,7 @@ func shorten(text string) string {
 	return fmt.Sprintf("%d bytes of sum %016x", len(text), crc64.Checksum([]byte(text), table))
 }
 
-// Reads of whole logs have these names. Other reads may be in any order.
+// These queries read a whole log and the end of a log.
 const (
 	whole = "RawEvents"
 	tail  = "RawEvents from 3"

@@ -9,7 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// truncatingBackend is a flawed backend. At the first damage in a log it ends the log, without an error.
+// truncatingBackend is a backend with a planted flaw. If a log is damaged, it returns only the records before the
+// damage, without an error.
 type truncatingBackend struct{ backend.Backend }
 
 func (b truncatingBackend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {

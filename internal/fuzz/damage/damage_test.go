@@ -38,11 +38,11 @@ var makeWrecks = sync.OnceValues(func() (all []*wreck, err error) {
 	return all, os.RemoveAll(dir)
 })
 
-// After any damage to a closed file, four properties hold. Reads return what was written, or an error that
-// names the damage. Writes do not lose readable data. Verify finds the damage. Salvage recovers all undamaged
-// records, except one in a thousand. A record counts as undamaged if the bytes of its key and its form are
-// unchanged in place. The header of its page, or the path to the page, may be damaged. A salvage that trusts
-// the tree fails this test.
+// After any damage to a closed file, reads return what was written, or an error that names the damage. Writes do not
+// lose readable data. Verify finds the damage. Salvage recovers all undamaged records, except one in a thousand.
+//
+// A record counts as undamaged if the bytes of its key and its form are unchanged in place, even if the header of
+// its page, or the path to the page, is damaged. A salvage that relied on the tree would fail this test.
 func TestDamage(t *testing.T) {
 	few := 3 * len(kinds)
 	if testing.Short() {
@@ -66,7 +66,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// Each bit in the used parts of a small file is flipped, or in a short run a sample of the bits.
+// If any bit in the used parts of a small file is flipped, the store behaves as in TestDamage. A short run flips a
+// sample of the bits.
 func TestFlippedBits(t *testing.T) {
 	few := 100
 	if testing.Short() {
@@ -74,7 +75,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 	wrecks := allWrecks(t)
 	w := newWorker(t, wrecks)
-	const step = 1_299_709 // a prime above the number of bits, so that no bit is flipped twice
+	const step = 1_299_709 // a prime greater than the number of bits, so that no bit is flipped twice
 	bits := 8 * len(wrecks[0].inUse())
 	for r := range long.Rounds(t, few) {
 		for what, n := range w.check(t, wrecks, job{Bit: 1 + r.N*step%bits, Seed: r.Random.Uint64()}).Counts {
@@ -84,7 +85,7 @@ func TestFlippedBits(t *testing.T) {
 	t.Logf("%d bits are in use", bits)
 }
 
-// check runs a job, and fails the test if the reply reports a fault.
+// check runs a job. It fails the test if the worker reports a fault.
 func (w *worker) check(t *testing.T, wrecks []*wreck, j job) reply {
 	t.Helper()
 	what := fmt.Sprintf("%s, %s, bit %d", wrecks[j.Wreck].Name, kinds[j.Kind].name, j.Bit)
@@ -97,15 +98,16 @@ func (w *worker) check(t *testing.T, wrecks []*wreck, j job) reply {
 		t.Error(text)
 	}
 	if exceedsMemory(wrecks, j, out) {
-		if again, err := w.do(j); err != nil || exceedsMemory(wrecks, j, again) { // if the second run needs less, the first one had garbage
+		// If the second run needs less memory, the first run had garbage in memory.
+		if again, err := w.do(j); err != nil || exceedsMemory(wrecks, j, again) {
 			t.Errorf("%s: %d bytes of memory for a file of %d (%v)", what, out.Peak, out.Size, err)
 		}
 	}
 	return out
 }
 
-// A file without meta pages is reported as damaged if one of its pages has the form of a page. Otherwise the
-// store refuses it, because it could be a file of another program.
+// If a file has lost its meta pages, Open reports damage if another page has the form of a page of bbolt. Otherwise,
+// Open reports that the file is no database, because it could be a file of another program.
 func TestCutOffWithoutMetaPages(t *testing.T) {
 	w := allWrecks(t)[0]
 	for size, want := range map[int]error{
@@ -123,7 +125,7 @@ func TestCutOffWithoutMetaPages(t *testing.T) {
 	}
 }
 
-// The harness reports a store that silently ends a log at damage, overwrites readable data, crashes, or needs
+// The test harness detects a store that silently ends a log at damage, overwrites readable data, crashes, or needs
 // much memory.
 func TestFlawedStoreIsReported(t *testing.T) {
 	wrecks := allWrecks(t)
@@ -145,8 +147,8 @@ func TestFlawedStoreIsReported(t *testing.T) {
 	}
 }
 
-// exceedsMemory reports whether a job needed more memory than the size of its file allows. The file grows while it is
-// used. Under the race detector there is no limit.
+// exceedsMemory reports whether a job needed more memory than the size of its file allows. The size is the size at
+// the end of the job, because the file grows. Under the race detector, there is no limit.
 func exceedsMemory(wrecks []*wreck, j job, out reply) bool {
 	return !testlog.Race && out.Peak > 8*max(out.Size, int64(len(wrecks[j.Wreck].Data)))+64<<20
 }

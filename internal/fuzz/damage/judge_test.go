@@ -10,7 +10,8 @@ import (
 func (t *trial) checkResult(q query, a result) {
 	t.count("answers", 1)
 	if a.Err != "" && !a.Absent {
-		if !t.mayBeOlder || q.What != "Search" { // the search index in memory may have content that an earlier state lacks
+		// The search index in memory may have content that an earlier state of the file lacks.
+		if !t.mayBeOlder || q.What != "Search" {
 			t.failed++
 			t.lastError = a.Err
 		}
@@ -32,7 +33,7 @@ func (t *trial) checkResult(q query, a result) {
 	if a.Err != "" && !a.Absent || t.hasChanged(q.Key) {
 		return
 	}
-	if strings.HasPrefix(q.What, "Get, ") && (a.Absent || q.What == "Get, app:new") { // [try.write] set it
+	if strings.HasPrefix(q.What, "Get, ") && (a.Absent || q.What == "Get, app:new") { // the test itself set app:new, in [trial.write]
 		return
 	}
 	want, known := t.Want[q]
@@ -40,7 +41,7 @@ func (t *trial) checkResult(q query, a result) {
 		return
 	}
 	if t.mayBeOlder {
-		if a.Absent && q.What == "List" { // both buckets of the directory may be as of an earlier commit
+		if a.Absent && q.What == "List" { // both buckets of the directory may have the content of an earlier commit
 			t.count("answers of an earlier state", 1)
 			return
 		}
@@ -50,7 +51,7 @@ func (t *trial) checkResult(q query, a result) {
 				return
 			}
 		}
-		if strings.HasPrefix(q.What, "Get, ") { // of any commit
+		if strings.HasPrefix(q.What, "Get, ") { // the value may be from any commit
 			t.count("answers of an earlier state", 1)
 			return
 		}
@@ -61,7 +62,7 @@ func (t *trial) checkResult(q query, a result) {
 	t.failf("%s: %s, want %s", q, a.Text, want)
 }
 
-// checkLog checks the answer to a read of a log. Each record must have been written there. If there was no
+// checkLog checks the result of reading a log. Each record in it must have been written to that log. If there was no
 // error, no record may be missing.
 func (t *trial) checkLog(q query, a result) {
 	if a.Absent {
@@ -109,20 +110,20 @@ func (t *trial) hadLine(q query, line string) bool {
 	return slices.ContainsFunc(t.Before, func(m map[query]string) bool { return strings.Contains("\n"+m[q], "\n"+line+"\n") })
 }
 
-// checkIntactKept checks that the records that were intact before the writes are unchanged after them.
+// checkIntactKept checks that the writes have not changed the records that were intact before.
 func (t *trial) checkIntactKept(before *tree) {
 	data, err := os.ReadFile(t.path)
 	if err != nil {
 		t.failf("%v", err)
 		return
 	}
-	now := map[string]bool{} // damage may have made two keys equal
+	now := map[string]bool{} // keys followed by their values, because damage may have made two keys equal
 	for _, row := range treeOf(data).rows {
 		if row.bucket == "records" {
 			now[row.key+row.value] = true
 		}
 	}
-	at := map[string]int{} // offsets of the records in use; an earlier state may have copies elsewhere
+	at := map[string]int{} // by key: offset of the record in use, because an earlier state may have copies elsewhere
 	for _, row := range t.tree.rows {
 		if row.bucket == "records" {
 			at[row.key] = row.from

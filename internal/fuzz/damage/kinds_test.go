@@ -27,7 +27,7 @@ func scramble(r *rand.Rand, b []byte) {
 	}
 }
 
-// randomRecord draws a record of the tree.
+// randomRecord returns a random record of the tree.
 func randomRecord(r *rand.Rand, w *wreck) row {
 	for {
 		if row := w.tree.rows[r.IntN(len(w.tree.rows))]; row.bucket == "records" {
@@ -152,8 +152,8 @@ var kinds = []damageKind{
 		if len(data) < list+pageBytes {
 			return
 		}
-		// Replace an id by another one between its neighbours, so that the list stays sorted.
-		count := min(int(binary.NativeEndian.Uint16(data[list+10:])), (pageBytes-16)/8) // the count may be damaged already
+		// The page number is replaced by another one between its neighbours, so that the list stays sorted.
+		count := min(int(binary.NativeEndian.Uint16(data[list+10:])), (pageBytes-16)/8) // the count may already be damaged
 		id := func(i int) uint64 { return binary.NativeEndian.Uint64(data[list+16+8*i:]) }
 		for range 100 {
 			i, page := r.IntN(max(1, count)), uint64(2+r.IntN(len(data)/pageBytes-2))

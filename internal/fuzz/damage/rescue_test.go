@@ -23,16 +23,15 @@ func (w *wreck) intactRecords(data []byte) (out []place) {
 	return out
 }
 
-// isCurrent reports whether the pages that identify the newest commit are undamaged. If they are not, a store may
-// open the file as of an earlier commit.
+// isCurrent reports whether the pages that identify the newest commit are undamaged. If they are damaged, a store
+// may open the file as of an earlier commit.
 func (w *wreck) isCurrent(data []byte) bool {
 	root := w.tree.root * pageBytes
 	return len(data) >= root+pageBytes && bytes.Equal(data[:2*pageBytes], w.Data[:2*pageBytes]) &&
 		bytes.Equal(data[root:root+pageBytes], w.Data[root:root+pageBytes])
 }
 
-// isBucketDamaged reports whether a page with rows of a bucket is damaged. If the pages of both buckets of the
-// directory are as of an earlier commit, it is unknown which sessions were deleted since then.
+// isBucketDamaged reports whether a page with rows of a bucket is damaged.
 func (w *wreck) isBucketDamaged(data []byte, bucket string) bool {
 	return slices.ContainsFunc(w.tree.rows, func(r row) bool {
 		from := r.from / pageBytes * pageBytes
@@ -41,7 +40,8 @@ func (w *wreck) isBucketDamaged(data []byte, bucket string) bool {
 	})
 }
 
-// salvageRecords salvages a damaged file. It returns the number of intact records that were recovered, and the faults.
+// salvageRecords salvages a damaged file. It returns the number of intact records that were recovered, and a
+// description of each fault.
 func (w *wreck) salvageRecords(data []byte, intact []place) (got int, wrong []string) {
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	s, err := store.OpenMemory(store.Options{MaxRecordBytes: patch.MaxRecordBytes, CacheBytes: -1})
@@ -53,7 +53,7 @@ func (w *wreck) salvageRecords(data []byte, intact []place) (got int, wrong []st
 	if err != nil {
 		return 0, []string{err.Error()}
 	}
-	numbers := map[store.Key][]uint64{} // numbers that the sessions with this key have had
+	numbers := map[store.Key][]uint64{} // by key: the numbers of all sessions that have had the key
 	for n, key := range w.Keys {
 		numbers[key] = append(numbers[key], n)
 		named := store.Key{App: "salvaged", User: "unknown", Session: fmt.Sprint("session-", n)}
@@ -114,7 +114,8 @@ func (w *wreck) salvageRecords(data []byte, intact []place) (got int, wrong []st
 	return got, wrong
 }
 
-// hasIntactName reports whether the name of one of the sessions is undamaged, in the directory or beside its records.
+// hasIntactName reports whether the name of one of the sessions is undamaged, either in the directory or in the
+// label of the session's records.
 func (w *wreck) hasIntactName(data []byte, numbers []uint64) bool {
 	for _, row := range w.tree.rows {
 		n := numberOf(row.key)
@@ -139,7 +140,7 @@ func (w *wreck) isLive(key store.Key) bool {
 	return false
 }
 
-// sessionOf returns the number of the session that the record belongs to.
+// sessionOf returns the number of the session that a record belongs to.
 func (w *wreck) sessionOf(numbers []uint64, seq uint64, rec patch.Record, log bool) (uint64, bool) {
 	got := rec
 	got.Seq = seq
@@ -165,8 +166,8 @@ func (w *wreck) sessionOf(numbers []uint64, seq uint64, rec patch.Record, log bo
 	return 0, false
 }
 
-// salvageByTree simulates a salvage that trusts the tree: it reads only the sessions that are listed. It returns the
-// number of intact records that were recovered.
+// salvageByTree simulates a salvage that relies on the tree and reads only the sessions that are listed. It returns
+// the number of intact records that were recovered.
 func (w *wreck) salvageByTree(dir string, data []byte, intact []place) (got int) {
 	path := filepath.Join(dir, "trusting.db")
 	if err := os.WriteFile(path, data, 0o600); err != nil {

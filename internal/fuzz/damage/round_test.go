@@ -25,18 +25,18 @@ type trial struct {
 	rnd         *rand.Rand
 	path        string
 	kind        string
-	mayBeOlder  bool // a store may open the file as of an earlier commit
+	mayBeOlder  bool // whether the store may open the file as of an earlier commit
 	harm        damageReport
 	data        []byte // content of the file after the damage
-	writesFirst bool   // some writes come before the reads
+	writesFirst bool   // whether some writes precede the reads
 	s           *store.Store
 
-	logs      map[store.Key]map[uint64]string // records by session, including those acknowledged after the damage
-	last      map[store.Key]uint64            // last acknowledged seq
+	logs      map[store.Key]map[uint64]string // by session and seq: the records, including those acknowledged after the damage
+	last      map[store.Key]uint64            // last acknowledged seq of each session
 	readAll   map[store.Key]bool              // sessions whose log was read to its end after the damage
 	deleted   map[store.Key]bool              // sessions deleted after the damage
 	lastError string
-	failed    int                  // number of failed reads
+	failed    int                  // number of calls that failed
 	seqs      map[store.Key]uint64 // seq at which reading a log failed
 
 	out *reply
@@ -161,7 +161,7 @@ func (t *trial) open() bool {
 	return false
 }
 
-// damage damages the file through a separate descriptor.
+// damage damages the file on disk, through its own descriptor.
 func (t *trial) damage() {
 	data, err := os.ReadFile(t.path)
 	if err != nil {
@@ -175,7 +175,7 @@ func (t *trial) damage() {
 	t.kind = k.name
 	harmed := k.do(t.rnd, t.wreck, bytes.Clone(t.Data))
 	t.mayBeOlder = strings.Contains(k.name, "stale")
-	if t.rnd.IntN(10) == 0 && len(harmed) >= 4*pageBytes && t.job.Bit == 0 { // a second damage
+	if t.rnd.IntN(10) == 0 && len(harmed) >= 4*pageBytes && t.job.Bit == 0 { // in some trials, damage the file twice
 		second := kinds[t.rnd.IntN(len(kinds))]
 		t.kind += " and " + second.name
 		t.mayBeOlder = t.mayBeOlder || strings.Contains(second.name, "stale")
@@ -194,7 +194,7 @@ func (t *trial) damage() {
 	t.count("files", 1)
 }
 
-// overwrite writes the bytes of a file that differ, and truncates the file to the new length.
+// overwrite writes only those bytes of a file that have changed, and truncates the file to the new length.
 func overwrite(path string, was, data []byte) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -223,8 +223,8 @@ func overwrite(path string, was, data []byte) error {
 }
 
 // replaceWhileOpen truncates the file of an open store, or overwrites it with an older state. Calls must return, but
-// their results are not checked. After the file is opened again, each read must return what was once written,
-// or an error.
+// their results are not checked. After the file is opened again, each read must return an error, or a record that
+// was written to that session at any time.
 func (t *trial) replaceWhileOpen() {
 	t.kind = "replaced while open"
 	if !t.open() {
@@ -272,7 +272,7 @@ func (t *trial) replaceWhileOpen() {
 	}
 }
 
-// wasWritten reports whether a session with the key ever had the record. Deleted sessions count.
+// wasWritten reports whether a session with the key ever had the record. Deleted sessions count too.
 func (t *trial) wasWritten(k store.Key, seq uint64, form string) bool {
 	for n, key := range t.Keys {
 		if key == k && shorten(t.Logs[n][seq]) == form {
@@ -282,7 +282,7 @@ func (t *trial) wasWritten(k store.Key, seq uint64, form string) bool {
 	return false
 }
 
-// addCommitted notes the records that the store acknowledged.
+// addCommitted adds the records that the store acknowledged to the trial's logs.
 func (t *trial) addCommitted(k store.Key, c store.Committed, err error) {
 	for _, r := range c.Records {
 		if r.Seq == 0 {
@@ -294,7 +294,7 @@ func (t *trial) addCommitted(k store.Key, c store.Committed, err error) {
 		if old, ok := t.logs[k][r.Seq]; ok && old != textOf(r) && !t.mayBeOlder {
 			t.failf("record %d of %s was acknowledged as %s, and was %s", r.Seq, k, shorten(textOf(r)), shorten(old))
 		}
-		if old, there := t.logs[k][r.Seq]; there && old != textOf(r) { // appended to an earlier state of the log
+		if old, there := t.logs[k][r.Seq]; there && old != textOf(r) { // the record was appended to an earlier state of the log
 			t.last[k] = r.Seq
 		}
 		t.logs[k][r.Seq] = textOf(r)
@@ -308,7 +308,7 @@ func (t *trial) append(k store.Key) {
 	t.checkError("AppendEvents", k, err)
 }
 
-// checkError reports whether err is an error. It fails the test if the damage does not explain the error.
+// checkError reports whether err is not nil. It fails the test if the damage does not explain the error.
 func (t *trial) checkError(what string, k store.Key, err error) bool {
 	a := newResult("", err)
 	switch {
@@ -345,10 +345,10 @@ func (t *trial) hasChanged(k store.Key) bool {
 			return t.deleted[k] || len(t.logs[k]) != len(t.Logs[n])
 		}
 	}
-	return t.logs[k] != nil // a new session
+	return t.logs[k] != nil // the session was created after the damage
 }
 
-// verify checks that Verify reports all damage that reads reported, and reports nothing for an undamaged file.
+// verify checks that Verify finds the damage if reads failed. If the file is undamaged, Verify must find nothing.
 func (t *trial) verify() {
 	type where struct {
 		key store.Key
@@ -388,7 +388,7 @@ func (t *trial) verify() {
 	}
 }
 
-// backup checks that a backup fails or is equal to the file.
+// backup checks that a backup fails or has the same content as the file.
 func (t *trial) backup() {
 	if t.rnd.IntN(4) > 0 {
 		return
@@ -421,7 +421,7 @@ func (t *trial) backup() {
 	}
 }
 
-// write makes the writes of a service that has not noticed the damage.
+// write writes to the store like a service that has not noticed the damage.
 func (t *trial) write() {
 	keys := t.liveKeys()
 	t.rnd.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
@@ -468,18 +468,18 @@ func (t *trial) write() {
 	case 2:
 		if !t.checkError("Delete", k, t.s.Delete(ctx, k)) {
 			t.deleted[k] = true
-			t.failed = 0 // the reads that failed may have been of this session
+			t.failed = 0 // the reads that failed may have been reads of this session
 			t.count("sessions deleted", 1)
 		}
 	case 3:
 		if !t.checkError("Vacuum", store.Key{}, testlog.ErrorOf(t.s.Vacuum(ctx, store.VacuumOptions{}))) {
 			t.count("vacuums", 1)
-			t.failed = 0 // vacuum does not copy damaged names and order
+			t.failed = 0 // a vacuum repairs damaged names and a wrong order of keys
 		}
 	}
 }
 
-// retry appends an event that exists.
+// retry appends an event that is already in the log.
 func (t *trial) retry(k store.Key) {
 	seqs := slices.Sorted(maps.Keys(t.logs[k]))
 	if len(seqs) == 0 {
@@ -500,7 +500,7 @@ func (t *trial) retry(k store.Key) {
 	t.addCommitted(k, c, nil)
 }
 
-// reopen reopens the file, and checks that what was readable is still readable.
+// reopen reopens the file and checks that all records that were readable before are still readable.
 func (t *trial) reopen() {
 	opts := storeOptions()
 	s, err := store.Open(t.path, opts)

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// salvaged salvages the bytes of a file into a store in memory.
+// salvaged returns a store in memory with the content that Salvage recovers from a file.
 func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 	t.Helper()
 	s, err := store.OpenMemory(store.Options{})
@@ -29,8 +29,8 @@ func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 	return s, out
 }
 
-// Salvage recovers all content of an undamaged file: sessions, their times, initial states and records, and
-// shared values. Deleted sessions stay deleted, even if the file still has their pages.
+// Salvage recovers the whole content of an undamaged file: the sessions with their times, initial states and
+// records, and the shared values. Deleted sessions stay deleted, even if the file still has their pages.
 func TestSalvageSoundFile(t *testing.T) {
 	w := newWreck(t, shape{"sound", 4, 3, 4, 500})
 	path := filepath.Join(t.TempDir(), "sound.db")
@@ -84,7 +84,7 @@ func exportOf(t *testing.T, s *store.Store, key store.Key) string {
 	return b.String()
 }
 
-// badDisk fails to read some blocks.
+// badDisk is a file with some blocks that cannot be read.
 type badDisk struct {
 	io.ReaderAt
 	bad int64
@@ -97,7 +97,7 @@ func (d badDisk) ReadAt(p []byte, at int64) (int, error) {
 	return d.ReaderAt.ReadAt(p, at)
 }
 
-// Unreadable blocks lose only their own contents.
+// If blocks cannot be read, Salvage loses only the content of these blocks.
 func TestSalvageBadDisk(t *testing.T) {
 	w := newWreck(t, shape{"disk", 3, 2, 10, 2000})
 	for bad := int64(0); bad < int64(len(w.Data)); bad += 3 * int64(pageBytes) {
@@ -113,11 +113,11 @@ func TestSalvageBadDisk(t *testing.T) {
 	}
 }
 
-// Without a valid page header and table, Salvage finds the rows of a page byte by byte.
+// If the header and the table of a page are damaged, Salvage still finds the rows in the page.
 func TestSalvageWithoutTables(t *testing.T) {
 	w := newWreck(t, shape{"tables", 4, 3, 8, 300})
 	data := bytes.Clone(w.Data)
-	first := map[int]int{} // offset of the first key, by page
+	first := map[int]int{} // by page: offset of the first key
 	for _, p := range w.places() {
 		if at, ok := first[p.from/pageBytes]; !ok || p.from < at {
 			first[p.from/pageBytes] = p.from
@@ -133,8 +133,7 @@ func TestSalvageWithoutTables(t *testing.T) {
 	}
 }
 
-// everyCopy calls the function change for each copy of a record in a file. The bytes passed start at the
-// record's key.
+// everyCopy calls change for each copy of a record in a file. The argument row starts at the key of the copy.
 func everyCopy(data []byte, form string, change func(row []byte)) {
 	for i := 0; ; {
 		n := bytes.Index(data[i:], []byte(form))
@@ -146,8 +145,8 @@ func everyCopy(data []byte, form string, change func(row []byte)) {
 	}
 }
 
-// Damage can turn the key of a record into a key of another session. Salvage does not assign the record to that
-// session, even if that session lacks the record.
+// Damage can turn the key of a record into a key of another session. Salvage does not assign the record to the other
+// session, even if the other session lacks a record with that seq.
 func TestSalvageKeyOfAnotherSession(t *testing.T) {
 	w := newWreck(t, shape{"keys", 3, 1, 5, 200})
 	data := bytes.Clone(w.Data)
@@ -157,7 +156,7 @@ func TestSalvageKeyOfAnotherSession(t *testing.T) {
 			to = n
 		}
 	}
-	lost := []uint64{3, uint64(len(w.Forms[to]))} // without these records, the chain of ids does not decide
+	lost := []uint64{3, uint64(len(w.Forms[to]))} // without these records, the chain of ids does not show which session the record belongs to
 	for _, seq := range lost {
 		everyCopy(data, w.Forms[to][seq], func(row []byte) { row[len(row)-1] ^= 1 })
 	}
@@ -168,11 +167,11 @@ func TestSalvageKeyOfAnotherSession(t *testing.T) {
 	}
 }
 
-// A record is replaced by a record of another session, with a valid checksum and id. Heads of earlier commits
-// reveal the replacement, even if the log's own head is damaged.
+// If a record is replaced by a record of another session, the checksum and the id are valid. Salvage detects the
+// replacement through heads of earlier commits, even if the newest head is damaged.
 func TestSalvageRecordInAnothersPlace(t *testing.T) {
 	w := newWreck(t, shape{"place", 8, 2, 5, 1})
-	data := append(bytes.Clone(w.Data), w.Older[0]...) // pages of earlier commits
+	data := append(bytes.Clone(w.Data), w.Older[0]...) // append the pages of earlier commits
 	own, others := sessionsOfEqualLength(w)
 	if own == 0 {
 		t.Fatal("no two sessions have a second record of one length")
@@ -223,8 +222,8 @@ func FuzzSalvage(f *testing.F) {
 	})
 }
 
-// hostilePages returns a file whose pages claim the largest contents: as many elements as a page can count,
-// each with a large part of the file.
+// hostilePages returns a file whose pages claim to have as much content as possible. Each page has the maximum
+// number of elements, and each element claims a large part of the file.
 func hostilePages(leaves bool) []byte {
 	data := make([]byte, 64<<10)
 	for page := 0; page < len(data)/pageBytes; page++ {
@@ -242,12 +241,12 @@ func hostilePages(leaves bool) []byte {
 		put(10, 2, 0xffff)
 		put(12, 4, 1<<31)
 		for at := 16; at+16 <= pageBytes; at += 16 {
-			if leaves { // flags, position, key length, value length
+			if leaves { // flags, position, length of the key, length of the value
 				put(at, 4, uint64(at/16%2))
 				put(at+4, 4, uint64(pageBytes))
 				put(at+8, 4, 16)
 				put(at+12, 4, uint64(len(data)/2))
-			} else { // position, length, page
+			} else { // position, length, number of the child page
 				put(at, 4, uint64(pageBytes-at))
 				put(at+4, 4, 16)
 				put(at+8, 8, 2+uint64(page+at)%200)

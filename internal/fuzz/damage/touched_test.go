@@ -9,20 +9,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// damageReport says which used parts of a file are damaged.
+// damageReport describes which used parts of a file are damaged.
 type damageReport struct {
 	current  bool // the pages that identify the newest commit are undamaged
-	pages    bool // a used page, outside its keys and values, or the free list
-	free     bool // the free list
-	keys     bool // a key
-	shared   bool // a shared value, or the path to it
+	pages    bool // a used page is damaged outside its keys and values, or the free list is damaged
+	free     bool // the free list is damaged
+	keys     bool // a key is damaged
+	shared   bool // a shared value, or the path to a shared value, is damaged
 	rows     int
-	listing  bool // the path to names
+	listing  bool // the path to the names of sessions is damaged
 	sessions map[store.Key]bool
-	records  map[store.Key][]uint64 // records with an undamaged key and a damaged form
+	records  map[store.Key][]uint64 // seqs of the records whose key is undamaged and whose form is damaged
 }
 
-// findDamage compares a damaged file with the original.
+// findDamage compares a damaged file with the file before the damage.
 func (w *wreck) findDamage(data []byte) damageReport {
 	h := damageReport{current: w.isCurrent(data), sessions: map[store.Key]bool{}, records: map[store.Key][]uint64{}}
 	before, after := bytes.Clone(w.Data), make([]byte, len(w.Data))
@@ -66,8 +66,8 @@ func (w *wreck) findDamage(data []byte) damageReport {
 			h.listing = h.listing || way
 		case "shared", "sharednames":
 			h.shared = true
-		case "snapshots", "labels": // no read needs them
-		case "ids", "ends": // the sorted ids, or the end of a record, which are part of the record's row
+		case "snapshots", "labels": // no read needs snapshots or labels
+		case "ids", "ends": // the sorted ids, or the ids at the end of a record's row
 			h.sessions[w.Keys[numberOf(row.key)]] = true
 		case "records":
 			if !w.Live[numberOf(row.key)] {
@@ -82,7 +82,7 @@ func (w *wreck) findDamage(data []byte) damageReport {
 			if strings.HasPrefix(now, row.key) {
 				h.records[key] = append(h.records[key], numberOf(row.key[8:]))
 			}
-			if w.Live[numberOf(now)] { // the key is now a key of another session
+			if w.Live[numberOf(now)] { // damage has turned the key into a key of another session
 				h.sessions[w.Keys[numberOf(now)]] = true
 			}
 		default:
@@ -92,10 +92,10 @@ func (w *wreck) findDamage(data []byte) damageReport {
 	return h
 }
 
-// unreachableRows returns the rows that bbolt's search in their page no longer finds, because the search compares a
+// unreachableRows returns the rows that a search in their page no longer finds, because the search compares a
 // damaged key.
 func (w *wreck) unreachableRows(data []byte) map[int]bool {
-	leaves := map[int][]int{} // the rows of each page, in order
+	leaves := map[int][]int{} // by page: the rows in order
 	for i, row := range w.tree.rows {
 		if len(row.way) > 0 && row.bucket != "ends" { // rows of "ends" are parts of other rows
 			page := row.way[len(row.way)-1]
@@ -119,8 +119,8 @@ func (w *wreck) unreachableRows(data []byte) map[int]bool {
 	return astray
 }
 
-// hasPage reports whether a file still looks like a database: a meta page has the magic number, or a page has
-// its own number. Otherwise the file could belong to another program.
+// hasPage reports whether a file still has a page of bbolt. A meta page is recognised by its magic number, and any
+// other page by its own number. A file without such a page could belong to another program.
 func hasPage(data []byte) bool {
 	const magicAt, magic = 16, 0xED0CDAED
 	for at := 0; at+magicAt+4 <= len(data); at += pageBytes {

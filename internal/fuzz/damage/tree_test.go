@@ -15,19 +15,19 @@ const rowHeader = 13
 type row struct {
 	bucket     string
 	key, value string
-	from, to   int   // offsets of key and value
-	way        []int // the pages on the path to the row, including its own
+	from, to   int   // offsets where the key begins and the value ends
+	way        []int // numbers of the pages on the path to the row, including the row's page
 }
 
-// tree is the content of a file that can be reached from its root. It is parsed from the bytes, without bbolt,
-// because what bbolt shows of a damaged page depends on the memory map.
+// tree is the content of a file that can be reached from the root. It is parsed from the bytes, without bbolt,
+// because the content of a damaged page in bbolt depends on the memory map.
 type tree struct {
 	data  []byte
-	pages map[int]bool    // in use
-	seen  map[uint64]bool // pages of the tree that is being walked
+	pages map[int]bool    // pages in use
+	seen  map[uint64]bool // pages of the tree that is being read
 	rows  []row
-	root  int // the page of the bucket tree
-	free  int // the page of the free list
+	root  int // number of the page of the bucket tree
+	free  int // number of the first page of the free list
 }
 
 // treeOf parses a file. It uses the newer of the intact meta pages.
@@ -50,13 +50,15 @@ func treeOf(data []byte) *tree {
 		bucket := string(key)
 		top := f.seen
 		defer func() { f.seen = top }()
-		f.seen = map[uint64]bool{} // from here on, damage may lead into another bucket
+		f.seen = map[uint64]bool{} // damage may lead from here into another bucket
 		visit := func(key []byte, v span, way []int) {
 			bucket := bucket
 			if bucket == "records" && len(key) == 16 && binary.BigEndian.Uint64(key[8:]) == 0 {
-				bucket = "labels" // a session's name and entry, beside its records
+				bucket = "labels" // a label has the name and the entry of a session, next to the session's records
 			}
-			if bucket == "records" && len(key) == 16 { // header, record, hashes of ids of 16 bytes each, number of ids 4, checksum 4
+			// A row has a header, the record, the hashes of ids (16 bytes each), the number of ids (4) and a
+			// checksum (4).
+			if bucket == "records" && len(key) == 16 {
 				if n := v.to - v.from; n >= rowHeader+8 {
 					if ids := 8 + 16*int(binary.BigEndian.Uint32(data[v.to-8:])); ids <= n-rowHeader {
 						f.rows = append(f.rows, row{"ends", string(key), string(data[v.to-ids : v.to]), v.to - ids, v.to, way})
@@ -87,7 +89,7 @@ func (f *tree) walk(id uint64, path []int, visit func(key []byte, value span, wa
 	f.seen[id] = true
 	at := int(id) * pageBytes
 	own, more := binary.NativeEndian.Uint64(f.data[at:]), uint64(binary.NativeEndian.Uint32(f.data[at+12:]))
-	if own != id || more >= count-id { // this is another page, or the page is malformed
+	if own != id || more >= count-id { // the page is another page or is malformed
 		return
 	}
 	path = path[:len(path):len(path)]
@@ -110,7 +112,7 @@ func (f *tree) page(from, end int, path []int, visit func(key []byte, value span
 			return
 		}
 		word := func(i int) int { return int(binary.NativeEndian.Uint32(page[at+4*i:])) }
-		if flags == 1 { // a branch
+		if flags == 1 { // the page is a branch
 			f.walk(binary.NativeEndian.Uint64(page[at+8:]), path, visit)
 			continue
 		}
@@ -121,8 +123,8 @@ func (f *tree) page(from, end int, path []int, visit func(key []byte, value span
 	}
 }
 
-// used returns the file up to the last used page. If the file was copied during a write, it may have later
-// pages that no commit uses.
+// used returns the file up to the last used page. If the file was copied during a write, later pages may follow that
+// no commit uses.
 func (t *tree) used(data []byte) []byte {
 	end := max(4, highWater(data))
 	for page := range t.pages {

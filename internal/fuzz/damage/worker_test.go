@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Damaged files are tested in another process, which may crash, hang, or run out of memory.
+// The store opens damaged files in a separate process, because that process may crash, hang, or run out of memory.
 
 const workerDir = "PATCHLOG_DAMAGE_WORKER"
 
@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// job is a damage that a worker tests.
+// job describes one damage that a worker tests.
 type job struct {
 	Wreck, Kind int
-	Bit         int // bit to flip instead, from 1: see [wreck.inUse]
+	Bit         int // bit of the used parts to flip instead, from 1; see [wreck.inUse]
 	Seed        uint64
 	Control     string // name of a planted flaw
 }
@@ -42,7 +42,7 @@ type job struct {
 type reply struct {
 	Wrong  []string
 	Counts map[string]int
-	Peak   int64 // peak memory in bytes, without the memory before the job
+	Peak   int64 // peak memory in bytes during the job, less the memory before the job
 	Size   int64 // size of the file at the end
 }
 
@@ -59,7 +59,7 @@ func work(dir string) error {
 		file.Close()
 		wrecks[i].tree = treeOf(wrecks[i].Data)
 	}
-	debug.SetGCPercent(20) // less garbage in the measured memory
+	debug.SetGCPercent(20) // keep the garbage in the measured memory small
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
 		var j job
@@ -74,7 +74,7 @@ func work(dir string) error {
 		}
 		debug.FreeOSMemory()
 		began := memoryBytes("VmRSS:")
-		_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // resets VmHWM
+		_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // resets the peak memory (VmHWM)
 		r := wrecks[j.Wreck].run(j, at)
 		r.Peak = memoryBytes("VmHWM:") - began
 		if info, err := os.Stat(filepath.Join(at, "log.db")); err == nil {
@@ -89,7 +89,8 @@ func work(dir string) error {
 	}
 }
 
-// memoryBytes returns a memory figure of the process from /proc, or 0 if it is unavailable.
+// memoryBytes returns a figure in bytes about the memory of this process, from /proc. If the figure is unavailable,
+// it returns 0.
 func memoryBytes(what string) (bytes int64) {
 	text, _ := os.ReadFile("/proc/self/status")
 	if _, after, ok := strings.Cut(string(text), what); ok {
@@ -107,8 +108,8 @@ type worker struct {
 	jobs   int
 }
 
-// workerJobs is the number of jobs after which a worker is replaced. A worker must be replaced because it keeps
-// the memory maps of files that a job has abandoned.
+// workerJobs is the number of jobs that a worker runs before it is replaced. It is replaced because it keeps the
+// memory maps of files that a job has abandoned.
 const workerJobs = 200
 
 func newWorker(t *testing.T, wrecks []*wreck) *worker {
@@ -153,10 +154,10 @@ func (w *worker) end() {
 	}
 }
 
-// jobTimeout is the time after which a job counts as hanging, even on a busy machine.
+// jobTimeout is the time after which a job is considered to hang, even on a busy machine.
 const jobTimeout = 20 * time.Minute
 
-// do runs a job. The error says how the process ended, or that it hangs.
+// do runs a job in the worker. If the process ends or hangs, the error says so.
 func (w *worker) do(j job) (r reply, err error) {
 	if w.cmd == nil || w.jobs == workerJobs {
 		if err := w.start(); err != nil {

@@ -27,25 +27,25 @@ var (
 	quiet = slog.New(slog.DiscardHandler)
 )
 
-// wreck is a file with known content, to be damaged. It is sent to other processes as gob.
+// wreck is a file with known content that is to be damaged. It is sent to other processes in the gob format.
 type wreck struct {
 	Name   string
 	Data   []byte
-	Older  [][]byte // the file after earlier commits
+	Older  [][]byte // content of the file after each of some earlier commits
 	Keys   map[uint64]store.Key
-	Live   map[uint64]bool              // numbers of the existing sessions
-	Logs   map[uint64]map[uint64]string // JSON of every record ever written, by number and seq
-	Forms  map[uint64]map[uint64]string // stored forms of these records
-	Want   map[query]string             // the correct answers
-	Before []map[query]string           // the answers after earlier commits
+	Live   map[uint64]bool              // set of the numbers of existing sessions
+	Logs   map[uint64]map[uint64]string // by session number and seq: the JSON of every record ever written
+	Forms  map[uint64]map[uint64]string // by session number and seq: the stored form of the record
+	Want   map[query]string             // correct result of each query
+	Before []map[query]string           // results of the queries after earlier commits
 
-	tree *tree // of Data
+	tree *tree // parsed from Data
 }
 
-// place is the position of the copy of a record that is in use.
+// place is the position of a record in the file. Copies of the record that are not in use do not count.
 type place struct {
 	number, seq uint64
-	from, to    int // offsets of key and form
+	from, to    int // offsets where the key begins and the form ends
 }
 
 // places returns the places of the records of existing sessions.
@@ -58,8 +58,8 @@ func (w *wreck) places() (out []place) {
 	return out
 }
 
-// inUse returns the offsets of the bytes in which a flipped bit can matter. These are all bytes of rows, and
-// the headers and non-zero bytes of the pages on the paths to rows.
+// inUse returns the offsets of the bytes in which a flipped bit can matter. They are all bytes of rows, and the
+// headers and non-zero bytes of the pages on the paths to rows.
 func (w *wreck) inUse() []int {
 	in := map[int]bool{}
 	for page := range w.tree.pages {
@@ -80,7 +80,7 @@ func (w *wreck) inUse() []int {
 	return slices.Sorted(maps.Keys(in))
 }
 
-// numberOf returns the session number at the start of a key or value, or 0 if it is too short.
+// numberOf returns the session number at the start of a key or value, or 0 if the key or value is too short.
 func numberOf(s string) uint64 {
 	if len(s) < 8 {
 		return 0
@@ -152,7 +152,7 @@ func highWater(data []byte) int {
 	return int(high)
 }
 
-// keys returns the keys of all sessions, deleted or not, and of some that never existed.
+// keys returns the keys of all sessions, including deleted ones, and some keys of sessions that never existed.
 func (w *wreck) keys() []store.Key {
 	seen := map[store.Key]bool{{App: "app", User: "user0", Session: "none"}: true}
 	for _, k := range w.Keys {
@@ -161,7 +161,7 @@ func (w *wreck) keys() []store.Key {
 	return sortedKeys(seen)
 }
 
-// textOf returns a text that is equal for equal records.
+// textOf returns a text that is the same for equal records.
 func textOf(r patch.Record) string {
 	text, err := r.MarshalJSON()
 	if err != nil {
@@ -197,7 +197,8 @@ func (sh shape) makeWreck(dir string) (*wreck, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, "log.db")
-	uuid.SetRand(rand.NewChaCha8([32]byte{byte(sh.sessions)})) // ids are deterministic; pages are not, because bbolt takes free pages from a map
+	// The ids are deterministic, but the pages are not, because bbolt takes free pages from a map.
+	uuid.SetRand(rand.NewChaCha8([32]byte{byte(sh.sessions)}))
 	defer uuid.SetRand(nil)
 	w := &wreck{
 		Name: sh.name, Keys: map[uint64]store.Key{}, Logs: map[uint64]map[uint64]string{}, Forms: map[uint64]map[uint64]string{},
@@ -238,7 +239,7 @@ func (sh shape) makeWreck(dir string) (*wreck, error) {
 		}); err != nil {
 			return nil, err
 		}
-		if err := within(func(s *store.Store) error { return s.Delete(ctx, keyOf(round%sh.sessions)) }); err != nil { // the next round creates it again
+		if err := within(func(s *store.Store) error { return s.Delete(ctx, keyOf(round%sh.sessions)) }); err != nil { // the next round creates the session again
 			return nil, err
 		}
 	}
@@ -265,8 +266,8 @@ func (sh shape) makeWreck(dir string) (*wreck, error) {
 	return w, nil
 }
 
-// addEarlier notes answers in the middle of a round. A damaged file may show this state, because its pages can still
-// be in the file after they were freed.
+// addEarlier adds the results of queries in the middle of a round. A damaged file may show this state, because its
+// pages may still be in the file after they were freed.
 func (w *wreck) addEarlier(s *store.Store, key store.Key) {
 	results := map[query]string{}
 	for q, a := range readAll(s, []store.Key{key}) {

@@ -30,12 +30,12 @@ var (
 	quiet = slog.New(slog.DiscardHandler)
 )
 
-// file is a store in a file. It measures the costs of calls.
+// file is a store in a file, with the costs of calls measured so far.
 type file struct {
 	testing.TB
 	round *long.Round
-	label string // label of the figures
-	size  int    // current size, in events or sessions
+	label string // names the figures in messages
+	size  int    // current number of events or sessions
 	first map[string]uint64
 	path  string
 	store *store.Store
@@ -48,7 +48,7 @@ func newFile(t testing.TB, r *long.Round, of string) *file {
 	t.Cleanup(func() {
 		f.close()
 		n := runtime.NumGoroutine()
-		for range 30_000 { // a goroutine that is ending may still be counted
+		for range 30_000 { // a goroutine that is about to end may still be counted
 			if n <= before {
 				return
 			}
@@ -68,8 +68,8 @@ func (f *file) open() {
 
 func (f *file) close() { testlog.NoError(f, f.store.Close()) }
 
-// measure makes calls of one kind. Each call returns the given number of things. measure fails the test if the
-// allocation per thing exceeds the allocation at the first size by more than the factor times.
+// measure makes calls of one kind and measures their allocation. Each call returns the given number of things. If
+// the allocation per thing is more than times the allocation at the first size, measure fails the test.
 func (f *file) measure(what string, calls, things int, times uint64, do func() error) {
 	f.Helper()
 	now := allocated(f, calls, do) / uint64(things)
@@ -82,7 +82,8 @@ func (f *file) measure(what string, calls, things int, times uint64, do func() e
 	}
 }
 
-// allocated returns the median allocation of the calls. Some calls do extra work, such as a snapshot.
+// allocated returns the median allocation of the calls. The median ignores calls that do extra work, such as writing
+// a snapshot.
 func allocated(t testing.TB, calls int, do func() error) uint64 {
 	t.Helper()
 	var all []uint64
@@ -154,16 +155,16 @@ func (f *file) grow(compact bool) {
 				testlog.NoError(f, pass())
 			}
 		}
-		f.measure("append", 2*probes, 1, 2, func() error { return add(1) }) // a larger tree has longer paths
+		f.measure("append", 2*probes, 1, 2, func() error { return add(1) }) // allow twice the allocation, because a larger tree has longer paths
 		if compact {
-			f.measure("pass", 1, 1, 4*uint64(len(fmt.Sprint(f.size))), pass) // a pass may merge summaries of each level
+			f.measure("pass", 1, 1, 4*uint64(len(fmt.Sprint(f.size))), pass) // a pass may merge one summary of each level
 		}
 		f.measure("get, warm", probes, 1, 2, get)
 		f.close()
 		f.open()
-		times := uint64(4) // a summary of each level
+		times := uint64(4) // the view has one summary of each level
 		if !compact {
-			times = uint64(f.size) // everything is visible
+			times = uint64(f.size) // without a compaction, all events are visible
 		}
 		f.measure("get, cold", 1, 1, times, get)
 	}
@@ -171,7 +172,7 @@ func (f *file) grow(compact bool) {
 		testlog.NoError(f, pass())
 	}
 	testlog.NoError(f, f.checkContent(n))
-	// Large contents that are hidden need little memory.
+	// The memory limit is small, although the hidden events have large contents.
 	memory.Within(f, 28<<20, func() {
 		for p, err := range f.store.Verify(ctx, store.VerifyOptions{}) {
 			f.Error(p, err)
@@ -185,15 +186,15 @@ func (f *file) grow(compact bool) {
 	}
 }
 
-// checkContent compares reads with what was written: each event, the state, and views as of some seqs. It compares
-// each view with a fold of the log.
+// checkContent checks that reads return what was written. It reads each event, the state, and views as of some seqs.
+// It compares each view with a fold of the log.
 func (f *file) checkContent(events int) (wrong error) {
 	f.Helper()
 	report := func(format string, args ...any) {
 		wrong = errors.Join(wrong, fmt.Errorf(f.label+": "+format, args...))
 	}
 	seq := uint64(0)
-	memory.Within(f, 4<<20, func() { // read page by page
+	memory.Within(f, 4<<20, func() { // the log is read page by page
 		n := 0
 		seq = 0
 		for rec, err := range f.store.RawEvents(ctx, key, 1) {
@@ -226,7 +227,7 @@ func (f *file) checkContent(events int) (wrong error) {
 	cold, err := f.store.Get(ctx, key)
 	testlog.NoError(f, err)
 	for i := range min(events, 20) {
-		last := events - 1 - (events-1-i)%20 // the last event that set it
+		last := events - 1 - (events-1-i)%20 // number of the last event that set the key
 		if got := fmt.Sprint(cold.State()[fmt.Sprint("k", i)]); got != fmt.Sprint(last) {
 			report("k%d is %s, want %d", i, got, last)
 		}
@@ -234,7 +235,7 @@ func (f *file) checkContent(events int) (wrong error) {
 	return wrong
 }
 
-// equalViews reports whether two views have equal snapshots.
+// equalViews reports whether two views have the same encoded snapshot.
 func equalViews(a, b fold.View) bool {
 	one, err := snapshot.Encode(a)
 	other, otherErr := snapshot.Encode(b)
@@ -261,7 +262,8 @@ func (f *file) foldLog(creation string, seq uint64) fold.View {
 func event(n int) *patch.Event {
 	text := fmt.Sprintf("In step %d the order %d of customer %d went on to the next desk, as was asked for.", n, 4000000+n, n%977)
 	author, role := "user", "user"
-	if n%2 == 1 { // compacting events that no model has read would cost more than it saves
+	// A compaction of events that no model has read would cost more than it saves.
+	if n%2 == 1 {
 		author, role = "agent", "model"
 	}
 	e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":%q,"invocationId":"i%d","timestamp":"2026-11-22T00:00:00Z","content":{"role":%q,"parts":[{"text":%q}]},"actions":{"stateDelta":{"k%d":%d}}}`, n, author, n/10, role, text, n%20, n))
@@ -296,7 +298,7 @@ func sessionKey(i int) store.Key {
 	return store.Key{App: "app", User: fmt.Sprintf("user-%03d", i%100), Session: fmt.Sprintf("s-%07d", i)}
 }
 
-// appendTo appends an event to a session. If necessary, it creates the session.
+// appendTo appends an event to a session. If the session does not exist, appendTo creates it.
 func (f *file) appendTo(session int) error {
 	_, err := f.store.AppendEvents(ctx, sessionKey(session), []*patch.Event{event(session)}, store.AppendOptions{})
 	return err
@@ -310,7 +312,7 @@ func (f *file) checkSession(session int) error {
 	return err
 }
 
-// list lists up to want sessions. It checks that they are distinct, sorted and complete.
+// list lists sessions, at most want of them. It checks that they are distinct, sorted and complete.
 func (f *file) list(opts store.ListOptions, want int) error {
 	n, last := 0, store.Key{}
 	for info, err := range f.store.List(ctx, opts) {
@@ -331,7 +333,7 @@ func (f *file) list(opts store.ListOptions, want int) error {
 	return nil
 }
 
-// The test reports wrong contents, and costs that grow with the log.
+// The harness detects wrong content, and costs that grow with the log.
 func TestControl(t *testing.T) {
 	for r := range long.Rounds(t, 1) {
 		f := newFile(t, r, "control")
@@ -339,7 +341,7 @@ func TestControl(t *testing.T) {
 		testlog.NoError(t, err)
 		var read []uint64 // allocations for reading the whole log
 		for n := range 400 {
-			_, err := f.store.AppendEvents(ctx, key, []*patch.Event{event(n + n/399)}, store.AppendOptions{}) // the last event but one is missing
+			_, err := f.store.AppendEvents(ctx, key, []*patch.Event{event(n + n/399)}, store.AppendOptions{}) // the event numbered 399 is missing
 			testlog.NoError(t, err)
 			if n == 20 || n == 398 {
 				read = append(read, allocated(t, 1, func() error { f.foldLog("", uint64(n)); return nil }))

@@ -22,8 +22,8 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sealed sets the checksum of a form, so that a decoder accepts the rest of the form. The checksum follows the
-// first head bytes. It covers these bytes and all bytes after it.
+// sealed sets the checksum of a form, so that a decoder accepts the rest of the form. The checksum follows the first
+// head bytes of the form. It covers these bytes and all bytes after the checksum.
 func sealed(form []byte, head int) []byte {
 	form = append(bytes.Clone(form), make([]byte, max(0, head+4-len(form)))...)
 	sum := crc32.Update(crc32.Checksum(form[:head], castagnoli), castagnoli, form[head+4:])
@@ -61,7 +61,8 @@ func FuzzRecord(f *testing.F) {
 		f.Add(recordform.Compress(form))
 	}
 	f.Fuzz(func(t *testing.T, form []byte) {
-		if len(form) > 0 && form[0] == 2 { // set the second checksum too, which covers the compressed part
+		// The second checksum covers the compressed part, and is set too.
+		if len(form) > 0 && form[0] == 2 {
 			form = sealed(form, 5)
 		} else {
 			form = sealed(form, 1)
@@ -130,14 +131,14 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// FuzzFile opens any bytes as a database.
+// If any file is opened for reading, the store returns an error or readable sessions, and does not change the file.
 func FuzzFile(f *testing.F) {
 	f.Add([]byte{}, uint16(0), []byte{})
 	f.Add([]byte{1, 2}, uint16(70), []byte{0xff})
 	f.Add([]byte{}, uint16(4096+10), []byte{0xff, 0xff})
 	whole := database(f)
 	f.Fuzz(func(t *testing.T, data []byte, at uint16, over []byte) {
-		if len(data) == 0 { // a database with some changed bytes
+		if len(data) == 0 { // use a database with some changed bytes
 			data = bytes.Clone(whole)
 			copy(data[int(at)%len(data):], over)
 		}
@@ -209,10 +210,10 @@ func database(t testing.TB) []byte {
 	return data[:min(len(data), 64<<10)]
 }
 
-// testTimeout is the time after which a call counts as hanging, even on a busy machine.
+// testTimeout is the time after which a call is considered to hang, even on a busy machine.
 const testTimeout = 25 * time.Minute
 
-// runWithTimeout fails the test if f hangs.
+// runWithTimeout calls f and fails the test if f hangs.
 func runWithTimeout(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -223,6 +224,6 @@ func runWithTimeout(t *testing.T, f func()) {
 	select {
 	case <-done:
 	case <-time.After(testTimeout):
-		panic("it hangs") // prints all stacks
+		panic("it hangs") // prints the stacks of all goroutines
 	}
 }

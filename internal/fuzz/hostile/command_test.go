@@ -20,14 +20,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// reading are the commands that must not change the database file.
+// readCommands are the commands that must not change the database file.
 var readCommands = []string{"sessions", "stats", "log", "audit", "search", "loss", "export", "verify", "diff", "help"}
 
-// left are the commands that are not tested: serve does not end, and the others write files that an argument
-// names.
+// skippedCommands are the commands that are not tested. The command serve does not end, and the others write files
+// that an argument names.
 var skippedCommands = []string{"serve", "man", "demo", "backup", "salvage", "completion"}
 
-// FuzzCommand runs the command with any input and any arguments, one per line.
+// FuzzCommand runs the command patchlog with any input and any arguments. The arguments are one per line.
 func FuzzCommand(f *testing.F) {
 	for _, line := range []string{
 		"sessions", "log\nshop/ada/4711", "log\nshop/ada/4711\n--json", "stats\nshop/ada/4711\n--at\n2", "audit\nshop/ada/4711\n--from\n1", "export\nshop/ada/4711",
@@ -41,7 +41,7 @@ func FuzzCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string, input []byte) {
 		args := strings.Split(line, "\n")
 		for _, arg := range args {
-			// Arguments may name no file other than the database.
+			// The arguments must name no file except the database.
 			if strings.HasPrefix(arg, "/") || strings.Contains(arg, "..") || strings.Contains(arg, "=/") || strings.Contains(arg, "://") || slices.Contains(skippedCommands, arg) || len(line) > 2000 {
 				return
 			}
@@ -94,7 +94,7 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// FuzzInspector sends any request to a read-only inspector and to one that allows writes.
+// FuzzInspector sends any request to two inspectors, one that only reads and one that allows writes.
 func FuzzInspector(f *testing.F) {
 	for _, c := range [][3]string{
 		{"GET", "/", ""}, {"GET", "/sessions/shop/ada/4711", ""}, {"GET", "/s/shop/ada/4711?at=3", ""}, {"GET", "/?q=hello", ""}, {"HEAD", "/favicon.ico", ""},
@@ -120,7 +120,7 @@ func FuzzInspector(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, target, form, host string) {
 		r, err := http.NewRequest(method, "http://127.0.0.1/", strings.NewReader(form))
 		if err != nil {
-			return // a server would not accept it
+			return // a server would not accept the request
 		}
 		u, err := r.URL.Parse(target)
 		if err != nil || u.Host != "127.0.0.1" {
@@ -132,7 +132,7 @@ func FuzzInspector(f *testing.F) {
 		r.Header.Set("Origin", "http://"+host)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // pages that follow a log do not end
 		defer cancel()
-		// Use a new inspector for each request; other tests cover its cache.
+		// Each request gets a new inspector. Other tests cover the cache of the inspector.
 		own, err := inspector.New(s, inspector.Options{Logger: quiet, CacheBytes: -1})
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// readers are all functions that read text.
+// readers are all functions of patchlog that read text, by name.
 var readers = map[string]func(t testing.TB, text []byte) error{
 	"record": func(_ testing.TB, text []byte) error {
 		rec, err := patch.ParseRecord(text)
@@ -56,7 +56,7 @@ func inMemory(t testing.TB) *store.Store {
 	return s
 }
 
-// importText imports a text, adopts its compaction records, and exports it.
+// importText imports a text into a store, adopts the compaction records in it, and exports the session.
 func importText(t testing.TB, text []byte) error {
 	s := inMemory(t)
 	defer s.Close()
@@ -83,7 +83,7 @@ func importText(t testing.TB, text []byte) error {
 	return nil
 }
 
-// migrateFile imports a text as a file of the detected format.
+// migrateFile migrates a text as a file of the format that Detect returns.
 func migrateFile(t testing.TB, text []byte) error {
 	source, err := migrate.OpenFile(text, migrate.FileOptions{Name: "file"})
 	if err != nil {
@@ -146,7 +146,7 @@ func FuzzSearch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, query string) {
 		v, err := patch.NewValue(map[string]any{"role": "user", "parts": []any{map[string]any{"text": text}}})
 		if err != nil {
-			return // not Unicode
+			return // the text is not Unicode
 		}
 		e, err := patch.ParseEvent([]byte(`{"id":"e","content":` + v.String() + `}`))
 		if err != nil {
@@ -172,8 +172,8 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-// All readers read long texts within the memory limit. The constant part of the limit hides the costs of short
-// texts, so some texts are long even in a short run.
+// Every reader stays within the memory limit when it reads a long text. The constant part of the limit would hide
+// the costs of a short text, so some texts are long even in a short run.
 func TestLongText(t *testing.T) {
 	const short, large = 64 << 10, 8 << 20
 	size := short
@@ -194,13 +194,13 @@ func TestLongText(t *testing.T) {
 	}
 }
 
-// longTexts returns texts of about the given size: with many small items, with few large items, and deeply
-// nested.
+// longTexts returns texts of about the given size. Some have many small items, some have a few large items, and some
+// are deeply nested.
 func longTexts(size int) map[string][]byte {
 	rep := func(s string, around ...string) []byte {
 		return []byte(around[0] + strings.Repeat(s, size/len(s)) + around[1])
 	}
-	// num repeats a text, with a number in each repetition.
+	// num repeats a text, with another number in each repetition.
 	num := func(format string, around ...string) []byte {
 		b := []byte(around[0])
 		for i := 0; len(b) < size; i++ {
@@ -208,7 +208,7 @@ func longTexts(size int) map[string][]byte {
 		}
 		return append(b, around[1]...)
 	}
-	// lines makes lines with the maximum number of small items each.
+	// lines returns lines that have at most the given number of small items each.
 	lines := func(most int, before, each, after string) []byte {
 		var b []byte
 		for n := 0; len(b) < size; n++ {
@@ -276,8 +276,8 @@ func reversedParents(size int) []byte {
 	return b
 }
 
-// The output of Export can be imported with the default limits and within the memory limit. This is true even
-// if each record is as short as a record with an id, a time and an author can be.
+// The output of Export can be imported with the default limits and within the memory limit. This is so even if the
+// records are as short as possible, with only an id, a time and an author.
 func TestLongExport(t *testing.T) {
 	records := 100_000
 	if testing.Short() {

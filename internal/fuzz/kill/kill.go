@@ -1,6 +1,6 @@
-// Package kill kills processes while 32 clients use them. After a kill, another client repeats the operations
-// that were in flight. The history of all clients must be linearizable. So no acknowledged write is lost, and
-// every other write takes effect once and as a whole, or not at all.
+// Package kill kills processes while 32 clients use them. After a kill, another client repeats the operations that
+// were in flight. The history of all clients must be linearizable. So no acknowledged write is lost, and every other
+// write takes effect once and as a whole, or not at all.
 //
 //	go test ./internal/fuzz/kill -run 'TestKilled$' -timeout 0 -rounds 2000 -v
 //
@@ -37,15 +37,15 @@ const AppName = "to be killed"
 
 // Harness tests one kind of storage.
 type Harness struct {
-	// Open opens the store at a place. The flaw is a key of [ops.Flaws], or "".
+	// Open opens the store in a place, which may be a file or a database. The flaw is a key of [ops.Flaws], or "".
 	Open func(place, flaw string) (*store.Store, error)
 
-	// AfterKill waits until the server has closed the connections named [AppName]. In some rounds, the
-	// operations in flight are repeated before the call. If AfterKill is nil, no operation is in flight after
-	// the process has ended.
+	// AfterKill waits until the server has closed the connections named [AppName]. In some rounds, the operations in
+	// flight are repeated before AfterKill is called. If AfterKill is nil, no operation is in flight after the
+	// process has ended.
 	AfterKill func(t testing.TB, place string)
 
-	// Backups means that the store can vacuum, and that [store.Open] opens its backups.
+	// Backups reports whether the store can vacuum, and whether [store.Open] opens its backups.
 	Backups bool
 
 	// Cut, if not nil, simulates a power cut at the end of a round, before the process is killed. Restore is
@@ -53,8 +53,8 @@ type Harness struct {
 	Cut, Restore func(place string) error
 }
 
-// Child never returns in a process that a harness has started. Call it in an init function, before the tests
-// run.
+// Child runs the process that a harness has started, and does not return in it. Call Child in an init function,
+// before the tests run.
 func (h Harness) Child() {
 	place, flaw := os.Getenv(envPlace), os.Getenv(envFlaw)
 	if place == "" {
@@ -68,8 +68,8 @@ func (h Harness) Child() {
 	os.Exit(1)
 }
 
-// Check runs rounds, each of which kills a process. The function place creates a storage and returns its name.
-// Each storage is used for perPlace rounds.
+// Check runs rounds. Each round kills a process. The function place creates a storage and returns its name. Each
+// storage is used for perPlace rounds.
 func (h Harness) Check(t *testing.T, few, perPlace int, place func() string) {
 	var p *Storage
 	for r := range long.Rounds(t, few) {
@@ -82,8 +82,8 @@ func (h Harness) Check(t *testing.T, few, perPlace int, place func() string) {
 	}
 }
 
-// Finds runs rounds with a flaw until a round reports the flaw. If no round does, Finds fails the test. The
-// number of rounds that are needed varies, because a kill must hit a moment at which the flaw shows.
+// Finds runs rounds with a flaw until a round reports the flaw. If no round reports it, Finds fails the test. The
+// number of rounds varies, because a kill must hit a moment at which the flaw shows.
 func (h Harness) Finds(t *testing.T, flaw, place string) {
 	const maxRounds = 1000
 	p := &Storage{Harness: h, name: place, flaw: flaw}
@@ -96,21 +96,21 @@ func (h Harness) Finds(t *testing.T, flaw, place string) {
 	t.Errorf("%d rounds found nothing wrong with the flaw %s", maxRounds, flaw)
 }
 
-// Storage is a storage. One process after another uses it and is killed.
+// Storage is a storage on which processes run, one after another. Each process is killed.
 type Storage struct {
 	Harness
 	name, flaw string
-	before     map[store.Key]string // the logs at the end of the last round
+	before     map[store.Key]string // by session: the log at the end of the last round
 }
 
 const clients = 32
 
-// patience is the longest time until a process is killed.
+// patience is the longest time before a process is killed.
 const patience = 10 * time.Second
 
-// Round runs clients on a process and kills it. Then it checks that acknowledged writes exist, and that other
-// writes exist as a whole or not at all. Repeated operations must have taken effect once, and nothing else may
-// have changed.
+// Round runs clients on a process and kills the process. Then it checks that acknowledged writes exist, and that all
+// other writes exist as a whole or not at all. A repeated operation must have taken effect once, and nothing else
+// may have changed.
 func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(string, int)) error {
 	ctx := context.Background()
 	process, err := ops.Start(envPlace+"="+p.name, envFlaw+"="+p.flaw, "PGAPPNAME="+AppName, "GORACE=halt_on_error=1")
@@ -137,7 +137,7 @@ func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(strin
 	l.Callers = []ops.Caller{newKillAfter(process, random, end)}
 	if p.Backups {
 		l.Backups = t.TempDir()
-		defer os.RemoveAll(l.Backups) // a long run makes many of them
+		defer os.RemoveAll(l.Backups) // a long run creates many such directories
 	}
 	late := time.AfterFunc(patience, end)
 	l.Create()
@@ -145,7 +145,7 @@ func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(strin
 	late.Stop()
 	end()
 	stderr, exited := process.Kill()
-	// After a power cut, the process may fail by itself.
+	// After a power cut, the process may fail before it is killed.
 	if exited && runtime.GOOS != "windows" && (p.Cut == nil || strings.Contains(fmt.Sprint(stderr), "panic")) {
 		return fmt.Errorf("the process ended before it was killed: %s", stderr)
 	}
@@ -189,9 +189,9 @@ func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(strin
 	return nil
 }
 
-// Recover reads a store after a crash, repeats the operations in flight, and reads the store again. It adds all
-// this to the history of the load. It returns the logs of the store. It returns an error if a log has changed
-// since the argument before was made, or if the store is damaged.
+// Recover reads a store after a crash, repeats the operations in flight, and reads the store again. It adds these
+// operations to the history of the load and returns the logs of the store. If the store is damaged, or if a log
+// differs from the log in before, it returns an error.
 func Recover(ctx context.Context, l *linear.Load, local *ops.Local, before map[store.Key]string) (map[store.Key]string, error) {
 	l.End(local)
 	l.Repeat(local)
@@ -200,8 +200,8 @@ func Recover(ctx context.Context, l *linear.Load, local *ops.Local, before map[s
 	return now, errors.Join(err, ops.CheckUnchanged(before, now))
 }
 
-// checkBackup checks that the last complete backup shows the store at some moment between the start and the end
-// of the backup.
+// checkBackup checks that the last complete backup shows the store at a moment between the start and the end of the
+// backup.
 func (p *Storage) checkBackup(l *linear.Load, history linear.History, count func(string, int)) error {
 	if !p.Backups {
 		return nil
@@ -222,11 +222,11 @@ func (p *Storage) checkBackup(l *linear.Load, history linear.History, count func
 	return nil
 }
 
-// killAfter is a process that is killed shortly after a given number of operations. The number of operations decides
-// when, because the duration of operations depends on the machine.
+// killAfter is a process that is killed shortly after a given number of operations. It counts operations instead of
+// time, because the duration of an operation depends on the machine.
 type killAfter struct {
 	*ops.Process
-	kinds string        // kinds of operations that are counted at their start; if "", all are counted at their end
+	kinds string        // kinds of operations to count when they start; if "", all operations are counted when they end
 	left  atomic.Int64  // number of operations left to count
 	after time.Duration // time between the last counted operation and the kill
 	kill  func()
@@ -237,7 +237,7 @@ func newKillAfter(p *ops.Process, random *rand.Rand, kill func()) *killAfter {
 	upTo := func(limit time.Duration) time.Duration { return time.Duration(random.Int64N(int64(limit))) }
 	n := 0
 	switch p := random.IntN(100); {
-	case p < 10: // while the store is being opened
+	case p < 10: // kill the process while it opens the store
 		time.AfterFunc(upTo(20*time.Millisecond), kill)
 	case p < 40:
 		w.kinds, n, w.after = "vacuum backup erase import", 1+random.IntN(3), upTo(8*time.Millisecond)

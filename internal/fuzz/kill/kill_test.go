@@ -41,7 +41,7 @@ func TestKilled(t *testing.T) {
 	harness.Check(t, few, 25, func() string { return filepath.Join(t.TempDir(), "synced.db") })
 }
 
-// Data that was handed to the operating system survives the process, even if it was not synced.
+// Data that was passed to the operating system survives the end of the process, even if the data was not synced.
 func TestKilledNoSync(t *testing.T) {
 	few := 2
 	if testing.Short() {
@@ -50,7 +50,7 @@ func TestKilledNoSync(t *testing.T) {
 	harness.Check(t, few, 25, func() string { return filepath.Join(t.TempDir(), "relaxed.db") })
 }
 
-// Planted flaws are found.
+// The harness detects stores with planted flaws.
 func TestControls(t *testing.T) {
 	for _, flaw := range []string{"early", "half", "sparing"} {
 		t.Run(flaw, func(t *testing.T) {

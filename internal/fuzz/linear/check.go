@@ -21,10 +21,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Check runs 64 goroutines that call stores, and checks their history. Each round calls the function open for
-// its backends, which share their sessions. The stores close the backends. A round has 4,192 calls. In every
-// other round, all goroutines use the same few sessions at a time. Check runs few rounds, or as many as the
-// flags of package long say.
+// Check runs 64 goroutines that call stores, and checks the history of their calls. Each round calls the function
+// open for backends that share their sessions. The stores close the backends. A round has 4,192 calls. In every
+// other round, all goroutines use the same few sessions at a time. Check runs the number of rounds given by the
+// flags of package long, or else few rounds.
 func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 	t.Helper()
 	for r := range long.Rounds(t, few) {
@@ -52,7 +52,7 @@ func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 	}
 }
 
-// newLocal opens one of several stores that share the sessions of a backend.
+// newLocal opens a store on a backend. Several stores may share the sessions of the backend.
 func newLocal(t testing.TB, b backend.Backend, owner int, cacheBytes int64) *ops.Local {
 	t.Helper()
 	s := testlog.Must(store.New(b, store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: 16}, CacheBytes: cacheBytes}))(t)

@@ -48,12 +48,12 @@ func inMemory(n int) []backend.Backend {
 	return all
 }
 
-// open is a backend that stays open when one of its stores is closed.
+// open is a backend that stays open when a store on it is closed.
 type open struct{ backend.Backend }
 
 func (open) Close() error { return nil }
 
-// The checker reports stores with flawed backends.
+// The checker detects stores on flawed backends.
 func TestControls(t *testing.T) {
 	for _, c := range []struct {
 		flaw, on string
@@ -76,10 +76,10 @@ func TestControls(t *testing.T) {
 				callers = append(callers, newLocal(t, ops.Flaws[c.flaw](b), i, 0))
 			}
 			var all []string
-			for seed := range uint64(1000) { // some flaws do not show in each history
+			for seed := range uint64(1000) { // some flaws do not show in every history
 				l := &Load{Callers: callers, Clients: 16, Apps: 1, Calls: 16, Name: fmt.Sprint("control ", seed), Seed: seed}
 				l.Run()
-				// Accept failing calls, because the checker must find the flaw in the order of calls.
+				// Failed calls are accepted here, because the checker must detect the flaw in the order of calls.
 				all = append(all, l.End(callers[0]).Judge(Options{Faults: true})...)
 				if i := slices.IndexFunc(all, func(v string) bool { return strings.Contains(v, "have no order") }); i >= 0 {
 					t.Logf("load %d: %s", seed, all[i])
@@ -91,7 +91,7 @@ func TestControls(t *testing.T) {
 	}
 }
 
-// A call takes effect but its reply is lost. Other clients see the ids of its records.
+// If a call takes effect but its reply is lost, and other clients see the ids of its records, the history is valid.
 func TestOutcomeUnknownButSeen(t *testing.T) {
 	l := &Load{Callers: []ops.Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
 	l.Begin()
@@ -120,8 +120,8 @@ func TestOutcomeUnknownButSeen(t *testing.T) {
 	}
 }
 
-// A fork takes effect, and then the storage becomes unreachable. The reply is success or unknown, and the
-// history shows the copied records.
+// If a fork takes effect and the storage then becomes unreachable, the history is valid. The reply may be success or
+// unknown, and the history has the copied records.
 func TestForkBeforeFailure(t *testing.T) {
 	b := &storetest.Faulty{Backend: inMemory(1)[0]}
 	l := &Load{Callers: []ops.Caller{newLocal(t, b, 0, 0)}}
@@ -170,7 +170,7 @@ func TestForkBeforeFailure(t *testing.T) {
 	}
 }
 
-// If the outcome of a Create is unknown, a fork of the session is no violation, because the fork's reply does not show
+// If the outcome of a Create is unknown, a fork of the session is no violation. The reply to the fork does not show
 // the creation id of the source.
 func TestForkOfUnknownCreation(t *testing.T) {
 	l := &Load{Callers: []ops.Caller{newLocal(t, inMemory(1)[0], 0, 0)}}

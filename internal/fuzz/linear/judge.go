@@ -14,29 +14,30 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Call is an operation with its reply, and with the times of its start and end in nanoseconds of one clock.
+// Call is an operation with its reply, and with the times of its start and end. The times are in nanoseconds of one
+// clock.
 type Call struct {
 	ops.Op
 	ops.Reply
 	From, To int64
 }
 
-// History has the operations of all clients, in the order in which they ended.
+// History has the operations of all clients, in the order in which the operations ended.
 type History []Call
 
 // Options configures [History.Judge].
 type Options struct {
-	// Faults permits failed calls and unknown outcomes. Without it they are violations.
+	// Faults permits failed calls and unknown outcomes. If Faults is not set, they are violations.
 	Faults bool
 }
 
-// searchTimeout is the checker's time limit per object. A search takes seconds, but other tests may use most of the
-// machine.
+// searchTimeout limits the checker's search for one object. A search takes seconds, but other tests may use most of
+// the machine.
 const searchTimeout = 5 * time.Minute
 
-// Judge checks the history of each object against the model. A violation names the object, and has the part of
-// its history around the end of the longest valid order. If a check exceeds its time limit, that is a violation
-// too.
+// Judge checks the history of each object against the model. A violation names the object. It has the part of the
+// object's history around the end of the longest valid order. If a check exceeds its time limit, Judge reports a
+// violation too.
 func (h History) Judge(opts Options) (violations []string) {
 	histories := map[object][]porcupine.Operation{}
 	replies, shared := map[stateID]int{}, map[string]int{}
@@ -54,7 +55,7 @@ func (h History) Judge(opts Options) (violations []string) {
 		switch {
 		case !opts.Faults && (e.Outcome == ops.Failed || e.Outcome == ops.Unknown || e.Outcome == ops.Gone):
 			violations = append(violations, "an operation failed, without a fault: "+e.String())
-		case e.Outcome == ops.Failed: // no reply may show its records
+		case e.Outcome == ops.Failed: // no reply may show records of a failed call
 			continue
 		case e.Outcome == ops.Gone:
 			e.Outcome = ops.Unknown
@@ -70,7 +71,7 @@ func (h History) Judge(opts Options) (violations []string) {
 			switch {
 			case int(*e.At) <= len(source):
 				copied = source[:*e.At]
-			case e.Outcome == ops.Unknown: // the fork had no effect, or the source would have the records
+			case e.Outcome == ops.Unknown: // the fork had no effect, because the source lacks the records
 				continue
 			default:
 				violations = append(violations, "the history lacks the records that a fork has copied: "+e.String())
@@ -103,17 +104,17 @@ func (h History) Judge(opts Options) (violations []string) {
 	return violations
 }
 
-// mayBeRetry reports whether a call found its own records in the log, with later records after them. The call may
-// have written them itself: if the reply to its commit was lost, it wrote them first and then found them. The
-// checker treats them as two operations.
+// mayBeRetry reports whether a call found its own records in the log, followed by later records. The call may have
+// written these records itself. If the reply to its commit was lost, the call first wrote them and then found them.
+// The checker treats these two steps as two operations.
 func (e Call) mayBeRetry() bool {
 	writes := e.Kind == ops.Append || e.Kind == ops.Patch || e.Kind == ops.Import
 	return writes && e.Outcome == ops.Done && len(e.Seqs) > 0 && e.Seq > e.Seqs[len(e.Seqs)-1]
 }
 
-// sources returns the records of the forked sessions, from the longest read of each. A source is never deleted,
-// so its log only grows. The last read may be of a backup, which shows an earlier log. The reply to a fork does
-// not have the records, because the read of a fork may fail after the fork took effect.
+// sources returns the records of the sessions that were forked, from the longest read of each session. A source is
+// never deleted, so its log only grows. The last read may be of a backup, which shows an earlier log. The reply to a
+// fork does not have the records, because the read of the fork may fail after the fork took effect.
 func (h History) sources() map[object][]patch.Record {
 	longest := map[object]Call{}
 	for _, e := range h {
@@ -134,9 +135,9 @@ func (h History) sources() map[object][]patch.Record {
 
 func (b object) String() string { return strings.TrimSpace(b.app + " " + b.kind + " " + b.name) }
 
-// effectiveUntil returns the time after which a call of unknown outcome has no effect. A repeated write with the same
-// ids settles the call, because the repeated write found or added the records. A later deletion settles a
-// deletion, because a deletion deletes only the creation that it looked up.
+// effectiveUntil returns the time after which a call of unknown outcome can no longer take effect. If a repeated
+// write has the same ids, the call is settled, because the repeated write found or added the records. If the call is
+// a deletion, a later deletion settles it, because a deletion deletes only the creation that it has looked up.
 func effectiveUntil(e Call, later History) int64 {
 	for _, l := range later {
 		if l.App == e.App && l.Session == e.Session && l.Kind == e.Kind && l.From > e.To {
@@ -150,7 +151,7 @@ func effectiveUntil(e Call, later History) int64 {
 	return math.MaxInt64
 }
 
-// describeViolation returns the calls around the first call that the longest valid order lacks.
+// describeViolation returns the calls around the first call that is missing in the longest valid order.
 func describeViolation(calls []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	longest := map[int]bool{}
 	for _, partition := range info.PartialLinearizationsOperations() {
@@ -200,8 +201,8 @@ func (e Call) String() string {
 	return text + fmt.Sprintf(" %.4s %.300s %v", e.Creation, strings.Join(e.Visible, " "), e.Values)
 }
 
-// Until returns the history until a moment of its clock. Operations that were then running have the outcome
-// [ops.Gone].
+// Until returns the history up to a moment of its clock. Operations that were running at that moment have the
+// outcome [ops.Gone].
 func (h History) Until(at int64) (cut History) {
 	for _, e := range h {
 		switch {
@@ -214,8 +215,8 @@ func (h History) Until(at int64) (cut History) {
 	return cut
 }
 
-// judgeErased checks the sessions with erasures. Each read must have the events that were appended before it.
-// Events that were erased before it must be blank, and events that no operation erased must not.
+// judgeErased checks the sessions with erasures. Each read must have the events that were appended before the read.
+// An event that was erased before the read must be blank. An event that no operation erased must not be blank.
 func (h History) judgeErased() (violations []string) {
 	for _, read := range h {
 		if !strings.HasPrefix(read.Session, erasedPrefix) || read.Kind != ops.Raw || read.Outcome != ops.Done {

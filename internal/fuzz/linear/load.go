@@ -14,29 +14,29 @@ import (
 
 // Load runs clients that execute operations on a few sessions.
 type Load struct {
-	Callers []ops.Caller // client i uses the caller with index i modulo their number
+	Callers []ops.Caller // client i uses the caller with index i modulo len(Callers)
 	Clients int
-	Apps    int    // number of apps; each has its own sessions
-	Name    string // prefix of the names of apps, to distinguish several loads
+	Apps    int    // number of apps, whose sessions are separate
+	Name    string // prefix of the names of apps, which distinguishes several loads
 	Seed    uint64
 
-	// Calls is the number of operations per client. If More is not nil, clients continue while More returns
-	// true.
+	// Calls is the number of operations per client. If More is not nil, each client instead continues while More
+	// returns true.
 	Calls int
 	More  func() bool
 
-	// OneAppAtATime makes all clients use one app after another. Otherwise each operation uses a random app.
+	// OneAppAtATime makes all clients use one app after another. If it is not set, each operation uses a random app.
 	OneAppAtATime bool
 
-	// Forks and Leases make clients fork sessions and take leases. Leases cannot be used with crashes, because
-	// the outcome of a lease cannot be determined later.
+	// Forks makes clients fork sessions, and Leases makes them take leases. Leases cannot be used with crashes,
+	// because the outcome of a lease cannot be determined later.
 	Forks, Leases bool
 
-	// Backups is a directory for backups, or "". If it is set, the last client often vacuums and writes
-	// backups, and all clients also erase events.
+	// Backups is a directory for backups, or "". If it is not "", the last client often vacuums and writes backups,
+	// and all clients also erase events.
 	Backups string
 
-	// ShortTimeouts is the percentage of writes with a time limit that is too short.
+	// ShortTimeouts is the percentage of writes whose time limit is too short.
 	ShortTimeouts int
 
 	mu           sync.Mutex
@@ -44,18 +44,19 @@ type Load struct {
 	history      History
 	idsBySession map[string]*sessionIDs
 	seen         map[string]ops.Reply // by client and session: the last reply that showed the session
-	random       []*rand.Rand         // by client
-	n            []int                // number of operations, by client
+	random       []*rand.Rand         // random numbers of each client
+	n            []int                // number of operations of each client
 }
 
-// sessionIDs has the ids and the text that all clients together have seen of a session.
+// sessionIDs has the ids of a session, and its exported text, that any client has seen.
 type sessionIDs struct {
 	patches, events []string
 	text            string
 }
 
-// The sessions of an app. The last one is never deleted. Each client also has a session in which it erases, and
-// a session that it imports as a whole. The names of these sessions begin with "erased " and "imported ".
+// sessions is the number of sessions of an app. The last session is never deleted. Each client also has a session in
+// which it erases, and a session that it imports as a whole. The names of these sessions begin with "erased " and
+// "imported ".
 const (
 	sessions       = 4
 	keptSession    = "kept"
@@ -75,7 +76,7 @@ func (l *Load) app(i int) string { return fmt.Sprintf("%s.%d", l.Name, i) }
 // Since returns the time since the load began.
 func (l *Load) Since() time.Duration { return time.Since(l.start) }
 
-// History returns the history until now, in the order in which the operations ended.
+// History returns the history so far, in the order in which the operations ended.
 func (l *Load) History() History {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +126,7 @@ func (l *Load) Work() History {
 	return l.History()
 }
 
-// Until returns a load with the history until a moment of this load's clock. Both loads use the same clock.
+// Until returns a load with the history up to a moment of this load's clock. Both loads use the same clock.
 func (l *Load) Until(at int64) *Load {
 	return &Load{
 		Callers: l.Callers, Clients: l.Clients, Apps: l.Apps, Name: l.Name, Seed: l.Seed, Forks: l.Forks, Backups: l.Backups,
@@ -140,8 +141,8 @@ func (l *Load) hasMore(client int) bool {
 	return l.n[client] < l.Calls
 }
 
-// Step executes the next operation of a client, and repeats it with the same ids until its outcome is known. It
-// returns false if the called process has ended.
+// Step executes the next operation of a client. It repeats the operation with the same ids until the outcome is
+// known. If the called process has ended, Step returns false.
 func (l *Load) Step(client int) bool {
 	n, random := l.n[client], l.random[client]
 	l.n[client]++
@@ -171,7 +172,7 @@ func (l *Load) Step(client int) bool {
 	return true
 }
 
-// End reads all sessions of the history as a new client. It returns the history with these reads.
+// End reads all sessions of the history as a new client. It returns the history including these reads.
 func (l *Load) End(c ops.Caller) History {
 	type session struct{ app, name string }
 	done := map[session]bool{}
@@ -188,8 +189,8 @@ func (l *Load) End(c ops.Caller) History {
 	return l.History()
 }
 
-// MarkGoneAfter sets the outcome of operations that failed after a moment of the load's clock to [ops.Gone].
-// They failed because the disk was gone.
+// MarkGoneAfter sets the outcome of operations that failed after a moment of the load's clock to [ops.Gone]. Such
+// operations failed because the disk was gone.
 func (l *Load) MarkGoneAfter(at int64) {
 	for i, e := range l.history {
 		if e.To > at && (e.Outcome == ops.Corrupt || e.Outcome == ops.Failed || e.Outcome == ops.Unknown) {
@@ -198,8 +199,8 @@ func (l *Load) MarkGoneAfter(at int64) {
 	}
 }
 
-// ReadDuring reads the sessions. In the history, the reads take place between the start and the end of
-// operation e.
+// ReadDuring reads the sessions. In the history, these reads take place between the start and the end of operation
+// e.
 func (l *Load) ReadDuring(c ops.Caller, e Call) {
 	n := len(l.history)
 	l.End(c)
@@ -208,9 +209,9 @@ func (l *Load) ReadDuring(c ops.Caller, e Call) {
 	}
 }
 
-// Repeat repeats the operations of unknown outcome as a new client. It repeats deletions last. It skips appends,
-// patches and deletions that an earlier Repeat has already settled. Otherwise an append to a session that was
-// deleted since then would add the events again.
+// Repeat repeats, as a new client, the operations whose outcome is unknown. It repeats deletions last. It skips
+// appends, patches and deletions that an earlier Repeat has settled. If a session was deleted since then, a repeated
+// append would add the events again.
 func (l *Load) Repeat(c ops.Caller) {
 	history := l.History()
 	for _, deletions := range []bool{false, true} {
@@ -226,7 +227,7 @@ func (l *Load) Repeat(c ops.Caller) {
 	}
 }
 
-// Call executes an operation through a caller, and adds it to the history with its reply.
+// Call executes an operation through a caller. It adds the operation to the history with its reply.
 func (l *Load) Call(caller ops.Caller, o ops.Op) ops.Reply {
 	from := l.Since()
 	r := caller.Call(o)
@@ -250,7 +251,7 @@ func (l *Load) Call(caller ops.Caller, o ops.Op) ops.Reply {
 	return r
 }
 
-// known returns what is known about a session. The caller must hold l.mu.
+// known returns the ids and the text that clients have seen of a session. The caller must hold l.mu.
 func (l *Load) known(app, session string) *sessionIDs {
 	name := app + " " + session
 	if l.idsBySession[name] == nil {
@@ -259,7 +260,8 @@ func (l *Load) known(app, session string) *sessionIDs {
 	return l.idsBySession[name]
 }
 
-// lastSeen returns what is known about a session, and the last reply that showed it to the client.
+// lastSeen returns the ids and the text that clients have seen of a session, and the last reply that showed the
+// session to this client.
 func (l *Load) lastSeen(client int, app, session string) (sessionIDs, ops.Reply) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -343,9 +345,9 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 	return o
 }
 
-// drawErase draws an operation on the client's session for erasures. The ids are used in no other app. Otherwise the
-// store would treat sessions with the same first event as copies, and an erasure in one session would also erase
-// in the other sessions.
+// drawErase draws an operation on the session in which the client erases. The ids are used in no other app.
+// Otherwise, the store would treat sessions with the same first event as copies, and an erasure in one session would
+// also erase in its copies.
 func (l *Load) drawErase(o ops.Op, random *rand.Rand) ops.Op {
 	id := o.App + " " + o.IDs[0]
 	o.Session = fmt.Sprint(erasedPrefix, o.Client)
@@ -357,14 +359,14 @@ func (l *Load) drawErase(o ops.Op, random *rand.Rand) ops.Op {
 		first := random.IntN(len(k.events))
 		o.Kind, o.Text, o.IDs = ops.Erase, "receipt "+id, slices.Clone(k.events[first:min(len(k.events), first+1+random.IntN(4))])
 	case p < 60 && len(k.events) > 2:
-		o.Kind, o.AsOfNow, o.Count, o.Choice = ops.Patch, true, 2, 8 // a summary
+		o.Kind, o.AsOfNow, o.Count, o.Choice = ops.Patch, true, 2, 8 // the patch is a summary
 	default:
 		o.Kind, o.IDs = ops.Append, []string{id, id + ops.Sibling}
 	}
 	return o
 }
 
-// drawImport draws an import of a session that needs several commits, or its deletion.
+// drawImport draws an import of a session that needs several commits, or a deletion of the imported session.
 func (l *Load) drawImport(o ops.Op, random *rand.Rand) ops.Op {
 	id := o.IDs[0]
 	o.Session, o.Kind = fmt.Sprint(ImportedPrefix, o.Client), ops.Import
@@ -380,13 +382,13 @@ func (l *Load) drawImport(o ops.Op, random *rand.Rand) ops.Op {
 	return o
 }
 
-// drawSeq returns a seq between 0 and the last seq that the client has seen.
+// drawSeq returns a seq that is at most the last seq that the client has seen, which may be 0.
 func drawSeq(seen ops.Reply, choice int) *uint64 {
 	seq := uint64(choice) % (seen.Seq + 1)
 	return &seq
 }
 
-// drawRecentID returns one of the last ids, or an id that does not exist.
+// drawRecentID returns one of the last ids, or an id that no record has.
 func drawRecentID(ids []string, random *rand.Rand) string {
 	i := len(ids) - 1 - random.IntN(4)
 	if i < 0 {

@@ -15,18 +15,18 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// session is the immutable model of a session after some calls. If the session does not exist, log is nil.
-// Until a reply shows the creation id, creation is "". If lenient is set, a delete may find no session, because
-// a delete of unknown outcome may have been repeated.
+// session is the immutable model of a session after some calls. If the session does not exist, log is nil. The
+// creation id is "" until a reply shows it. If lenient is set, a delete may succeed although the session does not
+// exist, because a delete of unknown outcome may have been repeated.
 type session struct {
 	creation   string
 	log        *entry
-	pastHotIDs []string // ids of hot events of deleted creations
+	pastHotIDs []string // ids of hot events in deleted creations of the session
 	lenient    bool
 	replyCount int // number of replies that have shown this state
 }
 
-// entry is a record of a log, with the view after it. The first entry has no record.
+// entry is a record of a log, with the view after the record. The first entry has no record.
 type entry struct {
 	before *entry
 	record patch.Record
@@ -49,7 +49,7 @@ func (s session) sum() uint64 {
 
 func (s session) view() fold.View { return s.log.view }
 
-// fullView returns the view with all records of the log, including the records of hidden events.
+// fullView returns the view with all records of the log, including records of hidden events.
 func (e *entry) fullView() fold.View {
 	log := make([]patch.Record, e.view.Seq())
 	for at := e; at.before != nil; at = at.before {
@@ -65,8 +65,8 @@ func (e *entry) at(seq uint64) *entry {
 	return e
 }
 
-// unknownIDPrefix is the prefix of ids that the model gives to records of reverts and rewinds of unknown outcome. No
-// reply has their real ids.
+// unknownIDPrefix is the prefix of ids that the model invents. It invents ids for the records of reverts and rewinds
+// whose outcome is unknown, because no reply has the real ids.
 const unknownIDPrefix = "untold "
 
 // mayHaveID reports whether the record may have the given id.
@@ -75,7 +75,7 @@ func (e *entry) mayHaveID(id string) bool {
 	return own == id || strings.HasPrefix(own, unknownIDPrefix)
 }
 
-// find returns the record that has the id or inserts an event with it.
+// find returns the record that has the id, or that inserts an event with the id.
 func (e *entry) find(id string) (patch.Record, bool) {
 	for ; e.before != nil; e = e.before {
 		for other := range e.record.IDs() {
@@ -114,8 +114,8 @@ func (e *entry) add(r patch.Record) *entry {
 	return &entry{e, r, next, h.Sum64()}
 }
 
-// step implements [state]. A call of unknown outcome takes effect if it can. If it has no effect, it may come
-// after all other calls in the order.
+// step implements [state]. A call of unknown outcome takes effect if it can. If it has no effect, its place in the
+// order may be after all other calls.
 func (s session) step(o operation) (bool, state) {
 	ok, after := s.apply(o)
 	if after.log != s.log {
@@ -167,26 +167,26 @@ func (s session) apply(o operation) (bool, session) {
 			return false, s
 		}
 	}
-	if s.creation == "" && o.Outcome == ops.Done && o.Kind != source { // a fork's reply has the creation of the fork, not of the source
+	if s.creation == "" && o.Outcome == ops.Done && o.Kind != source { // the reply to a fork has the creation id of the fork, not of the source
 		s.creation = o.Creation
 	}
 	if !o.Writes() {
 		return s.isValidRead(o), s
 	}
 	if o.Outcome == ops.Done && o.Seq != s.view().Seq()+o.countAfter(s.view().Seq()) {
-		return false, s // the state was shown too often
+		return false, s // more replies show this state than possible
 	}
 	log, seqs, err := s.write(o)
 	if err != nil {
 		return unknown || o.wasRefusedFor(err), s
 	}
 	s.log = log
-	// The reply shows the view after this write, even if other writes were in the same commit.
+	// The reply shows the view directly after this write, even if later writes were in the same commit.
 	return unknown || o.Outcome == ops.Done && slices.Equal(o.Seqs, seqs) && s.matchesReply(o.Reply), s
 }
 
-// isFullyShown reports whether every reply that shows this state is already in the order. Only then can the state
-// change.
+// isFullyShown reports whether every reply that shows the current state is already in the order. Only then may a
+// call change the state.
 func (s session) isFullyShown(o operation) bool {
 	return s.log == nil || s.replyCount >= o.replies[stateID{s.creation, s.view().Seq()}]
 }
@@ -197,12 +197,12 @@ type stateID struct {
 	seq      uint64
 }
 
-// showsSession reports whether the reply shows the session as of the call.
+// showsSession reports whether the reply shows the session as it was at the call.
 func (e Call) showsSession() bool {
 	return e.Outcome == ops.Done && e.Creation != "" && e.Kind != ops.At
 }
 
-// countAfter returns the number of the call's records after a seq.
+// countAfter returns the number of the call's records whose seqs are greater than after.
 func (o operation) countAfter(after uint64) (n uint64) {
 	for _, seq := range o.Seqs {
 		if seq > after {
@@ -248,7 +248,7 @@ func (s session) isValidRead(o operation) bool {
 	return false
 }
 
-// mayShowValue reports whether a read of the session may show the shared value. If an event of the session set the
+// mayShowValue reports whether a read of the session may show the shared value. If an event of this session set the
 // value, the read must also show that event.
 func (s session) mayShowValue(name, value string) bool {
 	if !ops.IsHot(value) || ops.SessionOf(value) != name || slices.Contains(s.pastHotIDs, value) {
@@ -265,14 +265,14 @@ func (s session) matchesReply(r ops.Reply) bool {
 		slices.Equal(r.Visible, ops.Visible(v)) && maps.Equal(sessionValues(r.Values), ops.Texts(maps.Collect(v.Values())))
 }
 
-// sessionValues returns the values without shared ones.
+// sessionValues returns the values without the shared values.
 func sessionValues(values map[string]string) map[string]string {
 	values = maps.Clone(values)
 	maps.DeleteFunc(values, func(key, _ string) bool { return statekey.ScopeOf(key) != statekey.Session })
 	return values
 }
 
-// refusal is the reason why the model refuses a call.
+// refusal is the reason for which the model refuses a call.
 type refusal struct {
 	kind string
 	last uint64 // the expected Reply.Last; 0 means any
@@ -280,7 +280,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.kind }
 
-// wasRefusedFor reports whether the call was refused for the model's reason.
+// wasRefusedFor reports whether the store refused the call for the same reason as the model.
 func (o operation) wasRefusedFor(err error) bool {
 	var r *refusal
 	if errors.As(err, &r) {
@@ -341,7 +341,7 @@ func (s session) write(o operation) (*entry, []uint64, error) {
 	panic("linear: " + string(o.Kind) + " does not write")
 }
 
-// missing returns the number of offered records that the log does not have.
+// missing returns the number of offered records that are not in the log.
 func (s session) missing(offered []patch.Record) (n int, err error) {
 	for _, r := range offered {
 		logged, ok := s.log.find(r.ID())
@@ -360,8 +360,8 @@ func (s session) missing(offered []patch.Record) (n int, err error) {
 	return n, nil
 }
 
-// appendMissing adds the missing records. It returns the new log and the seqs of all offered records. If err is not nil,
-// it returns err.
+// appendMissing adds the offered records that are not in the log. It returns the new log and the seqs of all offered
+// records. If err is not nil, it returns err.
 func (e *entry) appendMissing(offered []patch.Record, err error) (*entry, []uint64, error) {
 	if err != nil {
 		return nil, nil, err
@@ -378,7 +378,7 @@ func (e *entry) appendMissing(offered []patch.Record, err error) (*entry, []uint
 	return e, seqs, nil
 }
 
-// writeUndo adds patches that the store made, with the ids in the reply.
+// writeUndo adds patches that the store made. The ids of the patches are in the reply.
 func (s session) writeUndo(o operation, patches []*patch.PatchEvent, opts fold.CheckOptions) (*entry, []uint64, error) {
 	var offered []patch.Record
 	for i, p := range patches {
@@ -398,7 +398,7 @@ func (s session) writeUndo(o operation, patches []*patch.PatchEvent, opts fold.C
 	return s.log.appendMissing(offered, s.checkPatches(offered, opts))
 }
 
-// checkPatches returns the reason why the session refuses patches, or nil.
+// checkPatches returns the reason for which the session refuses patches, or nil.
 func (s session) checkPatches(offered []patch.Record, opts fold.CheckOptions) error {
 	var patches []*patch.PatchEvent
 	for _, r := range offered {
@@ -412,12 +412,12 @@ func (s session) checkPatches(offered []patch.Record, opts fold.CheckOptions) er
 func (s session) writeImport(offered []patch.Record) (*entry, []uint64, error) {
 	if slices.ContainsFunc(offered, func(r patch.Record) bool { return r.Patch != nil }) {
 		offered = slices.Clone(offered)
-		for e := s.log; e.before != nil; e = e.before { // one log must be a prefix of the other
+		for e := s.log; e.before != nil; e = e.before { // one of the two logs must be a prefix of the other
 			i := int(e.record.Seq) - 1
 			if i >= len(offered) {
 				continue
 			}
-			// Patches with the same id count as equal, because one is a copy of the other.
+			// Two patches with the same id count as equal, because one patch is a copy of the other.
 			if !e.mayHaveID(offered[i].ID()) || e.record.Event != nil && !patch.Same(e.record, offered[i]) {
 				return nil, nil, &refusal{kind: fuzz.Conflict}
 			}

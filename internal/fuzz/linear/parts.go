@@ -16,24 +16,24 @@ import (
 type operation struct {
 	Call
 	n       int             // index of the call in the history
-	records []patch.Record  // records that an import offers or a fork copies
-	replies map[stateID]int // by state of a session: the number of replies that show it
-	shared  map[string]int  // by app and hot id: the number of replies that show the id as shared value
+	records []patch.Record  // records that an import offers, or that a fork copies
+	replies map[stateID]int // by state of the session: number of replies that show the state
+	shared  map[string]int  // by app and hot id: number of replies that show the id as shared value
 }
 
-// source is the kind of the read that a fork makes of its source. The read may take effect at another time than
-// the creation of the fork.
+// source is the kind of the read that a fork makes of its source. The read and the creation of the fork may take
+// effect at different times.
 const source ops.Kind = "source"
 
 // object is a session, the shared values of an app, or a lease. The checker searches an order for each object
-// alone, so it need not order independent calls. The model of a session checks that shared values do not appear
-// before their event.
+// separately, so that it need not order independent calls. The model of a session checks that a shared value does
+// not appear before its event.
 type object struct {
 	app, kind, name string
 }
 
-// objects returns the operations of a call by object. The call has index n in the history. If it is a fork,
-// copied has the records that it copies.
+// objects returns the operations of a call, by object. The call has index n in the history. If the call is a fork,
+// the argument copied has the records that it copies.
 func objects(n int, e Call, copied []patch.Record) map[object]operation {
 	o := operation{Call: e, n: n}
 	all := map[object]operation{}
@@ -52,7 +52,7 @@ func objects(n int, e Call, copied []patch.Record) map[object]operation {
 			all[object{e.App, "session", e.Source}] = read
 		}
 	}
-	if !strings.HasPrefix(e.Session, erasedPrefix) { // see [History.judgeErased]
+	if !strings.HasPrefix(e.Session, erasedPrefix) { // [History.judgeErased] checks sessions with this prefix
 		all[object{e.App, "session", e.Session}] = o
 	}
 	if e.Kind == ops.Get && e.Outcome == ops.Done || e.Kind == ops.Append && ops.IsHot(e.IDs[0]) && (e.Outcome == ops.Done || e.Outcome == ops.Unknown) {
@@ -63,11 +63,11 @@ func objects(n int, e Call, copied []patch.Record) map[object]operation {
 
 // state is the model of an object after some calls.
 type state interface {
-	// step reports whether a call can have its outcome in this state. It returns the next state.
+	// step reports whether a call can have its outcome in this state. It also returns the next state.
 	step(operation) (bool, state)
 	sum() uint64
 
-	// isComplete reports whether the state is complete, so that replies add nothing to it.
+	// isComplete reports whether the model has all data of the state, so that a reply adds nothing.
 	isComplete() bool
 }
 
@@ -96,14 +96,14 @@ func (b object) model(opts Options, calls []porcupine.Operation) porcupine.Model
 	}
 }
 
-// order is an object's state after calls in some order. Idle calls, which change nothing, come as early as
-// possible. Every valid order can be transformed into an order of this kind, so the checker tries no other
-// orders.
+// order is an object's state after calls in some order. Calls that change nothing are called idle. Idle calls come
+// as early as possible. Every valid order can be transformed into an order of this kind, so the checker tries no
+// other orders.
 type order struct {
 	state
 	at      int64 // latest start of a call in the order
-	waiting []int // idle calls that started until at and are not in the order
-	next    int   // first idle call that started after at
+	waiting []int // idle calls that are not in the order, and started no later than at
+	next    int   // index of the first idle call that started after at
 }
 
 func (s order) step(o operation, idle []operation) (bool, any) {
@@ -134,14 +134,14 @@ func (s order) step(o operation, idle []operation) (bool, any) {
 	return true, s
 }
 
-// isNoOp reports whether the call certainly changed nothing.
+// isNoOp reports whether the call cannot have changed anything.
 func (o operation) isNoOp() bool {
 	switch {
 	case o.Outcome == ops.Unknown:
 		return false
 	case o.Outcome != ops.Done, o.Kind == ops.Get, o.Kind == ops.At, o.Kind == ops.Raw, o.Kind == ops.Export, o.Kind == source:
 		return true
-	case o.Writes(): // all records existed already
+	case o.Writes(): // a write of records that all existed already changes nothing
 		return !o.Created && (len(o.Seqs) == 0 || slices.Max(o.Seqs) < o.Seq)
 	}
 	return false
@@ -153,7 +153,7 @@ type values struct {
 	shown int    // number of replies that have shown the values
 }
 
-// step implements [state]. As in [session.step], values change only after every reply that shows them.
+// step implements [state]. As in [session.step], the values change only after every reply that shows them.
 func (v values) step(o operation) (bool, state) {
 	if o.Kind == ops.Append {
 		return v.shown >= o.shared[o.App+v.id], values{id: o.IDs[0]}
@@ -167,7 +167,7 @@ func (values) isComplete() bool { return true }
 
 func (v values) sum() uint64 { return maphash.String(seed, v.id) + uint64(v.shown) }
 
-// lease is the model of a lease: its holder, or -1.
+// lease is the model of a lease. It is the number of the store that holds the lease, or -1.
 type lease int
 
 func (l lease) step(o operation) (bool, state) {
@@ -187,7 +187,7 @@ func (lease) isComplete() bool { return true }
 
 func (l lease) sum() uint64 { return uint64(l) }
 
-// mergeRetries merges the attempts of each hot append, because together they set the values once.
+// mergeRetries merges all attempts of the same hot append, because together they set the values once.
 func mergeRetries(calls []porcupine.Operation) []porcupine.Operation {
 	first := map[string]int{}
 	var merged []porcupine.Operation

@@ -25,8 +25,8 @@ var (
 	round  = flag.Int("round", -1, "the only round to make")
 )
 
-// Round is one round of a harness. Its number and the seed determine its operations, except where timing
-// matters.
+// Round is one round of a harness. The number and the seed of a round determine its operations, unless an operation
+// depends on timing.
 type Round struct {
 	N      int
 	Random *rand.Rand
@@ -34,18 +34,19 @@ type Round struct {
 	counts map[string]int
 }
 
-// Count adds n to a figure that is logged at the end. It is safe for concurrent use.
+// Count adds n to a figure, which is logged at the end. Count is safe for concurrent use.
 func (r *Round) Count(what string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts[what] += n
 }
 
-// Long reports whether flags request a long run.
+// Long reports whether the flags request a long run.
 func Long() bool { return *rounds > 0 }
 
-// Rounds yields the rounds of a test: few, or as many as the flags say. It stops at the first round that fails,
-// and logs how to repeat it. It logs the figures of all rounds at the end, and in a long run after each round.
+// Rounds yields the rounds of a test. Their number is few, or the number in the flags. Rounds stops at the first
+// round that fails, and logs how to repeat it. It logs the figures of all rounds at the end, and in a long run after
+// each round.
 func Rounds(t testing.TB, few int) iter.Seq[*Round] {
 	return func(yield func(*Round) bool) {
 		t.Helper()
@@ -70,7 +71,7 @@ func Rounds(t testing.TB, few int) iter.Seq[*Round] {
 	}
 }
 
-// String returns the figures of all rounds until now.
+// String returns the figures of all rounds so far.
 func (r *Round) String() string {
 	var figures []string
 	for _, what := range slices.Sorted(maps.Keys(r.counts)) {

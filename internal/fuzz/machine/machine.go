@@ -28,10 +28,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// Check runs random operations on stores. After each operation it compares the result and the state with the
-// reference model. One store is on bbolt. The other stores share the sessions of the backends that the function
-// open returns. Each draw calls the function open, which must return at least one backend, and uses its own
-// sessions. The stores close the backends.
+// Check runs random operations on stores. After each operation, it compares the result and the state with the
+// reference model. One store is on bbolt. The other stores are on the backends that the function open returns, and
+// share the sessions of these backends. Each draw calls open, which must return at least one backend, and uses its
+// own sessions. The stores close the backends.
 func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 	dir := t.TempDir()
 	n := 0
@@ -68,24 +68,24 @@ func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 type machine struct {
 	n       int // number of the draw
 	path    string
-	stores  []*store.Store  // the store on bbolt, and the current peer
+	stores  []*store.Store  // store on bbolt, and store of the current peer
 	file    backend.Backend // backend of the first store
 	peers   []peer
 	peer    int
 	key     store.Key
 	initial map[string]patch.Value
 	shared  map[string]patch.Value
-	records []patch.Record // the log
-	offered []patch.Record // the records as they were passed to the store
+	records []patch.Record // records of the log
+	offered []patch.Record // records as they were offered to the store
 	views   []fold.View    // earlier views of the store on bbolt
 	ids     int
-	newIDs  [2]int // number of ids that each storage has made
+	newIDs  [2]int // number of ids that the stores on each storage have made
 }
 
 // peer is one of the stores that share a storage.
 type peer struct {
 	store  *store.Store
-	faulty *storetest.Faulty // its backend
+	faulty *storetest.Faulty // backend of store
 }
 
 func newMachine(t *rapid.T, n int, path string, backends []backend.Backend) *machine {
@@ -109,7 +109,8 @@ func (m *machine) selectPeer(t *rapid.T) {
 
 var clock = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 
-// options returns options with a cache so small that a store often evicts views, or with no cache.
+// options returns options for a store. The cache is so small that the store often evicts views, or there is no
+// cache.
 func (m *machine) options(i int) store.Options {
 	return store.Options{
 		CacheBytes: int64(20_000*(m.ids%2) - 1), Snapshots: snapshot.Policy{Every: 1 + m.ids%5, MinPercent: 1},
@@ -122,7 +123,7 @@ func (m *machine) options(i int) store.Options {
 }
 
 func (m *machine) openFile(t *rapid.T) {
-	// Other tests check durability. Without syncs this test runs ten times as many operations.
+	// This test does not check durability, so it omits syncs and runs ten times as many operations.
 	b := testlog.Must(bolt.Open(m.path, bolt.Options{NoSync: true}))(t)
 	m.file = b
 	m.stores[0] = testlog.Must(store.New(b, m.options(0)))(t)
@@ -157,15 +158,15 @@ func (m *machine) create(t *rapid.T) {
 	m.records, m.offered, m.views = nil, nil, nil
 }
 
-// createOnPeers creates the first store's session on the other storage, with the same creation id. The creation
-// id must be equal because the ids of receipts are derived from it.
+// createOnPeers creates the session of the first store on the other storage. It uses the same creation id, because
+// the ids of receipts are derived from the creation id.
 func (m *machine) createOnPeers(t *rapid.T) {
 	ctx := context.Background()
 	info := testlog.Must(m.stores[0].Info(ctx, m.key))(t)
 	shared := testlog.Must(backend.FetchShared(ctx, m.file, ""))(t)
 	for _, l := range testlog.Must(m.file.List(ctx, "", "", math.MaxInt32))(t) {
 		if l.Creation == info.Creation {
-			l.Meta = testlog.Must(m.file.Fetch(ctx, backend.Query{Session: l.Session}))(t).Meta // a listing does not have it
+			l.Meta = testlog.Must(m.file.Fetch(ctx, backend.Query{Session: l.Session}))(t).Meta // a listing does not have the meta record
 			b := backend.Batch{Create: true, Creation: l.Creation, Meta: l.Meta, Next: l.Token, Counts: l.Counts, Shared: shared}
 			testlog.NoError(t, m.peers[m.peer].faulty.Append(ctx, l.Session, b))
 		}
@@ -178,15 +179,15 @@ func (m *machine) reference(more ...patch.Record) *fuzz.Reference {
 
 func (m *machine) log() string { return fuzz.Text(m.records, m.initial) }
 
-// newID returns an id that is unique over all draws. An erasure would otherwise cover sessions of other draws,
-// because sessions with the same first records count as copies.
+// newID returns an id that is unique over all draws. If draws used the same ids, an erasure would cover sessions of
+// other draws, because sessions with the same first records count as copies.
 func (m *machine) newID() string {
 	m.ids++
 	return fmt.Sprintf("id%d of %d", m.ids, m.n)
 }
 
-// compare compares the views and the shared state of the stores with the model. It selects a random peer for
-// the comparison, and again a random peer for the next operation.
+// compare compares the views and the shared state of the stores with the model. It selects a random peer before the
+// comparison, and again after it for the next operation.
 func (m *machine) compare(t *rapid.T) {
 	m.selectPeer(t)
 	defer m.selectPeer(t)

@@ -19,12 +19,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// op returns an operation on the session.
+// op returns an operation on the session under test.
 func (m *machine) op(kind ops.Kind, offered ...patch.Record) ops.Op {
 	return ops.Op{App: m.key.App, Session: m.key.Session, Kind: kind, Offered: offered, IDs: []string{""}}
 }
 
-// do executes an operation on a store. A patch that is made from a view is applied to the store's own view as
+// do executes an operation on a store. If a patch was made from a view, do applies the patch to this store's view as
 // of the same record.
 func (m *machine) do(s *store.Store, o ops.Op) ops.Reply {
 	var seen fold.View
@@ -43,8 +43,8 @@ func (m *machine) mustDo(t *rapid.T, s *store.Store, o ops.Op) ops.Reply {
 	return r
 }
 
-// write executes an operation that offers records on each store. It checks the replies, and adds the records to
-// the model.
+// write executes on each store an operation that offers records. It checks the replies and adds the records to the
+// model.
 func (m *machine) write(t *rapid.T, o ops.Op, want string) {
 	var first []patch.Record
 	offered := slices.DeleteFunc(slices.Clone(o.Offered), func(r patch.Record) bool { return r.Event != nil && r.Event.Partial() })
@@ -66,7 +66,7 @@ func (m *machine) write(t *rapid.T, o ops.Op, want string) {
 				t.Fatalf("store %d: logged %v, offered %v", i, r, offered[j])
 			}
 			if int(r.Seq) <= len(m.records) {
-				continue // logged before
+				continue // the record was logged before
 			}
 			if r.Seq != next {
 				t.Fatalf("store %d: seq %d, want %d", i, r.Seq, next)
@@ -81,7 +81,7 @@ func (m *machine) write(t *rapid.T, o ops.Op, want string) {
 	}
 	for j, r := range first {
 		if int(r.Seq) <= len(m.records) {
-			continue // logged before
+			continue // the record was logged before
 		}
 		m.records = append(m.records, r)
 		m.offered = append(m.offered, offered[j])
@@ -107,12 +107,13 @@ func newEvent(id, author string) *patch.Event {
 	return testlog.New(patch.Fields{ID: id, Author: author, Timestamp: clock})
 }
 
-// drawPatches draws patches and the view that they are made from. The patches are one group or have no group.
+// drawPatches draws patches, and the view from which they are made. If group is set, the patches are one group.
+// Otherwise, they have no group.
 func (m *machine) drawPatches(t *rapid.T, n int, group bool) ops.Op {
 	ref, o := m.reference(), m.op(ops.Patch)
 	if group {
 		patches := fuzz.Group(m.newID(), ref).Draw(t, "group")
-		for _, p := range patches { // in one group, so that they are judged together
+		for _, p := range patches { // check the patches as one group
 			o.Offered = append(o.Offered, patch.Record{Patch: p.WithGroup(patches[len(patches)-1].Group())})
 		}
 	}
@@ -149,7 +150,7 @@ func (m *machine) patchBatch(t *rapid.T) {
 	m.write(t, o, ops.ExpectedOutcome(m.reference(), o))
 }
 
-// retry offers logged records again, among new ones.
+// retry offers records that are already logged, together with new records.
 func (m *machine) retry(t *rapid.T) {
 	o := m.op(ops.Append)
 	for _, r := range m.offered {
@@ -164,7 +165,7 @@ func (m *machine) retry(t *rapid.T) {
 	m.write(t, o, ops.Done)
 }
 
-// duplicate offers an id that is used, with other content. Nothing may be written.
+// duplicate offers an event whose id is already used by an event with other content. The store must write nothing.
 func (m *machine) duplicate(t *rapid.T) {
 	var ids []string
 	for _, r := range m.records {
@@ -190,12 +191,13 @@ func (m *machine) wrongExpectedSeq(t *rapid.T) {
 	m.write(t, o, fuzz.Conflict)
 }
 
-// failingCommit makes the commit of an append fail in one store. If the commit took effect, the call must
-// succeed. Otherwise nothing is written, and a retry writes the events once.
+// failingCommit makes the commit of an append fail in one store. If the commit took effect, the call must succeed.
+// Otherwise, nothing is written, and a retry writes the events once.
 func (m *machine) failingCommit(t *rapid.T) {
 	o := m.op(ops.Append, patch.Record{Event: newEvent(m.newID(), "agent")})
 	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.NotApplied, storetest.Applied}).Draw(t, "failure")
-	m.refreshPeer(t) // if the view were of a deleted session, the outcome could not be determined
+	// With a view of a deleted session, the store could not determine the outcome.
+	m.refreshPeer(t)
 	m.peers[m.peer].faulty.Plan(storetest.Plan{Write: 1, Failure: failure})
 	r := m.do(m.stores[1], o)
 	m.peers[m.peer].faulty.Plan(storetest.Plan{})
@@ -210,7 +212,7 @@ func (m *machine) failingCommit(t *rapid.T) {
 	m.write(t, o, ops.Done)
 }
 
-// delete deletes the session and creates it again. Patches on views of the old session must be refused.
+// delete deletes the session and creates it again. Patches on views of the deleted session must be refused.
 func (m *machine) delete(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "really") > 0 {
 		t.Skip("seldom")
@@ -244,7 +246,7 @@ func (m *machine) summarise(t *rapid.T) {
 	m.write(t, o, ops.ExpectedOutcome(m.reference(), o))
 }
 
-// rewind rewinds to an invocation of the log, or to one that does not exist.
+// rewind rewinds to an invocation of the log, or to an invocation that does not exist.
 func (m *machine) rewind(t *rapid.T) {
 	invocations := []string{"nobody"}
 	for _, r := range m.records {
@@ -285,7 +287,7 @@ func (m *machine) rewind(t *rapid.T) {
 	})
 }
 
-// revert reverts a patch of the log with its group, or a patch that does not exist.
+// revert reverts a patch of the log together with its group, or a patch that does not exist.
 func (m *machine) revert(t *rapid.T) {
 	m.refreshPeer(t)
 	ref, o := m.reference(), m.op(ops.Revert)
@@ -309,8 +311,8 @@ func revertedBy(reverts []patch.Record) (ids []string) {
 	return ids
 }
 
-// doLogging executes an operation whose records the stores make. It checks the replies, and adds the records to the
-// model.
+// doLogging executes an operation whose records are made by the stores. It checks the replies and adds the records
+// to the model.
 func (m *machine) doLogging(t *rapid.T, o ops.Op, check func(i int, r ops.Reply)) {
 	var logged [2][]patch.Record
 	for i, s := range m.stores {
@@ -327,11 +329,11 @@ func (m *machine) doLogging(t *rapid.T, o ops.Op, check func(i int, r ops.Reply)
 	}
 }
 
-// refreshPeer makes the current peer read the newest log. A store with an older view would draft its records twice,
-// with other ids the second time. The test needs equal ids in all stores.
+// refreshPeer makes the current peer read the newest log. A store with an older view would draft its records twice
+// and use other ids the second time. The test needs the same ids in all stores.
 func (m *machine) refreshPeer(t *rapid.T) { m.mustDo(t, m.stores[1], m.op(ops.Get)) }
 
-// fork forks the session at a record, changes the fork, and deletes it. The session must not change.
+// fork forks the session at a record, changes the fork, and deletes the fork. The session must not change.
 func (m *machine) fork(t *rapid.T) {
 	at := uint64(rapid.IntRange(0, len(m.records)).Draw(t, "at"))
 	o := m.op(ops.Fork)
@@ -349,8 +351,8 @@ func (m *machine) fork(t *rapid.T) {
 	}
 }
 
-// erase erases some events of the session, with or without their summaries. If a commit fails in one of the
-// stores, the erasure is repeated there and completes the first attempt.
+// erase erases some events of the session, with or without their summaries. In one of the stores, a commit may fail.
+// The erasure is then repeated there, which completes the first attempt.
 func (m *machine) erase(t *rapid.T) {
 	var ids []string
 	for _, r := range m.records {
@@ -372,7 +374,7 @@ func (m *machine) erase(t *rapid.T) {
 	opts.Summaries = rapid.SampledFrom([]patch.SummaryPolicy{patch.RevertSummaries, patch.BlankSummaries, patch.KeepSummaries}).Draw(t, "summaries")
 	opts.MaxGrowth = rapid.SampledFrom([]int{1, 20, 1000}).Draw(t, "room")
 	nulls := sel.All && values == patch.NullValues
-	initial := false // a value of the initial state is erased
+	initial := false // whether a value of the initial state is erased
 	for _, v := range m.initial {
 		initial = initial || nulls && v.Any() != nil
 	}
@@ -393,7 +395,7 @@ func (m *machine) erase(t *rapid.T) {
 		reverts, notReverted = fuzz.NewReference(m.initial, after...).RevertBlankSummaries(opts.MaxGrowth)
 	}
 	idsBefore := m.newIDs
-	var logged [2][]patch.Record // the receipt and the reverts
+	var logged [2][]patch.Record // receipt and reverts in the log of each store
 	for i, s := range m.stores {
 		ctx := context.Background()
 		dryRun := opts
@@ -403,7 +405,8 @@ func (m *machine) erase(t *rapid.T) {
 		var err error
 		if i == 1 {
 			m.peers[m.peer].faulty.Plan(storetest.Plan{Write: write, Failure: failure, During: func() {
-				m.newIDs[1] = idsBefore[1] // when the reverts are drafted again, they must get the same ids
+				// When the reverts are drafted again, they must get the same ids.
+				m.newIDs[1] = idsBefore[1]
 			}})
 			done, err = s.Erase(ctx, m.key, sel, opts)
 			m.peers[m.peer].faulty.Plan(storetest.Plan{})
@@ -439,7 +442,7 @@ func (m *machine) erase(t *rapid.T) {
 			t.Fatalf("store %d: erasing %q reverts %q, want %q\n%s", i, ids, reverted, reverts, m.log())
 		}
 	}
-	m.views = nil // stores refuse patches of views from before an erasure
+	m.views = nil // stores refuse patches on views from before an erasure
 	if isNoOp {
 		return
 	}
@@ -457,7 +460,7 @@ func (m *machine) erase(t *rapid.T) {
 	}
 }
 
-// forkedLog returns the log of a fork at a seq, with the receipts of earlier erasures.
+// forkedLog returns the log of a fork at a seq, including the receipts of earlier erasures.
 func (m *machine) forkedLog(at uint64) []patch.Record {
 	log := slices.Clone(m.records[:at])
 	hasErased := func(id string) bool {
@@ -511,7 +514,7 @@ func (m *machine) preview(t *rapid.T) {
 	}
 }
 
-// asOf compares the view as of a record, its history, and the records after it.
+// asOf compares the view as of a record, the history of that view, and the records after that record with the model.
 func (m *machine) asOf(t *rapid.T) {
 	seq := uint64(rapid.IntRange(0, len(m.records)).Draw(t, "seq"))
 	ref := fuzz.NewReference(m.initial, m.records[:seq]...)
@@ -549,9 +552,9 @@ func (m *machine) raw(t *rapid.T, s *store.Store, key store.Key, from uint64) (a
 	return all
 }
 
-// exportImport exports the session and imports it twice into another store. The view must be equal, and the
-// second import must add nothing. The text form loses Go types, so the copy is compared with a model of the
-// text.
+// exportImport exports the session and imports it twice into another store. The imported view must equal the
+// exported one, and the second import must add nothing. The text form loses Go types, so the copy is compared with a
+// model that was made from the text.
 func (m *machine) exportImport(t *rapid.T) {
 	text := m.do(m.stores[0], m.op(ops.Export)).Exported
 	if other := m.do(m.stores[1], m.op(ops.Export)).Exported; text != other {

@@ -1,4 +1,4 @@
-// Package memory checks how much memory a function needs for its input.
+// Package memory checks how much memory a function needs, compared with the size of its input.
 package memory
 
 import (
@@ -14,9 +14,9 @@ const (
 	Constant = 32 << 20
 )
 
-// Within calls f, which reads an input of the given size. It fails the test if f needs more memory at a time
-// than the limit. If the sum of f's allocations exceeds the limit, Within calls f again to measure the peak, so
-// f must be repeatable. No other goroutine should allocate meanwhile.
+// Within calls f, which reads an input of the given size. It fails the test if f needs more memory at any moment
+// than the limit. If the sum of f's allocations exceeds the limit, Within calls f again to measure the peak, so f
+// must be repeatable. No other goroutine should allocate meanwhile.
 func Within(t testing.TB, input int, f func()) {
 	t.Helper()
 	limit := uint64(Factor*input + Constant)
@@ -37,9 +37,8 @@ func allocated() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// peakOf returns the growth of the heap while f runs, with little garbage in it. If the size of the heap comes
-// close to the argument limit, the collector's memory limit makes allocations wait for a collection, even on a
-// busy machine.
+// peakOf returns the growth of the heap while f runs. It makes the collector run often, so that the heap has little
+// garbage. If the size of the heap comes close to limit, allocations wait for a collection, even on a busy machine.
 func peakOf(f func(), limit uint64) uint64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	debug.FreeOSMemory()

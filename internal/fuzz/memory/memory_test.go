@@ -12,7 +12,7 @@ func (t *tb) Errorf(string, ...any) { t.failed = true }
 
 var held [][]byte
 
-// Within measures the memory that is needed at a time, not the sum of allocations.
+// Within measures the peak of the memory, not the sum of allocations.
 func TestWithin(t *testing.T) {
 	const input, part = 1 << 20, 4 << 20
 	for _, c := range []struct {

@@ -28,21 +28,21 @@ type Reply struct {
 	View      fold.View       `json:"-"`
 
 	Creation string
-	Logged   []string // ids of the records that were written or read
-	Seqs     []uint64 // seqs of these records
+	Logged   []string // ids of the records that the operation wrote or read
+	Seqs     []uint64 // seqs of the records in Logged
 	Erased   []string // ids of the records in Logged that are erased
 	Seq      uint64   // seq of the log's last record
 	PatchSeq uint64
 	Visible  []string
-	Values   map[string]string // the session's state as text; for a Get, shared state is included
-	Last     uint64            // for a conflict: seq of the log's last record, or of its newest patch
-	Created  bool              // for an import: it created the session
-	Held     bool              // for a lease: the store holds it
-	Owner    int               // for a lease: identifies the store
-	Exported string            // the exported text, or the records that were read
+	Values   map[string]string // state of the session as text; for a Get, the shared state is included
+	Last     uint64            // after a conflict: seq of the last record of the log, or of its newest patch
+	Created  bool              // after an import: whether the import created the session
+	Held     bool              // after a lease operation: whether the store has the lease
+	Owner    int               // after a lease operation: number of the store
+	Exported string            // exported text, or text of the records that were read
 }
 
-// Outcomes that are not refusals.
+// Outcomes other than a refusal.
 const (
 	Done    = "done"
 	Unknown = "unknown" // the store does not know the outcome
@@ -50,7 +50,7 @@ const (
 	Gone    = "gone"    // the process ended before it replied
 )
 
-// Refusals that the reference model does not have.
+// Refusals that the reference model does not return.
 const (
 	NotFound  = "not found"
 	Exists    = "exists"
@@ -130,8 +130,8 @@ func hasBase(p *patch.PatchEvent) bool {
 	return ok || malformed && string(text) != "null"
 }
 
-// Do executes an operation. A patch on a view uses the argument seen. If this view is zero, the patch uses the
-// newest view and the operation's base.
+// Do executes an operation. A patch on a view uses the view seen. If seen is the zero View, the patch uses the
+// newest view with the operation's base.
 func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
 	var r Reply
 	session, err := r.do(ctx, s, seen, o)
@@ -174,7 +174,7 @@ func Visible(v fold.View) []string {
 	return ids
 }
 
-// Texts returns values as text.
+// Texts returns each value as text.
 func Texts(values map[string]patch.Value) map[string]string {
 	all := map[string]string{}
 	for key, value := range values {
@@ -301,7 +301,7 @@ type Caller interface {
 // Local executes operations on a store. It caches the last view that each client saw of each session.
 type Local struct {
 	Store *store.Store
-	Owner int // identifies the store among the stores on one storage
+	Owner int // number that identifies the store among the stores on one storage
 
 	mu    sync.Mutex
 	views map[string]fold.View // by client and session
@@ -324,7 +324,7 @@ func (l *Local) Call(o Op) Reply {
 	}
 	r := Do(ctx, l.Store, seen, o)
 	r.Owner = l.Owner
-	if r.Creation != "" && o.Kind != At { // the reply's view is older
+	if r.Creation != "" && o.Kind != At { // a reply to At has an older view
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.views == nil {
@@ -335,8 +335,8 @@ func (l *Local) Call(o Op) Reply {
 	return r
 }
 
-// Audit returns the text of each log of a store. No other client may use the store. The error has the problems
-// that [store.Store.Verify] finds, and the sessions whose view differs from the reference model.
+// Audit returns the text of each log of a store. No other client may use the store meanwhile. The error has the
+// problems that [store.Store.Verify] finds, and the sessions whose view differs from the reference model.
 func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
 	logs := map[store.Key]string{}
 	var problems []error
@@ -366,7 +366,7 @@ func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
 	return logs, errors.Join(problems...)
 }
 
-// CheckUnchanged returns an error for each log of the map before that differs from the same log in the map now.
+// CheckUnchanged returns an error for each log in before that differs from the log of the same session in now.
 func CheckUnchanged(before, now map[store.Key]string) error {
 	var changed []error
 	for key, old := range before {

@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Flaws wrap a backend with a planted fault, which the harnesses must find.
+// Flaws wrap a backend with a planted flaw, which the test harnesses must detect.
 var Flaws = map[string]func(backend.Backend) backend.Backend{
 	"": func(b backend.Backend) backend.Backend { return b },
 	"stale": func(b backend.Backend) backend.Backend {
@@ -29,7 +29,7 @@ var Flaws = map[string]func(backend.Backend) backend.Backend{
 	"optimist": replaceAppend(ignoreUnknown),
 }
 
-// staleReads returns the previous result for every second read.
+// staleReads returns the result of the previous read for every second read.
 type staleReads struct {
 	backend.Backend
 	mu    sync.Mutex
@@ -37,7 +37,7 @@ type staleReads struct {
 }
 
 func (s *staleReads) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
-	if len(q.Shared) == 0 { // the query of a Get has shared keys
+	if len(q.Shared) == 0 { // only the query of a Get has shared keys
 		return s.Backend.Fetch(ctx, q)
 	}
 	s.mu.Lock()
@@ -59,7 +59,7 @@ func (s *staleReads) Fetch(ctx context.Context, q backend.Query) (backend.Fetche
 // appendFunc commits a batch.
 type appendFunc func(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error
 
-// withAppend is a backend that commits batches by a function.
+// withAppend is a backend that commits batches with the function write.
 type withAppend struct {
 	backend.Backend
 	write appendFunc
@@ -73,7 +73,7 @@ func (w withAppend) Append(ctx context.Context, session string, batch backend.Ba
 	return w.write(ctx, w.Backend, session, batch)
 }
 
-// ignoreConflict reports success even if another writer committed first.
+// ignoreConflict reports success although another writer committed first.
 func ignoreConflict(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	err := b.Append(ctx, session, batch)
 	if errors.Is(err, backend.ErrMoved) && !batch.Create {
@@ -100,7 +100,7 @@ func dropShared(ctx context.Context, b backend.Backend, session string, batch ba
 type earlyAck struct {
 	backend.Backend
 	mu       sync.Mutex
-	inFlight map[string]chan struct{} // closed when the session's write is committed
+	inFlight map[string]chan struct{} // by session: a channel that is closed when the write is committed
 }
 
 func (e *earlyAck) wait(session string) {

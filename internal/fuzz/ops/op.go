@@ -1,5 +1,5 @@
-// Package ops has the operations of the test harnesses. [Op] is one operation on a store, as data. [Do]
-// executes an operation on a store, and [ExpectedOutcome] returns its outcome according to the reference model. The state
+// Package ops has the operations of the test harnesses. [Op] is one operation on a store, as data. [Do] executes an
+// operation on a store, and [ExpectedOutcome] returns its outcome according to the reference model. The state
 // machine, the check of linearizability and the crash tests use this package.
 package ops
 
@@ -23,26 +23,26 @@ type Op struct {
 	Session string
 	Kind    Kind
 
-	// IDs are the ids of events to append or erase. For a patch or a revert, IDs has the patch's id. For a
+	// IDs are the ids of the events to append or erase. For a patch or a revert, IDs has the id of the patch. For a
 	// rewind, IDs has the id of the event to rewind to. [Event] makes an event from an id.
 	IDs          []string
-	Offered      []patch.Record `json:"-"` // records to log in place of the events of IDs
-	OtherContent bool           // the appended events have other content than those of [Event]
+	Offered      []patch.Record `json:"-"` // records to log instead of the events of IDs
+	OtherContent bool           // whether the appended events have other content than [Event] gives them
 	Choice       int            // selects the type of a patch, or the use of a lease
 
-	// What the client has seen.
-	On           string  // creation id: of a patch's view, or expected by an append
-	AsOfNow      bool    // the patch has no view
+	// The following fields are what the client has seen.
+	On           string  // creation id of the view of a patch, or creation id that an append expects
+	AsOfNow      bool    // whether the patch is made without a view
 	IfSeq        *uint64 // last seq that an append expects
 	Base         uint64  // base of a patch on a view
 	Start, Count int     // span of a patch
 	Event        string  // id of the event to pin
 
-	At     *uint64       // last record of a fork or a view
+	At     *uint64       // seq of the last record of a fork or of a view
 	Source string        // session to fork
 	Text   string        // text to import, or id of an erasure
 	File   string        // path of a backup
-	Wait   time.Duration // time limit; 0 means none
+	Wait   time.Duration // time limit of the operation; 0 means none
 
 	AllowOrphans, AllowPinned bool
 }
@@ -65,12 +65,12 @@ const (
 	Vacuum Kind = "vacuum"
 	Backup Kind = "backup"
 	Get    Kind = "get"
-	At     Kind = "at"     // the view as of a record
-	Raw    Kind = "raw"    // the ids of the log
-	Export Kind = "export" // the text of the log
+	At     Kind = "at"     // reads the view as of a record
+	Raw    Kind = "raw"    // reads the ids of the records in the log
+	Export Kind = "export" // exports the log as text
 )
 
-// Writes reports whether the operation may log records, which its reply then lists.
+// Writes reports whether the operation may log records. The reply lists the records.
 func (o Op) Writes() bool {
 	return o.Kind == Append || o.Kind == Patch || o.Kind == Revert || o.Kind == Rewind || o.Kind == Import
 }
@@ -85,24 +85,26 @@ func Key(app, session string) store.Key {
 	return store.Key{App: app, User: "u", Session: session}
 }
 
-// TTL returns the argument of a lease: a time longer than any test, 0 to release the lease, or -1 to query it.
+// TTL returns the argument of a lease: a time longer than any test, 0 to release the lease, or -1 to query the
+// lease.
 func (o Op) TTL() time.Duration {
 	return []time.Duration{24 * time.Hour, 0, -1}[o.Choice%3]
 }
 
 var eventTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Sibling ends the second id of an append. Events whose ids differ only by Sibling have the same invocation.
-// The constant hotSuffix ends the id of an event that sets shared values. Such an id also names the session.
+// Sibling is the suffix of the second id of an append. Events whose ids differ only by Sibling have the same
+// invocation. The constant hotSuffix is the suffix of the id of an event that sets shared values. Such an id also
+// names the session.
 const (
 	Sibling   = "'"
 	hotSuffix = "!"
 )
 
-// Invocation returns the invocation of the event with the id.
+// Invocation returns the id of the invocation of an event.
 func Invocation(id string) string { return strings.TrimSuffix(id, Sibling) }
 
-// Hot returns an id. In the session, the event with this id sets shared values to the id.
+// Hot returns the id of a hot event of a session. The hot event sets shared values to its own id.
 func Hot(id, session string) string { return id + "@" + session + hotSuffix }
 
 // IsHot reports whether [Hot] made the id.
@@ -114,7 +116,7 @@ func SessionOf(id string) string {
 	return session
 }
 
-// Event returns the event with an id. One in 16 is longer than a page.
+// Event returns the event with an id. One event in 16 is longer than a page.
 func Event(id string) *patch.Event { return event(id, "client") }
 
 func event(id, author string) *patch.Event {
@@ -136,7 +138,7 @@ func event(id, author string) *patch.Event {
 	})
 }
 
-// Records returns the records that the operation offers. Patches have no base yet.
+// Records returns the records that the operation offers. The patches among them have no base yet.
 func (o Op) Records() (all []patch.Record) {
 	switch {
 	case o.Offered != nil:
@@ -181,7 +183,7 @@ func (o Op) patches() []*patch.PatchEvent {
 	return []*patch.PatchEvent{p.WithID(id).WithAuthor("client").WithTimestamp(eventTime)}
 }
 
-// Text returns the text form of the events with the ids.
+// Text returns the text form of the events with the given ids.
 func Text(ids ...string) string {
 	var b strings.Builder
 	for _, id := range ids {

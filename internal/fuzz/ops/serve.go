@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// stream combines the two ends of a process's pipes.
+// stream combines the reading end of one pipe with the writing end of another.
 type stream struct {
 	io.Reader
 	io.WriteCloser
 }
 
-// service is the RPC service of a process.
+// service has the methods that another process can call by RPC.
 type service struct{ *Local }
 
 // Call executes an operation.
@@ -26,8 +26,8 @@ func (s service) Call(o Op, r *Reply) error {
 	return nil
 }
 
-// Serve reads operations, executes each in a goroutine, and writes the replies. At the end of the input it
-// waits until all operations have ended, and returns.
+// Serve reads operations, executes each operation in a goroutine, and writes the replies. At the end of the input,
+// Serve waits until all operations have ended, and returns.
 func (l *Local) Serve(in io.Reader, out io.WriteCloser) error {
 	server := rpc.NewServer()
 	if err := server.RegisterName("store", service{l}); err != nil {
@@ -44,7 +44,7 @@ type Process struct {
 	stderr strings.Builder
 }
 
-// Start starts a process, with variables added to the environment.
+// Start starts a process. The variables are added to its environment.
 func Start(env ...string) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -56,7 +56,7 @@ func Start(env ...string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, childEnd, err := os.Pipe() // Wait would close a StdoutPipe before the last replies are read
+	out, childEnd, err := os.Pipe() // with StdoutPipe, Wait would close the pipe before the last replies are read
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +77,8 @@ func (p *Process) Call(o Op) (r Reply) {
 	return r
 }
 
-// Stop closes the process's input, and waits until the process has replied to all calls and ended. It may be
-// called again.
+// Stop closes the input of the process. It waits until the process has replied to all calls and has ended. Stop may
+// be called more than once.
 func (p *Process) Stop() error {
 	if p.Cmd.ProcessState != nil {
 		return nil
@@ -90,7 +90,8 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// Kill kills the process and waits for its end. It returns its stderr, and whether it had exited before.
+// Kill kills the process and waits for its end. It returns the standard error output of the process, and whether the
+// process had exited before.
 func (p *Process) Kill() (stderr string, exited bool) {
 	_ = p.Cmd.Process.Kill()
 	_ = p.Cmd.Wait()

@@ -18,8 +18,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// volume is an ext4 file system in a file. A power cut can be simulated: the kernel then discards everything
-// that was not synced.
+// volume is an ext4 file system in a file, on which a power cut can be simulated. At a power cut, the kernel
+// discards everything that was not synced.
 type volume struct {
 	testing.TB
 	image, dir string
@@ -59,7 +59,7 @@ func (v *volume) mount() error {
 
 func (v *volume) unmount() {
 	v.Helper()
-	// A killed process may use the volume for a moment longer.
+	// A process that was killed may still use the volume for a moment.
 	var out []byte
 	var err error
 	for range 3000 {
@@ -72,7 +72,7 @@ func (v *volume) unmount() {
 	v.Fatalf("umount: %v\n%s", err, out)
 }
 
-// cut cuts the power. Data in the journal that is not on disk is lost too.
+// cut simulates a power cut. Data that is only in the cache of the journal is lost too.
 func (v *volume) cut() error {
 	const shutdown, noLogFlush = 0x8004587d, 2
 	f, err := os.Open(v.dir)
@@ -98,7 +98,7 @@ func (v *volume) restorePower() {
 
 func (v *volume) clear() {
 	v.Helper()
-	files, err := filepath.Glob(filepath.Join(v.dir, "*.db*")) // including hidden ones
+	files, err := filepath.Glob(filepath.Join(v.dir, "*.db*")) // includes hidden files
 	for _, path := range files {
 		err = errors.Join(err, os.Remove(path))
 	}
@@ -111,7 +111,7 @@ func (v *volume) clear() {
 	}
 }
 
-// onVolumes tests a store on a volume. Its processes end with a power cut.
+// onVolumes tests a store on a volume. Each process of the test ends with a power cut.
 var onVolumes = kill.Harness{Backups: true, Open: func(place, flaw string) (*store.Store, error) {
 	if flaw == "relaxed" {
 		return setting{noSync: true}.open(place)
@@ -140,7 +140,7 @@ func TestCuts(t *testing.T) {
 	})
 }
 
-// If a store does not sync, the harness must find lost data. Otherwise TestCuts would prove nothing.
+// If a store does not sync, the harness detects that data is lost. Otherwise, TestCuts would prove nothing.
 func TestCutsControl(t *testing.T) {
 	v := newVolume(t)
 	v.harness().Finds(t, "relaxed", filepath.Join(v.dir, fileName))

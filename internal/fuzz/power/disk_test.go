@@ -16,12 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk models a directory: the content that the system shows, and the content that is on the medium.
+// disk models a directory. It has the content that the system shows to processes, and the content that is on the
+// medium.
 type disk struct {
-	shown   map[string]*image // by name
+	shown   map[string]*image // by name: files as the system shows them
 	durable map[string]*image
 	entries []entry           // changes of names that are not durable
-	inodes  map[uint64]*image // by inode; the system reuses inode numbers
+	inodes  map[uint64]*image // by inode number, which the system may reuse
 }
 
 type entry struct {
@@ -30,13 +31,14 @@ type entry struct {
 	file     *image
 }
 
-// image is a file. Its changes are not on the medium until the next sync writes them.
+// image is a file. Changes of the file are not on the medium until a sync writes them.
 type image struct {
 	cache, medium content
 	changes       []change
 }
 
-// content is the bytes of a file. A missing page is zeros. Contents share pages, which are immutable.
+// content is the bytes of a file. If a page is missing, its bytes are zeros. Contents share pages, which are
+// immutable.
 type content struct {
 	pages map[int64][]byte
 	size  int64
@@ -44,7 +46,7 @@ type content struct {
 
 const pageSize = 4096
 
-// change is a write, or a truncation to a size.
+// change is either a write or a truncation to a size.
 type change struct {
 	at       int64
 	data     []byte
@@ -109,7 +111,7 @@ func newDisk() *disk {
 	return &disk{shown: map[string]*image{}, durable: map[string]*image{}, inodes: map[uint64]*image{}}
 }
 
-// readDisk returns a disk with the files of a directory, all durable.
+// readDisk returns a disk with the files of a directory. All files are durable.
 func readDisk(dir string) (*disk, error) {
 	d := newDisk()
 	names, err := os.ReadDir(dir)
@@ -125,7 +127,7 @@ func readDisk(dir string) (*disk, error) {
 	return d, err
 }
 
-// clone returns a copy of a disk, with everything durable.
+// clone returns a copy of a disk. All content of the copy is durable.
 func (d *disk) clone() *disk {
 	c := newDisk()
 	for name, i := range d.shown {
@@ -158,14 +160,14 @@ func (c content) save(path string) error {
 	return errors.Join(os.WriteFile(path, c.bytes(), 0o600), os.Truncate(path, c.size))
 }
 
-// syncFailure determines how much a failing sync makes durable.
+// syncFailure is the effect of a failing sync on the data that should become durable.
 type syncFailure int
 
 const (
-	syncNothing syncFailure = iota // nothing, and the next sync does not try again
-	syncSome                       // a part, and the next sync does not try again
+	syncNothing syncFailure = iota // no data is written, and the next sync does not try again
+	syncSome                       // a part of the data is written, and the next sync does not try again
 	syncAll
-	syncLater // nothing, and the next sync tries again
+	syncLater // no data is written, and the next sync tries again
 	numSyncFailures
 )
 
@@ -196,7 +198,7 @@ func (d *disk) apply(dir string, s step, doom syncFailure, random *rand.Rand) {
 	}
 }
 
-// imageOf returns a file. A file that is unknown is created under its name.
+// imageOf returns the image of a file. If the disk does not have the file, imageOf creates it under its name.
 func (d *disk) imageOf(f file, name string) *image {
 	i := d.inodes[f.inode]
 	if i == nil || !f.unlinked && d.shown[name] != i {
@@ -231,14 +233,14 @@ func (e entry) applyTo(names map[string]*image) {
 	}
 }
 
-// survival selects the changes that survive a power cut although they were not durable.
+// survival determines which changes survive a power cut among those that were not durable.
 type survival struct {
 	*rand.Rand
-	unit     int64 // size of the units that a disk writes atomically; 0 means that a write is never torn
+	unit     int64 // size of the units that a disk writes atomically; 0 means that every write is atomic
 	survives func() bool
 }
 
-// cut writes what a power cut leaves into a directory. The result how describes which remains were drawn.
+// cut writes into a directory what remains after a power cut. The result how describes which changes survived.
 func (d *disk) cut(dir string, random *rand.Rand) (how string, err error) {
 	l := survival{Rand: random, unit: []int64{0, 512, 4096}[random.IntN(3)]}
 	n, units, one := 0, 0, 0
@@ -257,18 +259,18 @@ func (d *disk) cut(dir string, random *rand.Rand) (how string, err error) {
 		n++
 		switch way {
 		case 0:
-			return n <= one // the first ones
+			return n <= one // the first units survive
 		case 1:
-			return n > one // the last ones
+			return n > one // the last units survive
 		case 2:
-			return n != one+1 // all but one
+			return n != one+1 // all units except one survive
 		case 3:
 			return n == one+1
 		}
 		return random.IntN(100) < percent
 	}
 	names := maps.Clone(d.durable)
-	// The names are as of one moment, or mixed.
+	// All changes of names before one moment survive, or a random set of them.
 	moment, any := random.IntN(len(d.entries)+1), random.IntN(4) == 0
 	for i, e := range d.entries {
 		if any && random.IntN(2) == 0 || !any && i < moment {
@@ -303,7 +305,7 @@ func (c change) pieces(unit int64) func(yield func(change) bool) {
 	}
 }
 
-// afterCut returns what a power cut leaves of a file.
+// afterCut returns what remains of a file after a power cut.
 func (i *image) afterCut(l survival) content {
 	out := i.medium.clone()
 	for _, w := range i.changes {
@@ -312,15 +314,15 @@ func (i *image) afterCut(l survival) content {
 			case l.survives():
 				out.apply(p)
 			case !p.truncate && l.IntN(20) == 0:
-				out.size = max(out.size, p.end()) // the size grew, but the data is missing
+				out.size = max(out.size, p.end()) // the size has grown, but the data is missing
 			}
 		}
 	}
 	return out
 }
 
-// compareWith returns an error if a directory differs from the disk, which means that a step was missed. It ignores
-// empty files.
+// compareWith returns an error if the content of a directory differs from the disk. A difference means that the
+// recording lacks a step. Empty files are ignored.
 func (d *disk) compareWith(dir string) error {
 	for name, i := range d.shown {
 		got, err := os.ReadFile(filepath.Join(dir, name))

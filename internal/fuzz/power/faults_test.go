@@ -21,7 +21,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// errnosByCall lists the errors with which each call may fail.
+// errnosByCall lists the errors with which each system call may fail.
 var errnosByCall = map[string][]unix.Errno{
 	"write":    {unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EINTR},
 	"sync":     {unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EINTR},
@@ -32,7 +32,8 @@ var errnosByCall = map[string][]unix.Errno{
 	"unlink":   {unix.EIO},
 }
 
-// faultsOf returns the faults of a call: each error once, and one error many times.
+// faultsOf returns the faults of a call. Each error occurs once, and one error also occurs in several calls in a
+// row.
 func faultsOf(n int, name string, random *rand.Rand) (faults []fault) {
 	add := func(f fault) {
 		f.n, f.name, f.doom = n, name, syncFailure(random.IntN(int(numSyncFailures)))
@@ -51,7 +52,7 @@ func faultsOf(n int, name string, random *rand.Rand) (faults []fault) {
 	return faults
 }
 
-// segment is a series of operations on a file. It is repeated for each fault.
+// segment is a sequence of operations on a file, which is repeated for each fault.
 type segment struct {
 	testing.TB
 	setting
@@ -62,7 +63,8 @@ type segment struct {
 	round  int
 }
 
-// Numbers of operations: in a segment, which has about ten commits, and after a fault.
+// A segment has operations operations, with about ten commits. After a fault, operationsAfter more operations
+// follow.
 const operations, operationsAfter = 16, 6
 
 func newSegment(t testing.TB, o setting) *segment {
@@ -70,7 +72,7 @@ func newSegment(t testing.TB, o setting) *segment {
 	return &segment{TB: t, setting: o, tap: needTap(t), room: newDir(t), start: newDisk()}
 }
 
-// runWith runs the segment's operations with a fault, and some operations after it.
+// runWith runs the operations of the segment with a fault, and some operations after the fault.
 func (g *segment) runWith(f fault) (r *run, err error) {
 	g.Helper()
 	g.snapshots = g.round%2 == 1
@@ -106,8 +108,8 @@ func (g *segment) runWith(f fault) (r *run, err error) {
 	return r, err
 }
 
-// try runs the segment's operations with a fault. It cuts the power at some moments after the fault and at the
-// end, and checks what is left. It also checks the state without a power cut.
+// try runs the operations of the segment with a fault. It cuts the power at some moments after the fault and at the
+// end, and checks the store each time. It also checks the store without a power cut.
 func (g *segment) try(f fault, random *rand.Rand, count func(string, int)) error {
 	r, err := g.runWith(f)
 	defer os.RemoveAll(r.dir)
@@ -135,9 +137,9 @@ func (g *segment) try(f fault, random *rand.Rand, count func(string, int)) error
 	return nil
 }
 
-// advance runs the segment's operations without a fault, and starts the next segment from there. It deletes the
-// sessions that were imported as a whole. They have most of a file's records, and each later fault would check
-// them four times.
+// advance runs the operations of the segment without a fault. The next segment starts from the resulting file.
+// advance deletes the sessions that were imported as a whole, because they have most of the records in the file, and
+// each later fault would check them four times.
 func (g *segment) advance() error {
 	r, err := g.runWith(fault{})
 	if err == nil {
@@ -163,9 +165,9 @@ func (g *segment) advance() error {
 	return errors.Join(err, readErr, os.RemoveAll(r.dir))
 }
 
-// faults returns the faults of the calls in the segment. A vacuum or a backup writes all pages of a draft,
-// which has no effect before the draft is renamed. A write between two other writes to the draft therefore
-// fails with only one fault. All other calls fail with each fault.
+// faults returns the faults of the calls in the segment. A vacuum or a backup writes all pages of a draft, which
+// have no effect before the draft is renamed. A write between two other writes to the draft therefore fails with
+// only one fault. All other calls fail with each fault.
 func (g *segment) faults(random *rand.Rand) (faults []fault) {
 	g.Helper()
 	r, err := g.runWith(fault{})
@@ -188,7 +190,7 @@ func writeSameFile(calls []syscall) bool {
 	return !slices.ContainsFunc(calls, func(c syscall) bool { return c.name != "write" || c.file.inode != calls[0].file.inode })
 }
 
-// segments is the number of segments per file. Together they have 200 commits.
+// segments is the number of segments per file. All segments of a file together have 200 commits.
 const segments = 20
 
 func TestFaults(t *testing.T) {
@@ -200,7 +202,7 @@ func TestFaults(t *testing.T) {
 	for r := range long.Rounds(t, rounds) {
 		if g == nil || r.N%segments == 0 {
 			g = newSegment(t, setting{})
-			for g.round = r.N / segments * segments; g.round < max(r.N, 1); { // where a run resumes
+			for g.round = r.N / segments * segments; g.round < max(r.N, 1); { // a resumed run starts at a multiple of segments
 				if err := g.advance(); err != nil {
 					t.Fatal(err)
 				}
@@ -240,7 +242,7 @@ func sample(faults []fault, n int, random *rand.Rand) (some []fault) {
 	return some
 }
 
-// Planted faults are found.
+// The harness detects planted faults.
 func TestFaultsControls(t *testing.T) {
 	for name, c := range map[string]struct {
 		setting
@@ -255,7 +257,7 @@ func TestFaultsControls(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
 			faults := slices.DeleteFunc(g.faults(random), func(f fault) bool { return f.name != "sync" || f.times > 1 })
 			if c.noSync {
-				faults = make([]fault, 20) // the power cut alone is enough
+				faults = make([]fault, 20) // without syncs, a power cut alone must show the fault
 			}
 			for n, f := range faults {
 				if c.change != nil {

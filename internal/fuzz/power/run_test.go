@@ -30,7 +30,7 @@ var ctx = context.Background()
 
 const fileName = "log.db"
 
-// setting says how a store is opened.
+// setting determines how a store is opened.
 type setting struct {
 	noSync    bool
 	snapshots bool
@@ -55,14 +55,14 @@ func (o setting) open(path string) (*store.Store, error) {
 	return store.New(ops.Flaws[o.flaw](b), opts)
 }
 
-// fault is what happens to the n-th call and to the calls after it.
+// fault is the failure of the n-th system call and of calls after it.
 type fault struct {
 	n         int
-	name      string // name of the call
+	name      string // name of the system call
 	errno     unix.Errno
-	short     bool // only a part is written; the next write fails if errno is set
-	times     int  // number of failing calls
-	skipSyncs bool // later syncs, except those of commits, are skipped silently
+	short     bool // whether only a part is written; if errno is set, the next write fails
+	times     int  // number of calls that fail
+	skipSyncs bool // whether later syncs are skipped silently, except those of commits
 	doom      syncFailure
 }
 
@@ -74,37 +74,37 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s, %d times; a sync that fails writes %v", text, f.times, f.doom)
 }
 
-// step is a system call that was made or faked.
+// step is a system call that was made, or was reported as done.
 type step struct {
 	syscall
-	failed  bool  // the sync failed
-	skipped bool  // the call was skipped and reported as done
+	failed  bool  // whether the sync failed
+	skipped bool  // whether the call was skipped and reported as done
 	moment  int64 // time of the call on the load's clock
 }
 
-// run is the recorded work of a load on the files of a disk.
+// run is the recorded work of a load on a disk with files.
 type run struct {
 	setting
 	fault
 	room, dir string
 	start     *disk
-	before    map[store.Key]string // the logs at the start
+	before    map[store.Key]string // by session: the log at the start
 	load      *linear.Load
 	store     *store.Store
 
-	left    atomic.Int64    // number of faults to come
-	written map[uint64]bool // by inode
-	frozen  atomic.Bool     // the process has crashed: no call is made
+	left    atomic.Int64    // number of faults that have not occurred yet
+	written map[uint64]bool // by inode number: whether the tap has seen a write
+	frozen  atomic.Bool     // whether the process has crashed, so that no call is made
 	crashAt int             // index of the call at which the process crashes; 0 means never
-	calls   []syscall       // in order
+	calls   []syscall       // calls in order
 
-	mu          sync.Mutex // shows the race detector that the kernel orders the tap's calls
+	mu          sync.Mutex // shows the race detector that the kernel orders the calls that the tap sees
 	steps       []step
 	firstFailed int // index of the failed step, or -1
 	crashTime   int64
 }
 
-// newRun writes the files of a disk into a new directory, and starts to record.
+// newRun writes the files of a disk into a new directory and starts to record.
 func newRun(t testing.TB, room string, start *disk, o setting, f fault) *run {
 	t.Helper()
 	dir, err := os.MkdirTemp(room, "run-")
@@ -124,7 +124,7 @@ func newRun(t testing.TB, room string, start *disk, o setting, f fault) *run {
 
 func (r *run) hasFailed() bool { return r.n > 0 && r.left.Load() < int64(r.times) }
 
-// open opens the store. If a fault makes the first attempt fail, it tries again.
+// open opens the store. If a fault makes the first attempt fail, open tries again.
 func (r *run) open() (err error) {
 	for r.store = nil; r.store == nil; {
 		if r.store, err = r.setting.open(filepath.Join(r.dir, fileName)); err != nil && !r.hasFailed() {
@@ -134,7 +134,7 @@ func (r *run) open() (err error) {
 	return nil
 }
 
-// decide decides on a system call and records its effect. The tap calls take sequentially.
+// decide decides the outcome of a system call and records its effect. The calls reach it one after the other.
 func (r *run) decide(c syscall) (o outcome) {
 	if !strings.HasPrefix(c.file.path+c.from, r.dir) {
 		return o
@@ -157,7 +157,7 @@ func (r *run) decide(c syscall) (o outcome) {
 		if r.skipSyncs && r.firstFailed >= 0 && c.name == "fsync" {
 			o.skip, s.skipped = true, true
 		}
-	case r.errno == 0 && len(c.data) < 2: // in this run the call is another one, which cannot be cut short
+	case r.errno == 0 && len(c.data) < 2: // in this run, the n-th call is too short to be cut short
 		r.left.Add(-1)
 	case r.short && n == r.n && len(c.data) > 1:
 		o.short = 1 + len(c.data)/3
@@ -175,7 +175,7 @@ func (r *run) decide(c syscall) (o outcome) {
 		r.written[c.file.inode] = true
 	}
 	if isSync := c.name == "sync" || c.name == "fsync"; isSync && !c.file.dir && !r.written[c.file.inode] {
-		// The file was written by calls that the tap does not see. The sync makes its current content durable.
+		// The file was written by calls that the tap does not see. The sync makes the current content durable.
 		all := s
 		all.name, all.data, all.failed = "write", r.contentOf(c.file), false
 		r.steps = append(r.steps, all, s)
@@ -193,7 +193,7 @@ func (r *run) contentOf(f file) []byte {
 	return data
 }
 
-// moment returns the time of a step on the load's clock, or of the end.
+// moment returns the time of a step on the load's clock. If there is no such step, it returns the current time.
 func (r *run) moment(before int) int64 {
 	if before < len(r.steps) {
 		return r.steps[before].moment
@@ -201,7 +201,8 @@ func (r *run) moment(before int) int64 {
 	return r.load.Since().Nanoseconds()
 }
 
-// recover checks the store in a directory, after the load was interrupted before a step or at the end.
+// recover checks the store in a directory. The directory has the files after an interruption before a step, or at
+// the end.
 func (r *run) recover(dir string, before int) (logs map[store.Key]string, err error) {
 	s, err := r.setting.open(filepath.Join(dir, fileName))
 	if err != nil {
@@ -216,7 +217,7 @@ func (r *run) recover(dir string, before int) (logs map[store.Key]string, err er
 	return logs, err
 }
 
-// diskBefore returns the disk before a step, or at the end.
+// diskBefore returns the disk before a step. If the step is len(r.steps), it returns the disk at the end.
 func (r *run) diskBefore(step int, random *rand.Rand) *disk {
 	d := r.start.clone()
 	for _, s := range r.steps[:step] {
@@ -225,7 +226,7 @@ func (r *run) diskBefore(step int, random *rand.Rand) *disk {
 	return d
 }
 
-// cut cuts the power before a step, or at the end, and checks what is left. It returns the logs and the
+// cut simulates a power cut before a step or at the end, and checks the store. It returns the logs and the
 // directory, which the caller must remove.
 func (r *run) cut(before int, random *rand.Rand) (dir string, logs map[store.Key]string, err error) {
 	dir, err = os.MkdirTemp(r.room, "cut-")
@@ -250,7 +251,8 @@ func (r *run) checkSteps() error {
 	return r.diskBefore(end, rand.New(rand.NewPCG(0, 0))).compareWith(r.dir)
 }
 
-// newDir returns a directory for the test. It is in memory if possible, because the test models the loss of data.
+// newDir returns a directory for the test. The directory is in memory if possible, because the test only models the
+// loss of data.
 func newDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "patchlog-power-")

@@ -23,17 +23,17 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// recording is a run in which the process may crash. At its end, the command makes a backup.
+// recording is a run in which the process may crash. At the end of the run, the command backup makes a backup.
 type recording struct {
 	*run
 	backup int64                // time when the backup was acknowledged
-	logs   map[store.Key]string // the logs in the backup
+	logs   map[store.Key]string // by session: the log in the backup
 }
 
 const backupName = "backup.db"
 
-// record records a load of several clients. If crash is above 0, the process crashes at that system call, and
-// another process recovers and continues.
+// record records a load of several clients. If crash is greater than 0, the process crashes at that system call.
+// Another process then recovers and continues.
 func record(t testing.TB, tap *tap, room string, start *disk, before map[store.Key]string, o setting, seed uint64, crash int) *recording {
 	t.Helper()
 	r := &recording{run: newRun(t, room, start, o, fault{})}
@@ -98,7 +98,8 @@ func record(t testing.TB, tap *tap, room string, start *disk, before map[store.K
 	return r
 }
 
-// checkBackup checks a backup in a directory. It must be complete or, before its acknowledgement, absent.
+// checkBackup checks a backup in a directory. The backup must be complete. Before it is acknowledged, it may also be
+// absent.
 func (r *recording) checkBackup(dir string, at int64) error {
 	path := filepath.Join(dir, backupName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && at < r.backup {
@@ -118,7 +119,8 @@ func (r *recording) checkBackup(dir string, at int64) error {
 	return nil
 }
 
-// drawStep draws the step before which the power is cut. Often it is directly after an acknowledgement.
+// drawStep draws the step before which the power is cut. In many cases, this step directly follows an
+// acknowledgement.
 func (r *recording) drawStep(random *rand.Rand) int {
 	history := r.load.History()
 	if random.IntN(3) == 0 && len(history) > 0 {
@@ -131,8 +133,8 @@ func (r *recording) drawStep(random *rand.Rand) int {
 	return random.IntN(len(r.steps) + 1)
 }
 
-// explore checks states that a power cut may leave. It returns the last state after its recovery, and the first
-// error.
+// explore checks some of the states that a power cut may leave. It returns the last state after its recovery, and
+// the first error.
 func (r *recording) explore(random *rand.Rand, states int, count func(string, int)) (last *disk, logs map[store.Key]string, err error) {
 	for n := range states {
 		at := r.drawStep(random)
@@ -156,7 +158,7 @@ func (r *recording) explore(random *rand.Rand, states int, count func(string, in
 	return last, logs, nil
 }
 
-// vacuum vacuums the file in a directory. It checks that no log changes, and that no draft is left.
+// vacuum vacuums the file in a directory. It checks that no log changes and that no draft remains.
 func (r *recording) vacuum(dir string, logs map[store.Key]string) error {
 	s, err := r.setting.open(filepath.Join(dir, fileName))
 	if err != nil {
@@ -205,7 +207,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// Planted faults are found: missing and late syncs.
+// The harness detects planted faults, which are missing and late syncs.
 func TestStatesControls(t *testing.T) {
 	without := func(name string, dir bool, drop func(n int) bool) func(*recording) {
 		return func(r *recording) {
@@ -240,7 +242,7 @@ func TestStatesControls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := 0
 			var err error
-			for seed := uint64(1); err == nil && n < 8000; seed++ { // not every recording has a moment that shows the fault
+			for seed := uint64(1); err == nil && n < 8000; seed++ { // not every recording has a moment at which the fault shows
 				r := record(t, needTap(t), newDir(t), newDisk(), nil, c.setting, seed, 0)
 				if c.change != nil {
 					c.change(r)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tapped are the system calls that a tap sees: those that change files and names.
+// tapped are the system calls that a tap sees. They change files and names.
 var tapped = map[int32]string{
 	unix.SYS_PWRITE64: "write", unix.SYS_FDATASYNC: "sync", unix.SYS_FSYNC: "fsync", unix.SYS_FTRUNCATE: "truncate",
 	unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename", unix.SYS_LINKAT: "link", unix.SYS_UNLINKAT: "unlink",
@@ -25,40 +25,40 @@ var tapped = map[int32]string{
 // syscall is a system call that a thread of this process is about to make.
 type syscall struct {
 	name string
-	file file   // for write, sync, fsync and truncate
-	data []byte // of a write
+	file file   // file that write, sync, fsync or truncate changes
+	data []byte // data of a write
 	at   int64  // offset of a write, or length of a truncation
-	from string // for rename, link and unlink
-	to   string // for rename and link
+	from string // old name, for rename, link and unlink
+	to   string // new name, for rename and link
 	fd   int
 }
 
-// file identifies a file, even after a rename.
+// file identifies a file, also after a rename.
 type file struct {
 	inode    uint64
 	path     string
 	dir      bool
-	unlinked bool // the file has no name
+	unlinked bool // whether the file has no name
 }
 
-// outcome is what happens to a call.
+// outcome is the outcome of a system call.
 type outcome struct {
-	errno unix.Errno // 0 means that the call is made
+	errno unix.Errno // error of the call; 0 means that the call is made
 	short int        // for a write: the maximum number of bytes written
-	skip  bool       // skip the call and report success
+	skip  bool       // whether to skip the call and report success
 }
 
-// tap decides on each call of this process that changes files. A process has only one tap, because a tap cannot
-// be removed.
+// tap decides the outcome of each call of this process that changes files. A process has only one tap, because a tap
+// cannot be removed.
 type tap struct {
 	listener int
 	mu       sync.Mutex
-	decide   func(syscall) outcome // nil means that all calls are made
+	decide   func(syscall) outcome // if nil, all calls are made
 }
 
 var theTap = sync.OnceValues(newTap)
 
-// start makes f decide on each call until off is called.
+// start makes f decide the outcome of each call until off is called.
 func (t *tap) start(f func(syscall) outcome) (off func()) {
 	t.set(f)
 	return func() { t.set(nil) }
@@ -80,12 +80,12 @@ func needTap(t testing.TB) *tap {
 	return tap
 }
 
-// newTap installs a seccomp filter that reports the calls of all threads: see seccomp_unotify(2).
+// newTap installs a seccomp filter that reports the calls of all threads. seccomp_unotify(2) describes such filters.
 func newTap() (*tap, error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, err
 	}
-	program := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // loads the number of the call
+	program := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // loads the number of the system call
 	for number := range tapped {
 		program = append(program,
 			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(number)},
@@ -128,7 +128,7 @@ type (
 	}
 )
 
-// listen answers the kernel's notifications. Its own calls are not tapped.
+// listen answers the kernel's notifications. The calls that listen itself makes are not tapped.
 func (t *tap) listen() {
 	runtime.LockOSThread()
 	for {
@@ -156,7 +156,7 @@ func (t *tap) listen() {
 	}
 }
 
-// decode decodes a call and decides on it.
+// decode decodes a call and returns the decision about it.
 func (t *tap) decode(n *notice) (c syscall, o outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,7 +175,7 @@ func (t *tap) decode(n *notice) (c syscall, o outcome) {
 		c.from, c.to = text(a[1]), text(a[3])
 		return c, t.decide(c)
 	case "unlink":
-		if a[2]&unix.AT_REMOVEDIR != 0 { // os.Remove tries this after an error
+		if a[2]&unix.AT_REMOVEDIR != 0 { // os.Remove calls unlinkat with this flag after an error
 			return c, o
 		}
 		c.from = text(a[1])
@@ -192,14 +192,15 @@ func (t *tap) decode(n *notice) (c syscall, o outcome) {
 	return c, t.decide(c)
 }
 
-// memory returns the bytes at an address of this process. The thread that made the call is blocked meanwhile.
+// memory returns the bytes at an address of this process. The thread that made the call is blocked until listen
+// answers.
 func memory(address uint64, n int) []byte {
 	into := make([]byte, n)
 	n, _ = unix.ProcessVMReadv(os.Getpid(), []unix.Iovec{{Base: &into[0], Len: uint64(n)}}, []unix.RemoteIovec{{Base: uintptr(address), Len: n}}, 0)
 	return into[:max(n, 0)]
 }
 
-// text returns the string at an address. It reads no unmapped page.
+// text returns the string at an address. It does not read unmapped pages.
 func text(address uint64) string {
 	var out []byte
 	for page := 4096 - int(address%4096); ; page = 4096 {

@@ -52,8 +52,8 @@ func (r *run) judge(h linear.History, before int) []string {
 	return append(kept, h[len(load):]...).Judge(faults)
 }
 
-// unsyncedMeta returns the last write of the log file's meta page before a step. If a sync of the file was
-// attempted since that write, it returns -1.
+// unsyncedMeta returns the step that last wrote the meta page of the log file before the given step. If a sync of
+// the file was attempted since that write, it returns -1.
 func (r *run) unsyncedMeta(before int) int {
 	for i, s := range slices.Backward(r.steps[:before]) {
 		switch {
@@ -72,8 +72,8 @@ func (s step) isMeta() bool {
 	return s.name == "write" && s.at < int64(2*os.Getpagesize()) && filepath.Base(s.file.path) == fileName
 }
 
-// historyOn returns the load's history up to a step, followed by new reads. The reads are of the files as the
-// system showed them before a step, the argument shown.
+// historyOn returns the load's history up to the step before, followed by new reads. The reads are of the files as
+// the system showed them before the step shown.
 func (r *run) historyOn(shown, before int) (linear.History, error) {
 	dir, err := r.writeShown(shown)
 	defer os.RemoveAll(dir)
@@ -88,8 +88,8 @@ func (r *run) historyOn(shown, before int) (linear.History, error) {
 	return h, s.Close()
 }
 
-// writeShown writes the files that the system showed before a step into a new directory. The caller must remove the
-// directory.
+// writeShown writes files into a new directory. The files are those that the system showed before a step. The caller
+// must remove the directory.
 func (r *run) writeShown(step int) (dir string, err error) {
 	if dir, err = os.MkdirTemp(r.room, "shown-"); err == nil {
 		err = r.diskBefore(step, rand.New(rand.NewPCG(0, 0))).writeTo(dir)
@@ -97,13 +97,14 @@ func (r *run) writeShown(step int) (dir string, err error) {
 	return dir, err
 }
 
-// isSameReply reports whether two operations have the same reply, except for what a reader of the file cannot see.
+// isSameReply reports whether two operations have the same reply. It ignores the parts of a reply that a reader of
+// the file cannot see.
 func isSameReply(a, b linear.Call) bool {
 	return a.Kind == b.Kind && a.Session == b.Session && a.Outcome == b.Outcome && a.Creation == b.Creation &&
 		a.Exported == b.Exported && maps.Equal(a.Values, b.Values)
 }
 
-// delayedReplies delays a store's replies to appends.
+// delayedReplies is a caller that delays the replies of a store.
 type delayedReplies struct {
 	*ops.Local
 	made    chan ops.Reply
@@ -117,7 +118,7 @@ func (c delayedReplies) Call(o ops.Op) ops.Reply {
 	return r
 }
 
-// After a commit was read, it may be lost only if its sync has not ended. An acknowledged commit is never lost.
+// A commit that was read may be lost only if its sync has not ended. An acknowledged commit is never lost.
 func TestReadBeforeSync(t *testing.T) {
 	tap, r := needTap(t), newRun(t, newDir(t), newDisk(), setting{}, fault{})
 	l := &linear.Load{Clients: 1, Apps: 1, Name: "unsynced"}
@@ -125,7 +126,7 @@ func TestReadBeforeSync(t *testing.T) {
 	l.Begin()
 	var store delayedReplies
 	var inFlight sync.WaitGroup
-	// call executes an operation on the session, and returns the last step that wrote a meta page.
+	// call executes an operation on the session. It returns the last step that wrote a meta page.
 	call := func(c ops.Caller, kind ops.Kind, ids ...string) (last int) {
 		o := ops.Op{App: "app", Session: "s", Kind: kind, IDs: ids}
 		if c == store {
@@ -178,7 +179,7 @@ func TestReadBeforeSync(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name        string
-		left        int // the step before which the system showed the content that remains
+		left        int // the content before this step remains after the power cut
 		before      int
 		isViolation bool
 	}{

@@ -1,5 +1,5 @@
-// Package recorded finds the recorded sessions that tests read: the small set in the repository, and a large
-// corpus if it is beside the repository. It also makes logs of any length from the small set.
+// Package recorded finds the recorded sessions that tests read. They are the small set in the repository, and a
+// large corpus if it is next to the repository. The package also makes logs of any length from the small set.
 package recorded
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Directories of the sets, relative to the repository's root.
+// Directories of the sets, relative to the root of the repository.
 const (
 	smallDir = "fuzz/testdata/sessions"
 	largeDir = "../shared/corpus"
@@ -26,7 +26,7 @@ type Set struct {
 	Name  string   // name of a subtest
 	Dir   string   // directory of the set
 	Files []string // one file per session, sorted by path
-	Large bool     // whether this is the large corpus, for which tests expect certain figures
+	Large bool     // whether the set is the large corpus, for which tests expect certain figures
 }
 
 // Sets returns the set in the repository and, if it is present, the large corpus. If the set in the repository
@@ -43,8 +43,8 @@ func Sets(tb testing.TB) []Set {
 	return append(sets, read(tb, corpus))
 }
 
-// Sample returns the files of a set. In a short run it returns only every n-th file of the large corpus, and
-// logs that.
+// Sample returns the files of a set. If the run is short and the set is the large corpus, Sample returns only every
+// n-th file, and logs that.
 func (s Set) Sample(tb testing.TB, n int) []string {
 	tb.Helper()
 	if !s.Large || !testing.Short() {
@@ -67,7 +67,7 @@ func read(tb testing.TB, s Set) Set {
 	return s
 }
 
-// rootOf returns the repository's root, which is an ancestor of the test's working directory.
+// rootOf returns the root of the repository, which contains the working directory of the test.
 func rootOf(tb testing.TB) string {
 	tb.Helper()
 	for root := "."; ; root = filepath.Join(root, "..") {
@@ -80,9 +80,9 @@ func rootOf(tb testing.TB) string {
 	}
 }
 
-// Log returns a log of n events with seqs from 1. It repeats the events of the repository's set. Each
-// repetition has its own ids, and other digits in its contents. So its words are the same and its identifiers
-// differ. Log is deterministic.
+// Log returns a log of n events with seqs from 1. It repeats the events of the set in the repository. Each
+// repetition has its own ids and other digits in its contents. So the words are the same in each repetition, and the
+// identifiers differ. Log is deterministic.
 func Log(tb testing.TB, n int) []patch.Record {
 	tb.Helper()
 	events := eventsOf(tb, Sets(tb)[0])
@@ -115,8 +115,8 @@ func eventsOf(tb testing.TB, s Set) (events []*patch.Event) {
 	return events
 }
 
-// otherDigits changes the digits of each number in an event's content, depending on round. It does not change
-// or make zeros, so no number gets a leading zero.
+// otherDigits changes the digits of each number in the content of an event. The new digits depend on round. Zeros
+// stay zeros, and no digit becomes a zero, so no number gets a leading zero.
 func otherDigits(text []byte, round int) []byte {
 	shift, escape := round, 0
 	for at := bytes.Index(text, []byte(`"content":`)); at >= 0 && at < len(text); at++ {

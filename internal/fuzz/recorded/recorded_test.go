@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The set in the repository is small, and every source has its licence and a line in the README.
+// The set in the repository is small. Every source in it has a licence and a line in the README.
 func TestSmallSetIsComplete(t *testing.T) {
 	set := recorded.Sets(t)[0]
 	if set.Large {
@@ -65,7 +65,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// Log returns the requested number of events with unique ids. Repetitions have the same words and other
+// Log returns the requested number of events with unique ids. The repetitions have the same words and different
 // numbers.
 func TestLog(t *testing.T) {
 	const events = 360 // number of events in the set
