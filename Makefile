@@ -14,7 +14,7 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "  make fuzz FUZZTIME=10s CHECKS=1000 is a shorter run of it"
 
-# go test does not report skipped tests. So print which tests are skipped if there is no server or browser.
+# go test does not list skipped tests. So print which tests are skipped because a server or a browser is missing.
 INITDB := $(firstword $(shell command -v initdb 2>/dev/null) $(wildcard /usr/lib/postgresql/*/bin/initdb))
 PGBOUNCER := $(firstword $(shell command -v pgbouncer 2>/dev/null) $(wildcard /usr/sbin/pgbouncer))
 NO_SERVER := @$(if $(INITDB),$(if $(PGBOUNCER),:,echo "SKIPPED: the tests of store/pg behind a pooler, since there is no PgBouncer (apt-get install pgbouncer)"),echo "SKIPPED: the tests on PostgreSQL, since no PostgreSQL server is installed (apt-get install postgresql pgbouncer, or put initdb and postgres in PATH)")
@@ -56,7 +56,7 @@ bench: ## benchmarks, each with its baseline beside it
 bench-report: ## docs/BENCHMARKS.md with its plots, from one run (needs PostgreSQL and npm)
 	go run ./bench/report
 
-# Go's cache keeps the inputs that a fuzz target has found, and the next run starts with them.
+# Go's cache keeps the inputs that a fuzz target has found. The next run starts with these inputs.
 FUZZTIME ?= 1m
 FUZZFLAGS ?=
 CHECKS ?= 20000

@@ -395,8 +395,9 @@ func (r *recallTools) newSearch(ctx agent.InvocationContext) recall.Search {
 	}}
 }
 
-// inBranch reports whether an agent in the branch own sees an event of the branch of. An agent without a branch sees
-// all events. Other agents see the events of their own branch, of the branches above it, and of no branch.
+// inBranch reports whether an agent sees an event. own is the branch of the agent, and of is the branch of the
+// event. An agent without a branch sees all events. Other agents see the events of their own branch, of the branches
+// above it, and of no branch.
 func inBranch(own, of string) bool {
 	return own == "" || of == "" || own == of || strings.HasPrefix(own, of+".")
 }

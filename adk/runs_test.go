@@ -31,7 +31,8 @@ func wantRunningError(t *testing.T, err error, invocation string) {
 	}
 }
 
-// A second run is refused until the first run has given its final response, in one process and in two.
+// A second run is refused until the first run has given its final response, in one process and across two
+// processes.
 func TestRefuseSecondRun(t *testing.T) {
 	opts := adk.Options{Runs: adk.RefuseSecondRun}
 	b := &memory.Backend{}
@@ -48,13 +49,13 @@ func TestRefuseSecondRun(t *testing.T) {
 			first, again := create(t, s, name, nil), get(t, other, name)
 			noError(t, s.AppendEvent(t.Context(), first, newEvent("e1", "i1", "user")))
 			err := other.AppendEvent(t.Context(), again, newEvent("e2", "i2", "user"))
-			if name != "two processes" { // another process has no record of the invocation
+			if name != "two processes" { // the other process has no record of the running invocation
 				wantRunningError(t, err, "i1")
 			}
 			wantError(t, err, store.ErrConflict)
 			wantRunningError(t, other.AppendEvent(t.Context(), get(t, other, name), newEvent("e2", "i2", "user")), "i1")
 			noError(t, other.AppendEvent(t.Context(), again, &session.Event{ID: "of none", Author: "user"}))
-			noError(t, s.AppendEvent(t.Context(), first, newEvent("e3", "i1", "agent"))) // the final response
+			noError(t, s.AppendEvent(t.Context(), first, newEvent("e3", "i1", "agent"))) // e3 is the final response of the run
 			wantError(t, s.AppendEvent(t.Context(), first, newEvent("e1", "i9", "user")), store.ErrDuplicateID)
 			noError(t, other.AppendEvent(t.Context(), again, newEvent("e2", "i2", "user")))
 			wantRunningError(t, s.AppendEvent(t.Context(), get(t, s, name), newEvent("e4", "i3", "user")), "i2")
@@ -63,7 +64,7 @@ func TestRefuseSecondRun(t *testing.T) {
 	}
 }
 
-// A run whose lease has expired is refused while a run of another process holds the lease. After the other run has
+// A run whose lease has expired is refused while a run of another process holds the lease. When the other run has
 // ended, the first run can append again.
 func TestRunAfterAnExpiredLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -78,13 +79,13 @@ func TestRunAfterAnExpiredLease(t *testing.T) {
 		time.Sleep(time.Hour)
 		noError(t, other.AppendEvent(t.Context(), get(t, other, "s"), newEvent("e2", "i2", "user")))
 		wantRunningError(t, s.AppendEvent(t.Context(), get(t, s, "s"), newEvent("e3", "i1", "user")), "i2")
-		noError(t, other.AppendEvent(t.Context(), get(t, other, "s"), newEvent("e4", "i2", "agent"))) // the final response
+		noError(t, other.AppendEvent(t.Context(), get(t, other, "s"), newEvent("e4", "i2", "agent"))) // e4 is the final response of the run
 		noError(t, s.AppendEvent(t.Context(), get(t, s, "s"), newEvent("e3", "i1", "user")))
 		equal(t, "events", ids(get(t, other, "s")), []string{"e1", "e2", "e4", "e3"})
 	})
 }
 
-// A run that the plugin watches continues after its agent's final response.
+// A run that the plugin watches continues after the agent's final response.
 func TestWatchedRun(t *testing.T) {
 	sessions := newQuietService(t, adk.Options{Runs: adk.RefuseSecondRun})
 	sess := create(t, sessions, "s", nil)
@@ -96,7 +97,7 @@ func TestWatchedRun(t *testing.T) {
 	appendAll(t, sessions, sess, newEvent("e", "another", "user"))
 }
 
-// If another process does not take leases, the log shows its events, and the run that finds them is refused.
+// A run is refused if it finds in the log that a run of another process, which takes no leases, has appended.
 func TestOtherRunFoundInLog(t *testing.T) {
 	onStoreAndBases(t, bases[:1], adk.Options{}, func(t *testing.T, plain *adk.Service) {
 		s := plain.OverSameStorage(t, adk.Options{Runs: adk.RefuseSecondRun})
@@ -110,13 +111,14 @@ func TestOtherRunFoundInLog(t *testing.T) {
 	})
 }
 
-// Waiting runs execute one after another and see each other's events. The plugin reports their ends.
+// With WaitForRun, runs execute one after another and see each other's events. The plugin reports the end of
+// each run.
 func TestWaitForRun(t *testing.T) {
 	sessions := newQuietService(t, adk.Options{Runs: adk.WaitForRun})
 	create(t, sessions, "s", nil)
 	var wg sync.WaitGroup
 	for i := range 4 {
-		// Each run has its own agent, because the first run of an agent sets its mode without a lock.
+		// Each run needs its own agent, because the first run of an agent sets the agent's mode without a lock.
 		r := newRunner(t, llmAgent(t, counter{}), sessions, sessions.Plugin())
 		wg.Go(func() {
 			for _, err := range r.Run(t.Context(), "user", "s", genai.NewContentFromText(fmt.Sprint("question ", i), "user"), agent.RunConfig{}) {
@@ -134,7 +136,7 @@ func TestWaitForRun(t *testing.T) {
 	}
 }
 
-// If the context ends during the wait, the error names the invocation in progress.
+// If the context ends while a run waits, the error names the invocation in progress.
 func TestWaitForRunTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sessions := newQuietService(t, adk.Options{Runs: adk.WaitForRun})
@@ -147,8 +149,8 @@ func TestWaitForRunTimeout(t *testing.T) {
 	})
 }
 
-// Without the plugin, a run whose model failed ends with its context. The run of a process that died ends within half
-// a minute. The run of a live process does not end.
+// Without the plugin, a run whose model failed ends with its context. The run of a dead process ends within half a
+// minute. The run of a live process does not end.
 func TestFailedRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &memory.Backend{}
@@ -182,14 +184,14 @@ func TestFailedRuns(t *testing.T) {
 		noError(t, s.AppendEvent(t.Context(), get(t, s, "s"), newEvent("e3", "i2", "user")))
 		time.Sleep(9 * time.Minute)
 		wantError(t, other.AppendEvent(t.Context(), get(t, other, "s"), newEvent("e4", "i3", "user")), store.ErrConflict)
-		noError(t, db.Close()) // as after a kill: the leases are not released
+		noError(t, db.Close()) // closing the store keeps the leases, as if the process were killed
 		time.Sleep(45 * time.Second)
 		noError(t, other.AppendEvent(t.Context(), get(t, other, "s"), newEvent("e4", "i3", "user")))
 	})
 }
 
 // While a process runs an invocation of a session or compacts the session, no other process compacts it. Afterwards,
-// another process can compact the session.
+// another process can compact it.
 func TestProcessesShareASession(t *testing.T) {
 	first := &memory.Backend{}
 	process := func(b *memory.Backend, interval int) *adk.Service {
@@ -217,7 +219,7 @@ func TestProcessesShareASession(t *testing.T) {
 	appendAll(t, runs, running, newEvent("a", "theirs", "agent", withLongText))
 	runs.EndRun(t.Context(), running, "theirs")
 
-	// Another process compacts.
+	// Let another process compact the session.
 	other := mustOpen(t)(store.New(first.Peer(), store.Options{}))
 	held, err := other.Lease(t.Context(), testKey, "compact", time.Hour)
 	noError(t, err)
@@ -237,7 +239,7 @@ func TestProcessesShareASession(t *testing.T) {
 	}
 }
 
-// An invocation keeps its lease while it appends, and for up to ten minutes after that.
+// An invocation keeps its lease while it appends, and for at most ten minutes after its last append.
 func TestLeaseOfALongRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := &memory.Backend{}
@@ -260,7 +262,7 @@ func TestLeaseOfALongRun(t *testing.T) {
 	})
 }
 
-// A message that waits for a run is ordered after the run, even if the base orders events by time.
+// The message that waited for a run stands after the run's events, even if the base orders events by time.
 func TestWaitingMessageOrder(t *testing.T) {
 	onStoreAndBases(t, bases, adk.Options{Runs: adk.WaitForRun}, func(t *testing.T, s *adk.Service) {
 		event := func(id, invocation, author string) *session.Event {
@@ -273,9 +275,9 @@ func TestWaitingMessageOrder(t *testing.T) {
 			sess, again := create(t, s, name, nil), get(t, s, name)
 			noError(t, s.AppendEvent(t.Context(), sess, event("e1", "i1", "user")))
 			second, e3 := event("e2", "i2", "user"), event("e3", "i1", "agent")
-			withCall("c", "f")(e3) // not a final response
+			withCall("c", "f")(e3) // an event with a call is not a final response
 			var wg sync.WaitGroup
-			if !late { // if late, the event is created during the run and appended after it
+			if !late { // if late is set, the second message is created during the run and appended after the run
 				wg.Go(func() {
 					if err := s.AppendEvent(t.Context(), again, second); err != nil {
 						t.Error(err)
@@ -300,7 +302,7 @@ func TestWaitingMessageOrder(t *testing.T) {
 	})
 }
 
-// If two runs find no session, one creates the session and the other uses it. Another Create fails.
+// If two runs find no session, one run creates the session and the other run uses it. A later Create fails.
 func TestConcurrentFirstRuns(t *testing.T) {
 	onStoreAndBases(t, bases, adk.Options{Runs: adk.WaitForRun}, func(t *testing.T, s *adk.Service) {
 		var misses, wg sync.WaitGroup
@@ -332,7 +334,7 @@ func TestConcurrentFirstRuns(t *testing.T) {
 	})
 }
 
-// missBarrier is a service on which two Gets of a missing session return only after both have failed.
+// missBarrier is a service on which two Gets of a missing session wait until both have found no session.
 type missBarrier struct {
 	*adk.Service
 	misses *sync.WaitGroup

@@ -41,25 +41,25 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// turnResult is the result of one turn of a scenario.
+// turnResult contains the results of one turn of a scenario.
 type turnResult struct {
 	events  map[string][]string // events and errors of the runner, by author
 	prompts map[string][][]*genai.Content
 	state   map[string]any
-	history map[string][]string // the history, by author
+	history map[string][]string // events of the history, by author
 }
 
-// testedService is a service on which a scenario is played.
+// testedService is a service with which a scenario is played.
 type testedService interface {
 	session.Service
 	plugins() []*plugin.Plugin
 	restoreCalls(msg *genai.Content)
-	betweenTurns() // called between turns
+	betweenTurns() // called between two turns
 	afterEvent()   // called after each event
 	history() session.Session
 }
 
-// reference is ADK's own service.
+// reference is an ADK service with which results are compared.
 type reference struct {
 	session.Service
 	t *testing.T
@@ -72,7 +72,7 @@ func (reference) afterEvent()                 {}
 
 func (r reference) history() session.Session { return get(r.t, r, "s") }
 
-// openFunc opens a store. Each call opens the same content.
+// openFunc opens a store. All calls open the same content.
 type openFunc func() (*store.Store, error)
 
 // newFile returns an openFunc for a new file.
@@ -90,9 +90,9 @@ func newFile(t *testing.T) openFunc {
 type patchlogService struct {
 	*adk.Service
 	t         *testing.T
-	openStore openFunc // nil: in memory
+	openStore openFunc // nil: the store is in memory
 	db        *store.Store
-	base      session.Service // nil: over a store
+	base      session.Service // nil: the service is over a store
 	mode      *compactionMode
 	restart   restart
 	appends   int
@@ -116,7 +116,7 @@ func (o *patchlogService) open() {
 		o.db, err = store.OpenMemory(store.Options{})
 	}
 	noError(o.t, err)
-	opts := adk.Options{Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { o.observe(a) }, KeepInterruptedCalls: true} // ADK's service leaves calls open too
+	opts := adk.Options{Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { o.observe(a) }, KeepInterruptedCalls: true} // KeepInterruptedCalls leaves calls open, as ADK's own service does
 	if o.mode != nil {
 		opts.Compaction = o.mode.config()
 		opts.Compaction.Summarizer = adk.Summarizer(shortener{})
@@ -180,7 +180,7 @@ func (o *patchlogService) waitForCompaction() {
 	}
 }
 
-// request is an open request to the user.
+// request is a request to the user that is still open.
 type request struct {
 	id, name string
 	author   string
@@ -213,7 +213,7 @@ func (s scenario) play(t *testing.T, on testedService) (all []turnResult) {
 	return all
 }
 
-// recordRun records the events of a run. It returns the open requests to the user. It also records panics, because ADK
+// recordRun records the events of a run, and a panic if one occurs. It returns the open requests to the user. ADK
 // panics in some cases, for example if a loop agent cannot build a prompt.
 func (p *turnResult) recordRun(events iter.Seq2[*session.Event, error], stop int, on testedService) (open []request) {
 	fails := func(what string) { p.events["error"] = append(p.events["error"], withoutIDs(what)) }
@@ -244,7 +244,7 @@ func (p *turnResult) recordRun(events iter.Seq2[*session.Event, error], stop int
 	return open
 }
 
-// message returns the user's message of a turn, and the requests that are still open after it.
+// message returns the user's message of turn n, and the requests that stay open after the message.
 func (u userTurn) message(n int, open []request) (*genai.Content, []request) {
 	if !u.Answer || len(open) == 0 {
 		words := question(n)
@@ -253,7 +253,7 @@ func (u userTurn) message(n int, open []request) (*genai.Content, []request) {
 		}
 		return genai.NewContentFromText(words, "user"), open
 	}
-	// The order is not deterministic if agents run in parallel.
+	// Sort the requests, because parallel agents make them in any order.
 	slices.SortStableFunc(open, func(a, b request) int { return strings.Compare(a.author, b.author) })
 	i := u.Pick % len(open)
 	r := open[i]
@@ -264,7 +264,7 @@ func (u userTurn) message(n int, open []request) (*genai.Content, []request) {
 	return response(r.id, r.name, of), append(append([]request{}, open[:i]...), open[i+1:]...)
 }
 
-// deterministic returns a context with a deterministic clock and deterministic ids.
+// deterministic returns a context for which ADK's clock and generated ids are deterministic.
 func deterministic(ctx context.Context) context.Context {
 	var mu sync.Mutex
 	n, now := 0, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -284,12 +284,13 @@ func deterministic(ctx context.Context) context.Context {
 
 var generated = regexp.MustCompile(`uuid-\d+-`)
 
-// withoutIDs replaces generated ids. If agents run in parallel, it is not deterministic which agent gets which id.
+// withoutIDs replaces generated ids, because it is not deterministic which of several parallel agents gets which
+// id.
 func withoutIDs(s string) string { return generated.ReplaceAllString(s, "uuid") }
 
 func eventText(e *session.Event) string {
 	content, err := json.Marshal(e.Content)
-	var plain any // before it is stored, an argument may be a struct
+	var plain any // an argument may be a struct until it is stored
 	if err == nil {
 		err = json.Unmarshal(content, &plain)
 	}
@@ -310,12 +311,12 @@ type agents struct {
 	players map[string]*player
 }
 
-// player is a model that makes the moves of an agent. Its moves do not depend on the prompt, so a conversation is the
-// same on each service. It records its prompts.
+// player is a model that plays the moves of an agent and records its prompts. The moves do not depend on the prompt,
+// so a conversation has the same moves on each service.
 type player struct {
 	role    role
-	targets []string // of a transfer
-	tasks   []string // agents to which it can delegate
+	targets []string // agents to which it can transfer
+	tasks   []string // task agents to which it can delegate
 
 	mu      sync.Mutex
 	moves   int // number of moves made
@@ -323,13 +324,13 @@ type player struct {
 	prompts recorder
 }
 
-// maxMoves limits the moves of an agent in a turn that are not plain text. So every turn ends.
+// maxMoves limits the moves other than plain text that an agent makes in a turn, so that every turn ends.
 const maxMoves = 4
 
 func (*player) Name() string { return "player" }
 
-// GenerateContent makes the next move. It makes no move after the run's context has ended. In this case it is not
-// deterministic whether ADK calls the model, because ADK selects between two channels that are both ready.
+// GenerateContent makes the next move. It makes no move if the run's context has ended. ADK then selects between
+// two channels that are both ready, so it is not deterministic whether ADK calls the model.
 func (p *player) GenerateContent(ctx context.Context, req *model.LLMRequest, _ bool) responses {
 	if err := ctx.Err(); err != nil {
 		return func(yield func(*model.LLMResponse, error) bool) { yield(nil, err) }
@@ -346,7 +347,7 @@ func (p *player) GenerateContent(ctx context.Context, req *model.LLMRequest, _ b
 
 var errBroken = errors.New("the model is out of order")
 
-// newTurn starts a turn and returns the prompts recorded in the previous turn.
+// newTurn begins a turn and returns the prompts that were recorded in the previous turn.
 func (p *player) newTurn() [][]*genai.Content {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -441,8 +442,8 @@ func (c *agents) newAgent(r role, above *role, subs []agent.Agent, tools []tool.
 	return llmagent.New(cfg)
 }
 
-// scenarioTools returns a tool that answers, a tool that asks for confirmation, and a long-running tool. The first
-// tool returns a long answer for certain keys.
+// scenarioTools returns three tools: one that answers, one that asks for confirmation, and one that is
+// long-running. The first tool returns a long answer for certain keys.
 func scenarioTools(t *testing.T) []tool.Tool {
 	t.Helper()
 	lookup := functionTool(t, functiontool.Config{Name: "lookup"}, func(ctx agent.Context, args lookupArgs) (map[string]string, error) {
@@ -464,8 +465,8 @@ func scenarioTools(t *testing.T) []tool.Tool {
 }
 
 // A conversation has the same events on ADK's in-memory service and on a store, for all kinds of agents and restarts.
-// With compaction, the agents' answers, the state and the history are the same. Each prompt contains the user's
-// question. If a model's API accepts a prompt without compaction, it also accepts the prompt with compaction.
+// Compaction does not change the agents' answers, the state or the history. Every prompt contains the user's
+// question. Compaction does not turn a valid prompt into a prompt that a model's API would reject.
 //
 // The long run: go test -run TestScenarios -rapid.checks=500
 func TestScenarios(t *testing.T) {
@@ -488,17 +489,17 @@ func TestScenariosOnPostgres(t *testing.T) {
 	})
 }
 
-// A conversation has the same events on a service without and with Wrap.
+// A conversation has the same events on a service of ADK and on the same service with Wrap.
 //
 // The long run: go test -run TestScenariosWrapped -rapid.checks=500
 func TestScenariosWrapped(t *testing.T) {
 	playScenarios(t, "30", func(s scenario, total *counts) string { return s.compareWrapped(t, total) })
 }
 
-// playScenarios generates scenarios and calls the function compare for each scenario.
+// playScenarios generates scenarios and calls compare for each scenario.
 func playScenarios(t *testing.T, checks string, compare func(scenario, *counts) string) {
 	setRapidChecks(t, checks)
-	log.SetOutput(io.Discard) // discard the runner's messages about unknown agents
+	log.SetOutput(io.Discard) // discards the runner's messages about unknown agents
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	var total counts
 	rapid.Check(t, func(rt *rapid.T) {
@@ -510,12 +511,13 @@ func playScenarios(t *testing.T, checks string, compare func(scenario, *counts) 
 	t.Logf("%+v", total)
 }
 
-// counts contains totals over all scenarios of a test.
+// counts contains totals of all scenarios in a test.
 type counts struct {
 	Prompts, Compacted, Summaries, Errors int
 }
 
-// setRapidChecks makes rapid generate the same few scenarios each time, unless -rapid.checks is given.
+// setRapidChecks makes rapid generate few scenarios, and the same ones each time, unless -rapid.checks is
+// given.
 func setRapidChecks(t *testing.T, checks string) {
 	t.Helper()
 	if f := flag.Lookup("rapid.checks"); f.Value.String() != f.DefValue {
@@ -530,22 +532,23 @@ func setRapidChecks(t *testing.T, checks string) {
 
 type serviceOpener func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *patchlogService
 
-// compare plays the scenario on a store and describes the difference from ADK's in-memory service. It returns "" if
-// there is none.
+// compare plays the scenario on ADK's in-memory service and on a store, and describes the first difference. It
+// returns "" if there is no difference.
 func (s scenario) compare(t *testing.T, in func(restart) openFunc, total *counts) string {
 	return s.compareOn(t, session.InMemoryService(), total, func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *patchlogService {
 		return newPatchlogService(t, nil, in(r), r, mode, see)
 	})
 }
 
-// compareWrapped plays the scenario on each service and on the wrapped service, and describes the difference.
+// compareWrapped plays the scenario on each of ADK's services, without and with Wrap, and describes the first
+// difference.
 func (s scenario) compareWrapped(t *testing.T, total *counts) string {
 	for _, b := range bases {
 		if b.name == "sqlite" {
-			if len(s.Turns)%4 != 1 { // SQLite is slow
+			if len(s.Turns)%4 != 1 { // play few scenarios, because SQLite is slow
 				continue
 			}
-			if s.Root.hasParallel() { // parallel agents race for the base's session if it is not wrapped
+			if s.Root.hasParallel() { // without Wrap, parallel agents race for the session of the SQLite service
 				continue
 			}
 			s.Compact = s.Compact[:1]
@@ -568,15 +571,16 @@ func (s scenario) compareWrapped(t *testing.T, total *counts) string {
 	return ""
 }
 
-// compareOn plays the scenario without and with compaction, and describes the difference from the reference.
+// compareOn plays the scenario on the service like, and then on a service of patchlog, without and with
+// compaction. It describes the first difference.
 func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, open serviceOpener) string {
 	want := s.play(t, reference{like, t})
-	// After a parallel agent has failed, it is not deterministic how far the other agents get.
+	// Compare only the turns before the failure of a parallel agent, because it is not deterministic how far
+	// the other agents get.
 	if failed := slices.IndexFunc(want, func(p turnResult) bool { return len(p.events["error"]) > 0 }); failed >= 0 && s.Root.hasParallel() {
 		want, s.Turns = want[:failed], s.Turns[:failed]
 	}
-	// ADK omits the events between a call and its last response from a prompt. The map said contains the parts of all
-	// prompts.
+	// ADK omits from a prompt the events between a call and its last response. So collect the parts of all prompts.
 	said := map[string]bool{}
 	for _, p := range want {
 		total.Errors += len(p.events["error"])
@@ -622,7 +626,7 @@ func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, o
 	return ""
 }
 
-// difference describes the difference from the result on another service, without compaction.
+// difference describes the first difference from q, the result on another service without compaction.
 func (p turnResult) difference(q turnResult, parallel, losesEmpty bool) string {
 	if problem := p.findDifference(q); problem != "" {
 		return problem
@@ -638,7 +642,7 @@ func (p turnResult) difference(q turnResult, parallel, losesEmpty bool) string {
 }
 
 // findDifference describes the first difference in the agents' events, in the history, in the state or in the number
-// of prompts. It returns "" if there is none.
+// of prompts. It returns "" if there is no difference.
 func (p turnResult) findDifference(q turnResult) string {
 	for what, pair := range map[string][2]map[string][]string{"said": {p.events, q.events}, "history": {p.history, q.history}} {
 		names := slices.Concat(slices.Collect(maps.Keys(pair[0])), slices.Collect(maps.Keys(pair[1])))
@@ -659,7 +663,8 @@ func (p turnResult) findDifference(q turnResult) string {
 	return ""
 }
 
-// compactionDifference describes the first difference that compaction must not cause.
+// compactionDifference describes the first difference from q that compaction must not cause. q is the result
+// with compaction.
 func (p turnResult) compactionDifference(q turnResult, turn int, said map[string]bool, total *counts) string {
 	if problem := p.findDifference(q); problem != "" {
 		return problem
@@ -680,9 +685,9 @@ func (p turnResult) compactionDifference(q turnResult, turn int, said map[string
 	return ""
 }
 
-// newFault returns a fault of a compacted prompt that the prompt without compaction does not have. There are three
-// kinds: an API would reject the prompt, the user's message of this turn is missing, or a call or response never
-// occurred.
+// newFault returns a fault of the compacted prompt got that want, the prompt without compaction, does not have.
+// There are three kinds of faults: an API would reject the prompt, the user's message of the turn is missing, or
+// the prompt contains a call or a response that never occurred.
 func newFault(want, got []*genai.Content, turn int, said map[string]bool) string {
 	faults := map[string]int{}
 	for _, f := range promptFaults(want) {
@@ -706,7 +711,7 @@ func newFault(want, got []*genai.Content, turn int, said map[string]bool) string
 			if len(words) > patch.RunesPerToken*recall.MinResultTokens+200 {
 				return "has a long result"
 			}
-			continue // a shortened result
+			continue // the text may be a shortened result
 		}
 		if strings.HasPrefix(words, "{") && !said[words] {
 			return fmt.Sprintf("has %s, which nobody said", words)
@@ -736,8 +741,8 @@ func partText(p *genai.Part) string {
 	return withoutIDs(string(raw))
 }
 
-// promptText describes a prompt. The result is sorted if the order is not deterministic. The argument losesEmpty
-// ignores empty results, which ADK's SQL service does not store.
+// promptText describes the contents of a prompt. If unordered is set, the result is sorted. If losesEmpty is
+// set, it omits empty results, which ADK's SQL service does not store.
 func promptText(prompt []*genai.Content, unordered, losesEmpty bool) (out []string) {
 	for _, c := range prompt {
 		var parts []string
@@ -756,13 +761,13 @@ func promptText(prompt []*genai.Content, unordered, losesEmpty bool) (out []stri
 	return out
 }
 
-// promptFaults lists the reasons for which a model's API would reject a prompt.
+// promptFaults returns the reasons why a model's API would reject a prompt.
 func promptFaults(prompt []*genai.Content) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if len(prompt) == 0 {
 		fault("is empty")
 	}
-	var open []string // calls in the previous content
+	var open []string // calls in the previous content that have no response yet
 	before := "nothing"
 	for _, c := range prompt {
 		var calls, responses []string
@@ -805,21 +810,21 @@ func promptFaults(prompt []*genai.Content) (faults []string) {
 	return faults
 }
 
-// scenario is a conversation: the agents, the moves of their models, and the messages of the user. It is generated
-// before it is played, so every service plays the same conversation.
+// scenario is a conversation. It consists of the agents, the moves of their models, and the messages of the user.
+// It is generated before it is played, so that every service plays the same conversation.
 type scenario struct {
 	Root    role
 	Turns   []userTurn
 	Compact []compactionMode
 	Restart []restart
 
-	losesEmpty bool // the wrapped service does not store empty results
+	losesEmpty bool // whether the wrapped service does not store empty results
 }
 
 type role struct {
 	Name            string
 	Kind            kind
-	CurrentTurnOnly bool // IncludeContents: none
+	CurrentTurnOnly bool // whether prompts contain only the current turn (IncludeContents none)
 	Moves           []move
 	Subs            []role
 }
@@ -834,42 +839,42 @@ const (
 	loopAgent       kind = "loop"
 )
 
-// move is an answer of a model.
+// move is what a model does in one answer.
 type move string
 
 const (
-	tells    move = "tells"     // a long text
-	tiny     move = "tiny"      // one word
+	tells    move = "tells"     // writes a long text
+	tiny     move = "tiny"      // writes one word
 	looksUp  move = "looks up"  // calls a tool
 	twice    move = "twice"     // calls two tools in parallel
 	pays     move = "pays"      // calls a tool that requires confirmation
-	paysBoth move = "pays both" // two such calls in parallel
-	paysAnd  move = "pays and"  // one such call and another call
+	paysBoth move = "pays both" // calls two tools that require confirmation
+	paysAnd  move = "pays and"  // calls a tool that requires confirmation and another tool
 	asks     move = "asks"      // calls a long-running tool
-	asksBoth move = "asks both" // two such calls in parallel
-	asksAnd  move = "asks and"  // one such call and another call
-	transfer move = "transfer"  // to the next possible agent
-	delegate move = "delegate"  // to a task agent
+	asksBoth move = "asks both" // calls two long-running tools
+	asksAnd  move = "asks and"  // calls a long-running tool and another tool
+	transfer move = "transfer"  // transfers to the next possible agent
+	delegate move = "delegate"  // delegates to a task agent
 	finishes move = "finishes"
 	bungles  move = "bungles" // calls finish_task with invalid arguments
 	breaks   move = "breaks"  // the model returns an error
 )
 
-// calls maps moves to the tools that they call.
+// calls maps each move to the tools that it calls.
 var calls = map[move][]string{
 	looksUp: {"lookup"}, twice: {"lookup", "lookup"},
 	pays: {"pay"}, paysBoth: {"pay", "pay"}, paysAnd: {"pay", "lookup"},
 	asks: {"approve"}, asksBoth: {"approve", "approve"}, asksAnd: {"lookup", "approve"},
 }
 
-// userTurn is a message of the user. With Answer, the message answers the open request that Pick selects, or is
-// ordinary text if no request is open.
+// userTurn is a message of the user. If Answer is set, the message answers the open request that Pick selects.
+// If no request is open, the message is ordinary text.
 type userTurn struct {
 	Answer  bool
 	Pick    int
 	Confirm bool
 	Long    bool
-	Stop    int // number of events after which the program ends; 0: it does not end
+	Stop    int // number of events after which the program ends; 0 means that it does not end
 }
 
 type restart string
@@ -877,14 +882,14 @@ type restart string
 const (
 	never  restart = "never"
 	turns  restart = "between turns"
-	within restart = "within turns" // at every third append
+	within restart = "within turns" // a restart at every third append
 )
 
 type compactionMode struct {
 	Interval, Overlap int
 	Threshold, Retain int
 	Plugin            bool
-	WaitAfterEvent    bool // wait for background compaction after each event, and not only after each turn
+	WaitAfterEvent    bool // whether to wait for background compaction after each event, and not only after each turn
 }
 
 func (m compactionMode) config() compaction.Config {
@@ -906,8 +911,9 @@ func (r role) hasParallel() bool {
 	return false
 }
 
-// makeDeterministic removes what makes parallel agents nondeterministic. If an agent fails, it is undetermined how far
-// the others get. Confirmations and prompts with only the current turn depend on the order of events.
+// makeDeterministic removes everything that makes parallel agents nondeterministic. If an agent fails, it is not
+// deterministic how far the others get. Confirmations, and prompts with only the current turn, depend on the order of
+// events.
 func (r *role) makeDeterministic() {
 	r.CurrentTurnOnly = false
 	for i, m := range r.Moves {
@@ -982,7 +988,7 @@ func (d *scenarioGenerator) rootRole() role {
 
 var anyMove = []move{tells, tiny, looksUp, twice, pays, paysBoth, paysAnd, asks, asksBoth, asksAnd, breaks}
 
-// chatRole generates a chat agent with its sub-agents.
+// chatRole generates a chat agent together with its sub-agents.
 func (d *scenarioGenerator) chatRole(depth int) role {
 	r := role{Name: d.name(), Kind: chatAgent, CurrentTurnOnly: rapid.IntRange(0, 3).Draw(d.t, "none") == 0}
 	moves := slices.Clone(anyMove)
@@ -1001,7 +1007,7 @@ func (d *scenarioGenerator) chatRole(depth int) role {
 			}
 		}
 	}
-	if depth < 2 { // there may be a parent agent to return to
+	if depth < 2 { // only such an agent may have a parent agent to transfer to
 		moves = append(moves, transfer)
 	}
 	r.Moves = rapid.SliceOfN(rapid.SampledFrom(moves), 1, 12).Draw(d.t, "moves")

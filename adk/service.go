@@ -33,16 +33,16 @@ type Options struct {
 	// store.
 	Compaction compaction.Config
 
-	// Model writes the summaries if Compaction.Summarizer is nil. The root agent's model is a usual choice; ADK has
-	// no function that returns it. If both are nil, [compaction.Extractive] writes the summaries. [Options.Validate]
-	// rejects a Model if compaction is off.
+	// Model writes the summaries if Compaction.Summarizer is nil. The usual choice is the root agent's model. The
+	// service cannot find this model, because ADK has no function that returns it. If Model is nil too,
+	// [compaction.Extractive] writes the summaries. [Options.Validate] rejects a Model if compaction is off.
 	Model model.LLM
 
 	// Prepare, Approve and Observe are the functions of the same names in [compaction.Options]. They may be called
-	// concurrently, and a run may be waiting for them. A veto or an error does not fail the run.
+	// concurrently, and a run may wait until they return. A veto or an error does not fail the run.
 	//
 	// Prepare and Approve must return within five minutes, and during a run within nine tenths of the remaining
-	// CompactionTimeout. At this limit, their context ends and the attempt to compact fails.
+	// CompactionTimeout. At this limit, the context of the function ends and the attempt to compact fails.
 	//
 	// The functions receive events of the log, which are immutable. [SessionEvent] converts such an event to ADK's
 	// type.
@@ -51,25 +51,25 @@ type Options struct {
 	Observe func(context.Context, compaction.Attempt[store.Key])
 
 	// CompactionTimeout limits the total time for which one invocation waits for compactions that write nothing. 0
-	// means [DefaultCompactionTimeout]. A negative value disables compaction during runs, so sessions are compacted
-	// only in the background.
+	// means [DefaultCompactionTimeout]. If it is negative, sessions are compacted only in the background, not
+	// during runs.
 	CompactionTimeout time.Duration
 
 	// MaxResultTokens limits the estimated tokens of a tool result in a prompt. The session shows a longer result in
-	// a shortened form ([recall.Shorten]): its beginning, its end, and a handle. With the handle, the tools of
-	// [Service.RecallTools] read the whole result. The log keeps the whole result. 0 means [DefaultMaxResultTokens]
-	// if compaction is on, and no limit if compaction is off. A negative value means no limit. The smallest limit is
-	// [recall.MinResultTokens].
+	// a shortened form ([recall.Shorten]), which consists of the beginning, the end, and a handle. The log keeps the
+	// whole result. The tools of [Service.RecallTools] read the whole result by its handle. 0 means
+	// [DefaultMaxResultTokens] if compaction is on, and no limit if compaction is off. A negative value means no
+	// limit. The smallest limit is [recall.MinResultTokens].
 	MaxResultTokens int
 
 	// Redact, if not nil, replaces secrets by placeholders in the results of [Service.RecallTools] and
 	// [Service.Memory]. It is also the default of Compaction.Redact, which redacts the prompts of summarizers.
-	// Sessions, with their state and events, are not redacted.
+	// The state and the events of sessions are not redacted.
 	Redact *redact.Redactor
 
 	// Runs is the policy for a run that begins while another run of the session is in progress. With
 	// [RefuseSecondRun] and [WaitForRun], processes that share a database coordinate by leases. With these policies,
-	// an append also fails if another run has appended since the previous append of this run.
+	// an append also fails if another run has appended since the run's own previous append.
 	//
 	// [Service.Plugin] reports the end of each run. Without the plugin, a run counts as ended in three cases:
 	//
@@ -99,7 +99,7 @@ type Options struct {
 	// Telemetry configures the spans and metrics that docs/ADK.md lists.
 	Telemetry Telemetry
 
-	cacheBytes int // negative: Wrap caches no log
+	cacheBytes int // memory limit for cached logs of a wrapped service; negative: Wrap caches no log
 }
 
 // DefaultMaxResultTokens is the default of [Options.MaxResultTokens] if compaction is on.
@@ -134,10 +134,10 @@ type Service struct {
 
 	redact            *redact.Redactor
 	finder            *recall.Finder[store.Key]
-	shorten           func(fold.View, patch.Record) (*patch.PatchEvent, error) // used as Follow of [store.AppendOptions]; nil: no limit
+	shorten           func(fold.View, patch.Record) (*patch.PatchEvent, error) // the Follow function of [store.AppendOptions]; nil: results are not limited
 	recallUsage       recallUsage
 	runs              *runs
-	warnedInvalidUTF8 cache.Cache[turn, bool] // invocations with a repaired string, about which a warning was logged
+	warnedInvalidUTF8 cache.Cache[turn, bool] // invocations for which a warning about invalid UTF-8 was logged
 
 	keepInterruptedCalls bool
 }
@@ -216,8 +216,8 @@ func newService(s storage.Storage, opts Options) (*Service, error) {
 	return svc, nil
 }
 
-// limitResults makes sessions show results of more than maxTokens tokens in shortened form. It does nothing if
-// maxTokens is not positive.
+// limitResults makes sessions show results of more than maxTokens tokens in a shortened form. If maxTokens is
+// not positive, limitResults does nothing.
 func (s *Service) limitResults(maxTokens int) {
 	if maxTokens > 0 {
 		s.shorten = recall.Shortener(maxTokens, uuid.NewString, func(r patch.Record) string { return s.store.Handle(r.Seq, 0, r.Event) })
@@ -238,9 +238,9 @@ func (s *Service) Close(ctx context.Context) error {
 // the prefix "app:" or "user:" go to the shared scopes of the app or the user. Keys with the prefix "temp:" are
 // dropped. Values are converted as by [NewEvent]. The creation time comes from ADK's platform clock.
 //
-// Create fails with [store.ErrExists] if the session exists. There is one exception. ADK's runner calls Get first,
-// and Create if there is no session. Another runner may create the session between these two calls. If [Options.Runs]
-// is [RefuseSecondRun] or [WaitForRun], a Create without a state then returns the existing session.
+// Create fails with [store.ErrExists] if the session exists, with one exception. ADK's runner calls Get, and then
+// Create if there is no session. Another runner may create the session between these two calls. Then Create returns
+// the existing session, if [Options.Runs] is [RefuseSecondRun] or [WaitForRun] and the request has no state.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	if req == nil {
 		return nil, errNoRequest
@@ -249,7 +249,7 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 		return nil, withMessage(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
-	request := *req // a copy that keeps fields added by newer versions of ADK
+	request := *req // a copy, so that fields that newer ADK versions add are kept
 	var repaired bool
 	if request.State, repaired = convert.Plain(withoutTemp(req.State)); repaired {
 		s.logger.Warn(convert.InvalidUTF8Warning, "session", key.String())
@@ -316,7 +316,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 			handle, err = s.get(ctx, info.Key, session.GetRequest{})
 		}
 		switch {
-		case errors.Is(err, store.ErrNotFound): // deleted while List was running
+		case errors.Is(err, store.ErrNotFound): // the session was deleted while List was running
 			continue
 		case errors.Is(err, store.ErrCorrupt):
 			damageErr = err
@@ -334,8 +334,8 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 	return out, nil
 }
 
-// Delete removes a session and its whole log. The shared scopes of the app and the user remain. Delete returns an
-// error for a missing session only if ADK's in-memory service does.
+// Delete removes a session and its whole log. The shared scopes of the app and the user remain. For a missing
+// session, Delete returns an error only if ADK's in-memory service does.
 func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error {
 	if req == nil {
 		return errNoRequest

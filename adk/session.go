@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Session is a session that a [Service] returned. It consists of a view of the log, and of an overlay of state that
-// is never stored. An append or a patch through the Session updates its view. It is safe for concurrent use.
+// Session is a session that a [Service] returned. It has a view of the log, and an overlay of state values that are
+// not in the log. An append or a patch through the Session updates its view. A Session is safe for concurrent use.
 type Session struct {
 	key      store.Key
 	returned returnedEvents
@@ -23,20 +23,20 @@ type Session struct {
 	mu        sync.RWMutex
 	stored    storage.Session
 	selection *selection     // nil: show all visible events
-	history   session.Events // if not nil, shown until the next append or patch
+	history   session.Events // if not nil, shown until the next append or patch through the session
 
-	// frozen, if not nil, contains the events shown while workflow nodes run: see growFrozen.
+	// frozen, if not nil, contains the events that the session shows while workflow nodes run. See growFrozen.
 	frozen []*patch.Event
 
 	// hasAppended reports whether an event was appended through this Session.
 	hasAppended bool
 
 	// overlay contains state that is not in the log: values from Set, and temp: keys. If a value is a patch.Value,
-	// callers get the result of its method Any.
+	// callers get the result of its Any method.
 	overlay map[string]any
 
-	// typed contains values appended through this Session that the log returns with other Go types. Such a value is
-	// shown until the log has another value for its key.
+	// typed contains appended values whose Go types the log does not keep. Such a value is shown until the log has
+	// another value for its key.
 	typed map[string]typedValue
 }
 
@@ -61,7 +61,7 @@ func (s *Session) UserID() string { return s.key.User }
 //   - A session from List shows only events logged later.
 //   - A session from a Get with [WithHistory] shows its history until the first append or patch through it.
 //
-// The returned list does not change, and its method At returns nil for an index out of range. Each Session has its
+// The returned list does not change. Its method At returns nil if the index is out of range. Each Session has its
 // own copies of the events, so a caller that changes an event does not affect other Sessions.
 func (s *Session) Events() session.Events {
 	s.mu.RLock()
@@ -69,7 +69,7 @@ func (s *Session) Events() session.Events {
 	return s.events()
 }
 
-// events implements Events. The caller holds the lock.
+// events implements [Session.Events]. The caller holds the lock.
 func (s *Session) events() session.Events {
 	switch {
 	case s.history != nil:
@@ -86,7 +86,7 @@ func (s *Session) events() session.Events {
 // State returns the session's state. A key is looked up in this order:
 //
 //   - The session's overlay, which contains values from Set, and "temp:" keys.
-//   - The state replayed from the log. It changes with the session's view.
+//   - The state that is computed from the log. It changes with the session's view.
 //   - The shared scopes of the app and the user, as of the Get or of the session's last append that changed them.
 //
 // Set writes only to the overlay. To store a value, append an event with the value in its state delta. Get returns
@@ -128,8 +128,9 @@ func (s *Session) advanceLocked(v fold.View) {
 	}
 }
 
-// showAppended moves the session to the view after its own event. If the event changed shared scopes, the argument
-// shared contains these scopes as of the append. The result reports whether this event was the session's first.
+// showAppended moves the session to the view after its own event. If the event changed shared scopes, shared
+// contains these scopes as of the append. The result first reports whether the event was the first one appended
+// through the session.
 func (s *Session) showAppended(done store.Committed, e *session.Event, logged *patch.Event, shared map[string]patch.Value) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -66,21 +66,21 @@ func TestStateSetIsNeverStored(t *testing.T) {
 	wantError(t, errOf(sess.State().Get("absent")), session.ErrStateKeyNotExist)
 	equal(t, "state of another", stateOf(get(t, svc, "s")), map[string]any{"k": 1})
 
-	// A "temp:" key may have a value of any type.
+	// A "temp:" key accepts a value of any type.
 	noError(t, svc.AppendEvent(t.Context(), sess, deltaEvent("e1", map[string]any{"temp:conn": make(chan int)})))
-	// A later event overrides Set.
+	// The value of a later event overrides a value from Set.
 	noError(t, svc.AppendEvent(t.Context(), sess, deltaEvent("e2", map[string]any{"k": 3})))
 	got, err := sess.State().Get("k")
 	noError(t, err)
 	equal(t, "k", got, any(3))
-	// Until the run ends, the session shows a value with its Go type, even if the log cannot keep this type.
+	// The session that appended a value shows it with its Go type, even if the log cannot keep this type.
 	noError(t, svc.AppendEvent(t.Context(), sess, deltaEvent("e3", map[string]any{"k": mood("glad")})))
 	got, err = sess.State().Get("k")
 	noError(t, err)
 	equal(t, "k in the run", got, any(mood("glad")))
 	equal(t, "state of another", stateOf(get(t, svc, "s")), map[string]any{"k": "glad"})
 
-	// An iteration yields the state as of its start.
+	// State().All yields the state as of the start of the iteration.
 	before := stateOf(sess)
 	for key := range sess.State().All() {
 		noError(t, sess.State().Set(key+"+", 0))
@@ -88,7 +88,7 @@ func TestStateSetIsNeverStored(t *testing.T) {
 	equal(t, "keys", len(stateOf(sess)), 2*len(before))
 }
 
-// A session from a Get with a filter continues from the selected events.
+// A session from a Get with a filter shows the selected events, and continues with events logged later.
 func TestFilteredSessions(t *testing.T) {
 	onStoreAndBases(t, bases[:1], adk.Options{}, testFilteredSessions)
 }
@@ -127,7 +127,8 @@ func testFilteredSessions(t *testing.T, svc *adk.Service) {
 			id := "new " + c.name
 			noError(t, svc.AppendEvent(t.Context(), r.Session, textEvent(id, "user", "x")))
 			equal(t, "events after an append", ids(r.Session), append(c.want[:n:n], id))
-			// A patch hides a selected event. An inserted event counts as logged after the Get.
+			// If a patch hides a selected event, the session no longer shows it. An event that a patch inserts
+			// counts as logged after the Get.
 			from := r.Session.(*adk.Session).View().Len() - 1
 			noError(t, errOf(svc.ApplyPatch(t.Context(), r.Session, []*patch.PatchEvent{patch.NewSplice(from, 1)}, store.PatchOptions{})))
 			equal(t, "events after a patch", ids(r.Session), c.want[:n])
@@ -164,7 +165,7 @@ func summaryEvent(t *testing.T, words string) *patch.Event {
 	return p
 }
 
-// After a patch that is logged during a run, the next append succeeds, and the session shows the effect of the patch.
+// If a patch is logged during a run, the next append succeeds, and the session shows the effect of the patch.
 func TestPatchDuringRun(t *testing.T) {
 	onEachBackend(t, func(t *testing.T, s reopeningService) {
 		ctx := t.Context()
@@ -190,7 +191,7 @@ func TestPatchDuringRun(t *testing.T) {
 		equal(t, "events after a cut", ids(run), []string{"e4"})
 		equal(t, "state after a cut", stateOf(run), map[string]any{"temp:t": 1})
 
-		// The other session has not seen the patch.
+		// Another Session value does not show the patch yet.
 		before := ids(other)
 		wantError(t, errOf(s.reopened().ApplyPatch(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
 		wantError(t, errOf(s.reopened().Preview(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
@@ -224,7 +225,7 @@ func TestPatchDuringRun(t *testing.T) {
 	})
 }
 
-// A Session of a deleted session fails with ErrNotFound, even if a new session has the same id.
+// A Session value of a deleted session fails with ErrNotFound, even if a new session has the same id.
 func TestDeletedAndCreatedAgain(t *testing.T) {
 	onEachBackend(t, func(t *testing.T, s reopeningService) {
 		ctx := t.Context()
@@ -244,7 +245,7 @@ func TestDeletedAndCreatedAgain(t *testing.T) {
 	})
 }
 
-// Goroutines use one session concurrently, while other sessions append to the same log.
+// Several goroutines can use one Session while other Sessions append to the same log.
 func TestConcurrentUse(t *testing.T) {
 	t.Run("store", func(t *testing.T) { testConcurrentUse(t, inMemory(t), nil) })
 	onEachBase(t, func(t *testing.T, base session.Service, _ *adk.Service) {
@@ -275,7 +276,7 @@ func testConcurrentUse(t *testing.T, svc *adk.Service, base session.Service) {
 				for e := range sess.Events().All() {
 					own = own || e.ID == id
 					if sess != shared {
-						e.Content.Parts[0].Text = "scribbled" // the reader's own copy
+						e.Content.Parts[0].Text = "scribbled" // e is the reader's own copy
 					}
 				}
 				if v, err := sess.State().Get(fmt.Sprint("k", w)); !own || err != nil || v != i {
@@ -311,8 +312,8 @@ func testConcurrentUse(t *testing.T, svc *adk.Service, base session.Service) {
 	}
 }
 
-// After a failed append, the session is unchanged. Failed and successful appends can be retried, but another event
-// with the same id is refused.
+// A failed append leaves the session unchanged. Failed and successful appends can be retried. Another event with
+// the same id is refused.
 func TestAppendFailure(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -350,7 +351,8 @@ func TestAppendFailure(t *testing.T) {
 	}
 }
 
-// If ADK cannot read some fields of an imported event, the session shows the other fields, and one warning is logged.
+// If ADK's types cannot hold some fields of an imported event, the session shows the other fields, and one warning is
+// logged.
 func TestUnreadableFieldsAreReported(t *testing.T) {
 	var log bytes.Buffer
 	s := inMemoryStore(t)
@@ -372,13 +374,13 @@ func TestUnreadableFieldsAreReported(t *testing.T) {
 		if !strings.Contains(err.Error(), "errorCode") {
 			t.Errorf("the error %q does not name the field", err)
 		}
-		e.Timestamp = time.Time{} // the time of the import
+		e.Timestamp = time.Time{} // the import sets the time
 		equal(t, "event", e, &session.Event{ID: "e", Author: "user", LLMResponse: model.LLMResponse{ModelVersion: "m"}})
 	}
 	wantError(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(0, 2)}, store.PatchOptions{})), fold.ErrOutOfRange)
 }
 
-// At each step, LastUpdateTime is equal to that of ADK's in-memory service, for an old and for a new Session.
+// LastUpdateTime always equals that of ADK's in-memory service, for an old and for a new Session.
 func TestLastUpdateTimeEqualsADK(t *testing.T) {
 	early := time.Date(2020, 1, 2, 3, 4, 5, 678_901_234, time.UTC)
 	ctx := platform.WithTimeProvider(context.Background(), func() time.Time { return early })
@@ -427,12 +429,12 @@ func TestLastUpdateTimeEqualsADK(t *testing.T) {
 	}
 }
 
-// The service rejects every request that ADK's in-memory service rejects, with the same text. Other rejected requests
-// name the reason.
+// The service rejects every request that ADK's in-memory service rejects, with the same text. For other rejected
+// requests, the error names the reason.
 func TestRefusedRequests(t *testing.T) {
 	ctx := t.Context()
 	long := string(make([]byte, store.MaxKeyPartBytes+1))
-	foreign := map[bool]session.Session{true: create(t, session.InMemoryService(), "s", nil), false: create(t, inMemory(t), "s", nil)} // by whether the service under test is ours: a session of the other service
+	foreign := map[bool]session.Session{true: create(t, session.InMemoryService(), "s", nil), false: create(t, inMemory(t), "s", nil)} // sessions of the other service, by whether the service under test is patchlog's
 	e, partial := textEvent("e", "user", "x"), textEvent("p", "user", "x")
 	partial.Partial = true
 	request := func(r any) func(session.Service, session.Session) error {
@@ -460,7 +462,7 @@ func TestRefusedRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		call func(s session.Service, its session.Session) error
 		want error
-		says string // "": the same text as ADK
+		says string // the wanted text; "": the text of ADK's error
 	}{
 		"create without app":                {request(&session.CreateRequest{UserID: "user", SessionID: "s"}), store.ErrInvalid, ""},
 		"create without user":               {request(&session.CreateRequest{AppName: "app", SessionID: "s"}), store.ErrInvalid, ""},
@@ -515,8 +517,8 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// Each method returns an explanatory error for a nil argument, a session of another service, an ended context and a
-// closed store. With an ended context it writes nothing.
+// Every method returns an explanatory error for a nil argument, a session of another service, an ended context and
+// a closed store. With an ended context, it writes nothing.
 func TestMethodsRefuse(t *testing.T) {
 	ctx, db := t.Context(), inMemoryStore(t)
 	svc := newService(t, db)
@@ -583,7 +585,8 @@ func TestServiceSuite(t *testing.T) {
 	}
 }
 
-// A session shows the state of the log, even if its own appends had values of other Go types.
+// A session shows the state of the log. It shows its own appended values with their Go types until the log has
+// other values.
 func TestStateFollowsLog(t *testing.T) {
 	type order struct{ N int }
 	for name, svc := range map[string]*adk.Service{"store": inMemory(t), "wrapped": wrap(t, session.InMemoryService(), adk.Options{})} {
@@ -630,7 +633,7 @@ func TestADKErrors(t *testing.T) {
 			wantError(t, err, errADK)
 		}
 		err := s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"})
-		if _, wrapped := s.Base(); !wrapped { // the base's error is returned unchanged
+		if _, wrapped := s.Base(); !wrapped { // a wrapped service returns the base's error unchanged
 			wantError(t, err, store.ErrNotFound)
 			wantError(t, err, errADK)
 		}
@@ -662,7 +665,7 @@ func TestOptionsAreValidated(t *testing.T) {
 	wantError(t, errOf(adk.Summarizer(nil).Summarize(t.Context(), compaction.Request{})), patch.ErrInvalid)
 }
 
-// Patches of one call are logged together or not at all. With AllowOrphans they may separate calls from responses.
+// ApplyPatch logs all patches of a call or none. With AllowOrphans, the patches may separate calls from responses.
 func TestPatchesOfOneCall(t *testing.T) {
 	onStoreAndBases(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		sess := create(t, s, "s", nil)

@@ -13,8 +13,8 @@ import (
 // state implements [Session.State].
 type state struct{ session *Session }
 
-// Get returns the value of a key, or session.ErrStateKeyNotExist. A value read from the log is a copy. A value from
-// Set, or a value that the session keeps with its Go type, is not copied.
+// Get returns the value of a key, or session.ErrStateKeyNotExist. Get copies a value that was read from the log. It
+// does not copy a value from Set, or a value that the session keeps with its Go type.
 func (s state) Get(key string) (any, error) {
 	s.session.mu.RLock()
 	defer s.session.mu.RUnlock()
@@ -60,8 +60,8 @@ func (s state) All() iter.Seq2[string, any] {
 	}
 }
 
-// withoutTemp returns m without the keys that begin with "temp:", whose values may have types that cannot be stored.
-// If m has no such key, withoutTemp returns m itself.
+// withoutTemp returns m without the keys that begin with "temp:". The values of these keys may have types that
+// cannot be stored. If m has no such key, withoutTemp returns m itself.
 func withoutTemp(m map[string]any) map[string]any {
 	for key := range m {
 		if convert.IsTempKey(key) {

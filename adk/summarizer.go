@@ -12,9 +12,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Summarizer returns a summarizer that calls an ADK model. The request contains the prompt as its only message, and
-// none of the agent's tools, schemas, limits or instructions. The agent's callbacks are not called. The answer is not
-// streamed.
+// Summarizer returns a summarizer that calls an ADK model. The request contains the prompt as its only message. It
+// contains no tools, schemas, limits or instructions of the agent. The agent's callbacks are not called. The answer
+// is not streamed.
 //
 // The error matches [compaction.ErrRefusedAnswer] if the answer reports an interruption or an error, is incomplete,
 // or has no text. If the model itself returns an error, Summarize returns this error unchanged. If llm is nil,
@@ -74,7 +74,7 @@ func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (comp
 		}
 	}
 	if content == nil {
-		// A response without content would mean that the summarizer declines. So return an error.
+		// Return an error, because a response without content would mean that the summarizer declines.
 		if err := ctx.Err(); err != nil {
 			return failed(err)
 		}

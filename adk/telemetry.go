@@ -20,7 +20,7 @@ import (
 
 const scope = "github.com/patchlog-dev/patchlog/adk"
 
-// Names of operations, which are also the names of their spans.
+// Names of operations and of their spans
 const (
 	opAppend = "append_event"
 	opPatch  = "apply_patch"

@@ -86,7 +86,7 @@ func (t *telemetry) recordCompaction(ctx context.Context, a compaction.Attempt[s
 }
 
 // triggerOfADK returns the name that ADK's own compaction uses for a trigger, so that a dashboard can combine the
-// metrics of ADK and patchlog. Tiers and clearing exist only in patchlog. For them, triggerOfADK returns patchlog's
+// metrics of ADK and patchlog. For tiers and clearing, which only patchlog has, triggerOfADK returns patchlog's
 // name.
 func triggerOfADK(t compaction.Trigger) string {
 	switch t {

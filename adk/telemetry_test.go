@@ -63,7 +63,8 @@ func TestTelemetry(t *testing.T) {
 	})
 }
 
-// Attempts to compact are reported. An attempt during a run belongs to the run's trace.
+// Every attempt to compact is reported. If the attempt is made during a run, its span belongs to the run's
+// trace.
 func TestCompactionTelemetry(t *testing.T) {
 	telemetry, spans, reader := newTestTelemetry()
 	failing := true
@@ -145,7 +146,7 @@ func spanLines(spans tracetest.SpanStubs) (lines []string) {
 	return lines
 }
 
-// metricLines returns the metrics: the sums of counters and the counts of histograms.
+// metricLines describes the metrics, with the sums of counters and the counts of histograms.
 func metricLines(t *testing.T, reader *metric.ManualReader) (out []string) {
 	t.Helper()
 	var all metricdata.ResourceMetrics

@@ -23,9 +23,9 @@ type countingBase struct {
 }
 
 type readCost struct {
-	fullGets int // Gets of all events
-	gets     int // Gets with a filter
-	events   int // events returned by Gets with a filter
+	fullGets int // number of Gets without a filter
+	gets     int // number of Gets with a filter
+	events   int // number of events that Gets with a filter returned
 }
 
 func (c *countingBase) Get(ctx context.Context, r *session.GetRequest) (*session.GetResponse, error) {
@@ -44,7 +44,7 @@ func (c *countingBase) Get(ctx context.Context, r *session.GetRequest) (*session
 	return resp, err
 }
 
-// costOf returns the reads that a call causes.
+// costOf returns what a call reads from the base.
 func (c *countingBase) costOf(call func()) readCost {
 	c.mu.Lock()
 	c.cost = readCost{}
@@ -55,8 +55,8 @@ func (c *countingBase) costOf(call func()) readCost {
 	return c.cost
 }
 
-// The cost of a call does not depend on the length of the session or on the number of records that the call uses. The
-// cost is the number of events that the call reads from the base.
+// The number of events that a call reads from the base does not depend on the length of the session or on the number
+// of records that the call uses.
 func TestWrapReadsDoNotGrow(t *testing.T) {
 	base := &countingBase{}
 	costs := map[string][]readCost{}

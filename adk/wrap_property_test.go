@@ -27,10 +27,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Two services wrap one base, and another writer appends to the base directly. Some appends fail, before or after the
-// base has stored the event. The order of events with equal times changes. Each service shows the base's events in
-// the base's order, with the patches applied to the events whose ids they name. No event is lost or duplicated, and a
-// refused write changes nothing.
+// Each of two services that wrap one base shows the base's events in the base's order, with the patches applied to
+// the events whose ids they name. No event is lost or duplicated, and a refused write changes nothing. Meanwhile,
+// another writer appends to the base directly, some appends fail before or after the base has stored the event, and
+// the order of events with equal times changes.
 //
 // The long run: go test -run TestWrapProperty -rapid.checks=2000
 func TestWrapProperty(t *testing.T) {
@@ -62,9 +62,9 @@ type world struct {
 	now              time.Time
 	acked            []string // ids of events whose append succeeded
 	initial          map[string]patch.Value
-	created          map[string]any // the state in the base at creation
-	createdByWrapper bool           // the session was created through a wrapper
-	othersAppended   int            // number of events that other writers appended during the current call
+	created          map[string]any // state of the session in the base at its creation
+	createdByWrapper bool           // whether the session was created through a wrapper
+	othersAppended   int            // number of events that other writers have appended during the current call
 }
 
 func discardLogger() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
@@ -128,7 +128,8 @@ func (w *world) name(what string) string {
 
 func (w *world) pickService(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "which") }
 
-// event generates an event for a session. Its time may equal or precede the previous time.
+// event generates an event for a session. The time of the event may be equal to or before the previous event's
+// time.
 func (w *world) event(t *rapid.T, visible []*patch.Event) *session.Event {
 	step := rapid.SampledFrom([]time.Duration{0, 0, 0, 1500, time.Second, -time.Second, 300 * time.Nanosecond}).Draw(t, "step")
 	w.now = w.now.Add(step)
@@ -143,8 +144,8 @@ func (w *world) fail(t *rapid.T) {
 	w.base.failures = rapid.SampledFrom([][]failure{nil, nil, nil, nil, {failBefore}, {failAfter}, {noFailure, failBefore}, {noFailure, failAfter}}).Draw(t, "fails")
 }
 
-// scheduleOtherWriter lets another writer act after a service has read the base and before it appends. The function
-// after must be called when the service has returned.
+// scheduleOtherWriter makes another writer append after a service has read the base and before the service appends.
+// The caller must call after when the service has returned.
 func (w *world) scheduleOtherWriter(t *rapid.T, i int) (after func()) {
 	other := w.wraps[1-i]
 	added := 0
@@ -190,9 +191,9 @@ func (w *world) append(t *rapid.T) {
 		t.Fatalf("event %q was acknowledged, but the base lacks it", e.ID)
 	case err != nil && stored:
 		t.Fatalf("event %q is in the base, but the error is %v", e.ID, err)
-	case errors.Is(err, fold.ErrOrphanedCall): // there is no valid place for the answered call
-	case errors.Is(err, store.ErrOutcomeUnknown) && w.othersAppended > 0 && w.base.hasTwin(e): // the base may have changed the id
-	case err != nil && !(fails && errors.Is(err, errFlaky)): // a stale session is read again
+	case errors.Is(err, fold.ErrOrphanedCall): // accepted, because there is no valid place for the answered call
+	case errors.Is(err, store.ErrOutcomeUnknown) && w.othersAppended > 0 && w.base.hasTwin(e): // accepted, because the base may have changed the event's id
+	case err != nil && !(fails && errors.Is(err, errFlaky)): // other errors, such as that of a stale session, must not occur
 		t.Fatalf("event %q: %v", e.ID, err)
 	case err == nil:
 		w.acked = append(w.acked, e.ID)
@@ -245,7 +246,7 @@ func (w *world) checkEffect(t *rapid.T, p *patch.PatchEvent, before, after fold.
 		end = slices.Index(saw, p.EventID())
 	}
 	// If the base has changed the order of the first events, other patches may now apply. But the events that this
-	// patch removed must still be absent.
+	// patch removed must still be hidden.
 	same := before.Creation() == after.Creation()
 	for i, id := range saw {
 		if removed := start <= i && i < end; slices.Contains(now, id) == removed && (removed || same) {
@@ -282,7 +283,7 @@ func (w *world) rewind(t *rapid.T) {
 	})
 }
 
-// checkedPatch applies a patch and checks what an accepted or refused patch leaves in the base.
+// checkedPatch applies a patch and checks the events of the base after the patch was accepted or refused.
 func (w *world) checkedPatch(t *rapid.T, i int, do func() error) error {
 	before := w.base.ids()
 	w.fail(t)
@@ -299,7 +300,7 @@ func (w *world) checkedPatch(t *rapid.T, i int, do func() error) error {
 		if w.othersAppended == 0 {
 			w.checkSession(t, w.wraps[i], w.handles[i])
 		}
-	case errors.Is(err, store.ErrConflict) && len(after) == len(before)+w.othersAppended+1: // another writer's patch was logged first
+	case errors.Is(err, store.ErrConflict) && len(after) == len(before)+w.othersAppended+1: // accepted, because another writer's patch was logged first
 	case len(after) != len(before)+w.othersAppended:
 		t.Fatalf("a refused patch (%v) changed the base", err)
 	case errors.Is(err, errFlaky), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrInvalid), errors.Is(err, fold.ErrOutOfRange),
@@ -337,7 +338,7 @@ func (w *world) reload(t *rapid.T) {
 
 func (w *world) restart(t *rapid.T) { w.wrap(t, w.pickService(t)) }
 
-// check compares what each service shows with the content of the base.
+// check compares the sessions that each service shows with the content of the base.
 func (w *world) check(t *rapid.T) {
 	ids := w.base.ids()
 	seen := map[string]int{}
@@ -357,7 +358,8 @@ func (w *world) check(t *rapid.T) {
 	w.checkSession(t, fresh, w.get(t, fresh))
 }
 
-// It does not matter in which order and in which portions a service reads the events of the base.
+// A service shows the same session whatever the order and the portions in which it reads the events of the
+// base.
 func TestWrapArrivalOrder(t *testing.T) {
 	setRapidChecks(t, "50")
 	rapid.Check(t, func(rt *rapid.T) {
@@ -388,17 +390,18 @@ func TestWrapArrivalOrder(t *testing.T) {
 	})
 }
 
-// revertIfAny calls revert if there is a patch.
+// revertIfAny reverts a patch, if there is one.
 func (w *world) revertIfAny(t *rapid.T) {
 	for _, id := range w.base.ids() {
-		if strings.Contains(id, "-") { // a UUID, so the event carries patches
+		if strings.Contains(id, "-") { // the id is a UUID, so the event carries patches
 			w.revert(t)
 			return
 		}
 	}
 }
 
-// checkSession compares a session with the result of applyByIDs. Events with equal times are in the session's order.
+// checkSession compares a session with the result of applyByIDs, to which it passes events with equal times in the
+// session's order.
 func (w *world) checkSession(t *rapid.T, s *adk.Service, h *adk.Session) {
 	t.Helper()
 	var order []*patch.Event
@@ -442,7 +445,7 @@ func (w *world) checkSession(t *rapid.T, s *adk.Service, h *adk.Session) {
 		}
 	}
 	gotState := maps.Collect(h.View().Values())
-	if !w.createdByWrapper { // the initial state that a service computes depends on when it first read the session
+	if !w.createdByWrapper { // the initial state that a service computes depends on when the service first read the session
 		for key := range w.initial {
 			if set[key] {
 				delete(gotState, key)
@@ -458,7 +461,7 @@ func (w *world) checkSession(t *rapid.T, s *adk.Service, h *adk.Session) {
 	if len(skipped) != left {
 		t.Fatalf("%d patches are skipped, want %d", len(skipped), left)
 	}
-	// The records of the log fold to the same result.
+	// The reference model computes the same result from the records of the log.
 	ref := fuzz.NewReference(initial)
 	for _, r := range records {
 		ref.Apply(r)
@@ -484,7 +487,7 @@ func (s *flakyService) ids() (ids []string) {
 	return ids
 }
 
-// carrier is the decoded content of an event that carries patches.
+// carrier is the decoded form of an event that carries patches.
 type carrier struct {
 	id      string
 	at      time.Time
@@ -510,8 +513,8 @@ func parseCarrier(t *rapid.T, e *session.Event) (c carrier, ok bool) {
 	return c, true
 }
 
-// applyByIDs applies patches by the ids that they name, in the simplest way. The patches of one event apply together,
-// or not at all.
+// applyByIDs applies patches to the events whose ids they name, in the simplest way. It applies all patches of one
+// event or none.
 func applyByIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, all session.Events) (visible []string, pinned []bool, state map[string]patch.Value, left int) {
 	var records []patch.Record
 	fold := func(records []patch.Record) *fuzz.Reference {
@@ -564,7 +567,7 @@ func applyByIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Even
 }
 
 // findPlace returns the start index of the events with the given ids. The events must be adjacent, in any order. If ids
-// is empty, place returns the index after the event before.
+// is empty, findPlace returns the index after the event with the id before.
 func findPlace(visible []*patch.Event, before string, ids []string) (int, bool) {
 	now := idsOf(slices.All(visible))
 	if len(ids) == 0 {
@@ -580,12 +583,13 @@ func findPlace(visible []*patch.Event, before string, ids []string) (int, bool) 
 	return 0, false
 }
 
-// flakyService is a session service with configurable peculiarities. Each of them occurs in some real service.
+// flakyService is a session service with configurable peculiarities. Each of them occurs in some existing
+// service.
 type flakyService struct {
 	sortsByTime    bool // orders events by time; events with equal times are in any order
 	rejectsStale   bool // rejects an append through a session that is not up to date
 	truncatesTimes bool // truncates times to microseconds
-	roundTripsJSON bool // returns values after a round trip through JSON
+	roundTripsJSON bool // returns values as they are after a round trip through JSON
 	renamesEvents  bool // assigns its own ids to events
 	ignoresFilters bool // ignores filters
 
@@ -595,7 +599,7 @@ type flakyService struct {
 	beforeAppend func()    // called once, before the next append
 	down         bool
 	appends      int
-	eventsRead   int    // number of events that were read
+	eventsRead   int    // number of events that calls of Get have read
 	order        uint64 // determines the order of events with equal times
 }
 
@@ -611,12 +615,12 @@ const (
 var errFlaky = errors.New("the service fails")
 
 type flakySession struct {
-	broken   bool // a panic occurred
+	broken   bool // set after a panic
 	id, user string
 	events   []*session.Event
 	state    map[string]any
 	updated  time.Time
-	last     *flakySession // the stored session that was read
+	last     *flakySession // the stored session from which this copy was read
 }
 
 func (s *flakySession) ID() string                { return s.id }
@@ -643,7 +647,7 @@ func (s flakyState) Get(key string) (any, error) {
 func (s flakyState) Set(key string, v any) error { s[key] = v; return nil }
 func (s flakyState) All() iter.Seq2[string, any] { return maps.All(s) }
 
-// roundTrip returns a value in the form in which the service returns it.
+// roundTrip returns v as the service returns it, after a round trip through JSON if roundTripsJSON is set.
 func roundTrip[T any](s *flakyService, v T) (out T) {
 	if !s.roundTripsJSON {
 		return v
@@ -731,7 +735,7 @@ func (s *flakyService) Delete(_ context.Context, r *session.DeleteRequest) error
 	return nil
 }
 
-// hasTwin reports whether the base has another event with the same author, invocation, branch and time.
+// hasTwin reports whether the base has another event with the same author, invocation, branch and time as e.
 func (s *flakyService) hasTwin(e *session.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -764,7 +768,7 @@ func (s *flakyService) AppendEvent(_ context.Context, of session.Session, e *ses
 	if len(s.failures) > 0 {
 		how, s.failures = s.failures[0], s.failures[1:]
 	}
-	read.events = append(read.events, e) // in every case, even if the append fails
+	read.events = append(read.events, e) // the session in memory gets the event even if the append fails
 	stored := s.sessions[read.id]
 	switch {
 	case how == failWithPanic:

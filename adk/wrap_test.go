@@ -45,7 +45,8 @@ func TestWrapRefuses(t *testing.T) {
 	}
 }
 
-// A patch is one event of the base, without content. Its JSON describes what it removes.
+// A patch is stored as one event of the base. The event has no content, and its JSON describes what the patch
+// removes.
 func TestWrapLeavesAnAuditLog(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		sess := create(t, s, "s", map[string]any{"k": "initial", "app:a": "x"})
@@ -71,8 +72,8 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 		equal(t, "seqs are the same", got.(*adk.Session).View().Creation(), sess.(*adk.Session).View().Creation())
 		equal(t, "time", got.LastUpdateTime().UTC(), timedEvent(4, "", "").Timestamp)
 
-		// Cutting the first event drops its changes. So k has its initial value again, and the other event's value
-		// stays.
+		// Hiding the first event undoes its state changes. So k has its initial value again, and the other event's
+		// value stays.
 		noError(t, errOf(s.ApplyPatch(t.Context(), got, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
 		equal(t, "state", stateOf(get(t, s, "s")), map[string]any{"k": "initial", "own": "set", "app:a": "x", "user:u": "shared"})
 		noError(t, errOf(s.Revert(t.Context(), got, "cut")))
@@ -95,14 +96,14 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 				t.Errorf("%T", e.CustomMetadata["_patchlog"])
 			}
 		}
-		// Another wrapper of the base shows the same.
+		// Another wrapper of the base shows the same events.
 		equal(t, "visible", ids(get(t, wrap(t, base, adk.Options{}), "s")), []string{"e1", "e2", "e3", "e4"})
 		equal(t, "state", stateOf(get(t, wrap(t, base, adk.Options{}), "s")), stateOf(get(t, s, "s")))
 	})
 }
 
-// Runs on the base, before and after runs on the wrapped service, give the same answers as in a session that was
-// never wrapped. Both bases contain the same number of events.
+// An agent gives the same answers if some runs of a session use the base and others the wrapped service. Both
+// bases then contain the same number of events.
 func TestWrapAlternatesWithBase(t *testing.T) {
 	log.SetOutput(io.Discard)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
@@ -151,7 +152,7 @@ func TestWrapAlternatesWithBase(t *testing.T) {
 	}
 }
 
-// The reserved state key does not appear in sessions and cannot be set.
+// Sessions do not show the reserved state key, and callers cannot set it.
 func TestWrapReservedKey(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		sess := create(t, s, "s", map[string]any{"k": "v"})
@@ -165,7 +166,7 @@ func TestWrapReservedKey(t *testing.T) {
 		forged.CustomMetadata = map[string]any{"_patchlog": "{}"}
 		wantError(t, s.AppendEvent(t.Context(), sess, forged), patch.ErrInvalid)
 		equal(t, "events", ids(sess), []string{})
-		// An event with content is never read as patches, whatever its metadata.
+		// An event with content is never interpreted as patches, whatever its metadata.
 		e := timedEvent(1, "e", "user")
 		e.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[]}`}
 		appendAll(t, s, sess, e)
@@ -175,7 +176,7 @@ func TestWrapReservedKey(t *testing.T) {
 	})
 }
 
-// Patches of one group must be logged in one call.
+// All patches of a group must be logged in one call.
 func TestWrapGroups(t *testing.T) {
 	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) {
 		sess := create(t, s, "s", nil)
@@ -194,13 +195,13 @@ func TestWrapGroups(t *testing.T) {
 	})
 }
 
-// base is one of ADK's services, which tests wrap.
+// base is one of the ADK services that the tests wrap.
 type base struct {
 	name string
 	make func(t *testing.T) session.Service
 }
 
-// bases are ADK's own services. The service on SQLite is slow, and orders events by time.
+// bases contains ADK's own services. The service on SQLite is slow and orders events by time.
 var bases = []base{
 	{"memory", func(*testing.T) session.Service { return session.InMemoryService() }},
 	{"sqlite", func(t *testing.T) session.Service {
@@ -243,7 +244,7 @@ func (c *createRecorder) Create(ctx context.Context, r *session.CreateRequest) (
 	return c.Service.Create(ctx, r)
 }
 
-// The base gets the whole request, including fields of newer ADK versions, such as DisplayName.
+// The base receives the whole request, including the fields that newer ADK versions add, such as DisplayName.
 func TestWrapPassesRequests(t *testing.T) {
 	base := &createRecorder{Service: session.InMemoryService()}
 	asked := session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s"}
@@ -253,12 +254,12 @@ func TestWrapPassesRequests(t *testing.T) {
 		}
 	}
 	noError(t, errOf(wrap(t, base, adk.Options{}).Create(t.Context(), &asked)))
-	base.request.State = nil // contains the wrapper's key
+	base.request.State = nil // the state contains the wrapper's own key
 	equal(t, "request", base.request, asked)
 }
 
-// After a session was deleted, its log and its index are removed from memory, even if the base deleted the session
-// without the wrapper.
+// When a session has been deleted, its log and its search index are removed from memory, even if it was deleted in
+// the base without the wrapper.
 func TestWrapForgetsDeletedSessions(t *testing.T) {
 	base := session.InMemoryService()
 	s := wrap(t, base, adk.Options{})
@@ -278,7 +279,7 @@ func TestWrapForgetsDeletedSessions(t *testing.T) {
 	}
 }
 
-// A read converts and folds only new events.
+// A read converts and folds only the new events.
 func TestWrapReadsOnlyNewEvents(t *testing.T) {
 	base := session.InMemoryService()
 	s := wrap(t, base, adk.Options{})
@@ -298,7 +299,7 @@ func TestWrapReadsOnlyNewEvents(t *testing.T) {
 	}
 }
 
-// A base's error is returned to the caller, who can retry.
+// The caller gets the base's error and can retry the call.
 func TestWrapFailingBase(t *testing.T) {
 	base := &flakyService{rejectsStale: true}
 	s := wrap(t, base, adk.Options{})
@@ -320,24 +321,24 @@ func TestWrapFailingBase(t *testing.T) {
 	base.failures = []failure{failAfter}
 	noError(t, s.AppendEvent(t.Context(), sess, timedEvent(3, "e3", "user")))
 	equal(t, "events", ids(sess), []string{"e1", "e3"})
-	noError(t, s.AppendEvent(t.Context(), sess, timedEvent(3, "e3", "user"))) // a retry
+	noError(t, s.AppendEvent(t.Context(), sess, timedEvent(3, "e3", "user"))) // the second append is a retry
 	wantError(t, s.AppendEvent(t.Context(), sess, timedEvent(4, "e3", "agent")), store.ErrDuplicateID)
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3"})
-	// If an append fails although no other writer has appended, it is not retried.
+	// An append that fails is not retried if no other writer has appended.
 	base.appends = 0
 	base.failures = []failure{failBefore, failBefore}
 	wantError(t, s.AppendEvent(t.Context(), sess, timedEvent(5, "e5", "user")), errFlaky)
 	equal(t, "tries", base.appends, 1)
-	// If the caller's context has ended, the append may still be in progress.
+	// If the caller's context has ended, the append may still take effect, so the error is ErrOutcomeUnknown.
 	ctx, cancel := context.WithCancel(t.Context())
 	base.beforeAppend = cancel
 	base.failures = []failure{failBefore}
 	wantError(t, s.AppendEvent(ctx, sess, timedEvent(6, "e6", "user")), store.ErrOutcomeUnknown)
 	wantError(t, s.AppendEvent(ctx, sess, timedEvent(6, "e6", "user")), context.Canceled)
 	ctx, base.beforeAppend = context.WithCancel(t.Context())
-	base.failures = []failure{failAfter} // the append took effect, which the wrapper can see
+	base.failures = []failure{failAfter} // the append takes effect, and the wrapper finds the event in the base
 	noError(t, s.AppendEvent(ctx, sess, timedEvent(7, "e7", "user")))
-	// After a panic of the base, no lock is held.
+	// A panic of the base leaves no session locked.
 	func() {
 		defer func() { _ = recover() }()
 		base.failures = []failure{failWithPanic}
@@ -348,7 +349,7 @@ func TestWrapFailingBase(t *testing.T) {
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3", "e7", "e9"})
 }
 
-// deletingList also lists a session that no longer exists.
+// deletingList is a service whose List also returns a session that no longer exists.
 type deletingList struct{ session.Service }
 
 func (l deletingList) List(ctx context.Context, r *session.ListRequest) (*session.ListResponse, error) {
@@ -371,7 +372,7 @@ func TestWrapListOmitsDeletedSessions(t *testing.T) {
 	})
 }
 
-// A value that JSON cannot encode is shown as text, and the rest of the event is kept.
+// A value that JSON cannot encode is shown as text. The rest of the event is kept.
 func TestWrapUnencodableValues(t *testing.T) {
 	var logged bytes.Buffer
 	base := session.InMemoryService()
@@ -420,7 +421,7 @@ func TestWrapUnencodableValues(t *testing.T) {
 	sess := get(t, s, "s")
 	noError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 9).WithState(patch.Keep)}, store.PatchOptions{})))
 	equal(t, "events", get(t, wrap(t, base, adk.Options{}), "s").Events().Len(), len(strange)-9)
-	// An id that occurs twice does not identify an event.
+	// A patch does not apply to the wrong event if two events have the same id.
 	_, err = s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{})
 	if err == nil {
 		equal(t, "events", get(t, s, "s").Events().At(0).Content.Parts[0].Text, "once")
@@ -428,8 +429,8 @@ func TestWrapUnencodableValues(t *testing.T) {
 	wantError(t, s.AppendEvent(t.Context(), sess, deltaEvent("new", map[string]any{"nan": math.NaN()})), patch.ErrInvalid)
 }
 
-// Patches of a newer version are skipped. Then new patches are refused, because the visible log may differ from what
-// their author saw.
+// Patches of a newer format version are skipped. New patches are then refused, because their author may not have
+// seen the correct visible log.
 func TestWrapNewerVersion(t *testing.T) {
 	var logged bytes.Buffer
 	base := session.InMemoryService()
@@ -460,7 +461,7 @@ func TestWrapNewerVersion(t *testing.T) {
 	}
 }
 
-// An event without content may carry no patches.
+// An event that carries an empty list of patches has no effect.
 func TestWrapEmptyCarrier(t *testing.T) {
 	base := &flakyService{renamesEvents: true}
 	s := wrap(t, base, adk.Options{})
@@ -475,7 +476,8 @@ func TestWrapEmptyCarrier(t *testing.T) {
 	equal(t, "skipped", get(t, s, "s").(*adk.Session).View().SkippedCount(), 0)
 }
 
-// Filtered reads and appends request only a few events. If these do not continue the cached log, all events are read.
+// Filtered reads and appends request only a few events of the base. If these events do not continue the cached log,
+// all events are read.
 func TestWrapRequestsFewEvents(t *testing.T) {
 	base := &flakyService{}
 	s := wrap(t, base, adk.Options{})
@@ -509,7 +511,7 @@ func TestWrapRequestsFewEvents(t *testing.T) {
 	equal(t, "visible events", recent(2), []string{"e58", "e61"})
 }
 
-// A value that a process has appended keeps its Go type, even if other readers read the session.
+// A value that the process has appended keeps its Go type, even if other readers read the session.
 func TestWrapKeepsGoTypes(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		sess := create(t, s, "s", nil)
@@ -524,14 +526,14 @@ func TestWrapKeepsGoTypes(t *testing.T) {
 	})
 }
 
-// A service that assigns its own ids to events, like Vertex AI.
+// Patches work if the base assigns its own ids to events, like Vertex AI.
 func TestWrapRenamedEvents(t *testing.T) {
 	base := &flakyService{renamesEvents: true}
 	s := wrap(t, base, adk.Options{})
 	sess := create(t, s, "s", nil)
 	appendAll(t, s, sess, userMessages(4)...)
 	equal(t, "own ids but for the last", ids(sess), []string{"own-0", "own-1", "own-2", "e3"})
-	// The patch's author saw other ids than the base has.
+	// The author of the patch saw an id that the base has changed, so the patch is a conflict.
 	wantError(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 3)}, store.PatchOptions{})), store.ErrConflict)
 	again := get(t, s, "s")
 	equal(t, "ids", ids(again), []string{"own-0", "own-1", "own-2", "own-3"})
@@ -563,8 +565,8 @@ func TestWrapCompactsRenamedEvents(t *testing.T) {
 	equal(t, "events of another", ids(get(t, wrap(t, base, adk.Options{}), "s")), ids(get(t, s, "s")))
 }
 
-// A patch applies to the events that its author saw. If the base returns another order, or another writer has logged
-// a patch, it is a conflict.
+// A patch applies only to the events that its author saw. It is a conflict if the base has changed their order, or
+// if another writer has logged a patch.
 func TestWrapPatchAfterReordering(t *testing.T) {
 	base := &flakyService{sortsByTime: true}
 	s, other := wrap(t, base, adk.Options{Logger: discardLogger()}), wrap(t, base, adk.Options{Logger: discardLogger()})
@@ -588,7 +590,7 @@ func TestWrapPatchAfterReordering(t *testing.T) {
 	wantError(t, errOf(s.Revert(t.Context(), one, done.Records[0].ID())), store.ErrConflict)
 }
 
-// After the base has changed the order of events, a search finds the events at their new places.
+// Search finds events at their new places after the base has changed the order of events.
 func TestWrapSearchAfterReordering(t *testing.T) {
 	base := &flakyService{sortsByTime: true}
 	s := wrap(t, base, adk.Options{Logger: discardLogger()})
@@ -606,8 +608,8 @@ func TestWrapSearchAfterReordering(t *testing.T) {
 	}
 }
 
-// If two patches concern the same events, the first one in the base applies. The author of the other patch gets an
-// error.
+// If two patches concern the same events, the patch that is first in the base applies. The author of the other
+// patch gets a conflict.
 func TestWrapConcurrentPatches(t *testing.T) {
 	base := &flakyService{}
 	s, other := wrap(t, base, adk.Options{Logger: discardLogger()}), wrap(t, base, adk.Options{Logger: discardLogger()})
@@ -627,8 +629,8 @@ func TestWrapConcurrentPatches(t *testing.T) {
 	}
 }
 
-// Sessions of a wrapped service are migrated with their patches. The store shows what the wrapper shows, and a patch
-// can be reverted. A patch that cannot be translated is reported at each migration.
+// A migration of a wrapped session includes its patches. The store shows the same session as the wrapper, and its
+// patches can be reverted. A patch that cannot be translated is reported at each migration.
 func TestMigrateWrapped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sessions.sqlite")
 	s := wrap(t, newSQLiteService(t, path), adk.Options{Logger: discardLogger()})
@@ -676,7 +678,7 @@ func TestMigrateWrapped(t *testing.T) {
 	}
 	same(map[bool]migrate.Status{true: migrate.Extended, false: migrate.Unchanged}[err == nil])
 
-	// The base does not have the events that this patch names.
+	// This patch names events that the base does not have.
 	late := timedEvent(9, "late", "user")
 	late.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[{"patch":{"id":"p","patchType":"splice","start":0,"count":1},"place":{"events":["gone"]}}]}`}
 	late.Content = nil
@@ -693,7 +695,7 @@ func TestMigrateWrapped(t *testing.T) {
 
 // A handle of a deleted session is refused, even if a new session has the same id. It does not matter which service
 // created and deleted the sessions, or whether the wrapper has read the new session. The new session does not have
-// the old state.
+// the old session's state.
 func TestWrapDeletedSessions(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		for n, by := range [][3]session.Service{{s, s, s}, {s, base, base}, {s, base, s}, {base, s, s}, {base, base, s}} {
@@ -711,7 +713,7 @@ func TestWrapDeletedSessions(t *testing.T) {
 			}
 			refused()
 			raw := create(t, by[2], id, map[string]any{"k": "new"})
-			if by[2] == base { // the base's session has no creation id, so its first event or its time shows that it is new
+			if by[2] == base { // a session that was created in the base has no creation id, so its first event or its creation time shows that it is new
 				appendAll(t, base, raw, timedEvent(3, "other", "user"))
 			}
 			refused()
@@ -719,7 +721,7 @@ func TestWrapDeletedSessions(t *testing.T) {
 			equal(t, "state", stateOf(now), map[string]any{"k": "new"})
 			refused()
 			before := ids(now)
-			appendAll(t, s, get(t, wrap(t, base, adk.Options{}), id), timedEvent(4, "e4", "user")) // as another service has read it
+			appendAll(t, s, get(t, wrap(t, base, adk.Options{}), id), timedEvent(4, "e4", "user")) // append through another wrapper, which reads the session anew
 			equal(t, "events", ids(get(t, s, id)), append(before, "e4"))
 			wantError(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: id})), store.ErrExists)
 			noError(t, s.Delete(t.Context(), del))
@@ -728,14 +730,14 @@ func TestWrapDeletedSessions(t *testing.T) {
 	})
 }
 
-// A handle of an empty session that was created without the wrapper does not append to a later session with the same
+// A handle of an empty session that was created without the wrapper cannot append to a later session with the same
 // id.
 func TestWrapEmptySessionThatIsReplaced(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		create(t, base, "s", nil)
 		before := get(t, s, "s")
 		other := get(t, wrap(t, base, adk.Options{}), "s")
-		time.Sleep(time.Millisecond) // a base may not store smaller time differences
+		time.Sleep(time.Millisecond) // some bases do not store smaller differences of times
 		noError(t, base.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 		create(t, base, "s", nil)
 		wantError(t, s.AppendEvent(t.Context(), before, textEvent("e1", "user", "x")), store.ErrNotFound)

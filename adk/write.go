@@ -17,8 +17,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// AppendEvent appends an event to the end of the session's log. When AppendEvent returns nil, the event is durable.
-// The session then shows the event, its state changes, and all events that other writers logged before it.
+// AppendEvent appends an event to the end of the session's log. When AppendEvent returns nil, the event is durable. The
+// session then shows the event, its state changes, and all events that other writers logged before it.
 //
 // The event's "temp:" keys go to the session's overlay and are not logged. A partial event is accepted and ignored. If
 // the event has no id, AppendEvent sets the id under which the event is logged, even if the outcome of the write is
@@ -36,8 +36,8 @@ import (
 //     of the compaction.
 //
 // While a workflow node runs, the session's list of events only grows, because the node relies on indices into the
-// list. Patches logged in the meantime take effect when an event that is not from a node is appended, or at the next
-// Get.
+// list. The effects of patches that are logged in the meantime become visible when an event that is not from a node is
+// appended, or at the next Get.
 //
 // The argument sess must be a [Session] of a Service. If the session was deleted, the error matches
 // [store.ErrNotFound], even if a session with the same id was created later. Other errors are as for
@@ -77,7 +77,7 @@ func isFinal(e *session.Event) bool {
 	return (e.Content == nil || !slices.Contains(e.Content.Parts, nil)) && e.IsFinalResponse()
 }
 
-// append logs an event of a run. The result reports whether the event was the first one appended through the session.
+// append logs an event of a run. first reports whether the event was the first one appended through the session.
 func (s *Service) append(ctx context.Context, handle *Session, run *run, e *session.Event) (first bool, err error) {
 	ctx, op := s.telemetry.start(ctx, opAppend, handle.key)
 	defer func() { op.end(ctx, err) }()
@@ -113,22 +113,23 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 }
 
 // prepareForResponses prepares the log for an event with function responses. It makes the answered calls visible again.
-// It also hides the recorded answers of interrupted calls, which the event replaces. prepareForResponses needs the
-// newest view, because other writers may have written to the session while a long-running tool worked.
+// It also hides the recorded answers of interrupted calls, which the event replaces. It uses the newest view, because
+// other writers may have written to the session while a long-running tool worked.
 func (s *Service) prepareForResponses(ctx context.Context, handle *Session, answer *patch.Event) error {
 	v, err := s.recentView(ctx, handle)
 	if err != nil {
 		return err
 	}
-	// A summary that a user wrote may leave no valid place for the call. Then the answer is logged without the call.
+	// If a summary leaves no valid place for the call, as a summary written by a user can, log the answer without
+	// the call.
 	if err := s.restoreCalls(ctx, handle, v, answer); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
 		return err
 	}
 	return s.hideInterruptedAnswers(ctx, handle, v, answer)
 }
 
-// sharedAfter returns the shared scopes after the append of an event. It returns nil if the event changes no shared
-// key. It reads the shared scopes from the storage, because another session may have changed them before a retry.
+// sharedAfter returns the shared scopes after the append of an event, or nil if the event changes no shared key. It
+// reads the scopes from the storage, because another session may have changed them before a retry.
 func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Event) map[string]patch.Value {
 	for range e.SharedChanges() {
 		found, err := s.store.Get(context.WithoutCancel(ctx), handle.key, storage.NewestEvents)
@@ -141,12 +142,12 @@ func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Eve
 	return nil
 }
 
-// ApplyPatch logs patches that were made from the session's view. It logs all of them or none. A patch without a base
-// gets the base of the session's view. Then ApplyPatch refuses the patch as a conflict if another patch was logged
-// after the session's view. ApplyPatch sets opts.On to the session's view.
+// ApplyPatch logs patches that were made from the session's view. It logs all of them or none. ApplyPatch sets
+// opts.On to the session's view. A patch without a base gets the base of this view. If another patch was logged after
+// the view, ApplyPatch refuses such a patch with a conflict.
 //
-// When ApplyPatch returns nil, the patches are durable and the session shows the new view. If it refuses the patches,
-// it writes nothing and the session does not change. Call Get for the newest view.
+// When ApplyPatch returns nil, the patches are durable and the session shows the new view. If ApplyPatch refuses the
+// patches, it writes nothing and the session does not change. Call Get for the newest view.
 //
 // Errors are as for [store.Store.ApplyPatch]. The error also matches [patch.ErrInvalid] if the session shows its
 // history ([WithHistory]), because indices into a history are not indices into the view.
@@ -160,8 +161,7 @@ func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, patches 
 	})
 }
 
-// logPatches calls the function write with the session's view, and moves the session to the view after the logged
-// patches.
+// logPatches calls write with the session's view, and moves the session to the view after the logged patches.
 func (s *Service) logPatches(ctx context.Context, sess session.Session, opName string, write func(context.Context, store.Key, fold.View) (store.Committed, error)) (done store.Committed, err error) {
 	handle, err := handleOf(sess)
 	if err != nil {
@@ -177,7 +177,8 @@ func (s *Service) logPatches(ctx context.Context, sess session.Session, opName s
 	return done, nil
 }
 
-// Preview returns the result that [Service.ApplyPatch] would have. It writes nothing and does not change the session.
+// Preview returns the result that [Service.ApplyPatch] would have. It writes nothing and leaves the session
+// unchanged.
 func (s *Service) Preview(ctx context.Context, sess session.Session, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Preview, error) {
 	handle, err := handleOf(sess)
 	if err == nil {
@@ -211,7 +212,8 @@ func (s *Service) RawEvents(ctx context.Context, sess session.Session, fromSeq u
 	}
 }
 
-// currentHandle returns sess as a *Session. It fails if the session was deleted, even if it was created again.
+// currentHandle returns sess as a *Session. It fails if the session was deleted, even if a session with the
+// same id was created later.
 func (s *Service) currentHandle(ctx context.Context, sess session.Session) (*Session, error) {
 	handle, err := handleOf(sess)
 	if err != nil {

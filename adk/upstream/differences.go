@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// differing returns the tests whose outcomes differ, sorted. If a test differs because a subtest differs, only the
-// subtest is returned.
+// differing returns the tests whose outcomes differ, in sorted order. If a test differs because a subtest differs,
+// it returns only the subtest.
 func differing(theirs, ours results) []test {
 	all := maps.Clone(theirs.outcomes)
 	maps.Copy(all, ours.outcomes)
@@ -39,13 +39,14 @@ func compareTests(a, b test) int { return strings.Compare(a.String(), b.String()
 type difference struct {
 	test
 	reason    string
-	modes     map[string]bool // modes in which the difference occurs; if empty, it occurs in all modes
+	modes     map[string]bool // modes in which the difference occurs; empty means all modes
 	sometimes bool
 }
 
 // parseDifferences reads a list of differences. A line that is not indented is part of a reason. The indented lines
-// below a reason name the tests that differ for this reason: package, test, and optional words. A word is a mode, or
-// "sometimes" if the difference does not occur in every run. Lines that start with # are comments.
+// below a reason name the tests that differ for this reason. Each indented line contains a package, a test, and
+// optional words. A word is a mode, or "sometimes" if the difference does not occur in every run. Lines that start
+// with # are comments.
 func parseDifferences(in io.Reader) (list []difference, err error) {
 	reason, inReason := "", false
 	lines := bufio.NewScanner(in)
@@ -79,7 +80,7 @@ func parseDifferences(in io.Reader) (list []difference, err error) {
 	return list, lines.Err()
 }
 
-// expected returns the differences that the list contains for a mode and for the given packages.
+// expected returns the listed differences that apply to a mode and to the given packages.
 func expected(list []difference, mode string, packages []string) map[test]difference {
 	out := map[test]difference{}
 	for _, d := range list {

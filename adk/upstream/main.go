@@ -9,8 +9,8 @@
 // server/adkrest.
 //
 // Every difference must be listed in differences.txt with its reason. The command fails if a difference is not
-// listed, or if a listed difference no longer exists. If a module that ADK's tests need is missing from the module
-// cache, it is downloaded.
+// listed, or if a listed difference no longer exists. If the module cache lacks a module that ADK's tests need, Go
+// downloads the module.
 package main
 
 import (
@@ -69,7 +69,7 @@ func main() {
 	}
 }
 
-// mode returns the name of the run's configuration in differences.txt.
+// mode returns the name that differences.txt uses for the configuration of the run.
 func (o options) mode() string {
 	if o.compact {
 		return compacted
@@ -117,7 +117,7 @@ func (o options) run(ctx context.Context, out io.Writer) (err error) {
 	return o.compare(ctx, out, t, packages, known)
 }
 
-// selectPackages returns the packages given by name, or all packages if there are no names.
+// selectPackages returns the packages with the given names, or all packages if no names are given.
 func selectPackages(all, names []string) (chosen []string, err error) {
 	if len(names) == 0 {
 		return all, nil
@@ -174,10 +174,10 @@ func (o options) compare(ctx context.Context, out io.Writer, t *tree, packages [
 	return verdict(found, want, theirs, ours)
 }
 
-// rerunUnexpected repeats, with both services, the tests that differ unexpectedly, and returns the tests that still
-// differ. This is necessary because tests with timeouts sometimes fail on a busy machine.
+// rerunUnexpected repeats the tests that differ unexpectedly, with both services, and returns the tests that still
+// differ. Tests with timeouts sometimes fail on a busy machine.
 func (t *tree) rerunUnexpected(ctx context.Context, out io.Writer, found []test, want map[test]difference, env []string) (still []test, err error) {
-	byPackage := map[string][]string{} // top-level tests, by package
+	byPackage := map[string][]string{} // names of top-level tests, by package
 	for _, f := range found {
 		if _, listed := want[f]; !listed && f.name != "" {
 			top, _, _ := strings.Cut(f.name, "/")
@@ -210,7 +210,7 @@ func (t *tree) rerunUnexpected(ctx context.Context, out io.Writer, found []test,
 	return still, nil
 }
 
-// countServices returns the number of patchlog services that were created, by package.
+// countServices returns how many patchlog services were created in each package.
 func countServices(folder string) (map[string]int, error) {
 	entries, err := os.ReadDir(folder)
 	created := map[string]int{}
@@ -286,7 +286,7 @@ func outcomeText(r results, t test) string {
 	}
 }
 
-// verdict returns an error that lists the deviations from the expected differences.
+// verdict returns an error that lists unexpected and missing differences.
 func verdict(found []test, want map[test]difference, theirs, ours results) error {
 	var errs []error
 	for _, t := range found {

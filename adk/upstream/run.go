@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// test identifies a test of a package. The name "" stands for the whole package, which fails if its tests cannot be
-// built or if they end the process.
+// test identifies a test of a package. If name is "", the test is the whole package, which fails if its tests
+// cannot be built or if they end the process.
 type test struct{ pkg, name string }
 
 func (t test) String() string { return strings.TrimSpace(short(t.pkg) + " " + t.name) }
@@ -34,9 +34,9 @@ type results struct {
 	buildFailed map[string]bool // packages that could not be built
 }
 
-// run runs tests of packages. pattern, if not "", is the -run flag of go test.
+// run runs the tests of packages. If pattern is not "", it is the value of the flag -run of go test.
 func (t *tree) run(ctx context.Context, packages []string, pattern string, env ...string) (results, error) {
-	// With -trimpath, the build cache works even though the directory has another name each time.
+	// -trimpath makes the build cache usable although the directory has a new name each time.
 	args := []string{"test", "-json", "-trimpath", "-vet=off", "-count=1", "-timeout=2m"}
 	if pattern != "" {
 		args = append(args, "-run="+pattern)
@@ -59,7 +59,7 @@ func (t *tree) run(ctx context.Context, packages []string, pattern string, env .
 	return r, err
 }
 
-// parse reads the output of go test -json. It prints a line for each package that ends.
+// parse reads the output of go test -json. It prints a line whenever a package ends.
 func parse(in io.Reader, progress io.Writer) (results, error) {
 	r := results{outcomes: map[test]outcome{}, output: map[test]string{}, buildFailed: map[string]bool{}}
 	lines := bufio.NewReader(in)
@@ -69,7 +69,7 @@ func parse(in io.Reader, progress io.Writer) (results, error) {
 			Action, Package, Test, Output, FailedBuild, ImportPath string
 			Elapsed                                                float64
 		}
-		if len(line) > 0 && json.Unmarshal(line, &e) == nil { // other lines are not JSON, such as warnings
+		if len(line) > 0 && json.Unmarshal(line, &e) == nil { // other lines, such as warnings, are not JSON
 			key := test{e.Package, e.Test}
 			switch e.Action {
 			case "run":

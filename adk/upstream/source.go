@@ -16,9 +16,9 @@ import (
 )
 
 // tree is a workspace with this repository's modules and a copy of ADK's module. In the copy, session.InMemoryService
-// returns the service of a hook.
+// returns the service that a hook creates.
 type tree struct {
-	folder   string // of the workspace
+	folder   string // folder of the workspace
 	packages []string
 	progress io.Writer
 }
@@ -28,7 +28,8 @@ const (
 	ourModule = "github.com/patchlog-dev/patchlog"
 )
 
-// newTree copies a module's source into folder. It adds a hook to each package whose tests may call InMemoryService.
+// newTree copies a module's source into folder. It adds a test file with the hook to each package whose tests may
+// call InMemoryService.
 func newTree(ctx context.Context, source, folder string, progress io.Writer) (*tree, error) {
 	t := &tree{folder: folder, progress: progress}
 	if err := copyTree(source, t.module()); err != nil {
@@ -115,7 +116,7 @@ func addHook(text []byte) ([]byte, error) {
 	return bytes.Replace(text, []byte(theirFunction), []byte(ourFunction), 1), nil
 }
 
-// workspace creates a Go workspace of the copy and of this repository's modules.
+// workspace creates a Go workspace with the copy of ADK's module and with this repository's modules.
 func (t *tree) workspace(ctx context.Context) error {
 	out, err := goCommand(ctx, ".", "list", "-m", "-f", "{{with .Replace}}{{.Dir}}{{else}}{{if .Main}}{{.Dir}}{{end}}{{end}}", ourModule, ourModule+"/adk")
 	if err != nil {
@@ -178,10 +179,10 @@ import (
 func init() { standin.Install(&session.Substitute, %q) }
 `
 
-// callers determines which packages call InMemoryService.
+// callers finds the packages that call InMemoryService.
 type callers struct {
 	all   map[string]*goPackage
-	known map[string]bool // whether the package calls it, directly or through imports
+	known map[string]bool // whether a package calls InMemoryService, directly or through its imports
 }
 
 // testsCall reports whether a package has tests that may call InMemoryService, directly or through imports.
@@ -232,7 +233,7 @@ func goCommand(ctx context.Context, folder string, args ...string) ([]byte, erro
 	return commandOutput(exec.CommandContext(ctx, "go", args...), folder)
 }
 
-// goCommand is like the function goCommand, but uses the tree's workspace instead of the user's.
+// goCommand is like the function goCommand, but uses the tree's workspace.
 func (t *tree) goCommand(ctx context.Context, folder string, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Env = t.env()

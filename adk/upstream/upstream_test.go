@@ -18,7 +18,8 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// The required version of ADK has the place for the hook, and the tests that differences.txt names.
+// The required version of ADK has the function that the hook replaces, and the tests that differences.txt
+// names.
 func TestHookAndListMatchADK(t *testing.T) {
 	dir, err := goCommand(t.Context(), ".", "list", "-m", "-f", "{{.Dir}}", adkModule)
 	noError(t, err)
@@ -104,7 +105,7 @@ func TestDiffering(t *testing.T) {
 	}
 }
 
-// outcomes returns results of tests of package p. The argument words has the form "name=outcome ...".
+// outcomes returns results of tests of package p. The argument has the form "name=outcome ...".
 func outcomes(words string) results {
 	r := results{outcomes: map[test]outcome{}}
 	for _, w := range strings.Fields(words) {

@@ -202,7 +202,7 @@ func breaking(t *testing.T, c *chaos, each, pause time.Duration, fault func(*pgt
 	})
 }
 
-// since is a caller that counts the calls that began after moment was set and succeeded.
+// since is a caller that counts successful calls, if they began after moment was set.
 type since struct {
 	ops.Caller
 	moment *atomic.Bool

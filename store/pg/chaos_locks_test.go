@@ -15,8 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// If another transaction keeps the rows of some sessions locked, only appends to these sessions wait. Reads,
-// and calls for other sessions, continue.
+// If another transaction keeps the rows of some sessions locked, only appends to these sessions wait. Reads of
+// these sessions, and all calls for other sessions, continue.
 func TestSlowSessions(t *testing.T) {
 	for _, slow := range []int{1, 12} { // the number of locked sessions, less and greater than the number of connections
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {

@@ -12,13 +12,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// compactingService is a service that shortens and compacts as early as possible. It is deterministic: AppendEvent
-// returns only after background compaction has finished. Each append uses a new adk.Service, as after a restart of the
-// program.
+// compactingService is a service that shortens results and compacts sessions as early as possible. It is
+// deterministic, because AppendEvent returns only after background compaction has finished. It uses a new adk.Service
+// for each append, as after a restart of the program.
 type compactingService struct {
 	session.Service
 	db *store.Store
-	mu sync.Mutex // serialises appends
+	mu sync.Mutex // allows one append at a time
 }
 
 var earlyCompaction = compaction.Config{Enabled: true, CompactionInterval: 1, TokenThreshold: 1, EventRetentionSize: 1}

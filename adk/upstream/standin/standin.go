@@ -1,5 +1,5 @@
 // Package standin replaces ADK's in-memory service by a patchlog service in the binaries of ADK's tests. Command
-// upstream links it into these binaries and configures it by environment variables.
+// upstream links the package into these binaries and configures it by environment variables.
 package standin
 
 import (
@@ -25,9 +25,8 @@ const (
 	Bolt   = "bolt"
 )
 
-// Install sets a hook to a function that returns a new, empty service at each call. It does nothing if
-// BackendVariable is not set. Each service creates a directory. The argument name is the beginning of the
-// directory's name.
+// Install sets the hook to a function that returns a new, empty service at each call. If BackendVariable is not
+// set, Install does nothing. Each service creates a directory, whose name begins with the argument name.
 func Install(hook *func() session.Service, name string) {
 	if os.Getenv(BackendVariable) == "" {
 		return
@@ -44,8 +43,8 @@ func Install(hook *func() session.Service, name string) {
 	}
 }
 
-// cacheMissingErrors makes package adk read, once, the error of ADK's in-memory service for a missing session. It must
-// be called before the hook is installed. After that, package adk would call a patchlog service instead of ADK's.
+// cacheMissingErrors makes package adk read the error of ADK's in-memory service for a missing session. Package adk
+// reads the error only once. After the hook is installed, it would read the error of a patchlog service instead.
 func cacheMissingErrors() error {
 	db, err := store.OpenMemory(store.Options{})
 	if err != nil {

@@ -52,13 +52,13 @@ func LimitGroup[T any](items, total int, size func(T) int) func(waiting []T) int
 // Do queues item, and returns when the work on the item is done, by this caller or by another.
 //
 // A caller becomes the leader by sending to resource, and later receives from resource to release it. The leader
-// removes a group of items from the head of the queue and calls work with the group. The leader's own item may not
-// be in the group. The argument groupSize returns how many of the waiting items belong to the next group, at least one.
-// The function work stores its results in the items, so items are usually pointers.
+// removes a group of items from the head of the queue and calls work with the group. The group may lack the leader's
+// own item. The argument groupSize returns how many of the waiting items belong to the next group, at least one. The
+// function work stores its results in the items, so items are usually pointers.
 //
-// If ctx ends while the item is queued, Do removes the item and returns the context's error. If ctx ends while the
-// work on the item runs, Do waits until the work ends. In a detached queue, Do waits only for a short time, and
-// then returns [ErrRunning].
+// If ctx ends while the item is queued, Do removes the item and returns the context's error. If ctx ends while the work
+// on the item runs, Do waits until the work ends. In a detached queue, Do waits only for a short time, and then returns
+// [ErrRunning].
 func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, groupSize func(waiting []T) int, work func(group []T)) error {
 	if err := ctx.Err(); err != nil {
 		return err
