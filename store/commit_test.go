@@ -21,7 +21,7 @@ import (
 type step struct {
 	name string
 	do   func(e *env) error
-	gone error // error of the repetition if the first write landed; nil means success
+	gone error // error of the repeated call if the first write took effect; nil means success
 }
 
 const importedText = `{"patchlog":1,"initialState":{"k":1}}
@@ -59,7 +59,7 @@ var steps = []step{
 	}, store.ErrExists},
 }
 
-// outline returns what a backend contains, without creation ids.
+// outline returns the contents of the backend as text, without creation ids.
 func (e *env) outline() string {
 	e.Helper()
 	var b strings.Builder
@@ -83,8 +83,8 @@ func (e *env) views() string {
 	return b.String()
 }
 
-// Every write of a script fails once, in every way. After the client repeats the write, it has taken effect once,
-// and the final state is the same as without failures.
+// Each write of a script fails once, in every way in which a write can fail. After the client repeats the call,
+// the write has taken effect exactly once, and the final state is the same as without failures.
 func TestEveryWriteFails(t *testing.T) {
 	var want string
 	onEach(t, func(e *env) {
@@ -95,7 +95,7 @@ func TestEveryWriteFails(t *testing.T) {
 	})
 	type failure struct {
 		plan storetest.Plan
-		want error // nil: the call succeeds
+		want error // expected error; nil means that the call succeeds
 	}
 	asking := []error{nil, backend.ErrClosed, backend.ErrLocked, backend.ErrDamaged, &backend.UnknownError{Cause: storetest.ErrInjected}}
 	for k := range steps {
@@ -126,14 +126,14 @@ func TestEveryWriteFails(t *testing.T) {
 	}
 }
 
-// failOnce runs a step whose write fails as planned, and then repeats the step.
+// failOnce runs a step whose write fails as the plan says, and then repeats the step.
 func (e *env) failOnce(s step, plan storetest.Plan, want error) {
 	e.Helper()
 	stored, views := e.dump(), e.views()
 	e.backend.Plan(plan)
 	err := s.do(e)
 	if s.name == "delete" && plan.Failure != storetest.Refused {
-		want = store.ErrOutcomeUnknown // the caller repeats the delete
+		want = store.ErrOutcomeUnknown // a delete returns this error, and the caller repeats the delete
 	}
 	testlog.Equal(e, "writes of "+s.name, e.backend.Writes(), 1)
 	e.backend.Plan(storetest.Plan{})
@@ -163,8 +163,8 @@ func (e *env) failOnce(s step, plan storetest.Plan, want error) {
 	}
 }
 
-// An import without ids returns the ids that it generated, so that a retry takes effect once. [TestGroupFails]
-// covers groups.
+// If the outcome of an import is unknown, the import returns the ids that it generated. A retry with these ids
+// takes effect only once. [TestGroupFails] covers groups.
 func TestUnknownOutcomeReturnsRecords(t *testing.T) {
 	noIDs := `{"author":"a"}
 {"patchType":"splice","start":0,"count":0,"replacement":[{"author":"r"}]}
@@ -185,7 +185,7 @@ func TestUnknownOutcomeReturnsRecords(t *testing.T) {
 	}
 }
 
-// The index may be unreadable when the store resolves an unknown outcome.
+// When the store resolves an unknown outcome, the index of ids may be unreadable.
 func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
 	for _, how := range []storetest.Failure{storetest.NotApplied, storetest.Applied} {
 		onEach(t, func(e *env) {
@@ -204,8 +204,8 @@ func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
 	}
 }
 
-// Records are committed, and erased before the store reads them to resolve the unknown outcome. If they created the
-// session, its existence proves the commit. Otherwise the outcome stays unknown.
+// Records may be erased before the store reads them to resolve an unknown outcome. If their commit created the
+// session, the session's existence proves the commit. Otherwise the outcome stays unknown.
 func TestUnknownOutcomeOfErasedRecords(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		erased := func(k store.Key, id string) func(do func() error) {
@@ -225,7 +225,7 @@ func TestUnknownOutcomeOfErasedRecords(t *testing.T) {
 	})
 }
 
-// After a failed commit of shared values, the call can be repeated.
+// If a commit of shared values fails, the call can be repeated.
 func TestUnknownOutcomeOfSharedValues(t *testing.T) {
 	for _, how := range []storetest.Failure{storetest.NotApplied, storetest.Applied} {
 		onEach(t, func(e *env) {
@@ -243,7 +243,7 @@ func TestUnknownOutcomeOfSharedValues(t *testing.T) {
 	}
 }
 
-// A call that finds its work already done makes a fence before it returns, even if the store has no session.
+// If a call has nothing left to do, it still makes a fence before it returns, even if the store has no session.
 func TestDoneCallsConfirm(t *testing.T) {
 	selected := store.EraseSelection{EventIDs: []string{"e1"}}
 	calls := map[string]func(s, from *store.Store) error{
@@ -274,7 +274,7 @@ func TestDoneCallsConfirm(t *testing.T) {
 			for i := range 2 {
 				b.takeCalls()
 				e.no(call(s, from))
-				want := i == 1 || what == "EraseUser, keeping values" // this call always makes a fence
+				want := i == 1 || what == "EraseUser, keeping values" // EraseUser with KeepValues always makes a fence
 				if calls := b.takeCalls(); strings.Contains(calls, "Fence") != want {
 					e.Errorf("%s, call %d: calls are %s", what, i+1, calls)
 				}
@@ -283,8 +283,9 @@ func TestDoneCallsConfirm(t *testing.T) {
 	}
 }
 
-// inGroup makes the writes at the same time, in order, as one group. Before the group, it appends an event with id
-// "first", which adds one record to the log. The argument plan is the failure of the group's commit.
+// inGroup runs the writes at the same time, so that one group commit contains them in the given order. Before the
+// group, it appends an event with the id "first", which adds one record to the log. The argument plan describes
+// the failure of the group's commit.
 func (e *env) inGroup(plan storetest.Plan, writes ...func()) {
 	e.Helper()
 	e.inGroupWith(plan, nil, writes...)
@@ -297,7 +298,7 @@ func (e *env) inGroupWith(plan storetest.Plan, planned func(), writes ...func())
 		free := make(chan struct{})
 		e.backend.Backend = &hooked{Backend: whole, appended: func(ctx context.Context, n int, next func(context.Context) error) error {
 			switch {
-			case n == 1: // the writes that wait behind it form the group
+			case n == 1: // writes that wait behind the first commit form the group
 				<-free
 			case planned != nil:
 				planned()
@@ -306,7 +307,7 @@ func (e *env) inGroupWith(plan storetest.Plan, planned func(), writes ...func())
 		}}
 		e.open() // synctest requires that the store's channels are made inside its bubble
 		if plan.Write > 0 {
-			plan.Write++ // the first append's write precedes the group
+			plan.Write++ // the first append writes before the group does
 		}
 		e.backend.Plan(plan)
 		var wg sync.WaitGroup
@@ -367,7 +368,7 @@ func TestGroup(t *testing.T) {
 			e.appending(&out[0], store.AppendOptions{}, say("b1"), say("b2")),
 			e.patching(&out[1], store.PatchOptions{On: seen}, patch.NewSplice(0, 1, say("r1")).WithID("p1")),
 			e.patching(&out[2], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p2")),
-			e.appending(&out[3], store.AppendOptions{}, say("b2"), say("b3"), say("a1")), // an event of an earlier write, a new event, an old event
+			e.appending(&out[3], store.AppendOptions{}, say("b2"), say("b3"), say("a1")), // event of an earlier write, new event, event that is already logged
 			e.appending(&out[4], store.AppendOptions{}, event(`{"id":"b1"}`)),
 			e.appending(&out[5], store.AppendOptions{}, say("r1")),
 			e.patching(&out[6], store.PatchOptions{}, patch.NewSplice(0, 1, say("r1")).WithID("p1")),
@@ -388,7 +389,7 @@ func TestGroup(t *testing.T) {
 			"6 of r1 a2 first b1 b2 b3",
 			"", // wrong seq
 			"8 of r1 a2 first b1 b2 b3 c1",
-			"", "", // other creation, out of range
+			"", "", // wrong creation id, and an index out of range
 			"of r1 a2 first b1 b2 b3 c1",
 			"9 of r1 a2 first b1 b2 b3 c1 s1",
 			"10 of r1 a2 first b1 b2 b3 c1 s1 s2",
@@ -408,7 +409,7 @@ func TestGroup(t *testing.T) {
 	})
 }
 
-// A group commit that fails writes nothing, and every call of the group fails.
+// If a group commit fails, it writes nothing, and every call of the group fails.
 func TestGroupFails(t *testing.T) {
 	for _, c := range []struct {
 		plan   storetest.Plan
@@ -430,10 +431,10 @@ func TestGroupFails(t *testing.T) {
 				calls := []func(){
 					e.appending(&out[0], store.AppendOptions{}, say("b1"), sets("b2", `{"app:x":1}`)),
 					e.patching(&out[1], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p1")),
-					e.appending(&out[2], store.AppendOptions{}, say("a2"), say("b1")), // depends on the first write
-					e.appending(&out[3], store.AppendOptions{}, say("a1"), say("a2")), // depends on no write
+					e.appending(&out[2], store.AppendOptions{}, say("a2"), say("b1")), // this write depends on the first write
+					e.appending(&out[3], store.AppendOptions{}, say("a1"), say("a2")), // this write depends on no other write
 					e.appending(&out[4], store.AppendOptions{}),
-					e.patching(&out[5], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p2")), // conflicts with the second write
+					e.patching(&out[5], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p2")), // this patch conflicts with the second write
 					e.appending(&out[6], store.AppendOptions{}, event(`{"id":"a1"}`)),
 				}
 				e.inGroup(c.plan, calls...)
@@ -470,8 +471,8 @@ func TestGroupFails(t *testing.T) {
 	}
 }
 
-// wantUnchanged checks the error of a write that landed after its context was cancelled. The caller may have stopped waiting
-// before the outcome was known.
+// wantUnchanged checks the error of a write that took effect after its context was cancelled. The caller may have
+// stopped waiting before the outcome was known.
 func (e *env) wantUnchanged(err error) {
 	e.Helper()
 	if err != nil {
@@ -480,7 +481,7 @@ func (e *env) wantUnchanged(err error) {
 	}
 }
 
-// The writer of a group commits the other writes even if its own context is cancelled.
+// If the context of the call that commits a group is cancelled, the other writes of the group are still committed.
 func TestGroupWhoseLeaderIsCancelled(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -512,8 +513,9 @@ func TestGroupWhoseLeaderIsCancelled(t *testing.T) {
 	})
 }
 
-// If the leader of a group panics, its caller gets the panic. The other callers get an error: either nothing was
-// written, or the outcome is unknown because the commit had started. They can repeat their calls.
+// If the call that commits a group panics, its caller gets the panic. The other callers get an error, and they can
+// repeat their calls. If the commit had started, the error reports an unknown outcome. Otherwise nothing was
+// written.
 func TestGroupWhoseLeaderPanics(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)

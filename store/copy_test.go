@@ -54,7 +54,7 @@ func TestCopy(t *testing.T) {
 		copies(false, 0, 7, 7)
 		testlog.Equal(e, "the time of creation", infoOf(e, e.store, key).Created, infoOf(e, from, key).Created)
 		e.same("state", fmt.Sprint(e.get().State()), fmt.Sprint(sessionOf(e, from, key).State()))
-		// The source grows, and a shared value changes.
+		// The source gets a record, and a shared value changes.
 		e.must(from.AppendEvents(ctx, key, []*patch.Event{sets("more", `{"app:motd":"bye"}`)}, store.AppendOptions{}))
 		copies(false, 1, 7, 8)
 		testlog.Equal(e, "the shared value", e.get().State()["app:motd"], "bye")
@@ -68,7 +68,7 @@ func TestCopy(t *testing.T) {
 			e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, key, from, opts)), store.ErrConflict, "record 9")
 		}
 		e.same("the log", e.dump(), before)
-		// A log that is longer than one commit is partly staged, and arrives complete.
+		// A log that is longer than one commit is copied in several commits.
 		long := store.Key{App: "app", User: "user", Session: "long"}
 		add(e.T, from, long, nil, 2000)
 		got := testlog.Must(e.store.CopyFrom(ctx, long, from, store.CopyOptions{}))(e)
@@ -102,14 +102,14 @@ func TestCopyShared(t *testing.T) {
 			testlog.Equal(e, "different", done.Different, []string{"app/app/app:motd"})
 		}
 		e.same("state", fmt.Sprint(e.get().State()), "map[app:motd:mine user:lang:de]")
-		e.append(says("later", 1)...) // a CopyFrom with the zero key does not change the log
+		e.append(says("later", 1)...) // CopyFrom with the zero key must not change this log
 		s := testlog.Must(e.store.Create(ctx, alone, nil, store.CreateOptions{}))(e)
 		e.same("state", fmt.Sprint(s.State()), "map[app:motd:mine user:lang:fr]")
 	})
 }
 
-// A copy may leave out the shared scopes, whether it creates the session or adds to it. It may also overwrite
-// shared values that differ.
+// A copy can omit the shared values, whether it creates the session or adds to it. It can also overwrite shared
+// values that differ.
 func TestCopyOfSharedByChoice(t *testing.T) {
 	onEach(t, func(e *env) {
 		from, alone := source(e.T), store.CopyOptions{NoShared: true}
@@ -138,11 +138,11 @@ func TestCopyOfSharedByChoice(t *testing.T) {
 	})
 }
 
-// stepped is a backend that calls between after each commit to a staged session.
+// stepped is a backend that calls the function between after each commit to a staged session.
 type stepped struct {
 	*storetest.Faulty
 	steps   int
-	last    bool // the commit that creates the session was tried
+	last    bool // whether the commit that creates the session was tried
 	most    int  // maximum number of records in a staged commit, or in a commit that creates a session
 	between func(step int)
 }
@@ -175,7 +175,7 @@ func isStaged(session string) bool { return strings.HasPrefix(session, "\x00\x02
 
 var forkKey = store.Key{App: "app", User: "user", Session: "fork"}
 
-// onSteps runs a test on a session with a log of several pages, in which events were hidden and restored.
+// onSteps runs a test on a session whose log has several pages and hidden and restored events.
 func onSteps(t *testing.T, run func(e *env, s *stepped)) {
 	onEach(t, func(e *env) {
 		s := e.stepped()
@@ -199,7 +199,7 @@ func (e *env) stepped() *stepped {
 	return s
 }
 
-// absentFork checks that no part of the fork is visible.
+// absentFork checks that no call returns any part of the fork.
 func (e *env) absentFork() {
 	e.Helper()
 	e.is(testlog.ErrorOf(e.store.Get(ctx, forkKey)), store.ErrNotFound)
@@ -211,8 +211,8 @@ func (e *env) absentFork() {
 	}
 }
 
-// A long log is forked in several commits. Between two commits the fork is invisible, and both the origin and other
-// sessions can be written to.
+// A long log is forked in several commits. Between two commits, the fork is invisible, and callers can write to
+// the origin and to other sessions.
 func TestForkInSteps(t *testing.T) {
 	onSteps(t, func(e *env, s *stepped) {
 		before := e.view()
@@ -233,7 +233,7 @@ func TestForkInSteps(t *testing.T) {
 		}
 		e.same("the fork", withoutCreation(e.viewText(fork.View)), withoutCreation(e.viewText(before)))
 		testlog.Equal(e, "records in the session", len(e.records(key)), int(before.Seq())+s.steps)
-		// The fork is independent: a revert in it reads the hidden events from its own log.
+		// A revert in the fork reads the hidden events from the fork's own log.
 		e.no(e.store.Delete(ctx, key))
 		done := testlog.Must(e.store.Revert(ctx, forkKey, "p2", store.UndoOptions{}))(e)
 		testlog.Equal(e, "visible events", done.View.Len(), before.Len()+650)
@@ -245,7 +245,7 @@ func TestForkInSteps(t *testing.T) {
 	})
 }
 
-// If a fork fails before its last commit, nothing remains of it, and it can be repeated.
+// If a fork fails before its last commit, it leaves nothing in the store and can be repeated.
 func TestForkCutShort(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   func(e *env, cancel func())
@@ -295,8 +295,8 @@ func TestForkCutShort(t *testing.T) {
 	}
 }
 
-// failedStep checks the error of a fork or an import after a failed commit. Nothing was created, and the error does
-// not call the outcome unknown.
+// failedStep checks the error of a fork or an import after a failed commit. The call must create nothing and must
+// not report an unknown outcome.
 func (e *env) failedStep(err error) {
 	e.Helper()
 	e.is(err, storetest.ErrInjected)
@@ -304,7 +304,7 @@ func (e *env) failedStep(err error) {
 	e.absentFork()
 }
 
-// If any commit fails, the fork fails. Only after the last commit can the outcome be unknown.
+// If any commit of a fork fails, the fork fails. Only the last commit can have an unknown outcome.
 func TestForkWhoseStepsFail(t *testing.T) {
 	for _, how := range []storetest.Failure{storetest.Refused, storetest.NotApplied, storetest.Applied} {
 		if testlog.Race && how == storetest.NotApplied {

@@ -19,17 +19,17 @@ import (
 
 // sizes are the sizes on which the cost of a call might depend.
 type sizes struct {
-	log     int // events; the last ten are visible, with a summary of the earlier events
-	visible int // additional visible events
-	initial int // bytes of the initial state
-	shared  int // values in the app's scope
-	others  int // other sessions of the same user
-	last    int // bytes of the last event
+	log     int // number of events; the last ten are visible, with a summary of the earlier events
+	visible int // number of additional visible events
+	initial int // size of the initial state in bytes
+	shared  int // number of values in the app's scope
+	others  int // number of other sessions of the same user
+	last    int // size of the last event in bytes
 }
 
 var smallSizes = sizes{log: 20, visible: 1, initial: 10, shared: 1, others: 1, last: 10}
 
-// grown has an entry for each size, in which only that size is large.
+// grown has one entry for each field of sizes. In each entry, only that field is large.
 var grown = map[string]sizes{
 	"log":     {log: 1200, visible: 1, initial: 10, shared: 1, others: 1, last: 10},
 	"visible": {log: 20, visible: 200, initial: 10, shared: 1, others: 1, last: 10},
@@ -39,11 +39,11 @@ var grown = map[string]sizes{
 	"last":    {log: 20, visible: 1, initial: 10, shared: 1, others: 1, last: 1 << 18},
 }
 
-// verb is a store call whose cost is measured. Its rows and bytes may depend on the sizes named in rows, but its
-// number of backend calls may not. All of its cost may depend on the sizes named in grows.
+// verb is a store call whose cost is measured. The number of its backend calls may depend only on the sizes named
+// in grows. Its rows and bytes may also depend on the sizes named in rows.
 type verb struct {
 	name        string
-	cold        bool // nothing of the session is in memory
+	cold        bool // whether the store has no data of the session in memory
 	calls       int  // number of backend calls with small sizes
 	rows, grows string
 	do          func(e *env) error
@@ -163,7 +163,7 @@ func newWorld(t *testing.T, engine string, size sizes, cold bool) (*env, *storet
 	return e, counting
 }
 
-// The cost of each call depends on no unrelated size. The cost is counted in backend calls, rows and bytes.
+// The cost of a call, in backend calls, rows and bytes, depends only on the sizes that its entry names.
 func TestCosts(t *testing.T) {
 	for _, engine := range []string{"bolt", "memory"} {
 		t.Run(engine, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestCosts(t *testing.T) {
 						t.Errorf("%s with a large %s takes %v, and else %v", how, what, large, small)
 						continue
 					}
-					const slack = 128 // numbers may differ in length
+					const slack = 128 // allowed difference in bytes, because encoded numbers differ in length
 					if !strings.Contains(v.rows, what) && (large.RowsRead != small.RowsRead || large.RowsWritten != small.RowsWritten ||
 						large.BytesRead > small.BytesRead+slack || large.BytesPut > small.BytesPut+slack) {
 						t.Errorf("%s with a large %s takes %v, and else %v", how, what, large, small)

@@ -57,8 +57,8 @@ func TestEraseCanaries(t *testing.T) {
 	testlog.Equal(t, "canaries found after closing", findCanaries(t, dir, stored), 0)
 }
 
-// TestEraseCanariesPostgreSQL does the same on a server. After VACUUM FULL only the write-ahead log contains
-// canaries. A plain VACUUM leaves most of them in the free space of pages.
+// TestEraseCanariesPostgreSQL is TestEraseCanaries on a server. After VACUUM FULL, only the write-ahead log
+// contains canaries. A plain VACUUM leaves most of them in the free space of pages.
 func TestEraseCanariesPostgreSQL(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
@@ -68,7 +68,7 @@ func TestEraseCanariesPostgreSQL(t *testing.T) {
 	s := newStore(t, b, store.Options{Snapshots: snapshot.Policy{Every: 100, MinPercent: 1}})
 	defer s.Close()
 	tables := []string{"patchlog.records", "patchlog.metas", "patchlog.snapshots", "patchlog.shared"}
-	for _, table := range tables { // the scan does not find text that the server compresses
+	for _, table := range tables { // prevents compression by the server, because the scan cannot find compressed text
 		pgtest.Exec(t, dsn, "ALTER TABLE "+table+" ALTER COLUMN data SET STORAGE EXTERNAL")
 	}
 	plantCanaries(t, s, n)
@@ -80,7 +80,7 @@ func TestEraseCanariesPostgreSQL(t *testing.T) {
 	if got := find(); got < n {
 		t.Fatalf("%d canaries and records that have one are found, of %d", got, n)
 	}
-	pgtest.Exec(t, dsn, "ANALYZE") // stores samples of the tables' content
+	pgtest.Exec(t, dsn, "ANALYZE") // ANALYZE stores samples of the tables' content
 	must(t)(s.EraseUser(ctx, "a", "u", store.EraseOptions{}))
 	if got := find(); got == 0 {
 		t.Error("without a vacuum none is found: the scan does not look where they are")
@@ -113,7 +113,7 @@ func plantCanaries(t testing.TB, s *store.Store, n int) {
 		for j := range each {
 			c := canaryName(i*each + j)
 			long := c
-			if j%50 == 0 { // too long for a page and for a row
+			if j%50 == 0 { // makes the text too long for a page and for a row
 				for k := range 200 {
 					long += fmt.Sprintf(" %x", sha256.Sum256(fmt.Append(nil, c, k)))
 				}
@@ -144,10 +144,10 @@ func canaryName(n int) string { return fmt.Sprintf("canary-%05d", n) }
 // recordEnds finds stored records in a file by their last bytes.
 type recordEnds struct {
 	of    map[[endBytes]byte]string
-	begin [1 << 20]bool // by the first bytes of each end, so that most places need no look-up in of
+	begin [1 << 20]bool // indexed by the first bytes of each end, so that most positions need no lookup in of
 }
 
-// endBytes is the length of an end, enough to distinguish records.
+// endBytes is the length of an end. This length is sufficient to distinguish records.
 const endBytes = 32
 
 func beginOf(b []byte) uint32 { return binary.LittleEndian.Uint32(b) % (1 << 20) }
@@ -209,7 +209,7 @@ func findCanaries(t testing.TB, dir string, stored *recordEnds, without ...strin
 		}
 		look(data)
 		for _, text := range encoded.FindAll(data, -1) {
-			for shift := range 4 { // letters before the text may look like a part of it
+			for shift := range 4 { // the letters before the text may be part of the same base64 group
 				text := text[min(shift, len(text)):]
 				plain, _ := base64.StdEncoding.AppendDecode(nil, bytes.TrimRight(text[:len(text)/4*4], "="))
 				look(plain)

@@ -41,8 +41,8 @@ func readable(t testing.TB, s *store.Store, text string) (keys []string) {
 	return keys
 }
 
-// An erase is killed at each step, something happens to a fork, and the erase is repeated. The erase succeeds only
-// if no session contains the selected text. Until then, Verify reports a problem.
+// An erase is killed at each of its steps. Then a fork changes, and the erase is repeated. When the erase
+// succeeds, no session contains the selected text. Until then, Verify reports a problem.
 func TestKilledEraseWithAFork(t *testing.T) {
 	fork, late := sibling("fork"), sibling("late")
 	for name, between := range map[string]func(s *store.Store) error{
@@ -97,7 +97,7 @@ func TestKilledEraseWithAFork(t *testing.T) {
 				testlog.NoError(t, between(other))
 				if err := erase(quietly(t, shared)); name != "delete" {
 					testlog.NoError(t, err)
-				} else if kill == 1 { // nothing was logged
+				} else if kill == 1 { // the killed erase had logged nothing
 					continue
 				}
 				if left := readable(t, other, "secret"); len(left) > 0 {
@@ -109,8 +109,8 @@ func TestKilledEraseWithAFork(t *testing.T) {
 	}
 }
 
-// If retention erased events in a session but not in its fork, a later erase of the session finds them in the fork:
-// by id, by seq, by text, and with All.
+// If retention erased events in a session but not in its fork, a later erase of these events in the session also
+// erases them in the fork. This is so for a selection by id, by seq, by text, and with All.
 func TestEraseWhatRetentionKeptInAFork(t *testing.T) {
 	for name, of := range map[string]store.EraseSelection{"ids": {EventIDs: []string{"e1"}}, "seqs": {Seqs: []uint64{2}}, "text": {Match: "secret 1"}, "all": {All: true}} {
 		s := inMemory(t)
@@ -129,7 +129,7 @@ func TestEraseWhatRetentionKeptInAFork(t *testing.T) {
 	}
 }
 
-// An erase and a fork end even if a writer never pauses, on each backend.
+// On each backend, an erase and a fork complete even if another goroutine writes without a pause.
 func TestWriterWithoutPause(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		createWith(t, e.store, eraseKey, texts(5)...)
@@ -157,8 +157,8 @@ func TestWriterWithoutPause(t *testing.T) {
 	})
 }
 
-// An erase of one event in a session without forks takes a few calls. They read nothing of other sessions, whatever
-// the number of sessions and the length of the log.
+// An erase of one event in a session without forks takes a few backend calls, which read no other session. Their
+// number depends neither on the number of sessions nor on the length of the log.
 func TestEraseCost(t *testing.T) {
 	cost := func(others, events int, hot bool) (calls []string) {
 		b := &hooked{Backend: new(memory.Backend)}
@@ -196,8 +196,8 @@ func TestEraseCost(t *testing.T) {
 	}
 }
 
-// If a session and its forks are copied to another store, an erase of one copy covers the other copies there,
-// including the records that a second copy added. Salvaged sessions are related in the same way.
+// If a session and its forks are copied to another store, an erase of one copy there covers the other copies too,
+// including records that a second copy added. Sessions that Salvage recovers are related in the same way.
 func TestLineageOfCopies(t *testing.T) {
 	dir := t.TempDir()
 	from, to := openStore(t, filepath.Join(dir, "from.db"), store.Options{}), inMemory(t)
@@ -226,7 +226,8 @@ func TestLineageOfCopies(t *testing.T) {
 	verified(t, saved)
 }
 
-// A patch with an old timestamp counts as hiding its events only since it was logged.
+// Retention counts the age of a hidden event from the time when the hiding patch was logged, even if the patch has
+// an older timestamp.
 func TestHiddenSinceByTheLog(t *testing.T) {
 	clock := now
 	s := teststore.Memory(t, store.Options{Now: func() time.Time { return clock }})
@@ -241,7 +242,7 @@ func TestHiddenSinceByTheLog(t *testing.T) {
 	testlog.Equal(t, "sessions that say it", readable(t, s, "secret"), nil)
 }
 
-// A file that was exported during an erase is imported without the content that the erase covers.
+// If a file was exported during an erase, an import of the file omits the content that the erase covers.
 func TestImportOfAHalfErasedSession(t *testing.T) {
 	faulty := &storetest.Faulty{Backend: new(memory.Backend)}
 	s := quietly(t, faulty)

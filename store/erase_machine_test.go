@@ -21,7 +21,7 @@ import (
 
 // machine has sessions of two users that are forks of each other. Simulated processes erase, fork, patch, retain
 // and delete these sessions at the same time. Each backend call is a step. A random draw chooses the process that
-// makes the next step, or kills one. So a seed reproduces each failure.
+// makes the next step, or kills one. A seed therefore reproduces each failure.
 type machine struct {
 	*testing.T
 	draw    *rand.Rand
@@ -39,12 +39,12 @@ type machine struct {
 type eraseCall struct {
 	run   func(s *store.Store) error
 	texts []string
-	of    []store.Key // the sessions
+	of    []store.Key // sessions of the erase
 }
 
-// process is a simulated process that makes each step on command.
+// process is a simulated process. It makes a step when the machine tells it to.
 type process struct {
-	ready chan bool // true: it is ready for a step; false: it has ended
+	ready chan bool // receives true if the process is ready for a step, and false if it has ended
 	step  chan error
 }
 
@@ -118,7 +118,7 @@ func (m *machine) build(s *store.Store) {
 			keys = append(keys, to)
 		case 4:
 			m.summarise(s, key, fmt.Sprint("p", m.n))
-		case 5: // erases in this session alone; forks keep the event
+		case 5: // erases without forks in other sessions; the forks keep the event
 			if v := viewOf(m, s, key); v.Len() > 0 {
 				at := m.draw.IntN(v.Len())
 				must(m)(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(at, 1)}, asOfNow))
@@ -210,8 +210,8 @@ func (m *machine) raw(s *store.Store) map[string]bool {
 	return says
 }
 
-// live runs processes at the same time. It returns the texts that successful erases left, both directly after
-// success and after a repetition.
+// live runs processes at the same time. It returns the selected texts that sessions still contained, either
+// directly after an erase succeeded or after its repetition.
 func (m *machine) live() (left []string) {
 	s := m.open(m.flaw(m.shared.Peer()))
 	m.build(s)
@@ -221,7 +221,7 @@ func (m *machine) live() (left []string) {
 	b := a
 	if m.draw.IntN(3) > 0 {
 		b = m.newEraseCall(s, keys, []string{"A", "B"}[m.draw.IntN(2)])
-		if slices.Equal(a.of, b.of) { // an id belongs to one call of a session
+		if slices.Equal(a.of, b.of) { // a session uses an id for only one call
 			b = a
 		}
 	}
@@ -241,7 +241,7 @@ func (m *machine) live() (left []string) {
 	for i := range 2 {
 		key, to, at, what := m.some(keys), m.newKey(), m.draw.Uint64N(6), m.draw.IntN(5)
 		to.User = "eve"                                                   // no call erases this user
-		if what == 4 && slices.Contains(slices.Concat(a.of, b.of), key) { // the erase of a deleted session does not reach its forks
+		if what == 4 && slices.Contains(slices.Concat(a.of, b.of), key) { // an erase of a deleted session does not reach the session's forks
 			what = 0
 		} else if what == 4 {
 			deleted[key.Session] = true
@@ -348,9 +348,9 @@ func lives(t *testing.T, n int, flaw func(backend.Backend) backend.Backend) (lea
 	return leaks
 }
 
-// The laws of erasing across sessions are in docs/SEMANTICS.md, section "Erasure". After a call has succeeded, no
-// session contains the text that the call selected, whatever was killed or ran at the same time. Other content
-// stays. A repeated call changes nothing. Verify then finds no problem.
+// This test checks the rules in docs/SEMANTICS.md, section "Erasure". After an erase has succeeded, no session
+// contains the selected text, whatever was killed or ran at the same time. Other content stays. A repeated call
+// changes nothing. Verify then finds no problem.
 func TestMachineErase(t *testing.T) {
 	n := 1500
 	if testing.Short() {
@@ -359,7 +359,8 @@ func TestMachineErase(t *testing.T) {
 	lives(t, n, func(b backend.Backend) backend.Backend { return b })
 }
 
-// Without the mechanisms that the order of commits relies on, text is left. So the test can detect a leak.
+// If a backend finds no related sessions or reports no editions, erases leave text behind, and the machine detects
+// it.
 func TestMachineEraseControls(t *testing.T) {
 	for name, flaw := range map[string]func(backend.Backend) backend.Backend{
 		"no looks":   func(b backend.Backend) backend.Backend { return withoutRelatives{b} },

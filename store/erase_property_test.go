@@ -21,8 +21,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// A draft that was made before the closing commit is never committed, even if its author has seen the receipt. Only
-// the edition reveals such a draft. On a backend without editions, the text leaks.
+// If a draft was made before the closing commit of an erase, it is never committed, even if its author has seen
+// the receipt. Only the edition of the log reveals such a draft. A backend without editions therefore leaks the
+// text.
 func TestEraseDraft(t *testing.T) {
 	for name, leaks := range map[string]bool{"edition": false, "no edition": true} {
 		b := backend.Backend(new(memory.Backend))
@@ -48,7 +49,7 @@ type eraseWorld struct {
 	r       *rapid.T
 	backend *storetest.Faulty
 	store   *store.Store
-	texts   map[store.Key][]string // of each session's events, in order
+	texts   map[store.Key][]string // texts of each session's events, in order
 	n       int                    // number of texts so far
 }
 
@@ -58,7 +59,7 @@ func newEraseWorld(t *testing.T, r *rapid.T) *eraseWorld {
 	return w
 }
 
-// open opens a new store on the same backend, like a new process after the old one was killed.
+// open opens a new store on the same backend, as a new process does after the old process was killed.
 func (w *eraseWorld) open() {
 	w.store = newStore(w.r, w.backend, store.Options{Snapshots: snapshot.Policy{Every: 3, MinPercent: 1}, Logger: slog.New(slog.DiscardHandler)})
 }
@@ -67,7 +68,7 @@ func (w *eraseWorld) keys() []store.Key {
 	return slices.SortedFunc(maps.Keys(w.texts), func(a, b store.Key) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// places are the parts of an event that can contain a text.
+// places are JSON members of an event that can contain a text.
 var places = []string{
 	`"content":{"role":"user","parts":[{"text":"is %s"}]}`,
 	`"content":{"role":"model","parts":[{"text":"see"},{"functionCall":{"id":"c%[2]d","name":"f","args":{"deep":["%[1]s"]}}}]}`,
@@ -90,8 +91,7 @@ func (w *eraseWorld) add(r *rapid.T, key store.Key, text string) {
 	w.texts[key] = append(w.texts[key], text)
 }
 
-// build draws sessions: new sessions, forks and copies of existing ones, and more events, summaries and splices in
-// them.
+// build makes random sessions, forks and copies, and adds events, summaries and splices to them.
 func (w *eraseWorld) build(r *rapid.T, text func() string) {
 	key := func() store.Key {
 		return store.Key{App: "a", User: rapid.SampledFrom([]string{"ann", "bob"}).Draw(r, "user"), Session: rapid.StringMatching(`[a-f]`).Draw(r, "session")}
@@ -136,8 +136,8 @@ func (w *eraseWorld) build(r *rapid.T, text func() string) {
 	}
 }
 
-// untilDone repeats an erase until no interruption stops it. An interruption makes a write fail or gives it an
-// unknown outcome. All later calls of that process fail too.
+// untilDone repeats an erase until no backend call of the erase fails. When a write fails or has an unknown
+// outcome, all later calls of the same process fail too.
 func (w *eraseWorld) untilDone(r *rapid.T, erase func() error) {
 	w.t.Helper()
 	for range rapid.IntRange(0, 4).Draw(r, "interruptions") {
@@ -182,7 +182,7 @@ func (w *eraseWorld) keysWith(key store.Key, text string) (n int) {
 	return n
 }
 
-// shows reports whether any output of the store about a session contains a text.
+// shows reports whether any call of the store returns the text for this session.
 func (w *eraseWorld) shows(key store.Key, text string) bool {
 	var out strings.Builder
 	fmt.Fprintln(&out, exportOf(w.r, w.store, key, store.ExportOptions{}))
@@ -200,8 +200,8 @@ func (w *eraseWorld) shows(key store.Key, text string) bool {
 	return w.records(key, text) > 0 || strings.Contains(out.String(), text)
 }
 
-// After an erase with Match and NullValues, no record, view, state, search result or export contains the text, in
-// the session or in a related one. All other content stays.
+// After an erase with Match and NullValues, no record, view, state, search result or export of the session or of a
+// related session contains the text. All other content stays.
 func TestPropertyEraseMatch(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w := newEraseWorld(t, r)

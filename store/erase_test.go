@@ -38,12 +38,12 @@ func lines(texts ...string) (events []*patch.Event) {
 	return events
 }
 
-// erasable runs a test on each kind of store, whose backend is wrapped in a Faulty.
+// erasable runs a test on each kind of store. The backend of the store is wrapped in a Faulty.
 func erasable(t *testing.T, test func(t *testing.T, s *store.Store, faulty *storetest.Faulty)) {
 	erasableAt(t, nil, test)
 }
 
-// erasableAt is erasable with a clock.
+// erasableAt is erasable with the given clock.
 func erasableAt(t *testing.T, clock func() time.Time, test func(t *testing.T, s *store.Store, faulty *storetest.Faulty)) {
 	opts := store.Options{Snapshots: snapshot.Policy{Every: 3, MinPercent: 1}, Now: clock}
 	onEachWith(t, opts, func(e *env) { test(e.T, e.store, e.backend) })
@@ -51,7 +51,7 @@ func erasableAt(t *testing.T, clock func() time.Time, test func(t *testing.T, s 
 
 func inMemory(t testing.TB) *store.Store { return teststore.Memory(t, store.Options{}) }
 
-// sibling returns the key of another session of the user of eraseKey.
+// sibling returns the key of another session that belongs to the same user as eraseKey.
 func sibling(session string) store.Key { return store.Key{App: "a", User: "u", Session: session} }
 
 func recordsOf(t testlog.Failer, s *store.Store, key store.Key) (all []patch.Record) {
@@ -135,7 +135,7 @@ func whys(e store.Erasure) (all []string) {
 
 var eraseKey = sibling("s")
 
-// An erase of an event also erases its copies and all content that stands for it, at any depth. Other content
+// If an event is erased, its copies and the summaries that cover it are erased too, at any depth. Other content
 // stays.
 func TestEraseCascade(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
@@ -153,8 +153,8 @@ func TestEraseCascade(t *testing.T) {
 			`{"id":"e3","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"c","name":"look","response":{"x":"long"}}}]}}`,
 			`{"id":"e4","author":"user","content":{"role":"user","parts":[{"text":"and more"}]}}`,
 			`{"id":"e5","author":"user","content":{"role":"user","parts":[{"text":"unrelated"}]}}`)
-		// In this order: two patches of one group summarise e1 and e4, a patch clears e3, a patch summarises the
-		// summary, a patch inserts a copy, and a patch summarises unrelated events.
+		// These patches are applied in order. Two patches of one group summarise e1 and e4. One patch clears e3,
+		// and one summarises the summary. One patch inserts a copy, and one summarises unrelated events.
 		apply(patch.NewSplice(3, 1).WithID("cut").WithGroup("g").WithState(patch.Keep),
 			patch.NewSummarise(0, 1, said("s1", "number 4711 and more")).WithID("sum").WithGroup("g"))
 		cleared := testlog.Must(lines(`{"id":"e3","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"c","name":"look","response":{"x":"long"}}}]}}`)[0].StandIn("e3short", 3, nil))(t)
@@ -168,7 +168,7 @@ func TestEraseCascade(t *testing.T) {
 		want := []string{"s 1.0 e1: selected", "s 7.0 s1: stands for an erased event", "s 9.0 s2: stands for an erased event", "s 10.0 back: copy of an erased event"}
 		planned := testlog.Must(s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{DryRun: true}))(t)
 		testlog.Equal(t, "planned", whys(planned), want)
-		// The summary also stands for the event that another patch of its group removed.
+		// The summary also covers the event that another patch of its group removed.
 		grouped := testlog.Must(s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e4"}}, store.EraseOptions{DryRun: true}))(t)
 		testlog.Equal(t, "planned of e4", whys(grouped), []string{"s 4.0 e4: selected", want[1], want[2]})
 		testlog.Equal(t, "records that have it after planning", len(has(t, s, eraseKey, "4711")), 4)
@@ -186,22 +186,22 @@ func TestEraseCascade(t *testing.T) {
 		verified(t, s)
 		testlog.Equal(t, "receipts", receiptsOf(t, s, eraseKey), []string{"receipt ann"})
 
-		// A patch that was made from a view before the erase is a conflict.
+		// A patch that was made from a view before the erase conflicts with the receipt.
 		testlog.ErrorIs(t, testlog.ErrorOf(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{On: before})), store.ErrConflict, "a patch on a view from before")
-		// A retry of the erased event returns its blank record.
+		// If an append of the erased event is repeated, it returns the event's blank.
 		again := testlog.Must(s.AppendEvents(ctx, eraseKey, []*patch.Event{testlog.Text("e1", "", "user", "my number is 4711")}, store.AppendOptions{}))(t)
 		if len(again.Records) != 1 || strings.Contains(again.Records[0].Event.String(), "4711") {
 			t.Errorf("a retry of what was erased: %v", again.Records)
 		}
 		testlog.ErrorIs(t, testlog.ErrorOf(s.AppendEvents(ctx, eraseKey, lines(`{"id":"e1","author":"other"}`), store.AppendOptions{})), store.ErrDuplicateID, "another event of the same id")
-		// Reverts still work, and restore no erased content.
+		// After an erase, patches can still be reverted. A revert restores no erased content.
 		testlog.WantNil(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, "sum2", store.UndoOptions{AllowOrphans: true})))
 		testlog.WantNil(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, "sum", store.UndoOptions{AllowOrphans: true})))
 		testlog.ErrorIs(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, done.Sessions[0].Receipt.ID(), store.UndoOptions{})), store.ErrInvalid, "taking the receipt back")
 		testlog.Equal(t, "records that have it again", has(t, s, eraseKey, "4711"), nil)
 		testlog.Equal(t, "as of record 1", testlog.Must(s.ViewAt(ctx, eraseKey, 1))(t).At(0).Content().String(), `{"parts":[{"text":"[erased]"}],"role":"user"}`)
 		verified(t, s)
-		// If the session has an erase with this id, the new selection is ignored.
+		// If the session has an erase with the same id, the selection of the new call is ignored.
 		same := testlog.Must(s.Erase(ctx, eraseKey, store.EraseSelection{All: true}, store.EraseOptions{ID: "receipt"}))(t)
 		testlog.Equal(t, "sessions, and records that are left", []int{len(same.Sessions), len(has(t, s, eraseKey, "unrelated"))}, []int{1, 2})
 	})
@@ -222,7 +222,7 @@ func TestEraseSelections(t *testing.T) {
 		"[2 3 4 5 7 9]":          {Match: "needle"},
 		"[1 2 3 4 5 7 9]":        {Match: "NEEDLE", IgnoreCase: true},
 		"[8]":                    {Match: "12345"},
-		"[]":                     {Match: "parts"}, // the name of a field
+		"[]":                     {Match: "parts"}, // name of a field
 		"[1 4 5 7 8 10]":         {Author: "user"},
 		"[1 10]":                 {EventIDs: []string{"e1", "nobody"}},
 		"[9]":                    {EventIDs: []string{"p"}},
@@ -251,8 +251,7 @@ func TestEraseSelections(t *testing.T) {
 	}
 }
 
-// Match finds a text in the keys of arguments, in bytes that are stored as base64, and in fields that only patches
-// have.
+// Match finds a text in the keys of arguments, in base64 data, and in fields that only patches have.
 func TestEraseMatchPlaces(t *testing.T) {
 	for _, event := range []string{
 		`{"id":"e1","author":"u","content":{"parts":[{"functionCall":{"id":"c","name":"f","args":{"needle":1}}}]}}`,
@@ -267,8 +266,8 @@ func TestEraseMatchPlaces(t *testing.T) {
 	}
 }
 
-// If Match finds a text only in the initial state, Erase erases the text there, in the initial states of forks, and
-// in the shared state. Kept values are counted, and a later erase selects them again.
+// If Match finds a text only in the initial state, Erase erases the text there, in the initial states of forks,
+// and in the shared state. If a value is kept, Erase counts it, and a later erase can select it again.
 func TestEraseMatchOutsideEvents(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		state := map[string]any{"k": "needle", "user:u": "a needle", "app:a": []any{"needle"}, "other": "x", "user:other": "x"}
@@ -295,7 +294,7 @@ func TestEraseMatchOutsideEvents(t *testing.T) {
 	})
 }
 
-// The store refuses events, patches and imports that claim an erase.
+// The store refuses events, patches and imports with a receipt or a mark of an erasure.
 func TestEraseIsNotForged(t *testing.T) {
 	s := inMemory(t)
 	createWith(t, s, eraseKey, said("e1", "one"))
@@ -310,7 +309,7 @@ func TestEraseIsNotForged(t *testing.T) {
 	}
 	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}}).WithID("r")
 	for text, key := range map[string]store.Key{
-		exportOf(t, s, eraseKey, store.ExportOptions{}) + receipt.String(): eraseKey, // the next erase would erase the events that it covers
+		exportOf(t, s, eraseKey, store.ExportOptions{}) + receipt.String(): eraseKey, // the next erase would erase the events that this receipt covers
 		blank.String():        eraseKey,
 		blank.String() + "\n": sibling("other"),
 	} {
@@ -345,7 +344,7 @@ func TestExportErased(t *testing.T) {
 	verified(t, s)
 }
 
-// logged returns a store whose log has records that no call would write.
+// logged returns a store whose log has records that no call of a store would write.
 func logged(t *testing.T, lines ...string) *store.Store {
 	t.Helper()
 	b := new(memory.Backend)
@@ -435,12 +434,12 @@ func visible(v fold.View) string {
 	return strings.Join(ids, " ")
 }
 
-// An erase reverts visible blank summaries, newest first, within the allowed growth.
+// An erase reverts visible blank summaries, starting with the newest, within the growth that MaxGrowth allows.
 func TestEraseReverts(t *testing.T) {
 	for name, c := range map[string]struct {
 		ids   []string
 		opts  store.EraseOptions
-		after []*patch.PatchEvent // applied after told
+		after []*patch.PatchEvent // patches that are applied after told
 		want  string
 	}{
 		"the newest blank last":  {[]string{"a", "b", "c", "d", "e"}, store.EraseOptions{}, []*patch.PatchEvent{patch.NewSummarise(0, 1, said("n", "text a"))}, "(n) (s3) f; [] [s3 n]"},
@@ -459,13 +458,13 @@ func TestEraseReverts(t *testing.T) {
 	}
 }
 
-// sum returns a summary as compaction makes it.
+// sum returns a summary event like the summaries that compaction makes.
 func sum(id string) *patch.Event {
 	return event(`{"id":%q,"author":"user","content":{"role":"model","parts":[{"text":"told"}]},"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`, id)
 }
 
-// If a summarizer was shown a raw event, its summary is erased with the event. Summaries that were merged from that
-// summary are erased too.
+// If a summarizer read a raw event, its summary is erased with the event. Summaries that merge this summary are
+// erased too.
 func TestEraseShown(t *testing.T) {
 	s := inMemory(t)
 	createWith(t, s, eraseKey, said("a", "one"), said("b", "two"), said("c", "three"))
@@ -476,8 +475,8 @@ func TestEraseShown(t *testing.T) {
 	testlog.Equal(t, "visible", visible(testlog.Must(s.View(t.Context(), eraseKey))(t)), "(s1) b c")
 }
 
-// With Context, an erase covers a later summary whose summarizer was shown an erased summary of the same branch. It
-// does not cover a summary that merges other summaries.
+// With the option Context, an erase also erases a later summary if its summarizer read an erased summary of the
+// same branch. It does not erase a summary that merges other summaries.
 func TestEraseContext(t *testing.T) {
 	s := inMemory(t)
 	var events []*patch.Event
@@ -499,8 +498,8 @@ func TestEraseContext(t *testing.T) {
 	testlog.Equal(t, "erased", eraseIDs(t, s, eraseKey, store.EraseOptions{Context: true}, "e2"), want)
 }
 
-// Text that tools copied from an erased event is erased with the event. Content that stands for this text is erased
-// too, even if the calls and results were erased before and the summary was kept.
+// If a tool copied text from an event, an erase of the event also erases the copied text and the summaries of it.
+// This is so even if the calls and results were erased before and the summary was kept.
 func TestEraseBrought(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		t.Run(fmt.Sprint("kept ", kept), func(t *testing.T) { testEraseBrought(t, kept) })
@@ -547,8 +546,8 @@ func eraseIDs(t testing.TB, s *store.Store, key store.Key, opts store.EraseOptio
 
 var keeping = store.EraseOptions{Summaries: patch.KeepSummaries}
 
-// An erase that keeps summaries is judged separately in each session that shares the event. A later erase of the
-// event covers all of these sessions, even those where the event is already blank.
+// If retention erased an event in a fork and kept the summary there, a later erase of the event in either session
+// also erases the summary.
 func TestEraseWhatWasKeptInForks(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		clock := now
@@ -571,7 +570,8 @@ func TestEraseWhatWasKeptInForks(t *testing.T) {
 	}
 }
 
-// An event in another session with the id and seq of an erased event stays if its content differs.
+// If another session has an event with the id and seq of an erased event, but with other content, that event
+// stays.
 func TestEraseSameIDInAFork(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		createWith(t, s, eraseKey, said("a", "secret"))
@@ -584,9 +584,9 @@ func TestEraseSameIDInAFork(t *testing.T) {
 	})
 }
 
-// EraseUser erases the events of all sessions of a user, and the copies of these events in sessions of other users.
-// Each session gets one receipt, and other content stays. TestMachineErase and TestKilledEraseWithAFork interrupt
-// it.
+// EraseUser erases the events of all sessions of a user, and the copies of these events in sessions of other
+// users. Each session gets one receipt, and other content stays. TestMachineErase and TestKilledEraseWithAFork
+// also test interruptions.
 func TestEraseUser(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		key := func(user, session string) store.Key { return store.Key{App: "a", User: user, Session: session} }
@@ -644,7 +644,7 @@ func TestBackupOfAHalfErasedSession(t *testing.T) {
 	verified(t, s)
 }
 
-// Verify and other reads report no damage when another process writes directly before any of their backend calls.
+// If another process writes directly before a backend call of Verify or another read, the read reports no damage.
 func TestVerifyBesideOthers(t *testing.T) {
 	for name, act := range map[string]func(s *store.Store) error{
 		"append": func(s *store.Store) error {
@@ -672,7 +672,7 @@ func TestVerifyBesideOthers(t *testing.T) {
 					},
 				} {
 					first, calls := &memory.Backend{}, 0
-					other := func(act func(s *store.Store) error) { // with its own snapshots
+					other := func(act func(s *store.Store) error) { // calls act with another store, which writes its own snapshots
 						s := newStore(t, first.Peer(), store.Options{Snapshots: eager})
 						testlog.NoError(t, errors.Join(act(s), s.Close()))
 					}
@@ -693,8 +693,7 @@ func TestVerifyBesideOthers(t *testing.T) {
 	}
 }
 
-// If an event sets a shared value while an erase reads the shared values, the event is erased too, and its value
-// becomes null.
+// If an event sets a shared value to the selected text during an erase, this value becomes null too.
 func TestEraseBesideSharedValues(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
 		must(t)(s.Create(ctx, eraseKey, map[string]any{"app:a": "secret one"}, store.CreateOptions{}))
@@ -711,7 +710,7 @@ func TestEraseBesideSharedValues(t *testing.T) {
 	})
 }
 
-// Two processes that erase parts of one session both succeed, although other goroutines write and read the session.
+// If two processes erase parts of one session while other goroutines write and read it, both erases succeed.
 // Afterwards no view shows either part.
 func TestErasesBesideEachOther(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
@@ -756,7 +755,7 @@ func quietly(t testing.TB, b backend.Backend) *store.Store {
 	return newStore(t, b, store.Options{Logger: slog.New(slog.DiscardHandler)})
 }
 
-// If a shared value is written while an erase or a copy is about to write it, the newer value is kept.
+// If another call writes a shared value just before an erase or a copy writes it, the newer value is kept.
 func TestSharedValueWrittenMeanwhile(t *testing.T) {
 	key := store.Key{App: "a", User: "ann", Session: "s"}
 	for name, erase := range map[string]func(s *store.Store) error{

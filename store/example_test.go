@@ -132,7 +132,7 @@ func ExampleStore_ApplyPatch() {
 	check(err)
 	printVisible(c.View, c.View.At)
 
-	// A caller that has not seen that patch gets a conflict and must read the session again.
+	// If the caller has not seen that patch, the next patch conflicts with it.
 	_, err = s.ApplyPatch(context.Background(), exampleKey, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{On: seen.View})
 	var conflict *fold.ConflictError
 	if errors.As(err, &conflict) {
@@ -389,7 +389,7 @@ func ExampleStore_History() {
 	// Output: e1 e2 e3 e4 and not s1
 }
 
-// The cost of a page depends on the length of the page, not on the length of the session or the place in it.
+// Reading a page takes time linear in the length of the page, wherever the page is in the session.
 func ExampleStore_HistoryPage() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
@@ -412,7 +412,7 @@ func ExampleStore_HistoryPage() {
 	// event not found: the history has no event "e9"
 }
 
-// Opening a store locks its file, so read and check the text first.
+// Check a text before opening the store, because an open store locks its file.
 func ExampleReadText() {
 	ctx := context.Background()
 	text, err := store.ReadText(ctx, strings.NewReader(`{"id":"e1","author":"ada"}`), store.ImportOptions{})
@@ -477,7 +477,7 @@ func ExampleStore_Records() {
 	// 3 ada <nil>
 }
 
-// The loop gets the existing records, and then each new record, until it ends.
+// The loop yields the existing records, then each new record until the loop ends.
 func ExampleStore_Watch() {
 	ctx := context.Background()
 	s := exampleStore()

@@ -73,7 +73,7 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := &env{T: t}
 			before := readFile(e, c.path)
-			for range 2 { // a failed Open releases the file's lock
+			for range 2 { // if Open fails, it releases the file's lock, so the second iteration fails in the same way
 				s, err := store.Open(c.path, store.Options{LockTimeout: 200 * time.Millisecond})
 				if err == nil {
 					e.no(s.Close())
@@ -117,7 +117,7 @@ func (w *fullWriter) Write(p []byte) (int, error) {
 
 var errFull = errors.New("no space left")
 
-// A failing backup returns the error of its cause, and leaves no file behind.
+// If a backup fails, it returns the error of its cause and leaves no file behind.
 func TestBackupFails(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(filepath.Join(dir, "log.db"), store.Options{})
@@ -150,7 +150,7 @@ func TestBackupFails(t *testing.T) {
 	e.no(memory.Close())
 }
 
-// A watch and all other reads continue while a vacuum replaces the file.
+// While a vacuum replaces the file, a watch and other reads continue.
 func TestVacuumIsNotSeen(t *testing.T) {
 	onFile(t, func(e *env) {
 		add(t, e.store, key, map[string]any{"app:k": 1}, 600)
@@ -219,8 +219,8 @@ func TestDamagedRecord(t *testing.T) {
 	})
 }
 
-// isDamagedAt checks that the record with the given seq cannot be read, that the error names it, and that the
-// records before it can be read.
+// isDamagedAt checks that the record with the given seq cannot be read and that the error names it. The records
+// before it must be readable.
 func (e *env) isDamagedAt(how string, seq uint64) {
 	e.Helper()
 	calls := map[string]error{}
@@ -279,7 +279,8 @@ func onFileWith(t *testing.T, opts store.Options, run func(e *env)) {
 	run(e)
 }
 
-// flip changes every occurrence of a text. Pages are copied on write, so old ones may contain it too.
+// flip returns a function that changes every occurrence of a text in a file. Old copies of pages may contain the
+// text too.
 func flip(text string) func([]byte) {
 	return func(data []byte) {
 		for at := 0; ; at += len(text) {
@@ -403,7 +404,7 @@ func TestDamagedSharedValue(t *testing.T) {
 	}
 }
 
-// A record with a valid checksum is reported as damage if it is not the record that was written there.
+// If a record has a valid checksum but belongs to another log, reads report damage.
 func TestRecordOfAnotherLog(t *testing.T) {
 	onFile(t, func(e *env) {
 		e.create(nil)
@@ -415,7 +416,8 @@ func TestRecordOfAnotherLog(t *testing.T) {
 	})
 }
 
-// If a lookup contradicts the log while the file is open, the store does not trust the index.
+// If the index of ids contradicts the log while the file is open, the store reports damage and does not trust the
+// index.
 func TestRetryOverIndexThatGoesWrong(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.opts.Logger = slog.New(slog.DiscardHandler)
@@ -438,7 +440,7 @@ func (e *env) verify(opts store.VerifyOptions) (found []store.Problem) {
 	return found
 }
 
-// forgetful returns a backend whose index lacks an id.
+// forgetful returns a backend whose index of ids lacks an id.
 func forgetful(engine backend.Backend, id string) backend.Backend {
 	return &hooked{Backend: engine, found: func(ids []string, seqs []uint64) {
 		if i := slices.Index(ids, id); i >= 0 {
@@ -447,7 +449,7 @@ func forgetful(engine backend.Backend, id string) backend.Backend {
 	}}
 }
 
-// damaged returns a backend whose Read changes a record.
+// damaged returns a backend whose Read returns a changed record.
 func damaged(engine backend.Backend, seq uint64, change func(r *backend.Record)) backend.Backend {
 	return &hooked{Backend: engine, read: changing(seq, change)}
 }
@@ -527,7 +529,7 @@ func changeRecord(seq uint64, change func(v []byte) []byte) func(t *testing.T, p
 	}
 }
 
-// replaceRecord3 replaces record 3 by the record of another log.
+// replaceRecord3 replaces record 3 with record 3 of another log.
 func replaceRecord3(t *testing.T, path string) {
 	row := anotherRecord3(t)
 	changeRecord(3, func([]byte) []byte { return row })(t, path)
@@ -557,7 +559,7 @@ func anotherRecord3(t *testing.T) (row []byte) {
 	return row
 }
 
-// fillTwo creates a file with two sessions. It has snapshots if the options ask for them.
+// fillTwo creates a file with two sessions, and with snapshots if the options enable them.
 func (e *env) fillTwo() {
 	e.Helper()
 	e.store = openStore(e, e.path, e.opts)
@@ -569,7 +571,7 @@ func (e *env) fillTwo() {
 	e.no(e.store.Close())
 }
 
-// Verify reports a valid snapshot of the right session that contradicts the log.
+// Verify reports a snapshot that has a valid checksum but contradicts the log.
 func TestVerifySnapshotThatDiffers(t *testing.T) {
 	onEachWithSnapshots(t, func(e *env, _ *warnings) {
 		e.anew(snapshot.Policy{Every: -1})
@@ -601,8 +603,8 @@ var errCheck = fmt.Errorf("%w: a page is amiss", backend.ErrDamaged)
 
 func (failingChecker) Check(context.Context) error { return errCheck }
 
-// Verify reports a problem of the backend's structure without a session, and still verifies the sessions. With
-// VerifyOptions.Key it does not check the structure.
+// If the backend's structure is damaged, Verify reports a problem without a session and still verifies the
+// sessions. With VerifyOptions.Key, Verify does not check the structure.
 func TestVerifyReportsCheck(t *testing.T) {
 	e := &env{T: t, path: filepath.Join(t.TempDir(), "log.db")}
 	e.fillTwo()
@@ -617,7 +619,7 @@ func TestVerifyReportsCheck(t *testing.T) {
 	e.problems(e.verify(store.VerifyOptions{Key: key}), nil)
 }
 
-// A problem of the file's structure names the session by its key.
+// If a problem of the file's structure concerns a session, the problem names the session's key.
 func TestVerifyStructureNamesSession(t *testing.T) {
 	onFile(t, func(e *env) {
 		e.create(nil)
@@ -667,8 +669,8 @@ func TestVerifyEnds(t *testing.T) {
 	}
 }
 
-// An error of the backend that does not report damage, such as a timeout, ends Verify. It is not a problem of a
-// session.
+// If the backend returns an error that does not report damage, such as a timeout, Verify ends with this error. It
+// reports no problem of a session.
 func TestVerifyTimeout(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -707,8 +709,8 @@ func fileOf(t *testing.T, state map[string]any, fill func(e *env)) (path string,
 	return path, data
 }
 
-// The log before a gap is recovered exactly. The records after the gap become another session, with unchanged
-// events and with patches as text.
+// Salvage recovers the log before a gap exactly. The records after the gap become another session, in which events
+// are unchanged and patches are text.
 func TestSalvageGap(t *testing.T) {
 	var before []patch.Record
 	var fourth string
@@ -783,13 +785,13 @@ func TestSalvageStaleDirectory(t *testing.T) {
 	for _, session := range out.Sessions {
 		testlog.Equal(t, session.Key.Session+" may have been deleted", session.MaybeDeleted, session.Key == keyOf(7))
 	}
-	if n := len(out.Sessions); n != 19 && n != 20 { // one session may be deleted; it is missing if its pages were all reused
+	if n := len(out.Sessions); n != 19 && n != 20 { // one session may be deleted; it is missing if all of its pages were reused
 		t.Errorf("%d sessions", n)
 	}
 }
 
-// The sessions of a truncated file are recovered under their own keys, unless something says that they were
-// deleted. The result reports which of them may have been deleted. Listings count the visible events of the
+// Salvage recovers the sessions of a truncated file under their own keys, unless a page shows that they were
+// deleted. The result reports which sessions may have been deleted. Listings count the visible events of the
 // recovered sessions.
 func TestSalvageCutFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
@@ -809,7 +811,7 @@ func TestSalvageCutFile(t *testing.T) {
 	}
 	testlog.NoError(t, s.Close())
 	data := readFile(t, path)
-	used := len(bytes.TrimRight(data, "\x00")) // the file grows in steps
+	used := len(bytes.TrimRight(data, "\x00")) // the file is longer than its content, because it grows in steps
 	allDoubtful := 0
 	for tenths := 5; tenths < 10; tenths++ {
 		cut := data[:used*tenths/10]
@@ -849,7 +851,7 @@ func TestSalvageCutFile(t *testing.T) {
 	}
 }
 
-// The error says once that the file is in use.
+// The error of an open file reports only once that the file is in use.
 func TestLockedText(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	s := openStore(t, path, store.Options{})
@@ -861,7 +863,8 @@ func TestLockedText(t *testing.T) {
 	}
 }
 
-// If all records of a session were in the lost part of a file, the session counts as lost, not as deleted.
+// If the lost part of a file contained all records of a session, Salvage reports the session as lost, not as
+// deleted.
 func TestSalvageLostSessions(t *testing.T) {
 	store.Uncompressed(t) // so that the test can find a record by its text
 	s := openStore(t, filepath.Join(t.TempDir(), "log.db"), store.Options{})
@@ -892,7 +895,7 @@ func TestSalvageLostSessions(t *testing.T) {
 	}
 }
 
-// If two different records have one seq, the chain decides which of them belongs to the log.
+// If two different records have the same seq, the chain determines which record belongs to the log.
 func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 	var want string
 	path, _ := fileOf(t, nil, func(e *env) {
@@ -900,7 +903,7 @@ func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 		want = e.export()
 	})
 	row := anotherRecord3(t)
-	makeBolt(t, path, func(tx *bbolt.Tx) error { // before the other pages of the bucket, and in use
+	makeBolt(t, path, func(tx *bbolt.Tx) error { // the new page is before the other pages of the bucket, and in use
 		other, err := tx.CreateBucketIfNotExists([]byte("aaa"))
 		return errors.Join(err, other.Put(recordKey(3), row))
 	})
@@ -911,7 +914,7 @@ func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 	}
 }
 
-// Salvage overwrites nothing in the target store, and refuses invalid arguments.
+// Salvage does not overwrite any session of the target store, and it refuses invalid arguments.
 func TestSalvageIntoWhatIsThere(t *testing.T) {
 	_, data := fileOf(t, nil, func(e *env) { e.append(says("a", 2)...) })
 	s := inMemory(t)
@@ -929,12 +932,12 @@ func TestSalvageIntoWhatIsThere(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(store.Salvage(done, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))), s, store.SalvageOptions{})), context.Canceled, "after the context has ended")
 }
 
-// Salvage does not restore erased events from free pages if it finds their blanks or the receipt. It recovers the
-// other events. It reports the blanks whose receipt is lost, as Verify does.
+// If Salvage finds the blanks of erased events or the receipt, it does not restore these events from free pages.
+// It recovers the other events. If a receipt is lost, Salvage reports the blanks as Verify does.
 func TestSalvageKeepsErased(t *testing.T) {
 	for name, c := range map[string]struct {
-		lost  func(page []byte) bool // selects the pages to lose
-		comes bool                   // the erased events are recovered, since neither blank nor receipt is left
+		lost  func(page []byte) bool // selects the pages that are lost
+		comes bool                   // whether the erased events are recovered, because neither their blanks nor the receipt remain
 	}{
 		"nothing":         {func([]byte) bool { return false }, false},
 		"the metas":       {func(page []byte) bool { return bytes.Contains(page[:24], []byte{0xed, 0xda, 0x0c, 0xed}) }, false},
@@ -952,7 +955,7 @@ func TestSalvageKeepsErased(t *testing.T) {
 			store.Uncompressed(t) // so that the test can find pages by their text
 			s := openStore(t, path, store.Options{})
 			must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "secret of 1"}, store.CreateOptions{}))
-			for i := range 60 { // erased events fill whole pages
+			for i := range 60 { // makes the erased events fill whole pages
 				text := fmt.Sprintf("kept of %d %0600d", i, i)
 				if 20 <= i && i < 40 {
 					text = "secret of 1 " + text
@@ -1019,7 +1022,7 @@ func TestSalvageKeepsErased(t *testing.T) {
 	}
 }
 
-// If damage moves a receipt to a row key of another session, the receipt erases nothing in that session.
+// If damage moves a receipt to another session, the receipt erases nothing there.
 func TestSalvageForeignReceipt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	s := openStore(t, path, store.Options{})

@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// writeGolden makes the test write new golden files, after a change of the format before v0.1.0.
+// writeGolden makes the test write new golden files. It may be set only before v0.1.0.
 var writeGolden = flag.Bool("write-golden", false, "write the golden database and its export")
 
 const (
@@ -33,7 +33,7 @@ var (
 
 const goldenForkEvents = 512 // events "f1" to "f512"; "f2" is erased
 
-// A database can be read with everything in it: Go types, ids, shared state and a snapshot.
+// The golden database can be read: Go types, ids, shared state and a snapshot.
 func TestGoldenFile(t *testing.T) {
 	if *writeGolden {
 		makeGolden(t)
@@ -55,7 +55,7 @@ func TestGoldenFile(t *testing.T) {
 	if v, ok := session.Value("user:name"); !ok || v.Any() != "Ann" {
 		t.Errorf("user:name is %v", v)
 	}
-	// A retry finds the ids.
+	// The store recognises a repeated append by the ids in the database.
 	e, err := patch.NewEvent(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: patch.Text("user", "hello")})
 	testlog.NoError(t, err)
 	c, err := s.AppendEvents(ctx, goldenKey, []*patch.Event{e}, store.AppendOptions{})
@@ -64,7 +64,7 @@ func TestGoldenFile(t *testing.T) {
 	}
 }
 
-// A fork can be read with everything in it: sorted ids, a blank and its receipt, and its lineage.
+// The golden database contains a fork that can be read: its sorted ids, a blank and its receipt, and its lineage.
 func TestGoldenFork(t *testing.T) {
 	ctx := context.Background()
 	s := openStore(t, teststore.Gunzip(t, goldenDB), store.Options{})

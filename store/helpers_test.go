@@ -42,10 +42,10 @@ type env struct {
 	engine  backend.Backend   // the engine under backend and its wrappers
 	path    string            // path of the file; "" in memory
 	opts    store.Options
-	known   fold.View // a view that a test obtained before it counts backend calls
+	known   fold.View // view that a test reads before it counts backend calls
 }
 
-// onEach runs a test on bbolt and in memory, with a clock that always returns now. At the end it calls checkAll.
+// onEach runs a test on bbolt and in memory, with a clock that always returns now. Afterwards it calls checkAll.
 func onEach(t *testing.T, run func(e *env)) {
 	t.Helper()
 	onEachWith(t, store.Options{}, run)
@@ -84,11 +84,11 @@ func openBolt(t *testing.T) (backend.Backend, string) {
 
 func openBoltAt(t *testing.T, path string) backend.Backend {
 	t.Helper()
-	// Other tests cover durability.
+	// Without NoSync the tests would be slow. Other tests check durability.
 	return testlog.Must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
 }
 
-// unclosed is a backend in memory that outlives its store.
+// unclosed is a backend in memory whose Close does nothing, so that a new store can use the data.
 type unclosed struct{ backend.Backend }
 
 func (unclosed) Close() error { return nil }
@@ -98,7 +98,7 @@ func (e *env) open() {
 	e.store = newStore(e, e.backend, e.opts)
 }
 
-// with returns the env for a subtest.
+// with returns a copy of the env for a subtest.
 func (e *env) with(t *testing.T) *env {
 	part := *e
 	part.T = t
@@ -202,7 +202,7 @@ func must(t testlog.Failer) func(result any, err error) {
 	}
 }
 
-// errOf returns the error of a call and ignores its result.
+// errOf returns the error of a call, without the call's result.
 func errOf(_ any, err error) error { return err }
 
 func newStore(t testlog.Failer, b backend.Backend, opts store.Options) *store.Store {
@@ -252,7 +252,7 @@ func (e *env) same(what, got, want string) {
 	}
 }
 
-// is checks that an error matches target and that its text contains each of names.
+// is checks that an error matches target and that its text contains each of the names.
 func (e *env) is(err, target error, names ...string) {
 	e.Helper()
 	if !errors.Is(err, target) {
@@ -328,7 +328,7 @@ func (e *env) state() string {
 
 func event(format string, args ...any) *patch.Event { return testlog.Event(format, args...) }
 
-// parsePatch makes a patch from JSON, which may be an invalid patch.
+// parsePatch makes a patch from JSON. The patch may be invalid.
 func parsePatch(format string, args ...any) *patch.PatchEvent {
 	return testlog.Record(format, args...).Patch
 }
@@ -337,7 +337,7 @@ func say(id string) *patch.Event {
 	return event(`{"id":%q,"invocationId":"inv1","author":"user","content":{"role":"user","parts":[{"text":"this is %s"}]}}`, id, id)
 }
 
-// says returns n events with ids prefix1, prefix2, ….
+// says returns n events whose ids are the prefix followed by 1, 2 and so on.
 func says(prefix string, n int) []*patch.Event {
 	var out []*patch.Event
 	for i := range n {
@@ -350,7 +350,7 @@ func summary(id string) *patch.Event {
 	return event(`{"id":%q,"author":"summariser","content":{"role":"user","parts":[{"text":"summary %s"}]}}`, id, id)
 }
 
-// sets returns an event with a state delta. The argument delta is JSON.
+// sets returns an event with the state delta that the JSON in delta describes.
 func sets(id, delta string) *patch.Event {
 	return event(`{"id":%q,"author":"agent","actions":{"stateDelta":%s}}`, id, delta)
 }
@@ -371,7 +371,7 @@ func callEvent(id, inv, role, kind, what string, callIDs []string) *patch.Event 
 	return event(`{"id":%q,"invocationId":%q,"author":"agent","content":{"role":%q,"parts":[%s]}}`, id, inv, role, strings.Join(parts, ","))
 }
 
-// beforeFirst returns a hook that runs do before the first call with the given name.
+// beforeFirst returns a hook that runs the function do before the first call with the given name.
 func beforeFirst(call string, do func()) func(ctx context.Context, call string) (backend.Backend, error) {
 	var begun atomic.Bool
 	return func(_ context.Context, c string) (backend.Backend, error) {
@@ -382,10 +382,10 @@ func beforeFirst(call string, do func()) func(ctx context.Context, call string) 
 	}
 }
 
-// hooked is a backend that records the names of its calls and runs the hooks of a test.
+// hooked is a backend that records the names of its calls and calls a test's functions.
 type hooked struct {
 	backend.Backend
-	serve      func(ctx context.Context, call string) (backend.Backend, error) // chooses the backend for a call; nil means the wrapped one
+	serve      func(ctx context.Context, call string) (backend.Backend, error) // chooses the backend for a call; nil means the wrapped backend
 	fetched    func(q backend.Query, news *backend.Fetched)                    // runs before a Fetch returns
 	read       func([]backend.Record) []backend.Record                         // runs before a Read returns
 	found      func(ids []string, seqs []uint64)                               // runs before a Lookup returns
@@ -400,7 +400,7 @@ type hooked struct {
 	appends    int
 }
 
-// through makes a call of the backend, unless a hook refuses it.
+// through makes a backend call. If the hook serve returns an error, through returns this error without the call.
 func through[T any](ctx context.Context, h *hooked, call string, do func(b backend.Backend) (T, error)) (out T, err error) {
 	h.mu.Lock()
 	h.calls = append(h.calls, call)
@@ -427,7 +427,7 @@ func (h *hooked) name(call, session string) {
 	}
 }
 
-// only adapts a call that returns only an error to through.
+// only adapts a backend call without a result to the function through.
 func only(do func(b backend.Backend) error) func(b backend.Backend) (struct{}, error) {
 	return func(b backend.Backend) (struct{}, error) { return struct{}{}, do(b) }
 }
@@ -459,8 +459,8 @@ func (h *hooked) takeIntervals() (apart []time.Duration) {
 	return apart
 }
 
-// late calls take in place of the next Append. The outcome of that Append is then unknown, as if the connection
-// broke while the server may still receive the batch.
+// late replaces the next Append with the function take. The outcome of that Append is unknown, as if the
+// connection broke during the call.
 func (h *hooked) late(take func(do func() error)) {
 	h.appended = func(_ context.Context, _ int, next func(ctx context.Context) error) error {
 		h.appended = nil
@@ -556,8 +556,8 @@ func (h *hooked) Delete(ctx context.Context, session, creation string, seen *bac
 	return errOf(through(ctx, h, "Delete", only(func(b backend.Backend) error { return b.Delete(ctx, session, creation, seen) })))
 }
 
-// checkAll checks that each session's log folds to the view that the store returns. It also checks that the index
-// of ids has exactly the ids of the session's records.
+// checkAll checks that the view of each session is the fold of its log. It also checks that the index contains
+// exactly the ids of the session's records.
 func (e *env) checkAll() {
 	e.Helper()
 	if e.Failed() {
@@ -593,7 +593,7 @@ func (e *env) checkAll() {
 	testlog.Equal(e, "ids that the index holds", countIDs(e.T, e.path), ids)
 }
 
-// checkSession returns the number of ids of the session's records.
+// checkSession checks one session and returns the number of ids of its records.
 func (e *env) checkSession(info store.Info, v fold.View) int {
 	e.Helper()
 	records := e.records(info.Key)

@@ -22,12 +22,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// tally returns the result of an import or a copy as text.
+// tally describes the result of an import or a copy.
 func tally(i store.Imported) string {
 	return fmt.Sprintf("%d added, %d present, created %t", i.Added, i.Present, i.Created)
 }
 
-// elsewhere is the key of a session of another app and user.
+// elsewhere is the key of a session in another app and of another user.
 var elsewhere = store.Key{App: "app2", User: "user2", Session: "elsewhere"}
 
 func (e *env) importInto(key store.Key, text string, opts store.ImportOptions) (store.Imported, error) {
@@ -52,7 +52,7 @@ func TestExport(t *testing.T) {
 		imported := testlog.Must(e.importInto(elsewhere, visible, store.ImportOptions{}))(e)
 		e.same("visible elsewhere", ids(imported.View), "r e2")
 		testlog.Equal(e, "patches", imported.View.PatchSeq(), 0)
-		// Export returns the error of its writer.
+		// If the writer of an export fails, Export returns the writer's error.
 		for _, visible := range []bool{false, true} {
 			e.is(e.store.Export(ctx, key, &fullWriter{}, store.ExportOptions{Visible: visible}), errFull)
 		}
@@ -83,7 +83,7 @@ func TestImportForms(t *testing.T) {
 	}
 }
 
-// A line without id and time gets an id that a repeated import finds.
+// If a line has no id and no time, a repeated import finds the event by the id that the first import derived.
 func TestImportWithoutIDs(t *testing.T) {
 	const text = `{"author":"a"}
 {"author":"a"}
@@ -93,7 +93,7 @@ func TestImportWithoutIDs(t *testing.T) {
 		first := e.importText("f", text) // patch.TestDecoderGivesStableIDs checks the ids
 		testlog.Equal(e, "time", first.Records[0].Event.Timestamp(), now)
 		testlog.Equal(e, "added again", e.importText("g", text).Added, 0)
-		// In another session the ids are the same, so the two sessions can be compared.
+		// An import into another session derives the same ids, so the two sessions can be compared.
 		there := testlog.Must(e.importInto(elsewhere, text, store.ImportOptions{}))(e)
 		for i, r := range there.Records {
 			e.same("id", r.ID(), first.Records[i].ID())
@@ -123,7 +123,7 @@ func TestImportRefusesMalformed(t *testing.T) {
 					e.Errorf("a refusal imported %+v", imported)
 				}
 				e.is(testlog.ErrorOf(e.store.Get(ctx, key)), store.ErrNotFound)
-				// An existing session does not change either.
+				// A refused import does not change an existing session.
 				e.create(nil)
 				e.append(say("z"))
 				stored := e.dump()
@@ -152,7 +152,7 @@ func TestImportErrorsOfTheReader(t *testing.T) {
 	})
 }
 
-// From a file without patches, the missing events are appended.
+// If a file has no patches, an import appends the events that the session lacks.
 func TestImportMergesEvents(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -174,7 +174,7 @@ func TestImportMergesEvents(t *testing.T) {
 	})
 }
 
-// If the file contains a patch, the existing log must be a prefix of the file.
+// If a file contains a patch, the existing log must be a prefix of the file.
 func TestImportWithPatchesIntoLog(t *testing.T) {
 	const text = `{"id":"a1"}
 {"id":"a2"}
@@ -183,7 +183,7 @@ func TestImportWithPatchesIntoLog(t *testing.T) {
 `
 	lines := strings.SplitAfter(text, "\n")
 	onEach(t, func(e *env) {
-		for n := range len(lines) { // each prefix, from none to all
+		for n := range len(lines) { // imports into each prefix of the log, from none to all lines
 			if n > 0 {
 				e.no(e.store.Delete(ctx, key))
 			}
@@ -192,7 +192,7 @@ func TestImportWithPatchesIntoLog(t *testing.T) {
 			e.same("import", tally(e.importText("f", text)), fmt.Sprintf("%d added, %d present, created false", 4-n, n))
 			e.same("visible", ids(e.view()), "r1 a2 a3")
 		}
-		// Later records do not prevent a repeated import.
+		// The import can be repeated even if the session has later records.
 		e.append(say("later"))
 		e.same("import again", tally(e.importText("f", text)), "0 added, 4 present, created false")
 		stored := e.dump()
@@ -237,8 +237,8 @@ func longText() string {
 	return b.String()
 }
 
-// A long file becomes a new session in several commits, between which the session is invisible. If the import is
-// refused or fails, or its context ends, nothing remains.
+// A long file becomes a new session in several commits. Between two commits, the session is invisible. If the
+// import is refused or fails, or if its context ends, nothing remains.
 func TestImportInSteps(t *testing.T) {
 	text := longText()
 	for name, c := range map[string]struct {
@@ -273,7 +273,7 @@ func TestImportInSteps(t *testing.T) {
 				}
 				imported, err := e.store.Import(cut, forkKey, strings.NewReader(c.text), store.ImportOptions{Name: "f"})
 				least := 3
-				if c.want == context.Canceled { // in the second commit
+				if c.want == context.Canceled { // the context ends in the second commit
 					least = 2
 				}
 				if s.steps < least || s.most > 512 {
@@ -300,7 +300,7 @@ func TestImportInSteps(t *testing.T) {
 	}
 }
 
-// If a commit fails, the import fails. A repeated import creates the session once.
+// If a commit of an import fails, the import fails. Repeating the import creates the session once.
 func TestImportWhoseStepsFail(t *testing.T) {
 	text := longText()
 	for _, how := range []storetest.Failure{storetest.Refused, storetest.NotApplied, storetest.Applied} {
@@ -315,7 +315,7 @@ func TestImportWhoseStepsFail(t *testing.T) {
 	}
 }
 
-// The length limit counts every byte of the input.
+// The limit on the length of an import counts every byte of the input.
 func TestImportLimit(t *testing.T) {
 	text := "{\"id\":\"a\"}\n{\"id\":\"b\"}\n"
 	onEach(t, func(e *env) {
@@ -334,7 +334,7 @@ func TestImportLimit(t *testing.T) {
 	})
 }
 
-// A Text can be imported into several stores.
+// A Text from ReadText can be imported into several stores.
 func TestReadText(t *testing.T) {
 	onEach(t, func(e *env) {
 		text := testlog.Must(store.ReadText(ctx, strings.NewReader(longText()), store.ImportOptions{}))(e)
@@ -346,8 +346,8 @@ func TestReadText(t *testing.T) {
 	})
 }
 
-// An import that would need many times the memory of its input is refused. The error names file and line, and
-// nothing is imported.
+// If an import would need many times the memory of its input, it is refused. The error names the file and the
+// line, and nothing is imported.
 func TestImportLimits(t *testing.T) {
 	many := func(n int, format, before, after string) string {
 		var b strings.Builder
@@ -385,7 +385,7 @@ func TestImportLimits(t *testing.T) {
 	}
 }
 
-// A line that is longer than a record may be is refused before its end is read.
+// If a line is longer than the longest record, it is refused before its end is read.
 func TestImportLongLine(t *testing.T) {
 	const most = 1 << 20
 	s := teststore.Memory(t, store.Options{MaxRecordBytes: most})
@@ -394,7 +394,7 @@ func TestImportLongLine(t *testing.T) {
 	if read.n > 3*most {
 		t.Errorf("%d bytes of a line were read, where a record has at most %d", read.n, most)
 	}
-	// A line as long as the longest record is accepted.
+	// A line with the longest record is accepted.
 	text := `{"id":"a","author":"user","timestamp":"2025-01-01T00:00:00Z","content":{"parts":[{"text":"` + strings.Repeat("x", most-200) + `"}]}}`
 	testlog.Must(s.Import(ctx, key, strings.NewReader(text), store.ImportOptions{}))(t)
 	testlog.ErrorIs(t, testlog.ErrorOf(store.ReadText(ctx, strings.NewReader(text), store.ImportOptions{MaxRecordBytes: -1})), store.ErrInvalid)
@@ -423,15 +423,15 @@ func (e endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The end of the context stops ReadText, even if the input contains no record.
+// ReadText stops when its context ends, even if the input contains no record.
 func TestImportChecksItsContext(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	cut, cancel := context.WithCancel(ctx)
 	testlog.ErrorIs(t, testlog.ErrorOf(s.Import(cut, key, endless{cancel}, store.ImportOptions{})), context.Canceled)
 }
 
-// plant creates a session with a secret in each place that can contain one, including patches and hidden events. It
-// returns the secrets.
+// plant creates a session with a secret in each place that can contain a secret, including patches and hidden
+// events. It returns the secrets.
 func (e *env) plant(key store.Key) (planted []string) {
 	e.Helper()
 	secret := func() string {
@@ -471,8 +471,8 @@ func holdsNone(t *testing.T, where, text string, planted []string) {
 	}
 }
 
-// A redacted export and a redacted search contain none of the secrets. The log does not change in any byte. The
-// imported export folds as the log does.
+// A redacted export and a redacted search contain none of the session's secrets, and they do not change the log.
+// After an import of the export, the visible log has the same structure as the original.
 func TestRedactedExport(t *testing.T) {
 	onEach(t, func(e *env) {
 		t := e.T
@@ -529,9 +529,8 @@ func TestRedactedExport(t *testing.T) {
 	})
 }
 
-// A redacted export of a log with erased content contains blanks and their receipt. After an import, the receipt
-// covers the blanks. The keys of the initial state that it names are redacted in the same way as in the initial
-// state.
+// A redacted export of a log with erased content contains the blanks and their receipt. After an import, the
+// receipt covers the blanks. The receipt and the initial state contain the same redacted keys.
 func TestRedactedExportOfErased(t *testing.T) {
 	onEach(t, func(e *env) {
 		t := e.T

@@ -36,8 +36,8 @@ func envOn(t *testing.T, b backend.Backend, policy snapshot.Policy) *env {
 	return e
 }
 
-// onPeers runs a test on two stores that share one backend in memory, as two processes share a database. mine is
-// the backend of the first store.
+// onPeers runs a test on two stores that share one backend in memory, as two processes share a database. The
+// argument mine is the backend of the first store.
 func onPeers(t *testing.T, run func(e *env, other *env, mine *hooked)) {
 	t.Helper()
 	first := &memory.Backend{}
@@ -57,7 +57,7 @@ func onPeers(t *testing.T, run func(e *env, other *env, mine *hooked)) {
 	}
 }
 
-// Each later read includes the acknowledged writes of another store. To see them costs one Fetch.
+// A read includes every write of another store that was acknowledged before the read. This costs one Fetch.
 func TestPeersSeeEachOther(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.same("visible", ids(e.view()), "a1 a2 a3")
@@ -71,7 +71,7 @@ func TestPeersSeeEachOther(t *testing.T) {
 		e.same("calls of a Get with something new", mine.takeCalls(), "Fetch")
 		other.apply(patch.NewSplice(0, 2))
 		e.same("visible", ids(e.view()), "a3 b1")
-		other.append(says("c", 1500)...) // more than one Fetch returns
+		other.append(says("c", 1500)...) // makes more records than one Fetch returns
 		e.same("visible", ids(e.view()), ids(other.view()))
 		e.no(other.store.Delete(ctx, key))
 		e.is(errOf(e.store.Get(ctx, key)), store.ErrNotFound)
@@ -81,8 +81,8 @@ func TestPeersSeeEachOther(t *testing.T) {
 	})
 }
 
-// An append costs one round trip. If another store commits first, the append is not refused but planned again, with
-// the same ids and times.
+// An append takes one round trip. If another store commits first, the append is not refused. It is planned again,
+// with the same ids and times.
 func TestPeersAppend(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.append(say("m1"))
@@ -101,7 +101,7 @@ func TestPeersAppend(t *testing.T) {
 	})
 }
 
-// wantCutOff checks the error of a write that did not take place and never will.
+// wantCutOff checks the error of a write that has no effect and can have none later.
 func (e *env) wantCutOff(err error) {
 	e.Helper()
 	if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
@@ -110,7 +110,7 @@ func (e *env) wantCutOff(err error) {
 }
 
 // A commit with an unknown outcome may reach the server after the store has asked for the outcome. If the store
-// reports that it wrote nothing, the commit never takes place.
+// then reports that nothing was written, the commit must not take effect later.
 func TestPeersFence(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		var late func() error
@@ -125,7 +125,7 @@ func TestPeersFence(t *testing.T) {
 		e.wantCutOff(e.try(say("m2")))
 		e.is(late(), backend.ErrMoved)
 
-		// The commit takes place, and another store commits after it.
+		// The commit takes effect, and then another store commits.
 		mine.late(func(do func() error) { e.no(do()); other.append(say("o2")) })
 		e.append(say("m3"))
 		e.same("visible", ids(e.view()), "a1 a2 a3 m1 o1 m3 o2")
@@ -140,8 +140,8 @@ func TestPeersFence(t *testing.T) {
 	})
 }
 
-// The store does not mistake a commit of another store for its own, even if that commit wrote the same ids or the
-// same seqs.
+// If another store's commit wrote the same ids or the same seqs, the store does not mistake that commit for its
+// own.
 func TestPeersLandedForAnother(t *testing.T) {
 	for _, theirs := range []*patch.Event{say("m1"), event(`{"id":"m1","author":"somebody else"}`)} {
 		onPeers(t, func(e, other *env, mine *hooked) {
@@ -159,7 +159,7 @@ func TestPeersLandedForAnother(t *testing.T) {
 }
 
 // The response to a commit is lost. Another store had logged the same records before, and this store has not read
-// them. The returned view is the log's view, not the view that the commit would have produced.
+// them. The returned view is then the view of the log, not the view that the commit would have produced.
 func TestPeersLandedBefore(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.view()
@@ -172,9 +172,9 @@ func TestPeersLandedBefore(t *testing.T) {
 	})
 }
 
-// A patch that the view refuses may already be in the log. Here another store logs the patch, and the event that it
-// needs, between this store's read of the log and its look-up of ids. The look-up then finds a record that the view
-// lacks.
+// If the view refuses a patch, the patch may already be in the log. In this test, another store logs the patch and
+// an event that the patch needs. It does so after this store has read the log and before this store looks up the
+// ids. The lookup then finds a record that the view lacks.
 func TestPeersLoggedWhatIsRefused(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		cut := patch.NewTruncateBefore("b1").WithID("p1")
@@ -192,8 +192,8 @@ func TestPeersLoggedWhatIsRefused(t *testing.T) {
 	})
 }
 
-// If a session is deleted before the store asks for the outcome of a commit, or while it reads, the outcome stays
-// unknown, because other processes may have seen the records. The store does not repeat the commit.
+// If a session is deleted before the store asks for the outcome of a commit, or while the store reads, the outcome
+// stays unknown, because other processes may have seen the records. The store does not repeat the commit.
 func TestPeersDeletedMeanwhile(t *testing.T) {
 	for _, c := range []struct{ again, reading bool }{{}, {again: true}, {reading: true}, {again: true, reading: true}} {
 		onPeers(t, func(e, other *env, mine *hooked) {
@@ -226,8 +226,8 @@ func TestPeersDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// A reader that waited for another read of the session checks the storage again. So its view includes the writes
-// that were acknowledged when its own call began.
+// If a reader waits for another read of the session, it then reads the storage itself. Its view therefore includes
+// all writes that were acknowledged before its call began.
 func TestPeersReadAtOnce(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		synctest.Test(e.T, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestPeersReadAtOnce(t *testing.T) {
 	})
 }
 
-// lostHistory returns a backend on which the session is as it was when info was read.
+// lostHistory returns a backend whose session is as it was when info was read.
 func lostHistory(e *env, from backend.Backend, info store.Info) backend.Backend {
 	head, err := backend.FetchHead(ctx, from, name(key))
 	e.no(err)
@@ -272,8 +272,8 @@ func lostHistory(e *env, from backend.Backend, info store.Info) backend.Backend 
 	return b
 }
 
-// If a commit fails, all calls that share it fail. These include calls that had nothing to write, and calls that
-// the view in memory would have refused, because that view may be out of date.
+// If a commit fails, all calls that share the commit fail. This includes calls that had nothing to write, and
+// calls that the view in memory would have refused. That view may be out of date.
 func TestPeersShareAFailure(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		synctest.Test(e.T, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestPeersShareAFailure(t *testing.T) {
 	})
 }
 
-// A revert on a view from a snapshot reads few records, even while other writers are busy.
+// If a view was restored from a snapshot, a revert reads few records, even while other goroutines write.
 func TestPeersRevertAfterSnapshot(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.opts.Snapshots = snapshot.Policy{Every: 2, MinPercent: 1}
@@ -349,7 +349,7 @@ func TestPeersRevertAfterSnapshot(t *testing.T) {
 	})
 }
 
-// An import with a patch sees the records before it in the same commit.
+// If an import with a patch shares a commit with other writes, its patch sees the records that they add before it.
 func TestImportInGroup(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -372,7 +372,7 @@ type server struct{ *hooked }
 
 func (server) Lease(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
 
-// A call ends with its context, although it shares a commit with a call that continues to wait.
+// If a call's context ends, the call returns, even if it shares a commit with a call that continues to wait.
 func TestPeersLeave(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		synctest.Test(e.T, func(t *testing.T) {
@@ -411,8 +411,8 @@ func TestPeersLeave(t *testing.T) {
 	})
 }
 
-// If a session was deleted and created again during a read, the store does not mix the old records into the new
-// session.
+// If a session is deleted and created again during a read, the store does not mix records of the old session into
+// the new session.
 func TestPeersCreateAgain(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		var during func()
@@ -445,8 +445,8 @@ func from(id, invocation string) *patch.Event {
 	return event(`{"id":%q,"invocationId":%q,"author":"user","content":{"role":"user","parts":[{"text":"needle %s"}]}}`, id, invocation, id)
 }
 
-// callsAcrossFailover are calls that read a log of 8 records. The new server has only 5 of them. The third is a
-// patch, and the seventh reverts it.
+// callsAcrossFailover are calls that read a log of 8 records. The new server has only the first 5 records. Record
+// 3 is a patch, and record 7 reverts it.
 var callsAcrossFailover = map[string]func(*store.Store) error{
 	"Get":                       func(s *store.Store) error { return errOf(s.Get(ctx, key)) },
 	"View":                      func(s *store.Store) error { return errOf(s.View(ctx, key)) },
@@ -539,8 +539,8 @@ func viewAt(s *store.Store, seq uint64) error {
 	return err
 }
 
-// A server takes over that has lost the end of the log. Whichever backend call of a read reaches it first, the read
-// does not report damage, and no later view contains lost records.
+// After a failover, the new server lacks the end of the log. Whichever backend call of a read reaches the new
+// server first, the read does not report damage. No later view contains the lost records.
 func TestReadAcrossFailover(t *testing.T) {
 	for _, every := range []int{-1, 3} {
 		for _, regrown := range []int{0, 1, 3, 5} {
@@ -573,7 +573,8 @@ func TestReadAcrossFailover(t *testing.T) {
 						}
 						e.no(s.Close())
 						var calls atomic.Int64
-						// The server that has lost the end of the log answers call number at and all later calls.
+						// Backend call number at, and all later calls, reach the new server, which lacks the end
+						// of the log.
 						b := &hooked{Backend: old, maxRecords: 2, serve: func(_ context.Context, call string) (backend.Backend, error) {
 							if call == "PutSnapshot" || calls.Add(1) < at {
 								return old, nil
@@ -609,7 +610,7 @@ func TestReadAcrossFailover(t *testing.T) {
 	}
 }
 
-// beforeGap returns the records before the fourth.
+// beforeGap returns the records with seqs below 4.
 func beforeGap(records []backend.Record) []backend.Record {
 	for i, r := range records {
 		if r.Seq > 3 {
@@ -619,8 +620,8 @@ func beforeGap(records []backend.Record) []backend.Record {
 	return records
 }
 
-// A gap is reported as damage, also while other stores write to the session, unless the call does not read that
-// far.
+// A call that reads a log with a gap reports damage, even while other stores write to the session. A call that
+// does not read as far as the gap succeeds.
 func TestGapIsDamage(t *testing.T) {
 	b := &memory.Backend{}
 	e := envOn(t, b, snapshot.Policy{Every: -1})
@@ -633,7 +634,7 @@ func TestGapIsDamage(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/busy %v", what, busy), func(t *testing.T) {
 				var n atomic.Uint64
 				gap := &hooked{Backend: b, read: beforeGap, fetched: func(_ backend.Query, news *backend.Fetched) {
-					if busy { // each read returns another token
+					if busy { // makes each read return another token
 						news.Token += backend.Token(n.Add(1))
 					}
 					news.Records = beforeGap(news.Records)

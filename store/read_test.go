@@ -31,7 +31,7 @@ func TestRawEvents(t *testing.T) {
 			e.Fatal("an empty log has a record")
 		}
 		var events []*patch.Event
-		for i := range 1300 { // more than two pages
+		for i := range 1300 { // makes more than two pages of records
 			events = append(events, event(`{"id":"e%d"}`, i+1))
 		}
 		e.append(events...)
@@ -59,14 +59,13 @@ func TestRawEventsEnds(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
 		e.append(says("a", 1100)...)
-		// The iteration ends when the loop ends.
 		for r, err := range e.store.RawEvents(ctx, key, 5) {
 			e.no(err)
 			if r.Seq == 7 {
 				break
 			}
 		}
-		// The iteration ends when the caller's context ends.
+		// If the caller's context ends, RawEvents yields the context's error and ends.
 		cancelled, cancel := context.WithCancel(ctx)
 		defer cancel()
 		var last uint64
@@ -80,7 +79,7 @@ func TestRawEventsEnds(t *testing.T) {
 		if !errors.Is(end, context.Canceled) || last == 1100 {
 			e.Errorf("after %d records: %v, want %v", last, end, context.Canceled)
 		}
-		// The iteration ends when the session is deleted, even if the session is created again.
+		// If the session is deleted, RawEvents ends, even if the session is created again.
 		end = nil
 		for r, err := range e.store.RawEvents(ctx, key, 1) {
 			if end = err; err == nil && r.Seq == 1 {
@@ -95,7 +94,7 @@ func TestRawEventsEnds(t *testing.T) {
 	})
 }
 
-// RawEvents reads one page of records at a time, and omits no record between two pages.
+// RawEvents reads one page of records at a time, and omits no record at the border of two pages.
 func TestLargeRecordsPageByPage(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -109,7 +108,7 @@ func TestLargeRecordsPageByPage(t *testing.T) {
 	})
 }
 
-// looking is a context that calls a function at each call of Err.
+// looking is a context whose method Err first calls a function.
 type looking struct {
 	context.Context
 	look func()
@@ -190,7 +189,7 @@ func name(key store.Key) string {
 	return strings.Join([]string{key.App, key.User, key.Session, ""}, "\x00\x01")
 }
 
-// An import creates the session if another caller deletes it meanwhile.
+// If another caller deletes the session during an import, the import creates it again.
 func TestImportWhileDeleted(t *testing.T) {
 	onEach(t, func(e *env) {
 		b := e.hook()
@@ -210,7 +209,7 @@ func TestImportWhileDeleted(t *testing.T) {
 	})
 }
 
-// Get reads both scopes as of one moment.
+// Get reads the "app:" values and the "user:" values at the same moment.
 func TestScopesOfOneMoment(t *testing.T) {
 	onEach(t, func(e *env) {
 		b := e.hook()
@@ -234,7 +233,7 @@ func TestScopesOfOneMoment(t *testing.T) {
 	})
 }
 
-// cached is a store whose cache has a limit. All of its sessions are in the storage.
+// cached is a store whose cache has a limit. The storage contains all sessions.
 type cached struct {
 	*env
 	reads *hooked
@@ -282,7 +281,7 @@ func TestCacheOrder(t *testing.T) {
 		return limit
 	}, func(c cached) {
 		random := rand.New(rand.NewPCG(1, 2))
-		var used []int // the most recently used first
+		var used []int // numbers of the sessions, with the most recently used session first
 		for n := range 400 {
 			i := random.IntN(sessions)
 			at := slices.Index(used, i)
@@ -310,8 +309,8 @@ func TestCacheCountsGrowth(t *testing.T) {
 	})
 }
 
-// A session larger than the cache is read once, whether it is used alone or together with small sessions. Of three
-// such sessions, the cache keeps two.
+// If a session is larger than the cache, repeated use reads it once, alone or together with small sessions. Of
+// three such sessions, the cache keeps two.
 func TestCacheKeepsLargeSession(t *testing.T) {
 	onCache(t, func(e *env) int {
 		size := 0
@@ -341,7 +340,7 @@ func TestCacheKeepsLargeSession(t *testing.T) {
 	})
 }
 
-// Events that patches hide do not count as memory.
+// The cache does not count events that patches hide.
 func TestCacheCountsWhatIsThere(t *testing.T) {
 	onCache(t, func(e *env) int {
 		size := 0
@@ -358,7 +357,7 @@ func TestCacheCountsWhatIsThere(t *testing.T) {
 				testlog.Equal(c, fmt.Sprintf("round %d: session %d is read", round, i), c.read(i), round == 0)
 			}
 		}
-		for i := range 4 { // events that are being hidden do not count either
+		for i := range 4 { // events that become hidden do not count
 			c.more(i, says("big", 400)...)
 			view, err := c.store.View(ctx, numbered(i))
 			c.no(err)
@@ -384,8 +383,8 @@ func (e *env) say(key store.Key, texts ...string) {
 // eager makes the store write a snapshot after each record, if the log has at most 100 visible events.
 var eager = snapshot.Policy{Every: 1, MinPercent: 1}
 
-// onEachWithSnapshots is onEach with a snapshot after each record. A warning that the test has not taken fails the
-// test.
+// onEachWithSnapshots is onEach with a snapshot after each record. The test fails if the store warns and the test
+// has not read the warning.
 func onEachWithSnapshots(t *testing.T, run func(e *env, w *warnings)) {
 	t.Helper()
 	w := &warnings{Handler: slog.DiscardHandler}
@@ -397,8 +396,8 @@ func onEachWithSnapshots(t *testing.T, run func(e *env, w *warnings)) {
 	})
 }
 
-// anew waits until all due snapshots are written, and opens a new store on the same data. The new store has no view
-// in memory.
+// anew waits until all due snapshots are written. Then it opens a new store on the same data, without a view in
+// memory.
 func (e *env) anew(policy snapshot.Policy) {
 	e.Helper()
 	e.opts.Snapshots = policy
@@ -471,7 +470,7 @@ func TestUnusableSnapshotsAreReplaced(t *testing.T) {
 			return data
 		}
 		records := e.records(key)
-		of := func(seq uint64, another *patch.PatchEvent) []byte { // a snapshot of a log with another record
+		of := func(seq uint64, another *patch.PatchEvent) []byte { // returns a snapshot of a log in which one record is different
 			records := slices.Clone(records)
 			records[seq-1] = patch.Record{Seq: seq, Patch: another}
 			return encode(e.refold(records), nil)
@@ -507,7 +506,7 @@ func TestUnusableSnapshotsAreReplaced(t *testing.T) {
 
 func TestSnapshotOfDeletedSession(t *testing.T) {
 	onEachWithSnapshots(t, func(e *env, w *warnings) {
-		// The session's handle remains in use, because its snapshot is still being written.
+		// The session stays in use while its snapshot is being written.
 		put, goOn := make(chan struct{}), make(chan struct{})
 		whole := e.backend.Backend
 		once := sync.OnceFunc(func() { close(put); <-goOn })
@@ -540,8 +539,8 @@ func TestSnapshotOfDeletedSession(t *testing.T) {
 	})
 }
 
-// A cold read reads only the visible log. It reads neither hidden records nor skipped patches. A view reads the
-// skipped patches when a caller asks for them.
+// The first read of a session in a new store reads only the records of the visible log. It reads neither hidden
+// records nor skipped patches. The view reads the skipped patches when a caller asks for them.
 func TestColdRead(t *testing.T) {
 	onEachWithSnapshots(t, func(e *env, _ *warnings) {
 		e.cutLog()
@@ -570,8 +569,8 @@ func TestColdRead(t *testing.T) {
 			e.view()
 			return take()
 		}
-		// Expected are record 31 with s1, a21 and a22, record 33 with r1, a25 to a30, b1 to b6, and the records
-		// after the snapshot.
+		// Read are record 31 with s1, a21 and a22, record 33 with r1, a25 to a30, b1 to b6, and the records after
+		// the snapshot.
 		e.same("records read", read(), "[21 22 25 26 27 28 29 30 31 33 35 36 37 38 39 40 41 42]")
 		v := e.view()
 		if v.SkippedCount() != 2 || take() != "[]" {
@@ -579,11 +578,12 @@ func TestColdRead(t *testing.T) {
 		}
 		e.same("view", e.viewText(v), e.viewText(want))
 		e.same("records read for the skipped patches", take(), "[]")
-		// A view from before the snapshot is folded from the first record.
+		// A view older than the snapshot is folded from the first record.
 		e.must(e.store.ViewAt(ctx, key, 3))
 		e.same("records read for a view at 3", take(), "[1 2 3]")
 		e.must(e.store.ViewAt(ctx, key, 40))
-		// Only the chain at the end of the log proves that the snapshot belongs to this log.
+		// The chain at the end of the log proves that the snapshot belongs to this log, so these records are read
+		// too.
 		e.same("records read for a view at 40", take(), "[21 22 25 26 27 28 29 30 31 33 35 36 37 38 39 40 41 42]")
 		// Without a snapshot, the whole log is read.
 		b.fetched = withoutSnapshot(storetest.ErrInjected)
@@ -591,7 +591,8 @@ func TestColdRead(t *testing.T) {
 		if got := read(); strings.Count(got, " ") != 41 {
 			e.Errorf("without a snapshot records %s were read", got)
 		}
-		// A later read for a view reads only from the view's own session.
+		// If a view later reads records, it reads them from its own session, not from a new session with the same
+		// key.
 		b.fetched = nil
 		e.open()
 		v = e.view()
@@ -636,7 +637,7 @@ func TestFailingSnapshots(t *testing.T) {
 	}
 }
 
-// Close waits for the snapshot that is being written and for the queued ones.
+// Close waits until the current snapshot and the queued snapshots are written.
 func TestCloseWritesSnapshots(t *testing.T) {
 	onEachWithSnapshots(t, func(e *env, _ *warnings) {
 		keys := []store.Key{key, {App: "a", User: "u", Session: "1"}, {App: "a", User: "u", Session: "2"}}
@@ -656,7 +657,7 @@ func TestCloseWritesSnapshots(t *testing.T) {
 			close(goOn)
 			testlog.NoError(t, <-closed)
 		})
-		e.store = newStore(e, e.backend, e.opts) // its Close also closes the engine
+		e.store = newStore(e, e.backend, e.opts) // closing this store also closes the engine
 		e.reopen()
 		n := 0
 		listed, err := e.backend.List(ctx, "", "", 9)

@@ -33,7 +33,7 @@ func aged(t *testing.T, s *store.Store, app, id string, created, used float64) s
 	t.Helper()
 	key := store.Key{App: app, User: "u", Session: id}
 	must(t)(s.Create(ctx, key, nil, store.CreateOptions{Created: daysAgo(created)}))
-	for i := range 40 { // one of the last events has the time of the last use
+	for i := range 40 { // gives one of the last events the time of the last use
 		at := daysAgo(used + 500)
 		if i == 20 {
 			at = daysAgo(used)
@@ -77,14 +77,14 @@ func sessionsOf(t *testing.T, s *store.Store) string {
 	return strings.Join(all, " ")
 }
 
-// Retain deletes the sessions whose last use is longer ago than their app's policy allows. A dry run beforehand
-// reports the same sessions.
+// Retain deletes the sessions that were last used longer ago than their app's policy allows. A dry run reports the
+// same sessions.
 func TestRetain(t *testing.T) {
 	onEach(t, func(e *env) {
 		t, s := e.T, e.store
 		aged(t, s, "a", "a-old", 40, 31)
 		aged(t, s, "a", "a-used", 40, 29)
-		aged(t, s, "a", "a-young", 29, 300) // its events have timestamps from before its creation
+		aged(t, s, "a", "a-young", 29, 300) // session whose events have timestamps from before its creation
 		aged(t, s, "a", "a-ahead", 40, -1)
 		pinned := aged(t, s, "a", "a-pinned", 40, 35)
 		must(t)(s.ApplyPatch(ctx, pinned, []*patch.PatchEvent{patch.NewPin("e3").WithTimestamp(now.Add(-34 * day))}, asOfNow))
@@ -98,7 +98,7 @@ func TestRetain(t *testing.T) {
 		testlog.Equal(t, "done", retained(t, s, policies, false), want)
 		testlog.Equal(t, "there", sessionsOf(t, s), strings.Replace(all, "a-old ", "", 1))
 		testlog.Equal(t, "again", retained(t, s, policies, false), "a-pinned 34 pinned")
-		// The policy "" applies to apps without a policy.
+		// The policy with the key "" applies to apps without a policy.
 		policies[""], policies["a"] = store.Retention{DeleteAfter: 31 * day}, store.Retention{DeleteAfter: 34 * day}
 		testlog.Equal(t, "done", retained(t, s, policies, false), "a-pinned 34, c-old 399")
 		testlog.NoError(t, s.Close())
@@ -120,7 +120,7 @@ func TestRetainErrors(t *testing.T) {
 	})
 }
 
-// If a session is written to after it was found due, it is kept.
+// If a session is written to after Retain found it due, Retain keeps the session.
 func TestRetainSparesWhatIsUsed(t *testing.T) {
 	shared := &memory.Backend{}
 	b := &hooked{Backend: shared}
@@ -135,7 +135,7 @@ func TestRetainSparesWhatIsUsed(t *testing.T) {
 	testlog.Equal(t, "there", sessionsOf(t, other), "woken")
 }
 
-// Only one process may run Retain at a time, but a dry run never waits.
+// Only one process can run Retain at a time. A dry run never waits.
 func TestRetainByOneProcess(t *testing.T) {
 	shared := &memory.Backend{}
 	stores := []*store.Store{storeOfToday(t, shared), storeOfToday(t, shared.Peer())}
@@ -155,7 +155,7 @@ func TestRetainByOneProcess(t *testing.T) {
 	testlog.Equal(t, "after the first", retained(t, stores[1], policies, false), "s2 35")
 }
 
-// Retain reports a damaged session and keeps it. It still deletes the others.
+// Retain reports a damaged session and keeps it. It still deletes other sessions.
 func TestRetainDamaged(t *testing.T) {
 	store.Uncompressed(t) // so that the test can find the record by its text
 	onFile(t, func(e *env) {
@@ -172,7 +172,7 @@ func daysAgo(days float64) time.Time { return now.Add(-time.Duration(days * floa
 
 // hiding appends the events a to h, 100 days ago. 90 days ago, s1 summarises a and b. 50 days ago, m summarises s1
 // and c. One cut hides e, which is pinned. A cut of f was reverted, and that revert was reverted 10 days ago. One
-// cut hid g 80 days ago. Visible are m, d and h.
+// cut hid g 80 days ago. The visible events are m, d and h.
 func hiding(t testing.TB, s *store.Store, key store.Key) {
 	t.Helper()
 	must(t)(s.Create(t.Context(), key, nil, store.CreateOptions{Created: daysAgo(100)}))
@@ -195,7 +195,8 @@ func hiding(t testing.TB, s *store.Store, key store.Key) {
 	apply(10, patch.NewRevert("f back"))
 }
 
-// without returns the texts of hiding that no record of the session contains. It checks the texts in others too.
+// without returns the texts that the function hiding appended and that no record of the session contains any
+// longer. It also checks the texts in others.
 func without(t testing.TB, s *store.Store, key store.Key, others ...string) string {
 	t.Helper()
 	raw := exportOf(t, s, key, store.ExportOptions{})
@@ -203,7 +204,7 @@ func without(t testing.TB, s *store.Store, key store.Key, others ...string) stri
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(raw, text) }), ", ")
 }
 
-// sight returns what the newest view shows, and its state.
+// sight describes the visible events and the state of the newest view.
 func sight(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
 	v := viewOf(t, s, key)
@@ -219,13 +220,13 @@ func done(t testing.TB, s *store.Store, policy store.Retention, dryRun bool) (al
 	return all
 }
 
-// Retain erases exactly the events that were hidden for long enough. The visible events, the state, the summaries
-// and the forks do not change.
+// Retain erases exactly the events that were hidden for longer than the policy allows. The visible events, the
+// state, the summaries and the forks do not change.
 func TestRetainErasesHidden(t *testing.T) {
 	erasableAt(t, func() time.Time { return now }, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		hiding(t, s, eraseKey)
 		fork := sibling("fork")
-		at := uint64(9) // only a and b are hidden
+		at := uint64(9) // only a and b are hidden at this seq
 		must(t)(s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{At: &at}))
 		before := sight(t, s, eraseKey)
 		for _, c := range []struct {
@@ -233,7 +234,7 @@ func TestRetainErasesHidden(t *testing.T) {
 			gone string
 			n    int
 		}{
-			{101, "", 0}, // the session is younger
+			{101, "", 0}, // the session is younger than 101 days
 			{95, "", 0},
 			{90, "text a, text b", 2},
 			{60, "text a, text b, text g", 1},
@@ -262,15 +263,15 @@ func TestRetainErasesHidden(t *testing.T) {
 			testlog.Equal(t, fmt.Sprintf("%d days, again", c.days), done(t, s, policy, false), nil)
 			verified(t, s)
 		}
-		// The fork is judged by its own age: it was created now.
+		// The fork's events count as hidden only since the fork was created, which is now.
 		testlog.Equal(t, "gone of the fork", without(t, s, fork), "told by m")
-		// An erase is not a use, so it does not delay the deletion.
+		// An erase by Retain does not count as a use of the session, so it does not delay the deletion.
 		testlog.Equal(t, "before it is due to be deleted", done(t, s, store.Retention{DeleteAfter: 11 * day, EraseHiddenAfter: 1}, false), []string{"s false  1"})
 		testlog.Equal(t, "when it is due to be deleted", done(t, s, store.Retention{DeleteAfter: 10 * day, EraseHiddenAfter: 1}, false), []string{"s true  0"})
 	})
 }
 
-// If a session is kept because of a pinned event, its hidden events are still erased.
+// If a pinned event prevents the deletion of a session, Retain still erases the session's hidden events.
 func TestRetainErasesOfWhatIsKept(t *testing.T) {
 	erasableAt(t, func() time.Time { return now }, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		hiding(t, s, eraseKey)
@@ -282,7 +283,7 @@ func TestRetainErasesOfWhatIsKept(t *testing.T) {
 	})
 }
 
-// If another process logs a summary during the erase, the summary and the events that it covers stay.
+// If another process logs a summary during an erase, the summary and the events that it covers stay.
 func TestRetainBesideSummary(t *testing.T) {
 	first := &memory.Backend{}
 	faulty := &storetest.Faulty{Backend: first}
@@ -317,8 +318,8 @@ func TestRetainFinishesErasing(t *testing.T) {
 	})
 }
 
-// In any log, exactly the events that were hidden for long enough are blank, and the visible events and the state
-// do not change.
+// In any log, Retain erases exactly the events that were hidden for longer than the policy allows. The visible
+// events and the state do not change.
 func TestPropertyRetainHidden(t *testing.T) {
 	clock := now
 	s := teststore.Memory(t, store.Options{Now: func() time.Time { return clock }})

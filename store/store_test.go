@@ -87,7 +87,7 @@ func TestClosed(t *testing.T) {
 			}
 		}
 		e.is(s.Close(), store.ErrClosed)
-		e.same("view", ids(v), "a1 a2 a3") // views stay usable
+		e.same("view", ids(v), "a1 a2 a3") // a view can still be used after Close
 	}
 }
 
@@ -107,7 +107,7 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
-// If a caller's context ends while its commit fails, the store still finds out whether the commit took place.
+// If a caller's context ends while its commit fails, the store still determines whether the commit took effect.
 func TestCancelledWhileCommitting(t *testing.T) {
 	onEach(t, func(e *env) {
 		during := func(call func(ctx context.Context) error) {
@@ -257,7 +257,7 @@ func TestList(t *testing.T) {
 
 func TestListPageByPage(t *testing.T) {
 	onEach(t, func(e *env) {
-		const n = 600 // more than two pages
+		const n = 600 // number of sessions, more than two pages of a listing
 		var want []string
 		for i := range n {
 			k := store.Key{App: "app", User: fmt.Sprint("u", i%2), Session: fmt.Sprintf("%04d", i)}
@@ -268,7 +268,7 @@ func TestListPageByPage(t *testing.T) {
 		e.same("all", e.list(store.ListOptions{}), strings.Join(want, ", "))
 		e.same("of a user", e.list(store.ListOptions{App: "app", User: "u0"}), strings.Join(want[:n/2], ", "))
 		e.same("of a user of any app", e.list(store.ListOptions{User: "u1"}), strings.Join(want[n/2:], ", "))
-		// The loop's body may write, and List omits no session if the body deletes the listed sessions.
+		// The loop's body may write. If it deletes the listed sessions, List still omits no session.
 		seen := 0
 		for info, err := range e.store.List(ctx, store.ListOptions{}) {
 			e.no(err)
@@ -281,7 +281,7 @@ func TestListPageByPage(t *testing.T) {
 	})
 }
 
-// A part of a key may be any text, and different keys are never confused.
+// Each part of a key may be any text. Different keys refer to different sessions.
 func TestOddKeys(t *testing.T) {
 	odd := []string{
 		"a", "a/b", "/", "a%2Fb", "%", "..", " ", "\n", "\x00", "\x00\x00", "a\x00", "a\x00b", "\x00a", "\x01", "a\x00\x01b", "\x00\x01",
@@ -303,7 +303,7 @@ func TestOddKeys(t *testing.T) {
 			testlog.Equal(e, "what was read of "+k.String(), testlog.Must(store.ParseKey(k.String()))(e), k)
 			testlog.Equal(e, "slashes of "+k.String(), strings.Count(k.String(), "/"), 2)
 		}
-		// List yields the keys in the order of their parts.
+		// List yields the keys ordered by app, then user, then session.
 		var before store.Key
 		for info, err := range e.store.List(ctx, store.ListOptions{}) {
 			e.no(err)
@@ -404,7 +404,7 @@ func TestCounts(t *testing.T) {
 		e.must(e.store.Revert(ctx, key, "sum", store.UndoOptions{}))
 		e.counted(key, false)
 		e.reopen()
-		e.append(say("c1")) // after the view was read from storage
+		e.append(say("c1")) // appends after the view was read from storage
 		e.counted(key, false)
 		e.must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{}))
 		e.counted(forkKey, false)
@@ -428,8 +428,8 @@ func (e *env) shared(key store.Key) string {
 	return strings.TrimSpace(b.String())
 }
 
-// A shared key is written once, in the commit that first logs it. Patches, retries, imports and deletes do not
-// write it.
+// A shared value is written once, in the commit that first logs its event. Patches, retries, imports and deletes
+// do not write it.
 func TestScopesAreWrittenOnce(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(map[string]any{"app:x": 0})
@@ -460,7 +460,7 @@ func TestScopesAreWrittenOnce(t *testing.T) {
 	})
 }
 
-// Every engine refuses a key that is too long for some backend, and the error names the key.
+// If a shared key is too long for some backend, every engine refuses it, and the error names the key.
 func TestScopeKeyTooLong(t *testing.T) {
 	long := "app:" + strings.Repeat("k", 40_000)
 	onEach(t, func(e *env) {
@@ -474,7 +474,7 @@ func TestScopeKeyTooLong(t *testing.T) {
 	})
 }
 
-// A listing returns times of any year.
+// List returns times of any year.
 func TestListedTimes(t *testing.T) {
 	for _, at := range []time.Time{
 		time.Date(1925, 3, 4, 5, 6, 7, 8, time.UTC), time.Date(1969, 12, 31, 23, 59, 59, 999999999, time.UTC), time.Unix(0, 0).UTC(),

@@ -21,8 +21,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// onWatched runs a test on each engine with a synthetic clock that stops while any goroutine runs. So if something
-// has happened when [synctest.Wait] returns, it took no time.
+// onWatched runs a test on each engine with a synthetic clock. The clock stops while any goroutine runs.
+// Everything that has happened when [synctest.Wait] returns therefore took no time.
 func onWatched(t *testing.T, run func(e *env, l *hooked)) {
 	t.Helper()
 	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
@@ -66,7 +66,8 @@ type watching struct {
 	errs    []error
 }
 
-// follow watches a session until the test ends. each, if not nil, is called in the loop's body.
+// follow watches a session until the test ends. If the argument each is not nil, follow calls it in the loop's
+// body.
 func (e *env) follow(key store.Key, from uint64, each func(r patch.Record)) *watching {
 	ctx, stop := context.WithCancel(ctx)
 	e.Cleanup(stop)
@@ -95,7 +96,7 @@ func (w *watching) seen() int {
 	return len(w.records)
 }
 
-// has checks that the watch has yielded the log from its start so far, and no error.
+// has checks that the watch has yielded the log from the watch's start, and no error.
 func (w *watching) has(log []patch.Record) {
 	w.e.Helper()
 	w.mu.Lock()
@@ -139,7 +140,7 @@ func forms(records []patch.Record) string {
 	return b.String()
 }
 
-// Each watcher gets each new record at once, from its own start.
+// Each watcher gets each new record at once. Different watchers can start at different seqs.
 func TestWatch(t *testing.T) {
 	onWatched(t, func(e *env, l *hooked) {
 		e.create(nil)
@@ -180,7 +181,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// A commit that comes too late for the current read is yielded without a wait.
+// If a commit comes too late for the current read of a watch, the watch reads again without a pause.
 func TestWatchMeetsCommit(t *testing.T) {
 	onWatched(t, func(e *env, l *hooked) {
 		e.create(nil)
@@ -197,7 +198,8 @@ func TestWatchMeetsCommit(t *testing.T) {
 	})
 }
 
-// If a commit with an unknown outcome took place, it is yielded at once, whether or not the writer found out.
+// If a commit with an unknown outcome took effect, a watch yields its records at once, even if the writer does not
+// learn the outcome.
 func TestWatchUnknownOutcome(t *testing.T) {
 	onWatched(t, func(e *env, l *hooked) {
 		faulty := &storetest.Faulty{Backend: l.Backend}
@@ -208,7 +210,7 @@ func TestWatchUnknownOutcome(t *testing.T) {
 		began := time.Now()
 		for i, plan := range []storetest.Plan{
 			{Write: 1, Failure: storetest.Refused}, {Write: 1, Failure: storetest.NotApplied}, {Write: 1, Failure: storetest.Applied},
-			{Write: 1, Failure: storetest.Applied, FailNext: 1}, // the attempt to resolve the outcome fails too
+			{Write: 1, Failure: storetest.Applied, FailNext: 1}, // makes the attempt to resolve the outcome fail too
 		} {
 			faulty.Plan(plan)
 			_, err := e.store.AppendEvents(ctx, key, []*patch.Event{say(fmt.Sprint("a", i))}, store.AppendOptions{})
@@ -227,7 +229,7 @@ func TestWatchUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A watch follows one creation of a session.
+// If the watched session is deleted, the watch ends. It does not yield records of a new session with the same key.
 func TestWatchDeleted(t *testing.T) {
 	onWatched(t, func(e *env, _ *hooked) {
 		e.follow(key, 1, nil).ended(0, store.ErrNotFound, key.String())
@@ -255,13 +257,13 @@ func TestWatchDeleted(t *testing.T) {
 	})
 }
 
-// The loop's body may write, read and be slow.
+// The body of a watch's loop may write, read, and be slow.
 func TestWatchBody(t *testing.T) {
 	onWatched(t, func(e *env, l *hooked) {
 		e.create(nil)
 		e.append(say("a0"))
 		w := e.follow(key, 1, func(r patch.Record) {
-			if r.Seq < 700 { // more than one read returns
+			if r.Seq < 700 { // covers more records than one read returns
 				e.append(say(fmt.Sprint("a", r.Seq)))
 			}
 			if r.Seq == 350 {
@@ -273,7 +275,7 @@ func TestWatchBody(t *testing.T) {
 		testlog.Equal(e, "records", w.seen(), 700)
 		w.end()
 
-		// While a body is slow, Watch reads nothing.
+		// While the loop's body runs, Watch reads nothing.
 		resume := make(chan struct{})
 		w = e.follow(key, 700, func(r patch.Record) {
 			if r.Seq == 700 {
@@ -295,7 +297,7 @@ func TestWatchBody(t *testing.T) {
 	})
 }
 
-// After its loop, its context or the store ends, a watch leaves nothing behind.
+// When the loop, the context or the store ends, the watch ends and leaves nothing behind.
 func TestWatchEnds(t *testing.T) {
 	onWatched(t, func(e *env, l *hooked) {
 		e.opts.CacheBytes = -1
@@ -342,7 +344,8 @@ func TestWatchEnds(t *testing.T) {
 		e.same("errors", fmt.Sprint(errs), "[context deadline exceeded]")
 		left("at the end", 0)
 
-		// Close ends watchers that wait, pause, read or run their body, and it waits for none of them.
+		// Close ends all watches, whether they wait, pause, read or run the loop's body. Close does not wait for
+		// them.
 		resume := make(chan struct{})
 		body := e.follow(key, 5, func(patch.Record) { <-resume })
 		waiting = e.follow(key, 5, nil)
@@ -365,7 +368,7 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
-// If the body closes the store, its loop gets no further record.
+// If the loop's body closes the store, the loop gets no further record.
 func TestWatchClosedInBody(t *testing.T) {
 	onWatched(t, func(e *env, _ *hooked) {
 		e.create(nil)
@@ -415,7 +418,7 @@ func TestWatchKeepsNoView(t *testing.T) {
 	})
 }
 
-// wait waits until the given number of records has been yielded.
+// wait waits until the watch has yielded the given number of records.
 func (w *watching) wait(records int) {
 	w.e.Helper()
 	for ; w.seen() < records; time.Sleep(time.Millisecond) {
@@ -427,8 +430,8 @@ func (w *watching) wait(records int) {
 	}
 }
 
-// Watch polls for commits of other programs: soon after a new record, and once a second while there are none. It
-// sees commits of its own store at once.
+// Watch polls for commits of other processes. It polls soon after a new record, and once a second while there are
+// no new records. It yields commits of its own store at once.
 func TestWatchPolls(t *testing.T) {
 	onWatchedPeers(t, func(e, other *env, mine, l *hooked) {
 		w := e.follow(key, 1, nil)
@@ -470,7 +473,7 @@ func TestWatchPolls(t *testing.T) {
 	})
 }
 
-// failing returns a hook that fails the calls whose names end with call.
+// failing returns a hook that fails the calls whose names end with the argument call.
 func failing(call string, err error) func(context.Context, string) (backend.Backend, error) {
 	return func(_ context.Context, c string) (backend.Backend, error) {
 		if strings.HasSuffix(c, call) {
@@ -480,15 +483,15 @@ func failing(call string, err error) func(context.Context, string) (backend.Back
 	}
 }
 
-// A temporary error is yielded. When the cause has passed, the watch yields the following records, none of them
-// twice.
+// A watch yields a temporary error and continues. After the cause has passed, it yields each following record
+// once.
 func TestWatchErrors(t *testing.T) {
 	onWatched(t, func(e *env, l *hooked) {
 		lost := errors.New("connection lost")
 		e.create(nil)
 		e.append(says("a", 3)...)
 		l.takeIntervals()
-		l.set(failing("Fetch", lost)) // at the start
+		l.set(failing("Fetch", lost)) // the first Fetch of the watch fails
 		w := e.follow(key, 2, nil)
 		time.Sleep(20 * time.Second)
 		const ms = time.Millisecond
@@ -508,12 +511,12 @@ func TestWatchErrors(t *testing.T) {
 			w.has(e.records(key))
 		}
 		check(9)
-		l.set(failing("Fetch", lost)) // inside the log
+		l.set(failing("Fetch", lost)) // a Fetch in the middle of the log fails
 		e.append(says("b", 3)...)
 		synctest.Wait()
 		e.append(says("c", 3)...)
 		l.set(nil)
-		time.Sleep(100 * ms) // the pause is short again
+		time.Sleep(100 * ms) // after a success, the pause is short again
 		check(1)
 		for _, end := range []error{backend.ErrDamaged, backend.ErrNotFound, backend.ErrClosed} {
 			l.set(failing("Fetch", fmt.Errorf("now: %w", end)))
@@ -531,8 +534,8 @@ func TestWatchErrors(t *testing.T) {
 	})
 }
 
-// If a failover lost records, the watch ends before it yields the records that replaced them. A watcher that was
-// far behind has yielded no record that the new log contradicts, and yields none.
+// If a failover lost records, the watch ends before it yields the records that replaced them. If the watch had not
+// yet reached the lost records, it yields no record that the new log contradicts.
 func TestWatchLostHistory(t *testing.T) {
 	for _, c := range []struct {
 		kept, lost, instead int
@@ -570,8 +573,8 @@ func TestWatchLostHistory(t *testing.T) {
 	}
 }
 
-// An erase changes records that a watcher has read, but this does not end the watch. It yields the receipt and the
-// records after it.
+// An erase changes records that a watch has yielded. The watch continues and yields the receipt and the records
+// after it.
 func TestWatchErased(t *testing.T) {
 	onWatched(t, func(e *env, _ *hooked) {
 		e.create(nil)
@@ -586,11 +589,11 @@ func TestWatchErased(t *testing.T) {
 	})
 }
 
-// A damaged record ends the watch, which first yields the records before it. Verify finds the damage too.
+// A watch yields the records before a damaged record and then ends with an error. Verify finds the damage too.
 func TestWatchDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, path string)
-		sound  int // number of records that are yielded first
+		sound  int // number of records before the damaged record
 	}{
 		"a record cut short":       {changeRecord(4, func(v []byte) []byte { return v[:len(v)/2] }), 3},
 		"a record that is missing": {changeRecord(4, func([]byte) []byte { return nil }), 3},
@@ -602,7 +605,7 @@ func TestWatchDamage(t *testing.T) {
 				e.create(nil)
 				e.append(says("a", 6)...)
 				e.changeFile(c.change)
-				var want error // the error of RawEvents
+				var want error // error of RawEvents, which the watch must return too
 				for _, want = range e.store.RawEvents(ctx, key, 1) {
 				}
 				e.follow(key, 1, nil).ended(c.sound, store.ErrCorrupt, want.Error())
@@ -614,8 +617,8 @@ func TestWatchDamage(t *testing.T) {
 	}
 }
 
-// Writers of all kinds run at the same time as watchers that start at any seq and at any time. Each watcher sees
-// the final log.
+// Several watches start at any seq and any time while other goroutines write in every way. Each watch yields the
+// final log.
 func TestWatchersAmongWriters(t *testing.T) {
 	run := func(t *testing.T, stores []*env) {
 		const each = 25

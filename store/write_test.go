@@ -41,11 +41,11 @@ func TestExpectedSeq(t *testing.T) {
 			testlog.Equal(e, "expected and last", *as[*store.SeqError](e, err), store.SeqError{Expected: n, Last: 3})
 			e.same("stored", e.dump(), stored)
 		}
-		// Patches count as records.
+		// A patch counts as a record in the expected seq.
 		e.apply(patch.NewSplice(0, 1))
 		e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, key, []*patch.Event{say("a4")}, seq(3))), store.ErrConflict)
 		e.must(e.store.AppendEvents(ctx, key, []*patch.Event{say("a4")}, seq(4)))
-		// A retry is recognised before the expected seq is checked.
+		// A retry succeeds even if the expected seq is no longer the last seq.
 		c := testlog.Must(e.store.AppendEvents(ctx, key, []*patch.Event{say("a4")}, seq(4)))(e)
 		if c.Records[0].Seq != 5 || c.View.Seq() != 5 {
 			e.Errorf("the retry gave record %d and a view at %d, want 5 and 5", c.Records[0].Seq, c.View.Seq())
@@ -62,7 +62,7 @@ func visibleIDs(events []fold.Entry) string {
 	return strings.Join(ids, " ")
 }
 
-// A preview of a logged patch changes nothing, and no preview writes anything.
+// Preview writes nothing. The preview of a patch that is already logged shows no change.
 func TestPreview(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -79,11 +79,11 @@ func TestPreview(t *testing.T) {
 	})
 }
 
-// asOfNow are the options of a patch whose indices refer to the newest view.
+// asOfNow contains the options of a patch whose indices refer to the newest view.
 var asOfNow = store.PatchOptions{AsOfNow: true}
 
 // refuse applies patches that the store must refuse. It checks that the error matches target and contains each of
-// names, that nothing was written, and that Preview returns the same error.
+// the names, that nothing is written, and that Preview returns the same error.
 func (e *env) refuse(opts store.PatchOptions, patches []*patch.PatchEvent, target error, names ...string) error {
 	e.Helper()
 	stored, view := e.dump(), e.viewText(e.view())
@@ -105,7 +105,7 @@ func (e *env) refuse(opts store.PatchOptions, patches []*patch.PatchEvent, targe
 	return err
 }
 
-// taken returns which of the patches' ids the log has, and in which records.
+// taken describes which of the patches' ids are in the log, and in which records.
 func (e *env) taken(patches []*patch.PatchEvent) string {
 	e.Helper()
 	var ids []string
@@ -137,7 +137,7 @@ func TestRefusesTooLarge(t *testing.T) {
 		e.create(nil)
 		e.append(says("a", 3)...)
 		e.refuse(asOfNow, one(patch.NewSummarise(0, 1, long).WithID("p")), store.ErrTooLarge, "p", "2000")
-		// If one record is too large, no record of the call is written.
+		// If one record of a call is too large, the call writes nothing.
 		e.refuse(asOfNow, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("small"), patch.NewSplice(0, 1, long).WithID("p")}, store.ErrTooLarge, "p")
 		stored := e.dump()
 		e.is(e.try(say("b1"), long), store.ErrTooLarge, "big", "2000", key.String())
@@ -174,7 +174,7 @@ func TestOrderOfJudgement(t *testing.T) {
 		e.append(say("a1"), call("c", "inv1", "id1"), answer("r", "inv1", "id1"), say("a2"))
 		e.apply(patch.NewSplice(3, 1).WithID("p1")) // record 5
 		long := strings.Repeat("x", 3000)
-		// Every field is wrong at first. Each step corrects the field that the error names.
+		// Every field of the patch is wrong at first. Each step corrects the field that the error names.
 		fields := map[string]string{
 			"id": `"a1"`, "base": "0", "state": `"hold"`, "start": "77", "count": "1",
 			"replacement": `[{"id":"new","content":{"parts":[{"text":"` + long + `"}]}}]`,
@@ -232,7 +232,7 @@ func TestDuplicateIDsOfEvents(t *testing.T) {
 			e.same(c.name+": stored", e.dump(), stored)
 			e.same(c.name+": view", e.viewText(e.view()), view)
 		}
-		e.append(say("b1")) // the refused call has not used up the id
+		e.append(say("b1")) // the log accepts an id of a refused call
 	})
 }
 
@@ -254,7 +254,8 @@ func (e *env) retry(opts store.PatchOptions, patches []*patch.PatchEvent, seqs .
 	e.same("view after a retry", e.viewText(c.View), e.viewText(e.view()))
 }
 
-// A retry may add patches to the batch. The patches that the first attempt logged do not count as a conflict.
+// A retry may contain more patches than the first attempt. Patches that the first attempt logged are not a
+// conflict.
 func TestRetryOfPatchesWithMore(t *testing.T) {
 	p := func(id string) *patch.PatchEvent { return patch.NewSplice(0, 1).WithID(id) }
 	onEach(t, func(e *env) {
@@ -264,7 +265,7 @@ func TestRetryOfPatchesWithMore(t *testing.T) {
 		e.must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p("p1"), p("p2")}, store.PatchOptions{On: seen}))
 		c := testlog.Must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p("p1"), p("p2"), p("p3"), p("p4")}, store.PatchOptions{On: seen}))(e)
 		testlog.Equal(e, "record", c.Records[3].Seq, 12)
-		// Another caller's patch is a conflict.
+		// A patch of another caller is a conflict.
 		e.apply(p("x"))
 		e.is(testlog.ErrorOf(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p("p1"), p("p2"), p("p3"), p("p4"), p("p5")}, store.PatchOptions{On: seen})), store.ErrConflict, "0", "13")
 		between := e.view()
@@ -304,7 +305,7 @@ func TestFillsIDsAndTimes(t *testing.T) {
 		for i, r := range e.records(key)[3:] {
 			e.same("logged", r.Patch.String(), c.Records[i].Patch.String())
 		}
-		// A retry of the returned patches adds nothing.
+		// Applying the returned patches again adds nothing.
 		e.retry(store.PatchOptions{}, []*patch.PatchEvent{c.Records[0].Patch, c.Records[1].Patch}, 4, 5)
 	})
 }
@@ -316,7 +317,7 @@ func TestNewIDs(t *testing.T) {
 		e.append(event(`{"author":"a"}`))
 		e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, key, []*patch.Event{event(`{"author":"b"}`)}, store.AppendOptions{})), store.ErrDuplicateID, "same")
 	})
-	onEach(t, func(e *env) { // the default is UUIDs
+	onEach(t, func(e *env) { // by default, new ids are UUIDs
 		e.create(nil)
 		c := e.append(event(`{}`), event(`{}`))
 		a, b := c.Records[0].Event.ID(), c.Records[1].Event.ID()
@@ -334,7 +335,8 @@ var twoCalls = event(`{"id":"call","author":"agent","content":{"role":"model","p
 
 var shortening = store.AppendOptions{Follow: recall.Shortener(500, uuid.NewString, func(r patch.Record) string { return strconv.FormatUint(r.Seq, 10) })}
 
-// AppendOptions.Follow can shorten a long result in the commit that logs it. The log keeps the whole result.
+// AppendOptions.Follow can shorten a long result in the commit that logs the result. The log keeps the whole
+// result.
 func TestAppendShortens(t *testing.T) {
 	onEach(t, func(e *env) {
 		t, s := e.T, e.store
@@ -353,7 +355,7 @@ func TestAppendShortens(t *testing.T) {
 			testlog.Equal(t, "responses of "+c.ID, len(c.Responses), 1)
 		}
 		testlog.Equal(t, "k", done.View.State()["k"], "r2")
-		// A retry changes nothing, with or without the option.
+		// A retry writes nothing, with or without Follow.
 		for _, opts := range []store.AppendOptions{opts, {}} {
 			testlog.Equal(t, "a retry", testlog.Must(s.AppendEvents(ctx, key, batch, opts))(t).View.Seq(), 4)
 		}
@@ -374,7 +376,7 @@ func TestAppendShortens(t *testing.T) {
 		testlog.Equal(t, "ids in the history", []string{history[0].Event.ID(), history[1].Event.ID(), history[2].Event.ID()}, []string{"call", "r1", "r2"})
 		back := testlog.Must(s.Revert(ctx, key, short.Patch.ID(), store.UndoOptions{}))(t)
 		testlog.Equal(t, "taken back", fmt.Sprint(ids(back.View), back.View.State()["k"]), "call r1 r2r2")
-		// A result that answers no visible call is shortened too, and a revert restores it.
+		// If a result answers no visible call, it is shortened too, and a revert restores it.
 		done = testlog.Must(s.AppendEvents(ctx, key, []*patch.Event{resultEvent("r4", "c9", long)}, opts))(t)
 		testlog.Equal(t, "it is visible", strings.HasSuffix(ids(done.View), "r4"), false)
 		records = e.records(key)
@@ -383,7 +385,7 @@ func TestAppendShortens(t *testing.T) {
 	})
 }
 
-// If the log has a patch of unknown type, events are appended without a following patch.
+// If the log has a patch of unknown type, an append succeeds without the patches of Follow.
 func TestAppendShortensNotBehindUnknown(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	must(t)(s.Import(ctx, key, strings.NewReader(`{"id":"p","patchType":"from the future"}`+"\n"), store.ImportOptions{}))
@@ -391,8 +393,8 @@ func TestAppendShortensNotBehindUnknown(t *testing.T) {
 	testlog.Equal(t, "visible", ids(done.View), "call r1")
 }
 
-// turn returns the events of invocation n: a user message, a call, its response, which sets the key last, and an
-// answer.
+// turn returns the events of invocation n: a user message, a call, its response, and an answer. The response sets
+// the key "last".
 func turn(n int) []*patch.Event {
 	inv := fmt.Sprint("inv", n)
 	return []*patch.Event{
@@ -403,8 +405,7 @@ func turn(n int) []*patch.Event {
 	}
 }
 
-// If a record that a revert restores cannot be read, the calls fail. Nothing is written, and no view omits the
-// revert.
+// If a revert restores a record that cannot be read, calls fail. Nothing is written, and no view omits the revert.
 func TestRevertOfUnreadableRecords(t *testing.T) {
 	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
 		e.create(nil)
@@ -429,8 +430,8 @@ func TestRewind(t *testing.T) {
 		for n := range 4 {
 			e.append(turn(n + 1)...)
 		}
-		e.apply(patch.NewSummarise(0, 4, summary("s1")).WithID("p1"))       // before the first event of the rewound invocation
-		e.apply(patch.NewSummarise(1, 8, summary("s2")).WithID("p2"))       // covers events from before and after that point
+		e.apply(patch.NewSummarise(0, 4, summary("s1")).WithID("p1"))       // summary of events before the rewound invocation
+		e.apply(patch.NewSummarise(1, 8, summary("s2")).WithID("p2"))       // summary of events before and in the rewound invocation
 		e.append(event(`{"id":"x","invocationId":"inv3","author":"user"}`)) // inv3 continues
 		e.append(event(`{"id":"y","invocationId":"inv5","author":"user"}`), call("z", "inv5", "open"))
 		before := e.view()
@@ -470,7 +471,7 @@ func TestRewind(t *testing.T) {
 	})
 }
 
-// A fork ends at the requested record, sees the current shared values, and is independent of its origin.
+// A fork ends at the requested record. It sees the current shared values and does not depend on its origin.
 func TestFork(t *testing.T) {
 	onEachWith(t, store.Options{Snapshots: eager}, func(e *env) {
 		e.create(map[string]any{"last": 0, "app:x": 1})
@@ -497,7 +498,7 @@ func TestFork(t *testing.T) {
 		}
 		whole := e.viewText(e.view())
 		e.must(e.store.Revert(ctx, forkKey, "p1", store.UndoOptions{}))
-		e.must(e.store.AppendEvents(ctx, forkKey, []*patch.Event{sets("t", `{}`)}, store.AppendOptions{})) // an id that the origin has too
+		e.must(e.store.AppendEvents(ctx, forkKey, []*patch.Event{sets("t", `{}`)}, store.AppendOptions{})) // appends an event whose id the origin also contains
 		e.same("the session after changes of its fork", e.viewText(e.view()), whole)
 		e.no(e.store.Delete(ctx, key))
 		e.same("the fork without its origin", ids(viewOf(e, e.store, forkKey)), "q1 c1 r1 a1 t")
@@ -508,7 +509,8 @@ func TestFork(t *testing.T) {
 	})
 }
 
-// The log accepts no second group with the same id from any call, and a retry of the first group adds nothing.
+// If the log already has a group with the given id, every call that adds another group with this id is refused. A
+// retry of the first group adds nothing.
 func TestGroupIsNew(t *testing.T) {
 	onEachWith(t, store.Options{Snapshots: eager}, func(e *env) {
 		e.create(nil)
@@ -537,7 +539,7 @@ func TestGroupIsNew(t *testing.T) {
 	})
 }
 
-// A revert reads the records that it needs under its caller's context, while other writers continue. When the
+// A revert reads the records that it needs under its caller's context, while other goroutines write. If the
 // context ends, the revert reads no further record and writes nothing.
 func TestRevertReadsOutsideTheLock(t *testing.T) {
 	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
@@ -571,7 +573,7 @@ func TestRevertReadsOutsideTheLock(t *testing.T) {
 		}
 		go revert(short)
 		<-reading
-		e.append(say("meanwhile")) // the append does not wait for the revert
+		e.append(say("meanwhile")) // this append does not wait for the revert
 		cancel()
 		e.is(<-result, context.Canceled)
 		testlog.Equal(e, "reads", reads, 1)
@@ -593,7 +595,7 @@ func TestRevertReadsOutsideTheLock(t *testing.T) {
 	})
 }
 
-// In a session that was read from a snapshot, a revert reads the restored records and not the whole log.
+// If a session was restored from a snapshot, a revert reads the records that it restores, not the whole log.
 func TestRevertAfterSnapshot(t *testing.T) {
 	onEachWith(t, store.Options{Snapshots: eager}, func(e *env) {
 		e.create(map[string]any{"k": 1})
@@ -632,8 +634,8 @@ func TestLawRevertWhatErrorsName(t *testing.T) {
 	})
 }
 
-// The error names the blocking patch, not a member of the group of reverts that restored this patch. A revert of
-// that member would repeat the rewind.
+// The error of a blocked revert names the blocking patch. It does not name a member of the group of reverts that
+// restored this patch, because a revert of that member would repeat the rewind.
 func TestRevertAfterARewindWasTakenBack(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -653,7 +655,7 @@ func TestRevertAfterARewindWasTakenBack(t *testing.T) {
 	})
 }
 
-// The error also names the blocking patch if that patch removed the marker of a revert.
+// The error of a blocked revert also names the blocking patch if that patch removed the marker of a revert.
 func TestRevertOfRevertAfterGroupWasTakenBack(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -673,8 +675,8 @@ func TestRevertOfRevertAfterGroupWasTakenBack(t *testing.T) {
 	})
 }
 
-// The reverts of one call may need different hidden records. The store keeps the records of one revert while it
-// reads the records of the next.
+// If the reverts of one call need different hidden records, the store keeps the records of the first revert while
+// it reads the records of the next.
 func TestRevertsThatNeedDifferentRecords(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -690,7 +692,7 @@ func TestRevertsThatNeedDifferentRecords(t *testing.T) {
 		e.apply(both...)
 		e.same("visible", ids(e.view()), "e0 e1 e2 e3 e4 e5")
 
-		// An import does not check its records one by one, but it needs the same records.
+		// An import of these reverts needs the same records.
 		text := exportOf(e, e.store, key, store.ExportOptions{})
 		grown := store.Key{App: "a", User: "u", Session: "grown"}
 		lines := strings.SplitAfter(text, "\n")
@@ -706,7 +708,7 @@ type revertLaw struct {
 	store *store.Store
 }
 
-// step reverts a patch or rewinds. The store may refuse the call.
+// step reverts a patch or rewinds the session. The store may refuse the call.
 func (l *revertLaw) step() {
 	records := recordsOf(l, l.store, key)
 	if len(records) == 0 {
@@ -738,7 +740,7 @@ func (l *revertLaw) patches() (all []*patch.PatchEvent) {
 	return all
 }
 
-// standing returns the ids of the active patches, without reverts.
+// standing returns the ids of the active patches that are not reverts.
 func (l *revertLaw) standing() (ids []string) {
 	undone := map[string]bool{}
 	for _, p := range slices.Backward(l.patches()) {
@@ -753,7 +755,7 @@ func (l *revertLaw) standing() (ids []string) {
 	return ids
 }
 
-// free reverts a patch. While a revert is blocked, it first reverts the patch that the error names.
+// free reverts a patch. While the revert is blocked, free first reverts the patch that the error names.
 func (l *revertLaw) free(id string) {
 	calls, most := 0, 0
 	for _, p := range l.patches() {
