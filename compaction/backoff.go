@@ -8,25 +8,26 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 )
 
-// backoff is the retry state of a session whose passes failed. A retry waits until the log has grown to a given seq.
+// backoff is the retry state of a session whose passes failed. A retry is delayed until the log has reached a given
+// seq.
 type backoff struct {
 	creation         string            // creation id of the session; a recreated session has no backoff
-	failures         int               // number of failures in a row
-	nextCall         uint64            // the summarizer is not called before the log has this seq
-	nextPass         uint64            // no pass is attempted before the log has this seq
-	skipped          map[string]uint64 // event id → seq at which its window is no longer skipped
+	failures         int               // number of consecutive failures
+	nextCall         uint64            // seq that the log must reach before the next call of the summarizer
+	nextPass         uint64            // seq that the log must reach before the next pass
+	skipped          map[string]uint64 // by event id: seq at which the event's window is no longer skipped
 	blanksCheckedSeq uint64            // seq of the newest patch when no blank summary could be reverted
 }
 
 const (
-	// maxBackoffSessions is the maximum number of sessions with a backoff. If there are more, all backoffs are
-	// discarded.
+	// maxBackoffSessions is the maximum number of sessions with a backoff. If there are more, the compactor discards
+	// all backoffs.
 	maxBackoffSessions = 1 << 16
 
-	// maxBackoffRecords is the maximum number of records that a retry waits for.
+	// maxBackoffRecords is the maximum number of records by which a retry is delayed.
 	maxBackoffRecords = 64
 
-	// maxVetoes is the number of vetoes in a row after which a window is skipped.
+	// maxVetoes is the number of consecutive vetoes after which a window is skipped.
 	maxVetoes = 3
 )
 
@@ -54,7 +55,7 @@ func (c *Compactor[K]) skippedIDs(key K, v fold.View) []string {
 	return slices.Collect(maps.Keys(b.skipped))
 }
 
-// recordFailure records a failed pass. If the pass failed before a window was planned, p is nil.
+// recordFailure records a failed pass. If the pass failed before it planned a window, p is nil.
 func (c *Compactor[K]) recordFailure(key K, v fold.View, p *pass[K], err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +77,7 @@ func (c *Compactor[K]) recordFailure(key K, v fold.View, p *pass[K], err error) 
 	c.backoff[key] = b
 }
 
-// recordSuccess resets the backoff after a logged pass.
+// recordSuccess resets the backoff of a session after one of its passes was logged.
 func (c *Compactor[K]) recordSuccess(p *pass[K]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,7 +41,7 @@ func priceOf(s Summarizer) (read, written float64) {
 }
 
 // pays reports whether a pass over a window pays. The argument saved is the number of tokens that the pass saves. If
-// the pass does not pay, the string is the reason.
+// the pass does not pay, pays also returns the reason.
 func (s *planner) pays(w *Window, saved int, cfg Config) (bool, string) {
 	b, removesHalf := s.balance(w, saved, cfg)
 	spent, netSavings := s.costSoFar()
@@ -84,16 +84,16 @@ func (s *planner) balance(w *Window, saved int, cfg Config) (b price.Balance, re
 	return b, saved >= from-saved
 }
 
-// costSoFar returns the estimated cost of the session so far without compaction. The result netSavings is the savings
-// since the newest summary, minus the cost of that summary.
+// costSoFar estimates what the session has cost so far without compaction. The result netSavings is what the newest
+// summary has saved since it was logged, minus the cost of that summary.
 func (s *planner) costSoFar() (spent, netSavings float64) {
-	prefix, visible, unread := 0, 0, 0 // tokens of the log, of the visible log, and of events that were not yet in a prompt
+	prefix, visible, unread := 0, 0, 0 // tokens of the raw log, of the visible log, and of events that no prompt contained yet
 	for i, e := range s.entries {
 		tokens := s.tokensBetween(i, i+1)
 		if e.Summary {
 			l := LineageOf(e.Event)
 			logged := max(l.Tokens, tokens)
-			turns := float64(l.Events / 2) // about every second event is by the model
+			turns := float64(l.Events / 2) // models write about every second event
 			spent += price.Fresh*float64(logged) + turns*price.Cached*(float64(prefix)+float64(logged)/2)
 			prefix, visible = prefix+logged, visible+tokens
 			netSavings = -price.Fresh * float64(tokens)
@@ -109,9 +109,9 @@ func (s *planner) costSoFar() (spent, netSavings float64) {
 	return spent, netSavings
 }
 
-// summaryShare estimates the size of a summary as a fraction of its events, added to minAim tokens. In 730 passes
-// over recorded and synthetic sessions, the measured fraction was 21 to 28 % for windows of 800 tokens or more, and up
-// to half for smaller windows.
+// summaryShare estimates the size of a summary as a fraction of the size of its events. minAim tokens are added to
+// this fraction. In 730 passes over recorded and synthetic sessions, the measured fraction was 21 to 28 % for windows
+// of 800 tokens or more, and up to half for smaller windows.
 const summaryShare = 0.25
 
 // estimateSavings estimates how many tokens the summaries of a window save.

@@ -11,8 +11,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// revertBlanks reverts visible summaries whose content was erased, so that their remaining events are summarised again.
-// The visible log grows by at most a summarizer's input limit. The next pass reverts further blanks.
+// revertBlanks reverts the patches of visible summaries whose content was erased, so that their remaining events are
+// summarised again. In one pass, the visible log grows by at most the input limit of a summarizer. The next pass
+// reverts further blanks.
 func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fold.View, error) {
 	if len(blanks.VisibleSummaries(v, nil)) == 0 {
 		return v, nil
@@ -41,7 +42,7 @@ func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fo
 	return done.View, err
 }
 
-// readRecords reads the records with the given seqs, which are in ascending order.
+// readRecords reads the records with the given seqs, which must be in ascending order.
 func (c *Compactor[K]) readRecords(ctx context.Context, key K, seqs []uint64) (out []patch.Record, err error) {
 	for len(seqs) > 0 {
 		n := len(out)
@@ -49,7 +50,7 @@ func (c *Compactor[K]) readRecords(ctx context.Context, key K, seqs []uint64) (o
 			if err != nil {
 				return nil, err
 			}
-			if len(seqs) == 0 || r.Seq != seqs[0] { // not adjacent: start again at seqs[0]
+			if len(seqs) == 0 || r.Seq != seqs[0] { // the next record is not adjacent, so start again at seqs[0]
 				break
 			}
 			out, seqs = append(out, r), seqs[1:]

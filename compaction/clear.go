@@ -41,8 +41,8 @@ func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 	return s.clearResults(slices.DeleteFunc(results, func(r result) bool { return x.excluded[r.Index] }))
 }
 
-// clearResults returns patches that clear the given results, which are in log order. Each patch is a splice for one
-// event.
+// clearResults returns patches that clear the given results, which must be in log order. Each patch is a splice that
+// replaces one event.
 func (s *planner) clearResults(results []result) ([]*patch.PatchEvent, error) {
 	var patches []*patch.PatchEvent
 	for len(results) > 0 {
@@ -66,8 +66,8 @@ func (s *planner) clearResults(results []result) ([]*patch.PatchEvent, error) {
 
 var clearedResponse = json.RawMessage(`{"result":"` + ClearedResult + `"}`)
 
-// clearParts returns a copy of the event with a new id and with the results in the given parts cleared. It returns nil
-// if there is nothing to clear.
+// clearParts returns a copy of the event with a new id, in which the results in the given parts are cleared. It
+// returns nil if none of these results can be cleared.
 func clearParts(entry fold.Entry, parts []int) (*patch.Event, error) {
 	_, allParts, err := contentOf(entry.Event)
 	if err != nil {
@@ -100,7 +100,7 @@ func clearParts(entry fold.Entry, parts []int) (*patch.Event, error) {
 	return entry.Event.StandIn(uuid.NewString(), entry.Seq, cleared)
 }
 
-// contentOf returns the members of an event's content, and the content's parts.
+// contentOf returns the members of the content of an event, and the parts in it.
 func contentOf(e *patch.Event) (content map[string]json.RawMessage, parts []json.RawMessage, err error) {
 	if err = e.Decode("content", &content); err == nil {
 		err = json.Unmarshal(content["parts"], &parts)
@@ -116,14 +116,14 @@ func fieldsOf(e *patch.Event) (fields map[string]json.RawMessage, err error) {
 	return fields, err
 }
 
-// isShort reports whether a result is at most as long as the placeholder.
+// isShort reports whether a result is at most as long as the text that would replace it.
 func isShort(response []byte) bool { return len(response) <= len(clearedResponse) }
 
 // result is a function response in a visible log.
 type result struct {
 	Index       int // visible index of the event
-	Part        int // index in the event's content
-	savedTokens int // estimated savings in tokens; 0 if the result must not be cleared, such as a user's answer
+	Part        int // index of the part in the content of the event
+	savedTokens int // estimated tokens that clearing saves; 0 if the result must not be cleared, such as an answer by the user
 }
 
 // results returns the responses to visible calls, in order.
@@ -148,17 +148,17 @@ func (s *planner) results() []result {
 	return results
 }
 
-// clearableEvents returns the events whose results may be cleared.
+// clearableEvents returns the selection of the events whose results may be cleared.
 func (s *planner) clearableEvents(cfg Config) *selection {
 	cfg.limits.WaitingCalls = math.MaxInt
 	return s.selection(cfg, func(int) bool { return false })
 }
 
 // clearingWindow returns the window over the results that can be cleared, if clearing them saves at least
-// [Config.ClearAfter] tokens. The result saved is the number of tokens that clearing saves. The result excluded is the
-// number of tokens that must stay.
+// [Config.ClearAfter] tokens. The result saved is the number of tokens that clearing saves. The result excluded is
+// the number of tokens in events that must stay.
 func (s *planner) clearingWindow(cfg Config) (w *Window, saved, excluded int) {
-	if s.tokensWhere(s.isRaw) < cfg.ClearAfter { // the rest of the function is expensive
+	if s.tokensWhere(s.isRaw) < cfg.ClearAfter { // check the cheap condition first
 		return nil, 0, 0
 	}
 	results := s.results()

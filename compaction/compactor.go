@@ -15,9 +15,10 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Log gives a [Compactor] access to sessions by key. *store.Store implements Log with store.Key as K.
+// Log gives a [Compactor] access to sessions, which keys of type K identify. *store.Store implements Log with K =
+// store.Key.
 type Log[K comparable] interface {
-	// View returns the session's newest view.
+	// View returns the newest view of the session.
 	View(ctx context.Context, key K) (fold.View, error)
 
 	// RawEvents yields the records of the session's log, starting at fromSeq.
@@ -35,7 +36,7 @@ type Compactor[K comparable] struct {
 	cfg  Config
 	opts Options[K]
 
-	// Abandoned calls, by function.
+	// Calls that the compactor gave up on and that are still running, counted by function.
 	summarizerCalls, fallbackCalls, prepareCalls, approveCalls abandonedCalls
 
 	mu      sync.Mutex
@@ -43,7 +44,7 @@ type Compactor[K comparable] struct {
 	stats   Stats
 }
 
-// Options are options of a [Compactor]. The zero value means the defaults.
+// Options are options of a [Compactor]. The zero value selects the defaults.
 type Options[K comparable] struct {
 	// Run, if not nil, returns information that the session's log does not contain, such as the running invocation. The
 	// result is combined with the [Run] argument of [Compactor.Compact]. The compactor calls Run after it has read the
@@ -79,8 +80,8 @@ type Outcome string
 // The outcomes.
 const (
 	Wrote    Outcome = "wrote"    // a patch was logged
-	Declined Outcome = "declined" // the summarizer returned no text and no error
-	Conflict Outcome = "conflict" // another patch, or an answer to a call in the window, was logged during the attempt
+	Declined Outcome = "declined" // the summarizer returned neither a text nor an error
+	Conflict Outcome = "conflict" // during the attempt, another patch was logged, or an answer to a call in the window
 	Vetoed   Outcome = "vetoed"   // [Options.Prepare] or [Options.Approve] returned an error; see Attempt.Err
 	Failed   Outcome = "failed"   // nothing was written; see Attempt.Err
 )
@@ -89,21 +90,21 @@ const (
 type Attempt[K comparable] struct {
 	Key     K
 	Outcome Outcome
-	Written *Written // nil unless Outcome is Wrote
+	Written *Written // the logged pass if Outcome is Wrote, otherwise nil
 
 	// Err is the reason if the pass failed or was vetoed. If Outcome is Wrote, Err is nil, or the reason why
 	// [Extractive] replaced the summarizer.
 	Err error
 
 	Trigger  Trigger
-	Duration time.Duration // including the summarizer's calls
+	Duration time.Duration // includes the calls of the summarizer
 
 	// Lost is equal to Written.Lost. Invented is Written.Invented plus the number of invented identifiers in the
 	// refused answer that Err describes, if any.
 	Lost, Invented int
 }
 
-// New returns a compactor for the log's sessions. If the log is nil or [Config.Validate] fails, the error matches
+// New returns a compactor for the sessions of a log. If log is nil or [Config.Validate] fails, the error matches
 // [patch.ErrInvalid].
 func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], error) {
 	if isNil(log) {
@@ -274,14 +275,14 @@ func (c *Compactor[K]) logFailure(ctx context.Context, a Attempt[K]) {
 	c.opts.Logger.LogAttrs(ctx, slog.LevelWarn, text, attrs...)
 }
 
-// reportPanic logs and counts a panic outside an attempt.
+// reportPanic logs and counts a panic that happened outside an attempt.
 func (c *Compactor[K]) reportPanic(ctx context.Context, key K, err error) {
 	a := Attempt[K]{Key: key, Outcome: Failed, Err: err}
 	c.count(a)
 	c.logFailure(ctx, a)
 }
 
-// Stats counts attempts by their outcomes. [Options.Observe] gets each attempt.
+// Stats is the number of attempts by outcome. [Options.Observe] gets each attempt.
 type Stats map[Outcome]uint64
 
 func (c *Compactor[K]) count(a Attempt[K]) {
@@ -290,7 +291,7 @@ func (c *Compactor[K]) count(a Attempt[K]) {
 	c.stats[a.Outcome]++
 }
 
-// Stats returns the number of attempts so far, by outcome.
+// Stats returns the number of attempts so far by outcome.
 func (c *Compactor[K]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

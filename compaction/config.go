@@ -88,16 +88,16 @@ type Config struct {
 
 // limits are the fixed limits of compaction. Tests use smaller limits.
 type limits struct {
-	InputTokens    int // tokens of events that one summary covers; exceeded only if the events cannot be divided
+	InputTokens    int // maximum tokens of events that one summary covers; exceeded only if the events cannot be divided
 	Summaries      int // number of adjacent summaries of one level that are merged
-	WaitingCalls   int // number of the newest calls that stay in earlier invocations and wait for the user
-	OpenCalls      int // number of the newest other open calls that stay in earlier invocations
-	ToolResults    int // number of newest tool results that are never cleared
-	SmallCost      int // cost, in uncached input tokens, that any pass may have
+	WaitingCalls   int // number of the newest calls in earlier invocations that stay while they wait for the user
+	OpenCalls      int // number of the newest other open calls in earlier invocations that stay
+	ToolResults    int // number of the newest tool results that are never cleared
+	SmallCost      int // cost in uncached input tokens that any pass may have
 	SummaryTokens  int // maximum estimated tokens of a summary
-	RetainedTokens int // maximum estimated tokens of the newest invocations that stay raw
+	RetainedTokens int // maximum estimated tokens of the newest invocations that stay unsummarised
 
-	CallTimeout time.Duration // timeout of a call of a summarizer or hook
+	CallTimeout time.Duration // timeout of a call of a summarizer or a hook
 }
 
 var defaultLimits = limits{InputTokens: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, ToolResults: 3, SmallCost: 1_000, SummaryTokens: 2_500, RetainedTokens: 8_000, CallTimeout: 5 * time.Minute}

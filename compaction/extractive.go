@@ -37,7 +37,7 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	return Response{Text: text, Model: extractiveModel}, nil
 }
 
-// extractiveInput converts a request to the input of package extractive.
+// extractiveInput converts a request to the input that package extractive takes.
 func (r Request) extractiveInput() extractive.Input {
 	in := extractive.Input{Events: r.Events, MaxTokens: r.MaxTokens}
 	if r.Merge {
@@ -54,12 +54,13 @@ func (r Request) extractiveInput() extractive.Input {
 	return in
 }
 
-// maxCompression limits how much longer than an answer the events may be. If the events have more than maxCompression
-// times the answer's tokens, Extractive's whole summary is appended to the answer.
+// maxCompression is the largest accepted ratio of the events' tokens to an answer's tokens. If the ratio is larger,
+// the whole summary of Extractive is appended to the answer.
 const maxCompression = 40
 
-// supplement returns the facts that a model's answer lacks, under a heading. These are the user's short rules, rows,
-// and used identifiers. If the answer is far too short, it returns Extractive's whole summary.
+// supplement returns the facts that are missing from a model's answer, under a heading. These facts are the user's
+// short rules, rows, and used identifiers. If the answer is far too short, it returns the whole summary of
+// Extractive.
 func (r *groupRequest) supplement(answer string) string {
 	input := r.extractiveInput()
 	answerTokens := patch.EstimateTextTokens(answer)
@@ -76,5 +77,5 @@ func (r *groupRequest) supplement(answer string) string {
 
 const (
 	supplementHeadingTokens = 4     // tokens of the heading
-	minSupplementTokens     = 1_000 // below this many tokens of events, any answer is long enough
+	minSupplementTokens     = 1_000 // if the events have fewer tokens, any answer is long enough
 )

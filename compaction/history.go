@@ -9,10 +9,10 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// recordSeq yields records in log order.
+// recordSeq is a sequence of records in log order.
 type recordSeq = iter.Seq2[patch.Record, error]
 
-// history reads the log of a view.
+// history reads the records that a view was folded from.
 type history struct {
 	view    fold.View
 	records func(from uint64) recordSeq
@@ -29,11 +29,11 @@ func (h history) record(seq uint64) (patch.Record, error) {
 	return patch.Record{}, nil
 }
 
-// loggedEvent is an event in its logged form, and the seq of its record.
+// loggedEvent is an event in its logged form.
 type loggedEvent struct {
 	event    *patch.Event
 	seq      uint64
-	inserted bool // a patch inserted the event
+	inserted bool // whether a patch inserted the event
 }
 
 func eventsOf(all []loggedEvent) []*patch.Event {
@@ -44,8 +44,9 @@ func eventsOf(all []loggedEvent) []*patch.Event {
 	return events
 }
 
-// original returns e as it was logged before its results were cleared or shortened. The argument seq is the seq of e's
-// record. If e names an origin but no patch of this log inserted e, e itself is the original.
+// original returns the event that e was made from when results were cleared or shortened. The argument seq is the seq
+// of e's record. If no patch of this log inserted e, e itself is the original, even if its metadata names another
+// event.
 func (h history) original(e *patch.Event, seq uint64) (loggedEvent, error) {
 	for current := (loggedEvent{event: e, seq: seq}); ; {
 		o, ok := current.event.Origin()
@@ -69,7 +70,7 @@ func (h history) original(e *patch.Event, seq uint64) (loggedEvent, error) {
 	}
 }
 
-// originals returns the originals of the window's events that have cleared results, by visible index.
+// originals returns the logged forms of the events in a window whose results were cleared, by visible index.
 func (h history) originals(s *planner, w *Window) (map[int]loggedEvent, error) {
 	all := map[int]loggedEvent{}
 	for _, g := range w.Groups {
@@ -88,9 +89,9 @@ func (h history) originals(s *planner, w *Window) (map[int]loggedEvent, error) {
 	return all, nil
 }
 
-// overlap returns the events that the summarizer sees again for context. These are, in order, the raw events of the
-// last n invocations before a group of a window. It selects the events of the group's branch and scope that only
-// summaries hide. It omits events that a user removed.
+// overlap returns the raw events of the last n invocations before a group of a window, in order. The summarizer gets
+// these events for context. They belong to the group's branch and isolation scope, and only summaries hide them.
+// Events that a user removed are omitted.
 func (h history) overlap(g Group, n int) ([]loggedEvent, error) {
 	hasSummary := false // whether a summary of the group's branch and scope precedes the group
 	for _, e := range h.view.Entries() {
@@ -100,7 +101,7 @@ func (h history) overlap(g Group, n int) ([]loggedEvent, error) {
 		return nil, nil
 	}
 	end := h.view.Entry(g.Indices[0]).Seq - 1
-	for width := uint64(63); ; width *= 4 { // extend the range backwards, because the last invocations are a small part of a long log
+	for width := uint64(63); ; width *= 4 { // read backwards in growing steps, because the last invocations are a small part of a long log
 		from := uint64(1)
 		if end > width {
 			from = end - width

@@ -20,7 +20,7 @@ var ErrVetoed = errors.New("vetoed")
 // PrepareRequest describes a summary that is about to be written.
 type PrepareRequest[K comparable] struct {
 	Key     K
-	View    fold.View // the view that the pass was planned on
+	View    fold.View // view that the pass was planned on
 	Trigger Trigger
 
 	// Events are the events that the summary will cover, in their logged form. They are raw events of one branch and
@@ -97,17 +97,18 @@ func wrapVeto(err error) error {
 	return fmt.Errorf("%w: %w", ErrVetoed, err)
 }
 
-// maxAbandoned is the maximum number of abandoned calls of a function that have not returned. At this number, the
-// function is not called again.
+// maxAbandoned is the maximum number of calls of one function that the compactor has given up on and that are still
+// running. When this number is reached, the function is not called again.
 const maxAbandoned = 4
 
-// abandonedCalls counts a function's abandoned calls that have not returned. The compactor's mutex guards it.
+// abandonedCalls counts the calls of one function that the compactor has given up on and that are still running. The
+// compactor's mutex guards it.
 type abandonedCalls struct{ count int }
 
-// await calls a caller's function in a goroutine. It waits five minutes, or nine tenths of the time until ctx's
-// deadline if that is less. The rest of the time is for the fallback. After the timeout, it abandons the call. A panic
-// is returned as an error that matches the argument panicked. If too many calls were abandoned, the error matches the
-// argument busy.
+// await calls f, a function of the caller, in a goroutine. It waits for five minutes, or for nine tenths of the time
+// until the deadline of ctx if that is less. The rest of the time is for the fallback. After the wait, await gives up
+// on the call. If f panics, the error matches panicked. If too many such calls are still running, the error matches
+// busy.
 func await[K comparable, T any](ctx context.Context, c *Compactor[K], calls *abandonedCalls, panicked, busy error, f func(context.Context) (T, error)) (T, error) {
 	var zero T
 	c.mu.Lock()
@@ -126,7 +127,7 @@ func await[K comparable, T any](ctx context.Context, c *Compactor[K], calls *aba
 		value T
 		err   error
 	}
-	addTimeout := func(err error) error { // adds the timeout to the error of a call that ended because of it
+	addTimeout := func(err error) error { // adds the timeout to the error of a call that failed because of the timeout
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && caller.Err() == nil {
 			return fmt.Errorf("after %v%s: %w", timeout, note, err)
 		}
@@ -149,7 +150,7 @@ func await[K comparable, T any](ctx context.Context, c *Compactor[K], calls *aba
 		return r.value, addTimeout(r.err)
 	case <-ctx.Done():
 	}
-	// The call may have returned just before the timeout.
+	// The call may have returned at the same moment as the timeout.
 	select {
 	case r := <-out:
 		return r.value, addTimeout(r.err)

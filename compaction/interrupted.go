@@ -68,8 +68,8 @@ func CloseCalls(v fold.View, newID func() string, keepOpen func(fold.Call) bool)
 	return groupPatches(patches, "patchlog", newID), nil
 }
 
-// unansweredCalls returns the visible calls without a response, except those that the user or the end of a task will
-// answer.
+// unansweredCalls returns the visible calls without a response. It omits calls that the user or the end of a task
+// will answer.
 func unansweredCalls(v fold.View) (open []fold.Call) {
 	var requests []string
 	for _, c := range v.Calls() {
@@ -107,8 +107,8 @@ func ReopenCalls(v fold.View, late ...*patch.Event) (patches []*patch.PatchEvent
 			}
 		}
 	}
-	pending := maps.Clone(answered)                         // answered calls that are not found yet
-	for i := v.Len() - 1; i >= 0 && len(pending) > 0; i-- { // an answer follows its call
+	pending := maps.Clone(answered)                         // answered calls that have not been found yet
+	for i := v.Len() - 1; i >= 0 && len(pending) > 0; i-- { // search backwards, because an answer follows its call
 		var removed, remaining []int
 		for p := range v.At(i).FunctionParts() {
 			at := p.Index
@@ -138,7 +138,7 @@ func ReopenCalls(v fold.View, late ...*patch.Event) (patches []*patch.PatchEvent
 	return groupPatches(patches, "patchlog", uuid.NewString), nil
 }
 
-// isInterrupted reports whether [CloseCalls] made the event.
+// isInterrupted reports whether [CloseCalls] created the event.
 func isInterrupted(e *patch.Event) bool {
 	var metadata map[string]any
 	return e.Decode("customMetadata", &metadata) == nil && metadata[InterruptedKey] == true

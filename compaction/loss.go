@@ -19,11 +19,11 @@ type Loss struct {
 	Invocations int `json:"invocations"`
 	Tokens      int `json:"tokens"` // estimated tokens of the raw events
 
-	Identifiers   int      `json:"identifiers"`   // number of identifiers in the events
-	NotVisible    []string `json:"notVisible"`    // identifiers of the events that do not occur in the visible log
-	InOtherEvents []string `json:"inOtherEvents"` // identifiers of the events that occur in other visible events but not in the summary
+	Identifiers   int      `json:"identifiers"`   // number of identifiers in the raw events
+	NotVisible    []string `json:"notVisible"`    // identifiers of the raw events that do not occur in the visible log
+	InOtherEvents []string `json:"inOtherEvents"` // identifiers of the raw events that occur in other visible events but not in the summary
 	Invented      []string `json:"invented"`      // identifiers of the summary that do not occur in the session's history
-	Numbers       []string `json:"numbers"`       // numbers of the summary that do not occur in the events, such as sums and counts
+	Numbers       []string `json:"numbers"`       // numbers of the summary that do not occur in the raw events, such as sums and counts
 }
 
 // Losses returns the loss of each visible summary that covers events, in visible order. If indices are given, it
@@ -64,7 +64,7 @@ func Losses(v fold.View, history []fold.Entry, indices ...int) []Loss {
 		}
 	})
 	inHistory := identifiers.NewSet(invented).Occurring(func(yield func(string) bool) {
-		for _, e := range history { // a summarizer's prompt contains the transcript, so search it too
+		for _, e := range history { // also search the transcript, because a summarizer's prompt contains it
 			if e.Index >= 0 && !(yield(identifiers.Text(e.Event)) && yield(transcript.Of([]*patch.Event{e.Event}, 0))) {
 				return
 			}

@@ -30,11 +30,11 @@ func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 // wait for the user, in reverse order.
 func (s *planner) openCalls(calls []fold.Call, cfg Config) (excluded []bool, waiting []fold.Call) {
 	excluded = make([]bool, len(s.entries))
-	byID := map[string]int{} // the newest call of each id so far
+	byID := map[string]int{} // index of the newest call so far with each id
 	pending := make([]bool, len(calls))
 	unanswered := make([]bool, len(calls))
-	subjectOfPending := map[int]int{}  // pending request → the call that it is about
-	subjectOfAnswered := map[int]int{} // answered request → the call that it is about and that has not returned since
+	subjectOfPending := map[int]int{}  // by pending request: the call that the request is about
+	subjectOfAnswered := map[int]int{} // by answered request: the call that the request is about and that has not returned since
 	hasRequest := slices.ContainsFunc(calls, asksUser)
 	for i, c := range calls {
 		isRequest := asksUser(c)
@@ -47,7 +47,7 @@ func (s *planner) openCalls(calls []fold.Call, cfg Config) (excluded []bool, wai
 				switch {
 				case pending[i]:
 					subjectOfPending[i] = about
-					unanswered[about] = false // the call is removed together with the request
+					unanswered[about] = false // the request decides whether the call stays
 				case !slices.ContainsFunc(calls[about].Responses, func(r int) bool { return r >= c.Responses[answer] }):
 					unanswered[about] = true
 					subjectOfAnswered[i] = about
@@ -61,7 +61,7 @@ func (s *planner) openCalls(calls []fold.Call, cfg Config) (excluded []bool, wai
 	keptOpen, keptWaiting := 0, 0
 	for i, c := range slices.Backward(calls) {
 		active := s.inActiveInvocation(c)
-		if about, ok := subjectOfPending[i]; ok { // the call is summarised together with the request
+		if about, ok := subjectOfPending[i]; ok { // the call that the request is about stays or is hidden together with the request
 			active = active || s.inActiveInvocation(calls[about])
 		}
 		switch {
@@ -85,7 +85,7 @@ func (s *planner) openCalls(calls []fold.Call, cfg Config) (excluded []bool, wai
 			excluded[c.Index] = true
 		}
 	}
-	for changed := true; changed; { // an event that stays can make another event stay
+	for changed := true; changed; { // repeat, because an event that stays can make another event stay
 		changed = false
 		for i, about := range subjectOfAnswered {
 			if excluded[calls[about].Index] && !excluded[calls[i].Index] {
@@ -104,7 +104,7 @@ func (s *planner) inActiveInvocation(c fold.Call) bool {
 
 func asksUser(c fold.Call) bool { return records.IsRequest(c.Name) }
 
-// subjectOf returns the id of the call that a request is about, or "".
+// subjectOf returns the id of the call that a request to the user is about, or "".
 func (s *planner) subjectOf(c fold.Call) string {
 	if c.Name != records.RequestConfirmation && c.Name != records.RequestCredential {
 		return ""

@@ -15,26 +15,26 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pass is one pass of compaction while it runs.
+// pass is one running pass of a compaction.
 type pass[K comparable] struct {
 	c         *Compactor[K]
 	key       K
 	planner   *planner
 	window    *Window
 	history   history
-	originals map[int]loggedEvent // the window's events with cleared results in their logged form, by visible index
+	originals map[int]loggedEvent // by visible index: the logged forms of the window's events whose results were cleared
 	release   func()              // releases the claim
 	start     time.Time
 
-	skipSummarizer bool  // the summarizer failed and must not be called yet
-	overLimit      bool  // the prompt is so large that the fallback may write the summary
-	answerAccepted bool  // an answer of the summarizer was accepted
-	summarizerErr  error // the summarizer's error that led to the fallback
+	skipSummarizer bool  // whether the summarizer failed and must not be called yet
+	overLimit      bool  // whether the prompt is so large that the fallback may write the summary
+	answerAccepted bool  // whether an answer of the summarizer was accepted
+	summarizerErr  error // error of the summarizer that led to the fallback
 
 	written Written
 }
 
-// planPass returns the next pass over a session, or nil if none is due.
+// planPass returns the next pass over a session, or nil if no pass is due.
 func (c *Compactor[K]) planPass(ctx context.Context, key K, v fold.View, run Run) (*pass[K], error) {
 	p := &pass[K]{c: c, key: key, release: func() {}, start: time.Now(), history: history{
 		view: v, records: func(from uint64) recordSeq { return c.log.RawEvents(ctx, key, from) },
@@ -61,7 +61,8 @@ func (c *Compactor[K]) planPass(ctx context.Context, key K, v fold.View, run Run
 	if p.window == nil || p.skipSummarizer && !p.overLimit {
 		return nil, nil
 	}
-	// A log with a patch of unknown type accepts no patches. Check this before paying for a summary.
+	// If the log has a patch of unknown type, it accepts no patches. This check comes before the summary, which may
+	// cost money.
 	if err := v.Check(patch.NewSplice(p.window.Start, p.window.Count), fold.CheckOptions{AllowOrphans: true}); err != nil {
 		return nil, err
 	}
@@ -80,29 +81,29 @@ func (c *Compactor[K]) planPass(ctx context.Context, key K, v fold.View, run Run
 	return p, nil
 }
 
-// writer identifies what writes a group's summary.
+// writer says what writes the summary of a group.
 type writer int
 
 const (
 	bySummarizer writer = iota
-	byQuote             // the events are short, so the summary is their text
+	byQuote             // the text of the events is the summary, because it is short
 	byFallback          // [Extractive] writes the summary
 )
 
-// groupRequest is the request for one group's summary.
+// groupRequest is the request for the summary of one group.
 type groupRequest struct {
 	Request
 	group          Group
 	overlap        []loggedEvent // earlier events that the summarizer sees for context
-	source         *source       // the texts whose identifiers the summary may use
+	source         *source       // texts whose identifiers the summary may contain
 	keep           string        // text that must end the summary
-	quote          string        // the text of the events if it is short, or ""
-	quoteIsShorter bool          // the quote is shorter than the events
+	quote          string        // text of the events if it is short, otherwise ""
+	quoteIsShorter bool          // whether the quote is shorter than the events
 
 	writer  writer
-	refusal error  // the refusal for invented identifiers that the writer must correct in its second answer
+	refusal error  // error about invented identifiers that the writer must correct in its second answer
 	summary string // verified
-	model   string // the model that wrote the summary
+	model   string // name of the model that wrote the summary
 }
 
 func (p *pass[K]) buildRequests(ctx context.Context) (requests []*groupRequest, err error) {
@@ -149,7 +150,7 @@ func (p *pass[K]) buildRequests(ctx context.Context) (requests []*groupRequest, 
 	return requests, nil
 }
 
-// summarise asks the writer of the request for an answer.
+// summarise returns an answer from the current writer of the request.
 func (p *pass[K]) summarise(ctx context.Context, r *groupRequest) (Response, error) {
 	if r.writer == bySummarizer && p.skipSummarizer {
 		r.writer = r.fallbackWriter()
@@ -181,8 +182,9 @@ func (r *groupRequest) fallbackWriter() writer {
 	return byFallback
 }
 
-// verifyAnswer checks an answer. It accepts the answer as the group's summary, selects the writer of the next answer,
-// or returns the error that ends the pass. The argument failure is the writer's error.
+// verifyAnswer checks an answer of the current writer, or the error failure that the writer returned. It then accepts
+// the answer as the summary of the group, selects the writer of the next answer, or returns the error that ends the
+// pass.
 func (p *pass[K]) verifyAnswer(ctx context.Context, r *groupRequest, resp Response, failure error) error {
 	text, err := resp.Text, failure
 	if err == nil && r.writer != byQuote {
@@ -198,7 +200,7 @@ func (p *pass[K]) verifyAnswer(ctx context.Context, r *groupRequest, resp Respon
 	invents := countInvented(err) > 0
 	switch {
 	case err == nil:
-		r.model = extractiveModel // quotes come from the events too
+		r.model = extractiveModel // also for quotes, because their text comes from the events
 		if r.writer != byQuote {
 			r.model = summaries.Clean(resp.Model)
 			p.written.Model = r.model
@@ -231,7 +233,7 @@ func (p *pass[K]) verifyAnswer(ctx context.Context, r *groupRequest, resp Respon
 	case r.quote != "" && (r.quoteIsShorter || !p.overLimit) && (errors.Is(err, errTooLong) || invents):
 		r.writer = byQuote
 		return nil
-	case (p.overLimit || invents) && ctx.Err() == nil: // do not wait after an invention
+	case (p.overLimit || invents) && ctx.Err() == nil: // after an invention, the fallback writes at once
 		p.summarizerErr, p.skipSummarizer = err, true // do not call the summarizer again in this pass
 		r.writer, r.refusal = r.fallbackWriter(), nil
 		return nil
@@ -239,7 +241,7 @@ func (p *pass[K]) verifyAnswer(ctx context.Context, r *groupRequest, resp Respon
 	return &SummarizerError{Trigger: p.window.Trigger, Start: p.window.Start, Count: p.window.Count, Err: err}
 }
 
-// draftPatches returns the pass's summaries, and its patches in the order in which they must be applied.
+// draftPatches returns the summaries of the pass, and its patches in the order in which they must be applied.
 func (p *pass[K]) draftPatches(requests []*groupRequest) (summaries []*patch.Event, patches []*patch.PatchEvent, err error) {
 	w, written := p.window, &p.written
 	if w.Trigger == ByClearing {
@@ -249,7 +251,7 @@ func (p *pass[K]) draftPatches(requests []*groupRequest) (summaries []*patch.Eve
 		for _, q := range patches {
 			written.TokensAfter += q.NewEvents()[0].EstimatedTokens()
 		}
-		slices.Reverse(patches) // the patch of w.Span comes first and describes the pass
+		slices.Reverse(patches) // the patch of w.Span must come first, because it describes the pass
 		written.EventsAfter = len(patches)
 	} else {
 		for _, r := range requests {
@@ -274,7 +276,7 @@ func (p *pass[K]) draftPatches(requests []*groupRequest) (summaries []*patch.Eve
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode the metadata of the pass: %w", err)
 	}
-	if len(patches) > 1 { // in a group, reverting one patch reverts all
+	if len(patches) > 1 { // all patches of a group are reverted together
 		for i, q := range patches {
 			patches[i] = q.WithGroup(written.PatchID)
 		}
@@ -283,7 +285,7 @@ func (p *pass[K]) draftPatches(requests []*groupRequest) (summaries []*patch.Eve
 	return summaries, patches, err
 }
 
-// logPatches logs the patches of the pass if Approve allows them. It returns the view after the patches.
+// logPatches logs the patches of the pass if Approve accepts them. It returns the view after the patches.
 func (p *pass[K]) logPatches(ctx context.Context, requests []*groupRequest) (fold.View, error) {
 	v := p.planner.view
 	summaries, patches, err := p.draftPatches(requests)
@@ -293,10 +295,11 @@ func (p *pass[K]) logPatches(ctx context.Context, requests []*groupRequest) (fol
 	if err != nil {
 		return v, err
 	}
-	// The plan keeps the newest waiting calls. Older waiting calls may be hidden.
+	// Waiting calls that the plan did not keep may be hidden.
 	done, err := p.c.log.ApplyPatch(ctx, p.key, patches, fold.PatchOptions{On: v, AllowWaiting: true})
 	if errors.Is(err, fold.ErrOrphanedCall) {
-		// A plan never separates a call from its response. So the response was logged after the view was read.
+		// The plan separated no call from its responses, so the response must have been logged after the view was
+		// read.
 		if now, viewErr := p.c.log.View(ctx, p.key); viewErr == nil && now.Seq() > v.Seq() {
 			err = fmt.Errorf("%w: %w", errLogGrown, err)
 		}

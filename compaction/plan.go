@@ -8,15 +8,15 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 )
 
-// Trigger is the reason for a pass of compaction.
+// Trigger is the reason for a pass.
 type Trigger string
 
 // The triggers.
 const (
-	ByInterval Trigger = "interval" // enough invocations are not yet summarised
-	ByClearing Trigger = "clearing" // old tool results take too many tokens
-	ByTokens   Trigger = "tokens"   // the prompt is too large
-	ByTiers    Trigger = "tiers"    // enough summaries of one level are adjacent
+	ByInterval Trigger = "interval" // enough invocations are not summarised yet
+	ByClearing Trigger = "clearing" // old tool results have too many tokens
+	ByTokens   Trigger = "tokens"   // the prompt, or the running invocation, has too many tokens
+	ByTiers    Trigger = "tiers"    // enough adjacent summaries have the same level
 )
 
 // Span is the range [Start, Start+Count) of visible indices.
@@ -51,19 +51,19 @@ type Window struct {
 	// one summary.
 	Groups []Group `json:"groups"`
 
-	// Invocations are the invocation ids of the raw events, in order.
+	// Invocations are the ids of the invocations of the raw events, in order.
 	Invocations []string `json:"invocations"`
 
 	// Tokens is the estimated size of all events in the window.
 	Tokens int `json:"tokens"`
 }
 
-// spans returns EarlierSpans followed by Span.
+// spans returns EarlierSpans and then Span.
 func (w *Window) spans() []Span { return append(slices.Clone(w.EarlierSpans), w.Span) }
 
 // Group is the part of a window that one summary covers.
 type Group struct {
-	Branch  string `json:"branch"` // common branch of the events, without run numbers (@…) if these differ
+	Branch  string `json:"branch"` // branch of the events, without run numbers (@…) if the events have different ones
 	Scope   string `json:"scope"`
 	Indices []int  `json:"indices"` // visible indices of the events, in order
 }
@@ -133,7 +133,8 @@ func (s *planner) checkInterval(cfg Config) (*Window, string) {
 		interval = 1
 	}
 	excludes := func(i int) bool { return s.inRunningInvocation(i) || isRetained(i) }
-	// This count is an upper bound: it includes events that must stay, which are more expensive to find.
+	// The count includes events that must stay, because finding these events is more expensive. So it is an upper
+	// bound.
 	waiting, notYet := s.countInvocations(func(i int) bool { return !excludes(i) }), ""
 	if waiting >= interval {
 		w, x := s.selection(cfg, excludes).oldestWindow(ByInterval, cfg)
@@ -204,8 +205,8 @@ func (s *planner) checkInvocation(cfg Config) (*Window, string) {
 }
 
 // checkTokens returns the window over the older events. It requires that the prompt reaches the threshold, and that a
-// sixteenth of the threshold can be covered. Without the second condition, a tail of the threshold's size would cause a
-// summarizer call after every event.
+// sixteenth of the threshold can be covered. Otherwise, if the newest events alone reached the threshold, the
+// summarizer would be called after every event.
 func (s *planner) checkTokens(cfg Config) (*Window, string) {
 	limit := cfg.TokenThreshold
 	if limit == 0 {
@@ -219,7 +220,7 @@ func (s *planner) checkTokens(cfg Config) (*Window, string) {
 	all := s.selection(cfg, func(i int) bool { return i >= tail || isRetained(i) })
 	w, x := all.oldestWindow(ByTokens, cfg)
 	reason := fmt.Sprintf("the prompt has %d tokens; the threshold is %d", s.prompt, limit)
-	if coverable := x.tokensWhere(x.covers); w == nil || coverable < minSavings(limit) { // x excludes the events that no window can cover yet
+	if coverable := x.tokensWhere(x.covers); w == nil || coverable < minSavings(limit) { // x does not cover the events that no window can contain yet
 		return nil, fmt.Sprintf("%s, but only %d tokens can be summarised, and a pass needs at least a sixteenth of the threshold", reason, coverable)
 	}
 	coverable := all.tokensWhere(all.covers)
@@ -230,8 +231,8 @@ func (s *planner) checkTokens(cfg Config) (*Window, string) {
 	return nil, reason + ", but " + why
 }
 
-// isDue reports whether a pass is made. A pass is made if it pays, if a limit requires it (required), or if the caller
-// requires it ([Run.Force]). why is the reason if no pass is made.
+// isDue reports whether a pass is made. A pass is made if it pays, if required is set because a limit requires it, or
+// if [Run.Force] is set. If no pass is made, why is the reason.
 func (s *planner) isDue(w *Window, saved int, cfg Config, required bool) (bool, string) {
 	if required || s.run.Force {
 		return true, ""

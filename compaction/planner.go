@@ -39,7 +39,7 @@ func groupOf(e *patch.Event) group {
 // key returns the group that the events and their summary belong to.
 func (g Group) key() group { return group{records.BranchWithoutRuns(g.Branch), g.Scope} }
 
-// planner is a visible log with the values that planning needs for every trigger. It is immutable. Slices are indexed
+// planner is a visible log with values that every trigger needs for planning. It is immutable. Its slices are indexed
 // by visible index.
 type planner struct {
 	view     fold.View
@@ -53,8 +53,8 @@ type planner struct {
 	// invocation numbers the invocations in the order of their first events. An event without invocation id belongs to
 	// the previous event's invocation, but a user message without id begins a new one. Summaries have noInvocation.
 	invocation []int32
-	running    int32 // the number of the running invocation, or noInvocation
-	newest     int32 // the number of the invocation of the last raw event
+	running    int32 // number of the running invocation, or noInvocation
+	newest     int32 // number of the invocation of the last raw event
 }
 
 const noInvocation = -1
@@ -200,8 +200,8 @@ type selection struct {
 	attachedTo map[int][]int
 }
 
-// selection returns the raw events that a summary may cover. The function excludes reports which events the trigger
-// excludes.
+// selection returns the raw events that a summary may cover. The function excludes reports whether the trigger
+// excludes event i.
 func (s *planner) selection(cfg Config, excludes func(i int) bool) *selection {
 	calls := s.view.Calls()
 	excluded, _ := s.openCalls(calls, cfg)
@@ -212,7 +212,7 @@ func (s *planner) selection(cfg Config, excludes func(i int) bool) *selection {
 	return s.newSelection(excluded, ties.LastConnected(len(s.entries), calls))
 }
 
-// newSelection returns the selection without the events that stay, and without the events tied to them.
+// newSelection returns the selection that results if the excluded events stay, together with all events tied to them.
 func (s *planner) newSelection(excluded []bool, lastTied []int32) *selection {
 	for i, lastIndex := range lastTied {
 		excluded[lastIndex] = excluded[lastIndex] || excluded[i]
@@ -221,7 +221,8 @@ func (s *planner) newSelection(excluded []bool, lastTied []int32) *selection {
 		excluded[i] = excluded[i] || excluded[lastIndex]
 	}
 	x := &selection{planner: s, excluded: excluded, lastTied: lastTied, attached: make([]bool, len(excluded)), attachedTo: map[int][]int{}}
-	// Go backwards, because an attached event splits the span. The split may attach earlier events to later ones.
+	// The loop goes backwards, because an attached event splits the span, and earlier events may then be attached
+	// too.
 	end := len(excluded)
 	for i := end - 1; i >= 0; i-- {
 		if excluded[i] {
@@ -238,8 +239,8 @@ func (s *planner) newSelection(excluded []bool, lastTied []int32) *selection {
 // covers reports whether a window may contain the event.
 func (x *selection) covers(i int) bool { return !x.excluded[i] }
 
-// excludedTokens returns the number of tokens of the raw events that stay. No pass can remove them, so they must not
-// force a pass that does not pay.
+// excludedTokens returns the number of tokens of the raw events that stay. A pass cannot remove these tokens, so they
+// are no reason to make a pass that does not pay.
 func (x *selection) excludedTokens() int {
 	return x.tokensWhere(func(i int) bool { return x.excluded[i] && x.isRaw(i) })
 }

@@ -87,26 +87,26 @@ Facts:
 - file: /data/partner-2024-05.csv, 12,408 rows
 `
 
-// maxPartRunes is the length at which a part is cut in a prompt.
+// maxPartRunes is the maximum length of a part in a prompt. A longer part is cut.
 const maxPartRunes = 4_000
 
-// alwaysQuoteTokens is the size below which the text of the events is the summary. An answer would hardly be shorter,
-// and a later merge condenses the text.
+// alwaysQuoteTokens is a number of tokens. If the events have fewer tokens, their text is the summary. An answer
+// would hardly be shorter, and a later merge condenses the text.
 const alwaysQuoteTokens = 32
 
-// mayQuoteTokens is the size below which the text of the events replaces an answer that is too long or invents
-// identifiers. If the fallback may write instead, the text must also be shorter than the events.
+// mayQuoteTokens is a number of tokens. If the events have fewer tokens, their text replaces an answer that is too
+// long or invents identifiers. If the fallback may write instead, the text must also be shorter than the events.
 const mayQuoteTokens = 128
 
-// Desired length of a summary: a fraction of the tokens that it replaces, and at least minAim tokens. With a list of
-// facts, a summary may be longer, up to [planner.maxAnswerTokens].
+// The desired length of a summary is a fraction of the tokens that it replaces, and at least minAim tokens. With a
+// list of facts, a summary may be longer, up to [planner.maxAnswerTokens].
 const (
 	aimOfEvents    = 0.12
 	aimOfSummaries = 0.4
 	minAim         = 48
 )
 
-// loggedEvents returns the events of a group in the form that a summarizer sees.
+// loggedEvents returns the events of a group in their logged form, which a summarizer gets.
 func (p *pass[K]) loggedEvents(g Group) []*patch.Event {
 	events := make([]*patch.Event, len(g.Indices))
 	for n, i := range g.Indices {
@@ -115,7 +115,7 @@ func (p *pass[K]) loggedEvents(g Group) []*patch.Event {
 	return events
 }
 
-// loggedForm returns the visible event with index i as it was logged, before any of its results were cleared.
+// loggedForm returns visible event i in the form that it had before any of its results were cleared.
 func (p *pass[K]) loggedForm(i int) loggedEvent {
 	if o, ok := p.originals[i]; ok {
 		return o
@@ -149,11 +149,11 @@ func (r *Request) buildPrompt(cfg Config) (err error) {
 	}
 	aim := min(int(share*float64(covered)), cfg.limits.SummaryTokens*2/3)
 	r.AimTokens = min(r.MaxTokens, max(minAim, aim))
-	// Replace all placeholders at once, because the transcript may contain placeholders.
+	// All placeholders are replaced at once, because the transcript may itself contain a placeholder.
 	template, conversation := cfg.PromptTemplate, transcriptOf(*r, cfg.limits.InputTokens)
 	if template == DefaultPromptTemplate {
 		r.Instructions = DefaultInstructions
-		conversation = strings.ReplaceAll(conversation, "</conversation", `<\/conversation`) // the transcript must not contain its own end tag
+		conversation = strings.ReplaceAll(conversation, "</conversation", `<\/conversation`) // prevents the transcript from containing its own end tag
 		if r.Merge {
 			template = updateTemplate
 		}

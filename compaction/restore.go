@@ -34,8 +34,8 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 		return nil, err
 	}
 	h := history{view: on, records: func(from uint64) recordSeq { return log.RawEvents(ctx, key, from) }}
-	parts := map[callName][]loggedPart{} // calls and responses, in log order
-	origins := map[string]string{}       // event id → id of the event that it replaces
+	parts := map[callName][]loggedPart{} // calls and responses of each name, in log order
+	origins := map[string]string{}       // by event id: the id of the event that it replaces
 	for r, err := range h.records(1) {
 		if err != nil {
 			return nil, err
@@ -58,7 +58,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 	if err != nil {
 		return nil, err
 	}
-	copies := map[string]*eventCopy{} // by event id
+	copies := map[string]*eventCopy{} // by id of the original event
 	for name := range wanted {
 		hidden, summary, err := h.hiddenCall(places, parts[name])
 		if err != nil {
@@ -68,7 +68,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 			known := copies[p.event.ID()]
 			if known == nil {
 				known = &eventCopy{loggedPart: p, visibleIndex: summary + 1, originalID: p.event.ID()}
-				for n := 0; n < len(origins) && origins[known.originalID] != ""; n++ { // origins may form a cycle
+				for n := 0; n < len(origins) && origins[known.originalID] != ""; n++ { // the loop is limited because origins may form a cycle
 					known.originalID = origins[known.originalID]
 				}
 				copies[p.event.ID()] = known
@@ -81,7 +81,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 
 // callName identifies a call and its responses.
 type callName struct {
-	id, name string // set only if there is no id
+	id, name string // name is set only if there is no id
 }
 
 func callNameOf(p patch.FunctionPart) callName {
@@ -109,8 +109,8 @@ func missingCalls(v fold.View, answers []*patch.Event) (map[callName]bool, error
 	return wanted, nil
 }
 
-// unpairedResponses finds the visible responses whose call is not visible. The result has their call names, by the
-// visible index of the event.
+// unpairedResponses finds the visible responses whose call is not visible. It returns the names of these calls by the
+// visible index of the response's event.
 func unpairedResponses(v fold.View) map[int][]callName {
 	type answer struct {
 		index int
@@ -133,7 +133,7 @@ func unpairedResponses(v fold.View) map[int][]callName {
 	return unpaired
 }
 
-// loggedPart is a call or a response, with its event and the seq of its record.
+// loggedPart is a call or a response in the log.
 type loggedPart struct {
 	event    *patch.Event
 	seq      uint64
@@ -141,8 +141,8 @@ type loggedPart struct {
 	response bool
 }
 
-// hiddenCall finds the newest call that a summary hides. The argument has the calls and responses of one name.
-// hiddenCall returns the call, the hidden responses to the call, and the visible index of the call's summary.
+// hiddenCall finds the newest call that a summary hides. The argument parts has all calls and responses with the same
+// callName. The results are the call with its hidden responses, and the visible index of the call's summary.
 func (h history) hiddenCall(places *fold.Places, parts []loggedPart) (hidden []loggedPart, summary int, err error) {
 	for i, p := range slices.Backward(parts) {
 		if p.response {
@@ -230,7 +230,7 @@ func (h history) insertedSummary(by patch.Record, key group) (seq uint64, index 
 	return 0, -1, nil
 }
 
-// eventCopy is an event whose copy becomes visible.
+// eventCopy is the copy of an event that is about to be inserted.
 type eventCopy struct {
 	loggedPart
 	visibleIndex int    // visible index of the copy, directly after the summary
@@ -238,8 +238,8 @@ type eventCopy struct {
 	names        []callName
 }
 
-// insertCopies returns the patches that insert the copies. The last position comes first, so no patch shifts the
-// indices of the next.
+// insertCopies returns the patches that insert the copies. The patch with the last position comes first, so that no
+// patch shifts the indices of a later patch.
 func insertCopies(on fold.View, copies map[string]*eventCopy) ([]*patch.PatchEvent, error) {
 	var all []*eventCopy
 	for _, c := range copies {
@@ -264,10 +264,10 @@ func insertCopies(on fold.View, copies map[string]*eventCopy) ([]*patch.PatchEve
 		}
 		patches = append(patches, patch.NewSplice(position, 0, inserted...).WithState(patch.Keep).WithBase(on.PatchSeq()))
 	}
-	return groupPatches(patches, patch.CompactionAuthor, uuid.NewString), nil // a call and its response may be inserted at different positions
+	return groupPatches(patches, patch.CompactionAuthor, uuid.NewString), nil // one group, because a call and its response may be inserted at different positions
 }
 
-// build returns a copy of the event that contains only the calls or responses in c.names.
+// build returns a copy of the event that contains only the calls or responses named in c.names.
 func (c *eventCopy) build() (*patch.Event, error) {
 	var indices []int
 	for p := range c.event.FunctionParts() {
@@ -341,7 +341,7 @@ func WithoutRestored(history []fold.Entry) []fold.Entry {
 	return slices.DeleteFunc(history, func(e fold.Entry) bool { return has[RestoredFrom(e.Event)] })
 }
 
-// RestoredFrom returns the id of the event that e is a copy of. If [RestoreCalls] did not make e, it returns "".
+// RestoredFrom returns the id of the event whose copy e is. If [RestoreCalls] did not create e, it returns "".
 func RestoredFrom(e *patch.Event) string {
 	var own struct {
 		Recalled string `json:"recalled"`

@@ -92,10 +92,10 @@ const FinishStop FinishReason = "STOP"
 // Tokens is the token usage of one model call.
 type Tokens struct {
 	Prompt int
-	Answer int // including the model's thoughts
+	Answer int // includes the model's thoughts
 }
 
-// Errors about summarizers. A *[SummarizerError] wraps one of these errors or the summarizer's own error.
+// Errors of summarizers. A *[SummarizerError] wraps one of these errors, or an error that the summarizer returned.
 var (
 	// ErrRefusedAnswer means that the summarizer's answer cannot replace the events. The error text gives the reason.
 	ErrRefusedAnswer = errors.New("answer refused")
@@ -103,10 +103,11 @@ var (
 	// ErrSummarizerPanic means that the summarizer panicked.
 	ErrSummarizerPanic = errors.New("summarizer panicked")
 
-	// ErrPanic means that other code panicked, such as a function in [Options] or the compactor itself.
+	// ErrPanic means that other code than a summarizer panicked, such as a function in [Options] or the compactor
+	// itself.
 	ErrPanic = errors.New("compaction panicked")
 
-	// ErrSummarizerBusy means that too many abandoned calls of the summarizer have not returned yet.
+	// ErrSummarizerBusy means that the compactor gave up on several calls of the summarizer that are still running.
 	ErrSummarizerBusy = errors.New("summarizer does not return")
 )
 
@@ -119,7 +120,7 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("%v: %v", e.kind, e.value) }
 
-// Is reports whether target is the error that e matches.
+// Is reports whether target is the error that e stands for.
 func (e *panicError) Is(target error) bool { return target == e.kind }
 
 // SummarizerError means that no summary was written and the session is unchanged.

@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// summaryEvent returns the event that replaces a group of the window.
+// summaryEvent returns the summary that replaces a group of the window.
 func (p *pass[K]) summaryEvent(r *groupRequest) (*patch.Event, error) {
 	g := r.group
 	return patch.NewEvent(patch.Fields{

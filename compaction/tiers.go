@@ -13,7 +13,7 @@ type chain struct {
 	levels []int
 }
 
-// chains returns the chains of the visible log, oldest first.
+// chains returns the chains of the visible log, the oldest first.
 func (s *planner) chains() []*chain {
 	var all []*chain
 	var current map[group]*chain
@@ -48,7 +48,7 @@ func (c *chain) setLevels(k int) {
 	}
 }
 
-// runs yields the ranges [from, to) of equal level, lowest level first.
+// runs yields the ranges [from, to) of summaries with equal level, the lowest level first.
 func (c *chain) runs(yield func(from, to int) bool) {
 	to := len(c.levels)
 	for to > 0 {
@@ -63,8 +63,8 @@ func (c *chain) runs(yield func(from, to int) bool) {
 	}
 }
 
-// tierMerge finds the lowest level with k adjacent summaries, and returns a window over the oldest k of them. It
-// returns nil if there is no such level.
+// tierMerge finds the lowest level with at least k adjacent summaries, and returns a window over the oldest k of
+// them. It returns nil if there is no such level.
 func (s *planner) tierMerge(chains []*chain, k int) *Window {
 	var best *chain
 	var at int
@@ -82,15 +82,15 @@ func (s *planner) tierMerge(chains []*chain, k int) *Window {
 	return s.mergeWindow(ByTiers, best.indices[at:at+k])
 }
 
-// forcedMerge returns a window over fewer than k summaries. It takes the adjacent summaries of the lowest level with at
-// least two. If there is no such level, it takes the last two summaries of a chain. It returns nil if no merge brings
-// the prompt under the threshold or is worth a summarizer call.
+// forcedMerge returns a window over fewer than k summaries. It selects the adjacent summaries of the lowest level
+// that has at least two. If there is no such level, it selects the last two summaries of a chain. It returns nil if
+// no merge would bring the prompt below the threshold, and none would save enough for a call of the summarizer.
 func (s *planner) forcedMerge(chains []*chain, k, threshold int) *Window {
 	var best []int
 	lowest := 0
 	offer := func(level int, indices []int) {
 		saved := s.tokensAt(indices)
-		saved -= maxMergedTokens(saved) // at least this much is saved, because a longer answer is refused
+		saved -= maxMergedTokens(saved) // saves at least this much, because a longer answer is refused
 		worth := s.prompt-saved < threshold || saved >= minSavings(threshold)
 		if worth && (best == nil || level < lowest) {
 			best, lowest = indices, level
@@ -117,7 +117,7 @@ func (s *planner) forcedMerge(chains []*chain, k, threshold int) *Window {
 	return s.mergeWindow(ByTokens, best)
 }
 
-// mergeWindow returns the window over summaries of one chain.
+// mergeWindow returns the window over the summaries at the given indices, which belong to one chain.
 func (s *planner) mergeWindow(by Trigger, indices []int) *Window {
 	spans := spansOf(indices)
 	last := len(spans) - 1

@@ -43,11 +43,11 @@ func checkAnswer(r Response, maxTokens int) (string, error) {
 	return text, nil
 }
 
-// maxInvented is the maximum number of identifiers in an accepted answer that do not occur in its source. One or two
-// unknown identifiers are more often unusual spellings than inventions, so they are only reported.
+// maxInvented is the maximum number of identifiers that an accepted answer may contain and its source does not. One
+// or two such identifiers are more often unusual spellings than inventions, so they are only reported.
 const maxInvented = 2
 
-// Limits on the invented identifiers in an error or a prompt.
+// Limits on the list of identifiers that a summarizer invented, in an error text and in a prompt.
 const (
 	maxListedNames = 32
 	maxNameRunes   = 120
@@ -57,7 +57,7 @@ const (
 // matches [ErrRefusedAnswer].
 type inventionError struct {
 	Count int      // number of invented identifiers
-	Names []string // the first invented identifiers, cut if long
+	Names []string // the first invented identifiers, cut if they are long
 }
 
 func (e *inventionError) Error() string {
@@ -125,7 +125,7 @@ func quoteNames(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-// truncateNames returns the first names, and cuts long ones.
+// truncateNames returns the first of names, and cuts long names.
 func truncateNames(names []string) (to []string) {
 	for _, n := range names[:min(len(names), maxListedNames)] {
 		if utf8.RuneCountInString(n) > maxNameRunes {

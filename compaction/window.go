@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// countInvocations returns the number of invocations that have a raw event for which counts returns true.
+// countInvocations returns the number of invocations with at least one raw event for which counts returns true.
 func (s *planner) countInvocations(counts func(i int) bool) int {
 	seen := map[int32]bool{}
 	for i, number := range s.invocation {
@@ -20,8 +20,8 @@ func (s *planner) countInvocations(counts func(i int) bool) int {
 	return len(seen)
 }
 
-// oldestWindow returns the oldest window within the summarizer's input limit, or nil. It also returns the selection
-// without the events that cannot be covered, so these events do not count as waiting.
+// oldestWindow returns the oldest window within the input limit of the summarizer, or nil. It also returns a smaller
+// selection, without the events that cannot be covered.
 func (x *selection) oldestWindow(by Trigger, cfg Config) (*Window, *selection) {
 	for {
 		oldest, refused := x.scanWindows(by, cfg)
@@ -44,7 +44,7 @@ func (x *selection) scanWindows(by Trigger, cfg Config) (oldest *Window, refused
 			start++
 			continue
 		}
-		end, attachedEnd := start, start // events before index alone may have attached events
+		end, attachedEnd := start, start // only events before index end can have attached events
 		for ; end < len(x.entries) && !x.excluded[end] && !x.attached[end]; end++ {
 			if x.attachedTo[end] != nil {
 				attachedEnd = end + 1
@@ -102,8 +102,8 @@ func (x *selection) fittingEnd(start, end int, limit int) int {
 	return end
 }
 
-// intervalEnd returns the end of a window that the input limit has cut. If fewer than interval invocations would remain
-// after the cut, the window ends earlier. It ends at the last boundary between invocations that leaves enough
+// intervalEnd returns the end of a window that the input limit has cut. If fewer than interval invocations would
+// remain after the window, it ends at an earlier boundary between invocations, the last one that leaves enough
 // invocations.
 func (x *selection) intervalEnd(start, to, end, interval int) int {
 	left := map[int32]bool{}
@@ -126,8 +126,8 @@ func transcriptTokens(e *patch.Event) int {
 	return records.LoggedTokens(e) + (runes+patch.RunesPerToken-1)/patch.RunesPerToken
 }
 
-// newWindow returns the window over [start, end) and the events attached to it. The result removed has the spans that
-// are removed without a summary in their place.
+// newWindow returns the window over the events [start, end) and the events attached to them. The result removed has
+// the spans that the pass removes without inserting a summary there.
 func (x *selection) newWindow(by Trigger, start, end int) (w *Window, removed []Span) {
 	w = &Window{Trigger: by, Span: Span{start, end - start}}
 	var indices []int
@@ -147,8 +147,8 @@ func (x *selection) newWindow(by Trigger, start, end int) (w *Window, removed []
 	return w, removed
 }
 
-// fillWindow sets the groups, invocations and tokens of a window from its events. The argument indices is in ascending
-// order.
+// fillWindow sets the groups, invocations and tokens of a window. The argument indices has the window's events in
+// ascending order.
 func (s *planner) fillWindow(w *Window, indices []int) {
 	var groups []Group
 	at := map[group]int{}
@@ -196,7 +196,7 @@ func (s *planner) isAcceptedByAPI(w *Window, spans []Span) bool {
 			removed[i] = true
 		}
 	}
-	// The window's own summaries have role user.
+	// The summaries that replace this window have role user.
 	summarised := func(i int) bool { return len(w.Groups) > 0 && i >= w.Start && i < w.Start+w.Count }
 	for _, g := range spans {
 		before, after := g.Start-1, g.Start+g.Count
@@ -221,8 +221,8 @@ func (s *planner) isModelSummary(i int) bool {
 	return s.entries[i].Summary && s.entries[i].Event.Role() == "model"
 }
 
-// hasFunctionPart reports whether an event has a function response (if response is true) or a function call (if it is
-// false). It decodes no content.
+// hasFunctionPart reports whether an event has a function response if response is true, or a function call otherwise.
+// It does not decode the content.
 func hasFunctionPart(e *patch.Event, response bool) bool {
 	for p := range e.FunctionParts() {
 		if p.Response == response {
@@ -232,7 +232,7 @@ func hasFunctionPart(e *patch.Event, response bool) bool {
 	return false
 }
 
-// spansOf returns the spans of adjacent indices. indices is in ascending order.
+// spansOf returns the spans of adjacent indices. The argument indices must be in ascending order.
 func spansOf(indices []int) []Span {
 	var spans []Span
 	for _, i := range indices {

@@ -12,7 +12,7 @@ import (
 // Limits of a [Worker].
 const (
 	workerQueue    = 1024 // maximum number of queued sessions
-	workerParallel = 2    // maximum number of sessions compacted at once
+	workerParallel = 2    // maximum number of sessions that are compacted in parallel
 )
 
 // Worker compacts sessions in the background. After each invocation, call [Worker.Notify] with the session's key. At
@@ -31,29 +31,29 @@ type Worker[K comparable] struct {
 	closed  bool
 	running int // number of compacting goroutines
 	queue   []K
-	state   map[K]stage // of each queued or running session
+	state   map[K]stage // stage of each queued or running session
 	stats   WorkerStats
 }
 
-// stage is the state of a session in a worker.
+// stage says whether a session is queued in a worker, running, or both.
 type stage int
 
 const (
 	queued stage = iota + 1
 	running
-	runningAndQueued // notified while running
+	runningAndQueued // the session was queued again while it was running
 )
 
 // WorkerStats counts the notifications of a worker and the passes of its compactor.
 type WorkerStats struct {
 	Attempts Stats
 
-	Notified uint64 // calls of Notify
-	Merged   uint64 // calls of Notify for a session that was already queued
-	Dropped  uint64 // calls of Notify that returned false
-	Ended    uint64 // compactions that ended
-	Waiting  int    // sessions in the queue
-	Running  int    // sessions being compacted
+	Notified uint64 // number of calls of Notify
+	Merged   uint64 // number of calls of Notify for a session that was already queued
+	Dropped  uint64 // number of calls of Notify that returned false
+	Ended    uint64 // number of compactions that have ended
+	Waiting  int    // number of queued sessions
+	Running  int    // number of sessions that are being compacted
 }
 
 // NewWorker returns a worker that compacts two sessions at once and queues up to 1,024. If the compactor is nil, the
@@ -141,7 +141,7 @@ func (w *Worker[K]) compact(key K) {
 	if w.ctx.Err() != nil {
 		return
 	}
-	// The compactor has already logged and reported its own failures. A panic that arrives here comes from
+	// The compactor has already logged and reported failures of its passes. A panic that is recovered here comes from
 	// Options.Observe or from the log.
 	defer func() {
 		if p := recover(); p != nil {

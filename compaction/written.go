@@ -16,10 +16,10 @@ type Written struct {
 	Trigger      Trigger `json:"trigger"`
 	Merged       bool    `json:"merged"`       // whether the pass replaced summaries instead of raw events
 	Level        int     `json:"level"`        // highest Lineage.Level of the new summaries; 0 if results were cleared
-	EventsBefore int     `json:"eventsBefore"` // number of visible events that were replaced
-	EventsAfter  int     `json:"eventsAfter"`  // number of visible events that replaced them
+	EventsBefore int     `json:"eventsBefore"` // number of visible events that the pass replaced
+	EventsAfter  int     `json:"eventsAfter"`  // number of visible events that the pass inserted
 	TokensBefore int     `json:"tokensBefore"` // estimated tokens of the replaced events
-	TokensAfter  int     `json:"tokensAfter"`  // estimated tokens of the events that replaced them
+	TokensAfter  int     `json:"tokensAfter"`  // estimated tokens of the inserted events
 	Ratio        float64 `json:"ratio"`        // TokensAfter divided by TokensBefore; 0 if TokensBefore is 0
 	Model        string  `json:"model,omitempty"`
 	UsedFallback bool    `json:"usedFallback,omitzero"` // whether [Extractive] wrote a summary instead of the summarizer
@@ -62,7 +62,7 @@ func (w *Written) addComparison(c identifiers.Comparison) {
 // writtenMetadata is the custom metadata of a pass's first patch.
 type writtenMetadata struct {
 	Written
-	DurationMs int64 `json:"durationMs"` // until the summaries were written
+	DurationMs int64 `json:"durationMs"` // duration until the summaries were written
 }
 
 func (w Written) metadata() (map[string]any, error) {

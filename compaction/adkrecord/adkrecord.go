@@ -14,11 +14,11 @@ func IsCompactionEvent(e *patch.Event) bool {
 	return ok
 }
 
-// CompactionOf returns the compaction record of a summary event, and whether the event has one. A record that is not of
-// [patch.EventCompaction]'s form does not count. A nil event has no record.
+// CompactionOf returns the compaction record of a summary event, and whether the event has one. A record that cannot
+// be decoded as a [patch.EventCompaction] does not count. A nil event has no record.
 func CompactionOf(e *patch.Event) (patch.EventCompaction, bool) { return summaries.CompactionOf(e) }
 
-// InCompactedRange reports whether an ADK compaction record covers the event's time and does not exclude the event.
-// Both ends of the record's range count. For its own summaries, patchlog never decides by time which events a summary
-// covers.
+// InCompactedRange reports whether an ADK compaction record covers the time of the event and does not exclude the
+// event. Both ends of the record's range count. For its own summaries, patchlog never decides by time which events a
+// summary covers.
 func InCompactedRange(e *patch.Event, c patch.EventCompaction) bool { return summaries.InRange(e, c) }

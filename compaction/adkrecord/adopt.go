@@ -23,7 +23,7 @@ type Adoption struct {
 	// Adopted are the ids of the records that the patches convert.
 	Adopted []string
 
-	// NotAdopted are the records that are not changed.
+	// NotAdopted are the records that stay unchanged.
 	NotAdopted []UnadoptedRecord
 }
 
@@ -35,7 +35,7 @@ type UnadoptedRecord struct {
 
 // Options are the options of [Adopt].
 type Options struct {
-	// Records are the ids of the events to convert. nil means all. Ids of events without a compaction record are
+	// Records are the ids of the compaction records to convert. nil means all records. Ids of other events are
 	// ignored.
 	Records []string
 
@@ -73,7 +73,7 @@ func Adopt(v fold.View, opts Options) Adoption {
 	return out
 }
 
-// recordIDs returns the ids of the visible events that are to be converted.
+// recordIDs returns the ids of the visible records to convert.
 func (o Options) recordIDs(v fold.View) []string {
 	var ids []string
 	for _, e := range v.Events() {
@@ -87,7 +87,7 @@ func (o Options) recordIDs(v fold.View) []string {
 	return ids
 }
 
-// adopt returns the patches that convert one record, and the view after them.
+// adopt returns the patches that convert one record, and the view after the patches.
 func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View, error) {
 	at, _ := v.Find(id)
 	record := v.At(at)
@@ -132,14 +132,14 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 	return o.finishPatches(v, id, base, patch.NewSummarise(start, count, summary), patch.NewSplice(at-count+1, 1).WithState(patch.Keep))
 }
 
-// coveredBy returns the indices of the visible events that a record covers. The last argument is the record's index.
+// coveredBy returns the indices of the visible events that the record at index at covers.
 func coveredBy(claim summaries.Claim, v fold.View, at int) (covered []int) {
 	for i, e := range v.Events() {
 		if i == at {
 			break
 		}
 		_, isOwn := compaction.ParseLineage(e)
-		superseded := isOwn && summaries.Supersedes(claim.EventCompaction, e) // the summary of an earlier record
+		superseded := isOwn && summaries.Supersedes(claim.EventCompaction, e) // whether e is the summary of an earlier record that this record replaces
 		raw := !v.Entry(i).Summary && claim.Covers(e) && (isOwn || !IsCompactionEvent(e))
 		if superseded || raw {
 			covered = append(covered, i)
@@ -148,8 +148,7 @@ func coveredBy(claim summaries.Claim, v fold.View, at int) (covered []int) {
 	return covered
 }
 
-// finishPatches returns the patches of one record's conversion in the form in which they are logged, and the view after
-// them.
+// finishPatches completes the patches that convert one record for logging. It returns them with the view after them.
 func (o Options) finishPatches(v fold.View, id string, base uint64, patches ...*patch.PatchEvent) ([]*patch.PatchEvent, fold.View, error) {
 	before, metadata := v, map[string]any{patch.OwnMetadata: map[string]any{"adopted": id}}
 	for i, p := range patches {
@@ -168,7 +167,7 @@ func (o Options) finishPatches(v fold.View, id string, base uint64, patches ...*
 	return patches, v, nil
 }
 
-// summaryOf returns the text of a record's content, or an error if the content cannot be a summary.
+// summaryOf returns the text of a record's content. If the content cannot be a summary, it returns an error.
 func summaryOf(content patch.Value) (string, error) {
 	thoughts := false
 	for _, p := range content.Parts() {

@@ -40,7 +40,7 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 	}
 	tied := tiedEvents(events)
 	covered := make([]bool, len(events))
-	shown := map[int][]*patch.Event{} // by the index of the event that they precede
+	shown := map[int][]*patch.Event{} // events that replace records, by the index of the event that they precede
 	for _, r := range slices.Backward(claims) {
 		if covered[r.at] {
 			continue
@@ -81,7 +81,7 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 	return out
 }
 
-// tiedEvents returns the groups of indices of events that are tied by calls and responses.
+// tiedEvents returns groups of event indices. The events of a group are tied by calls and responses.
 func tiedEvents(events []*patch.Event) [][]int {
 	var records []patch.Record
 	for i, e := range events {
@@ -89,7 +89,7 @@ func tiedEvents(events []*patch.Event) [][]int {
 	}
 	v, err := fold.New("", nil).Apply(records...)
 	if err != nil {
-		return nil // cannot happen: a log of events always folds
+		return nil // cannot happen, because a log of events can always be folded
 	}
 	byLast := map[int32][]int{}
 	for i, last := range ties.LastConnected(len(events), v.Calls()) {
@@ -104,7 +104,7 @@ func tiedEvents(events []*patch.Event) [][]int {
 	return tied
 }
 
-// compactedEvent returns a record as an event for a model, or nil if it cannot be one.
+// compactedEvent returns the event that shows a record to a model. If the record has no text, it returns nil.
 func compactedEvent(r *patch.Event, text string) *patch.Event {
 	e, err := patch.NewEvent(patch.Fields{
 		ID: r.ID(), InvocationID: r.InvocationID(), Author: r.Author(), Branch: r.Branch(),

@@ -29,7 +29,8 @@ const DefaultModel = "gemini-3.8-flash"
 
 // Limits on answers.
 const (
-	// thinkingTokens is the room for a model's thoughts, which count as output. Some models always think.
+	// thinkingTokens is the number of output tokens reserved for a model's thoughts, because some models always
+	// think.
 	thinkingTokens = 8192
 
 	// modelTokensPerToken is the maximum number of model tokens in one estimated token. An estimated token is four
@@ -39,17 +40,17 @@ const (
 	// maxOutputTokens is the largest output limit that Gemini models accept.
 	maxOutputTokens = 65536
 
-	// maxAnswerBytes is the maximum number of bytes that are read of an answer.
+	// maxAnswerBytes is the maximum number of bytes of an HTTP response that are read.
 	maxAnswerBytes = 4 << 20
 
-	// maxAPIErrorRunes is the maximum length of an external error text.
+	// maxAPIErrorRunes is the maximum length of an error text from the API or the SDK.
 	maxAPIErrorRunes = 500
 )
 
 // ErrNoAPIKey means that neither the options nor the environment contain a key for the Gemini API.
 var ErrNoAPIKey = errors.New("no API key")
 
-// Options are options of [New]. A zero field means its default.
+// Options are options of [New]. A field with the zero value selects its default.
 type Options struct {
 	// APIKey is the key for the Gemini API. The default is the environment variable GOOGLE_API_KEY, or GEMINI_API_KEY
 	// if that is not set.
@@ -92,8 +93,8 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// notInModelName reports whether r is not allowed in a model's name. Such a character could change the path or query of
-// the URL.
+// notInModelName reports whether r is forbidden in the name of a model. Such a character could change the path or
+// query of the URL.
 func notInModelName(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune(`?&#%\`, r)
 }
@@ -141,8 +142,8 @@ func New(ctx context.Context, opts Options) (*Summarizer, error) {
 	return g, nil
 }
 
-// retries configures the SDK's retries. After a broken connection or status 408, 429, 500, 502, 503 or 504, the SDK
-// waits about one second before the first retry and two before the second.
+// retries configures the SDK's retries. If the connection breaks, or the status is 408, 429, 500, 502, 503 or 504,
+// the SDK waits about one second before the first retry and about two seconds before the second.
 var retries = &genai.HTTPRetryOptions{Attempts: genai.Ptr[int32](3)}
 
 // Summarize sends req.Instructions to the model as its system instruction and req.Prompt as the only message, and
@@ -175,8 +176,8 @@ func (g *Summarizer) Summarize(ctx context.Context, req compaction.Request) (com
 	return resp, nil
 }
 
-// transport reads the body of an answer to its end, or up to maxAnswerBytes. If the connection breaks during an answer,
-// the error comes from the transport, and the SDK retries the request.
+// transport reads the body of each HTTP response completely, or up to maxAnswerBytes. If the connection breaks during
+// the response, transport returns the error, and the SDK retries the request.
 type transport struct{ base http.RoundTripper }
 
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -200,7 +201,8 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// maxWait is the longest requested wait that is respected. A longer request is ignored, and the SDK's backoff applies.
+// maxWait is the longest wait requested by the service that the client honours. A longer request is ignored, and the
+// SDK's backoff applies.
 const maxWait = time.Minute
 
 // requestedWait returns how long the service asks the client to wait before the next request. The service sends the
@@ -251,9 +253,9 @@ func clientFor(client *http.Client) *http.Client {
 	return &copied
 }
 
-// response returns the model's answer, or the reason why it is unusable.
+// response converts an API response. If the answer is unusable, the error gives the reason.
 func (g *Summarizer) response(answer *genai.GenerateContentResponse) (resp compaction.Response, err error) {
-	resp, _ = Response(cmp.Or(answer.ModelVersion, g.model), nil, "", answer.UsageMetadata) // report the usage even if the answer is unusable
+	resp, _ = Response(cmp.Or(answer.ModelVersion, g.model), nil, "", answer.UsageMetadata) // the usage is reported even if the answer is unusable
 	if feedback := answer.PromptFeedback; feedback != nil && feedback.BlockReason != "" && feedback.BlockReason != genai.BlockedReasonUnspecified {
 		return resp, refusedAnswer("the prompt was blocked: %s %s", feedback.BlockReason, feedback.BlockReasonMessage)
 	}
@@ -285,7 +287,8 @@ func (g *Summarizer) generationConfig(req compaction.Request) *genai.GenerateCon
 	return config
 }
 
-// outputTokens returns the output limit for an answer of the given estimated size.
+// outputTokens returns the output limit, in tokens of the model, for an answer of the given number of estimated
+// tokens.
 func outputTokens(estimated int) int32 {
 	room := (maxOutputTokens - thinkingTokens) / modelTokensPerToken
 	return int32(thinkingTokens + modelTokensPerToken*min(max(estimated, 0), room))
@@ -295,8 +298,8 @@ func refusedAnswer(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", compaction.ErrRefusedAnswer, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-// apiError has a one-line text of limited length. The text does not contain the API key, which services and the SDK
-// sometimes repeat.
+// apiError is an error with a text on one line of limited length. The text does not contain the API key, although
+// services and the SDK sometimes repeat the key in their errors.
 type apiError struct {
 	text string
 	err  error

@@ -15,13 +15,13 @@ import (
 // action describes what a call does, as far as its arguments show.
 type action struct {
 	files      []string // files that the call changes
-	shell      bool     // the call runs a shell command
-	isReadOnly bool     // the command changes nothing and runs nothing
-	check      string   // the command of a check, such as a build, test or commit
-	key        string   // the outcome of a later call with the same key replaces the outcome of this call
+	shell      bool     // whether the call runs a shell command
+	isReadOnly bool     // whether the command changes nothing and runs nothing
+	check      string   // command of a check, such as a build, test or commit
+	key        string   // if a later call has the same key, its outcome replaces the outcome of this call
 }
 
-// patchedFile matches the file names in the patch format that agents use.
+// patchedFile matches the file names in the patch format of coding agents.
 var patchedFile = regexp.MustCompile(`(?m)^\*\*\* (?:Add|Update|Delete) File: (\S+)`)
 
 // actionOf returns the action of a call. A call that changes a file has arguments with a path and a text.
@@ -69,14 +69,14 @@ func isFileText(key string) bool {
 	return false
 }
 
-// checkWords are words of commands whose outcome matters later.
+// checkWords are words that occur in commands whose outcome matters later.
 var checkWords = words.Set(`test tests pytest jest vitest build check lint typecheck tsc compile vet clippy mypy eslint make
 	commit push merge tag deploy publish release`)
 
-// readOnlyCommands are commands that do not run their arguments.
+// readOnlyCommands are commands that only read, and that do not run their arguments.
 var readOnlyCommands = words.Set("add awk cat cd cp echo find grep head install ls mkdir mv rg rm sed tail touch which")
 
-// readCommand reads a shell command.
+// readCommand sets the fields of the action from a shell command.
 func (a *action) readCommand(text string) {
 	text = withoutHereDocuments(text)
 	for _, m := range redirection.FindAllStringSubmatch(quotedText.ReplaceAllString(text, "''"), -1) {
@@ -84,7 +84,7 @@ func (a *action) readCommand(text string) {
 			a.files = append(a.files, file)
 		}
 	}
-	readOnly := "" // the first read-only command
+	readOnly := "" // first read-only command
 	for segment := range strings.SplitSeq(strings.NewReplacer("&&", "\n", ";", "\n").Replace(text), "\n") {
 		words := strings.Fields(oneLine(segment))
 		for len(words) > 0 && (words[0] == "bash" || words[0] == "-lc") {
@@ -114,7 +114,7 @@ func (a *action) readCommand(text string) {
 	a.key = cmp.Or(a.key, readOnly)
 }
 
-// commandName returns a command up to its first argument that is not a flag.
+// commandName returns the beginning of a command, up to and including its first argument that is not a flag.
 func commandName(words []string) string {
 	n := 1
 	for n < len(words) && strings.HasPrefix(words[n], "-") {
@@ -131,7 +131,7 @@ var (
 	redirection  = regexp.MustCompile(`(?:(?:^|[^-=])>|\btee (?:-a )?|\bsed -[a-zA-Z]*i\S* (?:-e )?(?:'' )+)\s*([\w./~@-]+)`)
 )
 
-// withoutHereDocuments returns a command without its here-documents.
+// withoutHereDocuments returns a command without the texts of its here-documents.
 func withoutHereDocuments(command string) string {
 	var b strings.Builder
 	end := ""
@@ -204,7 +204,7 @@ func outcome(response json.RawMessage) (line string, failed bool) {
 	return line, failed
 }
 
-// Words of informative lines, the most informative first.
+// Words that make a line informative, the most informative first.
 var (
 	errorWords  = []string{"error", "exception", "fail", "panic", "fatal"}
 	resultWords = []string{"passed", "failed", "pass", "fail", "error", "success", "built", "warning", "changed", "ok", "done"}
@@ -248,11 +248,11 @@ func messageOf(text json.RawMessage) string {
 	return string(text)
 }
 
-// wrapperLine matches lines of build tools that only repeat a command or report a failure.
+// wrapperLine matches lines of build tools that only repeat a command or report that it failed.
 var wrapperLine = regexp.MustCompile(`(?i)^(?:[>$+] |npm (?:err|error)|make(?:\[\d+\])?: \*\*\*|error command failed)`)
 
-// informativeLine returns the last line with the most informative word. If no line has one of the words, it returns the
-// last line.
+// informativeLine returns the last of the lines with the most informative word. If no line contains one of the words,
+// it returns the last line.
 func informativeLine(text string, words []string) (best string) {
 	rank := len(words) + 2
 	for _, line := range slices.Backward(strings.Split(text, "\n")) {
@@ -271,7 +271,7 @@ func informativeLine(text string, words []string) (best string) {
 			best, rank = line, lineRank
 		}
 	}
-	if rank > len(words) { // only an exit code, without a reason
+	if rank > len(words) { // the line has only an exit code, without a reason
 		return ""
 	}
 	return best

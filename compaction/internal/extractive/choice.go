@@ -13,32 +13,32 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/words"
 )
 
-// unit is a sentence, another line, a call or a state. A summary keeps or omits it as a whole.
+// unit is a sentence, another line, a call or a state. A summary contains either all of a unit or nothing of it.
 type unit struct {
 	text       string
 	kind       string // kind of a state, or earlierCalls
-	startsLine bool   // the unit begins a line
+	startsLine bool   // whether the unit begins a line
 	kept       bool
 
 	weight float64
 	words  []string
-	order  int // position among the units to choose from
+	order  int // position among the candidates
 	score  float64
 }
 
-// choice selects the units with the highest worth for their size. The fewer units contain a word, the more the word is
-// worth. A word is worth little if a kept unit contains the word.
+// choice selects the units with the highest worth per size. A word is worth more if fewer units contain it. It is
+// worth little if a kept unit already contains it.
 type choice struct {
 	turns      []*turn
-	unitCounts map[string]int     // word → number of units that contain it
-	wordValues map[string]float64 // by word
+	unitCounts map[string]int     // number of units that contain a word
+	wordValues map[string]float64 // value of each word
 	keptWords  map[string]bool    // words of the kept units and of earlier summaries
 	keptUnits  []*unit            // the kept units, the least important last
 	budget     tokens.Size
 }
 
-// choose selects units up to a size: the last request, the task, the agent's last message, and then the units with the
-// highest worth.
+// choose selects units up to a size. It selects the last request first, then the task, the agent's last message, and
+// the units with the highest worth.
 func choose(turns []*turn, earlier string, room tokens.Size) *choice {
 	c := &choice{turns: turns, unitCounts: map[string]int{}, wordValues: map[string]float64{}, keptWords: words.Set(strings.Join(words.In(earlier), " ")), budget: room}
 	var candidates []*unit
@@ -48,7 +48,7 @@ func choose(turns []*turn, earlier string, room tokens.Size) *choice {
 			if u.text == "" || isLeadIn(u) && u.weight < 1 {
 				continue
 			}
-			if i < len(turns)-1 && u.weight < 1 && strings.HasSuffix(u.text, "?") { // the question was answered
+			if i < len(turns)-1 && u.weight < 1 && strings.HasSuffix(u.text, "?") { // the user's question was answered in a later turn
 				u.weight *= levelFactor
 			}
 			u.order = len(candidates)
@@ -67,7 +67,7 @@ func choose(turns []*turn, earlier string, room tokens.Size) *choice {
 				c.keep(u)
 			}
 		}
-		if taskTurn >= 0 && earlier == "" { // the task
+		if taskTurn >= 0 && earlier == "" { // the task is in the first turn with a user message
 			if task := endUnits(turns[taskTurn].userUnits, maxMessageRunes); !c.keepBest(task, room/4) {
 				c.keepBest(task, room)
 			}
@@ -96,8 +96,8 @@ func choose(turns []*turn, earlier string, room tokens.Size) *choice {
 	return c
 }
 
-// setWeights sets the weights of a turn's units. It joins each end of the agent's last message to one unit of at most
-// the given size, because single sentences of a message are fragments.
+// setWeights sets the weights of the units of a turn. It joins each end of the agent's last message to one unit of at
+// most maxSize, because single sentences of a message are fragments.
 func (t *turn) setWeights(isLatest bool, maxSize tokens.Size) {
 	closingWeight, runes := levelFactor*levelFactor, int(levelFactor*maxMessageRunes)
 	if isLatest {
@@ -117,14 +117,14 @@ func (t *turn) setWeights(isLatest bool, maxSize tokens.Size) {
 			continue
 		}
 		t.agentUnits = append(slices.Clone(t.agentUnits[:t.lastMessage]), &unit{text: head, startsLine: true}, &unit{}, &unit{text: tail, startsLine: true})
-		if from == to { // nothing is left out
+		if from == to { // the two ends cover the whole message
 			t.agentUnits = slices.Delete(t.agentUnits, t.lastMessage+1, t.lastMessage+2)
 		}
 		break
 	}
 	setWeight(levelFactor*levelFactor, t.agentUnits[:t.lastMessage])
 	setWeight(closingWeight, t.agentUnits[t.lastMessage:])
-	if isLatest && !t.isOtherSummary { // in a long turn, the last messages show how to continue
+	if isLatest && !t.isOtherSummary { // the last messages of a long turn show how to continue
 		setWeight(closingWeight, t.agentUnits[max(0, t.lastMessage-latestTurns):t.lastMessage])
 	}
 	setWeight(levelFactor*levelFactor, t.userUnits)
@@ -142,8 +142,8 @@ func (t *turn) setWeights(isLatest bool, maxSize tokens.Size) {
 	}
 }
 
-// minEndRunes is the number of runes below which an end of a long message is not shortened further, even if the unit is
-// too large.
+// minEndRunes is a number of runes. An end of a long message is not shortened further below this length, even if the
+// unit is too large.
 const minEndRunes = 75
 
 // countWords counts the words of a unit and sets their values.
@@ -162,7 +162,7 @@ func (c *choice) countWords(u *unit) {
 	}
 }
 
-// worth returns the worth of a unit in addition to the kept units.
+// worth returns how much a unit would add to the kept units.
 func (c *choice) worth(u *unit) (worth float64) {
 	weight := u.weight
 	for _, w := range u.words {
@@ -187,12 +187,12 @@ func (c *choice) keep(u *unit) {
 	}
 }
 
-// keepBest keeps the units with the highest ratio of worth to size. Their total size is at most the argument maxSize.
-// keepBest reports whether it kept any unit.
+// keepBest keeps the units with the highest ratio of worth to size, up to a total size of maxSize. It reports whether
+// it kept any unit.
 func (c *choice) keepBest(units []*unit, maxSize tokens.Size) bool {
 	minBudget := max(c.budget-maxSize, 0)
 	before := len(c.keptUnits)
-	isInformative := func(worth float64, u *unit) bool { return worth >= 2*levelFactor*u.weight || u.isState() && worth > 0 } // at least the worth of one informative word
+	isInformative := func(worth float64, u *unit) bool { return worth >= 2*levelFactor*u.weight || u.isState() && worth > 0 } // the unit has at least the worth of one informative word
 	var best unitHeap
 	for _, u := range units {
 		if worth := c.worth(u); !u.kept && isInformative(worth, u) {
@@ -206,7 +206,7 @@ func (c *choice) keepBest(units []*unit, maxSize tokens.Size) bool {
 		worth := c.worth(u)
 		score := worth / float64(u.size())
 		switch {
-		case isInformative(worth, u) && u.size() <= c.budget-minBudget && score < u.score: // its worth has fallen, because kept units contain some of its words
+		case isInformative(worth, u) && u.size() <= c.budget-minBudget && score < u.score: // the worth has fallen, because kept units contain some of the unit's words
 			u.score = score
 			heap.Fix(&best, 0)
 			continue
@@ -218,7 +218,7 @@ func (c *choice) keepBest(units []*unit, maxSize tokens.Size) bool {
 	return len(c.keptUnits) > before
 }
 
-// keepCutBest keeps the beginning of the unit with the highest worth.
+// keepCutBest keeps the unit with the highest worth, shortened to fit the budget.
 func (c *choice) keepCutBest(units []*unit) {
 	if len(units) == 0 {
 		return
@@ -232,12 +232,13 @@ func (c *choice) keepCutBest(units []*unit) {
 
 func (u *unit) isState() bool { return u.kind != "" && u.kind != earlierCalls }
 
-// size returns the size of a unit with a gap.
+// size returns the size of a unit and of the gap that may follow.
 func (u *unit) size() tokens.Size { return tokens.Of(u.text) + gapSize }
 
 var gapSize = tokens.Of(gap)
 
-// endUnits returns the units at the beginning and the end of a text, each with half of the given number of runes.
+// endUnits returns the units at the beginning and at the end of a text. Each end has half of the given number of
+// runes.
 func endUnits(units []*unit, runes int) []*unit {
 	from, to := endRanges(units, runes)
 	return append(slices.Clone(units[:from]), units[to:]...)
@@ -258,7 +259,7 @@ func endRanges(units []*unit, runes int) (from, to int) {
 	return from, to
 }
 
-// keepAndJoin keeps and joins all sentences.
+// keepAndJoin marks all of the units as kept and returns their joined text.
 func keepAndJoin(units []*unit) string {
 	for _, u := range units {
 		u.kept = true
@@ -266,7 +267,7 @@ func keepAndJoin(units []*unit) string {
 	return joinKept(units)
 }
 
-// isCourtesy reports whether a unit consists only of courtesies.
+// isCourtesy reports whether a unit has only words of courtesy.
 func isCourtesy(u *unit) bool {
 	return len(u.words) > 0 && !slices.ContainsFunc(u.words, func(w string) bool { return !courtesies[w] })
 }
@@ -274,7 +275,7 @@ func isCourtesy(u *unit) bool {
 // isLeadIn reports whether a unit only introduces the next one.
 func isLeadIn(u *unit) bool { return strings.HasSuffix(strings.TrimRight(u.text, "*_ "), ":") }
 
-// text writes the turns with kept units. Adjacent turns with only the user's words share a line.
+// text returns the text of the turns with kept units. Adjacent turns that have only the user's words share a line.
 func (c *choice) text() string {
 	text, lastIsRequest := "", false
 	for _, t := range c.turns {
@@ -306,7 +307,7 @@ func (c *choice) text() string {
 	return text
 }
 
-// joinKept joins the kept sentences.
+// joinKept returns the joined text of the kept sentences.
 func joinKept(units []*unit) string {
 	var b strings.Builder
 	skipped := false
@@ -329,7 +330,7 @@ func joinKept(units []*unit) string {
 	return b.String()
 }
 
-// listKept lists the kept calls or states, grouped by kind.
+// listKept returns a list of the kept calls or states, grouped by kind.
 func listKept(units []*unit) string {
 	var all []string
 	for _, kind := range []string{"", earlierCalls, changed, checked, failed} {
@@ -364,7 +365,7 @@ func (r *unitHeap) Pop() any {
 	return u
 }
 
-// valueOf returns the value of a word. A common word has no value, and a short word has less.
+// valueOf returns the value of a word. A common word has the value 0, and a short word has a lower value than others.
 func valueOf(word string) float64 {
 	if words.IsCommon(word) || courtesies[word] {
 		return 0
@@ -372,7 +373,8 @@ func valueOf(word string) float64 {
 	return min(1, float64(len(word)-1)/5)
 }
 
-// namesIn returns the words of a text that have a digit, or begin with a capital and are not the first word.
+// namesIn returns the words of a text that have a digit, and the words after the first that begin with a capital
+// letter.
 func namesIn(text string) (names []string) {
 	for i, w := range strings.Fields(text) {
 		r, _ := utf8.DecodeRuneInString(strings.TrimLeft(w, "\"'([*`"))
@@ -383,7 +385,7 @@ func namesIn(text string) (names []string) {
 	return names
 }
 
-// courtesies are words without information. A sentence that consists only of courtesies is left out.
+// courtesies are words that carry no information. A sentence that has only such words is left out.
 var courtesies = words.Set(`
 	understood problem sounds noted hi hello hey please thanks thank you welcome sorry ok okay yes no great perfect good morning afternoon evening fine sure bye goodbye stop
 	hallo guten tag danke bitte vielen dank schön gern gerne ja nein okay tschüss prima super wunderbar
@@ -393,7 +395,7 @@ var courtesies = words.Set(`
 	你好 您好 谢谢 好的 再见 不客 客气 是的 请问 太好 早上 上好
 	こん んに にち ちは あり りが がと とう うご ござ ざい いま ます お願 願い いし しま よろ ろし しく はい です`)
 
-// limitWords are words of limits, preferences, decisions and corrections.
+// limitWords are words that express limits, preferences, decisions or corrections.
 var limitWords = words.Set(`
 	not never don dont doesn won can cannot must mustn should only always instead prefer rather want need keep avoid without except unless wrong decide decided
 	nicht nie niemals kein keine nur immer statt lieber möchte muss soll sollte darf ohne falsch

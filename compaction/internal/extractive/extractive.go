@@ -55,12 +55,12 @@ const minWordsBudget = maxMessageRunes * 3 / 10 * tokens.Token
 // Input is the input of a summary.
 type Input struct {
 	Events           []*patch.Event // events of one branch, in order
-	OtherSummaries   []*patch.Event // summaries by other writers; they may cover some of Events, or earlier events
+	OtherSummaries   []*patch.Event // summaries by other writers, which may cover some of Events, or earlier events
 	EarlierSummaries []*patch.Event // earlier summaries, whose facts are not repeated
 	MaxTokens        int            // maximum tokens of the summary
 }
 
-// Section headings, and labels of the lines of a turn.
+// Headings of the sections, and labels of the lines of a turn.
 const (
 	turnsHeading = "Turns:"
 	openHeading  = "Open:"
@@ -76,12 +76,12 @@ const (
 	otherSummaryLabel = "Earlier: "
 	bullet            = "- "
 	indent            = "  "
-	gap               = " […] " // replaces left-out sentences of a message
+	gap               = " […] " // stands for omitted sentences of a message
 	messageSeparator  = " / "   // separates messages on one line
 	waitingCall       = "unanswered: "
 )
 
-// minHeadingsRoom is the minimum room for a summary with headings.
+// minHeadingsRoom is the room below which a summary has no headings.
 const minHeadingsRoom = 60 * tokens.Token
 
 // Summarise returns a summary of at most in.MaxTokens tokens. It returns "" if the events have no text or the room is
@@ -161,7 +161,7 @@ func (s *reader) write(in Input) string {
 		if last < 0 {
 			return ""
 		}
-		chosen.keptUnits[last].kept, chosen.keptUnits = false, chosen.keptUnits[:last] // drop the least important unit
+		chosen.keptUnits[last].kept, chosen.keptUnits = false, chosen.keptUnits[:last] // remove the least important unit
 	}
 }
 
@@ -200,7 +200,7 @@ func MissingFacts(in Input, summary string) string {
 	return ""
 }
 
-// userSize returns the size of the user's messages. Only the two ends of a long message count.
+// userSize returns the size of the user's messages. Of a long message, only the two ends count.
 func (s *reader) userSize() (n tokens.Size) {
 	for _, t := range s.turns {
 		for _, u := range endUnits(t.userUnits, maxMessageRunes) {

@@ -17,32 +17,31 @@ import (
 // ids are the distinct identifiers of events, with their last use.
 type ids struct {
 	byValue map[string]*id
-	keys    map[string]int // in order of first occurrence
+	keys    map[string]int // position of each key in the order of first occurrence
 	time    int
-	ranked  []*id // the most useful first
+	ranked  []*id // the most useful identifiers first
 }
 
 type id struct {
 	value    string
-	key      string // the key in the JSON text, or ""
+	key      string // key of the value in its JSON text, or ""
 	use      use
 	uses     int // number of uses
-	lastSeen int // time of the last occurrence
+	lastSeen int // value of ids.time at the last occurrence
 }
 
-// use is the strongest use of an identifier. An identifier is used if the user or the agent wrote it, or if a call
-// contains it.
+// use says how an identifier was used. If there are several uses, the strongest counts.
 type use int
 
 const (
-	returned use = iota // only a tool returned it
-	written             // it occurs in a long argument of a call, such as a file's text
+	returned use = iota // only a tool returned the identifier
+	written             // a long argument of a call contains the identifier, such as the text of a file
 	used
 )
 
 const (
-	maxIDRunes   = 200 // runes above which a word counts as data
-	longArgBytes = 400 // bytes above which an argument counts as data
+	maxIDRunes   = 200 // a longer word counts as data
+	longArgBytes = 400 // a longer argument counts as data
 )
 
 func newIDs() *ids { return &ids{byValue: map[string]*id{}, keys: map[string]int{}} }
@@ -68,10 +67,10 @@ func (l *ids) add(key, value string, as use) {
 	}
 }
 
-// addText adds the identifiers among the words of a text. It recognises them by their form, in any language.
+// addText adds the identifiers in a text. It recognises identifiers by their form, in any language.
 func (l *ids) addText(text string, as use) {
 	for w := range identifiers.Words(text) {
-		closes := w.Raw[0] == '/' && w.Start > 0 && text[w.Start-1] == '<' // an HTML end tag
+		closes := w.Raw[0] == '/' && w.Start > 0 && text[w.Start-1] == '<' // whether the word is an HTML end tag
 		if !isID(w) || w.Cut || closes || quantity.MatchString(w.Text) || strings.Contains(w.Text, ",") || as == returned && (isEncoded(text, w) || meaninglessAlone.MatchString(w.Text)) {
 			continue
 		}
@@ -88,7 +87,7 @@ func (l *ids) addText(text string, as use) {
 func withPrefix(w identifiers.Word) string {
 	before, after, _ := strings.Cut(w.Raw, w.Text)
 	text := w.Text
-	if strings.Contains(text, "__") { // names such as __init__.py: keep both pairs of underscores
+	if strings.Contains(text, "__") { // keep both pairs of underscores in names such as __init__.py
 		text += after[:len(after)-len(strings.TrimLeft(after, "_"))]
 		before, text = before[:len(strings.TrimRight(before, "_"))], before[len(strings.TrimRight(before, "_")):]+text
 	}
@@ -102,8 +101,8 @@ var (
 	// quantity matches a number with a short unit, such as 123ms, and an approximate number or range.
 	quantity = regexp.MustCompile(`^(?:[0-9.]+[a-z]{1,2}|~[0-9]+(?:-[0-9]+)?)$`)
 
-	// meaninglessAlone matches words of a result that mean little alone: a fraction, a version, and a word after a line
-	// number.
+	// meaninglessAlone matches words of a tool result that mean little without their context, which are fractions,
+	// versions, and words after a line number.
 	meaninglessAlone = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+){1,2}|[0-9]+:.*\pL.*)$`)
 )
 
@@ -145,9 +144,9 @@ func (l *ids) isUsed(value string) bool {
 	return e != nil && e.use != returned
 }
 
-// write returns identifiers of at most the size in the argument room. It omits the identifiers of another text, whose
-// index is the argument present. Used identifiers come first, the most recent first. Returned identifiers follow, and
-// among them identifiers with a key come first. The argument maxReturned limits the size of the returned identifiers.
+// write returns identifiers of at most the size room. It omits identifiers that another text, with the index present,
+// already contains. Used identifiers come first, the most recent first. Returned identifiers follow, those with a key
+// first. The argument maxReturned limits the size of the returned identifiers.
 func (l *ids) write(present *identifiers.Index, s *reader, room, maxReturned tokens.Size) string {
 	if l.ranked == nil {
 		l.rank(s)
@@ -161,7 +160,7 @@ func (l *ids) write(present *identifiers.Index, s *reader, room, maxReturned tok
 	return joinSections(usedSection, returnedSection)
 }
 
-// rank sorts the identifiers that no earlier summary contains.
+// rank sorts the identifiers by usefulness, and omits those in earlier summaries.
 func (l *ids) rank(s *reader) {
 	l.ranked = make([]*id, 0, len(l.byValue))
 	for _, e := range l.byValue {
@@ -178,7 +177,8 @@ func (l *ids) rank(s *reader) {
 	})
 }
 
-// section writes one line per key, in the order in which keys and values occurred. It also returns the remaining room.
+// section returns one line per key, in the order in which keys and values occurred. It also returns the room that is
+// left.
 func (l *ids) section(heading string, all []*id, present *identifiers.Index, room tokens.Size) (string, tokens.Size) {
 	byKey := map[string][]*id{}
 	for _, e := range all {

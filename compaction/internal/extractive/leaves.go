@@ -12,7 +12,7 @@ import (
 
 // leaf is a value in a JSON text that is neither an object nor an array.
 type leaf struct {
-	key      string // key of the value, or of its array
+	key      string // key of the value, or of the array that contains it
 	value    string
 	isString bool
 }
@@ -21,7 +21,7 @@ const maxValueSize = maxArgsSize / 2 // size of one argument
 
 func (l leaf) String() string {
 	value := oneLine(l.value)
-	if command, ok := strings.CutPrefix(value, "cd "); ok { // the command matters more than its directory
+	if command, ok := strings.CutPrefix(value, "cd "); ok { // a command matters more than the directory that it changes to
 		if _, after, ok := strings.Cut(command, " && "); ok {
 			value = after
 		}
@@ -39,7 +39,7 @@ func (l leaf) String() string {
 	return l.key + "=" + value
 }
 
-// pathTail returns the offset in a path from which its last names fit.
+// pathTail returns the offset of the longest end of a path that is short enough and begins with a whole name.
 func pathTail(path string) int {
 	from := len(path)
 	for {
@@ -60,8 +60,7 @@ func leaves(text json.RawMessage) iter.Seq[leaf] {
 	}
 }
 
-// yieldLeaves yields the values within the cursor's next value. The argument in has the key of these
-// values.
+// yieldLeaves yields the leaves in the cursor's next value. The argument in has the key of that value.
 func yieldLeaves(c *jsonvalue.Cursor, in leaf, yield func(leaf) bool) bool {
 	switch kind := c.Kind(); kind {
 	case jsonvalue.Null:
@@ -85,7 +84,7 @@ func yieldLeaves(c *jsonvalue.Cursor, in leaf, yield func(leaf) bool) bool {
 	return true
 }
 
-// argsText returns as many arguments of a call as fit.
+// argsText returns the first arguments of a call, as many as fit.
 func argsText(args json.RawMessage) string {
 	text, n := "", 0
 	for l := range leaves(args) {
@@ -107,7 +106,7 @@ func argsText(args json.RawMessage) string {
 	return text
 }
 
-// singleWord returns the first word of a text, and whether it is the whole text.
+// singleWord returns the first word of a text, and whether the text has no other word.
 func singleWord(text string) (identifiers.Word, bool) {
 	for w := range identifiers.Words(text) {
 		return w, w.Raw == strings.TrimSpace(text)

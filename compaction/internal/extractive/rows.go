@@ -15,9 +15,9 @@ import (
 // rows are the objects in tool results that have an id or a date. Each row has the object's short values on one line,
 // under a header with their names.
 type rows struct {
-	byKey         map[string][]*row   // by the names and values of their ids
-	columns       map[string][]string // sorted column names → names in the order of the first row that has these columns
-	nestedHeaders map[string]bool     // headers whose rows have the same id in different objects; these rows also show the id of the containing object
+	byKey         map[string][]*row   // rows by the names and values of their ids
+	columns       map[string][]string // by sorted column names: the names in the order of the first row that has these columns
+	nestedHeaders map[string]bool     // headers of rows with the same id in different objects; these rows also show the id of the containing object
 	all           []*row
 }
 
@@ -28,19 +28,19 @@ func newRows() *rows {
 type row struct {
 	header    string
 	names     []string
-	cells     string // the values, the id first
-	parent    cell   // the id of the containing object
+	cells     string // the values, beginning with the id
+	parent    cell   // id of the containing object
 	id        string
-	order     int  // when the row was added, or -1 if a later state has replaced it
-	hasDateID bool // the id is a date
-	used      bool // the user, the agent or a call used the id
+	order     int  // position in the order of addition, or -1 if a later state has replaced the row
+	hasDateID bool // whether the id is a date
+	used      bool // whether the user, the agent or a call used the id
 	rank      int  // position among the unused rows of the same header, the newest first; 0 if used
 	written   bool
 }
 
 const (
 	cellSeparator = " | "
-	maxCellRunes  = 32 // runes of a value
+	maxCellRunes  = 32 // maximum number of runes of a value
 	maxCells      = 12
 	maxDatedShare = 0.25 // fraction of the room for rows whose id is a date
 )
@@ -48,8 +48,8 @@ const (
 // cell is a named value of an object.
 type cell struct{ name, value string }
 
-// addValue adds the objects in the cursor's next value. The argument parent is the id of the containing object, if
-// there is one.
+// addValue adds the objects in the cursor's next value. The argument parent is the id of the object that contains the
+// value, if there is one.
 func (r *rows) addValue(c *jsonvalue.Cursor, parent cell) {
 	switch c.Kind() {
 	case jsonvalue.Array:
@@ -75,8 +75,7 @@ func (r *rows) addText(text string) {
 	}
 }
 
-// addObject adds the cursor's next object if one of its values is an id. It also adds the objects that this object
-// contains.
+// addObject adds the cursor's next object, if one of its values is an id, and the objects that it contains.
 func (r *rows) addObject(c *jsonvalue.Cursor, parent cell) {
 	var names, values []string
 	id, best, own := -1, 0, parent
@@ -119,14 +118,15 @@ func isCell(text string) bool {
 	return text != "" && text == oneLine(text) && utf8.RuneCountInString(text) <= maxCellRunes && !strings.Contains(text, "|")
 }
 
-// Ranks of values that identify an object.
+// Ranks of values that can identify an object.
 const (
-	rankDate = 1 + iota // a date identifies an object without another id, such as a person by the date of birth
+	rankDate = 1 + iota // a date identifies an object that has no other id, such as a person by the date of birth
 	rankNamed
 	rankID
 )
 
-// idRank returns the rank of a value as an id, or 0 if the value is not an id. For a number, only the name counts.
+// idRank returns the rank of a value as an id, or 0 if the value is not an id. If the value is a number, only its
+// name decides.
 func idRank(key, value string, text bool) int {
 	hasIDName := strings.HasSuffix(strings.ToLower(key), "id")
 	w, isWord := singleWord(value)
@@ -158,8 +158,8 @@ func isAmount(s string) bool {
 	return letters <= 2
 }
 
-// isDate reports whether the word is a date: three numbers with the same separator, one of which can be a year. A time
-// after T is ignored.
+// isDate reports whether the word is a date, which means three numbers with the same separator, one of which can be a
+// year. A time after a T is ignored.
 func isDate(s string) bool {
 	if i := strings.IndexByte(s, 'T'); i > 0 {
 		s = s[:i]
@@ -175,9 +175,9 @@ func isDate(s string) bool {
 	return false
 }
 
-// putRow adds the row of an object. The argument parent is the id of the containing object. The new row replaces older
-// rows with the same ids in the same object, unless these have additional columns. If the only id is a date, it
-// replaces only an identical row.
+// putRow adds the row of an object. The argument parent is the id of the containing object. The new row replaces
+// older rows with the same ids in the same object, except rows with additional columns. If the only id is a date, the
+// new row replaces only an identical row.
 func (r *rows) putRow(names, values []string, parent cell) {
 	sorted := strings.Join(slices.Sorted(slices.Values(names)), cellSeparator)
 	if first := r.columns[sorted]; first != nil {
@@ -238,7 +238,7 @@ func (r *rows) write(s *reader, otherSummary *identifiers.Index, room tokens.Siz
 	}
 	slices.SortFunc(ranked, func(a, b *row) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.order, a.order)) })
 	datedRoom := fraction(room, maxDatedShare)
-	lines := make(map[string][]string) // by header, which is the first line
+	lines := make(map[string][]string) // by header, which is also the first line
 	for _, row := range ranked {
 		size := tokens.Of(row.cells + "\n")
 		if lines[row.header] == nil {

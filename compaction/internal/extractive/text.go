@@ -9,13 +9,13 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/words"
 )
 
-// Only the beginning and the end of a long text are read. The middle is usually pasted data.
+// Of a long text, only the beginning and the end are read. The middle is usually pasted data.
 const (
 	maxEndBytes  = 1 << 16 // bytes of each end
-	maxUnitBytes = 300     // bytes above which a sentence is divided, at a comma or between words
+	maxUnitBytes = 300     // a longer sentence is divided, after punctuation or between words
 )
 
-// splitUnits splits a text at the ends of lines and sentences. If code is set, it leaves out closed code blocks, as in
+// splitUnits divides a text into lines and sentences. If code is set, it omits blocks of code, which are common in
 // agents' messages.
 func splitUnits(text string, code bool) (all []*unit) {
 	if len(text) > 2*maxEndBytes {
@@ -24,14 +24,14 @@ func splitUnits(text string, code bool) (all []*unit) {
 		text = text[len(text)-len(strings.TrimLeftFunc(text, isWordRune)):]
 	}
 	lines := strings.Split(text, "\n")
-	blockEnd := 0 // index of the line that closes the block
-	heading := -1 // index of the unit that is a heading without text below it so far
+	blockEnd := 0 // index of the line that closes the block of code
+	heading := -1 // index of the newest heading among the units
 	for i, line := range lines {
 		if code && i > blockEnd && isFence(line) {
 			for n, other := range lines[i+1:] {
 				if isFence(other) {
 					blockEnd = i + 1 + n
-					if heading >= 0 && heading == len(all)-1 { // a heading of only the block
+					if heading >= 0 && heading == len(all)-1 { // the heading had only this block below it
 						all = all[:heading]
 					}
 					break
@@ -62,7 +62,7 @@ func splitUnits(text string, code bool) (all []*unit) {
 	return all
 }
 
-// isFence reports whether a line begins or ends a block of code.
+// isFence reports whether a line begins or ends a block of code in Markdown.
 func isFence(line string) bool {
 	line = strings.TrimSpace(line)
 	return strings.HasPrefix(line, "```") && !strings.Contains(line[3:], "```")
@@ -74,7 +74,7 @@ func isHeading(line string) bool {
 	return strings.HasPrefix(line, "#") || strings.HasPrefix(line, "**") && strings.HasSuffix(strings.TrimSuffix(line, ":"), "**") && len(line) < 60
 }
 
-// trimMarkdown removes Markdown for headings, lists and tables around a line.
+// trimMarkdown removes the Markdown of headings, lists and tables from both ends of a line.
 func trimMarkdown(s string, startsLine bool) string {
 	if startsLine {
 		s = strings.TrimLeft(s, "#> ")
@@ -101,7 +101,7 @@ func splitLong(sentence string) (all []string) {
 				end = next
 			}
 		}
-		if end == 0 { // one long word
+		if end == 0 { // the sentence begins with one long word
 			if end = strings.IndexByte(sentence, ' '); end < 0 {
 				break
 			}
@@ -116,7 +116,7 @@ func splitLong(sentence string) (all []string) {
 // the closing quotes and brackets that follow. An ASCII terminal ends a sentence only before a space that no lower-case
 // letter follows. A period after a single letter, or after a number at the start of the line, does not end a sentence.
 func sentenceEnd(text string) int {
-	word, first := 0, true // letters since the last space; no space so far
+	word, first := 0, true // number of letters since the last space, and whether no space came yet
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
 		i += size
@@ -149,7 +149,7 @@ func sentenceEnd(text string) int {
 }
 
 // oneLine replaces white space, control characters and bidirectional controls with single spaces. [summaries.Clean]
-// would remove these controls.
+// would remove control characters without leaving a space.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || r >= 0x2028 && r <= 0x202E || r >= 0x2066 && r <= 0x2069
@@ -169,7 +169,7 @@ func truncate(text string, maxSize tokens.Size) string {
 	return text[:end] + " …"
 }
 
-const minCutSize = 3 * tokens.Token // below this size, a cut text is useless
+const minCutSize = 3 * tokens.Token // below this size, a shortened text is useless
 
 // wordEnd returns the end of the last whole word within the first n bytes, or 0 if there is none. Words end at a space.
 // In a script without spaces, a word may end anywhere.

@@ -17,12 +17,12 @@ import (
 
 // turn is a user message and the events up to the next user message.
 type turn struct {
-	isOtherSummary bool // the turn is a summary by another writer
+	isOtherSummary bool // whether the turn is a summary by another writer
 	userUnits      []*unit
 	calls          []*call
-	callUnits      []*unit // calls, or one unit for many calls of a tool
+	callUnits      []*unit // calls; many calls of a tool are one unit
 	states         []*unit // last states of files, checks and errors
-	agentUnits     []*unit // the agent's sentences
+	agentUnits     []*unit // sentences of the agent
 	lastMessage    int     // index in agentUnits where the agent's last message begins
 }
 
@@ -33,7 +33,8 @@ type state struct {
 	count int
 }
 
-// earlierCalls is the kind of calls that are listed if there is room. The other constants are kinds of states.
+// Kinds of units. The units of kind earlierCalls are calls that are listed if there is room. The other kinds are
+// kinds of states.
 const (
 	earlierCalls = "before"
 	changed      = "changed"
@@ -49,11 +50,11 @@ type reader struct {
 	sourceIDs     *identifiers.Index // identifiers of all events
 	waitingCalls  map[string][]*call // by call id, or by function name
 	states        map[string]state   // by kind and thing
-	seenSentences map[string]bool    // sentences of agent messages that are not the last of their turn
+	seenSentences map[string]bool    // sentences of agent messages that are not the last message of their turn
 	calls         []*call
 	rows          *rows
 	ids           *ids
-	openCalls     string // the calls without an answer
+	openCalls     string // list of the calls without an answer
 	fallbackText  string // used only if the summary would otherwise be empty
 }
 
@@ -64,7 +65,7 @@ func (s *reader) addEvent(e *patch.Event) {
 		return
 	}
 	user := e.Author() == "user"
-	begun := false // the text parts of one event are one message
+	begun := false // whether a text part of the event was read; all of them are one message
 	for _, p := range e.Parts() {
 		switch p.Kind {
 		case patch.PartText:
@@ -78,7 +79,7 @@ func (s *reader) addEvent(e *patch.Event) {
 				begun = true
 				s.addUserText(text)
 				s.fallbackText = userLabel + oneLine(text)
-			case e.Role() == "user": // instructions and notifications
+			case e.Role() == "user": // instructions and notifications by the program
 				s.fallbackText = "The program: " + oneLine(text)
 			default:
 				s.addAgentText(s.currentTurn(), text, !begun)
@@ -106,7 +107,7 @@ func (s *reader) addEvent(e *patch.Event) {
 	}
 	if text, ok := e.Field("errorMessage"); ok && messageOf(text) != "" && messageOf(text) != "null" {
 		s.setState(failed, "", truncate(oneLine(messageOf(text)), maxOutcomeSize))
-	} else if e.Role() == "model" { // the model continues, so its last error no longer matters
+	} else if e.Role() == "model" { // the model continued, so its last error no longer matters
 		s.setState(failed, "", "")
 	}
 }
@@ -127,10 +128,10 @@ func (s *reader) addUserText(text string) {
 // addAgentText reads text of the agent. The argument begins is true if the text begins a message, and false if it
 // continues one.
 func (s *reader) addAgentText(t *turn, text string, begins bool) {
-	if begins { // join the previous message to one unit, because half a message is a fragment
+	if begins { // join the sentences of the previous message to one unit, because a single sentence is a fragment
 		t.lastMessage = min(t.lastMessage, len(t.agentUnits))
 		message := t.agentUnits[t.lastMessage:]
-		for len(message) > 0 && isLeadIn(message[len(message)-1]) { // sentences that only introduce a call
+		for len(message) > 0 && isLeadIn(message[len(message)-1]) { // omit sentences that only introduce a call
 			message = message[:len(message)-1]
 		}
 		message = slices.DeleteFunc(message, func(u *unit) bool {
@@ -149,7 +150,7 @@ func (s *reader) addAgentText(t *turn, text string, begins bool) {
 	s.ids.addText(text, used)
 }
 
-// appendNew appends units. It skips a unit with the same text as the previous one.
+// appendNew appends units, except a unit with the same text as the unit before it.
 func appendNew(units, more []*unit) []*unit {
 	for _, u := range more {
 		if len(units) == 0 || units[len(units)-1].text != u.text {
@@ -159,7 +160,7 @@ func appendNew(units, more []*unit) []*unit {
 	return units
 }
 
-// addOtherSummary reads a summary by another writer.
+// addOtherSummary reads a summary that another summarizer or a user wrote.
 func (s *reader) addOtherSummary(e *patch.Event) {
 	t := &turn{isOtherSummary: true}
 	for _, p := range e.Parts() {
@@ -192,26 +193,26 @@ func (s *reader) finish() {
 	}
 }
 
-// isControlWord reports whether a text is a program's control word, such as one that ends a conversation.
+// isControlWord reports whether a text is a control word of a program, such as a word that ends a conversation.
 func isControlWord(text string) bool {
 	return len(text) > 4 && strings.HasPrefix(text, "##") && strings.HasSuffix(text, "##") && !strings.Contains(text, " ")
 }
 
 type call struct {
 	name           string
-	args           string // as shown in the summary
+	args           string // arguments as the summary shows them
 	count          int    // number of identical calls in the turn
 	action         action
-	answeredByUser bool // the user must answer: the tool's own response is a placeholder
+	answeredByUser bool // whether the user must answer, because the tool's own response is a placeholder
 	answered       bool
 }
 
 const (
 	maxNameRunes   = 128
-	maxArgsSize    = 40 * tokens.Token // size of a call's arguments
-	maxOutcomeSize = 32 * tokens.Token // size of the outcome of a check, or of an error
-	maxLeaves      = 64                // number of values of a call
-	maxCount       = 999               // largest count that is shown, so that a count is not mistaken for a fact
+	maxArgsSize    = 40 * tokens.Token // maximum size of the arguments of a call
+	maxOutcomeSize = 32 * tokens.Token // maximum size of the outcome of a check, or of an error
+	maxLeaves      = 64                // maximum number of values of a call
+	maxCount       = 999               // largest count shown, so that a count is not mistaken for a fact
 )
 
 func (s *reader) addCall(e *patch.Event, p patch.Part) {
@@ -236,7 +237,7 @@ func (s *reader) addCall(e *patch.Event, p patch.Part) {
 			break
 		}
 	}
-	if len(c.action.files) == 0 || c.action.shell { // a change of a file is listed as a state instead
+	if len(c.action.files) == 0 || c.action.shell { // a call that changes a file is listed as a state instead
 		t.calls = append(t.calls, c)
 	}
 }
@@ -258,7 +259,7 @@ func (s *reader) addResponse(p patch.Part, user bool) {
 	switch {
 	case c.action.shell && c.action.key != "":
 		source = c.action.key
-	case len(c.action.files) > 0: // another tool may fix it
+	case len(c.action.files) > 0: // a later call of another tool may correct the file
 		subject, source = c.action.files[0], c.name+" "+path.Base(c.action.files[0])
 	}
 	switch check := c.action.check; {
@@ -284,7 +285,7 @@ func (s *reader) addResponse(p patch.Part, user bool) {
 // setState records the last state of a thing in the current turn. An empty text removes it.
 func (s *reader) setState(kind, subject, text string) {
 	subject = kind + " " + subject
-	if identifiers.Invents(text, s.sourceIDs) { // the text does not occur in the events, because JSON within JSON was decoded
+	if identifiers.Invents(text, s.sourceIDs) { // the events do not contain the text, because it comes from JSON inside JSON
 		return
 	}
 	next := state{text: text, count: 1}
@@ -305,8 +306,8 @@ func (s *reader) setState(kind, subject, text string) {
 }
 
 const (
-	maxSingleCalls = 2 // maximum number of calls of one tool that a turn lists singly
-	maxLatestItems = 8 // maximum number of further calls that a latest turn lists if there is room; also the number of states with full weight
+	maxSingleCalls = 2 // maximum number of calls of one tool that a turn lists one by one
+	maxLatestItems = 8 // maximum number of further calls that one of the latest turns lists if there is room; also the number of states with full weight
 )
 
 // listCalls lists the calls of a turn. If a tool has many calls, listCalls lists their number and the last call.
@@ -340,7 +341,7 @@ func (t *turn) listCalls(isLatest bool) {
 		return
 	}
 	var earlier []*unit
-	seen := map[string]bool{} // by tool and by the thing that the call touches
+	seen := map[string]bool{} // by tool and by the thing that the call affects
 	for _, c := range slices.Backward(t.calls) {
 		calls, subject := byName[c.name], c.name+" "+cmp.Or(c.action.key, c.args)
 		if len(calls) > maxSingleCalls && c != calls[len(calls)-1] && !seen[subject] && !c.action.isReadOnly && c.action.check == "" && len(c.action.files) == 0 && len(earlier) < maxLatestItems {
@@ -352,7 +353,7 @@ func (t *turn) listCalls(isLatest bool) {
 	t.callUnits = append(t.callUnits, earlier...)
 }
 
-// text returns the call with its arguments.
+// text returns the name of the call's function and the arguments.
 func (c *call) text() string {
 	if c.args == "" {
 		return c.name + repeatMark(c.count)
@@ -360,7 +361,7 @@ func (c *call) text() string {
 	return c.name + "(" + c.args + ")" + repeatMark(c.count)
 }
 
-// repeatMark returns " ×n", or "" if n is 1.
+// repeatMark returns " ×n" for n repetitions, or "" if n is 1.
 func repeatMark(n int) string {
 	switch {
 	case n <= 1:

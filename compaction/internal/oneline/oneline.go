@@ -1,4 +1,4 @@
-// Package oneline converts external text to one short line.
+// Package oneline converts text from other programs to one short line.
 package oneline
 
 import (
@@ -42,7 +42,8 @@ func breaksLine(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029'
 }
 
-// Truncate cuts a text to limit runes, and appends the number of missing runes. A limit of 0 or less means no limit.
+// Truncate cuts a text to limit runes, and appends the number of runes that it removed. A limit of 0 or less means no
+// limit.
 func Truncate(s string, limit int) string {
 	if limit <= 0 || len(s) <= limit {
 		return s

@@ -82,7 +82,8 @@ func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answe
 	}
 }
 
-// maxIDRunes is the length at which a call id is cut. Some ids contain kilobytes of state.
+// maxIDRunes is the maximum length of a call id in a transcript. Longer ids are cut, because some ids contain
+// kilobytes of state.
 const maxIDRunes = 40
 
 func idNote(callID string) string {
@@ -95,7 +96,7 @@ func idNote(callID string) string {
 	return " (" + oneline.Escape(callID) + ")"
 }
 
-// joinWords returns the words that are not empty, each after a space.
+// joinWords returns a space and the word for each word that is not empty.
 func joinWords(all ...string) string {
 	var b strings.Builder
 	for _, w := range all {
@@ -106,7 +107,7 @@ func joinWords(all ...string) string {
 	return b.String()
 }
 
-// HasLine reports whether a transcript has a line for the event.
+// HasLine reports whether the transcript of the event would have a line.
 func HasLine(e *patch.Event) bool {
 	if !e.SaysSomething() {
 		return false
