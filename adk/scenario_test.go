@@ -818,7 +818,7 @@ type scenario struct {
 	Compact []compactionMode
 	Restart []restart
 
-	losesEmpty bool // whether the wrapped service does not store empty results
+	losesEmpty bool // whether the wrapped service drops empty results
 }
 
 type role struct {

@@ -136,7 +136,7 @@ func hostileLog(t *testing.T) []string {
 	return lines
 }
 
-// No command, and no wrong command line, writes text that could control a terminal. The output is text or JSON, on a
+// No output of a command, or of a wrong command line, can control a terminal. The output is text or JSON, on a
 // terminal or not. TestExportBytes checks the files that export writes.
 func TestNothingControlsATerminal(t *testing.T) {
 	t.Chdir(t.TempDir())

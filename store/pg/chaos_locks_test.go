@@ -18,7 +18,7 @@ import (
 // If another transaction keeps the rows of some sessions locked, only appends to these sessions wait. Reads of
 // these sessions, and all calls for other sessions, continue.
 func TestSlowSessions(t *testing.T) {
-	for _, slow := range []int{1, 12} { // the number of locked sessions, less and greater than the number of connections
+	for _, slow := range []int{1, 12} { // numbers of locked sessions, below and above the number of connections
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
 			dsn := pgtest.New(t)
 			s := testlog.Must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, patient(pg.Options{})))(t)

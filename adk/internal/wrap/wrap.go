@@ -413,7 +413,7 @@ var _ storage.Storage = (*Storage)(nil)
 
 // keyLocks contains the locks of sessions within this process. Sessions whose keys have the same hash share a
 // lock.
-type keyLocks [1024]chan struct{} // each lock is a channel with one element while the lock is held
+type keyLocks [1024]chan struct{} // while a lock is held, its channel contains one element
 
 var lockSeed = maphash.MakeSeed()
 

@@ -74,7 +74,7 @@ func TestStandby(t *testing.T) {
 	standby := primary.Standby(t)
 	pgtest.Exec(t, dsn, "CREATE TABLE x AS SELECT 1 AS n")
 	other := standby.DSN(strings.Fields(dsn)[3][len("dbname="):])
-	if n, err := value(other, "SELECT n FROM x"); n != 1 || err != nil { // the query does not wait for the standby
+	if n, err := value(other, "SELECT n FROM x"); n != 1 || err != nil { // the row is visible on the standby at once
 		t.Errorf("%d, %v", n, err)
 	}
 	primary.Kill()
