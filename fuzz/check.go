@@ -14,21 +14,20 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// View is the result of a fold under test. fold.View implements it.
+// View is the result of a fold under test. The type fold.View implements it.
 type View interface {
 	Len() int                               // length of the visible log
-	At(i int) *patch.Event                  // the visible event at index i
+	At(i int) *patch.Event                  // visible event at index i
 	Seq() uint64                            // seq of the newest record, or 0
-	PatchSeq() uint64                       // seq of the newest patch, skipped or not, or 0
-	Values() iter.Seq2[string, patch.Value] // the session's state without shared keys, each key once, in any order
+	PatchSeq() uint64                       // seq of the newest patch, including skipped patches, or 0
+	Values() iter.Seq2[string, patch.Value] // session's state without shared keys, each key once, in any order
 	IsPinned(i int) bool                    // whether the visible event at index i is pinned
 	Skipped() ([]patch.Skip, error)         // seqs and reasons of the skipped patches, in log order
 }
 
-// Check folds the records with the function fold and with a [Reference], and compares the results. If the
-// results differ, the error describes the first difference. If the function fails, the error wraps the
-// function's error. The text of the error includes the log in the text form. The function gets copies of the
-// map and of the slice.
+// Check folds the records with the function fold and with a [Reference], and compares the results. If the results
+// differ, the error describes the first difference. If the function fails, the error wraps the function's error. The
+// text of the error includes the log in the text form. The function receives copies of the map and of the slice.
 func Check(records []patch.Record, initial map[string]patch.Value,
 	fold func(initial map[string]patch.Value, records []patch.Record) (View, error)) error {
 	if fold == nil {
@@ -59,7 +58,7 @@ func Text(records []patch.Record, initial map[string]patch.Value) string {
 	return b.String()
 }
 
-// Compare returns the first difference between a view and the model of the same log, or nil. Events and values
+// Compare compares a view with the model of the same log. It returns the first difference, or nil. Events and values
 // must have the same JSON text and the same Go types.
 func Compare(view View, ref *Reference) error {
 	switch {
@@ -108,7 +107,7 @@ func compareEvents(view View, ref *Reference) error {
 	return nil
 }
 
-// sameForm reports whether two events have the same stored form, which contains the Go types.
+// sameForm reports whether two events have the same stored form. The stored form contains the Go types.
 func sameForm(a, b *patch.Event) bool {
 	formA, errA := patch.AppendRecord(nil, patch.Record{Event: a})
 	formB, errB := patch.AppendRecord(nil, patch.Record{Event: b})

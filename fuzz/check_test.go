@@ -11,10 +11,10 @@ import (
 
 type wrongView struct {
 	View
-	len, seq, patchSeq int // added to the correct values
+	len, seq, patchSeq int // numbers added to the correct values
 	at                 func(i int) *patch.Event
-	values             func(state map[string]patch.Value) // changes the state
-	twice              bool                               // yields each key twice
+	values             func(state map[string]patch.Value) // changes the correct state
+	twice              bool                               // whether each key is yielded twice
 	skips              func(skips []patch.Skip) []patch.Skip
 }
 
@@ -54,7 +54,7 @@ func (v wrongView) Skipped() ([]patch.Skip, error) {
 	return skips, err
 }
 
-// wrongPins is a view that shows one event pinned if it is unpinned, or unpinned if it is pinned.
+// wrongPins is a view that reports the wrong pin state for the event at index at.
 type wrongPins struct {
 	modelView
 	at int

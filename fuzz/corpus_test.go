@@ -30,7 +30,7 @@ func readRecords(t *testing.T, file string) []patch.Record {
 	return records
 }
 
-// For recorded sessions, the fold agrees with the model. Patches on them are judged and applied as in the
+// The fold of a recorded session agrees with the model. Patches on the session are checked and applied as in the
 // model.
 func TestCorpusMatchesReference(t *testing.T) {
 	for _, set := range recorded.Sets(t) {

@@ -23,19 +23,19 @@ func EraseLog(records []patch.Record) []patch.Record {
 	return out
 }
 
-// Place identifies an event of a log by the seq of its record and its index among the record's events. Index -1
-// stands for the other fields of a patch.
+// Place identifies an event of a log by the seq of its record and its index among the record's events. The index -1
+// means the other fields of a patch.
 type Place struct {
 	Seq   uint64
 	Index int
 }
 
-// RevertBlankSummaries returns the ids of the patches that the closing commit of an erasure reverts, in order.
-// It also returns the ids of the blank summaries that stay visible, oldest first.
+// RevertBlankSummaries returns the ids of the patches that the closing commit of an erasure reverts, in order. It
+// also returns the ids of the blank summaries that stay visible, oldest first.
 //
-// Visible blank summaries are reverted with their groups, newest first. A group is reverted only if its patches
-// keep state, insert only summaries, and hide an event that is not blank. The argument maxGrowth limits the growth
-// of the visible log in tokens. One chain of nested summaries may exceed this limit.
+// Visible blank summaries are reverted with their groups, newest first. A group is reverted only if its patches keep
+// state, insert only summaries, and hide an event that is not blank. The argument maxGrowth limits the growth of the
+// visible log in tokens. One chain of nested summaries may exceed this limit.
 func (r *Reference) RevertBlankSummaries(maxGrowth int) (reverts, notReverted []string) {
 	now := r.clone()
 	queue := now.blankSummaries()
@@ -63,8 +63,8 @@ func (r *Reference) RevertBlankSummaries(maxGrowth int) (reverts, notReverted []
 	return reverts, idsOf(eventsOf(now.blankSummaries()))
 }
 
-// afterRevert reverts the patches that inserted the blank summary n. It returns the new model and the ids of
-// the reverted patches, or nil if n must stay.
+// afterRevert reverts the patches that inserted the blank summary n. It returns the new model and the ids of the
+// reverted patches. If n must stay, it returns nil.
 func (r *Reference) afterRevert(n *node) (next *Reference, ids []string) {
 	if n.insertedBy == nil || !r.hidesUnerased(n, map[*node]bool{}) {
 		return nil, nil
@@ -92,7 +92,7 @@ func (r *Reference) afterRevert(n *node) (next *Reference, ids []string) {
 	return next, ids
 }
 
-// hidesUnerased reports whether some event behind a summary, at any depth, is not blank.
+// hidesUnerased reports whether the summary n hides an event, at any depth, that is not blank.
 func (r *Reference) hidesUnerased(n *node, seen map[*node]bool) bool {
 	if seen[n] || n.insertedBy == nil {
 		return false
@@ -116,9 +116,9 @@ func (r *Reference) tokens() (n int) {
 	return n
 }
 
-// Erase returns the erasure that selects the events and patches with the ids, blank or not. Unless summaries
-// are kept, the erasure also covers events that patches inserted in place of a covered event before that event
-// was blank. This applies at any depth, and to all patches of a group.
+// Erase returns the erasure that selects the events and patches with the given ids. Blank events and patches can be
+// selected too. Unless summaries are kept, the erasure also covers events that patches inserted in place of a
+// covered event before that event was blank. This applies at any depth, and to all patches of a group.
 //
 // If everything covered is blank already and no value of the initial state is erased, the erasure is empty.
 func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patch.SummaryPolicy, initial bool) patch.Erasure {
@@ -190,8 +190,8 @@ func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patc
 	return out
 }
 
-// blankSince returns the seq from which an event was blank. Patches after it cannot be derived from the event's
-// content.
+// blankSince returns the seq from which an event was blank. Later patches cannot be derived from the content of the
+// event.
 func (r *Reference) blankSince(at Place) uint64 {
 	since := ^uint64(0)
 	for _, e := range r.receipts(at) {
@@ -215,7 +215,8 @@ func (r *Reference) receipts(at Place) (all []patch.Erasure) {
 	return all
 }
 
-// Hidden returns the hidden events that are not pinned, each with the seq of the last patch that hid it.
+// Hidden returns the hidden events that are not pinned. The value for an event is the seq of the last patch that hid
+// it.
 func (r *Reference) Hidden() map[Place]uint64 {
 	since := map[Place]uint64{}
 	for _, a := range r.applied {
@@ -235,7 +236,7 @@ func eventPlace(n *node) Place {
 	return Place{n.insertedBy.seq, slices.Index(n.insertedBy.in, n)}
 }
 
-// groupOf returns the patches of the same group, or only the patch itself.
+// groupOf returns all patches of the patch's group. If the patch has no group, it returns only the patch.
 func (r *Reference) groupOf(of *applied) []*applied {
 	if of.group == "" {
 		return []*applied{of}
@@ -243,7 +244,8 @@ func (r *Reference) groupOf(of *applied) []*applied {
 	return filter(r.applied, func(a *applied) bool { return a.target == nil && a.pin == nil && a.group == of.group })
 }
 
-// removedBy returns the events that a patch and its group removed. The events of the last patch come first.
+// removedBy returns the events that a patch and its group removed. The events that the group's last patch removed
+// come first.
 func (r *Reference) removedBy(of *applied) (out []*node) {
 	for _, a := range slices.Backward(r.groupOf(of)) {
 		out = append(out, visibleOf(a.out)...)

@@ -12,8 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Event generates an event with the given id, to append to a session with the given visible events. It
-// generates messages of the user, texts of the model, calls, responses to visible calls, changes of state, and
+// Event generates an event with the given id. The event can be appended to a session with the given visible events.
+// Event generates messages of the user, texts of the model, calls, responses to visible calls, changes of state, and
 // events of unusual shape. Some events are made from Go values, and all others are made from JSON.
 func Event(id string, visible []*patch.Event) *rapid.Generator[*patch.Event] {
 	return rapid.Custom(func(t *rapid.T) *patch.Event {
@@ -27,7 +27,7 @@ func Event(id string, visible []*patch.Event) *rapid.Generator[*patch.Event] {
 	})
 }
 
-// eventKinds are the kinds of events. The simplest is first. Frequent kinds are repeated.
+// eventKinds are the kinds of events, beginning with the simplest kind. Frequent kinds are repeated.
 var eventKinds = []func(*eventDraft){
 	(*eventDraft).drawUserMessage, (*eventDraft).drawUserMessage,
 	(*eventDraft).drawModelText,
@@ -44,7 +44,7 @@ type object map[string]any
 func (f object) text() []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // keeps literals unchanged
+	enc.SetEscapeHTML(false) // keep the literals unchanged
 	return must(&b, enc.Encode(f)).Bytes()
 }
 
@@ -73,7 +73,7 @@ func (d *eventDraft) actionsObject() object {
 	return d.actions
 }
 
-// drawCommonFields draws the fields that all kinds of events have.
+// drawCommonFields draws the fields that all kinds of events may have.
 func (d *eventDraft) drawCommonFields() {
 	t := d.t
 	d.setDefault("author", rapid.SampledFrom([]string{"agent", "agent", "helper", "user"}).Draw(t, "author"))
@@ -83,7 +83,7 @@ func (d *eventDraft) drawCommonFields() {
 	case 5:
 		d.setDefault("invocationId", rapid.SampledFrom([]string{"inv1", "inv2", "inv3"}).Draw(t, "resumed"))
 	case 6:
-		d.f["invocationId"] = "" // replaces any value
+		d.f["invocationId"] = "" // replaces any earlier value
 	}
 	if branch := rapid.SampledFrom([]string{"", "", "a", "a.b", "b"}).Draw(t, "branch"); branch != "" {
 		d.setDefault("branch", branch)
@@ -139,7 +139,7 @@ func (d *eventDraft) drawCalls() {
 	d.f["content"] = content("model", d.callParts()...)
 }
 
-// callParts draws one to three calls. Some are long-running.
+// callParts draws one to three calls. Some calls are long-running.
 func (d *eventDraft) callParts() []object {
 	var parts []object
 	var longRunning []string
@@ -159,8 +159,8 @@ func (d *eventDraft) callParts() []object {
 	return parts
 }
 
-// callKey draws the name of a function, and mostly an id. There are few names and ids. One id equals a name,
-// which reveals a fold that confuses ids and names.
+// callKey draws the name of a function and, in most cases, an id. The names and ids are few. One id equals a name,
+// so that a fold that confuses ids with names is detected.
 func callKey(t *rapid.T) object {
 	key := object{"name": rapid.SampledFrom([]string{"look", "book"}).Draw(t, "function")}
 	if id := rapid.SampledFrom([]string{"c1", "c2", "c3", "c4", "look", ""}).Draw(t, "call id"); id != "" {
@@ -173,8 +173,8 @@ func (d *eventDraft) drawResponses() {
 	d.f["content"] = content("user", d.responseParts()...)
 }
 
-// responseParts draws one or two responses. Most answer a visible call, preferably an open one, and have the
-// call's branch and invocation.
+// responseParts draws one or two responses. Most responses answer a visible call, preferably an open call, and have
+// the branch and invocation of the call.
 func (d *eventDraft) responseParts() []object {
 	nodes := nodesOf(d.visible)
 	pairs := pair(nodes)
@@ -225,7 +225,7 @@ func (d *eventDraft) drawMixedParts() {
 // drawUnusual draws an event of a rare but valid shape.
 func (d *eventDraft) drawUnusual() {
 	switch rapid.IntRange(0, 6).Draw(d.t, "shape") {
-	case 0: // neither content nor actions
+	case 0: // the event has neither content nor actions
 	case 1:
 		d.f["content"] = content("user")
 	case 2:
@@ -235,7 +235,7 @@ func (d *eventDraft) drawUnusual() {
 	case 4:
 		d.f["unknown"] = object{"deep": json.RawMessage(`[1e2,{"parts":[]}]`)}
 		d.f["content"] = content("model", object{"text": "thought", "thought": true, "unknown": 1})
-	default: // a summary: logged as an event, or inserted by a splice
+	default: // the event is a summary, either logged as an event or inserted by a splice
 		role := rapid.SampledFrom([]string{"model", "user"}).Draw(d.t, "role")
 		d.actionsObject()["compaction"] = object{"startTimestamp": 1, "endTimestamp": json.RawMessage("2.5")}
 		d.f["content"] = content(role, textPart("what was said"))
@@ -251,7 +251,7 @@ func (d *eventDraft) makeFromFields() {
 	}))
 }
 
-// must returns v. It panics if err is not nil, because then the generator is wrong.
+// must returns v. If err is not nil, must panics, because the generator has a fault.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic("fuzz: " + err.Error())
@@ -259,10 +259,10 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// stateKeys has few keys, so that changes collide. It has keys with every prefix.
+// stateKeys are the keys of state. They are few, so that changes collide, and they have every prefix.
 var stateKeys = []string{"k", "j", "l", "app:k", "user:k", "temp:k"}
 
-// stateLiterals are values of every JSON type, and literals that decoders tend to change.
+// stateLiterals are values of every JSON type, and literals that some decoders change.
 var stateLiterals = []string{
 	"0", "1", "true", "null", `""`, `"text"`, "[]", "{}", "false", "0.1", "1.0", "1e2", "-0.0",
 	"9007199254740993", "123456789012345678901234567890",
@@ -275,7 +275,7 @@ var goValues = []any{
 	map[string]any{}, map[string]any{"a": map[string]any{"b": []any{int32(2)}}}, map[string]int{"n": 1},
 }
 
-// stateValue draws a value of state as JSON text.
+// stateValue draws a value of the state as JSON text.
 func stateValue() *rapid.Generator[patch.Value] {
 	return rapid.Custom(func(t *rapid.T) patch.Value {
 		return must(patch.ParseValue([]byte(rapid.SampledFrom(stateLiterals).Draw(t, "literal"))))

@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The model shows the fold of a log, and refuses a patch.
+// This example folds a log with the model, which then refuses a patch.
 func ExampleReference() {
 	r := fuzz.NewReference(nil)
 	for i, line := range []string{
@@ -46,7 +46,7 @@ func ExampleReference() {
 	// map[day:"Friday"]
 }
 
-// forgetful is a fold that ignores patches. Check reveals that.
+// forgetful is a fold that ignores patches. Check detects this fault.
 type forgetful struct {
 	events []*patch.Event
 	seq    uint64
@@ -92,7 +92,7 @@ func ExampleCheck() {
 	// {"seq":2,"id":"p2","patchType":"truncate_before","eventId":"e1"}
 }
 
-// In your own test, myFold is your fold.
+// In a real test, myFold is the fold under test.
 func ExampleRecords() {
 	myFold := foldForgetfully
 	_ = func(t *testing.T) {

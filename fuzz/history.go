@@ -7,9 +7,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// History returns the events that are visible or that a visible summary represents, without the summaries. They
-// are in the order of all nodes, in which the nodes that patches removed are back in their places. The caller
-// owns the slice.
+// History returns the events that are visible or that a visible summary represents, without the summaries. The
+// events are in the order of all nodes. In this order, the nodes that patches removed are back in their places. The
+// caller owns the slice.
 func (r *Reference) History() []*patch.Event {
 	represented := map[*node]bool{}
 	for _, n := range r.nodes {
@@ -28,8 +28,8 @@ func (r *Reference) History() []*patch.Event {
 	return eventsOf(filter(visibleOf(restoreRuns(r.nodes)), func(n *node) bool { return represented[n] && !coversOthers(n) }))
 }
 
-// isRepresented reports whether node n, which patch a removed, is represented. The set so has the nodes that
-// are known to be represented.
+// isRepresented reports whether node n, which patch a removed, is represented by a visible summary. The map
+// represented has the nodes for which this is already known.
 func (r *Reference) isRepresented(a *applied, n *node, represented map[*node]bool) bool {
 	switch {
 	case a.target != nil:
@@ -70,8 +70,9 @@ func summariesOf(a *applied) []*node {
 	return filter(visibleOf(a.in[:a.newCount]), (*node).isSummary)
 }
 
-// summaryOf returns the summary of patch a that represents a node: the first summary with the node's branch and
-// scope, or the first summary if there is none. It returns nil if the patch has no summary.
+// summaryOf returns the summary of patch a that represents a node. This is the first summary with the branch and
+// scope of the node. If there is no such summary, it is the first summary of the patch. If the patch has no summary,
+// summaryOf returns nil.
 func summaryOf(a *applied, of *node) *node {
 	all := summariesOf(a)
 	for _, n := range all {
@@ -85,7 +86,8 @@ func summaryOf(a *applied, of *node) *node {
 	return all[0]
 }
 
-// laneOf returns the branch of an event, without the run numbers that follow an @, and its scope.
+// laneOf returns a text with the branch and the scope of an event. Run numbers that follow an @ in the branch are
+// omitted.
 func laneOf(e *patch.Event) string {
 	var elements []string
 	for element := range strings.SplitSeq(e.Branch(), ".") {

@@ -21,17 +21,17 @@ const (
 	OrphanedCall = "orphaned call"
 )
 
-// PatchNotFound is the reason of a [patch.Skip] for a revert whose patch was not applied. A [Refusal] for such
-// a revert has the kind Invalid.
+// PatchNotFound is the reason of a [patch.Skip] for a revert of a patch that was not applied. A [Refusal] of such a
+// revert has the kind Invalid.
 const PatchNotFound = "patch not found"
 
 // Refusal is the error for a patch that a store must refuse.
 type Refusal struct {
-	Kind string // one of the constants
-	Text string // contains the values at fault
-	// Orphans lists the pairs that the patch would break. First come responses and calls, in the order of the
-	// visible log after the patch. Then come calls that the patch hides, and last events with a call in a
-	// forbidden position.
+	Kind string // one of the constants UnknownInLog to OrphanedCall
+	Text string // description with the values at fault
+	// Orphans lists the pairs that the patch would break. The first elements are responses and calls, in the order
+	// of the visible log after the patch. Then follow calls that the patch hides, and finally events with a call in
+	// a forbidden position.
 	Orphans []Orphan
 	// Pinned are the ids of the pinned events that the patch would hide.
 	Pinned []string
@@ -53,13 +53,12 @@ type CheckOptions struct {
 	AllowPinned  bool // patches may hide pinned events
 }
 
-// Check returns nil if a store with this log must accept the patches in one call. Otherwise it returns a
-// *[Refusal] with the first reason, in this order: unknown patch in log, base, form, bounds, pins, orphans. Ids
-// and sizes are not checked.
+// Check returns nil if a store with this log must accept the patches in one call. Otherwise, it returns a *[Refusal]
+// with the first reason, in this order: unknown patch in log, base, form, bounds, pins, orphans. Ids and sizes are
+// not checked.
 //
-// Each patch is checked as if the patches before it were logged. Only the first base is checked. Adjacent
-// patches of a group are checked for orphans together. A patch of a group that the log already has is
-// malformed.
+// Each patch is checked as if the preceding patches were logged. Only the first base is checked. Adjacent patches of
+// a group are checked for orphans together. If the log already has a group, a new patch of this group is malformed.
 func (r *Reference) Check(opts CheckOptions, patches ...*patch.PatchEvent) error {
 	if slices.Contains(patches, nil) {
 		return refuse(Invalid, "the patch is nil")
@@ -82,7 +81,7 @@ func (r *Reference) Check(opts CheckOptions, patches ...*patch.PatchEvent) error
 	return nil
 }
 
-// judge checks patch p for everything except orphans. The argument before is the model before the call.
+// judge makes all checks of patch p except the check for orphans. The argument before is the model before the call.
 func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOptions) error {
 	for _, s := range r.skipped {
 		if s.Reason == patch.UnknownType {
@@ -124,8 +123,8 @@ func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOpti
 	return nil
 }
 
-// hidesPinned returns the ids of the pinned events that a step hides. For a revert it returns none, because
-// reverts may hide pinned events.
+// hidesPinned returns the ids of the pinned events that a step hides. For a revert, it returns none, because a
+// revert may hide pinned events.
 func (r *Reference) hidesPinned(s step) []string {
 	if s.target != nil {
 		return nil
@@ -133,7 +132,7 @@ func (r *Reference) hidesPinned(s step) []string {
 	return idsOf(eventsOf(filter(visibleOf(s.out), r.isPinned)))
 }
 
-// hasGroup reports whether a patch of the log has the group. Skipped patches count.
+// hasGroup reports whether a patch of the log has the group. Skipped patches count too.
 func (r *Reference) hasGroup(group string) bool {
 	return group != "" && slices.ContainsFunc(r.log, func(rec patch.Record) bool {
 		return rec.Patch != nil && rec.Patch.Group() == group
@@ -150,14 +149,14 @@ func orphanRefusal(found []Orphan) *Refusal {
 	return refusal
 }
 
-// Suggest returns the span that a store suggests in place of the patch's own span. For a splice or summarise it
-// is the smallest span around the patch's own that passes the checks of pins and orphans. If several spans are
-// equally small, it is the first of them.
+// Suggest returns the span that a store suggests instead of the patch's own span. For a splice or summarise, the
+// span is the smallest span that contains the patch's own span and passes the checks of pins and orphans. If several
+// spans are equally small, Suggest returns the first of them.
 //
 // For a truncate_before, the span ends before the nearest earlier event at which the patch passes. An event is
 // ignored if an earlier visible event has the same id.
 //
-// Suggest sets ok to false if there is no such span, if the patch is malformed or out of range, or if it has
+// Suggest sets ok to false if there is no such span, if the patch is malformed or out of range, or if the patch has
 // another type.
 func (r *Reference) Suggest(p *patch.PatchEvent, opts CheckOptions) (start, count int, ok bool) {
 	if t := p.Type(); p.Validate() != nil || t != patch.Splice && t != patch.Summarise && t != patch.TruncateBefore {

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// judge checks the patch in the last line of a script. The lines before it are the log.
+// judge returns the refusal of the patch in the last line of a script, or nil. The preceding lines are the log.
 func judge(t *testing.T, script string, allowOrphans bool) *Refusal {
 	t.Helper()
 	script = strings.TrimSpace(script)
@@ -30,8 +30,8 @@ func TestCheck(t *testing.T) {
 	const unknown = `{"id":"a","patchType":"rewind","patchId":"p1"}`
 	for _, test := range []struct {
 		name, log string
-		kind      string // "" if the patch is not refused
-		text      string // part of the refusal's text
+		kind      string // kind of the refusal, or "" if the patch is not refused
+		text      string // part of the text of the refusal
 	}{
 		{"a cut", "e1\ncut 0+1", "", ""},
 		{"an insertion at the end", "e1\nput 1+0 | r", "", ""},
@@ -111,12 +111,12 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Options allow orphans and hidden pinned events. Each patch of a batch is judged as if the patches before it
-// were logged. The patches of a group are judged for orphans together.
+// CheckOptions can allow orphans and hidden pinned events. Each patch of a batch is checked as if the preceding
+// patches were logged. The patches of a group are checked for orphans together.
 func TestCheckAllows(t *testing.T) {
 	for _, test := range []struct {
 		name, log, batch string
-		pinned           bool // pinned events may be hidden
+		pinned           bool // whether pinned events may be hidden
 		first, call      string
 	}{
 		{"hiding a pinned event", "e1\npin e1", "cut 0+1", true, "", ""},
@@ -159,7 +159,7 @@ func TestCheckAllows(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	for _, test := range []struct {
 		name, log string
-		want      []string // "event call: rule"
+		want      []string // expected orphans, each as "event call: rule"
 	}{{
 		name: "(a) cutting a call and not its response",
 		log: `e0
@@ -443,7 +443,7 @@ func TestSuggestions(t *testing.T) {
 		{session, "put 2+1 | r resp:a", "2+1"},
 		{session, "sum 1+1 | S role:user", "1+2"},
 		{session, "sum 1+1 | S role:model", "1+4"}, // e3 must not directly follow S
-		{session, "cut 0+1", "0+5"},                // neither e1 nor e3 may be first
+		{session, "cut 0+1", "0+5"},                // neither e1 nor e3 may be the first event
 		{session, "put 2+0 | r resp:x", "none"},
 		{session, "cut 6+1", "none"},
 		{session, "cut 0+0", "none"},
@@ -451,21 +451,21 @@ func TestSuggestions(t *testing.T) {
 		{"e0 @i1\ne1 call:c @i1", "cut 1+1", "none"},
 		{"e0\ne1 call:c\ne2 resp:c", "put 2+0 | r call:d | r2 resp:d", "2+0"},
 		{"e0 resp:c\ne1 call:c\ne2", "cut 0+1", "0+2"},
-		{"e0\nS role:model compaction\ne2\ne3 call:c", "cut 2+1", "1+2"}, // 2+2 would pass too
+		{"e0\nS role:model compaction\ne2\ne3 call:c", "cut 2+1", "1+2"}, // the span 2+2 would pass too, but is not the first
 
 		{session + "\npin e2", "cut 3+1", "3+2"},
 		{session + "\npin e0", "cut 0+1", "none"},
-		{session + "\npin e1", "cut 2+1", "none"}, // every span that passes includes e1
+		{session + "\npin e1", "cut 2+1", "none"}, // every span that passes includes the pinned event e1
 		{session + "\npin e0", "before e2", "e0"},
-		{"e0\ne1\ne2 call:c\npin e0", "before e2", "e0"}, // not e1, because that would hide e0
+		{"e0\ne1\ne2 call:c\npin e0", "before e2", "e0"}, // not e1, because that would hide the pinned event e0
 
 		{session, "before e1", "e0"},
 		{session, "before e2", "e0"},
-		{session, "before e5", "e0"}, // e5 itself would pass; e4 and e2 need their calls, e3 and e1 may not be first
+		{session, "before e5", "e0"}, // of the earlier events, e4 and e2 need their calls, and e3 and e1 may not be first
 		{session, "before e0", "none"},
 		{session, "before e9", "none"},
 		{"e0\ne1\ne2 call:c", "before e2", "e1"},
-		{"e0\ne1\ne0\ne2 call:c", "before e2", "e1"}, // "e0" is the id of the first one
+		{"e0\ne1\ne0\ne2 call:c", "before e2", "e1"}, // not the second e0, because "e0" is the id of an earlier event
 	} {
 		r := fold(t, nil, test.log)
 		p := patchOf(t, test.patch)

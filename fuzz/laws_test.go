@@ -34,7 +34,7 @@ func foldModel(initial map[string]patch.Value, records []patch.Record) (View, er
 	return modelView{NewReference(initial, records...)}, nil
 }
 
-// Each type of patch has the specified effect on the visible log.
+// Each type of patch has the effect on the visible log that the specification describes.
 func TestLawVisible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewReference(nil)
@@ -47,7 +47,7 @@ func TestLawVisible(t *testing.T) {
 				want = append(v, rec.Event)
 			case len(r.Skipped()) > skipped:
 			case p.Type() == patch.Revert:
-				continue // see TestLawRevert
+				continue // TestLawRevert tests reverts
 			case p.Type() == patch.Pin, p.Type() == patch.Unpin:
 			case p.Type() == patch.TruncateBefore:
 				want = v[slices.IndexFunc(v, func(e *patch.Event) bool { return e.ID() == p.EventID() }):]
@@ -79,8 +79,8 @@ func TestLawKeep(t *testing.T) {
 	})
 }
 
-// A summary does not change what later patches do to the state: summarising and then cutting the whole summary
-// gives the state of cutting alone.
+// A summary does not change the effect of later patches on the state. A cut that removes all of the summarised range
+// or none of it has the same effect with and without the summary.
 func TestLawKeepThenDrop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(t, "events")
@@ -164,7 +164,8 @@ func TestLawStored(t *testing.T) {
 	})
 }
 
-// A suggested span passes. If a patch passes, the suggested span is the patch's own span.
+// A span that Suggest returns passes the checks. If a splice or summarise passes the checks, Suggest returns the
+// patch's own span.
 func TestLawSuggestions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewReference(nil, Records(Options{Max: 16, Accepted: true}).Draw(t, "records")...)
@@ -191,7 +192,7 @@ func TestLawSuggestions(t *testing.T) {
 	})
 }
 
-// Reverting any member reverts the whole group, and a redo restores the whole group.
+// Reverting any patch of a group reverts the whole group, and a redo restores the whole group.
 func TestLawRevertOfGroup(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := complexLog(t)
@@ -229,7 +230,7 @@ func TestLawRevertOfGroup(t *testing.T) {
 	})
 }
 
-// Reverting all active patches, newest first, makes all logged events visible in order, without pins.
+// If all active patches are reverted, newest first, all logged events are visible in order, without pins.
 func TestLawRevertAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := denseLog(t, denseKinds)

@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// Random operations run on the model, on a store with bbolt, and on up to three stores that share a backend in
-// memory. All results and all states must agree.
+// The model, a store on bbolt, and up to three stores that share a backend in memory give the same results and the
+// same states for random operations.
 func TestPropertyStoresMatchReference(t *testing.T) {
 	machine.Check(t, func(t *rapid.T) []backend.Backend {
 		first := &memory.Backend{}

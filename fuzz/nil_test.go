@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz"
 )
 
-// Each function refuses a nil argument with an error that names the argument.
+// Each function refuses a nil argument. The error names the argument.
 func TestNil(t *testing.T) {
 	for says, err := range map[string]error{
 		"fold":      fuzz.Check(nil, nil, nil),

@@ -11,11 +11,11 @@ import (
 type part struct {
 	patch.FunctionPart
 	node *node
-	nth  int // index among the function parts of its event
-	pos  int // index of its event in the visible log
+	nth  int // index of the part among the function parts of its event
+	pos  int // index of the part's event in the visible log
 }
 
-// place identifies a part in several visible logs.
+// place identifies a part. It is valid in several visible logs.
 type place struct {
 	node *node
 	nth  int
@@ -23,7 +23,8 @@ type place struct {
 
 func (p part) place() place { return place{p.node, p.nth} }
 
-// matches reports whether a call and a response have the same id, or have no ids and the same name.
+// matches reports whether a call and a response belong to each other. They have the same id, or they have no ids and
+// the same name.
 func (p part) matches(r part) bool {
 	return p.ID == r.ID && (p.ID != "" || p.Name == r.Name)
 }
@@ -51,17 +52,17 @@ func partsOf(visible []*node) []part {
 	return parts
 }
 
-// pairing pairs the calls and responses of a visible log.
+// pairing has the pairs of calls and responses in a visible log.
 type pairing struct {
 	parts     []part
-	callOf    map[place]part   // by the place of a response
-	responses map[place][]part // by the place of a call: its response, then responses that amend it
+	callOf    map[place]part   // by place of a response: the call that it answers
+	responses map[place][]part // by place of a call: the response, followed by responses that amend it
 }
 
-// pair reads the visible log part by part. The key of a call or response is its id, or its function name if it
-// has no id. A response answers an unanswered call with the same key in an earlier event. The latest event with
-// such a call is used, preferably of the response's branch, and the first such call in it. If no unanswered
-// call has the key, the response amends the latest earlier call with the key.
+// pair reads the visible log part by part. The key of a call or response is its id, or its function name if it has
+// no id. A response answers an unanswered call with the same key in an earlier event. If several events have such a
+// call, the latest event is used, preferably of the response's branch. In that event, the first such call is used.
+// If no unanswered call has the key, the response amends the latest earlier call with the key.
 func pair(visible []*node) pairing {
 	p := pairing{partsOf(visible), map[place]part{}, map[place][]part{}}
 	for _, r := range p.parts {
@@ -95,13 +96,14 @@ func (p pairing) callsBefore(r part, accept func(part) bool) []part {
 	return filter(p.parts, func(c part) bool { return !c.Response && c.pos < r.pos && c.matches(r) && accept(c) })
 }
 
-// firstOfLatest returns the first of the calls in the last call's event.
+// firstOfLatest returns the first call of the event that has the last call.
 func firstOfLatest(calls []part) part {
 	last := calls[len(calls)-1].pos
 	return calls[slices.IndexFunc(calls, func(c part) bool { return c.pos == last })]
 }
 
-// isOpen reports whether a call has no response. A long-running call is open until the user responds.
+// isOpen reports whether a call is open. A call is open until it has a response. A long-running call is open until
+// the user responds.
 func (p pairing) isOpen(call part) bool {
 	responses := p.responses[call.place()]
 	byUser := func(r part) bool { return r.node.event.Author() == "user" }
@@ -123,15 +125,15 @@ const (
 
 // Orphan is a violation of the rules for calls and responses.
 type Orphan struct {
-	Rule    string // one of the constants
+	Rule    string // LostCall, OtherCall, LostResponse, HiddenCall or BarePosition
 	EventID string // id of the event with the call or response
-	Call    string // the call's id, or "" if the call has none or the whole event is at fault
+	Call    string // id of the call; "" if the call has no id, or if the whole event is at fault
 	Name    string // name of the function
 	text    string
 }
 
-// orphans returns the violations that occur if the visible log changes from the argument before to the argument
-// after. The argument newest is the newest invocation.
+// orphans returns the violations that a change of the visible log causes. The log changes from before to after. The
+// argument newest is the newest invocation.
 func orphans(before, after []*node, newest string) []Orphan {
 	var found []Orphan
 	add := func(rule string, p part) {
@@ -183,8 +185,8 @@ func invocationAt(visible []*node, i int) string {
 	return ""
 }
 
-// isBare reports whether the last event with content before visible event i is a summary of role model, or
-// there is no such event.
+// isBare reports whether no event with content precedes visible event i, or whether the last such event is a summary
+// of role model.
 func isBare(visible []*node, i int) bool {
 	for _, previous := range slices.Backward(visible[:i]) {
 		if previous.event.SaysSomething() {

@@ -9,7 +9,7 @@ import (
 func TestPair(t *testing.T) {
 	for _, test := range []struct {
 		name, log string
-		want      string // event:part of a response, then event:part of its call or -
+		want      string // pairs, each as the response and its call (or "-"), written as event:part
 	}{{
 		name: "by id",
 		log: `e1 call:a call:b
@@ -87,7 +87,7 @@ func TestPair(t *testing.T) {
 				if !r.Response {
 					continue
 				}
-				// Parts are numbered from 0 among the calls, or among the responses, of their event.
+				// The parts of an event are numbered from 0, calls and responses separately.
 				to := "-"
 				if call, ok := p.callOf[r.place()]; ok {
 					to = name(p, call)

@@ -13,9 +13,9 @@ import (
 )
 
 // Patch generates a patch with the given id for a session with the given visible events. Most patches are
-// well-formed and in range, but they may orphan calls. Some refer to events or positions that do not exist.
-// Some are malformed or of an unknown type. A few have a base. The ids of inserted events are derived from the
-// patch's id.
+// well-formed and in range, but they may orphan calls. Some patches refer to events or positions that do not exist.
+// Some patches are malformed or of an unknown type. A few patches have a base. The ids of inserted events are
+// derived from the id of the patch.
 func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, rapid.SampledFrom([]string{"compactor", "compaction"}).Draw(t, "author"), visible)
@@ -35,8 +35,8 @@ func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent
 	})
 }
 
-// Revert generates a revert with the given id. Mostly it targets one of the last patches in patchIDs. A few
-// reverts target none of them, and a few are malformed.
+// Revert generates a revert with the given id. Most reverts target one of the last patches in patchIDs. A few
+// reverts target another patch, and a few are malformed.
 func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, "user", nil)
@@ -64,7 +64,7 @@ func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 	})
 }
 
-// Receipt generates the receipt of an erasure with the given id. It covers any records. A few receipts are
+// Receipt generates the receipt of an erasure with the given id. The receipt covers any records. A few receipts are
 // malformed.
 func Receipt(id string) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
@@ -87,10 +87,10 @@ func Receipt(id string) *rapid.Generator[*patch.PatchEvent] {
 	})
 }
 
-// Group generates up to four patches of one group, for the session of ref. About half of the groups revert a
-// patch with its group, as [Reference.RevertAll] does. Most other groups shorten the session in several places.
-// Each of their patches is made for the session after the patches before it. Some restore an event and then
-// refer to it by id. A few contain arbitrary patches.
+// Group generates up to four patches of one group, for the session of ref. About half of the groups revert a patch
+// with its group, as [Reference.RevertAll] does. Most other groups shorten the session in several places. Each of
+// their patches is made for the session as it is after the preceding patches. Some groups restore an event and then
+// refer to it by id. A few groups contain arbitrary patches.
 func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) []*patch.PatchEvent {
 		now, group := ref.clone(), "group "+id
@@ -139,8 +139,8 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 	})
 }
 
-// groupMember generates a patch that removes one to three visible events, if there are any. Mostly it keeps their
-// state.
+// groupMember generates a patch that removes one to three visible events, if there are any. Most of these patches
+// keep the state of the events.
 func groupMember(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, "compactor", visible)
@@ -156,7 +156,7 @@ func groupMember(id string, visible []*patch.Event) *rapid.Generator[*patch.Patc
 	})
 }
 
-// PatchOn generates a patch of any type with the given id, for the session of ref: see [Patch] and [Revert].
+// PatchOn generates a patch of any type with the given id, for the session of ref. It uses [Patch] and [Revert].
 func PatchOn(id string, ref *Reference) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		if ids := ref.PatchIDs(); len(ids) > 0 && oneIn(t, 3, "is a revert") {
@@ -197,7 +197,7 @@ func (d *patchDraft) drawBase() {
 	}
 }
 
-// drawFlaw makes about one in n patches malformed, by one of the flaws.
+// drawFlaw makes about one in n patches malformed, by one of the functions flaws.
 func (d *patchDraft) drawFlaw(n int, flaws []func(*patchDraft)) {
 	if oneIn(d.t, n, "is malformed") {
 		rapid.SampledFrom(flaws).Draw(d.t, "flaw")(d)
@@ -208,7 +208,8 @@ func (d *patchDraft) isPin() bool { return d.f["patchType"] == "pin" || d.f["pat
 
 func (d *patchDraft) patch() *patch.PatchEvent { return must(patch.ParseRecord(d.f.text())).Patch }
 
-// drawSpan draws a span of at least minCount visible events. If there are fewer, the span has all of them.
+// drawSpan draws a span of at least minCount visible events. If there are fewer visible events, the span has all of
+// them.
 func (d *patchDraft) drawSpan(minCount int) {
 	n := len(d.visible)
 	minCount = min(minCount, n)
@@ -270,7 +271,7 @@ func (d *patchDraft) truncate() {
 	d.drawEventID(true)
 }
 
-// drawEventID draws the id of a visible event. If anyEvent is false, it draws the first event.
+// drawEventID draws the id of a visible event. If anyEvent is false, it draws the id of the first event.
 func (d *patchDraft) drawEventID(anyEvent bool) {
 	d.f["eventId"] = "e1"
 	if last := len(d.visible) - 1; last >= 0 {
@@ -282,7 +283,7 @@ func (d *patchDraft) drawEventID(anyEvent bool) {
 	}
 }
 
-// pin mostly draws the first event, so that some events are pinned several times.
+// pin draws a pin. In most cases, the event is the first event, so that some events are pinned several times.
 func (d *patchDraft) pin() {
 	d.f["patchType"] = "pin"
 	d.drawEventID(oneIn(d.t, 3, "is any"))
@@ -311,7 +312,7 @@ func (d *patchDraft) summarise() {
 	d.f["summaryEvent"] = summary
 }
 
-// outOfRange draws a span that is out of range, in this visible log or in every log.
+// outOfRange draws a span that is out of range in this visible log, or out of range in every log.
 func (d *patchDraft) outOfRange() {
 	rapid.SampledFrom([]func(*patchDraft){
 		(*patchDraft).summarise, (*patchDraft).cut, (*patchDraft).replace,
@@ -330,7 +331,7 @@ func (d *patchDraft) unknownEvent() {
 	d.f["eventId"] = rapid.SampledFrom([]string{"e1", "e2", "e3", "p2.1", "p3", "", "none"}).Draw(d.t, "id")
 }
 
-// decorate sets fields that have no effect.
+// decorate adds fields that have no effect.
 func (d *patchDraft) decorate() {
 	d.f["unknown"] = object{"patchType": "splice"}
 	if d.f["patchType"] != "revert" {
@@ -339,14 +340,14 @@ func (d *patchDraft) decorate() {
 	d.f["customMetadata"] = object{"why": "none"}
 }
 
-// malformations are the ways to make a patch malformed. An unknown type is last.
+// malformations are functions that make a patch malformed. The last function sets an unknown type.
 var malformations = []func(*patchDraft){
-	func(d *patchDraft) { // a field is missing
+	func(d *patchDraft) { // removes a required field
 		fields := []string{"start", "count", "summaryEvent", "eventId"}
 		fields = slices.DeleteFunc(fields, func(name string) bool { return d.f[name] == nil })
 		delete(d.f, rapid.SampledFrom(fields).Draw(d.t, "missing"))
 	},
-	func(d *patchDraft) { // a field has the wrong type
+	func(d *patchDraft) { // gives a field the wrong type
 		wrong := rapid.SampledFrom([]struct{ name, text string }{
 			{"start", `"0"`}, {"start", `0.0`}, {"count", `1e0`}, {"count", `[1]`}, {"count", `99999999999999999999`},
 			{"eventId", `1`}, {"replacement", `{}`}, {"replacement", `[1]`}, {"replacement", `[{"content":"x"}]`},
@@ -355,14 +356,14 @@ var malformations = []func(*patchDraft){
 		}).Draw(d.t, "wrong")
 		d.f[wrong.name] = json.RawMessage(wrong.text)
 	},
-	func(d *patchDraft) { // an invalid policy, or any policy on a type that has none
+	func(d *patchDraft) { // sets an invalid policy, or any policy on a type that has none
 		policies := []string{"", "purge", "Keep"}
 		if d.isPin() {
 			policies = []string{"keep"}
 		}
 		d.f["state"] = rapid.SampledFrom(policies).Draw(d.t, "policy")
 	},
-	func(d *patchDraft) { // a field of another type of patch, or of an event
+	func(d *patchDraft) { // adds a field of another type of patch, or of an event
 		foreign := object{
 			"eventId": "e1", "start": 0, "replacement": []any{}, "summaryEvent": object{"id": d.id + ".s"}, "patchId": "p1",
 			"content": content("user", textPart("x")), "actions": object{"stateDelta": object{"k": 1}}, "partial": false,
@@ -372,7 +373,7 @@ var malformations = []func(*patchDraft){
 			d.f[name] = foreign[name]
 		}
 	},
-	func(d *patchDraft) { // an invalid inner event
+	func(d *patchDraft) { // inserts an invalid event
 		inner := rapid.SampledFrom([]object{
 			{"id": d.id + ".in", "patchType": "splice", "start": 0, "count": 1},
 			{"id": d.id + ".in", "patchType": "rewind"},
@@ -385,7 +386,7 @@ var malformations = []func(*patchDraft){
 			d.f["replacement"] = []object{inner}
 		}
 	},
-	func(d *patchDraft) { // an invalid summary
+	func(d *patchDraft) { // makes the summary invalid
 		d.summarise()
 		summary := d.f["summaryEvent"].(object)
 		maps.Copy(summary, rapid.SampledFrom([]object{
@@ -395,14 +396,14 @@ var malformations = []func(*patchDraft){
 		delete(d.f, "replacement")
 		delete(d.f, "eventId")
 	},
-	func(d *patchDraft) { // no effect
+	func(d *patchDraft) { // makes a patch that has no effect
 		d.cut()
 		d.f["count"] = 0
 		for _, name := range []string{"replacement", "eventId", "summaryEvent"} {
 			delete(d.f, name)
 		}
 	},
-	func(d *patchDraft) { // an unknown type
+	func(d *patchDraft) { // sets an unknown type
 		d.f["patchType"] = rapid.SampledFrom([]string{"rewind", "compact", "", "Splice"}).Draw(d.t, "type")
 	},
 }

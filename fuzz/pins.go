@@ -2,7 +2,7 @@ package fuzz
 
 import "slices"
 
-// Pinned reports for each visible event whether it is pinned.
+// Pinned reports, for each visible event, whether the event is pinned.
 func (r *Reference) Pinned() []bool {
 	var pinned []bool
 	for _, n := range r.visible() {
@@ -11,7 +11,7 @@ func (r *Reference) Pinned() []bool {
 	return pinned
 }
 
-// isPinned reports whether the newest active pin or unpin of the node is a pin.
+// isPinned reports whether a node is pinned. It is pinned if the newest active pin or unpin of the node is a pin.
 func (r *Reference) isPinned(n *node) bool {
 	for _, a := range slices.Backward(r.applied) {
 		if a.pin == n && a.target == nil && r.isActive(a) {

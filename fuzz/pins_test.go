@@ -10,7 +10,7 @@ func TestPins(t *testing.T) {
 		name, log string
 		pinned    string
 		skipped   string
-		blocking  uint64 // seq of the patch that blocks the last revert, which is skipped
+		blocking  uint64 // seq of the patch that blocks the last revert, or 0 if the revert is not blocked
 	}{
 		{name: "a pin", log: "e1\ne2\npin e2", pinned: "e2"},
 		{name: "an unpin", log: "e1\npin e1\nunpin e1"},
@@ -62,7 +62,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// RevertAll returns the members of a group, or the patch that blocks.
+// RevertAll returns the patches of a group, or the patch that blocks the revert.
 func TestRevertAllWrites(t *testing.T) {
 	const group = "e1\ne2\ne3\nsum 0+1 group:g | S1\npin e2 group:g\ncut 2+1 group:g\n"
 	for _, test := range []struct{ name, log, id, want string }{

@@ -17,18 +17,18 @@ const DefaultMax = 40
 type Options struct {
 	Max int // maximum number of records; 0 means [DefaultMax]
 
-	// Accepted generates only logs that a store would accept. Ids are unique, and patches pass
-	// [Reference.Check], alone and together with their group.
+	// Accepted generates only logs that a store would accept. In such a log, ids are unique, and patches pass
+	// [Reference.Check], both alone and together with their group.
 	Accepted bool
 }
 
-// Records generates logs of agents' sessions, with seqs from 1. The events come from [Event]. Their calls can
-// be parallel, long-running, reused, unanswered or without id. Times can be equal or go backward. Events can
-// have branches, and can lack content or an invocation. The patches come from [PatchOn] and [Group].
+// Records generates logs of agents' sessions, with seqs from 1. The events come from [Event]. Calls can be parallel,
+// long-running, reused, unanswered or without id. Times can be equal or go backward. Events can have branches, and
+// can lack content or an invocation. The patches come from [PatchOn] and [Group].
 //
-// Unless Accepted is set, some ids are repeated, and there are receipts of erasures. [EraseLog] blanks the
-// records that they cover. When rapid shrinks a log, it drops single records or whole groups. [Batches] splits
-// a log into commits.
+// Unless Accepted is set, some ids are repeated, and some patches are receipts of erasures. [EraseLog] blanks the
+// records that the receipts cover. When rapid shrinks a log, it drops single records or whole groups. [Batches]
+// splits a log into commits.
 func Records(opts Options) *rapid.Generator[[]patch.Record] {
 	opts.Max = cmp.Or(opts.Max, DefaultMax)
 	return rapid.Custom(func(t *rapid.T) []patch.Record {
@@ -63,9 +63,9 @@ func (s *session) add(rec patch.Record) {
 	}
 }
 
-// next draws the next record, or the patches of a group. It draws nothing at the end of the log.
+// next draws the next record, or the patches of a group. At the end of the log, it returns nil.
 func (s *session) next(t *rapid.T) []patch.Record {
-	// Zeros end the log, so that logs shrink from the end.
+	// If both numbers are 0, the log ends. rapid shrinks numbers to 0, so logs shrink from the end.
 	if rapid.IntRange(0, 31).Draw(t, "more") == 0 && rapid.IntRange(0, 3).Draw(t, "more still") == 0 {
 		return nil
 	}
@@ -117,8 +117,8 @@ func (s *session) newID(t *rapid.T, prefix string, seq uint64) string {
 	return fmt.Sprintf("%s%d", prefix, seq)
 }
 
-// Batches splits a log into commits. Adjacent patches of a group are one commit. Every other record is a
-// commit.
+// Batches splits a log into commits. Adjacent patches of a group are one commit. Every other record is a commit of
+// one record.
 func Batches(records []patch.Record) [][]patch.Record {
 	var batches [][]patch.Record
 	for i, rec := range records {
@@ -133,13 +133,13 @@ func Batches(records []patch.Record) [][]patch.Record {
 	return batches
 }
 
-// oneIn draws true about once in n times. It shrinks to false.
+// oneIn draws true about once in n times. The value shrinks to false.
 func oneIn(t *rapid.T, n int, label string) bool {
 	return rapid.IntRange(0, n-1).Draw(t, label) == n-1
 }
 
-// InitialState generates initial states. Their keys are few, so that deltas collide with them. Every prefix
-// occurs.
+// InitialState generates initial states. The keys are few, so that state deltas change them. The keys have every
+// prefix.
 func InitialState() *rapid.Generator[map[string]patch.Value] {
 	return rapid.MapOfN(rapid.SampledFrom(stateKeys), stateValue(), 0, 3)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// In a fixed number of draws, every case that matters occurs often enough.
+// In a fixed number of draws, Records generates each important case often enough.
 func TestRecordsCoverage(t *testing.T) {
 	testlog.SkipUnderRace(t)
 	const draws = 600
@@ -179,10 +179,10 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 	}
 }
 
-// countGroup counts the cases that a batch shows. The model r includes the batch.
+// countGroup counts the cases that occur in a batch. The model r includes the batch.
 func countGroup(seen map[string]int, r *Reference, batch []patch.Record) {
 	var puts, reverts, redos int
-	back := map[string]bool{} // events that reverts of the batch restore
+	back := map[string]bool{} // ids of events that reverts in the batch restore
 	for _, rec := range batch {
 		if p := rec.Patch; p != nil && len(batch) > 1 && p.Validate() == nil && p.Type() != patch.Revert {
 			seen["a group that names an event that it restores"] += count(back[p.EventID()])
@@ -231,7 +231,7 @@ func countPairs(seen map[string]int, p pairing) {
 	}
 }
 
-// Accepted logs have no repeated ids, and no patch that is refused or skipped.
+// If Options.Accepted is set, the log has no repeated ids, and no patch that is refused or skipped.
 func TestRecordsAccepted(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range 200 {
@@ -277,7 +277,7 @@ func TestRecordsAccepted(t *testing.T) {
 	}
 }
 
-// A failing log shrinks to the records that cause the failure.
+// If a property fails for a log, rapid shrinks the log to the records that cause the failure.
 func TestRecordsShrink(t *testing.T) {
 	testlog.SkipUnderRace(t)
 	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.seed": "1", "rapid.checks": "2000"} {
@@ -309,7 +309,7 @@ func TestRecordsShrink(t *testing.T) {
 	}
 }
 
-// failing is a TB for a check that must fail. A failure does not fail the test.
+// failing is a testing.TB for a check that must fail. If the check fails, the test does not fail.
 type failing struct{ testing.TB }
 
 func (failing) Log(...any)            {}
@@ -321,8 +321,8 @@ func (failing) Fatal(...any)          { panic("failed") }
 func (failing) Fatalf(string, ...any) { panic("failed") }
 func (failing) FailNow()              { panic("failed") }
 
-// The ids of inserted events start with the patch's id, so patches that are drawn for one call have no id in
-// common.
+// The id of an inserted event begins with the id of its patch. So patches that are drawn for the same call share no
+// ids.
 func TestInsertedIDsDeriveFromPatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Patch("p", nil).Draw(t, "patch")

@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Reference is the fold that docs/SEMANTICS.md describes. It stores the nodes and the effect of each applied
-// patch, and computes everything else from them on demand. It is slow, and not safe for concurrent use.
+// Reference is the fold that docs/SEMANTICS.md describes. It stores the nodes and the effect of each applied patch,
+// and computes all results from these on demand. It is slow, and it is not safe for concurrent use.
 type Reference struct {
 	initial map[string]patch.Value
 	log     []patch.Record
@@ -19,19 +19,20 @@ type Reference struct {
 	skipped []patch.Skip
 }
 
-// node is an event, a summary or an invisible marker. A patch replaces a run of nodes. A patch that inserts no
-// events inserts a marker. With policy keep, the first inserted node carries the net state delta of the run. A
-// node is identified by its pointer.
+// node is an event, a summary or an invisible marker. A patch replaces a run of nodes. If the patch inserts no
+// events, it inserts a marker. If its policy is keep, the first inserted node carries the net state delta of the
+// run. A node is identified by its pointer.
 type node struct {
 	event          *patch.Event           // nil for a marker
-	seq            uint64                 // seq of the record, for an appended event
-	insertedBy     *applied               // the patch that inserted the node, or nil
-	fromSummarise  bool                   // the node is the summary of a summarise
-	isRevertMarker bool                   // the node is the marker of a revert
-	carriedState   map[string]patch.Value // with policy keep: the net state delta of the replaced run
+	seq            uint64                 // seq of the record, if the event was appended
+	insertedBy     *applied               // patch that inserted the node, or nil
+	fromSummarise  bool                   // whether the node is the summary of a summarise
+	isRevertMarker bool                   // whether the node is the marker of a revert
+	carriedState   map[string]patch.Value // net state delta of the replaced run, if the policy is keep
 }
 
-// isSummary reports whether a visible node is the summary of a summarise or an event with actions.compaction.
+// isSummary reports whether a visible node is a summary. It is the summary of a summarise, or an event with
+// actions.compaction.
 func (n *node) isSummary() bool { return n.fromSummarise || n.event.IsSummary() }
 
 // NewReference returns the fold of a log. It ignores keys of the initial state that start with "app:", "user:"
@@ -53,9 +54,9 @@ func isSessionKey(key string) bool {
 	return !strings.HasPrefix(key, patch.PrefixApp) && !strings.HasPrefix(key, patch.PrefixUser) && !strings.HasPrefix(key, patch.PrefixTemp)
 }
 
-// Apply adds the next record of the log. It never fails. If a patch cannot be applied, only Seq and PatchSeq
-// change, and [Reference.Skipped] lists the patch. Apply checks neither bases nor orphans; [Reference.Check]
-// does.
+// Apply adds the next record of the log. It never fails. If a patch cannot be applied, only Seq and PatchSeq change,
+// and [Reference.Skipped] lists the patch. Apply checks neither bases nor orphans. [Reference.Check] makes these
+// checks.
 func (r *Reference) Apply(rec patch.Record) {
 	r.log = append(r.log, rec)
 	switch {
@@ -79,17 +80,18 @@ func isCompactionCut(p *patch.PatchEvent) bool {
 	return p.Type() == patch.Splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.NewEvents()) == 0
 }
 
-// step is the effect of a patch p: the nodes after p, the inserted nodes in(p), and the removed run out(p).
+// step is the effect of a patch p. The field after has the nodes after p, in has the inserted nodes in(p), and out
+// has the removed run out(p).
 type step struct {
 	after, in, out []*node
-	newCount       int      // number of new nodes, which are first in in; a revert restored the others
-	dropsState     bool     // the policy is drop
-	target         *applied // for a revert: its target
-	pin            *node    // for a pin, an unpin, or a revert of one: the event's node
-	isPin          bool     // a pin, not an unpin
+	newCount       int      // number of new nodes, which are the first nodes of in; a revert restores the other nodes
+	dropsState     bool     // whether the policy is drop
+	target         *applied // target of a revert
+	pin            *node    // node of the event, for a pin, an unpin, or a revert of a pin or unpin
+	isPin          bool     // whether the patch is a pin
 }
 
-// commit applies step s of a patch. The argument name has only the seq, id and group of the patch.
+// commit applies step s of a patch. Only the fields seq, id and group of name are set.
 func (r *Reference) commit(s step, name applied) *applied {
 	a := &name
 	a.step = s
@@ -142,7 +144,8 @@ func (r *Reference) indexOfID(id string) int {
 	return slices.IndexFunc(r.visible(), func(n *node) bool { return n.event.ID() == id })
 }
 
-// spliced returns the effect of p if p removes the visible events with indices in [start, start+count).
+// spliced returns the effect of p on the assumption that p removes the visible events with indices in [start,
+// start+count).
 func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	from, to := r.run(p, start, count)
 	inserted := newNodes(p)
@@ -170,7 +173,7 @@ func (r *Reference) span(p *patch.PatchEvent) (start, count int, reason string) 
 	start, count = p.Start(), p.Count()
 	switch {
 	case start < 0, count < 0,
-		start > len(visible), count > len(visible)-start, // start+count could overflow
+		start > len(visible), count > len(visible)-start, // the sum start+count could overflow
 		count == 0 && p.Type() == patch.Summarise:
 		return 0, 0, OutOfRange
 	}
@@ -185,7 +188,7 @@ func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
 	at := func(i int) int { return slices.Index(r.nodes, visible[i]) }
 	switch {
 	case p.Type() == patch.TruncateBefore:
-		return 0, at(count) // including markers
+		return 0, at(count) // includes the markers
 	case count > 0:
 		return at(start), at(start+count-1) + 1
 	case start < len(visible):
@@ -204,8 +207,8 @@ func newNodes(p *patch.PatchEvent) []*node {
 	return nodes
 }
 
-// net returns the given state after the nodes. For each node in order it applies the delta that the node
-// carries, then the node's own delta. It does not change the given map.
+// net returns the given state as it is after the nodes. For each node in order, it applies the delta that the node
+// carries, and then the node's own delta. It does not change the given map.
 func net(state map[string]patch.Value, nodes []*node) map[string]patch.Value {
 	out := map[string]patch.Value{}
 	maps.Copy(out, state)
@@ -227,7 +230,7 @@ func visibleOf(nodes []*node) []*node {
 	return filter(nodes, func(n *node) bool { return n.event != nil })
 }
 
-// filter returns a new slice with the elements for which the function accept returns true.
+// filter returns a new slice with the elements for which accept returns true.
 func filter[T any](all []T, accept func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !accept(one) })
 }
@@ -242,7 +245,7 @@ func eventsOf(nodes []*node) (events []*patch.Event) {
 // Visible returns the visible log. The caller owns the slice.
 func (r *Reference) Visible() []*patch.Event { return eventsOf(r.visible()) }
 
-// State returns the session's state without shared keys: the initial state, changed by the deltas that count.
+// State returns the session's state without shared keys. It is the initial state, changed by the deltas that count.
 // The caller owns the map.
 func (r *Reference) State() map[string]patch.Value {
 	return net(r.initial, r.nodes)
@@ -256,7 +259,7 @@ func (r *Reference) Seq() uint64 {
 	return r.log[len(r.log)-1].Seq
 }
 
-// PatchSeq returns the seq of the newest patch, or 0. Skipped patches count.
+// PatchSeq returns the seq of the newest patch, including skipped patches, or 0.
 func (r *Reference) PatchSeq() uint64 {
 	for _, rec := range slices.Backward(r.log) {
 		if rec.Patch != nil {
@@ -269,7 +272,7 @@ func (r *Reference) PatchSeq() uint64 {
 // Skipped returns the patches that could not be applied, in log order. The caller owns the slice.
 func (r *Reference) Skipped() []patch.Skip { return slices.Clone(r.skipped) }
 
-// newestInvocation returns the invocation of the newest appended event that has one, or "".
+// newestInvocation returns the invocation of the newest appended event that has an invocation, or "".
 func (r *Reference) newestInvocation() string {
 	for _, rec := range slices.Backward(r.log) {
 		if rec.Event != nil && rec.Event.InvocationID() != "" {

@@ -285,7 +285,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// Patches do not change the initial state, which has no "temp:" keys.
+// Patches do not change the initial state. The initial state has no keys with the prefix "temp:".
 func TestInitialStateStays(t *testing.T) {
 	initial := map[string]patch.Value{}
 	for _, key := range []string{"tenant", "k", "app:k", "user:k", "temp:k"} {

@@ -10,7 +10,7 @@ type applied struct {
 	id    string
 	group string
 	step
-	compactionCut bool // see isCompactionCut
+	compactionCut bool // the result of isCompactionCut
 }
 
 // isCut reports whether the patch removed nodes and inserted only a marker.
@@ -18,7 +18,7 @@ func (a *applied) isCut() bool { return a.target == nil && a.pin == nil && a.in[
 
 func (a *applied) addsEvents() bool { return a.target == nil && a.pin == nil && a.in[0].event != nil }
 
-// root returns the patch at the end of a chain of reverts.
+// root follows a chain of reverts to its end, and returns the patch that is not a revert.
 func (a *applied) root() *applied {
 	for a.target != nil {
 		a = a.target
@@ -26,7 +26,7 @@ func (a *applied) root() *applied {
 	return a
 }
 
-// isActive reports whether the patch is active: no active revert targets it.
+// isActive reports whether no active revert targets the patch.
 func (r *Reference) isActive(a *applied) bool { return r.wasActiveBefore(a, r.nextSeq()) }
 
 // wasActiveBefore reports whether the patch was active before record seq.
@@ -36,8 +36,8 @@ func (r *Reference) wasActiveBefore(a *applied, seq uint64) bool {
 	})
 }
 
-// nextSeq returns a seq above those of all records and patches. Patches can have higher seqs than records,
-// because the model of a rewind applies patches without records.
+// nextSeq returns a seq that is greater than the seqs of all records and patches. A patch can have a higher seq than
+// the last record, because the model of a rewind applies patches without records.
 func (r *Reference) nextSeq() uint64 {
 	seq := r.Seq()
 	for _, a := range r.applied {
@@ -66,23 +66,24 @@ func patchIDs(patches []*applied) (ids []string) {
 	return ids
 }
 
-// RevertAll returns the ids of the patches that a store reverts for the call Revert of patchID. These are the
-// active patches of its group, newest first, or only the patch itself. If a revert is blocked, ok is false, and
-// blocked is the id of the newest patch that must be reverted first. If all patches are reverted already, ok is
-// false, and blocked is the id of the newest active revert of one of the patches. If no applied patch has the
-// id, ok is false, and blocked is "".
+// RevertAll returns the ids of the patches that a store reverts when it is called to revert patchID. These are the
+// active patches of the patch's group, newest first. If the patch has no group, it is only the patch itself.
+//
+// If a revert is blocked, ok is false, and blocked is the id of the newest patch that must be reverted first. If all
+// patches are already reverted, ok is false, and blocked is the id of the newest active revert of one of the
+// patches. If no applied patch has the id, ok is false, and blocked is "".
 func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok bool) {
 	target := r.findPatch(patchID)
 	if target == nil {
 		return nil, "", false
 	}
 	now := r.clone()
-	var reverts []*applied // active reverts of members
+	var reverts []*applied // active reverts of the group's patches
 	for _, a := range slices.Backward(r.applied) {
 		if a != target && (a.group == "" || a.group != target.group) {
 			continue
 		}
-		// If a member is a revert, reverting it makes its target active again.
+		// If a patch of the group is a revert, reverting it makes its target active again.
 		if !now.isActive(a) {
 			reverts = append(reverts, r.revertsOf(a)...)
 			continue
@@ -101,10 +102,10 @@ func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok 
 	return ids, "", true
 }
 
-// revertStep returns the effect of reverting the patch. All nodes of in(p) must be present, with only markers
-// of reverts between them. These nodes and markers become a new marker, followed by out(p). A pin or unpin must
-// only be active. If the revert is impossible, revertStep returns the reason and the blocking patch. For a
-// patch that is not active, the blocking patch is its newest active revert.
+// revertStep returns the effect of reverting the target. All nodes of in(target) must be present, with only markers
+// of reverts between them. The nodes and markers become a new marker, followed by out(target). A pin or unpin only
+// needs to be active. If the revert is impossible, revertStep returns the reason and the blocking patch. If the
+// target is not active, the blocking patch is the newest active revert of the target.
 func (r *Reference) revertStep(target *applied) (s step, reason string, blocking *applied) {
 	if reverts := r.revertsOf(target); len(reverts) > 0 {
 		return step{}, Blocked, reverts[len(reverts)-1]
@@ -123,8 +124,8 @@ func (r *Reference) revertStep(target *applied) (s step, reason string, blocking
 	}, "", nil
 }
 
-// insertedRange returns the range of the nodes that the patch inserted. It also returns the inserted nodes that are
-// missing, and the other nodes between the inserted ones, except markers of reverts.
+// insertedRange returns the range of the nodes that the patch inserted. The result missing has the inserted nodes
+// that are not present. The result between has the other nodes in the range, except markers of reverts.
 func (r *Reference) insertedRange(a *applied) (from, to int, missing, between []*node) {
 	from, to = len(r.nodes), -1
 	for _, n := range a.in {
@@ -142,21 +143,21 @@ func (r *Reference) insertedRange(a *applied) (from, to int, missing, between []
 	return from, to, missing, between
 }
 
-// blockersOf returns the patches that block a revert of target: those that removed a missing node, and those
-// that inserted a node between the nodes of target.
+// blockersOf returns the patches that block a revert of target. These patches removed a missing node, or inserted a
+// node between the nodes of target.
 func (r *Reference) blockersOf(target *applied, missing, between []*node) []*applied {
 	var blockers []*applied
 	for _, n := range between {
-		if n.insertedBy != nil { // otherwise a logged event was restored in place of a missing node
+		if n.insertedBy != nil { // if nil, a logged event was restored in place of a missing node
 			blockers = append(blockers, n.insertedBy)
 		}
 	}
 	return append(blockers, r.removersOf(missing, target)...)
 }
 
-// removersOf returns the patches to revert so that the missing nodes of target are restored. It ignores the
-// nodes after the first missing marker of a revert, because the revert that restores the marker may restore
-// these nodes too.
+// removersOf returns the patches to revert so that the missing nodes of target are restored. It ignores all nodes
+// after the first missing marker of a revert, because the revert that restores the marker may restore these nodes
+// too.
 func (r *Reference) removersOf(missing []*node, target *applied) (removers []*applied) {
 	if i := slices.IndexFunc(missing, func(n *node) bool { return n.isRevertMarker }); i >= 0 {
 		missing = missing[:i+1]
@@ -168,7 +169,7 @@ func (r *Reference) removersOf(missing []*node, target *applied) (removers []*ap
 }
 
 // blockerFor returns the patch to revert so that patch a no longer blocks a revert of target. If a is a redo,
-// blockerFor returns the patch that a restored, unless that patch is older than target. Otherwise it returns a.
+// blockerFor returns the patch that a restored, unless that patch is older than target. Otherwise, it returns a.
 func (a *applied) blockerFor(target *applied) *applied {
 	if a.isRedo() && a.root().seq > target.seq {
 		return a.root()
@@ -194,8 +195,8 @@ func (r *Reference) removerOf(n *node) *applied {
 	return nil
 }
 
-// newestBlocker returns the newest of these patches: the patches in blockers, the patches that block a revert of
-// one of them, and so on.
+// newestBlocker returns the newest patch of a set. The set has the patches in blockers, the patches that block a
+// revert of these, and so on.
 func (r *Reference) newestBlocker(blockers []*applied) *applied {
 	newest := blockers[0]
 	for i := 0; i < len(blockers); i++ {

@@ -11,13 +11,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Small cases for section 9 of docs/SEMANTICS.md.
+// A revert has the effects that section 9 of docs/SEMANTICS.md describes.
 func TestRevert(t *testing.T) {
 	for _, test := range []struct {
 		name, log      string
 		visible, state string
 		skipped        string
-		blocking       uint64 // seq of the patch that blocks the last revert, which is skipped
+		blocking       uint64 // seq of the patch that blocks the last revert, or 0 if the revert is not blocked
 	}{{
 		name:    "a cut",
 		log:     "e1 k=1\ne2 k=2\ne3\ncut 0+2\nrevert p4",
@@ -133,9 +133,8 @@ func TestRevert(t *testing.T) {
 	}
 }
 
-// If a patch is reverted by the next record, the view and the state are those before the patch. If that revert
-// is reverted, the view and the state are those after the patch. A blocked revert passes after the blocking
-// patches are reverted.
+// If the next record reverts a patch, the view and the state are the same as before the patch. If that revert is
+// reverted, they are the same as after the patch. A blocked revert passes after the blocking patches are reverted.
 func TestLawRevert(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		initial := InitialState().Draw(t, "initial")
@@ -174,9 +173,9 @@ func TestLawRevert(t *testing.T) {
 	})
 }
 
-// followBlocking reverts the patch with the id, called the target. Before that, it reverts the patches that block the
-// revert of the target. The revert of a redo may also revert the target. Each blocking patch must be newer than the
-// patch that it blocks, and its nodes must be present.
+// followBlocking reverts the patch with the given id, called the target. Before that, it reverts the patches that
+// block the revert of the target. The revert of a redo may also revert the target. Each blocking patch must be newer
+// than the patch that it blocks, and the nodes of the blocking patch must be present.
 func followBlocking(t *rapid.T, r *Reference, initial map[string]patch.Value, id string) {
 	target := r.findPatch(id)
 	next := target
@@ -188,7 +187,7 @@ func followBlocking(t *rapid.T, r *Reference, initial map[string]patch.Value, id
 		var refusal *Refusal
 		errors.As(r.Check(CheckOptions{AllowOrphans: true}, p), &refusal)
 		switch {
-		case refusal != nil && refusal.Kind == UnknownInLog, r.findPatch(next.id) != next: // the id is not unique
+		case refusal != nil && refusal.Kind == UnknownInLog, r.findPatch(next.id) != next: // another patch has the same id
 			return
 		case refusal == nil:
 			r.Apply(patch.Record{Seq: r.Seq() + 1, Patch: p})

@@ -6,8 +6,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Rewind returns the visible log and the state after a rewind, and for each visible event whether it is pinned.
-// The argument from is the seq of the first event of the invocation to undo. Rewind does not change the model.
+// Rewind returns the result of a rewind: the visible log, the state, and for each visible event whether it is
+// pinned. The argument from is the seq of the first event of the invocation to undo. Rewind does not change the
+// model.
 func (r *Reference) Rewind(from uint64) (visible []*patch.Event, state map[string]patch.Value, pinned []bool) {
 	after := r.rewound(from)
 	return after.Visible(), after.State(), after.Pinned()
@@ -36,14 +37,14 @@ func (r *Reference) rewound(from uint64) *Reference {
 type rewindRun struct {
 	*Reference
 	from   uint64
-	active []*applied // patches that were active before the rewind
+	active []*applied // patches that were active before the first record of the rewind
 	ages   map[*applied]age
 	steps  int
 }
 
-// age classifies a patch and the nodes that it inserted. It compares the logged events that the patch removed,
-// at any depth, with the first record of the rewind. The age is old if all of them are before that record,
-// young ("new" in docs/SEMANTICS.md) if none is, and mixed otherwise.
+// age classifies a patch and the nodes that it inserted. It compares the logged events that the patch removed, at
+// any depth, with the first record of the rewind. If all these events precede that record, the age is old. If none
+// of them precedes it, the age is young (called "new" in docs/SEMANTICS.md). Otherwise, the age is mixed.
 type age int
 
 const (
@@ -67,8 +68,8 @@ func (w *rewindRun) ageOf(seqs []uint64, a *applied) age {
 	return old
 }
 
-// membersOf returns the patches that count as one patch with a. If a member of a's group inserts events, these
-// are the active members of the group. Otherwise it is only a.
+// membersOf returns the patches that count as one patch with a. If a patch of a's group inserts events, these are
+// the active patches of the group. Otherwise, membersOf returns only a.
 func (w *rewindRun) membersOf(a *applied) []*applied {
 	if group := w.mergedGroup(a); group != nil {
 		return group
@@ -76,7 +77,7 @@ func (w *rewindRun) membersOf(a *applied) []*applied {
 	return []*applied{a}
 }
 
-// mergedGroup returns the active patches of a's group. It returns nil if there is at most one, or if none of
+// mergedGroup returns the active patches of a's group. It returns nil if at most one patch is active, or if none of
 // them inserts events.
 func (w *rewindRun) mergedGroup(a *applied) []*applied {
 	group := filter(w.active, func(b *applied) bool { return a.group != "" && b.group == a.group && (b.isCut() || b.addsEvents()) })
@@ -86,9 +87,9 @@ func (w *rewindRun) mergedGroup(a *applied) []*applied {
 	return nil
 }
 
-// seqsOf returns the seqs of the logged events that were removed, at any depth, by a and the patches that count
-// as one with a. An inserted event counts with the seq of its patch. The argument within has the patches whose
-// seqs are being computed.
+// seqsOf returns the seqs of logged events. These are the events that were removed, at any depth, by a and by the
+// patches that count as one with a. An inserted event counts with the seq of its patch. The argument within has the
+// patches whose seqs are being computed.
 func (w *rewindRun) seqsOf(a *applied, within []*applied) []uint64 {
 	members := w.membersOf(a)
 	within = slices.Concat(within, members)
@@ -111,7 +112,7 @@ func (w *rewindRun) seqsOf(a *applied, within []*applied) []uint64 {
 	return seqs
 }
 
-// revertMixed is step 1 of a rewind. Newest first, it reverts mixed patches except drop cuts, and young keep
+// revertMixed is step 1 of a rewind. Newest first, it reverts mixed patches that are not drop cuts, and young keep
 // cuts.
 func (w *rewindRun) revertMixed() {
 	for {
@@ -127,7 +128,7 @@ func (w *rewindRun) revertMixed() {
 	}
 }
 
-// newestFirst returns the patches of the log, without those that the rewind adds.
+// newestFirst returns the patches of the log, without the patches that the rewind adds.
 func (w *rewindRun) newestFirst() []*applied {
 	patches := filter(w.applied, func(a *applied) bool { _, ok := w.ages[a]; return ok })
 	slices.Reverse(patches)
@@ -153,7 +154,7 @@ func (w *rewindRun) revertMembers(a *applied) {
 	}
 }
 
-// revert reverts the patch. Before that, it reverts the patches that block it, whatever their age.
+// revert reverts the patch. Before that, it reverts the patches that block the revert, whatever their age.
 func (w *rewindRun) revert(a *applied) {
 	for w.isActive(a) {
 		if w.steps++; w.steps > 10*len(w.ages)+10 {
@@ -170,9 +171,9 @@ func (w *rewindRun) revert(a *applied) {
 	}
 }
 
-// nodesToRecut is step 3 of a rewind. It returns the nodes to cut again, each with its policy. These are the
-// nodes in the out() of cuts that were reverted. They also include the nodes in the out() of a patch or group
-// if all nodes that it inserted are cut again.
+// nodesToRecut is step 3 of a rewind. It returns the nodes to cut again, and the policy for each of these nodes.
+// They are the nodes in out() of the cuts that were reverted. If all nodes that a patch or group inserted are cut
+// again, the nodes in its out() are cut again too.
 func (w *rewindRun) nodesToRecut() map[*node]patch.StatePolicy {
 	marks := map[*node]patch.StatePolicy{}
 	mark := func(nodes []*node, drop bool) (changed bool) {

@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// denseLog draws a log of plain events, each of which sets a key to its seq. Many patches overlap, alone and in
-// groups. The kinds of the patches are from [denseKinds].
+// denseLog draws a log of plain events. Each event sets a key to its seq. Many patches overlap, both alone and in
+// groups. The kinds of the patches are taken from kinds.
 func denseLog(t *rapid.T, kinds []string) *Reference {
 	r := NewReference(nil)
 	apply := func(rec patch.Record) {
@@ -71,7 +71,7 @@ var (
 	}
 )
 
-// densePatch draws a patch that can be applied, or nil.
+// densePatch draws a patch that can be applied, or returns nil.
 func densePatch(t *rapid.T, id string, r *Reference, kinds []string) *patch.PatchEvent {
 	n := len(r.Visible())
 	if n == 0 {
@@ -145,7 +145,8 @@ func TestLawRewindTwice(t *testing.T) {
 	})
 }
 
-// Rewinding far equals rewinding near, then far.
+// Two rewinds, first to a late and then to an earlier invocation, have the same result as one rewind to the earlier
+// invocation.
 func TestLawRewindInTwoSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := complexLog(t)
@@ -158,8 +159,8 @@ func TestLawRewindInTwoSteps(t *testing.T) {
 	})
 }
 
-// representedSeqs returns the seqs of the logged events that a node represents. These are the node's event or, at any
-// depth, the events that the node replaced.
+// representedSeqs returns the seqs of the logged events that a node represents. They are the node's own event or, at
+// any depth, the events that the node replaced.
 func representedSeqs(n *node) []uint64 {
 	if n.insertedBy == nil {
 		return []uint64{n.seq}
@@ -173,8 +174,8 @@ func representedSeqs(n *node) []uint64 {
 	return seqs
 }
 
-// After a rewind, neither events nor state remain from the invocation or later. What was cut before the
-// invocation stays hidden.
+// After a rewind, no event and no state of the invocation or of later records remains. Events that were cut before
+// the invocation stay hidden.
 func TestLawRewindLeavesNothingLater(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := denseLog(t, denseKinds)
@@ -199,8 +200,9 @@ func TestLawRewindLeavesNothingLater(t *testing.T) {
 	})
 }
 
-// If all patches since the invocation kept state and replaced the events that they removed, a rewind restores
-// the state before the invocation. Each event that was visible then is visible or represented.
+// If all patches since the invocation kept state and replaced the events that they removed, a rewind restores the
+// state before the invocation. Each event that was visible before the invocation is then visible or represented by a
+// summary.
 func TestLawRewindLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := denseLog(t, keepPuts)
@@ -221,7 +223,7 @@ func TestLawRewindLosesNothing(t *testing.T) {
 		if got, want := seqs(after), seqs(before); !maps.Equal(got, want) {
 			t.Fatalf("rewound to %d, %s represent %v, want %v\n%s", from, showVisible(after), got, want, Text(r.log, nil))
 		}
-		pinned := map[*patch.Event]bool{} // hidden events too
+		pinned := map[*patch.Event]bool{} // by event: whether it was pinned, even if hidden
 		for _, a := range before.applied {
 			if a.pin != nil {
 				pinned[a.pin.event] = before.isPinned(a.pin)

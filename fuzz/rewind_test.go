@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Small cases for section 9 of docs/SEMANTICS.md. The rewind is to the record marked f.
+// A rewind has the effects that section 9 of docs/SEMANTICS.md describes. In the scripts, the rewind goes back to
+// the record marked f.
 func TestRewind(t *testing.T) {
 	for _, test := range []struct{ name, log, visible, state, pinned string }{
 		{"no patches", "e1 k=1\ne2 k=2 f\ne3 k=3", "e1", "k=1", ""},
@@ -86,8 +87,8 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// A rewind of two turns keeps exactly the content of the earlier turns. The session has two branches. Each turn
-// is compacted by a summary, which includes the previous summary, and a cut of the turn's event.
+// After a rewind of two turns, exactly the content of the earlier turns remains. The session has two branches. Each
+// turn is compacted by a summary that includes the previous summary, and by a cut of the turn's event.
 func TestRewindOfTwoBranches(t *testing.T) {
 	const turns = 20
 	var log strings.Builder
@@ -103,7 +104,7 @@ func TestRewindOfTwoBranches(t *testing.T) {
 		record("a%d k=%d #a", i, i)
 		record("b%d j=%d #b", i, i)
 		if i == 0 {
-			continue // the newest turn is not compacted
+			continue // no earlier turn can be compacted
 		}
 		for j, branch := range []string{"A", "B"} {
 			record("sum %d+1 group:%s%d | %s%d", j, branch, i-1, branch, i-1)

@@ -160,8 +160,8 @@ func expect(t *testing.T, what, got, want string) {
 	}
 }
 
-// expectBlocked fails the test unless the last patch of a log is blocked by patch blocking. 0 means that it
-// must not be blocked.
+// expectBlocked fails the test unless the patch with seq blocking blocks the last patch of a log. If blocking is 0,
+// no patch may block the last patch.
 func expectBlocked(t *testing.T, log []patch.Record, blocking uint64, pinned bool) {
 	t.Helper()
 	last := len(log) - 1

@@ -33,9 +33,9 @@ func ParseEvent(text []byte) (*patch.Event, error) {
 	return patch.ParseEvent(translated)
 }
 
-// TranslateLines translates the lines of a file to the form of package patch. If the file has a header, TranslateLines
-// translates only the lines that package patch rejects. Lines that are not JSON stay unchanged. TranslateLines fails if
-// rows belong to different sessions. The error is a *[patch.LineError] with the file's name.
+// TranslateLines translates the lines of a file to the form of package patch. If the file has a header,
+// TranslateLines translates only the lines that package patch rejects. Lines that are not JSON stay unchanged. If
+// rows belong to different sessions, TranslateLines fails. The error is a *[patch.LineError] with the file's name.
 func TranslateLines(text []byte, name string) ([]byte, error) {
 	out := make([]byte, 0, len(text))
 	var t translator
@@ -66,12 +66,12 @@ func TranslateLines(text []byte, name string) ([]byte, error) {
 
 // translator translates the lines of one file.
 type translator struct {
-	owner rowOwner // owner of the preceding rows
+	owner rowOwner // owner of the preceding rows, or the zero rowOwner
 }
 
-// translateLine translates a line with an event or a patch. A row is replaced by its event. Names are translated only
-// where ADK's schema has the field, because the keys of arguments, responses, state and metadata are data. The error is
-// a *[patch.FieldError].
+// translateLine translates a line with an event or a patch. It replaces a row by the event in the row. It translates
+// names only where ADK's schema has the field, because the keys of arguments, responses, state and metadata are
+// data. The error is a *[patch.FieldError].
 func (t *translator) translateLine(text []byte) ([]byte, error) {
 	text, err := compact(text)
 	if err != nil {
@@ -93,7 +93,7 @@ func (t *translator) translateLine(text []byte) ([]byte, error) {
 // patchNames maps the names of patch fields in snake_case to their names in package patch.
 var patchNames = map[string]string{"patch_type": "patchType", "event_id": "eventId", "summary_event": "summaryEvent"}
 
-// translate translates text that compact has returned.
+// translate translates text that the function compact has returned.
 func translate(text []byte) ([]byte, error) {
 	if jsonvalue.KindOf(text) != jsonvalue.Object {
 		return text, nil
@@ -145,8 +145,8 @@ func translate(text []byte) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// translateNested translates an event inside a patch. If this fails, it returns the event unchanged, because a log may
-// contain a malformed patch.
+// translateNested translates an event inside a patch. If the event cannot be translated, it is returned unchanged,
+// because a log may contain a malformed patch.
 func translateNested(text []byte) []byte {
 	if translated, err := translate(text); err == nil {
 		return translated

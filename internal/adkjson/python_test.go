@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// TestPython reads rows and a bare event of ADK for Python. The result is ADK's JSON and survives a round trip.
+// Rows and a bare event of ADK for Python are translated to ADK's JSON. The result survives a round trip.
 func TestPython(t *testing.T) {
 	file := testlog.Must(os.ReadFile("testdata/adk-python.jsonl"))(t)
 	want := testlog.Must(os.ReadFile("testdata/adk-python.want.jsonl"))(t)
@@ -60,10 +60,10 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// TestPythonSpelling checks that names of schema fields are translated, and that keys of data are not.
+// Names of schema fields are translated, and keys of data are not.
 func TestPythonSpelling(t *testing.T) {
 	for in, want := range map[string]string{
-		// Events.
+		// Fields of events.
 		`{"isolation_scope":"s","turn_complete":true,"error_code":"E","error_message":"m","avg_logprobs":-0.5,"interaction_id":"i","session_resumption_handle":"h"}`:                    `{"isolationScope":"s","turnComplete":true,"errorCode":"E","errorMessage":"m","avgLogprobs":-0.5,"interactionId":"i","sessionResumptionHandle":"h"}`,
 		`{"grounding_metadata":{"grounding_chunks":[{"retrieved_context":{"document_name":"d"},"web":{"uri":"u_v"}}],"search_entry_point":{"rendered_content":"c","sdk_blob":"_w=="}}}`: `{"groundingMetadata":{"groundingChunks":[{"retrievedContext":{"documentName":"d"},"web":{"uri":"u_v"}}],"searchEntryPoint":{"renderedContent":"c","sdkBlob":"/w=="}}}`,
 		`{"citation_metadata":{"citations":[{"start_index":1}]},"logprobs_result":{"top_candidates":[{"candidates":[{"log_probability":-1,"token_id":2}]}]}}`:                           `{"citationMetadata":{"citations":[{"startIndex":1}]},"logprobsResult":{"topCandidates":[{"candidates":[{"logProbability":-1,"tokenId":2}]}]}}`,
@@ -71,14 +71,14 @@ func TestPythonSpelling(t *testing.T) {
 		`{"cache_metadata":{"cache_name":"n","invocations_used":1},"live_session_resumption_update":{"new_handle":"h"},"output_transcription":{"text":"a_b"}}`:                          `{"cacheMetadata":{"cacheName":"n","invocationsUsed":1},"liveSessionResumptionUpdate":{"newHandle":"h"},"outputTranscription":{"text":"a_b"}}`,
 		`{"node_info":{"path":"a_b@1","output_for":["x_y"],"message_as_output":true},"output":{"node_info":1}}`:                                                                         `{"nodeInfo":{"path":"a_b@1","outputFor":["x_y"],"messageAsOutput":true},"output":{"node_info":1}}`,
 		`{"requested_input":{"interrupt_id":"i","payload":{"interrupt_id":1},"response_schema":{"one_of":[]}}}`:                                                                         `{"requestedInput":{"interruptId":"i","payload":{"interrupt_id":1},"responseSchema":{"one_of":[]}}}`,
-		// Parts.
+		// Fields of parts.
 		`{"content":{"parts":[{"executable_code":{"code":"a_b","language":"PYTHON"}},{"code_execution_result":{"outcome":"OUTCOME_OK"}},{"file_data":{"file_uri":"u","mime_type":"m","display_name":"d"}},{"video_metadata":{"start_offset":"1s"}}]}}`: `{"content":{"parts":[{"executableCode":{"code":"a_b","language":"PYTHON"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK"}},{"fileData":{"fileUri":"u","mimeType":"m","displayName":"d"}},{"videoMetadata":{"startOffset":"1s"}}]}}`,
 		`{"content":{"parts":[{"function_call":{"name":"f","will_continue":true,"partial_args":[{"json_path":"$.a_b","string_value":"x"}]}},{"function_response":{"name":"f","parts":[{"inline_data":{"data":"AA=="}}]}}]}}`:                           `{"content":{"parts":[{"functionCall":{"name":"f","willContinue":true,"partialArgs":[{"jsonPath":"$.a_b","stringValue":"x"}]}},{"functionResponse":{"name":"f","parts":[{"inlineData":{"data":"AA=="}}]}}]}}`,
 		`{"content":{"parts":[{"part_metadata":{"function_call":1},"tool_call":{"args":{"inline_data":{"data":"_w=="}}}}]}}`:                                                                                                                           `{"content":{"parts":[{"partMetadata":{"function_call":1},"toolCall":{"args":{"inline_data":{"data":"_w=="}}}}]}}`,
-		// Actions.
+		// Fields of actions.
 		`{"actions":{"compaction":{"start_timestamp":1.5,"end_timestamp":2.5,"compacted_content":{"parts":[{"thought_signature":"_w=="}]}},"rewind_before_invocation_id":"i"}}`: `{"actions":{"compaction":{"startTimestamp":1.5,"endTimestamp":2.5,"compactedContent":{"parts":[{"thoughtSignature":"/w=="}]}},"rewindBeforeInvocationId":"i"}}`,
 		`{"actions":{"requested_tool_confirmations":{"call_id":{"hint":"h","payload":{"state_delta":1}}},"set_model_response":{"a_b":1},"render_ui_widgets":[{"a_b":1}]}}`:      `{"actions":{"requestedToolConfirmations":{"call_id":{"hint":"h","payload":{"state_delta":1}}},"setModelResponse":{"a_b":1},"renderUiWidgets":[{"a_b":1}]}}`,
-		// Patches and their events.
+		// Fields of patches, and of the events in patches.
 		`{"patch_type":"splice","invocation_id":"i","start":0,"count":0,"replacement":[{"invocation_id":"j","actions":{"state_delta":{"a_b":1}}}]}`: `{"invocationId":"i","patchType":"splice","start":0,"count":0,"replacement":[{"invocationId":"j","actions":{"stateDelta":{"a_b":1}}}]}`,
 		`{"patch_type":"summarise","start":0,"count":1,"summary_event":{"content":{"parts":[{"function_call":{"name":"f"}}]}}}`:                     `{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"content":{"parts":[{"functionCall":{"name":"f"}}]}}}`,
 		`{"patch_type":"revert","patch_id":"p\u0031"}`:                                                          `{"patchType":"revert","patchId":"p1"}`,
@@ -89,7 +89,7 @@ func TestPythonSpelling(t *testing.T) {
 		`{"new_field":{"invocation_id":1},"content":{"new_field":{"function_call":1},"parts":[{"new_field":1}]}}`: `{"new_field":{"invocation_id":1},"content":{"new_field":{"function_call":1},"parts":[{"new_field":1}]}}`,
 		`{"Invocation_id":"i","_invocation_id":"i","invocation__id":"i","Error_code":1}`:                          `{"Invocation_id":"i","_invocation_id":"i","invocation__id":"i","Error_code":1}`,
 		`{"node_info":[{"output_for":1}],"cache_metadata":"cache_name"}`:                                          `{"nodeInfo":[{"output_for":1}],"cacheMetadata":"cache_name"}`,
-		// Bytes. ADK's REST servers write URL-safe base64 in fields with camelCase names.
+		// Bytes in base64. ADK's REST servers write URL-safe base64 in fields with camelCase names.
 		`{"content":{"parts":[{"inlineData":{"data":"-_-_"}},{"inlineData":{"data":"+/+/"}},{"text":"-_-_"}]}}`: `{"content":{"parts":[{"inlineData":{"data":"+/+/"}},{"inlineData":{"data":"+/+/"}},{"text":"-_-_"}]}}`,
 	} {
 		if got := marshal(t, parse(t, in)); got != want {
@@ -98,7 +98,7 @@ func TestPythonSpelling(t *testing.T) {
 	}
 }
 
-// TestPythonRefused checks that the error for malformed input names the field.
+// The error for malformed input names the field.
 func TestPythonRefused(t *testing.T) {
 	for line, field := range map[string]string{
 		`{"invocationId":"i","invocation_id":"i"}`:                                              "invocation_id",
@@ -137,7 +137,7 @@ func TestPythonRefused(t *testing.T) {
 	}
 }
 
-// TestPythonRows checks the columns of a row other than event_data.
+// The columns of a row other than event_data are checked.
 func TestPythonRows(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"id":"e1","invocation_id":"i","timestamp":1.5,"event_data":{"author":"a"}}`:                                              `{"id":"e1","invocationId":"i","author":"a","timestamp":"1970-01-01T00:00:01.5Z"}`,
@@ -193,7 +193,7 @@ func stored(t *testing.T, r patch.Record) patch.Record {
 	return r
 }
 
-// A file with a header is in patchlog's format, so only lines that patchlog rejects are translated.
+// A file with a header is in patchlog's format. Only lines that package patch rejects are translated.
 func TestHeaderIsNotTranslated(t *testing.T) {
 	const line = `{"id":"e","error_code":"x"}`
 	for header, want := range map[string]string{"": `{"id":"e","errorCode":"x"}`, `{"patchlog":1,"initialState":{}}` + "\n": line} {
@@ -236,7 +236,7 @@ func TestEpochSeconds(t *testing.T) {
 	}
 }
 
-// A short literal with a large exponent is not expanded.
+// If the time is a short literal with a large exponent, the literal is not expanded.
 func TestTimesCostLittle(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -9,13 +9,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// rowOwner is the app, user and session of a table row. It is the zero value for lines that are not rows.
+// rowOwner is the app, user and session of a table row. For a line that is not a row, it is the zero value.
 type rowOwner [3]string
 
 // unwrapRow returns the event in a row of a table of ADK for Python. A row is a JSON object. Its field event_data
-// contains the event, as an object or as a string with JSON. The other fields repeat the event's id, invocation and
-// time, and name its session. If the row is malformed, the error names the field. If text is not a row, but for
-// example a patch, unwrapRow returns text unchanged.
+// contains the event, as an object or as a string with JSON. The other fields repeat the id, the invocation and the
+// time of the event, and name its session. If the row is malformed, the error names the field. If text is not a row,
+// unwrapRow returns text unchanged.
 func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 	for name := range jsonvalue.Members(text) {
 		if name == "patchType" || name == "patch_type" {
@@ -60,7 +60,7 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 			case jsonvalue.KindOf(v) == jsonvalue.Null:
 			case repeated == nil:
 				b = append(jsonvalue.AppendKey(b, name), v...)
-			case name != "timestamp" && !jsonvalue.Equal(v, repeated): // the timestamp column has no time zone
+			case name != "timestamp" && !jsonvalue.Equal(v, repeated): // the column timestamp has no time zone, so it is not compared
 				return nil, owner, fieldErr(column, "the column has %s, but event_data has %s", clip(v), clip(repeated))
 			}
 		}
@@ -71,8 +71,8 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 	return append(b, '}'), owner, nil
 }
 
-// rejectNonEvent rejects objects that are not events. Package patch would accept their fields as unknown fields of an
-// event.
+// rejectNonEvent returns an error for objects that are not events. Package patch would accept their fields as
+// unknown fields of an event.
 func rejectNonEvent(text []byte) error {
 	const olderColumn = "long_running_tool_ids_json"
 	if jsonvalue.Member(text, olderColumn) != nil {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// eventNames lists the fields of ADK's session event that have two spellings or contain such fields. The comment of
-// eventSchema describes the notation.
+// eventNames lists fields of ADK's session event. It lists a field if the field has two spellings, or contains a
+// field with two spellings. The comment of eventSchema describes the notation.
 const eventNames = `
 Event invocationId isolationScope longRunningToolIds content:Content actions:Actions usageMetadata:GenerateContentResponseUsageMetadata
 Event customMetadata groundingMetadata:GroundingMetadata citationMetadata:CitationMetadata logprobsResult:LogprobsResult avgLogprobs
@@ -21,11 +21,11 @@ RequestedInput interruptId responseSchema
 Node messageAsOutput outputFor
 `
 
-// schema describes the fields of an object or the elements of an array. A nil schema stands for data, whose keys are
-// not translated.
+// schema describes the fields of an object or the elements of an array. A nil schema means that the value is data,
+// whose keys are not translated.
 type schema struct {
-	fields  map[string]schemaField // of an object, by both spellings
-	element *schema                // of an array's elements
+	fields  map[string]schemaField // fields of an object, by each of their spellings
+	element *schema                // schema of the elements of an array
 }
 
 type schemaField struct {
@@ -37,8 +37,8 @@ type schemaField struct {
 var base64Text = new(schema)
 
 // eventSchema returns the schema of an event. It parses eventNames and genaiNames. Each line contains a type and the
-// names of its fields. If the value of a field also has a schema, a colon and the type of the value follow the
-// field's name.
+// names of its fields. If the value of a field also has a schema, a colon and the type of the value follow the name
+// of the field.
 var eventSchema = sync.OnceValue(func() *schema {
 	types := map[string]*schema{"Bytes": base64Text}
 	var of func(name string) *schema

@@ -14,7 +14,7 @@ import (
 // respell returns the compact JSON of an event with the field names and the base64 alphabet of ADK's JSON. ADK for
 // Python stores other names (invocation_id, function_call) and URL-safe base64. Names are translated only where the
 // schema has the field, because the keys of arguments, responses, state and metadata are data. Unknown fields stay
-// unchanged. The argument path locates the value for error messages.
+// unchanged. The argument path is the path to the value, for error messages.
 func respell(text []byte, s *schema, path ...string) ([]byte, error) {
 	switch kind := jsonvalue.KindOf(text); {
 	case kind == jsonvalue.Object && s != nil && s.fields != nil:
@@ -73,7 +73,8 @@ func pythonName(name string) string {
 	return b.String()
 }
 
-// standardBase64 converts a JSON string with URL-safe base64 to standard base64. It returns other text unchanged.
+// standardBase64 converts a JSON string with URL-safe base64 to standard base64. It returns any other text
+// unchanged.
 func standardBase64(quoted []byte) []byte {
 	if !bytes.ContainsAny(quoted, "-_") {
 		return quoted

@@ -25,10 +25,10 @@ import (
 // MaxDepth is the maximum nesting depth of arrays and objects. It limits the stack of recursive functions.
 const MaxDepth = 1000
 
-// Error describes a problem in a text and its position.
+// Error describes a problem in a JSON text and the position of the problem.
 type Error struct {
 	Pointer string // JSON pointer (RFC 6901) to the invalid value; "" means the whole text
-	Offset  int64  // in bytes from the beginning of the text
+	Offset  int64  // offset in bytes from the beginning of the text
 	Problem string
 }
 
@@ -39,13 +39,13 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (byte %d)", e.Pointer, e.Problem, e.Offset)
 }
 
-// Parse parses exactly one JSON value as defined by RFC 8259, and returns a copy of it without insignificant
-// white space. It returns an *[Error] if an object repeats a key, if a string is not Unicode, or if the nesting
-// exceeds [MaxDepth]. A Unicode string is valid UTF-8 without escapes of unpaired surrogates.
+// Parse parses exactly one JSON value as defined by RFC 8259, and returns a copy of it without insignificant white
+// space. It returns an *[Error] if an object repeats a key, if a string is not Unicode, or if the nesting exceeds
+// [MaxDepth]. A string is Unicode if it is valid UTF-8 and has no escapes of unpaired surrogates.
 func Parse(text []byte) ([]byte, error) {
 	value := jsontext.Value(bytes.Clone(text))
 	unique := jsontext.AllowDuplicateNames(len(text) > maxLibraryText)
-	// Format validates the text while it removes white space. Only invalid text is parsed again, for a better
+	// Format validates the text and removes white space. If the text is invalid, it is parsed again for a better
 	// error.
 	if value.Format(jsontext.PreserveRawStrings(true), unique) != nil {
 		return nil, parseError(text, unique)
@@ -63,16 +63,15 @@ func Parse(text []byte) ([]byte, error) {
 	return value, nil
 }
 
-// maxLibraryText is the maximum length of a text whose keys the library checks for repetition. The library is
-// faster than package jsonvalue, but it keeps a map of an object's keys. This map can take 14 times the memory
-// of the text.
+// maxLibraryText is the maximum length of a text for which the JSON library searches repeated keys. The library is
+// faster than keyChecker, but it keeps a map of an object's keys. This map can take 14 times the memory of the text.
 const maxLibraryText = 64 << 10
 
 const duplicateKey = "duplicate key"
 
 var errTooDeep = &Error{Problem: fmt.Sprintf("nested deeper than %d", MaxDepth)}
 
-// parseError returns the error for text that [Parse] refuses.
+// parseError returns the error for a text that [Parse] rejects.
 func parseError(text []byte, unique jsontext.Options) error {
 	d := jsontext.NewDecoder(bytes.NewReader(text), unique)
 	_, err := d.ReadValue()
@@ -82,7 +81,7 @@ func parseError(text []byte, unique jsontext.Options) error {
 		}
 	}
 	at := &jsontext.SyntacticError{Err: errors.New("missing value"), ByteOffset: int64(len(text))}
-	errors.As(err, &at) // does not match if the text is blank
+	errors.As(err, &at) // a blank text gives no such error
 	out := &Error{Pointer: string(at.JSONPointer), Offset: at.ByteOffset, Problem: at.Err.Error()}
 	switch {
 	case errors.Is(at.Err, jsontext.ErrDuplicateName):
@@ -96,7 +95,7 @@ func parseError(text []byte, unique jsontext.Options) error {
 // keyChecker finds repeated keys of an object.
 type keyChecker struct {
 	*Cursor
-	hashes []uint64 // hashes of the keys of the entered objects, in order
+	hashes []uint64 // hashes of the keys of all objects that were entered, in order
 }
 
 var hashSeed = maphash.MakeSeed()
@@ -156,7 +155,7 @@ func (e *Error) within(step string) *Error {
 	return e
 }
 
-// Depth returns the nesting depth of a value. It is 0 for a number and 1 for an empty array.
+// Depth returns the nesting depth of a value. The depth of a number is 0, and the depth of an empty array is 1.
 func Depth(value []byte) int {
 	depth, deepest := 0, 0
 	for c := (Cursor{text: value}); c.pos < len(c.text); {
@@ -190,7 +189,7 @@ const (
 
 var kindNames = [...]string{"null", "a boolean", "a number", "a string", "an array", "an object"}
 
-// String returns the kind with its article, for error messages.
+// String returns the kind with an article, such as "a number", for error messages.
 func (k Kind) String() string { return kindNames[k] }
 
 // KindOf returns the kind of a value. No white space may surround the value.
@@ -247,7 +246,7 @@ func Elements(array []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// Member returns the value at a path of keys through nested objects, or nil.
+// Member returns the value at a path of keys through nested objects. If a key is missing, Member returns nil.
 func Member(object []byte, keys ...string) []byte {
 next:
 	for _, key := range keys {
@@ -266,7 +265,7 @@ next:
 	return object
 }
 
-// Cursor iterates over a value. A cursor that enters arrays and objects reads each byte once, at any nesting
+// Cursor iterates over a value. If a cursor enters all arrays and objects, it reads each byte once, at any nesting
 // depth.
 type Cursor struct {
 	text []byte
@@ -341,7 +340,7 @@ func (c *Cursor) Value() []byte {
 	return c.text[start:c.pos:c.pos]
 }
 
-// skipString skips a string. The string ends at the first quote that follows an even number of backslashes. Searching
+// skipString skips a string. The string ends at the first quote that follows an even number of backslashes. A search
 // for quotes is much faster than a loop over the bytes.
 func (c *Cursor) skipString() {
 	for c.pos++; ; c.pos++ {
@@ -379,13 +378,13 @@ func Text(value []byte) string {
 	return Unquote(value)
 }
 
-// AppendQuote appends s as a JSON string. U+FFFD replaces each byte that is not UTF-8.
+// AppendQuote appends s as a JSON string. It replaces each byte that is not UTF-8 by U+FFFD.
 func AppendQuote(dst []byte, s string) []byte {
 	dst, _ = jsontext.AppendQuote(dst, s)
 	return dst
 }
 
-// AppendKey appends a key and a colon to the unfinished object in dst. If the object already has members, it
+// AppendKey appends a key and a colon to the unfinished object in dst. If the object already has members, AppendKey
 // first appends a comma.
 func AppendKey(dst []byte, name string) []byte {
 	if dst[len(dst)-1] != '{' {
@@ -394,9 +393,8 @@ func AppendKey(dst []byte, name string) []byte {
 	return append(AppendQuote(dst, name), ':')
 }
 
-// Edit returns an object with changed members. It calls the function change for each member. The result of this
-// function is the new value of the member; nil removes the member. If the value is not an object, Edit returns it
-// unchanged.
+// Edit returns an object with changed members. It calls change for each member. The result of change is the new
+// value of the member, or nil to remove the member. If the value is not an object, Edit returns the value unchanged.
 func Edit(object []byte, change func(name string, v []byte) []byte) []byte {
 	if KindOf(object) != Object {
 		return object
@@ -432,9 +430,9 @@ func With(object []byte, name string, value []byte) []byte {
 // Step returns name as one escaped reference token of a JSON pointer, without the slash.
 func Step(name string) string { return string(jsontext.Pointer("").AppendToken(name))[1:] }
 
-// Equal reports whether two values are equal. It ignores the order of keys. It compares strings by their text,
-// and numbers by kind and value. For example, 1.0 equals 1e0 but not 1. Invalid JSON is equal only to the same
-// bytes.
+// Equal reports whether two values are equal. It ignores the order of keys. It compares strings by their text, and
+// numbers by kind and value. For example, 1.0 equals 1e0 but not 1. If a text is invalid JSON, it is equal only to
+// the same bytes.
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -443,7 +441,7 @@ func Equal(a, b []byte) bool {
 	return KindOf(a) == KindOf(b) && json.Unmarshal(a, &x, normalNumbers) == nil && json.Unmarshal(b, &y, normalNumbers) == nil && reflect.DeepEqual(x, y)
 }
 
-// normalNumbers decodes numbers such that numbers of equal kind and value have the same form.
+// normalNumbers decodes numbers to the type number, so that numbers of equal kind and value are equal.
 var normalNumbers = json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *any) error {
 	if d.PeekKind() != '0' {
 		return errors.ErrUnsupported
@@ -453,12 +451,12 @@ var normalNumbers = json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontex
 	return err
 }))
 
-// number is a number literal in a normal form for its kind and value.
+// number is a number literal in a normal form, which depends only on the kind and the value.
 type number struct {
 	float    bool
 	negative bool
-	digits   string // without leading and trailing zeros
-	exponent string // exponent of the last digit, in decimal; a string, because it may be huge
+	digits   string // digits without leading and trailing zeros
+	exponent string // exponent of the last digit, in decimal; it is a string because it may be huge
 }
 
 func parseNumber(literal string) number {
@@ -477,8 +475,8 @@ func parseNumber(literal string) number {
 	return n
 }
 
-// addExponent adds shift to a decimal exponent. It does not compute very long exponents. Numbers with such an
-// exponent are therefore equal only if they are written in the same way.
+// addExponent adds shift to a decimal exponent. It does not compute very long exponents, so numbers with such
+// exponents are equal only if they are written in the same way.
 func addExponent(exponent string, shift int) string {
 	if len(exponent) > 64 {
 		return exponent + " " + strconv.Itoa(shift)

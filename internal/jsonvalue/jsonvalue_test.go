@@ -38,7 +38,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Different code compares the keys of long and of short texts. The result is the same.
+// Parse rejects repeated keys in long and in short texts. Different code searches the keys of long and of short
+// texts.
 func TestRepeatedKeys(t *testing.T) {
 	for _, c := range []struct{ text, pointer string }{
 		{`{"a":{"b":1},"c":{"b":1},"b":[{"b":1},{"b":2}]}`, ""}, {"\t{ \"a\" : { \"a\" : 1 } , \"b\" : { \"a\" : 1 } }\n", ""},
@@ -57,7 +58,7 @@ func TestRepeatedKeys(t *testing.T) {
 	}
 }
 
-// Parsing an object with many keys takes at most a few times the memory of its text.
+// If an object has many keys, Parse needs at most a few times the memory of the text.
 func TestManyKeysTakeLittleMemory(t *testing.T) {
 	text := []byte{'{'}
 	for i := range 200_000 {
@@ -109,8 +110,8 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// For any bytes, a traversal terminates and stays within the bytes. For text that Parse accepts, it yields the
-// values that encoding/json decodes.
+// For any bytes, a traversal terminates and stays within the bytes. For text that Parse accepts, it yields the same
+// values as encoding/json.
 func FuzzWalk(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,"\\\"",{}],"b":-1e5}`, `{""""""`, `{"\\\\`, `{,,:`, `[[}]`, `{"a"}`, `"`, `{"a":}`, `tru`, "\\"} {
 		f.Add([]byte(seed))

@@ -25,7 +25,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/recordform/packed"
 )
 
-// The first byte of a form.
+// Values of the first byte of a form.
 const (
 	Plain      = 1
 	Compressed = 2
@@ -47,12 +47,12 @@ func Begin(dst []byte) []byte { return append(dst, Plain, 0, 0, 0, 0) }
 // Seal sets the checksum of a plain form.
 func Seal(form []byte) { binary.LittleEndian.PutUint32(form[1:], plainSum(form[Header:])) }
 
-// Compress returns a plain form with its content compressed. The result has the same [Checksum]. Compress
-// returns form itself if compression does not make the form shorter. It also does so if form is already
-// compressed, or if the content exceeds 1 MiB.
+// Compress returns a plain form with its content compressed. The result has the same [Checksum]. Compress returns
+// form itself if compression does not make the form shorter, if form is already compressed, or if the content
+// exceeds 1 MiB.
 //
-// Compress does not verify the checksum. The caller must pass a form that [Seal] made or [Open] verified. It does not
-// change form. It is safe for concurrent use.
+// Compress does not verify the checksum. The caller must pass a form that [Seal] made or [Open] verified. Compress
+// does not change form. It is safe for concurrent use.
 func Compress(form []byte) []byte {
 	if len(form) < Header || form[0] != Plain || len(form)-Header > packed.MaxBytes {
 		return form
@@ -69,8 +69,8 @@ func Compress(form []byte) []byte {
 	return bytes.Clone(*buf)
 }
 
-// PlainSize returns the length that the form had before [Compress]. If the form is damaged, the result may be
-// wrong. In that case, the result is the length of form, or at most 1 MiB plus the header.
+// PlainSize returns the length of the form before [Compress]. If the form is damaged, the result may be wrong. A
+// wrong result is either the length of form, or at most 1 MiB plus the header.
 func PlainSize(form []byte) int {
 	if len(form) > compressedHeader && form[0] == Compressed {
 		if n, err := packed.Len(form[compressedHeader:]); err == nil {
@@ -80,9 +80,9 @@ func PlainSize(form []byte) int {
 	return len(form)
 }
 
-// Checksum returns the record's checksum, which is stored in the form. The plain and the compressed form have
-// the same checksum. If the form is too short, Checksum returns 0. It does not verify the checksum; [Open]
-// does.
+// Checksum returns the record's checksum, which is stored in the form. The plain form and the compressed form have
+// the same checksum. If the form is too short, Checksum returns 0. Checksum does not verify the checksum. [Open]
+// does so.
 func Checksum(form []byte) uint32 {
 	if len(form) < Header {
 		return 0
@@ -94,14 +94,13 @@ func plainSum(body []byte) uint32 { return crc32.Update(plainStart, castagnoli, 
 
 var plainStart = crc32.Checksum([]byte{Plain}, castagnoli)
 
-// compressedSum returns the checksum of a compressed form. The checksum does not cover bytes 5–8, which store
-// it.
+// compressedSum returns the checksum of a compressed form. Bytes 5–8, which store this checksum, are not covered.
 func compressedSum(form []byte) uint32 {
 	return crc32.Update(crc32.Update(0, castagnoli, form[:Header]), castagnoli, form[compressedHeader:])
 }
 
-// Open verifies a form's length, kind and checksum, and returns its content. The content aliases form or buf.
-// Damage is detected before decompression.
+// Open verifies the length, the kind and the checksum of a form, and returns the content. The content aliases form
+// or buf. Damage is detected before decompression.
 func Open(form []byte, buf *[]byte) (body []byte, err error) {
 	switch {
 	case len(form) > MaxBytes:
@@ -130,15 +129,15 @@ func Open(form []byte, buf *[]byte) (body []byte, err error) {
 	return body, nil
 }
 
-// buffers caches buffers for compressed and decompressed contents.
+// buffers is a pool of buffers for compressed and decompressed contents.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Buffer returns a buffer for [Open]. The caller returns it with [Release].
 func Buffer() *[]byte { return buffers.Get().(*[]byte) }
 
-// Release returns a buffer to the cache.
+// Release returns a buffer to the pool.
 func Release(buf *[]byte) {
-	const maxCached = 64 << 10 // large buffers are rare, so they are not kept
+	const maxCached = 64 << 10 // large buffers are rare, so they are not pooled
 	if cap(*buf) <= maxCached {
 		buffers.Put(buf)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// MaxBytes is the maximum length of a content, and of a block. It limits how much memory a reader allocates for
-// a forged frame.
+// MaxBytes is the maximum length of a content, and of a block. It limits the memory that a reader allocates for a
+// forged frame.
 const MaxBytes = 1 << 20
 
 // FirstByte is the first byte of a frame. It identifies [Dictionary].
@@ -52,8 +52,8 @@ func Open(buf, frame []byte) ([]byte, error) {
 	return dictionary.Decode(buf[:0], frame[Header:])
 }
 
-// Len returns the length of the content that a frame states. It returns an error unless the bytes are exactly
-// one frame.
+// Len returns the length of the content that a frame records. If the bytes are not exactly one frame, Len returns an
+// error.
 func Len(frame []byte) (int, error) {
 	if len(frame) > 0 && frame[0] != FirstByte {
 		return 0, fmt.Errorf("unknown compression dictionary %#x; this program supports %#x, and a newer version may support this one", frame[0], FirstByte)

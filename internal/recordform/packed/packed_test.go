@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// bodies yields contents of many lengths, including the lengths at which the form of a frame changes. Their
-// bytes are of several kinds: in the dictionary or not, with and without repetition.
+// bodies yields contents of many lengths, including the lengths at which the form of a frame changes. The contents
+// differ in two ways: their bytes are in the dictionary or not, and are repeated or not.
 func bodies(yield func(name string, body []byte) bool) {
 	r := rand.New(rand.NewPCG(1, 2))
 	lengths := []int{0, 1, 6, 7, 8, 9, 16, 17, 31, 32, 255, 256, 257, 1022, 1023, 1024, 1025, 4095, 4096, 16383, 16384, 16385,
