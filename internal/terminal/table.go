@@ -62,7 +62,7 @@ func (t *Table) Note(text Cell, whole bool) {
 // Len returns the number of rows.
 func (t *Table) Len() int { return len(t.rows) }
 
-// LeastWide is the minimum width of a table's wide column, even on a narrow terminal.
+// LeastWide is the minimum width to which the texts of a table's wide column are cut, even on a narrow terminal.
 const LeastWide = 24
 
 // columnGap is the number of spaces between columns.

@@ -58,7 +58,7 @@ func (b *Backend) sendPrepared(ctx context.Context, c *pgx.Conn, text string, se
 	return err
 }
 
-// isUnprepared reports whether a statement did nothing because the pooler switched to another server connection,
+// isUnprepared reports whether a statement did nothing because a pooler switched to another server connection,
 // which lacks the prepared statement or uses its name for another statement. Even a call that does not prepare
 // statements can get this error, because the driver executes a prepared statement if the connection has prepared
 // the same text.
