@@ -11,10 +11,10 @@ import (
 )
 
 // date is a day or a month in a query.
-type date struct{ year, month, day int } // year 0 is any year; day 0 is any day
+type date struct{ year, month, day int } // year 0 means any year, and day 0 any day
 
-// datePatterns match dates in the results of appendPlain: ISO dates, days with dots, dates in Chinese, Japanese and
-// Korean, and dates with names of months.
+// datePatterns match dates in text that appendPlain has normalised: ISO dates, dates with dots, dates in Chinese,
+// Japanese and Korean, and dates with names of months.
 var datePatterns = []*regexp.Regexp{
 	regexp.MustCompile(`\b(?P<year>[12]\d{3})-(?P<month>\d\d)(?:-(?P<day>\d\d))?(?:\D|$)`),
 	regexp.MustCompile(`\b(?P<day>\d{1,2})\. ?(?P<month>\d{1,2})\. ?(?P<year>[12]\d{3})\b`),
@@ -23,7 +23,7 @@ var datePatterns = []*regexp.Regexp{
 		`(?: (?P<after>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,? (?:of |de )?(?P<year>[12]\d{3})\b)?`),
 }
 
-// parseDates returns the dates in a query. For each day, it also returns the day's month.
+// parseDates returns the dates in a query. For each day, it also returns the month of the day.
 func parseDates(query string) (all []date) {
 	var plain []byte
 	for _, r := range norm.NFC.String(query) {
@@ -59,9 +59,9 @@ func parseDates(query string) (all []date) {
 	return all
 }
 
-// dateMatcher returns a function that reports whether an event has the date, in UTC.
+// dateMatcher returns a function that reports whether the time of an event is on the date, in UTC.
 func (x *Index) dateMatcher(d date) func(doc int32) bool {
-	var dayStart, dayEnd int64 // the day of the previous event
+	var dayStart, dayEnd int64 // start and end of the day of the event that was matched last
 	var matches bool
 	return func(doc int32) bool {
 		if at := x.docs[doc].time; at < dayStart || at >= dayEnd {
@@ -85,8 +85,8 @@ var monthOf = func() map[string]int {
 	return all
 }()
 
-// monthNames has a line for each month, with its names in English, German, French, Spanish, Italian, Portuguese and
-// Russian in the form of [appendPlain].
+// monthNames has one line per month. A line has the names of the month in English, German, French, Spanish, Italian,
+// Portuguese and Russian, in the form that [appendPlain] produces.
 const monthNames = `january jan januar janner janvier enero gennaio janeiro январь января январе
 february feb februar fevrier febrero febbraio fevereiro февраль февраля феврале
 march mar marz mars marzo marco март марта марте

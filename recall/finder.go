@@ -12,14 +12,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Log is the source of a [Finder]. It contains sessions identified by keys. Its methods must be safe for concurrent
-// use.
+// Log is the source of the records that a [Finder] searches. Keys identify its sessions. Its methods must be safe for
+// concurrent use.
 type Log[K comparable] interface {
 	// View returns the newest view of a session.
 	View(ctx context.Context, key K) (fold.View, error)
 
-	// Records yields the records with the given seqs from the log of a view. The seqs are in ascending order. If the
-	// session was deleted and recreated after v, Records ends with an error.
+	// Records yields the records with the given seqs from the log that the view v was folded from. The seqs are in
+	// ascending order. If the session was deleted and recreated after v, Records ends with an error.
 	Records(ctx context.Context, key K, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error]
 }
 
@@ -36,10 +36,10 @@ type Finder[K comparable] struct {
 	mu      sync.Mutex
 	total   int
 	entries map[K]*entry[K]
-	recent  *list.List // entries, most recently used first
+	recent  *list.List // entries, the most recently used first
 }
 
-// entry is the cached index of a session. Its user must lock it.
+// entry is the cached index of a session. A goroutine must lock the entry to use it.
 type entry[K comparable] struct {
 	key      K
 	lock     chan struct{} // contains a value while the entry is locked
@@ -47,7 +47,7 @@ type entry[K comparable] struct {
 	edition  uint64
 	index    *Index
 
-	// The finder's mutex guards these fields.
+	// The mutex of the finder guards the following fields.
 	users   int
 	bytes   int
 	element *list.Element
@@ -57,7 +57,7 @@ func newEntry[K comparable](key K) *entry[K] {
 	return &entry[K]{key: key, lock: make(chan struct{}, 1)}
 }
 
-// entryBytes estimates the memory of an entry without its index, including its share of the finder's map.
+// entryBytes estimates the memory of an entry without its index. It includes the entry's share of the finder's map.
 const entryBytes = 1 << 10
 
 // NewFinder returns a finder for a log. Its cached indexes use at most about maxBytes. 0 means [DefaultMaxBytes]. A
@@ -113,7 +113,7 @@ func (f *Finder[K]) release(e *entry[K]) {
 	}
 }
 
-// resize updates the size of an entry. The caller has locked the entry.
+// resize updates the size of an entry, which the caller must have locked.
 func (f *Finder[K]) resize(e *entry[K]) {
 	bytes := entryBytes + e.index.Bytes()
 	f.mu.Lock()
@@ -124,7 +124,8 @@ func (f *Finder[K]) resize(e *entry[K]) {
 	}
 }
 
-// evict removes an entry from the cache. Current users of the entry can continue. The caller holds the finder's mutex.
+// evict removes an entry from the cache. Goroutines that use the entry can continue. The caller must hold the
+// finder's mutex.
 func (f *Finder[K]) evict(e *entry[K]) {
 	f.recent.Remove(e.element)
 	delete(f.entries, e.key)
@@ -132,7 +133,7 @@ func (f *Finder[K]) evict(e *entry[K]) {
 	e.bytes = 0
 }
 
-// withLock locks an entry and calls the function do.
+// withLock calls do while the entry is locked.
 func (e *entry[K]) withLock(ctx context.Context, do func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -146,8 +147,8 @@ func (e *entry[K]) withLock(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// entryForView returns the entry to use for [Search.View]. If e indexes an earlier or later session with the same key,
-// apart returns a new entry that is not cached. Otherwise it returns e.
+// entryForView returns the entry to use for [Search.View]. If e indexes an earlier or later session with the same
+// key, it returns a new entry that is not cached. Otherwise, it returns e.
 func (f *Finder[K]) entryForView(ctx context.Context, e *entry[K], v fold.View) (*entry[K], error) {
 	own := e
 	err := e.withLock(ctx, func() error {
@@ -159,7 +160,7 @@ func (f *Finder[K]) entryForView(ctx context.Context, e *entry[K], v fold.View) 
 	return own, err
 }
 
-// withIndex calls the function do with an index that contains all records of a view.
+// withIndex calls do with an index that contains all records of a view.
 func (f *Finder[K]) withIndex(ctx context.Context, e *entry[K], v fold.View, do func(*Index) error) error {
 	return e.withLock(ctx, func() error {
 		if e.index == nil || e.creation != v.Creation() || e.edition < v.Edition() {

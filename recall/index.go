@@ -11,47 +11,47 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Index finds the events of one session's log by their words. It contains hashes of words and no text. Concurrent
-// searches are safe while no record is added.
+// Index finds the events of one session's log by their words. It contains hashes of words, and no text. Concurrent
+// searches are safe as long as no record is being added.
 type Index struct {
 	splitter          splitter
 	seq               uint64
 	docs              []doc
-	regularDocs       []int32 // the docs of regular events, in order
+	regularDocs       []int32 // index in docs of each regular event, in order; an event is regular if no patch inserted it
 	branchScopes      []branchScope
 	branchScopeIndex  map[branchScope]int32
 	words             uint64         // number of words in all docs
-	termPostings      map[term]int32 // index in postings
-	inflectedPostings map[term]int32 // index in postings, by unstemmed word; words with the same stem share a posting
+	termPostings      map[term]int32 // by term: index in postings
+	inflectedPostings map[term]int32 // by unstemmed word: index in postings; words with the same stem share a posting
 	postings          []posting
-	formLinks         map[term]int32 // by form: 1 + index in links of the form's last entry
+	formLinks         map[term]int32 // by form: 1 + the index in links of the last entry for the form
 	links             []link
-	counts            []count // of the event that is being added
-	listBytes         int     // total size of the postings' lists in bytes
+	counts            []count // occurrences of terms in the event that is being added
+	listBytes         int     // total size of the lists of all postings in bytes
 }
 
 // doc is an indexed event.
 type doc struct {
-	seq          uint64 // seq of its record
+	seq          uint64 // seq of the event's record
 	wordsBefore  uint64 // number of words in all earlier docs
 	time         int64  // Unix time in microseconds
-	index        int32  // index among the events of its record
+	index        int32  // index among the events of the record
 	regularIndex int32  // index in regularDocs, or -1 if the event is not regular
 	branchScope  int32  // index in branchScopes
 	summary      bool
-	shown        bool // the event has text that models see
+	shown        bool // whether the event has text that models see
 }
 
-// branchScope is the branch and the isolation scope of events.
+// branchScope is the branch and the isolation scope of an event.
 type branchScope struct{ branch, scope string }
 
 // posting lists the events that contain a term, with the number of occurrences. Most terms occur in only one event, so
 // the first event is stored outside the list.
 type posting struct {
-	first      int32 // the first event
+	first      int32 // first event that contains the term
 	last       int32
 	firstCount int32  // number of occurrences in the first event
-	docs       int32  // number of events
+	docs       int32  // number of events that contain the term
 	countIndex int32  // index in counts, if counts has an entry for this posting
 	list       []byte // varints for each further event: twice the distance from the previous event, plus 1 if the term occurs once; otherwise followed by the number of occurrences
 }
@@ -59,7 +59,7 @@ type posting struct {
 // link is an entry in a linked list of the postings whose words share a form.
 type link struct {
 	posting int32
-	next    int32 // 1 + index in links of the next entry, or 0
+	next    int32 // 1 + the index in links of the next entry, or 0
 }
 
 // count is the number of occurrences of a term in the event that is being added.
@@ -77,8 +77,8 @@ func (x *Index) Bytes() int {
 		cap(x.links)*int(unsafe.Sizeof(link{})) + (len(x.termPostings)+len(x.inflectedPostings)+len(x.formLinks))*perEntry
 }
 
-// Add adds a record, which must be newer than all records in the index. It omits copies of logged events that a patch
-// inserted. Such copies have cleared or shortened results, or restored calls.
+// Add adds a record, which must be newer than all records in the index. It does not index the copies of logged events
+// that a patch inserted. Such copies have cleared or shortened results, or restored calls.
 func (x *Index) Add(r patch.Record) {
 	x.seq = r.Seq
 	if x.termPostings == nil {
@@ -150,10 +150,10 @@ func (x *Index) addEvent(e *patch.Event, d doc) {
 	x.docs = append(x.docs, d)
 }
 
-// publicTerm returns the term for text that models see.
+// publicTerm returns t unchanged, as the term of a word in text that models see.
 func publicTerm(t term) term { return t }
 
-// wordPosting returns the index of a word's posting, and adds the posting if there is none.
+// wordPosting returns the index of a word's posting. If there is no posting for the word, it adds one.
 func (x *Index) wordPosting(word []byte, as func(term) term) int32 {
 	if !isInflected(word) {
 		known := len(x.postings)
@@ -173,7 +173,7 @@ func (x *Index) wordPosting(word []byte, as func(term) term) int32 {
 	return at
 }
 
-// linkForms adds the posting of a new word to the list of each of the word's forms.
+// linkForms adds the posting of a new word to the linked list of each form of the word.
 func (x *Index) linkForms(word []byte, at int32, as func(term) term) {
 	for _, form := range forms(word) {
 		form = as(form)
@@ -182,7 +182,7 @@ func (x *Index) linkForms(word []byte, at int32, as func(term) term) {
 	}
 }
 
-// termPosting returns the index of a term's posting, and adds the posting if there is none.
+// termPosting returns the index of a term's posting. If there is no posting for the term, it adds one.
 func (x *Index) termPosting(t term) int32 {
 	at, known := x.termPostings[t]
 	if !known {
@@ -193,8 +193,8 @@ func (x *Index) termPosting(t term) int32 {
 	return at
 }
 
-// countTerm counts one more occurrence of a term in the event that is being added. The argument is the index of the
-// term's posting.
+// countTerm counts one more occurrence of a term in the event that is being added. The argument at is the index of
+// the term's posting.
 func (x *Index) countTerm(at int32) {
 	p := &x.postings[at]
 	if int(p.countIndex) >= len(x.counts) || x.counts[p.countIndex].posting != at {
@@ -204,7 +204,7 @@ func (x *Index) countTerm(at int32) {
 	x.counts[p.countIndex].n++
 }
 
-// addToPosting adds an event with n occurrences to a posting.
+// addToPosting adds an event with n occurrences of the term to a posting.
 func (x *Index) addToPosting(p *posting, doc, n int32) {
 	if p.docs++; p.docs == 1 {
 		p.first, p.firstCount, p.last = doc, n, doc
@@ -221,7 +221,7 @@ func (x *Index) addToPosting(p *posting, doc, n int32) {
 	x.listBytes += cap(p.list) - before
 }
 
-// each calls f for each event before the index end, with the number of occurrences.
+// each calls f for each event of the posting before index end, with the number of occurrences.
 func (p *posting) each(end int32, f func(doc, n int32)) {
 	if p.first >= end {
 		return
@@ -243,9 +243,9 @@ func (p *posting) each(end int32, f func(doc, n int32)) {
 	}
 }
 
-// each calls f for each event before the index end that matches a query term, with the number of occurrences. If
-// similar is set, it matches the words that share a form with the term instead. If shown is set, it ignores text that
-// no model sees. each may call f several times for one event.
+// each calls f for each event before index end that contains a query term, with the number of occurrences. If similar
+// is set, it searches for the words that share a form with the term instead. If shown is set, it ignores text that no
+// model sees. It may call f several times for the same event.
 func (x *Index) each(a *queryTerm, similar, shown bool, end int32, f func(doc, n int32)) {
 	if a.kind == kindDate {
 		is := x.dateMatcher(a.date)

@@ -7,25 +7,26 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
 )
 
-// MaxQueryBytes is the number of bytes of a query that are read. The rest is ignored.
+// MaxQueryBytes is the maximum number of bytes of a query that are read. The rest of the query is ignored.
 const MaxQueryBytes = 8 << 10
 
-// maxTerms is the maximum number of words in a query, of identifiers, and of dates. Further terms are ignored.
+// maxTerms is the maximum number of words in a query. It is also the maximum number of identifiers and of dates.
+// Further terms are ignored.
 const maxTerms = 64
 
 // Terms are the words, identifiers and dates of a query. Queries have no syntax: quotes, operators and regular
 // expressions are ordinary text. The zero Terms match no event.
 type Terms struct {
 	terms []queryTerm
-	all   bool // the query is empty, so every event that the filter selects matches
+	all   bool // whether the query is empty, so that it matches every event that the filter selects
 }
 
 // queryTerm is a word, an identifier or a date of a query.
 type queryTerm struct {
 	kind  kind
 	term  term
-	forms []term // forms of similar words, used if no log contains the term
-	text  string // an identifier's text, if it contains other characters than letters
+	forms []term // forms of similar words, used only if no log contains the word
+	text  string // text of an identifier that has other characters than letters
 	date  date
 }
 
@@ -89,7 +90,7 @@ func Parse(query string) Terms {
 // IsZero reports whether the terms match no event in any log.
 func (t Terms) IsZero() bool { return len(t.terms) == 0 && !t.all }
 
-// isCommon has the most frequent words of English, German and Russian.
+// isCommon contains the most frequent words of English, German and Russian.
 var isCommon = func() map[string]bool {
 	all := map[string]bool{}
 	for word := range strings.FieldsSeq(commonWords) {

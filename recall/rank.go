@@ -11,7 +11,7 @@ import (
 // Filter selects events. The zero value selects all events except summaries.
 type Filter struct {
 	Author string // only events of this author; "" means any author
-	Tool   string // only events with a call or response of this tool; "" means all events
+	Tool   string // only events with a call or a response of this tool; "" means all events
 
 	From, To uint64 // only records with seqs from From through To; 0 means no limit
 
@@ -27,16 +27,16 @@ type Filter struct {
 // Doc identifies an event in an index.
 type Doc struct {
 	Seq           uint64 // seq of the event's record
-	Index         int    // index among the record's events
+	Index         int    // index among the events of the record
 	Branch, Scope string
 }
 
 // Match is an event that [Index.Search] found.
 type Match struct {
 	Seq   uint64 // seq of the event's record
-	Index int    // index among the record's events
+	Index int    // index among the events of the record
 
-	Summary bool // the event is marked as a summary, or a patch of type summarise inserted it
+	Summary bool // whether the event is marked as a summary, or a patch of type summarise inserted it
 	Score   float64
 }
 
@@ -103,7 +103,7 @@ const (
 	saturation    = 1.2 // k1
 	lengthWeight  = 0.4 // b
 	idWeight      = 8
-	similarWeight = 0.7 // weight of a similar word, used if no log contains the word itself
+	similarWeight = 0.7 // weight of a similar word, which is used if no log contains the word itself
 )
 
 var neighbourWeights = [...]float64{0.5, 0.25}
@@ -137,8 +137,7 @@ func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc
 	}
 }
 
-// cachedFilter returns a function that caches the results of the function only, which is then called at most once per
-// event.
+// cachedFilter returns a function that caches the results of only. So only is called at most once per event.
 func (x *Index) cachedFilter(only func(Doc) bool, end int32) func(int32) bool {
 	if only == nil {
 		return func(int32) bool { return true }
@@ -159,7 +158,7 @@ func (x *Index) cachedFilter(only func(Doc) bool, end int32) func(int32) bool {
 
 func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int32) bool) []float64 {
 	scores := make([]float64, end)
-	frequencies := make([]float64, end) // frequency of a word in an event and, weighted, in its neighbours
+	frequencies := make([]float64, end) // frequency of a word in an event, plus its weighted frequency in neighbouring events
 	var touched []int32
 	mean := float64(s.words)/float64(max(1, s.events)) + 1
 	add := func(d int32, frequency float64) {
@@ -184,7 +183,7 @@ func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int3
 			if !allowed(d) {
 				return
 			}
-			if a.kind != kindWord { // only for the event itself
+			if a.kind != kindWord { // identifiers and dates do not raise the scores of neighbours
 				scores[d] += weight
 				return
 			}
@@ -210,7 +209,7 @@ func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int3
 	return scores
 }
 
-// filterFunc returns a function that reports whether f selects an event before the index end.
+// filterFunc returns a function that reports whether the filter selects an event before index end.
 func (x *Index) filterFunc(f Filter, end int32) func(doc int32) bool {
 	author, tool := x.docsWithTerm(f.Author, hashTerm(seedAuthor, f.Author), end), x.docsWithTerm(f.Tool, hashTerm(seedTool, f.Tool), end)
 	since, until := int64(math.MinInt64), int64(math.MaxInt64)
@@ -227,8 +226,8 @@ func (x *Index) filterFunc(f Filter, end int32) func(doc int32) bool {
 	}
 }
 
-// docsWithTerm reports for each event before the index end whether the event contains a term. It returns nil if name is
-// "".
+// docsWithTerm reports for each event before index end whether it contains the term t. If name is "", docsWithTerm
+// returns nil.
 func (x *Index) docsWithTerm(name string, t term, end int32) []bool {
 	if name == "" {
 		return nil
@@ -249,7 +248,7 @@ type scoredDoc struct {
 	score float64
 }
 
-// scoreHeap is a heap of events, the best first.
+// scoreHeap is a heap of events with the highest score first.
 type scoreHeap []scoredDoc
 
 func (r scoreHeap) Len() int { return len(r) }

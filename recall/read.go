@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Reading returns an event as text. Each part of its content is a paragraph, and so is its error message. Calls are
-// shown as JSON, and results in the form of [Original]. Data and files are described. Thoughts are left out.
+// Reading returns an event as text. Each part of its content is a paragraph, and its error message is another. Calls
+// are shown as JSON, and results in the form of [Original]. Data and files are described. Thoughts are omitted.
 func Reading(e *patch.Event) string {
 	var paragraphs []string
 	add := func(format string, args ...any) { paragraphs = append(paragraphs, fmt.Sprintf(format, args...)) }

@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/redact"
 )
 
-// Limits of a [Search].
+// Default and maximum limits of a [Search].
 const (
 	DefaultLimit = 10
 	MaxLimit     = 1000
@@ -68,12 +68,12 @@ func (s Search) Validate() error {
 type Hit[K comparable] struct {
 	Key     K            `json:"key"`
 	Seq     uint64       `json:"seq"`            // seq of the event's record
-	Index   int          `json:"index"`          // index among the record's events; above 0 only in patches
-	Event   *patch.Event `json:"event,omitzero"` // as logged, or redacted
+	Index   int          `json:"index"`          // index among the events of the record; above 0 only in patches
+	Event   *patch.Event `json:"event,omitzero"` // the event as logged, or redacted
 	Summary bool         `json:"summary"`        // whether the event is a summary
-	Score   float64      `json:"score"`          // higher is better; comparable only within one search
+	Score   float64      `json:"score"`          // a higher score is better; comparable only within one search
 	Snippet Snippet      `json:"snippet"`
-	Place   fold.Place   `json:"place"` // the event's visible index, or the patch that hides the event
+	Place   fold.Place   `json:"place"` // visible index of the event, or the patch that hides the event
 }
 
 // Search returns the events of a session that match the query, best first. The result depends only on s and the view's
@@ -99,7 +99,7 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 	if terms.IsZero() {
 		return nil, nil
 	}
-	var matching []*entry[K] // sessions that match, for the second loop
+	var matching []*entry[K] // sessions with matches, for the second loop
 	defer func() {
 		for _, e := range matching {
 			f.release(e)
@@ -158,7 +158,7 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 	return hits, nil
 }
 
-// acquireWithStats returns a session's entry and the statistics of its log. The caller must release the entry.
+// acquireWithStats returns the entry of a session and the statistics of its log. The caller must release the entry.
 func (f *Finder[K]) acquireWithStats(ctx context.Context, key K, s Search, terms Terms) (e *entry[K], own Stats, err error) {
 	e = f.acquire(key)
 	if s.View != nil {
@@ -186,7 +186,7 @@ func (f *Finder[K]) entrySize(e *entry[K]) int {
 	return e.bytes
 }
 
-// withView calls the function do with the index of an entry and the view to search.
+// withView calls do with the index of an entry and with the view to search.
 func (f *Finder[K]) withView(ctx context.Context, e *entry[K], s Search, do func(*Index, fold.View) error) (err error) {
 	var v fold.View
 	if s.View != nil {
@@ -208,7 +208,7 @@ func (f *Finder[K]) search(ctx context.Context, e *entry[K], s Search, terms Ter
 			return err
 		}
 		for m := range x.Search(terms, s.Filter, v.Seq(), stats, s.docFilter(places)) {
-			place, there := places.Of(m.Seq, m.Index) // false for an event of a skipped patch
+			place, there := places.Of(m.Seq, m.Index) // false if the patch with the event was skipped
 			if !there || s.Hidden && place.Index >= 0 {
 				continue
 			}
@@ -225,12 +225,13 @@ func (f *Finder[K]) search(ctx context.Context, e *entry[K], s Search, terms Ter
 	return hits, f.readEvents(ctx, e.key, v, hits)
 }
 
-// docFilter returns a function that reports whether an event counts in a search. It returns nil if all events count.
+// docFilter returns a function that reports whether s allows an event to count in a search. If all events count, it
+// returns nil.
 func (s Search) docFilter(places *fold.Places) func(Doc) bool {
 	if !s.Represented && s.Sees == nil {
 		return nil
 	}
-	type hiddenKey struct { // events of one branch and scope that the same patch hides
+	type hiddenKey struct { // identifies the events of one branch and scope that the same patch hides
 		by   uint64
 		lane branchScope
 	}

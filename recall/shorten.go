@@ -16,10 +16,10 @@ import (
 // Author is the author of the patches that replace long results with shortened copies.
 const Author = "recall"
 
-// MinResultTokens is the lowest limit that [Shorten] applies. Notes about omitted parts need this much room.
+// MinResultTokens is the smallest limit that [Shorten] applies. The notes about omitted parts need this much room.
 const MinResultTokens = 200
 
-// shortenedKey is the member that marks a result as shortened.
+// shortenedKey is the key of the member that marks a result as shortened.
 const shortenedKey = "shortened"
 
 // Shorten returns a replacement for the event e, which is in the record with the given seq. It returns nil if no
@@ -53,7 +53,7 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 		return e.StandIn(newID(), seq, short)
 	}
 	in, err := shorten(false)
-	if err != nil { // a replacement without the response's own members is always valid
+	if err != nil { // a replacement without the members of the response is always valid
 		in, err = shorten(true)
 	}
 	return in, err
@@ -115,11 +115,12 @@ func shortenPart(p patch.Part, handle string, maxTokens int, noteOnly bool) json
 	return replaceMember(records.JSON(p.JSON), `"functionResponse"`, all)
 }
 
-// mediaNoteBytes is a number of bytes. If a response shrinks by more than this number, media were replaced with a note.
-// Other differences are smaller.
+// mediaNoteBytes is a number of bytes. If removing media from a response makes it smaller by more than this number,
+// the response contained media. Other differences are smaller.
 const mediaNoteBytes = 64
 
-// hasMedia reports whether the members of a response contain media, which p.Response replaces with a note.
+// hasMedia reports whether the members of a response contain media. The field p.Response has a note in place of such
+// media.
 func hasMedia(p patch.Part) bool {
 	for _, m := range parseObject(records.JSON(p.Value)) {
 		if m.key == `"response"` {
@@ -129,7 +130,7 @@ func hasMedia(p patch.Part) bool {
 	return false
 }
 
-// freeKey returns key, quoted, with a number appended if a member already has that key.
+// freeKey returns key in quotes. If a member already has that key, a number is appended.
 func freeKey(members []member, key string) string {
 	taken := make(map[string]bool, len(members))
 	for _, m := range members {
@@ -142,7 +143,7 @@ func freeKey(members []member, key string) string {
 	return free
 }
 
-// replaceMember returns an object with the value of one member replaced.
+// replaceMember returns an object in which one member has a new value.
 func replaceMember(object json.RawMessage, key string, value json.RawMessage) json.RawMessage {
 	members := parseObject(object)
 	for i := range members {
@@ -171,7 +172,7 @@ type member struct {
 	value json.RawMessage
 }
 
-// parseObject returns the members of a JSON object in order. For any other value it returns none.
+// parseObject returns the members of a JSON object in order. If text is not an object, it returns none.
 func parseObject(text json.RawMessage) (all []member) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -214,10 +215,12 @@ func quoteJSON(text string) json.RawMessage {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// maxShrinkDepth limits the depth to which values are shortened, because each level parses the rest of the value again.
+// maxShrinkDepth limits the depth at which values are shortened, because each level parses the rest of the value
+// again.
 const maxShrinkDepth = 8
 
-// shrink shortens a JSON value. The argument room is the desired number of characters. The beginning and the end stay.
+// shrink shortens a JSON value and keeps its beginning and end. The argument room is the desired number of
+// characters.
 func shrink(text json.RawMessage, room, depth int) json.RawMessage {
 	size := utf8.RuneCount(text)
 	switch {
@@ -230,13 +233,13 @@ func shrink(text json.RawMessage, room, depth int) json.RawMessage {
 	case text[0] == '[' && depth < maxShrinkDepth:
 		return shrinkList(text, room, depth)
 	}
-	return quoteJSON(omissionNote(size, "characters")) // a long number, or a value below maxShrinkDepth
+	return quoteJSON(omissionNote(size, "characters")) // a long number, or a value deeper than maxShrinkDepth
 }
 
-// omissionNote returns a note that n characters, elements or members are omitted. The argument noun is this noun.
+// omissionNote returns a note that n things were left out. The argument noun names these things, such as characters.
 func omissionNote(n int, noun string) string { return fmt.Sprintf("[… %d %s left out …]", n, noun) }
 
-// noteRoom is the number of characters reserved for a note by omissionNote.
+// noteRoom is the number of characters reserved for a note from omissionNote.
 const noteRoom = 40
 
 // shrinkText returns the beginning and the end of a text.
@@ -246,7 +249,7 @@ func shrinkText(text json.RawMessage, room int) json.RawMessage {
 		return quoteJSON(omissionNote(len(text), "characters"))
 	}
 	runes := []rune(said)
-	// Escapes take room too, so shorten the text until it fits.
+	// Escapes need room too, so the text is shortened until it fits.
 	for keep := min(room-noteRoom, len(runes)); keep > 0; keep = keep * 3 / 4 {
 		head, tail := keep-keep/3, keep/3
 		short := quoteJSON(string(runes[:head]) + omissionNote(len(runes)-head-tail, "characters") + string(runes[len(runes)-tail:]))
@@ -257,12 +260,12 @@ func shrinkText(text json.RawMessage, room int) json.RawMessage {
 	return quoteJSON(omissionNote(len(runes), "characters"))
 }
 
-// shrinkObject shortens the longest members of an object to the same length. If the keys alone exceed the room, it
-// omits the last members.
+// shrinkObject shortens the longest members of an object to the same length. If the keys alone need more than room,
+// it omits the last members.
 func shrinkObject(text json.RawMessage, room, depth int) json.RawMessage {
 	members := parseObject(text)
 	sizes := make([]int, len(members))
-	kept, keys, values := 0, 2, 0 // number of members, and characters of their keys and values
+	kept, keys, values := 0, 2, 0 // number of kept members, and characters of their keys and values
 	for i, m := range members {
 		sizes[i] = utf8.RuneCount(m.value)
 		minSize := min(sizes[i], noteRoom)
@@ -285,8 +288,8 @@ func shrinkObject(text json.RawMessage, room, depth int) json.RawMessage {
 	return marshalObject(members)
 }
 
-// sizeLimit returns the greatest length such that the sum of the sizes, each limited to that length, is at most the
-// argument room.
+// sizeLimit returns the greatest limit with this property: if each of sizes is reduced to the limit, their sum is at
+// most room.
 func sizeLimit(sizes []int, room int) int {
 	low, high := 0, max(room, 0)
 	for low < high {
@@ -307,7 +310,7 @@ func sizeLimit(sizes []int, room int) int {
 // shrinkList returns the beginning and the end of a list.
 func shrinkList(text json.RawMessage, room, depth int) json.RawMessage {
 	var all []json.RawMessage
-	_ = json.Unmarshal(text, &all) // text is a list
+	_ = json.Unmarshal(text, &all) // cannot fail, because text is a list
 	room -= noteRoom + 2
 	var head, tail []json.RawMessage
 	for taken := 0; len(head) < len(all); {
@@ -327,7 +330,7 @@ func shrinkList(text json.RawMessage, room, depth int) json.RawMessage {
 		taken += size
 		tail = append(tail, last)
 	}
-	if len(head) == 0 && len(all) > 0 { // the first element is too long
+	if len(head) == 0 && len(all) > 0 { // the first element is too long to be kept whole
 		head = append(head, shrink(all[0], max(room*2/3-1, 1), depth+1))
 	}
 	parts := make([]string, 0, len(head)+len(tail)+1)

@@ -16,7 +16,7 @@ const DefaultSnippetRunes = 240
 // Snippet is an excerpt of an event's text on one line.
 type Snippet struct {
 	Text  string   `json:"text"`
-	Marks [][2]int `json:"marks,omitempty"` // byte ranges in Text of the query's words, in ascending order
+	Marks [][2]int `json:"marks,omitempty"` // byte ranges in Text of the words of the query, in ascending order
 }
 
 // SnippetOf returns the excerpt of an event's text that contains the most terms of a query. It has at most the given
@@ -56,10 +56,10 @@ func SnippetOf(e *patch.Event, t Terms, runes int, shown bool) Snippet {
 	return s
 }
 
-// mark is a term of a query in a text.
+// mark is an occurrence of a query term in a text.
 type mark struct {
 	start, end int
-	term       int // index of the term
+	term       int // index of the term in the query
 }
 
 // marks returns the positions of the terms in a text, in order and without overlaps. If similar is set, words that are
@@ -77,7 +77,7 @@ func (t Terms) marks(text string, similar bool) []mark {
 			}
 		}
 	}
-	cache := map[term]int{} // unstemmed word → index of the term, or -1
+	cache := map[term]int{} // by term of an unstemmed word: index of the query term, or -1
 	indexOf := func(word []byte) int {
 		as := unstemmedTerm(word)
 		i, ok := cache[as]
@@ -121,14 +121,14 @@ func (t Terms) marks(text string, similar bool) []mark {
 			all = append(all, mark{start, from, i})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b mark) int { // of overlapping marks, prefer the longer one, then the identifier
+	slices.SortStableFunc(all, func(a, b mark) int { // of overlapping marks, prefer the longer mark, then an identifier
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(b.term, a.term))
 	})
 	merged := all[:0]
 	for _, m := range all {
 		last := len(merged) - 1
 		switch {
-		case last >= 0 && m.start < merged[last].end && m.end > merged[last].end: // pairs that share a character
+		case last >= 0 && m.start < merged[last].end && m.end > merged[last].end: // pairs of characters that share a character
 			merged[last].end = m.end
 		case last < 0 || m.start >= merged[last].end:
 			merged = append(merged, m)
@@ -141,8 +141,8 @@ func isWordRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.Is(unicode.Mn, r)
 }
 
-// window returns the excerpt whose different marks have the greatest weight. Of several such excerpts, it returns the
-// first. Identifiers have the same weight as in the ranking.
+// window returns the excerpt in which the different marks have the greatest total weight. If several excerpts have
+// the same weight, it returns the first. Identifiers weigh as much as in the ranking.
 func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 	if utf8.RuneCountInString(text) <= runes {
 		return 0, len(text)
@@ -170,7 +170,7 @@ func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 			break
 		}
 	}
-	// A quarter of the excerpt precedes the first mark as context.
+	// A quarter of the excerpt comes before the first mark, as context.
 	start = from
 	for n := runes / 4; n > 0 && start > 0; n-- {
 		_, size := utf8.DecodeLastRuneInString(text[:start])
@@ -191,10 +191,10 @@ func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 	return start, end
 }
 
-// maxWindows limits the number of positions that window tries.
+// maxWindows limits the number of excerpts that window compares.
 const maxWindows = 1000
 
-// advance returns the number of bytes of the first runes of a text.
+// advance returns the number of bytes of the first runes characters of a text.
 func advance(text string, runes int) int {
 	for i := range text {
 		if runes == 0 {

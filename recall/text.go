@@ -8,8 +8,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// internalCalls has the names of ADK's internal calls. No model sees an event with such a call or its response, which
-// may contain a secret.
+// internalCalls has the names of ADK's internal calls. No model sees an event with one of these calls or with its
+// response, which may contain a secret.
 var internalCalls = map[string]bool{records.RequestCredential: true, records.RequestConfirmation: true}
 
 // Text returns the text of an event that models see and searches use. It has the texts, the names and arguments of
@@ -35,9 +35,9 @@ func textWithoutRecall(e *patch.Event) string {
 	for _, p := range e.Parts() {
 		switch k := p.Kind; {
 		case p.Thought, k == patch.PartData, (k == patch.PartCall || k == patch.PartResponse) && isRecallTool(p.Name):
-		case k == patch.PartText: // also transcriptions, which are not parts of the content
+		case k == patch.PartText: // includes transcriptions, which are not parts of the content
 			said.WriteString(p.Text + "\n")
-		case k == patch.PartResponse: // without the data of images
+		case k == patch.PartResponse: // does not include the data of images
 			said.WriteString(p.Name + "\n" + identifiers.Values(records.JSON(p.Response)))
 		default:
 			said.WriteString(identifiers.Values(records.JSON(p.Value)))

@@ -22,11 +22,11 @@ const (
 
 const (
 	AroundTokens = 40 // estimated tokens of overhead for each event in a result, and for the whole result
-	LeastPiece   = 60 // minimum tokens of an event's text; if there is no room for them, a result has fewer events
+	LeastPiece   = 60 // minimum tokens of an event's text; if there is less room, a result has fewer events
 )
 
-// PieceRunes returns how many characters of each event's text fit into a result with the given numbers of tokens
-// and events.
+// PieceRunes returns the number of characters of each event's text that fit into a result with the given numbers of
+// tokens and events.
 func PieceRunes(tokens, events int) int {
 	return max(LeastPiece, (tokens-AroundTokens)/events-AroundTokens) * patch.RunesPerToken
 }

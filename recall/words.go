@@ -13,22 +13,23 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// term is the hash of a word. In a log of a million different words, two words have the same hash in fewer than one of
-// ten million processes. Each process chooses random seeds, so no input can cause collisions on purpose.
+// term is the hash of a word. In a log with a million different words, the probability that any two have the same
+// hash is less than one in ten million. Each process chooses random seeds, so an attacker cannot cause collisions
+// with chosen input.
 type term uint64
 
-// Each kind of term has its own seed.
+// Seeds of terms. Each kind of term has a different seed.
 var (
 	seedWord       = maphash.MakeSeed() // a word in lower case
 	seedStem       = maphash.MakeSeed() // an English, German or Russian word without its ending
 	seedIdentifier = maphash.MakeSeed() // an id, path or address, unchanged
-	seedPrivate    = maphash.MakeSeed() // any of these, in text that no model sees
+	seedPrivate    = maphash.MakeSeed() // any term in text that no model sees
 	seedForm       = maphash.MakeSeed() // a word, or a word without one of its characters
 	seedAuthor     = maphash.MakeSeed()
 	seedTool       = maphash.MakeSeed()
 )
 
-// maxWordBytes is the number of bytes of a word that are indexed.
+// maxWordBytes is the maximum number of bytes of a word that are indexed.
 const maxWordBytes = 64
 
 // splitter splits texts into words. It is not safe for concurrent use.
@@ -45,7 +46,7 @@ type splitter struct {
 func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 	s.whole, s.part = s.whole[:0], s.part[:0]
 	start, partStart, parts := 0, 0, 0
-	lower := false // the last character is a lower-case letter
+	lower := false // whether the last character is a lower-case letter
 	begin := func(at int) bool {
 		if len(s.whole) == 0 {
 			start = at
@@ -104,7 +105,7 @@ func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 				s.whole = appendPlain(s.whole, r)
 				s.part = append(s.part, s.whole[n:]...)
 			}
-		case unicode.Is(unicode.Mn, r): // a combining accent of the previous letter
+		case unicode.Is(unicode.Mn, r): // a combining accent of the letter before it
 		default:
 			if (r == '\'' || r == '’') && s.isPossessive(text, i) {
 				i++
@@ -138,7 +139,7 @@ func nextRune(text string) (r rune, size int) {
 // splitPairs calls f with the words of an unspaced script, starting at i. It returns the offset where the text in that
 // script ends.
 func splitPairs(text string, i int, f func(word []byte, start, end int)) int {
-	var pair []byte // the previous character and the current one
+	var pair []byte // the character before the current one, and the current one
 	for start, last := i, -1; i < len(text); {
 		r, size := nextRune(text[i:])
 		if !isUnspaced(r) {
@@ -183,8 +184,8 @@ func stemmedTerm(word []byte) term {
 	return hashTerm(seedStem, germanEndings.ReplaceAllString(english.Stem(stem, true), "$1"))
 }
 
-// germanEndings matches endings of German words after at least four letters. Without these endings, few different
-// English words become equal.
+// germanEndings matches a word that has a German ending after at least four letters. If only these endings are
+// removed, few different English words become equal.
 var germanEndings = regexp.MustCompile(`^(.{4,}?)(?:er?|n|s)+$`)
 
 // isInflected reports whether a word consists only of English or only of Cyrillic letters.
@@ -195,7 +196,7 @@ func isInflected(word []byte) bool {
 	})
 }
 
-// Shorter and longer words have no forms. Too many words are similar to a short word.
+// Words that are shorter or longer have no forms. Too many words are similar to a short word.
 const (
 	minFormRunes = 4
 	maxFormRunes = 24
@@ -215,7 +216,7 @@ func forms(word []byte) []term {
 	var buffer [maxWordBytes + 64]byte
 	for i := 0; i < len(word); {
 		r, size := utf8.DecodeRune(word[i:])
-		if r != before { // the form would repeat the previous one
+		if r != before { // without this condition, the form would be the same as the one before
 			without := append(append(buffer[:0], word[:i]...), word[i+size:]...)
 			all = append(all, formTerm(without))
 		}

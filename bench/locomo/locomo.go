@@ -26,7 +26,7 @@ const Variable = "PATCHLOG_LOCOMO"
 
 // Conversation is a conversation of two people, with questions about it.
 type Conversation struct {
-	Turns     []patch.Record // with seqs from 1; the authors are the speakers
+	Turns     []patch.Record // the messages, with seqs from 1; their authors are the speakers
 	Questions []Question
 }
 
@@ -40,8 +40,8 @@ type Question struct {
 // Category is a kind of question. The values are LoCoMo's numbers.
 type Category int
 
-// The categories. [All] means every question. The evidence of an adversarial question is the message that the question
-// misrepresents.
+// The categories of questions. [All] stands for every question. The evidence of an adversarial question is the
+// message that the question misrepresents.
 const (
 	All Category = iota
 	MultiHop
@@ -133,7 +133,7 @@ func parse(text []byte) (c Conversation, err error) {
 	return c, nil
 }
 
-// addSession adds the messages of a session, and records their seqs by id in seqs.
+// addSession adds the messages of a session. It records the seq of each message by id in seqs.
 func (c *Conversation) addSession(members map[string]json.RawMessage, name string, seqs map[string]uint64) error {
 	var turns []struct {
 		Speaker, Text string
@@ -166,10 +166,10 @@ func (c *Conversation) addSession(members map[string]json.RawMessage, name strin
 	return nil
 }
 
-// turnIDs matches ids of messages: the session and the message. Some strings contain several ids.
+// turnIDs matches the ids of messages, which name the session and the message. Some strings contain several ids.
 var turnIDs = regexp.MustCompile(`D(\d+):(\d+)`)
 
-// turnID returns an id without leading zeros.
+// turnID returns the id of a match without leading zeros.
 func turnID(id []string) string {
 	session, _ := strconv.Atoi(id[1])
 	turn, _ := strconv.Atoi(id[2])

@@ -9,19 +9,19 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// Best is the number of results per question that count.
+// Best is the number of results per question in which a relevant message counts as found.
 const Best = 10
 
-// Index indexes the messages of a conversation. find returns the seqs of the messages that best match a question, best
-// first, at most [Best].
+// Index indexes the messages of a conversation. The function find returns the seqs of the messages that best match a
+// question, best first. It returns at most [Best] seqs.
 type Index func(turns []patch.Record) (find func(question string) []uint64)
 
-// Hits counts questions, and questions with a relevant message among the results.
+// Hits counts the questions, and the questions with a relevant message among the results.
 type Hits struct {
 	questions, found [categories]int
 }
 
-// Measure searches the index of each conversation for the conversation's questions.
+// Measure asks the questions of each conversation of an index of that conversation.
 func Measure(all []Conversation, index Index) Hits {
 	var h Hits
 	for _, c := range all {
@@ -41,12 +41,12 @@ func Measure(all []Conversation, index Index) Hits {
 	return h
 }
 
-// Share returns the share of hits among a category's questions, from 0 to 1.
+// Share returns the fraction of a category's questions with a relevant result, from 0 to 1.
 func (h Hits) Share(of Category) float64 {
 	return float64(h.found[of]) / float64(max(1, h.questions[of]))
 }
 
-// Report reports the shares in percent, of all questions and by category.
+// Report reports the shares of all questions and of each category, in percent.
 func (h Hits) Report(b *testing.B) {
 	b.Helper()
 	b.ReportMetric(100*h.Share(All), "%-hit")
@@ -56,7 +56,7 @@ func (h Hits) Report(b *testing.B) {
 	b.ReportMetric(float64(h.questions[All]), "questions")
 }
 
-// Find returns the seqs of the records that best match a question, best first, at most [Best].
+// Find returns the seqs of the records that best match a question, best first. It returns at most [Best] seqs.
 func Find(x *recall.Index, question string) (seqs []uint64) {
 	terms := recall.Parse(question)
 	for m := range x.Search(terms, recall.Filter{}, math.MaxUint64, x.Stats(terms, math.MaxUint64, false), nil) {

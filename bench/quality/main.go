@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// run measures the sets of sessions in or next to the repository's root.
+// run measures the sets of sessions in the repository with the given root, or next to that repository.
 func run(ctx context.Context, out io.Writer, root string, only []string, probes probeHalf) error {
 	sets, err := readSets(root)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/quality"
 )
 
-// byTokens has only a small token threshold.
+// byTokens is a configuration whose only trigger is a small token threshold.
 var byTokens = compaction.Config{Enabled: true, TokenThreshold: 4_000}
 
 // The configurations of docs/SETTINGS.md other than the default.
@@ -22,7 +22,7 @@ func coding() compaction.Config {
 	return cfg
 }
 
-// policies returns the policies to compare, [quality.None] first.
+// policies returns the policies to compare. The first is [quality.None].
 func policies() []quality.Policy {
 	return []quality.Policy{
 		quality.None(), quality.Truncate(4_000), quality.Clear(3, 5_000),

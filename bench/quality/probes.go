@@ -20,7 +20,7 @@ import (
 //go:embed probes
 var probeFiles embed.FS
 
-// probeHalf selects the probes for tuning, the probes for reporting, or all.
+// probeHalf selects which probes are asked: those for tuning, those for reporting, or all.
 type probeHalf string
 
 const (
@@ -38,7 +38,7 @@ func (h probeHalf) of(probes []quality.Probe) (some []quality.Probe) {
 	return some
 }
 
-// dialogues returns the embedded dialogues, one family per language.
+// dialogues returns the embedded dialogues. Each language is a family.
 func dialogues() (s set, err error) {
 	s.name = "dialogues in six languages"
 	names, err := fs.Glob(probeFiles, "probes/??.txt")
@@ -106,7 +106,7 @@ func parseProbe(line, evidence string) quality.Probe {
 func recordedProbes() map[string][]quality.Probe {
 	text, err := probeFiles.ReadFile("probes/recorded.txt")
 	if err != nil {
-		panic(err) // cannot fail: the file is embedded
+		panic(err) // cannot fail, because the file is embedded
 	}
 	of := map[string][]quality.Probe{}
 	name, evidence := "", ""
@@ -124,7 +124,7 @@ func recordedProbes() map[string][]quality.Probe {
 	return of
 }
 
-// wishes are phrases that mark a wish of a recorded user. The probe asks for the end of the sentence.
+// wishes are phrases that begin a wish of a recorded user. The probe asks for the end of the sentence.
 var wishes = []string{"i'd like", "i would like", "i want", "i'd prefer", "i prefer", "don't", "do not", "i need", "please use", "instead", "only", "necesito", "quiero", "prefiero"}
 
 // wishesOf returns a probe for each sentence in which the user states a wish.

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/quality"
 )
 
-// results are the figures of one set.
+// results are the figures of one set of sessions.
 type results struct {
 	set      set
 	policies []string
@@ -21,7 +21,7 @@ func measure(ctx context.Context, s set, policies []quality.Policy, probes probe
 	out := results{set: s, figures: map[[2]string]quality.Figures{}}
 	for _, p := range policies {
 		if slices.Contains(out.policies, p.Name) {
-			return out, fmt.Errorf("two policies are called %q", p.Name) // otherwise their figures would be added
+			return out, fmt.Errorf("two policies are called %q", p.Name) // figures of policies with the same name would be added
 		}
 		out.policies = append(out.policies, p.Name)
 		for _, f := range s.families {

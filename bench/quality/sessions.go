@@ -15,13 +15,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// setFolders are the folders of the sets of sessions, relative to the repository's root. Each has one folder per source.
+// setFolders are the folders of the sets of sessions, relative to the root of the repository. Each has one folder per
+// source.
 var setFolders = []struct{ name, dir string }{
 	{"the sessions that the repository carries", "fuzz/testdata/sessions"},
 	{"the large corpus", "../shared/corpus"},
 }
 
-// set is a set of recorded sessions by family.
+// set is a set of recorded sessions, grouped by family.
 type set struct {
 	name     string
 	families []family
@@ -33,13 +34,13 @@ type family struct {
 	sessions []session
 }
 
-// session is a session with probes that are evaluated at its end.
+// session is a session with probes, which are asked at its end.
 type session struct {
 	quality.Recording
 	probes []quality.Probe
 }
 
-// manyInvocations is the number of invocations from which a session counts as long.
+// manyInvocations is the smallest number of invocations of a long session.
 const manyInvocations = 10
 
 func sessionForm(r session) string {
@@ -52,7 +53,7 @@ func sessionForm(r session) string {
 	return "short"
 }
 
-// readSets reads the sets that exist. The dialogues come last. The first set must exist.
+// readSets reads the sets that exist, and then the dialogues. The first set must exist.
 func readSets(root string) (sets []set, err error) {
 	probes := recordedProbes()
 	for i, p := range setFolders {

@@ -46,7 +46,7 @@ func report(folder string, count int) error {
 	return os.WriteFile(filepath.Join(folder, "BENCHMARKS.md"), text.Bytes(), 0o644)
 }
 
-// runBenchmarks runs "go test" in a folder and returns its output.
+// runBenchmarks runs "go test" with args in a folder and returns its output.
 func runBenchmarks(dir string, args []string) (io.Reader, error) {
 	cmd := exec.Command("go", append([]string{"test", "-run", "^$", "-timeout", "2h"}, args...)...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
@@ -60,7 +60,7 @@ func runBenchmarks(dir string, args []string) (io.Reader, error) {
 
 // reporter renders the document. It runs each benchmark that the template names.
 type reporter struct {
-	folder  string // output folder of plots
+	folder  string // folder to which plots are written
 	bench   func(dir string, args []string) (io.Reader, error)
 	results results
 }
@@ -82,7 +82,7 @@ func (r *reporter) render(w io.Writer, text string) error {
 	return t.Execute(w, nil)
 }
 
-// run runs the benchmarks of a package that match a pattern. It returns the command.
+// run runs the benchmarks of a package whose names match a pattern. It returns the command.
 func (r *reporter) run(dir, pattern string, args ...string) (string, error) {
 	module, pkg := ".", "./"+dir
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
@@ -111,7 +111,7 @@ func (r *reporter) time(name string) (string, error) {
 	return duration(ns), err
 }
 
-// ratio returns the time per operation of a benchmark divided by that of a baseline.
+// ratio returns the time per operation of a benchmark, divided by the time per operation of a baseline.
 func (r *reporter) ratio(name, baseline string) (string, error) {
 	a, err := r.results.median(name, "ns/op")
 	b, err2 := r.results.median(baseline, "ns/op")
@@ -130,7 +130,7 @@ func (r *reporter) plot(name, title, x, command string, lines ...series) (string
 	return fmt.Sprintf("![%s](%s)", title, name), nil
 }
 
-// machine describes the machine and date of the run.
+// machine describes the machine and the date of the run.
 func machine() string {
 	model := runtime.GOARCH
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {

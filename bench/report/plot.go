@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// series is a line of a plot. pattern is the benchmark's name with %d for the size.
+// series is a line of a plot. The field pattern is the name of the benchmarks, with %d for the size.
 type series struct{ label, pattern string }
 
-// Sizes in pixels.
+// Sizes of a plot in pixels.
 const (
 	width, height = 700, 400
 	left, right   = 70, 180
 	top, bottom   = 40, 70
 )
 
-// Colours that colour-blind readers can distinguish (Okabe and Ito).
+// colours are the colours of lines, which colour-blind readers can distinguish (Okabe and Ito).
 var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
 
-// points returns the times of a series by size.
+// points returns the time of each size in a series.
 func (r results) points(s series) (map[int]float64, error) {
 	before, after, ok := strings.Cut(s.pattern, "%d")
 	if !ok {
@@ -63,7 +63,7 @@ func (r results) plot(title, x, command string, lines []series) (string, error) 
 			small, large = min(small, size), max(large, size)
 		}
 	}
-	// The axis ends at whole powers of ten.
+	// The range of the axis ends at whole powers of ten.
 	low, high := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
 	at := func(size int, ns float64) (float64, float64) {
 		px := math.Log(float64(size)/float64(small)) / math.Log(float64(large)/float64(small))

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// results has benchmark results by name, without "Benchmark", and by unit.
+// results has the values of benchmarks by name, without "Benchmark", and by unit.
 type results map[string]map[string][]float64
 
 var processors = regexp.MustCompile(`-\d+$`)
 
-// read adds the results from the output of "go test".
+// read adds the results in the output of "go test".
 func (r results) read(out io.Reader) error {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
@@ -53,7 +53,7 @@ func (r results) metric(name, unit string) (string, error) {
 	return figure(value), err
 }
 
-// figure formats a number with two significant digits, or without decimals.
+// figure formats a number below 10 with two significant digits, and any other number without decimals.
 func figure(x float64) string {
 	switch {
 	case x >= 10_000:

@@ -7,15 +7,16 @@ import (
 	"unicode"
 )
 
-// minHashDigits is the minimum number of hexadecimal digits of a shortened hash. maxHashDigits is the maximum number of
-// digits of a whole hash.
+// minHashDigits is the minimum number of hexadecimal digits of a shortened hash. maxHashDigits is the maximum number
+// of digits of a full hash.
 const minHashDigits, maxHashDigits = 7, 128
 
-// spellings contains the words of a text in a normalised spelling: in lower case, without a leading v and without
-// separators. A number and its unit are one word. A date is its month and day, whether written in digits or words.
+// spellings contains the words of a text in a normalised spelling, which is in lower case, without a leading v and
+// without separators. A number and its unit are one word. A date is its month and day, whether it was written in
+// digits or in words.
 type spellings struct {
 	words  map[string]bool
-	hashes map[string]bool // prefixes of hashes with at least minHashDigits digits
+	hashes map[string]bool // prefixes of hashes, with at least minHashDigits digits
 }
 
 var (
@@ -72,7 +73,7 @@ func newSpellings(text string) *spellings {
 	return a
 }
 
-// normalise returns a word in the spelling of [spellings].
+// normalise returns a word in the normalised spelling (see spellings).
 func normalise(word string) string {
 	s := strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) || strings.ContainsRune("-_./:,~", r) {
@@ -86,7 +87,8 @@ func normalise(word string) string {
 	return s
 }
 
-// hashPrefixes returns the prefixes that may stand for a hash.
+// hashPrefixes returns the prefixes that a shortened form of the hash s can have. If s is not a hash, it returns
+// none.
 func hashPrefixes(s string) (all []string) {
 	if len(s) > maxHashDigits || strings.Trim(s, "0123456789abcdef") != "" || !strings.ContainsAny(s, "abcdef") {
 		return nil
@@ -97,7 +99,7 @@ func hashPrefixes(s string) (all []string) {
 	return all
 }
 
-// datesOf returns the days that a date can mean. If the order of month and day is unknown, it returns both.
+// datesOf returns the days that a date can mean. If the order of month and day is not clear, it returns both days.
 func datesOf(word string) []string {
 	m := datePattern.FindStringSubmatch(strings.ToLower(word))
 	switch {

@@ -2,7 +2,7 @@ package identifiers
 
 import "slices"
 
-// Comparison is the result of comparing a summary with the text that it summarises, its source.
+// Comparison is the result of comparing a summary with its source, which is the text that it summarises.
 type Comparison struct {
 	// Identifiers is the number of identifiers in the source. Lost are the identifiers of the source that do not occur
 	// in the summary, in the order of the source.
@@ -51,11 +51,11 @@ func Invents(text string, source *Index) bool {
 	return len(invented) > 0
 }
 
-// maxDerived limits the number of words that are tested for being derived, because each test compares the word with all
-// numbers.
+// maxDerived is the maximum number of words that are tested for being derived from numbers of the source, because
+// each test compares a word with all of these numbers.
 const maxDerived = 64
 
-// occurs reports whether a word occurs in the text. If the word is cut, it also occurs if a word of the text begins
+// occurs reports whether a word occurs in the text. If the word is cut, it is enough that a word of the text begins
 // with it.
 func (x *Index) occurs(w Word) bool {
 	return x.Has(w.Text) || w.Cut && x.hasPrefix(w.Text)

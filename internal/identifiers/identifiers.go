@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/words"
 )
 
-// minRunes is the minimum length of an identifier. Shorter words occur by chance.
+// minRunes is the minimum length of an identifier. Shorter words can occur by chance.
 const minRunes = 5
 
 // Find returns the distinct identifiers of a text, sorted. Identifiers are URLs, e-mail addresses, paths, and words
@@ -41,22 +41,22 @@ func FindAll(text string) iter.Seq[string] {
 
 // Word is a part of a text between separators such as spaces, brackets and quotes.
 type Word struct {
-	Text  string // without punctuation at its ends
-	Raw   string // with punctuation
+	Text  string // the word without punctuation at its ends
+	Raw   string // the word with the punctuation at its ends
 	Start int    // offset of Raw in the text
 	Kind  Kind
-	Cut   bool // an ellipsis follows
+	Cut   bool // an ellipsis follows the word
 }
 
-// Kind is the kind of a word, judged by its form.
+// Kind is the kind of a word, which depends only on its form.
 type Kind int
 
-// The kinds of words. An address or path of fewer than five characters is Plain or Short.
+// The kinds of words. An address or path with fewer than five characters is Plain or Short.
 const (
 	Plain Kind = iota
-	Name       // no digit, but an underscore inside, or the form of a host or file name
-	Short      // a digit, but too short for an identifier
-	ID         // a digit
+	Name       // has no digit, but an underscore inside, or the form of a host or file name
+	Short      // has a digit, but is too short for an identifier
+	ID         // has a digit
 	Path
 	Mail
 	Link
@@ -68,7 +68,7 @@ func (k Kind) IsIdentifier() bool { return k >= ID }
 // Words yields the words of a text in order.
 func Words(text string) iter.Seq[Word] { return scan(text, ^0) }
 
-// scan yields the words of a text that have one of the wanted traits, in order.
+// scan yields the words of a text that have at least one of the wanted traits, in order.
 func scan(text string, wanted int) iter.Seq[Word] {
 	return func(yield func(Word) bool) {
 		start, traits := 0, letter
@@ -117,17 +117,17 @@ func scan(text string, wanted int) iter.Seq[Word] {
 	}
 }
 
-// Traits of characters.
+// Traits of characters. A word has the traits of its characters.
 const (
-	separator = 1 << iota // not part of an identifier
-	omission              // a separator that marks an omission
+	separator = 1 << iota // the character cannot be part of an identifier
+	omission              // the character is a separator and marks an omission
 	digit
 	slash
 	at
 	notASCII
 	letter // every word has this trait
 
-	identifierTraits = digit | slash | at // a word without any of these is not an identifier
+	identifierTraits = digit | slash | at // a word with none of these is not an identifier
 )
 
 var traitOf = func() (t [256]uint8) {
@@ -162,7 +162,7 @@ func traitOfRune(r rune) uint8 {
 	return 0
 }
 
-// groupsThousands reports whether a comma separates thousands of the number that begins at the offset start.
+// groupsThousands reports whether the comma separates thousands of the number that begins at offset start.
 func groupsThousands(text string, start, comma int) bool {
 	isDigit := func(i int) bool { return i >= start && i < len(text) && text[i]-'0' <= 9 }
 	if !isDigit(comma+1) || !isDigit(comma+2) || !isDigit(comma+3) || isDigit(comma+4) {
@@ -179,7 +179,7 @@ func groupsThousands(text string, start, comma int) bool {
 	if before >= start && text[before] == ',' {
 		return n == 3
 	}
-	// A currency symbol or a sign may precede the first digit. A list may not.
+	// A currency symbol or a sign may precede the first digit, but a list of numbers may not.
 	if before < start {
 		return start == 0 || text[start-1] != ','
 	}
@@ -225,8 +225,9 @@ func addressKind(word string) Kind {
 	return Plain
 }
 
-// withoutPosition removes the position that compilers and grep add to a word. After a path, that is the line, the
-// column and the first word of the line. Before a word, it is the line.
+// withoutPosition returns a word without the position in a file that compilers and grep add to it. After a path, the
+// position is the line and the column, and the first word of the line's text may follow. Before a word, it is the
+// line.
 func withoutPosition(word string, kind Kind) string {
 	first, rest, found := strings.Cut(word[strings.LastIndexByte(word, '/')+1:], ":")
 	switch {
@@ -239,7 +240,7 @@ func withoutPosition(word string, kind Kind) string {
 	return word
 }
 
-// digitTrait returns the trait digit if the word has a digit.
+// digitTrait returns the trait digit if the word has a digit, and 0 otherwise.
 func digitTrait(word string) int {
 	if strings.ContainsFunc(word, unicode.IsDigit) {
 		return digit
@@ -247,13 +248,13 @@ func digitTrait(word string) int {
 	return 0
 }
 
-// isHost reports whether a word ends like a host or file name: letters, a dot, letters.
+// isHost reports whether a word ends like the name of a host or a file, with letters, a dot, and letters.
 func isHost(word string) bool {
 	i := strings.LastIndexByte(word, '.')
 	return i > 0 && i < len(word)-2 && len(word)-i <= 7 && !strings.ContainsFunc(word[i+1:], func(r rune) bool { return !unicode.IsLetter(r) })
 }
 
-// trim removes characters from both ends of a word up to the first and last letter, digit, "/" or "~".
+// trim removes the characters before the first and after the last letter, digit, "/" or "~" of a word.
 func trim(raw string) string {
 	isEdge := func(c byte) bool { return c < utf8.RuneSelf && !isWordByte(c) && c != '/' && c != '~' }
 	for len(raw) > 0 && isEdge(raw[0]) {
@@ -272,8 +273,8 @@ func isWordByte(c byte) bool {
 	return c-'0' <= 9 || c-'a' < 26 || c-'A' < 26
 }
 
-// Occurs reports whether id occurs in a text, but not as a part of a longer word. An empty id does not occur. The
-// running time is linear in the text. For several identifiers, use an [Index].
+// Occurs reports whether id occurs in a text and is not part of a longer word there. An empty id does not occur. The
+// running time is linear in the length of the text. To search for several identifiers, use an [Index].
 func Occurs(text, id string) bool {
 	for from := 0; id != ""; {
 		i := strings.Index(text[from:], id)

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Index finds words in a text. It is not safe for concurrent use. Building an index and querying it any number of times
-// takes time nearly linear in the text.
+// Index finds words in a text. It is not safe for concurrent use. The total time to build an index and to query it is
+// nearly linear in the length of the text.
 type Index struct {
 	text      string
 	words     map[string]bool  // identifiers and short words; the value is true if order contains the word
 	order     []string         // distinct identifiers that are not cut, in order of occurrence
-	sorted    []string         // the keys of words; built on first use
+	sorted    []string         // keys of words; built on first use
 	runs      map[string][]int // start offsets of each run of letters and digits; built on first use
 	sums      *numbers         // built on first use
 	spellings *spellings       // built on first use
@@ -38,7 +38,7 @@ func NewIndex(text string) *Index {
 // Identifiers returns the distinct identifiers of the text in order of occurrence. See [Find].
 func (x *Index) Identifiers() []string { return slices.Clone(x.order) }
 
-// Contains reports whether the text contains stretch.
+// Contains reports whether the text contains stretch, which need not be a whole word.
 func (x *Index) Contains(stretch string) bool { return strings.Contains(x.text, stretch) }
 
 // Len returns the number of distinct identifiers in the text.
@@ -55,7 +55,7 @@ func (x *Index) Has(word string) bool {
 			x.runs[run] = append(x.runs[run], start)
 		}
 	}
-	var rarest []int // positions of the word's rarest run
+	var rarest []int // positions of the rarest run of letters and digits in the word
 	offset := -1
 	for start, run := range runs(word) {
 		if at := x.runs[run]; offset < 0 || len(at) < len(rarest) {

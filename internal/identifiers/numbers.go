@@ -7,19 +7,19 @@ import (
 
 type numbers struct {
 	values     map[int64]struct{}
-	byDecimals [decimals + 1][]int64 // by number of decimals, in text order
+	byDecimals [decimals + 1][]int64 // numbers of the text by their number of decimals, in text order
 }
 
-// Numbers are stored as integers in units of 1/10,000.
+// A number is stored as an integer, in units of 1/10,000.
 const (
 	decimals = 4
 	unit     = 10_000
 )
 
-// Limits of derivation. In a long text, almost any number is a sum of others.
+// Limits on the numbers from which another is derived. In a long text, almost any number is the sum of others.
 const (
-	maxMultiple = 12 // largest multiple, such as of a price
-	maxDistance = 12 // largest distance between two numbers that are added
+	maxMultiple = 12 // largest multiple of a number, such as of a price
+	maxDistance = 12 // largest distance in the text between two numbers that are added or subtracted
 )
 
 // isDerived reports whether a word can be derived from numbers of the text. It may be the same number in another
@@ -47,9 +47,9 @@ func numbersOf(text string) *numbers {
 	return s
 }
 
-// canDerive reports whether n is a small multiple of a known number, or can be computed from numbers with the same
-// number of decimals. The argument places is the number of decimals with which n is written. A whole number may also be
-// computed from amounts with two decimals.
+// canDerive reports whether n is a small multiple of a number of the text, or can be computed from numbers with the
+// same number of decimals. The argument places is the number of decimals with which n is written. A whole number may
+// also be computed from amounts with two decimals.
 func (s *numbers) canDerive(n int64, places int) bool {
 	for times := int64(1); times <= maxMultiple; times++ {
 		if _, ok := s.values[n/times]; ok && n%times == 0 {
@@ -88,7 +88,7 @@ func numberOf(word string) (n int64, places int, ok bool) {
 				return 0, 0, false
 			}
 			n = 10*n + int64(c-'0')
-		case c != ',': // comma between thousands
+		case c != ',': // a comma separates thousands
 			return 0, 0, false
 		}
 	}

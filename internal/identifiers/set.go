@@ -9,7 +9,7 @@ import (
 
 // Set finds identifiers in texts. It is immutable and safe for concurrent use. The zero Set finds nothing.
 type Set struct {
-	words      []string // sorted and distinct
+	words      []string // sorted and distinct identifiers
 	firstBytes [256]bool
 }
 
@@ -22,9 +22,9 @@ func NewSet(ids []string) *Set {
 	return s
 }
 
-// In yields the byte ranges where identifiers of the set occur in a text, in ascending order. See [Occurs]. If
-// occurrences overlap, In yields only the first. If several occurrences begin at the same place, it yields only the
-// longest.
+// In yields the byte ranges in which identifiers of the set occur in a text, in ascending order. See [Occurs]. If
+// occurrences overlap, Set.In yields only the first. If several occurrences begin at the same offset, it yields only
+// the longest.
 func (s *Set) In(text string) iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
 		for i := 0; i < len(text); {
@@ -60,8 +60,8 @@ func (s *Set) Occurring(texts iter.Seq[string]) map[string]bool {
 	return found
 }
 
-// match finds the identifiers of the set that are whole words at the start of the text. It calls the function do with
-// the length of each identifier, in ascending order.
+// match finds the identifiers of the set that are whole words at the start of the text. It calls do with the length
+// of each of these identifiers, in ascending order.
 func (s *Set) match(text string, do func(length int)) {
 	candidates := s.words // words that share the first n bytes with the text
 	for n := 0; ; n++ {

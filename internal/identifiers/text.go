@@ -7,8 +7,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Text returns the texts of events, in lines. They include function names, the names and values in the arguments of
-// calls and in responses, and error messages. It omits thoughts, call ids, file contents, and nil events.
+// Text returns the texts of events, one or more lines per event. They include function names, the names and values in
+// the arguments of calls and in responses, and error messages. Thoughts, call ids, file contents and nil events are
+// omitted.
 func Text(events ...*patch.Event) string {
 	n := 0
 	for _, e := range events {
@@ -39,7 +40,7 @@ func appendPart(dst []byte, p patch.Part) []byte {
 		return dst
 	case p.Kind == patch.PartText:
 		return appendLine(dst, p.Text)
-	case p.Kind == patch.PartResponse: // without the data of images
+	case p.Kind == patch.PartResponse: // does not include the data of images
 		response, _ := p.Response.MarshalJSON()
 		return appendValues(appendLine(dst, p.Name), response)
 	}
@@ -57,7 +58,7 @@ func appendPart(dst []byte, p patch.Part) []byte {
 
 func appendValues(dst, value []byte) []byte { return appendJSON(dst, jsonvalue.NewCursor(value)) }
 
-// appendJSON appends the lines of the cursor's next value.
+// appendJSON appends the lines of the cursor's next JSON value.
 func appendJSON(dst []byte, c *jsonvalue.Cursor) []byte {
 	switch c.Kind() {
 	case jsonvalue.String:

@@ -18,11 +18,11 @@ import (
 // Probe is a question about a fact that a session contains.
 type Probe struct {
 	Question string
-	Answers  []string // spellings of the answer, any of which counts
-	Evidence string   // the part of the text that states the fact
+	Answers  []string // spellings of the answer; any of them counts
+	Evidence string   // part of the text that states the fact
 }
 
-// measureProbes measures, at the end of a session, which facts are visible and which can be found by search.
+// measureProbes measures at the end of a session which facts are visible, and which facts a search finds.
 func (r *replay) measureProbes(ctx context.Context, raw []*patch.Event, probes []Probe) error {
 	lines := visibleLines(r.log)
 	for _, p := range probes {
@@ -56,12 +56,12 @@ func (r *replay) measureProbes(ctx context.Context, raw []*patch.Event, probes [
 	return nil
 }
 
-// visibleLines returns the lines of the visible log in lower case. A tool result is one line.
+// visibleLines returns the lines of the visible log in lower case. A tool result is a single line.
 func visibleLines(l *log) (lines []string) {
 	for _, e := range l.view().Events() {
 		for _, part := range e.Parts() {
 			text := part.Text
-			if part.Kind == patch.PartResponse || part.Kind == patch.PartCall { // Response or Args is empty
+			if part.Kind == patch.PartResponse || part.Kind == patch.PartCall { // one of Response and Args is empty
 				text = strings.ReplaceAll(identifiers.Values(records.JSON(part.Response))+identifiers.Values(records.JSON(part.Args)), "\n", " ; ")
 			}
 			lines = slices.AppendSeq(lines, strings.Lines(strings.ToLower(text)))
@@ -70,7 +70,7 @@ func visibleLines(l *log) (lines []string) {
 	return lines
 }
 
-// containsAnswer reports whether a text contains one of the answers, in any case.
+// containsAnswer reports whether a text contains one of the answers. Case does not matter.
 func containsAnswer(text string, answers []string) bool {
 	text = strings.ToLower(text)
 	for _, a := range answers {
@@ -82,8 +82,8 @@ func containsAnswer(text string, answers []string) bool {
 	return false
 }
 
-// minSharedWords is the minimum number of words, apart from the answer's, that a line must share with the evidence to
-// count as stating the fact.
+// A visible line counts as stating a fact if it shares at least minSharedWords words with the evidence. The words of
+// the answer do not count as shared.
 const minSharedWords = 2
 
 func sharesWords(line, evidence string, answers []string) bool {
@@ -102,8 +102,8 @@ func sharesWords(line, evidence string, answers []string) bool {
 	return n >= min(minSharedWords, len(shared))
 }
 
-// wordsOf returns the words of a text. Words have at least three characters, or two in scripts whose characters take
-// three bytes.
+// wordsOf returns the words of a text that are long enough to be compared. They have at least three characters, or
+// two in scripts whose characters take three bytes.
 func wordsOf(text string) map[string]bool {
 	all := map[string]bool{}
 	for _, w := range words.In(text) {
@@ -114,13 +114,15 @@ func wordsOf(text string) map[string]bool {
 	return all
 }
 
-// maxValueRunes is the maximum length of a value in a row, in characters.
+// maxValueRunes is the maximum length of a value in a relation, in characters.
 const maxValueRunes = 32
 
-// relation is an id and another value in an object that a tool returned.
+// relation is a pair of an id and another value in an object that a tool returned. The field name is the name of the
+// value.
 type relation struct{ id, name, value string }
 
-// relations returns the relations in tool results. Of relations with the same id and name, only the last is included.
+// relations returns the relations in the tool results of events. If several relations have the same id and name, it
+// returns only the last.
 func relations(events []*patch.Event) (all []relation) {
 	last := map[[2]string]int{}
 	for _, e := range events {
@@ -173,7 +175,8 @@ func relationsIn(data []byte) (all []relation) {
 	return all
 }
 
-// measureRelations measures, at the end of a session, which relations are visible, and which of them are on one line.
+// measureRelations measures at the end of a session which relations are visible, and which of them are on a single
+// line.
 func (r *replay) measureRelations(raw []*patch.Event) {
 	lines := visibleLines(r.log)
 	all := strings.Join(lines, "\n")

@@ -13,7 +13,7 @@ import (
 // concurrent use.
 type log struct {
 	records   []patch.Record
-	views     []fold.View // by number of records
+	views     []fold.View // views by number of records
 	onPatches func(before fold.View, patches []*patch.PatchEvent)
 }
 

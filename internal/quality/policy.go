@@ -19,14 +19,14 @@ type Policy struct {
 	start func(l *log, f *Figures) (step, error)
 }
 
-// step applies a policy. invocation is the running invocation, or "".
+// step applies a policy. The argument invocation is the id of the running invocation, or "".
 type step func(ctx context.Context, at phase, invocation string) error
 
 type phase int
 
 const (
-	beforeTurn      phase = iota // before the prompt is made
-	afterInvocation              // after an invocation
+	beforeTurn      phase = iota // before the prompt of a turn is made
+	afterInvocation              // after an invocation has ended
 )
 
 // None is a policy that does nothing.
@@ -36,8 +36,8 @@ func None() Policy {
 	}}
 }
 
-// Truncate is a policy that removes old events before each turn. It keeps the first event, which is the task. It also
-// keeps the newest events, up to the given number of tokens.
+// Truncate is a policy that removes old events before each turn. It keeps the first event, which states the task, and
+// the newest events up to the given number of tokens.
 func Truncate(tokens int) Policy {
 	return Policy{fmt.Sprintf("truncated to %d", tokens), func(l *log, _ *Figures) (step, error) {
 		return func(ctx context.Context, at phase, _ string) error {
@@ -57,9 +57,9 @@ func Truncate(tokens int) Policy {
 	}}
 }
 
-// validSpan returns the span of a patch if the patch is valid. Otherwise it enlarges the span as little as possible,
-// until the span separates no call from its response and contains no open call. If the enlarged span reaches the end of
-// the log, legal returns an empty span.
+// validSpan returns the span of a patch if the patch is valid. Otherwise, it enlarges the span as little as
+// necessary, until the span separates no call from its response and contains no open call. If the enlarged span
+// reaches the end of the log, validSpan returns an empty span.
 func validSpan(v fold.View, p *patch.PatchEvent) (start, count int) {
 	if p.Count() <= 0 {
 		return 0, 0
@@ -75,8 +75,8 @@ func validSpan(v fold.View, p *patch.PatchEvent) (start, count int) {
 	return 0, 0
 }
 
-// Clear is a policy that clears old tool results before each turn, if that saves at least the given number of tokens.
-// It keeps the given number of newest results.
+// Clear is a policy that clears old tool results before each turn, if this saves at least minSaved tokens. It never
+// clears the newest keepLast results.
 func Clear(keepLast, minSaved int) Policy {
 	return Policy{fmt.Sprintf("cleared by %d", minSaved), func(l *log, _ *Figures) (step, error) {
 		return func(ctx context.Context, at phase, _ string) error {
@@ -101,9 +101,9 @@ func Clear(keepLast, minSaved int) Policy {
 	}}
 }
 
-// Roll is a policy that has one summary of all events except the last ones. When the visible log reaches the given
-// number of tokens, a new summary replaces the old summary and the later events. Agents without tiers of summaries work
-// like this.
+// Roll is a policy that keeps a single summary of all events except the last keepLast. When the visible log reaches
+// the given number of tokens, a new summary replaces the old summary and the later events. Agents without tiers of
+// summaries work in this way.
 func Roll(name string, tokens, keepLast int, s compaction.Summarizer) Policy {
 	return Policy{name, func(l *log, f *Figures) (step, error) {
 		s := countingSummarizer{s, f}
@@ -145,9 +145,9 @@ func Roll(name string, tokens, keepLast int, s compaction.Summarizer) Policy {
 	}}
 }
 
-// Compact is a policy that compacts with a configuration, at the same moments as ADK's plugin. After each invocation it
-// uses all triggers. Before a turn in an invocation it uses all triggers except the interval. If a summary is refused,
-// the session is not changed.
+// Compact is a policy that compacts with a configuration at the same moments as ADK's plugin. After each invocation,
+// it uses all triggers. Before a turn of an invocation, it uses all triggers except the interval. If a summary is
+// refused, the session stays unchanged.
 func Compact(name string, cfg compaction.Config) Policy {
 	return Policy{name, func(l *log, f *Figures) (step, error) {
 		cfg := cfg

@@ -12,17 +12,17 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// snippetRunes is the length of the text per event in a result of [recall.SearchTool].
-var snippetRunes = recall.PieceRunes(recall.DefaultCallTokens, recall.DefaultResults) - 2 // minus an ellipsis at each end
+// snippetRunes is the maximum length of an event's text in a result of [recall.SearchTool].
+var snippetRunes = recall.PieceRunes(recall.DefaultCallTokens, recall.DefaultResults) - 2 // without the ellipsis at each end
 
-// call is a recorded function call whose arguments contain identifiers from earlier events.
+// call is a recorded function call whose arguments contain identifiers of earlier events.
 type call struct {
-	words  string // the function's name, and the names and values of the arguments
+	words  string // name of the function, and the names and values of its arguments
 	needed []string
 }
 
-// callOf returns the call in a part. It reports whether the call's arguments contain identifiers that occur in the
-// earlier text.
+// callOf returns the call in a part. It reports whether the arguments of the call contain identifiers that occur in
+// the earlier text.
 func callOf(part patch.Part, earlier string) (c call, needs bool) {
 	values := identifiers.Values(records.JSON(part.Args))
 	for _, id := range identifiers.Find(values) {
@@ -34,7 +34,7 @@ func callOf(part patch.Part, earlier string) (c call, needs bool) {
 	return c, len(c.needed) > 0
 }
 
-// measureReach measures how many of a call's hidden identifiers a search finds.
+// measureReach measures how many of the hidden identifiers that a call needs are found by a search.
 func (r *replay) measureReach(ctx context.Context, c call, hidden []string) error {
 	n, err := r.countFound(ctx, c.words, hidden)
 	if err != nil {
@@ -46,7 +46,7 @@ func (r *replay) measureReach(ctx context.Context, c call, hidden []string) erro
 	return err
 }
 
-// countFound returns the number of the given identifiers that a search of hidden events finds.
+// countFound returns how many of ids are found by a search of hidden events for query.
 func (r *replay) countFound(ctx context.Context, query string, ids []string) (n int, err error) {
 	hits, err := r.finder.Search(ctx, "", recall.Search{
 		Query: query, Hidden: true, Represented: true, Limit: recall.DefaultResults, Snippet: snippetRunes,
@@ -63,7 +63,7 @@ func (r *replay) countFound(ctx context.Context, query string, ids []string) (n 
 	return n, err
 }
 
-// removeIDs removes identifiers from a text. It removes the longest first, because they may contain others.
+// removeIDs removes identifiers from a text, the longest first because they may contain others.
 func removeIDs(text string, ids []string) string {
 	for _, id := range slices.SortedFunc(slices.Values(ids), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
 		text = strings.ReplaceAll(text, id, " ")

@@ -20,7 +20,7 @@ import (
 // Figures are measurements of one or more sessions under a policy. All counts are sums over the sessions.
 type Figures struct {
 	Sessions int `json:"sessions"`
-	Turns    int `json:"turns"` // turns of the model
+	Turns    int `json:"turns"` // number of turns of the model
 
 	// Needed is the number of identifiers in the arguments of recorded calls that occur in an earlier event. Seen is
 	// the number of needed identifiers that were visible when the call was made.
@@ -34,22 +34,22 @@ type Figures struct {
 	Reached      int `json:"reached"`
 	ReachedBlind int `json:"reachedBlind"`
 
-	RawTokens     int `json:"rawTokens"`     // tokens of the log, summed over all turns
+	RawTokens     int `json:"rawTokens"`     // tokens of the raw log, summed over all turns
 	VisibleTokens int `json:"visibleTokens"` // tokens of the visible log, summed over all turns
 
 	// Breaks is the number of turns whose visible log does not begin with the previous turn's visible log.
 	Breaks int `json:"breaks"`
 
-	CachedTokens  int `json:"cachedTokens"`  // tokens of prompts within the prefix that the previous turn's prompt also has
-	FreshTokens   int `json:"freshTokens"`   // other tokens of prompts
+	CachedTokens  int `json:"cachedTokens"`  // tokens at the beginning of a prompt that the prompt of the turn before also has
+	FreshTokens   int `json:"freshTokens"`   // all other tokens of prompts
 	ReadTokens    int `json:"readTokens"`    // tokens that summarizers read
 	WrittenTokens int `json:"writtenTokens"` // tokens that summarizers wrote
-	Passes        int `json:"passes"`        // patches or groups of patches that the policy logged
+	Passes        int `json:"passes"`        // number of patches and groups of patches that the policy logged
 
 	Summaries   int `json:"summaries"`
-	Identifiers int `json:"identifiers"` // identifiers in the covered events
-	Lost        int `json:"lost"`        // identifiers in the covered events that no summary of the pass contains
-	Invented    int `json:"invented"`    // identifiers in summaries that no covered event contains
+	Identifiers int `json:"identifiers"` // number of identifiers in the covered events
+	Lost        int `json:"lost"`        // number of identifiers in the covered events that no summary of the pass contains
+	Invented    int `json:"invented"`    // number of identifiers in summaries that no covered event contains
 
 	// Numbers of probes at the end of each session. The evidence of a probe is the text that states the fact.
 	//
@@ -70,8 +70,8 @@ type Figures struct {
 	BothVisible int `json:"bothVisible"`
 	OnOneLine   int `json:"onOneLine"`
 
-	EndRaw     int `json:"endRaw"`     // tokens of the logs at the end
-	EndVisible int `json:"endVisible"` // tokens of the visible logs at the end
+	EndRaw     int `json:"endRaw"`     // tokens of the raw logs at the end of the sessions
+	EndVisible int `json:"endVisible"` // tokens of the visible logs at the end of the sessions
 }
 
 // Add adds the figures of o to f.
@@ -94,7 +94,8 @@ func (f Figures) InReachBlindShare() float64 { return share(f.Seen+f.ReachedBlin
 // VisibleShare returns VisibleTokens / RawTokens.
 func (f Figures) VisibleShare() float64 { return share(f.VisibleTokens, f.RawTokens) }
 
-// Cost returns the cost of prompts and summaries in units of a token that a summarizer reads. See package price.
+// Cost returns the cost of prompts and summaries. The unit is the cost of one token that a summarizer reads. See
+// package price.
 func (f Figures) Cost() float64 {
 	return price.Cached*float64(f.CachedTokens) + price.Fresh*float64(f.FreshTokens) +
 		price.Read*float64(f.ReadTokens) + price.Written*float64(f.WrittenTokens)
@@ -111,7 +112,7 @@ func share(part, whole int) float64 {
 type Recording struct {
 	events         []*patch.Event // without usage metadata
 	calls          [][]call       // by event: its calls that need identifiers
-	endsInvocation []bool         // by event: whether an invocation ends with it
+	endsInvocation []bool         // by event: whether an invocation ends with the event
 }
 
 // Record prepares a session for replay. It removes the measured sizes of prompts from the events, because they were
@@ -156,8 +157,8 @@ func (r Recording) Tokens() (n int) {
 	return n
 }
 
-// Replay replays a recorded session under a policy, event by event, and measures it. The probes are evaluated at the
-// end. With the same summaries, the same session and policy always give the same figures.
+// Replay replays a recorded session under a policy, event by event, and measures it. It asks the probes at the end.
+// If the summaries are the same, a session and a policy always give the same figures.
 func (rec Recording) Replay(ctx context.Context, p Policy, probes ...Probe) (Figures, error) {
 	l := newLog()
 	r := replay{log: l, finder: recall.NewFinder(l, 0), figures: Figures{Sessions: 1}, texts: map[*patch.Event]string{}, replacedTexts: map[string]string{}}
@@ -199,9 +200,9 @@ type replay struct {
 	finder        *recall.Finder[string]
 	figures       Figures
 	rawTokens     int
-	prompt        []nodeID // of the previous turn
+	prompt        []nodeID // nodes of the prompt of the turn before
 	texts         map[*patch.Event]string
-	replacedTexts map[string]string // id of an inserted event → the text of the events that it replaces
+	replacedTexts map[string]string // by id of an inserted event: the text of the events that it replaces
 }
 
 type nodeID struct {
@@ -284,7 +285,7 @@ func (r *replay) measurePatches(before fold.View, patches []*patch.PatchEvent) {
 		}
 		covered.WriteString(replaced.String())
 		for _, e := range p.NewEvents() {
-			r.replacedTexts[e.ID()] = replaced.String() // replaced below for summaries
+			r.replacedTexts[e.ID()] = replaced.String() // summaries get a different text below
 			if p.Type() == patch.Summarise || e.IsSummary() {
 				summaries = append(summaries, e)
 				summaryText.WriteString(identifiers.Text(e))
@@ -292,7 +293,7 @@ func (r *replay) measurePatches(before fold.View, patches []*patch.PatchEvent) {
 		}
 		next, err := view.Apply(patch.Record{Seq: view.Seq() + 1, Patch: p})
 		if err != nil {
-			return // cannot happen: the patch was logged
+			return // cannot happen, because the patch was logged
 		}
 		view = next
 	}
@@ -335,7 +336,7 @@ func withoutUsage(e *patch.Event) (*patch.Event, error) {
 	return patch.ParseEvent(text)
 }
 
-// countingSummarizer is a summarizer that adds its estimated usage to figures.
+// countingSummarizer is a summarizer that adds its estimated token usage to figures.
 type countingSummarizer struct {
 	compaction.Summarizer
 	figures *Figures

@@ -22,8 +22,8 @@ func DecodeOwnMetadata(customMetadata json.RawMessage, into any) bool {
 	return json.Unmarshal(customMetadata, &all) == nil && json.Unmarshal(all[patch.OwnMetadata], into) == nil
 }
 
-// CompactionOf returns the compaction record of an event, and whether the event has one. A record that is not of
-// [patch.EventCompaction]'s form does not count. A nil event has none.
+// CompactionOf returns the compaction record of an event, and whether the event has one. A record that cannot be
+// decoded as a [patch.EventCompaction] does not count. A nil event has no record.
 func CompactionOf(e *patch.Event) (patch.EventCompaction, bool) {
 	_, c, ok := recordOf(e)
 	return c, ok
@@ -54,8 +54,8 @@ func recordOf(e *patch.Event) (json.RawMessage, patch.EventCompaction, bool) {
 	return nil, patch.EventCompaction{}, false
 }
 
-// Claim is a compaction record with exact times, if the record has any. Unix seconds cannot distinguish times that are
-// less than a quarter of a microsecond apart.
+// Claim is a compaction record with the exact times of its range, if the record contains them. Unix seconds cannot
+// distinguish times that are less than a quarter of a microsecond apart.
 type Claim struct {
 	patch.EventCompaction
 	from, to exactTime
@@ -68,12 +68,12 @@ func ClaimOf(e *patch.Event) (Claim, bool) {
 		return Claim{}, false
 	}
 	var times struct{ StartTimestamp, EndTimestamp exactTime }
-	_ = json.Unmarshal(text, &times) // recordOf has parsed text already
+	_ = json.Unmarshal(text, &times) // cannot fail, because recordOf has parsed text
 	return Claim{c, times.StartTimestamp, times.EndTimestamp}, true
 }
 
-// Covers reports whether the record covers the event's exact time and does not exclude the event. Both ends of the
-// record's range count.
+// Covers reports whether the range of the record contains the exact time of the event and the record does not exclude
+// the event. Both ends of the range count.
 func (c Claim) Covers(e *patch.Event) bool {
 	if !InRange(e, c.EventCompaction) {
 		return false
@@ -82,7 +82,7 @@ func (c Claim) Covers(e *patch.Event) bool {
 	return !t.Before(c.from.Time) && (c.to.IsZero() || !t.After(c.to.Time))
 }
 
-// exactTime is a time in RFC 3339. Any other form decodes to the zero time.
+// exactTime is a time in RFC 3339. Text in any other form decodes to the zero time.
 type exactTime struct{ time.Time }
 
 func (t *exactTime) UnmarshalJSON(text []byte) error {
@@ -102,8 +102,8 @@ func InRange(e *patch.Event, c patch.EventCompaction) bool {
 	return c.StartTimestamp <= t && t <= c.EndTimestamp && !excludes(c, e)
 }
 
-// excludes reports whether the record names the event as excluded. Stores round times to microseconds or nanoseconds,
-// so a time within a microsecond matches. A wrong match only leaves an event visible.
+// excludes reports whether the record excludes the event by name. Stores round times to microseconds or nanoseconds,
+// so a time within a microsecond matches. The only effect of a wrong match is that an event stays visible.
 func excludes(c patch.EventCompaction, e *patch.Event) bool {
 	of := RefTo(e)
 	return slices.ContainsFunc(c.ExcludedEvents, func(r patch.EventRef) bool {
@@ -121,8 +121,8 @@ func UnixSeconds(t time.Time) float64 {
 	return float64(t.Unix()) + float64(t.Nanosecond())/1e9
 }
 
-// Times returns the earliest and the latest time of events in Unix seconds. For a summary, the times of its compaction
-// record count. Without events, both are 0.
+// Times returns the earliest and the latest time of events in Unix seconds. For a summary, the range of its
+// compaction record counts. Without events, both results are 0.
 func Times(events []*patch.Event) (least, greatest float64) {
 	for i, e := range events {
 		from := UnixSeconds(e.Timestamp())
@@ -138,7 +138,8 @@ func Times(events []*patch.Event) (least, greatest float64) {
 	return least, greatest
 }
 
-// Supersedes reports whether e has a compaction record whose range is within the range of c, and c does not exclude e.
+// Supersedes reports whether the range of c contains the range of e's own compaction record, and c does not exclude
+// e.
 func Supersedes(c patch.EventCompaction, e *patch.Event) bool {
 	of, ok := CompactionOf(e)
 	return ok && c.StartTimestamp <= of.StartTimestamp && of.EndTimestamp <= c.EndTimestamp && !excludes(c, e)

@@ -7,12 +7,12 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Content returns the content of a summary event. Its role is always user. A summary may come first in the prompt or
-// before a function call. At these positions, a model's API refuses role model. The API accepts two user messages in a
-// row.
+// Content returns the content of a summary event. Its role is always user. A summary may come first in the prompt, or
+// directly before a function call, and a model's API refuses role model at these positions. The API accepts two user
+// messages in a row.
 func Content(text string) patch.Value { return patch.Text("user", text) }
 
-// Text returns the texts of a content, cleaned and without thoughts.
+// Text returns the texts of a content without thoughts, cleaned by [Clean].
 func Text(content patch.Value) string {
 	var texts []string
 	for _, p := range content.Parts() {

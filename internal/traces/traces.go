@@ -18,18 +18,19 @@ const (
 // IsRecall reports whether a tool is one of the recall tools.
 func IsRecall(tool string) bool { return tool == SearchTool || tool == ReadTool }
 
-// idHandle is the prefix of a handle that contains an event's id.
+// idHandle is the prefix of a handle that contains the id of an event.
 const idHandle = "id="
 
-// Handle identifies an event of a log by its record's seq and its index among the record's events, or by its id.
+// Handle identifies an event of a log, either by the seq of its record and its index among the events of that record,
+// or by its id.
 type Handle struct {
 	Seq   uint64 // 0 if ID is set
 	Index int
 	ID    string
 }
 
-// parseHandles returns the events that a tool's handle may identify. A handle with an id and a slash may identify two
-// events: the text after the slash is either a part number or the end of the id.
+// parseHandles returns the events that the text of a handle may identify. A handle with an id and a slash may
+// identify two events, because the text after the slash is either the number of a part or the end of the id.
 func parseHandles(text string) (all []Handle) {
 	event := text
 	slash := strings.LastIndexByte(text, '/')
@@ -55,8 +56,8 @@ func parseHandles(text string) (all []Handle) {
 	return []Handle{{Seq: seq, Index: index}}
 }
 
-// Traces finds the events that the results of [SearchTool] and [ReadTool] came from. The caller must pass it the log's
-// events in order. The zero value is ready for use. Traces is not safe for concurrent use.
+// Traces finds the events that the results of [SearchTool] and [ReadTool] came from. The caller must pass the events
+// of the log to Of in order. The zero value is ready for use. Traces is not safe for concurrent use.
 type Traces struct {
 	reads map[string][]Handle // by id of the call of ReadTool
 }

@@ -25,7 +25,7 @@ func In(text string) (words []string) {
 			words = append(words, w)
 		}
 	}
-	start, previous := -1, -1 // offset of the current word, and of the previous character in an unspaced script
+	start, previous := -1, -1 // offsets of the current word, and of the previous character of an unspaced script
 	for i, r := range text {
 		inWord := unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
 		unspaced := inWord && IsUnspaced(r)
