@@ -14,7 +14,7 @@ import (
 // that the caller can repeat the call with the same ids. Only a dry run sets Before.
 type Committed = fold.Committed
 
-// AppendOptions are options of [Store.AppendEvents]. The zero value sets no condition.
+// AppendOptions are options of [Store.AppendEvents]. With the zero value, an append has no condition.
 type AppendOptions struct {
 	// IfSeq, if not nil, is the expected seq of the log's last record; 0 means an empty log. If the last seq
 	// differs, the error is a *[SeqError], unless all events of the call are already in the log.
@@ -91,7 +91,7 @@ func (a appendPlan) Draft(d *write.Draft) error {
 	return nil
 }
 
-// follow adds the patch that opts.Follow returns for r, the event that was just added.
+// follow adds the patch that opts.Follow returns for the event r, which was just added.
 func (a appendPlan) follow(d *write.Draft, r patch.Record) error {
 	if a.opts.Follow == nil {
 		return nil
@@ -132,7 +132,7 @@ func (s *Store) draft(ctx context.Context, key Key, creation string, p write.Pla
 	return done, err
 }
 
-// commitOrDraft commits a plan. With dry, it only drafts the plan.
+// commitOrDraft commits a plan. If dry is true, it only drafts the plan.
 func (s *Store) commitOrDraft(ctx context.Context, key Key, creation string, p write.Plan, dry bool) (Committed, error) {
 	if dry {
 		return s.draft(ctx, key, creation, p)

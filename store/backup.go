@@ -49,12 +49,12 @@ func (s *Store) checkCopy(ctx context.Context, made backend.Backend) error {
 	if err != nil {
 		return err
 	}
-	defer c.close() // not Close, which would close the backend
+	defer c.close() // not Close, which would also close the backend
 	for p, err := range c.Verify(ctx, VerifyOptions{}) {
 		switch {
 		case err != nil:
 			return err
-		case p.Err == errEraseUnfinished: // the next Erase finishes it, in the store and in the copy
+		case p.Err == errEraseUnfinished: // the next Erase finishes this erase, in the store and in the copy
 		case p.Seq != 0:
 			return &CorruptError{p.Key, p.Seq, p.Err}
 		default:

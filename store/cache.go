@@ -10,22 +10,22 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// handle is a session that is in use or cached, with its newest view. Readers load the view without a lock. It is
-// nil, or the newest view that this store has committed or read.
+// handle is a session that is in use or cached. It contains the newest view that this store has committed or read,
+// or nil. Readers load the view without a lock.
 type handle struct {
-	*write.Session // its lock is held while a goroutine commits, or reads the view from the storage
+	*write.Session // its lock is held while a goroutine commits or reads the view from the storage
 	store          *Store
 	key            Key
 	cached         atomic.Pointer[write.State]
 
 	size     atomic.Int64 // estimated bytes of the view
 	snapshot atomic.Pointer[snapshotMark]
-	queued   atomic.Bool // a snapshot is queued
+	queued   atomic.Bool // whether a snapshot is queued
 
-	// The cache's lock guards the following fields.
+	// The cache's lock guards the fields below.
 	users   int
 	counted int64         // the size as counted in the cache's total
-	idle    *list.Element // set while the handle has a view and no user
+	idle    *list.Element // set while the handle has a view and no users
 }
 
 func (s *Store) newHandle(key Key) *handle {
@@ -50,7 +50,7 @@ func (h *handle) snapshotSeq(creation string) uint64 {
 	return 0
 }
 
-// CachedState and the following methods implement [write.Log].
+// CachedState and the methods below implement [write.Log].
 func (h *handle) CachedState(ctx context.Context) (write.State, error) {
 	c, _, err := h.store.cachedOrReplayed(ctx, h, true, scopesQuery{})
 	return c, err
@@ -69,8 +69,8 @@ func (h *handle) Wake() { h.store.changes.wake(h.key) }
 
 func (h *handle) WrapError(err error) error { return fromBackend(h.key, err) }
 
-// Publish makes c the newest state, unless a later one is already published. If a snapshot is due, Publish queues
-// it.
+// Publish makes c the newest state, unless a later state is already published. If a snapshot is due, Publish
+// queues the snapshot.
 func (h *handle) Publish(c write.State) {
 	for {
 		old := h.cached.Load()
@@ -91,7 +91,7 @@ func (h *handle) Drop() {
 	h.size.Store(0)
 }
 
-// dropUnchanged drops the view in memory, unless another view has replaced the view that was seen.
+// dropUnchanged drops the view in memory if it is still the view in the argument seen.
 func (h *handle) dropUnchanged(seen write.State) {
 	if c := h.cached.Load(); c != nil && c.View.Creation() == seen.View.Creation() && c.View.Seq() == seen.View.Seq() {
 		if h.cached.CompareAndSwap(c, nil) {
@@ -101,8 +101,8 @@ func (h *handle) dropUnchanged(seen write.State) {
 }
 
 // cache has a handle for each session in use. It keeps unused handles up to limit bytes, and evicts the least
-// recently used first. Each handle counts for at most half of the limit, so two handles of any size fit. Otherwise
-// each call would read a large session again.
+// recently used handles first. Each handle counts for at most half of the limit, so two handles of any size fit.
+// Without this rule, each call would read a large session again.
 type cache struct {
 	mu      sync.Mutex
 	store   *Store
@@ -132,7 +132,7 @@ func (c *cache) acquire(key Key) *handle {
 func (c *cache) release(h *handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	size := min(h.size.Load(), max(c.limit/2, 1)) // rounded down, so that two large handles fit
+	size := min(h.size.Load(), max(c.limit/2, 1)) // each handle counts for at most half of the limit, rounded down, so that two large handles fit
 	c.total += size - h.counted
 	h.counted = size
 	if h.users--; h.users == 0 {

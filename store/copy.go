@@ -21,8 +21,8 @@ type CopyOptions struct {
 	// NoShared leaves out the shared scopes.
 	NoShared bool
 
-	// OverwriteShared applies to a copy with the zero key. If a shared value differs, the copy replaces it by the
-	// source's value.
+	// OverwriteShared applies to a copy with the zero key. If a shared value differs, the copy replaces it with
+	// the source's value.
 	OverwriteShared bool
 }
 
@@ -53,7 +53,7 @@ func (s *Store) CopyFrom(ctx context.Context, key Key, from *Store, opts CopyOpt
 		return s.copyShared(ctx, from, opts)
 	}
 	p, err := from.planCopy(ctx, key, opts)
-	for errors.Is(err, errLogChanged) { // records were erased during the read
+	for errors.Is(err, errLogChanged) { // while the session was read, records were erased
 		p, err = from.planCopy(ctx, key, opts)
 	}
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Store) planCopy(ctx context.Context, key Key, opts CopyOptions) (*impor
 	}
 	var shared []patch.Change
 	if !opts.NoShared {
-		scopes, err := s.withScopes(ctx, key) // after the log, so that they include the shared values of its records
+		scopes, err := s.withScopes(ctx, key) // read after the log, so that the scopes include the shared values of the log's records
 		if err != nil {
 			return nil, err
 		}
@@ -180,7 +180,7 @@ func (s *Store) copyShared(ctx context.Context, from *Store, opts CopyOptions) (
 	case opts.DryRun:
 	case len(changes) > 0:
 		err = fromBackend(Key{}, s.backend.PutShared(ctx, changes))
-	case len(given) > 0: // an earlier call may have written them; make sure that they are durable
+	case len(given) > 0: // an earlier call may have written these values; make sure that they are durable
 		err = fromBackend(Key{}, write.Confirm(ctx, s.backend))
 	}
 	return out, err

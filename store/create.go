@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// newSession starts the creation of a session. The caller must call Drop in the end.
+// newSession starts the creation of a session. The caller must call Drop on the result in the end.
 func (s *Store) newSession(ctx context.Context, h *handle, m meta) (*write.Creation, error) {
 	c := h.NewCreation(ctx, m.created, m.initial)
 	if len(m.lineage) > 0 {
@@ -26,8 +26,8 @@ func (s *Store) newSession(ctx context.Context, h *handle, m meta) (*write.Creat
 	return c, err
 }
 
-// create creates a session with the records that a plan adds to an empty log. With dry, it only drafts the records.
-// It takes the session's lock only for the last commit.
+// create creates a session with the records that a plan adds to an empty log. If dry is true, it only drafts the
+// records. It takes the session's lock only for the last commit.
 func (s *Store) create(ctx context.Context, key Key, m meta, shared []patch.Change, p write.Plan, dry bool) (*write.Creation, error) {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)

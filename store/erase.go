@@ -55,22 +55,24 @@ type EraseOptions struct {
 	Reason string
 
 	// Values is the policy for the state values that erased events set. "" and [patch.NullValues] replace these
-	// values by null. They also replace each value of the initial or shared state that contains Match. If All is
+	// values with null. They also replace each value of the initial or shared state that contains Match. If All is
 	// set, they replace every value of the initial state. [patch.KeepValues] keeps all of these values, and
 	// [Erasure.RemainingMatches] counts the kept values that the selection still finds.
 	Values patch.ValuePolicy
 
-	// Summaries is the policy for summaries of erased events. "" erases them and reverts the visible ones. The
-	// remaining events that such a summary covers are then visible again, until the next compaction summarises
-	// them. [patch.BlankSummaries] erases the summaries without a revert. [patch.KeepSummaries] keeps them.
+	// Summaries is the policy for summaries of erased events. "" erases the summaries and reverts those that are
+	// visible. The remaining events that such a summary covers are then visible again, until the next compaction
+	// summarises them. [patch.BlankSummaries] erases the summaries without a revert. [patch.KeepSummaries] keeps
+	// them.
 	//
-	// A blank summary stays visible in three cases: its group has a patch that drops state or inserts an event
-	// other than a summary; all events that it covers are blank; another patch depends on it.
+	// A blank summary stays visible if its group has a patch that drops state or inserts an event other than a
+	// summary. It also stays visible if all events that it covers are blank, or if another patch depends on the
+	// summary.
 	Summaries patch.SummaryPolicy
 
 	// MaxGrowth is the maximum growth of the visible log by reverts of summaries, in estimated tokens. 0 means
-	// 50,000. Whatever the limit, Erase reverts one blank summary, then one blank summary that this revert makes
-	// visible, and so on. The next compaction reverts the summaries that remain.
+	// 50,000. Even if the limit is exceeded, Erase reverts one blank summary, then one blank summary that this
+	// revert makes visible, and so on. The next compaction reverts the summaries that remain.
 	MaxGrowth int
 
 	// Context also erases each later summary that compaction made in the same branch with an erased summary as
@@ -104,7 +106,7 @@ type Erasure struct {
 type ErasedSession struct {
 	Key     Key           `json:"key"`
 	Receipt patch.Record  `json:"receipt,omitzero"` // zero if nothing was logged
-	Events  []ErasedEvent `json:"events"`           // in log order, without events that an earlier call erased
+	Events  []ErasedEvent `json:"events"`           // events in log order, without those that an earlier call erased
 	Initial []string      `json:"initial"`          // keys of the initial state whose values became null
 
 	// Reverted are the ids of the blank summaries that were reverted. Blank are the ids of the blank summaries that
@@ -117,16 +119,18 @@ type ErasedSession struct {
 type ErasedEvent struct {
 	fold.Ref        // Index is -1 for the content of a patch outside its events
 	ID       string `json:"id"`  // id of the event, or of the patch
-	Why      string `json:"why"` // the reason, such as: it was selected, it replaces an erased event, it is a copy of an erased event
+	Why      string `json:"why"` // reason, such as: the event was selected, it replaces an erased event, it is a copy of an erased event
 }
 
-// Erase replaces the selected events by blanks ([patch.Event.Blank]) and logs a receipt. An erase cannot be undone;
-// [EraseOptions.DryRun] reports what it would do. Erase also erases what was derived from the selected events:
+// Erase replaces the selected events with blanks ([patch.Event.Blank]) and logs a receipt. An erase cannot be
+// undone; with [EraseOptions.DryRun], Erase only reports what it would do. Erase also erases what was derived from
+// the selected events:
 //   - events that patches or groups inserted in their place, at any depth;
 //   - copies, including those in the results of the tools of package recall;
 //   - summaries whose summarizer was shown the events;
-//   - the same events in related sessions of this store, each with a receipt in that session. Related sessions are
-//     forks and copies of the session, the sessions that it was made from, and the relatives of these sessions.
+//   - the same events in related sessions of this store; each of these sessions gets its own receipt. Related
+//     sessions are forks and copies of the session, the sessions that it was made from, and the relatives of these
+//     sessions.
 //
 // Erase first logs the receipt, which is open until the erase of the session is complete. It then replaces the
 // records, at most 64 records and about 256 KiB in one commit. The last commit closes the receipt and reverts
@@ -230,7 +234,8 @@ func (e EraseSelection) choose() erase.Choose {
 // All receipts name the same id.
 //
 // EraseUser erases one session after the other, in several commits, between which other writes run. It does not
-// erase events that are appended to a session after the receipt of that session. So stop the user's agents first.
+// erase events that are appended to a session after the receipt of that session. Therefore, stop the user's agents
+// first.
 //
 // Set opts.ID. If EraseUser fails or the process ends, repeat the call with the same id to continue. The next erase
 // of the session in which EraseUser started also continues it, and [Store.Verify] reports that session. After
@@ -276,7 +281,7 @@ func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string)
 		},
 		Shared: func(ctx context.Context) error {
 			if o.Values != patch.NullValues && !o.DryRun {
-				return fromBackend(Key{}, write.Confirm(ctx, s.backend)) // an earlier call may have written them; make sure that they are durable
+				return fromBackend(Key{}, write.Confirm(ctx, s.backend)) // an earlier call may have set these values to null; make sure that the nulls are durable
 			} else if o.Values != patch.NullValues {
 				return nil
 			}
@@ -303,14 +308,14 @@ func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reas
 	return events, len(out.Sessions) > 0, err
 }
 
-// finishErasures finishes the open receipts of a session. With calls, it also finishes the erase calls of the
-// session, which may have work left in other sessions.
+// finishErasures finishes the open receipts of a session. If calls is true, it also finishes the erase calls of
+// the session, which may have work left in other sessions.
 func (s *Store) finishErasures(ctx context.Context, key Key, calls bool) error {
 	did, err := erase.FinishPending(ctx, s.erasing(), key.name(), calls)
 	if err != nil || len(did) > 0 {
 		return err
 	}
-	head, err := s.head(ctx, key) // another process may have finished them
+	head, err := s.head(ctx, key) // another process may have finished the erases
 	if c := write.CountsOf(head); err == nil && (c.Open > 0 || calls && c.Calls > 0) {
 		err = fmt.Errorf("session %s: %w: its head counts %d open receipts and %d unfinished erases, but the log has none", key, ErrCorrupt, c.Open, c.Calls)
 	}
@@ -349,7 +354,7 @@ func erasureOf(dryRun bool, calls ...*erase.Call) Erasure {
 	return out
 }
 
-// outOfReach are the places that no erase reaches.
+// outOfReach describes the places that no erase reaches.
 var outOfReach = []string{
 	"exports, copies and backups that were made before",
 	"replicas, archives and write-ahead logs of a database, and unused room in a file or a table until it is vacuumed",
@@ -358,9 +363,9 @@ var outOfReach = []string{
 	"state keys, session names, and values of shared state (app:, user:) that are not listed as null",
 }
 
-// eraseShared sets shared values to null, and returns their keys. It selects each non-null value that has one of
-// the prefixes and for which which(value, err) is true. If a value cannot be read, err is the reason. If another
-// write changes a value meanwhile, eraseShared starts again.
+// eraseShared sets shared values to null, and returns their keys. It selects the non-null values whose key has one
+// of the prefixes and for which the function which returns true. If a value cannot be read, this function gets the
+// error. If another write changes a selected value at the same time, eraseShared starts again.
 func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(patch.Value, error) bool, dryRun bool) ([]string, error) {
 	data, err := receipt.Null.MarshalBinary()
 	if err != nil {
@@ -387,7 +392,7 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 		case dryRun:
 			return names, nil
 		case len(changes) == 0:
-			return names, fromBackend(Key{}, write.Confirm(ctx, s.backend)) // an earlier call may have written them; make sure that they are durable
+			return names, fromBackend(Key{}, write.Confirm(ctx, s.backend)) // an earlier call may have set these values to null; make sure that the nulls are durable
 		}
 		if err = s.backend.PutShared(ctx, changes); err == nil {
 			return names, nil
@@ -398,13 +403,13 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 	}
 }
 
-// erasing returns the store as package erase uses it.
+// erasing returns the interface to the store that package erase uses.
 func (s *Store) erasing() erase.Log { return erase.Log{Config: &s.writing, Store: eraseLog{s}} }
 
 type eraseLog struct{ *Store }
 
 func keyNamed(name string) Key {
-	key, _ := keyOf(name) // cannot fail: the name was made from a key
+	key, _ := keyOf(name) // cannot fail, because the name was made from a key
 	return key
 }
 

@@ -141,7 +141,7 @@ func fromBackend(key Key, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, backend.ErrUnknown): // first, because its cause may match another case
+	case errors.Is(err, backend.ErrUnknown): // this case comes first, because the cause of the error may match another case
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, write.Cause(err))
 	default:
 		err = convertError(err)
@@ -152,7 +152,8 @@ func fromBackend(key Key, err error) error {
 	return err
 }
 
-// convertedError is an error of the backend that matches an error of this package too. The text names the kind once.
+// convertedError is a backend error that also matches an error of this package. Its text contains the text of the
+// kind only once.
 type convertedError struct{ kind, err error }
 
 func (e *convertedError) Error() string {

@@ -11,22 +11,22 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
-// ExportOptions select what to export. The zero value selects the whole log.
+// ExportOptions selects what to export. The zero value selects the whole log.
 type ExportOptions struct {
-	// Visible exports only the visible events, and the receipts of those that were erased. The file has no header
-	// and no seqs.
+	// Visible exports only the visible events, and receipts for the erased events among them. The file has no
+	// header and no seqs.
 	Visible bool
 
-	// Redact, if not nil, replaces secrets by placeholders in all texts, including patches and the initial state.
-	// The file then always has a header, which says that the file is redacted. An import of the file creates a log
-	// with the same ids and the same order, but with placeholders.
+	// Redact, if not nil, replaces secrets with placeholders in all texts, including patches and the initial
+	// state. The file then always has a header, which says that the file is redacted. An import of the file
+	// creates a log with the same ids and the same order, but with placeholders.
 	Redact *redact.Redactor
 }
 
 // Export writes the session to a writer in the text form: one JSON object on each line (see docs/FORMAT.md).
 // [Store.Import] of a whole log that is not redacted gives an equal view. The session may be written to during the
-// call. The export ends at the record that was last when the call began. If Export fails, the writer may have got a
-// part of the session.
+// call. The export ends at the last record at the beginning of the call. If Export fails, the writer may have
+// received a part of the session.
 //
 // Export fails with [ErrNotFound] if the session does not exist. The error matches [ErrConflict] if a database
 // failover loses records of the log during the call, and [ErrCorrupt] if stored data is damaged. If the writer
@@ -53,7 +53,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 				return err
 			}
 		}
-		erased := map[string]patch.Erasure{} // by the receipt's id
+		erased := map[string]patch.Erasure{} // by the id of the receipt
 		for i, e := range session.View.Events() {
 			if err := record(patch.Record{Event: e}); err != nil {
 				return err
@@ -87,7 +87,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 	return buf.Flush()
 }
 
-// addErased adds an erased event, which the file has at seq, to the receipt that the event names.
+// addErased adds an erased event to the receipt that the event names. In the file, the event has the given seq.
 func addErased(by map[string]patch.Erasure, seq uint64, e *patch.Event) {
 	if id, ok := e.ErasedBy(); ok {
 		of := by[id]
@@ -96,7 +96,7 @@ func addErased(by map[string]patch.Erasure, seq uint64, e *patch.Event) {
 	}
 }
 
-// exportReceipts writes the receipts in erased, each limited to the events that were written.
+// exportReceipts writes the receipts in erased. Each receipt covers only the events that were written.
 func (s *Store) exportReceipts(ctx context.Context, key Key, write func(patch.Record) error, erased map[string]patch.Erasure) error {
 	if len(erased) == 0 {
 		return nil

@@ -21,7 +21,7 @@ type ForkOptions struct {
 
 // Fork creates the session newKey as a copy of the session key. It copies the initial state and the records,
 // optionally only up to [ForkOptions.At]. All records keep their seqs, ids and times, including patches that the
-// view skips. So each session can revert patches from before the fork. After the fork the two sessions are
+// view skips. Each session can therefore revert patches from before the fork. After the fork the two sessions are
 // independent.
 //
 // A long log is copied in several commits, between which other writes run. The new session becomes visible with the
@@ -49,7 +49,7 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 			return Session{}, err
 		}
 		fork, err := s.fork(ctx, key, head, m, newKey, opts.At)
-		if !errors.Is(err, errLogChanged) { // copied records were lost in a failover, or erased
+		if !errors.Is(err, errLogChanged) { // copied records were erased, or a failover lost them
 			return fork, err
 		}
 	}
@@ -77,7 +77,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	if err := s.copyLog(ctx, c, key, head, last); err != nil {
 		return Session{}, err
 	}
-	// Read the shared scopes before the commit, because after it nothing may fail.
+	// Read the shared scopes before the commit, because no step after the commit may fail.
 	session, err := s.withScopes(ctx, newKey)
 	if err != nil {
 		return Session{}, err
@@ -139,7 +139,7 @@ func (s *Store) copyReceipts(ctx context.Context, c *write.Creation, from Key, h
 	slices.Sort(seqs)
 	last := c.View.Seq()
 	for _, seq := range slices.Compact(seqs) {
-		if seq <= last { // no record has the id, or a copied record that is not a receipt has it
+		if seq <= last { // no record has the id, or a copied record other than a receipt has it
 			continue
 		}
 		receipts, err := s.readRecords(ctx, from, head.Creation, []uint64{seq})

@@ -17,8 +17,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// ImportOptions say how to read a file of the text form (docs/FORMAT.md describes it). The zero value selects the
-// defaults.
+// ImportOptions says how to read a file of the text form, which docs/FORMAT.md describes. The zero value selects
+// the defaults.
 type ImportOptions struct {
 	// Name is the name of the input in errors. "" means "input".
 	Name string
@@ -42,8 +42,8 @@ type ImportOptions struct {
 // DefaultImportBytes is the default of [ImportOptions.MaxBytes].
 const DefaultImportBytes = 256 << 20
 
-// The records that were read may take importBytesPerByte bytes of memory for each byte of input, plus importBaseBytes. The rest
-// of an import's memory is for reading or writing one record.
+// An import may use importBytesPerByte bytes of memory for each byte of input, plus importBaseBytes, for the
+// records that it has read. The rest of its memory is for reading or writing one record.
 const (
 	importBytesPerByte = 7
 	importBaseBytes    = 28 << 20
@@ -57,7 +57,7 @@ func importWeight(r patch.Record) int64 {
 		perRecord  = 310
 		perEvent   = 450
 		perContent = 250
-		perCopy    = 500 // a copy of an event or a patch, with id and time
+		perCopy    = 500 // for a copy of an event or a patch with id and time
 	)
 	n := perRecord
 	if r.Patch != nil {
@@ -80,9 +80,9 @@ var emptyFootprint = new(patch.Event).Footprint()
 // Imported is the result of an import or a copy, or of its dry run.
 type Imported struct {
 	Committed
-	Created bool // the session is new
+	Created bool // whether the session is new
 	Added   int  // number of new records
-	Present int  // number of records that were already in the log, with the same content
+	Present int  // number of records that were already in the log with the same content
 
 	// [Store.CopyFrom] with the zero key sets the following fields. Shared is the number of shared values that this
 	// store lacked. Different are the names of the shared values that differ.
@@ -113,7 +113,7 @@ func maxLine(most int) int { return 2*most + 64<<10 }
 // id with other content. It matches [ErrInvalid] or [ErrTooLarge] if the file is refused, and then names file and
 // line. If the error matches [ErrOutcomeUnknown], repeat the import.
 func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOptions) (Imported, error) {
-	if err := key.Validate(); err != nil { // before the input is read
+	if err := key.Validate(); err != nil { // refuse an invalid key before reading the input
 		return Imported{}, err
 	}
 	opts.MaxRecordBytes = s.opts.MaxRecordBytes
@@ -152,8 +152,8 @@ func (p *importPlan) Draft(d *write.Draft) error {
 	return err
 }
 
-// importInto adds the records to a session. It creates the session if it does not exist. With dry, it only drafts
-// the records.
+// importInto adds the records to a session. It creates the session if it does not exist. If dry is true, it only
+// drafts the records.
 func (s *Store) importInto(ctx context.Context, key Key, p *importPlan, dry bool) (Imported, error) {
 	for gone := ""; ; {
 		head, m, err := s.headAndMeta(ctx, key)
@@ -172,7 +172,7 @@ func (s *Store) importInto(ctx context.Context, key Key, p *importPlan, dry bool
 		}
 		done, err := s.commitOrDraft(ctx, key, head.Creation, p, dry)
 		switch {
-		case errors.Is(err, ErrNotFound) && head.Creation != gone: // it was deleted after headAndMeta
+		case errors.Is(err, ErrNotFound) && head.Creation != gone: // another call deleted the session after headAndMeta
 			gone = head.Creation
 			continue
 		case err != nil:
@@ -197,7 +197,7 @@ func (s *Store) importNew(ctx context.Context, key Key, p *importPlan, dry bool)
 	return Imported{Committed: Committed{Records: c.Records, View: c.View}, Created: true, Added: len(c.Records)}, nil
 }
 
-// add adds those records of the text that the log lacks.
+// add adds the records of the text that the log lacks.
 func (t *Text) add(d *write.Draft) error {
 	match := d.Match
 	if t.hasPatch {
@@ -222,7 +222,7 @@ func (t *Text) add(d *write.Draft) error {
 			return t.lineError(i, fmt.Errorf("%w: its seq is %d, but in session %s its seq would be %d", ErrInvalid, want, d.Label(), rec.Seq))
 		}
 	}
-	// The text writes no shared scope, because the scopes may have changed since the file was written.
+	// The import writes no shared values, because they may have changed since the file was written.
 	return cmp.Or(t.checkReceipts(d), d.Share(nil))
 }
 
@@ -293,9 +293,9 @@ type Text struct {
 	hasPatch bool
 }
 
-// ReadText reads a file of the text form and checks the form of its records. ReadText needs no store. So a caller
-// that waits for input can open the store, and lock its file, after ReadText returns. The error matches
-// [ErrInvalid] or [ErrTooLarge] and names file and line. If r fails, ReadText returns the error of r.
+// ReadText reads a file of the text form and checks the form of its records. ReadText needs no store. A caller
+// that waits for input can therefore open the store, which locks its file, after ReadText returns. The error
+// matches [ErrInvalid] or [ErrTooLarge] and names file and line. If r fails, ReadText returns the error of r.
 func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%w: the reader is nil", ErrInvalid)
@@ -356,7 +356,7 @@ type limited struct {
 
 func (l *limited) Read(p []byte) (int, error) {
 	if int64(len(p)) > l.left {
-		p = p[:l.left+1] // one more byte shows that the input is too long
+		p = p[:l.left+1] // one more byte than allowed shows that the input is too long
 	}
 	n, err := l.r.Read(p)
 	if l.left -= int64(n); l.left < 0 {
@@ -385,7 +385,7 @@ func (t *Text) addDuplicateLine(err error) error {
 
 // ownState returns the session's own keys of a state.
 func ownState(state map[string]patch.Value) map[string]patch.Value {
-	own := map[string]patch.Value{} // not nil: nil would be stored as null
+	own := map[string]patch.Value{} // not nil, because nil would be stored as null
 	maps.Copy(own, state)
 	maps.DeleteFunc(own, func(k string, _ patch.Value) bool { return statekey.ScopeOf(k) != statekey.Session })
 	return own

@@ -83,8 +83,8 @@ func ParseKey(s string) (Key, error) {
 }
 
 // name returns the session's name in the backend. It consists of the parts of the key. Each NUL in a part is
-// escaped as NUL FF, and NUL 01 ends each part. So names sort by part, and the names of an app's or a user's
-// sessions share a prefix that no other name has.
+// escaped as NUL FF, and NUL 01 ends each part. Names therefore sort by part, and the names of an app's or a
+// user's sessions share a prefix that no other name has.
 func (k Key) name() string {
 	return prefixOf(k.App, k.User, k.Session)
 }
@@ -104,7 +104,7 @@ func prefixOf(parts ...string) string {
 }
 
 func keyOf(name string) (Key, error) {
-	parts := strings.Split(name, partEnd) // the last element is empty
+	parts := strings.Split(name, partEnd) // the name ends with partEnd, so the last element is empty
 	if len(parts) != 4 {
 		return Key{}, fmt.Errorf("%w: session name %q", ErrCorrupt, name)
 	}

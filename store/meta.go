@@ -19,7 +19,7 @@ import (
 type meta struct {
 	created time.Time
 	initial map[string]patch.Value // the session's own keys, without shared state
-	lineage []erase.Ancestor       // sessions that logged the first records of this session, the oldest first; empty unless it is a copy
+	lineage []erase.Ancestor       // sessions from which the first records of this session were copied, oldest first; empty if the session is not a copy
 }
 
 const metaVersion = 1
@@ -27,7 +27,7 @@ const metaVersion = 1
 // metaForm is the encoded form of meta: a msgpack array of these fields, in this order.
 type metaForm struct {
 	Version              uint64
-	Seconds, Nanoseconds int64  // time of creation, since 1970
+	Seconds, Nanoseconds int64  // time of creation, as the time since 1970
 	State                []byte // an encoded [patch.Value] with its own version and checksum
 	Lineage              []erase.Ancestor
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// PatchOptions name the view that the patches were made from, and disable some of the rules for patches.
+// PatchOptions names the view from which the patches were made, and disables some of the rules for patches.
 type PatchOptions = fold.PatchOptions
 
 // ApplyPatch logs patches in one durable commit. If it fails, it logs none of them. Each patch is checked, as
@@ -17,8 +17,8 @@ type PatchOptions = fold.PatchOptions
 // because the caller has seen the call's other patches. Adjacent patches of one group are checked for orphaned
 // calls as one patch. The log must not already contain the group.
 //
-// Ids, times, "temp:" keys, shared scopes and retries are handled as in [Store.AppendEvents], also for events
-// inside a patch.
+// ApplyPatch handles ids, times, "temp:" keys, shared scopes and retries as [Store.AppendEvents] does. It handles
+// the events inside a patch in the same way.
 //
 // If the store refuses a patch, nothing was written. The error then matches [ErrDuplicateID], [ErrConflict],
 // [ErrInvalid], [ErrOutOfRange], [ErrEventNotFound], [ErrPinned], [ErrOrphanedCall], [ErrBlocked],
@@ -32,9 +32,9 @@ func (s *Store) ApplyPatch(ctx context.Context, key Key, patches []*patch.PatchE
 	return s.commit(ctx, key, opts.On.Creation(), p)
 }
 
-// Preview is the result of [Store.Preview]. Difference is the change of the view. Patches are the patches that the
-// write would log; they include no patch that is already in the log. Ids and times that the caller did not set
-// differ in the real write. Do not make patches from Difference.After.
+// Preview is the result of [Store.Preview]. Difference is the change of the view. Patches are the patches that
+// ApplyPatch would log, without patches that are already in the log. Ids and times that the caller did not set
+// differ in the real call. Do not make patches from Difference.After.
 type Preview struct {
 	fold.Difference
 	Patches []*patch.PatchEvent

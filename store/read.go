@@ -27,7 +27,7 @@ const (
 // [ErrNotFound] if the session or the record does not exist, and with [ErrCorrupt] if stored data is damaged.
 func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, error) {
 	if seq == endOfLog {
-		seq-- // no log is that long
+		seq-- // no log is so long that it has this seq
 	}
 	r, _, err := s.replay(ctx, key, seq, scopesQuery{})
 	return r.view, err
@@ -54,9 +54,9 @@ func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq
 	}
 }
 
-// Records yields the records with the given seqs from a view's log. The seqs must ascend, and must not exceed the
-// view's seq; otherwise the error matches [ErrInvalid]. An error is yielded last. It matches [ErrNotFound] if the
-// session was deleted, even if it was created again.
+// Records yields the records with the given seqs from a view's log. The seqs must ascend and must not exceed the
+// view's seq. Otherwise the error matches [ErrInvalid]. After an error, the iteration ends. The error matches
+// [ErrNotFound] if the session was deleted, even if it was created again.
 func (s *Store) Records(ctx context.Context, key Key, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		err := key.Validate()
@@ -68,7 +68,7 @@ func (s *Store) Records(ctx context.Context, key Key, v fold.View, seqs []uint64
 		for rest := seqs; err == nil && len(rest) > 0; {
 			var p page
 			p, err = s.readPage(ctx, key, v.Creation(), rest)
-			for _, r := range p.records { // includes the records before a damaged one
+			for _, r := range p.records { // on error, these are the records before the damaged record
 				if !yield(r, nil) {
 					return
 				}
@@ -142,7 +142,7 @@ func (s *Store) head(ctx context.Context, key Key) (backend.Head, error) {
 // page contains records that one read transaction copied.
 type page struct {
 	records []patch.Record
-	raw     []backend.Record // the same records in stored form
+	raw     []backend.Record // the same records in their stored form
 }
 
 // pages yields the records with seqs in [from, last], page by page. If last is [endOfLog], pages continues to the end
@@ -159,13 +159,13 @@ func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, las
 // maxRechecks limits how often a log is read again under a new head.
 const maxRechecks = 3
 
-// pagesAfter is pages for records that follow a known part of the log. The argument before is the chain up to that
-// part, or nil if the chain is unknown. The argument given has records that the caller has already read, in seq
-// order.
+// pagesAfter is pages for records that follow a known part of the log. The argument chainBefore is the chain up to
+// the end of that part, or nil if the chain is unknown. The argument prefetched contains records that the caller
+// has already read, in seq order.
 //
-// After a failover, the head may come from one server, and the records from another server that has lost the end of
-// the log. So if the records do not match the head's chain, pagesAfter reads the head again. If the head is
-// unchanged, the records are damaged. If the head has moved, the error matches [errLogChanged]. If records were
+// After a failover, the head may come from one server, and the records from another server that has lost the end
+// of the log. If the records do not match the head's chain, pagesAfter therefore reads the head again. If the head
+// is unchanged, the records are damaged. If the head has moved, the error matches [errLogChanged]. If records were
 // erased during the read, pagesAfter does not check the chain.
 func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, chainBefore *backend.Chain, prefetched []backend.Record, next, last uint64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
@@ -179,7 +179,7 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, chai
 			for _, r := range p.raw {
 				chain = chain.Add(recordform.Checksum(r.Data))
 			}
-			if len(p.records) > 0 && !yield(p, nil) { // yield the records before a damaged one
+			if len(p.records) > 0 && !yield(p, nil) { // on error, yield the records before the damaged record
 				return
 			}
 			if err != nil {
@@ -205,8 +205,9 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, chai
 	}
 }
 
-// readPrefetched returns a page of records with seqs in [from, to]. The page starts at from, and may end before to. If the
-// argument given contains the record at from, the page has records of given. Otherwise readPrefetched calls [Store.readPage].
+// readPrefetched returns a page of records. The page starts at the seq from and ends at or before the seq to. If
+// the argument prefetched contains the record at from, the page has only prefetched records. Otherwise
+// readPrefetched calls [Store.readPage].
 func (s *Store) readPrefetched(ctx context.Context, key Key, creation string, prefetched []backend.Record, from, to uint64) (page, error) {
 	i, _ := slices.BinarySearchFunc(prefetched, from, func(r backend.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
 	n := 0
@@ -264,7 +265,7 @@ func (s *Store) readRecords(ctx context.Context, key Key, creation string, seqs 
 	return p.records, err
 }
 
-// readRawRecords is pick, but also returns the records in stored form.
+// readRawRecords is readRecords, but also returns the records in stored form.
 func (s *Store) readRawRecords(ctx context.Context, key Key, creation string, seqs []uint64) (all page, err error) {
 	for len(seqs) > 0 {
 		p, err := s.readPage(ctx, key, creation, seqs)

@@ -19,7 +19,7 @@ import (
 // replayed is a view that was read from the storage.
 type replayed struct {
 	view     fold.View
-	snapshot uint64        // seq of the snapshot that the read started from; 0 if none
+	snapshot uint64        // seq of the snapshot at which the read started; 0 if there was none
 	chain    backend.Chain // chain of the log up to snapshot
 	head     backend.Head  // head of the log at the read
 
@@ -77,7 +77,7 @@ func (s *Store) replayOnce(ctx context.Context, key Key, seq uint64, shared scop
 		}
 		unfit = err
 	}
-	if ctx.Err() != nil || errors.Is(unfit, ErrClosed) || errors.Is(unfit, ErrNotFound) { // ErrNotFound: the session was deleted meanwhile
+	if ctx.Err() != nil || errors.Is(unfit, ErrClosed) || errors.Is(unfit, ErrNotFound) { // ErrNotFound means that the session was deleted during the read
 		return replayed{}, fetched, unfit
 	}
 	// A snapshot is only a cache. If it is unusable, read the whole log.
@@ -112,11 +112,11 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, fetch
 }
 
 // foldUpTo folds the records that follow r.view, up to the seq last, or all records if the argument last is
-// [endOfLog]. The argument given has records that the caller has already read. If foldUpTo fails, r.view includes the
-// records before the error.
+// [endOfLog]. The argument prefetched contains records that the caller has already read. If foldUpTo fails, r.view
+// includes the records before the error.
 //
 // A failover may lose records that a snapshot includes. Only the chain at the end of the log shows this loss, so
-// foldUpTo reads on to the end after a snapshot.
+// after a snapshot foldUpTo reads the log to its end.
 func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *replayed, last uint64, prefetched []backend.Record) error {
 	before, end := (*backend.Chain)(nil), last
 	switch at := r.view.Seq(); {
@@ -186,8 +186,8 @@ func (s *Store) withRecords(ctx context.Context, key Key, v fold.View, supplied 
 	}
 }
 
-// currentState returns the session's state, and the shared values that the argument shared selects, as of one moment after
-// the call began. One Fetch reads the records that the view in memory lacks. The argument locked says that the
+// currentState returns the session's state, and the shared values that the argument shared selects, as of one
+// moment after the call began. One Fetch reads the records that the view in memory lacks. If locked is true, the
 // caller has locked the handle.
 func (s *Store) currentState(ctx context.Context, h *handle, locked bool, shared scopesQuery) (write.State, backend.Fetched, error) {
 	for {
@@ -219,7 +219,7 @@ func (s *Store) advance(ctx context.Context, h *handle, c write.State, fetched b
 	head, v := fetched.Head, c.View
 	switch {
 	case head.Creation != v.Creation() || head.Edition != v.Edition() || head.Last < v.Seq() || head.Last == v.Seq() && head.Chain != c.Chain:
-		return c, errLogChanged // a failover may have lost acknowledged records, or records were erased
+		return c, errLogChanged // records were erased, or a failover may have lost acknowledged records
 	case head.Token == c.Token:
 		return c, nil
 	}

@@ -29,9 +29,9 @@ type Retention struct {
 	EraseHiddenAfter time.Duration
 }
 
-// Retained is what [Store.Retain] did with a session. Info is the session's entry in the listing before that. In a
-// dry run, the fields describe what a real run would do. If Deleted, Kept and Erased are all zero, Retain only
-// finished an interrupted erase.
+// Retained is what [Store.Retain] did with a session. Info is the session's entry in the listing before the call.
+// In a dry run, the fields describe what a real run would do. If Deleted, Kept and Erased are all zero, Retain
+// only finished an interrupted erase.
 type Retained struct {
 	Info
 
@@ -44,16 +44,16 @@ type Retained struct {
 	Erased  int    `json:"erased"`  // number of hidden events that were erased
 }
 
-// Reasons to keep a session that is due for deletion.
+// Reasons why Retain keeps a session that is due for deletion.
 const (
-	KeptPinned = "pinned" // a pinned event is visible, and the policy sets KeepPinned
-	KeptUsed   = "used"   // a write came after Retain had found the session due
+	KeptPinned = "pinned" // a pinned event is visible, and KeepPinned is set
+	KeptUsed   = "used"   // the session was written to after Retain had found it due
 )
 
 const (
-	usedRecords = 32          // how many of the last records count for the last use
-	retainLease = "retain"    // cannot be the name of a session
-	retainTime  = time.Minute // how long the lease lasts; each session extends it
+	usedRecords = 32          // number of last records whose times count for the last use
+	retainLease = "retain"    // name of the lease; cannot be the name of a session
+	retainTime  = time.Minute // duration of the lease; each session extends it
 )
 
 // RetainOptions are options of [Store.Retain].
@@ -109,7 +109,7 @@ func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts 
 			if err == nil {
 				r, due, err = s.retain(ctx, info, policy, opts.DryRun)
 			}
-			if errors.Is(err, ErrNotFound) || err == nil && !due { // the session was deleted meanwhile, or nothing was due
+			if errors.Is(err, ErrNotFound) || err == nil && !due { // the session was deleted during the call, or nothing was due
 				continue
 			}
 			if !yield(r, err) || err != nil && !errors.Is(err, ErrCorrupt) {
@@ -198,7 +198,7 @@ func (s *Store) lastUse(ctx context.Context, key Key, head backend.Head, created
 		if err != nil {
 			return latest, err
 		}
-		if at := records.Envelope(r).Timestamp(); at.After(latest) && !receipt.IsReceipt(r) { // an erase is not a use
+		if at := records.Envelope(r).Timestamp(); at.After(latest) && !receipt.IsReceipt(r) { // the receipt of an erase does not count as a use
 			latest = at
 		}
 	}

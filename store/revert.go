@@ -18,7 +18,8 @@ type UndoOptions struct {
 	// Author is the author of the logged patches.
 	Author string
 
-	// AllowOrphans accepts a revert that separates a function call from its response. A rewind always may.
+	// AllowOrphans accepts a revert that separates a function call from its response. A rewind may do so without
+	// this option.
 	AllowOrphans bool
 
 	// DryRun reports what the call would do, and writes nothing. The real call uses other ids and times. Do not

@@ -29,16 +29,16 @@ type Salvaged struct {
 		Lost    []string `json:"lost"`  // names that were found without a value
 	} `json:"shared"`
 
-	// LeftOut is the number of sessions that [SalvageOptions.LeaveOutDoubtful] left out.
+	// LeftOut is the number of sessions that were omitted because of [SalvageOptions.LeaveOutDoubtful].
 	LeftOut int `json:"leftOut"`
 
-	// Deleted is the number of sessions that were found and left out because they were deleted or never completed.
-	// DeletedRecords is the number of their records.
+	// Deleted is the number of sessions that were found but not recovered, because they were deleted or never
+	// completed. DeletedRecords is the number of their records.
 	Deleted        int `json:"deleted"`
 	DeletedRecords int `json:"deletedRecords"`
 
-	Pages       uint64 `json:"pages"`       // number of pages that the file has, or has room for
-	Metas       int    `json:"metas"`       // how many of the two pages that name the newest commit are intact: 0, 1 or 2
+	Pages       uint64 `json:"pages"`       // number of pages that the file contains or has room for
+	Metas       int    `json:"metas"`       // number of intact pages among the two that name the newest commit: 0, 1 or 2
 	BrokenPages int    `json:"brokenPages"` // number of pages in use that cannot be read as pages
 	Unread      int64  `json:"unread"`      // number of bytes that the disk failed to read
 }
@@ -51,7 +51,7 @@ type SalvagedSession struct {
 	Parts []SalvagedPart `json:"parts"`
 	// Records is the number of records in all parts.
 	Records int `json:"records"`
-	// Lost are the seqs of records that existed and were not found.
+	// Lost contains the seqs of records that existed but were not found.
 	Lost []patch.Span `json:"lost"`
 	// ReceiptLost are the seqs of recovered blank records whose receipt is not in the same part. [Store.Verify]
 	// reports these records.
@@ -70,8 +70,8 @@ type SalvagedSession struct {
 }
 
 // SalvagedPart is a session that [Salvage] wrote. It contains records of a log; Span has their seqs in the damaged
-// file. A log is split at each gap, and before and after each doubtful record. If the file has several different
-// records with the same seq, and the right one is uncertain, each less likely record becomes a separate part.
+// file. A log is split at each gap, and before and after each doubtful record. If the file has different records
+// with the same seq, and it is uncertain which record is right, each less likely record becomes a separate part.
 type SalvagedPart struct {
 	Key Key `json:"key"`
 	patch.Span
@@ -87,7 +87,7 @@ type SalvagedPart struct {
 
 // SalvageOptions are options of [Salvage]. The zero value writes everything that is found.
 type SalvageOptions struct {
-	// LeaveOutDoubtful leaves out the sessions that may have been deleted.
+	// LeaveOutDoubtful omits the sessions that may have been deleted.
 	LeaveOutDoubtful bool
 
 	// Progress, if not nil, is called after each session with the number of finished sessions and the number of all
@@ -161,8 +161,8 @@ type salvager struct {
 	out   Salvaged
 }
 
-// unusedKey returns a key that the store does not have: key with the suffix mark, or with mark and the lowest possible
-// number.
+// unusedKey returns a key that the store does not have. It consists of the argument key, the suffix mark, and if
+// necessary the lowest possible number.
 func (v *salvager) unusedKey(ctx context.Context, key Key, mark string) (Key, error) {
 	base := key.Session
 	for n := 1; ; n++ {

@@ -111,7 +111,7 @@ func (v *salvager) meta(l *salvage.Log) *meta {
 		return nil
 	}
 	receipt.NullInitial(m.initial, l.Receipts)
-	m.lineage = erase.ExtendLineage(creation, m.lineage, endOfLog) // so that forks of the old session are related to the new session
+	m.lineage = erase.ExtendLineage(creation, m.lineage, endOfLog) // makes forks of the old session related to the new session
 	return &m
 }
 
@@ -121,12 +121,12 @@ type salvagedWriter struct {
 	log    *salvage.Log
 	out    SalvagedSession
 	suffix string // suffix of the session's key
-	meta   *meta  // for the parts of the session
+	meta   *meta  // meta record for the session of each part
 
 	part     *SalvagedPart // nil between parts
 	creation *write.Creation
-	handle   *handle       // of the part's session
-	marks    receipt.Marks // of the part's records
+	handle   *handle       // handle of the part's session
+	marks    receipt.Marks // marks of the part's records
 }
 
 // beginPart begins a part whose first record has the given seq in the old log.
@@ -153,7 +153,7 @@ func (w *salvagedWriter) beginPart(ctx context.Context, seq uint64, log, doubtfu
 func (w *salvagedWriter) addRecord(rec patch.Record, form []byte) error {
 	view := w.creation.View
 	next, err := view.Apply(rec)
-	if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) { // the part is the beginning of the log, so the log has these records
+	if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) { // the part is the beginning of the log, so the log has the missing records
 		next, err = view.WithRecords(w.read(need.Seqs)).Apply(rec)
 	}
 	if err != nil {
@@ -166,7 +166,7 @@ func (w *salvagedWriter) addRecord(rec patch.Record, form []byte) error {
 	return w.creation.Stage()
 }
 
-// read returns the records of the log with the given seqs, as far as they were found.
+// read returns the records of the log with the given seqs. It omits records that were not found.
 func (w *salvagedWriter) read(seqs []uint64) (records []patch.Record) {
 	for _, seq := range seqs {
 		i, ok := slices.BinarySearchFunc(w.log.Records, seq, func(r bolt.ScannedRecord, seq uint64) int { return cmp.Compare(r.Seq, seq) })
@@ -209,8 +209,8 @@ func (w *salvagedWriter) endPart(ctx context.Context) error {
 	return nil
 }
 
-// standaloneRecord returns the record as a record with seq place for a log that lacks its beginning. A patch becomes an
-// event without effect that contains the patch as text.
+// standaloneRecord converts a record for a session that lacks the beginning of the log. The result has the seq
+// place. A patch becomes an event without effect that contains the patch as text.
 func standaloneRecord(rec patch.Record, place uint64) (patch.Record, []byte, error) {
 	if p := rec.Patch; p != nil {
 		text, err := rec.MarshalJSON()

@@ -12,8 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// scope is the content of one shared scope, of an app or of a user, at one version. It is immutable. nil has no
-// values.
+// scope is the content of one shared scope, of an app or of a user, at one version. It is immutable. A nil scope
+// has no values.
 type scope struct {
 	version backend.Token
 	values  map[string]patch.Value
@@ -34,7 +34,7 @@ func (s *scope) all() iter.Seq2[string, patch.Value] {
 	return maps.All(s.values)
 }
 
-// with returns the scope after those changes whose keys are of the given kind.
+// with returns the scope after changes have been applied. It ignores changes whose keys are not of the given kind.
 func (s *scope) with(changes []patch.Change, kind statekey.Scope) *scope {
 	next := &scope{values: maps.Collect(s.all())}
 	for _, c := range changes {
@@ -54,8 +54,8 @@ type scopeCache struct {
 	scopes map[string]*scope // by the scope's name in the backend
 }
 
-// scopesQuery asks for the shared scopes of a session. The backend leaves out the values of a scope whose cached
-// version is current. The zero value asks for no scope.
+// scopesQuery requests the shared scopes of a session. If the cached version of a scope is current, the backend
+// omits the values of this scope. The zero value requests no scope.
 type scopesQuery struct {
 	key    Key
 	names  []string // names of the app's scope and the user's scope
@@ -77,7 +77,7 @@ func (c *scopeCache) newQuery(key Key) scopesQuery {
 	return q
 }
 
-// query returns a backend's query with the scopes added.
+// query returns a copy of a backend's query that also requests the scopes.
 func (q scopesQuery) query(of backend.Query) backend.Query {
 	of.Shared = q.names
 	for _, s := range q.cached {
@@ -90,7 +90,7 @@ func (q scopesQuery) query(of backend.Query) backend.Query {
 	return of
 }
 
-// session returns a Session with the view and with the scopes that a query returned.
+// session returns a Session with the view, and with the scopes that the backend returned for a query.
 func (c *scopeCache) session(q scopesQuery, v fold.View, fetched backend.Fetched) (Session, error) {
 	scopes := make([]*scope, len(q.names))
 	for i, name := range q.names {

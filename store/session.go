@@ -20,11 +20,11 @@ type Session struct {
 	Key  Key
 	View fold.View
 
-	app, user *scope // immutable; nil has no values
+	app, user *scope // immutable; a nil scope has no values
 }
 
-// State returns the session's state merged with the shared state. The map is a copy. Its values are those that
-// [patch.Value.Any] returns.
+// State returns the session's state merged with the shared state. The map is a copy. [patch.Value.Any] defines the
+// types of its values.
 func (s Session) State() map[string]any {
 	state := s.View.State()
 	for key, value := range s.sharedValues() {
@@ -40,7 +40,8 @@ func (s Session) Values() map[string]patch.Value {
 	return values
 }
 
-// Value returns the value of a state key of the session or of a shared scope. ok reports whether the key is set.
+// Value returns the value of a state key of the session or of a shared scope. The result ok reports whether the
+// key is set.
 func (s Session) Value(key string) (value patch.Value, ok bool) {
 	switch statekey.ScopeOf(key) {
 	case statekey.App:
@@ -87,7 +88,7 @@ func (s *Store) Create(ctx context.Context, key Key, state map[string]any, opts 
 	if err != nil {
 		return Session{}, err
 	}
-	// Read the shared scopes before the commit, because after it nothing may fail.
+	// Read the shared scopes before the commit, because no step after the commit may fail.
 	session, err := s.withScopes(ctx, key)
 	if err != nil {
 		return Session{}, err

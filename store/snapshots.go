@@ -19,7 +19,7 @@ type snapshotter struct {
 	writing sync.WaitGroup
 }
 
-// close rejects further snapshots, and waits until the queued ones are written.
+// close refuses new snapshots, and waits until the queued snapshots are written.
 func (n *snapshotter) close() {
 	n.mu.Lock()
 	n.closed = true
@@ -42,7 +42,7 @@ func (s *Store) maybeSnapshot(h *handle, v fold.View) {
 	if n.closed {
 		return
 	}
-	s.cache.acquire(h.key) // returns this handle, because it is in use
+	s.cache.acquire(h.key) // acquire returns this handle, because the handle is in use
 	n.writing.Go(func() {
 		n.turn <- struct{}{}
 		s.writeSnapshot(h)
@@ -66,7 +66,7 @@ func (s *Store) writeSnapshot(h *handle) {
 	switch {
 	case err == nil:
 		h.snapshot.Store(&snapshotMark{v.Creation(), v.Seq()})
-	case errors.Is(err, backend.ErrMoved): // records were erased since the view
+	case errors.Is(err, backend.ErrMoved): // records were erased after the view was made
 	case !errors.Is(err, backend.ErrNotFound): // the session was deleted
 		s.opts.Logger.Warn("patchlog: writing a snapshot failed", "session", h.key.String(), "error", err)
 	}

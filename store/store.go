@@ -21,7 +21,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// Options configure a store. The zero value selects the defaults.
+// Options configures a store. The zero value selects the defaults.
 type Options struct {
 	// MaxRecordBytes is the maximum size of an encoded record before compression. 0 means 16 MiB. The upper limit
 	// is [patch.MaxRecordBytes].
@@ -114,13 +114,13 @@ type Store struct {
 
 // Open opens the bbolt file at path as a store. It creates a missing file, unless [Options.ReadOnly] is set.
 //
-// Either one Store may have the file open for writing, or several may have it open for reading only. If another
-// Store prevents the open, Open waits for up to [Options.LockTimeout] and then fails with [ErrLocked]. If the file
-// is damaged or empty, Open fails with [ErrCorrupt]. If the file has another format, Open fails with
+// Either one Store may have the file open for writing, or several Stores may have it open for reading only. If
+// another Store prevents the open, Open waits for up to [Options.LockTimeout] and then fails with [ErrLocked]. If
+// the file is damaged or empty, Open fails with [ErrCorrupt]. If the file has another format, Open fails with
 // [ErrNotDatabase]. In both cases the file does not change.
 //
-// Two pages of the file record its two newest commits, one each. If one page is damaged, Open uses the other page
-// and logs a warning to Options.Logger, because the last commit may be missing.
+// Two pages of the file record its two newest commits, one on each page. If one page is damaged, Open uses the
+// other page and logs a warning to Options.Logger, because the last commit may be missing.
 //
 // If the file is damaged or replaced while it is open, calls fail with [ErrCorrupt] until the file is closed and
 // opened again.
@@ -135,7 +135,7 @@ func Open(path string, opts Options) (*Store, error) {
 		return nil, fromBackend(Key{}, err)
 	}
 	s, err := New(b, opts)
-	if err == nil && !opts.ReadOnly { // the file is locked, so no other program is using a staged session
+	if err == nil && !opts.ReadOnly { // the file is locked, so no other program uses a staged session
 		s.dropStaged(context.Background(), 0)
 	}
 	return s, err
@@ -180,8 +180,8 @@ func (s *Store) Close() error {
 // Info describes a session in a listing.
 type Info struct {
 	Key      Key       `json:"key"`
-	Creation string    `json:"creation"`         // an id that changes when the session is deleted and created again
-	Created  time.Time `json:"created,omitzero"` // when the session was created
+	Creation string    `json:"creation"`         // id that changes when the session is deleted and created again
+	Created  time.Time `json:"created,omitzero"` // time when the session was created
 	Seq      uint64    `json:"seq"`              // seq of the last record; 0 if the log is empty
 
 	// Each commit updates the following fields, so that a listing reads no logs.
@@ -198,10 +198,10 @@ func infoOf(key Key, head backend.Head) Info {
 		Visible: c.Visible, VisibleTokens: c.VisibleTokens, Tokens: c.Tokens, Active: c.Active, Compacted: c.Compacted}
 }
 
-// ListOptions select the sessions to list. The zero value selects all.
+// ListOptions selects the sessions to list. The zero value selects all.
 type ListOptions struct {
-	App  string // list only this app; "" means all apps
-	User string // list only this user; "" means all users
+	App  string // app whose sessions are listed; "" means all apps
+	User string // user whose sessions are listed; "" means all users
 
 	// After is the key after which the listing starts. The zero Key starts at the first session. For the next page,
 	// pass the key of the last session of this page.
@@ -277,7 +277,8 @@ func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
 	return infoOf(key, head), nil
 }
 
-// listedInfo decodes a session of a listing. With an error it still returns the key, if the key can be read.
+// listedInfo decodes a session of a listing. If it returns an error, it still returns the key, if the key can be
+// read.
 func listedInfo(l backend.Listed) (Info, error) {
 	key, err := keyOf(l.Session)
 	if err != nil {
@@ -291,7 +292,7 @@ func listedInfo(l backend.Listed) (Info, error) {
 }
 
 // Delete deletes a session and its log. The shared scopes do not change. If an erase of the session is unfinished,
-// Delete first finishes it, also in forks of the session.
+// Delete first finishes it, in this session and in its forks.
 //
 // After the first commit no reader sees the session. The records of a large session are removed in further commits,
 // between which other writes run. Delete fails with [ErrNotFound] if the session does not exist. After
@@ -300,8 +301,8 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 	return s.delete(ctx, key, nil)
 }
 
-// delete deletes a session. The argument seen, if not nil, is the head on which the caller based its decision. The
-// error then matches [backend.ErrMoved] if another write has changed the session since that head.
+// delete deletes a session. The argument seen, if not nil, is the head on which the caller based its decision. If
+// another write has changed the session since that head, the error matches [backend.ErrMoved].
 func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	for {
 		head := seen
@@ -318,7 +319,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 			if err != nil {
 				return err
 			}
-			now.Token = 0 // without a token, only an erase that starts after this head refuses the delete
+			now.Token = 0 // without a token, only an erase that starts after this head was read refuses the delete
 			head = &now
 		}
 		err := s.deleteUnchanged(ctx, key, head)

@@ -9,7 +9,7 @@ import (
 
 // VacuumOptions are options of [Store.Vacuum].
 type VacuumOptions struct {
-	// DryRun only measures the space of the file.
+	// DryRun only measures the space of the file, and does not rewrite the file.
 	DryRun bool
 }
 

@@ -21,8 +21,8 @@ import (
 
 // Problem is a finding of [Store.Verify].
 type Problem struct {
-	Key Key    `json:"key"` // session with the problem; the zero Key means the storage as a whole
-	Seq uint64 `json:"seq"` // record with the problem; 0 means the session as a whole
+	Key Key    `json:"key"` // session with the problem; the zero Key if the whole storage has the problem
+	Seq uint64 `json:"seq"` // seq of the record with the problem; 0 if the whole session has the problem
 	Err error  `json:"err,omitzero"`
 }
 
@@ -98,7 +98,7 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 		}
 		if c, ok := s.backend.(backend.Checker); ok {
 			for _, err := range splitJoined(c.Check(ctx)) {
-				// Damage of an id index is reported below, with its session.
+				// Damage of an id index is reported later, together with its session.
 				if !errors.Is(err, backend.ErrIndex) && !report(Key{}, 0, fromBackend(Key{}, err)) {
 					return
 				}
@@ -140,14 +140,14 @@ func splitJoined(err error) []error {
 		return nil
 	}
 	if e, ok := err.(interface{ Unwrap() []error }); ok {
-		if all := e.Unwrap(); errors.Join(all...).Error() == err.Error() { // other errors add a text
+		if all := e.Unwrap(); errors.Join(all...).Error() == err.Error() { // if the texts differ, the error has a text besides those of the joined errors
 			return all
 		}
 	}
 	return []error{err}
 }
 
-// isFatal reports whether an error ends Verify. An error about stored data does not.
+// isFatal reports whether an error ends Verify. An error about stored data does not end Verify.
 func isFatal(err error) bool {
 	return !errors.Is(err, ErrCorrupt) && !errors.Is(err, snapshot.ErrUnusable) && !errors.Is(err, errLogChanged) && err != errEraseUnfinished && err != errEraseUnfinishedElsewhere
 }
@@ -158,17 +158,17 @@ func (s *Store) exists(ctx context.Context, key Key) bool {
 	return !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid)
 }
 
-// errEraseUnfinished: a receipt is open.
+// errEraseUnfinished reports that a receipt is open.
 var errEraseUnfinished = errors.New("the erase of this receipt is unfinished; the next erase of the session finishes it, even if it selects nothing")
 
-// errEraseUnfinishedElsewhere: other sessions may still have erased content.
+// errEraseUnfinishedElsewhere reports that other sessions may still have the content.
 var errEraseUnfinishedElsewhere = errors.New("the erase of this receipt is finished in this session, but perhaps not in its forks and copies; the next erase of the session finishes it, even if it selects nothing")
 
-// errNotErased: content that a closed receipt covers still exists.
+// errNotErased reports that content covered by a closed receipt still exists.
 var errNotErased = fmt.Errorf("%w: content that this receipt of an erase covers still exists", ErrCorrupt)
 
-// verify returns the problems of a session, or none if the session was deleted meanwhile. A non-nil error ends
-// Verify. If there are problems and the session's head has moved, verify checks the session again, because a
+// verify returns the problems of a session, or none if the session was deleted during the call. A non-nil error
+// ends Verify. If there are problems and the session's head has moved, verify checks the session again, because a
 // failover or an erase may have caused the problems.
 func (s *Store) verify(ctx context.Context, key Key) ([]Problem, error) {
 	for try := 0; ; {
@@ -196,11 +196,11 @@ type verification struct {
 	store        *Store
 	key          Key
 	head         backend.Head
-	indexDamaged bool // the id index is damaged, which is reported
+	indexDamaged bool // whether damage of the id index was reported
 	found        []Problem
 }
 
-// report adds a problem. If the error is not about stored data, report returns it.
+// report adds a problem. If the error is fatal, report returns it instead.
 func (v *verification) report(seq uint64, err error) error {
 	if err == nil || isFatal(err) {
 		return err
@@ -277,7 +277,7 @@ func (v *verification) checkLog(ctx context.Context) error {
 		}
 		if readErr != nil {
 			whole = false
-			if err := v.report(seq, readErr); err != nil || len(p.raw) == len(p.records) { // the record is missing
+			if err := v.report(seq, readErr); err != nil || len(p.raw) == len(p.records) { // if the lengths are equal, the record is missing
 				return err
 			}
 			seq++
@@ -315,7 +315,7 @@ func (s *Store) readSnapshot(ctx context.Context, key Key, creation string) (dat
 	return snap.Data, saved.Seq(), nil
 }
 
-// checkIndex reports the ids of records that the index lacks, or has with another seq.
+// checkIndex reports each id of a record that the index lacks, or for which the index has another seq.
 func (v *verification) checkIndex(ctx context.Context, records []patch.Record) error {
 	if v.indexDamaged {
 		return nil
@@ -351,13 +351,13 @@ func (v *verification) checkErasures(ctx context.Context, marks receipt.Marks, i
 	}
 	for _, r := range marks.Receipts {
 		problem := errEraseUnfinished
-		if !r.IsOpen(v.head.Creation) { // a receipt that a fork inherited counts as closed
+		if !r.IsOpen(v.head.Creation) { // receipt that a fork inherited counts as closed
 			problem = v.checkErased(ctx, r, initial)
 		}
 		if problem == nil && r.IsCall(v.head.Creation) && !r.Erasure.Done {
 			problem = errEraseUnfinishedElsewhere
 		}
-		if errors.Is(problem, ErrCorrupt) && problem != errNotErased { // log has reported the damage
+		if errors.Is(problem, ErrCorrupt) && problem != errNotErased { // the damage was already reported when the log was read
 			continue
 		}
 		if err := v.report(r.Seq, problem); err != nil {

@@ -29,13 +29,13 @@ const (
 )
 
 // Watch yields the records of the session's log in seq order, patches included, and each record once. It starts at
-// fromSeq; 0 and 1 both mean the first record. After the last record it waits for more, until the loop ends or ctx
-// ends. If fromSeq is beyond the end of the log, Watch waits for that record.
+// fromSeq; 0 and 1 both mean the first record. After the last record it waits for new records, until the loop ends
+// or ctx ends. If fromSeq is beyond the end of the log, Watch waits for that record.
 //
-// Watch reads records when the loop asks for them, at most 512 records and about 1 MiB at a time. Nothing is queued
-// for a slow loop. While the loop's body runs or Watch waits, no transaction is open and no lock is held. So the
-// body may be slow and may write to the store. Any number of goroutines may watch a session. Each use of the
-// iterator starts at fromSeq again.
+// Watch reads records when the loop asks for them, at most 512 records and about 1 MiB at a time. Nothing is
+// queued for a slow loop. While the loop's body runs or Watch waits, no transaction is open and no lock is held.
+// The body may therefore be slow and may write to the store. Any number of goroutines may watch a session. Each
+// use of the iterator starts at fromSeq again.
 //
 // Watch sees a commit of this store at once. It polls for commits of other programs, first 100 ms after the last
 // new record, then at intervals that double up to one second. Each poll takes one round trip.
@@ -62,11 +62,11 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 			yield(patch.Record{}, err)
 			return
 		}
-		defer s.changes.wake(key) // removes the channel; other watchers of the session read once more
+		defer s.changes.wake(key) // removes the channel, so other watchers of the session poll once more
 		pollCtx, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(s.closing, stop)()
-		endError := func() error { // checks both, because stop may not have been called yet
+		endError := func() error { // returns an error if the store is closed or ctx has ended; pollCtx may end later
 			if s.closing.Err() != nil {
 				return cmp.Or(ctx.Err(), fmt.Errorf("session %s: %w", key, ErrClosed))
 			}
@@ -76,7 +76,7 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 		w := watcher{store: s, key: key, last: max(fromSeq, 1) - 1}
 		var idle, retry time.Duration
 		for {
-			changed := s.changes.channel(key) // before poll, so that no commit after poll is missed
+			changed := s.changes.channel(key) // get the channel before the poll, so that a commit after the poll closes it
 			records, err := w.poll(pollCtx)
 			if end := endError(); end != nil {
 				yield(patch.Record{}, end)
@@ -101,7 +101,7 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 				}
 				idle = 0
 			}
-			if w.last >= w.lastHead.Last { // otherwise there are more records, or an error
+			if w.last >= w.lastHead.Last { // otherwise read the remaining records without a pause
 				idle = nextInterval(idle, minIdle, maxIdle)
 				pause(pollCtx, changed, idle)
 			}
@@ -114,12 +114,12 @@ func isPermanent(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed) || errors.Is(err, ErrCorrupt)
 }
 
-// nextInterval returns the next interval after an interval without result.
+// nextInterval returns the interval that follows the interval last.
 func nextInterval(last, shortest, longest time.Duration) time.Duration {
 	return min(max(2*last, shortest), longest)
 }
 
-// pause waits until changed is closed, ctx ends or the time is over.
+// pause waits until changed is closed, until ctx ends, or for at most the duration most.
 func pause(ctx context.Context, changed <-chan struct{}, most time.Duration) {
 	select {
 	case <-changed:
@@ -134,8 +134,8 @@ type watcher struct {
 	key   Key
 	last  uint64 // seq of the last record read; before the first read, the seq before the first record to read
 
-	lastHead   backend.Head  // head at the last poll; the zero Head before the first look
-	chainKnown bool          // chain is valid; if the watch started inside the log, only after it has reached the end
+	lastHead   backend.Head  // head at the last poll; the zero Head before the first poll
+	chainKnown bool          // whether chain is valid; if the watch started inside the log, chain is valid only after the watch has reached the end
 	chain      backend.Chain // chain of the log up to last
 }
 
@@ -156,8 +156,8 @@ func (w *watcher) poll(ctx context.Context) ([]patch.Record, error) {
 	case head.Creation != w.lastHead.Creation:
 		return nil, fmt.Errorf("session %s: %w: it was deleted and created again", w.key, ErrNotFound)
 	}
-	// If the edition has changed, records were erased since the last poll. Then the chain of the earlier records
-	// has changed too.
+	// If the edition has changed, records were erased since the last poll, so the chain of the earlier records has
+	// changed too.
 	erased := head.Edition > w.lastHead.Edition
 	p, err := decodePage(w.key, fetched.Records, backend.Range(w.last+1, len(fetched.Records)))
 	records, chain := p.records, w.chain
@@ -166,7 +166,7 @@ func (w *watcher) poll(ctx context.Context) ([]patch.Record, error) {
 	}
 	last := w.last + uint64(len(records))
 	switch {
-	case len(records) > 0: // yield the records before a damaged one
+	case len(records) > 0: // on error, yield the records before the damaged record
 	case err != nil:
 		return nil, err
 	case last < head.Last:
@@ -190,10 +190,10 @@ func (w *watcher) poll(ctx context.Context) ([]patch.Record, error) {
 	return records, nil
 }
 
-// checkContinues returns an error unless the log continues the log of the last poll. The argument chain is the chain up
-// to the records just read. The argument known reports that these records reach the end of the log and that chain
-// is valid. Then chain must equal the head's chain. Otherwise checkContinues extends the chain of the last poll by the
-// records since then, and compares the result with the head's chain.
+// checkContinues returns an error unless the log continues the log of the last poll. The argument chain is the
+// chain up to the records just read. If known is true, these records reach the end of the log, and chain must
+// equal the head's chain. If known is false, checkContinues extends the chain of the last poll by the records
+// since then, and compares the result with the head's chain.
 func (w *watcher) checkContinues(ctx context.Context, head backend.Head, known bool, chain backend.Chain) error {
 	s := w.store
 	switch {
